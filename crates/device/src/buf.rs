@@ -12,13 +12,15 @@
 //! `Space` is memory not yet filled: the kernel writes into it, and only then does it become an
 //! [`AlignedBuf`], so that no byte is zeroed first and none is seen before it was written.
 
+mod allocator;
 mod idle;
 
+pub use allocator::Allocator;
 use core::fmt;
 use core::ops::{Deref, DerefMut, Range};
 use core::ptr::NonNull;
 use idle::Block;
-pub use idle::{IdleMemory, map_large_blocks};
+pub use idle::{IdleMemory, map_large_blocks, share_arena};
 use std::alloc::{Layout, handle_alloc_error};
 use std::sync::Arc;
 
@@ -88,8 +90,28 @@ impl Space {
     }
 }
 
-fn no_memory(len: usize) -> ! {
-    handle_alloc_error(Layout::from_size_align(len, ALIGNMENT).unwrap_or(Layout::new::<u8>()))
+/// How often memory is asked for that has to be there, where other threads give theirs back.
+const TRIES: usize = 100;
+
+/// What `make` makes, or the end. The program's own allocator may have words of its own for that
+/// ([`Allocator`]), so it is asked for as much.
+fn insist<T>(len: usize, make: impl Fn() -> Option<T>) -> T {
+    let size = len.max(1).checked_next_multiple_of(ALIGNMENT).unwrap_or(usize::MAX);
+    let layout = Layout::from_size_align(size, ALIGNMENT).unwrap_or(Layout::new::<u8>());
+    for _ in 0..TRIES {
+        if let Some(made) = make() {
+            return made;
+        }
+        // SAFETY: the layout's size is not 0. A compiler may leave an allocation out that nobody
+        // looks at.
+        let start = std::hint::black_box(unsafe { std::alloc::alloc(layout) });
+        if start.is_null() {
+            break;
+        }
+        // SAFETY: it was allocated just now, with this layout.
+        unsafe { std::alloc::dealloc(start, layout) }
+    }
+    handle_alloc_error(layout)
 }
 
 /// A buffer that is filled from its start, so that no byte is written twice.
@@ -159,7 +181,7 @@ impl AlignedBuf {
     /// `len` zero bytes.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        Self::try_zeroed(len).unwrap_or_else(|| no_memory(len))
+        insist(len, || Self::try_zeroed(len))
     }
 
     /// `len` zero bytes, or `None` when the system has not that much memory.
@@ -173,7 +195,7 @@ impl AlignedBuf {
     /// A copy of `bytes`.
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
-        let mut filling = Filling::new(bytes.len()).unwrap_or_else(|| no_memory(bytes.len()));
+        let mut filling = insist(bytes.len(), || Filling::new(bytes.len()));
         filling.push(bytes);
         filling.finish()
     }

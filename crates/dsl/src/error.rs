@@ -57,6 +57,8 @@ pub enum Refusal {
     JustTaken,
     /// It is no snapshot.
     NotASnapshot,
+    /// It is not of the dataset's own past, and not of what the dataset is a clone of.
+    NotOfItsPast,
     /// It is no file system or volume.
     NotAHead,
     /// It is no clone.
@@ -120,6 +122,7 @@ impl fmt::Display for Refusal {
             Self::JustTaken => f.write_str("a snapshot was taken in this very moment: try again"),
             Self::SeveralOfOne => f.write_str("multiple snapshots of same fs not allowed"),
             Self::NotASnapshot => f.write_str("is not a snapshot"),
+            Self::NotOfItsPast => f.write_str("is not of the past of the bookmark's dataset"),
             Self::NotAHead => f.write_str("is not a file system or volume"),
             Self::NotAClone => f.write_str("is not a clone"),
             Self::PoolRoot => f.write_str("is the pool's root dataset"),

@@ -282,6 +282,7 @@ impl Known {
                 tree,
                 leaves: BTreeMap::new(),
                 aux: BTreeMap::new(),
+                lent: BTreeMap::new(),
                 uberblocks: Vec::new(),
             },
         }

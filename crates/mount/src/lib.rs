@@ -77,6 +77,8 @@ pub struct Options {
     pub exec: bool,
     /// Access times are kept.
     pub atime: bool,
+    /// Extended attributes are there, and with them all that is kept as such.
+    pub xattrs: bool,
     /// Access lists of POSIX are there.
     pub posix_acls: bool,
     /// Over a directory that has something in it.
@@ -93,6 +95,7 @@ impl Default for Options {
             devices: true,
             exec: true,
             atime: true,
+            xattrs: true,
             posix_acls: false,
             overlay: false,
             threads: 4,

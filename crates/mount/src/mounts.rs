@@ -151,8 +151,8 @@ impl Mounts {
         let (_, mounted) = found.ok_or_else(|| Error::NotMounted(dir.to_owned()))?;
         system::remount(dir, options)?;
         let overlay = mounted.options.overlay;
-        let (posix_acls, threads) = (mounted.options.posix_acls, mounted.options.threads);
-        mounted.options = Options { overlay, posix_acls, threads, ..options.clone() };
+        let Options { xattrs, posix_acls, threads, .. } = mounted.options;
+        mounted.options = Options { overlay, xattrs, posix_acls, threads, ..options.clone() };
         Ok(())
     }
 

@@ -30,6 +30,9 @@ impl Front {
         if matches!(self.of(ino), Of::Control | Of::Listing) {
             return Ok(Vec::new());
         }
+        if !self.options.xattrs {
+            return Err(Errno::EOPNOTSUPP);
+        }
         let all = self.node(ino)?.linux_xattrs(self.options.posix_acls).or_errno()?;
         Ok(all.into_keys().flat_map(|name| name.into_iter().chain([0])).collect())
     }
@@ -97,11 +100,13 @@ impl Front {
         Ok((!all.contains_key(name) && all.contains_key(bare)).then(|| bare.to_vec()))
     }
 
-    /// Lists of access rights are attributes only where the dataset has them.
+    /// Lists of access rights are attributes only where the dataset has them, and attributes only
+    /// where it has any.
     fn check_xattr_name(&self, name: &[u8]) -> Done<()> {
-        match name.starts_with(b"system.") && !self.options.posix_acls {
-            true => Err(Errno::EOPNOTSUPP),
-            false => Ok(()),
+        let is_list = name.starts_with(b"system.");
+        match self.options.xattrs && (self.options.posix_acls || !is_list) {
+            true => Ok(()),
+            false => Err(Errno::EOPNOTSUPP),
         }
     }
 }

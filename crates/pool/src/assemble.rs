@@ -39,6 +39,9 @@ pub struct Candidate {
     pub leaves: BTreeMap<u64, LeafSight>,
     /// Spares and cache devices found, by guid: they name no pool.
     pub aux: BTreeMap<u64, LeafSight>,
+    /// Names of other pools, active or exported, by the guids of spares that stand in there: a
+    /// spare can be one of several pools.
+    pub lent: BTreeMap<u64, String>,
     /// Uberblocks of all devices.
     pub uberblocks: Vec<FoundUberblock>,
 }
@@ -75,6 +78,7 @@ impl Candidate {
         let mut out: Vec<_> =
             pools.into_values().filter_map(|l| Self::assemble(l, aux.clone())).collect();
         out.sort_by(|a, b| a.config.name.cmp(&b.config.name));
+        note_lent(&mut out);
         out
     }
 
@@ -125,7 +129,13 @@ impl Candidate {
         // A map has no order of its own, and what we print should.
         uberblocks.sort_by_key(|u| (u.leaf, u.label, u.slot));
         let tree = root_of(&config, &tops)?;
-        Some(Self { config, tree, leaves, aux, uberblocks })
+        Some(Self { config, tree, leaves, aux, lent: BTreeMap::new(), uberblocks })
+    }
+
+    /// Guids of spares that stand in for devices of the pool.
+    fn borrowed(&self) -> impl Iterator<Item = u64> {
+        let is_leaf = |v: &&VdevConfig| v.is_spare && v.children.is_empty();
+        self.tree.walk().filter(is_leaf).map(|v| v.guid)
     }
 
     /// The pool's name.
@@ -319,6 +329,21 @@ pub(crate) fn newest_label(leaf: &FoundLeaf) -> u64 {
 
 fn is_device(kind: &VdevKind) -> bool {
     matches!(kind, VdevKind::Disk | VdevKind::File)
+}
+
+/// Says of each which of its spares others have in use.
+fn note_lent(pools: &mut [Candidate]) {
+    let uses = |pool: &&Candidate| {
+        matches!(pool.state(), CandidateState::Active | CandidateState::Exported)
+    };
+    let using = pools.iter().filter(uses);
+    let lent: Vec<(u64, u64, String)> = using
+        .flat_map(|p| p.borrowed().map(|guid| (guid, p.config.pool_guid, p.config.name.clone())))
+        .collect();
+    for pool in pools {
+        let others = lent.iter().filter(|(_, by, _)| *by != pool.config.pool_guid);
+        pool.lent = others.map(|(guid, _, name)| (*guid, name.clone())).collect();
+    }
 }
 
 /// Offline, faulted or removed by its configuration.

@@ -1,5 +1,6 @@
 //! Pools and their vdevs in rows and columns, as `zpool list` has them.
 
+use engine::features::FEATURES;
 use engine::nicenum::nicenum;
 use engine::pools::{Section, VdevView};
 use engine::props::{self, POOL, Shown};
@@ -25,6 +26,15 @@ pub struct Column {
 }
 
 impl Column {
+    /// Those of all properties and features that pools have, with the name in front.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let properties = POOL.iter().filter(|p| p.is_visible() && p.name != "name");
+        let names = properties.map(|p| p.name.to_owned());
+        let features = FEATURES.iter().map(|f| format!("feature@{}", f.name()));
+        let all = std::iter::once("name".to_owned()).chain(names).chain(features);
+        all.filter_map(|name| Self::of(&name))
+    }
+
     /// That of a property, by its name or heading; `None` where there is none.
     #[must_use]
     pub fn of(word: &str) -> Option<Self> {

@@ -144,6 +144,7 @@ fn phrase(why: &Refusal) -> String {
         }
         Refusal::ReadOnly(p) => return format!("'{p}' is readonly"),
         Refusal::NotASnapshot => "not a snapshot",
+        Refusal::NotOfItsPast => "source is not an ancestor of the new bookmark's dataset",
         Refusal::NotAClone => "not a cloned filesystem",
         Refusal::BelowVolume => "parent is not a filesystem",
         Refusal::PoolRoot => "operation does not apply to pools",

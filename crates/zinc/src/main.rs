@@ -62,6 +62,10 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 
+/// Where there is no more memory, the program says so and ends.
+#[global_allocator]
+static ALLOCATOR: engine::process::Allocator = engine::process::Allocator::of("zinc");
+
 /// Stack of the thread that runs the verb: what systems give to the first one.
 const STACK: usize = 8 << 20;
 /// The name under which `mount -t fuse.zinc` runs the binary.
@@ -90,6 +94,14 @@ fn survive_file_limit() {
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, noted);
 }
 
+/// Under a limit of addresses the allocator takes few of them.
+fn respect_address_limit() {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::As);
+    if limit.current.is_some() {
+        engine::process::share_arena();
+    }
+}
+
 /// Output to a stream that was closed (`>&-`) is an error as with any other program, and does not
 /// vanish.
 fn lose_what_is_closed() {
@@ -115,6 +127,7 @@ fn run(session: &Session) -> ExitCode {
 /// The verb runs in a thread of its own, and the process ends with the first exit code that arrives
 /// here: that of the verb, or of what ends it at once ([`Session::end`]).
 fn main() -> ExitCode {
+    respect_address_limit();
     survive_file_limit();
     lose_what_is_closed();
     let (ends, ended) = mpsc::channel();

@@ -71,6 +71,12 @@ fn what_is_not_mounted_is_told_and_is_a_failure() {
         zinc serve -b --mount tank 2> err > /dev/null || echo $? $(mounted)
         grep -o "cannot mount 'tank/a'" err
         zinc zfs mount -a 2> err || echo $? $(mounted)
+        # Also when it ends, of one that is waited for.
+        zinc zpool export tank
+        zinc zpool import -d "$PWD" tank
+        zinc serve --mount --for 0.1 tank 2> err > /dev/null || echo $? $(mounted)
+        grep -o "cannot mount 'tank/a'" err
+        zinc serve -b --mount tank 2> err > /dev/null || echo again
         # One that programs use stays, and keeps none of the others.
         zinc zfs create -o mountpoint="$PWD/c" tank/c
         (cd c && ! zinc zfs unmount -a 2> ../err)
@@ -83,7 +89,8 @@ fn what_is_not_mounted_is_told_and_is_a_failure() {
         "#,
     );
     let told = "1 tank/b\ncannot mount 'tank/a'\n";
-    assert_eq!(said, format!("{told}{told}1 tank/b\ntank/c\n1\n"));
+    let waited = "1\ncannot mount 'tank/a'\nagain\n";
+    assert_eq!(said, format!("{told}{told}1 tank/b\n{waited}tank/c\n1\n"));
 }
 
 #[testkit::needs("fuse")]

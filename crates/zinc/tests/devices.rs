@@ -290,9 +290,22 @@ fn two_pools_share_a_spare() {
         let status = place.ok(&format!("zpool status {pool}"));
         assert!(status.contains("AVAIL") && !status.contains("UNAVAIL"), "{status}");
     }
-    place.ok("zpool replace tank b s");
-    assert!(place.fails("zpool replace other d s").contains("part of active pool"));
-    place.ok("zpool detach tank s");
+    // Who has it in use is named, whichever pool is asked and whichever was first.
+    for (one, old, other, others) in [("tank", "b", "other", "d"), ("other", "d", "tank", "b")] {
+        place.ok(&format!("zpool replace {one} {old} s"));
+        let said = place.fails(&format!("zpool replace {other} {others} s"));
+        assert!(said.contains(&format!("part of active pool '{one}'")), "{said}");
+        let spare = |pool: &str| {
+            let status = place.ok(&format!("zpool status {pool}"));
+            assert!(!status.contains("could not be opened"), "{status}");
+            let spares = status.split("spares").nth(1).unwrap().lines().nth(1).unwrap();
+            spares.split_whitespace().skip(1).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(spare(one), "INUSE currently in use");
+        assert_eq!(spare(other), format!("INUSE in use by pool '{one}'"));
+        place.ok(&format!("zpool detach {one} s"));
+        assert_eq!([spare(one), spare(other)], ["AVAIL", "AVAIL"]);
+    }
     // Who does without it leaves it to the other.
     place.ok("zpool remove tank s");
     place.ok("zpool replace other d s");

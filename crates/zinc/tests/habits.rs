@@ -397,8 +397,98 @@ fn short_names_of_snapshots_and_automatic_reservations() {
     place.ok("zfs bookmark -d . @s tank/v#b");
     assert_eq!(place.ok("zfs list -Ht bookmark -o name -d . -r tank"), "tank/v#b\n");
     place.fails("zfs bookmark -d . @s #c");
+    // A bookmark is copied, also when its snapshot is gone.
+    place.ok("zfs bookmark tank/v#b #c");
+    let guid = |name: &str| place.ok(&format!("zfs get -Hpo value guid {name}"));
+    assert_eq!(guid("tank/v#c"), guid("tank/v@s"));
+    let said = place.fails("zfs bookmark tank/v tank/v#d");
+    assert!(said.contains("must contain a '@' or '#'"), "{said}");
+    assert!(place.fails("zfs bookmark tank/v#x tank/v#d").contains("does not exist"));
+    assert!(place.fails("zfs bookmark tank/v#b tank/v#c").contains("already exists"));
+    place.ok("zfs create tank/other");
+    let said = place.fails("zfs bookmark tank/v#b tank/other#d");
+    assert!(said.contains("source is not an ancestor"), "{said}");
     place.ok("zfs clone -o refreservation=auto -d . tank/v@s tank/w");
     assert_ne!(place.ok("zfs get -Hpo value refreservation -d . tank/w"), "0\n");
+    // What a clone came from is its past, and what became of that since is not.
+    place.ok("zfs bookmark tank/v@s tank/w#of");
+    place.ok("zfs bookmark #b tank/v#again");
+    place.ok("zfs bookmark tank/v#c tank/w#copy");
+    place.ok("zfs snapshot tank/v@later");
+    let said = place.fails("zfs bookmark tank/v@later tank/w#no");
+    assert!(said.contains("source is not an ancestor"), "{said}");
+    assert!(place.ok("zpool history -i tank").contains("bookmark tank/v ("), "noted");
+    place.ok("zpool export tank");
+    if let Some(verdict) = testkit::oracle::zdb_on(place.path(), &["-bcc", "tank"]) {
+        assert!(verdict.success && verdict.text.contains("No leaks"), "{}", verdict.text);
+    }
+}
+
+#[test]
+fn of_many_nothing_is_destroyed_when_one_is_held() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    for name in ["tank/x", "tank/x/1", "tank/x/2"] {
+        place.ok(&format!("zfs create {name}"));
+    }
+    place.ok("zfs snapshot -r tank/x@s");
+    place.ok("zfs hold stay tank/x/2@s");
+    let before = place.ok("zfs list -Ho name -t all -r tank");
+    let said = place.fails("zfs destroy -r tank/x");
+    assert!(said.contains("'tank/x/2@s': dataset is busy"), "{said}");
+    assert_eq!(place.ok("zfs list -Ho name -t all -r tank"), before);
+    place.ok("zfs release stay tank/x/2@s");
+    place.ok("zfs destroy -r tank/x");
+}
+
+#[test]
+fn lists_and_reports_have_all_columns_that_are_asked_for() {
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create tank mirror a b");
+    for list in ["zfs list -o all tank", "zpool list -o all tank"] {
+        let text = place.ok(list);
+        let head = text.lines().next().unwrap().split_whitespace();
+        let script = place.ok(&list.replace("-o", "-Ho"));
+        let cells = script.trim_end_matches('\n').split('\t').count();
+        // Some headings have two words.
+        assert!(head.clone().next() == Some("NAME") && head.count() >= cells, "{text}");
+        assert!(cells > 70 && script.starts_with("tank\t"), "{script}");
+    }
+    let status = place.ok("zpool status -s tank");
+    let table: Vec<&str> = status.lines().filter(|line| line.starts_with('\t')).collect();
+    assert!(table[0].ends_with("CKSUM  SLOW"), "{status}");
+    assert!(table[1..].iter().all(|row| row.ends_with("     -")), "{status}");
+    assert_eq!(table.len(), 5, "{status}");
+    assert!(!place.ok("zpool status tank").contains("SLOW"));
+}
+
+/// What is said where the process may not have more memory, and how it ends: with what it should
+/// do, or with a message and the exit code of a failure. Before the program runs, and where the
+/// libraries below start a thread, they have words and ends of their own.
+#[test]
+fn a_limit_of_memory_ends_a_command_with_a_message() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    let mut refused = 0;
+    for mib in [50, 60, 70, 80, 100, 120, 140, 160, 200, 250, 300, 500, 4000] {
+        let script = format!("ulimit -c 0; ulimit -v {}; exec \"$0\" check tank", mib << 10);
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_zinc")]).current_dir(place.path());
+        command.env("ZINC_STATE", support::state(place.path()));
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let below = ["stack_overflow.rs", "glibc"];
+        let is_below = below.iter().any(|word| said.contains(word));
+        match output.status.code() {
+            Some(0) => {}
+            Some(1) if said.contains("zinc: ") => {
+                refused += u32::from(said.contains("out of memory: the system refused "));
+            }
+            _ => assert!(is_below && mib < 4000, "{mib} MiB: {:?} {said}", output.status),
+        }
+        assert!(mib < 4000 || output.status.success(), "{said}");
+    }
+    assert!(refused > 0);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //!
 //! Each round makes a pool from a seed, which a failure names. Bounded to `ZINC_CAMPAIGN_SECONDS`
 //! (default 20); `ZINC_SEED` is the seed of the first round.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test")]
 
 mod made;
 
@@ -218,5 +218,45 @@ fn differences_of_hostile_trees_end() {
         {
             assert_eq!(within_limits(&made, words), Ok(()), "seed {seed}: {words}");
         }
+    }
+}
+
+/// What programs see of such a tree through a mount is up to them, and how long they walk too. The
+/// server lives, in bounded memory, and nothing beside is changed.
+#[testkit::needs("fuse")]
+#[test]
+fn hostile_trees_are_walked_through_a_mount() {
+    for seed in 1..4 {
+        let beside = tempfile::Builder::new().prefix("b").rand_bytes(4).tempdir().unwrap();
+        lay_out(beside.path());
+        let made = Made::new(|fill| fill_badly(fill, beside.path(), &mut Rng::new(seed)));
+        fs::create_dir(made.path("mnt")).unwrap();
+        let before = full(beside.path());
+        let command = |words: &str| {
+            let mut command = made.command(words);
+            command.env("ZINC_SOCKETS", made.path("run/sockets")).output().unwrap()
+        };
+        let mounted = command("mount p/fs mnt");
+        let line = String::from_utf8_lossy(&mounted.stdout).into_owned();
+        let said = String::from_utf8_lossy(&mounted.stderr).into_owned();
+        assert!(mounted.status.success(), "seed {seed}: {said}");
+        let server = line.trim().rsplit(' ').next().unwrap();
+        let walk = "timeout -k 1 5 ls -lR mnt; timeout -k 1 5 find mnt -ls; \
+                    timeout -k 1 5 find mnt -type f -exec cat {} +; true";
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", walk]).current_dir(made.path("")).stdin(Stdio::null());
+        shell.stdout(Stdio::null()).stderr(Stdio::null());
+        assert!(shell.status().unwrap().success());
+        let status = fs::read_to_string(format!("/proc/{server}/status"));
+        let status = status.unwrap_or_else(|e| panic!("seed {seed}: the server is gone: {e}"));
+        let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap();
+        let kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+        assert!(kib < MEMORY_MAX, "seed {seed}: {kib} KiB");
+        let mut unmount = std::process::Command::new(env!("CARGO_BIN_EXE_zinc"));
+        unmount.args(["unmount", "mnt"]).current_dir(made.path(""));
+        unmount.env("ZINC_STATE", made.path("run/state"));
+        let gone = unmount.env("ZINC_SOCKETS", made.path("run/sockets")).output().unwrap();
+        assert!(gone.status.success(), "{}", String::from_utf8_lossy(&gone.stderr));
+        assert_eq!(full(beside.path()), before, "seed {seed}: something beside was changed");
     }
 }

@@ -358,6 +358,29 @@ fn a_quota_and_a_snapshot_are_obeyed() {
 
 #[testkit::needs("fuse")]
 #[test]
+fn without_extended_attributes_there_are_none() {
+    let place = Place::new();
+    place.zinc(&["zfs", "create", "-o", "xattr=off", "tank/off"]).ok();
+    place.zinc(&["zfs", "create", "tank/on"]).ok();
+    let script = "import os, sys\ntry: os.setxattr(sys.argv[1], 'user.a', b'1')\n\
+                  except OSError as e: print(e.errno)\n";
+    for (name, options, said) in
+        [("tank/off", "rw", "95\n"), ("tank/on", "rw", ""), ("tank/on", "noxattr", "95\n")]
+    {
+        place.zinc(&["mount", "-o", options, name, "mnt"]).ok();
+        let run = Command::new("python3").args(["-c", script]).arg(place.mnt()).output().unwrap();
+        assert_eq!(String::from_utf8(run.stdout).unwrap(), said, "{name} {options}");
+        let other = if said.is_empty() { "remount,noxattr" } else { "remount,xattr" };
+        let refused = place.zinc(&["mount", "-o", other, name, "mnt"]);
+        assert!(refused.code == 1 && refused.err.contains("xattr"), "{}", refused.err);
+        place.unmount();
+    }
+    let refused = place.zinc(&["mount", "-o", "xattr", "tank/off", "mnt"]);
+    assert!(refused.err.contains("its property xattr is off"), "{}", refused.err);
+}
+
+#[testkit::needs("fuse")]
+#[test]
 fn attributes_and_lists_of_rights_are_kept() {
     let place = Place::new();
     place.zinc(&["zfs", "create", "-o", "acltype=posix", "tank/acl"]).ok();

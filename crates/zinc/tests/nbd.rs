@@ -225,6 +225,31 @@ fn what_is_exported_is_not_taken_away() {
 }
 
 #[test]
+fn of_many_nothing_is_destroyed_when_one_is_exported() {
+    let place = tank();
+    place.ok("zfs create tank/above");
+    place.ok("zfs create -s -V 16M tank/above/vol");
+    place.ok("zfs snapshot -r tank/above@a");
+    place.ok("zfs snapshot tank/vol@a");
+    place.ok("zfs snapshot tank/vol@b");
+    place.ok("zfs clone tank/vol@b tank/clone");
+    let server = Exporting::start(&place, "nbd --socket s tank/vol tank/above/vol");
+    let all = || place.ok_here("zfs list -Ho name -t all -r tank");
+    let before = all();
+    for command in ["destroy -r tank/above", "destroy -R tank/vol", "rollback -R tank/vol@a"] {
+        let output = place.command_here(&format!("zfs {command}")).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("dataset is busy"), "{command}: {said}");
+        assert_eq!(all(), before, "{command}");
+    }
+    server.end();
+    place.ok("zfs rollback -R tank/vol@a");
+    place.ok("zfs destroy -r tank/above");
+    place.ok("zfs destroy -R tank/vol");
+    assert_eq!(place.ok("zfs list -Ho name -t all -r tank"), "tank\n");
+}
+
+#[test]
 fn a_client_is_told_what_changed_since_a_snapshot() {
     if !has(&["qemu-io", "qemu-img", "nbdinfo"]) {
         return;

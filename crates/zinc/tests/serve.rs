@@ -759,6 +759,29 @@ fn a_served_pool_is_loaded_measured_and_advised_where_it_is_held() {
 
 /// It is about to have the pool itself.
 #[test]
+fn devices_are_not_added_to_a_served_pool_and_that_is_said() {
+    let place = support::place::Place::new(&["a", "b"]);
+    place.ok("zpool create held a");
+    let mut server = place.start_here("serve held");
+    support::place::until("it serves", || {
+        place.command_here("tunables --pool held").output().unwrap().status.success()
+    });
+    let refused = place.command_here("zpool add held b").output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    let pid = server.id();
+    assert!(said.starts_with(&format!("zinc: cannot add to 'held': process {pid} serves it")));
+    // What it advises works.
+    assert!(said.contains(&format!("`kill {pid}`")), "{said}");
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&server),
+        rustix::process::Signal::TERM,
+    )
+    .unwrap();
+    server.wait().unwrap();
+    place.ok("zpool add held b");
+}
+
+#[test]
 fn a_server_does_not_name_itself_as_the_one_who_has_the_pool() {
     let place = support::place::Place::new(&["disk"]);
     // No server of another test has a pool of this name.

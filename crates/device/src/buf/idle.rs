@@ -14,7 +14,7 @@
 use super::ALIGNMENT;
 use core::ptr::NonNull;
 use parking_lot::Mutex;
-use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
+use std::alloc::{GlobalAlloc as _, Layout, System};
 use std::collections::BTreeMap;
 
 /// Bytes that may wait. Enough for the reads of a deep queue on several disks, and half of what an
@@ -30,7 +30,7 @@ pub(super) struct Block {
     pub(super) layout: Layout,
 }
 
-// SAFETY: it gives no access to the bytes by itself, and the global allocator accepts a
+// SAFETY: it gives no access to the bytes by itself, and the system's allocator accepts a
 // deallocation on any thread.
 unsafe impl Send for Block {}
 // SAFETY: as above, there is nothing to reach through a shared reference.
@@ -154,6 +154,18 @@ pub fn map_large_blocks() {
     }
 }
 
+/// From here on all threads allocate from one arena.
+///
+/// Each arena reserves 64 MiB of addresses, and there are eight for each processor: where addresses
+/// are bounded (`ulimit -v`), they run out long before memory does.
+pub fn share_arena() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes two numbers, and changes a number of the allocator.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
 impl Drop for IdleMemory {
     fn drop(&mut self) {
         self.resize(0);
@@ -187,7 +199,8 @@ impl Block {
             return Some(block);
         }
         // SAFETY: the layout's size is at least a page.
-        let start = unsafe { if zeroed { alloc_zeroed(layout) } else { alloc(layout) } };
+        let start =
+            unsafe { if zeroed { System.alloc_zeroed(layout) } else { System.alloc(layout) } };
         let start = NonNull::new(start);
         if start.is_none() {
             IDLE.lock().used -= size;
@@ -197,9 +210,9 @@ impl Block {
 
     /// Gives it back to the system.
     fn free(self) {
-        // SAFETY: the block came from the global allocator with this layout, and the one that had
+        // SAFETY: the block came from the system's allocator with this layout, and the one that had
         // it gave it away.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        unsafe { System.dealloc(self.start.as_ptr(), self.layout) }
     }
 }
 

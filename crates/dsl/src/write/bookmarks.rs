@@ -11,7 +11,7 @@ use super::names::{NameKind, check_name};
 use super::spacing::{Delta, add};
 use crate::bookmarks::NamedBookmark;
 use crate::error::{Error, Refusal, Result};
-use crate::tree::Dsl;
+use crate::tree::{Dataset, Dsl};
 use ondisk::bookmark::{Bookmark, BookmarkExtra};
 use ondisk::bpobj::Space;
 use ondisk::dsl::{DslDataset, dataset_field};
@@ -149,11 +149,13 @@ impl DslCx<'_> {
     }
 }
 
-/// Makes the bookmark `pool/a#name` of the snapshot `pool/a@snap`.
+/// Makes the bookmark `pool/a#name` of a snapshot or of another bookmark, which is of the same file
+/// system or volume, or of its past: of what it is a clone of, as it was when that was made.
 ///
-/// Changes on disk: the head's table of bookmarks, which is made with the first. With feature
-/// `bookmark_written` the bookmark has sizes, otherwise it is of the first form.
-pub fn create_bookmark(cx: &DslCx<'_>, dsl: &Dsl, name: &str, snapshot: &str) -> Result<()> {
+/// Changes on disk: the head's table of bookmarks, which is made with the first. Of a snapshot it
+/// has sizes with feature `bookmark_written`, otherwise it is of the first form. Of a bookmark it
+/// is the same again, without a list of what was redacted.
+pub fn create_bookmark(cx: &DslCx<'_>, dsl: &Dsl, name: &str, source: &str) -> Result<Bookmark> {
     let bad = || Error::BadName(name.to_owned());
     if check_name(name)? != NameKind::Bookmark {
         return Err(bad());
@@ -162,17 +164,47 @@ pub fn create_bookmark(cx: &DslCx<'_>, dsl: &Dsl, name: &str, snapshot: &str) ->
         return Err(Error::refused(name, Refusal::NoFeature(BOOKMARKS)));
     }
     let (path, short) = name.split_once('#').ok_or_else(bad)?;
-    let snap = dsl.by_name(snapshot)?;
+    let (b, of) = match source.split_once('#') {
+        Some((of, _)) => (copied(dsl.bookmark(source)?.phys), dsl.by_name(of)?),
+        None => {
+            let snap = dsl.by_name(source)?;
+            (of_snapshot(cx, &snap)?, snap)
+        }
+    };
     let head = dsl.by_name(path)?;
-    if !snap.phys.is_snapshot() || snap.dir.object != head.dir.object {
-        return Err(Error::refused(snapshot, Refusal::NotASnapshot));
+    if !is_past_of(dsl, &head, of.dir.object, b.creation_txg)? {
+        return Err(Error::refused(source, Refusal::NotOfItsPast));
     }
     let any_case = head.phys.flags & DslDataset::FLAG_CASE_INSENSITIVE != 0;
     let same = |n: &str| n == short || (any_case && n.eq_ignore_ascii_case(short));
     if cx.bookmarks_of(head.object)?.iter().any(|(n, _)| same(n)) {
         return Err(Error::refused(name, Refusal::Exists));
     }
+    cx.add_bookmark(head.object, short, &b)?;
+    Ok(b)
+}
+
+/// Whether what directory `dir` was in `txg` is what `head` was then.
+fn is_past_of(dsl: &Dsl, head: &Dataset, dir: u64, txg: u64) -> Result<bool> {
+    let (mut at, mut until) = (head.dir.clone(), u64::MAX);
+    while at.object != dir {
+        let Some(origin) = dsl.origin(&at)? else { return Ok(false) };
+        let origin = dsl.by_name(&origin)?;
+        // Time runs backwards along origins, whatever the pool says.
+        if origin.phys.creation_txg >= until {
+            return Ok(false);
+        }
+        (at, until) = (origin.dir, origin.phys.creation_txg);
+    }
+    Ok(txg <= until)
+}
+
+/// The bookmark of a snapshot.
+fn of_snapshot(cx: &DslCx<'_>, snap: &Dataset) -> Result<Bookmark> {
     let s = snap.phys;
+    if !s.is_snapshot() {
+        return Err(Error::refused(&snap.name, Refusal::NotASnapshot));
+    }
     let mut extra = None;
     if cx.has(BOOKMARK_WRITTEN)? {
         let referenced =
@@ -183,13 +215,17 @@ pub fn create_bookmark(cx: &DslCx<'_>, dsl: &Dsl, name: &str, snapshot: &str) ->
         x.flags = flags;
         extra = Some(x.with_spaces(referenced, freed));
     }
-    let b = Bookmark {
-        guid: s.guid,
-        creation_txg: s.creation_txg,
-        creation_time: s.creation_time,
-        extra,
-    };
-    cx.add_bookmark(head.object, short, &b)
+    let (guid, creation_txg, creation_time) = (s.guid, s.creation_txg, s.creation_time);
+    Ok(Bookmark { guid, creation_txg, creation_time, extra })
+}
+
+/// The same bookmark again; of the first form where the second says nothing more.
+fn copied(mut b: Bookmark) -> Bookmark {
+    if let Some(extra) = &mut b.extra {
+        extra.redaction_obj = 0;
+    }
+    b.extra = b.extra.filter(|extra| *extra != BookmarkExtra::default());
+    b
 }
 
 /// Whether a bookmark can be destroyed.

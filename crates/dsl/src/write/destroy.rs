@@ -35,11 +35,32 @@ pub fn check_destroy_snapshot(
     if !defer && snap.phys.num_children > 1 {
         return Err(Error::refused(name, Refusal::HasClones(dsl.clones(&snap)?)));
     }
-    if let (false, Some(hold)) = (defer, dsl.holds(&snap)?.into_iter().next()) {
-        return Err(Error::refused(name, Refusal::Held(hold.tag)));
-    }
-    cx.check_doomed(snap.object)?;
+    check_doomed(cx, dsl, &snap, defer)?;
     Ok(snap)
+}
+
+/// What keeps a file system, volume or snapshot for good, and not only until what is below it, its
+/// snapshots and its clones are gone. With `defer` a snapshot may be held.
+pub fn check_doomed(cx: &DslCx<'_>, dsl: &Dsl, dataset: &Dataset, defer: bool) -> Result<()> {
+    let refused = |why| Err(Error::refused(&dataset.name, why));
+    if dataset.phys.is_snapshot() {
+        if let (false, Some(hold)) = (defer, dsl.holds(dataset)?.into_iter().next()) {
+            return refused(Refusal::Held(hold.tag));
+        }
+        return cx.check_doomed(dataset.object);
+    }
+    if dataset.dir.object == dsl.root_object() {
+        return refused(Refusal::PoolRoot);
+    }
+    dsl.check_changeable(&dataset.dir)?;
+    if !cx.has(ASYNC_DESTROY)? {
+        return refused(Refusal::NoFeature(ASYNC_DESTROY));
+    }
+    if dataset.phys.prev_snap != 0 {
+        // It may go with its last clone.
+        cx.check_doomed(dataset.phys.prev_snap)?;
+    }
+    cx.check_doomed(dataset.object)
 }
 
 /// Destroys a snapshot, or with `defer` marks it to go with its last hold or clone.
@@ -162,23 +183,12 @@ pub fn check_destroy_head(cx: &DslCx<'_>, dsl: &Dsl, name: &str) -> Result<Datas
     if head.phys.is_snapshot() {
         return Err(Error::refused(name, Refusal::NotAHead));
     }
-    if head.dir.object == dsl.root_object() {
-        return Err(Error::refused(name, Refusal::PoolRoot));
-    }
-    dsl.check_changeable(&head.dir)?;
+    check_doomed(cx, dsl, &head, false)?;
     if let Some((below, _)) = dsl.names_in(head.dir.phys.child_zap)?.into_iter().next() {
         return Err(Error::refused(name, Refusal::HasChildren(below)));
     }
     if let Some((snap, _)) = dsl.names_in(head.phys.snapnames_zap)?.into_iter().next() {
         return Err(Error::refused(name, Refusal::HasSnapshots(snap)));
-    }
-    if !cx.has(ASYNC_DESTROY)? {
-        return Err(Error::refused(name, Refusal::NoFeature(ASYNC_DESTROY)));
-    }
-    cx.check_doomed(head.object)?;
-    if head.phys.prev_snap != 0 {
-        // It may go with its last clone.
-        cx.check_doomed(head.phys.prev_snap)?;
     }
     Ok(head)
 }

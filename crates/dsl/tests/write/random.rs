@@ -171,7 +171,7 @@ impl History {
                 format!("rename {head} {to}: {:?}", allowed(done))
             }
             22 => self.property(&head),
-            _ => match (self.rng.below(3), snap) {
+            _ => match (self.rng.below(4), snap) {
                 (0, Some(snap)) => {
                     let mark = format!("{}#m{step}", snap.split('@').next().unwrap());
                     let made =
@@ -180,6 +180,17 @@ impl History {
                     format!("bookmark {mark} {snap}")
                 }
                 (1, _) => {
+                    let dsl = self.pool.dsl();
+                    let marks = dsl.bookmarks(&dsl.by_name(&head).unwrap()).unwrap();
+                    let Some(mark) = marks.into_iter().next() else { return "nothing".into() };
+                    let copy = format!("{head}#c{step}");
+                    let made = self
+                        .pool
+                        .task(|cx, dsl| write::create_bookmark(cx, dsl, &copy, &mark.name));
+                    assert_eq!(made.unwrap(), mark.phys);
+                    format!("bookmark {copy} {}", mark.name)
+                }
+                (2, _) => {
                     let dsl = self.pool.dsl();
                     let marks = dsl.bookmarks(&dsl.by_name(&head).unwrap()).unwrap();
                     let Some(mark) = marks.into_iter().next() else { return "nothing".into() };

@@ -148,8 +148,10 @@ impl Doomed {
     /// Destroys all of it; durable when this returns. Told to stop, it does between two steps.
     ///
     /// # Errors
-    /// A step failed; those before it are done.
+    /// Some of it is in use or held, and nothing is done; or a step failed, and those before it are
+    /// done.
     pub fn run(&self, pool: &LivePool, progress: &Progress) -> Result<()> {
+        self.check(pool)?;
         for step in &self.steps {
             progress.check()?;
             step.run(pool, self.deferred).map_err(|e| match step.names() {
@@ -161,8 +163,23 @@ impl Doomed {
         Ok(())
     }
 
+    /// Refuses what keeps any of it. One step alone looks for itself.
+    fn check(&self, pool: &LivePool) -> Result<()> {
+        let steps = self.steps.iter().filter(|step| !matches!(step, Step::Bookmark(_)));
+        let names: Vec<String> = steps.flat_map(Step::names).cloned().collect();
+        if self.steps.len() < 2 {
+            return Ok(());
+        }
+        pool.check_doomed(&names, self.deferred).map_err(|e| {
+            let e = Error::from(e);
+            let kept = e.dataset().unwrap_or(&self.name).to_owned();
+            e.of(&kept)
+        })
+    }
+
     /// The same as a part of another operation, which is what fails.
     pub(super) fn run_within(&self, pool: &LivePool) -> Result<()> {
+        self.check(pool)?;
         self.steps.iter().try_for_each(|step| step.run(pool, self.deferred))
     }
 

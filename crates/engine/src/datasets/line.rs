@@ -111,7 +111,10 @@ pub fn rollback(pool: &LivePool, snapshot: &str, younger: Younger) -> Result<()>
     if younger == Younger::DestroyWithClones {
         let clones = {
             let _guard = pool.view().lock_datasets();
-            clones_after(pool.view().dsl(), snapshot)?
+            let dsl = pool.view().dsl();
+            // Its clones are not given up for what cannot be done.
+            pool.check_unused(&dsl.by_name(snapshot.split('@').next().unwrap_or_default())?)?;
+            clones_after(dsl, snapshot)?
         };
         clones.run_within(pool)?;
     }

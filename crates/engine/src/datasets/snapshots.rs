@@ -1,6 +1,6 @@
 //! Snapshots of many datasets in one moment, what keeps them, and bookmarks.
 
-use super::names::{Below, snapshots, split};
+use super::names::{Below, snapshots};
 use crate::error::{Error, Place, Result, Rule};
 use dsl::Dsl;
 use dsl::write::PropertyChange;
@@ -108,20 +108,18 @@ pub fn release(
     pool.release(&all, tag).map_err(|e| Error::from(e).of(all.first().map_or("", String::as_str)))
 }
 
-/// Makes the bookmark `name` (`pool/a#b`) of a snapshot of the same dataset.
+/// Makes the bookmark `name` (`pool/a#b`) of a snapshot, or of a bookmark: a copy of it. Both are
+/// of the same dataset, or `source` is of what that is a clone of.
 ///
 /// # Errors
-/// There is no such snapshot, or there is such a bookmark.
-pub fn bookmark(pool: &LivePool, name: &str, snapshot: &str) -> Result<()> {
+/// There is no such source, it is of something else, or there is such a bookmark.
+pub fn bookmark(pool: &LivePool, name: &str, source: &str) -> Result<()> {
     let at = |name: &str| Place::Dataset(name.to_owned());
-    let (base, _) = split(name)
-        .filter(|_| name.contains('#'))
-        .ok_or_else(|| Error::against(Rule::BookmarkName).at(at(name)))?;
-    let (head, _) = split(snapshot)
-        .filter(|_| snapshot.contains('@'))
-        .ok_or_else(|| Error::against(Rule::SnapshotName).at(at(snapshot)))?;
-    if base != head {
-        return Err(Error::against(Rule::SameDataset).at(at(name)));
+    if !name.contains('#') {
+        return Err(Error::against(Rule::BookmarkName).at(at(name)));
     }
-    Ok(pool.bookmark(name, snapshot)?)
+    if !source.contains(['@', '#']) {
+        return Err(Error::against(Rule::SnapshotName).at(at(source)));
+    }
+    Ok(pool.bookmark(name, source)?)
 }

@@ -65,6 +65,8 @@ fn set(options: &mut Options, name: &str) -> bool {
         "noexec" => options.exec = false,
         "atime" => options.atime = true,
         "noatime" => options.atime = false,
+        "xattr" => options.xattrs = true,
+        "noxattr" => options.xattrs = false,
         // Of others' lists of file systems; nothing is to be done about them here.
         REMOUNT | "defaults" | "zfsutil" | "relatime" | "auto" | "noauto" | "_netdev"
         | "nofail" | "nouser" | "async" => {}
@@ -121,6 +123,7 @@ fn properties(pool: &Pool, dataset: &Dataset) -> engine::Result<Properties> {
             devices: is_on("devices")?,
             exec: is_on("exec")?,
             atime: is_on("atime")?,
+            xattrs: is_on("xattr")?,
             posix_acls: ["posix", "posixacl"].contains(&text("acltype")?.as_str()),
             overlay: text("overlay")? == "on",
             threads: THREADS,
@@ -157,9 +160,13 @@ pub fn mount(pool: &Arc<LivePool>, mounts: &Mounts, wanted: &Wanted) -> Result<P
     let mut options = said.options;
     // The property is for the place that the properties say.
     options.overlay = wanted.overlay || (wanted.dir.is_none() && options.overlay);
+    let has_xattrs = options.xattrs;
     for option in &wanted.options {
         // What there is not was refused when it was read.
         let _ = set(&mut options, option);
+    }
+    if options.xattrs && !has_xattrs {
+        return Err(refuse("its property xattr is off, which no option of a mount overrides"));
     }
     let fs = match dataset.is_snapshot() {
         true => {
@@ -192,8 +199,12 @@ fn find(pool: &Pool, name: &str) -> Result<(Dataset, Properties)> {
 /// Gives a mount the options that were asked for; the others stay.
 fn again(mounts: &Mounts, mounted: Mounted, wanted: &Wanted) -> Result<PathBuf> {
     let Mounted { name, dir, mut options } = mounted;
+    let had_xattrs = options.xattrs;
     for option in &wanted.options {
         let _ = set(&mut options, option);
+    }
+    if options.xattrs != had_xattrs {
+        return Err(DatasetError::refused(&name, "xattr is chosen when it is mounted"));
     }
     mounts.remount(&dir, &options).map_err(|e| DatasetError::system(&name, e))?;
     Ok(dir)
@@ -252,5 +263,7 @@ fn shown(options: &Options) -> Vec<String> {
         (options.exec, "exec", "noexec"),
         (options.atime, "atime", "noatime"),
     ];
-    pairs.iter().map(|(is_set, yes, no)| if *is_set { *yes } else { *no }.to_owned()).collect()
+    let named = pairs.iter().map(|(is_set, yes, no)| if *is_set { *yes } else { *no });
+    // That there are some is for the property to say, also when it has changed.
+    named.chain((!options.xattrs).then_some("noxattr")).map(str::to_owned).collect()
 }

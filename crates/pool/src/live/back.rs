@@ -65,8 +65,10 @@ pub enum Leave {
     Offline,
     /// The administrator said so, as long as the pool is open.
     OfflineForNow,
-    /// The administrator said that it failed.
+    /// The administrator said that it failed; it has for the next import too.
     Faulted,
+    /// The administrator said that it failed, as long as the pool is open.
+    FaultedForNow,
 }
 
 fn marks(leaf: &FoundLeaf) -> Vec<Mark> {
@@ -201,12 +203,15 @@ impl LivePool {
             let what = "no valid replicas: the rest has not all that is on it".to_owned();
             return Err(shared.invalid(what));
         }
-        let open = if how == Leave::Faulted { LeafOpen::Faulted } else { LeafOpen::Offline };
+        let open = match how {
+            Leave::Faulted | Leave::FaultedForNow => LeafOpen::Faulted,
+            Leave::Offline | Leave::OfflineForNow => LeafOpen::Offline,
+        };
         shared.put_leaf(guid, open, move |leaf| {
             unmark(leaf)?;
             match how {
                 Leave::Offline => set_u64(leaf, "offline", 1),
-                Leave::OfflineForNow => Ok(()),
+                Leave::OfflineForNow | Leave::FaultedForNow => Ok(()),
                 Leave::Faulted => {
                     set_u64(leaf, "faulted", 1)?;
                     super::config::set_text(leaf, "aux_state", "external")

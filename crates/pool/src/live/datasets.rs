@@ -195,6 +195,22 @@ impl LivePool {
         }
     }
 
+    /// Refuses what keeps any of these file systems, volumes and snapshots from being destroyed
+    /// once what depends on it is gone: that a program has it open, a hold, a form that is not
+    /// changed here. So that nothing of many is destroyed when one cannot be.
+    pub fn check_doomed(&self, names: &[String], defer: bool) -> Result<()> {
+        let names = each_once(names);
+        self.run(move |cx| {
+            let dsl = &cx.shared.dsl;
+            for name in &names {
+                let dataset = dsl.by_name(name)?;
+                cx.check_unused(&dataset)?;
+                dsl::write::check_doomed(&cx.dsl(), dsl, &dataset, defer)?;
+            }
+            Ok(())
+        })
+    }
+
     /// Destroys snapshots; with `defer` those that are held or cloned go when that ends. Either all
     /// or none.
     pub fn destroy_snapshots(&self, names: &[String], defer: bool) -> Result<()> {
@@ -371,16 +387,20 @@ impl LivePool {
     }
 
     /// Makes a bookmark of a snapshot.
-    pub fn bookmark(&self, name: &str, snapshot: &str) -> Result<()> {
-        let (name, snapshot) = (name.to_owned(), snapshot.to_owned());
+    pub fn bookmark(&self, name: &str, source: &str) -> Result<()> {
+        let (name, source) = (name.to_owned(), source.to_owned());
         self.run(move |cx| {
             let dsl = &cx.shared.dsl;
-            dsl::write::create_bookmark(&cx.dsl(), dsl, &name, &snapshot)?;
+            let made = dsl::write::create_bookmark(&cx.dsl(), dsl, &name, &source)?;
             let (head, short) = name.split_once('#').unwrap_or((&name, ""));
-            let of = dsl.by_name(&snapshot)?;
-            let (txg, object) = (of.phys.creation_txg, of.object);
-            let text = format!("name={short} creation_txg={txg} target_snap={object} redact_obj=0");
-            cx.log_event("bookmark", &text, head)
+            let txg = made.creation_txg;
+            let text = format!("name={short} creation_txg={txg}");
+            if let Some((of, _)) = source.split_once('#') {
+                let text = format!("{text} source_guid={}", made.guid);
+                return cx.log_event("bookmark", &text, of);
+            }
+            let object = dsl.by_name(&source)?.object;
+            cx.log_event("bookmark", &format!("{text} target_snap={object} redact_obj=0"), head)
         })
     }
 

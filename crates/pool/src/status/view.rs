@@ -193,8 +193,10 @@ impl Pool {
         }
         for spare in &mut out.sections[Section::Spares as usize] {
             let in_use = nodes.contains_key(&spare.guid);
-            if spare.state == "ONLINE" {
-                spare.state = if in_use { "INUSE" } else { "AVAIL" }.to_owned();
+            if spare.state == "ONLINE" && !in_use {
+                "AVAIL".clone_into(&mut spare.state);
+            } else if spare.state == "ONLINE" {
+                (spare.state, spare.remark) = (IN_USE.to_owned(), "currently in use".to_owned());
             }
         }
         out
@@ -232,6 +234,12 @@ impl Pool {
             let sizes = draid.iter().flat_map(|d| d.children()).filter_map(device_size);
             view.size = sizes.min().unwrap_or(0);
         }
+        // Its label is the other pool's by now.
+        if let Some(pool) = self.candidate().lent.get(&config.guid).filter(|_| seen.is_none()) {
+            view.name = printed_name(config, false);
+            (view.state, view.remark) = (IN_USE.to_owned(), format!("in use by pool '{pool}'"));
+            return view;
+        }
         let there = seen.is_some() || view.size != 0;
         let state = if there { VdevState::Online } else { VdevState::Unavail };
         view.name = printed_name(config, is_absent(config, state, Reason::CannotOpen));
@@ -241,6 +249,8 @@ impl Pool {
     }
 }
 
+/// The state of a spare that stands in for a device.
+const IN_USE: &str = "INUSE";
 /// Behind a device that a resilver brings what it lacks.
 const RESILVERING: &str = "(resilvering)";
 /// Behind one that lacks something, and no resilver runs.

@@ -37,8 +37,8 @@ serves the pool until the last mount is gone. Without DIR the property mountpoin
 pub struct Mount {
     #[command(flatten)]
     live: LiveArgs,
-    /// Options: ro, rw, suid, nosuid, dev, nodev, exec, noexec, atime, noatime (comma-separated,
-    /// repeatable); otherwise the properties say
+    /// Options: ro, rw, suid, nosuid, dev, nodev, exec, noexec, atime, noatime, xattr, noxattr
+    /// (comma-separated, repeatable); otherwise the properties say
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
     /// Also over a directory that has something in it

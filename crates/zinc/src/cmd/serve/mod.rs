@@ -26,7 +26,7 @@ use crate::args::Reach;
 use crate::args::must_be_a_pool;
 use crate::cmd::verb::Verb;
 use crate::exports::Exports;
-use crate::failure::Failure;
+use crate::failure::{FAILED, Failure};
 use crate::found;
 use crate::held::{self, Held, Kept, Manner};
 use crate::known;
@@ -293,6 +293,8 @@ impl Args {
         let gone = ends.clone();
         let mounts = Arc::new(Mounts::new(move || drop(gone.send(End::Unmounted))));
         let served = self.serve(session, (&held, &mounts), &listed, ends, &ended, time);
+        let is_complete = served.as_ref().is_ok_and(|(_, is_complete)| *is_complete);
+        let served = served.map(|(end, _)| end);
         // However serving ended, the pool is let go properly.
         unmount_all(session, &mounts);
         let left =
@@ -319,12 +321,14 @@ impl Args {
             End::Unmounted => return Ok(code),
         };
         tracing::info!(target: "zinc::pool", "{name} is {how}: {why}");
-        Ok(code)
+        // What was started in the background, or for one of many pools, has told its starter.
+        let is_told = is_complete || self.inner || self.part.is_some();
+        Ok(if is_told { code } else { ExitCode::from(FAILED) })
     }
 }
 
 impl Args {
-    /// Answers until something ends it.
+    /// Answers until something ends it; that, and whether all is mounted that was to be.
     fn serve(
         &self,
         session: &Session,
@@ -333,7 +337,7 @@ impl Args {
         ends: Sender<End>,
         ended: &Receiver<End>,
         time: Option<Duration>,
-    ) -> Result<End, Failure> {
+    ) -> Result<(End, bool), Failure> {
         let _pidfile = self.pidfile.as_deref().map(|path| write_pid(session, path)).transpose()?;
         let fail = |e: &dyn std::fmt::Display| {
             Failure::new("cannot listen for requests").because(e.to_string())
@@ -393,7 +397,7 @@ impl Args {
             notify::stopping();
             tracing::info!(target: "zinc::pool", "signal {signal}: {name} is being closed");
         }
-        Ok(end)
+        Ok((end, is_complete))
     }
 }
 
@@ -559,7 +563,7 @@ fn end_in_time(session: &Session) -> Result<(), Failure> {
         let time = held::END_WITHIN.as_secs();
         let what = format!("the pool was not closed within {time} s, and this process ends");
         ui::error(&session, &Failure::new(what).hint(LIKE_A_CRASH).text());
-        session.end(ExitCode::from(crate::failure::FAILED));
+        session.end(ExitCode::from(FAILED));
     };
     std::thread::Builder::new().name("end".to_owned()).spawn(wait)?;
     Ok(())
@@ -577,7 +581,7 @@ fn listen_to_signals(session: &Session, ends: Sender<End>) -> Result<(), Failure
                     session,
                     "zinc: a second signal: ends at once, the pool is not exported\n",
                 );
-                session.end(ExitCode::from(crate::failure::FAILED));
+                session.end(ExitCode::from(FAILED));
             }
             let _ = ends.send(End::Signal(signal));
             if let Err(failure) = end_in_time(session) {

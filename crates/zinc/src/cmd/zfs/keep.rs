@@ -29,8 +29,9 @@ pub struct Hold {
 pub struct Bookmark {
     #[command(flatten)]
     live: LiveArgs,
-    /// The snapshot
-    snapshot: String,
+    /// The snapshot, or the bookmark to copy
+    #[arg(value_name = "SNAPSHOT|BOOKMARK")]
+    source: String,
     /// The new bookmark, as DATASET#NAME or #NAME
     name: String,
 }
@@ -105,25 +106,26 @@ impl Verb for Bookmark {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        let source = match (self.snapshot.strip_prefix('@'), self.name.split_once('#')) {
-            (Some(short), Some((base, _))) if !base.is_empty() => format!("{base}@{short}"),
-            _ => self.snapshot.clone(),
+        let source = match self.name.split_once('#') {
+            Some((base, _)) if self.source.starts_with(['@', '#']) => {
+                format!("{base}{}", self.source)
+            }
+            _ => self.source.clone(),
         };
-        let Some((head, _)) = source.split_once('@').filter(|(head, _)| !head.is_empty()) else {
-            let what = format!("invalid source name '{source}': must contain a '@'");
-            return Err(Failure::usage(what).hint("snapshots are named DATASET@SNAPSHOT"));
+        let Some((head, _)) = source.split_once(['@', '#']).filter(|(head, _)| !head.is_empty())
+        else {
+            let what = format!("invalid source name '{source}': must contain a '@' or '#'");
+            let hint = "snapshots are named DATASET@SNAPSHOT, bookmarks DATASET#BOOKMARK";
+            return Err(Failure::usage(what).hint(hint));
         };
         let name = match self.name.strip_prefix('#') {
             Some(short) => format!("{head}#{short}"),
             None => self.name.clone(),
         };
-        let Some((base, _)) = name.split_once('#') else {
+        if !name.contains('#') {
             return Err(Failure::usage(format!("invalid bookmark name '{name}': no '#'")));
-        };
-        if base != head {
-            let what = "source is not an ancestor of the new bookmark's dataset";
-            return Err(Failure::new(format!("cannot create bookmark '{name}': {what}")));
         }
+        one_pool(&[source.clone(), name.clone()])?;
         self.live.change(session, head, |pool| {
             let done = datasets::bookmark(pool, &name, &source);
             done.map_err(|e| match (e.kind(), e.dataset()) {

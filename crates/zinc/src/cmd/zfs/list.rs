@@ -143,8 +143,8 @@ impl Verb for Args {
 fn columns(text: &str) -> Result<Vec<String>, Failure> {
     let mut out = Vec::new();
     if text == "all" {
-        out.push("name".to_owned());
-        out.extend(props::DATASET.iter().map(|p| p.name.to_owned()));
+        let visible = props::DATASET.iter().filter(|p| p.is_visible() && p.name != "name");
+        out.extend(std::iter::once("name").chain(visible.map(|p| p.name)).map(str::to_owned));
         return Ok(out);
     }
     for word in text.split(',') {

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::found;
 use crate::known;
 use crate::live::{self, LiveArgs, invocation, tell_txgs};
+use crate::served::Server;
 use crate::session::Session;
 use crate::ui;
 use engine::config::{AllocBias, VdevConfig, VdevKind};
@@ -97,6 +98,17 @@ impl Verb for Args {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         each::must_be_a_pool(&self.pool)?;
         let layout = layout::parse(&self.vdevs)?;
+        if !self.dry
+            && let Some(server) = Server::find(session, &self.live.search, &self.pool)?
+        {
+            let what = format!("cannot add to '{}': process {} serves it", server.name, server.pid);
+            return Err(Failure::new(what)
+                .because("devices are added to pools that are not served")
+                .hint(format!(
+                    "`kill {}` ends the server, and the pool stays imported",
+                    server.pid
+                )));
+        }
         let found = found::find(session, &self.live.search, &self.pool, Reach::Known)?;
         let mut options = live::options(session, &self.live.search, self.live.how.cache_mib);
         found.complete(&mut options);

@@ -180,10 +180,16 @@ pub fn user(session: &Session, label: &LabelConfig, is_spare: bool) -> Option<St
     let known = |guid| known::with_device(session, guid).map(|known| known.name().to_owned());
     match label {
         LabelConfig::Member(c) if c.state == PoolState::Destroyed || c.txg == 0 => None,
-        LabelConfig::Member(c) => c.guid.and_then(known).or_else(|| {
-            let served = Server::all(session).into_iter().find(|s| s.guid == c.pool_guid);
-            served.map(|server| server.name)
-        }),
+        // A spare that stands in is one of other pools too: its label says which has it.
+        LabelConfig::Member(c) => known::pools(session)
+            .by_guid(c.pool_guid)
+            .filter(|known| c.guid.is_some_and(|guid| known.has_device(guid)))
+            .map(|known| known.name().to_owned())
+            .or_else(|| c.guid.and_then(known))
+            .or_else(|| {
+                let served = Server::all(session).into_iter().find(|s| s.guid == c.pool_guid);
+                served.map(|server| server.name)
+            }),
         // A spare of one pool may be a spare of others too.
         LabelConfig::Aux(c) if is_spare && c.state == PoolState::Spare => None,
         LabelConfig::Aux(c) => known(c.guid),

@@ -41,7 +41,7 @@ pub struct Offline {
     #[arg(short = 't')]
     temporary: bool,
     /// Mark the devices FAULTED
-    #[arg(short = 'f', conflicts_with = "temporary")]
+    #[arg(short = 'f')]
     fault: bool,
     /// The pool
     pool: String,
@@ -227,7 +227,8 @@ impl Verb for Offline {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         each::must_be_a_pool(&self.pool)?;
         let how = match (self.temporary, self.fault) {
-            (_, true) => Leave::Faulted,
+            (true, true) => Leave::FaultedForNow,
+            (false, true) => Leave::Faulted,
             (true, _) => Leave::OfflineForNow,
             _ => Leave::Offline,
         };

@@ -26,7 +26,7 @@ pub struct Args {
     naming: Naming,
     #[command(flatten)]
     table: TableArgs,
-    /// Columns, separated by commas: properties of pools
+    /// Columns, separated by commas: properties of pools, or all
     #[arg(
         short = 'o',
         value_name = "PROPERTY,…",
@@ -267,6 +267,9 @@ impl Args {
 }
 
 fn columns(text: &str) -> Result<Vec<Column>, Failure> {
+    if text == "all" {
+        return Ok(Column::all().collect());
+    }
     let column = |word| {
         Column::of(word).ok_or_else(|| {
             Failure::usage(format!("bad property list: invalid property '{word}'"))

@@ -173,8 +173,10 @@ impl Args {
 fn keep_sick(v: &mut VdevView) -> bool {
     v.children.retain_mut(keep_sick);
     let fine = ["ONLINE", "AVAIL", "INUSE"].contains(&v.state.as_str());
+    // Behind a spare stands who uses it.
+    let is_told = !v.remark.is_empty() && v.state != "INUSE";
     !fine
-        || !v.remark.is_empty()
+        || is_told
         || v.read_errors + v.write_errors + v.checksum_errors > 0
         || !v.children.is_empty()
 }
