@@ -5,9 +5,12 @@ use crate::log::{self, Options, open_error};
 use crate::name::{Name, Place};
 use crate::store::{DirStore, Store};
 use core::time::Duration;
-use device::{DeviceRef, Error, ErrorKind, WriteDeviceRef};
+use device::{Device as _, DeviceRef, Error, ErrorKind, WriteDevice as _, WriteDeviceRef};
 use rt::Rt;
 use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::sync::Arc;
 
 pub use crate::log::format::{Super, Who, hex};
@@ -23,6 +26,11 @@ pub const SEGMENT_BYTES: u32 = 16 << 20;
 pub const SECTOR_BYTES: u32 = 512;
 /// Segments that a writer of a new disk has under way at most.
 pub const WINDOW: u32 = 64;
+
+/// Bytes that are copied at once: half a segment.
+const PIECE: usize = 8 << 20;
+/// What is zero in pieces of so many bytes is not copied.
+const HOLE: usize = 1 << 16;
 
 /// The store of a name.
 ///
@@ -146,4 +154,66 @@ pub fn pin(name: &Name) -> Result<PinInfo, Trouble> {
 /// What the store did.
 pub fn unpin(name: &Name, pin: &str) -> Result<bool, Trouble> {
     log::unpin(store(name)?, &Rt::real(), patience(name), pin)
+}
+
+/// Copies a disk as it is now into a new file, with holes where it has nothing; `seen` is told of
+/// the bytes of each piece.
+///
+/// # Errors
+/// Why it cannot be had, or what became of the file.
+pub fn copy_out(name: &Name, to: &Path, mut seen: impl FnMut(u64)) -> Result<(), Trouble> {
+    let device = open(name)?;
+    let fail = |e: std::io::Error| Trouble::Machine(format!("{}: {e}", to.display()));
+    let file = File::options().write(true).create_new(true).open(to).map_err(fail)?;
+    file.set_len(device.size()).map_err(fail)?;
+    let mut at = 0;
+    while at < device.size() {
+        let len = PIECE.min(usize::try_from(device.size() - at).unwrap_or(PIECE));
+        let bytes = device.read_new(at, len).map_err(|e| Trouble::Machine(e.to_string()))?;
+        for (from, part) in filled(&bytes) {
+            file.write_all_at(part, at + from).map_err(fail)?;
+        }
+        at += len as u64;
+        seen(len as u64);
+    }
+    file.sync_all().map_err(fail)
+}
+
+/// Copies a file onto a disk; what was there is there no more, also behind the end of the file.
+/// `seen` is told of the bytes of each piece.
+///
+/// # Errors
+/// It does not fit, cannot be read, or what the store did.
+pub fn copy_in(from: &Path, device: &LogDevice, mut seen: impl FnMut(u64)) -> Result<(), Trouble> {
+    let fail = |e: std::io::Error| Trouble::Machine(format!("{}: {e}", from.display()));
+    let lost = |e: Error| Trouble::Machine(e.to_string());
+    let mut file = File::open(from).map_err(fail)?;
+    let size = file.metadata().map_err(fail)?.len();
+    if size > device.size() || !size.is_multiple_of(u64::from(SECTOR_BYTES)) {
+        return Err(Trouble::Machine(format!(
+            "{} does not fit: it has {size} bytes, and the disk {}, in sectors of {SECTOR_BYTES}",
+            from.display(),
+            device.size()
+        )));
+    }
+    device.trim(0, device.size()).map_err(lost)?;
+    let (mut at, mut bytes) = (0, vec![0; PIECE]);
+    while at < size {
+        let len = PIECE.min(usize::try_from(size - at).unwrap_or(PIECE));
+        let piece = bytes.get_mut(..len).unwrap_or_default();
+        file.read_exact(piece).map_err(fail)?;
+        for (skipped, part) in filled(piece) {
+            device.write(at + skipped, part).map_err(lost)?;
+        }
+        at += len as u64;
+        seen(len as u64);
+    }
+    device.flush().map_err(lost)
+}
+
+/// The parts of some bytes that are not all zero, and where they begin.
+fn filled(bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
+    let is_zero = |part: &[u8]| part.iter().fold(0, |all, byte| all | byte) == 0;
+    let parts = bytes.chunks(HOLE).enumerate().map(|(n, part)| ((n * HOLE) as u64, part));
+    parts.filter(move |(_, part)| !is_zero(part))
 }

@@ -69,6 +69,9 @@ pub enum Command {
     Serve(Box<cmd::serve::Args>),
     /// Export volumes, snapshots and files as disks, over NBD
     Nbd(cmd::nbd::Args),
+    /// Disks in stores of objects: make, look at, verify, copy, clean up
+    #[command(subcommand)]
+    Far(cmd::far::Command),
     /// Mount a file system or snapshot, for all programs
     Mount(cmd::mount::Mount),
     /// Take mounts away
@@ -134,6 +137,7 @@ impl Command {
             Self::Lab(c) => c.verb(),
             Self::Serve(a) => a,
             Self::Nbd(a) => Box::new(a),
+            Self::Far(c) => c.verb(),
             Self::Mount(a) => Box::new(a),
             Self::Unmount(a) => Box::new(a),
             Self::Top(a) => Box::new(a),
@@ -232,7 +236,7 @@ mod tests {
         let told = |text: &str, but: &[&str]| -> BTreeSet<String> {
             text.split(", ").filter(|verb| !but.contains(verb)).map(str::to_owned).collect()
         };
-        let groups = ["zpool", "zfs", "lab", "help"];
+        let groups = ["zpool", "zfs", "lab", "far", "help"];
         // These reach it by themselves, or are more than one verb.
         let others = ["zfs", "lab run", "top", "txgs", "throttle"];
         assert_eq!(told(verbs, &others), served(&[], &groups));

@@ -16,7 +16,7 @@ use testkit::{CorpusPool, corpus, fixture};
 const FOLDER: &str = "screens";
 
 /// Verbs that have verbs.
-const FAMILIES: [&str; 3] = ["zpool", "zfs", "lab"];
+const FAMILIES: [&str; 4] = ["zpool", "zfs", "lab", "far"];
 
 /// Holds a text under a name.
 fn hold(name: &str, text: &str) {

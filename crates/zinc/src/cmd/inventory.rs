@@ -35,7 +35,7 @@ pub struct Args {
 }
 
 /// A number of bytes, with or without a unit.
-fn parse_bytes(text: &str) -> Result<u64, String> {
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match &text[digits.len()..] {
         "" => Some(0),

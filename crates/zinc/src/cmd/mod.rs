@@ -5,6 +5,7 @@ pub mod cat;
 pub mod check;
 pub mod completions;
 pub mod cp;
+pub mod far;
 pub mod files;
 pub mod inventory;
 pub mod lab;

@@ -1,0 +1,342 @@
+//! `zinc far`: disks in stores of objects, beside the pools that lie on them.
+
+use crate::cmd::inventory::parse_bytes;
+use crate::cmd::verb::Verb;
+use crate::failure::{FAILED, Failure, ISSUES};
+use crate::progress;
+use crate::session::Session;
+use crate::ui;
+use engine::Progress;
+use engine::devices::FarName;
+use engine::devices::disk::{
+    self, Collected, LogDevice, Overview, SECTOR_BYTES, SEGMENT_BYTES, Super, Trouble, WINDOW,
+};
+use engine::files::Time;
+use engine::nicenum::nicenum;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use views::files::time_text;
+
+/// The verbs of `zinc far`.
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// Make a new disk in a store that has none
+    Create(Create),
+    /// Show what a disk is, how much of it is used, its writers and its pins
+    Ls(Ls),
+    /// Verify everything that a disk has in its store
+    Check(Check),
+    /// Copy a disk out of a store into a file, or a file into a disk
+    Copy(Copy),
+    /// Delete what nobody needs any more
+    Gc(Gc),
+    /// Keep the present state of a disk from being deleted, or take that back
+    Pin(Pin),
+}
+
+/// Arguments of `zinc far create`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+What is not written takes no room: a disk may be much larger than what will be on it. The store is
+tried first: if it does not keep two writers apart, it is refused.")]
+pub struct Create {
+    /// There will never be more than one writer at a time: take a store that keeps none apart
+    #[arg(long)]
+    single_writer: bool,
+    /// The store, as dir:///PATH
+    #[arg(value_name = "STORE")]
+    name: String,
+    /// The size of the disk in bytes, such as 10T
+    #[arg(value_parser = parse_bytes)]
+    size: u64,
+}
+
+/// Arguments of `zinc far ls`.
+#[derive(clap::Args)]
+pub struct Ls {
+    /// The store, as dir:///PATH
+    #[arg(value_name = "STORE")]
+    name: String,
+}
+
+/// Arguments of `zinc far check`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+What is wrong here was done by the store; what `zinc check` finds beyond that is wrong in the pool.
+Exit code 3 when something is wrong.")]
+pub struct Check {
+    /// The store, as dir:///PATH
+    #[arg(value_name = "STORE")]
+    name: String,
+}
+
+/// Arguments of `zinc far copy`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+One of both is a store, as dir:///PATH. A file is made anew, with holes where the disk has nothing.
+A file is copied into a disk that is there already and at least as large.")]
+pub struct Copy {
+    /// What is copied
+    from: String,
+    /// Where to
+    to: String,
+}
+
+/// Arguments of `zinc far gc`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+While the disk is in use by a pool, its writer does all this by itself. Readers on other machines
+that have no pin lose what they read, and must open it again.")]
+pub struct Gc {
+    /// Move together what lives in segments that are used by less than so many percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 40,
+          value_parser = clap::value_parser!(u32).range(0..=90))]
+    below: u32,
+    /// The store, as dir:///PATH
+    #[arg(value_name = "STORE")]
+    name: String,
+}
+
+/// Arguments of `zinc far pin`.
+#[derive(clap::Args)]
+pub struct Pin {
+    /// Take the pin of this name back
+    #[arg(long, value_name = "PIN")]
+    remove: Option<String>,
+    /// The store, as dir:///PATH
+    #[arg(value_name = "STORE")]
+    name: String,
+}
+
+impl Command {
+    /// The verb.
+    pub fn verb(self) -> Box<dyn Verb> {
+        match self {
+            Self::Create(a) => Box::new(a),
+            Self::Ls(a) => Box::new(a),
+            Self::Check(a) => Box::new(a),
+            Self::Copy(a) => Box::new(a),
+            Self::Gc(a) => Box::new(a),
+            Self::Pin(a) => Box::new(a),
+        }
+    }
+}
+
+/// A store by the name that was typed; `None` for what is no name of one.
+fn store(text: &str) -> Result<Option<FarName>, Failure> {
+    match FarName::parse(Path::new(text)) {
+        Some(Ok(name)) if name.is_store() => Ok(Some(name)),
+        Some(Err(why)) => {
+            Err(Failure::new(format!("{text} is no name of a store")).because(why.to_string()))
+        }
+        Some(Ok(_)) | None => Ok(None),
+    }
+}
+
+fn named(text: &str) -> Result<FarName, Failure> {
+    let none = || {
+        Failure::new(format!("{text} is no name of a store"))
+            .hint("a store is named as dir:///PATH")
+    };
+    store(text)?.ok_or_else(none)
+}
+
+fn cannot(doing: &str, name: &FarName, trouble: &Trouble) -> Failure {
+    let failure = Failure::new(format!("cannot {doing} the disk in {}", name.as_str()));
+    let failure = failure.because(trouble.to_string());
+    match trouble {
+        Trouble::NoDisk => failure.hint("`zinc far create` makes one"),
+        Trouble::NoFence(_) => failure.hint(
+            "--single-writer takes it all the same, if you see to it that one machine alone writes",
+        ),
+        _ => failure,
+    }
+}
+
+fn claimed(
+    doing: &str,
+    name: &FarName,
+    device: Result<Arc<LogDevice>, Option<Trouble>>,
+) -> Result<Arc<LogDevice>, Failure> {
+    device.map_err(|trouble| match trouble {
+        Some(trouble) => cannot(doing, name, &trouble),
+        None => Failure::new(format!("cannot {doing} the disk in {}", name.as_str()))
+            .because("another program of this machine has it"),
+    })
+}
+
+impl Verb for Create {
+    fn run(self: Box<Self>, _: &Session) -> Result<ExitCode, Failure> {
+        let name = named(&self.name)?;
+        let is = Super {
+            size: self.size,
+            sector: SECTOR_BYTES,
+            target: SEGMENT_BYTES,
+            window: WINDOW,
+            is_fenced: !self.single_writer,
+            made_by: format!("zinc {}", env!("CARGO_PKG_VERSION")),
+        };
+        if self.size == 0 || !self.size.is_multiple_of(u64::from(SECTOR_BYTES)) {
+            return Err(Failure::usage(format!(
+                "the size of a disk is a multiple of {SECTOR_BYTES} bytes"
+            )));
+        }
+        disk::create(&name, &is).map_err(|trouble| cannot("make", &name, &trouble))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn text_of(session: &Session, found: &Overview, name: &FarName) -> String {
+    let date = |seconds: u64| {
+        let seconds = i64::try_from(seconds).unwrap_or_default();
+        time_text(session, Time { seconds, nanos: 0 })
+    };
+    let mut text = String::new();
+    let state = if found.is_closed { "closed" } else { "open, or its writer was killed" };
+    let used = if found.kept == 0 { 100 } else { found.live * 100 / found.kept };
+    let mut line = |what: &str, value: String| {
+        // Into a string, which cannot fail.
+        let _ = writeln!(text, "{what:>12}: {value}");
+    };
+    line("disk", name.as_str().to_owned());
+    line("id", disk::hex(&found.volume));
+    line("size", nicenum(found.is.size));
+    line("fence", if found.is.is_fenced { "tried" } else { "none: a single writer" }.to_owned());
+    line("state", format!("{state}; writer {}, {} in the log", found.epoch, found.next - 1));
+    line(
+        "used",
+        format!(
+            "{} in {} segments of {}, {used}% of them",
+            nicenum(found.live),
+            found.segments,
+            nicenum(found.kept)
+        ),
+    );
+    line("map", format!("{} extents, {} of memory", found.extents, nicenum(found.map_memory)));
+    let newest = found.checkpoints.last();
+    line(
+        "checkpoints",
+        newest.map_or("none".to_owned(), |newest| {
+            format!("{}, the newest at {newest}", found.checkpoints.len())
+        }),
+    );
+    for writer in &found.writers {
+        let who = format!("{} (process {})", writer.who.host, writer.who.pid);
+        line("writer", format!("{} on {who} at {}", writer.epoch, date(writer.time)));
+    }
+    for pin in &found.pins {
+        let who = format!("{} (process {})", pin.who.host, pin.who.pid);
+        line("pin", format!("{} at {} by {who} at {}", pin.name, pin.at, date(pin.time)));
+    }
+    text
+}
+
+impl Verb for Ls {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let name = named(&self.name)?;
+        let found = disk::overview(&name).map_err(|trouble| cannot("look at", &name, &trouble))?;
+        ui::out(session, &text_of(session, &found, &name));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Verb for Check {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let name = named(&self.name)?;
+        let progress = Progress::new();
+        let found = progress::while_showing(session, &progress, || {
+            disk::check(&name, |bytes| progress.add(1, bytes))
+        });
+        let found = found.map_err(|trouble| cannot("check", &name, &trouble))?;
+        for finding in &found.findings {
+            let lost = nicenum(finding.lost);
+            ui::out(session, &format!("{}: {} ({lost} lost)\n", finding.object, finding.what));
+        }
+        let verified = nicenum(found.verified);
+        let wrong = found.findings.len();
+        ui::out(
+            session,
+            &format!("{} segments with {verified} verified, {wrong} damaged\n", found.segments),
+        );
+        Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::from(ISSUES) })
+    }
+}
+
+impl Verb for Copy {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let progress = Progress::new();
+        progress.begin("copied", 0);
+        match (store(&self.from)?, store(&self.to)?) {
+            (Some(name), None) => {
+                let file = session.path(Path::new(&self.to));
+                let copied = progress::while_showing(session, &progress, || {
+                    disk::copy_out(&name, &file, |bytes| progress.add(bytes, bytes))
+                });
+                copied.map_err(|trouble| cannot("copy", &name, &trouble))
+            }
+            (None, Some(name)) => {
+                let file = session.path(Path::new(&self.from));
+                let device = claimed("write to", &name, disk::claim(&name))?;
+                let copied = progress::while_showing(session, &progress, || {
+                    disk::copy_in(&file, &device, |bytes| progress.add(bytes, bytes))
+                });
+                copied.map_err(|trouble| cannot("write to", &name, &trouble))
+            }
+            (Some(_), Some(_)) => {
+                Err(Failure::usage("one of both is a file").hint("copy it out, and in again"))
+            }
+            (None, None) => {
+                Err(Failure::usage("none of both is a store").hint("a store is dir:///PATH"))
+            }
+        }?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Verb for Gc {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let name = named(&self.name)?;
+        let device = claimed("clean up", &name, disk::claim_to_clean(&name))?;
+        let run = || -> Result<(Collected, u64), Trouble> {
+            let moved = device.clean(self.below, u64::MAX)?;
+            device.age()?;
+            let mut done = device.collect()?;
+            done.others += device.sweep()?;
+            Ok((done, moved))
+        };
+        let (done, moved) = run().map_err(|trouble| cannot("clean up", &name, &trouble))?;
+        let Collected { segments, bytes, others, waiting, .. } = done;
+        ui::out(
+            session,
+            &format!(
+                "{} moved; {segments} segments with {} and {others} other objects deleted\n",
+                nicenum(moved),
+                nicenum(bytes)
+            ),
+        );
+        if waiting > 0 {
+            ui::out(session, &format!("{waiting} dead segments must wait for readers\n"));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Verb for Pin {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let name = named(&self.name)?;
+        let Some(pin) = &self.remove else {
+            let pin = disk::pin(&name).map_err(|trouble| cannot("pin", &name, &trouble))?;
+            ui::out(session, &format!("{}\n", pin.name));
+            return Ok(ExitCode::SUCCESS);
+        };
+        match disk::unpin(&name, pin).map_err(|trouble| cannot("unpin", &name, &trouble))? {
+            true => Ok(ExitCode::SUCCESS),
+            false => {
+                Failure::new(format!("{} has no pin {pin}", name.as_str())).report(session);
+                Ok(ExitCode::from(FAILED))
+            }
+        }
+    }
+}

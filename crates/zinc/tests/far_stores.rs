@@ -1,0 +1,135 @@
+//! Pools on disks in a directory store: the verbs, a zinc that is killed, and what OpenZFS says of
+//! the image that is copied out.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::time::Duration;
+use support::place::Place;
+use testkit::oracle::zdb_on;
+
+/// The name of a store of the place.
+fn store(place: &Place, name: &str) -> String {
+    format!("dir://{}/{name}", place.path().display())
+}
+
+/// Makes a disk in a new store.
+fn disk(place: &Place, name: &str) -> String {
+    let store = store(place, name);
+    place.ok_here(&format!("far create {store} 256M"));
+    store
+}
+
+/// Bytes that do not compress.
+fn noise(place: &Place, name: &str, mib: u64, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(mib << 20).unwrap()];
+    testkit::Rng::new(seed).fill(&mut bytes);
+    std::fs::write(place.path().join(name), &bytes).unwrap();
+    bytes
+}
+
+fn cat(place: &Place, what: &str) -> Vec<u8> {
+    let output = place.command_here(&format!("cat {what}")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+/// What OpenZFS says of a pool whose devices are these stores, as images.
+fn judge(place: &Place, pool: &str, stores: &[&str]) {
+    let folder = tempfile::tempdir_in(place.path()).unwrap();
+    for (n, name) in stores.iter().enumerate() {
+        let image = folder.path().join(n.to_string());
+        place.ok_here(&format!("far check {name}"));
+        place.ok_here(&format!("far copy {name} {}", image.display()));
+    }
+    let Some(verdict) = zdb_on(folder.path(), &["-bcc", pool]) else { return };
+    assert!(verdict.success && verdict.text.contains("No leaks"), "{}", verdict.text);
+}
+
+#[test]
+fn verbs_take_names_of_stores() {
+    let place = Place::new(&["a"]);
+    assert!(place.fails(&format!("zpool create tank {}", store(&place, "none"))).contains("none"));
+    let [one, two] = ["one", "two"].map(|name| disk(&place, name));
+    assert!(place.fails(&format!("far create {one} 1G")).contains("a disk in this store already"));
+    assert!(place.fails(&format!("zpool create tank {one} {one}")).contains("same device"));
+    assert!(place.fails("far ls nbd://host/e").contains("no name of a store"));
+    place.ok_here(&format!("zpool create tank {one}"));
+    assert!(place.fails(&format!("zpool create -f other {one}")).contains("active pool 'tank'"));
+    let bytes = noise(&place, "x", 24, 1);
+    place.ok_here("cp x tank:/");
+    assert!(place.ok_here("zpool status tank").contains(&one));
+    assert!(place.ok_here("zpool iostat -v tank").contains("one"));
+    // A mirror of a file here and a store.
+    let file = format!("{}/a", place.path().display());
+    std::fs::File::options().write(true).open(&file).unwrap().set_len(256 << 20).unwrap();
+    place.ok_here(&format!("zpool attach -w tank {one} {file}"));
+    place.ok_here(&format!("zpool replace -w tank {one} {two}"));
+    place.ok_here(&format!("zpool add -f tank log {one}"));
+    place.ok_here(&format!("zpool remove tank {one}"));
+    place.ok_here("zpool scrub -w tank");
+    let status = place.ok_here("zpool status tank");
+    assert!(status.contains("with 0 errors") && status.contains(&two), "{status}");
+    place.ok_here(&format!("zpool detach tank {file}"));
+    place.ok_here("zpool export tank");
+    place.ok_here(&format!("zpool import -d {two} tank"));
+    assert!(cat(&place, "tank:/x") == bytes);
+    place.ok_here("zpool export tank");
+    judge(&place, "tank", &[&two]);
+    let listed = place.ok_here(&format!("far ls {two}"));
+    assert!(listed.contains("size: 256M") && listed.contains("state: closed"), "{listed}");
+}
+
+#[test]
+fn a_zinc_that_is_killed_leaves_a_whole_pool() {
+    let place = Place::new(&[]);
+    let one = disk(&place, "one");
+    place.ok_here(&format!("zpool create tank {one}"));
+    noise(&place, "x", 24, 4);
+    for round in 0..5 {
+        let mut copy = place.start_here(&format!("cp -f x tank:/x{round}"));
+        std::thread::sleep(Duration::from_millis(20 + 80 * round));
+        copy.kill().unwrap();
+        copy.wait().unwrap();
+        place.ok_here("check tank");
+    }
+    let last = noise(&place, "y", 3, 5);
+    place.ok_here("cp y tank:/");
+    place.ok_here("zpool export tank");
+    judge(&place, "tank", &[&one]);
+    place.ok_here(&format!("zpool import -d {one} tank"));
+    assert!(cat(&place, "tank:/y") == last);
+    place.ok_here("zpool export tank");
+}
+
+#[test]
+fn what_is_copied_in_and_cleaned_up_is_the_same_pool() {
+    let place = Place::new(&["a"]);
+    place.ok_here(&format!("zpool create tank {}/a", place.path().display()));
+    let bytes = noise(&place, "x", 16, 7);
+    place.ok_here("cp x tank:/");
+    place.ok_here("zpool export tank");
+    let one = disk(&place, "one");
+    place.ok_here(&format!("far copy a {one}"));
+    place.ok_here(&format!("zpool import -d {one} tank"));
+    let pin = place.ok_here(&format!("far pin {one}"));
+    for round in 0..3 {
+        noise(&place, "z", 12, round);
+        place.ok_here("cp -f z tank:/");
+    }
+    place.ok_here("zpool export tank");
+    // What is pinned is kept, then deleted.
+    let kept = |text: String| {
+        let deleted = text.split("; ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+        deleted.parse::<u64>().expect(&text)
+    };
+    let first = kept(place.ok_here(&format!("far gc {one}")));
+    place.ok_here(&format!("far pin --remove {} {one}", pin.trim()));
+    assert!(place.fails(&format!("far pin --remove {} {one}", pin.trim())).contains("no pin"));
+    let second = kept(place.ok_here(&format!("far gc --below 60 {one}")));
+    assert!(second > 0, "{first} and {second} segments");
+    judge(&place, "tank", &[&one]);
+    place.ok_here(&format!("zpool import -d {one} tank"));
+    assert!(cat(&place, "tank:/x") == bytes);
+    place.ok_here("zpool export tank");
+}
