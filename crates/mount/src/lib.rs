@@ -27,7 +27,8 @@
 //!
 //! [`Mounts`] has what this process has mounted. The system's calls are in `system.rs`, and what
 //! stands in for them where the user is not root in `helper.rs`; a mount
-//! whose process died answers `ENOTCONN` until it is taken away or mounted over.
+//! whose process died answers `ENOTCONN` until it is taken away or mounted over. What becomes of a
+//! mount whose connection outlives it is in `mounts.rs`.
 //!
 //! [`datasets`] says what of a pool is to be mounted where, by its properties, and lets mounts
 //! follow datasets that change.
@@ -58,6 +59,7 @@ mod xattrs;
 
 pub use mounts::{How, Mounted, Mounts, What};
 pub use snapshots::Snapshots;
+pub use system::Keeper;
 
 use engine::LivePool;
 use std::fmt;
@@ -147,6 +149,8 @@ pub enum Error {
     NotMounted(PathBuf),
     /// Programs use it.
     Busy(PathBuf),
+    /// It is not mounted here any more, and this keeps it.
+    Kept(PathBuf, Keeper),
     /// Only root may mount.
     NotRoot,
     /// The program that mounts for ordinary users is not there.
@@ -167,6 +171,20 @@ impl fmt::Display for Error {
             Self::Mounted(dir, what) => write!(f, "{what} is mounted at {}", dir.display()),
             Self::NotMounted(dir) => write!(f, "nothing of zinc is mounted at {}", dir.display()),
             Self::Busy(dir) => write!(f, "programs use {}", dir.display()),
+            Self::Kept(dir, keeper) => {
+                let dir = dir.display();
+                match keeper {
+                    Keeper::At(other) => {
+                        write!(f, "what was mounted at {dir} is at {} too", other.display())
+                    }
+                    Keeper::Process(number) => {
+                        write!(f, "the mount namespace of process {number} still has {dir}")
+                    }
+                    Keeper::OpenFiles => {
+                        write!(f, "programs have files open of what was mounted at {dir}")
+                    }
+                }
+            }
             Self::NotRoot => f.write_str("only root may mount"),
             Self::NoHelper => f.write_str("only root may mount here: there is no fusermount3"),
             Self::Refused(why) => f.write_str(why),

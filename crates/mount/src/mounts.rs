@@ -1,7 +1,25 @@
 //! What this process has mounted.
+//!
+//! A mount is a place in a list of the system, and a connection by which the kernel asks for what
+//! is in it. The connection usually ends with the place. It does not where the mount was copied to
+//! another mount namespace (a container, a service with mounts of its own) or to a second
+//! directory, and where it was detached while programs used it:
+//!
+//! ```text
+//! mounted: in the list, answered
+//!    | taken away, by this process or another
+//!    +--> gone: the connection ended
+//!    +--> lingering: not mounted here, answered for those that still have it
+//!            | the last of them lets go; or its connection is aborted, and they get errors
+//!            +--> gone
+//! ```
+//!
+//! The list is the system's: it is read whenever somebody asks, because others take mounts away
+//! too.
 
 use crate::front::Server;
 use crate::served::Front;
+use crate::system::{Keeper, Listed};
 use crate::{Error, Options, Snapshots, SpaceFn, system};
 use engine::Filesystem;
 use fuser::{Config, Session, SessionACL};
@@ -10,8 +28,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a mount that the system took away may take to end.
+/// How long the connection of a mount that was taken away by force may take to end: what was asked
+/// before is answered first.
 const END_WITHIN: Duration = Duration::from_secs(10);
+/// After this time it is taken for one that lingers. Nothing uses what could be taken away, so that
+/// it ends as soon as its threads run.
+const LINGERS_AFTER: Duration = Duration::from_secs(1);
 
 /// What is to be mounted.
 pub struct What {
@@ -57,9 +79,24 @@ struct Shared {
 #[derive(Default)]
 struct State {
     next: u64,
-    all: Vec<(u64, Mounted)>,
+    all: Vec<Entry>,
     /// Those that this process takes away: their end is no news.
     leaving: Vec<u64>,
+}
+
+/// A mount with its connection.
+struct Entry {
+    number: u64,
+    mounted: Mounted,
+    /// The system's number of the connection; none where it was taken away before it was asked for.
+    connection: Option<u32>,
+}
+
+impl Entry {
+    fn is_in(&self, listed: &[Listed]) -> bool {
+        let is_it = |one: &Listed| one.dir == self.mounted.dir;
+        listed.iter().any(|one| is_it(one) && Some(one.connection) == self.connection)
+    }
 }
 
 impl Mounts {
@@ -71,10 +108,19 @@ impl Mounts {
         Self(Arc::new(shared))
     }
 
-    /// Those there are.
+    /// Those there are, in the order in which they were made.
     #[must_use]
     pub fn all(&self) -> Vec<Mounted> {
-        self.0.state.lock().all.iter().map(|(_, mounted)| mounted.clone()).collect()
+        let listed = system::listed();
+        let state = self.0.state.lock();
+        let there = state.all.iter().filter(|entry| entry.is_in(&listed));
+        there.map(|entry| entry.mounted.clone()).collect()
+    }
+
+    /// Whether nothing is answered for: nothing is mounted, and nothing lingers.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.0.state.lock().all.is_empty()
     }
 
     /// Mounts a file system at a directory. What a process that died left there is taken away.
@@ -85,15 +131,17 @@ impl Mounts {
         system::clear_dead(dir)?;
         let dir = dir.canonicalize().map_err(|_| Error::NotADirectory(dir.to_owned()))?;
         check_point(&dir, options.overlay)?;
-        let connection = system::mount(&what.name, &dir, options)?;
+        let device = system::mount(&what.name, &dir, options)?;
+        let there = system::listed().into_iter().rfind(|one| one.dir == dir);
+        let connection = there.map(|one| one.connection);
         let front = Front::new(what.fs, what.space, what.snapshots, options.clone());
         let mut config = Config::default();
         config.n_threads = Some(options.threads.max(1));
         config.clone_fd = true;
         let mounted = Mounted { name: what.name, dir: dir.clone(), options: options.clone() };
         let begun = Server::new(front, options.threads.max(1))
-            .and_then(|server| Session::from_fd(server, connection, SessionACL::All, config))
-            .and_then(|session| self.answer(session, mounted));
+            .and_then(|server| Session::from_fd(server, device, SessionACL::All, config))
+            .and_then(|session| self.answer(session, mounted, connection));
         begun.map_err(|e| {
             // A mount without a process that answers does not stay.
             let _ = system::unmount(&dir, true);
@@ -103,12 +151,17 @@ impl Mounts {
     }
 
     /// Answers requests until the mount is gone.
-    fn answer(&self, session: Session<Server>, mounted: Mounted) -> std::io::Result<()> {
+    fn answer(
+        &self,
+        session: Session<Server>,
+        mounted: Mounted,
+        connection: Option<u32>,
+    ) -> std::io::Result<()> {
         let number = {
             let mut state = self.0.state.lock();
             state.next += 1;
             let number = state.next;
-            state.all.push((number, mounted));
+            state.all.push(Entry { number, mounted, connection });
             number
         };
         let shared = Arc::clone(&self.0);
@@ -121,22 +174,70 @@ impl Mounts {
         spawned.map(drop).inspect_err(|_| self.0.end(number))
     }
 
-    /// Takes the mount at a directory away, and waits until nothing of it is left.
+    /// Takes the mount at a directory away. By force, nothing of it is left; otherwise it may
+    /// linger.
     ///
     /// # Errors
     /// There is none of this process; programs use it; the system refuses.
     pub fn unmount(&self, dir: &Path, how: How) -> Result<(), Error> {
-        let number = {
+        let listed = system::listed();
+        let (number, connection) = {
             let mut state = self.0.state.lock();
-            let found = state.all.iter().rev().find(|(_, mounted)| mounted.dir == dir);
-            let number = found.map(|(number, _)| *number);
-            let number = number.ok_or_else(|| Error::NotMounted(dir.to_owned()))?;
+            let is_it = |entry: &&Entry| entry.mounted.dir == dir && entry.is_in(&listed);
+            let found = state.all.iter().rev().find(is_it);
+            let found = found.map(|entry| (entry.number, entry.connection));
+            let (number, connection) = found.ok_or_else(|| Error::NotMounted(dir.to_owned()))?;
             state.leaving.push(number);
-            number
+            (number, connection)
         };
-        let done = system::unmount(dir, how == How::Forcibly).and_then(|()| self.wait(number, dir));
+        let done = system::unmount(dir, how == How::Forcibly).and_then(|()| {
+            match self.has_ended(number, LINGERS_AFTER) || how == How::Politely {
+                true => Ok(()),
+                false => self.abort(number, connection, dir),
+            }
+        });
         self.0.state.lock().leaving.retain(|other| *other != number);
         done
+    }
+
+    /// Sees to it that none of these datasets lingers: those that do are waited for for a moment,
+    /// or ended by force.
+    ///
+    /// # Errors
+    /// One lingers, and what keeps it; the system refuses. With it goes where it was mounted.
+    pub fn end_lingering(
+        &self,
+        is_meant: impl Fn(&str) -> bool,
+        how: How,
+    ) -> Result<(), (PathBuf, Error)> {
+        let listed = system::listed();
+        let lingering: Vec<_> = {
+            let state = self.0.state.lock();
+            let meant = state.all.iter().filter(|entry| is_meant(&entry.mounted.name));
+            let lingering = meant.filter(|entry| !entry.is_in(&listed));
+            lingering.map(|one| (one.number, one.connection, one.mounted.dir.clone())).collect()
+        };
+        for (number, connection, dir) in lingering {
+            let done = match how {
+                How::Forcibly => self.abort(number, connection, &dir),
+                How::Politely if self.has_ended(number, LINGERS_AFTER) => Ok(()),
+                How::Politely => {
+                    let keeper = connection.map_or(Keeper::OpenFiles, system::keeper_of);
+                    Err(Error::Kept(dir.clone(), keeper))
+                }
+            };
+            done.map_err(|e| (dir, e))?;
+        }
+        Ok(())
+    }
+
+    /// Ends a connection, and waits for that.
+    fn abort(&self, number: u64, connection: Option<u32>, dir: &Path) -> Result<(), Error> {
+        connection.map_or(Ok(()), system::abort)?;
+        match self.has_ended(number, END_WITHIN) {
+            true => Ok(()),
+            false => Err(Error::Busy(dir.to_owned())),
+        }
     }
 
     /// Gives the mount at a directory other options, while programs use it: whether it can be
@@ -146,9 +247,11 @@ impl Mounts {
     /// There is none of this process; a program has a file open to write while it shall be
     /// read-only; the system refuses.
     pub fn remount(&self, dir: &Path, options: &Options) -> Result<(), Error> {
+        let listed = system::listed();
         let mut state = self.0.state.lock();
-        let found = state.all.iter_mut().rev().find(|(_, mounted)| mounted.dir == dir);
-        let (_, mounted) = found.ok_or_else(|| Error::NotMounted(dir.to_owned()))?;
+        let mut there = state.all.iter_mut().rev().filter(|entry| entry.is_in(&listed));
+        let found = there.find(|entry| entry.mounted.dir == dir);
+        let mounted = &mut found.ok_or_else(|| Error::NotMounted(dir.to_owned()))?.mounted;
         system::remount(dir, options)?;
         let overlay = mounted.options.overlay;
         let Options { xattrs, posix_acls, threads, .. } = mounted.options;
@@ -156,15 +259,12 @@ impl Mounts {
         Ok(())
     }
 
-    /// Waits until nothing of a mount is left that the system took away.
-    fn wait(&self, number: u64, dir: &Path) -> Result<(), Error> {
+    /// Waits until nothing is answered any more for a mount; whether that came in time.
+    fn has_ended(&self, number: u64, within: Duration) -> bool {
         let mut state = self.0.state.lock();
-        let is_there = |state: &mut State| state.all.iter().any(|(other, _)| *other == number);
-        let waited = self.0.changed.wait_while_for(&mut state, is_there, END_WITHIN);
-        match waited.timed_out() && is_there(&mut state) {
-            true => Err(Error::Busy(dir.to_owned())),
-            false => Ok(()),
-        }
+        let is_there = |state: &mut State| state.all.iter().any(|entry| entry.number == number);
+        self.0.changed.wait_while_for(&mut state, is_there, within);
+        !is_there(&mut state)
     }
 }
 
@@ -172,7 +272,7 @@ impl Shared {
     fn end(&self, number: u64) {
         let is_news = {
             let mut state = self.state.lock();
-            state.all.retain(|(other, _)| *other != number);
+            state.all.retain(|entry| entry.number != number);
             !state.leaving.contains(&number)
         };
         self.changed.notify_all();

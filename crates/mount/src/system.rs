@@ -5,6 +5,7 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags};
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::{ErrorKind, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
@@ -20,24 +21,85 @@ pub struct Listed {
     pub name: String,
     /// Where.
     pub dir: PathBuf,
+    /// The number of its connection to the process that answers, which is that of its device.
+    pub connection: u32,
 }
 
 /// The mounts of zinc that the system knows, in the order in which they were made.
 #[must_use]
 pub fn listed() -> Vec<Listed> {
-    let text = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    listed_for("self")
+}
+
+/// Those in the mount namespace of a process.
+fn listed_for(process: &str) -> Vec<Listed> {
+    let text = std::fs::read(format!("/proc/{process}/mountinfo")).unwrap_or_default();
     text.split(|b| *b == b'\n').filter_map(listed_in).collect()
 }
 
 /// What a line of the list says, when it is of zinc.
 fn listed_in(line: &[u8]) -> Option<Listed> {
     let mut words = line.split(|b| *b == b' ');
-    let dir = plain(words.nth(4)?);
+    // No file system of a program is on a device with a major number.
+    let connection = std::str::from_utf8(words.nth(2)?).ok()?.strip_prefix("0:")?.parse().ok()?;
+    let dir = plain(words.nth(1)?);
     // What comes before the lone dash is of no fixed length.
     let mut words = words.skip_while(|word| *word != b"-").skip(1);
     let is_ours = words.next()? == TYPE.as_bytes();
     let name = String::from_utf8_lossy(&plain(words.next()?)).into_owned();
-    is_ours.then(|| Listed { name, dir: PathBuf::from(OsString::from_vec(dir)) })
+    is_ours.then(|| Listed { name, dir: PathBuf::from(OsString::from_vec(dir)), connection })
+}
+
+/// What keeps a connection whose mount was taken away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keeper {
+    /// It is mounted here a second time.
+    At(PathBuf),
+    /// The mount namespace of this process has the mount too.
+    Process(u32),
+    /// Programs that had files open when the mount was detached from its directory.
+    OpenFiles,
+}
+
+/// What keeps this connection, as far as this process may see that.
+pub(crate) fn keeper_of(connection: u32) -> Keeper {
+    let is_it = |one: &Listed| one.connection == connection;
+    if let Some(here) = listed().into_iter().find(is_it) {
+        return Keeper::At(here.dir);
+    }
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let has_it = |number: &u32| listed_for(&number.to_string()).iter().any(is_it);
+    numbers.find(has_it).map_or(Keeper::OpenFiles, Keeper::Process)
+}
+
+/// Where the kernel shows the connections of file systems of programs: a file system of its own,
+/// which not every machine has mounted.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+
+/// Ends a connection, wherever its mount is seen: programs that use it get errors.
+///
+/// # Errors
+/// The system refuses.
+pub(crate) fn abort(connection: u32) -> Result<(), Error> {
+    let path = Path::new(CONNECTIONS).join(connection.to_string()).join("abort");
+    let write = || File::options().write(true).open(&path)?.write_all(b"1");
+    let fail = |e| Error::System("abort of the connection", e);
+    match write() {
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        done => return done.map_err(fail),
+    }
+    // Either there is no such connection any more, or they are not shown.
+    let none = None::<&str>;
+    nix::mount::mount(none, CONNECTIONS, Some("fusectl"), MsFlags::empty(), none)
+        .map_err(|e| fail(e.into()))?;
+    let done = write();
+    // It is not in use: what was written was closed. Whatever becomes of it, it does no harm.
+    let _ = nix::mount::umount2(CONNECTIONS, MntFlags::MNT_DETACH);
+    match done {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        done => done.map_err(fail),
+    }
 }
 
 /// A word without the octal numbers that stand for blanks and the like.
@@ -171,8 +233,8 @@ mod tests {
     #[test]
     fn mounts_of_zinc_are_found_in_the_list() {
         let line = b"36 35 0:52 / /mnt/a\\040b rw,nosuid shared:7 - fuse.zinc tank/a\\040b rw,fd=4";
-        let found = listed_in(line).map(|m| (m.name, m.dir));
-        assert_eq!(found, Some(("tank/a b".to_owned(), PathBuf::from("/mnt/a b"))));
+        let found = listed_in(line).map(|m| (m.name, m.dir, m.connection));
+        assert_eq!(found, Some(("tank/a b".to_owned(), PathBuf::from("/mnt/a b"), 52)));
         assert_eq!(listed_in(b"36 35 98:0 / / rw - ext4 /dev/vda rw"), None);
         assert_eq!(listed_in(b"36 35"), None);
         assert_eq!(plain(b"a\\04"), b"a\\04");

@@ -119,3 +119,65 @@ fn a_property_is_set_once_and_a_snapshot_has_a_name() {
     );
     assert_eq!(said, "'mountpoint' specified multiple times\nany snapshots to destroy\n");
 }
+
+/// Another mount namespace has the mounts of this one too, as that of a container.
+#[testkit::needs("fuse")]
+#[test]
+fn a_mount_that_another_namespace_has_too_is_taken_away_here() {
+    let said = alone(
+        r#"
+        zinc zfs set mountpoint="$PWD/tree" tank
+        zinc zfs create tank/a
+        zinc serve -b --mount tank > /dev/null
+        elsewhere() {
+            unshare -m --propagation private sleep 1000 > /dev/null 2>&1 & other=$!
+            until [ "$(cat /proc/$other/comm)" = sleep ]; do sleep 0.05; done
+        }
+        elsewhere
+        zinc zfs unmount tank/a
+        echo 1 $(mounted) $(zinc zfs get -Ho value mounted tank/a)
+        # What it refers to is used there.
+        zinc zfs destroy tank/a 2> err || sed "s/process $other/process N/; s|$PWD||" err
+        zinc zfs mount tank/a; echo 2 $(mounted) > tree/a/f
+        cat tree/a/f
+        nsenter -m -t $other cat "$PWD/tree/a/f"
+        zinc zfs destroy -f tank/a
+        echo 3 $(mounted) $(zinc zfs list -Ho name)
+        ! nsenter -m -t $other ls "$PWD/tree/a" 2> err
+        kill $other; wait $other || true
+        zinc zfs create tank/b
+        elsewhere
+        zinc zpool export tank 2> err || grep -o "cannot export 'tank': pool is busy" err
+        zinc zpool export -f tank
+        echo 4 $(mounted)
+        kill $other
+        "#,
+    );
+    let want = "1 tank no\n\
+                zinc: cannot unmount '/tree/a': pool or dataset is busy\n  \
+                because: the mount namespace of process N still has /tree/a\n  \
+                hint: -f takes it away from them\n\
+                2 tank tank/a\n2 tank tank/a\n3 tank tank\n\
+                cannot export 'tank': pool is busy\n4\n";
+    assert_eq!(said, want);
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn what_was_detached_while_a_program_used_it_is_ended_by_force() {
+    let said = alone(
+        r#"
+        zinc zfs create -o mountpoint="$PWD/a" tank/a
+        zinc serve -b --mount tank > /dev/null
+        echo x > a/f
+        exec 5< a/f
+        umount -l a
+        echo 1 $(mounted) $(zinc zfs get -Ho value mounted tank/a)
+        zinc zfs rename tank/a tank/b 2> err || grep -o 'programs have files open' err
+        zinc zfs rename -f tank/a tank/b
+        cat <&5 2> err || echo 2
+        zinc zfs mount tank/b; cat a/f
+        "#,
+    );
+    assert_eq!(said, "1 tank no\nprograms have files open\n2\nx\n");
+}

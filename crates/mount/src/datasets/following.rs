@@ -119,6 +119,13 @@ impl Follower<'_> {
             }
             taken.push(one);
         }
+        // What only moves may linger where it was.
+        if down.which != Which::Following
+            && let Err((dir, e)) = self.mounts.end_lingering(down.affects, how)
+        {
+            let failed = DatasetError::unmount(&dir, e);
+            return (Err(failed.into()), back(&taken, &as_before, false));
+        }
         if let Err(failure) = change() {
             return (Err(failure), back(&taken, &as_before, false));
         }

@@ -301,7 +301,12 @@ impl Service {
                     .hint(format!("end them, or take it from them with `zinc zpool {verb} -f`"))
             })?;
         }
-        Ok(())
+        self.mounts.end_lingering(|_| true, how).map_err(|(_, e)| {
+            let name = self.held.name();
+            Refusal::new(format!("cannot {verb} '{name}': pool is busy"))
+                .because(e.to_string())
+                .hint(format!("`zinc zpool {verb} -f` takes it away from them"))
+        })
     }
 
     /// Takes a mount away, when all that was written is durable.
@@ -513,7 +518,7 @@ impl Handler for Service {
 
     fn answered(&self, _: &Request) {
         let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if outcome.is_some() || self.mounts.all().is_empty() {
+        if outcome.is_some() || self.mounts.is_idle() {
             (self.answered)(outcome);
         }
     }

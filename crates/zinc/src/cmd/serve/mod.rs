@@ -388,7 +388,7 @@ impl Args {
                 // The other end is kept by the thread that waits for signals.
                 None => ended.recv().unwrap_or(End::Time),
             };
-            let is_needed = !self.ends_with_mounts || !mounts.all().is_empty();
+            let is_needed = !self.ends_with_mounts || !mounts.is_idle();
             if !(matches!(end, End::Unmounted) && is_needed) {
                 break end;
             }
@@ -443,7 +443,7 @@ impl Args {
                 }
             }
         }
-        if self.ends_with_mounts && mounts.all().is_empty() {
+        if self.ends_with_mounts && mounts.is_idle() {
             return Err(Failure::new("nothing is mounted"));
         }
         // Clients read one line.
@@ -463,6 +463,9 @@ fn unmount_all(session: &Session, mounts: &Mounts) {
         if let Err(e) = mounts.unmount(&one.dir, How::Forcibly) {
             mounting::not_unmounted(&one.dir, &e).report(session);
         }
+    }
+    if let Err((dir, e)) = mounts.end_lingering(|_| true, How::Forcibly) {
+        mounting::not_unmounted(&dir, &e).report(session);
     }
 }
 
