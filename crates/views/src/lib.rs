@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`check`] | what a check found |
 //! | [`datasets`] | datasets and their properties, and what owners of files use |
+//! | [`far`] | disks in stores of objects |
 //! | [`files`] | files and directories |
 //! | [`import`] | pools that could be imported, and what is wrong with them |
 //! | [`iostat`] | reads and writes by vdev, waiting times, stages, blocks, datasets |
@@ -22,6 +23,7 @@
 
 pub mod check;
 pub mod datasets;
+pub mod far;
 pub mod files;
 mod here;
 pub mod import;

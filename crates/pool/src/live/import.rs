@@ -26,7 +26,7 @@ use crate::open::{OpenOptions, Pool, find};
 use crate::scan::{look_at_device, read_labels};
 use crate::uberblocks;
 use device::{DeviceRef, DeviceSource, LocalDevices, WriteDeviceRef};
-use dmu::{CachedStore, LiveSpec, Objset, PendingSource, SetPolicy};
+use dmu::{LiveSpec, Objset, PendingSource, SetPolicy};
 use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
 use ondisk::uberblock::Uberblock;
 use ondisk::{ObjsetKind, mos};

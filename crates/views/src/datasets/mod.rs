@@ -4,6 +4,7 @@
 pub mod get;
 pub mod list;
 pub mod owners;
+pub mod versions;
 
 use crate::{Here, json};
 use engine::properties::parse_owner;

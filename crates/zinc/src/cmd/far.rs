@@ -9,15 +9,12 @@ use crate::ui;
 use engine::Progress;
 use engine::devices::FarName;
 use engine::devices::disk::{
-    self, Collected, LogDevice, Overview, SECTOR_BYTES, SEGMENT_BYTES, Super, Trouble, WINDOW,
+    self, Collected, LogDevice, SECTOR_BYTES, SEGMENT_BYTES, Super, Trouble, WINDOW,
 };
-use engine::files::Time;
 use engine::nicenum::nicenum;
-use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use views::files::time_text;
 
 /// The verbs of `zinc far`.
 #[derive(clap::Subcommand)]
@@ -188,56 +185,11 @@ impl Verb for Create {
     }
 }
 
-fn text_of(session: &Session, found: &Overview, name: &FarName) -> String {
-    let date = |seconds: u64| {
-        let seconds = i64::try_from(seconds).unwrap_or_default();
-        time_text(session, Time { seconds, nanos: 0 })
-    };
-    let mut text = String::new();
-    let state = if found.is_closed { "closed" } else { "open, or its writer was killed" };
-    let used = if found.kept == 0 { 100 } else { found.live * 100 / found.kept };
-    let mut line = |what: &str, value: String| {
-        // Into a string, which cannot fail.
-        let _ = writeln!(text, "{what:>12}: {value}");
-    };
-    line("disk", name.as_str().to_owned());
-    line("id", disk::hex(&found.volume));
-    line("size", nicenum(found.is.size));
-    line("fence", if found.is.is_fenced { "tried" } else { "none: a single writer" }.to_owned());
-    line("state", format!("{state}; writer {}, {} in the log", found.epoch, found.next - 1));
-    line(
-        "used",
-        format!(
-            "{} in {} segments of {}, {used}% of them",
-            nicenum(found.live),
-            found.segments,
-            nicenum(found.kept)
-        ),
-    );
-    line("map", format!("{} extents, {} of memory", found.extents, nicenum(found.map_memory)));
-    let newest = found.checkpoints.last();
-    line(
-        "checkpoints",
-        newest.map_or("none".to_owned(), |newest| {
-            format!("{}, the newest at {newest}", found.checkpoints.len())
-        }),
-    );
-    for writer in &found.writers {
-        let who = format!("{} (process {})", writer.who.host, writer.who.pid);
-        line("writer", format!("{} on {who} at {}", writer.epoch, date(writer.time)));
-    }
-    for pin in &found.pins {
-        let who = format!("{} (process {})", pin.who.host, pin.who.pid);
-        line("pin", format!("{} at {} by {who} at {}", pin.name, pin.at, date(pin.time)));
-    }
-    text
-}
-
 impl Verb for Ls {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let name = named(&self.name)?;
         let found = disk::overview(&name).map_err(|trouble| cannot("look at", &name, &trouble))?;
-        ui::out(session, &text_of(session, &found, &name));
+        ui::out(session, &views::far::overview(session, &found, &name));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -7,21 +7,9 @@ use crate::failure::Failure;
 use crate::opening::Pools;
 use crate::session::Session;
 use crate::ui;
-use std::fmt::Write as _;
 use std::process::ExitCode;
-use views::datasets::{Selected, Types, sort_by_name};
-
-/// The version of new file systems, and the newest there is.
-const NEWEST: u64 = 5;
-
-/// What each version brought, from 1 on.
-const VERSIONS: [&str; NEWEST as usize] = [
-    "Initial ZFS filesystem version",
-    "Enhanced directory entries",
-    "Case insensitive and filesystem user identifier (FUID)",
-    "userquota, groupquota properties",
-    "System attributes",
-];
+use views::datasets::versions::{NEWEST, list, report, version};
+use views::datasets::{Types, sort_by_name};
 
 /// Arguments of `zinc zfs upgrade`.
 #[derive(clap::Args)]
@@ -52,7 +40,7 @@ impl Verb for Args {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         if self.list {
-            ui::out(session, &versions());
+            ui::out(session, &list());
             return Ok(ExitCode::SUCCESS);
         }
         if self.version.is_some_and(|version| version != NEWEST) {
@@ -68,38 +56,9 @@ impl Verb for Args {
         if self.all || !self.names.is_empty() {
             return upgrade(session, &selection);
         }
-        ui::out(session, &report(&selection));
+        ui::out(session, &report(&selection.found));
         Ok(selection.finish(session))
     }
-}
-
-fn version(of: &Selected) -> Option<u64> {
-    of.property("version")?.number()
-}
-
-fn versions() -> String {
-    let mut text = "The following filesystem versions are supported:\n\n\
-                    VER  DESCRIPTION\n---  -----------\n"
-        .to_owned();
-    for (version, what) in (1..).zip(VERSIONS) {
-        let _ = writeln!(text, "{version:>2}   {what}");
-    }
-    text
-}
-
-fn report(selection: &Selection) -> String {
-    let mut text = format!("This system is currently running ZFS filesystem version {NEWEST}.\n\n");
-    let older: Vec<_> = selection.found.iter().filter(|s| version(s) < Some(NEWEST)).collect();
-    if older.is_empty() {
-        text.push_str("All filesystems are formatted with the current version.\n");
-        return text;
-    }
-    text.push_str("These have an older version:\n\nVER  FILESYSTEM\n---  ----------\n");
-    for s in older {
-        let shown = version(s).map_or_else(|| "?".to_owned(), |version| version.to_string());
-        let _ = writeln!(text, "{shown:>2}   {}", s.name);
-    }
-    text
 }
 
 /// Says of each what would have to be done; the exit code.
