@@ -190,5 +190,7 @@ fn take_turns() -> ExitCode {
         "{turns} writers, {flushed} flushes, {fenced} stood still and were fenced; {took} s"
     ));
     assert!(flushed > 0 && (turns < 10 || fenced > 0));
+    // As the harness says it that this program does without.
+    say("test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
     ExitCode::SUCCESS
 }

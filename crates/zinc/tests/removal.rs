@@ -24,7 +24,7 @@ fn zdb_is_content(place: &Place) {
 
 #[test]
 fn a_device_leaves_a_pool_that_is_served_and_one_that_is_not() {
-    let place = Place::new(&["one", "two", "three"]);
+    let place = Place::new(&["one", "two", "three", "four", "five"]);
     place.ok("zpool create tank one two three");
     let bytes: Vec<u8> =
         (0..6u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -69,7 +69,7 @@ fn a_device_leaves_a_pool_that_is_served_and_one_that_is_not() {
     place.ok("zpool export other");
     zdb_is_content(&place);
     place.ok("zpool import -d . tank");
-    has(&place.fails("zpool add tank raidz one two"), &["zpool"]);
+    has(&place.fails("zpool add -f tank raidz four five"), &["invalid config", "not be raidz"]);
     has(&place.fails("zpool remove -s tank"), &["cannot cancel removal", "no removal in progress"]);
     place.ok("zpool export tank");
 }

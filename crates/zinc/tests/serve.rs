@@ -263,7 +263,7 @@ fn a_pool_has_one_server_and_others_are_told() {
     let add = place.run(&["zpool", "add", "-d", ".", "-f", "tank", "more"]);
     assert_eq!(add.code, 1);
     assert!(add.err.contains(&format!("process {pid} serves it")), "{}", add.err);
-    assert!(add.err.contains("`zinc zpool export tank` ends that"), "{}", add.err);
+    assert!(add.err.contains(&format!("`kill {pid}` ends the server")), "{}", add.err);
     // One who does not find the socket is told by the lock.
     let elsewhere = place.path().join("elsewhere");
     let mut blind = place.command(&["zfs", "create", "-d", ".", "tank/x"]);

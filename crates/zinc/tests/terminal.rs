@@ -56,6 +56,7 @@ fn pools(dir: &Path) {
 
 /// Command lines that print and change nothing, one for each verb and way of printing.
 const PRINTING: &[&str] = &[
+    "far --help",
     "--help",
     "--version",
     "zpool --help",
@@ -85,6 +86,7 @@ const PRINTING: &[&str] = &[
     "zfs get -j -d one all tank/fs",
     "zfs holds -d one tank/fs@a",
     "zfs holds -j -d one tank/fs@a",
+    "zfs upgrade -d one tank/fs",
     "zfs userspace -d one tank/fs",
     "zfs userspace -j -d one tank/fs",
     "zfs diff -d one tank/fs@a tank/fs@b",

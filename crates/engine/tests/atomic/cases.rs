@@ -165,7 +165,7 @@ pub const REFUSED: &[Refused] = &[
         p.release(&names(&["tank/v@1", "tank/a@1"]), "busy")
     }),
     ("a bookmark that is there", |p| p.bookmark("tank/a#mark", "tank/a@1")),
-    ("a bookmark of another's snapshot", |p| p.bookmark("tank/c#n", "tank/a@1")),
+    ("a bookmark of another's snapshot", |p| p.bookmark("tank#n", "tank/a@1")),
     ("a bookmark that is not there", |p| p.destroy_bookmark("tank/a#none")),
     ("a pool property that is too long", |p| {
         p.set_pool_property("bootfs", PropertyWord::Text("x".repeat(9000)))
