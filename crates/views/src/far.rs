@@ -17,7 +17,7 @@ pub fn overview(here: &dyn Here, found: &Overview, name: &FarName) -> String {
     };
     let mut text = String::new();
     let state = if found.is_closed { "closed" } else { "open, or its writer was killed" };
-    let used = if found.kept == 0 { 100 } else { found.live * 100 / found.kept };
+    let used = found.live.saturating_mul(100).checked_div(found.kept).unwrap_or(100);
     let mut line = |what: &str, value: String| {
         // Into a string, which cannot fail.
         let _ = writeln!(text, "{what:>12}: {value}");
