@@ -455,8 +455,8 @@ pub fn decode_table(header: &Header, body: &[u8], disk: u64) -> Result<Vec<Entry
             return Err(Damage("an entry of its table is empty"));
         };
         let change = match kind {
-            1 => Change::Data,
-            2 => Change::Trim,
+            1 if (seq, at) == (0, 0) => Change::Data,
+            2 if (seq, at) == (0, 0) => Change::Trim,
             3 if seq < header.seq && at.checked_add(sectors).is_some() => Change::Move { seq, at },
             _ => return Err(Damage("an entry of its table is of no known kind")),
         };
