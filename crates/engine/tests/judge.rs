@@ -8,6 +8,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod random;
+#[path = "judge/removal.rs"]
+mod removal;
 
 use engine::inside::rt;
 use engine::inventory;
@@ -157,23 +159,27 @@ fn judge(judge: &Path, mut pools: Vec<(Bench, PathBuf)>, work: &Path) -> Vec<Str
     wrong
 }
 
-fn has_machine() -> bool {
+/// The folder of the judge's programs, if it has a machine; says so if not.
+fn machine() -> Option<PathBuf> {
+    let program = testkit::shared_dir().map(|d| d.join("judge"));
+    let Some(program) = program.filter(|p| p.join("run-job").is_file()) else {
+        testkit::skip("needs the kernel judge (../shared/judge)");
+        return None;
+    };
     let cache = std::env::var_os("ZFS_JUDGE_CACHE")
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/zfs-judge")));
-    cache.is_some_and(|c| c.join("root.img").is_file())
+    if !cache.is_some_and(|c| c.join("root.img").is_file()) {
+        testkit::skip("needs the kernel judge's machine (../shared/judge/build-vm)");
+        return None;
+    }
+    Some(program)
 }
 
 #[test]
 #[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
 fn the_kernel_agrees() {
-    let program = testkit::shared_dir().map(|d| d.join("judge"));
-    let Some(program) = program.filter(|p| p.join("run-job").is_file()) else {
-        return testkit::skip("needs the kernel judge (../shared/judge)");
-    };
-    if !has_machine() {
-        return testkit::skip("needs the kernel judge's machine (../shared/judge/build-vm)");
-    }
+    let Some(program) = machine() else { return };
     let dir = tempfile::Builder::new().prefix("judge").tempdir().unwrap();
     let seed = number("ZINC_SEED", 1000);
     let mut made = Vec::new();
@@ -294,13 +300,7 @@ exit $fail
 #[test]
 #[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
 fn what_is_half_done_is_gone_on_with_by_both() {
-    let program = testkit::shared_dir().map(|d| d.join("judge"));
-    let Some(program) = program.filter(|p| p.join("run-job").is_file()) else {
-        return testkit::skip("needs the kernel judge (../shared/judge)");
-    };
-    if !has_machine() {
-        return testkit::skip("needs the kernel judge's machine (../shared/judge/build-vm)");
-    }
+    let Some(program) = machine() else { return };
     let dir = tempfile::Builder::new().prefix("judge").tempdir().unwrap();
     let made = make_half_way(dir.path());
     let before: Vec<PathBuf> = made.iter().map(|(_, at)| at.join("before.json")).collect();

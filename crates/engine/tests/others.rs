@@ -3,6 +3,7 @@
 
 mod writing;
 
+use engine::inside::dmu;
 use engine::inside::pool::Error;
 use engine::live::NewFilesystem;
 use engine::pools::CheckpointState;
@@ -11,7 +12,7 @@ use writing::Pools;
 
 /// Cases of the collection that can be changed. The others are in a state, or use a feature, that
 /// the writer does not keep up.
-const WRITABLE: [&str; 15] = [
+const WRITABLE: [&str; 16] = [
     "basic",
     "mirror",
     "raidz1",
@@ -26,6 +27,7 @@ const WRITABLE: [&str; 15] = [
     "features-off",
     "gang",
     "history",
+    "removed",
     "zvols",
 ];
 
@@ -96,6 +98,64 @@ fn a_checkpoint_of_openzfs_is_discarded_and_gone_back_to() {
             assert_eq!(seen.space().checkpoint(), 0, "{goes_back}");
         }
     }
+}
+
+/// In pools that lost a vdev, OpenZFS keeps lists of what snapshots still need of the mapping. They
+/// follow what is done to the snapshots and heads, and in the end nothing is left of them.
+#[test]
+fn lists_of_remapped_blocks_go_with_their_datasets() {
+    for corpus in testkit::corpus_among(&["removed"]) {
+        let name = corpus.name();
+        let pools = Pools::new(&corpus.case);
+        copy(&corpus.dir, pools.dir());
+        let step =
+            |what: &str, change: &dyn Fn(&engine::LivePool) -> engine::inside::pool::Result<()>| {
+                let pool = pools.import(name);
+                change(&pool).unwrap_or_else(|e| panic!("{what}: {e}"));
+                assert_eq!(pool.allocator_problems(), Vec::<String>::new(), "{what}");
+                pool.export().unwrap();
+                pools.judge(name);
+            };
+        let (first, second) = (format!("{name}@before"), format!("{name}@now"));
+        let (two, clone) = (format!("{name}/two"), format!("{name}/clone"));
+        assert!(lists(&pools.open(name)).iter().any(|bytes| *bytes > 0));
+        step("the head's list goes to a snapshot", &|pool| {
+            pool.snapshot(std::slice::from_ref(&second), Vec::new())?;
+            writing::fill(&pool.filesystem(name)?, 1, 10);
+            pool.clone_snapshot(&second, &clone, Vec::new())
+        });
+        step("a snapshot without a list goes", &|pool| {
+            pool.destroy_snapshots(std::slice::from_ref(&first), false)
+        });
+        step("a clone takes snapshots over", &|pool| pool.promote(&clone));
+        step("a head goes back", &|pool| pool.rollback(&format!("{two}@before"), false));
+        step("its snapshot goes", &|pool| {
+            pool.destroy_snapshots(&[format!("{two}@before")], false)?;
+            pool.destroy_dataset(&two)
+        });
+        step("the clone goes back to what it is of", &|pool| {
+            pool.promote(name)?;
+            pool.destroy_dataset(&clone)
+        });
+        step("the last snapshot goes", &|pool| {
+            pool.destroy_snapshots(std::slice::from_ref(&second), false)
+        });
+        step("a head with a list goes", &|pool| pool.destroy_dataset(&format!("{name}/one")));
+        // The root's own list stays, with nothing in it.
+        assert_eq!(lists(&pools.open(name)), [0]);
+    }
+}
+
+/// The lists of remapped blocks: bytes in each.
+fn lists(pool: &engine::Pool) -> Vec<u64> {
+    let field = engine::inside::ondisk::dsl::dataset_field::REMAP_DEADLIST;
+    let list_of = |object: u64| {
+        let fields = pool.dsl().fields(object, true).unwrap();
+        fields.and_then(|f| f.get_u64(field).unwrap()).filter(|list| *list != 0)
+    };
+    let all = pool.dsl().datasets().into_iter().filter_map(|(_, dataset)| dataset.ok());
+    let lists = all.filter(|d| d.has_fields).filter_map(|d| list_of(d.object));
+    lists.map(|list| dmu::deadlist::space(pool.mos(), list).unwrap().used).collect()
 }
 
 #[test]

@@ -85,6 +85,11 @@ pub(super) fn free(cx: &DslCx<'_>, list: u64) -> Result<()> {
     with(cx, |l| deadlist::free(l, list))
 }
 
+/// Removes a list of blocks. Its blocks are not freed.
+pub(super) fn free_blocks(cx: &DslCx<'_>, list: u64) -> Result<()> {
+    with(cx, |l| l.free(list))
+}
+
 /// Takes up to `max_blocks` blocks off a list of blocks.
 pub(super) fn consume(
     cx: &DslCx<'_>,

@@ -4,6 +4,7 @@ use super::dead;
 use super::features::{ASYNC_DESTROY, BOOKMARK_V2, BOOKMARK_WRITTEN, BOOKMARKS};
 use super::limits::Counted;
 use super::meta::DslCx;
+use super::remapped;
 use super::spacing::{Delta, add};
 use crate::error::{Error, Refusal, Result};
 use crate::tree::{Dataset, Dsl, Seen};
@@ -47,7 +48,7 @@ pub fn check_doomed(cx: &DslCx<'_>, dsl: &Dsl, dataset: &Dataset, defer: bool) -
         if let (false, Some(hold)) = (defer, dsl.holds(dataset)?.into_iter().next()) {
             return refused(Refusal::Held(hold.tag));
         }
-        return cx.check_doomed(dataset.object);
+        return cx.free_list().map(drop);
     }
     if dataset.dir.object == dsl.root_object() {
         return refused(Refusal::PoolRoot);
@@ -56,11 +57,7 @@ pub fn check_doomed(cx: &DslCx<'_>, dsl: &Dsl, dataset: &Dataset, defer: bool) -
     if !cx.has(ASYNC_DESTROY)? {
         return refused(Refusal::NoFeature(ASYNC_DESTROY));
     }
-    if dataset.phys.prev_snap != 0 {
-        // It may go with its last clone.
-        cx.check_doomed(dataset.phys.prev_snap)?;
-    }
-    cx.check_doomed(dataset.object)
+    cx.free_list().map(drop)
 }
 
 /// Destroys a snapshot, or with `defer` marks it to go with its last hold or clone.
@@ -113,6 +110,7 @@ pub(super) fn destroy_snapshot_object(cx: &DslCx<'_>, object: u64) -> Result<()>
     cx.charge(ds.dir, DslDir::USED_SNAP, Delta::from(freed).negated())?;
     cx.charge_free(freed)?;
     dead::merge(cx, next.deadlist, ds.deadlist)?;
+    remapped::close_gap(cx, (object, &ds), ds.next_snap)?;
 
     if !key_needed {
         remove_clones_key(cx, ds.dir, ds.creation_txg)?;
@@ -124,6 +122,7 @@ pub(super) fn destroy_snapshot_object(cx: &DslCx<'_>, object: u64) -> Result<()>
         cx.update_dataset(ds.next_snap, |n| add(&mut n.unique, own.used.cast_signed()))?;
         if !key_needed {
             dead::remove_key(cx, cx.dataset(head)?.deadlist, ds.creation_txg)?;
+            remapped::remove_key(cx, head, ds.creation_txg)?;
         }
     } else {
         let before = next.unique;
@@ -170,6 +169,7 @@ fn remove_clones_key(cx: &DslCx<'_>, dir: u64, txg: u64) -> Result<()> {
             if cx.origin_txg(&cx.dir(clone.dir)?)? > txg {
                 seen.step(clone.dir, "clones form a loop")?;
                 dead::remove_key(cx, clone.deadlist, txg)?;
+                remapped::remove_key(cx, head, txg)?;
                 dirs.push(clone.dir);
             }
         }
@@ -219,6 +219,7 @@ pub(super) fn destroy_head_object(cx: &DslCx<'_>, object: u64) -> Result<()> {
         cx.remove_number(cx.dir(prev.dir)?.clones, object)?;
     }
     dead::free(cx, ds.deadlist)?;
+    remapped::drop_list(cx, object)?;
 
     // All that its directory accounts for is the head's, which has no snapshots.
     let dir = cx.dir(ds.dir)?;
@@ -290,25 +291,8 @@ impl DslCx<'_> {
         }
     }
 
-    /// Whether nothing that is known before speaks against destroying a dataset: what has to be
-    /// asked before anything changes.
-    ///
-    /// # Errors
-    /// Lists of remapped blocks, which belong to pools that lost a device and are not changed yet;
-    /// a pool without a list of blocks to be freed.
-    pub(super) fn check_doomed(&self, dataset: u64) -> Result<()> {
-        self.free_list()?;
-        match self.field(dataset, dataset_field::REMAP_DEADLIST)? {
-            None | Some(0) => Ok(()),
-            Some(_) => {
-                let name = format!("object {dataset}");
-                Err(Error::refused(&name, Refusal::Unsupported("lists of remapped blocks")))
-            }
-        }
-    }
-
-    /// The pool's list of blocks to be freed.
-    fn free_list(&self) -> Result<u64> {
+    /// The pool's list of blocks to be freed. Nothing is destroyed in a pool without one.
+    pub(super) fn free_list(&self) -> Result<u64> {
         let rule = "the pool has no list of blocks to be freed";
         let absent = Error::Tree { object: mos::DIRECTORY_OBJECT, rule };
         self.directory(mos::FREE_BPOBJ)?.ok_or(absent)

@@ -57,7 +57,7 @@ pub fn release(cx: &DslCx<'_>, dsl: &Dsl, names: &[String], tag: &str) -> Result
         if twice || cx.lookup(snap.phys.userrefs, tag)?.is_none() {
             return Err(Error::refused(name, Refusal::NotHeld(tag.to_owned())));
         }
-        cx.check_doomed(snap.object)?;
+        cx.free_list()?;
         snaps.push(snap.object);
     }
     for object in snaps {

@@ -29,6 +29,10 @@ pub trait Blocks: Send + Sync {
 
     /// Frees a block that nothing reaches any more.
     fn free(&self, bp: &BlkPtr);
+
+    /// Nothing needs the mapping of a range on a removed vdev any more: the first place of `bp`,
+    /// whose other members say nothing.
+    fn mark_obsolete(&self, bp: &BlkPtr);
 }
 
 /// The time.

@@ -37,6 +37,7 @@ mod names;
 mod promote;
 mod props;
 mod reap;
+mod remapped;
 mod rename;
 mod rollback;
 mod room;

@@ -1,15 +1,16 @@
 //! Freeing in the background: what destroyed snapshots and heads leave behind.
 //!
-//! Two queues. The list `free_bpobj` has single blocks, of snapshots. The queue `bptree_obj`
-//! (feature `async_destroy`) has trees: the root of an object set, the txg after which its blocks
-//! are its own, and how far freeing has come. A tree is freed from the leaves up, so that whatever
-//! is still there can be reached after a crash; the place to go on from is the first block of
-//! level 0 that is not freed, in the order of the walk, as OpenZFS has it, which can take over in
-//! the middle.
+//! Two queues, and a list that frees nothing (remapped.rs). The list `free_bpobj` has single
+//! blocks, of snapshots. The queue `bptree_obj` (feature `async_destroy`) has trees: the root of an
+//! object set, the txg after which its blocks are its own, and how far freeing has come. A tree is
+//! freed from the leaves up, so that whatever is still there can be reached after a crash; the
+//! place to go on from is the first block of level 0 that is not freed, in the order of the walk,
+//! as OpenZFS has it, which can take over in the middle.
 
 use super::dead;
 use super::features::ASYNC_DESTROY;
 use super::meta::DslCx;
+use super::remapped;
 use super::spacing::{Delta, add};
 use crate::error::{Error, Result};
 use dmu::{Place, Step, Traversal, Visitor};
@@ -96,8 +97,13 @@ impl DslCx<'_> {
     }
 }
 
-/// Whether nothing waits to be freed.
+/// Whether nothing waits to be freed, nor to be marked as obsolete.
 pub fn is_drained(cx: &DslCx<'_>) -> Result<bool> {
+    Ok(is_freed(cx)? && remapped::is_drained(cx)?)
+}
+
+/// Whether nothing waits to be freed.
+fn is_freed(cx: &DslCx<'_>) -> Result<bool> {
     let list = cx.directory(mos::FREE_BPOBJ)?.unwrap_or(0);
     Ok(cx.directory(mos::BPTREE_OBJ)?.is_none() && (list == 0 || dead::is_empty(cx, list)?))
 }
@@ -160,10 +166,11 @@ pub fn drain(cx: &DslCx<'_>, max_blocks: u64) -> Result<Drained> {
     }
     cx.charge_free_by(freed.negated())?;
     out.bytes = freed.used.cast_unsigned();
-    out.done = is_drained(cx)?;
-    if out.done {
+    if is_freed(cx)? {
         cx.account_leak()?;
+        remapped::drain(cx, max_blocks.saturating_sub(out.blocks))?;
     }
+    out.done = is_drained(cx)?;
     Ok(out)
 }
 

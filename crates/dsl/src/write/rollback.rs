@@ -113,6 +113,7 @@ fn rollback_head(cx: &DslCx<'_>, object: u64) -> Result<()> {
 
     let list = dead::create_like(cx, head.deadlist, head.prev_snap_txg)?;
     dead::free(cx, head.deadlist)?;
+    super::remapped::drop_list(cx, object)?;
     head.deadlist = list;
     head.bp = prev.bp;
     head.referenced = prev.referenced;

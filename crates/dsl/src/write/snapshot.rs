@@ -136,6 +136,7 @@ pub(super) fn snapshot_one(cx: &DslCx<'_>, head: u64, name: &str) -> Result<u64>
     for txg in cx.marks_after(head, h.prev_snap_txg)? {
         dead::add_key(cx, list, txg)?;
     }
+    super::remapped::pass_on(cx, head, object)?;
     h.deadlist = list;
     h.prev_snap = object;
     h.prev_snap_txg = creation_txg;

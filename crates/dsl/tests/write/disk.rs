@@ -154,4 +154,8 @@ impl Blocks for Disk {
         let was = gone.unwrap_or_else(|| panic!("freed, but not allocated: {bp:?}"));
         assert_eq!(was.logical_birth(), bp.logical_birth(), "freed as another block");
     }
+
+    fn mark_obsolete(&self, bp: &BlkPtr) {
+        panic!("no vdev was removed: {bp:?}");
+    }
 }

@@ -385,6 +385,13 @@ impl Run {
         self.bench
     }
 
+    /// The devices as kill -9 would leave them.
+    pub fn cut(mut self) -> Bench {
+        self.close_handles();
+        self.bench.fork();
+        self.bench
+    }
+
     /// Exports the pool; it is in the bench's devices.
     pub fn finish(mut self) -> (Bench, Model) {
         self.close_handles();

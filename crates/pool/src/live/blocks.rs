@@ -34,4 +34,8 @@ impl Blocks for TxgBlocks {
     fn free(&self, bp: &BlkPtr) {
         self.writer.free(bp, self.txg.load(Ordering::Relaxed));
     }
+
+    fn mark_obsolete(&self, bp: &BlkPtr) {
+        self.alloc.mark_obsolete(bp.dva(0), self.txg.load(Ordering::Relaxed));
+    }
 }

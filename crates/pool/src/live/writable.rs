@@ -3,17 +3,12 @@
 //! What is not understood is never rewritten: a pool in a state, or with an active feature, whose
 //! upkeep is not implemented is opened read-only, and each reason is named.
 
-use super::evacuate::OBSOLETE;
 use super::features::is_writable;
 use super::log::{CutLog, LogDevices, cut_logs, missing_logs, why_not_replayed};
 use crate::obstacle::Obstacle;
 use crate::open::Pool;
 use ondisk::config::VdevKind;
-use ondisk::dsl::dataset_field;
 use ondisk::{Endian, features, mos};
-
-/// Counts removed vdevs.
-const DEVICE_REMOVAL: &str = "com.delphix:device_removal";
 
 /// Whether the pool's version and the features in use are such that this engine writes them.
 pub(crate) fn can_write_features(pool: &Pool) -> bool {
@@ -59,9 +54,6 @@ pub fn obstacles(pool: &Pool, logs: LogDevices) -> dmu::Result<Vec<Obstacle>> {
             }
         }
     }
-    if pool.features().count(DEVICE_REMOVAL).unwrap_or(0) > 0 {
-        remapped(pool, &mut out);
-    }
     let cut = cut_logs(pool);
     if logs != LogDevices::GiveUp {
         log_devices(pool, &cut, logs, &mut out);
@@ -101,20 +93,6 @@ fn vdevs(pool: &Pool, out: &mut Vec<Obstacle>) {
         };
         if matches!(top.kind, VdevKind::Raidz { .. }) && !top.raidz_expand_txgs.is_empty() {
             push("was expanded, and is not written yet");
-        }
-    }
-}
-
-/// Datasets whose pointers OpenZFS has brought up to date with a removal keep a list of what their
-/// snapshots still need of the old places.
-fn remapped(pool: &Pool, out: &mut Vec<Obstacle>) {
-    for (name, dataset) in pool.dsl().datasets() {
-        // One that cannot be read is named below.
-        let Ok(dataset) = dataset else { continue };
-        let fields = pool.dsl().fields(dataset.object, dataset.has_fields).ok().flatten();
-        let list = fields.and_then(|f| f.get_u64(dataset_field::REMAP_DEADLIST).ok().flatten());
-        if list.is_some_and(|n| n != 0) {
-            out.push(Obstacle::Feature(format!("{OBSOLETE} (snapshots of {name})")));
         }
     }
 }

@@ -1,0 +1,181 @@
+//! Removals of vdevs with data: one that was finished here is read and written by the kernel; one
+//! that was begun here is finished by the kernel, and one that the kernel began is finished here.
+
+use super::random::bench::Shape;
+use super::random::{Bench, Run};
+use super::{SECONDS_OF_A_POOL, describe, machine, same, set};
+use engine::files::{NewFile, NewKind, Time};
+use engine::inside::ondisk::indirect::RemovalState;
+use engine::inside::ondisk::scan::State;
+use engine::{Create, LivePool};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use testkit::Rng;
+
+/// Size of a disk. The kernel removes none without this much room elsewhere, and some more.
+const DISK_BYTES: u64 = 512 << 20;
+
+/// Time that a removal may take.
+const LONG: Duration = Duration::from_mins(10);
+
+/// Three disks, filled at random.
+fn filled(seed: u64, name: &str) -> Run {
+    let mut bench = Bench::new(Shape::Disks3, DISK_BYTES, 12);
+    bench.disks = true;
+    bench.pool = String::from(name);
+    let mut run = Run::new(seed, bench);
+    run.weight_max = 1 << 20;
+    run.offset_max = 8 << 20;
+    (0..400).for_each(|_| run.step());
+    run.free_limits();
+    add_file(run.pool());
+    run.pool().sync().unwrap();
+    run
+}
+
+/// A file of which each disk has a good part, so that a removal has a middle.
+fn add_file(pool: &LivePool) {
+    let now = Time { seconds: 1_600_000_000, nanos: 0 };
+    Create::filesystem(&format!("{}/large", pool.name())).unwrap().run(pool).unwrap();
+    let fs = pool.filesystem(&format!("{}/large", pool.name())).unwrap();
+    let new = NewFile::new(NewKind::File, 0o644, now);
+    let file = fs.create(fs.root_object(), b"file", &new).unwrap();
+    let mut bytes = vec![0; 1 << 20];
+    for at in 0..48 {
+        Rng::new(at).fill(&mut bytes);
+        fs.write_at(file.number(), at << 20, &bytes, now).unwrap();
+    }
+}
+
+/// The guid of the top-level vdev with this number.
+fn top(run: &Run, id: u64) -> u64 {
+    let seen = run.pool().look().unwrap();
+    seen.config().vdev_tree.children.iter().find(|t| t.id == id).unwrap().guid
+}
+
+fn removal(bench: &Bench) -> RemovalState {
+    bench.open().removal().unwrap().unwrap().state
+}
+
+/// The second disk is gone.
+fn make_finished(dir: &Path) -> (Bench, PathBuf) {
+    let mut run = filled(4000, "removal-finished");
+    run.pool().remove_top(top(&run, 1)).unwrap();
+    assert!(run.pool().wait_for_removal(LONG).unwrap());
+    (0..100).for_each(|_| run.step());
+    run.free_limits();
+    let (mut bench, _) = run.finish();
+    assert_eq!(removal(&bench).state(), State::Finished);
+    // The kernel is given what is left of it, in its old order.
+    bench.devices.remove(1);
+    saved(bench, dir.join("finished"))
+}
+
+/// A part of the second disk is copied. With it the guid of the first one.
+fn make_half(dir: &Path) -> ((Bench, PathBuf), u64) {
+    let mut run = filled(4001, "removal-half");
+    let first = top(&run, 0);
+    let pool = run.pool();
+    set(pool, "zinc_removal_piece=1048576");
+    set(pool, "zfs_removal_suspend_progress=1");
+    pool.remove_top(top(&run, 1)).unwrap();
+    for _ in 0..6 {
+        set(run.pool(), "zfs_removal_suspend_progress=0");
+        run.pool().sync().unwrap();
+        set(run.pool(), "zfs_removal_suspend_progress=1");
+        (0..4).for_each(|_| run.step());
+    }
+    run.free_limits();
+    run.pool().sync().unwrap();
+    let bench = run.cut();
+    let state = removal(&bench);
+    assert_eq!(state.state(), State::Active);
+    assert!(state.copied > 0 && state.copied < state.to_copy, "{state:?}");
+    (saved(bench, dir.join("half")), first)
+}
+
+fn saved(bench: Bench, at: PathBuf) -> (Bench, PathBuf) {
+    fs::create_dir_all(&at).unwrap();
+    bench.save(&at);
+    (bench, at)
+}
+
+/// What the kernel does with them. It leaves a removal of its own in the middle, of which a piece
+/// is copied.
+const GO_ON: &str = r#"
+set -x
+fail=0
+cd /sys/module/zfs/parameters
+for pool in removal-finished removal-half; do
+    zpool import -fN -d /dev $pool || exit 1
+done
+zpool wait -t remove removal-half
+zpool status removal-half | grep -q 'Removal of vdev 1 copied' || fail=1
+for pool in removal-finished removal-half; do
+    zpool scrub -w $pool
+    zpool status -v $pool
+    zpool status $pool | grep -q 'scrub repaired 0B .* with 0 errors' || fail=1
+    zpool status $pool | grep -q 'errors: No known data errors' || fail=1
+done
+echo 16384 > zfs_remove_max_segment
+echo 1 > zfs_removal_suspend_progress
+zpool remove removal-half $FIRST || fail=1
+# A moment suffices for a piece; it looks once a second whether it is to stand still.
+while zpool status removal-half | grep -q ' 0B copied'; do
+    echo 0 > zfs_removal_suspend_progress
+    sleep 1.2
+    echo 1 > zfs_removal_suspend_progress
+    zpool sync removal-half
+done
+zpool status removal-half
+for pool in removal-finished removal-half; do
+    zpool export $pool || fail=1
+done
+exit $fail
+"#;
+
+#[test]
+#[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
+fn removals_are_gone_on_with_by_both() {
+    let Some(program) = machine() else { return };
+    let dir = tempfile::Builder::new().prefix("judge").tempdir().unwrap();
+    let (half, first) = make_half(dir.path());
+    let made = [make_finished(dir.path()), half];
+    let job = dir.path().join("job");
+    fs::create_dir_all(&job).unwrap();
+    fs::write(job.join("run.sh"), GO_ON.replace("$FIRST", &first.to_string())).unwrap();
+    let mut command = Command::new(program.join("run-job"));
+    command.args(["--timeout", &SECONDS_OF_A_POOL.to_string()]).arg(&job);
+    for (bench, at) in &made {
+        describe(bench, &at.join("before.json"));
+        is_clean_for_zdb(bench, at);
+        command.args((0..bench.devices.len()).map(|n| at.join(format!("vdev{n}.img"))));
+    }
+    assert!(command.status().expect("run-job runs").success(), "{}", dir.keep().display());
+    for (mut bench, at) in made {
+        bench.load(&at);
+        if bench.pool == "removal-half" {
+            let state = removal(&bench);
+            assert_eq!((state.state(), state.vdev), (State::Active, 0), "the kernel's: {state:?}");
+        }
+        describe(&bench, &at.join("between.json"));
+        let pool = bench.import();
+        assert!(pool.wait_for_removal(LONG).unwrap());
+        pool.export().unwrap();
+        assert_eq!(removal(&bench).state(), State::Finished);
+        describe(&bench, &at.join("after.json"));
+        for what in ["between.json", "after.json"] {
+            assert!(same(&program, &at.join("before.json"), &at.join(what)), "{what}");
+        }
+        bench.save(&at);
+        is_clean_for_zdb(&bench, &at);
+    }
+}
+
+fn is_clean_for_zdb(bench: &Bench, at: &Path) {
+    if let Some(verdict) = testkit::oracle::zdb_on(at, &["-bcc", &bench.pool]) {
+        assert!(verdict.success, "zdb of {}:\n{}", bench.pool, verdict.text);
+    }
+}
