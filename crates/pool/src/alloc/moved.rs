@@ -172,12 +172,12 @@ impl Allocator {
         self.free_mapped((dva.vdev(), dva.offset(), end), txg, kept);
     }
 
-    /// Nothing needs the mapping of a range of a removed vdev any more, from `txg` on. What it leads
-    /// to stays allocated.
+    /// Nothing needs the mapping of a range of a removed vdev any more, from `txg` on. What it
+    /// leads to stays allocated.
     pub(crate) fn mark_obsolete(&self, dva: Dva, txg: u64) {
         let Some(moved) = self.moved(dva.vdev()).filter(|moved| !moved.is_leaving) else {
-            return self
-                .problem(format!("vdev {} has no mapping that could be obsolete", dva.vdev()));
+            let vdev = dva.vdev();
+            return self.problem(format!("vdev {vdev} has no mapping that could be obsolete"));
         };
         for part in moved.parts(dva.offset(), dva.offset().saturating_add(dva.asize())) {
             moved.is_obsolete(part.from, part.from + (part.end - part.start), txg);
