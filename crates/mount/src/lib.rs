@@ -149,6 +149,8 @@ pub enum Error {
     NotMounted(PathBuf),
     /// Programs use it.
     Busy(PathBuf),
+    /// Something is mounted in it, and where.
+    Inner(PathBuf, PathBuf),
     /// It is not mounted here any more, and this keeps it.
     Kept(PathBuf, Keeper),
     /// Only root may mount.
@@ -171,6 +173,9 @@ impl fmt::Display for Error {
             Self::Mounted(dir, what) => write!(f, "{what} is mounted at {}", dir.display()),
             Self::NotMounted(dir) => write!(f, "nothing of zinc is mounted at {}", dir.display()),
             Self::Busy(dir) => write!(f, "programs use {}", dir.display()),
+            Self::Inner(dir, inner) => {
+                write!(f, "something is mounted in {}, at {}", dir.display(), inner.display())
+            }
             Self::Kept(dir, keeper) => {
                 let dir = dir.display();
                 match keeper {

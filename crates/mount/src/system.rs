@@ -50,6 +50,22 @@ fn listed_in(line: &[u8]) -> Option<Listed> {
     is_ours.then(|| Listed { name, dir: PathBuf::from(OsString::from_vec(dir)), connection })
 }
 
+/// Where something is mounted in the mount that is seen at `dir`, of zinc or not.
+#[must_use]
+pub fn mounted_in(dir: &Path) -> Vec<PathBuf> {
+    let text = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let mounts: Vec<(&[u8], &[u8], PathBuf)> = text
+        .split(|b| *b == b'\n')
+        .filter_map(|line| {
+            let mut words = line.split(|b| *b == b' ');
+            let (number, parent) = (words.next()?, words.next()?);
+            Some((number, parent, PathBuf::from(OsString::from_vec(plain(words.nth(2)?)))))
+        })
+        .collect();
+    let Some((number, ..)) = mounts.iter().rfind(|(.., at)| at == dir) else { return Vec::new() };
+    mounts.iter().filter(|(_, parent, _)| parent == number).map(|(.., at)| at.clone()).collect()
+}
+
 /// What keeps a connection whose mount was taken away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Keeper {
@@ -151,7 +167,7 @@ const AGAIN: Duration = Duration::from_millis(10);
 /// more with what they have open.
 ///
 /// # Errors
-/// Programs use it; it is another user's.
+/// Programs use it, or something is mounted in it; it is another user's.
 pub fn unmount(dir: &Path, lazily: bool) -> Result<(), Error> {
     let began = Instant::now();
     loop {
@@ -160,7 +176,11 @@ pub fn unmount(dir: &Path, lazily: bool) -> Result<(), Error> {
             done => done,
         };
         match done {
-            Err(Error::Busy(_)) if began.elapsed() < BUSY => std::thread::sleep(AGAIN),
+            Err(Error::Busy(_)) => match mounted_in(dir).into_iter().next() {
+                Some(inner) => return Err(Error::Inner(dir.to_owned(), inner)),
+                None if began.elapsed() < BUSY => std::thread::sleep(AGAIN),
+                None => return Err(Error::Busy(dir.to_owned())),
+            },
             done => return done,
         }
     }

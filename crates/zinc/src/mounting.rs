@@ -52,6 +52,11 @@ pub fn not_unmounted(dir: &Path, e: &Error) -> Failure {
                 .because("programs have files or directories of it open")
                 .hint("-f takes it away from them")
         }
+        Error::Inner(..) => {
+            Failure::new(format!("cannot unmount '{shown}': pool or dataset is busy"))
+                .because(e.to_string())
+                .hint("that is to be unmounted first")
+        }
         e @ Error::Kept(..) => {
             Failure::new(format!("cannot unmount '{shown}': pool or dataset is busy"))
                 .because(e.to_string())

@@ -207,8 +207,8 @@ impl Step {
     }
 }
 
-/// The snapshots of its dataset that are younger than `snapshot`.
-fn younger(dsl: &Dsl, snapshot: &str) -> Result<impl Iterator<Item = Dataset>> {
+/// The snapshots of its dataset that are younger than `snapshot`, oldest first.
+pub(super) fn younger(dsl: &Dsl, snapshot: &str) -> Result<impl Iterator<Item = Dataset>> {
     let since = dsl.by_name(snapshot)?.object;
     let head = split(snapshot).map_or("", |(head, _)| head);
     let all = dsl.snapshots(&dsl.by_name(head)?)?;
@@ -252,8 +252,9 @@ impl<'a> Order<'a> {
         Self { dsl, recursive, clones, doomed, begun, steps: Vec::new() }
     }
 
-    /// A head with all below it and its snapshots. Whether one that goes alone has anything is seen
-    /// here, before it is unmounted; what else refuses is left to the pool to say.
+    /// A head with all below it and its snapshots. Whether one that goes alone has anything, or is
+    /// the pool's own, is seen here, before it is unmounted; what else refuses is left to the pool
+    /// to say.
     fn tree(&mut self, name: &str) -> Result<()> {
         if !self.begun.insert(name.to_owned()) {
             return Ok(());
@@ -273,14 +274,20 @@ impl<'a> Order<'a> {
                 self.steps.push(Step::Snapshots(names));
             }
         }
-        if !self.recursive && name.contains('/') {
-            self.refuse_full(name)?;
+        match (name.contains('/'), self.recursive) {
+            (true, recursive) => {
+                if !recursive {
+                    self.refuse_full(name)?;
+                }
+                self.steps.push(Step::Head(name.to_owned()));
+                Ok(())
+            }
+            // The pool's own file system stays when all in it goes.
+            (false, true) => Ok(()),
+            (false, false) => {
+                Err(Error::from(dsl::Error::refused(name, Refusal::PoolRoot)).of(name))
+            }
         }
-        // The pool's own file system stays when all in it goes.
-        if name.contains('/') || !self.recursive {
-            self.steps.push(Step::Head(name.to_owned()));
-        }
-        Ok(())
     }
 
     fn refuse_full(&self, name: &str) -> Result<()> {

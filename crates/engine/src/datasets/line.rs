@@ -1,11 +1,12 @@
 //! What happens to a dataset and its line of snapshots: clones, promotion, rollback, other names.
 
 use super::create::{ROOT, below_missing, make_above};
-use super::destroy::clones_after;
+use super::destroy::{clones_after, younger};
 use super::names::{one_pool, split};
 use crate::error::{Error, Place, Result, Rule};
 use crate::properties;
 use dsl::{DatasetKind, Refusal};
+use pool::Pool;
 use pool::live::LivePool;
 
 /// A clone to be made of a snapshot.
@@ -96,6 +97,21 @@ pub enum Younger {
     Destroy,
     /// They are destroyed, and their clones with all that is in these.
     DestroyWithClones,
+}
+
+/// Whether there is the snapshot, and nothing younger is in the way of a rollback to it. It may be
+/// refused all the same, for what only the pool sees.
+///
+/// # Errors
+/// There is no such snapshot; younger ones are in the way.
+pub fn may_roll_back(pool: &Pool, snapshot: &str, way: Younger) -> Result<()> {
+    let _guard = pool.lock_datasets();
+    match younger(pool.dsl(), snapshot)?.last() {
+        Some(last) if way == Younger::Keep => {
+            Err(dsl::Error::refused(snapshot, Refusal::HasYounger(last.name)).into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Takes a file system or volume back to a snapshot. Clones go before, each in a task of its own,

@@ -19,7 +19,7 @@ mod snapshots;
 
 pub use create::Create;
 pub use destroy::{Destroy, Doomed};
-pub use line::{MakeClone, Rename, Younger, promote, rollback};
+pub use line::{MakeClone, Rename, Younger, may_roll_back, promote, rollback};
 pub use names::{heads, pool_of, split};
 pub(crate) use reserve::for_volume;
 pub use snapshots::{bookmark, check_tag, hold, release, snapshot};

@@ -2,14 +2,16 @@
 //!
 //! ```text
 //! taken down -> the change -> mounted again: where it was, or where its property says now
-//!     |
+//!     |           |
+//!     |           it fails: all are mounted again where they were
 //!     programs use one: those before it are mounted again, and nothing is changed
 //! ```
 
 use super::{DatasetError, Result, Wanted, all_wanted, mount, properties, shown};
-use crate::{How, Mounted, Mounts, Options};
+use crate::{Error, How, Mounted, Mounts, Options, system};
 use engine::props;
 use engine::{LivePool, Pool, Source};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Which mounts are taken away during a change.
@@ -17,7 +19,7 @@ use std::sync::Arc;
 pub enum Which {
     /// Those of the datasets. What was where its property says is then where it says now.
     All,
-    /// The same, and all come back to where they were.
+    /// The same, and all come back to where they were, with what is mounted in them.
     InPlace,
     /// Those alone that are where their property says.
     Following,
@@ -35,9 +37,11 @@ pub struct Down<'a> {
     pub force: bool,
 }
 
-/// A mount that was taken away.
-struct Taken {
+/// A mount that is taken away.
+pub struct Taken {
     mounted: Mounted,
+    /// It goes only because it lies in one that does, and comes back to where it was.
+    is_inner: bool,
     /// It was where its property says.
     is_by_property: bool,
     /// Its directory was made for it, and is of no use without it.
@@ -72,7 +76,7 @@ impl Follower<'_> {
         let usual = shown(&said.options);
         let given = shown(&mounted.options).into_iter().filter(|o| !usual.contains(o)).collect();
         let is_dir_ours = is_by_property && said.source != Source::Local;
-        Ok(Taken { mounted, is_by_property, is_dir_ours, given })
+        Ok(Taken { mounted, is_inner: false, is_by_property, is_dir_ours, given })
     }
 
     /// Mounts something again under this name.
@@ -82,9 +86,85 @@ impl Follower<'_> {
             return Ok(());
         }
         let dir = (!moves).then(|| taken.mounted.dir.clone());
+        if taken.is_inner {
+            // What it lies in may be as it was before there was this directory. Whether there is
+            // one is seen when it is mounted.
+            let _ = std::fs::create_dir_all(&taken.mounted.dir);
+        }
         let overlay = taken.mounted.options.overlay;
         let wanted = Wanted { name, dir, overlay, options: taken.given.clone() };
         mount(self.pool, self.mounts, &wanted).map(drop)
+    }
+
+    /// The mounts that go for a change. Nothing else is mounted in them: it would go with them.
+    fn meant(&self, down: &Down<'_>) -> Result<Vec<Taken>> {
+        let mut meant: Vec<Taken> = Vec::new();
+        for one in self.mounts.all() {
+            let is_in = |outer: &Taken| system::mounted_in(&outer.mounted.dir).contains(&one.dir);
+            let is_affected = (down.affects)(&one.name);
+            let is_inner = !is_affected && down.which == Which::InPlace && meant.iter().any(is_in);
+            if !is_affected && !is_inner {
+                continue;
+            }
+            let taken = Taken { is_inner, ..self.taken(one)? };
+            if down.which != Which::Following || taken.is_by_property {
+                meant.push(taken);
+            }
+        }
+        for outer in &meant {
+            let dir = &outer.mounted.dir;
+            let goes = |inner: &PathBuf| meant.iter().any(|one| one.mounted.dir == *inner);
+            if let Some(inner) = system::mounted_in(dir).into_iter().find(|inner| !goes(inner)) {
+                return Err(DatasetError::unmount(dir, Error::Inner(dir.clone(), inner)));
+            }
+        }
+        Ok(meant)
+    }
+
+    /// Takes mounts away, those made last first: they lie over the others. When one stays, or
+    /// lingers that `must_end`, those that went before come back; what does not is told beside.
+    fn take_away(
+        &self,
+        meant: Vec<Taken>,
+        must_end: impl Fn(&str) -> bool,
+        how: How,
+    ) -> std::result::Result<Vec<Taken>, (DatasetError, Vec<DatasetError>)> {
+        let mut taken: Vec<Taken> = Vec::new();
+        for one in meant.into_iter().rev() {
+            let dir = &one.mounted.dir;
+            if let Err(e) = self.mounts.unmount(dir, how) {
+                return Err((DatasetError::unmount(dir, e), self.put_back(&taken)));
+            }
+            taken.push(one);
+        }
+        match self.mounts.end_lingering(must_end, how) {
+            Ok(()) => Ok(taken),
+            Err((dir, e)) => Err((DatasetError::unmount(&dir, e), self.put_back(&taken))),
+        }
+    }
+
+    /// Takes everything away, unless programs use something of it; what brings it back.
+    ///
+    /// # Errors
+    /// One stays, or lingers. What did not come back is told beside.
+    pub fn take_all(&self) -> std::result::Result<Vec<Taken>, (DatasetError, Vec<DatasetError>)> {
+        let meant = self.mounts.all().into_iter().map(|one| self.taken(one)).collect::<Result<_>>();
+        self.take_away(meant.map_err(|e| (e, Vec::new()))?, |_| true, How::Politely)
+    }
+
+    /// Mounts again, where it was, what was taken away; what does not come back.
+    pub fn put_back(&self, taken: &[Taken]) -> Vec<DatasetError> {
+        self.put(taken, |one| Some(one.mounted.name.clone()), false)
+    }
+
+    fn put(
+        &self,
+        taken: &[Taken],
+        name: impl Fn(&Taken) -> Option<String>,
+        is_moved: bool,
+    ) -> Vec<DatasetError> {
+        let again = |one: &Taken| self.bring_back(one, name(one)?, is_moved).err();
+        taken.iter().rev().filter_map(again).collect()
     }
 
     /// Changes datasets that must not be mounted meanwhile.
@@ -93,43 +173,22 @@ impl Follower<'_> {
         down: &Down<'_>,
         change: impl FnOnce() -> std::result::Result<(), E>,
     ) -> Done<E> {
-        let mut taken: Vec<Taken> = Vec::new();
-        let back = |taken: &[Taken], name: &dyn Fn(&str) -> Option<String>, is_moved: bool| {
-            let again = |one: &Taken| {
-                let name = name(&one.mounted.name)?;
-                self.bring_back(one, name, is_moved).err()
-            };
-            taken.iter().rev().filter_map(again).collect::<Vec<_>>()
-        };
-        let as_before = |name: &str| Some(name.to_owned());
         let how = if down.force { How::Forcibly } else { How::Politely };
-        // Those mounted last lie over the others.
-        for one in self.mounts.all().into_iter().rev().filter(|one| (down.affects)(&one.name)) {
-            let one = match self.taken(one) {
-                Ok(one) => one,
-                Err(e) => return (Err(e.into()), back(&taken, &as_before, false)),
-            };
-            if down.which == Which::Following && !one.is_by_property {
-                continue;
-            }
-            let dir = &one.mounted.dir;
-            if let Err(e) = self.mounts.unmount(dir, how) {
-                let failed = DatasetError::unmount(dir, e);
-                return (Err(failed.into()), back(&taken, &as_before, false));
-            }
-            taken.push(one);
-        }
         // What only moves may linger where it was.
-        if down.which != Which::Following
-            && let Err((dir, e)) = self.mounts.end_lingering(down.affects, how)
-        {
-            let failed = DatasetError::unmount(&dir, e);
-            return (Err(failed.into()), back(&taken, &as_before, false));
-        }
+        let must_end = |name: &str| down.which != Which::Following && (down.affects)(name);
+        let meant = self.meant(down).map_err(|e| (e, Vec::new()));
+        let taken = match meant.and_then(|meant| self.take_away(meant, must_end, how)) {
+            Ok(taken) => taken,
+            Err((e, left)) => return (Err(e.into()), left),
+        };
         if let Err(failure) = change() {
-            return (Err(failure), back(&taken, &as_before, false));
+            return (Err(failure), self.put_back(&taken));
         }
-        let left = back(&taken, down.again, down.which != Which::InPlace);
+        let name = |one: &Taken| match one.is_inner {
+            true => Some(one.mounted.name.clone()),
+            false => (down.again)(&one.mounted.name),
+        };
+        let left = self.put(&taken, name, down.which != Which::InPlace);
         let there = self.mounts.all();
         for one in taken.iter().filter(|one| one.is_dir_ours) {
             if !there.iter().any(|mounted| mounted.dir == one.mounted.dir) {

@@ -9,7 +9,7 @@ mod error;
 mod following;
 
 pub use error::DatasetError;
-pub use following::{Changes, Done, Down, Follower, Which, is_below};
+pub use following::{Changes, Done, Down, Follower, Taken, Which, is_below};
 
 use crate::{Mounted, Mounts, Options, Snapshots, What, space_of, system};
 use engine::{Dataset, DatasetKind, LivePool, Pool, PropertyContext, Source};

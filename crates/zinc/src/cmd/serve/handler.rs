@@ -22,11 +22,12 @@ use crate::failure::{FAILED, Failure};
 use crate::held::{Held, Kept, Manner};
 use crate::host;
 use crate::known;
-use crate::mounting::not_unmounted;
+use crate::mounting::{not_unmounted, tell};
 use crate::served::{denied, file_name};
 use crate::session::{self, Client, Session};
 use crate::txgs::keep_last;
 use crate::ui;
+use ::mount::datasets::{DatasetError, Follower, Taken};
 use ::mount::{How, Mounts};
 use control::sink::Fate;
 use control::stream::Stream;
@@ -263,9 +264,14 @@ impl Service {
             Err(_) if forced && (lost.is_some() || pool.suspended().is_some()) => Ok(()),
             done => done.map_err(|e| stopped_or(pool, &Failure::from(e))),
         };
-        self.unmount_all(verb, forced)?;
+        let taken = self.unmount_all(verb, forced)?;
         let manner = if forced { Manner::Forced } else { Manner::Polite };
-        let pool = self.held.let_go(manner, log).map_err(|kept| self.kept(verb, kept))?;
+        let pool = self.held.let_go(manner, log).map_err(|kept| {
+            if let Some(pool) = self.held.pool() {
+                tell(&self.session, self.follower(&pool).put_back(&taken));
+            }
+            self.kept(verb, kept)
+        })?;
         let (guid, stopped) = (pool.guid(), pool.suspended());
         let left = if destroys { pool.destroy() } else { pool.export() };
         let exported = left.map_err(|e| refusal(&Failure::from(e)));
@@ -290,23 +296,34 @@ impl Service {
         answer
     }
 
-    /// Unmounts everything, because the pool is about to be exported or destroyed.
-    fn unmount_all(&self, verb: &str, forced: bool) -> Result<(), Refusal> {
-        let how = if forced { How::Forcibly } else { How::Politely };
-        for one in self.mounts.all().into_iter().rev() {
-            self.mounts.unmount(&one.dir, how).map_err(|_| {
-                let name = self.held.name();
-                Refusal::new(format!("cannot {verb} '{name}': pool is busy"))
-                    .because(format!("programs use {}", one.dir.display()))
-                    .hint(format!("end them, or take it from them with `zinc zpool {verb} -f`"))
-            })?;
+    fn follower<'a>(&'a self, pool: &'a Arc<LivePool>) -> Follower<'a> {
+        Follower { pool, mounts: &self.mounts, mounts_all: self.mounts_all }
+    }
+
+    /// Unmounts everything, because the pool is about to be exported or destroyed. What brings it
+    /// back, when the pool stays after all; by force nothing does.
+    fn unmount_all(&self, verb: &str, forced: bool) -> Result<Vec<Taken>, Refusal> {
+        let busy = |why: String| {
+            Refusal::new(format!("cannot {verb} '{}': pool is busy", self.held.name()))
+                .because(why)
+                .hint(format!("end them, or take it from them with `zinc zpool {verb} -f`"))
+        };
+        if !forced {
+            let pool = self.held.pool().ok_or_else(|| Refusal::new("the pool is gone"))?;
+            return self.follower(&pool).take_all().map_err(|(e, left)| {
+                tell(&self.session, left);
+                match e {
+                    DatasetError::Unmount { error, .. } => busy(error.to_string()),
+                    e => refusal(&Failure::from(e)),
+                }
+            });
         }
-        self.mounts.end_lingering(|_| true, how).map_err(|(_, e)| {
-            let name = self.held.name();
-            Refusal::new(format!("cannot {verb} '{name}': pool is busy"))
-                .because(e.to_string())
-                .hint(format!("`zinc zpool {verb} -f` takes it away from them"))
-        })
+        for one in self.mounts.all().into_iter().rev() {
+            let done = self.mounts.unmount(&one.dir, How::Forcibly);
+            done.map_err(|e| busy(e.to_string()))?;
+        }
+        let done = self.mounts.end_lingering(|_| true, How::Forcibly);
+        done.map(|()| Vec::new()).map_err(|(_, e)| busy(e.to_string()))
     }
 
     /// Takes a mount away, when all that was written is durable.

@@ -106,6 +106,8 @@ impl Verb for Rollback {
         let which = Which::InPlace;
         let down = Down { affects: &goes, again: &again, which, force: self.force };
         self.live.change(session, name, |pool| {
+            let possible = datasets::may_roll_back(pool.view(), name, younger);
+            possible.map_err(|e| cannot("rollback to", name, e))?;
             taken_down(session, &down, || {
                 let done = datasets::rollback(pool, name, younger);
                 done.map_err(|e| cannot("rollback to", name, e))

@@ -1,0 +1,204 @@
+//! Mounts of a server that follow the properties of their datasets, and what is done to those.
+
+use super::Place;
+
+/// The mounts of the pool by the system's list: names and directories below the place.
+fn listed(place: &Place) -> Vec<(String, String)> {
+    let text = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let below = format!("{}/", place.dir.path().canonicalize().unwrap().display());
+    let lines = text.lines().filter_map(|line| {
+        let mut words = line.split(' ');
+        let (name, dir) = (words.next()?, words.next()?);
+        let is_ours = words.next()? == "fuse.zinc";
+        is_ours.then_some(())?;
+        Some((name.to_owned(), dir.strip_prefix(&below)?.to_owned()))
+    });
+    let mut out: Vec<_> = lines.collect();
+    out.sort();
+    out
+}
+
+/// A pool that is served with its mounts, below `mnt`.
+fn served_with_mounts() -> Place {
+    let place = Place::new();
+    let point = format!("mountpoint={}", place.mnt().display());
+    place.zinc(&["zfs", "set", &point, "tank"]).ok();
+    place.zinc(&["serve", "-b", "--mount", "tank"]).ok();
+    place
+}
+
+fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+    let mut all: Vec<_> = expected.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect();
+    all.sort();
+    all
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn mounts_by_properties_follow_them() {
+    let place = served_with_mounts();
+    place.zinc(&["zfs", "create", "-p", "tank/a/b"]).ok();
+    place.zinc(&["zfs", "create", "-u", "tank/quiet"]).ok();
+    let full = place.zinc(&["zfs", "destroy", "tank/a"]);
+    assert!(full.code == 1 && full.err.contains("filesystem has children"), "{}", full.err);
+    let at_first = [("tank", "mnt"), ("tank/a", "mnt/a"), ("tank/a/b", "mnt/a/b")];
+    assert_eq!(listed(&place), pairs(&at_first));
+    place.sh("echo x > a/b/f");
+    place.zinc(&["zfs", "snapshot", "tank/a@s"]).ok();
+    place.sh("echo y > a/g");
+    let diff = place.zinc(&["zfs", "diff", "tank/a@s"]).ok();
+    assert!(diff.contains("+\t") && diff.contains("/mnt/a/g"), "{diff}");
+    place.zinc(&["zfs", "destroy", "tank/a@s"]).ok();
+    // One that programs use keeps its property.
+    let used = std::fs::File::open(place.path("mnt/a/b/f")).unwrap();
+    let elsewhere = format!("mountpoint={}", place.path("else where").display());
+    let run = place.zinc(&["zfs", "set", &elsewhere, "tank/a"]);
+    assert!(run.code == 1 && run.err.contains("pool or dataset is busy"), "{}", run.err);
+    assert_eq!(listed(&place), pairs(&at_first));
+    drop(used);
+    place.zinc(&["zfs", "set", &elsewhere, "tank/a"]).ok();
+    let blank = "else\\040where";
+    let moved = [("tank", "mnt"), ("tank/a", blank), ("tank/a/b", &format!("{blank}/b"))];
+    assert_eq!(listed(&place), pairs(&moved));
+    assert_eq!(place.sh("cat '../else where/b/f'; ls"), "x\n", "mount points of its own go");
+    place.zinc(&["zfs", "inherit", "mountpoint", "tank/a"]).ok();
+    assert_eq!(listed(&place), pairs(&at_first));
+    // The name decides where it is, unless -u is given.
+    place.zinc(&["zfs", "rename", "tank/a", "tank/c"]).ok();
+    let renamed = [("tank", "mnt"), ("tank/c", "mnt/c"), ("tank/c/b", "mnt/c/b")];
+    assert_eq!(listed(&place), pairs(&renamed));
+    place.zinc(&["zfs", "rename", "-u", "tank/c", "tank/d"]).ok();
+    let stayed = [("tank", "mnt"), ("tank/d", "mnt/c"), ("tank/d/b", "mnt/c/b")];
+    assert_eq!(listed(&place), pairs(&stayed));
+    place.zinc(&["zfs", "snapshot", "tank/d/b@s"]).ok();
+    place.zinc(&["zfs", "clone", "tank/d/b@s", "tank/clone"]).ok();
+    assert_eq!(place.sh("cat clone/f"), "x\n");
+    place.zinc(&["zfs", "set", "canmount=off", "tank/clone"]).ok();
+    assert_eq!(place.zinc(&["zfs", "destroy", "-r", "tank/d"]).code, 1, "it has a clone");
+    place.zinc(&["zfs", "destroy", "-R", "tank/d"]).ok();
+    assert_eq!(listed(&place), pairs(&[("tank", "mnt")]));
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn options_of_mounts_follow_their_properties_while_programs_use_them() {
+    let place = served_with_mounts();
+    place.zinc(&["zfs", "create", "-o", "setuid=off", "tank/a"]).ok();
+    let used = std::fs::File::open(place.path("mnt/a")).unwrap();
+    let options = || {
+        let text = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let dir = format!(" {}/a ", place.mnt().canonicalize().unwrap().display());
+        let line = text.lines().find(|line| line.contains(&dir)).unwrap();
+        line.split(' ').nth(3).unwrap().to_owned()
+    };
+    place.zinc(&["zfs", "set", "readonly=on", "exec=off", "atime=off", "tank"]).ok();
+    assert!(options().starts_with("ro,nosuid,noexec,noatime,"), "{}", options());
+    place.sh("! touch a/x 2> ../said; grep -q Read-only ../said");
+    place.zinc(&["zfs", "set", "readonly=off", "tank/a"]).ok();
+    place.zinc(&["zfs", "inherit", "exec", "tank"]).ok();
+    assert!(options().starts_with("rw,nosuid,noatime,"), "{}", options());
+    place.sh("touch a/x; ! touch x 2> ../said");
+    drop(used);
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn options_are_changed_by_a_remount_and_a_pool_in_use_is_not_destroyed() {
+    let place = Place::new();
+    place.mount("tank");
+    place.zinc(&["zfs", "mount", "-o", "remount,ro", "tank"]).ok();
+    place.sh("! touch x 2> ../said; grep -q Read-only ../said");
+    place.zinc(&["zfs", "mount", "-o", "remount,rw", "tank"]).ok();
+    place.sh("touch x");
+    let used = std::fs::File::open(place.mnt().join("x")).unwrap();
+    let run = place.zinc(&["zpool", "destroy", "tank"]);
+    assert!(
+        run.code == 1 && run.err.contains("cannot destroy 'tank': pool is busy"),
+        "{}",
+        run.err
+    );
+    drop(used);
+    place.zinc(&["zpool", "destroy", "tank"]).ok();
+    assert_eq!(listed(&place), pairs(&[]));
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn what_was_mounted_at_a_named_directory_stays_there() {
+    let place = Place::new();
+    place.zinc(&["zfs", "create", "tank/a"]).ok();
+    place.mount("tank/a");
+    let elsewhere = format!("mountpoint={}", place.path("elsewhere").display());
+    place.zinc(&["zfs", "set", &elsewhere, "readonly=on", "tank/a"]).ok();
+    place.zinc(&["zfs", "create", "tank/a/b"]).ok();
+    assert_eq!(listed(&place), pairs(&[("tank/a", "mnt")]), "nothing else is mounted");
+    let path = place.mnt().canonicalize().unwrap().join("below");
+    let found = place.zinc(&["zfs", "list", "-Ho", "name", path.to_str().unwrap()]).ok();
+    assert_eq!(found, "tank/a\n");
+    place.sh("! touch x 2> ../said; grep -q Read-only ../said");
+}
+
+/// Why a verb is refused.
+fn refused(place: &Place, args: &[&str]) -> String {
+    let run = place.zinc(args);
+    assert_ne!(run.code, 0, "{args:?}");
+    run.err
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn a_verb_that_is_refused_leaves_mounts_alone() {
+    let place = served_with_mounts();
+    place.zinc(&["zfs", "create", "-p", "tank/q/k"]).ok();
+    place.zinc(&["zfs", "create", "tank/later"]).ok();
+    place.zinc(&["zfs", "snapshot", "tank/q@s"]).ok();
+    place.zinc(&["zfs", "snapshot", "tank/q@younger"]).ok();
+    place.sh("echo x > q/k/f");
+    let all = listed(&place);
+    assert_eq!(all.len(), 4, "{all:?}");
+    let mut used = std::fs::File::open(place.path("mnt/q/k/f")).unwrap();
+    for (args, why) in [
+        (&["zfs", "destroy", "-f", "tank"][..], "operation does not apply to pools"),
+        (&["zfs", "rollback", "-f", "tank/q@nope"], "dataset does not exist"),
+        (&["zfs", "rollback", "-f", "tank/q@s"], "more recent snapshots"),
+        (&["zfs", "destroy", "-f", "tank/q"], "filesystem has children"),
+        (&["zpool", "export", "tank"], "programs use"),
+        (&["zfs", "set", "canmount=off", "tank/q"], "something is mounted in "),
+        (&["zfs", "unmount", "tank/q"], "something is mounted in "),
+    ] {
+        let said = refused(&place, args);
+        assert!(said.contains(why), "{args:?}: {said}");
+        assert_eq!(listed(&place), all, "{args:?}");
+    }
+    // Nothing was taken from the program either.
+    std::io::Read::read_exact(&mut used, &mut [0; 2]).unwrap();
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn a_rollback_leaves_mounted_what_is_mounted_in_it() {
+    let place = served_with_mounts();
+    place.zinc(&["zfs", "create", "tank/q"]).ok();
+    place.zinc(&["zfs", "snapshot", "tank/q@s"]).ok();
+    place.zinc(&["zfs", "create", "tank/q/k"]).ok();
+    place.sh("echo x > q/new; echo x > q/k/f");
+    let all = listed(&place);
+    let used = std::fs::File::open(place.path("mnt/q/k/f")).unwrap();
+    let said = refused(&place, &["zfs", "rollback", "tank/q@s"]);
+    assert!(said.contains("mnt/q/k': pool or dataset is busy"), "the one in use is named: {said}");
+    drop(used);
+    // Its mount point is younger than the snapshot.
+    place.zinc(&["zfs", "rollback", "tank/q@s"]).ok();
+    assert_eq!(listed(&place), all);
+    assert_eq!(place.sh("ls q; cat q/k/f"), "k\nx\n");
+    let used = std::fs::File::open(place.path("mnt/q/k/f")).unwrap();
+    place.zinc(&["zfs", "rollback", "-f", "tank/q@s"]).ok();
+    assert_eq!(listed(&place), all);
+    drop(used);
+    // Refused by the pool, when all was taken away already.
+    place.zinc(&["zfs", "snapshot", "tank/q@held"]).ok();
+    place.zinc(&["zfs", "hold", "keep", "tank/q@held"]).ok();
+    let said = refused(&place, &["zfs", "rollback", "-r", "tank/q@s"]);
+    assert!(said.contains("held"), "{said}");
+    assert_eq!(listed(&place), all);
+}
