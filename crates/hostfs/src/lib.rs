@@ -16,8 +16,9 @@
 //! - A directory is closed to others until all that is in it is there ([`Tree`]).
 //!
 //! [`extract`] copies trees of a pool with all that, [`rescue`] all that can still be read of a
-//! damaged one, and [`ingest`] trees and archives of this machine into a pool.
-//! [`users`] and [`zone`] read what the machine knows of its users and of its time.
+//! damaged one, and [`ingest`] trees and archives of this machine into a pool. [`recording`] keeps
+//! what a pool did in a file. [`users`] and [`zone`] read what the machine knows of its users and
+//! of its time.
 //!
 //! **Invariant:** nothing is made, changed or removed but below a directory that is held open, and
 //! through no symbolic link.
@@ -30,6 +31,7 @@ pub mod ingest;
 pub mod names;
 mod new_file;
 pub mod output;
+pub mod recording;
 pub mod rescue;
 mod staging;
 mod tree;

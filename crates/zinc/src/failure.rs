@@ -232,6 +232,13 @@ pub fn system_text(e: &std::io::Error) -> String {
     without_number(e.to_string())
 }
 
+impl From<hostfs::recording::RecordingError> for Failure {
+    fn from(e: hostfs::recording::RecordingError) -> Self {
+        let failure = Self::new(e.what).because(e.why);
+        e.hint.into_iter().fold(failure, Self::hint)
+    }
+}
+
 impl From<std::io::Error> for Failure {
     fn from(e: std::io::Error) -> Self {
         Self::new(system_text(&e))

@@ -203,6 +203,12 @@ impl Server {
             .map_err(|e| Failure::new("cannot read the server's counters").because(e.to_string()))
     }
 
+    /// Where it has mounted something.
+    pub fn mounts(&mut self) -> Result<Vec<PathBuf>, Failure> {
+        let value = self.call("mounts", Value::Null)?;
+        Ok(serde_json::from_value(value).unwrap_or_default())
+    }
+
     /// The one that serves the pool `name` (a pool, its guid, or anything in it) belongs to. With
     /// places to search, only if the pool is found there.
     pub fn find(

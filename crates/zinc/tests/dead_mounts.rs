@@ -181,3 +181,32 @@ fn what_was_detached_while_a_program_used_it_is_ended_by_force() {
     );
     assert_eq!(said, "1 tank no\nprograms have files open\n2\nx\n");
 }
+
+/// Another server, of which nothing is known here, serves a pool of the same name.
+#[testkit::needs("fuse")]
+#[test]
+fn mounts_of_servers_that_cannot_be_reached_are_left_alone() {
+    let said = alone(
+        r#"
+        mkdir other; truncate -s 256M other/disk
+        there() { ZINC_SOCKETS="$PWD/other/run" ZINC_STATE="$PWD/other/state" zinc "$@"; }
+        for who in zinc there; do
+            at=$PWD
+            [ $who = zinc ] || { at=$PWD/other; there zpool create tank "$at/disk"; }
+            $who zfs create -o mountpoint="$at/a" tank/a
+            $who serve -b --mount tank > /dev/null
+        done
+        echo 1 $(mounted | grep -c a)
+        zinc zfs unmount tank/a
+        echo 2 $(mounted | grep -c a) $(grep -c other/a /proc/self/mounts)
+        zinc zfs unmount tank/a 2> err || grep -o 'not currently mounted' err
+        zinc zfs unmount -a
+        echo 3 $(grep -c other/a /proc/self/mounts)
+        there zfs unmount -a
+        echo 4 $(mounted | grep -c a)
+        there zpool export tank
+        "#,
+    );
+    let want = "1 4\n2 3 1\nnot currently mounted\n3 1\n4 0\n";
+    assert_eq!(said, want);
+}

@@ -36,7 +36,7 @@ pub use bytes::human;
 pub use dmu::{PoolFiles, PoolMethod};
 pub use plain::{PlainFiles, PlainMethod};
 pub use plan::{Layout, Plan};
-pub use report::{json, profile_table, table};
+pub use report::{json, outcome, profile_table, table};
 pub use run::{Measured, Phase, RunResult, read, write};
 pub use sweep::{Sweep, parse_bytes};
 pub use target::Target;

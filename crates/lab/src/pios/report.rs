@@ -3,8 +3,10 @@
 use super::bytes::human;
 use super::plan::{Layout, Plan};
 use super::run::{Measured, RunResult};
+use crate::outcome::{Chart, Outcome, Series};
 use engine::inside::zio::profile::{Kind, KindProfile, Profile, StageProfile};
 use serde_json::{Value, json as value};
+use std::path::Path;
 
 /// A table with a line for each run: its headings, and its cells as text. With `plain` sizes are
 /// bytes, otherwise they have suffixes.
@@ -45,6 +47,33 @@ pub fn table(runs: &[RunResult], plain: bool) -> (Vec<&'static str>, Vec<Vec<Str
         ]
     };
     (headings, runs.iter().map(row).collect())
+}
+
+/// The runs as charts over their threads, and as a table. `path` is what was loaded.
+#[must_use]
+pub fn outcome(path: &Path, runs: &[RunResult]) -> Outcome {
+    let points = |of: fn(&RunResult) -> Option<&Measured>| {
+        let point = |r: &RunResult| Some((r.plan.threads as f64, of(r)?.mib_per_second()));
+        runs.iter().filter_map(point).collect::<Vec<_>>()
+    };
+    let lines = [("write", points(|r| r.write.as_ref())), ("read", points(|r| r.read.as_ref()))];
+    let lines = lines.into_iter().filter(|(_, p)| !p.is_empty());
+    let chart = Chart {
+        title: "Bandwidth".to_owned(),
+        x: "threads".to_owned(),
+        y: "MiB/s".to_owned(),
+        x_log: true,
+        bars: false,
+        series: lines.map(|(name, points)| Series { name: name.to_owned(), points }).collect(),
+    };
+    let (headings, rows) = table(runs, false);
+    let lines = rows.iter().map(|row| row.join("  "));
+    let text = core::iter::once(headings.join("  ")).chain(lines).collect::<Vec<_>>();
+    Outcome {
+        charts: vec![chart],
+        texts: vec![("Runs".to_owned(), text.join("\n"))],
+        ..Outcome::new("pios", path.display().to_string())
+    }
 }
 
 fn measured(m: Option<&Measured>) -> Value {

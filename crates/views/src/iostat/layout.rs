@@ -163,6 +163,25 @@ fn waits(v: &VdevStats) -> Vec<Histogram> {
 }
 
 impl Layout {
+    /// The table of a report: pools, each with whether its figures are those since it was opened.
+    #[must_use]
+    pub fn text(&self, pools: &[(Snapshot, bool)], has_heading: bool) -> String {
+        let width = self.name_width(pools.iter().map(|(s, _)| s));
+        let is_table = self.histograms.is_none() && !self.scripted;
+        let mut text = String::new();
+        if has_heading && is_table {
+            text.push_str(&self.header(width));
+        }
+        for (snapshot, since_open) in pools {
+            text.push_str(&self.pool(snapshot, width, *since_open));
+        }
+        let several = pools.len() > 1 && !self.verbose;
+        if is_table && (several || !self.only.is_empty()) {
+            text.push_str(&self.separator(width));
+        }
+        text
+    }
+
     fn groups(&self) -> Vec<&'static Group> {
         if let Some(histograms) = self.histograms {
             return vec![histograms.group()];

@@ -172,11 +172,33 @@ pub fn find(session: &Session, name: &Path) -> Result<Listed, Failure> {
     // One whose process died cannot be looked at.
     let dir = typed.canonicalize().or_else(|_| std::path::absolute(&typed)).unwrap_or(typed);
     let shown = name.to_string_lossy();
-    let is_it = |one: &&Listed| one.dir == dir || OsStr::new(&one.name) == name.as_os_str();
-    listed.iter().rfind(is_it).cloned().ok_or_else(|| {
+    let (at_dir, of_name): (Vec<_>, Vec<_>) = listed
+        .into_iter()
+        .filter(|one| one.dir == dir || OsStr::new(&one.name) == name.as_os_str())
+        .partition(|one| one.dir == dir);
+    // Other servers may have pools of the same name.
+    let of_name = answered_for(session, of_name)?.pop();
+    at_dir.into_iter().next_back().or(of_name).ok_or_else(|| {
         Failure::new(format!("cannot unmount '{shown}': not currently mounted"))
             .hint("`zinc zfs mount` lists what is mounted")
     })
+}
+
+/// Those of these mounts that this process answers for, or a server of this user that can be
+/// reached, and those whose process died. The others are somebody else's.
+pub fn answered_for(session: &Session, mounts: Vec<Listed>) -> Result<Vec<Listed>, Failure> {
+    let mut dirs = Vec::new();
+    match session.client() {
+        _ if mounts.is_empty() => {}
+        Some(client) => dirs.extend(client.mounts.all().into_iter().map(|one| one.dir)),
+        None => {
+            for mut server in Server::own(session) {
+                dirs.extend(server.mounts()?);
+            }
+        }
+    }
+    let is_ours = |one: &Listed| dirs.contains(&one.dir) || system::is_dead(&one.dir);
+    Ok(mounts.into_iter().filter(is_ours).collect())
 }
 
 /// Takes mounts away, each by the process that answers for it; what a process that died left, this

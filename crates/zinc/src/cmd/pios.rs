@@ -9,7 +9,6 @@ use crate::ui::{self, Table};
 use clap::ValueEnum;
 use engine::LivePool;
 use engine::Rt;
-use lab::outcome::{Chart, Outcome, Series};
 use lab::pios::{
     self, Layout, PiosError, PlainFiles, PlainMethod, Plan, PoolFiles, PoolMethod, RunResult,
     Sweep, Target,
@@ -509,35 +508,10 @@ impl Args {
             }
         }
         match page {
-            Some(page) => page.write(&lab::report::page(&[self.report(results)], "zinc pios")),
+            Some(page) => {
+                page.write(&lab::report::page(&[pios::outcome(&self.path, results)], "zinc pios"))
+            }
             None => Ok(()),
-        }
-    }
-
-    /// The runs as charts over their threads.
-    fn report(&self, results: &[RunResult]) -> Outcome {
-        let points = |of: fn(&RunResult) -> Option<&pios::Measured>| {
-            let point = |r: &RunResult| Some((r.plan.threads as f64, of(r)?.mib_per_second()));
-            results.iter().filter_map(point).collect::<Vec<_>>()
-        };
-        let lines =
-            [("write", points(|r| r.write.as_ref())), ("read", points(|r| r.read.as_ref()))];
-        let lines = lines.into_iter().filter(|(_, p)| !p.is_empty());
-        let chart = Chart {
-            title: "Bandwidth".to_owned(),
-            x: "threads".to_owned(),
-            y: "MiB/s".to_owned(),
-            x_log: true,
-            bars: false,
-            series: lines.map(|(name, points)| Series { name: name.to_owned(), points }).collect(),
-        };
-        let (headings, rows) = pios::table(results, false);
-        let lines = rows.iter().map(|row| row.join("  "));
-        let text = core::iter::once(headings.join("  ")).chain(lines).collect::<Vec<_>>();
-        Outcome {
-            charts: vec![chart],
-            texts: vec![("Runs".to_owned(), text.join("\n"))],
-            ..Outcome::new("pios", self.path.display().to_string())
         }
     }
 }

@@ -523,12 +523,13 @@ impl Handler for Service {
             "report" => self.report(),
             "tunables" => self.tunables(request, peer),
             "sync" => self.sync(peer),
+            "mounts" => Ok(self.mounts.all().iter().map(|one| one.dir.to_string_lossy()).collect()),
             "unmount" => self.unmount(request, peer),
             "export" => self.export(request, peer),
             "run" => self.run(request, peer, files),
             other => Err(Refusal::new(format!("no request is named {other:?}")).hint(
-                "there are ping, status, stats, report, txgs, tunables, sync, unmount, export and \
-                 run",
+                "there are ping, status, stats, report, txgs, tunables, sync, mounts, unmount, \
+                 export and run",
             )),
         }
     }

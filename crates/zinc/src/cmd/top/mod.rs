@@ -8,17 +8,17 @@
 //!
 //! Every frame shows the difference of two snapshots; the source waits between them.
 
-pub mod recording;
-mod screen;
+pub mod screen;
 
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::served::Server;
 use crate::session::Session;
+use crate::target::stream_to;
 use crate::ui;
 use engine::live::TxgRecord;
 use engine::stats::Snapshot;
-use recording::{Recorder, Recording};
+use hostfs::recording::{Recorder, Recording};
 use screen::{Key, Screen};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -96,7 +96,7 @@ impl Source {
         match self {
             Self::Live(server) => Ok(Some((server.stats()?, None))),
             Self::Recorded { recording, speed, last } => {
-                let Some(snapshot) = recording.next()? else { return Ok(None) };
+                let Some(snapshot) = recording.next_snapshot()? else { return Ok(None) };
                 let since = last.replace(snapshot.at_ns);
                 let gap = since.map_or(0, |then| snapshot.at_ns.saturating_sub(then));
                 let gap = if *speed > 0.0 { gap as f64 / *speed } else { 0.0 };
@@ -158,8 +158,8 @@ impl Verb for Args {
             return Err(Failure::usage("a speed is a number, and not negative"));
         }
         let source = Source::open(session, &self)?;
-        let recorder =
-            self.record.as_deref().map(|path| Recorder::create(session, path)).transpose()?;
+        let begin = |path| Ok::<_, Failure>(Recorder::begin(stream_to(session, path)?, path)?);
+        let recorder = self.record.as_deref().map(begin).transpose()?;
         let (last, shown) = (None, Snapshot::default());
         let (txgs, points) = (Vec::new(), Vec::new());
         let mut watch = Watch { source, recorder, interval, last, shown, txgs, points };

@@ -1,6 +1,6 @@
 //! `zinc zfs mount` and `zinc zfs unmount`, with OpenZFS's options.
 
-use crate::cmd::mount::{Begin, Says, find, unmount_all};
+use crate::cmd::mount::{Begin, Says, answered_for, find, unmount_all};
 use crate::cmd::serve::{self, background};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
@@ -135,7 +135,7 @@ impl Verb for Unmount {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let found = match (&self.name, self.all) {
             (Some(name), false) => vec![find(session, name)?],
-            (None, true) => system::listed().into_iter().rev().collect(),
+            (None, true) => answered_for(session, system::listed())?.into_iter().rev().collect(),
             _ => return Err(Failure::usage("unmount takes a file system, or -a")),
         };
         unmount_all(session, &found, self.force)

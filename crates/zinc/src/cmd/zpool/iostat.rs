@@ -324,22 +324,9 @@ impl Args {
                 false => ui::out(session, &text),
             };
         }
-        let width = layout.name_width(shown.iter().map(|(s, _)| s));
         let again =
             !self.once && ui::is_output_terminal(session) && before.is_multiple_of(HEADING_EVERY);
-        let wanted = before == 0 || self.verbose || again;
-        let mut text = String::new();
-        if wanted && layout.histograms.is_none() && !layout.scripted {
-            text.push_str(&layout.header(width));
-        }
-        for (snapshot, since_open) in &shown {
-            text.push_str(&layout.pool(snapshot, width, *since_open));
-        }
-        let several = shown.len() > 1 && !layout.verbose;
-        let is_table = layout.histograms.is_none() && !layout.scripted;
-        if is_table && (several || !layout.only.is_empty()) {
-            text.push_str(&layout.separator(width));
-        }
+        let text = layout.text(&shown, before == 0 || self.verbose || again);
         match layout.scripted {
             true => ui::exact(session, &text),
             false => ui::out(session, &text),

@@ -4,8 +4,6 @@
 //! their times (`docs/format/recording.md`). A line without an end is what was being written when
 //! the writer was killed: it is left out.
 
-use crate::failure::Failure;
-use crate::session::Session;
 use engine::stats::Snapshot;
 use serde_json::{Value, json};
 use std::fs::File;
@@ -17,6 +15,25 @@ const VERSION: u64 = 1;
 /// Longest line in bytes.
 const LINE_MAX: u64 = 64 << 20;
 
+/// Why a recording is not written or read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordingError {
+    /// What could not be done.
+    pub what: String,
+    /// Why.
+    pub why: String,
+    /// What may help.
+    pub hint: Option<&'static str>,
+}
+
+impl RecordingError {
+    fn hint(self, hint: &'static str) -> Self {
+        Self { hint: Some(hint), ..self }
+    }
+}
+
+type Result<T> = core::result::Result<T, RecordingError>;
+
 /// A recording that is being written.
 pub struct Recorder {
     file: File,
@@ -24,17 +41,22 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins one. A file that is there is replaced.
-    pub fn create(session: &Session, path: &Path) -> Result<Self, Failure> {
+    /// Begins one in a file, which is called `path` in errors.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn begin(mut file: File, path: &Path) -> Result<Self> {
         let fail = |e: std::io::Error| cannot("write", path, &e.to_string());
-        let mut file = crate::target::stream_to(session, path)?;
         file.write_all(format!("{}\n", json!({ "zinc_recording": VERSION })).as_bytes())
             .map_err(fail)?;
         Ok(Self { file, path: path.to_owned() })
     }
 
     /// Adds a snapshot. It is in the file when this returns.
-    pub fn add(&mut self, snapshot: &Snapshot) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn add(&mut self, snapshot: &Snapshot) -> Result<()> {
         let fail = |why: String| cannot("write", &self.path, &why);
         let mut line = serde_json::to_vec(snapshot).map_err(|e| fail(e.to_string()))?;
         line.push(b'\n');
@@ -51,7 +73,10 @@ pub struct Recording {
 
 impl Recording {
     /// Opens one.
-    pub fn open(path: &Path) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no recording of a known form.
+    pub fn open(path: &Path) -> Result<Self> {
         let file =
             engine::devices::open_input(path).map_err(|e| cannot("read", path, &e.to_string()))?;
         let mut out = Self { reader: BufReader::new(file), path: path.to_owned(), line: 0 };
@@ -69,7 +94,10 @@ impl Recording {
     }
 
     /// The next snapshot; `None` at the end.
-    pub fn next(&mut self) -> Result<Option<Snapshot>, Failure> {
+    ///
+    /// # Errors
+    /// The file cannot be read; a line is no snapshot, or too long.
+    pub fn next_snapshot(&mut self) -> Result<Option<Snapshot>> {
         let Some(line) = self.next_line()? else { return Ok(None) };
         let read = serde_json::from_slice(&line);
         read.map(Some).map_err(|e| {
@@ -77,7 +105,7 @@ impl Recording {
         })
     }
 
-    fn next_line(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+    fn next_line(&mut self) -> Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
         let read = (&mut self.reader).take(LINE_MAX).read_until(b'\n', &mut line);
         read.map_err(|e| cannot("read", &self.path, &e.to_string()))?;
@@ -93,8 +121,9 @@ impl Recording {
     }
 }
 
-fn cannot(doing: &str, path: &Path, why: &str) -> Failure {
-    Failure::new(format!("cannot {doing} {}", path.display())).because(why)
+fn cannot(doing: &str, path: &Path, why: &str) -> RecordingError {
+    let what = format!("cannot {doing} {}", path.display());
+    RecordingError { what, why: why.to_owned(), hint: None }
 }
 
 #[cfg(test)]
@@ -108,18 +137,17 @@ mod tests {
 
     #[test]
     fn what_was_recorded_is_read_back() {
-        let session = &crate::session::Session::of_test();
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("recording");
-        let mut recorder = Recorder::create(session, &path).unwrap();
+        let mut recorder = Recorder::begin(File::create(&path).unwrap(), &path).unwrap();
         recorder.add(&snapshot(1)).unwrap();
         recorder.add(&snapshot(2)).unwrap();
         // As a killed writer leaves it.
         recorder.file.write_all(b"{\"version\": 1, \"tx").unwrap();
         let mut recording = Recording::open(&path).unwrap();
-        assert_eq!(recording.next().unwrap(), Some(snapshot(1)));
-        assert_eq!(recording.next().unwrap(), Some(snapshot(2)));
-        assert_eq!(recording.next().unwrap(), None);
+        assert_eq!(recording.next_snapshot().unwrap(), Some(snapshot(1)));
+        assert_eq!(recording.next_snapshot().unwrap(), Some(snapshot(2)));
+        assert_eq!(recording.next_snapshot().unwrap(), None);
     }
 
     #[test]
@@ -133,7 +161,8 @@ mod tests {
         }
         std::fs::write(&path, "{\"zinc_recording\": 1}\n[]\nnonsense\n").unwrap();
         let mut recording = Recording::open(&path).unwrap();
-        let failure = recording.next().and_then(|_| recording.next()).unwrap_err();
+        let failure =
+            recording.next_snapshot().and_then(|_| recording.next_snapshot()).unwrap_err();
         assert!(format!("{failure:?}").contains("is no snapshot"), "{failure:?}");
     }
 }
