@@ -1,12 +1,17 @@
 //! Volumes and their snapshots.
+//!
+//! Clients ask for an export by the name that its volume had when it was exported. What they get is
+//! that volume by its object, whatever it is called by now, and as its property `readonly` says by
+//! now: a change of that is durable when its command ends, so it is looked up again in each new
+//! txg.
 
 use crate::extents::{push, read_only};
 use engine::diff::VolumeDiff;
 use engine::errors::ZplError;
 use engine::live::InUse;
-use engine::{Error, ErrorKind, LivePool, Pool, Volume};
+use engine::{Error, ErrorKind, LivePool, Pool, PropertyContext, Volume};
 use nbd::{Errno, Export, Extent, Facts, Source, Status, Trouble};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Blocks that are looked at for one status; what lies behind is left to the next request.
 const LOOKED_AT: usize = 16 << 10;
@@ -34,20 +39,49 @@ impl Place {
     }
 }
 
+/// A volume, or a snapshot of one.
+#[derive(Clone)]
+struct Exported {
+    place: Place,
+    /// Its object in the pool.
+    object: u64,
+}
+
+impl Exported {
+    /// Its name now.
+    fn name(&self) -> Result<String, Error> {
+        let _guard = self.place.view().lock_datasets();
+        Ok(self.place.view().dsl().name_of(self.object)?)
+    }
+
+    /// What its property `readonly` says.
+    fn is_read_only(&self) -> Result<bool, Error> {
+        let _guard = self.place.view().lock_datasets();
+        let dsl = self.place.view().dsl();
+        let dataset = dsl.by_name(&dsl.name_of(self.object)?)?;
+        let context = PropertyContext { pool_size: None, altroot: None };
+        let property = dsl.property(&dataset, &context, "readonly")?;
+        Ok(property.is_some_and(|property| property.value == "on"))
+    }
+}
+
 /// A volume, or a snapshot of one, that is exported.
 pub struct VolumeSource {
-    place: Place,
+    exported: Exported,
+    /// Its name at first.
     name: String,
+    /// Whatever its properties say.
     is_read_only: bool,
     /// It is not destroyed, rolled back or made smaller as long as it is exported.
     _in_use: Option<InUse>,
 }
 
 struct VolumeExport {
-    place: Place,
-    name: String,
+    exported: Exported,
     volume: Volume,
     facts: Facts,
+    /// What its properties said when this txg was the last durable one.
+    checked: Mutex<Option<(u64, bool)>>,
 }
 
 impl VolumeSource {
@@ -61,29 +95,36 @@ impl VolumeSource {
             Place::Held(pool) => Some(pool.hold_open(name)?),
             Place::Devices(_) => None,
         };
-        let source = Self { place, name: name.to_owned(), is_read_only, _in_use: in_use };
+        let object = {
+            let _guard = place.view().lock_datasets();
+            place.view().dsl().by_name(name)?.object
+        };
+        let exported = Exported { place, object };
+        let source = Self { exported, name: name.to_owned(), is_read_only, _in_use: in_use };
         source.volume()?;
         Ok(source)
     }
 
     /// The names of the snapshots that are older than what is exported.
     fn snapshots(&self) -> Result<Vec<String>, Error> {
-        let dsl = self.place.view().dsl();
-        let _guard = self.place.view().lock_datasets();
-        let (head, own) =
-            self.name.split_once('@').map_or((&*self.name, None), |(h, s)| (h, Some(s)));
+        let name = self.exported.name()?;
+        let view = self.exported.place.view();
+        let dsl = view.dsl();
+        let _guard = view.lock_datasets();
+        let (head, own) = name.split_once('@').map_or((&*name, None), |(h, s)| (h, Some(s)));
         let all = dsl.snapshots(&dsl.by_name(head)?)?;
         let names = all.iter().filter_map(|snapshot| Some(snapshot.name.split_once('@')?.1));
         Ok(names.take_while(|name| own != Some(name)).map(str::to_owned).collect())
     }
 
     fn volume(&self) -> Result<Volume, Error> {
+        let name = self.exported.name()?;
         let at_rest = |pool: &Pool| {
             let _guard = pool.lock_datasets();
-            pool.volume(&self.name)
+            pool.volume(&name)
         };
-        Ok(match &self.place {
-            Place::Held(pool) if !self.name.contains('@') => pool.volume(&self.name)?,
+        Ok(match &self.exported.place {
+            Place::Held(pool) if !name.contains('@') => pool.volume(&name)?,
             Place::Held(pool) => at_rest(pool.view())?,
             Place::Devices(pool) => at_rest(pool)?,
         })
@@ -104,12 +145,12 @@ impl Source for VolumeSource {
         let since = self.snapshots().map_err(trouble)?;
         let facts = Facts {
             size: volume.size(),
-            is_read_only: self.is_read_only,
+            is_read_only: self.is_read_only || self.exported.is_read_only().map_err(trouble)?,
             block_size: u32::try_from(volume.block_size()).unwrap_or(u32::MAX),
             since,
         };
-        let (place, name) = (self.place.clone(), self.name.clone());
-        Ok(Arc::new(VolumeExport { place, name, volume, facts }))
+        let (exported, checked) = (self.exported.clone(), Mutex::default());
+        Ok(Arc::new(VolumeExport { exported, volume, facts, checked }))
     }
 }
 
@@ -138,12 +179,14 @@ impl VolumeExport {
         length: u64,
         max: usize,
     ) -> Result<Vec<Extent>, Error> {
-        if let (Place::Held(pool), true) = (&self.place, self.volume.object().has_changes()) {
+        let place = &self.exported.place;
+        if let (Place::Held(pool), true) = (place, self.volume.object().has_changes()) {
             pool.sync()?;
         }
-        let head = self.name.split('@').next().unwrap_or_default();
+        let name = self.exported.name()?;
+        let head = name.split('@').next().unwrap_or_default();
         let from = format!("{head}@{since}");
-        let diff = VolumeDiff::new(self.place.view(), &from, self.volume.clone())?;
+        let diff = VolumeDiff::new(place.view(), &from, self.volume.clone())?;
         let end = offset.saturating_add(length.min(COMPARED));
         let (mut at, mut extents) = (offset, Vec::new());
         for range in diff.ranges(at, end - at)? {
@@ -160,8 +203,23 @@ impl VolumeExport {
         Ok(extents)
     }
 
+    /// Whether its properties forbid changes by now.
+    fn is_forbidden(&self) -> Result<bool, Error> {
+        let Place::Held(pool) = &self.exported.place else { return Ok(true) };
+        let durable = pool.last_synced();
+        let checked = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((txg, said)) = *checked()
+            && txg == durable
+        {
+            return Ok(said);
+        }
+        let says = self.exported.is_read_only()?;
+        *checked() = Some((durable, says));
+        Ok(says)
+    }
+
     fn change(&self, change: impl FnOnce(&Volume) -> Result<(), ZplError>) -> Result<(), Trouble> {
-        if self.facts.is_read_only {
+        if self.facts.is_read_only || self.is_forbidden().map_err(trouble)? {
             return Err(read_only());
         }
         self.done(change(&self.volume))

@@ -225,6 +225,32 @@ fn what_is_exported_is_not_taken_away() {
 }
 
 #[test]
+fn an_export_follows_the_properties_and_the_name_of_its_volume() {
+    if !has(&["nbdinfo", "nbdsh"]) {
+        return;
+    }
+    let place = tank();
+    let server = Exporting::start(&place, "nbd --socket s tank/vol");
+    let zinc = env!("CARGO_BIN_EXE_zinc");
+    let write = "h.pwrite(bytes(512), 0)";
+    // A client that is connected when it is set.
+    let set = |property: &str| format!("{zinc} zfs set {property} tank/vol");
+    let while_set = format!("import os; assert os.system(\"{}\") == 0", set("readonly=on"));
+    let refused = sh(&place, &format!("nbdsh -u $V -c '{write}' -c '{while_set}' -c '{write}'"));
+    let said = refused.expect_err("the second write is refused");
+    assert!(said.contains("Operation not permitted"), "{said}");
+    ok(&place, "nbdinfo --is read-only $V");
+    place.ok_here("zfs set readonly=off tank/vol");
+    ok(&place, &format!("! nbdinfo --is read-only $V; nbdsh -u $V -c '{write}'"));
+    place.ok_here("zfs rename tank/vol tank/other");
+    ok(&place, &format!("nbdsh -u $V -c '{write}' -c 'h.flush()'"));
+    place.ok_here("zfs set readonly=on tank/other");
+    ok(&place, "nbdinfo --is read-only $V");
+    server.end();
+    place.ok("check tank");
+}
+
+#[test]
 fn of_many_nothing_is_destroyed_when_one_is_exported() {
     let place = tank();
     place.ok("zfs create tank/above");
