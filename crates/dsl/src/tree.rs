@@ -69,6 +69,18 @@ impl Dsl {
         Ok(Self { mos, pool: pool.to_owned(), root, keys: Keyring::default(), ignores_limits })
     }
 
+    /// The same datasets, without the keys that were loaded. Reads nothing.
+    #[must_use]
+    pub fn without_keys(&self) -> Self {
+        Self {
+            mos: self.mos.clone(),
+            pool: self.pool.clone(),
+            root: self.root,
+            keys: Keyring::default(),
+            ignores_limits: AtomicBool::new(false),
+        }
+    }
+
     /// From now on limits on the number of file systems and snapshots stop nothing: they are for
     /// users that may not change them.
     pub fn ignore_limits(&self) {

@@ -3,6 +3,7 @@
 mod opening;
 
 use self::opening::Opening;
+pub(crate) use self::opening::in_their_places;
 use crate::assemble::{Candidate, newest_label};
 use crate::error::{Error, Result, UnknownFeature};
 use crate::faults::FaultLog;
@@ -117,6 +118,19 @@ impl Features {
     }
 }
 
+/// What the process that writes a pool knows of it, without reading.
+pub(crate) struct Now {
+    pub(crate) root: VdevConfig,
+    /// Spares and cache devices.
+    pub(crate) aux: [Vec<VdevConfig>; 2],
+    pub(crate) comment: Option<String>,
+    pub(crate) features: Features,
+    pub(crate) uberblock: Uberblock,
+    pub(crate) suspended: Option<Arc<str>>,
+    pub(crate) is_waiting: bool,
+    pub(crate) scan: Option<ScanState>,
+}
+
 /// What could not be read while opening and was not needed.
 #[derive(Clone, Debug)]
 pub struct Salvage {
@@ -218,9 +232,9 @@ impl Pool {
         name: &str,
         store: &Arc<CachedStore>,
         mos: &Objset,
-    ) -> Result<Self> {
-        let dsl = Dsl::open(mos.clone(), name)?;
-        Ok(Self {
+        dsl: Dsl,
+    ) -> Self {
+        Self {
             candidate: self.candidate.clone(),
             config: PoolConfig { name: name.to_owned(), ..self.config.clone() },
             uberblock: self.uberblock,
@@ -239,7 +253,7 @@ impl Pool {
             suspended: self.suspended.clone(),
             is_waiting: self.is_waiting,
             scan: self.scan,
-        })
+        }
     }
 
     /// It has gone back to the checkpoint with which it was opened: its uberblock is of this txg
@@ -278,33 +292,31 @@ impl Pool {
         self.gate.as_ref().map(|gate| DatasetsGuard(gate.read()))
     }
 
-    /// The same pool as it is by now, when it is open for writing: what was read at opening and is
-    /// kept outside of the MOS is said by the process that writes, the rest is read again.
-    pub(crate) fn seen_again(
-        &self,
-        root: VdevConfig,
-        comment: Option<String>,
-        uberblock: Uberblock,
-        suspended: Option<Arc<str>>,
-        scan: Option<ScanState>,
-    ) -> Result<Self> {
-        let mut pool = self.with_live(self.name(), &self.store, &self.mos)?;
-        (pool.config.pool_guid, pool.config.comment) = (root.guid, comment);
-        pool.config.vdev_tree = root;
-        (pool.uberblock, pool.suspended, pool.scan) = (uberblock, suspended, scan);
+    /// The same pool as it is by now, when it is open for writing, which the process that writes
+    /// says. Succeeds when no device answers: who looks is to learn of that.
+    pub(crate) fn seen_again(&self, now: Now) -> Self {
+        let dsl = self.dsl.without_keys();
+        let mut pool = self.with_live(self.name(), &self.store, &self.mos, dsl);
+        // Some counts are kept in the tables alone; without those, what is known of the others.
+        pool.features = self
+            .features_again()
+            .unwrap_or(Features { enabled_txg: self.features.enabled_txg.clone(), ..now.features });
+        (pool.config.pool_guid, pool.config.comment) = (now.root.guid, now.comment);
+        pool.config.vdev_tree = now.root;
+        (pool.uberblock, pool.suspended) = (now.uberblock, now.suspended);
+        (pool.is_waiting, pool.scan) = (now.is_waiting, now.scan);
+        [pool.spares, pool.l2cache] = now.aux;
+        pool
+    }
+
+    fn features_again(&self) -> dmu::Result<Features> {
         let directory = self.directory()?;
         let table = |name| opening::feature_table(&self.mos, &directory, name);
-        pool.features = Features {
+        Ok(Features {
             for_read: table(mos::FEATURES_FOR_READ)?,
             for_write: table(mos::FEATURES_FOR_WRITE)?,
             enabled_txg: table(mos::FEATURE_ENABLED_TXG)?,
-        };
-        let again = |name, before: &[VdevConfig]| {
-            opening::Opening::aux_again(&self.mos, &directory, name, before)
-        };
-        (pool.spares, pool.l2cache) =
-            (again(mos::SPARES, &self.spares), again(mos::L2CACHE, &self.l2cache));
-        Ok(pool)
+        })
     }
 
     /// A pool that was made just now: seen through its live MOS, which is on no disk yet.

@@ -19,5 +19,6 @@ mod works;
 pub use list::{ListRow, VdevList};
 pub use reason::Condition;
 pub use report::{CheckpointNote, Status};
+pub(crate) use view::Members;
 pub use view::{Section, VdevTreeView, VdevView};
 pub use works::WorkNotes;

@@ -336,6 +336,39 @@ fn a_server_takes_a_spare_and_gives_it_back() {
     has_all_on(&place, "b", "a", "one");
 }
 
+/// `iostat`, and what else is made of the same figures, names the devices that the pool has by now.
+#[test]
+fn the_figures_of_a_served_pool_are_of_the_devices_that_it_has_now() {
+    let place = Place::new(&["a", "b", "c", "d", "k", "j", "s"]);
+    place.ok("zpool create tank mirror a b cache k log j spare s");
+    let server = Server::new(&place);
+    let names = || -> Vec<String> {
+        let out = place.ok_here("zpool iostat -Hv tank");
+        let firsts = out.lines().filter_map(|line| line.split('\t').next());
+        firsts.map(|name| name.trim().rsplit('/').next().unwrap().to_owned()).collect()
+    };
+    let has = |wanted: &[&str], others: &[&str]| {
+        let names = names();
+        let is_there = |name: &&&str| names.iter().any(|n| n == **name);
+        assert!(wanted.iter().all(|name| is_there(&name)), "{wanted:?}: {names:?}");
+        assert!(!others.iter().any(|name| is_there(&name)), "{others:?}: {names:?}");
+        // A device that is gone is a number.
+        assert!(!names.iter().any(|n| n.parse::<u64>().is_ok()), "{names:?}");
+    };
+    has(&["a", "b", "k", "j"], &["c", "d"]);
+    place.ok_here("zpool replace -w tank b c");
+    has(&["a", "c", "k", "j"], &["b", "d"]);
+    place.ok_here("zpool attach -w tank a d");
+    has(&["a", "c", "d"], &["b"]);
+    for device in ["k", "j", "s"] {
+        place.ok_here(&format!("zpool remove tank {device}"));
+        has(&["a", "c", "d"], &[device]);
+    }
+    place.ok_here("zpool detach tank a");
+    has(&["c", "d"], &["a", "b", "k", "j", "s"]);
+    server.kill();
+}
+
 /// A server of this place, which ends with it.
 struct Server(std::process::Child);
 

@@ -230,6 +230,11 @@ impl Bench {
         (0..self.devices.len()).map(|n| (name(n), self.write_ref(n))).collect()
     }
 
+    /// The pool, with nothing of what was read kept in memory.
+    pub fn import_without_cache(&self) -> LivePool {
+        self.import_with(OpenOptions { cache_bytes: 0, ..self.options() }).unwrap()
+    }
+
     pub fn try_import(&self) -> pool::Result<LivePool> {
         self.import_with(self.options())
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use engine::files::{NewFile, NewKind, Time};
-use engine::live::FailMode;
+use engine::live::{FailMode, PropertyWord};
 
 const SHAPES: [Shape; 4] = [Shape::Disk, Shape::Mirror, Shape::Raidz1, Shape::Raidz2];
 
@@ -35,6 +35,24 @@ fn is_suspended(pool: &LivePool, case: &str) {
     assert_eq!(pool.look().unwrap().health(), "SUSPENDED", "{case}");
     let refused = pool.sync().unwrap_err().to_string();
     assert!(refused.contains("is suspended"), "{case}: {refused}");
+}
+
+/// Nothing can be read either, and nothing of what was read is in memory.
+#[test]
+fn who_looks_at_a_pool_without_devices_is_told_so() {
+    let (bench, _) = run(1790, Shape::Disk, 40).finish();
+    let pool = bench.import_without_cache();
+    pool.outlast_failures().unwrap();
+    pool.set_fail_mode(FailMode::Continue);
+    for fault in [Fault::fail(0..u64::MAX, EIO), Fault::fail_writes(0..u64::MAX, EIO)] {
+        bench.faults[0].add(fault);
+    }
+    pool.set_pool_property("comment", PropertyWord::Text("its".to_owned())).unwrap_err();
+    let seen = pool.look().unwrap();
+    assert!(seen.error_log().is_err(), "something was read");
+    assert_eq!(seen.health(), "SUSPENDED");
+    assert_eq!(seen.status(&seen.space()).health, "SUSPENDED");
+    assert!(seen.features().count("com.delphix:zpool_checkpoint").is_some());
 }
 
 /// Leaves fail at some of the requests of many txgs, each time more than the pool can do without;

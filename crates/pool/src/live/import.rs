@@ -27,6 +27,7 @@ use crate::scan::{look_at_device, read_labels};
 use crate::uberblocks;
 use device::{DeviceRef, DeviceSource, LocalDevices, WriteDeviceRef};
 use dmu::{LiveSpec, Objset, PendingSource, SetPolicy};
+use dsl::Dsl;
 use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
 use ondisk::uberblock::Uberblock;
 use ondisk::{ObjsetKind, mos};
@@ -398,7 +399,8 @@ fn assemble(
     let parts =
         Parts { reader, store, writer, alloc, mos, features, config, uberblock, block_faults };
     rewind::commit(&parts, options.open.checkpoint)?;
-    let view = reading.with_live(&name, &parts.store, &parts.mos)?;
+    let dsl = Dsl::open(parts.mos.clone(), &name)?;
+    let view = reading.with_live(&name, &parts.store, &parts.mos, dsl);
     let mut pool = LivePool::start(rt, parts, view, &options.tunables)?;
     pool.left_out = devices.failed.values().cloned().collect();
     pool.claims = claims;

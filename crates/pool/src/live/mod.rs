@@ -107,7 +107,7 @@ pub use writable::obstacles;
 pub use zio::SpaceClass;
 
 use crate::error::{Error, Result};
-use crate::open::Pool;
+use crate::open::{Now, Pool};
 use config::PoolFacts;
 use log::Claim;
 use ondisk::config::{PoolState, VdevConfig};
@@ -147,6 +147,7 @@ impl LivePool {
         let shared = Shared::new(rt, parts, view.name())?;
         shared.find_checkpoint()?;
         shared.find_removal()?;
+        *shared.aux.lock() = [view.spares().to_vec(), view.l2cache().to_vec()];
         view.set_gate(&shared.gate);
         shared.space.synced(shared.txgs.last_synced(), shared.room_of_pool());
         for setting in tunables {
@@ -195,16 +196,26 @@ impl LivePool {
     /// The pool as it is now, to look at for a while. [`Self::view`] keeps guid, comment, features
     /// and uberblock of the time when the pool was opened. Keys loaded into this one are its own.
     pub fn look(&self) -> Result<Pool> {
-        let (root, comment) = {
-            let config = self.shared.config.lock();
-            (config.root.clone(), config.facts.comment.clone())
-        };
+        let (root, aux) = self.members_now();
+        let comment = self.shared.config.lock().facts.comment.clone();
         let uberblock = *self.shared.uberblock.lock();
         let _guard = self.view.lock_datasets();
-        let mut again =
-            self.view.seen_again(root, comment, uberblock, self.suspended(), self.scan())?;
-        again.is_waiting = self.is_waiting();
-        Ok(again)
+        Ok(self.view.seen_again(Now {
+            root,
+            aux,
+            comment,
+            features: self.shared.features.snapshot(),
+            uberblock,
+            suspended: self.suspended(),
+            is_waiting: self.is_waiting(),
+            scan: self.scan(),
+        }))
+    }
+
+    /// What it consists of now: its tree, and its spares and cache devices. Reads nothing.
+    pub(crate) fn members_now(&self) -> (VdevConfig, [Vec<VdevConfig>; 2]) {
+        let root = self.shared.config.lock().root.clone();
+        (root, self.shared.aux.lock().clone())
     }
 
     /// Its name.

@@ -120,6 +120,8 @@ pub(crate) struct Shared {
     pub(super) space: Budget,
     pub(super) tasks: Mutex<Vec<Task>>,
     pub(super) config: Mutex<ConfigState>,
+    /// Spares and cache devices, as the MOS lists them.
+    pub(super) aux: Mutex<[Vec<VdevConfig>; 2]>,
     /// The last one written.
     pub(super) uberblock: Mutex<Uberblock>,
     /// Something that was destroyed is not freed yet.
@@ -282,6 +284,7 @@ impl Shared {
             space: Budget::default(),
             tasks: Mutex::default(),
             config: Mutex::new(config),
+            aux: Mutex::default(),
             uberblock: Mutex::new(uberblock),
             reaping: AtomicBool::new(true),
             discarding: AtomicBool::new(false),

@@ -7,12 +7,12 @@ use super::mode::FailMode;
 use super::{LivePool, TaskCx, mos as util};
 use crate::alloc;
 use crate::error::{Error, Result};
-use crate::open::Pool;
+use crate::open::{Pool, in_their_places};
 use crate::scan::{FoundLeaf, LabelView};
 use crate::uberblocks::read_ring;
 use device::WriteDeviceRef;
 use dmu::{Zap, zap};
-use ondisk::config::{LabelConfig, PoolState, VdevConfig};
+use ondisk::config::{LabelConfig, PoolState, VdevConfig, aux_devices};
 use ondisk::nvlist::{NvList, NvValue};
 use ondisk::{DmuType, features, mos};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl TaskCx<'_> {
     }
 
     /// Adds to the list `name` of spares or cache devices, made when there is none.
-    fn append_aux(&self, name: &str, new: Vec<NvList>) -> Result<()> {
+    fn append_aux(&self, name: &'static str, new: Vec<NvList>) -> Result<()> {
         let objects = &self.shared.mos;
         let directory = Zap::open(&objects.object(mos::DIRECTORY_OBJECT)?)?;
         let (number, mut all) = match directory.get_u64(name)? {
@@ -58,11 +58,22 @@ impl TaskCx<'_> {
         };
         lists.extend(new);
         all.set(name, NvValue::NvListArray(lists));
-        Ok(util::write_packed(objects, self.tx, number, &all)?)
+        self.write_aux(name, number, &all)
+    }
+
+    /// Writes the list `name` of spares or cache devices, and notes what it has now.
+    fn write_aux(&self, name: &'static str, number: u64, all: &NvList) -> Result<()> {
+        let devices = aux_devices(all, name).map_err(|e| bad(&e))?;
+        util::write_packed(&self.shared.mos, self.tx, number, all)?;
+        let mut aux = self.shared.aux.lock();
+        let [spares, l2cache] = &mut *aux;
+        let known = if name == mos::SPARES { spares } else { l2cache };
+        *known = in_their_places(devices, known);
+        Ok(())
     }
 
     /// Takes a device off the list `name` of spares or cache devices.
-    pub(super) fn take_off_list(&self, name: &str, guid: u64) -> Result<()> {
+    pub(super) fn take_off_list(&self, name: &'static str, guid: u64) -> Result<()> {
         let objects = &self.shared.mos;
         let directory = Zap::open(&objects.object(mos::DIRECTORY_OBJECT)?)?;
         let Some(number) = directory.get_u64(name)? else { return Ok(()) };
@@ -72,7 +83,7 @@ impl TaskCx<'_> {
                 lists.retain(|list| list.opt_u64("guid").ok().flatten() != Some(guid));
             }
         }
-        Ok(util::write_packed(objects, self.tx, number, &all)?)
+        self.write_aux(name, number, &all)
     }
 
     /// Refuses what has to reach the labels of all devices.

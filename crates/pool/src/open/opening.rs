@@ -333,26 +333,6 @@ impl<'a> Opening<'a> {
         list.and_then(|l| aux_devices(&l, member).ok()).unwrap_or_default()
     }
 
-    /// The same of a pool that is open: a list that cannot be read stays as it was.
-    pub(super) fn aux_again(
-        mos: &Objset,
-        directory: &Zap,
-        name: &'static str,
-        before: &[VdevConfig],
-    ) -> Vec<VdevConfig> {
-        let list = Self::packed_list(mos, directory, name).ok();
-        let devices =
-            list.and_then(|list| list.map_or(Some(Vec::new()), |l| aux_devices(&l, name).ok()));
-        let mut devices = devices.unwrap_or_else(|| before.to_vec());
-        // Where they were found is not in the list.
-        for device in &mut devices {
-            if let Some(known) = before.iter().find(|b| b.guid == device.guid) {
-                device.clone_from(known);
-            }
-        }
-        devices
-    }
-
     fn salt(&mut self, directory: &Zap) -> Option<[u8; 32]> {
         let entry = directory.get(mos::CHECKSUM_SALT.as_bytes());
         let entry = self.excuse("the checksum salt", entry)??;
@@ -482,4 +462,10 @@ pub(super) fn feature_table(
         Some((name, e.u64()?))
     };
     Ok(entries.into_iter().filter_map(pair).collect())
+}
+
+/// Devices of a list as they were known before: where they were found is not in the list.
+pub(crate) fn in_their_places(devices: Vec<VdevConfig>, before: &[VdevConfig]) -> Vec<VdevConfig> {
+    let known = |device: &VdevConfig| before.iter().find(|b| b.guid == device.guid).cloned();
+    devices.into_iter().map(|device| known(&device).unwrap_or(device)).collect()
 }

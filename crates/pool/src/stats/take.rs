@@ -7,7 +7,7 @@ use super::{
 use crate::live::LivePool;
 use crate::open::{Pool, SUSPENDED};
 use crate::space::PoolSpace;
-use crate::status::{Section, VdevView};
+use crate::status::{Members, Section, VdevView};
 use dmu::SetCounts;
 use rt::Rt;
 use std::collections::{HashMap, HashSet};
@@ -106,17 +106,17 @@ impl Pool {
     pub fn stats(&self, space: Option<&PoolSpace>) -> Snapshot {
         let known = space.into_iter().flat_map(|s| &s.tops);
         let known = known.map(|t| (t.id, (t.size(), t.allocated()))).collect();
-        let mut out = self.snapshot(self.vdevs().rt(), &known);
+        let mut out = self.snapshot(self.members(), self.vdevs().rt(), &known);
         out.datasets = datasets(self.store().used().snapshot(), |set| self.dsl().name_of(set).ok());
         out
     }
 
     /// The part that is known without the txg machine; `space` by number of the top-level vdev.
-    fn snapshot(&self, rt: &Rt, space: &HashMap<u64, Space>) -> Snapshot {
+    fn snapshot(&self, members: Members<'_>, rt: &Rt, space: &HashMap<u64, Space>) -> Snapshot {
         let tree = self.vdevs();
-        let tops = &self.config().vdev_tree.children;
+        let tops = &members.root.children;
         let by_guid = tops.iter().filter_map(|t| Some((t.guid, *space.get(&t.id)?)));
-        let all = self.config().vdev_tree.walk();
+        let all = members.root.walk();
         let whole = all.filter(|c| c.whole_disk == Some(true));
         let mut walk = Walk {
             nodes: tree.walk().map(|n| (n.guid(), n)).collect(),
@@ -133,7 +133,7 @@ impl Pool {
             has_space: !space.is_empty(),
             ..VdevStats::default()
         });
-        let view = self.vdev_view(&PoolSpace::default());
+        let view = self.vdev_view_of(members, &PoolSpace::default());
         for section in Section::ALL {
             for vdev in view.section(section) {
                 walk.add(vdev, 1, section_name(section));
@@ -182,7 +182,10 @@ impl LivePool {
     /// What the pool has done since it was opened. Reads nothing, waits for nothing.
     #[must_use]
     pub fn stats(&self) -> Snapshot {
-        let mut out = self.view().snapshot(self.rt(), &self.space_of_tops());
+        let (root, [spares, l2cache]) = self.members_now();
+        let members = Members { root: &root, spares: &spares, l2cache: &l2cache };
+        let mut out = self.view().snapshot(members, self.rt(), &self.space_of_tops());
+        out.guid = root.guid;
         out.txg = self.last_synced();
         out.suspended = self.suspended().map(|why| why.to_string());
         if let Some(root) = out.vdevs.first_mut().filter(|_| out.suspended.is_some()) {

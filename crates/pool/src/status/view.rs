@@ -144,14 +144,33 @@ fn section_of(top: &VdevConfig) -> Section {
     }
 }
 
+/// What a pool consists of.
+#[derive(Clone, Copy)]
+pub(crate) struct Members<'m> {
+    pub(crate) root: &'m VdevConfig,
+    pub(crate) spares: &'m [VdevConfig],
+    pub(crate) l2cache: &'m [VdevConfig],
+}
+
 impl Pool {
+    /// What it consisted of when this was made.
+    pub(crate) fn members(&self) -> Members<'_> {
+        let root = &self.config().vdev_tree;
+        Members { root, spares: self.spares(), l2cache: self.l2cache() }
+    }
+
     /// The vdevs as reports show them.
     #[must_use]
     pub fn vdev_view(&self, space: &PoolSpace) -> VdevTreeView {
+        self.vdev_view_of(self.members(), space)
+    }
+
+    /// The same of what the pool consists of by now.
+    pub(crate) fn vdev_view_of(&self, members: Members<'_>, space: &PoolSpace) -> VdevTreeView {
         let tree = self.vdevs();
         let nodes: HashMap<u64, NodeRef<'_>> = tree.walk().map(|n| (n.guid(), n)).collect();
         let mut out = VdevTreeView::default();
-        for top in &self.config().vdev_tree.children {
+        for top in &members.root.children {
             if top.kind == VdevKind::Hole {
                 continue;
             }
@@ -183,8 +202,8 @@ impl Pool {
         }
         self.mark_lacking(&mut out, &nodes);
         let aux = |config: &VdevConfig| self.aux_view(config, &nodes);
-        out.sections[Section::Cache as usize] = self.l2cache().iter().map(aux).collect();
-        out.sections[Section::Spares as usize] = self.spares().iter().map(aux).collect();
+        out.sections[Section::Cache as usize] = members.l2cache.iter().map(aux).collect();
+        out.sections[Section::Spares as usize] = members.spares.iter().map(aux).collect();
         for cache in &mut out.sections[Section::Cache as usize] {
             // What it holds is known only to the system that uses it.
             cache.is_top = true;
