@@ -16,7 +16,8 @@
 //! one thread for each connection; `guests` bounds how many there are; `client` asks. `presence`
 //! says whether a client whose command runs is still there, [`stream`] and [`sink`] write to its
 //! files and wait no longer for their readers than for it. `http` has pages for
-//! monitoring systems and browsers.
+//! monitoring systems and browsers. [`log`] writes what a server tells of itself, and [`hook`] runs
+//! a command of the administrator's for what happens.
 //! Why it is like this: `docs/decisions/0012-control-socket.md`.
 //!
 //! **Invariant:** whatever bytes come in, they cost bounded memory and one connection; what a
@@ -25,7 +26,9 @@
 
 mod client;
 mod guests;
+pub mod hook;
 pub mod http;
+pub mod log;
 mod place;
 mod presence;
 pub mod protocol;

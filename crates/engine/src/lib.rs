@@ -42,6 +42,7 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
+//! | [`activity`] | what goes on in a pool in the background, and what is left of it |
 //! | [`datasets`] | making, destroying and renaming of datasets, snapshots, clones |
 //! | [`properties`] | judging and setting of properties |
 //! | [`files`] | what files are made of |
@@ -92,6 +93,7 @@
 //! the environment or ends the process, and no bytes from a disk make it panic.
 #![forbid(unsafe_code)]
 
+pub mod activity;
 pub mod datasets;
 pub mod devices;
 pub mod diff;
@@ -256,7 +258,7 @@ pub mod pools {
         DeviceNote, ImportTop, ImportTree, ImportVdev, ImportVerdict, Trouble,
     };
     pub use crate::vdev_properties::{NamedVdev, named_vdevs, vdev_properties};
-    pub use ondisk::scan::{Function, ScanState};
+    pub use ondisk::scan::{Function, ScanState, State as ScanProgress};
     pub use pool::{
         Absence, CandidateState, CheckpointState, LeafSight, MissingDevice, Salvage, UnknownFeature,
     };

@@ -195,7 +195,7 @@ impl Pool {
             "fragmentation" => space.fragmentation()?,
             "checkpoint" => Some(space.checkpoint()).filter(|n| *n != 0)?,
             "expandsize" => Some(self.expand_size(space)).filter(|n| *n != 0)?,
-            "freeing" => self.internal_used(FREE_DIR_NAME),
+            "freeing" => self.freeing(),
             "leaked" => self.internal_used(LEAK_DIR_NAME),
             "guid" => self.guid(),
             "bcloneused" => space.clones_used,
@@ -211,6 +211,12 @@ impl Pool {
             _ => return None,
         };
         Some(number.to_string())
+    }
+
+    /// Bytes of what was destroyed and is not freed yet.
+    #[must_use]
+    pub fn freeing(&self) -> u64 {
+        self.internal_used(FREE_DIR_NAME)
     }
 
     /// Space a directory of the pool's own accounts for.

@@ -4,6 +4,9 @@
 //! | --- | --- |
 //! | [`check`] | what a check found |
 //! | [`datasets`] | datasets and their properties, and what owners of files use |
+//! | [`diff`] | changes between a snapshot and something later |
+//! | [`disks`] | names of disks |
+//! | [`events`] | what happened to pools |
 //! | [`far`] | disks in stores of objects |
 //! | [`files`] | files and directories |
 //! | [`import`] | pools that could be imported, and what is wrong with them |
@@ -16,6 +19,7 @@
 //! | [`status`] | the health of pools |
 //! | [`top`] | one frame of a screen |
 //! | [`txgs`] | transaction groups |
+//! | [`waiting`] | what is left of what goes on in a pool |
 //!
 //! **Invariant:** pure functions from the engine's figures to text; nothing is read, timed or
 //! printed here.
@@ -23,6 +27,9 @@
 
 pub mod check;
 pub mod datasets;
+pub mod diff;
+pub mod disks;
+pub mod events;
 pub mod far;
 pub mod files;
 mod here;
@@ -36,5 +43,6 @@ pub mod prometheus;
 pub mod status;
 pub mod top;
 pub mod txgs;
+pub mod waiting;
 
 pub use here::Here;

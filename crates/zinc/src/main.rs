@@ -35,7 +35,6 @@ mod keys;
 mod known;
 mod live;
 mod local_time;
-mod log;
 mod missing;
 mod mounting;
 mod objsets;

@@ -11,10 +11,10 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// The verbs of OpenZFS 2.3's `zpool` that zinc does not do.
-pub const ZPOOL: [&str; 5] = ["ddtprune", "events", "prefetch", "split", "wait"];
+pub const ZPOOL: [&str; 3] = ["ddtprune", "prefetch", "split"];
 
 /// The verbs of OpenZFS 2.3's `zfs` that zinc does not do.
-pub const ZFS: [&str; 18] = [
+pub const ZFS: [&str; 17] = [
     "allow",
     "change-key",
     "jail",
@@ -31,7 +31,6 @@ pub const ZFS: [&str; 18] = [
     "unload-key",
     "unshare",
     "unzone",
-    "wait",
     "zone",
 ];
 

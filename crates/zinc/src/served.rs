@@ -35,9 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub const REACHABLE: &str = "zfs, ls, cat, stat, cp, mkdir, rm, mv, ln, mount, unmount, \
                              inventory, top, txgs, throttle, tunables, advise, pios, lab run, \
                              nbd, and of zpool: attach, checkpoint, \
-                             clear, destroy, detach, export, get, history, initialize, iostat, \
-                             list, offline, online, reguid, remove, reopen, replace, resilver, \
-                             scrub, set, status, sync, trim, upgrade";
+                             clear, destroy, detach, events, export, get, history, initialize, \
+                             iostat, list, offline, online, reguid, remove, reopen, replace, \
+                             resilver, scrub, set, status, sync, trim, upgrade, wait";
 
 /// What is said of the server of the pool with this guid, when there is one and it does not answer.
 pub fn not_answering(session: &Session, guid: u64) -> Option<String> {

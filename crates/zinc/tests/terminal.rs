@@ -62,6 +62,7 @@ const PRINTING: &[&str] = &[
     "zpool --help",
     "zfs list --help",
     "completions bash",
+    "zpool events",
     "zpool list -d one",
     "zpool list -H -d one",
     "zpool list -v -d one",
@@ -142,6 +143,8 @@ const TELLING: &[&str] = &[
 /// Verbs that print nothing when all is well, or nothing but what each of many others prints
 /// through the same door.
 const SILENT: &[&str] = &[
+    "zpool wait",
+    "zfs wait",
     "zpool destroy",
     "zpool export",
     "zpool online",

@@ -39,7 +39,7 @@ pub use plan::{Layout, Plan};
 pub use report::{json, outcome, profile_table, table};
 pub use run::{Measured, Phase, RunResult, read, write};
 pub use sweep::{Sweep, parse_bytes};
-pub use target::Target;
+pub use target::{Target, WhileWanted};
 
 /// Why a run cannot be, or failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -446,6 +446,7 @@ fn first_txg(
     let view =
         Pool::new_live(candidate, config, uberblock, &parts.store, &parts.mos, known, faults)?;
     let pool = LivePool::start(rt, parts, view, &options.tunables)?;
+    pool.shared.post_system("pool_create");
     let options = options.clone();
     let mut root = NewFilesystem { root: options.root_owner, ..NewFilesystem::default() };
     let mut properties = Vec::new();

@@ -147,6 +147,7 @@ pub fn import(
         _ => (Vec::new(), Vec::new()),
     };
     let mut pool = assemble(rt, &reading, options, (root, newest.txg), &devices)?;
+    pool.shared.post_system("pool_import");
     if options.ignore_limits {
         pool.shared.dsl.ignore_limits();
         pool.view().dsl().ignore_limits();

@@ -17,6 +17,7 @@
 //! budget  transactions           how much may be written, and the way into a txg
 //! tunables  tune                 what can be turned, with names, units and ranges, and its way
 //! features  config  history      what the MOS says of the pool itself
+//! events  notice                 what happened to it, while it is open
 //! mode  suspend                  devices that fail, and what becomes of threads that wait
 //! paths  leaves  back            where its devices are, what they missed, how they come back
 //! attach                         sides of mirrors
@@ -45,6 +46,7 @@ mod datasets;
 mod early;
 mod errlog;
 mod evacuate;
+mod events;
 mod features;
 mod head;
 mod heads;
@@ -55,6 +57,7 @@ mod log;
 mod mark;
 mod mode;
 mod mos;
+mod notice;
 mod paths;
 mod pipeline;
 mod record;
@@ -88,6 +91,7 @@ pub use create::{
     CreateOptions, DEVICE_MIN, Devices, NewTop, PropertyWord, WrapAllocator, clear_labels, create,
 };
 pub use datasets::NewFilesystem;
+pub use events::{Event, EventValue, Events};
 pub use features::{ENABLED_BY_DEFAULT, is_writable};
 pub use head::Head;
 pub use history::Invocation;
@@ -154,6 +158,7 @@ impl LivePool {
             shared.tunables.store(setting.tunable, setting.value);
         }
         shared.push_tunables();
+        shared.know_state();
         let syncer = start_syncer(&shared)?;
         let syncer = Mutex::new(Some(syncer));
         Ok(Self {
@@ -420,6 +425,8 @@ impl LivePool {
             config.dirty = true;
             Ok(())
         })?;
+        let is_destroyed = state == PoolState::Destroyed;
+        self.shared.post_system(if is_destroyed { "pool_destroy" } else { "pool_export" });
         self.close()
     }
 
@@ -449,6 +456,7 @@ impl LivePool {
             // Its panic was reported where it happened; there is nothing to add here.
             let _ = syncer.join();
         }
+        self.shared.events.close();
         // Heads hold the pool as the source of their transactions: this lets it go.
         self.shared.heads.write().clear();
     }

@@ -7,6 +7,7 @@ use super::blocks::TxgBlocks;
 use super::budget::Budget;
 use super::config::{FIRST_TXG, PoolFacts};
 use super::early::EarlyBlocks;
+use super::events::{Events, Seen};
 use super::features::FeatureTable;
 use super::head::Heads;
 use super::record::Pushed;
@@ -31,7 +32,7 @@ use parking_lot::{Mutex, RwLock};
 use rt::Rt;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vdev::label::Round;
 use vdev::queue::{Pressure, QueueLimits};
@@ -141,6 +142,12 @@ pub(crate) struct Shared {
     pub(super) works: Works,
     /// A vdev that leaves.
     pub(super) removals: Removals,
+    /// What happened.
+    pub(super) events: Arc<Events>,
+    /// What events were last told of.
+    pub(super) seen: Mutex<Seen>,
+    /// How often labels with a new configuration were written.
+    pub(super) labels_written: AtomicU64,
 }
 
 /// What a sync task works with. See `docs/decisions/0007-write-path.md`.
@@ -295,6 +302,9 @@ impl Shared {
             scans: Scans::new(rt),
             works: Works::new(rt),
             removals: Removals::new(rt),
+            events: Arc::new(Events::new(rt)),
+            seen: Mutex::default(),
+            labels_written: AtomicU64::new(0),
         });
         let pressure = TxgPressure(Arc::downgrade(&shared));
         shared.queues.set_pressure(Some(Arc::new(pressure)));

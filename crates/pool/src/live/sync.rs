@@ -47,6 +47,7 @@ use ondisk::config::{PoolState, VdevConfig};
 use ondisk::nvlist::NvList;
 use ondisk::uberblock::Uberblock;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use vdev::label::Round;
 use vdev::{NodeRef, TopRef};
 use zio::profile::Stage;
@@ -340,6 +341,7 @@ impl Shared {
         if prepared.config.is_some() {
             let mut config = self.config.lock();
             (config.dirty, config.rounds) = (false, USUAL_ROUNDS);
+            self.labels_written.fetch_add(1, Ordering::Relaxed);
         }
         self.write_labels(prepared, prepared.rounds[1])?;
         *self.uberblock.lock() = prepared.uberblock;
@@ -363,6 +365,7 @@ impl Shared {
         self.space.synced(txg, self.room_of_pool());
         self.works.synced(txg);
         self.clear_gone();
+        self.note_changes();
         Ok(())
     }
 

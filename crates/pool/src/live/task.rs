@@ -192,6 +192,8 @@ impl<'a> TaskCx<'a> {
         let mos = &self.shared.mos;
         let directory = dmu::Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?;
         let Some(number) = directory.get_u64(mos::HISTORY)? else { return Ok(()) };
-        Ok(history::append(mos, self.tx, number, records, creation)?)
+        history::append(mos, self.tx, number, records, creation)?;
+        records.iter().for_each(|record| self.shared.post_history(record));
+        Ok(())
     }
 }

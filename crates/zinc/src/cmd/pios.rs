@@ -4,14 +4,14 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::{LiveHow, change};
 use crate::report_file::ReportFile;
-use crate::session::{Client, Session};
+use crate::session::Session;
 use crate::ui::{self, Table};
 use clap::ValueEnum;
 use engine::LivePool;
 use engine::Rt;
 use lab::pios::{
     self, Layout, PiosError, PlainFiles, PlainMethod, Plan, PoolFiles, PoolMethod, RunResult,
-    Sweep, Target,
+    Sweep, Target, WhileWanted,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::unix::process::CommandExt as _;
@@ -294,7 +294,9 @@ impl Args {
         let mut result = match client {
             // What a client that is gone asked for is not done to its end.
             Some(client) => {
-                self.one(session, pool.rt(), plan, &WhileThere { target: &target, client })?
+                let is_wanted = || client.presence.is_here();
+                let target = WhileWanted { target: &target, is_wanted: &is_wanted };
+                self.one(session, pool.rt(), plan, &target)?
             }
             None => self.one(session, pool.rt(), plan, &target)?,
         };
@@ -530,40 +532,5 @@ fn wait_for(session: &Session, mut child: Child) -> std::io::Result<ExitStatus> 
             let _ = kill_process_group(group, Signal::KILL);
         }
         std::thread::sleep(HOOK_TICK);
-    }
-}
-
-/// Files of a pool that is held for others: a run ends with the command that asked for it.
-struct WhileThere<'a> {
-    target: &'a PoolFiles<'a>,
-    client: &'a Client,
-}
-
-impl WhileThere<'_> {
-    fn check(&self) -> pios::Result<()> {
-        match self.client.presence.is_here() {
-            true => Ok(()),
-            false => Err(PiosError::new("the command was cancelled")),
-        }
-    }
-}
-
-impl Target for WhileThere<'_> {
-    fn write(&self, file: u64, at: u64, data: &[u8]) -> pios::Result<()> {
-        self.check()?;
-        self.target.write(file, at, data)
-    }
-
-    fn read(&self, file: u64, at: u64, buf: &mut [u8]) -> pios::Result<()> {
-        self.check()?;
-        self.target.read(file, at, buf)
-    }
-
-    fn sync(&self) -> pios::Result<()> {
-        self.target.sync()
-    }
-
-    fn remove(&self) -> pios::Result<()> {
-        self.target.remove()
     }
 }

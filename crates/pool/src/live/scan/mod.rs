@@ -177,17 +177,22 @@ impl Shared {
             true => self.put_place_of(&walk, state)?,
             false => self.begin(state)?,
         }
+        self.post_scan(function, if goes_on { "resume" } else { "start" });
         let end = self.walk(&mut walk, &state)?;
         let is_done = end == End::Done;
         if !is_done && (function == Function::Resilver || self.txgs.why_stopped().is_some()) {
             return Ok(end);
         }
-        let (is_kept, is_over) = {
+        let (is_paused, is_kept, is_over) = {
             let wanted = self.scans.state.lock();
-            (wanted.pause || wanted.closing, wanted.resilver)
+            (wanted.pause, wanted.pause || wanted.closing, wanted.resilver)
         };
         if !is_done && is_kept {
-            return self.keep(walk, state).map(|()| end);
+            self.keep(walk, state)?;
+            if is_paused {
+                self.post_scan(function, "paused");
+            }
+            return Ok(end);
         }
         if !is_done && is_over {
             return Ok(end);
@@ -202,7 +207,13 @@ impl Shared {
         self.reader.vdevs().flush().map_err(|e| self.failed("flushing", &e))?;
         let old = if goes_on { OldErrors::Kept } else { OldErrors::Replaced };
         self.run_keeping_datasets(move |cx| cx.end_scan(&state, &targets, &outcome, old))?;
+        self.post_scan(function, if is_done { "finish" } else { "abort" });
         Ok(end)
+    }
+
+    fn post_scan(&self, function: Function, what: &str) {
+        let name = if function == Function::Scrub { "scrub" } else { "resilver" };
+        self.post_system(&format!("{name}_{what}"));
     }
 
     /// The state in which a scan begins; `None` when there is nothing to be done.

@@ -16,6 +16,7 @@
 mod all;
 pub mod background;
 mod config;
+mod events;
 mod handler;
 mod notify;
 mod panic;
@@ -31,7 +32,6 @@ use crate::found;
 use crate::held::{self, Held, Kept, Manner};
 use crate::known;
 use crate::live::{self, LiveArgs, LiveHow};
-use crate::log::{self, Filter};
 use crate::mounting;
 use crate::served::{self, Server as Other};
 use crate::session::Session;
@@ -39,6 +39,7 @@ use crate::target::Output;
 use crate::ui;
 use ::mount::datasets::{self, Wanted};
 use ::mount::{How, Mounts};
+use control::log::{self, Filter};
 use control::{Endpoint, Server};
 use engine::LivePool;
 use handler::{Exported, Service, Socket};
@@ -120,6 +121,9 @@ pub struct Args {
     /// [POOL] are for that pool alone; what is typed counts more
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Run this program for each event of the pool, with zed's variables ZEVENT_… and no shell
+    #[arg(long, value_name = "PROGRAM")]
+    hook: Option<PathBuf>,
     /// What is told on standard error: error, warn, info or debug, also by target, as in
     /// warn,zinc::request=debug (info unless ZINC_LOG says otherwise)
     #[arg(long, value_name = "FILTER", value_parser = Filter::parse)]
@@ -172,6 +176,7 @@ impl Args {
             all: false,
             skip: Vec::new(),
             config: None,
+            hook: None,
             log_filter: None,
             part: None,
             pool: Some(pool),
@@ -217,7 +222,8 @@ impl Verb for Args {
             return background::start(session, self.errors.as_deref(), true);
         }
         let args = self.complete(session)?;
-        log::begin(session, args.filter()?);
+        let errors = session.clone();
+        log::begin(args.filter()?, ui::identity_of_errors(), move |line| ui::error(&errors, line));
         if args.all {
             return all::run(session, &args);
         }
@@ -254,20 +260,24 @@ impl Args {
         Filter::parse(&text).map_err(|why| Failure::usage(format!("{}: {why}", log::VARIABLE)))
     }
 
+    fn refuse_a_second(&self, session: &Session, name: &str) -> Result<(), Failure> {
+        let Some(other) = Other::find(session, &self.live.search, name)? else { return Ok(()) };
+        let what = format!("cannot serve '{}': process {} does", other.name, other.pid);
+        Err(Failure::new(what)
+            .because(format!("it listens at {}", other.path.display()))
+            .hint(format!("`zinc zpool export {}` ends that", other.name)))
+    }
+
     /// Holds the pool until something ends that.
     fn hold(&self, session: &Session) -> Result<ExitCode, Failure> {
         let name = self.pool.as_deref().unwrap_or_default();
         must_be_a_pool(name)?;
         let time = self.seconds.map(Duration::try_from_secs_f64).transpose();
         let time = time.map_err(|_| Failure::usage("--for takes a number of seconds"))?;
-        if let Some(other) = Other::find(session, &self.live.search, name)? {
-            let what = format!("cannot serve '{}': process {} does", other.name, other.pid);
-            return Err(Failure::new(what)
-                .because(format!("it listens at {}", other.path.display()))
-                .hint(format!("`zinc zpool export {}` ends that", other.name)));
-        }
+        self.refuse_a_second(session, name)?;
         let how = &self.live.how;
         let tunables = how.tuning.all(session)?;
+        let hook = self.hook.as_deref().map(|path| events::program(session, path)).transpose()?;
         // Before the pool is held, so that a signal never ends it half.
         let (ends, ended) = channel();
         listen_to_signals(session, ends.clone())?;
@@ -290,6 +300,7 @@ impl Args {
         ui::be_brief(session);
         pool.outlast_failures()?;
         let held = Held::new(pool);
+        let teller = events::watch(&held, hook)?;
         let gone = ends.clone();
         let mounts = Arc::new(Mounts::new(move || drop(gone.send(End::Unmounted))));
         let served = self.serve(session, (&held, &mounts), &listed, ends, &ended, time);
@@ -299,6 +310,8 @@ impl Args {
         unmount_all(session, &mounts);
         let left =
             leave(session, &held, &self.live.how, &served, &ended, (!is_known).then_some(&*listed));
+        drop(held);
+        teller.into_iter().for_each(events::Teller::finish);
         let end = served?;
         let code = match left {
             // Why it cannot be closed well is told below.

@@ -8,12 +8,11 @@ use crate::opening::Pools;
 use crate::progress::while_wanted;
 use crate::session::Session;
 use crate::{hints, ui};
-use engine::diff::{self, Change, Diff, What};
-use engine::files::FileKind;
+use engine::diff::{self, Diff};
 use engine::{Dataset, Error, ErrorKind, Rule};
-use serde_json::{Value, json};
-use std::fmt::Write as _;
+use serde_json::json;
 use std::process::ExitCode;
+use views::diff::{self as view, Style};
 
 /// Arguments of `zinc zfs diff`.
 #[derive(clap::Args)]
@@ -84,13 +83,15 @@ impl Args {
 
     fn print(&self, session: &Session, diff: Diff<'_>, to: &str) -> Result<(), Failure> {
         let later = diff.later().to_owned();
+        let (classify, time, script, raw) = (self.classify, self.time, self.script, self.raw);
+        let style = Style { classify, time, script, raw };
         let mut all = Vec::new();
         for change in diff {
             let change = change?;
             if self.json {
-                all.push(json(&change));
+                all.push(view::json(&change));
             } else {
-                ui::out(session, &self.line(&change));
+                ui::out(session, &style.line(&change));
             }
         }
         if self.json {
@@ -99,98 +100,5 @@ impl Args {
             ui::json(session, &crate::json::document("zfs diff", "datasets", content));
         }
         Ok(())
-    }
-
-    fn line(&self, change: &Change) -> String {
-        let (seen, links) = (&change.file, links(change));
-        let mut t = String::new();
-        // Writing to a String cannot fail.
-        if self.time {
-            let _ = write!(t, "{:10}.{:09}\t", seen.ctime.seconds, seen.ctime.nanos);
-        }
-        let _ = write!(t, "{}\t", sign(change));
-        if self.classify {
-            let _ = write!(t, "{}\t", type_sign(seen.kind));
-        }
-        if let Some(was) = was(change) {
-            t.push_str(&self.name(was));
-            t.push_str(if self.script { "\t" } else { " -> " });
-        }
-        t.push_str(&self.name(&seen.path));
-        if links != 0 {
-            let _ = write!(t, "\t({links:+})");
-        }
-        t.push('\n');
-        t
-    }
-
-    /// A path for the terminal: blanks, backslashes and what is not ASCII as `\0ooo`.
-    fn name(&self, path: &[u8]) -> String {
-        if self.raw {
-            return String::from_utf8_lossy(path).into_owned();
-        }
-        let mut out = String::new();
-        for b in path {
-            match b {
-                b'!'..=b'~' if *b != b'\\' => out.push(char::from(*b)),
-                _ => {
-                    let _ = write!(out, "\\{b:04o}");
-                }
-            }
-        }
-        out
-    }
-}
-
-/// `+`, `-`, `R` or `M`.
-fn sign(change: &Change) -> char {
-    match change.what {
-        What::Added => '+',
-        What::Removed => '-',
-        What::Renamed { .. } => 'R',
-        What::Modified { .. } => 'M',
-    }
-}
-
-/// The former path, of a renamed file.
-fn was(change: &Change) -> Option<&[u8]> {
-    match &change.what {
-        What::Renamed { from } => Some(from),
-        _ => None,
-    }
-}
-
-/// The change of the number of links, of a file that was modified.
-fn links(change: &Change) -> i128 {
-    match change.what {
-        What::Modified { links } => links,
-        _ => 0,
-    }
-}
-
-fn json(change: &Change) -> Value {
-    let text = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
-    let Change { object, file, .. } = change;
-    json!({
-        "change": sign(change).to_string(),
-        "type": type_sign(file.kind).to_string(),
-        "object": object,
-        "path": text(&file.path),
-        "old_path": was(change).map(text),
-        "links": i64::try_from(links(change)).unwrap_or(i64::MAX),
-        "ctime": [file.ctime.seconds, file.ctime.nanos.cast_signed()],
-    })
-}
-
-fn type_sign(kind: FileKind) -> char {
-    match kind {
-        FileKind::File => 'F',
-        FileKind::Dir => '/',
-        FileKind::Symlink => '@',
-        FileKind::Fifo => '|',
-        FileKind::Socket => '=',
-        FileKind::Block => 'B',
-        FileKind::Char => 'C',
-        FileKind::Unknown => '?',
     }
 }

@@ -17,6 +17,7 @@ mod snapshot;
 mod space;
 mod upgrade;
 mod value;
+mod wait;
 
 pub use changes::Target;
 
@@ -74,6 +75,8 @@ pub enum Command {
     Unmount(mounts::Unmount),
     /// Show the versions of file systems
     Upgrade(upgrade::Args),
+    /// Wait until files that were unlinked while open are freed
+    Wait(wait::Args),
     /// Print the version of zinc
     #[command(disable_version_flag = true)]
     Version(version::Args),
@@ -108,6 +111,7 @@ impl Command {
             Self::Mount(a) => Box::new(a),
             Self::Unmount(a) => Box::new(a),
             Self::Upgrade(a) => Box::new(a),
+            Self::Wait(a) => Box::new(a),
             Self::Version(a) => Box::new(version::Of("zfs", a)),
             Self::Other(words) => Box::new(missing::Word("zfs", words, &missing::ZFS)),
         }

@@ -6,6 +6,7 @@ mod claim;
 pub mod create;
 mod devices;
 pub mod each;
+mod events;
 mod get;
 mod history;
 mod import;
@@ -20,6 +21,7 @@ mod set;
 pub mod settings;
 mod sides;
 mod status;
+mod wait;
 mod works;
 
 use crate::cmd::verb::Verb;
@@ -88,6 +90,10 @@ pub enum Command {
     Get(get::Args),
     /// Show the commands that made the pool what it is
     History(history::Args),
+    /// Show what happened to pools that are served
+    Events(events::Args),
+    /// Wait until what is done to a pool in the background has ended
+    Wait(wait::Args),
     /// Print the version of zinc
     #[command(disable_version_flag = true)]
     Version(version::Args),
@@ -128,6 +134,8 @@ impl Command {
             Self::Status(a) => Box::new(a),
             Self::Get(a) => Box::new(a),
             Self::History(a) => Box::new(a),
+            Self::Events(a) => Box::new(a),
+            Self::Wait(a) => Box::new(a),
             Self::Version(a) => Box::new(version::Of("zpool", a)),
             Self::Other(words) => Box::new(missing::Word("zpool", words, &missing::ZPOOL)),
         }

@@ -9,8 +9,6 @@
 //! `warn,zinc::request=debug`, where the longest target that fits counts. Targets are `zinc`, and
 //! below it `request` (what clients ask for), `pool`, `mount`.
 
-use crate::session::Session;
-use crate::ui;
 use std::fmt::{self, Write as _};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -60,21 +58,26 @@ impl Filter {
     }
 }
 
-/// Begins to write the events of this process.
-pub fn begin(session: &Session, filter: Filter) {
-    let writer = Writer { session: session.clone(), filter, is_journal: is_journal() };
+/// Begins to write the events of this process: `write` gets each line. `errors` are device and
+/// inode of standard error.
+pub fn begin(
+    filter: Filter,
+    errors: Option<(u64, u64)>,
+    write: impl Fn(&str) + Send + Sync + 'static,
+) {
+    let writer = Writer { write, filter, is_journal: is_journal(errors) };
     // A second server in one process, as in tests, writes where the first one does.
     let _ = tracing::subscriber::set_global_default(writer);
 }
 
 /// Whether standard error is the journal's: systemd says which file that is.
-fn is_journal() -> bool {
+fn is_journal(errors: Option<(u64, u64)>) -> bool {
     let named = std::env::var("JOURNAL_STREAM").unwrap_or_default();
-    ui::identity_of_errors().is_some_and(|(device, inode)| named == format!("{device}:{inode}"))
+    errors.is_some_and(|(device, inode)| named == format!("{device}:{inode}"))
 }
 
-struct Writer {
-    session: Session,
+struct Writer<W> {
+    write: W,
     filter: Filter,
     is_journal: bool,
 }
@@ -115,7 +118,7 @@ impl Visit for Text {
     }
 }
 
-impl Subscriber for Writer {
+impl<W: Fn(&str) + Send + Sync + 'static> Subscriber for Writer<W> {
     fn enabled(&self, of: &Metadata<'_>) -> bool {
         *of.level() <= self.filter.level(of.target())
     }
@@ -124,7 +127,7 @@ impl Subscriber for Writer {
         let mut text = Text::default();
         event.record(&mut text);
         let line = line(*event.metadata().level(), &(text.0 + &text.1), self.is_journal);
-        ui::error(&self.session, &line);
+        (self.write)(&line);
     }
 
     // Nothing here has spans.

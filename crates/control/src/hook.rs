@@ -1,0 +1,73 @@
+//! A command of the administrator's that is run for each event, as OpenZFS's daemon zed has.
+//!
+//! # Theory
+//!
+//! It is a program, run without a shell, with no argument and no input, in the root directory, with
+//! nothing in its environment but what it is given. What it prints goes nowhere.
+//!
+//! [`AT_ONCE`] run at a time; the caller of [`Hook::run`] waits for one to end when more are
+//! wanted, and events wait where they are kept. One that takes longer than [`TIME`] is killed.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Commands that run at the same time.
+const AT_ONCE: usize = 4;
+/// How long one may take.
+const TIME: Duration = Duration::from_mins(5);
+/// How often it is looked whether one has ended, when as many run as may.
+const BETWEEN: Duration = Duration::from_millis(20);
+
+/// The command, and those of it that run.
+#[derive(Debug)]
+pub struct Hook {
+    program: PathBuf,
+    running: Vec<(Child, Instant)>,
+}
+
+impl Hook {
+    /// None runs yet.
+    #[must_use]
+    pub fn new(program: PathBuf) -> Self {
+        Self { program, running: Vec::new() }
+    }
+
+    /// Starts it with these variables, when fewer run than may.
+    pub fn run(&mut self, environment: Vec<(String, String)>) {
+        self.reap();
+        while self.running.len() >= AT_ONCE {
+            std::thread::sleep(BETWEEN);
+            self.reap();
+        }
+        let mut command = Command::new(&self.program);
+        command.env_clear().envs(environment).current_dir("/");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        match command.spawn() {
+            Ok(child) => self.running.push((child, Instant::now())),
+            Err(e) => {
+                let program = self.program.display();
+                tracing::warn!(target: "zinc::pool", "cannot run {program}: {e}");
+            }
+        }
+    }
+
+    /// Forgets those that have ended, and ends those that take too long.
+    pub fn reap(&mut self) {
+        let program = self.program.display();
+        self.running.retain_mut(|(child, began)| match child.try_wait() {
+            Ok(None) if began.elapsed() < TIME => true,
+            Ok(None) => {
+                tracing::warn!(target: "zinc::pool", "{program} took too long and was ended");
+                let _ = child.kill();
+                let _ = child.wait();
+                false
+            }
+            Ok(Some(status)) if !status.success() => {
+                tracing::warn!(target: "zinc::pool", "{program} failed: {status}");
+                false
+            }
+            _ => false,
+        });
+    }
+}

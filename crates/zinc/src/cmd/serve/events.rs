@@ -1,0 +1,102 @@
+//! Events of the pool that is served: a line of the log for each change of state, and a command of
+//! the administrator's for each event, as OpenZFS's daemon zed has.
+//!
+//! # Theory
+//!
+//! One thread waits for events, tells the log, and starts the command (`--hook`). It looks once a
+//! second for what nobody reports, as `engine` says of events.
+//!
+//! The command (`--hook`) is run as `control::hook` says. Events wait for it in the pool's own
+//! memory; when more come than that keeps, the log says how many were passed over. When the pool is
+//! let go, the last events (its export) are still told, for [`AT_END`].
+
+use crate::failure::Failure;
+use crate::held::Held;
+use crate::session::Session;
+use control::hook::Hook;
+use engine::live::{Event, Events};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use views::events::{Weight, environment, log_line};
+
+/// How often it is looked for what nobody reports.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often it is looked whether the last events are told.
+const BETWEEN: Duration = Duration::from_millis(20);
+/// How long the end of the server waits for the last events to be told.
+const AT_END: Duration = Duration::from_secs(5);
+
+/// The command that is named: it must be there.
+pub fn program(session: &Session, path: &Path) -> Result<PathBuf, Failure> {
+    let path = session.path(path);
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let why = match path.metadata() {
+        Ok(meta) if meta.is_file() && meta.permissions().mode() & 0o111 != 0 => return Ok(path),
+        Ok(_) => "it is no program".to_owned(),
+        Err(e) => e.to_string(),
+    };
+    Err(Failure::new(format!("cannot run '{}'", path.display())).because(why))
+}
+
+/// The thread that tells.
+pub struct Teller(JoinHandle<()>);
+
+/// Starts to tell what happens.
+pub fn watch(held: &Arc<Held>, hook: Option<PathBuf>) -> std::io::Result<Option<Teller>> {
+    let Some(events) = held.pool().map(|pool| pool.events()) else { return Ok(None) };
+    let held = Arc::downgrade(held);
+    let run = move || tell(&held, &events, hook);
+    let thread = std::thread::Builder::new().name("events".to_owned()).spawn(run)?;
+    Ok(Some(Teller(thread)))
+}
+
+impl Teller {
+    /// The pool is gone: waits until its last events are told, but not for long.
+    pub fn finish(self) {
+        let until = Instant::now() + AT_END;
+        while !self.0.is_finished() && Instant::now() < until {
+            std::thread::sleep(BETWEEN);
+        }
+    }
+}
+
+fn tell(held: &Weak<Held>, events: &Events, hook: Option<PathBuf>) {
+    let mut hook = hook.map(Hook::new);
+    let mut last = 0;
+    loop {
+        let is_over = events.is_closed();
+        let (new, passed) = events.wait_after(last, LOOK);
+        if passed > 0 && last > 0 {
+            tracing::warn!(target: "zinc::pool", "{passed} events came too fast to be told");
+        }
+        for event in &new {
+            last = event.eid;
+            log(event);
+            if let Some(hook) = &mut hook {
+                hook.run(environment(event, std::process::id()));
+            }
+        }
+        if let Some(pool) = held.upgrade().and_then(|held| held.pool()) {
+            drop(pool.events());
+        }
+        if let Some(hook) = &mut hook {
+            hook.reap();
+        }
+        if is_over {
+            return;
+        }
+    }
+}
+
+fn log(event: &Event) {
+    let (weight, text) = log_line(event);
+    match weight {
+        Weight::Error => tracing::error!(target: "zinc::pool", "{text}"),
+        Weight::Warning => tracing::warn!(target: "zinc::pool", "{text}"),
+        Weight::Note => tracing::info!(target: "zinc::pool", "{text}"),
+        Weight::Detail => tracing::debug!(target: "zinc::pool", "{text}"),
+    }
+}

@@ -1,0 +1,122 @@
+//! `zinc zpool wait`: until what is done to a pool in the background has ended.
+//!
+//! A pool that is served is looked at where it is held. In one that nobody serves nothing goes on
+//! by itself: a command that opens it goes on with what is unfinished, so where there is something
+//! to wait for, this one does.
+
+use super::each::must_be_a_pool;
+use super::list::{repetition, stamp};
+use crate::cmd::verb::{Served, Verb};
+use crate::failure::Failure;
+use crate::live::LiveArgs;
+use crate::session::Session;
+use crate::ui;
+use engine::LivePool;
+use engine::activity::Activity;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use views::waiting::Style;
+
+/// How often it is looked.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Arguments of `zinc zpool wait`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// No heading, and tabs between columns
+    #[arg(short = 'H')]
+    script: bool,
+    /// Exact numbers
+    #[arg(short = 'p')]
+    parsable: bool,
+    /// Before each line a time stamp: d as `date` writes it, u as seconds since 1970
+    #[arg(short = 'T', value_name = "d|u", value_parser = ["d", "u"])]
+    stamp: Option<String>,
+    /// What is waited for, separated by commas: discard, free, initialize, replace, remove,
+    /// resilver, scrub, trim, raidz_expand; all of it when left out
+    #[arg(short = 't', value_name = "ACTIVITY,…", value_delimiter = ',')]
+    activities: Vec<String>,
+    /// The pool; then INTERVAL in seconds to show how many bytes are left
+    #[arg(value_name = "POOL [INTERVAL]", required = true)]
+    pool: Vec<String>,
+}
+
+impl Args {
+    fn wanted(&self) -> Result<Vec<Activity>, Failure> {
+        let named = |name: &String| {
+            let found = Activity::ALL.into_iter().find(|a| a.name() == name);
+            found.ok_or_else(|| Failure::usage(format!("invalid activity '{name}'")))
+        };
+        let mut wanted: Vec<Activity> =
+            self.activities.iter().map(named).collect::<Result<_, _>>()?;
+        if wanted.is_empty() {
+            wanted = Activity::ALL.to_vec();
+        }
+        wanted.sort_by_key(|activity| *activity as usize);
+        wanted.dedup();
+        Ok(wanted)
+    }
+
+    fn wait(
+        &self,
+        session: &Session,
+        pool: &LivePool,
+        wanted: &[Activity],
+        interval: Option<Duration>,
+    ) -> Result<(), Failure> {
+        let mut shown: Option<Instant> = None;
+        let style = Style { script: self.script, parsable: self.parsable };
+        loop {
+            let (seen, is_scanning) = (pool.look()?, pool.is_scanning());
+            let left = wanted.iter().map(|a| a.left(&seen, is_scanning));
+            let left: Vec<Option<u64>> = left.collect::<engine::Result<_>>()?;
+            drop(seen);
+            let is_over = left.iter().all(Option::is_none);
+            if let Some(interval) = interval
+                && (is_over || shown.is_none_or(|at| at.elapsed() >= interval))
+            {
+                if shown.is_none() && !self.script {
+                    ui::out(session, &style.heading(wanted));
+                }
+                stamp(session, self.stamp.as_deref());
+                ui::out(session, &style.row(wanted, &left));
+                shown = Some(Instant::now());
+            }
+            if is_over {
+                return Ok(());
+            }
+            session.sleep(LOOK)?;
+        }
+    }
+}
+
+impl Verb for Args {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(mut self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let wanted = self.wanted()?;
+        let interval = repetition(&mut self.pool)?.map(|(interval, _)| interval);
+        let [name] = self.pool.as_slice() else {
+            return Err(Failure::usage("one pool is waited for at a time"));
+        };
+        must_be_a_pool(name)?;
+        if let Some(pool) = session.held(name) {
+            self.wait(session, &pool, &wanted, interval)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let seen = self.live.look(session, name)?;
+        let left = wanted.iter().map(|a| a.left(&seen, false));
+        let left: Vec<Option<u64>> = left.collect::<engine::Result<_>>()?;
+        drop(seen);
+        if left.iter().all(Option::is_none) {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let wait = |pool: &LivePool| self.wait(session, pool, &wanted, interval);
+        self.live.change(session, name, wait)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,168 @@
+//! `zpool events`, `zpool wait` and `zfs wait` on pools that are served and on others, and the
+//! command that a server runs for each event.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+mod support;
+
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Child;
+use support::place::{Place, until};
+
+#[track_caller]
+fn has(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "no {word:?} in:\n{text}");
+    }
+}
+
+/// A server of the pool, which is reachable.
+fn served(place: &Place, options: &str) -> Child {
+    let server = place.start_here(&format!("serve {options} tank"));
+    until("the pool is served", || {
+        let list = place.command_here("zpool status tank").output().unwrap();
+        list.status.success() && std::fs::exists(place.path().join("run/zinc")).unwrap_or(false)
+    });
+    server
+}
+
+/// Classes of the events that are kept, without what all have in front.
+fn classes(place: &Place) -> Vec<String> {
+    let text = place.ok_here("zpool events -H tank");
+    let class = |line: &str| line.split('\t').nth(1).unwrap_or_default().to_owned();
+    text.lines().map(class).collect()
+}
+
+fn position(classes: &[String], class: &str) -> usize {
+    let found = classes.iter().position(|c| c == class);
+    found.unwrap_or_else(|| panic!("no {class} in {classes:?}"))
+}
+
+#[test]
+fn what_happens_to_a_served_pool_is_kept_told_and_given_to_a_command() {
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create tank mirror a b");
+    let hook = place.path().join("hook");
+    let told = place.path().join("told");
+    let script = format!(
+        "#!/bin/sh\necho \"$ZEVENT_SUBCLASS $ZEVENT_POOL $ZEVENT_VDEV_STATE_STR $# $HOME\" >> {}\n",
+        told.display()
+    );
+    std::fs::write(&hook, script).unwrap();
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut server = served(&place, "--hook hook");
+    place.ok_here("zpool offline tank a");
+    place.ok_here("zfs create tank/fs");
+    place.ok_here("zpool online tank a");
+    place.ok_here("zpool wait -t resilver tank");
+    place.ok_here("zpool scrub -w tank");
+    let kept = classes(&place);
+    let import = position(&kept, "sysevent.fs.zfs.pool_import");
+    let change = position(&kept, "resource.fs.zfs.statechange");
+    let online = position(&kept, "sysevent.fs.zfs.vdev_online");
+    let resilver = position(&kept, "sysevent.fs.zfs.resilver_start");
+    let brought = position(&kept, "sysevent.fs.zfs.resilver_finish");
+    let scrub = position(&kept, "sysevent.fs.zfs.scrub_start");
+    let scrubbed = position(&kept, "sysevent.fs.zfs.scrub_finish");
+    let order = [import, change, online, resilver, brought, scrub, scrubbed];
+    assert!(order.is_sorted(), "{kept:?}");
+    position(&kept, "sysevent.fs.zfs.history_event");
+    position(&kept, "sysevent.fs.zfs.config_sync");
+    let verbose = place.ok_here("zpool events -v");
+    has(&verbose, &["TIME                           CLASS\n", "pool = \"tank\"\n"]);
+    has(&verbose, &["vdev_state = \"OFFLINE\" (0x2)\n", "vdev_laststate = \"ONLINE\" (0x7)\n"]);
+    has(&verbose, &["history_internal_name = \"create\"", "eid = 0x1\n"]);
+    // The command has no more than zed's has: no argument, nobody's folder.
+    until("the command was run for the scrub", || {
+        std::fs::read_to_string(&told).unwrap_or_default().contains("scrub_finish")
+    });
+    let lines = std::fs::read_to_string(&told).unwrap();
+    has(&lines, &["statechange tank OFFLINE 0 \n", "statechange tank ONLINE 0 \n"]);
+    has(&place.ok_here("zpool events -c"), &["cleared ", " events\n"]);
+    assert_eq!(classes(&place), Vec::<String>::new());
+    // One that follows ends with the pool, and hears of its end.
+    let mut follower = place.start_here("zpool events -Hf tank");
+    place.ok_here("zfs create tank/other");
+    place.ok_here("zpool export -f tank");
+    server.wait().unwrap();
+    let mut heard = String::new();
+    follower.stdout.take().unwrap().read_to_string(&mut heard).unwrap();
+    follower.wait().unwrap();
+    until("the command was run for the export", || {
+        std::fs::read_to_string(&told).unwrap_or_default().contains("pool_export")
+    });
+    let mut log = String::new();
+    server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    has(&log, &["a is OFFLINE, and was ONLINE", "tank: scrub_start", "tank: resilver_finish"]);
+}
+
+#[test]
+fn a_pool_that_nobody_serves_has_no_events() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    let run = place.run("zpool events tank");
+    assert_eq!((run.code, run.out.as_str()), (0, "TIME                           CLASS\n"));
+    has(&run.err, &["tank is not served, so nobody keeps events"]);
+    has(&place.fails("zpool events nix"), &["cannot open 'nix': no such pool"]);
+    has(&place.fails("serve --hook missing tank"), &["cannot run", "missing"]);
+}
+
+/// A device that vanishes is told of without anybody asking.
+#[test]
+fn a_device_that_vanishes_is_told_of() {
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create tank mirror a b");
+    let mut server = served(&place, "");
+    std::fs::remove_file(place.path().join("b")).unwrap();
+    place.ok_here("zfs create tank/fs");
+    let kept = classes(&place);
+    let removed = position(&kept, "resource.fs.zfs.removed");
+    assert_eq!(position(&kept, "resource.fs.zfs.statechange"), removed + 1, "{kept:?}");
+    place.run("zpool export tank");
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
+
+#[test]
+fn a_scrub_is_waited_for_and_shown() {
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create tank mirror a b");
+    // Nothing goes on.
+    assert_eq!(place.ok("zpool wait tank"), "");
+    has(&place.fails("zpool wait -t nothing tank"), &["invalid activity 'nothing'"]);
+    has(&place.fails("zpool wait nix"), &["nix"]);
+    std::fs::write(place.path().join("file"), vec![7; 8 << 20]).unwrap();
+    place.ok("cp file tank:/file");
+    let mut server = served(&place, "--tunable zfs_scan_suspend_progress=1");
+    place.ok_here("zpool scrub tank");
+    let mut waits = place.start_here("zpool wait -t scrub tank");
+    let shown = place.start_here("zpool wait -t scrub,trim -T u tank 0.2");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(waits.try_wait().unwrap().is_none(), "it waits");
+    assert_eq!(place.ok_here("zpool wait -t trim,free,discard,remove tank"), "");
+    place.ok_here("tunables --pool tank zfs_scan_suspend_progress=0");
+    assert!(waits.wait().unwrap().success());
+    let shown = shown.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let mut lines = text.lines();
+    assert_eq!(lines.next().unwrap().split_whitespace().collect::<Vec<_>>(), ["SCRUB", "TRIM"]);
+    assert!(lines.next().unwrap().parse::<u64>().is_ok(), "{text}");
+    assert!(text.lines().count() >= 4, "{text}");
+    assert_eq!(text.lines().last().unwrap().split_whitespace().collect::<Vec<_>>(), ["-", "-"]);
+    assert_eq!(place.ok_here("zpool wait -Hp -t scrub tank 1"), "0\n");
+    place.ok_here("zpool export tank");
+    server.wait().unwrap();
+}
+
+#[test]
+fn files_without_names_are_waited_for() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    assert_eq!(place.ok("zfs wait tank"), "");
+    has(&place.fails("zfs wait -t other tank"), &["other"]);
+    has(&place.fails("zfs wait tank/nix"), &["tank/nix"]);
+    let mut server = served(&place, "");
+    assert_eq!(place.ok_here("zfs wait -t deleteq tank"), "");
+    place.ok_here("zpool export tank");
+    server.wait().unwrap();
+}
