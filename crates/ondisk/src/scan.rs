@@ -182,6 +182,12 @@ word_struct! {
 }
 
 impl ErrorScrubState {
+    /// With another state, of an error scrub.
+    #[must_use]
+    pub fn with_state(self, state: State) -> Self {
+        Self { func_word: Function::ErrorScrub.number(), state_word: state.number(), ..self }
+    }
+
     /// What it does.
     #[must_use]
     pub fn function(&self) -> Function {

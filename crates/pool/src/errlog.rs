@@ -10,7 +10,7 @@ use dmu::{Objset, Zap};
 use dsl::{Dataset, Dsl};
 use ondisk::deadlist::parse_int_key;
 use ondisk::errlog::{HeadEntry, Zbookmark};
-use ondisk::mos;
+use ondisk::{BlkPtr, mos};
 use std::collections::BTreeSet;
 use zpl::Filesystem;
 
@@ -105,25 +105,38 @@ pub(crate) fn has_block(
     block: &Zbookmark,
     birth: u64,
 ) -> dsl::Result<bool> {
+    let is_named = block.level() < 0 && block.level() != Zbookmark::ROOT_LEVEL;
+    if is_named && block.blkid != Zbookmark::SPILL_BLKID {
+        return Ok(true);
+    }
+    let pointer = find_block(dsl, dataset, block)?;
+    Ok(pointer.is_some_and(|bp| bp.logical_birth() == birth))
+}
+
+/// What a dataset has at this place now; `None` for nothing, or for a place that is no block of a
+/// tree.
+pub(crate) fn find_block(
+    dsl: &Dsl,
+    dataset: &Dataset,
+    block: &Zbookmark,
+) -> dsl::Result<Option<BlkPtr>> {
     let objset = dsl.objset(dataset)?;
     let object = match block.object {
-        0 if block.level() == Zbookmark::ROOT_LEVEL => {
-            return Ok(objset.root().logical_birth() == birth);
-        }
+        0 if block.level() == Zbookmark::ROOT_LEVEL => return Ok(Some(objset.root())),
         0 => objset.meta_object(),
         n => match objset.object(n) {
             Ok(object) => Some(object),
-            Err(e) if e.is_absent() => return Ok(false),
+            Err(e) if e.is_absent() => return Ok(None),
             Err(e) => return Err(e.into()),
         },
     };
-    let Some(object) = object else { return Ok(false) };
+    let Some(object) = object else { return Ok(None) };
     let pointer = match (block.blkid, u8::try_from(block.level())) {
         (Zbookmark::SPILL_BLKID, _) => object.dnode().spill,
         (blkid, Ok(level)) => object.block_pointer(level, blkid)?,
-        (_, Err(_)) => return Ok(true),
+        (_, Err(_)) => None,
     };
-    Ok(pointer.is_some_and(|bp| !bp.is_hole() && bp.logical_birth() == birth))
+    Ok(pointer.filter(|bp| !bp.is_hole()))
 }
 
 impl Pool {

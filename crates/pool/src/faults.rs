@@ -5,7 +5,7 @@ use dmu::FaultSink;
 use ondisk::BlkPtr;
 use ondisk::errlog::Zbookmark;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use vdev::Fault;
 use zio::Place;
@@ -91,6 +91,12 @@ impl FaultLog {
     /// A scrub begins, which looks at everything again.
     pub(crate) fn begin_scrub(&self) {
         self.lost.lock().logged.clear();
+    }
+
+    /// These can be had again: when they cannot once more, that is new.
+    pub(crate) fn are_found(&self, blocks: &BTreeSet<Zbookmark>) {
+        let mut lost = self.lost.lock();
+        lost.logged.retain(|block, _| !blocks.contains(block));
     }
 
     /// Blocks that were not had since the last scrub began.

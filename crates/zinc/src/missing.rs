@@ -74,7 +74,7 @@ const OPTIONS: [(&str, &[&str], &str); 19] = [
     ("zpool offline", &["--power"], ENCLOSURES),
     ("zpool online", &["--power"], ENCLOSURES),
     ("zpool clear", &["--power"], ENCLOSURES),
-    ("zpool scrub", &["-p", "-e", "-C", "-a"], "zinc begins and stops scrubs of everything"),
+    ("zpool scrub", &["-C", "-a"], "zinc begins and stops scrubs of everything"),
     ("zpool import", &["-F", "-n", "-X", "-T"], REWIND),
     (
         "zpool import",

@@ -166,3 +166,50 @@ fn beyond_the_redundancy_exactly_what_is_lost_is_named() {
         drop(run.abandon());
     }
 }
+
+/// An error scrub looks at what is in the error log alone: what is lost stays, and what can be had
+/// again is made whole and leaves the log.
+#[test]
+fn what_is_in_the_error_log_is_looked_at_again() {
+    for (seed, shape) in (90..).zip([Shape::Mirror, Shape::Raidz1, Shape::Raidz2]) {
+        let run = filled(seed, shape);
+        let (pool, bench) = (run.pool(), &run.bench);
+        let blocks: Vec<_> = data_blocks(pool.view()).into_iter().step_by(7).take(5).collect();
+        let places = |block: &Block| sectors(bench, block);
+        blocks.iter().flat_map(places).for_each(|(leaf, sector)| rot(bench, leaf, sector));
+        pool.scrub().unwrap();
+        pool.wait_for_scan().unwrap();
+        let logged = |pool: &LivePool| pool.look().unwrap().error_log().unwrap().blocks.len();
+        let before = logged(pool);
+        assert!(before >= blocks.len(), "{shape:?}: {before}");
+        assert_eq!(pool.error_scrub(&|| true).unwrap(), before as u64, "{shape:?}");
+        assert_eq!(logged(pool), before, "{shape:?}");
+        assert!(pool.error_scrub(&|| false).unwrap_err().to_string().contains("called off"));
+        // All but one leaf have the blocks of the first ones again.
+        for block in blocks.iter().take(3) {
+            let places = sectors(bench, block);
+            let first = places[0].0;
+            let others = places.iter().filter(|(leaf, _)| *leaf != first);
+            others.for_each(|(leaf, sector)| rot(bench, *leaf, *sector));
+        }
+        let left = pool.error_scrub(&|| true).unwrap();
+        assert!(left > 0 && left < before as u64, "{shape:?}: {left} of {before}");
+        assert_eq!(logged(pool) as u64, left, "{shape:?}");
+        let done = pool.look().unwrap().error_scrub_state().unwrap().unwrap();
+        assert_eq!(
+            (done.state(), done.errors, done.to_examine),
+            (State::Finished, left, before as u64)
+        );
+        for block in blocks.iter().skip(3) {
+            sectors(bench, block).iter().for_each(|(leaf, sector)| rot(bench, *leaf, *sector));
+        }
+        assert_eq!(pool.error_scrub(&|| true).unwrap(), 0, "{shape:?}");
+        assert_eq!(logged(pool), 0, "{shape:?}");
+        pool.forget_errors(None).unwrap();
+        assert_eq!(scrub(pool, "after it"), 0, "{shape:?}: what could be had was made whole");
+        let (bench, model) = run.finish();
+        bench.check(&bench.open()).unwrap();
+        Run::compare(&bench, &model).unwrap();
+        bench.zdb();
+    }
+}

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::*;
+use engine::Create;
+use engine::files::{NewFile, NewKind, Time};
 
 /// Much of each side is overwritten, never the same on all.
 fn damage(run: &mut Run) {
@@ -171,4 +173,131 @@ fn a_paused_scrub_is_canceled() {
     assert!(run.pool().stop_scrub().unwrap_err().to_string().contains("no active scrub"));
     let (bench, model) = run.finish();
     holds(&bench, &model);
+}
+
+/// Times that a scan was begun, and not gone on with.
+fn setups(pool: &Pool) -> usize {
+    let names = pool.history().unwrap().into_iter().map(|r| r.unwrap().internal_name());
+    names.filter(|name| name.as_deref() == Some("scan setup")).count()
+}
+
+/// Bytes of the file that the leaf misses.
+const LARGE_BYTES: u64 = 96 << 20;
+/// Bytes of a device that holds it.
+const ROOMY_BYTES: u64 = 256 << 20;
+
+/// A file that a resilver takes a while for.
+fn add_large(pool: &LivePool) {
+    let now = Time { seconds: 1_600_000_000, nanos: 0 };
+    Create::filesystem("tank/large").unwrap().run(pool).unwrap();
+    let fs = pool.filesystem("tank/large").unwrap();
+    let new = NewFile::new(NewKind::File, 0o644, now);
+    let file = fs.create(fs.root_object(), b"file", &new).unwrap();
+    let mut bytes = vec![0; 1 << 20];
+    for at in (0..LARGE_BYTES).step_by(bytes.len()) {
+        testkit::Rng::new(at).fill(&mut bytes);
+        fs.write_at(file.number(), at, &bytes, now).unwrap();
+    }
+}
+
+/// Bytes that a resilver wrote to a leaf in this process. It does not read that leaf.
+fn written(pool: &LivePool, leaf: u64) -> u64 {
+    let all = pool.stats().vdevs;
+    let io = all.iter().find(|v| v.guid == leaf).unwrap().io.iter();
+    io.filter(|c| c.class == "scrub").map(|c| c.counts.bytes).sum()
+}
+
+/// Copies of the devices as a power failure would leave them, while a resilver of the second leaf
+/// runs, some of them in the middle. Before the last one the third leaf comes back as well.
+fn cut_off(run: &mut Run) -> Vec<Bench> {
+    let second = guid(run.pool(), 2);
+    let mut copies = Vec::new();
+    for n in 0..COPIES {
+        set(run.pool(), "zfs_scan_suspend_progress=0");
+        let is_there = |s: &engine::pools::ScanState| {
+            s.state() != State::Active || s.processed > LARGE_BYTES * n as u64 / COPIES as u64
+        };
+        while !run.pool().look().unwrap().scan_state().unwrap().is_some_and(|s| is_there(&s)) {
+            std::hint::spin_loop();
+        }
+        set(run.pool(), "zfs_scan_suspend_progress=1");
+        // What was read is written, and the place of it is durable.
+        std::thread::sleep(Duration::from_millis(60));
+        if n == COPIES - 1 {
+            // What it is for is another leaf from now on.
+            run.pool().take_out(second, Leave::Offline).unwrap();
+            run.pool().sync().unwrap();
+            bring_back(run.pool(), &run.bench, 2);
+            run.pool().sync().unwrap();
+        }
+        let mut copy = Bench::new(Shape::Mirror3, ROOMY_BYTES, 12);
+        copy.devices = run.bench.devices.iter().map(|d| Arc::new(d.fork())).collect();
+        copies.push(copy);
+    }
+    set(run.pool(), "zfs_scan_suspend_progress=0");
+    copies
+}
+
+/// Number of those copies.
+const COPIES: usize = 4;
+
+/// The power fails while a resilver runs: the next import goes on where it was, and does not bring
+/// again what was brought; the leaf has everything in the end, also alone. When another leaf comes
+/// back in between, it begins anew.
+#[test]
+fn a_resilver_that_is_cut_off_goes_on() {
+    let bench = Bench::new(Shape::Mirror3, ROOMY_BYTES, 12).breakable();
+    let mut run = Run::new(1900, bench);
+    (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
+    (0..60).for_each(|_| run.step());
+    run.pool().sync().unwrap();
+    let first = guid(run.pool(), 1);
+    run.pool().take_out(first, Leave::Offline).unwrap();
+    (0..40).for_each(|_| run.step());
+    add_large(run.pool());
+    run.pool().sync().unwrap();
+    in_small_pieces(run.pool());
+    set(run.pool(), "zfs_scan_suspend_progress=1");
+    bring_back(run.pool(), &run.bench, 1);
+    wait_until_it_is_on_disk(run.pool());
+    let mut copies = cut_off(&mut run);
+    run.pool().destroy_dataset("tank/large").unwrap();
+    let (_, model) = run.finish();
+    let mut gone_on = 0;
+    for (n, copy) in copies.iter_mut().enumerate() {
+        let before = state_on(copy);
+        let seen = copy.open();
+        let marked = seen.config().vdev_tree.walk().filter(|v| v.resilver_txg.is_some()).count();
+        let begun = setups(&seen);
+        drop(seen);
+        assert!(marked > 0 || before.state() == State::Finished, "copy {n}");
+        copy.zdb();
+        let pool = copy.import();
+        pool.wait_for_scan().unwrap();
+        let done = pool.view().scan_state().unwrap().unwrap();
+        assert_eq!((done.state(), done.errors, done.queue_obj), (State::Finished, 0, 0));
+        assert!(is_whole(&pool), "copy {n}");
+        let is_in_file = before.state() == State::Active && before.processed > LARGE_BYTES / 3;
+        if is_in_file && n < COPIES - 1 {
+            assert_eq!(setups(pool.view()), begun, "copy {n}: it went on");
+            let again = written(&pool, first);
+            // What was read for the piece that was cut off, and what is not of the file.
+            let most = LARGE_BYTES - before.processed + (10 << 20);
+            assert!(again < most, "copy {n}: {again} bytes written, {before:?}");
+            gone_on += 1;
+        }
+        pool.export().unwrap();
+        let marked = copy.open().config().vdev_tree.walk().any(|v| v.resilver_txg.is_some());
+        assert!(!marked, "copy {n}");
+        copy.zdb();
+        copy.away = vec![0, 2];
+        whole(copy, &format!("copy {n}: the leaf alone"));
+        copy.away.clear();
+        let pool = copy.import();
+        pool.destroy_dataset("tank/large").unwrap();
+        pool.export().unwrap();
+        copy.away = vec![0, 2];
+        Run::compare(copy, &model).unwrap();
+    }
+    assert!(gone_on > 0, "no copy was of a resilver that had gone on for a while");
 }

@@ -26,6 +26,7 @@
 use super::LivePool;
 use super::config::{set_u64, unset};
 use super::leaves::unmark;
+use super::scan::RESILVER_TXG;
 use super::shared::Shared;
 use super::sides::parent_of;
 use crate::dtl::Logs;
@@ -117,6 +118,9 @@ impl Shared {
             let bad = |e: &dyn std::fmt::Display| shared.invalid(e.to_string());
             let mut root = shared.config.lock().root.clone();
             change_leaf(&mut root, guid, &change).map_err(|e| bad(&e))?;
+            // A resilver that is under way passes it over meanwhile.
+            let unmarked = |leaf: &mut VdevConfig| unset(leaf, &[RESILVER_TXG]);
+            change_leaf(&mut root, guid, &unmarked).map_err(|e| bad(&e))?;
             let before = shared.reader.vdevs();
             let mut leaf = |c: &VdevConfig| (c.guid == guid).then(|| open.clone());
             let next = before.successor(&shared.rt, &root, &mut leaf).map_err(|e| bad(&e))?;

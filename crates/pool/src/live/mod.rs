@@ -24,6 +24,7 @@
 //! remove                         log, cache and spare devices that go
 //! evacuate  removals             vdevs with data on them that go
 //! scans  scan  errlog            scrub and resilver, and what was found to be lost
+//! error_scrub                    that looked at again
 //! work  works                    initialize, trim, autotrim
 //! datasets                       file systems, volumes, snapshots, clones
 //! vdevs                          adding devices, new guids
@@ -45,6 +46,7 @@ mod create;
 mod datasets;
 mod early;
 mod errlog;
+mod error_scrub;
 mod evacuate;
 mod events;
 mod features;

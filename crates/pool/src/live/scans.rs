@@ -97,6 +97,11 @@ impl Outcome {
         self.errors = state.errors;
     }
 
+    /// Leaves lack something that the scan came to.
+    pub(super) fn leaves_gaps(&self) -> bool {
+        !self.lost.is_empty() || !self.refused.is_empty()
+    }
+
     pub(super) fn note(&self, state: &mut ScanState) {
         (state.examined, state.processed) = (self.examined, self.processed);
         state.errors = self.errors;

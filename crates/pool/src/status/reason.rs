@@ -7,7 +7,7 @@ use super::view::{VdevTreeView, VdevView, lacks_something};
 use crate::live::{ENABLED_BY_DEFAULT, is_writable};
 use crate::open::Pool;
 use ondisk::features::{FEATURES, Feature, VERSION_FEATURES};
-use ondisk::scan::{Function, State};
+use ondisk::scan::{Function, ScanState, State};
 use vdev::{NodeRef, Reason};
 
 /// Something is to be said about the pool; the worst first.
@@ -268,10 +268,12 @@ impl Condition {
 }
 
 impl Pool {
-    /// A resilver is not complete.
+    /// A resilver runs; not one that was broken off when the pool was closed.
     pub(super) fn is_resilvering(&self) -> bool {
         let scan = self.scan_state().ok().flatten();
-        scan.is_some_and(|s| s.function() == Function::Resilver && s.state() == State::Active)
+        let is_one =
+            |s: ScanState| s.function() == Function::Resilver && s.state() == State::Active;
+        scan.is_some_and(is_one) && !self.is_scan_left()
     }
 
     /// Whether features are missing that an upgrade would enable, and the pool's property

@@ -219,13 +219,15 @@ impl Status {
     }
 
     /// The line about the last scrub or resilver. A resilver that ended well says nothing of what
-    /// came after: while devices lack something, one was broken off since.
+    /// came after: while devices lack something, one was broken off since, or is still to be gone
+    /// on with.
     fn scan_line(&self, date: &dyn Fn(u64) -> String) -> Option<String> {
-        let is_clean_end = |s: &ScanState| {
-            s.function() == Function::Resilver && s.state() == State::Finished && s.errors == 0
+        let is_silent = |s: &ScanState| {
+            let is_clean_end = s.state() == State::Finished && s.errors == 0;
+            s.function() == Function::Resilver && (is_clean_end || self.is_scan_left)
         };
         match &self.scan {
-            scan if self.lacking > 0 && scan.as_ref().is_none_or(is_clean_end) => {
+            scan if self.lacking > 0 && scan.as_ref().is_none_or(is_silent) => {
                 let devices = match self.lacking {
                     1 => "1 device lacks".to_owned(),
                     n => format!("{n} devices lack"),

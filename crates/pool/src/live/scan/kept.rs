@@ -1,4 +1,5 @@
-//! Where a scrub is, on disk: so that it goes on after an export or a crash, here or in OpenZFS.
+//! Where a scrub or resilver is, on disk: so that it goes on after an export or a crash, here or in
+//! OpenZFS.
 //!
 //! # Theory
 //!
@@ -23,7 +24,14 @@
 //! task came between (`Scans::tasks`). So what is on disk fits the datasets of its own txg, always.
 //! A scrub that is paused stays in memory, and its place is written again when the pool is closed.
 //!
-//! Only scrubs are kept. A resilver begins anew: the dirty time logs say what is left of it.
+//! A *resilver* is kept in the same way, and goes on only when it is for the same leaves. Each leaf
+//! that it is for is marked in its configuration with the last txg of it (OpenZFS's
+//! `resilver_txg`), when it begins. A leaf that leaves or comes back loses its mark in the txg in
+//! which it does, for the walk passes it over meanwhile. So whoever opens the pool goes on when all
+//! leaves that lack something bear the mark, and lack nothing that the resilver does not bring;
+//! otherwise it begins anew, as the dirty time logs say. A place is not written any more when a
+//! block could not be had or was refused: its txg stays in the log, and only the process that met
+//! it knows.
 
 use super::super::mos as util;
 use super::super::shared::{Shared, TaskCx};

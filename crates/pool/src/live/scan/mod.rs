@@ -23,7 +23,8 @@
 //!
 //! **A log shrinks when what it says is durable**: all leaves are flushed after the last block was
 //! written, and before the txg that shrinks it. It keeps the txgs of blocks that could not be had
-//! or written. A crash before leaves the log as it was, and the next import begins anew.
+//! or written. A crash before leaves the log as it was, and the next import goes on where the
+//! resilver was, or begins anew.
 //!
 //! A leaf that left and came back while the walk went on was passed over in between, and whether it
 //! did is not seen at the end. So every leaf that is put into or out of the tree is remembered
@@ -32,10 +33,14 @@
 //!
 //! While it runs, how far it is stands in memory ([`LivePool::scan`]); the result stands in the MOS
 //! as OpenZFS keeps it (`docs/format/scan.md`), and so does where a scrub is (`kept.rs`): a scrub
-//! that was not ended goes on when the pool is opened the next time, unless it was paused.
+//! that was not ended goes on when the pool is opened the next time, unless it was paused, and a
+//! resilver when it is still for the same leaves.
 
 mod kept;
+mod targets;
 mod walk;
+
+pub(super) use targets::RESILVER_TXG;
 
 use super::LivePool;
 use super::errlog::OldErrors;
@@ -150,36 +155,36 @@ impl Shared {
     fn scan(&self, function: Function) -> Result<End> {
         // In this order: a leaf that moves from now on is passed over at the end.
         self.scans.moved.lock().clear();
-        let rest = match function {
-            Function::Scrub => self.rest_of_scrub()?,
-            _ => None,
+        let stale = self.stale_leaves();
+        let (rest, targets) = match function {
+            Function::Scrub => (self.rest_of_scrub()?, BTreeMap::new()),
+            _ => (self.rest_of_resilver(&stale)?, stale),
         };
         let goes_on = rest.is_some();
-        let (targets, mut state) = match &rest {
-            Some((state, _)) => (BTreeMap::new(), *state),
-            None => {
-                let targets = self.stale_leaves();
-                let Some(state) = self.first_state(function, &targets) else {
-                    return Ok(End::Done);
-                };
-                (targets, state)
-            }
+        let first = || self.first_state(function, &targets);
+        let Some(mut state) = rest.as_ref().map(|(state, _)| *state).or_else(first) else {
+            // The leaves that one was for have left.
+            self.run_keeping_datasets(|cx| cx.end_left_over())?;
+            return Ok(End::Done);
         };
         state.flags &= !ScanState::FLAG_PAUSED;
         self.wait_for_txg(state.max_txg)?;
         self.scans.state.lock().now = Some(state);
         let mut walk = match rest {
-            Some((_, rest)) => walk::Walk::of_rest(self, &state, rest),
+            Some((_, rest)) => walk::Walk::of_rest(self, &state, &targets, rest),
             None => walk::Walk::new(self, function, &targets, state.min_txg, state.max_txg),
         };
         match goes_on {
             // Also because a scrub waits for what is being freed, which takes a txg.
             true => self.put_place_of(&walk, state)?,
-            false => self.begin(state)?,
+            false => self.begin(state, &targets)?,
         }
         self.post_scan(function, if goes_on { "resume" } else { "start" });
         let end = self.walk(&mut walk, &state)?;
         let is_done = end == End::Done;
+        if !is_done && function == Function::Resilver {
+            self.keep_resilver(&walk, state)?;
+        }
         if !is_done && (function == Function::Resilver || self.txgs.why_stopped().is_some()) {
             return Ok(end);
         }
@@ -244,17 +249,20 @@ impl Shared {
         let _gate = self.gate.read();
         let kept = kept::under_way(&self.mos)?;
         let kept = kept.filter(|k| k.state.function() == Function::Scrub);
-        let go_on = |k: kept::Kept| Ok((k.state, walk::Walk::go_on(self, &k)?.into_rest()));
+        let go_on = |k: kept::Kept| {
+            let walk = walk::Walk::go_on(self, &k, &BTreeMap::new())?;
+            Ok((k.state, walk.into_rest()))
+        };
         kept.map(go_on).transpose()
     }
 
     /// Writes that it begins.
-    fn begin(&self, state: ScanState) -> Result<()> {
+    fn begin(&self, state: ScanState, targets: &BTreeMap<u64, Txgs>) -> Result<()> {
         let is_scrub = state.function() == Function::Scrub;
+        let leaves: Vec<u64> = targets.keys().copied().collect();
         self.run_keeping_datasets(move |cx| {
-            if is_scrub {
-                cx.put_scan(&state, &kept::Queue::new())?;
-            }
+            cx.put_scan(&state, &kept::Queue::new())?;
+            cx.mark_targets(&leaves, state.max_txg)?;
             cx.log_scan(&state, "scan setup")
         })?;
         if is_scrub {
@@ -284,10 +292,13 @@ impl Shared {
     fn put_place_of(&self, walk: &walk::Walk<'_>, mut state: ScanState) -> Result<()> {
         let (kept, tasks) = {
             let _gate = self.gate.read();
-            let (place, queue) = walk.place()?;
+            let (place, mut queue) = walk.place()?;
             walk.outcome.note(&mut state);
             (state.cur_min_txg, state.cur_max_txg) = (place.cur_min_txg, place.cur_max_txg);
             state.bookmark = place.bookmark;
+            if state.function() == Function::Resilver && walk.outcome.leaves_gaps() {
+                (state, queue) = (kept::at_begin(state), kept::Queue::new());
+            }
             (kept::Kept { state, queue }, self.scans.tasks.load(Ordering::Acquire))
         };
         let lost = walk.outcome.lost_blocks.clone();
@@ -307,7 +318,8 @@ impl Shared {
         if self.scans.has_place.load(Ordering::Acquire) || self.txgs.why_stopped().is_some() {
             return Ok(());
         }
-        self.put_place_of(&walk::Walk::of_rest(self, &state, rest), state)
+        let walk = walk::Walk::of_rest(self, &state, &BTreeMap::new(), rest);
+        self.put_place_of(&walk, state)
     }
 
     /// Until a txg is durable.
@@ -330,9 +342,8 @@ impl Shared {
                 continue;
             }
             let is_done = walk.piece()?;
-            let is_scrub = state.function() == Function::Scrub;
             let each = Duration::from_secs(self.tunables.get(Tunable::ScanPlaceEach));
-            if is_scrub && !is_done && walk.time_since_place() >= each {
+            if !is_done && walk.time_since_place() >= each {
                 self.put_place_of(walk, *state)?;
                 walk.place_was_kept();
             }
@@ -361,6 +372,7 @@ impl TaskCx<'_> {
         (state.cur_min_txg, state.cur_max_txg, state.flags) = (0, 0, 0);
         state.end_time = self.dsl().now.secs;
         self.put_scan(&state, &kept::Queue::new())?;
+        self.mark_targets(&[], 0)?;
         self.log_scan(&state, "scan done")
     }
 
@@ -398,6 +410,7 @@ impl TaskCx<'_> {
         old: OldErrors,
     ) -> Result<()> {
         self.put_scan(state, &kept::Queue::new())?;
+        self.mark_targets(&[], 0)?;
         self.log_scan(state, "scan done")?;
         self.log_found(state, outcome, old)?;
         if state.state() != State::Finished {

@@ -91,19 +91,28 @@ impl<'a> Walk<'a> {
         Rest { left: self.left, seen: self.seen, outcome: self.outcome }
     }
 
-    /// A scrub over what is left of an earlier one.
-    pub(super) fn of_rest(shared: &'a Shared, state: &ScanState, rest: Rest) -> Self {
+    /// A walk over what is left of an earlier one; of a resilver with what its leaves missed.
+    pub(super) fn of_rest(
+        shared: &'a Shared,
+        state: &ScanState,
+        targets: &BTreeMap<u64, Txgs>,
+        rest: Rest,
+    ) -> Self {
         let (min, max) = (state.min_txg, state.max_txg);
-        let walk = Self::new(shared, Function::Scrub, &BTreeMap::new(), min, max);
+        let walk = Self::new(shared, state.function(), targets, min, max);
         let Rest { left, seen, outcome } = rest;
         Self { left, seen, outcome, ..walk }
     }
 
-    /// A scrub that goes on where it was; from the beginning when that place is not there any more.
-    /// The caller holds the gate.
-    pub(super) fn go_on(shared: &'a Shared, kept: &Kept) -> Result<Self> {
+    /// One that goes on where it was; from the beginning when that place is not there any more. The
+    /// caller holds the gate.
+    pub(super) fn go_on(
+        shared: &'a Shared,
+        kept: &Kept,
+        targets: &BTreeMap<u64, Txgs>,
+    ) -> Result<Self> {
         let ScanState { min_txg: min, max_txg: max, bookmark, .. } = kept.state;
-        let mut walk = Self::new(shared, Function::Scrub, &BTreeMap::new(), min, max);
+        let mut walk = Self::new(shared, kept.state.function(), targets, min, max);
         walk.outcome.begin_at(&kept.state);
         let is_again = kept.state.flags & ScanState::FLAG_VISIT_DS_AGAIN != 0;
         let resume = Some(behind(&bookmark)).filter(|_| !is_again).flatten();

@@ -21,6 +21,9 @@ pub struct Scrub {
     /// Pause a scrub, also over an export; the same command without -p goes on with it
     #[arg(short = 'p', conflicts_with_all = ["until_done", "stop"])]
     pause: bool,
+    /// Only the blocks of the error log, which is done when the command ends
+    #[arg(short = 'e', conflicts_with_all = ["stop", "pause"])]
+    errors: bool,
     /// Wait until it is done; a pool that is not served is always waited for
     #[arg(short = 'w')]
     until_done: bool,
@@ -41,6 +44,11 @@ pub struct Resilver {
 
 impl Scrub {
     fn act(&self, session: &Session, pool: &LivePool) -> Result<(), Failure> {
+        if self.errors {
+            let lost = pool.error_scrub(&|| session.check().is_ok());
+            let about = format!("cannot scrub {}", pool.name());
+            return lost.map(drop).map_err(|e| Failure::from(e).about(&about));
+        }
         let (doing, done) = match (self.stop, self.pause) {
             (true, _) => ("cannot cancel scrubbing", pool.stop_scrub()),
             (_, true) => ("cannot pause scrubbing", pool.pause_scrub()),
