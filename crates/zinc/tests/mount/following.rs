@@ -45,6 +45,10 @@ fn mounts_by_properties_follow_them() {
     assert_eq!(listed(&place), pairs(&at_first));
     place.sh("echo x > a/b/f");
     place.zinc(&["zfs", "snapshot", "tank/a@s"]).ok();
+    // A path is that of a file system; of a snapshot there is none.
+    let path = |end: &str| format!("{}/mnt/a{end}", place.dir.path().display());
+    assert_eq!(place.zinc(&["zfs", "list", "-Ho", "name", &path("")]).ok(), "tank/a\n");
+    refused(&place, &["zfs", "list", "-t", "snapshot", &path("@s")]);
     place.sh("echo y > a/g");
     let diff = place.zinc(&["zfs", "diff", "tank/a@s"]).ok();
     assert!(diff.contains("+\t") && diff.contains("/mnt/a/g"), "{diff}");

@@ -135,6 +135,10 @@ pub fn named_by_path(
     // What is mounted is seen by everyone, whoever may look into its pool.
     let mounted = system::listed();
     let by_mount = |name: &String| {
+        // Snapshots have no path, but the name of a file may look like one of theirs.
+        if name.contains(['@', '#']) && !Path::new(name).exists() {
+            return name.clone();
+        }
         let lies_in = |m: &&system::Listed| Path::new(name).starts_with(&m.dir);
         let above = mounted.iter().filter(lies_in);
         let deepest = above.max_by_key(|m| m.dir.components().count());
