@@ -1,10 +1,12 @@
 //! Names of far leaves.
 //!
 //! They are the URIs that NBD's programs share: `nbd://HOST[:PORT]/EXPORT` and
-//! `nbd+unix:///EXPORT?socket=PATH`; and `dir:///PATH`, which is a disk in a store of objects that
-//! a directory is. Bytes may stand as `%` and two digits. `timeout=SECONDS` says how long a server
-//! or store may be silent before the leaf counts as gone. A user or password is refused, because
-//! names stand in labels.
+//! `nbd+unix:///EXPORT?socket=PATH`; `dir:///PATH`, which is a disk in a store of objects that a
+//! directory is; and `s3://BUCKET/PREFIX`, which is one in a bucket of a server that speaks S3,
+//! with `endpoint=URL`, `region=NAME` and `addressing=path` or `virtual` where the environment does
+//! not say them. Bytes may stand as `%` and two digits. `timeout=SECONDS` says how long a server or
+//! store may be silent before the leaf counts as gone. A user or password is refused, because names
+//! stand in labels.
 
 use core::fmt;
 use core::time::Duration;
@@ -24,13 +26,14 @@ const EXPORT_MAX: usize = 4096;
 const TCP: &str = "nbd://";
 const UNIX: &str = "nbd+unix://";
 const FOLDER: &str = "dir://";
+const BUCKET: &str = "s3://";
 const TLS: [&str; 2] = ["nbds://", "nbds+unix://"];
 
 /// Whether a name is that of a leaf of another machine, well-formed or not.
 #[must_use]
 pub fn is_far(name: &Path) -> bool {
     let starts = |scheme: &str| name.to_str().is_some_and(|name| name.starts_with(scheme));
-    starts(TCP) || starts(UNIX) || starts(FOLDER) || TLS.into_iter().any(starts)
+    starts(TCP) || starts(UNIX) || starts(FOLDER) || starts(BUCKET) || TLS.into_iter().any(starts)
 }
 
 /// Where a server listens.
@@ -42,6 +45,20 @@ pub(crate) enum Place {
     Unix(PathBuf),
     /// A directory with objects in it.
     Folder(PathBuf),
+    /// A prefix of a bucket.
+    Bucket(Bucket),
+}
+
+/// A prefix of a bucket of a server that speaks S3, and what its name says of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bucket {
+    pub(crate) bucket: String,
+    /// Without a `/` at either end; not empty.
+    pub(crate) prefix: String,
+    pub(crate) endpoint: Option<String>,
+    pub(crate) region: Option<String>,
+    /// The bucket is part of the host, not of the path.
+    pub(crate) is_virtual: Option<bool>,
 }
 
 /// A far leaf.
@@ -83,6 +100,9 @@ impl Name {
         }
         if let Some(rest) = text.strip_prefix(FOLDER) {
             return Self::read_folder(rest);
+        }
+        if let Some(rest) = text.strip_prefix(BUCKET) {
+            return Self::read_bucket(rest);
         }
         let is_unix = text.starts_with(UNIX);
         let rest = text.strip_prefix(if is_unix { UNIX } else { TCP }).unwrap_or_default();
@@ -150,10 +170,46 @@ impl Name {
         Ok(Self { place: Place::Folder(folder), export: String::new(), silence, text })
     }
 
+    fn read_bucket(rest: &str) -> Result<Self, NameError> {
+        if rest.contains('#') {
+            return Err(NameError("a '#' in it is written %23"));
+        }
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        if bucket.is_empty() || !bucket.bytes().all(is_plain) {
+            return Err(NameError("it names no bucket (s3://BUCKET/PREFIX)"));
+        }
+        let own = decoded(prefix.trim_matches('/'))?;
+        let is_part = |part: &str| !matches!(part, "" | "." | "..");
+        if !own.split('/').all(is_part) || !own.bytes().all(|b| is_plain(b) || b == b'/') {
+            let why = "its prefix is none of letters, digits, '-', '.', '_' and '/'";
+            return Err(NameError(why));
+        }
+        let (mut endpoint, mut region, mut is_virtual) = (None, None, None);
+        let mut silence = STORE_SILENCE;
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("timeout", n)) => silence = seconds(n)?,
+                Some(("endpoint", url)) => endpoint = Some(endpoint_of(url)?),
+                Some(("region", name)) => region = Some(decoded(name)?),
+                Some(("addressing", "path")) => is_virtual = Some(false),
+                Some(("addressing", "virtual")) => is_virtual = Some(true),
+                _ => return Err(UNKNOWN),
+            }
+        }
+        let shown = prefix.trim_matches('/');
+        let query = if query.is_empty() { String::new() } else { format!("?{query}") };
+        let text = format!("{BUCKET}{bucket}/{shown}{query}");
+        let bucket =
+            Bucket { bucket: bucket.to_owned(), prefix: own, endpoint, region, is_virtual };
+        Ok(Self { place: Place::Bucket(bucket), export: String::new(), silence, text })
+    }
+
     /// It is a disk in a store of objects.
     #[must_use]
     pub fn is_store(&self) -> bool {
-        matches!(self.place, Place::Folder(_))
+        matches!(self.place, Place::Folder(_) | Place::Bucket(_))
     }
 
     /// The name in its one form: hosts in small letters, the usual port left out.
@@ -174,12 +230,29 @@ impl Name {
                 let own = own.unwrap_or_else(|_| path.components().collect());
                 format!("dir\0{}", own.to_string_lossy())
             }
+            Place::Bucket(Bucket { bucket, prefix, endpoint, .. }) => {
+                let endpoint = endpoint.as_deref().unwrap_or_default();
+                format!("s3\0{endpoint}\0{bucket}\0{prefix}")
+            }
         };
         *blake3::hash(format!("{place}\0{}", self.export).as_bytes()).as_bytes()
     }
 }
 
 const UNKNOWN: NameError = NameError("it has a parameter that is not known");
+
+fn endpoint_of(text: &str) -> Result<String, NameError> {
+    let url = decoded(text)?;
+    let host = ["http://", "https://"].iter().find_map(|scheme| url.strip_prefix(scheme));
+    let host = host.filter(|host| !host.is_empty() && !host.starts_with('/'));
+    let host = host.ok_or(NameError("its endpoint is no http:// or https:// URL"))?;
+    match host.contains(['@', '?', '#']) {
+        true => {
+            Err(NameError("its endpoint has a user or parameters, which would stand in labels"))
+        }
+        false => Ok(url.trim_end_matches('/').to_owned()),
+    }
+}
 
 fn seconds(text: &str) -> Result<Duration, NameError> {
     let n = text.parse().ok().filter(|n| (1..=SILENCE_MAX).contains(n));
@@ -257,6 +330,29 @@ mod tests {
         assert!(read("dir://tank").unwrap_err().0.contains("absolute"));
         assert!(read("dir:///tank?size=1").unwrap_err().0.contains("parameter"));
         assert!(!read("nbd://h/e").unwrap().is_store());
+    }
+
+    #[test]
+    fn a_prefix_of_a_bucket_is_a_store() {
+        let text = "s3://Pools/tank/?endpoint=http%3A%2F%2F[::1]:7070/&region=eu&addressing=path";
+        let name = read(text).unwrap();
+        let Place::Bucket(bucket) = &name.place else { panic!("{name:?}") };
+        assert_eq!((bucket.bucket.as_str(), bucket.prefix.as_str()), ("Pools", "tank"));
+        assert_eq!(bucket.endpoint.as_deref(), Some("http://[::1]:7070"));
+        assert_eq!((bucket.region.as_deref(), bucket.is_virtual), (Some("eu"), Some(false)));
+        assert!(name.is_store());
+        let same = |other: &str| name.identity() == read(other).unwrap().identity();
+        assert!(same("s3://Pools/t%61nk?endpoint=http://[::1]:7070"));
+        assert!(!same("s3://Pools/tank"));
+        let wrong = |text: &str| read(text).unwrap_err().0;
+        assert!(wrong("s3:///tank").contains("bucket"));
+        for prefix in ["", "/", "a//b", "../b", "a b", "a%00b"] {
+            read(&format!("s3://pools/{prefix}")).unwrap_err();
+        }
+        assert!(wrong("s3://key:secret@pools/tank").contains("bucket"));
+        assert!(wrong("s3://pools/tank?endpoint=http://key:secret@host").contains("user"));
+        assert!(wrong("s3://pools/tank?endpoint=host").contains("URL"));
+        assert!(wrong("s3://pools/tank?secret=x").contains("parameter"));
     }
 
     #[test]

@@ -2,33 +2,43 @@
 //! no flush that returned is lost, and one that stood still is fenced. Each is this program,
 //! started again as a writer.
 //!
-//! 25 of them in each `./test`; `ZINC_TAKEOVERS=1000` says how many else, `ZINC_SEED` where to
-//! begin.
+//! 25 of them in each `./test`, in a directory and, where versitygw is there, in a bucket of it;
+//! `ZINC_TAKEOVERS=1000` says how many else, `ZINC_SEED` where to begin.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use device::{Device as _, ErrorKind, WriteDevice as _};
+use far::Name;
+use far::disk;
 use far::log::format::{Super, Who};
 use far::log::{LogDevice, Options};
-use far::store::DirStore;
 use rt::Rt;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use testkit::Rng;
+use testkit::{Rng, S3Server};
 
 const SECTOR: usize = 4096;
 /// Numbers are written to so many places, one after the other.
 const PLACES: u64 = 64;
 
 fn main() -> ExitCode {
+    let of = || std::env::args().nth(2).unwrap();
     match std::env::args().nth(1).as_deref() {
-        Some("writer") => write(Path::new(&std::env::args().nth(2).unwrap())),
-        _ => take_turns(),
+        Some("writer") => return write(&of()),
+        Some("create") => return create(&of()),
+        _ => {}
     }
+    let folder = tempfile::tempdir().unwrap();
+    take_turns(&format!("dir://{}/disk", folder.path().display()), &[]);
+    if let Some(server) = S3Server::start(&folder.path().join("server"), "bucket") {
+        let name = format!("s3://bucket/disk?endpoint={}", server.endpoint());
+        take_turns(&name, &server.environment());
+    }
+    // As the harness says it that this program does without.
+    say("test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
+    ExitCode::SUCCESS
 }
 
 fn options() -> Options {
@@ -46,9 +56,34 @@ fn say(text: &str) {
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
+fn parsed(name: &str) -> Name {
+    Name::parse(name.as_ref()).unwrap().unwrap()
+}
+
+/// Makes the disk.
+fn create(name: &str) -> ExitCode {
+    let is = Super {
+        size: 1 << 20,
+        sector: SECTOR as u32,
+        target: 1 << 20,
+        window: 4,
+        is_fenced: true,
+        made_by: String::new(),
+    };
+    disk::create(&parsed(name), &is).unwrap();
+    ExitCode::SUCCESS
+}
+
+/// This program, in another process.
+fn another(what: &str, name: &str, environment: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([what, name]).envs(environment.iter().copied());
+    command
+}
+
 /// Counts on the disk: says where it begins, and each number that is flushed; at last why it ends.
-fn write(folder: &Path) -> ExitCode {
-    let store = Arc::new(DirStore::new(folder).unwrap());
+fn write(name: &str) -> ExitCode {
+    let store = disk::store(&parsed(name)).unwrap();
     let device = match LogDevice::claim(store, "here", &Rt::real(), options(), None) {
         Ok(device) => device,
         Err(trouble) => {
@@ -93,13 +128,9 @@ struct Writer {
 }
 
 impl Writer {
-    fn start(folder: &Path) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .arg("writer")
-            .arg(folder)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+    fn start(name: &str, environment: &[(&str, &str)]) -> Self {
+        let mut command = another("writer", name, environment);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let (send, lines) = channel();
         let out = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {
@@ -135,27 +166,17 @@ impl Writer {
     }
 }
 
-fn take_turns() -> ExitCode {
+fn take_turns(name: &str, environment: &[(&str, &str)]) {
     let number = |name: &str, default: u64| {
         std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
     };
     let (turns, seed) = (number("ZINC_TAKEOVERS", 25), number("ZINC_SEED", 1));
     let mut rng = Rng::new(seed);
-    let folder = tempfile::tempdir().unwrap();
-    let store = Arc::new(DirStore::new(folder.path()).unwrap());
-    let is = Super {
-        size: 1 << 20,
-        sector: SECTOR as u32,
-        target: 1 << 20,
-        window: 4,
-        is_fenced: true,
-        made_by: String::new(),
-    };
-    LogDevice::create(store, &Rt::real(), &is, Duration::from_secs(60)).unwrap();
+    assert!(another("create", name, environment).status().unwrap().success());
     let (mut flushed, mut asleep, mut fenced) = (0, Vec::<Writer>::new(), 0);
     let began = Instant::now();
     for turn in 0..turns {
-        let writer = Writer::start(folder.path());
+        let writer = Writer::start(name, environment);
         let begins = writer.line().expect("a writer begins");
         let begins: u64 = begins.strip_prefix("begins ").expect(&begins).parse().unwrap();
         assert!(begins >= flushed, "{flushed} was flushed, and turn {turn} began at {begins}");
@@ -190,7 +211,4 @@ fn take_turns() -> ExitCode {
         "{turns} writers, {flushed} flushes, {fenced} stood still and were fenced; {took} s"
     ));
     assert!(flushed > 0 && (turns < 10 || fenced > 0));
-    // As the harness says it that this program does without.
-    say("test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
-    ExitCode::SUCCESS
 }

@@ -21,6 +21,7 @@ mod files;
 mod mos;
 mod nbd;
 mod storage;
+mod stores;
 mod structures;
 
 /// A function that takes any bytes and comes back.
@@ -36,6 +37,7 @@ pub fn targets() -> Vec<(&'static str, Target)> {
     all.extend(compression::TARGETS);
     all.extend(control::TARGETS);
     all.extend(nbd::TARGETS);
+    all.extend(stores::TARGETS);
     all.extend(storage::TARGETS);
     all.sort_by_key(|(name, _)| *name);
     all

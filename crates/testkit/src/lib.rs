@@ -20,6 +20,7 @@ mod image;
 mod nbd_server;
 pub mod oracle;
 mod rng;
+mod s3_server;
 mod shrinking;
 mod unpack;
 
@@ -32,6 +33,7 @@ pub use image::SparseImage;
 pub use nbd_server::NbdServer;
 pub use needs::needs;
 pub use rng::Rng;
+pub use s3_server::S3Server;
 pub use shrinking::{shrinking, shrinking_seed};
 pub use unpack::{read_zst, unpack_zst};
 

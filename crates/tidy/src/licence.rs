@@ -3,7 +3,7 @@
 //! `OR` is our choice, `AND` is not, parentheses group, and `A/B` is the old way to write `A OR B`.
 
 /// Licences that ask for no more than their own text and a name.
-const PERMISSIVE: [&str; 13] = [
+const PERMISSIVE: [&str; 14] = [
     "MIT",
     "MIT-0",
     "Apache-2.0",
@@ -17,6 +17,8 @@ const PERMISSIVE: [&str; 13] = [
     "CC0-1.0",
     "Unlicense",
     "Unicode-3.0",
+    // For data: the roots of certificates that a system without its own would be given.
+    "CDLA-Permissive-2.0",
 ];
 
 /// Whether the expression can be satisfied with permissive licences alone.

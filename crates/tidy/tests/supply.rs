@@ -4,10 +4,13 @@
 use tidy::{read, report};
 
 /// Packages that may be there twice, and why.
-const TWICE: [(&str, &str); 1] = [(
-    "syn",
-    "macros that fuser uses are made with the version before; it is in no program that is built",
-)];
+const TWICE: [(&str, &str); 5] = [
+    ("syn", "macros of fuser are made with the version before; it is in no program that is built"),
+    ("crypto-common", "as digest"),
+    ("digest", "crc-fast, which object_store sums objects with on request, has the one before"),
+    ("getrandom", "ring has the one before"),
+    ("windows-sys", "in no program that is built for Linux"),
+];
 
 /// Packages of the lock file: name, version, source and checksum.
 struct Package {

@@ -28,7 +28,9 @@ pub(super) fn connect(name: &Name, within: Duration) -> Result<Link, Failed> {
     let until = Instant::now() + within;
     let line: Arc<dyn Line> = match &name.place {
         // A store is not reached by a connection of this kind.
-        Place::Folder(_) => return Err(Failed::Refused("it is no export of an NBD server")),
+        Place::Folder(_) | Place::Bucket(_) => {
+            return Err(Failed::Refused("it is no export of an NBD server"));
+        }
         Place::Unix(path) => {
             let stream = UnixStream::connect(path).map_err(|e| match e.kind() {
                 // It is a server that is not there, and no file.

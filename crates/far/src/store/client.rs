@@ -33,6 +33,11 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// not fill the line.
 const UNDER_WAY_MAX: u32 = 256;
 
+/// How long an attempt that moves so many bytes may take.
+pub(super) fn deadline(weight: u64) -> Duration {
+    DEADLINE + Duration::from_millis(weight.saturating_mul(1000) / BYTES_PER_SECOND)
+}
+
 /// What a request is for: the first goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
@@ -247,7 +252,7 @@ impl Client {
         drop(state);
         let weight = ask.request.weight();
         self.0.counts.count(&ask.request, number, weight);
-        let deadline = DEADLINE + Duration::from_millis(weight * 1000 / BYTES_PER_SECOND);
+        let deadline = deadline(weight);
         let (client, own) = (self.clone(), Arc::clone(ask));
         self.0.rt.after(deadline, move || client.ended(&own, number, Err(StoreError::Lost)));
         let (client, own) = (self.clone(), Arc::clone(ask));

@@ -8,16 +8,23 @@
 //!
 //! Requests are submitted without waiting, each with a callback. `client` makes patience of it:
 //! deadlines, retries, and how many requests are under way. The kinds of stores: a directory
-//! ([`DirStore`]) and a simulated one ([`SimStore`]).
+//! ([`DirStore`]), a bucket of a server that speaks S3 (`S3Store`, by the cargo feature `s3`), and
+//! a simulated one ([`SimStore`]).
 
 pub(crate) mod client;
+#[cfg(feature = "s3")]
+mod credentials;
 mod dir;
+#[cfg(feature = "s3")]
+mod s3;
 mod sim;
 
 use core::fmt;
 use device::Shared;
 
 pub use dir::DirStore;
+#[cfg(feature = "s3")]
+pub use s3::S3Store;
 pub use sim::{SimStore, SimWorld, Weather};
 
 /// What is asked of a store. Names are made of small letters, digits, `-` and `/`.

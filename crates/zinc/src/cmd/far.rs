@@ -42,7 +42,7 @@ pub struct Create {
     /// There will never be more than one writer at a time: take a store that keeps none apart
     #[arg(long)]
     single_writer: bool,
-    /// The store, as dir:///PATH
+    /// The store, as dir:///PATH or s3://BUCKET/PREFIX
     #[arg(value_name = "STORE")]
     name: String,
     /// The size of the disk in bytes, such as 10T
@@ -53,7 +53,7 @@ pub struct Create {
 /// Arguments of `zinc far ls`.
 #[derive(clap::Args)]
 pub struct Ls {
-    /// The store, as dir:///PATH
+    /// The store, as dir:///PATH or s3://BUCKET/PREFIX
     #[arg(value_name = "STORE")]
     name: String,
 }
@@ -64,7 +64,7 @@ pub struct Ls {
 What is wrong here was done by the store; what `zinc check` finds beyond that is wrong in the pool.
 Exit code 3 when something is wrong.")]
 pub struct Check {
-    /// The store, as dir:///PATH
+    /// The store, as dir:///PATH or s3://BUCKET/PREFIX
     #[arg(value_name = "STORE")]
     name: String,
 }
@@ -72,7 +72,8 @@ pub struct Check {
 /// Arguments of `zinc far copy`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-One of both is a store, as dir:///PATH. A file is made anew, with holes where the disk has nothing.
+One of both is a store (dir:///PATH, s3://BUCKET/PREFIX). A file is made anew, with holes where
+the disk has nothing.
 A file is copied into a disk that is there already and at least as large.")]
 pub struct Copy {
     /// What is copied
@@ -91,7 +92,7 @@ pub struct Gc {
     #[arg(long, value_name = "PERCENT", default_value_t = 40,
           value_parser = clap::value_parser!(u32).range(0..=90))]
     below: u32,
-    /// The store, as dir:///PATH
+    /// The store, as dir:///PATH or s3://BUCKET/PREFIX
     #[arg(value_name = "STORE")]
     name: String,
 }
@@ -102,7 +103,7 @@ pub struct Pin {
     /// Take the pin of this name back
     #[arg(long, value_name = "PIN")]
     remove: Option<String>,
-    /// The store, as dir:///PATH
+    /// The store, as dir:///PATH or s3://BUCKET/PREFIX
     #[arg(value_name = "STORE")]
     name: String,
 }
@@ -135,7 +136,7 @@ fn store(text: &str) -> Result<Option<FarName>, Failure> {
 fn named(text: &str) -> Result<FarName, Failure> {
     let none = || {
         Failure::new(format!("{text} is no name of a store"))
-            .hint("a store is named as dir:///PATH")
+            .hint("a store is dir:///PATH or s3://BUCKET/PREFIX")
     };
     store(text)?.ok_or_else(none)
 }
@@ -240,7 +241,7 @@ impl Verb for Copy {
                 Err(Failure::usage("one of both is a file").hint("copy it out, and in again"))
             }
             (None, None) => {
-                Err(Failure::usage("none of both is a store").hint("a store is dir:///PATH"))
+                Err(Failure::usage("none of both is a store").hint("one is dir:///PATH or s3://…"))
             }
         }?;
         Ok(ExitCode::SUCCESS)
