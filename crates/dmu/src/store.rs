@@ -9,7 +9,7 @@ use ondisk::BlkPtr;
 use rt::Rt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use vdev::{Fault, Scope};
+use vdev::{Fault, FaultKind, Scope};
 use zio::{Block, Outcome, Place, Reader, Request};
 
 /// Key of a dataset; shared by everything below one encryption root's dataset.
@@ -20,7 +20,7 @@ pub trait FaultSink: Send + Sync {
     /// One block was read in spite of `faults`.
     fn repaired(&self, place: Place, bp: &BlkPtr, faults: &[Fault]);
 
-    /// No copy of a block could be had.
+    /// No copy of a block could be had, though the devices that hold it are there.
     fn lost(&self, place: Place, bp: &BlkPtr);
 }
 
@@ -196,10 +196,25 @@ impl CachedStore {
         match &outcome.block {
             Ok(_) if outcome.faults.is_empty() => {}
             Ok(_) => sink.repaired(place, bp, &outcome.faults),
-            Err(e) if e.kind.is_loss() => sink.lost(place, bp),
+            Err(e) if e.kind.is_loss() && !is_out_of_reach(&outcome.faults) => sink.lost(place, bp),
             Err(_) => {}
         }
     }
+}
+
+/// All that kept a block from being read is that devices were not there, or lack it: it may be on
+/// them, and nothing is known of it until they are back.
+fn is_out_of_reach(faults: &[Fault]) -> bool {
+    let is_away = |kind: &FaultKind| match kind {
+        FaultKind::Missing => true,
+        FaultKind::Io(e) => {
+            matches!(e.kind, device::ErrorKind::Gone | device::ErrorKind::NoAnswer)
+        }
+        _ => false,
+    };
+    let blames_none = |kind: &FaultKind| matches!(kind, FaultKind::Stale | FaultKind::Block(_));
+    faults.iter().any(|f| is_away(&f.kind))
+        && faults.iter().all(|f| is_away(&f.kind) || blames_none(&f.kind))
 }
 
 /// Embedded blocks and holes cost less to make again than to look up.

@@ -55,6 +55,24 @@ fn who_looks_at_a_pool_without_devices_is_told_so() {
     assert!(seen.features().count("com.delphix:zpool_checkpoint").is_some());
 }
 
+/// A device that is away has not lost what is on it; one that is there and cannot read has.
+#[test]
+fn what_could_not_be_read_while_devices_were_away_is_not_lost() {
+    for (kind, is_lost) in [(ErrorKind::Gone, false), (ErrorKind::NoAnswer, false), (EIO, true)] {
+        for shape in [Shape::Disk, Shape::Mirror] {
+            let (bench, _) = run(1792, shape, 40).finish();
+            let pool = bench.import_without_cache();
+            bench.faults.iter().for_each(|d| d.add(Fault::fail(0..u64::MAX, kind)));
+            assert!(pool.look().unwrap().error_log().is_err(), "something was read");
+            bench.faults.iter().for_each(|device| device.clear());
+            pool.forget_errors(None).unwrap();
+            pool.sync().unwrap();
+            let logged = pool.look().unwrap().error_log().unwrap().blocks;
+            assert_eq!(!logged.is_empty(), is_lost, "{shape:?}, {kind:?}: {logged:?}");
+        }
+    }
+}
+
 /// Leaves fail at some of the requests of many txgs, each time more than the pool can do without;
 /// when they are back, everything is there.
 #[test]

@@ -7,7 +7,7 @@ use super::random::{Bench, Run};
 use super::{run, whole};
 use engine::LivePool;
 use engine::inside::device::{Device as _, ErrorKind, Fault};
-use engine::live::PropertyWord;
+use engine::live::{OwnChanges, PropertyWord};
 use engine::pools::{LeafWork, WorkState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -135,6 +135,46 @@ fn a_work_is_suspended_called_off_and_goes_on_after_an_export() {
     whole(&bench, "works");
     Run::compare(&bench, &model).unwrap();
     bench.zdb();
+}
+
+/// Devices fail in the middle of it, more than the pool can do without or fewer; when they are
+/// back, it goes on by itself.
+#[test]
+fn a_work_that_devices_broke_off_goes_on_when_they_are_back() {
+    let work = LeafWork::Initialize;
+    for (seed, shape, failing) in
+        [(1960, Shape::Disk, 1), (1961, Shape::Mirror, 2), (1962, Shape::Mirror, 1)]
+    {
+        let case = format!("{shape:?}, {failing} fail");
+        let mut run = run(seed, shape, 20);
+        run.pool().sync().unwrap();
+        run.pool().outlast_failures().unwrap();
+        // Slow, so that it is under way when they fail.
+        let all = leaves(run.pool());
+        all.iter().for_each(|l| run.pool().start_work(*l, work, 64 << 20).unwrap());
+        let fault = Fault::fail_writes(0..u64::MAX, ErrorKind::Io { errno: 5 });
+        run.bench.faults[..failing].iter().for_each(|device| device.add(fault.clone()));
+        let broken = run.pool().wait_for_work(work, &all[..failing], LONG);
+        assert!(broken.is_err(), "{case}: {broken:?}");
+        // What it had done may not have been written down, and that has suspended the pool.
+        if !run.pool().is_waiting() {
+            run.step();
+            assert_eq!(run.pool().sync().is_err(), failing > run.bench.redundancy(), "{case}");
+        }
+        run.bench.faults.iter().for_each(|device| device.clear());
+        if failing > run.bench.redundancy() {
+            assert!(run.pool().resume(&run.bench.source()).unwrap(), "{case}");
+        } else {
+            run.pool().forget_errors(None).unwrap();
+            for leaf in run.pool().leaves_away() {
+                let source = run.bench.source();
+                run.pool().bring_back(leaf, OwnChanges::Keep, None, &source).unwrap();
+            }
+        }
+        finish(run.pool(), work);
+        let ended = state(run.pool(), work);
+        assert!(ended.iter().all(|s| *s == WorkState::Complete), "{case}: {ended:?}");
+    }
 }
 
 /// The power fails after any number of writes: nothing that the last uberblock reaches is gone.

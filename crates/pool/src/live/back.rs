@@ -345,6 +345,7 @@ impl LivePool {
             }
             unset(leaf, &["offline"])
         })?;
+        shared.go_on_with_works()?;
         self.resilver()
     }
 
@@ -380,7 +381,8 @@ impl LivePool {
             let mut config = cx.shared.config.lock();
             (config.root, config.dirty) = (root, true);
             Ok(())
-        })
+        })?;
+        self.shared.go_on_with_works()
     }
 
     /// The leaves that are not used and can be tried again: all but those that the administrator

@@ -140,14 +140,15 @@ impl LivePool {
         let open = shared.txgs.open();
         shared.txgs.resume();
         shared.txgs.outcome_of(open - 1).map_err(|why| failed(why.to_string()))?;
-        self.go_on_scanning()?;
+        self.go_on_with_the_rest()?;
         Ok(true)
     }
 
-    /// What a scan was broken off by does not hold it up any more.
-    fn go_on_scanning(&self) -> Result<()> {
+    /// What scans and works on free space were broken off by does not hold them up any more.
+    fn go_on_with_the_rest(&self) -> Result<()> {
         self.resilver()?;
-        self.go_on_with_scan()
+        self.go_on_with_scan()?;
+        self.shared.go_on_with_works()
     }
 
     /// Devices that do not answer, opened where they were, when they are the ones that left.

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! The state, and how far it is, stand in the device's table in the MOS, as OpenZFS keeps them.
-//! What is active goes on when the pool is opened, here or there, after an export or a crash.
+//! What is active goes on when the pool is opened, here or there, after an export or a crash; and
+//! what a failing device broke off, when its device is back or its errors are forgotten.
 //!
 //! One thread works on one device. It goes through the metaslabs in order, a window at a time
 //! (`run.rs`): what is free there is held, so that nobody is given it (`alloc/hold.rs`), worked on,
@@ -99,7 +100,10 @@ impl Shared {
     /// Starts the thread of a work whose state on disk is active.
     fn begin_work(&self, leaf: u64, work: LeafWork, from: LeafProgress) -> Result<()> {
         let mut state = self.works.state.lock();
-        let Some(me) = self.me.upgrade().filter(|_| !state.is_closing) else { return Ok(()) };
+        if state.is_closing || state.running.contains_key(&(leaf, work)) {
+            return Ok(());
+        }
+        let Some(me) = self.me.upgrade() else { return Ok(()) };
         state.failures.remove(&(leaf, work));
         let task = self.rt.spawn(name(work), move || me.work_on(leaf, work, from));
         let task = task.map_err(|e| self.failed("starting work on a device", &e))?;
@@ -115,8 +119,7 @@ impl Shared {
             for work in [LeafWork::Initialize, LeafWork::Trim] {
                 // A device without a table has none.
                 let Ok(now) = self.work_progress(leaf, work) else { continue };
-                let is_running = self.works.state.lock().running.contains_key(&(leaf, work));
-                if now.state == WorkState::Active && !is_running {
+                if now.state == WorkState::Active {
                     self.begin_work(leaf, work, now)?;
                 }
             }
