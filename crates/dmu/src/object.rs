@@ -5,7 +5,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::live::state::{Content, Found, LiveObject};
 use crate::objset::Objset;
 use crate::traverse::Visitor;
-use ondisk::{BlkPtr, DmuType, Dnode};
+use ondisk::{BlkPtr, Checksum, DmuType, Dnode};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use zio::{Block, Place};
@@ -32,6 +32,20 @@ enum Located {
     Hole,
 }
 
+/// What was read of a live object, while its tree may have been replaced.
+enum Read<T> {
+    /// It is what was there when reading began, or later.
+    Settled(T),
+    /// Nothing tells whether it is that.
+    Unverified(T),
+}
+use Read::{Settled, Unverified};
+
+/// The block is known to be the one that the pointer means.
+fn is_verified(bp: &BlkPtr) -> bool {
+    bp.is_embedded() || bp.checksum_kind() != Checksum::OFF
+}
+
 /// An object, open for reading. Cheap to clone.
 #[derive(Clone)]
 pub struct Object {
@@ -40,6 +54,14 @@ pub struct Object {
     dnode: Arc<Dnode>,
     /// Of a live set: what is newer than `dnode`.
     live: Option<Arc<LiveObject>>,
+}
+
+/// Neither of them, or both and the same.
+fn is_same_tree(a: Option<&Arc<Dnode>>, b: Option<&Arc<Dnode>>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        _ => a.is_none() && b.is_none(),
+    }
 }
 
 impl Object {
@@ -128,8 +150,10 @@ impl Object {
     /// below a hole. A hole itself is returned, for its birth.
     pub fn block_pointer(&self, level: u8, blkid: u64) -> Result<Option<BlkPtr>> {
         if let Some(live) = &self.live {
-            let Some(tree) = live.synced() else { return Ok(None) };
-            return self.tree_of(tree).block_pointer(level, blkid);
+            return self.again(|| match live.synced() {
+                Some(tree) => self.tree_of(tree).block_pointer(level, blkid).map(Settled),
+                None => Ok(Settled(None)),
+            });
         }
         let top = self.dnode.levels - 1;
         if level > top {
@@ -174,8 +198,10 @@ impl Object {
     /// Reads the indirect block `blkid` of `level`; `None` for a hole.
     pub fn read_indirect(&self, level: u8, blkid: u64) -> Result<Option<Arc<Block>>> {
         if let Some(live) = &self.live {
-            let Some(tree) = live.synced() else { return Ok(None) };
-            return self.tree_of(tree).read_indirect(level, blkid);
+            return self.again(|| match live.synced() {
+                Some(tree) => self.tree_of(tree).read_indirect(level, blkid).map(Settled),
+                None => Ok(Settled(None)),
+            });
         }
         match self.block_pointer(level, blkid)? {
             Some(bp) if !bp.is_hole() => self.indirect(&bp, level, blkid).map(Some),
@@ -231,51 +257,61 @@ impl Object {
             set.access(self.number)?;
         }
         self.again(|| match self.locate(blkid)? {
-            Located::Memory(b) => Ok(Some(b)),
+            Located::Memory(b) => Ok(Settled(Some(b))),
             Located::Disk(bp) => {
                 let place = self.place(0, blkid);
-                Ok(Some(self.objset.store().read(&bp, place, self.objset.key())?))
+                let block = Some(self.objset.store().read(&bp, place, self.objset.key())?);
+                Ok(if is_verified(&bp) { Settled(block) } else { Unverified(block) })
             }
-            Located::Hole => Ok(None),
+            Located::Hole => Ok(Settled(None)),
         })
     }
 
-    /// Does `read`, and once more when it fails and the tree was replaced meanwhile: a slow reader
-    /// may come to a block that was freed and written anew.
-    fn again<T>(&self, read: impl Fn() -> Result<T>) -> Result<T> {
-        let tree = || self.live.as_ref().and_then(|l| l.synced());
-        let before = tree();
-        read().or_else(|e| {
-            let now = tree();
-            let same = match (&before, &now) {
-                (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-                _ => now.is_none(),
-            };
-            if same { Err(e) } else { read() }
-        })
+    /// The tree that readers see behind the versions of a live object.
+    fn tree(&self) -> Option<Arc<Dnode>> {
+        self.live.as_ref().and_then(|live| live.synced())
+    }
+
+    /// Does `read` until the tree that it began with was not replaced meanwhile, or what it read is
+    /// known to be right: a slow reader may come to a block that was freed, and written anew, which
+    /// its checksum finds out; a block without one could be any.
+    fn again<T>(&self, read: impl Fn() -> Result<Read<T>>) -> Result<T> {
+        loop {
+            let before = self.tree();
+            let done = read();
+            let is_same = || is_same_tree(before.as_ref(), self.tree().as_ref());
+            match done {
+                Ok(Settled(value)) => return Ok(value),
+                Ok(Unverified(value)) if is_same() => return Ok(value),
+                Err(e) if is_same() => return Err(e),
+                Ok(Unverified(_)) | Err(_) => {}
+            }
+        }
     }
 
     /// Reads the spill block, if there is one.
     pub fn read_spill(&self) -> Result<Option<Arc<Block>>> {
-        if let Some(live) = &self.live {
+        self.again(|| {
+            let Some(live) = &self.live else { return self.spill_of(&self.dnode) };
             let (decided, tree) = {
                 let state = live.lock();
                 (state.spill(), state.synced_tree())
             };
-            return match (decided, tree) {
-                (Some(s), _) => Ok(s),
-                (None, Some(tree)) => self.tree_of(tree).read_spill(),
-                (None, None) => Ok(None),
-            };
-        }
-        match &self.dnode.spill {
-            Some(bp) if !bp.is_hole() => {
-                let mut place = self.place(0, Place::BLKID_SPILL);
-                place.blkid = Place::BLKID_SPILL;
-                Ok(Some(self.objset.store().read(bp, place, self.objset.key())?))
+            match (decided, tree) {
+                (Some(spill), _) => Ok(Settled(spill)),
+                (None, Some(tree)) => self.spill_of(&tree),
+                (None, None) => Ok(Settled(None)),
             }
-            _ => Ok(None),
-        }
+        })
+    }
+
+    /// Reads the spill block of a dnode, if there is one; it always has a checksum.
+    fn spill_of(&self, dnode: &Dnode) -> Result<Read<Option<Arc<Block>>>> {
+        let Some(bp) = dnode.spill.as_ref().filter(|bp| !bp.is_hole()) else {
+            return Ok(Settled(None));
+        };
+        let place = Place { blkid: Place::BLKID_SPILL, ..self.place(0, Place::BLKID_SPILL) };
+        Ok(Settled(Some(self.objset.store().read(bp, place, self.objset.key())?)))
     }
 
     /// Bytes that the tree covers: all blocks up to the largest ever written.
@@ -399,6 +435,7 @@ impl Object {
     fn read_batch(&self, first: u64, n: u64) -> Vec<(u64, Result<Option<Arc<Block>>>)> {
         let mut out = Vec::with_capacity(n as usize);
         let mut wanted = Vec::new();
+        let before = self.tree();
         for blkid in first..first.saturating_add(n) {
             let known = match self.locate(blkid) {
                 Ok(Located::Memory(b)) => Some(Ok(Some(b))),
@@ -407,16 +444,20 @@ impl Object {
                     wanted.push((bp, self.place(0, blkid)));
                     None
                 }
+                Err(_) if self.live.is_some() => Some(self.read_block(blkid)),
                 Err(e) => Some(Err(e)),
             };
             out.push((blkid, known));
         }
         let mut got = self.objset.store().read_many(&wanted, self.objset.key()).into_iter();
+        let is_safe = wanted.iter().all(|(bp, _)| is_verified(bp))
+            || is_same_tree(before.as_ref(), self.tree().as_ref());
         out.into_iter()
             .map(|(blkid, known)| {
                 let block = known.unwrap_or_else(|| match got.next() {
+                    Some(Ok(b)) if is_safe => Ok(Some(b)),
+                    Some(_) if self.live.is_some() => self.read_block(blkid),
                     Some(Ok(b)) => Ok(Some(b)),
-                    Some(Err(_)) if self.live.is_some() => self.read_block(blkid),
                     Some(Err(e)) => Err(e.into()),
                     None => Err(self.error(ErrorKind::Tree("batch came back short"))),
                 });

@@ -119,6 +119,13 @@ impl Dnode {
         self.size().saturating_sub(DNODE_CORE_SIZE + pointers * BLKPTR_SIZE)
     }
 
+    /// Whether a spill pointer has room behind the block pointers and the bonus.
+    #[must_use]
+    pub fn has_spill_room(&self) -> bool {
+        let pointers = self.blkptrs.len() + 1;
+        DNODE_CORE_SIZE + pointers * BLKPTR_SIZE + self.bonus.len() <= self.size()
+    }
+
     /// Forgets the bytes found behind the bonus, which is about to change its length or to get a
     /// spill pointer behind it: zeros will be written there.
     pub fn clear_tail(&mut self) {

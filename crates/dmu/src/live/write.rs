@@ -359,7 +359,7 @@ impl Object {
         };
         let size = block.as_ref().map_or(0, |b| b.len() as u64);
         let fresh = self.change(tx, |version, attrs| {
-            if block.is_some() && attrs.bonus.len() > attrs.bonus_room(true) {
+            if block.is_some() && !attrs.has_spill_room() {
                 let rule = "there is no room for a spill pointer";
                 return Err(self.error(ErrorKind::Invalid(rule)));
             }

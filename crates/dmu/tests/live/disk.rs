@@ -109,7 +109,8 @@ impl BlockWriter for Disk {
         let mut words = [0; 16];
         words[0] = w0;
         words[1] = w1;
-        words[6] = (size / 512 - 1) | (size / 512 - 1) << 16 | 2 << 32 | 2 << 40;
+        words[6] = (size / 512 - 1) | (size / 512 - 1) << 16 | 2 << 32;
+        words[6] |= u64::from(spec.checksum.0) << 40;
         words[6] |= u64::from(spec.kind.0) << 48 | u64::from(spec.level) << 56 | 1 << 63;
         words[10] = spec.birth;
         words[11] = spec.fill;

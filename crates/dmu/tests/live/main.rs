@@ -8,6 +8,7 @@ mod ground;
 mod model;
 mod owners;
 mod scratch;
+mod slow;
 mod stored;
 mod threads;
 mod traverse;
@@ -192,6 +193,7 @@ fn what_cannot_be_changed_is_refused() {
     refused(object.set_bonus(&tx, DmuType::SA, &[1; 200]));
     refused(object.set_spill(&tx, Some(&[])));
     // Three pointers and a spill pointer have no room in one slot.
+    refused(object.set_spill(&tx, Some(&[1])));
     refused(object.set_bonus(&tx, DmuType::SA, &[1; 64]).and(object.set_spill(&tx, Some(&[1]))));
     object.write_at(&tx, 512, b"second").unwrap();
     refused(object.set_block_size(&tx, 1024));
