@@ -408,6 +408,9 @@ mod tests {
     use crate::Done;
     use std::sync::mpsc::channel;
 
+    /// Where the system forbids it there is no ring that could be tested.
+    const NEEDS: &str = "needs io_uring";
+
     /// The thread dies with requests in slots, in the kernel, and waiting.
     #[test]
     fn a_dead_ring_ends_everything_with_gone() {
@@ -417,8 +420,7 @@ mod tests {
         let backlog = Arc::new(Backlog::default());
         let event = Arc::new(sys::event().expect("event"));
         let made = Engine::new(Arc::clone(&core), Arc::clone(&backlog), event, 2);
-        // Where the system forbids io_uring there is no ring that could die.
-        let Ok(mut engine) = made else { return };
+        let Ok(mut engine) = made else { return testkit::skip(NEEDS) };
         let (answers, inbox) = channel();
         let request = |offset| {
             core.counters.begin();
@@ -450,7 +452,7 @@ mod tests {
         let core = Arc::new(Core::for_test(file, None));
         let event = Arc::new(sys::event().expect("event"));
         let Ok(mut engine) = Engine::new(Arc::clone(&core), Arc::default(), event, 200) else {
-            return;
+            return testkit::skip(NEEDS);
         };
         for i in 0..200 {
             core.counters.begin();
@@ -471,7 +473,7 @@ mod tests {
         let file = tempfile::tempfile().expect("file");
         file.set_len(1 << 20).expect("size");
         let core = Arc::new(Core::for_test(file, None));
-        let Ok(ring) = Uring::start(Arc::clone(&core), 3) else { return };
+        let Ok(ring) = Uring::start(Arc::clone(&core), 3) else { return testkit::skip(NEEDS) };
         for round in 0..5 {
             let (answers, inbox) = channel();
             let request = |_| {
