@@ -102,6 +102,7 @@ mod import;
 pub mod ingest;
 pub mod inventory;
 pub mod layout;
+mod members;
 mod new_pool;
 mod orphans;
 pub mod properties;
@@ -257,6 +258,7 @@ pub mod pools {
     pub use crate::import::{
         DeviceNote, ImportTop, ImportTree, ImportVdev, ImportVerdict, Trouble,
     };
+    pub use crate::members::{Member, Own};
     pub use crate::vdev_properties::{NamedVdev, named_vdevs, vdev_properties};
     pub use ondisk::scan::{Function, ScanState, State as ScanProgress};
     pub use pool::{

@@ -16,9 +16,11 @@
 //! | [`names`] | names of datasets that are wrong, or of nothing |
 //! | [`pools`] | pools and vdevs in rows and columns |
 //! | [`prometheus`] | everything, in the text format that Prometheus collects |
+//! | [`refusals`] | why a dataset or property cannot be changed |
 //! | [`status`] | the health of pools |
 //! | [`top`] | one frame of a screen |
 //! | [`txgs`] | transaction groups |
+//! | [`upgrade`] | features that pools have and lack |
 //! | [`waiting`] | what is left of what goes on in a pool |
 //!
 //! **Invariant:** pure functions from the engine's figures to text; nothing is read, timed or
@@ -40,9 +42,11 @@ pub mod layout;
 pub mod names;
 pub mod pools;
 pub mod prometheus;
+pub mod refusals;
 pub mod status;
 pub mod top;
 pub mod txgs;
+pub mod upgrade;
 pub mod waiting;
 
 pub use here::Here;

@@ -8,7 +8,8 @@
 //! streams; noise in the size of chunks and in the choice of the region makes it less regular.
 //!
 //! ```text
-//! sweep   lists and ranges of values    -> plans, one for each combination
+//! sweep   lists and ranges of values    -> sizes
+//! sizes   all combinations of them
 //! plan    one combination, checked
 //! deal    which thread writes which chunk: atomics, no lock
 //! pattern what is written: a function of seed, region and place, so that it can be verified
@@ -29,6 +30,7 @@ mod plain;
 mod plan;
 mod report;
 mod run;
+mod sizes;
 mod sweep;
 mod target;
 
@@ -38,6 +40,7 @@ pub use plain::{PlainFiles, PlainMethod};
 pub use plan::{Layout, Plan};
 pub use report::{json, outcome, profile_table, table};
 pub use run::{Measured, Phase, RunResult, read, write};
+pub use sizes::Sizes;
 pub use sweep::{Sweep, parse_bytes};
 pub use target::{Target, WhileWanted};
 

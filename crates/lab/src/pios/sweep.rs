@@ -45,6 +45,24 @@ impl Sweep {
         Ok(Self(values))
     }
 
+    /// What the texts of an option say: its list, or the ends and the step of its range (100
+    /// without one); `usual` when there is none.
+    ///
+    /// # Errors
+    /// One of them is no number, a range has no end, or there is a list beside it.
+    pub fn of_texts(texts: [Option<&str>; 4], usual: u64) -> Result<Self> {
+        let number = |text: Option<&str>| text.map(parse_bytes).transpose();
+        match texts {
+            [None, None, None, None] => Ok(Self::one(usual)),
+            [Some(list), None, None, None] => Self::list(list),
+            [None, low, high, incr] => match (number(low)?, number(high)?, number(incr)?) {
+                (Some(low), Some(high), incr) => Self::range(low, high, incr.unwrap_or(100)),
+                _ => Err(PiosError::new("a range needs _low and _high")),
+            },
+            _ => Err(PiosError::new("give a list or a range, not both")),
+        }
+    }
+
     /// The values.
     #[must_use]
     pub fn values(&self) -> &[u64] {
@@ -87,6 +105,12 @@ mod tests {
         assert!(Sweep::list("1,,2").is_err());
         assert_eq!(Sweep::range(1, 8, 100).expect("range").values(), [1, 2, 4, 8]);
         assert_eq!(Sweep::range(1, 5, 10).expect("range").values(), [1, 2, 3, 4, 5]);
+        let of = |texts| Sweep::of_texts(texts, 3).map(|sweep| sweep.0);
+        assert_eq!(of([None; 4]), Ok(vec![3]));
+        assert_eq!(of([Some("5,1k"), None, None, None]), Ok(vec![5, 1024]));
+        assert_eq!(of([None, Some("1"), Some("4"), None]), Ok(vec![1, 2, 4]));
+        assert!(of([None, Some("1"), None, None]).is_err());
+        assert!(of([Some("5"), Some("1"), Some("4"), None]).is_err());
         assert!(Sweep::range(4, 2, 100).is_err() && Sweep::range(1, 2, 0).is_err());
     }
 }

@@ -11,7 +11,7 @@ use engine::LivePool;
 use engine::Rt;
 use lab::pios::{
     self, Layout, PiosError, PlainFiles, PlainMethod, Plan, PoolFiles, PoolMethod, RunResult,
-    Sweep, Target, WhileWanted,
+    Sizes, Sweep, Target, WhileWanted,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::unix::process::CommandExt as _;
@@ -183,25 +183,13 @@ impl From<PiosError> for Failure {
     }
 }
 
-/// The texts of an option: its list, and its range.
-type Texts<'a> = [&'a Option<String>; 4];
-
-fn sweep(name: &str, texts: Texts<'_>, default: u64) -> Result<Sweep, Failure> {
-    let wrong = |e: PiosError| Failure::from(e).about(name);
-    let number = |text: &Option<String>| {
-        text.as_ref().map(|t| pios::parse_bytes(t)).transpose().map_err(wrong)
-    };
-    match texts {
-        [Some(list), None, None, None] => Sweep::list(list).map_err(wrong),
-        [None, None, None, None] => Ok(Sweep::one(default)),
-        [None, low, high, incr] => match (number(low)?, number(high)?, number(incr)?) {
-            (Some(low), Some(high), incr) => {
-                Sweep::range(low, high, incr.unwrap_or(100)).map_err(wrong)
-            }
-            _ => Err(Failure::usage(format!("{name}: a range needs _low and _high"))),
-        },
-        _ => Err(Failure::usage(format!("{name}: give a list or a range, not both"))),
-    }
+/// An option with a list, and its range.
+fn sweep(name: &str, texts: [&Option<String>; 4], usual: u64) -> Result<Sweep, Failure> {
+    let texts = texts.map(Option::as_deref);
+    Sweep::of_texts(texts, usual).map_err(|e| {
+        let failure = Failure::usage(format!("{name}: {}", e.what));
+        e.hint.into_iter().fold(failure, Failure::hint)
+    })
 }
 
 /// How files are reached.
@@ -351,51 +339,41 @@ impl Args {
     }
 
     fn plans(&self, layout: Layout) -> Result<Vec<Plan>, Failure> {
-        let all = |name, texts, default| sweep(name, texts, default);
-        let threads = all(
-            "-t",
-            [&self.threads, &self.threads_low, &self.threads_high, &self.threads_incr],
-            1,
-        )?;
-        let regions = all(
-            "-n",
-            [&self.regions, &self.regions_low, &self.regions_high, &self.regions_incr],
-            16,
-        )?;
-        let sizes =
-            all("-s", [&self.size, &self.size_low, &self.size_high, &self.size_incr], 4 << 20)?;
-        let chunks =
-            all("-c", [&self.chunk, &self.chunk_low, &self.chunk_high, &self.chunk_incr], 1 << 20)?;
-        // Zero stands for the region's size, which is not known yet.
-        let offsets =
-            all("-o", [&self.offset, &self.offset_low, &self.offset_high, &self.offset_incr], 0)?;
-        let blocks = sweep("-S", [&self.block, &None, &None, &None], 128 << 10)?;
-        let mut out = Vec::new();
-        for &threads in threads.values() {
-            for &regions in regions.values() {
-                for &size in sizes.values() {
-                    for &chunk in chunks.values() {
-                        for &offset in offsets.values() {
-                            for &block in blocks.values() {
-                                let threads = usize::try_from(threads).unwrap_or(usize::MAX);
-                                let shared = offset == 0 && layout == Layout::Shared;
-                                let plan = Plan {
-                                    offset: if shared { size } else { offset },
-                                    block_size: block,
-                                    layout,
-                                    chunk_noise: pios::parse_bytes(&self.chunk_noise)?,
-                                    region_noise: pios::parse_bytes(&self.region_noise)?,
-                                    thread_delay: Duration::from_millis(self.thread_delay),
-                                    ..Plan::new(threads, regions, size, chunk)
-                                };
-                                plan.check()?;
-                                out.push(plan);
-                            }
-                        }
-                    }
-                }
-            }
-        }
+        let sizes = Sizes {
+            threads: sweep(
+                "-t",
+                [&self.threads, &self.threads_low, &self.threads_high, &self.threads_incr],
+                1,
+            )?,
+            regions: sweep(
+                "-n",
+                [&self.regions, &self.regions_low, &self.regions_high, &self.regions_incr],
+                16,
+            )?,
+            sizes: sweep(
+                "-s",
+                [&self.size, &self.size_low, &self.size_high, &self.size_incr],
+                4 << 20,
+            )?,
+            chunks: sweep(
+                "-c",
+                [&self.chunk, &self.chunk_low, &self.chunk_high, &self.chunk_incr],
+                1 << 20,
+            )?,
+            offsets: sweep(
+                "-o",
+                [&self.offset, &self.offset_low, &self.offset_high, &self.offset_incr],
+                0,
+            )?,
+            blocks: sweep("-S", [&self.block, &None, &None, &None], 128 << 10)?,
+        };
+        let usual = Plan {
+            chunk_noise: pios::parse_bytes(&self.chunk_noise)?,
+            region_noise: pios::parse_bytes(&self.region_noise)?,
+            thread_delay: Duration::from_millis(self.thread_delay),
+            ..Plan::new(1, 1, 1, 1)
+        };
+        let mut out = sizes.plans(layout, &usual)?;
         match *self.earlier()? {
             [] => {}
             // The same files, read in several ways.

@@ -9,10 +9,9 @@ use crate::failure::Failure;
 use crate::live::LiveArgs;
 use crate::session::Session;
 use crate::ui;
-use engine::config::LabelConfig;
 use engine::devices::{AnyDevices, DeviceSource as _};
 use engine::live::{Leave, OwnChanges};
-use engine::pools::{self, PoolSpace, VdevView};
+use engine::pools::{Member, Own};
 use engine::{LivePool, Pool};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -74,43 +73,17 @@ pub struct Reopen {
     pools: Vec<String>,
 }
 
-/// A vdev that was named, and the devices at or below it.
-pub(super) struct Found {
-    pub(super) guid: u64,
-    pub(super) devices: Vec<u64>,
-    is_device: bool,
-    is_spare: bool,
-    pub(super) is_in_tree: bool,
-}
-
 pub(super) fn find(
     session: &Session,
     pool: &LivePool,
     name: &str,
-) -> Result<Option<Found>, Failure> {
+) -> Result<Option<Member>, Failure> {
     Ok(find_in(session, &pool.look()?, name))
 }
 
 /// The same in a pool that is only looked at.
-pub(super) fn find_in(session: &Session, seen: &Pool, name: &str) -> Option<Found> {
-    let view = seen.vdev_view(&PoolSpace::default());
-    let config = &seen.config().vdev_tree;
-    let path = session.path(name.as_ref());
-    let spare = |guid| seen.spares().iter().find(|spare| spare.guid == guid);
-    let cache = |guid| seen.l2cache().iter().find(|cache| cache.guid == guid);
-    let fits = |v: &&VdevView| {
-        let stored = config.find(v.guid).or_else(|| spare(v.guid)).or_else(|| cache(v.guid));
-        let by_path = stored.and_then(|c| c.path.clone());
-        let is_path =
-            |p: &str| p == name || p.rsplit('/').next() == Some(name) || path.to_str() == Some(p);
-        v.name == name || v.guid.to_string() == name || by_path.is_some_and(|p| is_path(&p))
-    };
-    let found = view.walk().find(fits)?;
-    let leaves = found.walk().into_iter().filter(|v| v.children.is_empty());
-    let devices: Vec<u64> = leaves.map(|v| v.guid).collect();
-    let (is_spare, is_in_tree) = (spare(found.guid).is_some(), config.find(found.guid).is_some());
-    let is_device = found.children.is_empty();
-    Some(Found { guid: found.guid, is_device, is_spare, is_in_tree, devices })
+pub(super) fn find_in(session: &Session, seen: &Pool, name: &str) -> Option<Member> {
+    Member::find(seen, name, &session.path(name.as_ref()))
 }
 
 /// The device of that name.
@@ -133,32 +106,11 @@ pub(super) fn device(
     }
 }
 
-/// What a device is for the pool that its label names, wherever it is by now.
-pub(super) enum Own {
-    /// A device of a vdev, by its guid.
-    Leaf(u64),
-    /// A hot spare, by its guid.
-    Spare(u64),
-    Cache,
-}
-
 /// What the file or disk of this path is for the pool, by its label.
 pub(super) fn own(session: &Session, pool: &LivePool, name: &str) -> Result<Option<Own>, Failure> {
     let path = session.path(name.as_ref());
     let Ok(device) = AnyDevices::default().open(&path) else { return Ok(None) };
-    let Some(label) = pools::look_at_device(&device, path) else { return Ok(None) };
-    let seen = pool.look()?;
-    Ok(match label.config {
-        LabelConfig::Member(c) if c.pool_guid != seen.guid() => None,
-        LabelConfig::Member(c) => {
-            c.guid.filter(|guid| seen.config().vdev_tree.find(*guid).is_some()).map(Own::Leaf)
-        }
-        LabelConfig::Aux(c) if seen.spares().iter().any(|s| s.guid == c.guid) => {
-            Some(Own::Spare(c.guid))
-        }
-        LabelConfig::Aux(c) if seen.l2cache().iter().any(|s| s.guid == c.guid) => Some(Own::Cache),
-        LabelConfig::Aux(_) => None,
-    })
+    Ok(Own::of(&pool.look()?, &device, &path))
 }
 
 /// Uses a device again that is in another place than before.

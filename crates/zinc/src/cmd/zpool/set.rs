@@ -12,16 +12,13 @@ use crate::live::{self, LiveArgs, tell_txgs};
 use crate::served::Server;
 use crate::session::Session;
 use crate::{kept, ui};
-use engine::Pool;
 use engine::features;
-use engine::features::Feature;
-use engine::live::{ENABLED_BY_DEFAULT, is_writable};
+use engine::live::is_writable;
 use engine::pools::CandidateState;
 use imported::Cachefile;
 use imported::Found;
-use serde::{Deserialize, Serialize};
-use std::fmt::Write as _;
 use std::process::ExitCode;
+use views::upgrade::{self, Lacks};
 
 /// Arguments of `zinc zpool set`.
 #[derive(clap::Args)]
@@ -79,38 +76,6 @@ pub struct SyncPools {
     pub(super) pools: Vec<String>,
 }
 
-/// What each version of pools before features brought, from version 1 on.
-const VERSIONS: [&str; 28] = [
-    "Initial version",
-    "Ditto blocks",
-    "Hot spares, and raidz of two parities",
-    "History of the pool",
-    "Compression by gzip",
-    "Property bootfs",
-    "Separate log devices",
-    "Delegated administration",
-    "Properties refquota and refreservation",
-    "Cache devices",
-    "Faster scrub",
-    "Properties of snapshots",
-    "Properties of used space",
-    "More values of aclinherit",
-    "Space of users and groups",
-    "Conversion of versions with snapshots",
-    "Raidz of three parities",
-    "Holds on snapshots",
-    "Removal of log devices",
-    "Compression zle",
-    "Deduplication",
-    "Properties that were received",
-    "Slim intent log",
-    "System attributes",
-    "Scrub statistics",
-    "Faster destruction of snapshots",
-    "Faster creation of snapshots",
-    "Several vdevs as replacements",
-];
-
 impl Verb for Set {
     fn served(&self, _: &Session) -> Served {
         Served::ToOwner
@@ -166,26 +131,6 @@ impl Set {
     }
 }
 
-/// Features that zinc writes and that the pool does not have enabled.
-fn missing(pool: &Pool) -> Vec<&'static Feature> {
-    let wanted = ENABLED_BY_DEFAULT.iter().filter_map(|name| features::by_name(name));
-    wanted.filter(|f| pool.features().count(f.guid).is_none()).collect()
-}
-
-/// A pool and the features that [`missing`] found.
-#[derive(Serialize, Deserialize)]
-struct Lacks {
-    pub(super) pool: String,
-    features: Vec<String>,
-}
-
-impl Lacks {
-    fn of(pool: &Pool) -> Self {
-        let features = missing(pool).iter().map(|f| f.name().to_owned()).collect();
-        Self { pool: pool.name().to_owned(), features }
-    }
-}
-
 impl Verb for Upgrade {
     fn served(&self, _: &Session) -> Served {
         Served::ToOwner
@@ -210,18 +155,7 @@ impl Verb for Upgrade {
             ui::out(session, "This system supports ZFS pool feature flags.\n\n");
         }
         if self.list {
-            let mut text = "The following features are supported:\n\n".to_owned();
-            for feature in ENABLED_BY_DEFAULT.iter().filter_map(|n| features::by_name(n)) {
-                let _ = writeln!(text, "{}\n     {}", feature.name(), feature.description);
-            }
-            text.push_str(
-                "\nThe following legacy versions are also known, and read:\n\n\
-                 VER  DESCRIPTION\n---  -----------\n",
-            );
-            for (version, what) in (1..).zip(VERSIONS) {
-                let _ = writeln!(text, " {version:<2}  {what}");
-            }
-            ui::out(session, &text);
+            ui::out(session, &upgrade::supported());
             return Ok(ExitCode::SUCCESS);
         }
         if self.version.is_some_and(|v| v != 5000) {
@@ -258,7 +192,7 @@ impl Verb for Upgrade {
 impl Upgrade {
     fn upgrade(&self, session: &Session, name: &str) -> Result<(), Failure> {
         let pool = self.live.look(session, name)?;
-        let wanted = missing(&pool);
+        let wanted = upgrade::missing(&pool);
         let shown = pool.name().to_owned();
         // A pool is opened for writing once it is not open any more.
         drop(pool);
@@ -276,12 +210,7 @@ impl Upgrade {
             }
             Ok(())
         })?;
-        let mut text = format!("Enabled the following features on '{shown}':\n");
-        wanted.iter().for_each(|f| {
-            let _ = writeln!(text, "  {}", f.name());
-        });
-        text.push('\n');
-        ui::out(session, &text);
+        ui::out(session, &upgrade::enabled(&shown, &wanted));
         Ok(())
     }
 
@@ -310,27 +239,7 @@ impl Upgrade {
                 Err(failure) => code = failure.report(session),
             }
         }
-        all.sort_by(|a, b| a.pool.cmp(&b.pool));
-        let mut text = String::new();
-        for lacks in all.iter().filter(|lacks| !lacks.features.is_empty()) {
-            let _ = writeln!(text, "{}", lacks.pool);
-            lacks.features.iter().for_each(|f| {
-                let _ = writeln!(text, "      {f}");
-            });
-        }
-        ui::out(session, "All pools are formatted using feature flags.\n\n");
-        if text.is_empty() {
-            ui::out(session, "Every feature flags pool has all supported features enabled.\n");
-            return Ok(code);
-        }
-        ui::out(
-            session,
-            "Some supported features are not enabled on the following pools. Once a\n\
-             feature is enabled the pool may become incompatible with software\n\
-             that does not support the feature. See zpool-features(7) for details.\n\n\
-             POOL  FEATURE\n---------------\n",
-        );
-        ui::out(session, &text);
+        ui::out(session, &upgrade::lacking(all));
         Ok(code)
     }
 }

@@ -1,7 +1,7 @@
 //! `zinc zpool attach`, `detach` and `replace`: devices that come beside others, and go.
 
 use super::claim::{For, claim};
-use super::devices::{Own, bring_from, device, find, own, see_to_the_end, wait};
+use super::devices::{bring_from, device, find, own, see_to_the_end, wait};
 use super::each;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
@@ -9,6 +9,7 @@ use crate::live::LiveArgs;
 use crate::session::Session;
 use engine::devices::{AnyDevices, DeviceSource as _};
 use engine::layout;
+use engine::pools::Own;
 use std::path::Path;
 use std::process::ExitCode;
 

@@ -1,0 +1,110 @@
+//! Devices of a pool by what a person calls them, and what a device is for a pool by its label.
+
+use ondisk::config::LabelConfig;
+use pool::{Pool, PoolSpace, VdevView, look_at_device};
+use std::path::Path;
+
+/// A vdev that was named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its guid.
+    pub guid: u64,
+    /// The devices at or below it.
+    pub devices: Vec<u64>,
+    /// It is one device, and no vdev of several.
+    pub is_device: bool,
+    /// It is a hot spare, whether it stands in for a device or not.
+    pub is_spare: bool,
+    /// It is part of the tree that holds data.
+    pub is_in_tree: bool,
+}
+
+impl Member {
+    /// Looks for a vdev by its name, its guid, its path, or the last part of that; `path` is what
+    /// the name means in the caller's folder.
+    #[must_use]
+    pub fn find(seen: &Pool, name: &str, path: &Path) -> Option<Self> {
+        let view = seen.vdev_view(&PoolSpace::default());
+        let config = &seen.config().vdev_tree;
+        let spare = |guid| seen.spares().iter().find(|spare| spare.guid == guid);
+        let cache = |guid| seen.l2cache().iter().find(|cache| cache.guid == guid);
+        let is_path =
+            |p: &str| p == name || p.rsplit('/').next() == Some(name) || path.to_str() == Some(p);
+        let fits = |v: &&VdevView| {
+            let stored = config.find(v.guid).or_else(|| spare(v.guid)).or_else(|| cache(v.guid));
+            let by_path = stored.and_then(|c| c.path.clone());
+            v.name == name || v.guid.to_string() == name || by_path.is_some_and(|p| is_path(&p))
+        };
+        let found = view.walk().find(fits)?;
+        let leaves = found.walk().into_iter().filter(|v| v.children.is_empty());
+        Some(Self {
+            guid: found.guid,
+            devices: leaves.map(|v| v.guid).collect(),
+            is_device: found.children.is_empty(),
+            is_spare: spare(found.guid).is_some(),
+            is_in_tree: config.find(found.guid).is_some(),
+        })
+    }
+}
+
+/// What a device is for the pool that its label names, wherever it is by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Own {
+    /// A device of a vdev, by its guid.
+    Leaf(u64),
+    /// A hot spare, by its guid.
+    Spare(u64),
+    /// A cache device.
+    Cache,
+}
+
+impl Own {
+    /// What a device is for this pool; nothing when its label names another, or it has none.
+    #[must_use]
+    pub fn of(seen: &Pool, device: &device::DeviceRef, path: &Path) -> Option<Self> {
+        match look_at_device(device, path.to_owned())?.config {
+            LabelConfig::Member(c) if c.pool_guid != seen.guid() => None,
+            LabelConfig::Member(c) => {
+                c.guid.filter(|guid| seen.config().vdev_tree.find(*guid).is_some()).map(Self::Leaf)
+            }
+            LabelConfig::Aux(c) if seen.spares().iter().any(|s| s.guid == c.guid) => {
+                Some(Self::Spare(c.guid))
+            }
+            LabelConfig::Aux(c) if seen.l2cache().iter().any(|s| s.guid == c.guid) => {
+                Some(Self::Cache)
+            }
+            LabelConfig::Aux(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::devices::{AnyDevices, DeviceSource as _};
+    use crate::{NewPool, OpenOptions};
+
+    #[test]
+    fn devices_are_found_by_all_that_they_are_called() {
+        let folder = tempfile::tempdir().expect("folder");
+        let [image, other] = ["a.img", "b.img"].map(|name| folder.path().join(name));
+        for (name, path) in [("tank", &image), ("other", &other)] {
+            let pool = NewPool::new(name).file(path, 64 << 20).expect("file").create();
+            pool.expect("create").export().expect("export");
+        }
+        let pool = Pool::open("tank", &OpenOptions::in_places([&image])).expect("open");
+        let find = |name: &str| Member::find(&pool, name, &folder.path().join(name));
+        let found = find("a.img").expect("by the last part");
+        assert!(found.is_device && found.is_in_tree && !found.is_spare);
+        assert_eq!(found.devices, [found.guid]);
+        let path = image.to_str().expect("text");
+        assert_eq!(find(path), Some(found.clone()));
+        assert_eq!(find(&found.guid.to_string()), Some(found.clone()));
+        assert_eq!(find("b.img"), None);
+
+        let own =
+            |path: &Path| Own::of(&pool, &AnyDevices::default().open(path).expect("device"), path);
+        assert_eq!(own(&image), Some(Own::Leaf(found.guid)));
+        assert_eq!(own(&other), None);
+    }
+}

@@ -1,0 +1,89 @@
+//! Runs, one for each combination of values.
+
+use super::{Layout, Plan, Result, Sweep};
+
+/// The values of each size that runs go through.
+#[derive(Clone, Debug)]
+pub struct Sizes {
+    /// Threads.
+    pub threads: Sweep,
+    /// Regions.
+    pub regions: Sweep,
+    /// Bytes of a region.
+    pub sizes: Sweep,
+    /// Bytes of an I/O.
+    pub chunks: Sweep,
+    /// Bytes between the starts of regions; zero stands for the region's size.
+    pub offsets: Sweep,
+    /// Bytes of a block.
+    pub blocks: Sweep,
+}
+
+impl Sizes {
+    /// A plan for each combination, the last of them changing first; what is no size is as in
+    /// `usual`.
+    ///
+    /// # Errors
+    /// One of them cannot be done.
+    pub fn plans(&self, layout: Layout, usual: &Plan) -> Result<Vec<Plan>> {
+        let mut plans = vec![Plan { layout, ..usual.clone() }];
+        each(&mut plans, &self.threads, |plan, n| {
+            plan.threads = usize::try_from(n).unwrap_or(usize::MAX);
+        });
+        each(&mut plans, &self.regions, |plan, n| plan.regions = n);
+        each(&mut plans, &self.sizes, |plan, n| plan.region_size = n);
+        each(&mut plans, &self.chunks, |plan, n| plan.chunk_size = n);
+        each(&mut plans, &self.offsets, |plan, n| {
+            let is_size = n == 0 && layout == Layout::Shared;
+            plan.offset = if is_size { plan.region_size } else { n };
+        });
+        each(&mut plans, &self.blocks, |plan, n| plan.block_size = n);
+        plans.iter().try_for_each(Plan::check)?;
+        Ok(plans)
+    }
+}
+
+/// Makes of each plan one for each value.
+fn each(plans: &mut Vec<Plan>, values: &Sweep, set: impl Fn(&mut Plan, u64)) {
+    let of_plan = |plan: Plan| {
+        values
+            .values()
+            .iter()
+            .map(|value| {
+                let mut plan = plan.clone();
+                set(&mut plan, *value);
+                plan
+            })
+            .collect::<Vec<_>>()
+    };
+    *plans = std::mem::take(plans).into_iter().flat_map(of_plan).collect();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes() -> Sizes {
+        Sizes {
+            threads: Sweep::list("1,2").expect("list"),
+            regions: Sweep::one(4),
+            sizes: Sweep::list("1m,2m").expect("list"),
+            chunks: Sweep::one(1 << 20),
+            offsets: Sweep::one(0),
+            blocks: Sweep::one(4096),
+        }
+    }
+
+    #[test]
+    fn the_last_size_changes_first_and_an_offset_of_zero_is_the_region() {
+        let usual = Plan { seed: 7, ..Plan::new(9, 9, 9, 9) };
+        let plans = sizes().plans(Layout::Shared, &usual).expect("plans");
+        let seen: Vec<_> = plans.iter().map(|p| (p.threads, p.offset >> 20)).collect();
+        assert_eq!(seen, [(1, 1), (1, 2), (2, 1), (2, 2)]);
+        assert!(plans.iter().all(|p| (p.regions, p.block_size, p.seed) == (4, 4096, 7)));
+        let plans = sizes().plans(Layout::PerRegion, &usual).expect("plans");
+        assert!(plans.iter().all(|p| p.offset == 0));
+        let none = Sizes { threads: Sweep::one(0), ..sizes() };
+        assert!(none.plans(Layout::Shared, &usual).is_err());
+    }
+}

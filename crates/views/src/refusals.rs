@@ -1,0 +1,100 @@
+//! Why a dataset or property cannot be changed, in the words of OpenZFS, which scripts look for.
+
+use engine::{Hint, Refusal, Rule};
+
+/// Longest name and value of a property that users invented, in bytes.
+const NAME_MAX: usize = 255;
+const VALUE_MAX: usize = 8191;
+/// This many characters of a name or value are repeated in a message.
+const SHOWN_MAX: usize = 64;
+
+/// What a value that is refused is answered with; the hint may have the values that there are.
+#[must_use]
+pub fn bad_value(name: &str, value: &str, hint: Option<&Hint>) -> String {
+    let short = |text: &str| match text.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    };
+    match hint {
+        Some(Hint::ChooseValue(values)) if values.contains('|') => {
+            format!("'{name}' must be one of '{values}'")
+        }
+        None if name.len() > NAME_MAX => format!("property name '{}' is too long", short(name)),
+        None if value.len() > VALUE_MAX => format!("property value of '{name}' is too long"),
+        _ => format!("bad value '{}' for '{name}'", short(value)),
+    }
+}
+
+/// What a request that breaks a rule is answered with; `doing` is the verb.
+#[must_use]
+pub fn rule(doing: &str, rule: Rule) -> String {
+    let fixed = match rule {
+        Rule::OnePool if doing == "rename" => "datasets must be within same pool",
+        Rule::OnePool => "source and target pools differ",
+        Rule::SameDataset if doing == "rename" => "snapshots must be part of same dataset",
+        Rule::SameDataset => "source is not an ancestor of the new bookmark's dataset",
+        Rule::HeadName => "the new name is one of a snapshot or bookmark",
+        Rule::BookmarkRename => "bookmarks cannot be renamed",
+        Rule::BlockSize => "'volblocksize' must be power of 2 from 512B to 128K",
+        Rule::ZeroQuota => "use 'none' to disable quota/refquota",
+        Rule::KeyWithoutEncryption => "keys are of use with encryption only",
+        Rule::KeylocationOfPlain => "keylocation must be 'none' for unencrypted datasets",
+        Rule::KeylocationOfEncrypted => "keylocation must not be 'none' for encrypted datasets",
+        Rule::KeylocationBelowRoot => "keylocation may only be set on encryption roots",
+        other => return other.to_string(),
+    };
+    fixed.to_owned()
+}
+
+/// What is said of a refusal.
+#[must_use]
+pub fn phrase(why: &Refusal) -> String {
+    let fixed = match why {
+        Refusal::Exists => "dataset already exists",
+        Refusal::HasChildren(_) | Refusal::HasSnapshots(_) => "filesystem has children",
+        Refusal::HasClones(_) => "snapshot has dependent clones",
+        Refusal::HasYounger(_) => "more recent snapshots or bookmarks exist",
+        Refusal::Held(_) | Refusal::Busy => "dataset is busy",
+        Refusal::NotHeld(_) => "no such tag on this dataset",
+        Refusal::NoSpace => "out of space",
+        Refusal::BelowUsed(_) => "size is less than current used or reserved space",
+        Refusal::AboveQuota(_) | Refusal::NoRoomFor(_) => "size is greater than available space",
+        Refusal::NoProperty(p) => return format!("invalid property '{p}'"),
+        Refusal::NotHere(p) => {
+            return format!("'{p}' does not apply to datasets of this type");
+        }
+        Refusal::ReadOnly(p) => return format!("'{p}' is readonly"),
+        Refusal::NotASnapshot => "not a snapshot",
+        Refusal::NotOfItsPast => "source is not an ancestor of the new bookmark's dataset",
+        Refusal::NotAClone => "not a cloned filesystem",
+        Refusal::BelowVolume => "parent is not a filesystem",
+        Refusal::PoolRoot => "operation does not apply to pools",
+        Refusal::NoFeature(guid) => {
+            return format!("pool must be upgraded: it does not have the feature {guid}");
+        }
+        other => return other.to_string(),
+    };
+    fixed.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_named_or_shortened() {
+        let choice = Hint::ChooseValue("on | off");
+        assert_eq!(bad_value("atime", "x", Some(&choice)), "'atime' must be one of 'on | off'");
+        let number = Hint::ChooseValue("a size");
+        assert_eq!(bad_value("quota", "x", Some(&number)), "bad value 'x' for 'quota'");
+        let long = bad_value("quota", &"é".repeat(100), None);
+        assert_eq!(long, format!("bad value '{}…' for 'quota'", "é".repeat(SHOWN_MAX)));
+        assert!(bad_value(&"a:".repeat(200), "x", None).ends_with("…' is too long"));
+    }
+
+    #[test]
+    fn a_rule_is_worded_for_its_verb() {
+        assert_ne!(rule("rename", Rule::OnePool), rule("create", Rule::OnePool));
+        assert_eq!(phrase(&Refusal::NoProperty("x".to_owned())), "invalid property 'x'");
+    }
+}

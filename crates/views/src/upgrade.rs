@@ -1,0 +1,140 @@
+//! Features that pools have and lack, as `zpool upgrade` shows them.
+
+use engine::Pool;
+use engine::features::{self, Feature};
+use engine::live::ENABLED_BY_DEFAULT;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+
+/// What each version of pools before features brought, from version 1 on.
+const VERSIONS: [&str; 28] = [
+    "Initial version",
+    "Ditto blocks",
+    "Hot spares, and raidz of two parities",
+    "History of the pool",
+    "Compression by gzip",
+    "Property bootfs",
+    "Separate log devices",
+    "Delegated administration",
+    "Properties refquota and refreservation",
+    "Cache devices",
+    "Faster scrub",
+    "Properties of snapshots",
+    "Properties of used space",
+    "More values of aclinherit",
+    "Space of users and groups",
+    "Conversion of versions with snapshots",
+    "Raidz of three parities",
+    "Holds on snapshots",
+    "Removal of log devices",
+    "Compression zle",
+    "Deduplication",
+    "Properties that were received",
+    "Slim intent log",
+    "System attributes",
+    "Scrub statistics",
+    "Faster destruction of snapshots",
+    "Faster creation of snapshots",
+    "Several vdevs as replacements",
+];
+
+/// Features that are enabled where nothing else is asked for.
+fn wanted() -> impl Iterator<Item = &'static Feature> {
+    ENABLED_BY_DEFAULT.iter().filter_map(|name| features::by_name(name))
+}
+
+/// Features that are written here and that the pool does not have enabled.
+#[must_use]
+pub fn missing(pool: &Pool) -> Vec<&'static Feature> {
+    wanted().filter(|f| pool.features().count(f.guid).is_none()).collect()
+}
+
+/// A pool and the features that [`missing`] found.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Lacks {
+    pool: String,
+    features: Vec<String>,
+}
+
+impl Lacks {
+    /// What this pool lacks.
+    #[must_use]
+    pub fn of(pool: &Pool) -> Self {
+        let features = missing(pool).iter().map(|f| f.name().to_owned()).collect();
+        Self { pool: pool.name().to_owned(), features }
+    }
+}
+
+/// All features, and the versions before them.
+#[must_use]
+pub fn supported() -> String {
+    let mut text = "The following features are supported:\n\n".to_owned();
+    for feature in wanted() {
+        let _ = writeln!(text, "{}\n     {}", feature.name(), feature.description);
+    }
+    text.push_str(
+        "\nThe following legacy versions are also known, and read:\n\n\
+         VER  DESCRIPTION\n---  -----------\n",
+    );
+    for (version, what) in (1..).zip(VERSIONS) {
+        let _ = writeln!(text, " {version:<2}  {what}");
+    }
+    text
+}
+
+/// What was enabled on a pool.
+#[must_use]
+pub fn enabled(pool: &str, features: &[&Feature]) -> String {
+    let mut text = format!("Enabled the following features on '{pool}':\n");
+    for feature in features {
+        let _ = writeln!(text, "  {}", feature.name());
+    }
+    text.push('\n');
+    text
+}
+
+/// What these pools lack, in the order of their names.
+#[must_use]
+pub fn lacking(mut pools: Vec<Lacks>) -> String {
+    pools.sort_by(|a, b| a.pool.cmp(&b.pool));
+    let mut text = "All pools are formatted using feature flags.\n\n".to_owned();
+    pools.retain(|pool| !pool.features.is_empty());
+    if pools.is_empty() {
+        text.push_str("Every feature flags pool has all supported features enabled.\n");
+        return text;
+    }
+    text.push_str(
+        "Some supported features are not enabled on the following pools. Once a\n\
+         feature is enabled the pool may become incompatible with software\n\
+         that does not support the feature. See zpool-features(7) for details.\n\n\
+         POOL  FEATURE\n---------------\n",
+    );
+    for pool in pools {
+        let _ = writeln!(text, "{}", pool.pool);
+        for feature in pool.features {
+            let _ = writeln!(text, "      {feature}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_are_shown_by_name_and_only_where_they_lack_something() {
+        let lacks = |pool: &str, features: &[&str]| Lacks {
+            pool: pool.to_owned(),
+            features: features.iter().map(|f| (*f).to_owned()).collect(),
+        };
+        let text = lacking(vec![lacks("b", &["x", "y"]), lacks("c", &[]), lacks("a", &["z"])]);
+        assert!(text.ends_with("---\na\n      z\nb\n      x\n      y\n"), "{text}");
+        assert!(lacking(vec![lacks("c", &[])]).ends_with("all supported features enabled.\n"));
+    }
+
+    #[test]
+    fn all_versions_are_listed() {
+        assert!(supported().ends_with(" 28  Several vdevs as replacements\n"));
+    }
+}
