@@ -3,8 +3,9 @@
 //!
 //! # Theory
 //!
-//! One thread waits for events, tells the log, and starts the command (`--hook`). It looks once a
-//! second for what nobody reports, as `engine` says of events.
+//! One thread waits for events and tells the log; once a second it looks for what nothing reports,
+//! as `engine` says of events. Another one starts the command (`--hook`), so that a command that
+//! hangs does not keep the log waiting.
 //!
 //! The command (`--hook`) is run as `control::hook` says. Events wait for it in the pool's own
 //! memory; when more come than that keeps, the log says how many were passed over. When the pool is
@@ -22,7 +23,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use views::events::{Weight, environment, log_line};
 
-/// How often it is looked for what nobody reports.
+/// How often it is looked for what nothing reports.
 const LOOK: Duration = Duration::from_secs(1);
 /// How often it is looked whether the last events are told.
 const BETWEEN: Duration = Duration::from_millis(20);
@@ -41,54 +42,69 @@ pub fn program(session: &Session, path: &Path) -> Result<PathBuf, Failure> {
     Err(Failure::new(format!("cannot run '{}'", path.display())).because(why))
 }
 
-/// The thread that tells.
-pub struct Teller(JoinHandle<()>);
+/// The threads that tell.
+pub struct Teller(Vec<JoinHandle<()>>);
 
 /// Starts to tell what happens.
 pub fn watch(held: &Arc<Held>, hook: Option<PathBuf>) -> std::io::Result<Option<Teller>> {
     let Some(events) = held.pool().map(|pool| pool.events()) else { return Ok(None) };
-    let held = Arc::downgrade(held);
-    let run = move || tell(&held, &events, hook);
-    let thread = std::thread::Builder::new().name("events".to_owned()).spawn(run)?;
-    Ok(Some(Teller(thread)))
+    let begin = |name: &str, run: Box<dyn FnOnce() + Send>| {
+        std::thread::Builder::new().name(name.to_owned()).spawn(run)
+    };
+    let (held, kept) = (Arc::downgrade(held), Arc::clone(&events));
+    let mut threads = vec![begin("events", Box::new(move || tell(&held, &kept)))?];
+    if let Some(program) = hook {
+        threads.push(begin("hook", Box::new(move || run(&events, program)))?);
+    }
+    Ok(Some(Teller(threads)))
 }
 
 impl Teller {
     /// The pool is gone: waits until its last events are told, but not for long.
     pub fn finish(self) {
         let until = Instant::now() + AT_END;
-        while !self.0.is_finished() && Instant::now() < until {
+        while self.0.iter().any(|thread| !thread.is_finished()) && Instant::now() < until {
             std::thread::sleep(BETWEEN);
         }
     }
 }
 
-fn tell(held: &Weak<Held>, events: &Events, hook: Option<PathBuf>) {
-    let mut hook = hook.map(Hook::new);
+/// Hands events on as they come, and the number of those that came too fast, until there are no
+/// more; at least once in [`LOOK`].
+fn follow(events: &Events, mut told: impl FnMut(&[Event], u64)) {
     let mut last = 0;
     loop {
         let is_over = events.is_closed();
         let (new, passed) = events.wait_after(last, LOOK);
-        if passed > 0 && last > 0 {
-            tracing::warn!(target: "zinc::pool", "{passed} events came too fast to be told");
-        }
-        for event in &new {
-            last = event.eid;
-            log(event);
-            if let Some(hook) = &mut hook {
-                hook.run(environment(event, std::process::id()));
-            }
-        }
-        if let Some(pool) = held.upgrade().and_then(|held| held.pool()) {
-            drop(pool.events());
-        }
-        if let Some(hook) = &mut hook {
-            hook.reap();
-        }
+        told(&new, if last > 0 { passed } else { 0 });
+        last = new.last().map_or(last, |event| event.eid);
         if is_over {
             return;
         }
     }
+}
+
+fn tell(held: &Weak<Held>, events: &Events) {
+    follow(events, |new, passed| {
+        if passed > 0 {
+            tracing::warn!(target: "zinc::pool", "{passed} events came too fast to be told");
+        }
+        new.iter().for_each(log);
+        if let Some(pool) = held.upgrade().and_then(|held| held.pool()) {
+            drop(pool.events());
+        }
+    });
+}
+
+fn run(events: &Events, program: PathBuf) {
+    let mut hook = Hook::new(program);
+    follow(events, |new, passed| {
+        if passed > 0 {
+            tracing::warn!(target: "zinc::pool", "{passed} events came too fast for the hook");
+        }
+        new.iter().for_each(|event| hook.run(environment(event, std::process::id())));
+        hook.reap();
+    });
 }
 
 fn log(event: &Event) {
