@@ -1,0 +1,169 @@
+//! Pools on disks in a bucket of a real server that speaks S3.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+use support::place::Place;
+use testkit::S3Server;
+
+const BUCKET: &str = "pools";
+
+struct Bucket {
+    place: Place,
+    server: S3Server,
+}
+
+impl Bucket {
+    fn new() -> Option<Self> {
+        let place = Place::new(&[]);
+        let server = S3Server::start(&place.path().join("server"), BUCKET)?;
+        Some(Self { place, server })
+    }
+
+    fn name(&self, prefix: &str) -> String {
+        format!("s3://{BUCKET}/{prefix}?endpoint={}&timeout=60", self.server.endpoint())
+    }
+
+    fn run(&self, command: &str, environment: &[(&str, &str)]) -> Output {
+        let mut started = self.place.command_here(command);
+        started.env("HOME", self.place.path());
+        started.envs(self.server.environment()).envs(environment.iter().copied());
+        let output = started.output().unwrap();
+        for text in [&output.stdout, &output.stderr] {
+            assert!(!holds(text, self.server.secret()), "{command} shows a secret");
+        }
+        output
+    }
+
+    fn ok(&self, command: &str) -> Vec<u8> {
+        let output = self.run(command, &[]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command}: {said}");
+        output.stdout
+    }
+
+    fn says(&self, command: &str) -> String {
+        String::from_utf8(self.ok(command)).unwrap()
+    }
+
+    fn fails(&self, command: &str, environment: &[(&str, &str)]) -> String {
+        let output = self.run(command, environment);
+        assert!(!output.status.success(), "{command}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    /// Makes a file of bytes that do not compress.
+    fn noise(&self, name: &str, mib: usize, seed: u64) -> Vec<u8> {
+        let mut bytes = vec![0; mib << 20];
+        testkit::Rng::new(seed).fill(&mut bytes);
+        std::fs::write(self.place.path().join(name), &bytes).unwrap();
+        bytes
+    }
+}
+
+fn holds(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|part| part == text.as_bytes())
+}
+
+/// No file below has the text.
+fn is_nowhere(text: &str, below: &Path) {
+    for entry in std::fs::read_dir(below).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            is_nowhere(text, &path);
+        } else if path.is_file() {
+            assert!(!holds(&std::fs::read(&path).unwrap(), text), "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_pool_in_a_bucket_is_openzfs_own() {
+    let Some(bucket) = Bucket::new() else { return };
+    let (one, two) = (bucket.name("a/one"), bucket.name("a/two"));
+    // The store is tried by creates that race.
+    bucket.ok(&format!("far create {one} 256M"));
+    assert!(bucket.fails(&format!("far create {one} 1G"), &[]).contains("a disk in this store"));
+    bucket.ok(&format!("zpool create tank {one}"));
+    let bytes = bucket.noise("x", 24, 1);
+    bucket.ok("cp x tank:/");
+    assert!(bucket.says("zpool status tank").contains(&one));
+    bucket.ok("zpool scrub -w tank");
+    bucket.ok("zpool export tank");
+    bucket.ok(&format!("zpool import -d {one} tank"));
+    assert!(bucket.ok("cat tank:/x") == bytes);
+    bucket.ok("zpool export tank");
+    let listed = bucket.says(&format!("far ls {one}"));
+    assert!(listed.contains("size: 256M") && listed.contains("state: closed"), "{listed}");
+    bucket.ok(&format!("far check {one}"));
+    bucket.ok(&format!("far gc {one}"));
+    std::fs::create_dir(bucket.place.path().join("images")).unwrap();
+    bucket.ok(&format!("far copy {one} images/one"));
+    let judged = testkit::oracle::zdb_on(&bucket.place.path().join("images"), &["-bcc", "tank"]);
+    if let Some(verdict) = judged {
+        assert!(verdict.success && verdict.text.contains("No leaks"), "{}", verdict.text);
+    }
+    // And in again.
+    bucket.ok(&format!("far create {two} 256M"));
+    bucket.ok(&format!("far copy images/one {two}"));
+    bucket.ok(&format!("zpool import -d {two} tank"));
+    assert!(bucket.ok("cat tank:/x") == bytes);
+    bucket.ok("zpool export tank");
+    is_nowhere(bucket.server.secret(), bucket.place.path());
+}
+
+#[test]
+fn a_server_that_goes_away_and_comes_back_loses_nothing() {
+    let Some(mut bucket) = Bucket::new() else { return };
+    let one = bucket.name("one");
+    bucket.ok(&format!("far create {one} 256M"));
+    bucket.ok(&format!("zpool create tank {one}"));
+    let bytes = bucket.noise("x", 48, 2);
+    let mut copy = bucket.place.command_here("cp x tank:/");
+    let mut copy = copy.envs(bucket.server.environment()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    bucket.server.restart(&bucket.place.path().join("server"), Duration::from_secs(2));
+    assert!(copy.wait().unwrap().success());
+    assert!(bucket.ok("cat tank:/x") == bytes);
+    // A zinc that is killed leaves a whole pool; the next one takes the disk over.
+    let mut copy = bucket.place.command_here("cp x tank:/y");
+    let mut copy = copy.envs(bucket.server.environment()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    copy.kill().unwrap();
+    copy.wait().unwrap();
+    bucket.ok("cp -f x tank:/y");
+    bucket.ok("check tank");
+    assert!(bucket.ok("cat tank:/y") == bytes);
+    bucket.ok("zpool export tank");
+}
+
+#[test]
+fn what_a_server_refuses_is_said_at_once() {
+    let Some(bucket) = Bucket::new() else { return };
+    let one = bucket.name("one");
+    let ls = format!("far ls {one}");
+    assert!(bucket.fails(&ls, &[]).contains("no disk"), "{}", bucket.fails(&ls, &[]));
+    let said = bucket.fails(&ls, &[("AWS_SECRET_ACCESS_KEY", "another")]);
+    assert!(said.contains("403") && !said.contains("another"), "{said}");
+    let elsewhere = one.replace(BUCKET, "elsewhere");
+    let said = bucket.fails(&format!("far create {elsewhere} 1G"), &[]);
+    assert!(said.contains("bucket"), "{said}");
+    // Keys of a file, by the name of a profile.
+    let file = bucket.place.path().join("keys");
+    let [(_, id), (_, secret), _] = bucket.server.environment();
+    let keys = format!("[ours]\naws_access_key_id = {id}\naws_secret_access_key = {secret}\n");
+    std::fs::write(&file, keys).unwrap();
+    let own = |profile: &str| {
+        let mut command = bucket.place.command_here(&format!("far create {one} 256M"));
+        command.env_remove("AWS_ACCESS_KEY_ID").env_remove("AWS_SECRET_ACCESS_KEY");
+        command.env("AWS_SHARED_CREDENTIALS_FILE", &file).env("AWS_PROFILE", profile);
+        command.output().unwrap()
+    };
+    let said = own("theirs");
+    assert!(String::from_utf8_lossy(&said.stderr).contains("no keys for the profile 'theirs'"));
+    let said = own("ours");
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+}
