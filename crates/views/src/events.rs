@@ -201,7 +201,7 @@ mod tests {
                     class = \"resource.fs.zfs.statechange\"\n        \
                     pool = \"tank\"\n        vdev_guid = 0x1234\n        vdev_state = \"FAULTED\" \
                     (0x5)\n        vdev_path = \"/dev/\\x1b[2Jx\"\n        vdev_laststate = \
-                    \"ONLINE\" (0x7)\n        time = 0x6b05dd58 0x5 \n        eid = 0x7\n\n";
+                    \"ONLINE\" (0x7)\n        time = 0x6b061cd8 0x5 \n        eid = 0x7\n\n";
         assert_eq!(members(&event).replace("\\033", "\\x1b"), want);
         let (weight, text) = log_line(&event);
         assert_eq!(weight, Weight::Warning);
