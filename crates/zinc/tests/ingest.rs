@@ -13,7 +13,7 @@ use engine::{Candidate, Filesystem, OpenOptions};
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -621,4 +621,34 @@ fn a_time_that_the_target_cannot_keep_is_told() {
     let said = place.run("cp -r -d . tank/fs:/ out").err;
     assert!(said.contains("times not kept: the file system here has no such times"), "{said}");
     assert!(said.contains("2 attributes not kept; -v names them"), "{said}");
+}
+
+/// The size and the time of a file say little when it was changed on purpose, or is damaged.
+#[test]
+fn what_looks_the_same_is_copied_again_by_force() {
+    let place = Place::new(64);
+    let put = |content: &str, mode: u32| {
+        let path = place.path().join("f");
+        place.write("f", content.as_bytes());
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_permissions(fs::Permissions::from_mode(mode)).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(1_600_000_000)).unwrap();
+    };
+    let mode = || place.ok("stat -d . tank/fs:/f");
+    put("old", 0o644);
+    place.ok("cp -d . f tank/fs:/");
+    let first = mode();
+    put("new", 0o600);
+    place.ok("cp -d . f tank/fs:/");
+    assert_eq!((place.ok("cat -d . tank/fs:/f").as_str(), mode()), ("old", first.clone()));
+    place.ok("cp -f -d . f tank/fs:/");
+    assert_eq!(place.ok("cat -d . tank/fs:/f"), "new");
+    assert_ne!(mode(), first);
+    // And outwards.
+    put("odd", 0o644);
+    place.ok("cp -d . tank/fs:/f f");
+    assert_eq!(fs::read(place.path().join("f")).unwrap(), b"odd");
+    place.ok("cp -f -d . tank/fs:/f f");
+    assert_eq!(fs::read(place.path().join("f")).unwrap(), b"new");
+    place.judge();
 }

@@ -49,7 +49,7 @@ pub trait Sink: Sync {
 pub enum Existing {
     /// Leave a whole copy as it is; anything else is a failure.
     Refuse,
-    /// Leave a whole copy as it is, replace anything else.
+    /// Replace any file; leave a link, pipe, socket or device that is the same, and replace others.
     Replace,
     /// Replace any regular file, unless the sink says it is done; links, pipes, sockets and
     /// devices only with `force`.
@@ -302,7 +302,7 @@ impl<'a> Copier<'a> {
                  apart",
             );
         }
-        let is_renewed = matches!(self.existing, Existing::Renew { .. }) && there.is_file();
+        let is_renewed = self.existing != Existing::Refuse && there.is_file();
         if !is_renewed && whole(&there) {
             return Ok(Room::Whole(there.identity));
         }
