@@ -5,8 +5,8 @@
 //! A file gets its name in the transaction that completes it, its times included. So whatever ends
 //! a copy, a name stands for a whole file, and one that has the size and the time of its source was
 //! copied whole: it is left as it is, so a copy that was interrupted is continued by the same
-//! request, unless what is there is to be replaced. (Earlier versions of zinc could leave files whose end is missing: see
-//! [`Ingest::file`].)
+//! request, unless what is there is to be replaced. (Earlier versions of zinc could leave files
+//! whose end is missing: see [`Ingest::file`].)
 //!
 //! Where files come from is the caller's: it walks its source, says of each file where it goes
 //! ([`Spot`]) and what it is ([`Attributes`], a [`NewKind`]), and hands the content on in pieces,
@@ -265,8 +265,8 @@ impl Ingest<'_> {
         let over = match self.room(spot, same)? {
             Room::Free(over) => over,
             Room::Whole(object) => match self.missing_end(object)? {
-                // Of two members of one archive the later counts, whatever they look like. What is to
-                // be replaced may be damaged, or have other content, mode or owner.
+                // Of two members of one archive the later counts, whatever they look like. What is
+                // to be replaced may be damaged, or have other content, mode or owner.
                 _ if self.made_here(object) || self.replace => Some(object),
                 Some(end) if !is_empty_from(end, fill)? => {
                     return Err(Error::from(InTheWay::EndMissing).with_hint(Hint::Replace));
