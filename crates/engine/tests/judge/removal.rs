@@ -2,17 +2,14 @@
 //! that was begun here is finished by the kernel, and one that the kernel began is finished here.
 
 use super::random::bench::Shape;
-use super::random::{Bench, Run};
+use super::random::{Bench, Run, add_large};
 use super::{SECONDS_OF_A_POOL, describe, machine, same, set};
-use engine::files::{NewFile, NewKind, Time};
 use engine::inside::ondisk::indirect::RemovalState;
 use engine::inside::ondisk::scan::State;
-use engine::{Create, LivePool};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use testkit::Rng;
 
 /// Size of a disk. The kernel removes none without this much room elsewhere, and some more.
 const DISK_BYTES: u64 = 512 << 20;
@@ -30,23 +27,10 @@ fn filled(seed: u64, name: &str) -> Run {
     run.offset_max = 8 << 20;
     (0..400).for_each(|_| run.step());
     run.free_limits();
-    add_file(run.pool());
+    // Each disk has a good part of it, so that a removal has a middle.
+    add_large(run.pool(), 48 << 20);
     run.pool().sync().unwrap();
     run
-}
-
-/// A file of which each disk has a good part, so that a removal has a middle.
-fn add_file(pool: &LivePool) {
-    let now = Time { seconds: 1_600_000_000, nanos: 0 };
-    Create::filesystem(&format!("{}/large", pool.name())).unwrap().run(pool).unwrap();
-    let fs = pool.filesystem(&format!("{}/large", pool.name())).unwrap();
-    let new = NewFile::new(NewKind::File, 0o644, now);
-    let file = fs.create(fs.root_object(), b"file", &new).unwrap();
-    let mut bytes = vec![0; 1 << 20];
-    for at in 0..48 {
-        Rng::new(at).fill(&mut bytes);
-        fs.write_at(file.number(), at << 20, &bytes, now).unwrap();
-    }
 }
 
 /// The guid of the top-level vdev with this number.

@@ -19,9 +19,10 @@ pub use bench::Bench;
 pub use engine::inside::ondisk::znode::Time;
 pub use sets::{Model, Set, State};
 
+use engine::files::{NewFile, NewKind};
 use engine::inside::dmu::ErrorKind;
 use engine::inside::zpl::Error;
-use engine::{Filesystem, LivePool, Volume};
+use engine::{Create, Filesystem, LivePool, Volume};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use testkit::Rng;
@@ -398,5 +399,21 @@ impl Run {
         let pool = self.pool.take().unwrap();
         pool.export().unwrap();
         (self.bench, self.model)
+    }
+}
+
+/// Makes a file of `bytes` bytes, which do not compress, in a file system of its own that no model
+/// knows.
+pub fn add_large(pool: &LivePool, bytes: u64) {
+    let now = Time { seconds: 1_600_000_000, nanos: 0 };
+    let name = format!("{}/large", pool.name());
+    Create::filesystem(&name).unwrap().run(pool).unwrap();
+    let fs = pool.filesystem(&name).unwrap();
+    let new = NewFile::new(NewKind::File, 0o644, now);
+    let file = fs.create(fs.root_object(), b"file", &new).unwrap();
+    let mut piece = vec![0; 1 << 20];
+    for at in (0..bytes).step_by(piece.len()) {
+        Rng::new(at).fill(&mut piece);
+        fs.write_at(file.number(), at, &piece, now).unwrap();
     }
 }

@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use super::*;
-use engine::Create;
-use engine::files::{NewFile, NewKind, Time};
 
 /// Much of each side is overwritten, never the same on all.
 fn damage(run: &mut Run) {
@@ -186,20 +184,6 @@ const LARGE_BYTES: u64 = 96 << 20;
 /// Bytes of a device that holds it.
 const ROOMY_BYTES: u64 = 256 << 20;
 
-/// A file that a resilver takes a while for.
-fn add_large(pool: &LivePool) {
-    let now = Time { seconds: 1_600_000_000, nanos: 0 };
-    Create::filesystem("tank/large").unwrap().run(pool).unwrap();
-    let fs = pool.filesystem("tank/large").unwrap();
-    let new = NewFile::new(NewKind::File, 0o644, now);
-    let file = fs.create(fs.root_object(), b"file", &new).unwrap();
-    let mut bytes = vec![0; 1 << 20];
-    for at in (0..LARGE_BYTES).step_by(bytes.len()) {
-        testkit::Rng::new(at).fill(&mut bytes);
-        fs.write_at(file.number(), at, &bytes, now).unwrap();
-    }
-}
-
 /// Bytes that a resilver wrote to a leaf in this process. It does not read that leaf.
 fn written(pool: &LivePool, leaf: u64) -> u64 {
     let all = pool.stats().vdevs;
@@ -254,7 +238,7 @@ fn a_resilver_that_is_cut_off_goes_on() {
     let first = guid(run.pool(), 1);
     run.pool().take_out(first, Leave::Offline).unwrap();
     (0..40).for_each(|_| run.step());
-    add_large(run.pool());
+    super::random::add_large(run.pool(), LARGE_BYTES);
     run.pool().sync().unwrap();
     in_small_pieces(run.pool());
     set(run.pool(), "zfs_scan_suspend_progress=1");

@@ -134,6 +134,29 @@ impl Events {
         Self::after_in(&state, after)
     }
 
+    /// Hands events on as they come, and how many were not kept that long, until no more will come;
+    /// at least once in `patience`. Of what was before it began it hands on what is kept.
+    ///
+    /// # Errors
+    /// What `told` says, which ends it.
+    pub fn follow<E>(
+        &self,
+        patience: Duration,
+        mut told: impl FnMut(&[Event], u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut last = 0u64;
+        loop {
+            let is_over = self.is_closed();
+            let (new, gone) = self.wait_after(last, patience);
+            told(&new, if last > 0 { gone } else { 0 })?;
+            // Those that are gone are not waited for again.
+            last = last.saturating_add(gone).saturating_add(new.len() as u64);
+            if is_over {
+                return Ok(());
+            }
+        }
+    }
+
     /// No more will come.
     #[must_use]
     pub fn is_closed(&self) -> bool {
@@ -180,6 +203,31 @@ mod tests {
             let patience = Duration::from_secs(3);
             assert!(events.wait_after(KEPT as u64 + 10, patience).0.is_empty());
             assert_eq!(rt.now() - began, patience);
+        });
+    }
+
+    /// Those that were forgotten are told once, and not waited for again.
+    #[test]
+    fn events_are_followed_to_the_end() {
+        Rt::simulate(1, |rt| {
+            let events = Events::new(rt);
+            let post = |n| (0..n).for_each(|_| events.post("a.b.c", Vec::new()));
+            post(2);
+            let mut met = Vec::new();
+            let followed = events.follow(Duration::from_secs(1), |new, gone| {
+                met.push((new.len(), gone));
+                match met.len() {
+                    1 => post(3),
+                    2 => events.close(),
+                    _ => {}
+                }
+                if met.len() == 1 {
+                    events.clear();
+                }
+                Ok::<(), ()>(())
+            });
+            assert_eq!((followed, met), (Ok(()), vec![(2, 0), (0, 3), (0, 0)]));
+            assert_eq!(events.follow(Duration::ZERO, |_, _| Err("enough")), Err("enough"));
         });
     }
 

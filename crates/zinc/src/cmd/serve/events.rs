@@ -16,6 +16,7 @@ use crate::held::Held;
 use crate::session::Session;
 use control::hook::Hook;
 use engine::live::{Event, Events};
+use std::convert::Infallible;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -69,23 +70,8 @@ impl Teller {
     }
 }
 
-/// Hands events on as they come, and the number of those that came too fast, until there are no
-/// more; at least once in [`LOOK`].
-fn follow(events: &Events, mut told: impl FnMut(&[Event], u64)) {
-    let mut last = 0;
-    loop {
-        let is_over = events.is_closed();
-        let (new, passed) = events.wait_after(last, LOOK);
-        told(&new, if last > 0 { passed } else { 0 });
-        last = new.last().map_or(last, |event| event.eid);
-        if is_over {
-            return;
-        }
-    }
-}
-
 fn tell(held: &Weak<Held>, events: &Events) {
-    follow(events, |new, passed| {
+    let told = events.follow(LOOK, |new, passed| {
         if passed > 0 {
             tracing::warn!(target: "zinc::pool", "{passed} events came too fast to be told");
         }
@@ -93,18 +79,22 @@ fn tell(held: &Weak<Held>, events: &Events) {
         if let Some(pool) = held.upgrade().and_then(|held| held.pool()) {
             drop(pool.events());
         }
+        Ok(())
     });
+    told.unwrap_or_else(|never: Infallible| match never {});
 }
 
 fn run(events: &Events, program: PathBuf) {
     let mut hook = Hook::new(program);
-    follow(events, |new, passed| {
+    let run = events.follow(LOOK, |new, passed| {
         if passed > 0 {
             tracing::warn!(target: "zinc::pool", "{passed} events came too fast for the hook");
         }
         new.iter().for_each(|event| hook.run(environment(event, std::process::id())));
         hook.reap();
+        Ok(())
     });
+    run.unwrap_or_else(|never: Infallible| match never {});
 }
 
 fn log(event: &Event) {

@@ -14,7 +14,6 @@ use engine::live::Event;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 use views::events;
 
@@ -92,27 +91,20 @@ impl Args {
     }
 
     /// Until the pool is let go.
-    fn follow(&self, session: &Session, pool: Arc<LivePool>) -> Result<(), Failure> {
-        let kept = pool.events();
-        let mut last = 0;
-        let mut pool = Some(pool);
-        while !kept.is_closed() {
+    fn follow(&self, session: &Session, pool: &LivePool) -> Result<(), Failure> {
+        pool.events().follow(PATIENCE, |new, _| {
             session.sleep(Duration::ZERO)?;
-            let (new, _) = kept.wait_after(last, PATIENCE);
-            for event in &new {
-                last = event.eid;
-                ui::out(session, &self.text(session, event));
-            }
-            // Looks for what nobody reports.
-            pool = pool.take().inspect(|pool| drop(pool.events()));
-        }
-        Ok(())
+            new.iter().for_each(|event| ui::out(session, &self.text(session, event)));
+            // Looks for what nothing reports.
+            drop(pool.events());
+            Ok(())
+        })
     }
 
     /// In the process that holds the pool.
-    fn run_here(&self, session: &Session, pool: Arc<LivePool>) -> Result<ExitCode, Failure> {
+    fn run_here(&self, session: &Session, pool: &LivePool) -> Result<ExitCode, Failure> {
         if session.is_for_a_part() {
-            let line = serde_json::to_string(&self.part(session, &pool));
+            let line = serde_json::to_string(&self.part(session, pool));
             ui::json_line(session, &line.map_err(|e| Failure::new(e.to_string()))?);
         } else if self.follow {
             if !self.script {
@@ -120,7 +112,7 @@ impl Args {
             }
             self.follow(session, pool)?;
         } else {
-            self.show(session, vec![self.part(session, &pool)]);
+            self.show(session, vec![self.part(session, pool)]);
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -133,7 +125,7 @@ impl Verb for Args {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         if let Some(client) = session.client() {
-            return self.run_here(session, Arc::clone(&client.pool));
+            return self.run_here(session, &client.pool);
         }
         if let Some(name) = &self.pool {
             must_be_a_pool(name)?;
