@@ -133,6 +133,14 @@ impl ErrorKind {
         is_gone || self.is_refusal() || self.is_of_connection()
     }
 
+    /// This process, or its system, has no memory, threads or descriptors left: nothing is said of
+    /// the device.
+    #[must_use]
+    pub fn is_of_process(self) -> bool {
+        use libc::{EAGAIN, EMFILE, ENFILE};
+        matches!(self, Self::OutOfMemory | Self::Io { errno: EAGAIN | EMFILE | ENFILE })
+    }
+
     /// Another machine is not reached, or broke off.
     fn is_of_connection(self) -> bool {
         use libc::{ECONNABORTED, ECONNREFUSED, ECONNRESET, EIO, EPIPE, ETIMEDOUT};

@@ -110,13 +110,18 @@ impl Patience {
         let fail = |kind| Err(Error::open(kind, &Arc::from(name.to_string_lossy())));
         let shared = Arc::new((Mutex::new(None), rt.condvar()));
         let opening = Arc::clone(&shared);
+        let body = Arc::new(Mutex::new(Some(open)));
+        let own = Arc::clone(&body);
         let thread = rt.spawn("open", move || {
+            let Some(open) = own.lock().take() else { return };
             let result = open();
             *opening.0.lock() = Some(result);
             opening.1.notify_one();
         });
-        if let Err(e) = thread {
-            return fail(ErrorKind::from_io(&e));
+        if thread.is_err() {
+            // The system gives us no thread: then it may hang the caller.
+            let open = body.lock().take();
+            return open.map_or_else(|| fail(ErrorKind::OutOfMemory), |open| open());
         }
         let until = rt.now() + self.limit;
         let mut result = shared.0.lock();

@@ -47,7 +47,7 @@ pub use locks::ObjectLock;
 pub use object::{BLOCK_BATCH, Object, Segment};
 pub use objects::ObjectIter;
 pub use objset::Objset;
-pub use store::{BlockStore, CachedStore, FaultSink, Key, PendingSource};
+pub use store::{BlockStore, CachedStore, FaultSink, Key, PendingSource, is_out_of_reach};
 pub use traverse::{Step, Traversal, Visitor};
 pub use tx::{Hold, SpaceUse, Transactions, Tx};
 pub use usage::{SetCounts, SetUse, Usage, UseCount};

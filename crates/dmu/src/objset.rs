@@ -29,7 +29,7 @@ pub(crate) struct Inner {
     phys: Arc<ObjsetPhys>,
     pub(crate) meta: Option<Arc<Dnode>>,
     /// Where its indirect blocks stand.
-    places: Places,
+    places: Arc<Places>,
     /// Found when it is first asked for.
     usage: OnceLock<Arc<SetUse>>,
 }
@@ -61,7 +61,7 @@ impl Objset {
             root: *bp,
             phys: Arc::new(phys),
             meta,
-            places: Places::default(),
+            places: Arc::default(),
             usage: OnceLock::new(),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -83,8 +83,28 @@ impl Objset {
             root: base.root,
             phys: Arc::clone(&base.phys),
             meta: None,
-            places: Places::default(),
+            places: Arc::default(),
             live: Some(live),
+            usage: OnceLock::new(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The same live set with another way to its blocks: what is changed in one is changed in the
+    /// other.
+    #[must_use]
+    pub fn through(&self, store: Arc<dyn BlockStore>) -> Self {
+        let from = &*self.inner;
+        let inner = Inner {
+            store,
+            id: from.id,
+            key: from.key.clone(),
+            locks: Arc::clone(&from.locks),
+            live: from.live.clone(),
+            root: from.root,
+            phys: Arc::clone(&from.phys),
+            meta: from.meta.clone(),
+            places: Arc::clone(&from.places),
             usage: OnceLock::new(),
         };
         Self { inner: Arc::new(inner) }

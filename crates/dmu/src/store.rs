@@ -202,13 +202,15 @@ impl CachedStore {
     }
 }
 
-/// All that kept a block from being read is that devices were not there, or lack it: it may be on
-/// them, and nothing is known of it until they are back.
-fn is_out_of_reach(faults: &[Fault]) -> bool {
+/// All that kept a block from being read is that devices were not there, or lack it, or that there
+/// was no memory to read it: it may be on them, and nothing is known of it until they are back.
+#[must_use]
+pub fn is_out_of_reach(faults: &[Fault]) -> bool {
     let is_away = |kind: &FaultKind| match kind {
         FaultKind::Missing => true,
         FaultKind::Io(e) => {
-            matches!(e.kind, device::ErrorKind::Gone | device::ErrorKind::NoAnswer)
+            let is_gone = matches!(e.kind, device::ErrorKind::Gone | device::ErrorKind::NoAnswer);
+            is_gone || e.kind.is_of_process()
         }
         _ => false,
     };

@@ -57,7 +57,7 @@ pub struct Dsl {
     pool: String,
     root: u64,
     keys: Keyring,
-    ignores_limits: AtomicBool,
+    ignores_limits: Arc<AtomicBool>,
 }
 
 impl Dsl {
@@ -65,7 +65,7 @@ impl Dsl {
     pub fn open(mos: Objset, pool: &str) -> Result<Self> {
         let directory = Zap::open(&mos.object(1)?)?;
         let root = directory.need_u64("root_dataset")?;
-        let ignores_limits = AtomicBool::new(false);
+        let ignores_limits = Arc::default();
         Ok(Self { mos, pool: pool.to_owned(), root, keys: Keyring::default(), ignores_limits })
     }
 
@@ -77,8 +77,15 @@ impl Dsl {
             pool: self.pool.clone(),
             root: self.root,
             keys: Keyring::default(),
-            ignores_limits: AtomicBool::new(false),
+            ignores_limits: Arc::default(),
         }
+    }
+
+    /// The same datasets, read by `mos`, which is the same object set as theirs. No keys are there.
+    #[must_use]
+    pub fn through(&self, mos: Objset) -> Self {
+        let ignores_limits = Arc::clone(&self.ignores_limits);
+        Self { mos, ignores_limits, ..self.without_keys() }
     }
 
     /// From now on limits on the number of file systems and snapshots stop nothing: they are for

@@ -52,6 +52,8 @@ pub struct LabelView {
     pub nvlist: Option<NvList>,
     /// A configuration is there, but its checksum is not that of it.
     pub is_altered: bool,
+    /// Why nothing is known of what is there.
+    pub unread: Option<device::Error>,
 }
 
 /// A device with at least one readable label.
@@ -93,7 +95,9 @@ pub fn scan(options: &SearchOptions) -> Result<Vec<FoundLeaf>> {
     let workers = files.len().clamp(1, SEARCHERS);
     rt::for_each_parallel(workers, files.iter().enumerate(), |(i, file)| {
         let leaves = match options.source.open(file) {
-            Ok(device) => look_at(&device, file),
+            Ok(device) => look_at(&device, file).map_err(|e| unsearchable(file, &e))?,
+            // Nothing is known of it, and of those that come next.
+            Err(cause) if cause.kind.is_of_process() => return Err(unsearchable(file, &cause)),
             // In a directory only those that can be opened count.
             Err(cause) if paths.contains(file) && !options.leaves_out => {
                 return Err(unsearchable(file, &cause));
@@ -132,22 +136,33 @@ fn unsearchable(path: &Path, cause: &dyn std::fmt::Display) -> Error {
 
 /// The device itself and its partitions: a disk that was once used whole and has a partition table
 /// now may still have labels at its end, and they must not hide what is in the partitions.
-fn look_at(device: &DeviceRef, path: &Path) -> Vec<FoundLeaf> {
-    let mut out: Vec<_> = look_at_device(device, path.to_owned()).into_iter().collect();
-    let Ok(Some(table)) = Gpt::read(device.as_ref()) else { return out };
+fn look_at(device: &DeviceRef, path: &Path) -> std::result::Result<Vec<FoundLeaf>, device::Error> {
+    let look = |device: &DeviceRef, path: PathBuf| {
+        let labels = read_labels(device);
+        let unread = labels.iter().find_map(|label| label.unread.clone());
+        match unread.filter(|e| e.kind.is_of_process()) {
+            Some(e) => Err(e),
+            None => Ok(leaf_of(device, path, labels)),
+        }
+    };
+    let mut out: Vec<_> = look(device, path.to_owned())?.into_iter().collect();
+    let Ok(Some(table)) = Gpt::read(device.as_ref()) else { return Ok(out) };
     for part in table.zfs() {
         let mut name = path.as_os_str().to_owned();
         name.push(format!("#{}", part.number));
         let window: DeviceRef = Arc::new(part.open(device));
-        out.extend(look_at_device(&window, PathBuf::from(name)));
+        out.extend(look(&window, PathBuf::from(name))?);
     }
-    out
+    Ok(out)
 }
 
 /// Reads the labels of one device; `None` when none of them holds a configuration.
 #[must_use]
 pub fn look_at_device(device: &DeviceRef, path: PathBuf) -> Option<FoundLeaf> {
-    let labels = read_labels(device);
+    leaf_of(device, path, read_labels(device))
+}
+
+fn leaf_of(device: &DeviceRef, path: PathBuf, labels: Vec<LabelView>) -> Option<FoundLeaf> {
     let best = labels
         .iter()
         .filter_map(|l| l.config.as_ref().ok())
@@ -169,6 +184,7 @@ pub fn read_labels(device: &DeviceRef) -> Vec<LabelView> {
     let mut out = Vec::with_capacity(label::LABELS);
     for ((index, offset), block) in offsets.into_iter().enumerate().zip(blocks) {
         let mut is_altered = false;
+        let unread = block.as_ref().err().cloned();
         let list = block.map_err(|e| e.to_string()).and_then(|b| {
             let at = offset + Part::Config.start();
             let is_good = codec::checksum::verify_label(&b, at).is_ok();
@@ -181,7 +197,7 @@ pub fn read_labels(device: &DeviceRef) -> Vec<LabelView> {
             .as_ref()
             .map_err(Clone::clone)
             .and_then(|l| LabelConfig::decode(l).map_err(|e| e.to_string()));
-        out.push(LabelView { index, offset, config, nvlist: list.ok(), is_altered });
+        out.push(LabelView { index, offset, config, nvlist: list.ok(), is_altered, unread });
     }
     out
 }

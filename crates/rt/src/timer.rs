@@ -1,6 +1,8 @@
 //! Callbacks at a later time, in real mode.
 //!
-//! One thread, started with the first timer, sleeps until the earliest one is due.
+//! One thread, started with the first timer, sleeps until the earliest one is due. Where the system
+//! gives us none, all of them wait until one can be started with a later timer: they are deadlines
+//! and pauses, and doing without one is better than holding up the thread that asks for it.
 
 use crate::clock::{Clock, RealClock};
 use core::time::Duration;
@@ -34,13 +36,6 @@ impl Timers {
         if !state.started {
             let timers = Arc::clone(self);
             state.started = crate::thread::spawn("timer", move || timers.run()).is_ok();
-        }
-        if !state.started {
-            // The system gives us no thread: the caller waits instead.
-            drop(state);
-            std::thread::sleep(delay);
-            callback();
-            return;
         }
         let key = (RealClock.now().saturating_add(delay), state.added);
         state.added += 1;

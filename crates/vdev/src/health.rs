@@ -183,8 +183,11 @@ impl Health {
         add(&self.checksum_errors, errors.checksum);
     }
 
-    /// A read failed.
+    /// A read failed. For want of memory or threads here, it says nothing of the leaf.
     pub(crate) fn read_failed(&self, error: &Error) {
+        if error.kind.is_of_process() {
+            return;
+        }
         self.read_errors.fetch_add(1, Ordering::Relaxed);
         self.io_failed(error);
     }

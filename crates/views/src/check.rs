@@ -3,6 +3,7 @@
 use engine::check::{Issue, Kind, Report, Severity, Sum, Totals};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
+use term::escape::line;
 
 /// Issues of one kind that are printed in full without -v.
 const SHOWN_OF_A_KIND: usize = 20;
@@ -32,7 +33,10 @@ impl View {
             if !self.is_verbose && *n > SHOWN_OF_A_KIND {
                 continue;
             }
-            let _ = writeln!(text, "{}: {}: {issue}", issue.severity().name(), issue.name());
+            // What it quotes of a pool forges no other.
+            let said = issue.to_string();
+            let (severity, name) = (issue.severity().name(), issue.name());
+            let _ = writeln!(text, "{severity}: {name}: {}", line(&said));
             let _ = writeln!(text, "    {}", issue.consequence());
             self.ranges(issue, &mut text);
         }
@@ -68,7 +72,7 @@ fn summary(r: &Report, no_verify: bool, text: &mut String) {
     let t = r.totals.total();
     let secs = r.elapsed.as_secs_f64();
     let rate = r.bytes_read as f64 / secs.max(1e-9) / 1e6;
-    let _ = writeln!(text, "pool {} at txg {}", r.pool, r.txg);
+    let _ = writeln!(text, "pool {} at txg {}", line(&r.pool), r.txg);
     let rows = [
         ("bp count", t.count),
         ("ganged count", t.gangs),

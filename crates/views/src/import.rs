@@ -1,7 +1,9 @@
-//! Pools that could be imported, in the words and the layout of `zpool import`.
+//! Pools that could be imported, in the words and the layout of `zpool import`. What labels say
+//! forges no line of it.
 
 use engine::pools::{CandidateState, DeviceNote, ImportTree, ImportVdev, ImportVerdict, Trouble};
 use std::fmt::Write as _;
+use term::escape::line;
 
 /// Narrowest column of names.
 const NAME_WIDTH: usize = 10;
@@ -13,8 +15,13 @@ pub fn text(v: &ImportVerdict<'_>) -> String {
     let mut t = String::new();
     let c = v.candidate;
     // Writing to a String cannot fail.
-    let _ =
-        write!(t, "   pool: {}\n     id: {}\n  state: {}", c.name(), c.config.pool_guid, v.state);
+    let _ = write!(
+        t,
+        "   pool: {}\n     id: {}\n  state: {}",
+        line(c.name()),
+        c.config.pool_guid,
+        v.state
+    );
     let destroyed = c.state() == CandidateState::Destroyed;
     t.push_str(if destroyed { " (DESTROYED)\n" } else { "\n" });
     if let Some(status) = status(v) {
@@ -22,7 +29,7 @@ pub fn text(v: &ImportVerdict<'_>) -> String {
     }
     let _ = writeln!(t, " action: {}", action(v));
     if let Some(comment) = &c.config.comment {
-        let _ = writeln!(t, "comment: {comment}");
+        let _ = writeln!(t, "comment: {}", line(comment));
     }
     if let Some(page) = message(v).map(page) {
         let _ = writeln!(t, "   see: {page}");
@@ -41,12 +48,12 @@ pub fn text(v: &ImportVerdict<'_>) -> String {
         if !lines.is_empty() {
             let _ = writeln!(t, "\n{title}:\n");
         }
-        for line in lines {
-            let _ = writeln!(t, "\t{line}");
+        for each in lines {
+            let _ = writeln!(t, "\t{}", line(&each));
         }
     }
     if let Some(cause) = &v.cause {
-        let _ = writeln!(t, "\nbecause: {cause}");
+        let _ = writeln!(t, "\nbecause: {}", line(&cause.to_string()));
     }
     t
 }
@@ -63,9 +70,9 @@ pub fn status(v: &ImportVerdict<'_>) -> Option<String> {
                 "The pool uses the following feature(s) not supported on this system:".to_owned();
             for f in features {
                 text.push_str("\n\t");
-                text.push_str(&f.guid);
+                text.push_str(&line(&f.guid));
                 if let Some(d) = f.description.as_deref().filter(|d| !d.is_empty()) {
-                    text.push_str(&format!(" ({d})"));
+                    text.push_str(&format!(" ({})", line(d)));
                 }
             }
             return Some(text);
@@ -202,7 +209,7 @@ fn tree(t: &mut String, tree: &ImportTree) {
             let _ = writeln!(t, "\t{title}");
         }
         for name in names {
-            let _ = writeln!(t, "\t  {name}");
+            let _ = writeln!(t, "\t  {}", line(name));
         }
     }
     for (title, class) in [("dedup", "dedup"), ("special", "special"), ("logs", "log")] {
@@ -215,14 +222,14 @@ fn tree(t: &mut String, tree: &ImportTree) {
 
 fn width(vdev: &ImportVdev, indent: usize) -> usize {
     let below = vdev.children.iter().map(|c| width(c, indent + 2)).max().unwrap_or(0);
-    below.max(indent + vdev.name.chars().count())
+    below.max(indent + line(&vdev.name).chars().count())
 }
 
 fn put(t: &mut String, vdev: &ImportVdev, indent: usize, width: usize) {
     let names = width - indent.min(width);
-    let _ = write!(t, "\t{:indent$}{:names$}  {}", "", vdev.name, vdev.state);
+    let _ = write!(t, "\t{:indent$}{:names$}  {}", "", line(&vdev.name), vdev.state);
     if !vdev.reason.is_empty() {
-        let _ = write!(t, "  {}", vdev.reason);
+        let _ = write!(t, "  {}", line(&vdev.reason));
     }
     t.push('\n');
     for child in &vdev.children {

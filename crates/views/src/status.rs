@@ -8,6 +8,7 @@ use engine::Pool;
 use engine::pools::{CandidateState, ScanState, Section, Status, VdevView};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
+use term::escape::line;
 
 /// Faults shown in a report that is not verbose.
 const FAULTS_SHOWN: usize = 10;
@@ -47,19 +48,20 @@ impl View {
         }
         t.push_str(&self.lacking(status));
         if let Some(why) = &status.suspended {
-            let _ = writeln!(t, "\nsuspended: {why}");
+            let _ = writeln!(t, "\nsuspended: {}", line(why));
         }
         for (name, has, min) in short_devices(pool) {
-            let _ = writeln!(t, "\nshort: {name} has {has} bytes, and its label needs {min}");
+            let _ =
+                writeln!(t, "\nshort: {} has {has} bytes, and its label needs {min}", line(&name));
         }
         for (name, why) in &seen.refused {
-            let _ = writeln!(t, "\nread-only: {name} cannot be written to: {why}");
+            let _ = writeln!(t, "\nread-only: {} cannot be written to: {why}", line(name));
         }
         if !pool.salvage().is_empty() {
             t.push_str("\nsalvage: Parts could not be read and are left out:\n\n");
             for s in pool.salvage() {
                 // Writing to a String cannot fail.
-                let _ = writeln!(t, "\t{}: {}", s.what, s.cause);
+                let _ = writeln!(t, "\t{}: {}", s.what, line(&s.cause));
             }
         }
         let count = pool.faults().count();
@@ -69,7 +71,7 @@ impl View {
             let shown = if self.is_verbose { all.len() } else { FAULTS_SHOWN };
             for r in all.iter().take(shown) {
                 let faults: Vec<String> = r.faults.iter().map(ToString::to_string).collect();
-                let _ = writeln!(t, "\t{}: {}", r.place, faults.join("; "));
+                let _ = writeln!(t, "\t{}: {}", r.place, line(&faults.join("; ")));
             }
             if all.len() > shown {
                 let _ = writeln!(t, "\tand {} more; -v shows all", all.len() - shown);

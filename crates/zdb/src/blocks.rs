@@ -10,7 +10,7 @@
 //! The walk, the verification and the comparison with the space maps are those of `zinc check`.
 //! `-b` and `-c` read all metadata, `-cc` everything.
 
-use super::dump::Dump;
+use super::dump::{Dump, one_line};
 use super::{show, walk};
 use engine::Pool;
 use engine::inside::check;
@@ -32,7 +32,7 @@ pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8, checksum: u8) {
         leaks += u64::from(matches!(issue, Issue::Leaked { .. } | Issue::UsedButFree { .. }));
         if issue.severity() == check::Severity::Note {
             d.push("notes", issue.to_string());
-            d.note(format_args!("\tnote: {issue}"));
+            d.note(format_args!("\tnote: {}", one_line(issue)));
         } else {
             d.fail(issue);
         }

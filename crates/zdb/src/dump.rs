@@ -20,6 +20,11 @@ struct Part {
     members: Map<String, Value>,
 }
 
+/// A message in one line: what it quotes forges no other.
+pub(crate) fn one_line(what: impl Display) -> String {
+    what.to_string().replace('\n', "\\x0a")
+}
+
 /// Where a dump is printed. What a terminal would obey is for this to escape.
 pub trait Output {
     /// Text for people, of several lines.
@@ -197,7 +202,7 @@ impl<'a> Dump<'a> {
     pub fn fail(&mut self, what: impl Display) {
         self.failures += 1;
         self.push("errors", what.to_string());
-        self.note(format_args!("ERROR: {what}"));
+        self.note(format_args!("ERROR: {}", one_line(what)));
     }
 
     /// The value, or `None` after saying what went wrong.

@@ -86,7 +86,7 @@ impl Exports {
             let listener = TcpListener::bind(address).map_err(|e| fail(&e))?;
             let bound = listener.local_addr().map_err(|e| fail(&e))?;
             if !bound.ip().is_loopback() {
-                ui::error(session, &format!("zinc: {bound} can be reached by other machines\n"));
+                ui::note(session, &format!("{bound} can be reached by other machines"));
             }
             listeners.push(Listener::Tcp(listener));
             places.push(uri(&format!("nbd://{bound}"), name, None));
@@ -145,7 +145,7 @@ impl Running {
     /// Ends them: what clients wait for is answered.
     pub fn stop(mut self, session: &Session) {
         if !self.server.stop() {
-            ui::error(session, "zinc: warning: NBD clients were hung up while they waited\n");
+            ui::note(session, "warning: NBD clients were hung up while they waited");
         }
     }
 }

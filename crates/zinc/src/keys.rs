@@ -70,10 +70,10 @@ pub fn load_word(session: &Session, pool: &Pool, dataset: &str, word: &str) -> R
         pool.dsl().load_key(dataset, &key)?;
         return Ok(());
     }
-    ui::error(
+    ui::note(
         session,
-        "zinc: warning: every user can see a key on a command line; -K takes file:///PATH, fd:N \
-         and prompt too\n",
+        "warning: every user can see a key on a command line; -K takes file:///PATH, fd:N \
+         and prompt too",
     );
     pool.dsl().load_key(dataset, word.as_bytes())?;
     Ok(())
@@ -115,9 +115,9 @@ fn read(path: &Path, max: u64) -> std::io::Result<(Given, bool)> {
 
 fn warn(session: &Session, path: &Path) {
     let path = path.display();
-    ui::error(
+    ui::note(
         session,
-        &format!("zinc: warning: other users can read the keys in {path}: `chmod 600 {path}`\n"),
+        &format!("warning: other users can read the keys in {path}: `chmod 600 {path}`"),
     );
 }
 

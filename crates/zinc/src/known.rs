@@ -68,7 +68,7 @@ pub fn read(session: &Session, path: &Path) -> Result<Vec<Known>, Failure> {
         Failure::new(format!("cannot read cache file {}", path.display())).because(why)
     })?;
     for why in &damaged {
-        ui::error(session, &format!("zinc: cache file {}: {why}\n", path.display()));
+        ui::note(session, &format!("cache file {}: {why}", path.display()));
     }
     Ok(pools)
 }

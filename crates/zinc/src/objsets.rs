@@ -35,8 +35,7 @@ impl<'a> Sets<'a> {
         if !self.args.replay && !self.is_behind(dataset, &as_it_is) {
             return Ok(as_it_is);
         }
-        let warn =
-            |text: &str| ui::error(self.session, &format!("zinc: {}: {text}\n", dataset.name));
+        let warn = |text: &str| ui::note(self.session, &format!("{}: {text}", dataset.name));
         if !self.replays() {
             warn("what was written last is in its intent log and not seen here: --replay shows it");
             return Ok(as_it_is);

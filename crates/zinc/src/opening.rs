@@ -43,11 +43,8 @@ impl PoolArgs {
         if self.of_files
             && let Err(e) = pool.sync_changes()
         {
-            let name = ui::escape::line(pool.name());
-            let why = e.to_string();
-            let why = ui::escape::line(&why);
             let text = "what was written last is not seen";
-            ui::error(session, &format!("zinc: warning: pool '{name}': {text}: {why}\n"));
+            ui::note(session, &format!("warning: pool '{}': {text}: {e}", pool.name()));
         }
         let pool = pool.look()?;
         self.open.load_keys(session, &pool)?;
@@ -70,14 +67,13 @@ impl PoolArgs {
             found.note(&known::pools(session), &pool);
         }
         if let Some(what) = found::warning(found).filter(|_| self.open.is_of_now()) {
-            let text = format!("zinc: warning: pool '{}': {what}\n", pool.name());
-            ui::error(session, &text);
+            ui::note(session, &format!("warning: pool '{}': {what}", pool.name()));
         }
         // Verbs that read files anywhere show them: what is missing of them is said.
         if self.reach == Reach::Anywhere
             && let Some(older) = self.open.older_state(&pool)
         {
-            ui::error(session, &format!("zinc: warning: {older}\n"));
+            ui::note(session, &format!("warning: {older}"));
         }
         Ok(pool)
     }
@@ -124,10 +120,7 @@ impl PoolArgs {
     fn open_those_of_others(&self, session: &Session, but: &[u64], opened: &mut Opened) {
         let say = |name: &str, why: &str| {
             let name = ui::escape::line(name);
-            ui::error(
-                session,
-                &format!("zinc: '{name}' is not shown: {}\n", ui::escape::line(why)),
-            );
+            ui::note(session, &format!("'{name}' is not shown: {}", ui::escape::line(why)));
         };
         let mut told = Vec::new();
         let own: Vec<u64> = opened.pools.iter().flatten().map(Pool::guid).collect();

@@ -14,8 +14,7 @@ pub fn candidates(session: &Session, search: &[PathBuf]) -> Result<Vec<Candidate
     let found = scan(&options)?;
     for (path, took) in options.source.take_slow() {
         let (path, seconds) = (path.display(), took.as_secs());
-        let text = format!("zinc: warning: it took {path} {seconds} seconds to answer\n");
-        ui::error(session, &text);
+        ui::note(session, &format!("warning: it took {path} {seconds} seconds to answer"));
     }
     Ok(Candidate::group(&found))
 }

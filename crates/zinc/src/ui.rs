@@ -114,6 +114,11 @@ pub fn error(session: &Session, text: &str) {
     complain(session, &escape::text(&without_number(text.to_owned())));
 }
 
+/// Prints a message in one line to standard error: what it quotes forges no other.
+pub fn note(session: &Session, text: &str) {
+    error(session, &format!("zinc: {}\n", escape::line(text)));
+}
+
 fn complain(session: &Session, text: &str) {
     if let Some(client) = session.client() {
         return client.complain(text);

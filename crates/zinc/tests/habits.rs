@@ -468,11 +468,15 @@ fn lists_and_reports_have_all_columns_that_are_asked_for() {
 /// libraries below start a thread, they have words and ends of their own.
 #[test]
 fn a_limit_of_memory_ends_a_command_with_a_message() {
-    let place = Place::new(&["a"]);
-    place.ok("zpool create tank a");
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create tank mirror a b");
     let mut refused = 0;
-    for mib in [42, 44, 46, 48, 50, 52, 55, 60, 70, 80, 100, 120, 140, 200, 300, 4000] {
-        let script = format!("ulimit -c 0; ulimit -v {}; exec \"$0\" check tank", mib << 10);
+    let limits = [42, 44, 46, 48, 50, 52, 55, 60, 64, 66, 70, 80, 100, 120, 140, 200, 300, 4000];
+    let checks = limits.map(|mib| (mib, "check tank".to_owned()));
+    for (mib, verb) in checks.into_iter().chain(limits.map(|m| (m, format!("zfs create tank/{m}"))))
+    {
+        let limits = format!("ulimit -c 0; ulimit -v {}", mib << 10);
+        let script = format!("{limits}; exec timeout 60 \"$0\" {verb}");
         let mut command = std::process::Command::new("sh");
         command.args(["-c", &script, env!("CARGO_BIN_EXE_zinc")]).current_dir(place.path());
         command.env("ZINC_STATE", support::state(place.path()));
@@ -490,6 +494,10 @@ fn a_limit_of_memory_ends_a_command_with_a_message() {
         assert!(mib < 4000 || output.status.success(), "{said}");
     }
     assert!(refused > 0);
+    // What this process lacks is no failure of a device.
+    let status = place.ok("zpool status -v tank");
+    assert!(status.contains("errors: No known data errors") && !status.contains("DEGRADED"));
+    assert_eq!(status.matches("ONLINE       0     0     0").count(), 4, "{status}");
 }
 
 #[test]
@@ -782,11 +790,16 @@ fn answers_are_those_of_openzfs() {
         ("zfs inherit canmount tank/fs", 1, "'canmount' property cannot be inherited"),
         ("zfs rename -p -r tank@s tank@t", 2, "cannot be used with"),
         ("zfs create -V -1 tank/v2", 1, "-1"),
+        ("zfs rename -p tank/no tank/x/y", 1, "cannot open 'tank/no': dataset does not exist"),
+        ("zfs rename -p tank/fs tank/fs/x/y", 1, "below itself"),
+        ("zpool import tank other", 1, "cannot import 'tank': it is imported already"),
+        ("zpool labelclear nowhere", 1, "No such file or directory"),
     ] {
         let run = place.run(command);
         assert_eq!(run.code, code, "{command}: {}", run.err);
         assert!(run.err.contains(text), "{command}: {}", run.err);
     }
+    assert_eq!(place.ok("zfs list -Ho name"), "tank\ntank/fs\ntank/vol\n");
     for nothing_to_do in ["zfs rename tank/fs tank/fs", "zfs create -p tank"] {
         place.ok(nothing_to_do);
     }

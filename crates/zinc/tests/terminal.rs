@@ -18,7 +18,6 @@ const DISK: u64 = 128 << 20;
 fn command(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zinc"));
     command.args(args).current_dir(dir).env("TZ", "UTC").stdin(Stdio::null());
-    command.env("ZINC_STATE", dir.join("state"));
     command.env("ZINC_SOCKETS", dir.join("run/zinc"));
     command.env("ZINC_STATE", dir.join("run/state"));
     command
@@ -309,7 +308,10 @@ fn closed_streams_harm_nobody() {
         for verb in ["zpool status -d one", "zfs create -d one tank/new", "zpool list"] {
             let script = format!("\"{zinc}\" {verb} {closed}");
             let mut shell = Command::new("bash");
-            let run = shell.args(["-c", &script]).current_dir(dir.path()).output().unwrap();
+            shell.args(["-c", &script]).current_dir(dir.path());
+            // Nothing is known there.
+            shell.env("ZINC_STATE", dir.path().join("nothing"));
+            let run = shell.env("ZINC_SOCKETS", dir.path().join("run/zinc")).output().unwrap();
             // What should be printed and cannot be is no success.
             let is_lost =
                 closed.contains(">&-") && !closed.starts_with('2') && verb.contains("status");
@@ -611,9 +613,14 @@ fn no_string_of_a_label_gives_orders() {
             phys.fill(0);
             phys[..packed.len()].copy_from_slice(&packed);
         });
-        for line in
-            ["zdb -l disk", "zpool import -d .", "zpool status -d .", "zpool list -v -d disk"]
-        {
+        for line in [
+            "zdb -l disk",
+            "zpool import -d .",
+            "zpool import -d disk",
+            "zpool status -d .",
+            "zpool list -v -d disk",
+            "check -d disk tank",
+        ] {
             let run = run_to(dir.path(), line, Stdio::piped());
             for bytes in [&run.stdout, &run.stderr] {
                 let forged =
@@ -625,6 +632,56 @@ fn no_string_of_a_label_gives_orders() {
     }
     assert!(fields >= 8, "{fields} strings in {whole}");
     assert!(offences.is_empty(), "{}", offences.join("\n"));
+}
+
+/// Devices with such names are there, gone, and full of damage.
+#[test]
+fn the_path_of_a_device_forges_no_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(format!("{name}\nforged: {name}\n\tx"));
+    let [a, b, spare, cache] = ["a", "b", "spare", "cache"].map(path);
+    for path in [&a, &b, &spare, &cache] {
+        File::create(path).unwrap().set_len(80 << 20).unwrap();
+    }
+    let [first, second] = [arg(&a), arg(&b)];
+    ok(dir.path(), &["zpool", "create", "tank", "mirror", first, second, "spare", arg(&spare)]);
+    ok(dir.path(), &["zpool", "add", "tank", "cache", arg(&cache)]);
+    ok(dir.path(), &["zpool", "export", "tank"]);
+    let mut forged = Vec::new();
+    let mut look = |lines: &[&str], state: &str| {
+        for line in lines {
+            let run = run_to(dir.path(), line, Stdio::piped());
+            let all = text(&run.stdout) + &text(&run.stderr);
+            let found = all.lines().find(|l| l.starts_with("forged") || l.starts_with("\tx"));
+            forged.extend(found.map(|found| format!("{state}, {line}: {found}")));
+        }
+    };
+    let looks = [
+        "zpool import -d .",
+        "zpool status -d . -v -P tank",
+        "zpool list -d . -v -P tank",
+        "zpool iostat -d . -v tank",
+        "zpool get -d . all tank",
+        "zpool history -d . -il tank",
+        "check -d . tank",
+        "check -d . -q tank",
+        "zdb -e -p . tank",
+        "zdb -C -e -p . tank",
+        "rescue -d . tank out",
+        "zpool import -d . -o readonly=on tank",
+        "zpool export tank",
+    ];
+    look(&looks, "whole");
+    let damage = vec![0xa5; 16 << 20];
+    for path in [&a, &b] {
+        File::options().write(true).open(path).unwrap().write_all_at(&damage, 8 << 20).unwrap();
+    }
+    look(&looks, "damaged");
+    std::fs::remove_file(&b).unwrap();
+    look(&looks, "one is gone");
+    File::options().write(true).open(&a).unwrap().set_len(70 << 20).unwrap();
+    look(&looks, "one is short");
+    assert!(forged.is_empty(), "{}", forged.join("\n"));
 }
 
 #[test]

@@ -60,7 +60,7 @@ pub use names::{NameFault, NameKind, check_component, check_name, name_fault};
 pub use promote::{check_promote, promote};
 pub use props::{PropertyChange, parse_value, revert_property, set_property};
 pub use reap::{Drained, drain, is_drained};
-pub use rename::{check_rename, rename_dir, rename_snapshot};
+pub use rename::{check_rename, check_rename_with_parents, rename_dir, rename_snapshot};
 pub use rollback::{check_rollback, rollback};
 pub use room::{Room, room};
 pub use snapshot::{check_snapshots, snapshot};

@@ -15,20 +15,42 @@ use std::sync::Arc;
 /// directories: the one to be moved, the one above.
 pub fn check_rename(dsl: &Dsl, from: &str, to: &str) -> Result<(Arc<Dir>, Arc<Dir>)> {
     let bad = || Error::BadName(to.to_owned());
+    let (above, last) = to.rsplit_once('/').ok_or_else(bad)?;
+    let parent = dsl.dir_by_name(above)?;
+    let dir = check_place(dsl, from, to, &parent)?;
+    if dsl.names_in(parent.phys.child_zap)?.iter().any(|(n, _)| n == last) {
+        return Err(Error::refused(to, Refusal::Exists));
+    }
+    Ok((dir, parent))
+}
+
+/// The same before what is missing above `to` is made: what of it stands does.
+pub fn check_rename_with_parents(dsl: &Dsl, from: &str, to: &str) -> Result<()> {
+    let mut above = to;
+    while let Some((shorter, _)) = above.rsplit_once('/') {
+        above = shorter;
+        match dsl.dir_by_name(above) {
+            Ok(_) if to.rsplit_once('/').is_some_and(|(direct, _)| direct == above) => {
+                return check_rename(dsl, from, to).map(|_| ());
+            }
+            Ok(parent) => return check_place(dsl, from, to, &parent).map(|_| ()),
+            Err(Error::NoSuchDataset(_)) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Err(Error::BadName(to.to_owned()))
+}
+
+/// Whether `from` can become `to`, somewhere below `parent`; its directory.
+fn check_place(dsl: &Dsl, from: &str, to: &str, parent: &Arc<Dir>) -> Result<Arc<Dir>> {
     if check_name(to)? != NameKind::Dataset {
-        return Err(bad());
+        return Err(Error::BadName(to.to_owned()));
     }
     let dir = dsl.dir_by_name(from)?;
     if dir.object == dsl.root_object() {
         return Err(Error::refused(from, Refusal::PoolRoot));
     }
-    let (above, last) = to.rsplit_once('/').ok_or_else(bad)?;
-    let parent = dsl.dir_by_name(above)?;
-    if dsl.names_in(parent.phys.child_zap)?.iter().any(|(n, _)| n == last) {
-        return Err(Error::refused(to, Refusal::Exists));
-    }
-    let below = format!("{from}/");
-    if above == from || above.starts_with(&below) {
+    if to.strip_prefix(from).is_some_and(|rest| rest.starts_with('/')) {
         return Err(Error::refused(to, Refusal::BelowItself));
     }
     for (name, _) in dsl.datasets() {
@@ -44,12 +66,12 @@ pub fn check_rename(dsl: &Dsl, from: &str, to: &str) -> Result<(Arc<Dir>, Arc<Di
         }
     }
     if parent.object != dir.phys.parent {
-        dsl.check_parent(to, &parent)?;
+        dsl.check_parent(to, parent)?;
         dsl.check_changeable(&dir)?;
-        dsl.check_changeable(&parent)?;
-        check_moved_limits(dsl, &dir, &parent)?;
+        dsl.check_changeable(parent)?;
+        check_moved_limits(dsl, &dir, parent)?;
     }
-    Ok((dir, parent))
+    Ok(dir)
 }
 
 /// Limits above the new place that are not above the old one have to take the whole subtree.

@@ -204,6 +204,13 @@ impl Rename {
         self
     }
 
+    /// What does not depend on the parents that are missing is asked before they are made.
+    fn check_with_parents(&self, pool: &LivePool) -> Result<()> {
+        let _guard = pool.view().lock_datasets();
+        let dsl = pool.view().dsl();
+        Ok(dsl::write::check_rename_with_parents(dsl, &self.from, &self.to)?)
+    }
+
     /// Renames it; durable when this returns.
     ///
     /// # Errors
@@ -215,6 +222,7 @@ impl Rename {
             }
             Renamed::Head => {
                 if self.parents {
+                    self.check_with_parents(pool)?;
                     make_above(pool, &self.to, ROOT)?;
                 }
                 let done = pool.rename(&self.from, &self.to);

@@ -2,7 +2,7 @@
 
 use super::*;
 use engine::files::{NewFile, NewKind, Time};
-use engine::live::{FailMode, PropertyWord};
+use engine::live::{FailMode, NewFilesystem, PropertyWord};
 
 const SHAPES: [Shape; 4] = [Shape::Disk, Shape::Mirror, Shape::Raidz1, Shape::Raidz2];
 
@@ -181,5 +181,45 @@ fn a_pool_that_nobody_resumes_stops() {
         assert!(!run.pool().is_waiting() && run.pool().suspended().is_some());
         assert!(!run.pool().resume(&run.bench.source()).unwrap(), "there is nothing to resume");
         let _ = run.abandon();
+    }
+}
+
+/// Devices are away from one of the reads of a sync on, and nothing of what it needs is in memory:
+/// it waits, and goes on when they are back.
+#[test]
+fn a_sync_that_cannot_read_waits_for_its_devices() {
+    for shape in [Shape::Disk, Shape::Mirror, Shape::Raidz1] {
+        let (bench, _) = run(1797, shape, 40).finish();
+        let pool = bench.import_without_cache();
+        pool.outlast_failures().unwrap();
+        let mend = || bench.faults.iter().for_each(|device| device.clear());
+        let names: Vec<String> = (0..24).map(|after| format!("tank/away{after}")).collect();
+        let mut suspended = 0;
+        for (after, name) in (0..).zip(&names) {
+            let gone = Fault::fail(0..u64::MAX, ErrorKind::Gone).after(after);
+            bench.faults.iter().for_each(|device| device.add(gone.clone()));
+            std::thread::scope(|scope| {
+                let make = || pool.create_filesystem(name, NewFilesystem::default(), Vec::new());
+                let maker = scope.spawn(make);
+                while !maker.is_finished() || pool.is_waiting() {
+                    if pool.is_waiting() {
+                        suspended += 1;
+                        assert_eq!(pool.look().unwrap().health(), "SUSPENDED");
+                        mend();
+                        assert!(pool.resume(&bench.source()).unwrap(), "{shape:?}, {after}");
+                    }
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+            });
+            mend();
+            pool.sync().unwrap_or_else(|e| panic!("{shape:?}, {after}: {e}"));
+            pool.look().unwrap().dsl().by_name(name).unwrap();
+        }
+        assert!(suspended > 10, "{shape:?}: {suspended}");
+        pool.export().unwrap();
+        whole(&bench, &format!("{shape:?}"));
+        bench.zdb();
+        let view = bench.open();
+        names.iter().for_each(|name| drop(view.dsl().by_name(name).unwrap()));
     }
 }

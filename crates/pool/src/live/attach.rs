@@ -42,13 +42,13 @@ pub(super) struct NewSide {
 
 impl TaskCx<'_> {
     pub(super) fn zap_map(&self) -> Result<Option<u64>> {
-        let directory = Zap::open(&self.shared.mos.object(mos::DIRECTORY_OBJECT)?)?;
+        let directory = Zap::open(&self.objects().object(mos::DIRECTORY_OBJECT)?)?;
         Ok(directory.get_u64(mos::VDEV_ZAP_MAP)?)
     }
 
     /// Frees what the MOS has of a leaf: its table and its log.
     pub(super) fn free_objects(&self, leaf: &VdevConfig) -> Result<()> {
-        let objects = &self.shared.mos;
+        let objects = self.objects();
         if let (Some(zap), Some(map)) = (leaf.vdev_zap_leaf.filter(|n| *n != 0), self.zap_map()?) {
             dmu::zap::remove(&objects.object(map)?, self.tx, format!("{zap:x}").as_str())?;
             objects.free(self.tx, zap)?;

@@ -32,7 +32,7 @@ use std::sync::atomic::Ordering;
 
 impl TaskCx<'_> {
     fn checkpoint_state(&self) -> Result<CheckpointState> {
-        let directory = Zap::open(&self.shared.mos.object(mos::DIRECTORY_OBJECT)?)?;
+        let directory = Zap::open(&self.objects().object(mos::DIRECTORY_OBJECT)?)?;
         let is_kept = directory.get(mos::ZPOOL_CHECKPOINT.as_bytes())?.is_some();
         Ok(CheckpointState::of(self.shared.features.count(checkpoint::FEATURE), is_kept))
     }
@@ -75,7 +75,7 @@ impl TaskCx<'_> {
         let words = words.map_err(|e| Error::Invalid { what: e.to_string() })?;
         self.touch();
         shared.alloc.set_checkpoint(Some(kept.txg));
-        let directory = shared.mos.object(mos::DIRECTORY_OBJECT)?;
+        let directory = self.objects().object(mos::DIRECTORY_OBJECT)?;
         let value = ZapValue::from_words(&words);
         zap::set(&directory, self.tx, mos::ZPOOL_CHECKPOINT.as_bytes(), &value)?;
         shared.features.add(self.tx, checkpoint::FEATURE, 1)?;
@@ -94,7 +94,7 @@ impl TaskCx<'_> {
             CheckpointState::Exists => {}
         }
         self.touch();
-        let directory = shared.mos.object(mos::DIRECTORY_OBJECT)?;
+        let directory = self.objects().object(mos::DIRECTORY_OBJECT)?;
         zap::remove(&directory, self.tx, mos::ZPOOL_CHECKPOINT)?;
         shared.alloc.set_checkpoint(None);
         shared.discarding.store(true, Ordering::Relaxed);
@@ -109,7 +109,7 @@ impl TaskCx<'_> {
             return Ok(());
         }
         let failed = |e: dmu::Error| shared.failed("discarding the checkpoint", &e);
-        let piece = shared.alloc.discard_kept(&shared.mos, self.tx).map_err(failed)?;
+        let piece = shared.alloc.discard_kept(self.objects(), self.tx).map_err(failed)?;
         if piece.histograms != 0 {
             let guid = "com.delphix:spacemap_histogram";
             shared.features.add(self.tx, guid, piece.histograms)?;

@@ -18,6 +18,7 @@ use super::config::{
 use super::datasets::NewFilesystem;
 use super::features::{ENABLED_BY_DEFAULT, FeatureTable};
 use super::history::{self, Invocation};
+use super::patient::{self, Mos};
 use super::shared::{ConfigState, Parts, USUAL_ROUNDS};
 use super::tunables::Setting;
 use super::{LivePool, mos as util};
@@ -31,7 +32,7 @@ use crate::scan::look_at_device;
 use device::{MemoryDevice, WriteDeviceRef};
 use dmu::bpobj::Lists;
 use dmu::zap::ZapSpec;
-use dmu::{CachedStore, LiveSpec, Objset, PendingSource, SetPolicy, Tx, Zap, ZapValue, zap};
+use dmu::{CachedStore, Objset, PendingSource, Tx, Zap, ZapValue, zap};
 use dsl::DatasetKind;
 use dsl::write::{DslCx, Now, PropertyChange, parse_value};
 use ondisk::config::{PoolConfig, PoolState, VdevConfig, VdevKind};
@@ -39,7 +40,7 @@ use ondisk::features;
 use ondisk::label::LABELS;
 use ondisk::mos::vdev_zap;
 use ondisk::uberblock::Uberblock;
-use ondisk::{DmuType, ObjsetKind, mos};
+use ondisk::{DmuType, mos};
 use rt::Rt;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -376,23 +377,13 @@ fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Resu
     let (cache, sink) = (options.cache_bytes, Arc::clone(&block_faults) as _);
     let store = Arc::new(CachedStore::new(Arc::clone(&reader), cache, Some(sink)));
     store.reading_ahead().set_max(options.read_ahead_bytes);
-    let mos = Objset::live(LiveSpec {
-        store: Arc::clone(&store) as _,
-        id: 0,
-        root: None,
-        kind: ObjsetKind::Meta,
-        header_size: ondisk::objset::OBJSET_SIZE_V3,
-        transactions: None,
-        policy: SetPolicy::mos(),
-        accounting: None,
-        key: None,
-    })
-    .map_err(|e| Error::failed(&options.name, "making the MOS", &e))?;
+    let failed = |e: dmu::Error| Error::failed(&options.name, "making the MOS", &e);
+    let Mos { mos, patient, in_sync } = patient::mos_over(&store, None).map_err(failed)?;
     let tx = Tx::syncing(FIRST_TXG);
     let maker = Maker { mos: &mos, tx: &tx, options, salt };
-    let failed = |e: dmu::Error| Error::failed(&options.name, "making the MOS", &e);
     let (features, root, config) = maker.make(root, &wanted).map_err(failed)?;
-    let alloc = Arc::new(allocator(&mos, &reader, &root, &features).map_err(failed)?);
+    let features = features.through(&in_sync);
+    let alloc = Arc::new(allocator(&in_sync, &reader, &root, &features).map_err(failed)?);
     let space = match options.wrap_allocator {
         Some(wrap) => wrap(Arc::clone(&alloc)),
         None => Arc::clone(&alloc) as _,
@@ -413,8 +404,18 @@ fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Resu
         raidz_reflow_info: 0,
     };
     let config = ConfigState::new(facts, root, config, BTreeMap::new(), USUAL_ROUNDS);
-    let parts =
-        Parts { reader, store, writer, alloc, mos, features, config, uberblock, block_faults };
+    let parts = Parts {
+        reader,
+        store,
+        writer,
+        alloc,
+        patient,
+        mos,
+        features,
+        config,
+        uberblock,
+        block_faults,
+    };
     first_txg(rt, parts, options, devices)
 }
 
@@ -458,7 +459,7 @@ fn first_txg(
     }
     pool.run(move |cx| {
         let set = |change| {
-            let dsl = &cx.shared.dsl;
+            let dsl = cx.datasets();
             Ok(dsl::write::set_property(&cx.dsl(), dsl, &options.name, change)?)
         };
         // What is refused here says why no pool was made; it broke nothing.

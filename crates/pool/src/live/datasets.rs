@@ -127,7 +127,7 @@ impl LivePool {
         self.run(move |cx| {
             cx.check_room(&name)?;
             new.check()?;
-            let made = dsl::write::create_dataset(&cx.dsl(), &cx.shared.dsl, &name, &properties)?;
+            let made = dsl::write::create_dataset(&cx.dsl(), cx.datasets(), &name, &properties)?;
             cx.format_filesystem(made.head, &new)?;
             cx.log_event("create", " ", &name)
         })
@@ -145,7 +145,7 @@ impl LivePool {
         self.run(move |cx| {
             cx.check_room(&name)?;
             Volume::check_format(size, block_size)?;
-            let made = dsl::write::create_dataset(&cx.dsl(), &cx.shared.dsl, &name, &properties)?;
+            let made = dsl::write::create_dataset(&cx.dsl(), cx.datasets(), &name, &properties)?;
             cx.new_objset(made.head, ObjsetKind::Zvol, |head, tx| {
                 Ok(Volume::format(&head.objset, tx, size, block_size)?)
             })?;
@@ -163,7 +163,7 @@ impl LivePool {
         let (origin, name) = (origin.to_owned(), name.to_owned());
         self.run(move |cx| {
             cx.check_room(&name)?;
-            let dsl = &cx.shared.dsl;
+            let dsl = cx.datasets();
             cx.check_log(&dsl.by_name(&origin)?)?;
             dsl::write::clone_dataset(&cx.dsl(), dsl, &name, &origin, &properties)?;
             cx.empty_log(&dsl.by_name(&name)?, false)?;
@@ -181,7 +181,7 @@ impl LivePool {
             let taken = self.run(move |cx| {
                 let (names, properties) = &*wanted;
                 cx.check_room(&names.join(" "))?;
-                dsl::write::snapshot(&cx.dsl(), &cx.shared.dsl, names, properties)?;
+                dsl::write::snapshot(&cx.dsl(), cx.datasets(), names, properties)?;
                 names.iter().try_for_each(|name| cx.log_event("snapshot", " ", name))
             });
             // Another caller took one of the same dataset in that txg, which is durable now.
@@ -201,7 +201,7 @@ impl LivePool {
     pub fn check_doomed(&self, names: &[String], defer: bool) -> Result<()> {
         let names = each_once(names);
         self.run(move |cx| {
-            let dsl = &cx.shared.dsl;
+            let dsl = cx.datasets();
             for name in &names {
                 let dataset = dsl.by_name(name)?;
                 cx.check_unused(&dataset)?;
@@ -216,7 +216,7 @@ impl LivePool {
     pub fn destroy_snapshots(&self, names: &[String], defer: bool) -> Result<()> {
         let names = each_once(names);
         self.run(move |cx| {
-            let dsl = &cx.shared.dsl;
+            let dsl = cx.datasets();
             for name in &names {
                 cx.check_unused(&dsl.by_name(name)?)?;
                 dsl::write::check_destroy_snapshot(&cx.dsl(), dsl, name, defer)?;
@@ -240,7 +240,7 @@ impl LivePool {
         let _quiet = self.without_log(name)?;
         let name = name.to_owned();
         self.run(move |cx| {
-            let dsl = &cx.shared.dsl;
+            let dsl = cx.datasets();
             let head = dsl::write::check_destroy_head(&cx.dsl(), dsl, &name)?;
             cx.check_unused(&head)?;
             cx.check_log(&head)?;
@@ -256,7 +256,7 @@ impl LivePool {
         let _quiet = self.without_log(snapshot.split('@').next().unwrap_or_default())?;
         let snapshot = snapshot.to_owned();
         self.run(move |cx| {
-            let dsl = &cx.shared.dsl;
+            let dsl = cx.datasets();
             let check = dsl::write::check_rollback;
             let (head, _) = check(&cx.dsl(), dsl, &snapshot, destroy_younger)?;
             cx.check_unused(&head)?;
@@ -274,7 +274,7 @@ impl LivePool {
     pub fn promote(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
         self.run(move |cx| {
-            let dsl = &cx.shared.dsl;
+            let dsl = cx.datasets();
             let mut with_livelists = vec![dsl.by_name(&name)?];
             if let Some(origin) = dsl.origin(&with_livelists[0].dir)? {
                 let head = origin.split('@').next().unwrap_or_default();
@@ -291,10 +291,10 @@ impl LivePool {
     pub fn rename(&self, from: &str, to: &str) -> Result<()> {
         let (from, to) = (from.to_owned(), to.to_owned());
         self.run(move |cx| {
-            dsl::write::rename_dir(&cx.dsl(), &cx.shared.dsl, &from, &to)?;
+            dsl::write::rename_dir(&cx.dsl(), cx.datasets(), &from, &to)?;
             // It inherits from another place now.
             cx.shared.refresh_heads()?;
-            let object = cx.shared.dsl.by_name(&to)?.object;
+            let object = cx.datasets().by_name(&to)?.object;
             cx.log_event_of("rename", &format!("-> {to}"), (&from, object))
         })
     }
@@ -304,7 +304,7 @@ impl LivePool {
     pub fn rename_snapshot(&self, name: &str, to: &str, recursive: bool) -> Result<()> {
         let (name, to) = (name.to_owned(), to.to_owned());
         self.run(move |cx| {
-            let dsl = &cx.shared.dsl;
+            let dsl = cx.datasets();
             for (from, object) in
                 dsl::write::rename_snapshot(&cx.dsl(), dsl, &name, &to, recursive)?
             {
@@ -318,7 +318,7 @@ impl LivePool {
     pub fn set_property(&self, dataset: &str, change: PropertyChange) -> Result<()> {
         let dataset = dataset.to_owned();
         self.run(move |cx| {
-            dsl::write::set_property(&cx.dsl(), &cx.shared.dsl, &dataset, &change)?;
+            dsl::write::set_property(&cx.dsl(), cx.datasets(), &dataset, &change)?;
             cx.shared.refresh_heads()?;
             cx.log_change(&dataset, &change)
         })
@@ -328,7 +328,7 @@ impl LivePool {
     /// that is refused ends it; those before it are set.
     pub fn set_properties(&self, changes: Vec<(String, PropertyChange)>) -> Result<()> {
         self.run_each(changes, |cx, (dataset, change)| {
-            dsl::write::set_property(&cx.dsl(), &cx.shared.dsl, dataset, change)?;
+            dsl::write::set_property(&cx.dsl(), cx.datasets(), dataset, change)?;
             cx.log_change(dataset, change)
         })
     }
@@ -337,7 +337,7 @@ impl LivePool {
     pub fn revert_property(&self, datasets: &[String], property: &str) -> Result<()> {
         let property = property.to_owned();
         self.run_each(datasets.to_vec(), move |cx, dataset| {
-            dsl::write::revert_property(&cx.dsl(), &cx.shared.dsl, dataset, &property)?;
+            dsl::write::revert_property(&cx.dsl(), cx.datasets(), dataset, &property)?;
             cx.log_event("inherit", &format!("{property}="), dataset)
         })
     }
@@ -360,7 +360,7 @@ impl LivePool {
     pub fn hold(&self, names: &[String], tag: &str) -> Result<()> {
         let (names, tag) = (each_once(names), tag.to_owned());
         self.run(move |cx| {
-            dsl::write::hold(&cx.dsl(), &cx.shared.dsl, &names, &tag)?;
+            dsl::write::hold(&cx.dsl(), cx.datasets(), &names, &tag)?;
             names.iter().try_for_each(|name| {
                 let (object, count) = cx.holds(name)?;
                 let text = format!("tag={tag} temp=0 refs={count}");
@@ -373,7 +373,7 @@ impl LivePool {
     pub fn release(&self, names: &[String], tag: &str) -> Result<()> {
         let (names, tag) = (each_once(names), tag.to_owned());
         self.run(move |cx| {
-            let dsl = &cx.shared.dsl;
+            let dsl = cx.datasets();
             // Before, since the last hold may be what keeps a snapshot.
             let held: Vec<_> = names.iter().map(|name| cx.holds(name)).collect();
             dsl::write::release(&cx.dsl(), dsl, &names, &tag)?;
@@ -390,7 +390,7 @@ impl LivePool {
     pub fn bookmark(&self, name: &str, source: &str) -> Result<()> {
         let (name, source) = (name.to_owned(), source.to_owned());
         self.run(move |cx| {
-            let dsl = &cx.shared.dsl;
+            let dsl = cx.datasets();
             let made = dsl::write::create_bookmark(&cx.dsl(), dsl, &name, &source)?;
             let (head, short) = name.split_once('#').unwrap_or((&name, ""));
             let txg = made.creation_txg;
@@ -408,7 +408,7 @@ impl LivePool {
     pub fn destroy_bookmark(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
         self.run(move |cx| {
-            dsl::write::destroy_bookmark(&cx.dsl(), &cx.shared.dsl, &name)?;
+            dsl::write::destroy_bookmark(&cx.dsl(), cx.datasets(), &name)?;
             let (head, short) = name.split_once('#').unwrap_or((&name, ""));
             cx.log_event("remove bookmark", &format!("name={short}"), head)
         })

@@ -111,7 +111,7 @@ impl TaskCx<'_> {
     /// Puts blocks into the log.
     pub(super) fn log_lost(&self, lost: &LostBlocks, old: OldErrors) -> Result<()> {
         let by_head = self.shared.keeps_errors_by_head();
-        let (mos, directory) = (&self.shared.mos, mos::DIRECTORY_OBJECT);
+        let (mos, directory) = (self.objects(), mos::DIRECTORY_OBJECT);
         let entries = self.shared.entries(lost);
         // All that may fail for damage is read before the first change.
         let is_sound = read(mos, by_head).is_ok();
@@ -159,7 +159,7 @@ impl TaskCx<'_> {
 
     /// The objects of the two logs, where there are such.
     fn log_objects(&self) -> Result<Vec<Option<u64>>> {
-        let directory = Zap::open(&self.shared.mos.object(mos::DIRECTORY_OBJECT)?)?;
+        let directory = Zap::open(&self.objects().object(mos::DIRECTORY_OBJECT)?)?;
         let number = |name: &&str| Ok(directory.get_u64(name)?.filter(|n| *n != 0));
         LOGS.iter().map(number).collect()
     }
@@ -168,7 +168,7 @@ impl TaskCx<'_> {
     fn objects_of(&self, logs: &[Option<u64>], by_head: bool) -> Vec<u64> {
         let mut out = Vec::new();
         for number in logs.iter().copied().flatten() {
-            let log = self.shared.mos.object(number).and_then(|o| Zap::open(&o));
+            let log = self.objects().object(number).and_then(|o| Zap::open(&o));
             if let (true, Ok(log)) = (by_head, &log) {
                 out.extend(tables_by_head(log).flatten().map(|(_, below)| below));
             }
@@ -179,7 +179,7 @@ impl TaskCx<'_> {
 
     /// The table of a head in the log `log`, made when it is not there.
     fn table_of_head(&self, log: u64, head: u64) -> Result<u64> {
-        let mos = &self.shared.mos;
+        let mos = self.objects();
         let key = format!("{head:x}");
         if let Some(table) = Zap::open(&mos.object(log)?)?.get_u64(&key)? {
             return Ok(table);
@@ -193,7 +193,7 @@ impl TaskCx<'_> {
     pub(super) fn keep_errors_by_head(&self, enable: impl FnOnce() -> Result<()>) -> Result<()> {
         let shared = self.shared;
         let before = shared.keeps_errors_by_head();
-        let logged = read(&shared.mos, before).unwrap_or_default();
+        let logged = read(self.objects(), before).unwrap_or_default();
         let old = self.log_objects()?;
         let dropped = self.objects_of(&old, before);
         enable()?;
@@ -201,9 +201,9 @@ impl TaskCx<'_> {
             return Ok(());
         }
         for name in LOGS {
-            util::set_u64(&shared.mos, self.tx, mos::DIRECTORY_OBJECT, name, 0)?;
+            util::set_u64(self.objects(), self.tx, mos::DIRECTORY_OBJECT, name, 0)?;
         }
-        dropped.iter().try_for_each(|number| shared.mos.free(self.tx, *number))?;
+        dropped.iter().try_for_each(|number| self.objects().free(self.tx, *number))?;
         let lost = logged.blocks.into_iter().map(|(block, birth)| (block, birth.unwrap_or(0)));
         self.log_lost(&lost.collect(), OldErrors::Kept)
     }

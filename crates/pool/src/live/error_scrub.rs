@@ -103,13 +103,13 @@ impl TaskCx<'_> {
     fn end_error_scrub(&self, state: &ErrorScrubState, fine: &BTreeSet<Entry>) -> Result<()> {
         let shared = self.shared;
         let by_head = shared.features.count(BY_HEAD).is_some();
-        let log = read(&shared.mos, by_head)?;
+        let log = read(self.objects(), by_head)?;
         let left = log.blocks.into_iter().filter(|entry| !fine.contains(entry));
         let left: LostBlocks = left.map(|(block, birth)| (block, birth.unwrap_or(0))).collect();
         if !fine.is_empty() {
             self.log_lost(&left, OldErrors::Replaced)?;
         }
-        let directory = shared.mos.object(mos::DIRECTORY_OBJECT)?;
+        let directory = self.objects().object(mos::DIRECTORY_OBJECT)?;
         let words = ZapValue::from_words(&state.to_words());
         zap::set(&directory, self.tx, mos::ERROR_SCRUB.as_bytes(), &words)?;
         self.log_event_of_pool("error scrub done", &format!("errors={}", state.errors))

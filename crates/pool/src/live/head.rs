@@ -19,6 +19,8 @@ pub struct Head {
     pub dataset: u64,
     /// Its live object set.
     pub objset: Objset,
+    /// The same for the sync: its reads wait for devices.
+    pub(super) in_sync: Objset,
     pub(super) owners: Option<Arc<FileOwners>>,
     pub(super) fs: Mutex<Option<Filesystem>>,
     pub(super) properties: Mutex<HeadProperties>,

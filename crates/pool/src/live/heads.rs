@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use codec::compress::Algorithm;
 use dmu::{LiveSpec, Objset, RedundantMetadata, SetPolicy};
 use dsl::write::Room;
-use dsl::{Dataset, StoredProperties};
+use dsl::{Dataset, Dsl, StoredProperties};
 use ondisk::props::compression_parts;
 use ondisk::{BlkPtr, Checksum, Compression, ObjsetKind, ZilHeader};
 use parking_lot::Mutex;
@@ -101,7 +101,8 @@ impl Shared {
         let log = Arc::new(IntentLog::new(&self.rt, dataset, foreign, Box::new(backend)));
         log.set_mode(sync_mode(stored));
         log.set_bias(log_bias(stored));
-        Ok(Head { dataset, objset, owners, fs: Mutex::default(), properties, log, space })
+        let in_sync = objset.through(Arc::clone(&self.patient) as _);
+        Ok(Head { dataset, objset, in_sync, owners, fs: Mutex::default(), properties, log, space })
     }
 
     /// The head of a dataset, opened for writing when it is not open yet.
@@ -122,7 +123,7 @@ impl Shared {
         let stored = self.dsl.stored(&dataset)?;
         let kind = self.dsl.objset(&dataset)?.phys().kind;
         let head = self.live(dataset.object, Some(dataset.phys.bp), kind, &stored)?;
-        head.space.set_room(self.room_of(&dataset)?);
+        head.space.set_room(self.room_of(&self.dsl, &dataset)?);
         self.weigh(&head, &stored)?;
         self.open_log(&head, &dataset)?;
         let head = Arc::new(head);
@@ -224,12 +225,12 @@ impl Shared {
     }
 
     /// Bytes a dataset may still use.
-    pub(super) fn room_of(&self, dataset: &Dataset) -> Result<HeadRoom> {
+    pub(super) fn room_of(&self, dsl: &Dsl, dataset: &Dataset) -> Result<HeadRoom> {
         let figures = self.alloc.figures();
         // What is freed but not free yet cannot be written to.
         let usable = figures.dspace.saturating_sub(figures.slop()).saturating_sub(figures.kept);
         let usable = usable.saturating_sub(figures.normal.deferred);
-        let Room { bytes: now, quota } = dsl::write::room(&self.dsl, dataset, usable, 0)?;
+        let Room { bytes: now, quota } = dsl::write::room(dsl, dataset, usable, 0)?;
         // A quota counts what is referenced, whatever becomes free.
         let deferred = if quota.is_some() { 0 } else { figures.normal.deferred };
         let is_quota = quota.is_some();
@@ -265,7 +266,8 @@ impl Shared {
     /// Properties changed: open heads write by them from now on.
     pub(super) fn refresh_heads(&self) -> Result<()> {
         for head in self.all_heads() {
-            let stored = self.dsl.stored(&self.dsl.nameless_head(head.dataset)?)?;
+            let dsl = &self.dsl_in_sync;
+            let stored = dsl.stored(&dsl.nameless_head(head.dataset)?)?;
             head.objset.set_policy(policy(&stored, self));
             head.log.set_mode(sync_mode(&stored));
             head.log.set_bias(log_bias(&stored));

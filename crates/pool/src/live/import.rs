@@ -14,6 +14,7 @@ use super::config::PoolFacts;
 use super::create::allocator;
 use super::features::FeatureTable;
 use super::log::{LogDevices, claims, cut_logs, missing_logs};
+use super::patient::{self, Mos};
 use super::rewind;
 use super::shared::{ConfigState, Parts, USUAL_ROUNDS};
 use super::tunables::Setting;
@@ -26,11 +27,11 @@ use crate::open::{OpenOptions, Pool, find};
 use crate::scan::{look_at_device, read_labels};
 use crate::uberblocks;
 use device::{DeviceRef, DeviceSource, LocalDevices, WriteDeviceRef};
-use dmu::{LiveSpec, Objset, PendingSource, SetPolicy};
+use dmu::PendingSource;
 use dsl::Dsl;
 use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
+use ondisk::mos;
 use ondisk::uberblock::Uberblock;
-use ondisk::{ObjsetKind, mos};
 use rt::Rt;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -359,19 +360,9 @@ fn assemble(
     let block_faults = Arc::clone(reading.faults());
     let store = options.open.store(&reader, &block_faults);
     let uberblock = *reading.uberblock();
-    let mos = Objset::live(LiveSpec {
-        store: Arc::clone(&store) as _,
-        id: 0,
-        root: Some(uberblock.rootbp),
-        kind: ObjsetKind::Meta,
-        header_size: ondisk::objset::OBJSET_SIZE_V3,
-        transactions: None,
-        policy: SetPolicy::mos(),
-        accounting: None,
-        key: None,
-    })?;
-    let features = FeatureTable::open(&mos, reading.features())?;
-    let alloc = Arc::new(allocator(&mos, &reader, &root, &features)?);
+    let Mos { mos, patient, in_sync } = patient::mos_over(&store, Some(uberblock.rootbp))?;
+    let features = FeatureTable::open(&in_sync, reading.features())?;
+    let alloc = Arc::new(allocator(&in_sync, &reader, &root, &features)?);
     // Logs go elsewhere when their devices are missing.
     reader.vdevs().tops().filter(|t| !t.is_writable()).for_each(|t| alloc.avoid_log(t.id()));
     // Before anything else can have their space.
@@ -397,8 +388,18 @@ fn assemble(
         reader.vdevs().has_missed(*guid, missed);
     }
     let config = ConfigState::new(facts, root, object, logs, rounds(devices, txg));
-    let parts =
-        Parts { reader, store, writer, alloc, mos, features, config, uberblock, block_faults };
+    let parts = Parts {
+        reader,
+        store,
+        writer,
+        alloc,
+        patient,
+        mos,
+        features,
+        config,
+        uberblock,
+        block_faults,
+    };
     rewind::commit(&parts, options.open.checkpoint)?;
     let dsl = Dsl::open(parts.mos.clone(), &name)?;
     let view = reading.with_live(&name, &parts.store, &parts.mos, dsl);

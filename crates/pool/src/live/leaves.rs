@@ -83,7 +83,7 @@ impl Shared {
                 }
             };
             let failed = |e| self.failed("writing the txgs that a device missed", &e);
-            dtl::write(&self.mos, cx.tx, number, missed.as_ref()).map_err(failed)?;
+            dtl::write(cx.objects(), cx.tx, number, missed.as_ref()).map_err(failed)?;
             match missed {
                 Some(missed) => logs.insert(vdev.guid, missed),
                 None => logs.remove(&vdev.guid),
@@ -96,7 +96,7 @@ impl Shared {
     fn new_log(&self, cx: &TaskCx<'_>, leaf: &mut VdevConfig) -> Result<u64> {
         let failed = |e| self.failed("making a log of the txgs that a device missed", &e);
         let histogram = self.features.is_enabled("spacemap_histogram");
-        let number = dtl::create(&self.mos, cx.tx, histogram).map_err(failed)?;
+        let number = dtl::create(cx.objects(), cx.tx, histogram).map_err(failed)?;
         if histogram {
             self.features.add(cx.tx, "com.delphix:spacemap_histogram", 1).map_err(failed)?;
         }

@@ -117,9 +117,9 @@ impl TaskCx<'_> {
 
     /// Drops the livelist of a clone. The blocks that it names are not touched.
     pub(super) fn drop_livelist(&self, dataset: &Dataset) -> Result<()> {
-        let mos = &self.shared.mos;
-        let dir = self.shared.dsl.dir(dataset.phys.dir, String::new())?;
-        let fields = self.shared.dsl.fields(dir.object, dir.has_fields)?;
+        let mos = self.objects();
+        let dir = self.datasets().dir(dataset.phys.dir, String::new())?;
+        let fields = self.datasets().fields(dir.object, dir.has_fields)?;
         let Some(fields) = fields else { return Ok(()) };
         let Some(list) = fields.get_u64(dir_field::LIVELIST)? else { return Ok(()) };
         let dsize = |bp: &BlkPtr| self.shared.alloc.dsize(bp);
@@ -135,7 +135,7 @@ impl TaskCx<'_> {
         if dataset.phys.bp.is_hole() || dataset.phys.bp.logical_birth() < self.tx.txg() {
             return Ok(());
         }
-        if self.shared.dsl.objset(dataset)?.phys().zil == ZilHeader::default() {
+        if self.datasets().objset(dataset)?.phys().zil == ZilHeader::default() {
             return Ok(());
         }
         // A snapshot of this very txg may have this header block too, and writing the header again
@@ -161,7 +161,7 @@ impl TaskCx<'_> {
         if dataset.phys.bp.is_hole() {
             return Ok(());
         }
-        let objset = self.shared.dsl.objset(dataset)?;
+        let objset = self.datasets().objset(dataset)?;
         let header = objset.phys().zil;
         if header == ZilHeader::default() {
             return Ok(());
@@ -196,7 +196,7 @@ impl TaskCx<'_> {
         let head = match open {
             Some(head) => head,
             None => {
-                let stored = self.shared.dsl.stored(dataset)?;
+                let stored = self.datasets().stored(dataset)?;
                 let kind: ObjsetKind = objset.phys().kind;
                 let root = Some(dataset.phys.bp);
                 Arc::new(self.shared.live(dataset.object, root, kind, &stored)?)

@@ -61,6 +61,7 @@ mod mode;
 mod mos;
 mod notice;
 mod paths;
+mod patient;
 mod pipeline;
 mod record;
 mod removals;

@@ -70,7 +70,7 @@ pub(super) fn clear_labels(device: &WriteDeviceRef, are_its_own: &dyn Fn(&LabelC
 impl TaskCx<'_> {
     /// Ends the logs of datasets that are not open, whose first block may be on any log device.
     pub(super) fn end_logs_of_closed(&self) -> Result<()> {
-        let dsl = &self.shared.dsl;
+        let dsl = self.datasets();
         let all = dsl.datasets().into_iter().map(|(_, dataset)| dataset);
         let all: dsl::Result<Vec<_>> = all.collect();
         let all = all?;
@@ -81,7 +81,7 @@ impl TaskCx<'_> {
 
     /// Frees what the MOS has of the space and the devices of a top-level vdev.
     pub(super) fn free_space_of(&self, top: &VdevConfig, maps: &[u64]) -> Result<()> {
-        let objects = &self.shared.mos;
+        let objects = self.objects();
         let mut histograms = 0;
         for map in maps {
             let dnode = objects.object(*map)?.dnode().clone();
@@ -112,7 +112,7 @@ impl TaskCx<'_> {
     /// Frees what the MOS has of a top-level vdev on which nothing is allocated.
     fn free_top(&self, top: &VdevConfig, maps: &[u64]) -> Result<()> {
         self.free_space_of(top, maps)?;
-        let objects = &self.shared.mos;
+        let objects = self.objects();
         let (Some(zap), Some(map)) = (top.vdev_zap_top.filter(|n| *n != 0), self.zap_map()?) else {
             return Ok(());
         };

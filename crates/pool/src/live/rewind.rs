@@ -77,7 +77,7 @@ impl LivePool {
         let names = unclaimed_logs(&self.view)?;
         self.run(move |cx| {
             let datasets: dsl::Result<Vec<_>> =
-                names.iter().map(|name| cx.shared.dsl.by_name(name)).collect();
+                names.iter().map(|name| cx.datasets().by_name(name)).collect();
             let datasets = datasets?;
             datasets.iter().try_for_each(|dataset| cx.check_log(dataset))?;
             let last = uberblock.checkpoint_txg;

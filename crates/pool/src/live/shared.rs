@@ -10,6 +10,7 @@ use super::early::EarlyBlocks;
 use super::events::{Events, Seen};
 use super::features::FeatureTable;
 use super::head::Heads;
+use super::patient::PatientStore;
 use super::record::Pushed;
 use super::removals::Removals;
 use super::scans::Scans;
@@ -87,6 +88,8 @@ pub(super) struct Parts {
     pub(super) store: Arc<CachedStore>,
     pub(super) writer: Arc<Writer>,
     pub(super) alloc: Arc<Allocator>,
+    /// The store for the reads of syncs.
+    pub(super) patient: Arc<PatientStore>,
     pub(super) mos: Objset,
     pub(super) features: FeatureTable,
     pub(super) config: ConfigState,
@@ -103,12 +106,18 @@ pub(crate) struct Shared {
     pub(super) store: Arc<CachedStore>,
     pub(super) writer: Arc<Writer>,
     pub(super) alloc: Arc<Allocator>,
+    /// The store for the reads of syncs.
+    pub(super) patient: Arc<PatientStore>,
+    /// The MOS for the sync, and for what works for it; all others read [`Self::mos`].
+    pub(super) mos_in_sync: Objset,
     pub(super) mos: Objset,
     pub(super) mos_account: MosAccount,
     /// Blocks that are written, and in no tree yet.
     pub(super) early: EarlyBlocks,
     /// Frees of the txg being synced.
     pub(super) blocks: Arc<TxgBlocks>,
+    /// The datasets for the sync; all others read [`Self::dsl`].
+    pub(super) dsl_in_sync: Dsl,
     pub(super) dsl: Dsl,
     pub(super) features: FeatureTable,
     pub(super) gate: Arc<Gate>,
@@ -148,6 +157,8 @@ pub(crate) struct Shared {
     pub(super) seen: Mutex<Seen>,
     /// How often labels with a new configuration were written.
     pub(super) labels_written: AtomicU64,
+    /// What the txg that is synced has written so far is written once more before it is committed.
+    pub(super) writes_again: AtomicBool,
 }
 
 /// What a sync task works with. See `docs/decisions/0007-write-path.md`.
@@ -259,9 +270,11 @@ impl Shared {
 
     /// A pool over these parts, as of the txg of their uberblock.
     pub(super) fn new(rt: &Rt, parts: Parts, pool: &str) -> Result<Arc<Self>> {
-        let Parts { reader, store, writer, alloc, mos, features, config, uberblock, block_faults } =
-            parts;
+        let Parts { reader, store, writer, alloc, patient, mos, features, config, .. } = parts;
+        let (uberblock, block_faults) = (parts.uberblock, parts.block_faults);
         let dsl = Dsl::open(mos.clone(), pool)?;
+        let mos_in_sync = mos.through(Arc::clone(&patient) as _);
+        let dsl_in_sync = dsl.through(mos_in_sync.clone());
         let last = uberblock.txg.max(FIRST_TXG - 1);
         store.set_settled(uberblock.txg);
         let blocks = Arc::new(TxgBlocks::new(&alloc, &writer));
@@ -278,10 +291,13 @@ impl Shared {
             store,
             writer,
             alloc,
+            patient,
+            mos_in_sync,
             mos,
             mos_account: MosAccount::new(Arc::clone(&blocks) as _),
             early: EarlyBlocks::default(),
             blocks,
+            dsl_in_sync,
             dsl,
             features,
             gate: Arc::new(Gate::new(rt)),
@@ -305,7 +321,13 @@ impl Shared {
             events: Arc::new(Events::new(rt)),
             seen: Mutex::default(),
             labels_written: AtomicU64::new(0),
+            writes_again: AtomicBool::new(false),
         });
+        let me = Arc::downgrade(&shared);
+        let outlast = move |failure: &zio::Error| {
+            me.upgrade().is_some_and(|shared| shared.outlasts_read(failure))
+        };
+        shared.patient.wait_by(Box::new(outlast));
         let pressure = TxgPressure(Arc::downgrade(&shared));
         shared.queues.set_pressure(Some(Arc::new(pressure)));
         Ok(shared)

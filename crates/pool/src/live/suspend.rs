@@ -5,7 +5,8 @@
 //! Too few devices take a block, a flush, a label or an uberblock. Then nothing can become durable,
 //! and nothing is lost yet: what changed is in memory. The sync stands still where it is, and lets
 //! readers of the MOS in ([`Gate::pause`](crate::gate::Gate::pause)), so that everybody can look at
-//! the pool. A sync that cannot read what it needs is not suspended: the pool stops.
+//! the pool. A read of the sync that finds too few devices waits in the same way, where it is
+//! (`patient.rs`); what is lost though its devices are there stops the pool.
 //!
 //! ```text
 //!            a device is needed and fails
@@ -40,6 +41,7 @@ use ondisk::config::{LabelConfig, VdevConfig};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use vdev::LeafOpen;
 
 impl Shared {
@@ -49,6 +51,14 @@ impl Shared {
         self.wait_for_devices(txg, &failure).map_err(|_| failure)?;
         self.writer.write_again(txg);
         Ok(())
+    }
+
+    /// A read of the sync met too few devices: waits for them; whether the pool was resumed.
+    pub(super) fn outlasts_read(&self, failure: &zio::Error) -> bool {
+        // What was written of the txg so far may be lost in a device that was away.
+        self.writes_again.store(true, Ordering::Release);
+        let _readers = self.gate.pause();
+        self.txgs.suspend(&format!("reading what a sync needs: {failure}")).is_ok()
     }
 
     fn wait_for_devices(&self, txg: u64, failure: &Error) -> Result<()> {

@@ -205,7 +205,7 @@ impl Shared {
             txg,
             hold: false,
         };
-        head.objset.sync(&cx).map_err(|e| self.failed("writing a dataset", &e))
+        head.in_sync.sync(&cx).map_err(|e| self.failed("writing a dataset", &e))
     }
 
     /// Writes the MOS and the first labels until what they say of the leaves is true of what became
@@ -217,6 +217,9 @@ impl Shared {
             self.write_config(cx)?;
             root = self.converge(cx, record, root)?;
             self.writer.release();
+            if self.writes_again.swap(false, Ordering::AcqRel) {
+                self.writer.write_again(cx.tx.txg());
+            }
             match self.land_and_prepare(cx.tx.txg(), root) {
                 Ok(prepared) if self.are_leaves_said() => return Ok(prepared),
                 Ok(_) => {}
@@ -266,7 +269,7 @@ impl Shared {
             if pass == PASS_UNCOMPRESSED {
                 self.mos.set_policy(SetPolicy::mos().uncompressed());
             }
-            let maps = self.alloc.sync_metaslabs(&self.mos, cx.tx, pass).map_err(failed)?;
+            let maps = self.alloc.sync_metaslabs(cx.objects(), cx.tx, pass).map_err(failed)?;
             if maps.histograms != 0 {
                 let guid = "com.delphix:spacemap_histogram";
                 self.features.add(cx.tx, guid, maps.histograms).map_err(failed)?;
@@ -290,7 +293,7 @@ impl Shared {
                 txg: cx.tx.txg(),
                 hold: true,
             };
-            if let Some(bp) = self.mos.sync(&sync).map_err(failed)? {
+            if let Some(bp) = cx.objects().sync(&sync).map_err(failed)? {
                 root = bp;
             }
         }
@@ -360,7 +363,8 @@ impl Shared {
         for head in &self.all_heads() {
             head.objset.synced(txg);
             head.log.synced(txg);
-            head.space.synced(txg, self.room_of(&self.dsl.nameless_head(head.dataset)?)?);
+            let dataset = self.dsl_in_sync.nameless_head(head.dataset)?;
+            head.space.synced(txg, self.room_of(&self.dsl_in_sync, &dataset)?);
         }
         self.space.synced(txg, self.room_of_pool());
         self.works.synced(txg);
@@ -383,7 +387,7 @@ impl Shared {
         let list = state.facts.for_mos(PoolState::Active, cx.tx.txg(), &state.root);
         let object = state.object;
         drop(state);
-        super::mos::write_packed(&self.mos, cx.tx, object, &list)
+        super::mos::write_packed(cx.objects(), cx.tx, object, &list)
             .map_err(|e| self.failed("writing the configuration", &e))
     }
 }

@@ -32,9 +32,9 @@ use super::head::Head;
 use super::history::{self, Invocation};
 use super::shared::{Shared, TaskCx};
 use crate::error::Result;
-use dmu::Tx;
+use dmu::{Objset, Tx};
 use dsl::write::{Blocks, DslCx, FeatureCounts, Now, PropertyChange, finish_head};
-use dsl::{Dataset, StoredValue};
+use dsl::{Dataset, Dsl, StoredValue};
 use ondisk::nvlist::NvList;
 use ondisk::{ObjsetKind, mos};
 use std::cell::{Cell, RefCell};
@@ -54,7 +54,7 @@ impl<'a> TaskCx<'a> {
     /// Runs a task, or a part of one that stands alone. When it fails after a change the txg is
     /// broken.
     pub(super) fn whole<T>(&self, task: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
-        let changes = || self.shared.mos.changes() + self.touched.get();
+        let changes = || self.objects().changes() + self.touched.get();
         let before = changes();
         let done = task(self);
         if let Err(e) = &done
@@ -70,12 +70,22 @@ impl<'a> TaskCx<'a> {
         self.touched.set(self.touched.get() + 1);
     }
 
+    /// The meta object set, for a sync: its reads wait for devices.
+    pub(super) fn objects(&self) -> &'a Objset {
+        &self.shared.mos_in_sync
+    }
+
+    /// The datasets, for a sync: its reads wait for devices.
+    pub(super) fn datasets(&self) -> &'a Dsl {
+        &self.shared.dsl_in_sync
+    }
+
     /// The context of the functions of [`dsl::write`].
     #[must_use]
     pub fn dsl(&self) -> DslCx<'_> {
         let wall = self.shared.rt.wall();
         DslCx {
-            mos: &self.shared.mos,
+            mos: self.objects(),
             tx: self.tx,
             blocks: &*self.shared.blocks as &dyn Blocks,
             features: &self.shared.features as &dyn FeatureCounts,
@@ -93,7 +103,7 @@ impl<'a> TaskCx<'a> {
         format: impl FnOnce(&Head, &Tx) -> Result<()>,
     ) -> Result<Arc<Head>> {
         let shared = self.shared;
-        let stored = shared.dsl.stored(&shared.dsl.head_by_object(dataset)?)?;
+        let stored = self.datasets().stored(&self.datasets().head_by_object(dataset)?)?;
         let head = Arc::new(shared.live(dataset, None, kind, &stored)?);
         self.touch();
         format(&head, self.tx)?;
@@ -118,7 +128,7 @@ impl<'a> TaskCx<'a> {
     /// Whether there is room for something new in the MOS. What is asked first of all, so that
     /// nothing is half done.
     pub(super) fn check_room(&self, what: &str) -> Result<()> {
-        let unreserved = self.pool_size.saturating_sub(self.shared.dsl.root()?.phys.used);
+        let unreserved = self.pool_size.saturating_sub(self.datasets().root()?.phys.used);
         match unreserved.min(self.shared.space.for_writing()) {
             0 => Err(dsl::Error::refused(what, dsl::Refusal::NoSpace).into()),
             _ => Ok(()),
@@ -147,7 +157,7 @@ impl<'a> TaskCx<'a> {
 
     /// Notes something that was done to a dataset.
     pub(super) fn log_event(&self, name: &str, text: &str, dataset: &str) -> Result<()> {
-        let object = self.shared.dsl.by_name(dataset).map_or(0, |d| d.object);
+        let object = self.datasets().by_name(dataset).map_or(0, |d| d.object);
         self.log_event_of(name, text, (dataset, object))
     }
 
@@ -183,13 +193,13 @@ impl<'a> TaskCx<'a> {
 
     /// The object of a snapshot, and how many holds it has.
     pub(super) fn holds(&self, snapshot: &str) -> Result<(u64, usize)> {
-        let dsl = &self.shared.dsl;
+        let dsl = self.datasets();
         let dataset = dsl.by_name(snapshot)?;
         Ok((dataset.object, dsl.holds(&dataset)?.len()))
     }
 
     pub(super) fn append_history(&self, records: &[NvList], creation: bool) -> Result<()> {
-        let mos = &self.shared.mos;
+        let mos = self.objects();
         let directory = dmu::Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?;
         let Some(number) = directory.get_u64(mos::HISTORY)? else { return Ok(()) };
         history::append(mos, self.tx, number, records, creation)?;

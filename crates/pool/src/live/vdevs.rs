@@ -29,7 +29,7 @@ const AUX_ASHIFT: u64 = 12;
 impl TaskCx<'_> {
     /// The table of pool properties, made when there is none.
     fn pool_props(&self) -> Result<u64> {
-        let objects = &self.shared.mos;
+        let objects = self.objects();
         let directory = Zap::open(&objects.object(mos::DIRECTORY_OBJECT)?)?;
         if let Some(table) = directory.get_u64(mos::POOL_PROPS)? {
             return Ok(table);
@@ -41,7 +41,7 @@ impl TaskCx<'_> {
 
     /// Adds to the list `name` of spares or cache devices, made when there is none.
     fn append_aux(&self, name: &'static str, new: Vec<NvList>) -> Result<()> {
-        let objects = &self.shared.mos;
+        let objects = self.objects();
         let directory = Zap::open(&objects.object(mos::DIRECTORY_OBJECT)?)?;
         let (number, mut all) = match directory.get_u64(name)? {
             Some(number) => (number, util::read_packed(objects, number)?),
@@ -64,7 +64,7 @@ impl TaskCx<'_> {
     /// Writes the list `name` of spares or cache devices, and notes what it has now.
     fn write_aux(&self, name: &'static str, number: u64, all: &NvList) -> Result<()> {
         let devices = aux_devices(all, name).map_err(|e| bad(&e))?;
-        util::write_packed(&self.shared.mos, self.tx, number, all)?;
+        util::write_packed(self.objects(), self.tx, number, all)?;
         let mut aux = self.shared.aux.lock();
         let [spares, l2cache] = &mut *aux;
         let known = if name == mos::SPARES { spares } else { l2cache };
@@ -74,7 +74,7 @@ impl TaskCx<'_> {
 
     /// Takes a device off the list `name` of spares or cache devices.
     pub(super) fn take_off_list(&self, name: &'static str, guid: u64) -> Result<()> {
-        let objects = &self.shared.mos;
+        let objects = self.objects();
         let directory = Zap::open(&objects.object(mos::DIRECTORY_OBJECT)?)?;
         let Some(number) = directory.get_u64(name)? else { return Ok(()) };
         let mut all = util::read_packed(objects, number)?;
@@ -186,7 +186,7 @@ impl LivePool {
             };
             // First as no part of any pool: a device that fails is found before anything changed.
             labels(&new, 0)?;
-            let objects = &cx.shared.mos;
+            let objects = cx.objects();
             let directory = Zap::open(&objects.object(mos::DIRECTORY_OBJECT)?)?;
             let map = directory.get_u64(mos::VDEV_ZAP_MAP)?;
             if map.is_none() && new.iter().any(|top| top.alloc_bias.is_some() && !top.is_log) {
@@ -265,7 +265,7 @@ impl LivePool {
             (name, devices.iter().map(VdevConfig::to_nvlist).collect::<Vec<_>>())
         });
         self.run(move |cx| {
-            let objects = &cx.shared.mos;
+            let objects = cx.objects();
             let directory = Zap::open(&objects.object(mos::DIRECTORY_OBJECT)?)?;
             for (name, devices) in &lists {
                 let Some(number) = directory.get_u64(name)? else { continue };
@@ -294,7 +294,7 @@ impl LivePool {
                 }
                 // A property that users invented is gone when it is empty.
                 (name, PropertyWord::Text(text)) if name.contains(':') && text.is_empty() => {
-                    let table = cx.shared.mos.object(cx.pool_props()?)?;
+                    let table = cx.objects().object(cx.pool_props()?)?;
                     zap::remove(&table, cx.tx, name.as_bytes())?;
                 }
                 (name, _) => {
@@ -303,7 +303,7 @@ impl LivePool {
                         let what = format!("the property {name:?} or its value is too long");
                         return Err(Error::Invalid { what });
                     }
-                    let table = cx.shared.mos.object(cx.pool_props()?)?;
+                    let table = cx.objects().object(cx.pool_props()?)?;
                     zap::set(&table, cx.tx, name.as_bytes(), &word.value())?;
                     match (name, &word) {
                         ("failmode", PropertyWord::Number(mode)) => {

@@ -90,7 +90,7 @@ impl Verb for Args {
             other => other?,
         };
         for e in &errors {
-            ui::error(session, &format!("zinc: {e}\n"));
+            ui::note(session, &e.to_string());
         }
         Ok(if errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

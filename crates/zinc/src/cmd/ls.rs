@@ -74,7 +74,7 @@ impl Verb for Args {
             self.list(session, &fs, &node)?
         };
         for f in &failures {
-            ui::error(session, &format!("zinc: {f}\n"));
+            ui::note(session, &f.to_string());
         }
         Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
     }

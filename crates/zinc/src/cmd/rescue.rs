@@ -111,7 +111,7 @@ impl Verb for Args {
             true => String::new(),
             false => format!(": see {}", logged.display()),
         };
-        ui::error(session, &format!("zinc: {files} files rescued, {lost}{renamed}{see}\n"));
+        ui::note(session, &format!("{files} files rescued, {lost}{renamed}{see}"));
         Ok(if losses == 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
     }
 }

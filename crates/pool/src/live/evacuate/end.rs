@@ -63,7 +63,7 @@ impl TaskCx<'_> {
         let now = shared.reader.vdevs();
         let tree = now.successor(&shared.rt, &next, &mut |_| None);
         let mut tree = tree.map_err(|e| bad(&e))?;
-        let moved = segments(&shared.mos, &new)?.unwrap_or_default();
+        let moved = segments(self.objects(), &new)?.unwrap_or_default();
         tree.set_indirect(leaving.id, moved).map_err(|e| bad(&e))?;
         let below: Vec<u64> = top.walk().filter(|v| v.kind.is_leaf()).map(|v| v.guid).collect();
         let leaves = now.leaves().filter(|leaf| below.contains(&leaf.guid()));

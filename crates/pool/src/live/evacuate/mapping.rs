@@ -25,7 +25,7 @@ const BLOCK: u32 = 128 << 10;
 impl TaskCx<'_> {
     /// Makes the objects of a removal that begins.
     pub(super) fn new_mapping(&self, top: &VdevConfig) -> Result<(u64, MappingHeader, u64)> {
-        let (objects, features) = (&self.shared.mos, &self.shared.features);
+        let (objects, features) = (self.objects(), &self.shared.features);
         let new = |kind: DmuType| NewObject::new(kind).block_size(BLOCK);
         features.add(self.tx, REMOVAL, 1)?;
         let mut header = MappingHeader::default();
@@ -44,7 +44,7 @@ impl TaskCx<'_> {
 
     /// Frees them when it is called off.
     pub(super) fn free_mapping(&self, leaving: &Leaving, top: &VdevConfig) -> Result<()> {
-        let (objects, features) = (&self.shared.mos, &self.shared.features);
+        let (objects, features) = (self.objects(), &self.shared.features);
         features.add(self.tx, REMOVAL, -1)?;
         if let Some(counts) = leaving.header.counts_object.filter(|n| *n != 0) {
             objects.free(self.tx, counts)?;
@@ -74,7 +74,7 @@ impl TaskCx<'_> {
 
     /// Writes the state of a removal.
     pub(super) fn put_removal(&self, record: &RemovalState) -> Result<()> {
-        let directory = self.shared.mos.object(mos::DIRECTORY_OBJECT)?;
+        let directory = self.objects().object(mos::DIRECTORY_OBJECT)?;
         let value = ZapValue::from_words(&record.to_words());
         Ok(zap::set(&directory, self.tx, mos::REMOVING.as_bytes(), &value)?)
     }
@@ -101,7 +101,7 @@ impl TaskCx<'_> {
     }
 
     fn extend(&self, mut leaving: Leaving, moved: &[Moved]) -> Result<()> {
-        let objects = &self.shared.mos;
+        let objects = self.objects();
         let header = &mut leaving.header;
         let (mut entries, mut counts, mut copied) = (Vec::new(), Vec::new(), 0u64);
         for Moved { segment, gaps } in moved {
@@ -153,7 +153,7 @@ impl TaskCx<'_> {
 
     /// Writes an object anew, so that no block of it is on a vdev that takes no blocks.
     pub(super) fn write_again(&self, number: u64) -> Result<()> {
-        let object = self.shared.mos.object(number)?;
+        let object = self.objects().object(number)?;
         let block = object.dnode().block_size();
         for at in (0..object.size_of_blocks()).step_by(block.max(512) as usize) {
             let mut bytes = vec![0; block as usize];

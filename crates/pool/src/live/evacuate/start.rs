@@ -196,7 +196,7 @@ impl TaskCx<'_> {
     /// The user wants no new blocks on the vdev, whether it leaves or not.
     fn is_closed_by_user(&self, top: &VdevConfig) -> Result<bool> {
         let Some(number) = top.vdev_zap_top.filter(|n| *n != 0) else { return Ok(false) };
-        let table = Zap::open(&self.shared.mos.object(number)?)?;
+        let table = Zap::open(&self.objects().object(number)?)?;
         Ok(table.get_u64("allocating")? == Some(0))
     }
 }

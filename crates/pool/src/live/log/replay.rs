@@ -173,8 +173,8 @@ impl TaskCx<'_> {
         }
         self.touch();
         for (name, header) in claims {
-            let dataset = self.shared.dsl.by_name(name)?;
-            let objset = self.shared.dsl.objset(&dataset)?;
+            let dataset = self.datasets().by_name(name)?;
+            let objset = self.datasets().objset(&dataset)?;
             self.write_log_header(&dataset, &objset, header)?;
         }
         Ok(())

@@ -102,7 +102,7 @@ impl TaskCx<'_> {
     /// Writes the state of a scan. One that is under way has a queue, also an empty one: OpenZFS
     /// puts another in its place without asking whether there is one.
     pub(super) fn put_scan(&self, state: &ScanState, queue: &Queue) -> Result<()> {
-        let objects = &self.shared.mos;
+        let objects = self.objects();
         let before = state_in(objects)?.map_or(0, |s| s.queue_obj);
         let mut state = *state;
         state.queue_obj = 0;
@@ -141,7 +141,7 @@ impl TaskCx<'_> {
         if !scans.has_place.load(Ordering::Acquire) {
             return Ok(());
         }
-        match state_in(&self.shared.mos)? {
+        match state_in(self.objects())? {
             Some(state) if state.state() == State::Active => {
                 self.put_scan(&at_begin(state), &Queue::new())
             }

@@ -365,7 +365,7 @@ impl TaskCx<'_> {
     /// Ends a scan that nothing goes on with: a scrub that was paused is canceled, and a resilver
     /// that has brought everything is done.
     fn end_left_over(&self) -> Result<()> {
-        let Some(kept) = kept::under_way(&self.shared.mos)? else { return Ok(()) };
+        let Some(kept) = kept::under_way(self.objects())? else { return Ok(()) };
         let function = kept.state.function();
         let end = if function == Function::Resilver { State::Finished } else { State::Canceled };
         let mut state = kept::at_begin(kept.state).with(function, end);

@@ -71,7 +71,7 @@ impl TaskCx<'_> {
         word: Option<&str>,
     ) -> Result<()> {
         let place = place(&self.shared.config.lock().root, leaf)?;
-        leaf_work::write(&self.shared.mos, self.tx, place.table, work, now)?;
+        leaf_work::write(self.objects(), self.tx, place.table, work, now)?;
         match word {
             Some(word) => {
                 self.log_event_of_pool(name(work), &format!("vdev={} {word}", place.path))

@@ -30,7 +30,7 @@ impl CopyReport {
     /// Something was not copied.
     pub fn failed(&self, path: &[u8], why: &dyn std::fmt::Display) {
         self.failures.fetch_add(1, Ordering::Relaxed);
-        ui::error(&self.session, &format!("zinc: {}: {why}\n", printable(path)));
+        ui::note(&self.session, &format!("{}: {why}", printable(path)));
     }
 
     /// The target does not take an attribute.
@@ -39,7 +39,7 @@ impl CopyReport {
         // One is worth a line; thousands are worth a number at the end.
         if self.verbose || !self.told.swap(true, Ordering::Relaxed) {
             let (path, what) = (printable(path), printable(what));
-            ui::error(&self.session, &format!("zinc: {path}: {what} not kept: {why}\n"));
+            ui::note(&self.session, &format!("{path}: {what} not kept: {why}"));
         }
     }
 
@@ -54,10 +54,7 @@ impl CopyReport {
     pub fn end(self) -> ExitCode {
         let refused = self.attributes.into_inner();
         if refused > 1 && !self.verbose {
-            ui::error(
-                &self.session,
-                &format!("zinc: {refused} attributes not kept; -v names them\n"),
-            );
+            ui::note(&self.session, &format!("{refused} attributes not kept; -v names them"));
         }
         match self.failures.into_inner() {
             0 => ExitCode::SUCCESS,

@@ -593,10 +593,7 @@ fn listen_to_signals(session: &Session, ends: Sender<End>) -> Result<(), Failure
         let session = &session;
         for (count, signal) in signals.forever().enumerate() {
             if count > 0 {
-                ui::error(
-                    session,
-                    "zinc: a second signal: ends at once, the pool is not exported\n",
-                );
+                ui::note(session, "a second signal: ends at once, the pool is not exported");
                 session.end(ExitCode::from(FAILED));
             }
             let _ = ends.send(End::Signal(signal));

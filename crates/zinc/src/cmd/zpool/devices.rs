@@ -193,10 +193,10 @@ impl Verb for Offline {
             Ok(())
         })?;
         if self.temporary && session.client().is_none() {
-            ui::error(
+            ui::note(
                 session,
-                "zinc: warning: nothing holds the pool, so that the devices are in use again at \
-                 the next command; `zinc serve` holds it\n",
+                "warning: nothing holds the pool, so that the devices are in use again at \
+                 the next command; `zinc serve` holds it",
             );
         }
         Ok(ExitCode::SUCCESS)

@@ -133,7 +133,7 @@ impl Verb for Args {
             if self.search.is_empty() && known::pools(session).find(name).is_none() {
                 return Err(Failure::new(format!("cannot open '{name}': no such pool")));
             }
-            ui::error(session, &format!("zinc: {name} is not served, so nobody keeps events\n"));
+            ui::note(session, &format!("{name} is not served, so nobody keeps events"));
             self.show(session, Vec::new());
             return Ok(ExitCode::SUCCESS);
         }

@@ -114,7 +114,7 @@ impl Args {
             None => {
                 ui::error(session, "no pools available to import\n");
                 for line in crate::failure::unread(&self.pool.options(session).search.paths) {
-                    ui::error(session, &format!("  because: {line}\n"));
+                    ui::error(session, &format!("  because: {}\n", ui::escape::line(&line)));
                 }
                 Ok(ExitCode::from(FAILED))
             }

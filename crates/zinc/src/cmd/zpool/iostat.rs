@@ -125,7 +125,7 @@ impl Watched {
     fn warn(&self, session: &Session, now: &Snapshot) {
         let was = self.now.as_ref().is_some_and(|before| before.suspended.is_some());
         if let Some(why) = now.suspended.as_ref().filter(|_| !was) {
-            ui::error(session, &format!("zinc: warning: '{}' is SUSPENDED: {why}\n", now.pool));
+            ui::note(session, &format!("warning: '{}' is SUSPENDED: {why}", now.pool));
         }
     }
 }

@@ -81,22 +81,20 @@ fn end_served(
     let answer = server.call("export", params)?;
     if let Some(why) = answer["lost"].as_str() {
         let text = format!(
-            "zinc: warning: '{}' was let go of, and its server has ended: what is only on devices \
-             that are lost is lost\n  because: {why}\n",
+            "warning: '{}' was let go of, and its server has ended: what is only on devices that \
+             are lost is lost",
             server.name,
         );
-        ui::error(session, &text);
+        ui::error(session, &Failure::new(text).because(why).text());
     }
     if let Some(why) = answer["suspended"].as_str() {
-        ui::error(
-            session,
-            &format!(
-                "zinc: warning: '{}' was stopped, and is let go of as it is: what was not on its \
-             devices by then is lost, and its labels could not be written: they say that it is in \
-             use, so that it is imported with -f\n  because: {why}\n",
-                server.name,
-            ),
+        let text = format!(
+            "warning: '{}' was stopped, and is let go of as it is: what was not on its devices by \
+             then is lost, and its labels could not be written: they say that it is in use, so \
+             that it is imported with -f",
+            server.name,
         );
+        ui::error(session, &Failure::new(text).because(why).text());
     }
     Ok(())
 }
@@ -193,15 +191,12 @@ impl Export {
             (Err(failure), Some(known)) if self.is_enough(&failure) => {
                 known::pools(session).try_forget(known.guid())?;
                 let (why, _, _) = failure.parts();
-                ui::error(
-                    session,
-                    &format!(
-                        "zinc: warning: '{}' is not known any more, but its labels could not be \
-                     written: they say that it is in use, so that other hosts import it with -f\n  \
-                     because: {why}\n",
-                        known.name(),
-                    ),
+                let text = format!(
+                    "warning: '{}' is not known any more, but its labels could not be written: \
+                     they say that it is in use, so that other hosts import it with -f",
+                    known.name(),
                 );
+                ui::error(session, &Failure::new(text).because(why).text());
                 Ok(())
             }
             (done, _) => done,

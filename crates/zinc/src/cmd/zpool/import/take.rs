@@ -136,7 +136,10 @@ impl Args {
         };
         if !found.iter().any(|c| is_it(c) && fits(c)) {
             if known::pools(session).find(name).is_some() {
-                return Err(name_is_taken(name));
+                return Err(match self.new_name {
+                    Some(_) => is_imported_already(name),
+                    None => name_is_taken(name),
+                });
             }
             let destroyed = found.iter().any(|c| is_it(c) && !self.destroyed);
             let hint = match destroyed {
@@ -247,12 +250,7 @@ impl Args {
     ) -> Result<(), Failure> {
         let guid = candidate.config.pool_guid;
         match (is_imported(session, candidate), &self.new_name) {
-            (true, Some(_)) => {
-                let what = format!("cannot import '{labelled}': it is imported already");
-                let hint =
-                    format!("`zinc zpool export {labelled}` first: it gets its new name then");
-                Err(Failure::new(what).hint(hint))
-            }
+            (true, Some(_)) => Err(is_imported_already(labelled)),
             (is_imported, _) if is_imported || is_taken(session, name, guid) => {
                 Err(name_is_taken(name))
             }
@@ -274,7 +272,7 @@ impl Args {
         }
         if is_only_read {
             let all = denied.join("; ");
-            ui::error(session, &format!("zinc: warning: '{}': {all}\n", candidate.name()));
+            ui::note(session, &format!("warning: '{}': {all}", candidate.name()));
             return Ok(());
         }
         let failure = Failure::new(format!("{doing}: a device of it is out of reach"));
@@ -365,6 +363,11 @@ fn note_left_aside(session: &Session, candidate: &Candidate, name: &str) {
         );
         ui::error(session, &note);
     }
+}
+
+fn is_imported_already(name: &str) -> Failure {
+    Failure::new(format!("cannot import '{name}': it is imported already"))
+        .hint(format!("`zinc zpool export {name}` first: it gets its new name then"))
 }
 
 fn name_is_taken(name: &str) -> Failure {

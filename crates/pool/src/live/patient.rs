@@ -1,0 +1,116 @@
+//! Reads of a sync, which wait for devices.
+//!
+//! A sync that cannot read what it needs is half done: it can neither go back nor go on. Where a
+//! block is only out of reach, because its devices are not there, the pool is suspended
+//! (`suspend.rs`), and the block is read again when they are back. What is lost for good, or read
+//! in a pool that is not to be suspended, fails as in any other read.
+//!
+//! Only the sync, the threads that work for it, and the allocator read like this: other threads get
+//! the error, and nothing that looks at the pool waits here. The wait is above the store, so that
+//! nobody waits for a block that another thread is waiting to read.
+
+use dmu::{
+    AheadRoom, BlockStore, CachedStore, Key, LiveSpec, Objset, ReadAhead, SetPolicy, SetUse,
+    is_out_of_reach,
+};
+use ondisk::{BlkPtr, ObjsetKind};
+use rt::Rt;
+use std::sync::{Arc, OnceLock};
+use zio::{Block, Place};
+
+/// What a read does that failed as this says.
+pub(super) type Outlast = dyn Fn(&zio::Error) -> bool + Send + Sync;
+
+/// See the head of the file.
+pub(super) struct PatientStore {
+    store: Arc<CachedStore>,
+    /// Waits for devices, and says whether they are back. Set when the pool runs; before that
+    /// nothing waits.
+    outlast: OnceLock<Box<Outlast>>,
+}
+
+/// The MOS of a pool that is opened for writing.
+pub(super) struct Mos {
+    pub(super) mos: Objset,
+    /// The store for the reads of syncs.
+    pub(super) patient: Arc<PatientStore>,
+    /// The MOS for syncs.
+    pub(super) in_sync: Objset,
+}
+
+/// The live MOS in `store`, from its root on disk, or a new one.
+pub(super) fn mos_over(store: &Arc<CachedStore>, root: Option<BlkPtr>) -> dmu::Result<Mos> {
+    let mos = Objset::live(LiveSpec {
+        store: Arc::clone(store) as _,
+        id: 0,
+        root,
+        kind: ObjsetKind::Meta,
+        header_size: ondisk::objset::OBJSET_SIZE_V3,
+        transactions: None,
+        policy: SetPolicy::mos(),
+        accounting: None,
+        key: None,
+    })?;
+    let patient = Arc::new(PatientStore::new(store));
+    let in_sync = mos.through(Arc::clone(&patient) as _);
+    Ok(Mos { mos, patient, in_sync })
+}
+
+impl PatientStore {
+    fn new(store: &Arc<CachedStore>) -> Self {
+        Self { store: Arc::clone(store), outlast: OnceLock::new() }
+    }
+
+    /// Its reads wait by `outlast` from now on.
+    pub(super) fn wait_by(&self, outlast: Box<Outlast>) {
+        let _ = self.outlast.set(outlast);
+    }
+
+    /// Waits until the pool is resumed; false: the failure stands.
+    fn outlasts(&self, failure: &zio::Error) -> bool {
+        let is_away = is_out_of_reach(&failure.faults)
+            || (failure.kind.is_loss() && self.store.reader().vdevs().first_silent_top().is_some());
+        is_away && self.outlast.get().is_some_and(|outlast| outlast(failure))
+    }
+}
+
+impl BlockStore for PatientStore {
+    fn read(&self, bp: &BlkPtr, place: Place, key: Option<&Key>) -> zio::Result<Arc<Block>> {
+        loop {
+            match self.store.read(bp, place, key) {
+                Err(failure) if self.outlasts(&failure) => {}
+                done => return done,
+            }
+        }
+    }
+
+    fn read_many(
+        &self,
+        blocks: &[(BlkPtr, Place)],
+        key: Option<&Key>,
+    ) -> Vec<zio::Result<Arc<Block>>> {
+        let mut out = self.store.read_many(blocks, key);
+        for (done, (bp, place)) in out.iter_mut().zip(blocks) {
+            if matches!(done, Err(failure) if self.outlasts(failure)) {
+                *done = self.read(bp, *place, key);
+            }
+        }
+        out
+    }
+
+    fn rt(&self) -> Rt {
+        self.store.rt()
+    }
+
+    fn ahead(&self) -> Option<&ReadAhead> {
+        self.store.ahead()
+    }
+
+    fn fetch(&self, blocks: &[(BlkPtr, Place)], key: Option<&Key>, room: &mut AheadRoom) {
+        self.store.fetch(blocks, key, room);
+    }
+
+    fn usage(&self, set: u64) -> Arc<SetUse> {
+        self.store.usage(set)
+    }
+}
