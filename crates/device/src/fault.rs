@@ -335,6 +335,10 @@ impl Device for RwFaultDevice {
         self.faults.size()
     }
 
+    fn size_now(&self) -> u64 {
+        self.inner.size_now()
+    }
+
     fn sector_size(&self) -> u32 {
         self.faults.sector_size()
     }
@@ -410,6 +414,10 @@ impl WriteDevice for RwFaultDevice {
         let mut results = crate::write_batch(self, vec![(offset, vec![Shared::copy_of(data)])]);
         let gone = || Err(Error::write(ErrorKind::Gone, &self.faults.name, offset, data.len()));
         results.pop().unwrap_or_else(gone)
+    }
+
+    fn grow(&self) {
+        self.inner.grow();
     }
 
     fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {

@@ -214,7 +214,7 @@ impl FileDevice {
         let core = &self.core;
         let arrived = core.now();
         core.counters.begin();
-        let result = range_within(core.size, offset, len).and_then(|()| work());
+        let result = range_within(core.size(), offset, len).and_then(|()| work());
         let took = core.now().saturating_sub(arrived);
         core.counters.end(result.as_ref().map(|_| len).map_err(|_| ()), took);
         result.map_err(|kind| core.error(kind, offset, len))
@@ -236,7 +236,11 @@ impl Device for FileDevice {
     }
 
     fn size(&self) -> u64 {
-        self.core.size
+        self.core.size()
+    }
+
+    fn size_now(&self) -> u64 {
+        self.core.size_now()
     }
 
     fn sector_size(&self) -> u32 {
@@ -266,7 +270,7 @@ impl Device for FileDevice {
         for Read { offset, len, done } in batch {
             self.core.counters.begin();
             let request = Request { offset, len, work: Work::Read(done), arrived };
-            match range_within(self.core.size, offset, len) {
+            match range_within(self.core.size(), offset, len) {
                 Ok(()) => accepted.push(request),
                 Err(kind) => refused.push((request, kind)),
             }

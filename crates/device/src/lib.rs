@@ -92,8 +92,15 @@ pub trait Device: Send + Sync {
     /// Path or name, for messages.
     fn name(&self) -> &str;
 
-    /// Size in bytes.
+    /// Size in bytes: that of the time when it was opened, or was last told to
+    /// [grow](WriteDevice::grow).
     fn size(&self) -> u64;
+
+    /// Size in bytes that it could be used with by now: a file or disk may have grown while it is
+    /// open. Asks the system each time.
+    fn size_now(&self) -> u64 {
+        self.size()
+    }
 
     /// Logical sector size in bytes, a power of two: what the device itself reads at once. Any
     /// offset and length may be asked for; whole sectors are cheaper.

@@ -18,6 +18,7 @@ use crate::{
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Unit in which memory is taken.
@@ -32,7 +33,9 @@ type Pages = HashMap<u64, Arc<[u8]>>;
 /// Bytes in memory that behave as a device. A flush does nothing.
 pub struct MemoryDevice {
     name: Arc<str>,
-    size: u64,
+    size: AtomicU64,
+    /// What it has by now.
+    size_now: AtomicU64,
     sector_size: u32,
     shards: Vec<RwLock<Pages>>,
     counters: Counters,
@@ -44,7 +47,8 @@ impl MemoryDevice {
     pub fn zeros(name: &str, size: u64) -> Self {
         Self {
             name: Arc::from(name),
-            size,
+            size: AtomicU64::new(size),
+            size_now: AtomicU64::new(size),
             sector_size: 512,
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
             counters: Counters::default(),
@@ -72,11 +76,18 @@ impl MemoryDevice {
     pub fn fork(&self) -> Self {
         Self {
             name: Arc::clone(&self.name),
-            size: self.size,
+            size: AtomicU64::new(self.size()),
+            size_now: AtomicU64::new(self.size_now()),
             sector_size: self.sector_size,
             shards: self.shards.iter().map(|shard| RwLock::new(shard.read().clone())).collect(),
             counters: Counters::default(),
         }
+    }
+
+    /// Makes it as long as this, when it is shorter: who has it open knows nothing of that before
+    /// it is told to [grow](WriteDevice::grow).
+    pub fn lengthen(&self, size: u64) {
+        self.size_now.fetch_max(size, Ordering::Relaxed);
     }
 
     /// Bytes of memory in use for contents, those shared with forks included.
@@ -92,7 +103,11 @@ impl MemoryDevice {
     /// When the range is not within the device.
     pub fn put(&self, offset: u64, bytes: &[u8]) {
         let end = offset.checked_add(bytes.len() as u64);
-        assert!(end.is_some_and(|end| end <= self.size), "{offset}+{} is outside", bytes.len());
+        assert!(
+            end.is_some_and(|end| end <= self.size_now()),
+            "{offset}+{} is outside",
+            bytes.len()
+        );
         self.copy_in(offset, bytes);
     }
 
@@ -191,7 +206,11 @@ impl Device for MemoryDevice {
     }
 
     fn size(&self) -> u64 {
-        self.size
+        self.size.load(Ordering::Relaxed)
+    }
+
+    fn size_now(&self) -> u64 {
+        self.size_now.load(Ordering::Relaxed)
     }
 
     fn sector_size(&self) -> u32 {
@@ -200,7 +219,7 @@ impl Device for MemoryDevice {
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         self.counted(buf.len(), || {
-            range_within(self.size, offset, buf.len())
+            range_within(self.size(), offset, buf.len())
                 .map_err(|kind| Error::read(kind, &self.name, offset, buf.len()))?;
             self.copy_out(offset, buf);
             Ok(())
@@ -210,7 +229,7 @@ impl Device for MemoryDevice {
     fn read_new(&self, offset: u64, len: usize) -> Result<AlignedBuf, Error> {
         self.counted(len, || {
             let fail = |kind| Error::read(kind, &self.name, offset, len);
-            range_within(self.size, offset, len).map_err(fail)?;
+            range_within(self.size(), offset, len).map_err(fail)?;
             self.copy_new(offset, len).ok_or_else(|| fail(ErrorKind::OutOfMemory))
         })
     }
@@ -229,7 +248,7 @@ impl Device for MemoryDevice {
 
 impl WriteDevice for MemoryDevice {
     fn submit_writes(&self, batch: Vec<Write>) {
-        let (accepted, refused) = split_refused(self.size, &self.name, batch);
+        let (accepted, refused) = split_refused(self.size(), &self.name, batch);
         for Write { mut offset, parts, done } in accepted {
             self.counters.begin();
             let mut bytes = 0;
@@ -255,17 +274,21 @@ impl WriteDevice for MemoryDevice {
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
         self.counters.begin();
-        let checked = range_within(self.size, offset, data.len());
+        let checked = range_within(self.size(), offset, data.len());
         let result = checked.map(|()| self.copy_in(offset, data));
         let counted = result.as_ref().map(|()| data.len()).map_err(|_| ());
         self.counters.end_write(counted, Duration::ZERO);
         result.map_err(|kind| Error::write(kind, &self.name, offset, data.len()))
     }
 
+    fn grow(&self) {
+        self.size.fetch_max(self.size_now(), Ordering::Relaxed);
+    }
+
     fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
         let zeros = vec![0; PAGE_BYTES];
         let whole = usize::try_from(len).unwrap_or(usize::MAX);
-        range_within_all(self.size, offset, len)
+        range_within_all(self.size(), offset, len)
             .map_err(|kind| Error::trim(kind, &self.name, offset, len))?;
         let mut at = offset;
         for piece in page_parts(offset, whole).map(|(_, _, part)| part.len()) {

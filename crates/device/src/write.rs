@@ -127,6 +127,10 @@ pub trait WriteDevice: Device {
         Err(Error::trim(ErrorKind::Unsupported, &Arc::from(self.name()), offset, len))
     }
 
+    /// From now on its size is [`Device::size_now`], when that is larger. Nothing may be known of
+    /// what is behind the old end.
+    fn grow(&self) {}
+
     /// This device as a reader.
     fn as_device(self: Arc<Self>) -> DeviceRef;
 }

@@ -6,6 +6,8 @@
 mod checkpoint;
 #[path = "topology/evacuate.rs"]
 mod evacuate;
+#[path = "topology/expand.rs"]
+mod expand;
 mod random;
 #[path = "topology/remove.rs"]
 mod remove;

@@ -5,7 +5,7 @@
 
 use crate::map::LABEL_START_SIZE;
 use ondisk::config::{VdevConfig, VdevKind};
-use ondisk::label::END_SIZE;
+use ondisk::label::{END_SIZE, data_size};
 
 /// Bytes that each child of a dRAID has besides its rows: room for a future change of its shape.
 const DRAID_RESERVE: u64 = 32 << 20;
@@ -28,9 +28,39 @@ pub(crate) fn device_size_min(top: &VdevConfig) -> u64 {
     own.saturating_add(LABEL_START_SIZE + END_SIZE)
 }
 
+/// Bytes that the top-level vdev `top` could have on devices of these sizes, each asked for by the
+/// guid of its leaf; `None` when one is not known, or the vdev has a shape that does not grow.
+#[must_use]
+pub fn asize_max(top: &VdevConfig, size: &dyn Fn(u64) -> Option<u64>) -> Option<u64> {
+    match top.kind {
+        VdevKind::Raidz { .. } => {
+            let smallest = smallest(&top.children, size)?;
+            smallest.checked_mul(top.children.len() as u64)
+        }
+        VdevKind::Mirror | VdevKind::Disk | VdevKind::File => room_of(top, size),
+        // What stands in its place grows with it, at the top as well as below.
+        VdevKind::Replacing | VdevKind::Spare => room_of(top, size),
+        _ => None,
+    }
+}
+
+/// The same of a vdev whose sides hold the same. The depth of a configuration is bounded.
+fn room_of(vdev: &VdevConfig, size: &dyn Fn(u64) -> Option<u64>) -> Option<u64> {
+    match vdev.kind {
+        VdevKind::Disk | VdevKind::File => Some(data_size(size(vdev.guid)?)),
+        VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => smallest(&vdev.children, size),
+        _ => None,
+    }
+}
+
+fn smallest(vdevs: &[VdevConfig], size: &dyn Fn(u64) -> Option<u64>) -> Option<u64> {
+    let rooms: Option<Vec<u64>> = vdevs.iter().map(|vdev| room_of(vdev, size)).collect();
+    rooms?.into_iter().min()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::device_size_min;
+    use super::{asize_max, device_size_min};
     use ondisk::config::{VdevConfig, VdevKind};
     use ondisk::nvlist::{NvList, NvValue};
 
@@ -52,5 +82,22 @@ mod tests {
         assert_eq!(min(VdevKind::Mirror, 3, 9 << 20), (9 << 20) + LABELS);
         assert_eq!(min(VdevKind::Raidz { nparity: 1 }, 3, 9 << 20), (3 << 20) + LABELS);
         assert_eq!(min(VdevKind::Disk, 0, 0), 0, "nothing is known");
+    }
+
+    #[test]
+    fn a_vdev_grows_as_far_as_its_smallest_device() {
+        let sides = |kind| {
+            let mut top = vdev(kind, 3, 9 << 20);
+            (2..).zip(&mut top.children).for_each(|(guid, child)| child.guid = guid);
+            top
+        };
+        let (mirror, raidz) = (sides(VdevKind::Mirror), sides(VdevKind::Raidz { nparity: 1 }));
+        let smallest = ondisk::label::data_size(65 << 20);
+        let sizes = |guid: u64| Some((66 << 20) - ((guid & 1) << 20));
+        assert_eq!(asize_max(&mirror, &sizes), Some(smallest));
+        assert_eq!(asize_max(&raidz, &sizes), Some(smallest * 3));
+        let one_is_away = |guid: u64| (guid != 3).then_some(66 << 20);
+        assert_eq!(asize_max(&mirror, &one_is_away), None);
+        assert_eq!(asize_max(&sides(VdevKind::Hole), &sizes), None);
     }
 }

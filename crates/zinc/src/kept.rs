@@ -8,13 +8,12 @@ use crate::ui;
 use engine::props;
 
 /// The property, the value that asks for nothing, and what zinc does instead.
-const KEPT: [(&str, &str, &str); 9] = [
+const KEPT: [(&str, &str, &str); 8] = [
     ("dedup", "off", "zinc deduplicates nothing that it writes"),
     ("primarycache", "all", "zinc caches all datasets alike"),
     ("secondarycache", "all", "zinc does not use cache devices"),
     ("prefetch", "all", "zinc reads ahead of all datasets alike"),
     ("direct", "standard", "zinc does no direct I/O of files"),
-    ("autoexpand", "off", "zinc does not expand devices"),
     ("autoreplace", "off", "zinc replaces no device by itself"),
     ("listsnapshots", "off", "`zinc zfs list` shows snapshots with -t snapshot or -t all"),
     ("delegation", "on", "zinc asks the system alone who may change a pool"),

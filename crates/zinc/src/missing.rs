@@ -64,13 +64,12 @@ const ENCLOSURES: &str = "zinc switches no enclosures";
 const MOUNT_KEYS: &str = "zinc mounts no encrypted file systems yet";
 
 /// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
-const OPTIONS: [(&str, &[&str], &str); 19] = [
+const OPTIONS: [(&str, &[&str], &str); 18] = [
     ("zfs mount", &["-l"], MOUNT_KEYS),
     ("zfs unmount", &["-u"], MOUNT_KEYS),
     ("zpool attach", &["-s", "-o"], SIDES),
     ("zpool replace", &["-s", "-o"], SIDES),
     ("zpool clear", &["-F", "-n", "-X"], REWIND),
-    ("zpool online", &["-e"], "zinc does not grow vdevs"),
     ("zpool offline", &["--power"], ENCLOSURES),
     ("zpool online", &["--power"], ENCLOSURES),
     ("zpool clear", &["--power"], ENCLOSURES),

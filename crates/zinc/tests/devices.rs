@@ -490,3 +490,50 @@ fn the_errors_of_a_spare_are_not_cleared() {
     assert!(why.contains("device is reserved as a hot spare"), "{why}");
     place.ok("zpool clear tank a");
 }
+
+/// Images that were made longer are used to their new end, in a pool that is served and in one that
+/// is not; a mirror when both sides were, and by itself when the property says so.
+#[test]
+fn devices_that_have_grown_are_used_to_their_new_end() {
+    for is_served in [false, true] {
+        let place = mirror();
+        let mut server = is_served.then(|| {
+            let server = place.start_here("serve tank");
+            until("the server is there", || {
+                let list = place.command_here("zpool list -Ho name tank").output().unwrap();
+                list.status.success() && place.path().join("run/zinc").exists()
+            });
+            server
+        });
+        let longer = |name: &str, mib: u64| {
+            let file = std::fs::File::options().write(true).open(place.path().join(name)).unwrap();
+            file.set_len(mib * MIB).unwrap();
+        };
+        let list = || place.ok_here("zpool list -Hpo size,expandsize tank");
+        let before = list();
+        longer("a", 256);
+        place.ok_here("zpool online -e tank a");
+        assert_eq!(list(), before, "the other side has not grown");
+        longer("b", 256);
+        let (size, more) = (before.split('\t').next().unwrap(), list());
+        let more = more.trim().split('\t').nth(1).unwrap().to_owned();
+        assert_eq!(place.ok_here("zpool get -Hpo value expandsize tank").trim(), more);
+        place.ok_here("zpool online -e tank a");
+        let sum = size.parse::<u64>().unwrap() + more.parse::<u64>().unwrap();
+        assert_eq!(list(), format!("{sum}\t-\n"));
+        fill(&place, "one", |words| place.ok_here(words));
+        place.ok_here("zpool set autoexpand=on tank");
+        ["a", "b"].iter().for_each(|name| longer(name, 400));
+        place.ok_here("zpool reopen tank");
+        let last = list();
+        assert!(last.ends_with("\t-\n") && last != format!("{sum}\t-\n"), "{last}");
+        place.ok_here("zpool export tank");
+        if let Some(server) = &mut server {
+            server.wait().unwrap();
+        }
+        place.zdb_is_content("tank");
+        place.ok("zpool import -d . tank");
+        place.ok("check tank");
+        has_all_on(&place, "a", "b", "one");
+    }
+}

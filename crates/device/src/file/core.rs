@@ -19,7 +19,7 @@ use super::{Direct, Options};
 use crate::buf::ALIGNMENT;
 use crate::stats::Counters;
 use crate::{AlignedBuf, Astray, Done, Error, ErrorKind, Shared, WriteDone, complete};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use rt::Clock;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
@@ -82,7 +82,8 @@ pub(super) struct Core {
     pub(super) name: Arc<str>,
     /// Where it was opened, whatever the working directory is now.
     path: PathBuf,
-    pub(super) size: u64,
+    /// Grows, and never shrinks.
+    size: AtomicU64,
     pub(super) sector_size: u32,
     /// Whether it is a block device.
     pub(super) is_block: bool,
@@ -181,7 +182,7 @@ impl Core {
         Ok(Self {
             name: Arc::clone(name),
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
-            size,
+            size: AtomicU64::new(size),
             sector_size,
             is_block,
             is_rotating: is_block && sys::is_rotating(&buffered),
@@ -196,13 +197,29 @@ impl Core {
         })
     }
 
+    pub(super) fn size(&self) -> u64 {
+        self.size.load(Ordering::Relaxed)
+    }
+
+    /// The size that it could have by now. In whole sectors, for what is behind the last one could
+    /// only be written through the page cache.
+    pub(super) fn size_now(&self) -> u64 {
+        let sector = u64::from(self.sector_size.max(FILE_SECTOR_BYTES));
+        let end = (&self.buffered).seek(SeekFrom::End(0));
+        end.map_or(0, |end| end / sector * sector).max(self.size())
+    }
+
+    pub(super) fn grow(&self) {
+        self.size.fetch_max(self.size_now(), Ordering::Relaxed);
+    }
+
     /// What became of it since it was opened. What the system does not say counts as nothing.
     pub(super) fn astray(&self) -> Option<Astray> {
         let own = self.buffered.metadata().ok()?;
         if own.nlink() == 0 {
             return Some(Astray::Deleted);
         }
-        if !self.is_block && own.len() < self.size {
+        if !self.is_block && own.len() < self.size() {
             self.was_cut.store(true, Ordering::Relaxed);
         }
         match std::fs::metadata(&self.path) {
@@ -304,7 +321,7 @@ impl Core {
         Self {
             path: PathBuf::from("test"),
             name: Arc::from("test"),
-            size: 1 << 40,
+            size: AtomicU64::new(1 << 40),
             sector_size: FILE_SECTOR_BYTES,
             is_block: false,
             is_rotating: false,

@@ -90,7 +90,7 @@ impl RwFileDevice {
         let unit = core.direct_unit().unwrap_or(1) as u64;
         let start = offset - offset % unit;
         // The last unit of a file may be cut off by its end; then the rest is buffered below.
-        let end = (offset + len as u64).next_multiple_of(unit).min(core.size);
+        let end = (offset + len as u64).next_multiple_of(unit).min(core.size());
         let mut bytes = threads::read(core, start, (end - start) as usize)?;
         let mut at = (offset - start) as usize;
         for part in parts {
@@ -113,6 +113,10 @@ impl Device for RwFileDevice {
 
     fn size(&self) -> u64 {
         self.reader.size()
+    }
+
+    fn size_now(&self) -> u64 {
+        self.reader.size_now()
     }
 
     fn sector_size(&self) -> u32 {
@@ -149,7 +153,7 @@ impl WriteDevice for RwFileDevice {
         let core = self.core();
         let begin = core.now();
         batch.iter().for_each(|_| core.counters.begin());
-        let (mut accepted, refused) = split_refused(core.size, &core.name, batch);
+        let (mut accepted, refused) = split_refused(core.size(), &core.name, batch);
         accepted.sort_by_key(|write| write.offset);
         let mut requests: Vec<Request> = Vec::with_capacity(accepted.len());
         let mut piecemeal = Vec::new();
@@ -198,7 +202,7 @@ impl WriteDevice for RwFileDevice {
         let core = self.core();
         let begin = core.now();
         core.counters.begin();
-        let checked = range_within(core.size, offset, data.len());
+        let checked = range_within(core.size(), offset, data.len());
         let result = checked.and_then(|()| {
             core.counters.write_call();
             let parts = vec![Shared::copy_of(data)];
@@ -212,9 +216,13 @@ impl WriteDevice for RwFileDevice {
         result.map_err(|kind| Error::write(kind, &core.name, offset, data.len()))
     }
 
+    fn grow(&self) {
+        self.core().grow();
+    }
+
     fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
         let core = self.core();
-        let done = range_within_all(core.size, offset, len).and_then(|()| {
+        let done = range_within_all(core.size(), offset, len).and_then(|()| {
             let file = core.file(false);
             // A file gives the space back to its file system, and reads as zeros there.
             let done = match core.is_block {

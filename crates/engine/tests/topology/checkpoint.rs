@@ -127,7 +127,7 @@ fn a_pool_that_went_back_is_one_as_any() {
     bench.zdb();
 }
 
-fn break_after(bench: &Bench, writes: u64) {
+pub(super) fn break_after(bench: &Bench, writes: u64) {
     for device in &bench.faults {
         let off = ErrorKind::PowerLoss;
         device.add(Fault::fail_writes(0..u64::MAX, off).after(writes));

@@ -74,7 +74,7 @@ impl Top {
     /// Bytes of the metaslab that is set apart for the intent log; 0 for what takes no blocks.
     fn apart(&self) -> u64 {
         let many = self.metaslabs.len() as u64 > EMBEDDED_LOG_METASLABS;
-        let first = self.metaslabs.first().filter(|_| many && self.allocating.load(Relaxed));
+        let first = self.metaslabs.iter().next().filter(|_| many && self.allocating.load(Relaxed));
         first.map_or(0, super::metaslab::Metaslab::size)
     }
 

@@ -52,6 +52,7 @@ mod moved;
 mod open;
 mod ranges;
 mod removed;
+mod slabs;
 mod spec;
 mod stored;
 mod sync;
@@ -166,6 +167,13 @@ impl Allocator {
     /// Adds a new top-level vdev, all of which is free.
     pub fn add_top(&self, spec: &TopSpec) {
         self.add(Top::new(spec, &Summaries::default()));
+    }
+
+    /// A vdev has become larger: the metaslabs behind those that it had are free.
+    pub fn grow(&self, spec: &TopSpec) {
+        if let Some(top) = self.top(spec.id) {
+            top.grow(spec);
+        }
     }
 
     fn add(&self, mut top: Top) {
@@ -351,13 +359,13 @@ impl Allocator {
         let problems = |text| self.problem(text);
         let used = |m: &metaslab::Metaslab| m.allocated() > 0 || m.is_active();
         let used: Vec<usize> =
-            (0..top.metaslabs.len()).filter(|i| used(&top.metaslabs[*i])).collect();
+            top.metaslabs.iter().enumerate().filter(|(_, m)| used(m)).map(|(i, _)| i).collect();
         if !used.iter().all(|i| top.load(*i, &*self.maps, &problems)) {
             return Err(format!("a space map of log device {id} cannot be read"));
         }
         top.given_up.store(true, std::sync::atomic::Ordering::Relaxed);
-        for i in used {
-            top.metaslabs[i].free_all(&top.room, txg);
+        for m in used.iter().filter_map(|i| top.metaslabs.get(*i)) {
+            m.free_all(&top.room, txg);
         }
         Ok(())
     }

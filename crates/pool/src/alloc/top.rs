@@ -4,6 +4,7 @@ use super::avoid::Avoid;
 use super::kept::Kept;
 use super::maps::{ReadMaps, free_of};
 use super::metaslab::Metaslab;
+use super::slabs::Metaslabs;
 use super::spec::{Summaries, TopSpec};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use vdev::DeflateRatio;
@@ -46,7 +47,7 @@ pub(super) struct Top {
     /// Bytes of the smallest block with its parity; every allocation is a multiple.
     pub(super) unit: u64,
     pub(super) deflate_ratio: DeflateRatio,
-    pub(super) metaslabs: Vec<Metaslab>,
+    pub(super) metaslabs: Metaslabs,
     /// What is kept for a checkpoint.
     pub(super) kept: Kept,
     /// Bytes that can be allocated.
@@ -81,13 +82,27 @@ impl Top {
             given_up: AtomicBool::new(false),
             unit,
             deflate_ratio: DeflateRatio::of(|size, birth| (spec.asize)(size, birth)),
-            metaslabs,
+            metaslabs: Metaslabs::new(metaslabs),
             kept: Kept::default(),
             room: AtomicI64::new(room.cast_signed()),
             pace: AtomicU64::new(0),
             weight: AtomicU64::new(room.max(1)),
             active: Default::default(),
             asize: spec.asize.clone(),
+        }
+    }
+
+    /// The metaslabs behind those that there are, as far as `spec` has them.
+    pub(super) fn grow(&self, spec: &TopSpec) {
+        let new: Vec<Metaslab> = (self.metaslabs.len() as u64..spec.ms_count)
+            .map(|i| {
+                let (start, end) = spec.bounds(i);
+                Metaslab::new(start, end, &Summaries::default().of(i, end - start))
+            })
+            .collect();
+        let room: u64 = new.iter().map(Metaslab::room).sum();
+        if !new.is_empty() && self.metaslabs.extend(new) {
+            self.room.fetch_add(room.cast_signed(), Relaxed);
         }
     }
 
@@ -155,7 +170,7 @@ impl Top {
         for need in [want, min] {
             let mut skip = skip.clone();
             while let Some(index) = self.best(need, avoid, &skip) {
-                if !self.metaslabs[index].is_loaded() {
+                if !self.metaslabs.get(index).is_some_and(Metaslab::is_loaded) {
                     return Err(Miss::Unread(self.id, index));
                 }
                 if let Some(taken) = take(index) {

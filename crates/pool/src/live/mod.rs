@@ -27,7 +27,7 @@
 //! error_scrub                    that looked at again
 //! work  works                    initialize, trim, autotrim
 //! datasets                       file systems, volumes, snapshots, clones
-//! vdevs                          adding devices, new guids
+//! vdevs  expand                  adding devices, new guids; devices that have grown
 //! checkpoint  rewind             a state of the pool that is kept, and going back to it
 //! writable                       what is opened read-only, and why
 //! log                            intent logs: written, replayed, taken over
@@ -49,6 +49,7 @@ mod errlog;
 mod error_scrub;
 mod evacuate;
 mod events;
+mod expand;
 mod features;
 mod head;
 mod heads;

@@ -279,6 +279,7 @@ impl LivePool {
 
     /// Sets a stored pool property.
     pub fn set_pool_property(&self, name: &str, word: PropertyWord) -> Result<()> {
+        let expands = (name, &word) == ("autoexpand", &PropertyWord::Number(1));
         let name = name.to_owned();
         self.run(move |cx| {
             match (&*name, &word) {
@@ -317,7 +318,8 @@ impl LivePool {
                 }
             }
             Ok(())
-        })
+        })?;
+        if expands { self.expand_if_wanted() } else { Ok(()) }
     }
 
     /// Enables a feature, by name, and those it needs.

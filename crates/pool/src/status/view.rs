@@ -359,15 +359,6 @@ fn device_size(node: NodeRef<'_>) -> Option<u64> {
 
 /// Bytes the vdev could allocate on its devices as they are now; 0: not known.
 fn max_asize(config: &VdevConfig, nodes: &HashMap<u64, NodeRef<'_>>) -> u64 {
-    let leaf = |c: &VdevConfig| {
-        let size = nodes.get(&c.guid).and_then(|n| device_size(*n));
-        size.map_or(0, |s| s.saturating_sub(OVERHEAD))
-    };
-    let smallest = config.children.iter().map(leaf).min().unwrap_or(0);
-    match config.kind {
-        VdevKind::Disk | VdevKind::File => leaf(config),
-        VdevKind::Mirror => smallest,
-        VdevKind::Raidz { .. } => smallest.saturating_mul(config.children.len() as u64),
-        _ => 0,
-    }
+    let size = |guid| Some(nodes.get(&guid)?.device()?.size_now());
+    vdev::asize_max(config, &size).unwrap_or(0)
 }

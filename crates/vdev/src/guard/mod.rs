@@ -65,8 +65,8 @@ use std::time::Duration;
 /// Looks for overdue requests are at least this far apart.
 const LOOK_MIN: Duration = Duration::from_millis(10);
 
-/// How long the system is asked what became of a device, before its last answer has to do.
-const ASTRAY: Duration = Duration::from_secs(1);
+/// How long the system is asked something of a device, before its last answer has to do.
+const ASKING: Duration = Duration::from_secs(1);
 
 /// Who is told the end of a request.
 enum Owner {
@@ -106,12 +106,13 @@ pub(crate) struct Guard {
     writer: Option<WriteDeviceRef>,
     calls: Arc<Calls>,
     watch: Arc<Watch>,
-    stray: Arc<Stray>,
+    stray: Arc<Asked<Option<Astray>>>,
+    size: Arc<Asked<u64>>,
 }
 
-/// What the system said last of what became of the device, and whether it is being asked.
-struct Stray {
-    state: Mutex<(Option<Astray>, bool)>,
+/// What the system said last of the device, and whether it is being asked.
+struct Asked<T> {
+    state: Mutex<(T, bool)>,
     answered: rt::Condvar,
 }
 
@@ -138,9 +139,10 @@ impl Guard {
     ) -> Arc<Self> {
         let name = Arc::from(device.name());
         let watch = Watch { rt: rt.clone(), name, limits, state: Mutex::default() };
-        let stray = Stray { state: Mutex::default(), answered: rt.condvar() };
-        let (watch, stray) = (Arc::new(watch), Arc::new(stray));
-        Arc::new(Self { device, writer, calls: Calls::new(rt), watch, stray })
+        let stray = Arc::new(Asked { state: Mutex::default(), answered: rt.condvar() });
+        let size = Asked { state: Mutex::new((device.size(), false)), answered: rt.condvar() };
+        let (watch, size) = (Arc::new(watch), Arc::new(size));
+        Arc::new(Self { device, writer, calls: Calls::new(rt), watch, stray, size })
     }
 
     /// It is in front of this device, or is this device.
@@ -167,6 +169,36 @@ impl Guard {
 
     pub(crate) fn forget_slow(&self) {
         self.watch.state.lock().slow = 0;
+    }
+
+    /// Asks the system. That may hang as any request does; then one thread hangs with it, and the
+    /// last answer has to do.
+    fn ask<T: Copy + Send + 'static>(
+        &self,
+        known: &Arc<Asked<T>>,
+        question: impl FnOnce(&DeviceRef) -> T + Send + 'static,
+    ) -> T {
+        if !self.watch.limits.is_held() {
+            return question(&self.device);
+        }
+        let mut state = known.state.lock();
+        if !state.1 {
+            state.1 = true;
+            drop(state);
+            let (device, answer) = (Arc::clone(&self.device), Arc::clone(known));
+            self.calls.make(move || {
+                let said = question(&device);
+                drop(device);
+                *answer.state.lock() = (said, false);
+                answer.answered.notify_all();
+            });
+            let until = self.watch.rt.now() + ASKING;
+            state = known.state.lock();
+            while state.1 && self.watch.rt.now() < until {
+                known.answered.wait_until(&mut state, until);
+            }
+        }
+        state.0
     }
 
     /// Makes a call that may hang, on another thread, and waits for it or the deadline.
@@ -331,30 +363,12 @@ impl Device for Guard {
         self.device.is_rotating()
     }
 
+    fn size_now(&self) -> u64 {
+        self.ask(&self.size, |device| device.size_now()).max(self.size())
+    }
+
     fn astray(&self) -> Option<Astray> {
-        if !self.watch.limits.is_held() {
-            return self.device.astray();
-        }
-        // Asking may hang as any request does; then one thread hangs with it.
-        let stray = &self.stray;
-        let mut state = stray.state.lock();
-        if !state.1 {
-            state.1 = true;
-            drop(state);
-            let (device, answer) = (Arc::clone(&self.device), Arc::clone(stray));
-            self.calls.make(move || {
-                let known = device.astray();
-                drop(device);
-                *answer.state.lock() = (known, false);
-                answer.answered.notify_all();
-            });
-            let until = self.watch.rt.now() + ASTRAY;
-            state = stray.state.lock();
-            while state.1 && self.watch.rt.now() < until {
-                stray.answered.wait_until(&mut state, until);
-            }
-        }
-        state.0
+        self.ask(&self.stray, |device| device.astray())
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
@@ -443,6 +457,15 @@ impl WriteDevice for Guard {
         self.submit_writes(vec![Write { offset, parts: vec![Shared::copy_of(data)], done }]);
         let result = collector.wait().pop().flatten();
         result.unwrap_or_else(|| Err(error(ErrorKind::Gone)))
+    }
+
+    fn grow(&self) {
+        if let Some(writer) = self.writer.clone() {
+            self.ask(&self.size, move |device| {
+                writer.grow();
+                device.size()
+            });
+        }
     }
 
     fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {

@@ -202,9 +202,9 @@ fn asking_what_became_of_it_does_not_hang() {
         let (hung, guard) = guarded(rt);
         let began = rt.now();
         assert_eq!(guard.astray(), None);
-        assert_eq!(rt.now() - began, ASTRAY);
+        assert_eq!(rt.now() - began, ASKING);
         // The one that was asked first is still out.
-        assert_eq!((guard.astray(), rt.now() - began), (None, ASTRAY));
+        assert_eq!((guard.astray(), rt.now() - began), (None, ASKING));
         hung.go_on();
         rt.sleep(MS);
         assert_eq!(guard.astray(), Some(Astray::Moved));

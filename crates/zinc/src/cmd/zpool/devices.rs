@@ -24,6 +24,9 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct Online {
     #[command(flatten)]
     live: LiveArgs,
+    /// Use also what the devices have grown by
+    #[arg(short = 'e')]
+    expand: bool,
     /// The pool
     pool: String,
     /// Devices, by path, last part of the path, or guid
@@ -154,16 +157,24 @@ impl Verb for Online {
         self.live.how.give_up.clone_from(&self.devices);
         self.live.change(session, &self.pool, |pool| {
             for name in &self.devices {
-                if let (None, Some(Own::Leaf(guid))) =
-                    (find(session, pool, name)?, own(session, pool, name)?)
-                {
-                    bring_from(session, pool, guid, name)?;
-                    continue;
-                }
-                let guid = device(session, pool, "online", name)?;
                 let start = format!("cannot online {name}");
-                bring_back(pool, guid, OwnChanges::GiveUp)
-                    .map_err(|e| Failure::from(e).about(&start))?;
+                let fail = |e| Failure::from(e).about(&start);
+                let guid = match (find(session, pool, name)?, own(session, pool, name)?) {
+                    (None, Some(Own::Leaf(guid))) => {
+                        bring_from(session, pool, guid, name)?;
+                        guid
+                    }
+                    _ => {
+                        let guid = device(session, pool, "online", name)?;
+                        bring_back(pool, guid, OwnChanges::GiveUp).map_err(fail)?;
+                        guid
+                    }
+                };
+                match self.expand {
+                    true => pool.expand(&[guid]),
+                    false => pool.expand_if_wanted(),
+                }
+                .map_err(fail)?;
             }
             see_to_the_end(session, pool)
         })?;
@@ -258,6 +269,7 @@ impl Verb for Reopen {
             each::must_be_a_pool(name)?;
             self.live.change(session, name, |pool| {
                 try_again(pool, |_| true);
+                pool.expand_if_wanted()?;
                 see_to_the_end(session, pool)
             })?;
         }
