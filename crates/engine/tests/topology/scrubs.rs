@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use super::*;
+use engine::inside::device::Device;
 
 /// Much of each side is overwritten, never the same on all.
 fn damage(run: &mut Run) {
     let noise: Vec<u8> = (0..64 << 10).map(|n| (n % 251) as u8).collect();
     let mut at = 4 << 20;
-    while at < DEVICE_BYTES - (1 << 20) {
+    while at < run.bench.devices[0].size() - (1 << 20) {
         let n = run.rng.below(run.bench.devices.len() as u64) as usize;
         run.bench.devices[n].write(at, &noise).unwrap();
         at += 192 << 10;
@@ -284,4 +285,43 @@ fn a_resilver_that_is_cut_off_goes_on() {
         Run::compare(copy, &model).unwrap();
     }
     assert!(gone_on > 0, "no copy was of a resilver that had gone on for a while");
+}
+
+/// What was born since the last scrub, and nothing else, is looked at; all where there was none.
+#[test]
+fn a_scrub_of_what_is_new_since_the_last_one() {
+    let bench = Bench::new(Shape::Mirror, ROOMY_BYTES, 12);
+    let mut run = Run::new(1950, bench);
+    (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
+    super::random::add_large(run.pool(), LARGE_BYTES);
+    let scrub = |pool: &LivePool| {
+        pool.sync().unwrap();
+        pool.scrub_since_last().unwrap();
+        pool.wait_for_scan().unwrap();
+        let done = pool.view().scan_state().unwrap().unwrap();
+        assert_eq!((done.state(), done.errors), (State::Finished, 0));
+        let seen = pool.look().unwrap();
+        let properties = seen.properties(&seen.space());
+        let last = properties.iter().find(|p| p.name == "last_scrubbed_txg").unwrap();
+        assert_eq!(last.value, done.max_txg.to_string());
+        done
+    };
+    let whole = scrub(run.pool());
+    assert_eq!(whole.min_txg, 0);
+    assert!(whole.examined > LARGE_BYTES);
+    (0..40).for_each(|_| run.step());
+    run.pool().sync().unwrap();
+    damage(&mut run);
+    let new = scrub(run.pool());
+    assert_eq!(new.min_txg, whole.max_txg);
+    assert!(new.processed > 0 && new.examined < whole.examined / 2, "{new:?}");
+    // What is older was damaged as well.
+    run.pool().scrub().unwrap();
+    run.pool().wait_for_scan().unwrap();
+    let all = run.pool().view().scan_state().unwrap().unwrap();
+    assert!((all.min_txg, all.errors) == (0, 0) && all.processed > new.processed, "{all:?}");
+    run.pool().destroy_dataset("tank/large").unwrap();
+    run.pool().forget_errors(None).unwrap();
+    let (bench, model) = run.finish();
+    holds_on_each(bench, &model);
 }

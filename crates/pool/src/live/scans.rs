@@ -29,6 +29,8 @@ pub(super) struct Scans {
 pub(super) struct Wanted {
     pub(super) resilver: bool,
     pub(super) scrub: bool,
+    /// The scrub that is wanted is of what was born since the last one.
+    pub(super) since_last: bool,
     /// The scrub that runs is to stay as it is, until it is asked for again.
     pub(super) pause: bool,
     /// The pool is being closed.

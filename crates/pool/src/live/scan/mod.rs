@@ -44,10 +44,13 @@ pub(super) use targets::RESILVER_TXG;
 
 use super::LivePool;
 use super::errlog::OldErrors;
+use super::mos as util;
 use super::scans::{Activity, Outcome, Rest, Wanted};
 use super::shared::{Shared, TaskCx};
 use super::tunables::Tunable;
 use crate::error::{Error, Result};
+use dmu::Zap;
+use ondisk::mos;
 use ondisk::scan::{Function, ScanState, State};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -161,7 +164,11 @@ impl Shared {
             _ => (self.rest_of_resilver(&stale)?, stale),
         };
         let goes_on = rest.is_some();
-        let first = || self.first_state(function, &targets);
+        let since = match function {
+            Function::Scrub => self.scrubs_since()?,
+            _ => 0,
+        };
+        let first = || self.first_state(function, &targets, since);
         let Some(mut state) = rest.as_ref().map(|(state, _)| *state).or_else(first) else {
             // The leaves that one was for have left.
             self.run_keeping_datasets(|cx| cx.end_left_over())?;
@@ -210,7 +217,9 @@ impl Shared {
         let state = state.with(function, if is_done { State::Finished } else { State::Canceled });
         // What was written is durable before a log says less.
         self.reader.vdevs().flush().map_err(|e| self.failed("flushing", &e))?;
-        let old = if goes_on { OldErrors::Kept } else { OldErrors::Replaced };
+        // What was not looked at may still be lost.
+        let saw_all = !goes_on && state.min_txg == 0;
+        let old = if saw_all { OldErrors::Replaced } else { OldErrors::Kept };
         self.run_keeping_datasets(move |cx| cx.end_scan(&state, &targets, &outcome, old))?;
         self.post_scan(function, if is_done { "finish" } else { "abort" });
         Ok(end)
@@ -222,7 +231,12 @@ impl Shared {
     }
 
     /// The state in which a scan begins; `None` when there is nothing to be done.
-    fn first_state(&self, function: Function, targets: &BTreeMap<u64, Txgs>) -> Option<ScanState> {
+    fn first_state(
+        &self,
+        function: Function,
+        targets: &BTreeMap<u64, Txgs>,
+        since: u64,
+    ) -> Option<ScanState> {
         let mut state = ScanState::default();
         (state.min_txg, state.max_txg) = match function {
             Function::Resilver => {
@@ -233,11 +247,23 @@ impl Shared {
                 let is_moved = self.reader.vdevs().has_moved_since(first);
                 (if is_moved { 0 } else { first.saturating_sub(1) }, last)
             }
-            _ => (0, self.txgs.last_synced()),
+            _ => (since, self.txgs.last_synced()),
         };
         state.start_time = self.rt.wall().as_secs();
         state.to_examine = self.alloc.space_of_tops().values().map(|(_, used)| *used).sum();
         Some(kept::at_begin(state).with(function, State::Active))
+    }
+
+    /// Blocks that were born after this txg are what the scrub that is wanted looks at.
+    fn scrubs_since(&self) -> Result<u64> {
+        if !self.scans.state.lock().since_last {
+            return Ok(0);
+        }
+        let _gate = self.gate.read();
+        let directory = Zap::open(&self.mos.object(mos::DIRECTORY_OBJECT)?)?;
+        let last = directory.get_u64(mos::LAST_SCRUBBED_TXG)?.unwrap_or(0);
+        // A pool that went back may say one that is still to come.
+        Ok(if last <= self.txgs.last_synced() { last } else { 0 })
     }
 
     /// What is left of a scrub that was paused, or under way when the pool was closed.
@@ -258,14 +284,14 @@ impl Shared {
 
     /// Writes that it begins.
     fn begin(&self, state: ScanState, targets: &BTreeMap<u64, Txgs>) -> Result<()> {
-        let is_scrub = state.function() == Function::Scrub;
+        let looks_at_all = state.function() == Function::Scrub && state.min_txg == 0;
         let leaves: Vec<u64> = targets.keys().copied().collect();
         self.run_keeping_datasets(move |cx| {
             cx.put_scan(&state, &kept::Queue::new())?;
             cx.mark_targets(&leaves, state.max_txg)?;
             cx.log_scan(&state, "scan setup")
         })?;
-        if is_scrub {
+        if looks_at_all {
             self.block_faults.begin_scrub();
         }
         Ok(())
@@ -416,6 +442,11 @@ impl TaskCx<'_> {
         if state.state() != State::Finished {
             return Ok(());
         }
+        if state.function() == Function::Scrub {
+            let (objects, txg) = (&self.shared.mos, state.max_txg);
+            let name = mos::LAST_SCRUBBED_TXG;
+            util::set_u64(objects, self.tx, mos::DIRECTORY_OBJECT, name, txg)?;
+        }
         self.touch();
         let tree = self.shared.reader.vdevs();
         let moved = self.shared.scans.moved.lock().clone();
@@ -492,6 +523,19 @@ impl LivePool {
     /// # Errors
     /// When a scrub or resilver runs.
     pub fn scrub(&self) -> Result<()> {
+        self.scrub_some(false)
+    }
+
+    /// The same with what was born since the last scrub that came to its end: everything, when
+    /// there was none. A scrub that was paused goes on as what it is.
+    ///
+    /// # Errors
+    /// When a scrub or resilver runs.
+    pub fn scrub_since_last(&self) -> Result<()> {
+        self.scrub_some(true)
+    }
+
+    fn scrub_some(&self, since_last: bool) -> Result<()> {
         if let Some(now) = self.scan() {
             let what = match now.function() {
                 Function::Resilver => "currently resilvering",
@@ -499,7 +543,7 @@ impl LivePool {
             };
             return Err(Error::Invalid { what: what.to_owned() });
         }
-        self.shared.want(|state| state.scrub = true)
+        self.shared.want(|state| (state.scrub, state.since_last) = (true, since_last))
     }
 
     /// Ends a scrub, also one that is paused.

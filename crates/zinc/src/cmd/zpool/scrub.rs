@@ -24,6 +24,9 @@ pub struct Scrub {
     /// Only the blocks of the error log, which is done when the command ends
     #[arg(short = 'e', conflicts_with_all = ["stop", "pause"])]
     errors: bool,
+    /// Only what was written since the last scrub that came to its end
+    #[arg(short = 'C', conflicts_with_all = ["stop", "pause", "errors"])]
+    since_last: bool,
     /// Wait until it is done; a pool that is not served is always waited for
     #[arg(short = 'w')]
     until_done: bool,
@@ -54,6 +57,7 @@ impl Scrub {
             (_, true) => ("cannot pause scrubbing", pool.pause_scrub()),
             // A command that opened the pool itself went on with it at once.
             _ if session.client().is_none() && is_scrubbing(pool) => ("", Ok(())),
+            _ if self.since_last => ("cannot scrub", pool.scrub_since_last()),
             _ => ("cannot scrub", pool.scrub()),
         };
         done.map_err(|e| Failure::from(e).about(&format!("{doing} {}", pool.name())))?;
