@@ -15,6 +15,8 @@ mod remove;
 mod replace;
 #[path = "topology/scrubs.rs"]
 mod scrubs;
+#[path = "topology/split.rs"]
+mod split;
 #[path = "topology/suspended.rs"]
 mod suspended;
 #[path = "topology/works.rs"]

@@ -42,6 +42,13 @@ pub fn text(
     out
 }
 
+/// What `zpool split -n` says: the new pool and its devices.
+#[must_use]
+pub fn split(pool: &str, devices: &[String]) -> String {
+    let devices: String = devices.iter().map(|path| line(2, path)).collect();
+    format!("would create '{pool}' with the following layout:\n\n\t{pool}\n{devices}")
+}
+
 /// A line of the layout of a pool; a disk is shown without its directory, a file with it.
 #[must_use]
 pub fn line(indent: usize, text: &str) -> String {

@@ -1,6 +1,6 @@
 //! Verbs and options of OpenZFS that zinc does not have, and words that are no verbs at all.
 //!
-//! A script that calls `zpool split` has to see that zinc lacks it. Neither clap's guess of a
+//! A script that calls `zpool prefetch` has to see that zinc lacks it. Neither clap's guess of a
 //! similar verb nor its list of ours says that, and the guess may be dangerous.
 
 use crate::cmd::verb::Verb;
@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// The verbs of OpenZFS 2.3's `zpool` that zinc does not do.
-pub const ZPOOL: [&str; 3] = ["ddtprune", "prefetch", "split"];
+pub const ZPOOL: [&str; 2] = ["ddtprune", "prefetch"];
 
 /// The verbs of OpenZFS 2.3's `zfs` that zinc does not do.
 pub const ZFS: [&str; 17] = [
@@ -64,16 +64,17 @@ const ENCLOSURES: &str = "zinc switches no enclosures";
 const MOUNT_KEYS: &str = "zinc mounts no encrypted file systems yet";
 
 /// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
-const OPTIONS: [(&str, &[&str], &str); 18] = [
+const OPTIONS: [(&str, &[&str], &str); 19] = [
     ("zfs mount", &["-l"], MOUNT_KEYS),
     ("zfs unmount", &["-u"], MOUNT_KEYS),
     ("zpool attach", &["-s", "-o"], SIDES),
     ("zpool replace", &["-s", "-o"], SIDES),
     ("zpool clear", &["-F", "-n", "-X"], REWIND),
+    ("zpool split", &["-l"], MOUNT_KEYS),
     ("zpool offline", &["--power"], ENCLOSURES),
     ("zpool online", &["--power"], ENCLOSURES),
     ("zpool clear", &["--power"], ENCLOSURES),
-    ("zpool scrub", &["-C", "-a"], "zinc begins and stops scrubs of everything"),
+    ("zpool scrub", &["-a"], "zinc scrubs the pools that are named"),
     ("zpool import", &["-F", "-n", "-X", "-T"], REWIND),
     (
         "zpool import",

@@ -537,3 +537,68 @@ fn devices_that_have_grown_are_used_to_their_new_end() {
         has_all_on(&place, "a", "b", "one");
     }
 }
+
+/// A pool of two mirrors, and what becomes of it in another name, where it is served and where not.
+#[test]
+fn sides_of_mirrors_become_a_pool() {
+    for is_served in [false, true] {
+        let place = mirror();
+        ["c", "d", "l"].iter().for_each(|name| place.extra(name));
+        place.ok("zpool add tank mirror c d log l");
+        fill(&place, "one", |words| place.ok(words));
+        let mut server = is_served.then(|| {
+            let server = place.start_here("serve tank");
+            until("the server is there", || {
+                let list = place.command_here("zpool list -Ho name tank").output().unwrap();
+                list.status.success() && place.path().join("run/zinc").exists()
+            });
+            server
+        });
+        let plan = place.ok_here("zpool split -n tank half c");
+        let here = |name: &str| place.path().join(name).display().to_string();
+        let head = "would create 'half' with the following layout:\n\n\thalf\n";
+        assert_eq!(plan, format!("{head}\t  {}\n\t  {}\n", here("b"), here("c")));
+        for (words, why) in [
+            ("tank tank", "pool already exists"),
+            ("tank 1half", "name must begin with a letter"),
+            ("tank half a b", "at most one disk from each mirror"),
+            ("tank half l", "no side of a mirror with data"),
+            ("tank half x", "no such device in pool"),
+        ] {
+            let run = place.command_here(&format!("zpool split {words}")).output().unwrap();
+            let said = String::from_utf8_lossy(&run.stderr);
+            assert!(!run.status.success() && said.contains(why), "{words}: {said}");
+        }
+        place.ok_here("zpool split -o comment=half tank half c");
+        fill(&place, "two", |words| place.ok_here(words));
+        let status = place.ok_here("zpool status -P tank");
+        assert!(!status.contains("mirror") && status.contains(&here("l")), "{status}");
+        place.ok_here("zpool export tank");
+        if let Some(server) = &mut server {
+            server.wait().unwrap();
+        }
+        place.zdb_is_content("half");
+        place.zdb_is_content("tank");
+        place.ok("zpool import -d . half");
+        assert_eq!(place.ok("zpool get -Ho value comment half").trim(), "half");
+        let status = place.ok("zpool status -P half");
+        assert!(!status.contains("logs") && status.contains(&here("c")), "{status}");
+        place.ok("check half");
+        place.ok("cp half:/one back");
+        let read = |name: &str| std::fs::read(place.path().join(name)).unwrap();
+        assert!(read("back") == read("one") && place.run("cat half:/two").code != 0);
+        place.ok("zpool import -d . tank");
+        place.ok("check tank");
+    }
+}
+
+#[test]
+fn a_pool_that_is_split_off_is_imported_at_once_when_it_has_a_root() {
+    let place = mirror();
+    place.ok("zpool split -R /mnt tank half");
+    assert_eq!(place.ok("zpool list -Ho name,altroot half"), "half\t/mnt\n");
+    place.ok("zfs create half/new");
+    place.ok("zfs create tank/other");
+    place.ok("zpool export half tank");
+    ["half", "tank"].iter().for_each(|pool| place.zdb_is_content(pool));
+}

@@ -152,6 +152,7 @@ const SILENT: &[&str] = &[
     "zpool reopen",
     "zpool attach",
     "zpool detach",
+    "zpool split",
     "zpool replace",
     "zpool checkpoint",
     "zpool initialize",

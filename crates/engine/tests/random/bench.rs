@@ -206,14 +206,18 @@ impl Bench {
         OpenOptions { cache_bytes: self.cache_bytes, ..OpenOptions::default() }
     }
 
-    fn candidate(&self) -> Candidate {
+    fn candidates(&self) -> Vec<Candidate> {
         let look = |(n, device): (usize, &Arc<MemoryDevice>)| {
             let device: DeviceRef = Arc::clone(device) as _;
             pool::look_at_device(&device, Self::path(n))
         };
         let there = self.devices.iter().enumerate().filter(|(n, _)| !self.away.contains(n));
         let found: Vec<_> = there.filter_map(look).collect();
-        Candidate::group(&found).into_iter().find(|c| c.name() == self.pool).unwrap()
+        Candidate::group(&found)
+    }
+
+    fn candidate(&self) -> Candidate {
+        self.candidates().into_iter().find(|c| c.name() == self.pool).unwrap()
     }
 
     pub fn open(&self) -> Pool {
@@ -242,6 +246,16 @@ impl Bench {
     /// The pool, gone back to its checkpoint.
     pub fn rewind(&self) -> pool::Result<LivePool> {
         self.import_with(OpenOptions { checkpoint: true, ..self.options() })
+    }
+
+    /// One of several pools of the same name, by its guid.
+    pub fn import_of(&self, guid: u64) -> LivePool {
+        let all = self.candidates();
+        let candidate = all.into_iter().find(|c| c.config.pool_guid == guid).unwrap();
+        let options = ImportOptions::new(self.options());
+        let pool = live::import(&rt::Rt::current(), &candidate, &options, &self.source()).unwrap();
+        Self::quiet(&pool);
+        pool
     }
 
     fn import_with(&self, open: OpenOptions) -> pool::Result<LivePool> {

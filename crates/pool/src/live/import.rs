@@ -171,6 +171,28 @@ pub fn import(
     Ok(pool)
 }
 
+/// Opens a part of a pool's devices as a pool of its own, which has the vdevs and the guid that
+/// `shape` makes of those of the whole. `first` gets it, and the whole, before any txg of it.
+pub(super) fn open_part(
+    rt: &Rt,
+    candidate: &Candidate,
+    options: &ImportOptions,
+    open: BTreeMap<u64, WriteDeviceRef>,
+    shape: impl FnOnce(&VdevConfig) -> Result<VdevConfig>,
+    first: impl FnOnce(&LivePool, &VdevConfig) -> Result<()>,
+) -> Result<LivePool> {
+    let reading = Pool::open_candidate(candidate, &options.open)?;
+    let (cut, missing) = (cut_logs(&reading), missing_logs(&reading));
+    let whole = reading.config().vdev_tree.clone();
+    let place = (shape(&whole)?, reading.uberblock().txg);
+    let devices = Devices { open, failed: BTreeMap::new() };
+    let mut pool = assemble(rt, &reading, options, place, &devices)?;
+    first(&pool, &whole)?;
+    pool.replay_logs(&cut)?;
+    pool.give_up_logs(&cut, &missing.iter().map(|(id, _)| *id).collect::<Vec<_>>())?;
+    Ok(pool)
+}
+
 /// The devices of a pool, by guid.
 struct Devices {
     open: BTreeMap<u64, WriteDeviceRef>,
@@ -377,13 +399,13 @@ fn assemble(
     let name = options.open.name.clone().unwrap_or_else(|| written.clone());
     let facts = PoolFacts {
         name: written,
+        guid: root.guid,
         hostid: options.hostid,
         hostname: options.hostname.clone(),
         features_for_read: features.for_labels(),
         ..PoolFacts::of(config)
     };
-    let directory = dmu::Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?;
-    let object = directory.need_u64(mos::CONFIG)?;
+    let object = dmu::Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?.need_u64(mos::CONFIG)?;
     let logs = super::leaves::logs_of(&mos, &root);
     for (guid, missed) in logs.iter().chain(&absences) {
         reader.vdevs().has_missed(*guid, missed);

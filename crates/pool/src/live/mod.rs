@@ -20,7 +20,7 @@
 //! events  notice                 what happened to it, while it is open
 //! mode  suspend                  devices that fail, and what becomes of threads that wait
 //! paths  leaves  back            where its devices are, what they missed, how they come back
-//! attach                         sides of mirrors
+//! attach  split                  sides of mirrors
 //! remove                         log, cache and spare devices that go
 //! evacuate  removals             vdevs with data on them that go
 //! scans  scan  errlog            scrub and resilver, and what was found to be lost
@@ -73,6 +73,7 @@ mod scans;
 mod shared;
 mod sides;
 mod spares;
+mod split;
 mod suspend;
 mod sync;
 mod task;

@@ -100,6 +100,16 @@ fn needs_classes(pool: &str, options: &CreateOptions) -> Result<(), Failure> {
     }
 }
 
+/// Refuses a name that another pool has here.
+pub fn refuse_name(session: &Session, name: &str, doing: &str) -> Result<(), Failure> {
+    let is_known = known::pools(session).all().iter().any(|known| known.name() == name);
+    let is_served = || Server::own(session).iter().any(|server| server.name == name);
+    match is_known || is_served() {
+        true => Err(Failure::new(format!("cannot {doing} '{name}': pool already exists"))),
+        false => Ok(()),
+    }
+}
+
 impl Verb for Args {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         check_pool_name(&self.pool, "create")?;
@@ -107,7 +117,7 @@ impl Verb for Args {
             check_pool_name(name, "create")?;
         }
         let name = self.temporary.as_ref().unwrap_or(&self.pool);
-        self.refuse_name(session, name)?;
+        refuse_name(session, name, "create")?;
         let remembered = self.remembered()?;
         self.check_mountpoint(remembered.altroot.as_deref())?;
         let layout = layout::parse(&self.vdevs)?;
@@ -138,7 +148,7 @@ impl Verb for Args {
         let comments: Vec<_> = self.late()?;
         let fail = |e| cannot("create", &self.pool, e);
         let _names = known::pools(session).hold_names();
-        self.refuse_name(session, name)?;
+        refuse_name(session, name, "create")?;
         let pool = live::create(&Rt::real(), &options, &devices).map_err(fail)?;
         let guid = pool.guid();
         let mut told = Ok(());
@@ -176,15 +186,6 @@ impl Args {
         known::pools(session)
             .note(&known, &engine::Pool::open_candidate(&found.candidate, &options)?);
         Ok(())
-    }
-
-    fn refuse_name(&self, session: &Session, name: &str) -> Result<(), Failure> {
-        let is_known = known::pools(session).all().iter().any(|known| known.name() == name);
-        let is_served = || Server::own(session).iter().any(|server| server.name == name);
-        match is_known || is_served() {
-            true => Err(Failure::new(format!("cannot create '{name}': pool already exists"))),
-            false => Ok(()),
-        }
     }
 
     fn remembered(&self) -> Result<Remembered, Failure> {

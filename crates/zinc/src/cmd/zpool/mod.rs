@@ -20,6 +20,7 @@ mod scrub;
 mod set;
 pub mod settings;
 mod sides;
+mod split;
 mod status;
 mod wait;
 mod works;
@@ -58,6 +59,8 @@ pub enum Command {
     Detach(sides::Detach),
     /// Put a device in the place of a side of a mirror, or of a single disk
     Replace(sides::Replace),
+    /// Make a pool of one side of each mirror
+    Split(split::Split),
     /// Take devices out of a pool; what is on them is copied to the others
     Remove(remove::Remove),
     /// Keep the state of a pool as it is now, to go back to, or give that up
@@ -116,6 +119,7 @@ impl Command {
             Self::Clear(a) => Box::new(a),
             Self::Reopen(a) => Box::new(a),
             Self::Attach(a) => Box::new(a),
+            Self::Split(a) => Box::new(a),
             Self::Detach(a) => Box::new(a),
             Self::Replace(a) => Box::new(a),
             Self::Remove(a) => Box::new(a),

@@ -1,0 +1,171 @@
+//! Sides of mirrors that become a pool of their own.
+
+use super::checkpoint::break_after;
+use super::random::bench::Shape;
+use super::*;
+use engine::live::{NewTop, SpaceClass, VdevSpec};
+
+/// Some of the devices as a bench of their own.
+fn bench_of(bench: &Bench, shape: Shape, which: &[usize]) -> Bench {
+    let mut out = Bench::new(shape, DEVICE_BYTES, 12);
+    out.devices = which.iter().map(|n| Arc::clone(&bench.devices[*n])).collect();
+    out
+}
+
+/// Which devices of a bench are these leaves.
+fn numbers(pool: &LivePool, leaves: &[u64]) -> Vec<usize> {
+    let all: Vec<u64> = pool.view().vdevs().leaves().map(|l| l.guid()).collect();
+    leaves.iter().map(|leaf| all.iter().position(|n| n == leaf).unwrap()).collect()
+}
+
+/// The pool goes on with what is left, the new one has all of its time; both are whole, for zdb
+/// too, and know nothing of each other's devices.
+#[test]
+fn one_side_of_each_mirror_becomes_a_pool() {
+    for (seed, shape) in (2200..).zip([Shape::Mirror, Shape::Mirror3, Shape::MirrorAndLog]) {
+        for first in [false, true] {
+            let mut run = run(seed, shape, 80);
+            run.promise();
+            let data = run.bench.data_leaves();
+            let named: Vec<u64> = first.then(|| guid(run.pool(), 0)).into_iter().collect();
+            let sides = run.pool().sides_to_split(&named).unwrap();
+            let gone = numbers(run.pool(), &sides);
+            assert_eq!(gone, [if first { 0 } else { data - 1 }]);
+            let kept = run.model.clone();
+            let new = run.pool().split("tank", &sides).unwrap();
+            assert_ne!(new.guid(), run.pool().guid());
+            (0..40).for_each(|_| run.step());
+            new.export().unwrap();
+            (0..10).for_each(|_| run.step());
+            let (bench, model) = run.finish();
+            let left: Vec<usize> = (0..bench.devices.len()).filter(|n| !gone.contains(n)).collect();
+            let new = bench_of(&bench, Shape::Disk, &gone);
+            new.check(&new.open()).unwrap();
+            holds(&new, &kept);
+            let old = bench_of(&bench, shape, &left);
+            old.check(&old.open()).unwrap();
+            holds(&old, &model);
+            // Both are written to, and the side is attached again.
+            let pool = new.import();
+            super::random::add_large(&pool, 4 << 20);
+            pool.export().unwrap();
+            new.check(&new.open()).unwrap();
+            let pool = bench.import_of(pool_guid(&old));
+            let (spec, device) = (bench.leaf(gone[0]), bench.write_ref(gone[0]));
+            pool.attach(guid(&pool, 0), &spec, device).unwrap();
+            pool.wait_for_scan().unwrap();
+            assert!(is_whole(&pool));
+            pool.export().unwrap();
+            holds(&bench, &model);
+        }
+    }
+}
+
+fn pool_guid(bench: &Bench) -> u64 {
+    bench.open().guid()
+}
+
+/// What is no mirror, or is not whole, is not split; nothing has changed then.
+#[test]
+fn what_cannot_be_split_is_left_alone() {
+    for shape in [Shape::Disk, Shape::Raidz1, Shape::Special] {
+        let run = run(2210, shape, 10);
+        let why = run.pool().sides_to_split(&[]).unwrap_err().to_string();
+        assert!(why.contains("composed only of mirrors"), "{why}");
+    }
+    let run = run(2211, Shape::Mirror3, 30);
+    let leaves: Vec<u64> = (0..3).map(|n| guid(run.pool(), n)).collect();
+    let why = run.pool().sides_to_split(&leaves[..2]).unwrap_err().to_string();
+    assert!(why.contains("at most one disk from each mirror"), "{why}");
+    assert!(run.pool().sides_to_split(&[7]).is_err());
+    run.pool().take_out(leaves[2], Leave::Offline).unwrap();
+    let why = run.pool().split("new", &leaves[2..]).map(drop).unwrap_err().to_string();
+    assert!(why.contains("is not in use"), "{why}");
+    bring_back(run.pool(), &run.bench, 2);
+    run.pool().wait_for_scan().unwrap();
+    run.pool().checkpoint().unwrap();
+    assert!(run.pool().split("new", &leaves[2..]).is_err());
+    run.pool().discard_checkpoint().unwrap();
+    run.pool().wait_for_discard().unwrap();
+    let (bench, model) = run.finish();
+    holds_on_each(bench, &model);
+}
+
+/// Two mirrors, of which the second is for metadata.
+#[test]
+fn special_vdevs_are_split_as_well() {
+    let (mut bench, model) = run(2220, Shape::Mirror, 60).finish();
+    bench.faults.clear();
+    let (a, b) = (bench.extra(), bench.extra());
+    let spec = VdevSpec::Mirror(vec![bench.leaf(a), bench.leaf(b)]);
+    let pool = bench.import();
+    let top = NewTop { spec, class: SpaceClass::Special };
+    pool.add_tops(&[top], Some(12), &bench.source()).unwrap();
+    pool.close().unwrap();
+    let pool = bench.import();
+    super::random::add_large(&pool, 8 << 20);
+    pool.destroy_dataset("tank/large").unwrap();
+    let sides = pool.sides_to_split(&[]).unwrap();
+    let gone = numbers(&pool, &sides);
+    assert_eq!(gone, [1, 3]);
+    pool.split("tank", &sides).unwrap().export().unwrap();
+    pool.export().unwrap();
+    for (shape, which) in [(Shape::Disks3, gone), (Shape::Disks3, vec![0, 2])] {
+        let one = bench_of(&bench, shape, &which);
+        one.check(&one.open()).unwrap();
+        holds(&one, &model);
+        let pool = one.import();
+        super::random::add_large(&pool, 4 << 20);
+        pool.export().unwrap();
+        one.check(&one.open()).unwrap();
+        one.zdb();
+    }
+}
+
+/// The power fails after any number of writes: the pool has all that it had, with the side or
+/// without it, and the new one is there whole, or not at all.
+#[test]
+fn a_split_may_end_at_any_write() {
+    let step = std::env::var("ZINC_STEP").map_or(11, |n| n.parse().unwrap());
+    let (mut bench, model) = run(2230, Shape::Mirror, 40).finish();
+    bench.faults.clear();
+    let before = bench.devices.clone();
+    let mut cuts = [0; 3];
+    for writes in (0..).step_by(step) {
+        bench.devices = before.iter().map(|d| Arc::new(d.fork())).collect();
+        bench = bench.breakable();
+        let pool = bench.import();
+        let sides = pool.sides_to_split(&[]).unwrap();
+        break_after(&bench, writes);
+        let new = pool.split("tank", &sides);
+        let is_done = new.and_then(LivePool::export).is_ok();
+        drop(pool);
+        bench.faults.iter().for_each(|d| d.clear());
+        let case = format!("after {writes}");
+        let left = bench_of(&bench, Shape::Mirror, &[0]);
+        let guid = pool_guid(&left);
+        let pool = bench.import_of(guid);
+        let has_side = pool.view().vdevs().leaves().count() == 2;
+        pool.close().unwrap();
+        let new = bench_of(&bench, Shape::Disk, &[1]);
+        let is_new = pool_guid(&new) != guid;
+        assert!(is_new || !is_done, "{case}");
+        assert!(!(is_new && has_side), "{case}");
+        cuts[usize::from(is_new) + usize::from(!has_side)] += 1;
+        if is_new {
+            new.import().export().unwrap();
+            new.check(&new.open()).unwrap_or_else(|e| panic!("{case}: {e}"));
+            Run::compare(&new, &model).unwrap_or_else(|e| panic!("{case}: {e}"));
+        }
+        if !has_side {
+            left.check(&left.open()).unwrap_or_else(|e| panic!("{case}: {e}"));
+        }
+        Run::compare(&left, &model).unwrap_or_else(|e| panic!("{case}: {e}"));
+        if is_done {
+            new.zdb();
+            left.zdb();
+            break;
+        }
+    }
+    assert!(cuts.iter().all(|n| *n > 0), "{cuts:?}");
+}

@@ -1,0 +1,216 @@
+//! Sides of mirrors that become a pool of their own.
+//!
+//! # Theory
+//!
+//! All sides of a mirror hold the same, so one side of each mirror holds the whole pool. It becomes
+//! another pool in two steps, each of which is one txg:
+//!
+//! ```text
+//! txg N    of the pool       the sides are no part of it any more; they keep the state of txg N-1,
+//!                            as after a crash, and labels that the pool does not ask for
+//! txg N    of the new pool   on the sides: new guid, new name, vdevs without the other sides, and
+//!                            the MOS without what it had of these
+//! ```
+//!
+//! The order is what a crash must not find otherwise: the pool goes without the sides for good
+//! before anything on them says that they are another pool's. A crash in between leaves devices
+//! that are free to be attached again, and the pool has all that it had.
+//!
+//! The new pool is opened with the guid that it is going to have, and its first txg writes labels
+//! and uberblock as any other that changes the configuration (`vdev::label`), so no state of it
+//! that could be taken for the old pool is ever on disk. What its intent logs promise is replayed
+//! afterwards, as at an import. Log devices stay with the pool; the new one has their vdevs as
+//! missing ones, and takes them off. Spares and cache devices stay as well.
+
+use super::LivePool;
+use super::create::guid_from;
+use super::import::{ImportOptions, open_part};
+use super::log::LogDevices;
+use super::sides::{bad, refused, without_side};
+use crate::assemble::Candidate;
+use crate::error::Result;
+use crate::open::OpenOptions;
+use crate::scan::look_at_device;
+use device::WriteDeviceRef;
+use ondisk::config::{VdevConfig, VdevKind};
+use ondisk::mos;
+use ondisk::nvlist::NvValue;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What the pool that is made keeps in memory at most, for as long as it is open.
+const CACHE_BYTES: usize = 32 << 20;
+
+/// A vdev that has data, and so a side that goes.
+fn has_data(top: &VdevConfig) -> bool {
+    !top.is_hole && !top.is_log && !matches!(top.kind, VdevKind::Indirect | VdevKind::Hole)
+}
+
+/// One side of each mirror: the one that is named, else the last one.
+fn choose(root: &VdevConfig, named: &[u64]) -> Result<Vec<u64>> {
+    let mut chosen = Vec::new();
+    for top in root.children.iter().filter(|top| has_data(top)) {
+        if top.kind != VdevKind::Mirror {
+            return Err(refused("source pool must be composed only of mirrors"));
+        }
+        let mut here = top.children.iter().filter(|side| named.contains(&side.guid));
+        let Some(side) = here.next().or_else(|| top.children.last()) else { continue };
+        if here.next().is_some() {
+            return Err(refused("device list must include at most one disk from each mirror"));
+        }
+        if !matches!(side.kind, VdevKind::Disk | VdevKind::File) {
+            return Err(refused("a device of the mirror is being replaced, or stood in for"));
+        }
+        chosen.push(side.guid);
+    }
+    match named.iter().all(|guid| chosen.contains(guid)) {
+        true => Ok(chosen),
+        false => Err(refused("a device was named that is no side of a mirror with data")),
+    }
+}
+
+/// The leaves below vdevs with data that are not among these.
+fn others(root: &VdevConfig, sides: &[u64]) -> Vec<VdevConfig> {
+    let leaves = root.children.iter().filter(|top| has_data(top)).flat_map(VdevConfig::walk);
+    let others = leaves.filter(|v| v.kind.is_leaf() && !sides.contains(&v.guid));
+    others.cloned().collect()
+}
+
+/// A pool of these sides alone, with this guid.
+fn of_sides(root: &VdevConfig, sides: &[u64], guid: u64) -> Result<VdevConfig> {
+    let without = |root: VdevConfig, leaf: &VdevConfig| without_side(&root, leaf.guid);
+    let root = others(root, sides).iter().try_fold(root.clone(), without)?;
+    let mut list = root.to_nvlist();
+    list.set("guid", NvValue::U64(guid));
+    let mut new = VdevConfig::decode(&list).map_err(|e| bad(&e))?;
+    // The class stands in the vdev's table, not in every stored list.
+    for (new, top) in new.children.iter_mut().zip(&root.children) {
+        new.alloc_bias.clone_from(&top.alloc_bias);
+    }
+    Ok(new)
+}
+
+impl LivePool {
+    /// The devices that [`Self::split`] makes a pool of, one of each mirror: those that are named,
+    /// by guid, and of other mirrors the last one.
+    ///
+    /// # Errors
+    /// When the pool is not made of mirrors, or several sides of one are named.
+    pub fn sides_to_split(&self, named: &[u64]) -> Result<Vec<u64>> {
+        choose(&self.shared.config.lock().root, named)
+    }
+
+    /// All that could keep the pool from being split, and the devices of the sides by guid.
+    fn check_split(&self, sides: &[u64]) -> Result<BTreeMap<u64, (PathBuf, WriteDeviceRef)>> {
+        let shared = &self.shared;
+        shared.check_no_checkpoint()?;
+        if shared.removals.leaving().is_some() {
+            return Err(refused("a device is being removed"));
+        }
+        if self.is_scanning() {
+            return Err(refused("currently scrubbing or resilvering"));
+        }
+        let root = shared.config.lock().root.clone();
+        let tree = shared.reader.vdevs();
+        let device = |side: u64| {
+            let path = root.find(side).and_then(|v| v.path.clone()).unwrap_or_default();
+            let mut leaves = tree.leaves().filter(|l| l.guid() == side);
+            let leaf = leaves.find(|l| l.state().is_readable() && l.missed().is_empty());
+            let Some(writer) = leaf.and_then(|l| l.writer().cloned()) else {
+                return Err(refused(&format!("{path} is not in use, or has not everything")));
+            };
+            match tree.keeps_a_side_without(side) {
+                true => Ok((side, (PathBuf::from(path), writer))),
+                false => Err(refused("no valid replicas: the other sides have not everything")),
+            }
+        };
+        sides.iter().map(|side| device(*side)).collect()
+    }
+
+    /// Makes a new pool of one side of each mirror, as [`Self::sides_to_split`] chose them; the
+    /// pool goes on with the others. The new one has the state of this moment.
+    ///
+    /// # Errors
+    /// When a device has not everything, or fails. The sides that are no part of the pool any more
+    /// then can be attached again.
+    pub fn split(&self, name: &str, sides: &[u64]) -> Result<Self> {
+        let shared = &self.shared;
+        choose(&shared.config.lock().root, sides)?;
+        self.check_split(sides)?;
+        sides.iter().for_each(|side| shared.end_works_on(*side));
+        // What was promised is in the tree, as far as it is not promised meanwhile.
+        self.sync()?;
+        let devices = self.check_split(sides)?;
+        let (old, goes, text) = {
+            let facts = shared.config.lock().facts.clone();
+            let text = format!("new pool {name} from pool {}", facts.name);
+            (facts, sides.to_vec(), text)
+        };
+        self.run(move |cx| {
+            cx.check_no_checkpoint()?;
+            let shared = cx.shared;
+            let root = shared.config.lock().root.clone();
+            let gone: Vec<_> = goes.iter().filter_map(|n| root.find(*n).cloned()).collect();
+            let left = goes.iter().try_fold(root, |root, side| without_side(&root, *side))?;
+            let tree = shared.reader.vdevs();
+            let next = tree.successor(&shared.rt, &left, &mut |_| None).map_err(|e| bad(&e))?;
+            gone.iter().try_for_each(|leaf| cx.free_objects(leaf))?;
+            cx.put_tree(left, next);
+            goes.iter().for_each(|side| drop(shared.config.lock().logs.remove(side)));
+            cx.log_event_of_pool("split", &text)
+        })?;
+        // Writes that began with the old tree have come back.
+        self.sync()?;
+        let look = |(path, device): &(PathBuf, WriteDeviceRef)| {
+            look_at_device(&Arc::clone(device).as_device(), path.clone())
+        };
+        let found: Vec<_> = devices.values().filter_map(look).collect();
+        let mut candidates = Candidate::group(&found).into_iter();
+        let candidate = candidates.find(|c| c.config.pool_guid == old.guid);
+        let lost = || shared.failed("reading the labels of the new pool", &"they are not there");
+        let open = OpenOptions {
+            rt: shared.rt.clone(),
+            cache_bytes: CACHE_BYTES,
+            ..OpenOptions::default()
+        };
+        let options = ImportOptions {
+            rename: Some(name.to_owned()),
+            hostid: old.hostid,
+            hostname: old.hostname.clone(),
+            logs: LogDevices::GiveUp,
+            ..ImportOptions::new(open)
+        };
+        let devices = devices.into_iter().map(|(guid, (_, device))| (guid, device)).collect();
+        let guid = guid_from(&shared.rt)();
+        let shape = |root: &VdevConfig| of_sides(root, sides, guid);
+        let candidate = candidate.ok_or_else(lost)?;
+        let from = old.name;
+        open_part(&shared.rt, &candidate, &options, devices, shape, |new, root| {
+            new.become_a_pool(others(root, sides), format!("new pool {name} from pool {from}"))
+        })
+        .and_then(Self::without_logs)
+    }
+
+    /// The first txg of a pool that was a side of others: these are forgotten.
+    fn become_a_pool(&self, gone: Vec<VdevConfig>, text: String) -> Result<()> {
+        self.run(move |cx| {
+            gone.iter().try_for_each(|leaf| cx.free_objects(leaf))?;
+            let lists = cx.shared.aux.lock().clone();
+            for (name, devices) in [mos::SPARES, mos::L2CACHE].into_iter().zip(&lists) {
+                devices.iter().try_for_each(|device| cx.take_off_list(name, device.guid))?;
+            }
+            cx.touch();
+            cx.shared.config.lock().dirty = true;
+            cx.log_event_of_pool("split", &text)
+        })
+    }
+
+    /// Takes off the log devices, which stayed with the other pool.
+    fn without_logs(self) -> Result<Self> {
+        let root = self.shared.config.lock().root.clone();
+        let logs = root.children.iter().filter(|top| top.is_log && !top.is_hole);
+        logs.map(|top| top.guid).try_for_each(|guid| self.remove_log(guid))?;
+        Ok(self)
+    }
+}

@@ -1,0 +1,94 @@
+//! `zinc zpool split`: one side of each mirror becomes a pool of its own.
+
+use super::create::{check_pool_name, refuse_name};
+use super::devices::device;
+use super::each;
+use super::naming::Naming;
+use super::settings::{self, Remembered, Setting};
+use crate::cannot::cannot;
+use crate::cmd::verb::{Served, Verb};
+use crate::failure::Failure;
+use crate::live::LiveArgs;
+use crate::session::Session;
+use crate::{known, ui};
+use engine::LivePool;
+use std::process::ExitCode;
+
+/// Arguments of `zinc zpool split`.
+#[derive(clap::Args)]
+pub struct Split {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// Print what the new pool would be made of, and change nothing
+    #[arg(short = 'n')]
+    dry: bool,
+    #[command(flatten)]
+    naming: Naming,
+    /// A property of the new pool (repeatable)
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
+    properties: Vec<String>,
+    /// Import the new pool, with mount points below this folder (altroot)
+    #[arg(short = 'R', value_name = "ROOT")]
+    root: Option<String>,
+    /// The pool
+    pool: String,
+    /// The new pool
+    new: String,
+    /// The devices that it gets, one of each mirror; of others the last one
+    devices: Vec<String>,
+}
+
+impl Split {
+    fn split(
+        &self,
+        session: &Session,
+        pool: &LivePool,
+        settings: Vec<Setting>,
+    ) -> Result<(), Failure> {
+        let fail = |e| cannot("split", &self.pool, e);
+        let named = self.devices.iter().map(|name| device(session, pool, "split", name));
+        let named = named.collect::<Result<Vec<_>, _>>()?;
+        let sides = pool.sides_to_split(&named).map_err(fail)?;
+        if self.dry {
+            let root = pool.look().map_err(fail)?.config().vdev_tree.clone();
+            let leaves = sides.iter().filter_map(|side| root.find(*side));
+            let names: Vec<String> = leaves.map(|leaf| self.naming.of_leaf(leaf)).collect();
+            ui::out(session, &views::layout::split(&self.new, &names));
+            return Ok(());
+        }
+        let doing = format!("cannot split '{}'", self.pool);
+        let remembered = Remembered::of(&doing, &settings, self.root.as_deref(), false)?;
+        let _names = known::pools(session).hold_names();
+        refuse_name(session, &self.new, "split into")?;
+        let new = pool.split(&self.new, &sides).map_err(fail)?;
+        for setting in settings {
+            match setting {
+                Setting::Stored(name, word) => new.set_pool_property(name, word),
+                Setting::User(name, word) => new.set_pool_property(&name, word),
+                Setting::Ashift(n) => new.set_pool_property("ashift", settings::ashift_word(n)),
+                _ => Ok(()),
+            }
+            .map_err(fail)?;
+        }
+        if self.root.is_none() {
+            return new.export().map_err(fail);
+        }
+        remembered.remember(session, &doing, new.cache_config(), &self.new)?;
+        new.close().map_err(fail)
+    }
+}
+
+impl Verb for Split {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        each::must_be_a_pool(&self.pool)?;
+        check_pool_name(&self.new, "split into")?;
+        let doing = format!("cannot split '{}'", self.pool);
+        let settings = settings::parse_all(&doing, &self.properties)?;
+        self.live.change(session, &self.pool, |pool| self.split(session, pool, settings))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
