@@ -49,6 +49,13 @@ pub struct CpuModel {
     pub crowding_percent: u32,
 }
 
+impl CpuModel {
+    /// Whether any work takes time.
+    pub(crate) fn charges(&self) -> bool {
+        self.costs.iter().any(|cost| *cost != CpuCost::default())
+    }
+}
+
 /// The processors while they run.
 #[derive(Debug)]
 pub(crate) struct Processors {

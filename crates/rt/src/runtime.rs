@@ -282,7 +282,7 @@ where
 /// so it is a wait, with a wait's rules. Otherwise it is nothing.
 #[track_caller]
 pub fn charge(kind: usize, bytes: u64) {
-    if let Some(world) = sim::current() {
+    if let Some(world) = sim::that_charges() {
         world.charge(kind, bytes);
     }
 }

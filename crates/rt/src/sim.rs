@@ -35,8 +35,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::Instant;
 
 /// Wall time at the beginning: 2026-01-01T00:00:00Z. A date that structures on disk accept.
 const WALL_ORIGIN: Duration = Duration::from_secs(1_767_225_600);
@@ -67,6 +69,10 @@ pub(crate) struct World {
     /// For messages.
     seed: u64,
     state: Mutex<State>,
+    /// [`State::now`] in nanoseconds, for those who only want to know: nearly all that is asked.
+    now: AtomicU64,
+    /// Some work takes time ([`State::processors`]).
+    charges: AtomicBool,
     /// Told when a thread has left.
     left: Condvar,
 }
@@ -123,16 +129,47 @@ enum Event {
 }
 
 /// Where one thread stands while others run.
+///
+/// There are two passages for each microsecond or two that a simulation computes, so a passage is
+/// a flag and the cheapest way there is to wake a thread.
 #[derive(Default)]
 struct Gate {
-    open: Mutex<bool>,
-    opened: Condvar,
+    is_open: AtomicBool,
+    /// The thread that stands here, since it first did.
+    thread: OnceLock<thread::Thread>,
 }
 
 impl Gate {
     fn open(&self) {
-        *self.open.lock() = true;
-        self.opened.notify_one();
+        self.is_open.store(true, Ordering::Release);
+        // A thread that comes here for the first time: either it is seen, or it sees the flag.
+        fence(Ordering::SeqCst);
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    /// Waits until it is open, and closes it; or `patience` long. Returns whether it was open.
+    fn pass(&self, patience: Duration) -> bool {
+        if self.thread.get().is_none() {
+            // Nobody else stands at this gate.
+            let _ = self.thread.set(thread::current());
+            fence(Ordering::SeqCst);
+        }
+        if self.is_open.swap(false, Ordering::Acquire) {
+            return true;
+        }
+        let begin = Instant::now();
+        let mut waited = Duration::ZERO;
+        while waited < patience {
+            thread::park_timeout(patience - waited);
+            if self.is_open.swap(false, Ordering::Acquire) {
+                return true;
+            }
+            // Unparked for something else.
+            waited = begin.elapsed();
+        }
+        false
     }
 }
 
@@ -165,6 +202,16 @@ pub(crate) fn current() -> Option<Arc<World>> {
     SELF.try_with(world).ok().flatten()
 }
 
+/// [`current`], if computing takes time there.
+pub(crate) fn that_charges() -> Option<Arc<World>> {
+    let world = |member: &RefCell<Option<Membership>>| {
+        let member = member.borrow();
+        let world = &member.as_ref()?.world;
+        world.charges.load(Ordering::Relaxed).then(|| Arc::clone(world))
+    };
+    SELF.try_with(world).ok().flatten()
+}
+
 /// Begins a simulation with the calling thread; one that it began earlier is over.
 pub(crate) fn begin(seed: u64) -> Arc<World> {
     leave();
@@ -185,7 +232,13 @@ pub(crate) fn begin(seed: u64) -> Arc<World> {
         live: 0,
         over: None,
     };
-    let world = Arc::new(World { seed, state: Mutex::new(state), left: Condvar::new() });
+    let world = Arc::new(World {
+        seed,
+        state: Mutex::new(state),
+        now: AtomicU64::new(0),
+        charges: AtomicBool::new(false),
+        left: Condvar::new(),
+    });
     let world2 = Arc::clone(&world);
     let member = Membership { world: world2, id: ROOT, _processor: OneProcessor::keep() };
     SELF.set(Some(member));
@@ -254,7 +307,11 @@ impl State {
 
 impl World {
     pub(crate) fn now(&self) -> Duration {
-        self.state.lock().now
+        match self.now.load(Ordering::Relaxed) {
+            // In five hundred years.
+            u64::MAX => self.state.lock().now,
+            nanos => Duration::from_nanos(nanos),
+        }
     }
 
     pub(crate) fn wall(&self) -> Duration {
@@ -286,7 +343,9 @@ impl World {
     }
 
     pub(crate) fn set_cpu(&self, model: Option<CpuModel>) {
+        let charges = model.as_ref().is_some_and(CpuModel::charges);
         self.state.lock().processors = model.map(Processors::new);
+        self.charges.store(charges, Ordering::Relaxed);
     }
 
     pub(crate) fn cpu_busy(&self) -> Duration {
@@ -392,7 +451,11 @@ impl World {
             let mut due = state.events.first_key_value().map(|(key, _)| key.0);
             if state.runnable.is_empty() {
                 match due {
-                    Some(time) => state.now = time,
+                    Some(time) => {
+                        state.now = time;
+                        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+                        self.now.store(nanos, Ordering::Relaxed);
+                    }
                     None => {
                         let (now, places) = (state.now, state.places());
                         state.end(&format!("deadlock after {now:?}: all threads wait{places}"));
@@ -454,14 +517,8 @@ impl World {
 
     /// Waits until the gate is open, and closes it again.
     fn stand_at(&self, gate: &Gate) {
-        let mut open = gate.open.lock();
         let mut seen = None;
-        while !*open {
-            if !gate.opened.wait_for(&mut open, WATCHDOG).timed_out() {
-                continue;
-            }
-            // Not in this order anywhere else: `end` opens gates with the state locked.
-            drop(open);
+        while !gate.pass(WATCHDOG) {
             let mut state = self.state.lock();
             if seen == Some(state.switches) {
                 let text = "a thread has not come back for a minute: it computes for long, or \
@@ -471,10 +528,7 @@ impl World {
                 state.end(&format!("{text}{places}"));
             }
             seen = Some(state.switches);
-            drop(state);
-            open = gate.open.lock();
         }
-        *open = false;
     }
 
     /// A wait in a simulation that is over.
