@@ -355,6 +355,19 @@ impl BlkPtr {
         }
     }
 
+    /// [`Self::fill`] of the pointer in these bytes, `None` when it is a hole. Of the thousand
+    /// pointers of an indirect block, this alone is wanted whenever one of them has changed.
+    #[must_use]
+    pub fn fill_of(bytes: &[u8; BLKPTR_SIZE], endian: Endian) -> Option<u64> {
+        let mut out = Self::HOLE;
+        let (stored, _) = bytes.as_chunks::<8>();
+        // What says that it is a hole, embedded or encrypted, and the count itself.
+        for at in [0, 1, 6, 11] {
+            out.0[at] = endian.u64(stored[at]);
+        }
+        (!out.is_hole()).then(|| out.fill())
+    }
+
     /// The four checksum words.
     #[must_use]
     pub fn checksum(&self) -> [u64; 4] {

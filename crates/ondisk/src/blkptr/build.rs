@@ -168,6 +168,25 @@ mod tests {
     }
 
     #[test]
+    fn the_fill_of_stored_pointers_is_read_alone() {
+        let stored = BlkPtr::build(&parts());
+        let embedded = BlkPtr::embedded(DmuType(19), 0, 4096, Compression::LZ4, &[0; 9], 5);
+        let mut encrypted = stored;
+        // Level 0, a type that is encrypted, and the bit; the upper half of the count is of the IV.
+        encrypted.0[6] = encrypted.0[6] & !(0x1f << 56) & !(0xff << 48) | 19 << 48 | 1 << 61;
+        encrypted.0[11] = 7 << 32 | 1;
+        assert!(encrypted.is_encrypted());
+        let all = [stored, embedded.expect("fits"), encrypted];
+        for e in [Endian::Little, Endian::Big] {
+            let fills = all.map(|bp| BlkPtr::fill_of(&bp.encode(e), e));
+            assert_eq!(fills, [Some(99), Some(1), Some(1)]);
+            for hole in [BlkPtr::HOLE, BlkPtr::hole(DmuType::OBJSET, 3, 128 << 10, 77)] {
+                assert_eq!(BlkPtr::fill_of(&hole.encode(e), e), None);
+            }
+        }
+    }
+
+    #[test]
     fn embedded_payloads_come_back_in_every_length() {
         let bytes: Vec<u8> = (1..=113).collect();
         let make = |n: usize, lsize| {

@@ -225,9 +225,9 @@ impl Node {
 
     /// Non-hole level-0 blocks below; `None`: nothing but holes.
     fn fill(&self) -> Option<u64> {
-        let slots = self.buf.len() / BLKPTR_SIZE;
-        let children = (0..slots).map(|s| self.get(s)).filter(|bp| !bp.is_hole());
-        children.map(|bp| bp.fill()).reduce(|a, b| a + b)
+        let (pointers, _) = self.buf.as_chunks::<BLKPTR_SIZE>();
+        let fills = pointers.iter().filter_map(|bytes| BlkPtr::fill_of(bytes, self.endian));
+        fills.reduce(u64::saturating_add)
     }
 }
 
