@@ -42,7 +42,9 @@ pub mod backend {
 }
 
 pub use batch::{read_batch, read_one};
-pub use buf::{ALIGNMENT, AlignedBuf, Allocator, IdleMemory, map_large_blocks, share_arena};
+pub use buf::{
+    ALIGNMENT, AlignedBuf, Allocator, IdleMemory, KeptMemory, map_large_blocks, share_arena,
+};
 pub use crash::{CrashLog, CrashMode};
 pub use error::{Error, ErrorKind, Operation};
 pub use fault::{Fault, FaultDevice, RwFaultDevice};

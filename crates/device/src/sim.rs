@@ -435,12 +435,8 @@ impl Disk {
         let result = if self.site.state.lock().failed() {
             Err(fail(ErrorKind::PowerLoss))
         } else {
-            AlignedBuf::try_zeroed(len).ok_or_else(|| fail(ErrorKind::OutOfMemory))
+            self.contents.read_new(offset, len)
         };
-        let result = result.and_then(|mut buf| {
-            self.contents.read(offset, &mut buf)?;
-            Ok(buf)
-        });
         let took = self.site.rt.now().saturating_sub(arrived);
         self.counters.end(result.as_ref().map(|_| len).map_err(|_| ()), took);
         complete::deliver(done, result);

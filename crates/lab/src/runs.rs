@@ -9,6 +9,7 @@ use crate::error::LabError;
 use crate::experiment::{Experiment, Setting};
 use crate::outcome::Outcome;
 use crate::target::Target;
+use engine::inside::device::KeptMemory;
 use engine::inside::rt::for_each_parallel;
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -63,7 +64,10 @@ pub fn run(
     let done = Mutex::new(done);
     for_each_parallel(0, workers, |_| {
         let Some(run) = queue.take() else { return Ok(()) };
+        // A run makes up to dozens of pools, one after the other.
+        let kept = KeptMemory::new();
         let outcome = jobs[run.job].run(target, run.seed);
+        drop(kept);
         queue.give_back(&run, outcome.as_ref().err().is_some());
         // Held while they are told, so that they come in order.
         let mut done = lock(&done);

@@ -46,6 +46,8 @@ struct Idle {
     peak: usize,
     /// Bytes that may wait because of all [`IdleMemory`].
     raised: usize,
+    /// How many [`KeptMemory`] there are.
+    keepers: usize,
     /// Something was allocated since memory was given back.
     busy: bool,
     blocks: BTreeMap<usize, Vec<Block>>,
@@ -56,6 +58,7 @@ static IDLE: Mutex<Idle> = Mutex::new(Idle {
     used: 0,
     peak: 0,
     raised: 0,
+    keepers: 0,
     busy: false,
     blocks: BTreeMap::new(),
 });
@@ -113,17 +116,55 @@ impl IdleMemory {
     /// Gives the memory that waits back to the system, but for the little that always may: there
     /// is nothing to do now. So does the allocator with what it keeps: after a load its arenas are
     /// full of holes between what stays, hundreds of megabytes that it never gives back by itself.
+    ///
+    /// Nothing is given back while there is a [`KeptMemory`].
     pub fn release(&self) {
-        let (freed, was_busy) = {
-            let mut idle = IDLE.lock();
-            idle.peak = idle.used;
-            let was_busy = std::mem::take(&mut idle.busy);
-            (idle.evict(|idle| idle.bytes > IDLE_BYTES_MAX), was_busy)
-        };
-        freed.into_iter().for_each(Block::free);
-        if was_busy {
-            trim_allocator();
+        if IDLE.lock().keepers == 0 {
+            give_back();
         }
+    }
+}
+
+fn give_back() {
+    let (freed, was_busy) = {
+        let mut idle = IDLE.lock();
+        idle.peak = idle.used;
+        let was_busy = std::mem::take(&mut idle.busy);
+        (idle.evict(|idle| idle.bytes > IDLE_BYTES_MAX), was_busy)
+    };
+    freed.into_iter().for_each(Block::free);
+    if was_busy {
+        trim_allocator();
+    }
+}
+
+/// As long as it lives, the process keeps what is freed, also when a pool is closed.
+///
+/// For a program that opens one pool after the other: the next one asks for as much memory as the
+/// last one gave back, and to have the system clear it once more costs up to a third of the time.
+/// When one of several ends, what waits is given back once.
+#[derive(Debug)]
+pub struct KeptMemory(());
+
+impl KeptMemory {
+    /// Begins now.
+    #[must_use]
+    pub fn new() -> Self {
+        IDLE.lock().keepers += 1;
+        Self(())
+    }
+}
+
+impl Default for KeptMemory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for KeptMemory {
+    fn drop(&mut self) {
+        IDLE.lock().keepers -= 1;
+        give_back();
     }
 }
 
@@ -222,7 +263,11 @@ pub(super) fn give(block: Block) {
     {
         let mut idle = IDLE.lock();
         idle.used -= size;
-        let room = idle.raised.saturating_add(IDLE_BYTES_MAX);
+        let room = match idle.keepers {
+            0 => idle.raised.saturating_add(IDLE_BYTES_MAX),
+            // No more than was used at once.
+            _ => idle.peak - idle.used,
+        };
         if size <= BLOCK_BYTES_MAX && idle.bytes + size <= room {
             idle.bytes += size;
             idle.blocks.entry(size).or_default().push(block);
@@ -295,7 +340,10 @@ mod tests {
         assert!(idle.bytes < bytes || idle.used < used + (50 << 20), "{} {bytes}", idle.bytes);
         drop(idle);
         other.into_iter().for_each(give);
+        let keeper = KeptMemory::new();
         kept.release();
+        assert!(IDLE.lock().bytes > IDLE_BYTES_MAX);
+        drop(keeper);
         assert!(waiting() * SIZE <= IDLE_BYTES_MAX);
         drop(kept);
         let idle = IDLE.lock();
