@@ -12,6 +12,7 @@
 //! | [`import`] | pools that could be imported, and what is wrong with them |
 //! | [`iostat`] | reads and writes by vdev, waiting times, stages, blocks, datasets |
 //! | [`json`] | the shape that all JSON of OpenZFS's verbs has |
+//! | [`kept`] | properties that are stored for other systems alone |
 //! | [`layout`] | what a new pool is made of |
 //! | [`names`] | names of datasets that are wrong, or of nothing |
 //! | [`pools`] | pools and vdevs in rows and columns |
@@ -38,6 +39,7 @@ mod here;
 pub mod import;
 pub mod iostat;
 pub mod json;
+pub mod kept;
 pub mod layout;
 pub mod names;
 pub mod pools;

@@ -627,6 +627,12 @@ fn what_is_only_kept_for_other_systems_is_said() {
                 writes\n";
     assert_eq!((run.code, run.err.as_str()), (0, text));
     place.ok("zfs set dedup=off logbias=latency checksum=skein copies=2 tank");
+    // What another system would do at once, and zinc does not.
+    let run = place.run("zfs set sharenfs=rw volmode=none nbmand=on aclmode=restricted tank");
+    assert_eq!((run.code, run.err.matches("is kept for other systems").count()), (0, 4));
+    assert!(run.err.contains("'sharenfs=rw' is kept for other systems: zinc shares nothing"));
+    let run = place.run("zfs set sharenfs=off volmode=default nbmand=off aclmode=discard tank");
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
 }
 
 #[test]
@@ -723,7 +729,8 @@ fn values_that_openzfs_refuses_are_refused() {
         let text = place.fails(&format!("zpool create tank a {class} b {class} c"));
         assert!(text.contains(&format!("'{class}' can be specified only once")), "{text}");
     }
-    place.ok("zpool create -o cachefile=none -O sharenfs=rw=@10.0.0.0/8,no_root_squash tank a");
+    let words = "zpool create -o cachefile=none -O sharenfs=rw=@10.0.0.0/8,no_root_squash tank a";
+    assert_eq!(place.run(words).code, 0);
     assert_eq!(place.ok("zpool get -Ho value,source cachefile tank"), "none\tlocal\n");
     place.fails("zpool import -a tank");
 }
