@@ -4,7 +4,7 @@
 #
 # usage: bench/lab/run.sh ZINC FILE [SECONDS] [ROUNDS]
 #   ZINC     the program; FILE  a disk, or a file of the size that is to be used
-#   SECONDS  of each figure, 0.5 for half of one; ROUNDS  who begins changes from one to the next
+#   SECONDS  of each figure, 0.5 for half of one; ROUNDS  which begins changes from one to the next
 #   UNDER    in the environment: a command that each half of a round is run under
 set -euo pipefail
 readonly usage='usage: bench/lab/run.sh ZINC FILE [SECONDS] [ROUNDS]'

@@ -36,7 +36,7 @@ print(max(sum(x[w]["bw_bytes"] for x in j) for w in ("read", "write")) / 2**20)'
 }
 
 # Memory that a virtual machine has not touched for a while costs its host more than the disk costs
-# the machine: the first who writes through the page cache first pays for it. So it is touched before.
+# the machine: the first program that writes through the page cache first pays for it. So it is touched before.
 warm() { # DIRECT
     if [ "$1" = 0 ]; then
         dd if=/dev/zero of="$work/warm" bs=1M count="$mib" status=none
@@ -44,7 +44,7 @@ warm() { # DIRECT
     fi
 }
 
-# Who goes first in this round: one round pios, the next one fio.
+# Which goes first in this round: one round pios, the next one fio.
 both() { # NAME DIRECT PIOS FIO
     local who
     for who in $(if ((round % 2)); then echo pios fio; else echo fio pios; fi); do

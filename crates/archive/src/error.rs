@@ -18,7 +18,7 @@ pub enum Error {
     /// The archive ends in a header.
     #[error("the archive ends in a header, at byte {0}")]
     CutOffHeader(u64),
-    /// What is in the place of a header is none.
+    /// What is in the place of a header is not a header.
     #[error("no header of a tar archive at byte {0}")]
     NoHeader(u64),
     /// A header's field is not what it should be.
@@ -30,7 +30,7 @@ pub enum Error {
     /// A record does not have the form of one.
     #[error("a pax record that contradicts itself")]
     Record,
-    /// A record that is to be a number is none.
+    /// A record that should be a number is not one.
     #[error("a pax record with no number")]
     Number,
     /// A sparse file does not say where its pieces go.

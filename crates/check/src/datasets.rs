@@ -293,7 +293,7 @@ impl Audit<'_> {
         for c in clones {
             let known = self.sets.datasets.get(&c).is_some_and(|c| c.phys.prev_snap == d.object);
             if !known {
-                issue(format!("dataset {c} is listed as its clone and is none"));
+                issue(format!("dataset {c} is listed as its clone and is not one"));
             }
         }
     }

@@ -38,7 +38,7 @@ impl fmt::Display for CallError {
         match self {
             Self::Refused(refusal) => write!(f, "{refusal}"),
             Self::Gone => f.write_str("the server ended before it answered"),
-            Self::Nonsense => f.write_str("the server's answer is none"),
+            Self::Nonsense => f.write_str("the server's answer is malformed"),
             Self::Io(e) => write!(f, "{e}"),
         }
     }

@@ -34,7 +34,7 @@ const REST: Duration = Duration::from_millis(100);
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked<'a> {
+pub struct PageRequest<'a> {
     /// The path, with its first `/`.
     pub path: &'a str,
     /// What follows the `?`; empty without one.
@@ -60,7 +60,7 @@ pub enum Wanted<'a> {
     /// A page.
     Page {
         /// Which one.
-        asked: Asked<'a>,
+        asked: PageRequest<'a>,
         /// Whether it is to be sent, or only its length (`HEAD`).
         body: bool,
     },
@@ -92,7 +92,7 @@ pub fn wanted(head: &[u8]) -> Wanted<'_> {
     let accept = fields(head, "accept").next().unwrap_or_default();
     match method {
         "GET" | "HEAD" => {
-            Wanted::Page { asked: Asked { path, query, accept }, body: method == "GET" }
+            Wanted::Page { asked: PageRequest { path, query, accept }, body: method == "GET" }
         }
         _ => Wanted::NotAllowed,
     }
@@ -164,7 +164,7 @@ fn is_whole(head: &[u8]) -> bool {
 /// When the address cannot be had.
 pub fn serve(
     address: SocketAddr,
-    pages: impl Fn(&Asked<'_>) -> Option<Page> + Send + Sync + 'static,
+    pages: impl Fn(&PageRequest<'_>) -> Option<Page> + Send + Sync + 'static,
 ) -> io::Result<SocketAddr> {
     serve_within(address, PATIENCE, pages)
 }
@@ -173,7 +173,7 @@ pub fn serve(
 fn serve_within(
     address: SocketAddr,
     patience: Duration,
-    pages: impl Fn(&Asked<'_>) -> Option<Page> + Send + Sync + 'static,
+    pages: impl Fn(&PageRequest<'_>) -> Option<Page> + Send + Sync + 'static,
 ) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address)?;
     let bound = listener.local_addr()?;
@@ -190,7 +190,7 @@ fn serve_within(
     Ok(bound)
 }
 
-type Pages = dyn Fn(&Asked<'_>) -> Option<Page> + Send + Sync;
+type Pages = dyn Fn(&PageRequest<'_>) -> Option<Page> + Send + Sync;
 
 fn begin(
     stream: TcpStream,
@@ -303,7 +303,7 @@ mod tests {
         text
     }
 
-    fn metrics(asked: &Asked<'_>) -> Option<Page> {
+    fn metrics(asked: &PageRequest<'_>) -> Option<Page> {
         let text = format!("{}zinc_up 1\n", [asked.query, asked.accept].concat());
         let page = Page { kind: "text/plain", text, ..Page::default() };
         (asked.path == "/metrics").then_some(page)

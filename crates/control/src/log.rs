@@ -31,7 +31,7 @@ impl Filter {
     /// Reads a filter.
     ///
     /// # Errors
-    /// Which part is none.
+    /// The part that is malformed.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut out = Self { others: LevelFilter::OFF, targets: Vec::new() };
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {

@@ -142,7 +142,7 @@ mod tests {
         same.read_to_string(&mut text).unwrap();
         assert_eq!(text, "content");
         assert_eq!(lines.next().unwrap().unwrap().bytes, b"");
-        assert!(lines.next().unwrap().is_none(), "a line without an end is none");
+        assert!(lines.next().unwrap().is_none(), "a line without an end is not a line");
     }
 
     #[test]

@@ -104,7 +104,7 @@ fn number(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// One run: who completes a read submits the next, as a queue above a device does.
+/// One run: the thread that completes a read submits the next, as a queue above a device does.
 struct Run {
     device: FileDevice,
     order: Vec<u64>,

@@ -33,7 +33,7 @@ mod source;
 mod stats;
 mod write;
 
-/// What those who implement devices need to keep the rules of callbacks.
+/// What implementations of devices need to keep the rules of callbacks.
 pub mod backend {
     pub use crate::complete::{Collector, Ticket, collect, deliver, deliver_write, delivering};
     pub use crate::range_within;

@@ -1,5 +1,5 @@
 //! Image files as they are opened when nothing is said: directly where the file system does it,
-//! through the page cache elsewhere, and the same to everybody who reads them.
+//! through the page cache elsewhere, and the same to every program that reads them.
 
 #![allow(clippy::expect_used, clippy::print_stderr, reason = "fails and skips as tests do")]
 
@@ -166,7 +166,7 @@ fn preallocate(path: &Path, offset: u64, len: u64) {
 }
 
 /// What another program left in the page cache only, the direct reader sees; what was written
-/// directly, one who reads through the page cache sees, whatever it had cached before.
+/// directly, a program that reads through the page cache sees, whatever it had cached before.
 #[test]
 fn readers_of_all_kinds_see_the_same() {
     let (_dir, path) = directory();

@@ -123,7 +123,7 @@ impl BlockCache {
         Some(block)
     }
 
-    /// The block, for who does not want it now.
+    /// The block, for a caller that does not want it now.
     pub(crate) fn peek(&self, key: &CacheKey) -> Option<Arc<Block>> {
         self.shard(key).lock().slot(key).map(|slot| Arc::clone(&slot.block))
     }

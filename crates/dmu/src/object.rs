@@ -413,7 +413,7 @@ impl Object {
         }
     }
 
-    /// Reads a piece ahead. Whoever wants a block that cannot be found will say so.
+    /// Reads a piece ahead. The read that wants a block that cannot be found reports it.
     fn fetch(&self, mut piece: Piece) {
         let blocks = piece.ranges.iter().flat_map(|(first, blocks)| *first..first + blocks);
         let on_disk = |blkid| match self.locate(blkid) {

@@ -258,7 +258,7 @@ impl BlockStore for CachedStore {
         }
         let got = self.reader.read_many(&wanted);
         for ((outcome, request), (id, reading)) in got.into_iter().zip(&wanted).zip(mine) {
-            // Whoever wants a block that is lost reads it, and says so.
+            // The read that wants a block that is lost reports it.
             if outcome.block.is_ok() {
                 self.note(request.place, request.bp, &outcome);
             }

@@ -22,7 +22,7 @@ impl Dsl {
         if object == 0 {
             return Ok(Vec::new());
         }
-        let rule = "a table of permissions has an entry that is none";
+        let rule = "a table of permissions has an entry that is not a permission";
         let bad = || Error::Tree { object, rule };
         let mut out = Vec::new();
         for entry in Zap::open(&self.mos().object(object)?)?.entries() {

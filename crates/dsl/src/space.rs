@@ -173,7 +173,7 @@ impl Dsl {
                 return Ok(DeadlistHeader::decode(bonus, endian).map_err(format)?.space());
             }
             Some(Form::Zap) => {}
-            None => return Err(Error::Tree { object, rule: "a dead list is none" }),
+            None => return Err(Error::Tree { object, rule: "an object is not a dead list" }),
         }
         for entry in Zap::open(&list)?.entries() {
             let entry = entry?;

@@ -26,7 +26,7 @@ pub fn objset(pool: &Pool, dataset: &Dataset) -> Result<(Objset, Option<ReplayRe
     match replayed {
         Ok((replayed, report)) => Ok((replayed, Some(report))),
         Err(zpl::Error::Dmu(e)) => Err(e.into()),
-        // What is no sound file system without its log is none with it: the caller that opens it is
+        // A file system that is unsound without its log is unsound with it: the caller that opens it is
         // told.
         Err(_) => Ok((objset, None)),
     }

@@ -17,7 +17,7 @@ pub struct NamedVdev<'v> {
 }
 
 /// The vdevs of these names: as `zpool status` shows them, with or without their directories,
-/// guids, `root`, or `all-vdevs`. `None` when one of them is none.
+/// guids, `root`, or `all-vdevs`. `None` when one of them is not a vdev.
 #[must_use]
 pub fn named_vdevs<'v>(
     pool: &Pool,

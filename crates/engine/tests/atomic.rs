@@ -155,7 +155,7 @@ fn each_task_fails_at_every_access() {
     }
 }
 
-/// A pool that stopped says so to everybody who comes later, and why.
+/// A pool that stopped says so to every later caller, and why.
 #[test]
 fn a_stopped_pool_says_so() {
     let bench = Bench::new();

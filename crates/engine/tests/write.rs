@@ -233,7 +233,7 @@ fn a_reservation_is_there_for_who_has_it() {
     }
 }
 
-/// Who holds still sees datasets that fit together, however fast they come and go.
+/// A reader that holds the pool still sees datasets that fit together, however fast they come and go.
 #[test]
 fn datasets_come_and_go_beside_who_looks() {
     let pools = Pools::new("looking");

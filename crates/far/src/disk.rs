@@ -29,7 +29,7 @@ pub const WINDOW: u32 = 64;
 
 /// Bytes that are copied at once: half a segment.
 const PIECE: usize = 8 << 20;
-/// What is zero in pieces of so many bytes is not copied.
+/// Pieces of this many bytes that are all zeros are not copied.
 const HOLE: usize = 1 << 16;
 
 /// The store of a name.
@@ -57,7 +57,7 @@ pub fn store(name: &Name) -> Result<Arc<dyn Store>, Trouble> {
     }
 }
 
-/// This program on this machine, for those who look at the disk.
+/// This program on this machine, for people that look at the disk.
 #[must_use]
 pub fn myself() -> Who {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();

@@ -70,7 +70,7 @@ pub struct Name {
     text: String,
 }
 
-/// Why a name is none.
+/// Why a name is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameError(pub &'static str);
 
@@ -86,7 +86,7 @@ impl Name {
     /// Reads a name; `None` when it is not that of a far leaf.
     ///
     /// # Errors
-    /// It begins as one, and is none.
+    /// It begins as one, and is malformed.
     pub fn parse(name: &Path) -> Option<Result<Self, NameError>> {
         is_far(name).then(|| {
             let text = name.to_str().ok_or(NameError("it is not UTF-8"))?;

@@ -18,7 +18,7 @@ struct Place {
 }
 
 impl Place {
-    /// A store with a disk of so many MiB.
+    /// A store with a disk of `mib` MiB.
     fn new(mib: usize) -> Self {
         let place = Self { folder: tempfile::tempdir().unwrap() };
         let is = Super {
@@ -45,7 +45,7 @@ impl Place {
         AnyDevices::default().claim(&PathBuf::from(self.text())).unwrap()
     }
 
-    /// The bytes of the disk, as whoever opens it now sees them.
+    /// The bytes of the disk, as they are seen by a program that opens it now.
     fn bytes(&self) -> Vec<u8> {
         let device = AnyDevices::default().open(&PathBuf::from(self.text())).unwrap();
         let len = usize::try_from(device.size()).unwrap();

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use testkit::{Rng, S3Server};
 
 const SECTOR: usize = 4096;
-/// Numbers are written to so many places, one after the other.
+/// Numbers are written to this many places, one after the other.
 const PLACES: u64 = 64;
 
 fn main() -> ExitCode {

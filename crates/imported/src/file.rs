@@ -44,7 +44,7 @@ impl From<io::Error> for Unreadable {
     }
 }
 
-/// The pools in a file that the user named, and what is wrong with entries that are none.
+/// The pools in a file that the user named, and what is wrong with entries that are not pools.
 ///
 /// # Errors
 /// There is no such file, or it is no list of pools.
@@ -93,7 +93,7 @@ type Told<'a> = &'a dyn Fn(&Notice<'_>);
 #[derive(Default)]
 struct Entries {
     pools: Vec<Known>,
-    /// What is wrong with entries that are none.
+    /// What is wrong with entries that are not pools.
     damaged: Vec<String>,
 }
 

@@ -55,7 +55,7 @@ impl Sweep {
     /// as in `base`.
     ///
     /// # Errors
-    /// A sweep is none, or there are too many.
+    /// A sweep is malformed, or there are too many.
     pub fn new(base: Options, sweeps: &[String]) -> Result<Self, Wrong> {
         if sweeps.len() > 2 {
             return Err(Wrong::option("a table has two --sweep at most"));

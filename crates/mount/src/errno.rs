@@ -21,7 +21,7 @@ pub(crate) fn of(e: &ZplError) -> Errno {
         ZplError::NotFound(_) => Errno::ENOENT,
         ZplError::NotDirectory(_) => Errno::ENOTDIR,
         ZplError::TooManyLinks(_) => Errno::ELOOP,
-        // The kernel lets no other name through that is none.
+        // The kernel lets no other invalid name through.
         ZplError::BadName(_) => Errno::EILSEQ,
         ZplError::NameTooLong(_) => Errno::ENAMETOOLONG,
         ZplError::IsDirectory(_) => Errno::EISDIR,

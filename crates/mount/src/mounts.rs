@@ -126,7 +126,7 @@ impl Mounts {
     /// Mounts a file system at a directory. What a process that died left there is taken away.
     ///
     /// # Errors
-    /// The directory is none, or has something in it; the system refuses.
+    /// It is not a directory, or is not empty; the system refuses.
     pub fn mount(&self, what: What, dir: &Path, options: &Options) -> Result<PathBuf, Error> {
         system::clear_dead(dir)?;
         let dir = dir.canonicalize().map_err(|_| Error::NotADirectory(dir.to_owned()))?;

@@ -1,7 +1,7 @@
 //! An export and a connection in memory, for hostile bytes and tests.
 
 use crate::export::{Export, Extent, Facts, Source, Status, Trouble};
-use nbdwire::Line;
+use nbdwire::Connection;
 use parking_lot::Mutex;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use std::time::Duration;
 const KEPT: usize = 1 << 20;
 
 /// A client that sent all it has to send, and takes all answers.
-pub(crate) struct MemoryLine {
+pub(crate) struct MemoryConnection {
     left: Mutex<Vec<u8>>,
     written: Mutex<Vec<u8>>,
 }
 
-impl MemoryLine {
+impl MemoryConnection {
     pub(crate) fn new(bytes: &[u8]) -> Self {
         let left = bytes.iter().rev().copied().collect();
         Self { left: Mutex::new(left), written: Mutex::default() }
@@ -27,7 +27,7 @@ impl MemoryLine {
     }
 }
 
-impl Line for MemoryLine {
+impl Connection for MemoryConnection {
     fn read(&self, out: &mut [u8]) -> io::Result<usize> {
         let mut left = self.left.lock();
         let n = out.len().min(left.len());

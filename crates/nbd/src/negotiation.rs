@@ -8,11 +8,11 @@ use crate::export::{Export, Facts, Source, Status};
 use crate::limits::{PAYLOAD, PIECE};
 use crate::options::{self, Contexts};
 use crate::reply::Form;
+use nbdwire::{Connection, Input, send};
 use nbdwire::{
     FIXED_NEWSTYLE, HANDSHAKE, MAGIC, NO_ZEROES, OPTION_MAGIC, OPTION_REPLY_MAGIC, answer, info,
     option, transmission,
 };
-use nbdwire::{Input, Line, send};
 use std::io;
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ enum Next {
 
 /// One negotiation.
 struct Negotiation<'a> {
-    line: &'a dyn Line,
+    line: &'a dyn Connection,
     sources: &'a [Arc<dyn Source>],
     form: Form,
     /// The client wants no zeros behind the answer to `EXPORT_NAME`.
@@ -58,7 +58,7 @@ struct Negotiation<'a> {
 
 /// Negotiates; `None` when the client ends that, as it may.
 pub(crate) fn negotiate(
-    line: &dyn Line,
+    line: &dyn Connection,
     input: &mut Input,
     sources: &[Arc<dyn Source>],
 ) -> io::Result<Option<Agreed>> {
@@ -110,7 +110,7 @@ pub(crate) fn negotiate(
 }
 
 /// Reads this many bytes and forgets them.
-pub(crate) fn skip(line: &dyn Line, input: &mut Input, length: u32) -> io::Result<()> {
+pub(crate) fn skip(line: &dyn Connection, input: &mut Input, length: u32) -> io::Result<()> {
     let mut left = length as usize;
     let mut bytes = [0; 4096];
     while left > 0 {

@@ -12,7 +12,7 @@ use crate::export::Source;
 use crate::limits::{CONNECTIONS, EXTRA_THREADS, GRACE, NEGOTIATION, PATIENCE};
 use crate::negotiation::negotiate;
 use crate::transmission::{Extras, Transmission};
-use nbdwire::{Input, Line, prepare_tcp, prepare_unix};
+use nbdwire::{Connection, Input, prepare_tcp, prepare_unix};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::io;
@@ -34,7 +34,7 @@ pub enum Listener {
 }
 
 impl Listener {
-    fn accept(&self) -> io::Result<Arc<dyn Line>> {
+    fn accept(&self) -> io::Result<Arc<dyn Connection>> {
         match self {
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
@@ -76,7 +76,7 @@ struct Open {
 }
 
 struct Guest {
-    line: Arc<dyn Line>,
+    line: Arc<dyn Connection>,
     is_negotiating: bool,
 }
 
@@ -100,7 +100,7 @@ impl Shared {
     }
 
     /// Gives a connection a place, when there is one.
-    fn admit(self: &Arc<Self>, line: &Arc<dyn Line>) -> Option<Seat> {
+    fn admit(self: &Arc<Self>, line: &Arc<dyn Connection>) -> Option<Seat> {
         let mut open = self.open.lock();
         if open.is_stopping {
             return None;
@@ -117,7 +117,7 @@ impl Shared {
     }
 
     /// Converses with a client to the end.
-    fn converse(&self, line: Arc<dyn Line>, seat: Seat) {
+    fn converse(&self, line: Arc<dyn Connection>, seat: Seat) {
         let mut input = Input::new(Some(Instant::now() + NEGOTIATION));
         let agreed = negotiate(&*line, &mut input, &self.sources);
         let Ok(Some(agreed)) = agreed else { return line.hang_up() };
@@ -224,9 +224,9 @@ impl Drop for Server {
 /// What a client that sends these bytes is answered, with an export in memory.
 pub(crate) fn conversation(bytes: &[u8]) -> Vec<u8> {
     let source: Arc<dyn Source> = Arc::new(crate::memory::MemorySource::new("disk", 64 << 10));
-    let line = Arc::new(crate::memory::MemoryLine::new(bytes));
+    let line = Arc::new(crate::memory::MemoryConnection::new(bytes));
     let mut input = Input::new(None);
-    let own: Arc<dyn Line> = Arc::<crate::memory::MemoryLine>::clone(&line);
+    let own: Arc<dyn Connection> = Arc::<crate::memory::MemoryConnection>::clone(&line);
     if let Ok(Some(agreed)) = negotiate(&*own, &mut input, &[source]) {
         // No extra threads: all is done when this one ends.
         Transmission::new(own, input, agreed, Extras::new(0), ()).work();

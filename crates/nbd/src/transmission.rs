@@ -5,7 +5,7 @@ use crate::limits::{CREW, IDLE, PAYLOAD, PIECE};
 use crate::negotiation::{Agreed, skip};
 use crate::reply::{Form, To};
 use nbdwire::{Command, Request, flag};
-use nbdwire::{Input, Line, send};
+use nbdwire::{Connection, Input, send};
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Drop for Extra {
 
 /// A connection that requests come in by; `T` is kept as long as it is.
 pub(crate) struct Transmission<T> {
-    line: Arc<dyn Line>,
+    line: Arc<dyn Connection>,
     export: Arc<dyn Export>,
     form: Form,
     statuses: Vec<(u32, Status)>,
@@ -66,7 +66,7 @@ struct Job {
 
 impl<T: Send + Sync + 'static> Transmission<T> {
     pub(crate) fn new(
-        line: Arc<dyn Line>,
+        line: Arc<dyn Connection>,
         input: Input,
         agreed: Agreed,
         extras: Arc<Extras>,

@@ -15,4 +15,4 @@ pub use protocol::{
     NO_ZEROES, OLDSTYLE_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, OptionReply, Reply, Request,
     SIMPLE_REPLY_MAGIC, answer, chunk, flag, info, option, transmission,
 };
-pub use wire::{Input, Line, prepare_tcp, prepare_unix, send, send_parts};
+pub use wire::{Connection, Input, prepare_tcp, prepare_unix, send, send_parts};

@@ -308,7 +308,7 @@ pub struct Fields<'a>(
 );
 
 impl<'a> Fields<'a> {
-    /// The next bytes; `None` when there are not so many.
+    /// The next `n` bytes; `None` when fewer are left.
     pub fn bytes(&mut self, n: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(n)?;
         self.0 = rest;
@@ -356,7 +356,7 @@ impl OptionReply {
     /// Bytes of one.
     pub const SIZE: usize = 20;
 
-    /// Decodes one; `None` when it is none.
+    /// Decodes one; `None` when it is not one.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields(bytes);

@@ -14,7 +14,7 @@ const READ_SIZE: usize = 64 << 10;
 const PARTS_MAX: usize = 1024;
 
 /// A connection as the system has it.
-pub trait Line: Send + Sync {
+pub trait Connection: Send + Sync {
     /// Reads what there is, at least a byte; 0 at the end.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ pub trait Line: Send + Sync {
 /// Both kinds of streams. An error of a shutdown means that it happened already.
 macro_rules! line {
     ($stream:ty) => {
-        impl Line for $stream {
+        impl Connection for $stream {
             fn read(&self, out: &mut [u8]) -> io::Result<usize> {
                 io::Read::read(&mut &*self, out)
             }
@@ -88,7 +88,7 @@ pub fn prepare_unix(stream: &UnixStream, patience: Duration) -> io::Result<()> {
 ///
 /// # Errors
 /// What the system says.
-pub fn send(line: &dyn Line, head: &[u8], body: &[u8]) -> io::Result<()> {
+pub fn send(line: &dyn Connection, head: &[u8], body: &[u8]) -> io::Result<()> {
     send_parts(line, &mut [IoSlice::new(head), IoSlice::new(body)])
 }
 
@@ -96,7 +96,7 @@ pub fn send(line: &dyn Line, head: &[u8], body: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 /// What the system says.
-pub fn send_parts(line: &dyn Line, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+pub fn send_parts(line: &dyn Connection, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
     let mut parts = parts;
     // Without what is empty, of which nothing can be written.
     IoSlice::advance_slices(&mut parts, 0);
@@ -131,12 +131,12 @@ impl Input {
     ///
     /// # Errors
     /// What the system says.
-    pub fn wait_for_ever(&mut self, line: &dyn Line) -> io::Result<()> {
+    pub fn wait_for_ever(&mut self, line: &dyn Connection) -> io::Result<()> {
         self.until = None;
         line.set_patience(None)
     }
 
-    fn read(&self, line: &dyn Line, out: &mut [u8]) -> io::Result<usize> {
+    fn read(&self, line: &dyn Connection, out: &mut [u8]) -> io::Result<usize> {
         if let Some(until) = self.until {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -156,7 +156,7 @@ impl Input {
     ///
     /// # Errors
     /// What the system says, the end of what comes, and the deadline.
-    pub fn fill(&mut self, line: &dyn Line, out: &mut [u8]) -> io::Result<()> {
+    pub fn fill(&mut self, line: &dyn Connection, out: &mut [u8]) -> io::Result<()> {
         let mut done = 0;
         while let Some(rest) = out.get_mut(done..).filter(|rest| !rest.is_empty()) {
             let held = self.buffer.get(self.start..).unwrap_or_default();
@@ -191,7 +191,7 @@ impl Input {
     ///
     /// # Errors
     /// As [`Self::fill`].
-    pub fn take(&mut self, line: &dyn Line, out: &mut Vec<u8>, n: usize) -> io::Result<()> {
+    pub fn take(&mut self, line: &dyn Connection, out: &mut Vec<u8>, n: usize) -> io::Result<()> {
         out.resize(n, 0);
         self.fill(line, out)
     }

@@ -106,7 +106,7 @@ impl Recorder {
         std::thread::Builder::new().name("page_sample".to_owned()).spawn(sample).map(drop)
     }
 
-    /// The pools, for somebody who looks: reports of them are wanted.
+    /// The pools, for a browser that looks: reports of them are wanted.
     pub(crate) fn look(&self) -> Vec<Arc<Recorded>> {
         let pools = self.pools.lock().clone();
         pools.iter().for_each(|pool| pool.want_report());

@@ -8,7 +8,7 @@
 //!
 //! A writer that waits for devices and changes nothing meanwhile lets readers in when that takes
 //! longer than it should ([`Gate::wait_for_devices`]): a device that hangs holds up a sync, and not
-//! those who look.
+//! readers.
 //!
 //! While the writer pauses ([`Gate::pause`]) readers come in past it, and past writers that wait:
 //! a pool that is suspended is looked at.
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long readers wait for a writer that waits for devices. Longer than a healthy device takes,
-/// for whoever comes in holds up the writer.
+/// for a reader that comes in holds up the writer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Default)]

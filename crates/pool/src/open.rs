@@ -293,7 +293,7 @@ impl Pool {
     }
 
     /// The same pool as it is by now, when it is open for writing, which the process that writes
-    /// says. Succeeds when no device answers: who looks is to learn of that.
+    /// says. Succeeds when no device answers: a command that looks is to report that.
     pub(crate) fn seen_again(&self, now: Now) -> Self {
         let dsl = self.dsl.without_keys();
         let mut pool = self.with_live(self.name(), &self.store, &self.mos, dsl);

@@ -4,7 +4,7 @@
 use tidy::source::{code, has_word, without_tests};
 use tidy::{report, rust_files};
 
-/// Statics that change, or belong to a thread, with the reason why each is none that two pools, or
+/// Statics that change, or belong to a thread, with the reason why it is nothing that two pools, or
 /// two callers, could notice. One that is gone is taken off.
 const GLOBALS: [(&str, &str, &str); 19] = [
     (
@@ -84,7 +84,7 @@ fn is_product(path: &str) -> bool {
 /// The name of the static that a line declares, when its type can be changed or `is_of_thread`.
 fn global(line: &str, is_of_thread: bool) -> Option<&str> {
     let at = line.find("static ").filter(|_| has_word(line, "static"))?;
-    // A lifetime is none.
+    // A lifetime is not a static.
     if at > 0 && line.as_bytes()[at - 1] == b'\'' {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The floors of the house: who may use whom, and under which licences we build.
+//! The floors of the workspace: which crate may use which, and under which licences we build.
 
 use serde_json::Value;
 use tidy::{FLOORS, TEST_CRATES, cargo_metadata, licence, report};

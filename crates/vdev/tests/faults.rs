@@ -50,7 +50,7 @@ fn mirror_sides_stand_in_for_each_other() {
         tree.leaves().map(|l| l.checksum_errors() > 0).collect::<Vec<_>>(),
         [true, false, true]
     );
-    // Without the good side nothing is left, and all who answered are wrong.
+    // Without the good side nothing is left, and all devices that answered are wrong.
     let tree = bench.tree(&[2]);
     for scope in [Scope::Data, Scope::All] {
         let r = read(&tree, (0, AT), 1, &block, scope);

@@ -92,7 +92,7 @@ pub enum Weight {
     Warning,
     /// It is good to know.
     Note,
-    /// Only who looks for something wants it.
+    /// Only of use when something is looked for.
     Detail,
 }
 

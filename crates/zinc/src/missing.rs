@@ -34,7 +34,7 @@ pub const ZFS: [&str; 17] = [
     "zone",
 ];
 
-/// A word that is none of zinc's verbs, and all behind it, under a command whose verbs of OpenZFS
+/// A word that is not a verb of zinc's, and all behind it, under a command whose verbs of OpenZFS
 /// that zinc does not do are these.
 pub struct Word(pub &'static str, pub Vec<OsString>, pub &'static [&'static str]);
 

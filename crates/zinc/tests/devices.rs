@@ -290,7 +290,7 @@ fn two_pools_share_a_spare() {
         let status = place.ok(&format!("zpool status {pool}"));
         assert!(status.contains("AVAIL") && !status.contains("UNAVAIL"), "{status}");
     }
-    // Who has it in use is named, whichever pool is asked and whichever was first.
+    // The pool that has it in use is named, whichever pool is asked and whichever was first.
     for (one, old, other, others) in [("tank", "b", "other", "d"), ("other", "d", "tank", "b")] {
         place.ok(&format!("zpool replace {one} {old} s"));
         let said = place.fails(&format!("zpool replace {other} {others} s"));
@@ -306,7 +306,7 @@ fn two_pools_share_a_spare() {
         place.ok(&format!("zpool detach {one} s"));
         assert_eq!([spare(one), spare(other)], ["AVAIL", "AVAIL"]);
     }
-    // Who does without it leaves it to the other.
+    // A pool that does without it leaves it to the other.
     place.ok("zpool remove tank s");
     place.ok("zpool replace other d s");
     let status = place.ok("zpool status other");

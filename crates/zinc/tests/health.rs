@@ -199,7 +199,7 @@ fn a_side_of_a_mirror_that_was_away_is_not_online() {
     has(&check.out, &["device-absent", "was away", " 0 lost"]);
     has_not(&check.out, &["places wrong"]);
     place.run(&["cp", "-d", ".", "tank:/bytes", "back"]).ok();
-    assert!(label_of(&place, "right") == before, "who only looks changed it");
+    assert!(label_of(&place, "right") == before, "a command that only looks changed it");
     // A program that changes the pool uses it again, and it is brought what it missed.
     place.run(&["zfs", "create", "-d", ".", "tank/two"]).ok();
     place.run(&["zpool", "import", "-d", ".", "tank"]).ok();

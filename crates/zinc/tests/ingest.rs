@@ -201,7 +201,7 @@ fn a_copy_that_is_killed_leaves_no_half_files() {
     child.wait().unwrap();
     assert!(!place.names().contains("large"), "{}", place.names());
     place.judge();
-    // The next who opens it to change it frees what is left.
+    // The next command that opens it to change it frees what is left.
     place.ok("cp -r -d . tree tank/fs:/");
     place.ok("cp -d . tank/fs:/tree/large back");
     assert!(fs::read(place.path().join("back")).unwrap() == large);

@@ -487,7 +487,7 @@ fn a_device_that_was_added_is_found_though_it_was_not_written_down() {
     add("zpool add tank b");
     assert!(!names(&path("b")));
     assert_eq!(place.ok("zpool list -Ho name,health tank"), "tank\tONLINE\n");
-    assert!(names(&path("b")), "who finds it writes it down");
+    assert!(names(&path("b")), "a command that finds it writes it down");
     add("zpool add tank far/c");
     let mut command = place.command_here("zfs create tank/x");
     let output = command.env("ZPOOL_IMPORT_PATH", path("far")).output().unwrap();
@@ -533,7 +533,7 @@ fn a_pool_whose_new_guid_was_not_written_down_is_there_once() {
     assert!(!place.run("zpool import -d .").out.contains("pool: tank"));
     assert!(place.fails("zpool import -d . tank other").contains("it is imported already"));
     assert!(std::fs::read(place.cache()).unwrap() == before);
-    // Who finds it writes it down.
+    // A command that finds it writes it down.
     assert_eq!(place.ok("zpool list -Ho name"), "tank\n");
     assert!(std::fs::read(place.cache()).unwrap() != before);
     // A copy on other devices is another pool.
@@ -868,7 +868,7 @@ fn errors_stay_until_they_are_cleared_or_the_pool_is_let_go() {
     place.ok("zpool scrub -w tank");
     let [found, other] = counts();
     assert!(found > 0 && other == 0, "{found} {other}");
-    assert_eq!(counts(), [found, other], "who only reads changes nothing");
+    assert_eq!(counts(), [found, other], "a command that only reads changes nothing");
     place.ok("zfs create tank/fs");
     damage();
     place.ok("zpool scrub -w tank");

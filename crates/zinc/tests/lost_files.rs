@@ -1,5 +1,5 @@
 //! Files with blocks that are on no device any more: they are listed by name until they are gone or
-//! whole again, whoever found them, a scrub or a reader.
+//! whole again, whether a scrub or a reader found them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;

@@ -156,7 +156,7 @@ fn what_a_killed_process_had_promised_is_read_from_its_log() {
     let said = String::from_utf8_lossy(&stranger.stderr);
     assert!(said.contains("intent log") && said.contains("--replay"), "{said}");
     assert!(stranger.status.success(), "{said}");
-    // Who imported it has it as the next import will.
+    // The process that imported it has it as the next import will.
     let seen = place.zinc(&["cat", "tank:/d/moved"]);
     assert_eq!((seen.err.as_str(), seen.out.as_str()), ("", numbers.as_str()));
     place.zinc(&["cp", "-r", "tank:/", "copy"]).ok();
@@ -628,7 +628,7 @@ fn what_waits_for_a_suspended_pool_is_freed_when_it_is_exported_by_force() {
     wait_for_end(server);
 }
 
-/// What a user does who is not root: all of it in his own folder, by fusermount3.
+/// What a user does who is not root: all of it in a folder of their own, by fusermount3.
 #[testkit::needs("fuse")]
 #[test]
 fn an_ordinary_user_mounts_a_pool_of_his_own() {
@@ -707,7 +707,7 @@ fn quotas_of_owners_are_set_and_kept() {
         let (done, said) = of(NOBODY, script);
         assert!(!done && said.contains("quota exceeded"), "{script}: {said}");
     }
-    // Others are not concerned, but may not give him files either.
+    // Others are not concerned, but may not give this user files either.
     place.sh("echo mine > all/other");
     let (done, said) = of(0, "chown nobody all/other");
     assert!(!done && said.contains("quota exceeded"), "{said}");

@@ -258,13 +258,13 @@ fn a_pool_has_one_server_and_others_are_told() {
     assert_eq!(second.code, 1);
     let expected = format!("zinc: cannot serve 'tank': process {pid} does\n");
     assert!(second.err.starts_with(&expected), "{}", second.err);
-    // A verb that cannot work on a held pool says who holds it, and what one can do.
+    // A verb that cannot work on a held pool names the process that holds it, and what one can do.
     std::fs::File::create(place.path().join("more")).unwrap().set_len(64 << 20).unwrap();
     let add = place.run(&["zpool", "add", "-d", ".", "-f", "tank", "more"]);
     assert_eq!(add.code, 1);
     assert!(add.err.contains(&format!("process {pid} serves it")), "{}", add.err);
     assert!(add.err.contains(&format!("`kill {pid}` ends the server")), "{}", add.err);
-    // One who does not find the socket is told by the lock.
+    // A command that does not find the socket is told by the lock.
     let elsewhere = place.path().join("elsewhere");
     let mut blind = place.command(&["zfs", "create", "-d", ".", "tank/x"]);
     let blind = blind.env("ZINC_SOCKETS", &elsewhere).env("ZINC_WAIT", "1").output().unwrap();

@@ -176,7 +176,7 @@ fn uberblocks_stand_below_the_first_label_that_has_them() {
 
 #[test]
 fn metaslabs_are_those_of_zdb() {
-    // zdb gives space map entries that name no vdev a number that is none, and counts as segments
+    // zdb gives space map entries that name no vdev an invalid number, and counts as segments
     // only those that the allocator sorts by size.
     let differs = |l: &str| l.contains("vdev: 16777216") || l.starts_with("segments ");
     for (case, name) in [("basic", "tank"), ("stripe", "striped"), ("raidz1", "rz1")] {

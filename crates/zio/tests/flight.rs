@@ -290,7 +290,7 @@ fn failures_within_redundancy_are_remembered_and_beyond_it_reported() {
                 writer.wait().unwrap();
                 let out = common::read(writer.reader(), &bp, vdev::Scope::Data);
                 assert!(out.block.unwrap().bytes() == data.bytes());
-                assert!(out.faults.is_empty(), "who missed it is not asked");
+                assert!(out.faults.is_empty(), "a device that missed it is not asked");
             } else {
                 for _ in 0..2 {
                     let e = writer.wait().unwrap_err();

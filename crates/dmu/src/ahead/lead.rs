@@ -82,7 +82,7 @@ impl Lead {
         Arc::new(Self { budget: Arc::clone(budget), state: Mutex::default() })
     }
 
-    /// Takes room for blocks of so many bytes; `None`: there is none.
+    /// Takes room for `bytes` of blocks; `None` when there is no room.
     pub(super) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Room> {
         let mut state = self.state.lock();
         if state.ended || !self.budget.take(bytes) {
@@ -136,7 +136,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// A block of so many bytes was read and goes into the cache. The lead is noted there, unless
+    /// A block of `bytes` bytes was read and goes into the cache. The lead is noted there, unless
     /// the stream has ended.
     pub(crate) fn fill(&mut self, bytes: u64) -> Option<Arc<Lead>> {
         let bytes = bytes.min(self.left);

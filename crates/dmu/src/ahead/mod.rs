@@ -53,7 +53,7 @@ use streams::{Pace, Streams};
 /// Objects whose readers are followed, at most.
 const OBJECTS_MAX: usize = 256;
 const SHARDS: usize = 16;
-/// The part of the cache that may hold what nobody has come for yet: one in so many bytes.
+/// What was read ahead and not yet asked for takes at most one in this many bytes of the cache.
 const CACHE_PART: usize = 4;
 /// Bytes that one thread reads at a time. Large enough to start a thread for, small enough that a
 /// reader does not wait long for the first of its blocks.
@@ -117,7 +117,7 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// For a cache of so many bytes, which takes blocks of at most `block_max`. Nothing is read
+    /// For a cache of `cache_bytes`, which takes blocks of at most `block_max`. Nothing is read
     /// ahead before [`Self::set_max`].
     pub(crate) fn new(rt: &Rt, cache_bytes: usize, block_max: usize) -> Self {
         let threads = Threads { rt: rt.clone(), queue: Mutex::default(), ended: rt.condvar() };
@@ -130,7 +130,7 @@ impl ReadAhead {
         }
     }
 
-    /// One reader is from now on at most so many bytes behind what is read for it; 0: nothing is
+    /// From now on at most `bytes` are read ahead of one reader; 0: nothing is
     /// read ahead.
     pub fn set_max(&self, bytes: u64) {
         self.max_bytes.store(bytes, Ordering::Relaxed);

@@ -29,7 +29,7 @@ const EQUAL_STEPS: i64 = 3;
 /// Accesses that may overtake one of their stream. A reader that goes further is another one: at
 /// random places of a file it would often come to where a stream has been.
 const OVERTAKEN: u64 = 8;
-/// Of a stream that is in memory so many pieces are passed over for each that is asked for, to
+/// Of a stream that is in memory this many pieces are passed over for each asked for, to
 /// notice where that ends.
 const PROBE_PIECES: u64 = 8;
 

@@ -24,7 +24,7 @@ pub fn pointers(
 }
 
 /// The dnodes in a block of the meta dnode's data that stands at `place`, with their numbers. In
-/// the slot of number 0 is none, unless it is damaged: that is the meta dnode itself.
+/// the slot of number 0 is empty, unless it is damaged: that is the meta dnode itself.
 pub fn dnodes(block: &Block, place: Place) -> impl Iterator<Item = (u64, ondisk::Result<Dnode>)> {
     let slots = (block.len() / DNODE_SLOT_SIZE) as u64;
     let first = place.blkid.saturating_mul(slots);

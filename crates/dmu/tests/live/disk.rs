@@ -1,4 +1,4 @@
-//! A disk that is a map: it hands out addresses in order, and knows who holds which.
+//! A disk that is a map: it hands out addresses in order, and knows which owner holds which.
 
 use dmu::{BlockOwner, BlockStore, BlockWriter, Key};
 use ondisk::{BlkPtr, Dva};

@@ -63,7 +63,7 @@ fn writers_and_readers_go_on_during_a_sync() {
     let mut spec = spec(&disk, None, ObjsetKind::Zfs);
     spec.transactions = Some(Arc::clone(&dirty) as _);
     let set = Objset::live(spec).unwrap();
-    // Held for reading by a transaction, for writing by who opens the next txg.
+    // Held for reading by a transaction, for writing by the thread that opens the next txg.
     let open = RwLock::new(5u64);
     let begin = |txg: &u64| Tx::new(*txg, Arc::new(Nobody) as _);
     let new = NewObject::new(DmuType::PLAIN_FILE_CONTENTS).block_size(BLOCK as u32);

@@ -153,7 +153,7 @@ impl<'a> Facts<'a> {
         Some((text, Source::Default))
     }
 
-    /// Sizes that are not inherited: 0 is none.
+    /// Sizes that are not inherited: 0 stands for no limit.
     fn limit(&self, p: &'static Property) -> Option<(String, Source)> {
         let dir = &self.dataset.dir.phys;
         let value = match p.name {

@@ -78,7 +78,7 @@ impl DslCx<'_> {
     pub(super) fn dir(&self, object: u64) -> Result<DslDir> {
         let o = self.mos.object(object)?;
         if o.dnode().bonus_kind != DmuType::DSL_DIR {
-            return Err(Error::Tree { object, rule: "a directory is none" });
+            return Err(Error::Tree { object, rule: "an object is not a dataset directory" });
         }
         let format = |error| Error::Format { object, error };
         DslDir::decode(&o.dnode().bonus, o.dnode().endian).map_err(format)
@@ -98,7 +98,7 @@ impl DslCx<'_> {
     pub(super) fn dataset(&self, object: u64) -> Result<DslDataset> {
         let o = self.mos.object(object)?;
         if o.dnode().bonus_kind != DmuType::DSL_DATASET {
-            return Err(Error::Tree { object, rule: "a dataset is none" });
+            return Err(Error::Tree { object, rule: "an object is not a dataset" });
         }
         let format = |error| Error::Format { object, error };
         DslDataset::decode(&o.dnode().bonus, o.dnode().endian).map_err(format)
@@ -133,7 +133,7 @@ impl DslCx<'_> {
         Ok(self.mos.free(self.tx, object)?)
     }
 
-    /// Frees a table; 0 is none.
+    /// Frees a table; 0 stands for no table.
     pub(super) fn free_table(&self, object: u64) -> Result<()> {
         match object {
             0 => Ok(()),

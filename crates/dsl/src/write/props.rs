@@ -231,7 +231,7 @@ pub(super) fn check_on_snapshot(change: &PropertyChange) -> Result<()> {
     check_stored(&change.name, change)
 }
 
-/// What the tables say about who may set a property, and to what.
+/// What the tables say about whether a property may be set, and to what.
 fn check_change(dataset: &str, change: &PropertyChange) -> Result<()> {
     let Some(p) = find(&DATASET, &change.name) else {
         return match ondisk::props::is_user_property(&change.name) {

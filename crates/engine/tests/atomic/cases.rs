@@ -108,7 +108,7 @@ pub const REFUSED: &[Refused] = &[
     ("a name that is taken", |p| {
         p.create_filesystem("tank/a", NewFilesystem::default(), Vec::new())
     }),
-    ("a property that is none", |p| {
+    ("a property that does not exist", |p| {
         p.create_filesystem("tank/n", NewFilesystem::default(), vec![number("nothing", 1)])
     }),
     ("a property that is read-only", |p| {
@@ -125,7 +125,7 @@ pub const REFUSED: &[Refused] = &[
     ("a path that is too long", |p| {
         p.set_property("tank/a", text("mountpoint", &"/x".repeat(9000)))
     }),
-    ("a record size that is none", |p| p.set_property("tank/a", number("recordsize", 1000))),
+    ("an invalid record size", |p| p.set_property("tank/a", number("recordsize", 1000))),
     ("a normal form without UTF-8", |p| {
         let new = NewFilesystem { normalization: 1, ..NewFilesystem::default() };
         p.create_filesystem("tank/n", new, Vec::new())

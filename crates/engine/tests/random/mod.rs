@@ -167,7 +167,7 @@ impl Run {
     }
 
     /// All that was done is durable, if a txg was written for what was done last: an operation that
-    /// turned out to be none writes nothing.
+    /// turned out not to be one writes nothing.
     fn note_durable(&mut self) {
         if self.pool().last_synced() >= self.last_txg {
             self.all_durable();

@@ -134,7 +134,7 @@ fn a_suspended_pool_that_ends_has_what_was_durable() {
     }
 }
 
-/// Who wants to change something waits, or is told, as `failmode` says.
+/// A program that wants to change something waits, or is told, as `failmode` says.
 #[test]
 fn who_writes_to_a_suspended_pool_waits_or_is_told() {
     for mode in [FailMode::Wait, FailMode::Continue] {

@@ -79,7 +79,7 @@ impl Core {
         }))
     }
 
-    /// The disk has failed for good: everybody who waits is told.
+    /// The disk has failed for good: every waiting thread is told.
     pub(super) fn fail(&self, kind: ErrorKind) {
         let mut state = self.state.lock();
         if let Phase::Failed(_) = state.phase {

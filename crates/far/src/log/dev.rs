@@ -76,7 +76,7 @@ impl LogDevice {
         Ok(Arc::new(Self { core }))
     }
 
-    /// Becomes the writer of the disk of a store, whoever was. `lock` is kept as long as it is.
+    /// Becomes the writer of the disk of a store, whichever writer there was. `lock` is kept as long as it is.
     ///
     /// # Errors
     /// Why it cannot be had.
@@ -131,7 +131,7 @@ impl LogDevice {
         collected.unwrap_or_else(|| Ok(Collected::default()))
     }
 
-    /// Moves what lives in segments with less life than so many percent, up to so many bytes;
+    /// Moves what is alive in segments of which less than a percentage is alive, up to a number of bytes;
     /// returns the bytes that were moved.
     ///
     /// # Errors
@@ -215,7 +215,7 @@ impl LogDevice {
         collector.wait().pop().flatten().unwrap_or(Err(ErrorKind::Gone))
     }
 
-    /// What gives a read to whoever wants it.
+    /// Gives a read to the thread that wants it.
     fn counted(
         &self,
         (offset, len): (u64, usize),

@@ -204,7 +204,7 @@ impl Header {
     /// Reads a header at the beginning of some bytes.
     ///
     /// # Errors
-    /// It is none, is damaged, or its lengths are absurd.
+    /// It is not one, is damaged, or its lengths are absurd.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damage> {
         let bytes = bytes.get(..HEADER_BYTES).ok_or(Damage("it is too short"))?;
         let (hashed, hash) = bytes.split_at(HASHED);
@@ -437,7 +437,7 @@ pub fn encode_table(entries: &[Entry]) -> Vec<u8> {
     out
 }
 
-/// Reads the table of a segment on a disk of so many sectors.
+/// Reads the table of a segment on a disk of `disk` sectors.
 ///
 /// # Errors
 /// It is not what the header says, or a range is not on the disk.
@@ -473,7 +473,7 @@ pub fn decode_table(header: &Header, body: &[u8], disk: u64) -> Result<Vec<Entry
     }
 }
 
-/// Where the payload of a segment with so many entries begins, in bytes.
+/// Where the payload of a segment with this number of entries begins, in bytes.
 #[must_use]
 pub fn payload_start(entries: usize) -> usize {
     (HEADER_BYTES + entries * ENTRY_BYTES).next_multiple_of(PAYLOAD_ALIGNMENT)

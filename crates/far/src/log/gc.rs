@@ -82,7 +82,7 @@ impl Core {
         Ok(done)
     }
 
-    /// The checkpoints. One beyond what of this writer counts is that of another who has taken
+    /// The checkpoints. One beyond what of this writer counts is that of another that has taken
     /// over: then what this one believes to be dead, because of changes that never counted, may
     /// live, and what it does not know may belong to the other.
     fn own_checkpoints(&self) -> Result<Vec<u64>, Trouble> {

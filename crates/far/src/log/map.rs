@@ -237,7 +237,7 @@ impl Index {
     }
 
     /// A writer begins: it will write all pages itself. What those before it wrote may be deleted
-    /// by them, who do not know yet that they are none any more.
+    /// by writers that do not know yet that they are writers no more.
     pub(super) fn own(&mut self) {
         self.written.clear();
         self.changed = self.map.keys().map(|lba| lba / self.page).collect();

@@ -2,7 +2,7 @@
 //!
 //! A create that is answered with "exists" may have met itself: an answer that was lost, a request
 //! that a proxy sent twice. So the header that is there is read and compared: it has the hash of
-//! all that matters, and a random number of who made it.
+//! all that matters, and a random number of the writer that made it.
 
 use super::format::HEADER_BYTES;
 use crate::store::client::{Client, Urgency};

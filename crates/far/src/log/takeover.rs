@@ -45,7 +45,7 @@ pub(super) struct Owner {
     pub(super) state: State,
 }
 
-/// Becomes the writer, whoever was.
+/// Becomes the writer, whichever was it before.
 pub(super) fn take_over(
     client: &Client,
     volume: &Volume,

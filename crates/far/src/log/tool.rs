@@ -184,7 +184,7 @@ pub fn pin(
         (header.seq, header.time) = (state.next, seconds(rt));
         let name = pin_name(&own);
         let made = put_and_wait(client, Urgency::Read, &name, &object(&header, &body))?;
-        // Whoever made a newer checkpoint may have looked for pins before this one was there.
+        // The writer of a newer checkpoint may have looked for pins before this one was there.
         if made == Made::Ours && checkpoints(client, state.next)?.is_empty() {
             let (name, who) = (hex(&own), who.clone());
             return Ok(PinInfo { name, at: state.next, who, time: header.time });

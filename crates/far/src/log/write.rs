@@ -1,4 +1,4 @@
-//! Writing: what of the writer's machine (`writer`) becomes requests, and who waits for them.
+//! Writing: what of the writer's machine (`writer`) becomes requests, and what waits for them.
 
 use super::core::{Core, Phase, State, kind_of};
 use super::format::{Change, Entry, Header, Location, PIECE_MAX, check_of, segment_name};

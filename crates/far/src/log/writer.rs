@@ -182,7 +182,7 @@ impl Writer {
         }
     }
 
-    /// Forgets what does not count; who waited.
+    /// Forgets what does not count; returns what waited.
     pub(super) fn give_up(&mut self) -> Vec<Told> {
         self.pending.clear();
         self.open = Open::default();

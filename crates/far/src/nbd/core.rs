@@ -8,7 +8,7 @@ use super::request::{Call, Due, Job};
 use crate::name::Name;
 use device::ErrorKind;
 use device::backend::{Counters, delivering};
-use nbdwire::{Command, Line, transmission};
+use nbdwire::{Command, Connection, transmission};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -89,7 +89,7 @@ pub(super) struct State {
 }
 
 struct LinkState {
-    line: Arc<dyn Line>,
+    line: Arc<dyn Connection>,
     under_way: HashMap<u64, Arc<Job>>,
     bytes: usize,
 }
@@ -390,7 +390,7 @@ impl Core {
     }
 
     /// Uses new connections, after what is kept was sent again by them. Their generation.
-    pub(super) fn connect(&self, lines: Vec<Arc<dyn Line>>) -> u64 {
+    pub(super) fn connect(&self, lines: Vec<Arc<dyn Connection>>) -> u64 {
         let mut state = self.state.lock();
         let link = |line| LinkState { line, under_way: HashMap::new(), bytes: 0 };
         state.links = lines.into_iter().map(link).collect();
@@ -467,7 +467,7 @@ impl Core {
     }
 
     /// The lines that are in use, for a last word.
-    pub(super) fn lines(&self) -> Vec<Arc<dyn Line>> {
+    pub(super) fn lines(&self) -> Vec<Arc<dyn Connection>> {
         self.state.lock().links.iter().map(|link| Arc::clone(&link.line)).collect()
     }
 

@@ -63,9 +63,13 @@ impl NbdDevice {
             false => None,
         };
         let failed = |e| match e {
-            Failed::Line(e) if e.kind() == std::io::ErrorKind::WouldBlock => ErrorKind::NoAnswer,
-            Failed::Line(e) if e.kind() == std::io::ErrorKind::TimedOut => ErrorKind::NoAnswer,
-            Failed::Line(e) => ErrorKind::from_io(&e),
+            Failed::Connection(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
+                ErrorKind::NoAnswer
+            }
+            Failed::Connection(e) if e.kind() == std::io::ErrorKind::TimedOut => {
+                ErrorKind::NoAnswer
+            }
+            Failed::Connection(e) => ErrorKind::from_io(&e),
             Failed::Refused(why) => ErrorKind::Refused(why),
         };
         let mut links = connect_all(name, is_writer).map_err(failed)?;

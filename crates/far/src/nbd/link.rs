@@ -7,7 +7,7 @@ use super::reply::{Outcome, Pending, body, header};
 use super::request::{Call, Job, cut};
 use crate::name::{Name, Place};
 use device::AlignedBuf;
-use nbdwire::{Command, Input, Line, Request, prepare_tcp, prepare_unix, send, send_parts};
+use nbdwire::{Command, Connection, Input, Request, prepare_tcp, prepare_unix, send, send_parts};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// A connection that is agreed on.
 pub(super) struct Link {
-    pub(super) line: Arc<dyn Line>,
+    pub(super) line: Arc<dyn Connection>,
     pub(super) input: Input,
     pub(super) agreed: Agreed,
 }
@@ -26,7 +26,7 @@ pub(super) struct Link {
 /// Connects, within a time.
 pub(super) fn connect(name: &Name, within: Duration) -> Result<Link, Failed> {
     let until = Instant::now() + within;
-    let line: Arc<dyn Line> = match &name.place {
+    let line: Arc<dyn Connection> = match &name.place {
         // A store is not reached by a connection of this kind.
         Place::Folder(_) | Place::Bucket(_) => {
             return Err(Failed::Refused("it is no export of an NBD server"));
@@ -70,7 +70,7 @@ fn connect_tcp(host: &str, port: u16, until: Instant) -> Result<TcpStream, Faile
             Err(e) => last = Some(e),
         }
     }
-    Err(last.map_or(unknown, Failed::Line))
+    Err(last.map_or(unknown, Failed::Connection))
 }
 
 fn request(cookie: u64, job: &Job) -> io::Result<[u8; 28]> {
@@ -85,7 +85,7 @@ fn request(cookie: u64, job: &Job) -> io::Result<[u8; 28]> {
 }
 
 /// Sends requests until the connection is over.
-pub(super) fn send_jobs(core: &Core, (link, generation): (usize, u64), line: &dyn Line) {
+pub(super) fn send_jobs(core: &Core, (link, generation): (usize, u64), line: &dyn Connection) {
     while let Some(jobs) = core.take(link, generation) {
         if send_all(line, &jobs).is_err() {
             return core.break_off(generation);
@@ -93,7 +93,7 @@ pub(super) fn send_jobs(core: &Core, (link, generation): (usize, u64), line: &dy
     }
 }
 
-fn send_all(line: &dyn Line, jobs: &[(u64, Arc<Job>)]) -> io::Result<()> {
+fn send_all(line: &dyn Connection, jobs: &[(u64, Arc<Job>)]) -> io::Result<()> {
     let heads = jobs.iter().map(|(cookie, job)| request(*cookie, job));
     let heads = heads.collect::<io::Result<Vec<_>>>()?;
     let mut parts = Vec::new();
@@ -110,7 +110,7 @@ fn send_all(line: &dyn Line, jobs: &[(u64, Arc<Job>)]) -> io::Result<()> {
 pub(super) fn receive(
     core: &Core,
     (link, generation): (usize, u64),
-    line: &dyn Line,
+    line: &dyn Connection,
     mut input: Input,
 ) {
     // Replies of which some chunks have come; no more than requests are under way.
@@ -132,7 +132,7 @@ pub(super) fn receive(
 }
 
 /// The last word on a connection.
-pub(super) fn take_leave(line: &dyn Line) {
+pub(super) fn take_leave(line: &dyn Connection) {
     let request =
         Request { flags: 0, command: Command::Disconnect, cookie: 0, offset: 0, length: 0 };
     if let Some(bytes) = request.encode() {
@@ -197,8 +197,8 @@ pub(super) fn is_the_same(
 
 /// See [`super::conversation`].
 pub(super) fn conversation(bytes: &[u8]) -> usize {
-    let line = Arc::new(super::memory::MemoryLine::new(bytes));
-    let own: Arc<dyn Line> = Arc::<super::memory::MemoryLine>::clone(&line);
+    let line = Arc::new(super::memory::MemoryConnection::new(bytes));
+    let own: Arc<dyn Connection> = Arc::<super::memory::MemoryConnection>::clone(&line);
     let mut input = Input::new(None);
     if let Ok(agreed) = negotiate(&*own, &mut input, "disk") {
         let mut link = Link { line: own, input, agreed };

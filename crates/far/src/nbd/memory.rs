@@ -1,18 +1,18 @@
 //! A connection in memory, for hostile bytes.
 
-use nbdwire::Line;
+use nbdwire::Connection;
 use parking_lot::Mutex;
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// A server that said all it has to say, and takes everything.
-pub(super) struct MemoryLine {
+pub(super) struct MemoryConnection {
     left: Mutex<Vec<u8>>,
     sent: AtomicUsize,
 }
 
-impl MemoryLine {
+impl MemoryConnection {
     pub(super) fn new(bytes: &[u8]) -> Self {
         let left = bytes.iter().rev().copied().collect();
         Self { left: Mutex::new(left), sent: AtomicUsize::new(0) }
@@ -24,7 +24,7 @@ impl MemoryLine {
     }
 }
 
-impl Line for MemoryLine {
+impl Connection for MemoryConnection {
     fn read(&self, out: &mut [u8]) -> io::Result<usize> {
         let mut left = self.left.lock();
         let n = out.len().min(left.len());

@@ -5,7 +5,7 @@
 //! that refuses the export, or wants what the client does not have, is told of in words.
 
 use nbdwire::{
-    FIXED_NEWSTYLE, Fields, Input, Line, MAGIC, NO_ZEROES, OLDSTYLE_MAGIC, OPTION_MAGIC,
+    Connection, FIXED_NEWSTYLE, Fields, Input, MAGIC, NO_ZEROES, OLDSTYLE_MAGIC, OPTION_MAGIC,
     OptionReply, answer, info, option, send, transmission,
 };
 use std::io;
@@ -23,14 +23,14 @@ const PAYLOAD_MIN: u32 = 64 << 10;
 #[derive(Debug)]
 pub(super) enum Failed {
     /// The connection; another try may succeed.
-    Line(io::Error),
+    Connection(io::Error),
     /// The server refuses, or does not speak the protocol.
     Refused(&'static str),
 }
 
 impl From<io::Error> for Failed {
     fn from(e: io::Error) -> Self {
-        Self::Line(e)
+        Self::Connection(e)
     }
 }
 
@@ -58,7 +58,7 @@ impl Agreed {
 
 /// Agrees on the transmission of an export.
 pub(super) fn negotiate(
-    line: &dyn Line,
+    line: &dyn Connection,
     input: &mut Input,
     export: &str,
 ) -> Result<Agreed, Failed> {
@@ -101,9 +101,9 @@ pub(super) fn negotiate(
     }
 }
 
-/// Begins with an export as old servers know it: who names what is not there is hung up.
+/// Begins with an export as old servers know it: a client that names what is not there is hung up on.
 fn by_name(
-    line: &dyn Line,
+    line: &dyn Connection,
     input: &mut Input,
     export: &str,
     (zeros, is_structured): (usize, bool),
@@ -113,14 +113,14 @@ fn by_name(
     let reply = reply.get_mut(..10 + zeros).unwrap_or_default();
     input.fill(line, reply).map_err(|e| match e.kind() {
         io::ErrorKind::UnexpectedEof => Failed::Refused("the server has no such export"),
-        _ => Failed::Line(e),
+        _ => Failed::Connection(e),
     })?;
     let mut fields = Fields(reply);
     let found = Found { export: fields.u64().zip(fields.u16()), blocks: None };
     found.agreed(is_structured)
 }
 
-fn put(line: &dyn Line, option: u32, data: &[u8]) -> io::Result<()> {
+fn put(line: &dyn Connection, option: u32, data: &[u8]) -> io::Result<()> {
     let mut head = Vec::with_capacity(16);
     head.extend(OPTION_MAGIC.to_be_bytes());
     head.extend(option.to_be_bytes());
@@ -131,7 +131,7 @@ fn put(line: &dyn Line, option: u32, data: &[u8]) -> io::Result<()> {
 /// Asks for an option and hands on what is said before it is acknowledged; the kind of the answer
 /// when it is not.
 fn ask(
-    line: &dyn Line,
+    line: &dyn Connection,
     input: &mut Input,
     option: u32,
     data: &[u8],

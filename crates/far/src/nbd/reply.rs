@@ -2,7 +2,7 @@
 
 use super::request::{Filled, Job};
 use device::ErrorKind;
-use nbdwire::{Chunk, Command, Fields, Input, Line, Reply, chunk};
+use nbdwire::{Chunk, Command, Connection, Fields, Input, Reply, chunk};
 use std::io;
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn broken(why: &'static str) -> io::Error {
 }
 
 /// Reads the next header.
-pub(super) fn header(line: &dyn Line, input: &mut Input) -> io::Result<(u64, Reply)> {
+pub(super) fn header(line: &dyn Connection, input: &mut Input) -> io::Result<(u64, Reply)> {
     let mut bytes = [0; Reply::SIZE];
     input.fill(line, &mut bytes)?;
     let length = || {
@@ -58,7 +58,7 @@ pub(super) fn header(line: &dyn Line, input: &mut Input) -> io::Result<(u64, Rep
 /// Reads what follows a header. An error is the end of the connection: nothing is known of what
 /// follows then.
 pub(super) fn body(
-    line: &dyn Line,
+    line: &dyn Connection,
     input: &mut Input,
     reply: Reply,
     pending: &mut Pending,
@@ -88,7 +88,7 @@ pub(super) fn body(
 }
 
 fn one_chunk(
-    line: &dyn Line,
+    line: &dyn Connection,
     input: &mut Input,
     chunk: Chunk,
     pending: &mut Pending,
@@ -146,7 +146,7 @@ fn within(job: &Job, offset: u64, len: u32) -> io::Result<(usize, usize)> {
 
 /// Reads bytes into the buffer of a job.
 fn take(
-    line: &dyn Line,
+    line: &dyn Connection,
     input: &mut Input,
     job: &Job,
     (from, len): (usize, usize),
@@ -157,7 +157,7 @@ fn take(
     }
 }
 
-fn skip(line: &dyn Line, input: &mut Input, len: usize) -> io::Result<()> {
+fn skip(line: &dyn Connection, input: &mut Input, len: usize) -> io::Result<()> {
     let (mut bytes, mut left) = (vec![0; len.min(SKIPPED)], len);
     while left > 0 {
         let n = left.min(bytes.len());
@@ -168,7 +168,7 @@ fn skip(line: &dyn Line, input: &mut Input, len: usize) -> io::Result<()> {
 }
 
 /// The number of an error; its sentence is for people who read the server's log.
-fn error_of(line: &dyn Line, input: &mut Input, chunk: Chunk) -> io::Result<u32> {
+fn error_of(line: &dyn Connection, input: &mut Input, chunk: Chunk) -> io::Result<u32> {
     if !(4..=ERROR_MAX).contains(&chunk.length) {
         return Err(broken("the length of an error"));
     }

@@ -33,7 +33,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// not fill the line.
 const UNDER_WAY_MAX: u32 = 256;
 
-/// How long an attempt that moves so many bytes may take.
+/// How long an attempt that moves `weight` bytes may take.
 pub(super) fn deadline(weight: u64) -> Duration {
     DEADLINE + Duration::from_millis(weight.saturating_mul(1000) / BYTES_PER_SECOND)
 }
@@ -201,7 +201,7 @@ impl Client {
         loop {
             let list = Request::List { prefix: prefix.to_owned(), after: after.clone() };
             let Answer::Names(names) = self.call(Urgency::Read, list)? else {
-                return Err(StoreError::Other("the answer to a list is none".to_owned()));
+                return Err(StoreError::Other("the answer to a list is malformed".to_owned()));
             };
             match names.last() {
                 Some((last, _)) if *last > after => after.clone_from(last),

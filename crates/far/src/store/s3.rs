@@ -252,7 +252,7 @@ fn met() -> Met {
     MET.try_with(Cell::get).unwrap_or_default()
 }
 
-/// What an error means to who asked. The answer of a store may repeat the name of a key and a
+/// What an error means to the caller. The answer of a store may repeat the name of a key and a
 /// signature, so no more of it is told than its code.
 fn meaning(error: &object_store::Error) -> StoreError {
     use object_store::Error as E;

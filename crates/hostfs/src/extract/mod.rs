@@ -182,11 +182,16 @@ impl<'a> Copier<'a> {
         }
         let (mut tree, objects, made) = walk.into_parts();
         self.second_names(links, &mut tree, &made, prefix)?;
-        self.dress_all(&mut tree, &objects, prefix)
+        self.apply_attributes(&mut tree, &objects, prefix)
     }
 
     /// Puts attributes on all directories, the last ones made first.
-    fn dress_all(&self, tree: &mut Tree, objects: &[u64], prefix: &[u8]) -> Result<(), Cancelled> {
+    fn apply_attributes(
+        &self,
+        tree: &mut Tree,
+        objects: &[u64],
+        prefix: &[u8],
+    ) -> Result<(), Cancelled> {
         for (at, object) in objects.iter().enumerate().rev() {
             self.progress.check()?;
             let shown = || join(prefix, &tree.path(at));

@@ -15,7 +15,7 @@ use term::{escape, without_number};
 /// Why an archive was not unpacked to its end.
 #[derive(Debug)]
 pub enum UnpackError {
-    /// The archive cannot be read, or is none.
+    /// The archive cannot be read, or is not an archive.
     Archive(Error),
     /// Nothing can be unpacked after this member.
     Member {

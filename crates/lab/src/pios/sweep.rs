@@ -73,7 +73,7 @@ impl Sweep {
 /// A number with an optional suffix k, m, g or t: powers of 1024.
 ///
 /// # Errors
-/// It is none.
+/// It is malformed.
 pub fn parse_bytes(text: &str) -> Result<u64> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

@@ -32,7 +32,7 @@
 //!
 //! What was fitted, and to which rows, is in the list of parameters (`parameters`), and those rows
 //! say so. They say that one model fits them all, no more. Predicted are the sync times, that
-//! delays are none with one writer, and what is written in a txg.
+//! no delays with one writer, and what is written in a txg.
 //!
 //! The largest limit and that of report 3 are settings, not measurements: the study set 800 MB, its
 //! report shows twice as much, and here the override is what gives the limit that it shows. What

@@ -54,7 +54,7 @@ pub fn normalize(name: &[u8], norm_flags: u64, match_case: bool) -> Vec<u8> {
     out
 }
 
-/// A character, or bytes that are none.
+/// A character, or bytes that are not valid UTF-8.
 #[derive(Clone, Copy)]
 enum Unit<'a> {
     Char(char),
@@ -78,7 +78,7 @@ struct Mark<'a> {
 }
 
 /// Cuts a name into units by lead byte alone: a lead byte takes its continuation bytes along
-/// even when they are none, as OpenZFS does.
+/// even when they are not characters, as OpenZFS does.
 fn units(name: &[u8]) -> impl Iterator<Item = Unit<'_>> {
     let mut rest = name;
     core::iter::from_fn(move || {

@@ -4,7 +4,7 @@
 //!
 //! Each event has a number, a time, a class with OpenZFS's name, and members with OpenZFS's names.
 //! They are kept in memory, the last [`KEPT`] of them, as OpenZFS's kernel module keeps
-//! `zfs_zevent_len_max`; whoever asks too late hears how many are gone. Nothing of them is on disk:
+//! `zfs_zevent_len_max`; a follower that asks too late is told how many are gone. Nothing of them is on disk:
 //! with the process that holds the pool they go. What a pool has to remember is in its
 //! configuration and history.
 //!
@@ -24,7 +24,7 @@
 //!           sysevent.fs.zfs.history_event               where history is written
 //! ```
 //!
-//! One lock, never held over a wait; posting wakes those who follow.
+//! One lock, never held over a wait; posting wakes the followers.
 
 use parking_lot::Mutex;
 use rt::{Condvar, Rt};

@@ -92,7 +92,7 @@ impl Shared {
 
     /// Posts what changed since it was looked last.
     pub(super) fn note_changes(&self) {
-        // Held to the end, or two who look at the same time would tell everything twice.
+        // Held to the end, or two threads that look at the same time would tell everything twice.
         let mut seen = self.seen.lock();
         let now = self.look();
         let before = std::mem::replace(&mut *seen, now.clone());

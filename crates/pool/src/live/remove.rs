@@ -208,7 +208,7 @@ impl LivePool {
     /// off `device`. That of a spare stays, as in OpenZFS: it names no pool, and may serve others.
     ///
     /// # Errors
-    /// When it is none, or a spare that is in use.
+    /// When it is not a spare, or is one that is in use.
     pub fn remove_aux(&self, guid: u64, device: Option<WriteDeviceRef>) -> Result<()> {
         let seen = self.look()?;
         let is_in = |list: &[VdevConfig]| list.iter().any(|v| v.guid == guid);

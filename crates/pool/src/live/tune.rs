@@ -69,7 +69,7 @@ impl Shared {
         let is_on = value == 1;
         let number = usize::try_from(value).unwrap_or(usize::MAX);
         match tunable.row().push {
-            Push::Asked => {}
+            Push::OnUse => {}
             Push::Timeout => {
                 self.txgs.change_limits(|l| l.timeout = Duration::from_secs(value));
             }

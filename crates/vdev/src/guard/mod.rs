@@ -2,7 +2,7 @@
 //!
 //! # Theory
 //!
-//! A device that fails says so. One that hangs says nothing, and whoever waits for it waits for
+//! A device that fails says so. One that hangs says nothing, and a thread that waits for it waits for
 //! ever: a write of a txg, a flush, a label. So in front of each leaf of a pool that is open for
 //! writing stands a guard, which gives every request to the device and ends it by itself when the
 //! device does not.
@@ -68,7 +68,7 @@ const LOOK_MIN: Duration = Duration::from_millis(10);
 /// How long the system is asked something of a device, before its last answer has to do.
 const ASKING: Duration = Duration::from_secs(1);
 
-/// Who is told the end of a request.
+/// What is told the end of a request.
 enum Owner {
     Read(Done),
     /// Also of flushes and trims.
@@ -310,7 +310,7 @@ impl Watch {
         self.look_later(next);
     }
 
-    /// The device has answered; the owner, who is not there any more when it is too late.
+    /// The device has answered; the owner, which is not there any more when it is too late.
     fn end(&self, number: u64) -> Option<Owner> {
         let now = self.rt.now();
         let mut state = self.state.lock();

@@ -1,4 +1,4 @@
-//! How fast a leaf usually answers those who wait for a read, and what follows when it does not.
+//! How fast a leaf usually answers a thread that waits for a read, and what follows when it does not.
 //!
 //! # Theory
 //!

@@ -11,7 +11,7 @@ pub(super) enum Xattrs {
     /// One was, so the next sync shall say that the feature is in use.
     Wanted,
     /// This txg says it.
-    Said(u64),
+    Declared(u64),
     /// They have.
     Used,
 }
@@ -37,7 +37,7 @@ impl IntentLog {
         let mut state = self.state.lock();
         let begins = state.xattrs == Xattrs::Wanted;
         if begins {
-            state.xattrs = Xattrs::Said(txg);
+            state.xattrs = Xattrs::Declared(txg);
         }
         begins
     }

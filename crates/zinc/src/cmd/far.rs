@@ -88,7 +88,7 @@ pub struct Copy {
 While the disk is in use by a pool, its writer does all this by itself. Readers on other machines
 that have no pin lose what they read, and must open it again.")]
 pub struct Gc {
-    /// Move together what lives in segments that are used by less than so many percent
+    /// Move together what lives in segments that are used by less than this many percent
     #[arg(long, value_name = "PERCENT", default_value_t = 40,
           value_parser = clap::value_parser!(u32).range(0..=90))]
     below: u32,

@@ -1,6 +1,6 @@
 //! `zinc nbd`: volumes, snapshots of them and files as disks for other programs.
 //!
-//! Who holds the pool exports what is in it:
+//! The process that holds the pool exports what is in it:
 //!
 //! ```text
 //! the pool is served        the server runs this verb for its client, until the client is gone

@@ -86,7 +86,7 @@ impl Filesystem {
     /// Sets what is done from now on.
     ///
     /// # Errors
-    /// A record size that is none.
+    /// An invalid record size.
     pub fn configure(&self, settings: FsSettings) -> Result<()> {
         let size = settings.record_size;
         if !size.is_power_of_two() || !(512..=16 << 20).contains(&size) {

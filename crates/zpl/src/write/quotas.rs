@@ -2,7 +2,7 @@
 //!
 //! What somebody uses is counted when a txg is synced. So one below a limit may go over it by what
 //! goes into the txgs that are under way, and one that has reached it can neither write nor make
-//! files, until something of his was freed and that is durable. That is OpenZFS's rule too.
+//! files, until something of its own was freed and that is durable. That is OpenZFS's rule too.
 //!
 //! The limits are read from their tables once, and again after one was set. Where there are none,
 //! nothing is looked up for a change.
@@ -128,12 +128,12 @@ impl Filesystem {
         self.check_limits(file, &[Limited::Space], |_| true)
     }
 
-    /// Refuses a new file of somebody who has reached a limit.
+    /// Refuses a new file of an owner that has reached a limit.
     pub(super) fn check_made(&self, file: &Attrs) -> Result<()> {
         self.check_limits(file, &Limited::ALL, |_| true)
     }
 
-    /// Refuses a file that somebody gets who has reached a limit, and who had it not `before`.
+    /// Refuses to give a file to an owner that has reached a limit and had it not `before`.
     pub(super) fn check_given(&self, file: &Attrs, before: &Attrs) -> Result<()> {
         let before = owners_of(before);
         self.check_limits(file, &Limited::ALL, |owner| !before.contains(owner))

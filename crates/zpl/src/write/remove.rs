@@ -140,7 +140,7 @@ impl Filesystem {
         Ok(self.objset().free(tx, number)?)
     }
 
-    /// Frees what is in a directory of extended attributes; false when it is none.
+    /// Frees what is in a directory of extended attributes; false when it is not one.
     fn empty_xattr_dir(&self, tx: &Tx, number: u64) -> Result<bool> {
         let dir = match Attrs::load(self, number) {
             Ok(dir) if dir.has_flag(flags::XATTR) => dir,

@@ -122,7 +122,7 @@ impl BlockOwner for Memory {
     }
 }
 
-/// Which txg is open, and who is in it.
+/// Which txg is open, and which transactions are in it.
 struct Txgs {
     this: Weak<Txgs>,
     state: Mutex<(u64, u64, bool)>,

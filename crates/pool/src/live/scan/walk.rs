@@ -208,7 +208,7 @@ impl<'a> Walk<'a> {
                 n => dataset(&mos, n).filter(|d| d.guid == set.guid).map(|d| d.bp),
             };
             let Some(root) = root else { continue };
-            let mut visit = Visit { walk: self, until, batch: Batch::default(), stop: None };
+            let mut visit = PieceVisitor { walk: self, until, batch: Batch::default(), stop: None };
             let traversal = Traversal {
                 store: &*shared.store,
                 key: None,
@@ -295,14 +295,14 @@ struct Batch {
 }
 
 /// One piece of the walk over one dataset.
-struct Visit<'w, 'a> {
+struct PieceVisitor<'w, 'a> {
     walk: &'w mut Walk<'a>,
     until: Duration,
     batch: Batch,
     stop: Option<(u64, u64)>,
 }
 
-impl Visit<'_, '_> {
+impl PieceVisitor<'_, '_> {
     fn is_wanted(&self, bp: &BlkPtr) -> bool {
         let tree = self.walk.shared.reader.vdevs();
         let is_missed = |missed: &Txgs| births(&tree, bp).meets(missed);
@@ -339,7 +339,7 @@ impl Visit<'_, '_> {
     }
 }
 
-impl Visitor for Visit<'_, '_> {
+impl Visitor for PieceVisitor<'_, '_> {
     fn enter(&mut self, bp: &BlkPtr, place: Place) -> Step {
         if !bp.is_hole() && !bp.is_embedded() && !bp.is_redacted() && self.is_wanted(bp) {
             self.batch.blocks.push((*bp, place));

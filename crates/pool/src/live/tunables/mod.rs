@@ -110,7 +110,7 @@ fn suffixed(bytes: u64) -> String {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Push {
     /// Nothing: it is asked for where it is used.
-    Asked,
+    OnUse,
     Timeout,
     DirtyMax,
     SyncPercent,

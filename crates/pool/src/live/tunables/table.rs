@@ -269,10 +269,10 @@ table! {
         Push::IssueThreads,
         "Threads that issue device writes, one at a time each, for the whole pool. 0: none, the \
          devices are written asynchronously.";
-    LeafSyncThreads "zinc_leaf_sync_threads" Unit::Count, 0, 0..=1024, Push::Asked,
+    LeafSyncThreads "zinc_leaf_sync_threads" Unit::Count, 0, 0..=1024, Push::OnUse,
         "Workers of a sync's level 0, which compress, checksum and allocate. 0: as many as there \
          are processors, and never more; 1: the sync thread alone.";
-    LeafSyncCrowd "zinc_leaf_sync_crowd" Unit::Switch, 0, 0..=1, Push::Asked,
+    LeafSyncCrowd "zinc_leaf_sync_crowd" Unit::Switch, 0, 0..=1, Push::OnUse,
         "1: as many workers as zinc_leaf_sync_threads says are started, also when there are not so \
          many processors.";
     InFlightMax "zinc_in_flight_max" Unit::Bytes, zio::IN_FLIGHT_MAX, 0x10_0000..=1 << 50,
@@ -286,20 +286,20 @@ table! {
 
     // Scrub and resilver.
     ScanPiece "zfs_scrub_min_time_ms" Unit::Milliseconds, 200, 1..=60_000,
-        Push::Asked,
+        Push::OnUse,
         "A scrub or resilver goes on for so long at a time; no txg ends meanwhile.";
     ScanPlaceEach "zfs_scan_checkpoint_intval" Unit::Seconds, 5, 0..=86_400,
-        Push::Asked,
+        Push::OnUse,
         "How often a scrub writes where it is. A crash repeats as much of it.";
     ScanSuspend "zfs_scan_suspend_progress" Unit::Switch, 0, 0..=1,
-        Push::Asked,
+        Push::OnUse,
         "Scrub and resilver wait.";
 
     // Removal of devices.
     RemovalPiece "zinc_removal_piece" Unit::Bytes, 64 << 20, 0x1000..=1 << 30,
-        Push::Asked,
+        Push::OnUse,
         "A transaction group copies so much of a device that is being removed, and ends no sooner.";
     RemovalSuspend "zfs_removal_suspend_progress" Unit::Switch, 0, 0..=1,
-        Push::Asked,
+        Push::OnUse,
         "A removal of a device waits.";
 }

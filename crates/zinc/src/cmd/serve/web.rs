@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::held::Held;
 use crate::served::Server;
 use crate::session::Session;
-use control::http::{Asked, Page};
+use control::http::{Page, PageRequest};
 use engine::live::TxgState;
 use engine::stats::Snapshot;
 use page::{Document, Recorder, Report, Sample, Source};
@@ -107,7 +107,7 @@ pub fn serve_page(address: SocketAddr, held: &Arc<Held>) -> Result<(), Failure> 
 /// Answers with the page of what is recorded.
 pub fn serve_recorded(address: SocketAddr, recorder: &Arc<Recorder>) -> Result<(), Failure> {
     let (document, recorder) = (Document::default(), Arc::clone(recorder));
-    let pages = move |asked: &Asked<'_>| match asked.path {
+    let pages = move |asked: &PageRequest<'_>| match asked.path {
         "/" => Some(Page {
             kind: "text/html; charset=utf-8",
             policy: document.policy.clone(),
@@ -129,7 +129,7 @@ pub fn serve_recorded(address: SocketAddr, recorder: &Arc<Recorder>) -> Result<(
 /// Answers with the metrics of this pool alone.
 pub fn serve_metrics(address: SocketAddr, held: &Arc<Held>) -> Result<(), Failure> {
     let held = Arc::clone(held);
-    let pages = move |asked: &Asked<'_>| {
+    let pages = move |asked: &PageRequest<'_>| {
         let now: Vec<Snapshot> = held.snapshot().into_iter().collect();
         (asked.path == "/metrics").then(|| metrics(&now, asked))
     };
@@ -138,7 +138,7 @@ pub fn serve_metrics(address: SocketAddr, held: &Arc<Held>) -> Result<(), Failur
     Ok(())
 }
 
-fn metrics(pools: &[Snapshot], asked: &Asked<'_>) -> Page {
+fn metrics(pools: &[Snapshot], asked: &PageRequest<'_>) -> Page {
     let form = Form::accepted(asked.accept);
     let text = prometheus::text(pools, form);
     Page { kind: form.content_type(), text, ..Page::default() }
@@ -146,7 +146,7 @@ fn metrics(pools: &[Snapshot], asked: &Asked<'_>) -> Page {
 
 fn listen(
     address: SocketAddr,
-    pages: impl Fn(&Asked<'_>) -> Option<Page> + Send + Sync + 'static,
+    pages: impl Fn(&PageRequest<'_>) -> Option<Page> + Send + Sync + 'static,
 ) -> Result<SocketAddr, Failure> {
     let bound = control::http::serve(address, pages).map_err(|e| {
         let failure = Failure::new(format!("cannot answer at {address}")).because(e.to_string());

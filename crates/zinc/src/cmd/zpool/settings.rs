@@ -51,7 +51,7 @@ pub fn parse_all(doing: &str, texts: &[String]) -> Result<Vec<Setting>, Failure>
     texts.iter().map(|text| parse(doing, text)).collect()
 }
 
-/// Reads one `name=value`; `doing` begins the message when it is none.
+/// Reads one `name=value`; `doing` begins the message when it is malformed.
 pub fn parse(doing: &str, text: &str) -> Result<Setting, Failure> {
     let (name, value) = divide(text)?;
     let fail = |why: String| Failure::new(format!("{doing}: {why}"));

@@ -173,7 +173,7 @@ impl Args {
 fn keep_sick(v: &mut VdevView) -> bool {
     v.children.retain_mut(keep_sick);
     let fine = ["ONLINE", "AVAIL", "INUSE"].contains(&v.state.as_str());
-    // Behind a spare stands who uses it.
+    // Behind a spare stands the pool that uses it.
     let is_told = !v.remark.is_empty() && v.state != "INUSE";
     !fine
         || is_told
