@@ -237,7 +237,8 @@ impl<R: Read> Archive<R> {
     /// once, and is its end.
     ///
     /// # Errors
-    /// It cannot be read, is cut off, or is not an archive; what of a member contradicts itself stands in it.
+    /// It cannot be read, is cut off, or is not an archive; what of a member contradicts itself
+    /// stands in it.
     pub fn next_member(&mut self) -> Result<Option<Member>> {
         let mut before = Before::default();
         loop {

@@ -26,8 +26,8 @@ pub fn objset(pool: &Pool, dataset: &Dataset) -> Result<(Objset, Option<ReplayRe
     match replayed {
         Ok((replayed, report)) => Ok((replayed, Some(report))),
         Err(zpl::Error::Dmu(e)) => Err(e.into()),
-        // A file system that is unsound without its log is unsound with it: the caller that opens it is
-        // told.
+        // A file system that is unsound without its log is unsound with it: the caller that opens
+        // it is told.
         Err(_) => Ok((objset, None)),
     }
 }

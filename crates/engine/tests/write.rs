@@ -233,9 +233,10 @@ fn a_reservation_is_there_for_who_has_it() {
     }
 }
 
-/// A reader that holds the pool still sees datasets that fit together, however fast they come and go.
+/// A reader that holds the pool still sees datasets that fit together, however fast they come and
+/// go.
 #[test]
-fn datasets_come_and_go_beside_who_looks() {
+fn datasets_come_and_go_beside_a_reader() {
     let pools = Pools::new("looking");
     let pool = pools.create("tank", Layout::Disks(1));
     let look = || {

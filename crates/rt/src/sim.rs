@@ -12,9 +12,9 @@
 //! Computing takes no time, unless a model says which does (`cpu.rs`).
 //! A notice, a spawn, and the taking of a lock are no points of choice:
 //! the thread goes on until it waits. So a `parking_lot` lock is never contended, provided that
-//! no thread keeps one across a wait, but for the one that a condition variable unlocks. Code that breaks
-//! this rule stops the simulation; the condition variable notices where it can, and a watchdog
-//! elsewhere.
+//! no thread keeps one across a wait, but for the one that a condition variable unlocks. Code that
+//! breaks this rule stops the simulation; the condition variable notices where it can, and a
+//! watchdog elsewhere.
 //!
 //! Nothing here looks at the machine: not its clock, its number of processors, an address or a hash
 //! with a random key. So the same program and the same seed give the same run, on any machine.

@@ -25,8 +25,8 @@ thread_local! {
     static TICKS: [Cell<u64>; 6] = const { [const { Cell::new(0) }; 6] };
 }
 
-/// Things that are sampled each for itself: a sampler that looked at every second block of two that take turns
-/// would only ever see one of them.
+/// Things that are sampled each for itself: a sampler that looked at every second block of two that
+/// take turns would only ever see one of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sampled {
     Write,

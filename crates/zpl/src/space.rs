@@ -7,8 +7,8 @@
 //! also keys `obj-` and the id, whose values are numbers of objects. The object of a file counts
 //! with its own blocks and the 512 bytes of its dnode.
 //!
-//! Quotas are tables of the same keys, named in the master node. An owner that has only a quota and no
-//! file still has a row.
+//! Quotas are tables of the same keys, named in the master node. An owner that has only a quota and
+//! no file still has a row.
 //!
 //! An object set from before the accounting has no tables: the figures are then counted from the
 //! objects themselves, as a read-write import would.

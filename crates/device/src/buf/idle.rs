@@ -6,10 +6,10 @@
 //! allocation that is larger than any ZFS block, or one too many, goes back to the system at once.
 //!
 //! A pool that is written to fills and frees as much memory as may be dirty in it again and again,
-//! and getting that from the system costs more than everything else that is done with it. So a thread that
-//! opens one keeps an [`IdleMemory`], which raises the bound, and lets go of what waits when
-//! nothing happens. Beyond the small bound, what waits and what is used are together never more
-//! than was used at once: waiting memory is taken from the past, not from others.
+//! and getting that from the system costs more than everything else that is done with it. So the
+//! program that opens one keeps an [`IdleMemory`], which raises the bound, and lets go of what
+//! waits when nothing happens. Beyond the small bound, what waits and what is used are together
+//! never more than was used at once: waiting memory is taken from the past, not from others.
 
 use super::ALIGNMENT;
 use core::ptr::NonNull;

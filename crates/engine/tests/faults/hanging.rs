@@ -1,7 +1,7 @@
 //! Leaves that hang for good, are slow, and return, in simulated time.
 //!
-//! The pools are held (`outlast_failures`), as a server's are: a thread that reads or writes beside a
-//! leaf that hangs goes on, and a command that looks is answered at once.
+//! The pools are held (`outlast_failures`), as a server's are: a thread that reads or writes beside
+//! a leaf that hangs goes on, and a command that looks is answered at once.
 
 use super::*;
 use engine::files::{NewFile, NewKind, Time};
@@ -89,8 +89,8 @@ fn leaves_that_hang_for_good_are_gone_without() {
     }
 }
 
-/// More leaves hang than can be done without: the pool is suspended, a command that looks is answered at once,
-/// also before the deadline, and when they are back nothing is lost.
+/// More leaves hang than can be done without: the pool is suspended, a command that looks is
+/// answered at once, also before the deadline, and when they are back nothing is lost.
 #[test]
 fn beyond_the_redundancy_the_pool_waits_and_answers() {
     for (seed, shape) in (320..).zip([Shape::Mirror, Shape::Raidz1, Shape::Raidz2]) {

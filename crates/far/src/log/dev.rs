@@ -76,7 +76,8 @@ impl LogDevice {
         Ok(Arc::new(Self { core }))
     }
 
-    /// Becomes the writer of the disk of a store, whichever writer there was. `lock` is kept as long as it is.
+    /// Becomes the writer of the disk of a store, whichever writer there was. `lock` is kept as
+    /// long as it is.
     ///
     /// # Errors
     /// Why it cannot be had.
@@ -131,8 +132,8 @@ impl LogDevice {
         collected.unwrap_or_else(|| Ok(Collected::default()))
     }
 
-    /// Moves what is alive in segments of which less than a percentage is alive, up to a number of bytes;
-    /// returns the bytes that were moved.
+    /// Moves what is alive in segments of which less than a percentage is alive, up to a number of
+    /// bytes; returns the bytes that were moved.
     ///
     /// # Errors
     /// What the store did.

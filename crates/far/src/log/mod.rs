@@ -23,7 +23,8 @@
 //!   n … n+W−1, each seal saying that the log goes on at n+2W. The first seal that stands cuts the
 //!   log: a segment of the writer before cannot count behind it, because its place is taken; and
 //!   that writer sends nothing beyond n+2W−2, because it waits for the cut. So what was flushed
-//!   stands before the cut, in every later replay. A writer that meets another's object at its next place is
+//!   stands before the cut, in every later replay. A writer that meets another's object at its next
+//!   place is
 //!   *fenced*, for good. No clock is compared.
 //! - *A writer that ends* says so (`Kind::Close`) when nothing of it is under way; the next one
 //!   then seals one place, without a gap.

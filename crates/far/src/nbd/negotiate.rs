@@ -101,7 +101,8 @@ pub(super) fn negotiate(
     }
 }
 
-/// Begins with an export as old servers know it: a client that names what is not there is hung up on.
+/// Begins with an export as old servers know it: a client that names what is not there is hung up
+/// on.
 fn by_name(
     line: &dyn Connection,
     input: &mut Input,

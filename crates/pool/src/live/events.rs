@@ -4,8 +4,8 @@
 //!
 //! Each event has a number, a time, a class with OpenZFS's name, and members with OpenZFS's names.
 //! They are kept in memory, the last [`KEPT`] of them, as OpenZFS's kernel module keeps
-//! `zfs_zevent_len_max`; a follower that asks too late is told how many are gone. Nothing of them is on disk:
-//! with the process that holds the pool they go. What a pool has to remember is in its
+//! `zfs_zevent_len_max`; a follower that asks too late is told how many are gone. Nothing of them
+//! is on disk: with the process that holds the pool they go. What a pool has to remember is in its
 //! configuration and history.
 //!
 //! Most events are *seen*, not reported: after each txg, when the pool is suspended, and when

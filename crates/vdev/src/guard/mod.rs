@@ -2,10 +2,10 @@
 //!
 //! # Theory
 //!
-//! A device that fails says so. One that hangs says nothing, and a thread that waits for it waits for
-//! ever: a write of a txg, a flush, a label. So in front of each leaf of a pool that is open for
-//! writing stands a guard, which gives every request to the device and ends it by itself when the
-//! device does not.
+//! A device that fails says so. One that hangs says nothing, and a thread that waits for it waits
+//! for ever: a write of a txg, a flush, a label. So in front of each leaf of a pool that is open
+//! for writing stands a guard, which gives every request to the device and ends it by itself when
+//! the device does not.
 //!
 //! *Hanging is told from slowness by what else comes back.* A disk with thousands of requests
 //! in front of it answers the last one after minutes, and works. So the clock does not run from the

@@ -1,4 +1,5 @@
-//! How fast a leaf usually answers a thread that waits for a read, and what follows when it does not.
+//! How fast a leaf usually answers a thread that waits for a read, and what follows when it does
+//! not.
 //!
 //! # Theory
 //!

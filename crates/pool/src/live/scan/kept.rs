@@ -4,10 +4,10 @@
 //! # Theory
 //!
 //! The state of a scrub that runs names a *place* (`docs/format/scan.md`): the block that was come
-//! to last, and a queue of datasets that are next. The scan that goes on visits what is behind the block,
-//! then the queue; and when a dataset is done, the snapshot after it and the clones of it join the
-//! queue. So the queue holds no dataset that another one in it, or the current one, leads to, and
-//! none that is gone: OpenZFS stops at such a queue.
+//! to last, and a queue of datasets that are next. The scan that goes on visits what is behind the
+//! block, then the queue; and when a dataset is done, the snapshot after it and the clones of it
+//! join the queue. So the queue holds no dataset that another one in it, or the current one, leads
+//! to, and none that is gone: OpenZFS stops at such a queue.
 //!
 //! The walk itself knows more than that, and lives with datasets that come and go (`walk.rs`). The
 //! place on disk does not, so
@@ -27,11 +27,11 @@
 //! A *resilver* is kept in the same way, and goes on only when it is for the same leaves. Each leaf
 //! that it is for is marked in its configuration with the last txg of it (OpenZFS's
 //! `resilver_txg`), when it begins. A leaf that leaves or comes back loses its mark in the txg in
-//! which it does, for the walk passes it over meanwhile. So the next process that opens the pool goes on when all
-//! leaves that lack something bear the mark, and lack nothing that the resilver does not bring;
-//! otherwise it begins anew, as the dirty time logs say. A place is not written any more when a
-//! block could not be had or was refused: its txg stays in the log, and only the process that met
-//! it knows.
+//! which it does, for the walk passes it over meanwhile. So the next process that opens the pool
+//! goes on when all leaves that lack something bear the mark, and lack nothing that the resilver
+//! does not bring; otherwise it begins anew, as the dirty time logs say. A place is not written any
+//! more when a block could not be had or was refused: its txg stays in the log, and only the
+//! process that met it knows.
 
 use super::super::mos as util;
 use super::super::shared::{Shared, TaskCx};
