@@ -206,7 +206,8 @@ impl VdevTree {
         if let Some(data) = found {
             return BlockResult { data: Ok(data), faults };
         }
-        for h in pieces.iter().filter(|_| !req.speculative) {
+        // What too few devices could be asked for is not wrong.
+        for h in pieces.iter().filter(|_| !req.speculative && complete == Some(true)) {
             h.piece.node.health.read_wrong();
         }
         let kind = match complete {

@@ -65,6 +65,8 @@ fn what_could_not_be_read_while_devices_were_away_is_not_lost() {
             bench.faults.iter().for_each(|d| d.add(Fault::fail(0..u64::MAX, kind)));
             assert!(pool.look().unwrap().error_log().is_err(), "something was read");
             bench.faults.iter().for_each(|device| device.clear());
+            let wrong: u64 = pool.view().vdevs().walk().map(|n| n.checksum_errors()).sum();
+            assert_eq!(wrong, 0, "{shape:?}, {kind:?}: nothing was read");
             pool.forget_errors(None).unwrap();
             pool.sync().unwrap();
             let logged = pool.look().unwrap().error_log().unwrap().blocks;
