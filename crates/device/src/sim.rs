@@ -524,6 +524,12 @@ impl SimDevice {
     pub fn contents(&self) -> MemoryDevice {
         self.0.contents.fork()
     }
+
+    /// Makes it as long as this, as [`MemoryDevice::lengthen`] does. What is recorded later knows
+    /// it; an image of a crash has to be told to grow.
+    pub fn lengthen(&self, size: u64) {
+        self.0.contents.lengthen(size);
+    }
 }
 
 impl Device for SimDevice {
@@ -533,6 +539,10 @@ impl Device for SimDevice {
 
     fn size(&self) -> u64 {
         self.0.contents.size()
+    }
+
+    fn size_now(&self) -> u64 {
+        self.0.contents.size_now()
     }
 
     fn sector_size(&self) -> u32 {
@@ -636,6 +646,10 @@ impl WriteDevice for SimDevice {
 
     /// The worst that a disk may do: zeros are written, which land in any order with what else is
     /// on its way, or are lost.
+    fn grow(&self) {
+        self.0.contents.grow();
+    }
+
     fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
         const PIECE: usize = 1 << 20;
         let as_trim = |e: Error| Error { operation: crate::Operation::Trim, ..e };
