@@ -55,6 +55,7 @@ mod head;
 mod heads;
 mod history;
 mod import;
+mod labels;
 mod leaves;
 mod log;
 mod mark;

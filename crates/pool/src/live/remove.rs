@@ -18,19 +18,17 @@
 
 use super::LivePool;
 use super::config::Builder;
+use super::labels;
 use super::log::missing_logs;
 use super::shared::TaskCx;
 use super::sides::{bad, refused};
 use crate::error::Result;
-use crate::scan::look_at_device;
 use device::WriteDeviceRef;
 use dmu::Zap;
-use ondisk::config::{LabelConfig, PoolState, VdevConfig};
+use ondisk::config::{PoolState, VdevConfig};
 use ondisk::mos::{self, vdev_zap};
 use ondisk::nvlist::NvValue;
 use ondisk::spacemap::SpaceMapHeader;
-use std::sync::Arc;
-use vdev::label;
 
 /// Txgs after which a log device is empty when nothing is written to it any more: the one that ends
 /// the logs, two for which freed space waits, and as many again for what was under way.
@@ -56,15 +54,6 @@ fn without_top(root: &VdevConfig, guid: u64) -> Result<VdevConfig> {
     let lists = children.iter().map(VdevConfig::to_nvlist).collect();
     list.set("children", NvValue::NvListArray(lists));
     VdevConfig::decode(&list).map_err(|e| bad(&e))
-}
-
-/// Clears the labels of a device that was taken out of the pool, unless it has others by now.
-pub(super) fn clear_labels(device: &WriteDeviceRef, are_its_own: &dyn Fn(&LabelConfig) -> bool) {
-    let found = look_at_device(&Arc::clone(device).as_device(), "".into());
-    if found.is_some_and(|found| are_its_own(&found.config)) {
-        // The pool goes without it: what its labels say is of importance to others only.
-        let _ = label::clear(device.as_ref(), &[0, 1, 2, 3]);
-    }
 }
 
 impl TaskCx<'_> {
@@ -184,10 +173,7 @@ impl LivePool {
         removed?;
         let pool = self.guid();
         for (guid, device) in devices {
-            clear_labels(&device, &|label| match label {
-                LabelConfig::Member(c) => c.pool_guid == pool && c.guid == Some(guid),
-                LabelConfig::Aux(_) => false,
-            });
+            labels::clear_leaf(&device, pool, guid);
         }
         Ok(())
     }
@@ -229,10 +215,7 @@ impl LivePool {
             cx.log_event_of_pool("vdev remove", &format!("{pool} vdev ({kind}) {path}"))
         })?;
         if let Some(device) = device.filter(|_| state == PoolState::L2cache) {
-            clear_labels(&device, &|label| match label {
-                LabelConfig::Aux(c) => c.guid == guid && c.state == state,
-                LabelConfig::Member(_) => false,
-            });
+            labels::clear_aux(&device, state, guid);
         }
         Ok(())
     }

@@ -22,13 +22,12 @@
 
 use super::LivePool;
 use super::attach::NewSide;
+use super::labels::aux_guid;
 use super::sides::{Beside, parent_of, refused, top_of};
 use crate::error::Result;
-use crate::scan::look_at_device;
 use device::{DeviceSource, WriteDeviceRef};
-use ondisk::config::{LabelConfig, PoolState, VdevConfig, VdevKind};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use ondisk::config::{PoolState, VdevConfig, VdevKind};
+use std::path::Path;
 use vdev::VdevState;
 
 /// A spare that stands in for a leaf from now on: both guids.
@@ -63,12 +62,7 @@ impl LivePool {
             return Err(refused("it is no spare of this pool, or in use"));
         };
         let path = config.path.clone().unwrap_or_default();
-        let found = look_at_device(&Arc::clone(&device).as_device(), PathBuf::from(&path));
-        let is_spare = found.is_some_and(|found| match found.config {
-            LabelConfig::Aux(c) => c.guid == spare && c.state == PoolState::Spare,
-            LabelConfig::Member(_) => false,
-        });
-        if !is_spare {
+        if aux_guid(&device, PoolState::Spare) != Some(spare) {
             return Err(refused("its label says that it is not a spare, or of another pool"));
         }
         let root = self.shared.config.lock().root.clone();

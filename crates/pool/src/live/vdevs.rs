@@ -3,6 +3,7 @@
 use super::config::{Builder, VdevSpec};
 use super::create::{Devices, NewTop, PropertyWord, add_top_zaps, guid_from, new_tops, set_member};
 use super::evacuate::check_layout;
+use super::labels::aux_guid;
 use super::mode::FailMode;
 use super::{LivePool, TaskCx, mos as util};
 use crate::alloc;
@@ -10,12 +11,10 @@ use crate::error::{Error, Result};
 use crate::open::{Pool, in_their_places};
 use crate::scan::{FoundLeaf, LabelView};
 use crate::uberblocks::read_ring;
-use device::WriteDeviceRef;
 use dmu::{Zap, zap};
 use ondisk::config::{LabelConfig, PoolState, VdevConfig, aux_devices};
 use ondisk::nvlist::{NvList, NvValue};
 use ondisk::{DmuType, features, mos};
-use std::sync::Arc;
 use vdev::VdevState;
 use vdev::label::{self, Round};
 
@@ -120,15 +119,6 @@ pub(super) fn aux_label(state: PoolState, guid: u64, path: &str) -> NvList {
     match state {
         PoolState::L2cache => label.u64("ashift", AUX_ASHIFT).done(),
         _ => label.done(),
-    }
-}
-
-/// The guid that a device has as a spare or cache device, by its label.
-pub(super) fn aux_guid(device: &WriteDeviceRef, state: PoolState) -> Option<u64> {
-    let found = crate::scan::look_at_device(&Arc::clone(device).as_device(), "".into())?;
-    match found.config {
-        LabelConfig::Aux(label) if label.state == state => Some(label.guid),
-        _ => None,
     }
 }
 

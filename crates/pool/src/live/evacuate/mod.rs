@@ -48,11 +48,10 @@ pub(super) use mapping::OBSOLETE;
 pub(super) use start::check_layout;
 
 use super::LivePool;
-use super::remove::clear_labels;
+use super::labels;
 use super::shared::Shared;
 use super::sides::refused;
 use crate::error::Result;
-use ondisk::config::LabelConfig;
 use ondisk::indirect::RemovalState;
 use std::time::Duration;
 
@@ -65,10 +64,7 @@ impl Shared {
         let gone = self.removals.synced();
         let pool = self.config.lock().root.guid;
         for (guid, device) in gone {
-            clear_labels(&device, &|label| match label {
-                LabelConfig::Member(c) => c.pool_guid == pool && c.guid == Some(guid),
-                LabelConfig::Aux(_) => false,
-            });
+            labels::clear_leaf(&device, pool, guid);
         }
     }
 }
