@@ -281,6 +281,13 @@ impl State {
         let under_way = self.under_way.iter().map(|(_, first)| *first);
         under_way.fold(self.queue.first(), u64::min)
     }
+
+    /// A thread with this ticket is told, or leads: what it waits for is ready, and may begin.
+    fn concerns(&self, ticket: u64) -> bool {
+        let may_lead = !self.leading && self.under_way.len() < BATCHES;
+        let is_ready = self.queue.first() < ticket;
+        self.stopped.is_some() || self.kept_below() >= ticket || (may_lead && is_ready)
+    }
 }
 
 /// What a sync has to do for a log.
@@ -335,7 +342,7 @@ pub struct IntentLog {
     data: Mutex<Option<Arc<dyn FetchData>>>,
     mode: AtomicU8,
     throughput: AtomicBool,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
     changed: Condvar,
 }
 
@@ -374,7 +381,7 @@ impl IntentLog {
             data: Mutex::default(),
             mode: AtomicU8::new(SyncMode::Standard as u8),
             throughput: AtomicBool::new(false),
-            state: Mutex::new(state),
+            state: Arc::new(Mutex::new(state)),
             changed: rt.condvar(),
         }
     }
@@ -510,10 +517,8 @@ impl IntentLog {
             if state.kept_below() >= ticket {
                 return Ok(());
             }
-            // What this thread waits for is under way, and nothing that is ready is.
-            let all_under_way = state.queue.first() >= ticket;
-            if state.leading || state.under_way.len() >= BATCHES || all_under_way {
-                self.changed.wait(&mut state);
+            if !state.concerns(ticket) {
+                self.changed.wait_among(&self.state, &mut state, move |s| s.concerns(ticket));
                 continue;
             }
             state.leading = true;
