@@ -3,7 +3,7 @@
 use device::{AlignedBuf, Shared};
 use ondisk::Endian;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Where a block belongs: object set, object, level, block number (OpenZFS: a bookmark).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
@@ -53,13 +53,27 @@ impl fmt::Display for Place {
 pub struct Block {
     bytes: Arc<AlignedBuf>,
     endian: Endian,
+    /// Its fletcher-4, once somebody wanted it: a block that is shared is written to many places.
+    fletcher4: OnceLock<[u64; 4]>,
 }
 
 impl Block {
     /// Takes bytes and the byte order of the machine that wrote them.
     #[must_use]
     pub fn new(bytes: AlignedBuf, endian: Endian) -> Self {
-        Self { bytes: Arc::new(bytes), endian }
+        Self { bytes: Arc::new(bytes), endian, fletcher4: OnceLock::new() }
+    }
+
+    /// Its fletcher-4, which `sum` computes if that was not done before.
+    pub(crate) fn fletcher4<E>(
+        &self,
+        sum: impl FnOnce() -> Result<[u64; 4], E>,
+    ) -> Result<[u64; 4], E> {
+        if let Some(known) = self.fletcher4.get() {
+            return Ok(*known);
+        }
+        let sum = sum()?;
+        Ok(*self.fletcher4.get_or_init(|| sum))
     }
 
     /// Byte order of the machine that wrote the block.
@@ -82,6 +96,7 @@ impl Block {
 
     /// The bytes, to be changed. Copied first when they are being written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.fletcher4.take();
         let bytes: &mut AlignedBuf = Arc::make_mut(&mut self.bytes);
         bytes
     }
@@ -104,5 +119,20 @@ impl std::ops::Deref for Block {
 impl fmt::Debug for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Block({} bytes, {:?})", self.bytes.len(), self.endian)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_was_changed_is_summed_again() {
+        let mut block = Block::new(AlignedBuf::zeroed(512), Endian::Little);
+        let sum = |block: &Block, sum| block.fletcher4(|| Ok::<_, ()>([sum; 4]));
+        assert_eq!(block.fletcher4(|| Err(())), Err(()));
+        assert_eq!((sum(&block, 1), sum(&block, 2)), (Ok([1; 4]), Ok([1; 4])));
+        block.bytes_mut()[0] = 1;
+        assert_eq!(sum(&block, 3), Ok([3; 4]));
     }
 }

@@ -62,7 +62,11 @@ pub(crate) fn transform(
         None => (data.shared(), Compression::OFF),
     };
     let sum = laps.stage(Stage::Checksum, || {
-        let sum = sum(checksum_kind, data.endian(), salted, &bytes)?;
+        let compute = || sum(checksum_kind, data.endian(), salted, &bytes);
+        let sum = match (compression, checksum_kind) {
+            (Compression::OFF, Checksum::FLETCHER_4) => data.fletcher4(compute)?,
+            _ => compute()?,
+        };
         Work::Checksum(checksum_kind).charge(bytes.len() as u64);
         Ok(sum)
     })?;

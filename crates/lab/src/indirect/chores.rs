@@ -24,6 +24,7 @@ use engine::inside::ondisk::DmuType;
 use engine::inside::rt::{Progress, Rt};
 use engine::inside::zio::stats::TypeStats;
 use engine::live::LivePool;
+use parking_lot::Mutex;
 use std::time::Duration;
 
 /// Room in the cache: metadata do not have to be read twice.
@@ -108,9 +109,14 @@ fn send(rt: &Rt, image: Image, preset: &Preset, seed: u64) -> Result<Done> {
     let object = fs.objset().object(number)?;
     let (before, begin) = (pool.block_stats(), rt.now());
     let bytes = (object.dnode().max_block + 1) * world::RECORD;
+    // One for each worker, used again: the system need not clear the whole file's memory.
+    let buffers = Mutex::new(Vec::new());
     rt.for_each_parallel(SEND_PIECES, 0..bytes.div_ceil(SEND_PIECE), |piece| {
         let at = piece * SEND_PIECE;
-        object.read_at(at, &mut vec![0; SEND_PIECE.min(bytes - at) as usize])
+        let mut buffer = buffers.lock().pop().unwrap_or_else(|| vec![0; SEND_PIECE as usize]);
+        object.read_at(at, &mut buffer[..SEND_PIECE.min(bytes - at) as usize])?;
+        buffers.lock().push(buffer);
+        Ok::<(), engine::inside::dmu::Error>(())
     })?;
     Ok((rt.now().saturating_sub(begin), pool.block_stats().since(&before)))
 }
