@@ -140,8 +140,8 @@ fn the_tables_are_those_of_the_data_file() {
 
 /// Both tables of the study itself, every column; the data file has two of the idle percentages
 /// wrong.
-#[test]
 #[testkit::needs("figures")]
+#[test]
 fn the_columns_of_seek_are_the_study_s() {
     let dir = testkit::shared_dir().expect("the study stands beside its figures");
     let study = dir.join("seeds/003_5ab444fba215f4f0.txt");
