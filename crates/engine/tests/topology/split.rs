@@ -103,6 +103,10 @@ fn special_vdevs_are_split_as_well() {
     pool.add_tops(&[top], Some(12), &bench.source()).unwrap();
     pool.close().unwrap();
     let pool = bench.import();
+    pool.reguid(None).unwrap();
+    let tops = pool.look().unwrap().config().vdev_tree.children.clone();
+    let has_class: Vec<_> = tops.iter().map(|top| top.alloc_bias.is_some()).collect();
+    assert_eq!(has_class, [false, true], "another guid changes no class");
     super::random::add_large(&pool, 8 << 20);
     pool.destroy_dataset("tank/large").unwrap();
     let sides = pool.sides_to_split(&[]).unwrap();

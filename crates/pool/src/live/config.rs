@@ -168,20 +168,30 @@ pub(super) fn new_root(
     VdevConfig::decode(&list.u64("create_txg", create_txg).lists("children", tops).done())
 }
 
+/// Takes the changed list of a vdev. Classes stand in the tables of vdevs, not in every stored list,
+/// and stay what they were.
+fn decode_again(vdev: &mut VdevConfig, list: &NvList) -> ondisk::Result<()> {
+    let mut new = VdevConfig::decode(list)?;
+    new.alloc_bias.clone_from(&vdev.alloc_bias);
+    for (new, old) in new.children.iter_mut().zip(&vdev.children) {
+        new.alloc_bias.clone_from(&old.alloc_bias);
+    }
+    *vdev = new;
+    Ok(())
+}
+
 /// Sets a member of a vdev, in the stored list and in the decoded form.
 pub(super) fn set_u64(vdev: &mut VdevConfig, name: &str, value: u64) -> ondisk::Result<()> {
     let mut list = vdev.to_nvlist();
     list.set(name, NvValue::U64(value));
-    *vdev = VdevConfig::decode(&list)?;
-    Ok(())
+    decode_again(vdev, &list)
 }
 
 /// The same with a text.
 pub(super) fn set_text(vdev: &mut VdevConfig, name: &str, text: &str) -> ondisk::Result<()> {
     let mut list = vdev.to_nvlist();
     list.set(name, NvValue::String(text.as_bytes().to_vec()));
-    *vdev = VdevConfig::decode(&list)?;
-    Ok(())
+    decode_again(vdev, &list)
 }
 
 /// Removes members of a vdev.

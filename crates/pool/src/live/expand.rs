@@ -87,10 +87,7 @@ impl TaskCx<'_> {
         for top in root.children.iter_mut().filter(|top| is_meant(top)) {
             let Some(asize) = larger(&tree, top, |l| Some(l.writer()?.size())) else { continue };
             more = more.saturating_add(asize - top.asize.unwrap_or(0));
-            // The class stands in the vdev's table, not in every stored list.
-            let class = top.alloc_bias.clone();
             set_u64(top, "asize", asize).map_err(|e| bad(&e))?;
-            top.alloc_bias = class;
             grown.extend(TopSpec::of(top, &shared.reader));
         }
         if grown.is_empty() {

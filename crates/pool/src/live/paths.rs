@@ -33,7 +33,8 @@ pub(super) fn adopt(vdev: &mut VdevConfig, found: &BTreeMap<u64, LeafSight>) {
         list.remove(name);
     });
     if let Ok(moved) = VdevConfig::decode(&list) {
-        *vdev = moved;
+        // Its class stands in its table, not in every stored list.
+        *vdev = VdevConfig { alloc_bias: vdev.alloc_bias.take(), ..moved };
     }
 }
 

@@ -23,6 +23,7 @@
 //! missing ones, and takes them off. Spares and cache devices stay as well.
 
 use super::LivePool;
+use super::config::set_u64;
 use super::create::guid_from;
 use super::import::{ImportOptions, open_part};
 use super::log::LogDevices;
@@ -34,7 +35,6 @@ use crate::scan::look_at_device;
 use device::WriteDeviceRef;
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::mos;
-use ondisk::nvlist::NvValue;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -80,14 +80,8 @@ fn others(root: &VdevConfig, sides: &[u64]) -> Vec<VdevConfig> {
 /// A pool of these sides alone, with this guid.
 fn of_sides(root: &VdevConfig, sides: &[u64], guid: u64) -> Result<VdevConfig> {
     let without = |root: VdevConfig, leaf: &VdevConfig| without_side(&root, leaf.guid);
-    let root = others(root, sides).iter().try_fold(root.clone(), without)?;
-    let mut list = root.to_nvlist();
-    list.set("guid", NvValue::U64(guid));
-    let mut new = VdevConfig::decode(&list).map_err(|e| bad(&e))?;
-    // The class stands in the vdev's table, not in every stored list.
-    for (new, top) in new.children.iter_mut().zip(&root.children) {
-        new.alloc_bias.clone_from(&top.alloc_bias);
-    }
+    let mut new = others(root, sides).iter().try_fold(root.clone(), without)?;
+    set_u64(&mut new, "guid", guid).map_err(|e| bad(&e))?;
     Ok(new)
 }
 

@@ -1,6 +1,6 @@
 //! Changing the pool itself: more vdevs, its properties, its guid.
 
-use super::config::{Builder, VdevSpec};
+use super::config::{Builder, VdevSpec, set_u64};
 use super::create::{Devices, NewTop, PropertyWord, add_top_zaps, guid_from, new_tops, set_member};
 use super::evacuate::check_layout;
 use super::labels::aux_guid;
@@ -334,14 +334,8 @@ impl LivePool {
         self.run(move |cx| {
             cx.check_no_checkpoint()?;
             cx.check_every_leaf_is_online()?;
-            let (root, txg) = {
-                let config = cx.shared.config.lock();
-                (config.root.clone(), config.root.create_txg)
-            };
-            let mut list = root.to_nvlist();
-            list.set("guid", NvValue::U64(guid));
-            let root = VdevConfig::decode(&list).map_err(|e| bad(&e))?;
-            debug_assert_eq!(root.create_txg, txg);
+            let mut root = cx.shared.config.lock().root.clone();
+            set_u64(&mut root, "guid", guid).map_err(|e| bad(&e))?;
             cx.shared.config.lock().facts.guid = guid;
             cx.set_root(root);
             Ok(guid)
