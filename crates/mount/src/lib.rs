@@ -63,6 +63,7 @@ pub use system::Keeper;
 
 use engine::LivePool;
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -200,3 +201,21 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl Error {
+    /// What would help, where the system says enough to know.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        let Self::NoFuse(e) = self else { return None };
+        match e.kind() {
+            // The system makes the file when the module is there, and a container may not have it.
+            io::ErrorKind::NotFound => {
+                Some("the kernel's module fuse must be loaded, and a container be given /dev/fuse")
+            }
+            io::ErrorKind::PermissionDenied => {
+                Some("this process may not open /dev/fuse: its mode, or the container's rules")
+            }
+            _ => Some("the kernel's module fuse must be loaded"),
+        }
+    }
+}

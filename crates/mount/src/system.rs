@@ -259,4 +259,14 @@ mod tests {
         assert_eq!(listed_in(b"36 35"), None);
         assert_eq!(plain(b"a\\04"), b"a\\04");
     }
+    #[test]
+    fn the_hint_of_a_mount_that_cannot_be_is_about_its_cause() {
+        let hint = |e: Errno| Error::NoFuse(e.into()).hint().unwrap_or_default();
+        assert!(
+            hint(Errno::EACCES).contains("may not open") && !hint(Errno::EACCES).contains("module")
+        );
+        assert!(hint(Errno::EPERM).contains("may not open"));
+        assert!(hint(Errno::ENOENT).contains("module") && hint(Errno::ENODEV).contains("module"));
+        assert_eq!(Error::NotRoot.hint(), None);
+    }
 }

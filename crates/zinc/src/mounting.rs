@@ -34,8 +34,7 @@ impl From<DatasetError> for Failure {
                     Error::Mounted(..) => {
                         failure.hint("`zinc unmount` takes it away; -O mounts over it")
                     }
-                    Error::NoFuse(_) => failure.hint("the kernel's module fuse must be loaded"),
-                    _ => failure,
+                    e => e.hint().into_iter().fold(failure, Failure::hint),
                 }
             }
             e => Self::new(e.to_string()),

@@ -145,6 +145,18 @@ fn all_known_pools_are_served_and_served_again() {
 }
 
 #[test]
+fn where_nothing_is_left_to_serve_it_is_said_why() {
+    let place = place();
+    let mut all = serve(place.command_here("serve -a --skip one --skip two"));
+    all.says("all known pools are served already, or left out");
+    assert!(all.child.wait().unwrap().success());
+    place.ok_here("zpool destroy one");
+    place.ok_here("zpool destroy two");
+    let all = serve(place.command_here("serve -a"));
+    all.says("no pools are known: import or create some");
+}
+
+#[test]
 fn a_killed_keeper_leaves_no_server_behind() {
     let place = place();
     let mut all = serve(place.command_here("serve -a --skip two"));

@@ -87,7 +87,11 @@ pub fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
         web::serve_recorded(address, &recorder)?;
     }
     if pools.is_empty() {
-        tracing::info!(target: "zinc", "no pools are known: import or create some");
+        let why = match known::pools(session).all().is_empty() {
+            true => "no pools are known: import or create some",
+            false => "all known pools are served already, or left out",
+        };
+        tracing::info!(target: "zinc", "{why}");
     }
     let (begun, begins) = channel();
     let keep = |pool: Pool| {

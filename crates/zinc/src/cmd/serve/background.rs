@@ -78,6 +78,9 @@ pub fn start_with(
         errors.read_to_string(&mut said).map_err(fail)?;
     }
     ui::error(session, &said);
+    if let Some(path) = log {
+        ui::note(session, &format!("it could not be started: {} says why", path.display()));
+    }
     let code = child.wait().map_err(fail)?.code().and_then(|c| u8::try_from(c).ok());
     Ok(ExitCode::from(code.unwrap_or(FAILED)))
 }
