@@ -168,8 +168,8 @@ pub(super) fn new_root(
     VdevConfig::decode(&list.u64("create_txg", create_txg).lists("children", tops).done())
 }
 
-/// Takes the changed list of a vdev. Classes stand in the tables of vdevs, not in every stored list,
-/// and stay what they were.
+/// Takes the changed list of a vdev. Classes stay what they were: they stand in tables of vdevs,
+/// not in every stored list.
 fn decode_again(vdev: &mut VdevConfig, list: &NvList) -> ondisk::Result<()> {
     let mut new = VdevConfig::decode(list)?;
     new.alloc_bias.clone_from(&vdev.alloc_bias);
