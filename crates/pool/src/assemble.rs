@@ -171,6 +171,7 @@ impl Candidate {
     }
 
     fn leaf(&self, config: &VdevConfig, behind: &BTreeMap<u64, u64>, needed: bool) -> LeafOpen {
+        let needed = needed || self.counts_for_its_log(config);
         match (self.device_of(config), behind.get(&config.guid)) {
             (Some(d), _) if needed && is_out_of_use(config) => LeafOpen::Stale(d),
             (Some(device), Some(txgs)) if !is_out_of_use(config) => {
@@ -178,6 +179,13 @@ impl Candidate {
             }
             (device, _) => LeafOpen::by_config(config, device),
         }
+    }
+
+    /// A device of a log that was away, and is here. What it has of an intent log proves itself by
+    /// its checksums, and was promised; what it lacks was promised elsewhere.
+    fn counts_for_its_log(&self, leaf: &VdevConfig) -> bool {
+        let is_its = |top: &VdevConfig| top.is_log && top.find(leaf.guid).is_some();
+        !leaf.offline && !leaf.faulted && self.tree.children.iter().any(is_its)
     }
 
     fn device_of(&self, config: &VdevConfig) -> Option<DeviceRef> {
@@ -211,6 +219,7 @@ impl Candidate {
             for leaf in top.walk().filter(needed) {
                 let absence = match self.device_of(leaf) {
                     None => Absence::NotFound,
+                    Some(_) if self.counts_for_its_log(leaf) => continue,
                     Some(_) if is_out_of_use(leaf) => Absence::OutOfUse,
                     Some(_) => match behind.get(&leaf.guid) {
                         Some(txgs) => Absence::Behind(*txgs),

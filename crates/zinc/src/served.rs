@@ -37,7 +37,7 @@ pub const REACHABLE: &str = "zfs, ls, cat, stat, cp, mkdir, rm, mv, ln, mount, u
                              nbd, and of zpool: attach, checkpoint, \
                              clear, destroy, detach, events, export, get, history, initialize, \
                              iostat, list, offline, online, reguid, remove, reopen, replace, \
-                             resilver, scrub, set, status, sync, trim, upgrade, wait";
+                             resilver, scrub, set, split, status, sync, trim, upgrade, wait";
 
 /// What is said of the server of the pool with this guid, when there is one and it does not answer.
 pub fn not_answering(session: &Session, guid: u64) -> Option<String> {

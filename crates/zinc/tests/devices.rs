@@ -538,6 +538,36 @@ fn devices_that_have_grown_are_used_to_their_new_end() {
     }
 }
 
+/// The usual way to a larger pool: its devices are replaced by larger ones.
+#[test]
+fn a_pool_grows_when_its_last_small_device_is_replaced() {
+    for is_served in [false, true] {
+        let place = mirror();
+        place.ok("zpool set autoexpand=on tank");
+        let mut server = is_served.then(|| Server::new(&place));
+        for name in ["c", "d"] {
+            place.extra(name);
+            let file = std::fs::File::options().write(true).open(place.path().join(name)).unwrap();
+            file.set_len(300 * MIB).unwrap();
+        }
+        let list = || place.ok_here("zpool list -Hpo size tank");
+        let before = list();
+        place.ok_here("zpool replace -w tank a c");
+        assert_eq!(list(), before, "the other side is as small as it was");
+        place.ok_here("zpool attach -w tank c d");
+        place.ok_here("zpool detach tank b");
+        let after = list();
+        let number = |text: &str| text.trim().parse::<u64>().unwrap();
+        assert!(number(&after) > number(&before) + 64 * MIB, "{before}{after}");
+        place.ok_here("zpool export tank");
+        if let Some(server) = server.take() {
+            server.kill();
+        }
+        place.ok("zpool import -d . tank");
+        place.ok("check tank");
+    }
+}
+
 /// A pool of two mirrors, and what becomes of it in another name, where it is served and where not.
 #[test]
 fn sides_of_mirrors_become_a_pool() {

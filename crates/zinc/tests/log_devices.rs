@@ -178,3 +178,55 @@ fn a_log_device_is_removed_from_a_pool_that_is_served_and_when_it_is_missing() {
     place.ok("zpool export tank");
     place.zdb_is_content("tank");
 }
+
+/// A log device goes while the pool is served, and is put back: what leads there is replayed.
+#[test]
+fn a_log_device_that_was_pulled_out_and_is_back_is_used() {
+    let place = with_log();
+    let put_back = || {
+        let path = place.path().join("away/journal");
+        std::fs::rename(path, place.path().join("journal")).unwrap();
+    };
+    let is_whole = || {
+        let status = place.ok_here("zpool status tank");
+        has(&status, &[" state: ONLINE", "logs", "journal"]);
+        assert!(!status.contains("UNAVAIL") && !status.contains("REMOVED"), "{status}");
+    };
+    let content: Vec<u8> = (0..5_000_000u32).flat_map(|n| n.to_le_bytes()).collect();
+    std::fs::write(place.path().join("large"), &content).unwrap();
+    // The server is killed while the log is away.
+    let mut server = serve(&place);
+    place.ok_here("cp file tank/fs:/before");
+    take_away(&place, "journal");
+    place.ok_here("cp large tank/fs:/large");
+    place.ok_here("zpool sync tank");
+    server.kill().unwrap();
+    server.wait().unwrap();
+    put_back();
+    place.ok_here("zfs create tank/new");
+    is_whole();
+    assert_eq!(place.ok_here("cat tank/fs:/before"), "text");
+    place.ok_here("cp tank/fs:/large copy");
+    assert!(std::fs::read(place.path().join("copy")).unwrap() == content);
+    // It is used again by `clear` and `reopen`, and after an export without these.
+    for again in [Some("zpool clear tank"), Some("zpool reopen tank"), None] {
+        let mut server = serve(&place);
+        take_away(&place, "journal");
+        place.ok_here("cp -f file tank/fs:/file");
+        place.ok_here("zpool sync tank");
+        put_back();
+        if let Some(again) = again {
+            place.ok_here(again);
+            is_whole();
+        }
+        place.ok_here("zpool export tank");
+        server.wait().unwrap();
+        let listed = place.ok_here("zpool import -d .");
+        has(&listed, &["can be imported using its name"]);
+        place.ok_here("zpool import -d . tank");
+        is_whole();
+        assert_eq!(place.ok_here("cat tank/fs:/file"), "text");
+    }
+    place.ok_here("zpool export tank");
+    place.zdb_is_content("tank");
+}

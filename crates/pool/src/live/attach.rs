@@ -216,7 +216,7 @@ impl Shared {
             let outlived = outlived(&root, &is_whole);
             drop(tree);
             // What was replaced may have had a spare, which is not needed then either.
-            let Some(leaf) = outlived.first() else { return Ok(()) };
+            let Some(leaf) = outlived.first() else { return self.expand_after_change() };
             self.detach(*leaf)?;
         }
     }
@@ -258,7 +258,8 @@ impl LivePool {
     /// # Errors
     /// When the leaf is no such side, or has what the others lack.
     pub fn detach(&self, leaf: u64) -> Result<()> {
-        self.shared.detach(leaf)
+        self.shared.detach(leaf)?;
+        self.shared.expand_after_change()
     }
 
     /// Puts a device in the place of any leaf, also of one that is gone. What was on it is brought

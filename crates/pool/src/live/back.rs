@@ -147,9 +147,11 @@ impl Shared {
         let all = || (std::iter::once(1..=last).collect(), false);
         let top = tree.tops().find(|t| below(t.node()).contains(&guid));
         let Some(top) = top else { return all() };
-        let mut others = tree.leaves().filter(|l| {
-            l.guid() != guid && l.writer().is_some() && below(top.node()).contains(&l.guid())
-        });
+        // A log is written beside all others: any of them has seen what became of its txgs.
+        let is_beside = |n: u64| top.is_log() || below(top.node()).contains(&n);
+        let mut others = tree
+            .leaves()
+            .filter(|l| l.guid() != guid && l.writer().is_some() && is_beside(l.guid()));
         let Some(device) = others.find_map(|l| l.device().cloned()) else { return all() };
         let Some(other) = look_at_device(&device, PathBuf::new()) else { return all() };
         let (own, others) = (marks(leaf), marks(&other));

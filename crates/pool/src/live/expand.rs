@@ -32,6 +32,7 @@ use super::sides::bad;
 use crate::alloc::TopSpec;
 use crate::error::Result;
 use ondisk::config::VdevConfig;
+use std::sync::atomic::Ordering;
 use vdev::label::{self, Round};
 use vdev::{NodeRef, VdevTree, asize_max};
 
@@ -124,6 +125,16 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// The smallest device of a vdev may be gone: with `autoexpand` the vdev grows to the next.
+    pub(super) fn expand_after_change(&self) -> Result<()> {
+        match self.expands.load(Ordering::Relaxed) {
+            true => self.expand(|_| true),
+            false => Ok(()),
+        }
+    }
+}
+
 impl LivePool {
     /// Uses what devices have grown by, in the vdevs that these leaves are in.
     ///
@@ -139,9 +150,8 @@ impl LivePool {
     /// # Errors
     /// As [`Self::expand`], or when the property cannot be read.
     pub fn expand_if_wanted(&self) -> Result<()> {
-        match self.view().stored_number("autoexpand")? {
-            Some(1) => self.shared.expand(|_| true),
-            _ => Ok(()),
-        }
+        let wanted = self.view().stored_number("autoexpand")? == Some(1);
+        self.shared.expands.store(wanted, Ordering::Relaxed);
+        self.shared.expand_after_change()
     }
 }

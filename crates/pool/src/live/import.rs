@@ -33,7 +33,7 @@ use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
 use ondisk::mos;
 use ondisk::uberblock::Uberblock;
 use rt::Rt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -225,13 +225,31 @@ fn open_devices(
     Ok(devices)
 }
 
+/// Guids of log vdevs, and of all below them.
+fn below_logs(root: &VdevConfig) -> BTreeSet<u64> {
+    let logs = root.children.iter().filter(|top| top.is_log);
+    logs.flat_map(VdevConfig::walk).map(|v| v.guid).collect()
+}
+
+/// The name of the pool for now, and the one that its labels get: a name for this time only is not
+/// written down.
+fn names(reading: &Pool, options: &ImportOptions) -> (String, String) {
+    let labelled =
+        if options.open.name.is_some() { reading.candidate().name() } else { reading.name() };
+    let written = options.rename.clone().unwrap_or_else(|| labelled.to_owned());
+    let name = options.open.name.clone().unwrap_or_else(|| written.clone());
+    (name, written)
+}
+
 /// What a pool that is open for writing makes of a leaf. One that was away while the others were
-/// written is not written to before its log on disk says what it missed.
+/// written is not written to before its log on disk says what it missed. One of a log (`of_log`) is
+/// read meanwhile: intent logs may lead there.
 fn leaf_open(
     config: &VdevConfig,
     devices: &Devices,
     absences: &BTreeMap<u64, Txgs>,
     behind: &BTreeMap<u64, u64>,
+    of_log: bool,
 ) -> LeafOpen {
     let refusal = devices.failed.get(&config.guid).map(|e| e.kind).filter(|why| why.is_refusal());
     if let Some(why) = refusal {
@@ -241,7 +259,7 @@ fn leaf_open(
     match (device, behind.get(&config.guid)) {
         (Some(device), Some(txgs)) if absences.contains_key(&config.guid) => {
             let device = Arc::clone(device).as_device();
-            LeafOpen::Behind { device, txgs: *txgs, needed: false }
+            LeafOpen::Behind { device, txgs: *txgs, needed: of_log }
         }
         (device, _) => LeafOpen::writable_by_config(config, device.cloned()),
     }
@@ -370,7 +388,9 @@ fn assemble(
 ) -> Result<LivePool> {
     let (config, candidate) = (reading.config(), reading.candidate());
     let (behind, absences) = (candidate.behind(&root, txg), candidate.absences(&root, txg));
-    let mut leaf = |c: &VdevConfig| leaf_open(c, devices, &absences, &behind);
+    let logs = below_logs(&root);
+    let mut leaf =
+        |c: &VdevConfig| leaf_open(c, devices, &absences, &behind, logs.contains(&c.guid));
     let vdevs = VdevTree::build(rt, &root, &mut leaf);
     let mut vdevs = vdevs.map_err(|e| Error::Invalid { what: e.to_string() })?;
     map_removed(&mut vdevs, reading, &root)?;
@@ -392,11 +412,7 @@ fn assemble(
     let claims = claims(reading, &alloc)?;
     let writer = Arc::new(Writer::new(rt, Arc::clone(&reader), Arc::clone(&alloc) as _));
     store.set_pending(&(Arc::clone(&writer) as Arc<dyn PendingSource>));
-    // A name for this time only is not written down.
-    let labelled =
-        if options.open.name.is_some() { reading.candidate().name() } else { reading.name() };
-    let written = options.rename.clone().unwrap_or_else(|| labelled.to_owned());
-    let name = options.open.name.clone().unwrap_or_else(|| written.clone());
+    let (name, written) = names(reading, options);
     let facts = PoolFacts {
         name: written,
         guid: root.guid,

@@ -149,6 +149,8 @@ pub(super) fn welcome(
     }
     match found(&vdev.guid) {
         true if was_exported => unmark(vdev),
+        // It was pulled out, and is back.
+        true if vdev.removed => unset(vdev, &["removed", "not_present"]),
         true if vdev.not_present => unset(vdev, &["not_present"]),
         false if !vdev.not_present => set_u64(vdev, "not_present", 1),
         _ => Ok(()),

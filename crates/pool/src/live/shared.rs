@@ -157,6 +157,8 @@ pub(crate) struct Shared {
     pub(super) seen: Mutex<Seen>,
     /// How often labels with a new configuration were written.
     pub(super) labels_written: AtomicU64,
+    /// The pool's property `autoexpand`, as it was when it was last asked for.
+    pub(super) expands: AtomicBool,
     /// What the txg that is synced has written so far is written once more before it is committed.
     pub(super) writes_again: AtomicBool,
 }
@@ -321,6 +323,7 @@ impl Shared {
             events: Arc::new(Events::new(rt)),
             seen: Mutex::default(),
             labels_written: AtomicU64::new(0),
+            expands: AtomicBool::new(false),
             writes_again: AtomicBool::new(false),
         });
         let me = Arc::downgrade(&shared);

@@ -269,7 +269,7 @@ impl LivePool {
 
     /// Sets a stored pool property.
     pub fn set_pool_property(&self, name: &str, word: PropertyWord) -> Result<()> {
-        let expands = (name, &word) == ("autoexpand", &PropertyWord::Number(1));
+        let expands = name == "autoexpand";
         let name = name.to_owned();
         self.run(move |cx| {
             match (&*name, &word) {

@@ -29,7 +29,17 @@ pub enum For<'a> {
     Pool(&'a Pool),
 }
 
+/// Why no device is used twice.
+const ONCE: &str = "a pool has each of its devices once";
+/// What to do with a device that was a pool's, and is not any more.
+const LEFT_OVER: &str = "`zpool status` names its devices; one that was left over, as by a split \
+                         that was cut off, is taken with -f";
+
 impl For<'_> {
+    fn is_called(self, name: &str) -> bool {
+        matches!(self, Self::Pool(pool) if pool.name() == name)
+    }
+
     fn was_begun(self, label: &FoundLeaf) -> bool {
         matches!(self, Self::Pool(pool) if pool.never_got(label))
     }
@@ -81,9 +91,12 @@ pub fn claim(
             continue;
         }
         if let Some(name) = label.as_ref().and_then(|l| user(session, &l.config, is_spare)) {
-            return Err(Failure::new("invalid vdev specification")
-                .because(format!("{path} is part of active pool '{name}'"))
-                .hint(give_up(&name)));
+            let failure = Failure::new("invalid vdev specification")
+                .because(format!("{path} is part of active pool '{name}'"));
+            return Err(match pool.is_called(&name) {
+                true => failure.because(ONCE).hint(LEFT_OVER),
+                false => failure.hint(give_up(&name)),
+            });
         }
         if !force && let Some(what) = held(&reader, label, Path::new(path), is_spare) {
             return Err(Failure::new("invalid vdev specification")
@@ -117,7 +130,7 @@ pub fn refuse_own(pool: &Pool, devices: &Devices) -> Result<(), Failure> {
         if tree.walk().any(|v| v.children.is_empty() && is_there(v)) || aux().any(is_there) {
             return Err(Failure::new("invalid vdev specification")
                 .because(format!("{path} is part of active pool '{}'", pool.name()))
-                .because("a pool has each of its devices once"));
+                .because(ONCE));
         }
     }
     Ok(())
