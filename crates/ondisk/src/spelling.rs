@@ -50,10 +50,10 @@ pub fn stored(spelling: &str) -> Vec<u8> {
     out
 }
 
-/// Text that stands in a line with other text: it ends no line.
+/// Text that stands in a line with other text: it ends no line and no column.
 #[must_use]
 pub fn in_line(text: &str) -> String {
-    text.replace('\n', "\\x0a")
+    text.replace('\n', "\\x0a").replace('\t', "\\x09")
 }
 
 #[cfg(test)]

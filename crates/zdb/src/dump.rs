@@ -6,6 +6,7 @@
 //! on.
 
 use engine::inside::dsl::nicenum::nicenum;
+use engine::inside::ondisk::spelling::in_line;
 use serde_json::{Map, Value};
 use std::fmt::{Display, Write as _};
 
@@ -22,7 +23,7 @@ struct Part {
 
 /// A message in one line: what it quotes forges no other.
 pub(crate) fn one_line(what: impl Display) -> String {
-    what.to_string().replace('\n', "\\x0a")
+    in_line(&what.to_string())
 }
 
 /// Where a dump is printed. What a terminal would obey is for this to escape.

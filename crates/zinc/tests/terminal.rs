@@ -653,7 +653,8 @@ fn the_path_of_a_device_forges_no_line() {
         for line in lines {
             let run = run_to(dir.path(), line, Stdio::piped());
             let all = text(&run.stdout) + &text(&run.stderr);
-            let found = all.lines().find(|l| l.starts_with("forged") || l.starts_with("\tx"));
+            let is_forged = |l: &&str| l.starts_with("forged") || l.contains("\tx");
+            let found = all.lines().find(is_forged);
             forged.extend(found.map(|found| format!("{state}, {line}: {found}")));
         }
     };
@@ -662,6 +663,8 @@ fn the_path_of_a_device_forges_no_line() {
         "zpool status -d . -v -P tank",
         "zpool list -d . -v -P tank",
         "zpool iostat -d . -v tank",
+        "zpool iostat -d . -Hv tank",
+        "zpool list -d . -HvP tank",
         "zpool get -d . all tank",
         "zpool history -d . -il tank",
         "check -d . tank",
