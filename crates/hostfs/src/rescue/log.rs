@@ -24,7 +24,7 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use term::without_number;
+use term::{escape, without_number};
 
 /// Name of the log in the destination.
 pub const LOG_NAME: &str = "rescue.jsonl";
@@ -41,6 +41,8 @@ pub struct Log {
     whole: HashSet<Key>,
     /// What could not be written to the log itself.
     broken: Mutex<Option<io::Error>>,
+    /// The first thing that was not copied, and why.
+    first: Mutex<Option<String>>,
     /// Files copied.
     pub files: AtomicU64,
     /// Things of which something is lost.
@@ -106,7 +108,14 @@ impl Log {
         let counts = || AtomicU64::new(0);
         let [files, losses, lost_bytes, renamed] = [counts(), counts(), counts(), counts()];
         let (file, broken) = (Mutex::new(file), Mutex::new(None));
-        Ok(Self { file, whole, broken, files, losses, lost_bytes, renamed })
+        let first = Mutex::default();
+        Ok(Self { file, whole, broken, first, files, losses, lost_bytes, renamed })
+    }
+
+    /// The first thing that was not copied, and why. Where the copy has no room left, that is said
+    /// of all.
+    pub fn first_failure(&self) -> Option<String> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Writes a line.
@@ -193,6 +202,10 @@ impl Sink for DatasetLog<'_> {
     fn failed(&self, path: &[u8], object: u64, why: &str) {
         self.log.losses.fetch_add(1, Ordering::Relaxed);
         let cause = without_number(why.to_owned());
+        let said = || format!("'{}': {cause}", escape::name(path));
+        let mut first = self.log.first.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert_with(said);
+        drop(first);
         self.write("failed", path, json!({ "object": object, "cause": cause }));
     }
 

@@ -100,7 +100,7 @@ impl Verb for Args {
         }
         let lost = match losses {
             0 => "nothing lost".to_owned(),
-            _ => format!("{losses} losses, {lost_bytes} bytes of files"),
+            _ => format!("{losses} losses, {lost_bytes} bytes that cannot be read"),
         };
         let renamed = match count(&log.renamed) {
             0 => String::new(),
@@ -111,7 +111,9 @@ impl Verb for Args {
             true => String::new(),
             false => format!(": see {}", logged.display()),
         };
-        ui::note(session, &format!("{files} files rescued, {lost}{renamed}{see}"));
+        let said = Failure::new(format!("{files} files rescued, {lost}{renamed}{see}"));
+        let why = log.first_failure().into_iter();
+        ui::error(session, &why.fold(said, Failure::because).text());
         Ok(if losses == 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
     }
 }
