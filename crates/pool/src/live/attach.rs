@@ -120,8 +120,8 @@ impl Shared {
             let written = label::initialise(device.as_ref(), &list);
             written.map_err(|e| shared.failed("writing labels", &e))?;
             if let Some(map) = cx.zap_map()? {
-                let zap = new_vdev_zap(&shared.mos, cx.tx, map)?;
-                set_member(&shared.mos, &mut new, "com.delphix:vdev_zap_leaf", zap)?;
+                let zap = new_vdev_zap(cx.objects(), cx.tx, map)?;
+                set_member(cx.objects(), &mut new, "com.delphix:vdev_zap_leaf", zap)?;
             }
             let old = root.find(leaf).and_then(|v| v.path.clone()).unwrap_or_default();
             let root = with_side(&root, leaf, (&new, how), around)?;

@@ -7,7 +7,7 @@ use crate::live::removals::Leaving;
 use crate::live::shared::{Shared, TaskCx};
 use crate::live::sides::{bad, refused};
 use crate::mapping::segments;
-use dmu::Zap;
+use dmu::{Objset, Zap};
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::indirect::{BirthsHeader, MappingHeader, RemovalState};
 use ondisk::mos;
@@ -101,7 +101,7 @@ impl Shared {
 
     /// What an import finds: a removal goes on.
     pub(in crate::live) fn find_removal(&self) -> Result<()> {
-        let Some(record) = read_record(self)?.filter(|r| r.state() == State::Active) else {
+        let Some(record) = read_record(&self.mos)?.filter(|r| r.state() == State::Active) else {
             return Ok(());
         };
         let tops = self.config.lock().root.children.clone();
@@ -130,8 +130,8 @@ impl Shared {
 }
 
 /// The state of the last removal.
-fn read_record(shared: &Shared) -> Result<Option<RemovalState>> {
-    let directory = Zap::open(&shared.mos.object(mos::DIRECTORY_OBJECT)?)?;
+fn read_record(objects: &Objset) -> Result<Option<RemovalState>> {
+    let directory = Zap::open(&objects.object(mos::DIRECTORY_OBJECT)?)?;
     let Some(entry) = directory.get(mos::REMOVING.as_bytes())? else { return Ok(None) };
     let words: Vec<u64> = entry.ints().collect();
     RemovalState::from_words(&words).map(Some).map_err(|e| bad(&e))
@@ -142,7 +142,7 @@ impl TaskCx<'_> {
     fn begin_removal(&self, id: u32) -> Result<()> {
         let shared = self.shared;
         shared.check_removal(id)?;
-        let before = read_record(shared)?;
+        let before = read_record(self.objects())?;
         let mut root = shared.config.lock().root.clone();
         let top = root.children.iter_mut().find(|top| top.id == u64::from(id));
         let top = top.ok_or_else(|| refused("no such device in pool"))?;

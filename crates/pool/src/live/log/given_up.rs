@@ -100,7 +100,7 @@ impl LivePool {
         self.run(move |cx| {
             let shared = cx.shared;
             let datasets: dsl::Result<Vec<_>> =
-                names.iter().map(|name| shared.dsl.by_name(name)).collect();
+                names.iter().map(|name| cx.datasets().by_name(name)).collect();
             let datasets = datasets?;
             datasets.iter().try_for_each(|dataset| cx.check_log(dataset))?;
             cx.touch();

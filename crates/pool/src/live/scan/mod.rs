@@ -443,9 +443,8 @@ impl TaskCx<'_> {
             return Ok(());
         }
         if state.function() == Function::Scrub {
-            let (objects, txg) = (&self.shared.mos, state.max_txg);
-            let name = mos::LAST_SCRUBBED_TXG;
-            util::set_u64(objects, self.tx, mos::DIRECTORY_OBJECT, name, txg)?;
+            let (name, txg) = (mos::LAST_SCRUBBED_TXG, state.max_txg);
+            util::set_u64(self.objects(), self.tx, mos::DIRECTORY_OBJECT, name, txg)?;
         }
         self.touch();
         let tree = self.shared.reader.vdevs();
