@@ -18,6 +18,7 @@ pub struct Objset {
     pub(crate) inner: Arc<Inner>,
 }
 
+#[derive(Clone)]
 pub(crate) struct Inner {
     pub(crate) store: Arc<dyn BlockStore>,
     pub(crate) id: u64,
@@ -94,19 +95,7 @@ impl Objset {
     /// other.
     #[must_use]
     pub fn through(&self, store: Arc<dyn BlockStore>) -> Self {
-        let from = &*self.inner;
-        let inner = Inner {
-            store,
-            id: from.id,
-            key: from.key.clone(),
-            locks: Arc::clone(&from.locks),
-            live: from.live.clone(),
-            root: from.root,
-            phys: Arc::clone(&from.phys),
-            meta: from.meta.clone(),
-            places: Arc::clone(&from.places),
-            usage: OnceLock::new(),
-        };
+        let inner = Inner { store, ..Inner::clone(&self.inner) };
         Self { inner: Arc::new(inner) }
     }
 

@@ -18,7 +18,7 @@ use super::config::{
 use super::datasets::NewFilesystem;
 use super::features::{ENABLED_BY_DEFAULT, FeatureTable};
 use super::history::{self, Invocation};
-use super::patient::{self, Mos};
+use super::patient::mos_over;
 use super::shared::{ConfigState, Parts, USUAL_ROUNDS};
 use super::tunables::Setting;
 use super::{LivePool, mos as util};
@@ -378,12 +378,11 @@ fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Resu
     let store = Arc::new(CachedStore::new(Arc::clone(&reader), cache, Some(sink)));
     store.reading_ahead().set_max(options.read_ahead_bytes);
     let failed = |e: dmu::Error| Error::failed(&options.name, "making the MOS", &e);
-    let Mos { mos, patient, in_sync } = patient::mos_over(&store, None).map_err(failed)?;
+    let mos = mos_over(&store, None).map_err(failed)?;
     let tx = Tx::syncing(FIRST_TXG);
-    let maker = Maker { mos: &mos, tx: &tx, options, salt };
+    let maker = Maker { mos: &mos.in_sync, tx: &tx, options, salt };
     let (features, root, config) = maker.make(root, &wanted).map_err(failed)?;
-    let features = features.through(&in_sync);
-    let alloc = Arc::new(allocator(&in_sync, &reader, &root, &features).map_err(failed)?);
+    let alloc = Arc::new(allocator(&mos.in_sync, &reader, &root, &features).map_err(failed)?);
     let space = match options.wrap_allocator {
         Some(wrap) => wrap(Arc::clone(&alloc)),
         None => Arc::clone(&alloc) as _,
@@ -404,18 +403,8 @@ fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Resu
         raidz_reflow_info: 0,
     };
     let config = ConfigState::new(facts, root, config, BTreeMap::new(), USUAL_ROUNDS);
-    let parts = Parts {
-        reader,
-        store,
-        writer,
-        alloc,
-        patient,
-        mos,
-        features,
-        config,
-        uberblock,
-        block_faults,
-    };
+    let parts =
+        Parts { reader, store, writer, alloc, mos, features, config, uberblock, block_faults };
     first_txg(rt, parts, options, devices)
 }
 
@@ -430,7 +419,7 @@ fn first_txg(
     let blocks = TxgBlocks::new(&parts.alloc, &parts.writer);
     let wall = rt.wall();
     let cx = DslCx {
-        mos: &parts.mos,
+        mos: &parts.mos.in_sync,
         tx: &tx,
         blocks: &blocks,
         features: &parts.features,
@@ -444,8 +433,15 @@ fn first_txg(
     let config = PoolConfig::decode(&list).map_err(|e| bad(&e))?;
     let known = parts.features.snapshot();
     let (uberblock, faults) = (parts.uberblock, &parts.block_faults);
-    let view =
-        Pool::new_live(candidate, config, uberblock, &parts.store, &parts.mos, known, faults)?;
+    let view = Pool::new_live(
+        candidate,
+        config,
+        uberblock,
+        &parts.store,
+        &parts.mos.objects,
+        known,
+        faults,
+    )?;
     let pool = LivePool::start(rt, parts, view, &options.tunables)?;
     pool.shared.post_system("pool_create");
     let options = options.clone();

@@ -104,11 +104,6 @@ impl FeatureTable {
         })
     }
 
-    /// The same table, read by `mos`, which is the same object set as its own.
-    pub(crate) fn through(self, mos: &Objset) -> Self {
-        Self { mos: mos.clone(), ..self }
-    }
-
     /// Times it is used; `None` when it is not enabled.
     pub(crate) fn count(&self, guid: &str) -> Option<u64> {
         self.counts.read().get(guid).copied()

@@ -14,7 +14,7 @@ use super::config::PoolFacts;
 use super::create::allocator;
 use super::features::FeatureTable;
 use super::log::{LogDevices, claims, cut_logs, missing_logs};
-use super::patient::{self, Mos};
+use super::patient::mos_over;
 use super::rewind;
 use super::shared::{ConfigState, Parts, USUAL_ROUNDS};
 use super::tunables::Setting;
@@ -403,9 +403,9 @@ fn assemble(
     let block_faults = Arc::clone(reading.faults());
     let store = options.open.store(&reader, &block_faults);
     let uberblock = *reading.uberblock();
-    let Mos { mos, patient, in_sync } = patient::mos_over(&store, Some(uberblock.rootbp))?;
-    let features = FeatureTable::open(&in_sync, reading.features())?;
-    let alloc = Arc::new(allocator(&in_sync, &reader, &root, &features)?);
+    let mos = mos_over(&store, Some(uberblock.rootbp))?;
+    let features = FeatureTable::open(&mos.in_sync, reading.features())?;
+    let alloc = Arc::new(allocator(&mos.in_sync, &reader, &root, &features)?);
     // Logs go elsewhere when their devices are missing.
     reader.vdevs().tops().filter(|t| !t.is_writable()).for_each(|t| alloc.avoid_log(t.id()));
     // Before anything else can have their space.
@@ -421,27 +421,18 @@ fn assemble(
         features_for_read: features.for_labels(),
         ..PoolFacts::of(config)
     };
-    let object = dmu::Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?.need_u64(mos::CONFIG)?;
-    let logs = super::leaves::logs_of(&mos, &root);
+    let object =
+        dmu::Zap::open(&mos.objects.object(mos::DIRECTORY_OBJECT)?)?.need_u64(mos::CONFIG)?;
+    let logs = super::leaves::logs_of(&mos.objects, &root);
     for (guid, missed) in logs.iter().chain(&absences) {
         reader.vdevs().has_missed(*guid, missed);
     }
     let config = ConfigState::new(facts, root, object, logs, rounds(devices, txg));
-    let parts = Parts {
-        reader,
-        store,
-        writer,
-        alloc,
-        patient,
-        mos,
-        features,
-        config,
-        uberblock,
-        block_faults,
-    };
+    let parts =
+        Parts { reader, store, writer, alloc, mos, features, config, uberblock, block_faults };
     rewind::commit(&parts, options.open.checkpoint)?;
-    let dsl = Dsl::open(parts.mos.clone(), &name)?;
-    let view = reading.with_live(&name, &parts.store, &parts.mos, dsl);
+    let dsl = Dsl::open(parts.mos.objects.clone(), &name)?;
+    let view = reading.with_live(&name, &parts.store, &parts.mos.objects, dsl);
     let mut pool = LivePool::start(rt, parts, view, &options.tunables)?;
     pool.left_out = devices.failed.values().cloned().collect();
     pool.claims = claims;

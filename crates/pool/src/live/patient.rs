@@ -31,16 +31,16 @@ pub(super) struct PatientStore {
 
 /// The MOS of a pool that is opened for writing.
 pub(super) struct Mos {
-    pub(super) mos: Objset,
+    pub(super) objects: Objset,
+    /// The same for syncs.
+    pub(super) in_sync: Objset,
     /// The store for the reads of syncs.
     pub(super) patient: Arc<PatientStore>,
-    /// The MOS for syncs.
-    pub(super) in_sync: Objset,
 }
 
 /// The live MOS in `store`, from its root on disk, or a new one.
 pub(super) fn mos_over(store: &Arc<CachedStore>, root: Option<BlkPtr>) -> dmu::Result<Mos> {
-    let mos = Objset::live(LiveSpec {
+    let objects = Objset::live(LiveSpec {
         store: Arc::clone(store) as _,
         id: 0,
         root,
@@ -52,8 +52,8 @@ pub(super) fn mos_over(store: &Arc<CachedStore>, root: Option<BlkPtr>) -> dmu::R
         key: None,
     })?;
     let patient = Arc::new(PatientStore::new(store));
-    let in_sync = mos.through(Arc::clone(&patient) as _);
-    Ok(Mos { mos, patient, in_sync })
+    let in_sync = objects.through(Arc::clone(&patient) as _);
+    Ok(Mos { objects, in_sync, patient })
 }
 
 impl PatientStore {

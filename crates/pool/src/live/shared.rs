@@ -10,7 +10,7 @@ use super::early::EarlyBlocks;
 use super::events::{Events, Seen};
 use super::features::FeatureTable;
 use super::head::Heads;
-use super::patient::PatientStore;
+use super::patient::{Mos, PatientStore};
 use super::record::Pushed;
 use super::removals::Removals;
 use super::scans::Scans;
@@ -88,9 +88,7 @@ pub(super) struct Parts {
     pub(super) store: Arc<CachedStore>,
     pub(super) writer: Arc<Writer>,
     pub(super) alloc: Arc<Allocator>,
-    /// The store for the reads of syncs.
-    pub(super) patient: Arc<PatientStore>,
-    pub(super) mos: Objset,
+    pub(super) mos: Mos,
     pub(super) features: FeatureTable,
     pub(super) config: ConfigState,
     pub(super) uberblock: Uberblock,
@@ -272,10 +270,10 @@ impl Shared {
 
     /// A pool over these parts, as of the txg of their uberblock.
     pub(super) fn new(rt: &Rt, parts: Parts, pool: &str) -> Result<Arc<Self>> {
-        let Parts { reader, store, writer, alloc, patient, mos, features, config, .. } = parts;
-        let (uberblock, block_faults) = (parts.uberblock, parts.block_faults);
+        let Parts { reader, store, writer, alloc, mos, features, config, uberblock, block_faults } =
+            parts;
+        let Mos { objects: mos, in_sync: mos_in_sync, patient } = mos;
         let dsl = Dsl::open(mos.clone(), pool)?;
-        let mos_in_sync = mos.through(Arc::clone(&patient) as _);
         let dsl_in_sync = dsl.through(mos_in_sync.clone());
         let last = uberblock.txg.max(FIRST_TXG - 1);
         store.set_settled(uberblock.txg);
