@@ -90,11 +90,7 @@ fn change_leaf(
     change: &dyn Fn(&mut VdevConfig) -> ondisk::Result<()>,
 ) -> ondisk::Result<()> {
     if vdev.guid == guid && vdev.kind.is_leaf() {
-        // The class of a top-level vdev stands in its table, not in the stored list.
-        let class = vdev.alloc_bias.clone();
-        change(vdev)?;
-        vdev.alloc_bias = class;
-        return Ok(());
+        return change(vdev);
     }
     vdev.children.iter_mut().try_for_each(|child| change_leaf(child, guid, change))
 }

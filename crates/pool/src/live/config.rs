@@ -180,6 +180,19 @@ fn decode_again(vdev: &mut VdevConfig, list: &NvList) -> ondisk::Result<()> {
     Ok(())
 }
 
+/// A vdev with other children.
+pub(super) fn with_children(
+    vdev: &VdevConfig,
+    children: Vec<VdevConfig>,
+) -> ondisk::Result<VdevConfig> {
+    let mut list = vdev.to_nvlist();
+    let lists = children.iter().map(VdevConfig::to_nvlist).collect();
+    list.set("children", NvValue::NvListArray(lists));
+    let mut new = VdevConfig { children, ..vdev.clone() };
+    decode_again(&mut new, &list)?;
+    Ok(new)
+}
+
 /// Sets a member of a vdev, in the stored list and in the decoded form.
 pub(super) fn set_u64(vdev: &mut VdevConfig, name: &str, value: u64) -> ondisk::Result<()> {
     let mut list = vdev.to_nvlist();
@@ -200,8 +213,7 @@ pub(super) fn unset(vdev: &mut VdevConfig, names: &[&str]) -> ondisk::Result<()>
     for name in names {
         list.remove(name);
     }
-    *vdev = VdevConfig::decode(&list)?;
-    Ok(())
+    decode_again(vdev, &list)
 }
 
 /// What stands beside the tree of vdevs in every configuration of a pool.
@@ -317,6 +329,7 @@ pub(super) fn guid_sum(root: &VdevConfig) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ondisk::config::AllocBias;
 
     fn leaf(path: &str) -> VdevSpec {
         VdevSpec::Leaf { path: path.to_owned(), is_file: true }
@@ -364,6 +377,21 @@ mod tests {
         let decoded = ondisk::config::PoolConfig::decode(&mos).unwrap();
         assert_eq!(decoded.vdev_tree.children[1].vdev_zap_top, Some(33));
         assert!(decoded.has_per_vdev_zaps);
+    }
+
+    /// OpenZFS has the class of a vdev in its table alone.
+    #[test]
+    fn a_class_that_stands_in_no_list_is_kept() {
+        let mut root = root();
+        let class = Some(AllocBias::Special);
+        root.children[0].alloc_bias.clone_from(&class);
+        set_u64(&mut root, "guid", 8).unwrap();
+        set_text(&mut root.children[0], "path", "/a").unwrap();
+        unset(&mut root.children[0], &["path"]).unwrap();
+        assert_eq!((root.guid, &root.children[0].alloc_bias), (8, &class));
+        let more = with_children(&root, [&root.children[..], &root.children[1..]].concat());
+        let more = more.unwrap().children;
+        assert_eq!((more.len(), &more[0].alloc_bias), (3, &class));
     }
 
     #[test]

@@ -5,9 +5,9 @@
 //! path at which the device was found. A path that still leads to the same device is kept, because
 //! it may be a better name (one of `/dev/disk/by-id` for one in `/dev`).
 
+use super::config::{set_text, unset};
 use crate::assemble::LeafSight;
 use ondisk::config::{VdevConfig, VdevKind};
-use ondisk::nvlist::NvValue;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -27,14 +27,10 @@ pub(super) fn adopt(vdev: &mut VdevConfig, found: &BTreeMap<u64, LeafSight>) {
         return;
     }
     let Some(text) = path.to_str() else { return };
-    let mut list = vdev.to_nvlist();
-    list.set("path", NvValue::String(text.as_bytes().to_vec()));
-    OLD_PLACES.iter().for_each(|name| {
-        list.remove(name);
-    });
-    if let Ok(moved) = VdevConfig::decode(&list) {
-        // Its class stands in its table, not in every stored list.
-        *vdev = VdevConfig { alloc_bias: vdev.alloc_bias.take(), ..moved };
+    let mut moved = vdev.clone();
+    let done = set_text(&mut moved, "path", text).and_then(|()| unset(&mut moved, &OLD_PLACES));
+    if done.is_ok() {
+        *vdev = moved;
     }
 }
 
@@ -79,7 +75,7 @@ fn is_same(a: &Path, b: &Path) -> bool {
 mod tests {
     use super::*;
     use device::{DeviceRef, MemoryDevice};
-    use ondisk::nvlist::NvList;
+    use ondisk::nvlist::{NvList, NvValue};
     use std::sync::Arc;
 
     fn leaf(path: &str) -> VdevConfig {

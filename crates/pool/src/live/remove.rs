@@ -17,7 +17,7 @@
 //! Spares and cache devices stand in lists; they are taken off these.
 
 use super::LivePool;
-use super::config::Builder;
+use super::config::{Builder, with_children};
 use super::labels;
 use super::log::missing_logs;
 use super::shared::TaskCx;
@@ -27,7 +27,6 @@ use device::WriteDeviceRef;
 use dmu::Zap;
 use ondisk::config::{PoolState, VdevConfig};
 use ondisk::mos::{self, vdev_zap};
-use ondisk::nvlist::NvValue;
 use ondisk::spacemap::SpaceMapHeader;
 
 /// Txgs after which a log device is empty when nothing is written to it any more: the one that ends
@@ -50,10 +49,7 @@ fn without_top(root: &VdevConfig, guid: u64) -> Result<VdevConfig> {
         Some(at) if at + 1 == children.len() => drop(children.pop()),
         Some(at) => children[at] = hole(children[at].id)?,
     }
-    let mut list = root.to_nvlist();
-    let lists = children.iter().map(VdevConfig::to_nvlist).collect();
-    list.set("children", NvValue::NvListArray(lists));
-    VdevConfig::decode(&list).map_err(|e| bad(&e))
+    with_children(root, children).map_err(|e| bad(&e))
 }
 
 impl TaskCx<'_> {

@@ -1,6 +1,6 @@
 //! Changing the pool itself: more vdevs, its properties, its guid.
 
-use super::config::{Builder, VdevSpec, set_u64};
+use super::config::{Builder, VdevSpec, set_u64, with_children};
 use super::create::{Devices, NewTop, PropertyWord, add_top_zaps, guid_from, new_tops, set_member};
 use super::evacuate::check_layout;
 use super::labels::aux_guid;
@@ -124,10 +124,7 @@ pub(super) fn aux_label(state: PoolState, guid: u64, path: &str) -> NvList {
 
 /// `root` with more children.
 fn grown(root: &VdevConfig, new: &[VdevConfig]) -> Result<VdevConfig> {
-    let mut list = root.to_nvlist();
-    let children = root.children.iter().chain(new).map(VdevConfig::to_nvlist).collect();
-    list.set("children", NvValue::NvListArray(children));
-    VdevConfig::decode(&list).map_err(|e| bad(&e))
+    with_children(root, [&root.children, new].concat()).map_err(|e| bad(&e))
 }
 
 impl LivePool {

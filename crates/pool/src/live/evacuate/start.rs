@@ -150,7 +150,7 @@ impl TaskCx<'_> {
         self.touch();
         let (mapping, header, births) = self.new_mapping(top)?;
         for (name, value) in MARKS.into_iter().zip([1, 1, mapping, births]) {
-            set_member(top, name, value)?;
+            set_u64(top, name, value).map_err(|e| bad(&e))?;
         }
         let mut record = RemovalState::default().with_state(State::Active);
         record.vdev = u64::from(id);
@@ -184,9 +184,7 @@ impl TaskCx<'_> {
     pub(super) fn unmark(&self, top: &mut VdevConfig) -> Result<()> {
         let keeps_closed = self.is_closed_by_user(top)?;
         let marks = MARKS.iter().filter(|name| **name != "non_allocating" || !keeps_closed);
-        let bias = top.alloc_bias.clone();
         unset(top, &marks.copied().collect::<Vec<_>>()).map_err(|e| bad(&e))?;
-        top.alloc_bias = bias;
         self.shared
             .alloc
             .set_allocating(u32::try_from(top.id).map_err(|e| bad(&e))?, !keeps_closed);
@@ -199,14 +197,6 @@ impl TaskCx<'_> {
         let table = Zap::open(&self.objects().object(number)?)?;
         Ok(table.get_u64("allocating")? == Some(0))
     }
-}
-
-/// Sets a member of a vdev's configuration; its class, which may stand elsewhere, stays.
-fn set_member(top: &mut VdevConfig, name: &str, value: u64) -> Result<()> {
-    let bias = top.alloc_bias.clone();
-    set_u64(top, name, value).map_err(|e| bad(&e))?;
-    top.alloc_bias = bias;
-    Ok(())
 }
 
 impl LivePool {

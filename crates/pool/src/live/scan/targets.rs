@@ -26,13 +26,10 @@ fn mark_below(vdev: &mut VdevConfig, leaves: &[u64], last: u64) -> ondisk::Resul
     if vdev.resilver_txg == wanted {
         return Ok(changed);
     }
-    // The class of a top-level vdev stands in its table, not in the stored list.
-    let class = vdev.alloc_bias.clone();
     match wanted {
         Some(last) => set_u64(vdev, RESILVER_TXG, last)?,
         None => unset(vdev, &[RESILVER_TXG])?,
     }
-    vdev.alloc_bias = class;
     Ok(true)
 }
 
