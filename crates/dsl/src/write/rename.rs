@@ -14,26 +14,25 @@ use std::sync::Arc;
 /// itself, the name is free, no name below becomes too long, limits allow it. Returns both
 /// directories: the one to be moved, the one above.
 pub fn check_rename(dsl: &Dsl, from: &str, to: &str) -> Result<(Arc<Dir>, Arc<Dir>)> {
-    let bad = || Error::BadName(to.to_owned());
-    let (above, last) = to.rsplit_once('/').ok_or_else(bad)?;
+    let dir = check_names(dsl, from, to)?;
+    let (above, last) = to.rsplit_once('/').ok_or_else(|| Error::BadName(to.to_owned()))?;
     let parent = dsl.dir_by_name(above)?;
-    let dir = check_place(dsl, from, to, &parent)?;
     if dsl.names_in(parent.phys.child_zap)?.iter().any(|(n, _)| n == last) {
         return Err(Error::refused(to, Refusal::Exists));
     }
+    check_place(dsl, &dir, to, &parent)?;
     Ok((dir, parent))
 }
 
-/// The same before what is missing above `to` is made: what of it stands does.
+/// The same before what is missing above `to` is made: where nothing is, whether `from` can go
+/// below the nearest place that is there.
 pub fn check_rename_with_parents(dsl: &Dsl, from: &str, to: &str) -> Result<()> {
-    let mut above = to;
-    while let Some((shorter, _)) = above.rsplit_once('/') {
-        above = shorter;
+    let dir = check_names(dsl, from, to)?;
+    let above = to.match_indices('/').rev().filter_map(|(at, _)| to.get(..at));
+    for (missing, above) in above.enumerate() {
         match dsl.dir_by_name(above) {
-            Ok(_) if to.rsplit_once('/').is_some_and(|(direct, _)| direct == above) => {
-                return check_rename(dsl, from, to).map(|_| ());
-            }
-            Ok(parent) => return check_place(dsl, from, to, &parent).map(|_| ()),
+            Ok(_) if missing == 0 => return check_rename(dsl, from, to).map(|_| ()),
+            Ok(parent) => return check_place(dsl, &dir, to, &parent),
             Err(Error::NoSuchDataset(_)) => {}
             Err(e) => return Err(e),
         }
@@ -41,15 +40,21 @@ pub fn check_rename_with_parents(dsl: &Dsl, from: &str, to: &str) -> Result<()> 
     Err(Error::BadName(to.to_owned()))
 }
 
-/// Whether `from` can become `to`, somewhere below `parent`; its directory.
-fn check_place(dsl: &Dsl, from: &str, to: &str, parent: &Arc<Dir>) -> Result<Arc<Dir>> {
+/// Whether `from` is there and has a name to lose, and `to` is a name; the directory of `from`.
+fn check_names(dsl: &Dsl, from: &str, to: &str) -> Result<Arc<Dir>> {
     if check_name(to)? != NameKind::Dataset {
         return Err(Error::BadName(to.to_owned()));
     }
     let dir = dsl.dir_by_name(from)?;
-    if dir.object == dsl.root_object() {
-        return Err(Error::refused(from, Refusal::PoolRoot));
+    match dir.object == dsl.root_object() {
+        true => Err(Error::refused(from, Refusal::PoolRoot)),
+        false => Ok(dir),
     }
+}
+
+/// Whether a dataset can become `to`, somewhere below `parent`.
+fn check_place(dsl: &Dsl, dir: &Dir, to: &str, parent: &Arc<Dir>) -> Result<()> {
+    let from = dir.name.as_str();
     if to.strip_prefix(from).is_some_and(|rest| rest.starts_with('/')) {
         return Err(Error::refused(to, Refusal::BelowItself));
     }
@@ -67,11 +72,11 @@ fn check_place(dsl: &Dsl, from: &str, to: &str, parent: &Arc<Dir>) -> Result<Arc
     }
     if parent.object != dir.phys.parent {
         dsl.check_parent(to, parent)?;
-        dsl.check_changeable(&dir)?;
+        dsl.check_changeable(dir)?;
         dsl.check_changeable(parent)?;
-        check_moved_limits(dsl, &dir, parent)?;
+        check_moved_limits(dsl, dir, parent)?;
     }
-    Ok(dir)
+    Ok(())
 }
 
 /// Limits above the new place that are not above the old one have to take the whole subtree.
