@@ -184,8 +184,7 @@ impl Candidate {
     /// A device of a log that was away, and is here. What it has of an intent log proves itself by
     /// its checksums, and was promised; what it lacks was promised elsewhere.
     fn counts_for_its_log(&self, leaf: &VdevConfig) -> bool {
-        let is_its = |top: &VdevConfig| top.is_log && top.find(leaf.guid).is_some();
-        !leaf.offline && !leaf.faulted && self.tree.children.iter().any(is_its)
+        !leaf.offline && !leaf.faulted && is_of_log(&self.tree, leaf.guid)
     }
 
     fn device_of(&self, config: &VdevConfig) -> Option<DeviceRef> {
@@ -353,6 +352,11 @@ fn note_lent(pools: &mut [Candidate]) {
         let others = lent.iter().filter(|(_, by, _)| *by != pool.config.pool_guid);
         pool.lent = others.map(|(guid, _, name)| (*guid, name.clone())).collect();
     }
+}
+
+/// The vdev with this guid is a log, or below one.
+pub(crate) fn is_of_log(root: &VdevConfig, guid: u64) -> bool {
+    root.children.iter().any(|top| top.is_log && top.find(guid).is_some())
 }
 
 /// Offline, faulted or removed by its configuration.

@@ -139,9 +139,9 @@ fn unsearchable(path: &Path, cause: &dyn std::fmt::Display) -> Error {
 fn look_at(device: &DeviceRef, path: &Path) -> std::result::Result<Vec<FoundLeaf>, device::Error> {
     let look = |device: &DeviceRef, path: PathBuf| {
         let labels = read_labels(device);
-        let unread = labels.iter().find_map(|label| label.unread.clone());
-        match unread.filter(|e| e.kind.is_of_process()) {
-            Some(e) => Err(e),
+        let mut unread = labels.iter().filter_map(|label| label.unread.as_ref());
+        match unread.find(|e| e.kind.is_of_process()) {
+            Some(e) => Err(e.clone()),
             None => Ok(leaf_of(device, path, labels)),
         }
     };

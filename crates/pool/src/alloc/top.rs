@@ -61,16 +61,21 @@ pub(super) struct Top {
     asize: super::spec::AsizeFn,
 }
 
+/// The metaslabs of a vdev from this one on, and the bytes that can be allocated in them.
+fn metaslabs(spec: &TopSpec, first: u64, summaries: &Summaries) -> (Vec<Metaslab>, u64) {
+    let metaslab = |i| {
+        let (start, end) = spec.bounds(i);
+        Metaslab::new(start, end, &summaries.of(i, end - start))
+    };
+    let all: Vec<Metaslab> = (first..spec.ms_count).map(metaslab).collect();
+    let room = all.iter().map(Metaslab::room).sum();
+    (all, room)
+}
+
 impl Top {
     pub(super) fn new(spec: &TopSpec, summaries: &Summaries) -> Self {
         let unit = (spec.asize)(1, u64::MAX).max(1 << spec.ashift);
-        let metaslabs: Vec<Metaslab> = (0..spec.ms_count)
-            .map(|i| {
-                let (start, end) = spec.bounds(i);
-                Metaslab::new(start, end, &summaries.of(i, end - start))
-            })
-            .collect();
-        let room: u64 = metaslabs.iter().map(Metaslab::room).sum();
+        let (metaslabs, room) = metaslabs(spec, 0, summaries);
         Self {
             id: spec.id,
             class: spec.class,
@@ -94,13 +99,8 @@ impl Top {
 
     /// The metaslabs behind those that there are, as far as `spec` has them.
     pub(super) fn grow(&self, spec: &TopSpec) {
-        let new: Vec<Metaslab> = (self.metaslabs.len() as u64..spec.ms_count)
-            .map(|i| {
-                let (start, end) = spec.bounds(i);
-                Metaslab::new(start, end, &Summaries::default().of(i, end - start))
-            })
-            .collect();
-        let room: u64 = new.iter().map(Metaslab::room).sum();
+        let first = self.metaslabs.len() as u64;
+        let (new, room) = metaslabs(spec, first, &Summaries::default());
         if !new.is_empty() && self.metaslabs.extend(new) {
             self.room.fetch_add(room.cast_signed(), Relaxed);
         }

@@ -123,9 +123,7 @@ impl Shared {
         }
         Ok(())
     }
-}
 
-impl Shared {
     /// The smallest device of a vdev may be gone: with `autoexpand` the vdev grows to the next.
     pub(super) fn expand_after_change(&self) -> Result<()> {
         match self.expands.load(Ordering::Relaxed) {

@@ -19,7 +19,7 @@ use super::rewind;
 use super::shared::{ConfigState, Parts, USUAL_ROUNDS};
 use super::tunables::Setting;
 use super::writable::obstacles;
-use crate::assemble::{Candidate, CandidateState, is_out_of_use};
+use crate::assemble::{Candidate, CandidateState, is_of_log, is_out_of_use};
 use crate::error::{Error, Result};
 use crate::mapping::segments;
 use crate::obstacle::Obstacle;
@@ -33,7 +33,7 @@ use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
 use ondisk::mos;
 use ondisk::uberblock::Uberblock;
 use rt::Rt;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,7 +156,7 @@ pub fn import(
     let Devices { open: devices, .. } = devices;
     pool.drop_logs_of_rewound()?;
     pool.replay_logs(&cut)?;
-    pool.give_up_logs(&cut, &missing.iter().map(|(id, _)| *id).collect::<Vec<_>>())?;
+    pool.give_up_logs(&cut, &missing)?;
     if have_aux_moved {
         pool.rewrite_aux()?;
     }
@@ -189,7 +189,7 @@ pub(super) fn open_part(
     let mut pool = assemble(rt, &reading, options, place, &devices)?;
     first(&pool, &whole)?;
     pool.replay_logs(&cut)?;
-    pool.give_up_logs(&cut, &missing.iter().map(|(id, _)| *id).collect::<Vec<_>>())?;
+    pool.give_up_logs(&cut, &missing)?;
     Ok(pool)
 }
 
@@ -223,12 +223,6 @@ fn open_devices(
         }
     }
     Ok(devices)
-}
-
-/// Guids of log vdevs, and of all below them.
-fn below_logs(root: &VdevConfig) -> BTreeSet<u64> {
-    let logs = root.children.iter().filter(|top| top.is_log);
-    logs.flat_map(VdevConfig::walk).map(|v| v.guid).collect()
 }
 
 /// The name of the pool for now, and the one that its labels get: a name for this time only is not
@@ -388,9 +382,8 @@ fn assemble(
 ) -> Result<LivePool> {
     let (config, candidate) = (reading.config(), reading.candidate());
     let (behind, absences) = (candidate.behind(&root, txg), candidate.absences(&root, txg));
-    let logs = below_logs(&root);
     let mut leaf =
-        |c: &VdevConfig| leaf_open(c, devices, &absences, &behind, logs.contains(&c.guid));
+        |c: &VdevConfig| leaf_open(c, devices, &absences, &behind, is_of_log(&root, c.guid));
     let vdevs = VdevTree::build(rt, &root, &mut leaf);
     let mut vdevs = vdevs.map_err(|e| Error::Invalid { what: e.to_string() })?;
     map_removed(&mut vdevs, reading, &root)?;

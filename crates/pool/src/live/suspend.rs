@@ -48,7 +48,9 @@ impl Shared {
     /// The sync of `txg` met `failure`: waits for devices where the pool may do that, and has
     /// everything of the txg written again.
     pub(super) fn suspend(&self, txg: u64, failure: Error) -> Result<()> {
-        self.wait_for_devices(txg, &failure).map_err(|_| failure)?;
+        if !self.wait_for_devices(&format!("txg {txg}: {failure}")) {
+            return Err(failure);
+        }
         self.writer.write_again(txg);
         Ok(())
     }
@@ -57,14 +59,13 @@ impl Shared {
     pub(super) fn outlasts_read(&self, failure: &zio::Error) -> bool {
         // What was written of the txg so far may be lost in a device that was away.
         self.writes_again.store(true, Ordering::Release);
-        let _readers = self.gate.pause();
-        self.txgs.suspend(&format!("reading what a sync needs: {failure}")).is_ok()
+        self.wait_for_devices(&format!("reading what a sync needs: {failure}"))
     }
 
-    fn wait_for_devices(&self, txg: u64, failure: &Error) -> Result<()> {
+    /// Suspended for this reason; whether the pool was resumed.
+    fn wait_for_devices(&self, why: &str) -> bool {
         let _readers = self.gate.pause();
-        let waited = self.txgs.suspend(&format!("txg {txg}: {failure}"));
-        waited.map_err(|why| self.stopped(&why))
+        self.txgs.suspend(why).is_ok()
     }
 
     /// What was written again of a txg whose uberblock may be somewhere already is durable, and

@@ -78,9 +78,14 @@ pub(in super::super) fn cut_logs(pool: &Pool) -> Vec<CutLog> {
 }
 
 impl LivePool {
-    /// Empties the logs that led to log devices that are missing, and frees what was there.
-    pub(in super::super) fn give_up_logs(&mut self, cut: &[CutLog], tops: &[u64]) -> Result<()> {
-        if tops.is_empty() {
+    /// Empties the logs that led to log devices that are missing (as [`missing_logs`] names them),
+    /// and frees what was there.
+    pub(in super::super) fn give_up_logs(
+        &mut self,
+        cut: &[CutLog],
+        missing: &[(u64, String)],
+    ) -> Result<()> {
+        if missing.is_empty() {
             return Ok(());
         }
         let synced = self.view.uberblock().txg;
@@ -96,7 +101,7 @@ impl LivePool {
         });
         self.given_up = given_up.collect();
         let names: Vec<String> = cut.iter().map(|c| c.dataset.clone()).collect();
-        let tops = tops.to_vec();
+        let tops: Vec<u64> = missing.iter().map(|(id, _)| *id).collect();
         self.run(move |cx| {
             let shared = cx.shared;
             let datasets: dsl::Result<Vec<_>> =
