@@ -102,11 +102,8 @@ impl Verb for Set {
         }
         self.live.change(session, &self.pool, |pool| {
             let done = match setting {
-                Setting::Stored(name, word) => pool.set_pool_property(name, word),
-                Setting::User(name, word) => pool.set_pool_property(&name, word),
-                Setting::Ashift(n) => pool.set_pool_property("ashift", settings::ashift_word(n)),
                 Setting::Feature(name, _) => pool.enable_feature(&name),
-                _ => Ok(()),
+                setting => setting.store(pool),
             };
             done.map_err(|e| cannot("set property for", &self.pool, e))
         })?;

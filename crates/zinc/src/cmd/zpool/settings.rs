@@ -3,7 +3,9 @@
 use crate::failure::Failure;
 use crate::known;
 use crate::session::Session;
+use engine::LivePool;
 use engine::config::{NvList, NvValue};
+use engine::errors::PoolResult;
 use engine::features;
 use engine::live::PropertyWord;
 use engine::props;
@@ -28,6 +30,18 @@ pub enum Setting {
     Altroot(String),
     /// The pool is only to be read.
     ReadOnly(bool),
+}
+
+impl Setting {
+    /// Puts it into a pool, when it is one that the pool stores.
+    pub fn store(self, pool: &LivePool) -> PoolResult<()> {
+        match self {
+            Self::Stored(name, word) => pool.set_pool_property(name, word),
+            Self::User(name, word) => pool.set_pool_property(&name, word),
+            Self::Ashift(n) => pool.set_pool_property("ashift", ashift_word(n)),
+            Self::Feature(..) | Self::Cachefile(_) | Self::Altroot(_) | Self::ReadOnly(_) => Ok(()),
+        }
+    }
 }
 
 /// Divides `name=value`.

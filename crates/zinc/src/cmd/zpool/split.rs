@@ -61,15 +61,7 @@ impl Split {
         let _names = known::pools(session).hold_names();
         refuse_name(session, &self.new, "split into")?;
         let new = pool.split(&self.new, &sides).map_err(fail)?;
-        for setting in settings {
-            match setting {
-                Setting::Stored(name, word) => new.set_pool_property(name, word),
-                Setting::User(name, word) => new.set_pool_property(&name, word),
-                Setting::Ashift(n) => new.set_pool_property("ashift", settings::ashift_word(n)),
-                _ => Ok(()),
-            }
-            .map_err(fail)?;
-        }
+        settings.into_iter().try_for_each(|setting| setting.store(&new)).map_err(fail)?;
         if self.root.is_none() {
             return new.export().map_err(fail);
         }

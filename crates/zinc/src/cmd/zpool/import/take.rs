@@ -314,17 +314,7 @@ impl Args {
         how: &LiveHow,
     ) -> Result<(), Failure> {
         for setting in settings {
-            match setting {
-                Setting::Stored(name, word) => pool.set_pool_property(name, word)?,
-                Setting::User(name, word) => pool.set_pool_property(&name, word)?,
-                Setting::Ashift(n) => {
-                    pool.set_pool_property("ashift", settings::ashift_word(n))?;
-                }
-                Setting::Feature(..)
-                | Setting::Cachefile(_)
-                | Setting::Altroot(_)
-                | Setting::ReadOnly(_) => {}
-            }
+            setting.store(&pool)?;
         }
         pool.log(&invocation(session))?;
         live::bring_what_is_missed(session, &pool);
