@@ -45,6 +45,12 @@ fn run(seed: u64, shape: Shape, ops: u64) -> Run {
     run
 }
 
+/// Of the writes at which something may be cut off, one in this many is tried; `ZINC_STEP` says
+/// another number.
+fn step(usual: usize) -> usize {
+    std::env::var("ZINC_STEP").map_or(usual, |n| n.parse().unwrap())
+}
+
 fn state(pool: &LivePool, leaf: usize) -> VdevState {
     pool.view().vdevs().leaves().nth(leaf).unwrap().state()
 }
@@ -166,7 +172,7 @@ fn kinds(after: u64) -> [(&'static str, Vec<Fault>); 5] {
 /// known what it missed.
 #[test]
 fn a_leaf_may_fail_at_any_write() {
-    let step = std::env::var("ZINC_STEP").map_or(23, |n| n.parse().unwrap());
+    let step = step(23);
     for (seed, shape) in (100..).zip([Shape::Mirror, Shape::Raidz1]) {
         for after in (0..160).step_by(step) {
             for (what, faults) in kinds(after) {
@@ -364,7 +370,7 @@ fn a_leaf_that_failed_is_brought_back() {
 /// goes on with it, and nothing is missing on any leaf then.
 #[test]
 fn a_resilver_may_end_at_any_write() {
-    let step = std::env::var("ZINC_STEP").map_or(7, |n| n.parse().unwrap());
+    let step = step(7);
     for (seed, shape) in (800..).zip([Shape::Mirror, Shape::Raidz1]) {
         let mut run = run(seed, shape, 30);
         run.without(vec![0]);
@@ -373,8 +379,7 @@ fn a_resilver_may_end_at_any_write() {
         bench.away.clear();
         let before = bench.devices.clone();
         for writes in (0..).step_by(step) {
-            bench.devices = before.iter().map(|d| Arc::new(d.fork())).collect();
-            bench = bench.breakable();
+            bench = bench.again_from(&before);
             let power = |n: usize, after: u64| {
                 let off = ErrorKind::PowerLoss;
                 bench.faults[n].add(Fault::fail_writes(0..u64::MAX, off).after(after));

@@ -173,11 +173,7 @@ fn a_scrub_repairs_and_says_so() {
 #[test]
 fn a_server_does_it_beside_its_work() {
     let place = mirror();
-    let mut server = place.start_here("serve tank");
-    until("the server is there", || {
-        let list = place.command_here("zpool list -Ho name tank").output().unwrap();
-        list.status.success() && place.path().join("run/zinc").exists()
-    });
+    let mut server = place.serve("tank");
     place.ok_here("zpool offline -t tank b");
     assert!(place.ok_here("zpool status tank").contains("OFFLINE"));
     fill(&place, "one", |words| place.ok_here(words));
@@ -374,12 +370,7 @@ struct Server(std::process::Child);
 
 impl Server {
     fn new(place: &Place) -> Self {
-        let it = Self(place.start_here("serve tank"));
-        until("the pool is served", || {
-            let out = place.command_here("tunables --pool tank").output().unwrap();
-            out.status.success()
-        });
-        it
+        Self(place.serve("tank"))
     }
 
     fn kill(mut self) {
@@ -497,14 +488,7 @@ fn the_errors_of_a_spare_are_not_cleared() {
 fn devices_that_have_grown_are_used_to_their_new_end() {
     for is_served in [false, true] {
         let place = mirror();
-        let mut server = is_served.then(|| {
-            let server = place.start_here("serve tank");
-            until("the server is there", || {
-                let list = place.command_here("zpool list -Ho name tank").output().unwrap();
-                list.status.success() && place.path().join("run/zinc").exists()
-            });
-            server
-        });
+        let mut server = is_served.then(|| place.serve("tank"));
         let longer = |name: &str, mib: u64| {
             let file = std::fs::File::options().write(true).open(place.path().join(name)).unwrap();
             file.set_len(mib * MIB).unwrap();
@@ -576,14 +560,7 @@ fn sides_of_mirrors_become_a_pool() {
         ["c", "d", "l"].iter().for_each(|name| place.extra(name));
         place.ok("zpool add tank mirror c d log l");
         fill(&place, "one", |words| place.ok(words));
-        let mut server = is_served.then(|| {
-            let server = place.start_here("serve tank");
-            until("the server is there", || {
-                let list = place.command_here("zpool list -Ho name tank").output().unwrap();
-                list.status.success() && place.path().join("run/zinc").exists()
-            });
-            server
-        });
+        let mut server = is_served.then(|| place.serve("tank"));
         let plan = place.ok_here("zpool split -n tank half c");
         let here = |name: &str| place.path().join(name).display().to_string();
         let head = "would create 'half' with the following layout:\n\n\thalf\n";

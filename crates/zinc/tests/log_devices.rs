@@ -3,7 +3,6 @@
 
 mod support;
 
-use std::process::Child;
 use support::has;
 use support::place::{Place, until};
 
@@ -14,15 +13,6 @@ fn with_log() -> Place {
     place.ok("zfs create tank/fs");
     std::fs::write(place.path().join("file"), "text").unwrap();
     place
-}
-
-fn serve(place: &Place) -> Child {
-    let server = place.start_here("serve tank");
-    until("the pool is served", || {
-        let list = place.command_here("zpool status tank").output().unwrap();
-        list.status.success() && std::fs::exists(place.path().join("run/zinc")).unwrap_or(false)
-    });
-    server
 }
 
 fn take_away(place: &Place, device: &str) {
@@ -60,7 +50,7 @@ fn what_was_promised_on_a_log_device_that_is_missing_is_given_up_when_that_is_sa
     let many = place.path().join("many");
     std::fs::create_dir(&many).unwrap();
     (0..5000).for_each(|n| std::fs::write(many.join(n.to_string()), "text").unwrap());
-    let mut server = serve(&place);
+    let mut server = place.serve("tank");
     // Promised, and in no txg for as long as this test takes.
     place.ok_here("tunables --pool tank zfs_txg_timeout=600");
     let mut copy = place.start_here("cp -r many tank/fs:/");
@@ -155,7 +145,7 @@ fn what_holds_no_data_is_removed() {
 #[test]
 fn a_log_device_is_removed_from_a_pool_that_is_served_and_when_it_is_missing() {
     let place = with_log();
-    let mut server = serve(&place);
+    let mut server = place.serve("tank");
     place.ok_here("cp file tank/fs:/before");
     assert_eq!(place.ok_here("zpool remove -w tank journal"), "");
     place.ok_here("cp file tank/fs:/after");
@@ -195,7 +185,7 @@ fn a_log_device_that_was_pulled_out_and_is_back_is_used() {
     let content: Vec<u8> = (0..5_000_000u32).flat_map(|n| n.to_le_bytes()).collect();
     std::fs::write(place.path().join("large"), &content).unwrap();
     // The server is killed while the log is away.
-    let mut server = serve(&place);
+    let mut server = place.serve("tank");
     place.ok_here("cp file tank/fs:/before");
     take_away(&place, "journal");
     place.ok_here("cp large tank/fs:/large");
@@ -210,7 +200,7 @@ fn a_log_device_that_was_pulled_out_and_is_back_is_used() {
     assert!(std::fs::read(place.path().join("copy")).unwrap() == content);
     // It is used again by `clear` and `reopen`, and after an export without these.
     for again in [Some("zpool clear tank"), Some("zpool reopen tank"), None] {
-        let mut server = serve(&place);
+        let mut server = place.serve("tank");
         take_away(&place, "journal");
         place.ok_here("cp -f file tank/fs:/file");
         place.ok_here("zpool sync tank");

@@ -6,7 +6,7 @@ mod support;
 
 use serde_json::Value;
 use std::os::unix::fs::FileExt as _;
-use support::place::{Place, until};
+use support::place::Place;
 
 /// Bytes of a record, and of what is overwritten of one.
 const RECORD: usize = 128 << 10;
@@ -109,11 +109,7 @@ fn so_it_does_where_all_copies_are_bad() {
 fn what_a_reader_did_not_get_is_listed() {
     let (place, content) = with_file("", &["a"]);
     lose(&place, "a", &content[5 * RECORD..]);
-    let mut server = place.start_here("serve tank");
-    until("the server is there", || {
-        let list = place.command_here("zpool list -Ho name tank").output().unwrap();
-        list.status.success() && place.path().join("run/zinc").exists()
-    });
+    let mut server = place.serve("tank");
     let cat = place.command_here("cat tank/fs:/dir/lost").output().unwrap();
     assert!(!cat.status.success());
     place.ok_here("zpool sync tank");

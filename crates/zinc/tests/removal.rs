@@ -3,7 +3,7 @@
 
 mod support;
 
-use support::place::{Place, until};
+use support::place::Place;
 use testkit::oracle;
 
 #[track_caller]
@@ -31,11 +31,7 @@ fn a_device_leaves_a_pool_that_is_served_and_one_that_is_not() {
     std::fs::write(place.path().join("file"), &bytes).unwrap();
     place.ok("cp file tank:/file");
     has(&place.ok("zpool remove -n tank two"), &["Memory that will be used after removing two: "]);
-    let mut server = place.start_here("serve tank");
-    until("the pool is served", || {
-        let list = place.command_here("zpool status tank").output().unwrap();
-        list.status.success() && std::fs::exists(place.path().join("run/zinc")).unwrap_or(false)
-    });
+    let mut server = place.serve("tank");
     place.ok_here("tunables --pool tank zfs_removal_suspend_progress=1");
     assert_eq!(place.ok_here("zpool remove tank two"), "");
     let status = place.ok_here("zpool status tank");

@@ -5,7 +5,7 @@ mod support;
 
 use std::os::unix::fs::MetadataExt as _;
 use support::has;
-use support::place::{Place, until};
+use support::place::Place;
 
 /// Bytes that a file takes.
 fn taken(place: &Place, name: &str) -> u64 {
@@ -68,11 +68,7 @@ fn free_space_is_overwritten_and_that_is_forgotten() {
 #[test]
 fn a_served_pool_is_trimmed_slowly_and_stopped() {
     let place = with_hole();
-    let mut server = place.start_here("serve tank");
-    until("the pool is served", || {
-        let list = place.command_here("zpool status tank").output().unwrap();
-        list.status.success() && std::fs::exists(place.path().join("run/zinc")).unwrap_or(false)
-    });
+    let mut server = place.serve("tank");
     assert_eq!(place.ok_here("zpool trim -r 1M tank"), "");
     has(&place.ok_here("zpool status tank"), &["(trimming)"]);
     assert_eq!(place.ok_here("zpool trim -s tank"), "");
@@ -88,11 +84,7 @@ fn a_served_pool_is_trimmed_slowly_and_stopped() {
 #[test]
 fn a_work_that_was_cut_off_goes_on() {
     let place = with_hole();
-    let mut server = place.start_here("serve tank");
-    until("the pool is served", || {
-        let list = place.command_here("zpool status tank").output().unwrap();
-        list.status.success() && std::fs::exists(place.path().join("run/zinc")).unwrap_or(false)
-    });
+    let mut server = place.serve("tank");
     place.ok_here("zpool initialize tank a");
     place.ok_here("zpool trim -r 64K tank b");
     server.kill().unwrap();

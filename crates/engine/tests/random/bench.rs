@@ -114,6 +114,13 @@ impl Bench {
         self
     }
 
+    /// The same over copies of these devices, which can be made to fail.
+    #[must_use]
+    pub fn again_from(mut self, before: &[Arc<MemoryDevice>]) -> Self {
+        self.devices = before.iter().map(|d| Arc::new(d.fork())).collect();
+        self.breakable()
+    }
+
     /// Devices whose loss the pool survives.
     pub fn redundancy(&self) -> usize {
         match self.shape {

@@ -139,15 +139,14 @@ pub(super) fn break_after(bench: &Bench, writes: u64) {
 /// command that was cut off can be given again.
 #[test]
 fn going_back_may_end_at_any_write() {
-    let step = std::env::var("ZINC_STEP").map_or(7, |n| n.parse().unwrap());
+    let step = super::step(7);
     for (seed, shape) in [(1830, Shape::Disk), (1831, Shape::Mirror)] {
         let (mut bench, kept, model) = with_checkpoint(seed, shape, 40);
         bench.faults.clear();
         let before = bench.devices.clone();
         let mut cuts = [0, 0];
         for writes in (0..).step_by(step) {
-            bench.devices = before.iter().map(|d| Arc::new(d.fork())).collect();
-            bench = bench.breakable();
+            bench = bench.again_from(&before);
             break_after(&bench, writes);
             let is_done = bench.rewind().and_then(|pool| pool.sync()).is_ok();
             bench.faults.iter().for_each(|d| d.clear());
@@ -177,7 +176,7 @@ fn going_back_may_end_at_any_write() {
 /// The same for a checkpoint that is made, and one that is discarded.
 #[test]
 fn making_and_discarding_may_end_at_any_write() {
-    let step = std::env::var("ZINC_STEP").map_or(23, |n| n.parse().unwrap());
+    let step = super::step(23);
     for is_discarded in [false, true] {
         let (mut bench, _, model) = match is_discarded {
             true => with_checkpoint(1840, Shape::Disk, 60),
@@ -190,8 +189,7 @@ fn making_and_discarding_may_end_at_any_write() {
         let before = bench.devices.clone();
         let mut seen = Vec::new();
         for writes in (0..).step_by(step) {
-            bench.devices = before.iter().map(|d| Arc::new(d.fork())).collect();
-            bench = bench.breakable();
+            bench = bench.again_from(&before);
             let pool = bench.import();
             break_after(&bench, writes);
             let done = match is_discarded {

@@ -122,15 +122,14 @@ fn an_import_uses_what_devices_have_grown_by() {
 /// The power fails after any number of writes: the pool has the space, or not yet, and is whole.
 #[test]
 fn growing_may_end_at_any_write() {
-    let step = std::env::var("ZINC_STEP").map_or(5, |n| n.parse().unwrap());
+    let step = super::step(5);
     for (seed, shape) in [(2140, Shape::Disk), (2141, Shape::Mirror), (2142, Shape::Raidz1)] {
         let (mut bench, model) = run(seed, shape, 30).finish();
         bench.faults.clear();
         let before = bench.devices.clone();
         let mut cuts = [0, 0];
         for writes in (0..).step_by(step) {
-            bench.devices = before.iter().map(|d| Arc::new(d.fork())).collect();
-            bench = bench.breakable();
+            bench = bench.again_from(&before);
             let pool = bench.import();
             let size = sizes(&pool)[0];
             lengthen(&bench, &(0..bench.devices.len()).collect::<Vec<_>>());

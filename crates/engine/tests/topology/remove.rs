@@ -6,7 +6,6 @@ use super::{run, whole};
 use engine::LivePool;
 use engine::inside::device::{ErrorKind, Fault};
 use engine::live::{Devices, NewTop, SpaceClass};
-use std::sync::Arc;
 
 fn log_guid(pool: &LivePool) -> Option<u64> {
     let seen = pool.look().unwrap();
@@ -34,7 +33,7 @@ fn with_log(bench: &mut Bench, is_last: bool) -> usize {
 /// the device and its old label are there or not.
 #[test]
 fn a_removal_of_a_log_device_may_end_at_any_write() {
-    let step = std::env::var("ZINC_STEP").map_or(41, |n| n.parse().unwrap());
+    let step = super::step(41);
     for (seed, is_last) in [(1600, true), (1601, false)] {
         let (mut bench, model) = run(seed, Shape::Disk, 30).finish();
         bench.faults.clear();
@@ -42,8 +41,7 @@ fn a_removal_of_a_log_device_may_end_at_any_write() {
         let before = bench.devices.clone();
         let mut cuts = [0, 0];
         for writes in (0..).step_by(step) {
-            bench.devices = before.iter().map(|d| Arc::new(d.fork())).collect();
-            bench = bench.breakable();
+            bench = bench.again_from(&before);
             let pool = bench.import();
             let guid = log_guid(&pool).unwrap();
             for device in &bench.faults {

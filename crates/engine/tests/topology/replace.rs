@@ -121,7 +121,7 @@ fn a_replacement_is_called_off_or_replaced_itself() {
 /// The power fails after any number of writes of a replacement: the next import goes on with it.
 #[test]
 fn a_replacement_may_end_at_any_write() {
-    let step = std::env::var("ZINC_STEP").map_or(23, |n| n.parse().unwrap());
+    let step = super::step(23);
     for (seed, shape) in (1500..).zip([Shape::Disk, Shape::Mirror, Shape::Raidz1]) {
         let mut run = run(seed, shape, 30);
         let old = guid(run.pool(), 0);
@@ -130,8 +130,7 @@ fn a_replacement_may_end_at_any_write() {
         let (mut bench, model) = run.finish();
         let before = bench.devices.clone();
         for writes in (0..).step_by(step) {
-            bench.devices = before.iter().map(|d| Arc::new(d.fork())).collect();
-            bench = bench.breakable();
+            bench = bench.again_from(&before);
             let pool = bench.import();
             for device in &bench.faults {
                 let off = ErrorKind::PowerLoss;

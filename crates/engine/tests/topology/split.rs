@@ -130,14 +130,13 @@ fn special_vdevs_are_split_as_well() {
 /// without it, and the new one is there whole, or not at all.
 #[test]
 fn a_split_may_end_at_any_write() {
-    let step = std::env::var("ZINC_STEP").map_or(11, |n| n.parse().unwrap());
+    let step = super::step(11);
     let (mut bench, model) = run(2230, Shape::Mirror, 40).finish();
     bench.faults.clear();
     let before = bench.devices.clone();
     let mut cuts = [0; 3];
     for writes in (0..).step_by(step) {
-        bench.devices = before.iter().map(|d| Arc::new(d.fork())).collect();
-        bench = bench.breakable();
+        bench = bench.again_from(&before);
         let pool = bench.import();
         let sides = pool.sides_to_split(&[]).unwrap();
         break_after(&bench, writes);

@@ -9,7 +9,6 @@ use engine::LivePool;
 use engine::inside::device::{Device as _, ErrorKind, Fault};
 use engine::live::{OwnChanges, PropertyWord};
 use engine::pools::{LeafWork, WorkState};
-use std::sync::Arc;
 use std::time::Duration;
 
 const BOTH: [LeafWork; 2] = [LeafWork::Initialize, LeafWork::Trim];
@@ -180,13 +179,12 @@ fn a_work_that_devices_broke_off_goes_on_when_they_are_back() {
 /// The power fails after any number of writes: nothing that the last uberblock reaches is gone.
 #[test]
 fn a_work_may_end_at_any_write() {
-    let step = std::env::var("ZINC_STEP").map_or(13, |n| n.parse().unwrap());
+    let step = super::step(13);
     for (seed, work) in (1950..).zip(BOTH) {
         let (mut bench, model) = run(seed, Shape::Raidz1, 60).finish();
         let before = bench.devices.clone();
         for writes in (0..).step_by(step) {
-            bench.devices = before.iter().map(|d| Arc::new(d.fork())).collect();
-            bench = bench.breakable();
+            bench = bench.again_from(&before);
             let pool = bench.import();
             for device in &bench.faults {
                 let off = ErrorKind::PowerLoss;

@@ -88,6 +88,16 @@ impl Place {
         state(self.path()).join("zpool.cache")
     }
 
+    /// A server of the pool, which is ready.
+    pub(crate) fn serve(&self, pool: &str) -> Child {
+        let server = self.start_here(&format!("serve {pool}"));
+        let command = format!("tunables --pool {pool}");
+        until("the pool is served", || {
+            self.command_here(&command).output().unwrap().status.success()
+        });
+        server
+    }
+
     /// Starts a command while its way to a lock of the list of known pools is barred, and kills it
     /// when it stands there. False: it never came there, and ended.
     pub(crate) fn kill_at_lock(&self, lock: &Path, command: &str) -> bool {
