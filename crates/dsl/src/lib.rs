@@ -19,7 +19,6 @@ mod holds;
 mod keyring;
 mod keys;
 pub mod names;
-pub mod nicenum;
 mod props;
 mod space;
 mod tree;

@@ -15,11 +15,10 @@
 //! when they are set. A mount point is inherited with the path from where it was set. A computed
 //! property that does not apply (`origin` of what is no clone) is not there at all.
 //!
-//! Values are the exact texts of `zfs get -p`; [`Property::pretty`] gives those without `-p`.
+//! Values are the exact texts of `zfs get -p`; front ends shorten them for people.
 //! Of a damaged or locked object set, what is read from inside it is left out and nothing else.
 
 mod facts;
-mod pretty;
 mod resume;
 mod stored;
 
@@ -90,13 +89,6 @@ impl Property {
     #[must_use]
     pub fn number(&self) -> Option<u64> {
         self.value.parse().ok()
-    }
-
-    /// The value for people, as `zfs get` prints it without `-p`. Times are of UTC plus
-    /// `utc_offset` seconds.
-    #[must_use]
-    pub fn pretty(&self, utc_offset: i64) -> String {
-        pretty::pretty(self, utc_offset)
     }
 }
 

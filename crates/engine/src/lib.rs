@@ -121,7 +121,7 @@ pub use dmu::Objset;
 pub use dsl::Dataset;
 pub use dsl::write::{NameFault, NameKind, check_name, name_fault};
 pub use dsl::write::{PropertyChange, check_create, parse_value};
-pub use dsl::{DatasetKind, Dir, Dsl, NamedBookmark, Refusal, nicenum};
+pub use dsl::{DatasetKind, Dir, Dsl, NamedBookmark, Refusal};
 pub use dsl::{Property, PropertyContext, Source, StoredValue};
 pub use error::{Error, ErrorKind, Hint, InTheWay, Place, Result, Rule};
 pub use new_pool::NewPool;
@@ -260,14 +260,18 @@ pub mod pools {
     };
     pub use crate::members::{Member, Own};
     pub use crate::vdev_properties::{NamedVdev, named_vdevs, vdev_properties};
+    pub use ondisk::history::HistoryRecord;
     pub use ondisk::scan::{Function, ScanState, State as ScanProgress};
     pub use pool::{
         Absence, CandidateState, CheckpointState, LeafSight, MissingDevice, Salvage, UnknownFeature,
     };
+    pub use pool::{
+        CheckpointNote, Condition, PoolSpace, Remark, Removal, SUSPENDED, Section, Status,
+        VdevTreeView, VdevView, ViewState, WorkSeen,
+    };
     pub use pool::{FoundLeaf, LabelView, TxgCandidate, Verdict, by_txg, judge_txgs};
-    pub use pool::{HistoryFormat, PoolProperty, PoolPropertySource, history_text};
     pub use pool::{LeafProgress, LeafWork, WorkState};
-    pub use pool::{PoolSpace, SUSPENDED, Section, Status, VdevTreeView, VdevView, WorkNotes};
+    pub use pool::{PoolProperty, PoolPropertySource};
     pub use pool::{default_search_paths, denied, look_at_device, scan};
     pub use vdev::ErrorCounts;
 }

@@ -95,6 +95,7 @@ fn describe_degraded(bench: &Bench, path: &Path) {
         open: &open,
         max_hole: inventory::MAX_HOLE,
         progress: &progress,
+        reports: &|_| inventory::Reports::default(),
     };
     let mut out = fs::File::create(path).unwrap();
     let errors = inventory::write(&pool, &options, &mut out).unwrap();

@@ -5,6 +5,7 @@ use engine::pools::{Function, ScanState};
 use engine::{DatasetKind, Pool};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use views::status::{condition, remark};
 
 /// Datasets that are named at most.
 pub(crate) const DATASETS_MAX: usize = 500;
@@ -84,13 +85,15 @@ impl Report {
         let status = pool.status(&space);
         let usable_bytes = space.usable();
         let (datasets, left_out) = spaces(&pool, usable_bytes);
-        let remarks = status.vdevs.walk().filter(|v| !v.remark.is_empty());
+        let remarks = status.vdevs.walk().filter_map(|v| Some((v.guid, v.remark.as_ref()?)));
         Ok(Self {
             health: status.health.clone(),
-            advice: status.condition.map(|c| [one_line(c.text()), one_line(c.action())]),
+            advice: status
+                .condition
+                .map(|c| [one_line(condition::text(c)), one_line(condition::action(c))]),
             damaged: status.damaged.len(),
             scan: status.scan.as_ref().and_then(Scan::of),
-            remarks: remarks.map(|v| (v.guid.to_string(), v.remark.clone())).collect(),
+            remarks: remarks.map(|(guid, what)| (guid.to_string(), remark(what))).collect(),
             usable_bytes,
             datasets,
             left_out,

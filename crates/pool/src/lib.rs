@@ -52,7 +52,6 @@ pub use assemble::{Candidate, CandidateState, LeafSight};
 pub use errlog::{DamagedObject, ErrorLog};
 pub use error::{Absence, Error, MissingDevice, Result, UnknownFeature};
 pub use faults::{FAULTS_KEPT, FaultLog, Repaired};
-pub use history::{HistoryFormat, history_text};
 pub use leaf_work::{LeafProgress, LeafWork, WorkState};
 pub use mapping::indirect_mapping;
 pub use obstacle::Obstacle;
@@ -67,8 +66,7 @@ pub use space::{
     ClassSpace, EMBEDDED_LOG_METASLABS, FRAGMENTATION, Metaslab, PoolSpace, TopSpace, class_of,
 };
 pub use status::{
-    CheckpointNote, Condition, ListRow, Section, Status, VdevList, VdevTreeView, VdevView,
-    WorkNotes,
+    CheckpointNote, Condition, Remark, Section, Status, VdevTreeView, VdevView, ViewState, WorkSeen,
 };
 pub use uberblocks::{FoundUberblock, TxgCandidate, Verdict, by_txg, read_ring};
 pub use verdict::{judge_txgs, verdict, verdict_of_txg};

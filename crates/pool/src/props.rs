@@ -7,7 +7,6 @@
 use crate::open::Pool;
 use crate::space::PoolSpace;
 use dmu::Zap;
-use dsl::nicenum::nicenum;
 use ondisk::dsl::{FREE_DIR_NAME, LEAK_DIR_NAME};
 use ondisk::features::{FEATURES, VERSION_FEATURES};
 use ondisk::pool_props::POOL;
@@ -48,24 +47,6 @@ pub struct PoolProperty {
     pub value: String,
     /// Where the value comes from.
     pub source: PoolPropertySource,
-}
-
-impl PoolProperty {
-    /// The value for people, as `zpool get` prints it without `-p`.
-    #[must_use]
-    pub fn pretty(&self) -> String {
-        let number = self.value.parse::<u64>();
-        match (self.name.as_str(), number) {
-            ("capacity" | "fragmentation", Ok(n)) => format!("{n}%"),
-            ("dedupratio" | "bcloneratio", _) => format!("{}x", self.value),
-            (
-                "size" | "allocated" | "free" | "freeing" | "leaked" | "expandsize" | "checkpoint"
-                | "bcloneused" | "bclonesaved" | "dedup_table_size" | "dedup_table_quota",
-                Ok(n),
-            ) => nicenum(n),
-            _ => self.value.clone(),
-        }
-    }
 }
 
 /// What is in the pool's table of properties.

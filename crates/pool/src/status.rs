@@ -1,4 +1,4 @@
-//! The state of a pool: what `zpool status` and `zpool list -v` report.
+//! The state of a pool: the facts that `zpool status` and `zpool list -v` report.
 //!
 //! # Theory
 //!
@@ -7,18 +7,15 @@
 //! `special`, `logs`, then cache devices and spares. [`Status`] adds what is wrong with the pool
 //! (the first of a list of conditions that holds, worst first) and what it is doing.
 //!
-//! Both reports turn into text with `to_text`, to the letter what OpenZFS prints, because scripts
-//! parse it. Error counts are those of this process: blocks read since the pool was opened.
+//! The words are the front ends' business. Error counts are those of this process: blocks read
+//! since the pool was opened.
 
-mod list;
-mod reason;
-mod report;
+mod condition;
+mod summary;
 mod view;
 mod works;
 
-pub use list::{ListRow, VdevList};
-pub use reason::Condition;
-pub use report::{CheckpointNote, Status};
+pub use condition::Condition;
+pub use summary::{CheckpointNote, Status};
 pub(crate) use view::Members;
-pub use view::{Section, VdevTreeView, VdevView};
-pub use works::WorkNotes;
+pub use view::{Remark, Section, VdevTreeView, VdevView, ViewState, WorkSeen};

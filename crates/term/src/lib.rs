@@ -1,9 +1,11 @@
-//! Text for terminals: what may reach one, and how it stands in rows and columns.
+//! Text for terminals: what may reach one, how it stands in rows and columns, and how numbers and
+//! times are written for people.
 //!
 //! **Invariant:** knows nothing of storage; nothing is printed here.
 #![forbid(unsafe_code)]
 
 pub mod escape;
+pub mod human;
 mod table;
 mod words;
 

@@ -9,7 +9,7 @@ const LINES_MAX: usize = 70;
 const TABLES: [(&str, &str, &str); 3] = [
     ("crates/check/src/issue.rs", "fmt", "a table: the text of each finding"),
     ("crates/pool/src/error.rs", "fmt", "a table: the text of each error"),
-    ("crates/pool/src/status/reason.rs", "texts", "a table: what is said of each state"),
+    ("crates/views/src/status/condition.rs", "texts", "a table: what is said of each state"),
 ];
 
 /// The name of the function that begins in this line.

@@ -104,7 +104,7 @@ const KNOWN: [(&str, &[&str]); 10] = [
     ("archive", &[]),
     ("term", &[]),
     ("views", &["engine", "term"]),
-    ("page", &["engine", "term"]),
+    ("page", &["engine", "term", "views"]),
 ];
 
 fn knows_too_much(user: &str, used: &str) -> bool {

@@ -2,9 +2,9 @@
 //! a log, and as the variables of a program that is run for it.
 
 use engine::live::{Event, EventValue};
-use engine::nicenum::{MONTHS, civil, stamp};
 use std::fmt::Write as _;
 use term::escape;
+use term::human::{MONTHS, civil, stamp};
 
 /// Width of a time.
 const TIME: usize = 30;

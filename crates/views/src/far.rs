@@ -5,8 +5,8 @@ use crate::files::time_text;
 use engine::devices::FarName;
 use engine::devices::disk::{self, Overview};
 use engine::files::Time;
-use engine::nicenum::nicenum;
 use std::fmt::Write as _;
+use term::human::nicenum;
 
 /// What there is of a disk, in lines.
 #[must_use]

@@ -9,6 +9,7 @@
 //! | [`events`] | what happened to pools |
 //! | [`far`] | disks in stores of objects |
 //! | [`files`] | files and directories |
+//! | [`history`] | what a pool remembers of what was done to it |
 //! | [`import`] | pools that could be imported, and what is wrong with them |
 //! | [`iostat`] | reads and writes by vdev, waiting times, stages, blocks, datasets |
 //! | [`json`] | the shape that all JSON of OpenZFS's verbs has |
@@ -36,6 +37,7 @@ pub mod events;
 pub mod far;
 pub mod files;
 mod here;
+pub mod history;
 pub mod import;
 pub mod iostat;
 pub mod json;

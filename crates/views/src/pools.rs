@@ -1,10 +1,69 @@
 //! Pools and their vdevs in rows and columns, as `zpool list` has them.
 
+use crate::status::View;
+use engine::Pool;
 use engine::features::FEATURES;
-use engine::nicenum::nicenum;
-use engine::pools::{Section, VdevView};
+use engine::inventory::Reports;
+use engine::pools::{PoolProperty, Section, VdevView};
 use engine::props::{self, POOL, Shown};
 use serde::{Deserialize, Serialize};
+use term::human::nicenum;
+
+/// The value for people, as `zpool get` prints it without `-p`.
+#[must_use]
+pub fn pretty(property: &PoolProperty) -> String {
+    let number = property.value.parse::<u64>();
+    match (property.name.as_str(), number) {
+        ("capacity" | "fragmentation", Ok(n)) => format!("{n}%"),
+        ("dedupratio" | "bcloneratio", _) => format!("{}x", property.value),
+        (
+            "size" | "allocated" | "free" | "freeing" | "leaked" | "expandsize" | "checkpoint"
+            | "bcloneused" | "bclonesaved" | "dedup_table_size" | "dedup_table_quota",
+            Ok(n),
+        ) => nicenum(n),
+        _ => property.value.clone(),
+    }
+}
+
+/// Columns of the table, where no others are asked for.
+pub const COLUMNS: [&str; 11] = [
+    "name",
+    "size",
+    "allocated",
+    "free",
+    "checkpoint",
+    "expandsize",
+    "fragmentation",
+    "capacity",
+    "dedupratio",
+    "health",
+    "altroot",
+];
+
+/// The table of `zpool list -vP` of one pool.
+#[must_use]
+pub fn vdev_list(pool: &Pool) -> String {
+    let space = pool.space();
+    let columns: Vec<Column> = COLUMNS.iter().filter_map(|name| Column::of(name)).collect();
+    let properties = pool.properties(&space);
+    let cell = |c: &Column| match c.name.as_str() {
+        "name" => pool.name().to_owned(),
+        name => properties.iter().find(|p| p.name == name).map_or_else(dash, pretty),
+    };
+    let mut rows = vec![Row { indent: 0, cells: columns.iter().map(cell).collect() }];
+    let view = pool.vdev_view(&space);
+    for section in Section::ALL {
+        section_rows(&mut rows, &columns, section, view.section(section), false);
+    }
+    text(&columns, &rows, true)
+}
+
+/// The reports that a manifest of a pool quotes.
+#[must_use]
+pub fn reports(pool: &Pool) -> Reports {
+    let status = View::default().report(&pool.status(&pool.space()));
+    Reports { status, vdev_list: vdev_list(pool) }
+}
 
 /// A line of the table; of a vdev or the heading of a section some cells are missing at the end.
 #[derive(Debug, Serialize, Deserialize)]
@@ -188,7 +247,7 @@ pub fn vdev_cell(v: &VdevView, column: &str, parsable: bool) -> String {
             false => format!("{f}%"),
         })),
         "capacity" => top(capacity(allocated, space, parsable)),
-        "health" => v.state.clone(),
+        "health" => v.state.to_string(),
         _ => dash(),
     }
 }

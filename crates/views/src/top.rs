@@ -4,11 +4,11 @@
 //! first, and say how many lines they have left out.
 
 use engine::live::TxgRecord;
-use engine::nicenum::nicenum;
 use engine::stats::KindProfile;
 use engine::stats::{Direction, Histogram, Snapshot, VdevStats};
 use std::fmt::Write as _;
 use std::time::Duration;
+use term::human::nicenum;
 
 /// Heights of a sparkline's columns.
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];

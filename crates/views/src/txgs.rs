@@ -14,9 +14,9 @@
 //! | pushed | why it was pushed; - as long as it is open |
 
 use engine::live::{TxgRecord, TxgState};
-use engine::nicenum::nicenum;
 use std::time::Duration;
 use term::Table;
+use term::human::nicenum;
 
 /// How numbers are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

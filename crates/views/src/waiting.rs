@@ -1,7 +1,7 @@
 //! What is left of what goes on in a pool, in columns, as `zpool wait` has them.
 
 use engine::activity::Activity;
-use engine::nicenum::nicenum;
+use term::human::nicenum;
 
 /// How it is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,10 +5,10 @@
 //! the part that is open. What cannot be read is said in its place and counted, and the dump goes
 //! on.
 
-use engine::inside::dsl::nicenum::nicenum;
 use engine::inside::ondisk::spelling::in_line;
 use serde_json::{Map, Value};
 use std::fmt::{Display, Write as _};
+use term::human::nicenum;
 
 /// Text is handed on in pieces of this size in bytes.
 const PIECE: usize = 1 << 16;

@@ -4,10 +4,10 @@ use super::dump::Dump;
 use super::show;
 use crate::Result;
 use engine::Pool;
-use engine::inside::dsl::nicenum::stamp;
 use engine::inside::ondisk::history::{HistoryPhys, HistoryRecord};
 use engine::inside::ondisk::mos;
 use engine::inside::ondisk::spelling::in_line;
+use term::human::stamp;
 
 /// Prints every record; from the second `-h` on with all of its members.
 pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<()> {

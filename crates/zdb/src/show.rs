@@ -1,12 +1,12 @@
 //! How single values look: block pointers, times, bytes, histograms, hexadecimal dumps.
 
 use super::dump::Dump;
-use engine::inside::dsl::nicenum;
 use engine::inside::ondisk::{
     BlkPtr, Checksum, Compression, EmbeddedKind, Endian, NvList, NvValue,
 };
 use serde_json::{Value, json};
 use std::fmt::Write as _;
+use term::human;
 
 /// A checksum's or key's words.
 pub(crate) fn words(words: [u64; 4]) -> String {
@@ -39,10 +39,10 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 pub(crate) fn time(seconds: i64) -> String {
     const CYCLE: i64 = 146_097 * 86_400;
     if let Ok(after) = u64::try_from(seconds) {
-        return nicenum::ctime(after);
+        return human::ctime(after);
     }
     let later = seconds.checked_add(CYCLE).and_then(|s| u64::try_from(s).ok());
-    let Some(date) = later.map(nicenum::ctime) else { return format!("{seconds} s") };
+    let Some(date) = later.map(human::ctime) else { return format!("{seconds} s") };
     let (day, year) = date.rsplit_once(' ').unwrap_or_default();
     format!("{day} {}", year.parse::<i64>().unwrap_or(0) - 400)
 }

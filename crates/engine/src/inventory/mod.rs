@@ -48,6 +48,17 @@ pub struct Options<'a> {
     pub max_hole: u64,
     /// Told how far it is: files and bytes.
     pub progress: &'a Progress,
+    /// The reports that a manifest quotes.
+    pub reports: &'a dyn Fn(&Pool) -> Reports,
+}
+
+/// What OpenZFS's commands print of a pool. The words are the front end's, not the engine's.
+#[derive(Clone, Debug, Default)]
+pub struct Reports {
+    /// The text of `zpool status -P`.
+    pub status: String,
+    /// The text of `zpool list -vP`.
+    pub vdev_list: String,
 }
 
 impl Options<'_> {
@@ -68,7 +79,7 @@ pub fn write(
     let mut errors = Errors::default();
     out.write_all(b"{\n")?;
     let read_only = !options.replayed && poolwide::is_read_only_view(pool);
-    for (name, value) in poolwide::members(pool, read_only) {
+    for (name, value) in poolwide::members(pool, read_only, (options.reports)(pool)) {
         writeln!(out, " {}: {},", Json::Text(name).dump(), value.dump())?;
     }
     out.write_all(b" \"datasets\": [")?;

@@ -1,11 +1,11 @@
 //! What the manifest says about the pool as a whole.
 
 use super::json::{Json, Members};
-use super::member;
+use super::{Reports, member};
 use crate::Pool;
 
 /// The members before `datasets`.
-pub(super) fn members(pool: &Pool, read_only: bool) -> Members {
+pub(super) fn members(pool: &Pool, read_only: bool, reports: Reports) -> Members {
     let space = pool.space();
     let mut properties: Vec<(String, String)> =
         pool.properties(&space).into_iter().map(|p| (p.name, p.value)).collect();
@@ -19,8 +19,8 @@ pub(super) fn members(pool: &Pool, read_only: bool) -> Members {
     out.push(member("vdev_files", device_files(pool)));
     out.push(member("ashift", value("ashift")));
     out.push(member("pool_state", value("health")));
-    out.push(member("status", pool.status(&space).to_text(false, 0)));
-    out.push(member("vdev_list", pool.vdev_list(&space).to_text()));
+    out.push(member("status", reports.status));
+    out.push(member("vdev_list", reports.vdev_list));
     let (mut native, mut features) = (Members::new(), Members::new());
     for (name, value) in properties {
         match name.strip_prefix("feature@") {

@@ -140,6 +140,7 @@ fn list_everything(pool: &Pool) -> usize {
             open: &open,
             max_hole: 1 << 30,
             progress,
+            reports: &|_| inventory::Reports::default(),
         };
         inventory::write(pool, &options, &mut out)
     });
@@ -164,9 +165,8 @@ fn show_everything(pool: &Pool) -> usize {
     let space = pool.space();
     let mut looks = pool.properties(&space).len();
     let _ = (space.fragmentation(), space.dedup_percent(), space.checkpoint());
-    let format = pool::HistoryFormat { internal: true, long: true, ..Default::default() };
     for record in pool.history().unwrap_or_default().into_iter().flatten() {
-        looks += usize::from(pool::history_text(&record, format, &|_| None).is_some());
+        looks += format!("{:?}", record.list).len().min(1);
     }
     for damaged in pool.error_log().unwrap_or_default().objects() {
         looks += pool.damaged_name(&damaged).len().min(1);

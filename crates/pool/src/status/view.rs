@@ -1,10 +1,13 @@
 //! The vdevs of a pool as reports show them.
 
+use crate::leaf_work::{LeafProgress, LeafWork};
 use crate::open::Pool;
 use crate::space::{PoolSpace, class_of};
+use device::Astray;
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::spelling::in_line;
 use std::collections::HashMap;
+use std::fmt;
 use vdev::{NodeRef, Reason, VdevState, VdevTree};
 use zio::SpaceClass;
 
@@ -37,6 +40,78 @@ impl Section {
         [Self::Normal, Self::Dedup, Self::Special, Self::Logs, Self::Cache, Self::Spares];
 }
 
+/// The state of a vdev, or the use of a spare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ViewState {
+    /// Of a vdev in use, and of what cannot be opened.
+    Vdev(VdevState),
+    /// A spare that waits.
+    Available,
+    /// A spare that stands in for a device.
+    InUse,
+}
+
+impl ViewState {
+    /// Nothing is the matter with it.
+    #[must_use]
+    pub fn is_fine(self) -> bool {
+        matches!(self, Self::Vdev(VdevState::Online) | Self::Available | Self::InUse)
+    }
+}
+
+impl fmt::Display for ViewState {
+    /// The word of the column STATE.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Vdev(state) => state.fmt(f),
+            Self::Available => f.pad("AVAIL"),
+            Self::InUse => f.pad("INUSE"),
+        }
+    }
+}
+
+/// What is to be said of a vdev beside its state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remark {
+    /// Why it is in its state.
+    Reason(Reason),
+    /// It was taken out of use by will, as if it had failed (`zpool offline -f`).
+    ExternalFault,
+    /// Its device is not where it was opened.
+    Astray(Astray),
+    /// There is no device; it was at this path, which is spelled in one line.
+    Was(String),
+    /// It is being removed from the pool.
+    Removing,
+    /// Nothing is allocated on it any more.
+    NonAllocating,
+    /// A resilver brings it what it lacks.
+    Resilvering,
+    /// It lacks something, and no resilver runs.
+    AwaitingResilver,
+    /// A spare that is in use in this pool.
+    InUse,
+    /// A spare that is in use in the pool of this name.
+    InUseBy(String),
+}
+
+impl Remark {
+    fn of(reason: Reason) -> Option<Self> {
+        (reason != Reason::None).then_some(Self::Reason(reason))
+    }
+}
+
+/// How far the work on the free space of a device is.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkSeen {
+    /// Which.
+    pub work: LeafWork,
+    /// How far.
+    pub progress: LeafProgress,
+    /// Bytes of the device that are for data.
+    pub size: u64,
+}
+
 /// A vdev in a report.
 #[derive(Clone, Debug)]
 pub struct VdevView {
@@ -46,10 +121,12 @@ pub struct VdevView {
     pub guid: u64,
     /// What it is.
     pub kind: VdevKind,
-    /// `ONLINE`, `DEGRADED`, `OFFLINE`, …, of spares `AVAIL` or `INUSE`.
-    pub state: String,
-    /// Behind the counts: why it is not online; empty for nothing to say.
-    pub remark: String,
+    /// Its state.
+    pub state: ViewState,
+    /// What is to be said beside.
+    pub remark: Option<Remark>,
+    /// Work on its free space, where that was asked for ([`Pool::see_works`]).
+    pub works: Vec<WorkSeen>,
     /// Failed reads.
     pub read_errors: u64,
     /// Failed writes.
@@ -178,11 +255,11 @@ impl Pool {
             // Guids of missing vdevs are 0, so the tree's own order has to do for them.
             let mut view = view_of(top, &nodes);
             view.is_top = true;
-            if view.remark.is_empty() && top.kind != VdevKind::Indirect {
+            if view.remark.is_none() && top.kind != VdevKind::Indirect {
                 view.remark = match (top.removing, top.non_allocating) {
-                    (true, _) => "(removing)".to_owned(),
-                    (_, true) => "(non-allocating)".to_owned(),
-                    _ => String::new(),
+                    (true, _) => Some(Remark::Removing),
+                    (_, true) => Some(Remark::NonAllocating),
+                    _ => None,
                 };
             }
             if let Some(t) = space.tops.iter().find(|t| t.id == top.id) {
@@ -212,11 +289,13 @@ impl Pool {
         }
         for spare in &mut out.sections[Section::Spares as usize] {
             let in_use = nodes.contains_key(&spare.guid);
-            if spare.state == "ONLINE" && !in_use {
-                "AVAIL".clone_into(&mut spare.state);
-            } else if spare.state == "ONLINE" {
-                (spare.state, spare.remark) = (IN_USE.to_owned(), "currently in use".to_owned());
+            if spare.state != ViewState::Vdev(VdevState::Online) {
+                continue;
             }
+            (spare.state, spare.remark) = match in_use {
+                true => (ViewState::InUse, Some(Remark::InUse)),
+                false => (ViewState::Available, spare.remark.take()),
+            };
         }
         out
     }
@@ -228,9 +307,12 @@ impl Pool {
         if self.suspended().is_some() {
             return;
         }
-        let word = if self.is_resilvering() { RESILVERING } else { AWAITING };
+        let remark = match self.is_resilvering() {
+            true => Remark::Resilvering,
+            false => Remark::AwaitingResilver,
+        };
         for section in &mut view.sections {
-            section.iter_mut().for_each(|vdev| mark_lacking(vdev, nodes, word));
+            section.iter_mut().for_each(|vdev| mark_lacking(vdev, nodes, &remark));
         }
     }
 
@@ -256,32 +338,25 @@ impl Pool {
         // Its label is the other pool's by now.
         if let Some(pool) = self.candidate().lent.get(&config.guid).filter(|_| seen.is_none()) {
             view.name = printed_name(config, false);
-            (view.state, view.remark) = (IN_USE.to_owned(), format!("in use by pool '{pool}'"));
+            (view.state, view.remark) = (ViewState::InUse, Some(Remark::InUseBy(pool.clone())));
             return view;
         }
         let there = seen.is_some() || view.size != 0;
         let state = if there { VdevState::Online } else { VdevState::Unavail };
         view.name = printed_name(config, is_absent(config, state, Reason::CannotOpen));
-        view.remark = if there { String::new() } else { Reason::CannotOpen.to_string() };
-        view.state = state.to_string();
+        view.remark = if there { None } else { Some(Remark::Reason(Reason::CannotOpen)) };
+        view.state = ViewState::Vdev(state);
         view
     }
 }
 
-/// The state of a spare that stands in for a device.
-const IN_USE: &str = "INUSE";
-/// Behind a device that a resilver brings what it lacks.
-const RESILVERING: &str = "(resilvering)";
-/// Behind one that lacks something, and no resilver runs.
-pub(super) const AWAITING: &str = "(awaiting resilver)";
-
 // Depth is bounded: the configuration's decoder limits it.
-fn mark_lacking(vdev: &mut VdevView, nodes: &HashMap<u64, NodeRef<'_>>, word: &str) {
+fn mark_lacking(vdev: &mut VdevView, nodes: &HashMap<u64, NodeRef<'_>>, remark: &Remark) {
     let lacks = nodes.get(&vdev.guid).is_some_and(|n| lacks_something(*n));
-    if lacks && vdev.children.is_empty() && vdev.remark.is_empty() {
-        word.clone_into(&mut vdev.remark);
+    if lacks && vdev.children.is_empty() && vdev.remark.is_none() {
+        vdev.remark = Some(remark.clone());
     }
-    vdev.children.iter_mut().for_each(|child| mark_lacking(child, nodes, word));
+    vdev.children.iter_mut().for_each(|child| mark_lacking(child, nodes, remark));
 }
 
 /// It is in use, and has not all that was written while it was not.
@@ -295,23 +370,24 @@ fn view_of(config: &VdevConfig, nodes: &HashMap<u64, NodeRef<'_>>) -> VdevView {
     let state = node.map_or(VdevState::Unavail, |n| n.state());
     let reason = node.map_or(Reason::CannotOpen, |n| n.reason());
     let removed = matches!(config.kind, VdevKind::Indirect | VdevKind::Hole);
-    let mut remark = if removed { String::new() } else { reason.to_string() };
+    let mut remark = if removed { None } else { Remark::of(reason) };
     // The administrator's word (`zpool offline -f`), and no errors.
     if state == VdevState::Faulted && config.aux_state.as_deref() == Some("external") {
-        "external device fault".clone_into(&mut remark);
+        remark = Some(Remark::ExternalFault);
     }
     if let Some(what) = node.and_then(|n| n.astray()) {
-        remark = what.to_string();
+        remark = Some(Remark::Astray(what));
     }
     if let (true, Some(path)) = (is_absent(config, state, reason), &config.path) {
-        remark = format!("was {}", in_line(path));
+        remark = Some(Remark::Was(in_line(path)));
     }
     VdevView {
         name: printed_name(config, is_absent(config, state, reason)),
         guid: config.guid,
         kind: config.kind.clone(),
-        state: if removed { VdevState::Online } else { state }.to_string(),
+        state: ViewState::Vdev(if removed { VdevState::Online } else { state }),
         remark,
+        works: Vec::new(),
         read_errors: node.map_or(0, |n| n.read_errors()),
         write_errors: node.map_or(0, |n| n.write_errors()),
         checksum_errors: node.map_or(0, |n| n.checksum_errors()),

@@ -4,12 +4,13 @@
 pub mod get;
 pub mod list;
 pub mod owners;
+mod pretty;
 pub mod versions;
 
 use crate::{Here, json};
 use engine::properties::parse_owner;
 use engine::{Property, Source, props};
-use owners::pretty;
+use pretty::pretty;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -177,11 +178,11 @@ pub fn text(here: &dyn Here, property: &Property, parsable: bool) -> String {
     if parsable {
         return property.value.clone();
     }
-    if let Some(text) = property.number().and_then(|n| pretty(&property.name, n)) {
+    if let Some(text) = property.number().and_then(|n| owners::pretty(&property.name, n)) {
         return text;
     }
     let offset = property.number().map_or(0, |time| here.utc_offset(time));
-    property.pretty(offset)
+    pretty(property, offset)
 }
 
 /// As much of a list of names as OpenZFS shows of one.

@@ -2,11 +2,11 @@
 
 use crate::{Here, json};
 use engine::files::{SpaceKind, SpaceRow};
-use engine::nicenum::{nicebytes, nicenum};
 use engine::properties::{OwnerFigure, parse_owner};
 use serde_json::{Map, Value, json};
 use std::cmp::Ordering;
 use term::Table;
+use term::human::{nicebytes, nicenum};
 
 /// The value for people; `None` when `name` is another property.
 #[must_use]

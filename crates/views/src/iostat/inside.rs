@@ -4,11 +4,11 @@
 //! rates, so that they can be compared with what was asked for.
 
 use super::layout::nicetime;
-use engine::nicenum::nicenum;
 use engine::stats::KindProfile;
 use engine::stats::{Histogram, Snapshot, StageStats};
 use std::time::Duration;
 use term::Table;
+use term::human::nicenum;
 
 /// Which tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@
 //! Columns stand in groups: capacity, operations and bandwidth always; waiting times (`-l`) and
 //! queue lengths (`-q`) on demand. Histograms (`-w`, `-r`) are tables of their own, one per vdev.
 
-use engine::nicenum::nicenum;
 use engine::stats::ClassCounts;
 use engine::stats::{Direction, Histogram, Snapshot, VdevStats};
 use std::fmt::Write as _;
+use term::human::nicenum;
 
 /// Which table of histograms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

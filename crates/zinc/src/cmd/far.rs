@@ -11,10 +11,10 @@ use engine::devices::FarName;
 use engine::devices::disk::{
     self, Collected, LogDevice, SECTOR_BYTES, SEGMENT_BYTES, Super, Trouble, WINDOW,
 };
-use engine::nicenum::nicenum;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use term::human::nicenum;
 
 /// The verbs of `zinc far`.
 #[derive(clap::Subcommand)]

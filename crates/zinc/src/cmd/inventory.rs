@@ -68,6 +68,7 @@ impl Verb for Args {
             open: &open,
             max_hole: self.max_hole,
             progress: &progress,
+            reports: &views::pools::reports,
         };
         let file = self.out.as_deref().map(|path| Output::create(session, path)).transpose()?;
         let errors = while_showing(session, &progress, || match file {

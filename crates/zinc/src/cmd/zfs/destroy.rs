@@ -10,10 +10,10 @@ use crate::session::Session;
 use crate::ui;
 use ::mount::datasets::{Down, Which};
 use engine::datasets::{Destroy, Doomed};
-use engine::nicenum::nicebytes;
 use engine::{Error, ErrorKind, Pool};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use term::human::nicebytes;
 
 /// Arguments of `zinc zfs destroy`.
 #[derive(clap::Args)]

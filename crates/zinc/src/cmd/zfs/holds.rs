@@ -7,10 +7,10 @@ use crate::opening::Pools;
 use crate::session::Session;
 use crate::ui::{self, Table};
 use crate::{json, local_time};
-use engine::nicenum::date;
 use engine::{Dataset, Dsl};
 use serde_json::{Map, json};
 use std::process::ExitCode;
+use term::human::date;
 
 /// Arguments of `zinc zfs holds`.
 #[derive(clap::Args)]

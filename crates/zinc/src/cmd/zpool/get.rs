@@ -76,7 +76,7 @@ pub struct Style {
 
 /// The text of a value.
 pub fn text(property: &PoolProperty, parsable: bool) -> String {
-    if parsable { property.value.clone() } else { property.pretty() }
+    if parsable { property.value.clone() } else { views::pools::pretty(property) }
 }
 
 /// The name of a property that was named by its heading (`listsnaps`).

@@ -7,10 +7,10 @@ use crate::failure::{FAILED, Failure};
 use crate::session::Session;
 use crate::{json, local_time, ui};
 use engine::Pool;
-use engine::pools::{HistoryFormat, history_text};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::process::ExitCode;
+use views::history::{HistoryFormat, history_text};
 
 /// Arguments of `zinc zpool history`.
 #[derive(clap::Args)]

@@ -7,13 +7,13 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::{json, local_time, ui};
-use engine::nicenum::ctime;
 use engine::pools::{PoolProperty, Section, Status, VdevView};
 use engine::{Candidate, Pool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 use std::time::Duration;
+use term::human::ctime;
 use views::pools::{Column, Row, dash, is_of_vdevs, section_rows, text, vdev_cell};
 
 /// Arguments of `zinc zpool list`.
@@ -254,7 +254,7 @@ impl Args {
             map.insert("name".to_owned(), json!(v.name));
             map.insert("vdev_type".to_owned(), json!(v.kind.name()));
             map.insert("guid".to_owned(), json::number(v.guid, self.output.json_int));
-            map.insert("state".to_owned(), json!(v.state));
+            map.insert("state".to_owned(), json!(v.state.to_string()));
             map.insert("properties".to_owned(), Value::Object(of_vdevs.map(property).collect()));
             if !v.children.is_empty() {
                 let below: Vec<&VdevView> = v.children.iter().collect();

@@ -8,10 +8,10 @@ use crate::live::LiveArgs;
 use crate::session::Session;
 use crate::ui;
 use engine::devices::{AnyDevices, DeviceSource as _};
-use engine::nicenum::nicenum;
 use engine::{LivePool, Pool};
 use std::process::ExitCode;
 use std::time::Duration;
+use term::human::nicenum;
 
 /// How long is waited before it is looked whether the user still waits.
 const PATIENCE: Duration = Duration::from_millis(100);

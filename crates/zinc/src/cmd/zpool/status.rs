@@ -12,11 +12,11 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::{json, local_time, missing, ui};
-use engine::pools::{Status, VdevView, WorkNotes};
+use engine::pools::{Status, VdevView, ViewState};
 use engine::{Candidate, Pool};
 use serde_json::Value;
 use std::process::ExitCode;
-use views::status::{self, Seen, View};
+use views::status::{self, Seen, View, Works};
 
 /// Arguments of `zinc zpool status`.
 #[derive(clap::Args)]
@@ -81,17 +81,11 @@ impl Args {
     fn once(&self, session: &Session) -> Result<ExitCode, Failure> {
         let look = |pool: &Pool| {
             let mut status = pool.status(&pool.space());
-            status.shows_slow = self.slow;
             self.naming.apply(pool, &mut status.vdevs);
             if self.errors {
                 status.vdevs.sections.iter_mut().for_each(|s| s.retain_mut(keep_sick));
             }
-            let notes = WorkNotes {
-                initialize: self.initialize,
-                trim: self.trim,
-                utc_offset: local_time::utc_offset(session, status::latest(&status)),
-            };
-            pool.note_works(&mut status.vdevs, &notes);
+            pool.see_works(&mut status.vdevs);
             let trouble = status.condition.filter(|c| !c.is_advice());
             let healthy = trouble.is_none() && status.damaged.is_empty();
             let report = match (self.sick && healthy, self.output.json) {
@@ -149,6 +143,8 @@ impl Args {
             as_int: self.output.json_int,
             is_flat: self.flat,
             utc_offset: local_time::utc_offset(session, status::latest(status)),
+            shows_slow: self.slow,
+            works: Works { initialize: self.initialize, trim: self.trim },
             lacking: &missing::ZPOOL,
         }
     }
@@ -172,10 +168,9 @@ impl Args {
 // Depth is bounded: the configuration's decoder limits it.
 fn keep_sick(v: &mut VdevView) -> bool {
     v.children.retain_mut(keep_sick);
-    let fine = ["ONLINE", "AVAIL", "INUSE"].contains(&v.state.as_str());
     // Behind a spare stands the pool that uses it.
-    let is_told = !v.remark.is_empty() && v.state != "INUSE";
-    !fine
+    let is_told = v.remark.is_some() && v.state != ViewState::InUse;
+    !v.state.is_fine()
         || is_told
         || v.read_errors + v.write_errors + v.checksum_errors > 0
         || !v.children.is_empty()

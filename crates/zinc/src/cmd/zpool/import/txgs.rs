@@ -3,9 +3,9 @@
 use crate::session::Session;
 use crate::ui::{self, Table};
 use crate::{json, local_time};
-use engine::nicenum::ctime;
 use engine::pools::{TxgCandidate, Verdict};
 use serde_json::{Value, json};
+use term::human::ctime;
 
 fn text(verdict: Option<&Verdict>) -> String {
     match verdict {

@@ -3,6 +3,12 @@
 //! Sections of zinc's own follow where there is something to say: `salvage:` lists what could not
 //! be read and was not needed, `faults:` the blocks that were read in spite of damage.
 
+mod activity;
+pub mod condition;
+mod table;
+
+pub use table::remark;
+
 use crate::json::{self, one_line};
 use engine::Pool;
 use engine::pools::{CandidateState, ScanState, Section, Status, VdevView};
@@ -13,8 +19,18 @@ use term::escape::line;
 /// Faults shown in a report that is not verbose.
 const FAULTS_SHOWN: usize = 10;
 
-/// How a report is written.
-#[derive(Clone, Copy, Debug)]
+/// Work on the free space of devices of which is said how far it is; of other it is only said when
+/// it is under way.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Works {
+    /// Initializing.
+    pub initialize: bool,
+    /// Trimming.
+    pub trim: bool,
+}
+
+/// How a report is written. The default is that of `zpool status -P` with times of UTC.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct View {
     /// With the names of damaged files, and every fault.
     pub is_verbose: bool,
@@ -24,6 +40,10 @@ pub struct View {
     pub is_flat: bool,
     /// Seconds that local time is ahead of UTC.
     pub utc_offset: i64,
+    /// Slow requests are shown.
+    pub shows_slow: bool,
+    /// How far devices are initialized and trimmed.
+    pub works: Works,
     /// Verbs that advice may name and that the program does not have.
     pub lacking: &'static [&'static str],
 }
@@ -41,7 +61,7 @@ impl View {
     /// The report of `zpool status`, and what zinc met while it looked.
     #[must_use]
     pub fn text(&self, pool: &Pool, status: &Status, seen: &Seen) -> String {
-        let mut t = status.to_text(self.is_verbose, self.utc_offset);
+        let mut t = self.report(status);
         if seen.is_exported {
             let state = format!(" state: {}\n", status.health);
             t = t.replacen(&state, &format!(" state: {} (EXPORTED)\n", status.health), 1);
@@ -83,7 +103,44 @@ impl View {
     /// The report of a pool that has too few devices to be opened.
     #[must_use]
     pub fn closed_text(&self, status: &Status) -> String {
-        status.to_text(self.is_verbose, 0) + &self.lacking(status)
+        self.report(status) + &self.lacking(status)
+    }
+
+    /// What OpenZFS says of a pool, to the letter: scripts parse it.
+    #[must_use]
+    pub fn report(&self, status: &Status) -> String {
+        let mut out = format!("  pool: {}\n state: {}\n", status.pool, status.health);
+        if let Some(c) = status.condition {
+            let _ =
+                writeln!(out, "status: {}\naction: {}", condition::text(c), condition::action(c));
+            if let Some(page) = condition::see(c) {
+                let _ = writeln!(out, "   see: {page}");
+            }
+        }
+        for line in activity::lines(status, self.utc_offset) {
+            let _ = writeln!(out, "{line}");
+        }
+        let _ = write!(out, "config:\n\n{}", self.table(status));
+        out.push_str(&self.error_lines(status));
+        out
+    }
+
+    fn error_lines(&self, status: &Status) -> String {
+        match status.damaged.len() {
+            // Nobody looked: what the vdevs no longer hold or never took is in no log.
+            0 if !status.state.is_readable() || status.suspended.is_some() => String::new(),
+            0 => "\nerrors: No known data errors\n".to_owned(),
+            n if !self.is_verbose => format!("\nerrors: {n} data errors, use '-v' for a list\n"),
+            _ => {
+                let mut out = "\nerrors: Permanent errors have been detected in the following \
+                               files:\n\n"
+                    .to_owned();
+                for name in &status.damaged {
+                    let _ = writeln!(out, "{:8}{name}", "");
+                }
+                out
+            }
+        }
     }
 
     /// The same as JSON.
@@ -117,21 +174,21 @@ impl View {
         put("name", json!(status.pool));
         put("state", json!(status.health));
         if let Some(c) = status.condition {
-            put("status", json!(one_line(c.text())));
-            put("action", json!(one_line(c.action())));
-            if let Some(page) = c.see() {
+            put("status", json!(one_line(condition::text(c))));
+            put("action", json!(one_line(condition::action(c))));
+            if let Some(page) = condition::see(c) {
                 put("msgid", json!(page.rsplit('/').next()));
                 put("moreinfo", json!(page));
             }
         }
         put(
             "activity",
-            json!(status.activity(self.utc_offset).iter().map(|l| one_line(l)).collect::<Vec<_>>()),
+            activity::lines(status, self.utc_offset).iter().map(|l| json!(one_line(l))).collect(),
         );
         if let Some(s) = &status.scan {
             put("scan_stats", scan(s, int));
         }
-        let normal = children(status.vdevs.section(Section::Normal), "normal", int);
+        let normal = self.children(status.vdevs.section(Section::Normal), "normal");
         let root = json!({
             "name": status.pool,
             "vdev_type": "root",
@@ -155,7 +212,7 @@ impl View {
         for (section, name) in others {
             let vdevs = status.vdevs.section(section);
             if !vdevs.is_empty() {
-                let vdevs = children(vdevs, name, int);
+                let vdevs = self.children(vdevs, name);
                 put(name, Value::Object(if self.is_flat { flat(vdevs, None) } else { vdevs }));
             }
         }
@@ -172,10 +229,44 @@ impl View {
         Value::Object(self.shape(status, Map::new()))
     }
 
+    // Depth is bounded: the configuration's decoder limits it.
+    fn children(&self, vdevs: &[VdevView], class: &str) -> Map<String, Value> {
+        let int = self.as_int;
+        let one = |v: &VdevView| {
+            let mut map = Map::new();
+            let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
+            put("name", json!(v.name));
+            put("vdev_type", json!(v.kind.name()));
+            put("guid", json::number(v.guid, int));
+            put("class", json!(class));
+            put("state", json!(v.state.to_string()));
+            if v.is_top {
+                put("alloc_space", json::number(v.space[1], int));
+                put("total_space", json::number(v.space[0], int));
+            }
+            put("phys_space", json::number(v.size, int));
+            put("read_errors", json::number(v.read_errors, int));
+            put("write_errors", json::number(v.write_errors, int));
+            put("checksum_errors", json::number(v.checksum_errors, int));
+            if v.children.is_empty() {
+                put("slow_ios", json::number(v.slow_requests, int));
+            }
+            let remark = self.remark(v);
+            if !remark.is_empty() {
+                put("remark", json!(remark));
+            }
+            if !v.children.is_empty() {
+                put("vdevs", Value::Object(self.children(&v.children, class)));
+            }
+            (v.name.clone(), Value::Object(map))
+        };
+        vdevs.iter().map(one).collect()
+    }
+
     /// The advice is that of OpenZFS, which has verbs that zinc lacks: a line about these, unless
     /// the advice says that it is for OpenZFS.
     fn lacking(&self, status: &Status) -> String {
-        let action = status.condition.map_or("", |condition| condition.action());
+        let action = status.condition.map_or("", condition::action);
         let is_named = |verb: &&&str| action.contains(&format!("zpool {verb}'"));
         let verbs: Vec<String> =
             self.lacking.iter().filter(is_named).map(|verb| format!("'zpool {verb}'")).collect();
@@ -226,38 +317,6 @@ fn scan(s: &ScanState, int: bool) -> Value {
         "processed": json::number(s.processed, int),
         "errors": json::number(s.errors, int),
     })
-}
-
-// Depth is bounded: the configuration's decoder limits it.
-fn children(vdevs: &[VdevView], class: &str, int: bool) -> Map<String, Value> {
-    let one = |v: &VdevView| {
-        let mut map = Map::new();
-        let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
-        put("name", json!(v.name));
-        put("vdev_type", json!(v.kind.name()));
-        put("guid", json::number(v.guid, int));
-        put("class", json!(class));
-        put("state", json!(v.state));
-        if v.is_top {
-            put("alloc_space", json::number(v.space[1], int));
-            put("total_space", json::number(v.space[0], int));
-        }
-        put("phys_space", json::number(v.size, int));
-        put("read_errors", json::number(v.read_errors, int));
-        put("write_errors", json::number(v.write_errors, int));
-        put("checksum_errors", json::number(v.checksum_errors, int));
-        if v.children.is_empty() {
-            put("slow_ios", json::number(v.slow_requests, int));
-        }
-        if !v.remark.is_empty() {
-            put("remark", json!(v.remark));
-        }
-        if !v.children.is_empty() {
-            put("vdevs", Value::Object(children(&v.children, class, int)));
-        }
-        (v.name.clone(), Value::Object(map))
-    };
-    vdevs.iter().map(one).collect()
 }
 
 /// Vdevs of all levels beside each other.

@@ -1,9 +1,10 @@
 //! Values for people: what `zfs get` prints without `-p`.
 
-use super::Property;
-use crate::nicenum::{date, nicebytes, nicenum, stamp};
-use ondisk::props::Kind;
+use engine::Property;
+use engine::props::Kind;
+use term::human::{date, nicebytes, nicenum, stamp};
 
+/// The value; times are of UTC plus `utc_offset` seconds.
 pub(super) fn pretty(property: &Property, utc_offset: i64) -> String {
     let value = &property.value;
     let Some(native) = property.native else { return value.clone() };
@@ -39,7 +40,8 @@ pub(super) fn pretty(property: &Property, utc_offset: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Property, Source};
+    use super::pretty;
+    use engine::{Property, Source};
 
     #[test]
     fn as_zfs_get_prints() {
@@ -57,7 +59,7 @@ mod tests {
             ("creation", "1795289107", "Sat Nov 21 19:25 2026"),
         ] {
             let p = Property::native(name, value.to_owned(), Source::None);
-            assert_eq!(p.map(|p| p.pretty(0)).as_deref(), Some(text), "{name}");
+            assert_eq!(p.map(|p| pretty(&p, 0)).as_deref(), Some(text), "{name}");
         }
     }
 }

@@ -1,0 +1,144 @@
+//! What is wrong with a pool, by OpenZFS's list. Only conditions that can be seen in a pool opened
+//! for reading are here.
+
+use super::view::{Remark, VdevTreeView, VdevView, ViewState, lacks_something};
+use crate::live::{ENABLED_BY_DEFAULT, is_writable};
+use crate::open::Pool;
+use ondisk::features::{FEATURES, Feature, VERSION_FEATURES};
+use ondisk::scan::{Function, ScanState, State};
+use vdev::{NodeRef, Reason, VdevState};
+
+/// Something is to be said about the pool; the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Condition {
+    /// A resilver is not complete.
+    Resilvering,
+    /// Devices failed while they were written to, and the pool waits for them.
+    Suspended,
+    /// The same, and the pool takes no more changes.
+    Stopped,
+    /// Devices are missing, and something is lost with them.
+    MissingFatal,
+    /// Devices have other labels or are too short, and something is lost with them.
+    BadLabelFatal,
+    /// There are blocks nothing can restore.
+    DataErrors,
+    /// Devices were taken out of use after errors.
+    Faulted,
+    /// Devices are missing, but redundancy makes up for it.
+    Missing,
+    /// Devices have other labels.
+    BadLabel,
+    /// Devices were away while others were written, and hold an older state.
+    Behind,
+    /// Devices in use have not all that was written, and no resilver brings it to them.
+    Lacking,
+    /// Devices are not where they were opened any more.
+    Astray,
+    /// Devices returned errors, and redundancy made up for them.
+    DeviceErrors,
+    /// Devices are out of use by will.
+    Offline,
+    /// Devices were pulled out.
+    Removed,
+    /// The pool's version is old.
+    OldVersion,
+    /// Not all features are enabled.
+    FeaturesDisabled,
+}
+
+impl Condition {
+    /// Nothing is the matter with the pool: it is only not the newest. `zpool status -x` leaves
+    /// such pools out.
+    #[must_use]
+    pub fn is_advice(self) -> bool {
+        matches!(self, Self::OldVersion | Self::FeaturesDisabled)
+    }
+
+    /// The worst condition that holds.
+    pub(super) fn of(pool: &Pool, view: &VdevTreeView, data_errors: u64) -> Option<Self> {
+        let devices = || view.walk().filter(|v| v.children.is_empty());
+        let is = |v: &VdevView, state| v.state == ViewState::Vdev(state);
+        let has = |state| devices().any(|v| is(v, state));
+        let is_other = |v: &&VdevView| v.remark == Some(Remark::Reason(Reason::BadLabel));
+        let is_late = |l: &NodeRef<'_>| matches!(l.reason(), Reason::Behind(_));
+        let late: Vec<u64> =
+            pool.vdevs().leaves().filter(is_late).map(|leaf| leaf.guid()).collect();
+        let missing = || {
+            let is_gone = |v: &VdevView| is(v, VdevState::Unavail) && !late.contains(&v.guid);
+            devices().any(|v| is_gone(v) && !is_other(&v))
+        };
+        let other = || devices().any(|v| is_other(&v));
+        let root = pool.vdevs().root().state();
+        let holds = |c: &Self| match c {
+            Self::Resilvering => pool.is_resilvering(),
+            Self::Suspended => pool.is_waiting(),
+            Self::Stopped => pool.suspended().is_some(),
+            Self::MissingFatal => missing() && !root.is_readable(),
+            Self::BadLabelFatal => other() && !root.is_readable(),
+            Self::DataErrors => data_errors > 0,
+            Self::Faulted => has(VdevState::Faulted) && !other(),
+            Self::Missing => missing(),
+            Self::BadLabel => other(),
+            Self::Behind => !late.is_empty(),
+            Self::Lacking => pool.vdevs().leaves().any(lacks_something),
+            Self::Astray => !pool.astray().is_empty(),
+            Self::DeviceErrors => {
+                let errors = |v: &VdevView| v.read_errors + v.write_errors + v.checksum_errors;
+                has(VdevState::Degraded) || view.walk().any(|v| errors(v) > 0)
+            }
+            Self::Offline => has(VdevState::Offline),
+            Self::Removed => has(VdevState::Removed),
+            Self::OldVersion => pool.config().version < VERSION_FEATURES,
+            Self::FeaturesDisabled => pool.lacks_features(),
+        };
+        let all = [
+            Self::Suspended,
+            Self::Stopped,
+            Self::Resilvering,
+            Self::MissingFatal,
+            Self::BadLabelFatal,
+            Self::DataErrors,
+            // What is written to them is lost, whatever others there are.
+            Self::Astray,
+            Self::Faulted,
+            Self::Missing,
+            Self::BadLabel,
+            Self::Behind,
+            Self::Lacking,
+            Self::DeviceErrors,
+            Self::Offline,
+            Self::Removed,
+            Self::OldVersion,
+            Self::FeaturesDisabled,
+        ];
+        all.into_iter().find(holds)
+    }
+}
+
+impl Pool {
+    /// A resilver runs; not one that was broken off when the pool was closed.
+    pub(super) fn is_resilvering(&self) -> bool {
+        let scan = self.scan_state().ok().flatten();
+        let is_one =
+            |s: ScanState| s.function() == Function::Resilver && s.state() == State::Active;
+        scan.is_some_and(is_one) && !self.is_scan_left()
+    }
+
+    /// Whether features are missing that an upgrade would enable, and the pool's property
+    /// `compatibility` does not rule them out. Which features a named set has is written in files
+    /// of the system, so a pool with one counts as complete.
+    ///
+    /// A pool that has all features zinc enables by default, and none that zinc does not write,
+    /// lacks others only because no upgrade of zinc's enables them: it counts as complete too. A
+    /// pool that has more was made by OpenZFS, which can.
+    #[must_use]
+    pub fn lacks_features(&self) -> bool {
+        let off = matches!(self.config().compatibility.as_deref(), None | Some("" | "off"));
+        let is_enabled = |f: &Feature| self.features().count(f.guid).is_some();
+        let is_default = |f: &Feature| ENABLED_BY_DEFAULT.contains(&f.name());
+        let fits = |f: &Feature| if is_enabled(f) { is_writable(f) } else { !is_default(f) };
+        let made_by_zinc = FEATURES.iter().all(fits);
+        off && !made_by_zinc && !FEATURES.iter().all(is_enabled)
+    }
+}

@@ -1,0 +1,142 @@
+//! What there is to say of a pool's state.
+
+use super::condition::Condition;
+use super::view::{Remark, VdevTreeView};
+use crate::assemble::Candidate;
+use crate::errlog::ErrorLog;
+use crate::open::Pool;
+use crate::removal::{CheckpointState, Removal, VdevExpansion};
+use crate::space::PoolSpace;
+use ondisk::config::VdevConfig;
+use ondisk::scan::{ErrorScrubState, ScanState};
+use vdev::{Reason, VdevState, VdevTree};
+
+/// What is said of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointNote {
+    /// When it was made, in seconds since 1970; `None`: it is being discarded.
+    pub made: Option<u64>,
+    /// Bytes kept for it.
+    pub bytes: u64,
+}
+
+/// The state of a pool.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// Its name.
+    pub pool: String,
+    /// Guid of its root vdev.
+    pub guid: u64,
+    /// The state of its vdevs.
+    pub state: VdevState,
+    /// Why its vdevs are in that state.
+    pub reason: Reason,
+    /// The word for the state of the pool.
+    pub health: String,
+    /// Why it takes no more changes.
+    pub suspended: Option<String>,
+    /// The worst that can be said about it; `None` when all is well.
+    pub condition: Option<Condition>,
+    /// The last scrub or resilver.
+    pub scan: Option<ScanState>,
+    /// That one was under way when the pool was closed, and no process goes on with it.
+    pub is_scan_left: bool,
+    /// Devices in use that have not all that was written, while no resilver runs.
+    pub lacking: usize,
+    /// The last scrub of the error log.
+    pub error_scrub: Option<ErrorScrubState>,
+    /// The last removal of a vdev.
+    pub removal: Option<Removal>,
+    /// The vdev that it is about, as it is called.
+    pub removing: String,
+    /// The last RAID-Z expansion, and its vdev's name.
+    pub expansion: Option<(VdevExpansion, String)>,
+    /// The checkpoint.
+    pub checkpoint: Option<CheckpointNote>,
+    /// The vdevs.
+    pub vdevs: VdevTreeView,
+    /// Blocks nothing could restore, by the error logs.
+    pub errors: ErrorLog,
+    /// What could not be read when the pool was opened, and names of the objects with such blocks.
+    pub damaged: Vec<String>,
+}
+
+impl Pool {
+    /// The state of the pool. What cannot be read for damage is left out.
+    #[must_use]
+    pub fn status(&self, space: &PoolSpace) -> Status {
+        let vdevs = self.vdev_view(space);
+        let errors = self.error_log().unwrap_or_default();
+        let objects = errors.objects();
+        let unread = self.salvage().iter().map(|s| format!("<metadata>: {}", s.what));
+        let names = objects.iter().map(|o| self.damaged_name(o));
+        let damaged: Vec<String> = unread.chain(names).collect();
+        let condition = Condition::of(self, &vdevs, damaged.len() as u64);
+        let expansion = self.expansion().ok().flatten().map(|e| {
+            let tops = self.config().vdev_tree.children.iter();
+            let guid = tops.clone().find(|t| t.id == e.vdev).map_or(0, |t| t.guid);
+            let name = vdevs.walk().find(|v| v.guid == guid).map(|v| v.name.clone());
+            (e, name.unwrap_or_default())
+        });
+        let removal = self.removal().ok().flatten();
+        let removing = removal.as_ref().and_then(|r| {
+            let top = self.config().vdev_tree.children.iter().find(|t| t.id == r.state.vdev)?;
+            vdevs.walk().find(|v| v.guid == top.guid).map(|v| v.name.clone())
+        });
+        let made = self.checkpoint().ok().flatten().map(|u| u.timestamp);
+        let checkpoint = (self.checkpoint_state() != CheckpointState::None)
+            .then(|| CheckpointNote { made, bytes: space.checkpoint() });
+        let lacking = vdevs.walk().filter(|v| v.remark == Some(Remark::AwaitingResilver)).count();
+        Status {
+            lacking,
+            pool: self.name().to_owned(),
+            guid: self.config().vdev_tree.guid,
+            state: self.vdevs().root().state(),
+            reason: self.vdevs().root().reason(),
+            health: self.health(),
+            suspended: self.suspended().map(str::to_owned),
+            condition,
+            scan: self.scan_state().ok().flatten(),
+            is_scan_left: self.is_scan_left(),
+            error_scrub: self.error_scrub_state().ok().flatten(),
+            removing: removing.unwrap_or_default(),
+            removal,
+            expansion,
+            checkpoint,
+            damaged,
+            vdevs,
+            errors,
+        }
+    }
+}
+
+impl Status {
+    /// The state of a pool that has too few devices to be opened: what is known of its vdevs, and
+    /// which of them are there.
+    #[must_use]
+    pub fn of_closed(candidate: &Candidate) -> Self {
+        let behind = candidate.behind(&candidate.tree, u64::MAX);
+        let mut leaf = |c: &VdevConfig| candidate.leaf_for(c, &behind);
+        let tree = VdevTree::build(&rt::Rt::real(), &candidate.tree, &mut leaf).ok();
+        Self {
+            pool: candidate.name().to_owned(),
+            guid: candidate.tree.guid,
+            state: VdevState::Unavail,
+            reason: Reason::NoReplicas,
+            health: VdevState::Unavail.to_string(),
+            suspended: None,
+            condition: Some(Condition::MissingFatal),
+            scan: None,
+            is_scan_left: false,
+            lacking: 0,
+            error_scrub: None,
+            removal: None,
+            removing: String::new(),
+            expansion: None,
+            checkpoint: None,
+            vdevs: VdevTreeView::of_closed(&candidate.tree, tree.as_ref()),
+            errors: ErrorLog::default(),
+            damaged: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What a pool is doing or did last: scan, removal, expansion, checkpoint.
+
+use engine::pools::{CheckpointNote, Function, Removal, ScanProgress as State, ScanState, Status};
+use term::human::{ctime, nicebytes, nicenum};
+
+/// The lines about what the pool is doing or did last: scan, removal, expansion, checkpoint.
+#[must_use]
+pub(super) fn lines(status: &Status, utc_offset: i64) -> Vec<String> {
+    let date = |t: u64| ctime(t.saturating_add_signed(utc_offset));
+    let mut out = Vec::new();
+    out.extend(scan_or_lack(status, &date));
+    if let Some(r) = &status.removal {
+        out.extend(removal_lines(r, &status.removing, &date));
+    }
+    if let Some((e, name)) = &status.expansion {
+        let s = &e.state;
+        let bytes = nicenum(s.bytes_copied);
+        out.extend(match s.state {
+            State::Finished => {
+                let took = duration(s.end_time.saturating_sub(s.start_time));
+                let end = date(s.end_time);
+                Some(format!("expand: expanded {name} copied {bytes} in {took}, on {end}"))
+            }
+            State::Active => {
+                let begin = date(s.start_time);
+                Some(format!("expand: expansion of {name} in progress since {begin}"))
+            }
+            _ => None,
+        });
+    }
+    if let Some(CheckpointNote { made, bytes }) = status.checkpoint {
+        let size = nicenum(bytes);
+        out.push(match made {
+            Some(made) => format!("checkpoint: created {}, consumes {size}", date(made)),
+            None => format!("checkpoint: discarding, {size} remaining."),
+        });
+    }
+    out
+}
+
+/// The line about the last scrub or resilver. A resilver that ended well says nothing of what
+/// came after: while devices lack something, one was broken off since, or is still to be gone
+/// on with.
+fn scan_or_lack(status: &Status, date: &dyn Fn(u64) -> String) -> Option<String> {
+    let is_silent = |s: &ScanState| {
+        let is_clean_end = s.state() == State::Finished && s.errors == 0;
+        s.function() == Function::Resilver && (is_clean_end || status.is_scan_left)
+    };
+    match &status.scan {
+        scan if status.lacking > 0 && scan.as_ref().is_none_or(is_silent) => {
+            let devices = match status.lacking {
+                1 => "1 device lacks".to_owned(),
+                n => format!("{n} devices lack"),
+            };
+            Some(format!("  scan: resilver not complete: {devices} a part of what was written"))
+        }
+        scan => {
+            let line = scan.as_ref().and_then(|s| scan_line(s, date))?;
+            Some(if status.is_scan_left { line + LEFT } else { line })
+        }
+    }
+}
+
+/// Behind a scan that was under way when the pool was closed.
+const LEFT: &str = "\n\tnothing goes on with it: `zinc zpool scrub` does, and `zinc serve`";
+
+fn scan_line(s: &ScanState, date: &dyn Fn(u64) -> String) -> Option<String> {
+    let (noun, did) = match s.function() {
+        Function::Scrub => ("scrub", "scrub repaired"),
+        Function::Resilver => ("resilver", "resilvered"),
+        _ => return None,
+    };
+    let paused = s.flags & ScanState::FLAG_PAUSED != 0;
+    let begin = date(s.start_time);
+    Some(match s.state() {
+        State::Finished => {
+            let took = duration(s.end_time.saturating_sub(s.start_time));
+            let (size, end) = (nicebytes(s.processed), date(s.end_time));
+            format!("  scan: {did} {size} in {took} with {} errors on {end}", s.errors)
+        }
+        State::Canceled => format!("  scan: {noun} canceled on {}", date(s.end_time)),
+        // When it was paused is known only to the system that paused it.
+        State::Active if paused => format!("  scan: scrub paused\n\tscrub started on {begin}"),
+        State::Active => {
+            let (done, all) = (nicebytes(s.examined), nicebytes(s.to_examine));
+            let fixed = nicebytes(s.processed);
+            let fix = if noun == "scrub" { "repaired" } else { "resilvered" };
+            let scan = format!("  scan: {noun} in progress since {begin}");
+            format!("{scan}\n\t{done} / {all} scanned\n\t{fixed} {fix}")
+        }
+        _ => return None,
+    })
+}
+
+fn removal_lines(r: &Removal, name: &str, date: &dyn Fn(u64) -> String) -> Vec<String> {
+    let s = &r.state;
+    let (vdev, copied) = (s.vdev, nicenum(s.copied));
+    let mut out = Vec::new();
+    match s.state() {
+        State::Finished => {
+            let minutes = s.end_time.saturating_sub(s.start_time) / 60;
+            let (h, m, end) = (minutes / 60, minutes % 60, date(s.end_time));
+            out.push(format!(
+                "remove: Removal of vdev {vdev} copied {copied} in {h}h{m}m, completed on {end}"
+            ));
+        }
+        State::Canceled => {
+            out.push(format!("remove: Removal of {name} canceled on {}", date(s.end_time)));
+        }
+        State::Active => {
+            let (all, begin) = (nicenum(s.to_copy), date(s.start_time));
+            let percent = 100.0 * s.copied as f64 / s.to_copy.max(1) as f64;
+            out.push(format!("remove: Evacuation of {name} in progress since {begin}"));
+            out.push(format!("\t{copied} copied out of {all}, {percent:.2}% done"));
+        }
+        _ => {}
+    }
+    if r.mapping_memory > 0 {
+        let memory = nicenum(r.mapping_memory);
+        out.push(format!("\t{memory} memory used for removed device mappings"));
+    }
+    out
+}
+
+/// Seconds as `00:00:01`, or `2 days 00:00:01`.
+fn duration(seconds: u64) -> String {
+    let days = seconds / 86_400;
+    let (h, m, s) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    let clock = format!("{h:02}:{m:02}:{s:02}");
+    if days == 0 { clock } else { format!("{days} days {clock}") }
+}

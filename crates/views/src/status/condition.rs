@@ -1,0 +1,155 @@
+//! What is wrong with a pool, in the words of OpenZFS.
+//!
+//! The texts are part of the interface: monitoring scripts match them.
+
+use engine::pools::Condition;
+
+const DOCS: &str = "https://openzfs.github.io/openzfs-docs/msg/";
+
+/// What is the matter; lines after the first begin with a tab.
+#[must_use]
+pub fn text(condition: Condition) -> &'static str {
+    texts(condition).0
+}
+
+/// What to do about it; lines after the first begin with a tab.
+#[must_use]
+pub fn action(condition: Condition) -> &'static str {
+    texts(condition).1
+}
+
+/// Where to read about it.
+#[must_use]
+pub fn see(condition: Condition) -> Option<String> {
+    texts(condition).2.map(|page| format!("{DOCS}{page}"))
+}
+
+/// Text, advice, and number of the page of documentation.
+fn texts(condition: Condition) -> (&'static str, &'static str, Option<&'static str>) {
+    match condition {
+        Condition::Resilvering => (
+            "One or more devices is currently being resilvered.  The pool will\n\t\
+             continue to function, possibly in a degraded state.",
+            "Wait for the resilver to complete.",
+            None,
+        ),
+        Condition::Suspended => (
+            "One or more devices are faulted in response to IO failures.",
+            "Make sure the affected devices are connected, then run 'zpool clear'.",
+            Some("ZFS-8000-HC"),
+        ),
+        Condition::Stopped => (
+            "One or more devices are faulted in response to IO failures.",
+            "Make sure the affected devices are connected and have room, then end the\n\t\
+             server of the pool (`zinc zpool export -f`) and import it again.",
+            Some("ZFS-8000-HC"),
+        ),
+        Condition::BadLabelFatal => (
+            "One or more devices could not be used because the label is missing\n\t\
+             or invalid.  There are insufficient replicas for the pool to continue\n\t\
+             functioning.",
+            "Copy out what can still be read using `zinc rescue`.  Only then\n\t\
+             destroy the pool, and re-create it from that or a backup source.",
+            Some("ZFS-8000-5E"),
+        ),
+        Condition::MissingFatal => (
+            "One or more devices could not be opened.  There are insufficient\n\t\
+             replicas for the pool to continue functioning.",
+            "Attach the missing device and online it using 'zpool online'.  When it is\n\t\
+             gone for good, `zinc rescue` copies out what the others hold.",
+            Some("ZFS-8000-3C"),
+        ),
+        Condition::DataErrors => (
+            "One or more devices has experienced an error resulting in data\n\t\
+             corruption.  Applications may be affected.",
+            "Restore the file in question if possible; `zinc rescue` copies out what can\n\t\
+             be read of all.  Otherwise restore the entire pool from backup.",
+            Some("ZFS-8000-8A"),
+        ),
+        Condition::Faulted => (
+            "One or more devices are faulted in response to persistent errors.\n\t\
+             Sufficient replicas exist for the pool to continue functioning in a\n\t\
+             degraded state.",
+            "Replace the faulted device, or use 'zpool clear' to mark the device\n\t\
+             repaired.",
+            None,
+        ),
+        Condition::Missing => (
+            "One or more devices could not be opened.  Sufficient replicas exist for\n\t\
+             the pool to continue functioning in a degraded state.",
+            "Attach the missing device and online it using 'zpool online'.",
+            Some("ZFS-8000-2Q"),
+        ),
+        Condition::BadLabel => (
+            "One or more devices could not be used because the label is missing or\n\t\
+             invalid.  Sufficient replicas exist for the pool to continue\n\t\
+             functioning in a degraded state.",
+            "Replace the device using 'zpool replace'.",
+            Some("ZFS-8000-4J"),
+        ),
+        Condition::Behind => (
+            "One or more devices were away while the pool was written, and hold an\n\t\
+             older state of it.  What they missed is read from the others.",
+            "The next command that changes the pool brings those up to date that only\n\t\
+             stood still; `zinc zpool resilver` does it at once.\n\t\
+             Where one was also written without the others, the pool is not written to:\n\t\
+             `zinc zpool online` gives up the changes of that one; take the others away\n\t\
+             to keep them.",
+            None,
+        ),
+        Condition::Lacking => (
+            "One or more devices lack a part of what was written while they were away.\n\t\
+             It is read from the others.",
+            "The next command that changes the pool brings it to them;\n\t\
+             `zinc zpool resilver` does it at once.",
+            None,
+        ),
+        Condition::Astray => (
+            "One or more devices were deleted, moved, replaced or cut short while\n\t\
+             they were in use.  What is written to them is lost when the pool is closed.",
+            "Copy the data out before the pool is exported or its server ends, or put\n\t\
+             the device back where it was.  A device that the others make up for is\n\t\
+             gone without from the next txg on.",
+            None,
+        ),
+        Condition::DeviceErrors => (
+            "One or more devices has experienced an unrecoverable error.  An\n\t\
+             attempt was made to correct the error.  Applications are unaffected.",
+            "Determine if the device needs to be replaced, and clear the errors\n\t\
+             using 'zpool clear' or replace the device with 'zpool replace'.",
+            Some("ZFS-8000-9P"),
+        ),
+        Condition::Offline => (
+            "One or more devices has been taken offline by the administrator.\n\t\
+             Sufficient replicas exist for the pool to continue functioning in a\n\t\
+             degraded state.",
+            "Online the device using 'zpool online' or replace the device with\n\t\
+             'zpool replace'.",
+            None,
+        ),
+        Condition::Removed => (
+            "One or more devices has been removed by the administrator.\n\t\
+             Sufficient replicas exist for the pool to continue functioning in a\n\t\
+             degraded state.",
+            "Online the device using zpool online' or replace the device with\n\t\
+             'zpool replace'.",
+            None,
+        ),
+        Condition::OldVersion => (
+            "The pool is formatted using a legacy on-disk format.  The pool can\n\t\
+             still be used, but some features are unavailable.",
+            "Upgrade the pool using 'zpool upgrade'.  Once this is done, the\n\t\
+             pool will no longer be accessible on software that does not support\n\t\
+             feature flags.",
+            None,
+        ),
+        Condition::FeaturesDisabled => (
+            "Some supported and requested features are not enabled on the pool.\n\t\
+             The pool can still be used, but some features are unavailable.",
+            "Enable all features using 'zpool upgrade'. Once this is done,\n\t\
+             the pool may no longer be accessible by software that does not support\n\t\
+             the features. See zpool-features(7) for details.",
+            None,
+        ),
+    }
+}
