@@ -19,6 +19,7 @@ mod corrupt;
 mod image;
 mod nbd_server;
 pub mod oracle;
+pub mod posix;
 mod rng;
 mod s3_server;
 mod shrinking;

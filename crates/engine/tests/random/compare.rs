@@ -1,11 +1,12 @@
 //! Makes sure that a pool holds what the model says.
 
+use super::Tree;
 use super::sets::{Model, Set, State};
-use super::tree::{Content, Kind, Tree};
 use engine::inside::zpl::FileKind;
 use engine::inside::zpl::write::NewKind;
 use engine::{Filesystem, Node, Pool, Volume};
 use std::collections::BTreeSet;
+use testkit::posix::{Content, Kind};
 
 type Same = Result<(), String>;
 
@@ -86,7 +87,7 @@ pub fn tree(fs: &Filesystem, want: &Tree) -> Same {
         }
         let in_path = |e: String| format!("{path} (object {number}): {e}");
         inode(fs, want, number).map_err(in_path)?;
-        if let Kind::Dir { entries, .. } = &want.get(number).kind {
+        if let Kind::Dir(entries) = &want.get(number).kind {
             for (name, child) in entries {
                 todo.push((*child, format!("{path}{}/", String::from_utf8_lossy(name))));
             }
@@ -110,10 +111,10 @@ fn inode(fs: &Filesystem, tree: &Tree, number: u64) -> Same {
     let got = fs.node(number).map_err(text)?;
     equal("mode", &got.permissions(), &want.mode)?;
     equal("owner", &(got.uid, got.gid), &(want.uid, want.gid))?;
-    equal("mtime", &got.mtime, &want.mtime)?;
+    equal("mtime and ctime", &(got.mtime, got.ctime), &(want.mtime, want.ctime))?;
     equal("xattrs", &got.xattrs().map_err(text)?, &want.xattrs)?;
     match &want.kind {
-        Kind::Dir { entries, parent } => directory(&got, tree, entries, *parent),
+        Kind::Dir(entries) => directory(&got, tree, entries, want.parent),
         Kind::File(content) => {
             equal("kind", &got.kind(), &FileKind::File)?;
             equal("links", &got.links, &want.links)?;

@@ -1,13 +1,14 @@
 //! Random operations on datasets.
 
 use super::Run;
+use super::Tree;
 use super::sets::{Set, State};
-use super::tree::{Content, Tree};
 use engine::inside::dsl::write::{PropertyChange, parse_value};
 use engine::inside::dsl::{DatasetKind, Refusal};
 use engine::inside::pool::Error;
 use engine::live::NewFilesystem;
 use std::sync::Arc;
+use testkit::posix::Content;
 
 /// Datasets of a pool, about.
 const SETS_MAX: usize = 14;

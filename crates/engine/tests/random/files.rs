@@ -1,11 +1,11 @@
 //! Random operations on files.
 
-use super::tree::{Inode, Kind, Tree};
-use super::{Run, Time, class, class_of};
+use super::{Inode, Run, Time, Tree, class, class_of, kind_of};
 use engine::Filesystem;
 use engine::inside::dmu::{Hold, Tx};
 use engine::inside::zpl::Error;
 use engine::inside::zpl::write::{NewFile, NewKind, RenameMode, SetAttrs, XattrMode};
+use testkit::posix::{Kind, Rename, SetXattr};
 
 /// A change of the model and what it says to it.
 type Want = Result<(), &'static str>;
@@ -162,7 +162,7 @@ impl Run {
         let new = NewFile::new(kind.clone(), 0o600 + self.rng.below(0o177) as u32, now);
         self.note(format!("{name}: create {dir}/{} {kind:?}", show(&entry)));
         let mut number = 0;
-        let inode = Inode::new(&kind, new.mode, now, dir);
+        let inode = Inode::new(kind_of(&kind), new.mode, now, dir);
         let fs = self.filesystem(name);
         let Some(tx) = self.begin(&fs, Hold::write(128 << 10))? else { return Ok(()) };
         let got = fs.create_tx(&tx, dir, &entry, &new).map(|n| number = n);
@@ -200,7 +200,7 @@ impl Run {
         drop(tx);
         let tree = self.model.sets.get_mut(name).unwrap().tree_mut();
         for (entry, number) in made {
-            let inode = Inode::new(&NewKind::File, 0o644, now, dir);
+            let inode = Inode::new(Kind::file(), 0o644, now, dir);
             tree.create(dir, &entry, number, inode);
         }
         Ok(())
@@ -208,10 +208,7 @@ impl Run {
 
     fn write(&mut self, name: &str, now: Time) -> Result<(), String> {
         let Some(file) = self.any_file(name) else { return self.create(name, now) };
-        let size = match &self.tree(name).get(file).kind {
-            Kind::File(content) => content.size,
-            _ => 0,
-        };
+        let size = self.tree(name).get(file).size();
         let offset = match self.rng.below(12) {
             0..=3 => size,
             4 => self.rng.below(2_000_000),
@@ -228,7 +225,7 @@ impl Run {
             |fs, tx| fs.write_at_tx(tx, file, offset, &data, now),
             |tree| {
                 tree.content(file).write(offset, &data);
-                tree.change(file).mtime = now;
+                tree.touch(file, now);
                 Ok(())
             },
         )
@@ -247,7 +244,7 @@ impl Run {
             |tree| {
                 let content = tree.content(file);
                 content.write(content.size, &data);
-                tree.change(file).mtime = now;
+                tree.touch(file, now);
                 Ok(())
             },
         )
@@ -255,10 +252,7 @@ impl Run {
 
     fn truncate(&mut self, name: &str, now: Time) -> Result<(), String> {
         let Some(file) = self.any_file(name) else { return Ok(()) };
-        let size = match &self.tree(name).get(file).kind {
-            Kind::File(content) => content.size,
-            _ => 0,
-        };
+        let size = self.tree(name).get(file).size();
         let to = match self.rng.below(8) {
             0 => 0,
             1 => size + self.rng.below(1_000_000),
@@ -272,7 +266,7 @@ impl Run {
             |fs, tx| fs.truncate_tx(tx, file, to, now),
             |tree| {
                 tree.content(file).resize(to);
-                tree.change(file).mtime = now;
+                tree.touch(file, now);
                 Ok(())
             },
         )
@@ -280,10 +274,7 @@ impl Run {
 
     fn punch(&mut self, name: &str, now: Time) -> Result<(), String> {
         let Some(file) = self.any_file(name) else { return Ok(()) };
-        let size = match &self.tree(name).get(file).kind {
-            Kind::File(content) => content.size,
-            _ => 0,
-        };
+        let size = self.tree(name).get(file).size();
         let offset = self.rng.below(size.min(1 << 20) + 1);
         let len = match self.rng.below(3) {
             0 => self.rng.below(1 << 42),
@@ -298,7 +289,7 @@ impl Run {
                 let end = offset.saturating_add(len).min(size);
                 if offset < end {
                     tree.content(file).clear(offset, end);
-                    tree.change(file).mtime = now;
+                    tree.touch(file, now);
                 }
                 Ok(())
             },
@@ -318,7 +309,7 @@ impl Run {
             name,
             Hold::write(128 << 10),
             |fs, tx| fs.rename_tx(tx, (from, &old), (to, &new), how, now),
-            |tree| tree.rename((from, &old), (to, &new), how, now),
+            |tree| tree.rename((from, &old), (to, &new), rename(how), now),
         )
     }
 
@@ -365,7 +356,7 @@ impl Run {
                 name,
                 Hold::write(128 << 10),
                 |fs, tx| fs.remove_xattr_tx(tx, file, &key, now),
-                |tree| tree.remove_xattr(file, &key),
+                |tree| tree.remove_xattr(file, &key, now),
             );
         }
         let len = match self.rng.below(10) {
@@ -384,7 +375,7 @@ impl Run {
             name,
             Hold::write((256 << 10) + len),
             |fs, tx| fs.set_xattr_tx(tx, file, &key, &value, how, now),
-            |tree| tree.set_xattr(file, &key, &value, how),
+            |tree| tree.set_xattr(file, (&key, &value), set_xattr(how), now),
         )
     }
 
@@ -406,9 +397,31 @@ impl Run {
                 inode.uid = uid.unwrap_or(inode.uid);
                 inode.gid = gid.unwrap_or(inode.gid);
                 inode.mtime = mtime.unwrap_or(inode.mtime);
+                // Where nothing is set, nothing has changed.
+                if mode.is_some() || uid.is_some() || gid.is_some() || mtime.is_some() {
+                    inode.ctime = now;
+                }
                 Ok(())
             },
         )
+    }
+}
+
+/// What the model calls it.
+fn rename(how: RenameMode) -> Rename {
+    match how {
+        RenameMode::Replace => Rename::Replace,
+        RenameMode::NoReplace => Rename::NoReplace,
+        RenameMode::Exchange => Rename::Exchange,
+    }
+}
+
+/// What the model calls it.
+fn set_xattr(how: XattrMode) -> SetXattr {
+    match how {
+        XattrMode::Any => SetXattr::Any,
+        XattrMode::Create => SetXattr::Create,
+        XattrMode::Replace => SetXattr::Replace,
     }
 }
 

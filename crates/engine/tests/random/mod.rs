@@ -1,7 +1,8 @@
 //! Random operations on a pool beside a plain model of what it must hold.
 //!
-//! `tree` and `sets` are the model, `files`, `volumes` and `datasets` the operations, `compare`
-//! what makes sure that both are the same, `bench` the devices. Everything is decided by one seed.
+//! [`testkit::posix`] and `sets` are the model, `files`, `volumes` and `datasets` the operations,
+//! `compare` what makes sure that both are the same, `bench` the devices. Everything is decided by
+//! one seed.
 #![allow(dead_code, reason = "each test takes what it needs")]
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, unreachable_pub)]
 #![allow(clippy::needless_pass_by_value, clippy::type_complexity, reason = "plain test helpers")]
@@ -12,7 +13,6 @@ mod compare;
 mod datasets;
 mod files;
 mod sets;
-mod tree;
 mod volumes;
 
 pub use bench::Bench;
@@ -26,18 +26,27 @@ use engine::{Create, Filesystem, LivePool, Volume};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use testkit::Rng;
+use testkit::posix::Kind;
 
 /// What an operation can answer, so that the model and the engine can be compared.
 pub mod class {
-    pub const EXISTS: &str = "exists";
-    pub const NOT_FOUND: &str = "not found";
-    pub const NOT_DIR: &str = "not a directory";
-    pub const IS_DIR: &str = "is a directory";
-    pub const NOT_EMPTY: &str = "not empty";
-    pub const LOOP: &str = "loop";
-    pub const NO_XATTR: &str = "no such attribute";
+    pub use testkit::posix::class::*;
     pub const NO_SPACE: &str = "no space";
     pub const UNEXPECTED: &str = "unexpected";
+}
+
+/// Files as the model has them.
+pub type Tree = testkit::posix::Tree<NewKind, Time>;
+/// One of them.
+pub type Inode = testkit::posix::Inode<NewKind, Time>;
+
+/// The kind of a new file in the model.
+pub fn kind_of(kind: &NewKind) -> Kind<NewKind> {
+    match kind {
+        NewKind::File => Kind::file(),
+        NewKind::Dir => Kind::dir(),
+        other => Kind::Other(other.clone()),
+    }
 }
 
 /// The class of an error.
@@ -281,7 +290,9 @@ impl Run {
                     let fs = self.filesystem(&name);
                     let tree = self.model.sets.get_mut(&name).unwrap().tree_mut();
                     // When a change was repeated is not when it was made.
-                    tree.take_times(&|number| fs.node(number).map(|node| node.mtime).ok());
+                    tree.take_times(&|number| {
+                        fs.node(number).map(|node| (node.mtime, node.ctime)).ok()
+                    });
                     compare::tree(&fs, tree)
                 }
             }

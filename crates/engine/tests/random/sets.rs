@@ -1,9 +1,10 @@
 //! The model of a pool: its datasets and their snapshots.
 
 use super::Time;
-use super::tree::{Content, Tree};
+use super::Tree;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use testkit::posix::Content;
 
 /// What a dataset holds at one moment.
 #[derive(Clone)]

@@ -1,11 +1,53 @@
-//! The plain model: file systems, volumes and snapshots as maps in memory.
+//! What POSIX says of files, as a plain model: a file system is a map in memory.
+//!
+//! It decides which operations are refused, what they change, and which times move. Random tests of
+//! each floor do the same to it and to what they test, and compare. It copies on write, so a
+//! snapshot of it costs a map of pointers.
+//!
+//! `K` is what tells kinds of files apart that have no content and no entries (links, pipes,
+//! devices), and `T` a time; both are the tested floor's own.
+//!
+//! Not modelled: access times, permissions, and that new files of a directory with the
+//! set-group-id bit get its group.
+#![allow(missing_docs, reason = "the words are those of POSIX")]
 
-use super::{Time, class};
-use engine::inside::zpl::write::{NewKind, RenameMode, XattrMode};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Why an operation is refused.
+pub mod class {
+    pub const EXISTS: &str = "exists";
+    pub const NOT_FOUND: &str = "not found";
+    pub const NOT_DIR: &str = "not a directory";
+    pub const IS_DIR: &str = "is a directory";
+    pub const NOT_EMPTY: &str = "not empty";
+    pub const LOOP: &str = "loop";
+    pub const NO_XATTR: &str = "no such attribute";
+}
+
+/// What becomes of a file that has the new name of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rename {
+    /// The name is taken from it.
+    Replace,
+    /// The operation is refused.
+    NoReplace,
+    /// It gets the other name.
+    Exchange,
+}
+
+/// Whether an attribute may be there, or must.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetXattr {
+    Any,
+    Create,
+    Replace,
+}
+
 const PAGE: u64 = 4096;
+
+/// Reads the tested file: from this byte on, as many as fit, or says why not.
+pub type Read<'a> = dyn Fn(u64, &mut [u8]) -> Result<(), String> + 'a;
 
 /// Bytes with holes. Pages that are not there are zeros.
 #[derive(Clone, Default)]
@@ -58,11 +100,7 @@ impl Content {
     }
 
     /// Whether a file reads as this, and has no data where this is a hole of some size.
-    pub fn compare(
-        &self,
-        size: u64,
-        read: &dyn Fn(u64, &mut [u8]) -> Result<(), String>,
-    ) -> Result<(), String> {
+    pub fn compare(&self, size: u64, read: &Read<'_>) -> Result<(), String> {
         if size != self.size {
             return Err(format!("has {size} bytes, not {}", self.size));
         }
@@ -103,85 +141,109 @@ impl Content {
 }
 
 #[derive(Clone)]
-pub enum Kind {
+pub enum Kind<K> {
     File(Content),
-    Dir { entries: BTreeMap<Vec<u8>, u64>, parent: u64 },
-    Other(NewKind),
+    Dir(BTreeMap<Vec<u8>, u64>),
+    Other(K),
+}
+
+impl<K> Kind<K> {
+    /// An empty regular file.
+    #[must_use]
+    pub fn file() -> Self {
+        Self::File(Content::default())
+    }
+
+    /// An empty directory.
+    #[must_use]
+    pub fn dir() -> Self {
+        Self::Dir(BTreeMap::new())
+    }
 }
 
 /// One file of any kind.
 #[derive(Clone)]
-pub struct Inode {
-    pub kind: Kind,
+pub struct Inode<K, T> {
+    pub kind: Kind<K>,
     pub mode: u32,
     pub uid: u64,
     pub gid: u64,
-    pub mtime: Time,
+    /// When the content changed; of a directory its names.
+    pub mtime: T,
+    /// When anything of it changed.
+    pub ctime: T,
+    /// The directory in which it was put last.
+    pub parent: u64,
     /// Names; of a directory it is counted from what is in it.
     pub links: u64,
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-impl Inode {
-    pub fn new(kind: &NewKind, mode: u32, now: Time, parent: u64) -> Self {
-        let kind = match kind {
-            NewKind::File => Kind::File(Content::default()),
-            NewKind::Dir => Kind::Dir { entries: BTreeMap::new(), parent },
-            other => Kind::Other(other.clone()),
-        };
+impl<K: Clone, T: Copy> Inode<K, T> {
+    pub fn new(kind: Kind<K>, mode: u32, now: T, parent: u64) -> Self {
         let xattrs = BTreeMap::new();
-        Self { kind, mode, uid: 0, gid: 0, mtime: now, links: 1, xattrs }
+        Self { kind, mode, uid: 0, gid: 0, mtime: now, ctime: now, parent, links: 1, xattrs }
     }
 
     pub fn is_dir(&self) -> bool {
-        matches!(self.kind, Kind::Dir { .. })
+        matches!(self.kind, Kind::Dir(_))
+    }
+
+    /// Bytes of a regular file; none of others.
+    pub fn size(&self) -> u64 {
+        match &self.kind {
+            Kind::File(content) => content.size,
+            _ => 0,
+        }
     }
 }
 
-type Done = Result<(), &'static str>;
+/// What an operation comes to; the reason is of [`class`].
+pub type Done = Result<(), &'static str>;
 
 /// A file system.
 #[derive(Clone)]
-pub struct Tree {
+pub struct Tree<K, T> {
     pub root: u64,
-    pub inodes: BTreeMap<u64, Arc<Inode>>,
+    pub inodes: BTreeMap<u64, Arc<Inode<K, T>>>,
 }
 
-impl Tree {
+impl<K: Clone, T: Copy + PartialEq> Tree<K, T> {
     /// As it is made: a root directory.
-    pub fn new(root: u64, now: Time) -> Self {
-        let inode = Inode::new(&NewKind::Dir, 0o755, now, root);
+    pub fn new(root: u64, now: T) -> Self {
+        let inode = Inode::new(Kind::dir(), 0o755, now, root);
         Self { root, inodes: BTreeMap::from([(root, Arc::new(inode))]) }
     }
 
-    /// Takes over times of contents where there are any.
-    pub fn take_times(&mut self, of: &dyn Fn(u64) -> Option<Time>) {
+    /// Takes over the times of content and attributes where there are any.
+    pub fn take_times(&mut self, of: &dyn Fn(u64) -> Option<(T, T)>) {
         for (number, inode) in &mut self.inodes {
-            let mtime = of(*number).unwrap_or(inode.mtime);
-            if mtime != inode.mtime {
-                Arc::make_mut(inode).mtime = mtime;
+            let times = of(*number).unwrap_or((inode.mtime, inode.ctime));
+            if times != (inode.mtime, inode.ctime) {
+                let inode = Arc::make_mut(inode);
+                (inode.mtime, inode.ctime) = times;
             }
         }
     }
 
-    pub fn get(&self, number: u64) -> &Inode {
+    pub fn get(&self, number: u64) -> &Inode<K, T> {
         &self.inodes[&number]
     }
 
-    pub fn change(&mut self, number: u64) -> &mut Inode {
+    pub fn change(&mut self, number: u64) -> &mut Inode<K, T> {
         Arc::make_mut(self.inodes.get_mut(&number).unwrap())
     }
 
     pub fn entries(&self, dir: u64) -> &BTreeMap<Vec<u8>, u64> {
         match &self.get(dir).kind {
-            Kind::Dir { entries, .. } => entries,
+            Kind::Dir(entries) => entries,
             _ => panic!("{dir} is no directory"),
         }
     }
 
     fn entries_mut(&mut self, dir: u64) -> &mut BTreeMap<Vec<u8>, u64> {
         match &mut self.change(dir).kind {
-            Kind::Dir { entries, .. } => entries,
+            Kind::Dir(entries) => entries,
             _ => panic!("{dir} is no directory"),
         }
     }
@@ -197,12 +259,19 @@ impl Tree {
         self.entries(dir).get(name).copied()
     }
 
-    pub fn numbers(&self, wanted: impl Fn(&Inode) -> bool) -> Vec<u64> {
+    pub fn numbers(&self, wanted: impl Fn(&Inode<K, T>) -> bool) -> Vec<u64> {
         self.inodes.iter().filter(|(_, i)| wanted(i)).map(|(n, _)| *n).collect()
     }
 
-    fn touch(&mut self, number: u64, now: Time) {
-        self.change(number).mtime = now;
+    /// The content of a file or directory has changed.
+    pub fn touch(&mut self, number: u64, now: T) {
+        let inode = self.change(number);
+        (inode.mtime, inode.ctime) = (now, now);
+    }
+
+    /// What is known of a file has changed, and not its content.
+    pub fn touch_attributes(&mut self, number: u64, now: T) {
+        self.change(number).ctime = now;
     }
 
     pub fn create_expects(&self, dir: u64, name: &[u8]) -> Done {
@@ -212,40 +281,42 @@ impl Tree {
         }
     }
 
-    pub fn create(&mut self, dir: u64, name: &[u8], number: u64, inode: Inode) {
+    pub fn create(&mut self, dir: u64, name: &[u8], number: u64, inode: Inode<K, T>) {
         let now = inode.mtime;
         self.inodes.insert(number, Arc::new(inode));
         self.entries_mut(dir).insert(name.to_vec(), number);
         self.touch(dir, now);
     }
 
-    pub fn link(&mut self, file: u64, dir: u64, name: &[u8], now: Time) -> Done {
+    pub fn link(&mut self, file: u64, dir: u64, name: &[u8], now: T) -> Done {
         if self.get(file).is_dir() {
             return Err(class::IS_DIR);
         }
         self.create_expects(dir, name)?;
         self.entries_mut(dir).insert(name.to_vec(), file);
-        self.change(file).links += 1;
+        let inode = self.change(file);
+        (inode.links, inode.parent, inode.ctime) = (inode.links + 1, dir, now);
         self.touch(dir, now);
         Ok(())
     }
 
     fn removable(&self, number: u64) -> Done {
         match &self.get(number).kind {
-            Kind::Dir { entries, .. } if !entries.is_empty() => Err(class::NOT_EMPTY),
+            Kind::Dir(entries) if !entries.is_empty() => Err(class::NOT_EMPTY),
             _ => Ok(()),
         }
     }
 
-    fn drop_name(&mut self, number: u64) {
+    fn drop_name(&mut self, number: u64, now: T) {
         let inode = self.change(number);
         inode.links -= 1;
+        inode.ctime = now;
         if inode.links == 0 {
             self.inodes.remove(&number);
         }
     }
 
-    pub fn remove(&mut self, dir: u64, name: &[u8], is_dir: bool, now: Time) -> Done {
+    pub fn remove(&mut self, dir: u64, name: &[u8], is_dir: bool, now: T) -> Done {
         let number = self.find(dir, name).ok_or(class::NOT_FOUND)?;
         match (is_dir, self.get(number).is_dir()) {
             (true, false) => return Err(class::NOT_DIR),
@@ -253,7 +324,7 @@ impl Tree {
             _ => self.removable(number)?,
         }
         self.entries_mut(dir).remove(name);
-        self.drop_name(number);
+        self.drop_name(number, now);
         self.touch(dir, now);
         Ok(())
     }
@@ -264,33 +335,27 @@ impl Tree {
             if dir == above {
                 return true;
             }
-            match &self.get(dir).kind {
-                Kind::Dir { parent, .. } if *parent != dir => dir = *parent,
+            match self.get(dir).parent {
+                parent if parent != dir => dir = parent,
                 _ => return false,
             }
         }
     }
 
-    fn set_parent(&mut self, number: u64, dir: u64) {
-        if let Kind::Dir { parent, .. } = &mut self.change(number).kind {
-            *parent = dir;
-        }
+    /// It stands in another directory, or under another name.
+    fn put(&mut self, number: u64, dir: u64, now: T) {
+        let inode = self.change(number);
+        (inode.parent, inode.ctime) = (dir, now);
     }
 
-    pub fn rename(
-        &mut self,
-        from: (u64, &[u8]),
-        to: (u64, &[u8]),
-        how: RenameMode,
-        now: Time,
-    ) -> Done {
+    pub fn rename(&mut self, from: (u64, &[u8]), to: (u64, &[u8]), how: Rename, now: T) -> Done {
         let source = self.find(from.0, from.1).ok_or(class::NOT_FOUND)?;
         let target = self.find(to.0, to.1);
         let is_dir = self.get(source).is_dir();
         let cycle = |t: &Self, file: u64, from: u64, to: u64| {
             from != to && t.get(file).is_dir() && t.is_below(to, file)
         };
-        if how == RenameMode::Exchange {
+        if how == Rename::Exchange {
             let target = target.ok_or(class::NOT_FOUND)?;
             if target == source {
                 return Ok(());
@@ -300,10 +365,10 @@ impl Tree {
             }
             self.entries_mut(from.0).insert(from.1.to_vec(), target);
             self.entries_mut(to.0).insert(to.1.to_vec(), source);
-            self.set_parent(source, to.0);
-            self.set_parent(target, from.0);
+            self.put(source, to.0, now);
+            self.put(target, from.0, now);
         } else {
-            if how == RenameMode::NoReplace && target.is_some() {
+            if how == Rename::NoReplace && target.is_some() {
                 return Err(class::EXISTS);
             }
             if target == Some(source) {
@@ -318,34 +383,44 @@ impl Tree {
                     (false, true) => return Err(class::IS_DIR),
                     _ => self.removable(target)?,
                 }
-                self.drop_name(target);
+                self.drop_name(target, now);
             }
             self.entries_mut(from.0).remove(from.1);
             self.entries_mut(to.0).insert(to.1.to_vec(), source);
-            self.set_parent(source, to.0);
+            self.put(source, to.0, now);
         }
         self.touch(from.0, now);
         self.touch(to.0, now);
         Ok(())
     }
 
-    pub fn set_xattr(&mut self, file: u64, name: &[u8], value: &[u8], how: XattrMode) -> Done {
+    pub fn set_xattr(
+        &mut self,
+        file: u64,
+        (name, value): (&[u8], &[u8]),
+        how: SetXattr,
+        now: T,
+    ) -> Done {
         let has = self.get(file).xattrs.contains_key(name);
         match how {
-            XattrMode::Create if has => Err(class::EXISTS),
-            XattrMode::Replace if !has => Err(class::NO_XATTR),
+            SetXattr::Create if has => Err(class::EXISTS),
+            SetXattr::Replace if !has => Err(class::NO_XATTR),
             _ => {
-                self.change(file).xattrs.insert(name.to_vec(), value.to_vec());
+                let inode = self.change(file);
+                inode.xattrs.insert(name.to_vec(), value.to_vec());
+                inode.ctime = now;
                 Ok(())
             }
         }
     }
 
-    pub fn remove_xattr(&mut self, file: u64, name: &[u8]) -> Done {
+    pub fn remove_xattr(&mut self, file: u64, name: &[u8], now: T) -> Done {
         match self.get(file).xattrs.contains_key(name) {
             false => Err(class::NO_XATTR),
             true => {
-                self.change(file).xattrs.remove(name);
+                let inode = self.change(file);
+                inode.xattrs.remove(name);
+                inode.ctime = now;
                 Ok(())
             }
         }
@@ -353,7 +428,7 @@ impl Tree {
 
     /// Bytes of pages in all files.
     pub fn weight(&self) -> u64 {
-        let of = |i: &Arc<Inode>| match &i.kind {
+        let of = |i: &Arc<Inode<K, T>>| match &i.kind {
             Kind::File(c) => c.pages.len() as u64 * PAGE,
             _ => 0,
         };
