@@ -6,10 +6,10 @@
 //! table of pointers does not fit into memory. Requests under way pay until the disk serves no
 //! more of them in a second.
 
-use crate::bare::Fitted as _;
-use crate::bare::{ModelBare, Until, in_a_row, pace};
 use crate::disk::{Preset, Spec};
 use crate::error::LabError;
+use crate::raw_disk::Fitted as _;
+use crate::raw_disk::{ModelDisk, Until, in_a_row, pace};
 use engine::Pool;
 use engine::inside::check;
 use engine::inside::check::{CheckOptions, Verify};
@@ -81,7 +81,7 @@ pub fn costs(preset: &Preset) -> Result<Costs, LabError> {
     let size = preset.capacity_bytes;
     let mut rng = Xoshiro256::seeded(1);
     let mut random = move || rng.below(size / 4096) * 4096;
-    let mut disk = ModelBare::new(preset, 1);
+    let mut disk = ModelDisk::new(preset, 1);
     let many = |count| Until { seconds: f64::MAX, count };
     let alone = pace(&mut disk, ModelKind::Read, 4096, many(2000), &mut random).map_err(fail)?;
     let row = in_a_row(size, 1 << 20);

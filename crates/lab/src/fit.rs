@@ -20,9 +20,9 @@ mod writes;
 
 pub use writes::with_writes;
 
-use crate::bare::{Fitted, Until, in_a_row, pace};
 use crate::disk::{Host, Order, Preset, Rotating, Seek, Spec, Ssd};
 use crate::error::LabError;
+use crate::raw_disk::{Fitted, Until, in_a_row, pace};
 use engine::inside::device::ModelKind;
 use engine::inside::rt::{Rng, Xoshiro256};
 

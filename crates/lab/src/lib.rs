@@ -9,7 +9,6 @@
 #![forbid(unsafe_code)]
 
 pub mod advise;
-pub mod bare;
 mod content;
 mod digits;
 pub mod disk;
@@ -24,6 +23,7 @@ pub mod outcome;
 pub mod parameter;
 pub mod pios;
 pub mod pios_study;
+pub mod raw_disk;
 mod raw_sweep;
 pub mod report;
 pub mod row;

@@ -19,12 +19,12 @@
 mod in_pool;
 mod rows;
 
-use crate::bare::{Access, BareDisk, FileBare, ModelBare, Pace, Until, in_a_row, pace};
 use crate::disk::Preset;
 use crate::error::LabError;
 use crate::experiment::{Experiment, OnDevice, Setting};
 use crate::outcome::{Chart, Outcome, Series};
 use crate::parameter::{Origin, Parameter};
+use crate::raw_disk::{Access, FileDisk, ModelDisk, Pace, RawDisk, Until, in_a_row, pace};
 use crate::target::Target;
 use engine::inside::device::ModelKind;
 
@@ -193,15 +193,15 @@ struct Way {
 /// Writes of one size, one at a time, in a row from the beginning.
 fn measure(target: &Target, setting: &Setting, way: Way) -> Result<Pace, LabError> {
     let Way { len, safe, .. } = way;
-    let mut disk: Box<dyn BareDisk> = match target {
+    let mut disk: Box<dyn RawDisk> = match target {
         Target::Device { path, .. } => {
             let access = if safe { Access::WriteSafely } else { Access::Write };
-            Box::new(FileBare::open(path, access)?)
+            Box::new(FileDisk::open(path, access)?)
         }
         _ => {
             let mut preset = cached(target, !safe)?;
             preset.host.max_transfer_bytes = way.pieces.unwrap_or(preset.host.max_transfer_bytes);
-            Box::new(ModelBare::new(&preset, setting.seed))
+            Box::new(ModelDisk::new(&preset, setting.seed))
         }
     };
     let size = disk.size();

@@ -17,11 +17,11 @@
 mod in_pool;
 mod rows;
 
-use crate::bare::{Access, BareDisk, FileBare, ModelBare, Pace, Until, in_a_row, pace};
 use crate::error::LabError;
 use crate::experiment::{Experiment, OnDevice, Setting};
 use crate::outcome::{Chart, Outcome, Series};
 use crate::parameter::{Origin, Parameter};
+use crate::raw_disk::{Access, FileDisk, ModelDisk, Pace, RawDisk, Until, in_a_row, pace};
 use crate::target::Target;
 use engine::inside::device::ModelKind;
 use engine::inside::rt::{Rng, Xoshiro256};
@@ -147,12 +147,12 @@ fn on_disk(target: &Target, setting: &Setting) -> Result<Vec<Sizes>, LabError> {
 }
 
 fn measure(target: &Target, setting: &Setting, bytes: u64) -> Result<Sizes, LabError> {
-    let mut disk: Box<dyn BareDisk> = match target {
-        Target::Device { path, .. } => Box::new(FileBare::open(path, Access::Read)?),
+    let mut disk: Box<dyn RawDisk> = match target {
+        Target::Device { path, .. } => Box::new(FileDisk::open(path, Access::Read)?),
         _ => {
             let none = || LabError::new("no simulated disk", EXPERIMENT.preset);
             let preset = target.preset(&EXPERIMENT).ok_or_else(none)?;
-            Box::new(ModelBare::new(&preset, setting.seed))
+            Box::new(ModelDisk::new(&preset, setting.seed))
         }
     };
     let size = disk.size();

@@ -1,8 +1,8 @@
 //! Where an experiment runs.
 
-use crate::bare::{Access, FileBare};
 use crate::disk::{self, Preset};
 use crate::error::LabError;
+use crate::raw_disk::{Access, FileDisk};
 use engine::live::LivePool;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ impl Target {
     /// When it cannot be opened.
     pub(crate) fn caveats(&self) -> Result<Vec<(String, String)>, LabError> {
         let Self::Device { path, .. } = self else { return Ok(Vec::new()) };
-        let caveats = FileBare::open(path, Access::Read)?.caveats();
+        let caveats = FileDisk::open(path, Access::Read)?.caveats();
         let text = |caveats: Vec<&str>| ("Take care".to_owned(), caveats.join("\n") + "\n");
         Ok((!caveats.is_empty()).then(|| text(caveats)).into_iter().collect())
     }

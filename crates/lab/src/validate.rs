@@ -5,11 +5,11 @@
 //! in between: reads in a row of other sizes, larger random reads, and several of those at once.
 //! The disk and its model get the same reads.
 
-use crate::bare::Fitted;
-use crate::bare::ModelBare;
 use crate::disk::Preset;
 use crate::error::LabError;
 use crate::fit::Effort;
+use crate::raw_disk::Fitted;
+use crate::raw_disk::ModelDisk;
 use engine::inside::rt::{Rng as _, Xoshiro256};
 
 /// What was measured with a pattern, and what the model says of it.
@@ -71,7 +71,7 @@ pub fn validate(
             seconds += disk.read_many(depth, reads.len, &round).map_err(failed)?;
         }
         let mib = (reads.read.len() as u64 * reads.len) as f64 / f64::from(1 << 20);
-        let model = ModelBare::new(preset, 1).read_many(depth, reads.len, &reads.read);
+        let model = ModelDisk::new(preset, 1).read_many(depth, reads.len, &reads.read);
         let model = model.map_err(failed)?.max(1e-9);
         Ok(Validation { measured: mib / seconds.max(1e-9), predicted: mib / model, pattern })
     };

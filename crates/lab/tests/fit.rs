@@ -1,15 +1,15 @@
 //! A fit finds the parameters of the disk it measured.
 
-use lab::bare::{Access, FileBare, ModelBare};
 use lab::disk::{Preset, Rotating, Spec, preset};
 use lab::fit::{Effort, fit, with_writes};
+use lab::raw_disk::{Access, FileDisk, ModelDisk};
 use lab::validate::validate;
 
 const EFFORT: Effort = Effort { seconds: 1e9, requests: 2000 };
 
 fn fitted(name: &str) -> (Preset, Preset) {
     let Some(original) = preset(name) else { panic!("no preset {name}") };
-    let mut disk = ModelBare::new(&original, 3);
+    let mut disk = ModelDisk::new(&original, 3);
     let found = fit(&mut disk, name, EFFORT, &|_| {}).unwrap_or_else(|e| panic!("{e}"));
     (original, found)
 }
@@ -60,7 +60,7 @@ fn a_file_can_be_fitted() {
     let path = dir.path().join("disk");
     let written = std::fs::write(&path, vec![1; 64 << 20]);
     written.unwrap_or_else(|e| panic!("{e}"));
-    let mut disk = FileBare::open(&path, Access::Read).unwrap_or_else(|e| panic!("{e}"));
+    let mut disk = FileDisk::open(&path, Access::Read).unwrap_or_else(|e| panic!("{e}"));
     let effort = Effort { seconds: 0.02, requests: 1000 };
     let found = fit(&mut disk, "disk", effort, &|_| {}).unwrap_or_else(|e| panic!("{e}"));
     let text = serde_json::to_string(&found).unwrap_or_else(|e| panic!("{e}"));
@@ -75,7 +75,7 @@ fn a_fitted_model_predicts_other_patterns() {
     // alone takes a round more.
     for (name, part) in [("sas-10k-100g", 0.15), ("hdd-16t", 0.15), ("nvme", 0.4)] {
         let (original, found) = fitted(name);
-        let mut disk = ModelBare::new(&original, 3);
+        let mut disk = ModelDisk::new(&original, 3);
         let all = validate(&mut disk, &found, EFFORT, &|_| {}).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(all.len(), 8);
         for one in &all {
@@ -93,7 +93,7 @@ fn a_fitted_model_predicts_other_patterns() {
 #[test]
 fn writes_show_the_write_cache() {
     let fitted = |original: &Preset| {
-        let mut disk = ModelBare::new(original, 3);
+        let mut disk = ModelDisk::new(original, 3);
         let found = fit(&mut disk, "x", EFFORT, &|_| {}).unwrap_or_else(|e| panic!("{e}"));
         with_writes(&mut disk, found, EFFORT, &|_| {}).unwrap_or_else(|e| panic!("{e}"))
     };
@@ -127,9 +127,9 @@ fn writes_show_the_write_cache() {
 }
 
 /// A disk whose reads are counted by how many are under way.
-struct Counting(ModelBare, std::collections::BTreeMap<usize, usize>);
+struct Counting(ModelDisk, std::collections::BTreeMap<usize, usize>);
 
-impl lab::bare::BareDisk for Counting {
+impl lab::raw_disk::RawDisk for Counting {
     fn size(&self) -> u64 {
         self.0.size()
     }
@@ -147,7 +147,7 @@ impl lab::bare::BareDisk for Counting {
     }
 }
 
-impl lab::bare::Fitted for Counting {
+impl lab::raw_disk::Fitted for Counting {
     fn read_many(&mut self, depth: usize, len: u64, offsets: &[u64]) -> std::io::Result<f64> {
         *self.1.entry(depth).or_default() += offsets.len();
         self.0.read_many(depth, len, offsets)
@@ -161,7 +161,7 @@ impl lab::bare::Fitted for Counting {
 #[test]
 fn every_number_under_way_is_measured_for_as_long() {
     let Some(original) = preset("nvme") else { panic!("no preset") };
-    let mut disk = Counting(ModelBare::new(&original, 3), std::collections::BTreeMap::new());
+    let mut disk = Counting(ModelDisk::new(&original, 3), std::collections::BTreeMap::new());
     fit(&mut disk, "nvme", EFFORT, &|_| {}).unwrap_or_else(|e| panic!("{e}"));
     for depth in [1, 2, 64] {
         let reads = disk.1.get(&depth).copied().unwrap_or(0);

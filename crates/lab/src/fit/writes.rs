@@ -9,9 +9,9 @@
 //! - Long random writes to flash, many at once and for long, come as fast as pages are written.
 
 use super::{Effort, Fitted, SMALL, until};
-use crate::bare::pace;
 use crate::disk::{Preset, Rotating, Spec, Ssd};
 use crate::error::LabError;
+use crate::raw_disk::pace;
 use engine::inside::device::ModelKind;
 use engine::inside::rt::{Rng, Xoshiro256};
 

@@ -23,7 +23,7 @@
 //! [`engine::inside::rt::Rt`], so the same run works in virtual time.
 
 mod bytes;
-mod deal;
+mod chunks;
 mod dmu;
 mod pattern;
 mod plain;

@@ -1,6 +1,6 @@
 //! A run: threads that take chunks until there are none, and the time that takes.
 
-use super::deal::ChunkCursor;
+use super::chunks::ChunkCursor;
 use super::pattern::Pattern;
 use super::plan::Plan;
 use super::{PiosError, Result, Target};
@@ -68,7 +68,7 @@ pub struct RunResult {
 struct Shared<'a> {
     rt: Rt,
     plan: &'a Plan,
-    deal: ChunkCursor<'a>,
+    chunks: ChunkCursor<'a>,
     target: &'a dyn Target,
     phase: Phase,
     stop: AtomicBool,
@@ -98,7 +98,7 @@ fn run(rt: &Rt, plan: &Plan, target: &dyn Target, phase: Phase) -> Result<Measur
     let shared = Shared {
         rt: rt.clone(),
         plan,
-        deal: ChunkCursor::new(plan),
+        chunks: ChunkCursor::new(plan),
         target,
         phase,
         stop: AtomicBool::new(false),
@@ -139,7 +139,7 @@ impl Shared<'_> {
         let verify = self.phase == Phase::Read { verify: true };
         let mut scratch = if verify { vec![0; most] } else { Vec::new() };
         while !self.stop.load(Relaxed) {
-            let Some(chunk) = self.deal.next(&mut rng) else { break };
+            let Some(chunk) = self.chunks.next(&mut rng) else { break };
             let pattern = Pattern::new(plan.seed, chunk.region);
             let (file, at) = (plan.file(chunk.region), plan.place(chunk.region, chunk.at));
             let bytes = buf.get_mut(..chunk.len).unwrap_or_default();

@@ -5,10 +5,10 @@
 //! study are is the last row: there every single one is synced.
 
 use super::{ENOUGH, EXPERIMENT, PUBLISHED, chart, size_in_words};
-use crate::bare::{BareDisk as _, Pace, Until, VolumeBare, in_a_row, pace};
 use crate::error::LabError;
 use crate::experiment::Setting;
 use crate::outcome::Outcome;
+use crate::raw_disk::{Pace, RawDisk as _, Until, VolumeDisk, in_a_row, pace};
 use crate::row::Row;
 use crate::stream::StreamError;
 use crate::target::Target;
@@ -60,7 +60,7 @@ fn meaning(outcome: &Outcome) -> String {
 /// All sizes, and the smallest with a sync after each write.
 fn measure(open: &OpenWorkspace<'_>, setting: &Setting) -> Result<(Vec<Pace>, Pace), LabError> {
     let volume = open.volume("volume", open.budget()?, BLOCK_BYTES)?;
-    let mut disk = VolumeBare::new(volume, open.pool.rt())?;
+    let mut disk = VolumeDisk::new(volume, open.pool.rt())?;
     let size = disk.size();
     let mut paces = Vec::new();
     for kib in PUBLISHED.iter().map(|p| p.kib).filter(|kib| kib << 10 <= size) {

@@ -1,8 +1,8 @@
 //! The rows of the sweep, its lines as the study's script prints them, and what they say.
 
 use super::{ENOUGH, PUBLISHED, PUBLISHED_CACHED, PUBLISHED_TRANSFER, Size, size_in_words};
-use crate::bare::Pace;
 use crate::outcome::Outcome;
+use crate::raw_disk::Pace;
 use crate::row::{Bound, Row};
 use std::fmt::Write as _;
 

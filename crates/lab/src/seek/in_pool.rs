@@ -7,9 +7,9 @@
 //! block once at most. A volume is as large as some seconds of writing make it.
 
 use super::{PUBLISHED, Sizes};
-use crate::bare::{BareDisk as _, Pace, Until, VolumeBare, in_a_row, pace};
 use crate::error::LabError;
 use crate::experiment::Setting;
+use crate::raw_disk::{Pace, RawDisk as _, Until, VolumeDisk, in_a_row, pace};
 use crate::stream::{StreamError, WRITE_BYTES};
 use crate::target::Target;
 use crate::workspace::{self, OpenWorkspace};
@@ -54,7 +54,7 @@ fn write(
     (setting.progress)(&format!("writing blocks of {bytes} bytes"));
     let size = part / (SECTOR_BYTES / bytes).max(1);
     let volume = open.volume(&name(bytes), size, bytes as u32)?;
-    let mut disk = VolumeBare::new(volume, open.pool.rt())?;
+    let mut disk = VolumeDisk::new(volume, open.pool.rt())?;
     let len = WRITE_BYTES.min(disk.size());
     let until = Until { seconds: setting.seconds * WRITING, count: disk.size() / len };
     let size = disk.size();
@@ -97,7 +97,7 @@ fn read(
     written: u64,
 ) -> Result<Sizes, LabError> {
     let volume = open.pool.volume(&open.name(&name(bytes))).map_err(StreamError::from)?;
-    let mut disk = VolumeBare::new(volume, open.pool.rt())?;
+    let mut disk = VolumeDisk::new(volume, open.pool.rt())?;
     let half = written / bytes / 2;
     let mut reads = |next: &mut dyn FnMut() -> u64| -> Result<Option<Pace>, LabError> {
         let until = Until { seconds: setting.seconds, count: half };

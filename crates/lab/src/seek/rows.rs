@@ -7,8 +7,8 @@ use super::{
     BANDWIDTH_BREAK_BYTES, BREAK_EVEN, DOUBLING, IDLE_BREAK_BYTES, PUBLISHED, Published, RESEEK_MS,
     Sizes, bandwidth_break, break_even_percent, idle_break,
 };
-use crate::bare::Pace;
 use crate::outcome::Outcome;
+use crate::raw_disk::Pace;
 use crate::row::{Bound, Row};
 use std::fmt::Write as _;
 

@@ -106,12 +106,12 @@ pub(crate) struct Guard {
     writer: Option<WriteDeviceRef>,
     calls: Arc<Calls>,
     watch: Arc<Watch>,
-    stray: Arc<Asked<Option<Astray>>>,
-    size: Arc<Asked<u64>>,
+    stray: Arc<LastAnswer<Option<Astray>>>,
+    size: Arc<LastAnswer<u64>>,
 }
 
 /// What the system said last of the device, and whether it is being asked.
-struct Asked<T> {
+struct LastAnswer<T> {
     state: Mutex<(T, bool)>,
     answered: rt::Condvar,
 }
@@ -139,8 +139,8 @@ impl Guard {
     ) -> Arc<Self> {
         let name = Arc::from(device.name());
         let watch = Watch { rt: rt.clone(), name, limits, state: Mutex::default() };
-        let stray = Arc::new(Asked { state: Mutex::default(), answered: rt.condvar() });
-        let size = Asked { state: Mutex::new((device.size(), false)), answered: rt.condvar() };
+        let stray = Arc::new(LastAnswer { state: Mutex::default(), answered: rt.condvar() });
+        let size = LastAnswer { state: Mutex::new((device.size(), false)), answered: rt.condvar() };
         let (watch, size) = (Arc::new(watch), Arc::new(size));
         Arc::new(Self { device, writer, calls: Calls::new(rt), watch, stray, size })
     }
@@ -175,7 +175,7 @@ impl Guard {
     /// last answer has to do.
     fn ask<T: Copy + Send + 'static>(
         &self,
-        known: &Arc<Asked<T>>,
+        known: &Arc<LastAnswer<T>>,
         question: impl FnOnce(&DeviceRef) -> T + Send + 'static,
     ) -> T {
         if !self.watch.limits.is_held() {

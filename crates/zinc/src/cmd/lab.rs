@@ -11,12 +11,12 @@ use crate::session::Session;
 use crate::ui;
 use clap::{ArgGroup, Subcommand};
 use engine::LivePool;
-use lab::bare::{Access, FileBare, Fitted, ModelBare};
 use lab::disk::Preset;
 use lab::error::LabError;
 use lab::experiment::{Experiment, OnDevice, Setting};
 use lab::fit::{self, Effort};
 use lab::outcome::Outcome;
+use lab::raw_disk::{Access, FileDisk, Fitted, ModelDisk};
 use lab::report;
 use lab::runs::Job;
 use lab::target::{PoolTarget, Target};
@@ -235,7 +235,7 @@ impl Verb for Fit {
                 confirm(session, path)?;
             }
             let access = if self.write { Access::Write } else { Access::Read };
-            let mut disk = FileBare::open(path, access)?;
+            let mut disk = FileDisk::open(path, access)?;
             let effort = Effort { seconds: self.seconds, requests: u64::MAX >> 8 };
             self.fit(&mut disk, &path.display().to_string(), effort, &show)?
         } else {
@@ -244,7 +244,7 @@ impl Verb for Fit {
                 return Err(Failure::usage("which simulated disk?"));
             };
             let effort = Effort { seconds: f64::MAX, requests: 2000 };
-            self.fit(&mut ModelBare::new(&preset, 1), &preset.name, effort, &show)?
+            self.fit(&mut ModelDisk::new(&preset, 1), &preset.name, effort, &show)?
         };
         clear_line(session);
         if !found.is_empty() {

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// A disk that is asked one thing at a time.
-pub trait BareDisk {
+pub trait RawDisk {
     /// Bytes it has.
     fn size(&self) -> u64;
 
@@ -44,7 +44,7 @@ pub trait BareDisk {
 }
 
 /// A disk that can be fitted.
-pub trait Fitted: BareDisk {
+pub trait Fitted: RawDisk {
     /// Reads these places with this many requests under way; returns the seconds it took.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ pub trait Fitted: BareDisk {
 }
 
 /// A model of a disk.
-pub struct ModelBare {
+pub struct ModelDisk {
     model: Box<dyn DiskModel>,
     size: u64,
     command_cpu: Duration,
@@ -68,7 +68,7 @@ pub struct ModelBare {
     ended: Vec<u64>,
 }
 
-impl ModelBare {
+impl ModelDisk {
     /// One of these disks, whole.
     #[must_use]
     pub fn new(preset: &Preset, seed: u64) -> Self {
@@ -98,7 +98,7 @@ impl ModelBare {
     }
 }
 
-impl ModelBare {
+impl ModelDisk {
     /// Keeps this many requests under way; the seconds it took.
     fn many(
         &mut self,
@@ -132,7 +132,7 @@ impl ModelBare {
     }
 }
 
-impl Fitted for ModelBare {
+impl Fitted for ModelDisk {
     fn read_many(&mut self, depth: usize, len: u64, offsets: &[u64]) -> std::io::Result<f64> {
         self.many(ModelKind::Read, depth, len, offsets)
     }
@@ -142,7 +142,7 @@ impl Fitted for ModelBare {
     }
 }
 
-impl BareDisk for ModelBare {
+impl RawDisk for ModelDisk {
     fn size(&self) -> u64 {
         self.size
     }
@@ -176,7 +176,7 @@ pub enum Access {
 }
 
 /// A file or device of this machine.
-pub struct FileBare {
+pub struct FileDisk {
     file: File,
     size: u64,
     direct: bool,
@@ -196,7 +196,7 @@ fn buffer() -> Result<AlignedBuf, LabError> {
     Ok(buf)
 }
 
-impl FileBare {
+impl FileDisk {
     /// Opens it.
     ///
     /// # Errors
@@ -286,7 +286,7 @@ fn threads(
     Ok(begin.elapsed().as_secs_f64())
 }
 
-impl Fitted for FileBare {
+impl Fitted for FileDisk {
     fn read_many(&mut self, depth: usize, len: u64, offsets: &[u64]) -> std::io::Result<f64> {
         threads(depth, len, offsets, |buf, at| self.file.read_exact_at(buf, at))
     }
@@ -296,7 +296,7 @@ impl Fitted for FileBare {
     }
 }
 
-impl BareDisk for FileBare {
+impl RawDisk for FileDisk {
     fn size(&self) -> u64 {
         self.size
     }
@@ -324,13 +324,13 @@ impl BareDisk for FileBare {
 }
 
 /// A volume of a pool, through the engine.
-pub struct VolumeBare {
+pub struct VolumeDisk {
     volume: Volume,
     rt: Rt,
     buf: AlignedBuf,
 }
 
-impl VolumeBare {
+impl VolumeDisk {
     /// This one, of a pool in this runtime.
     ///
     /// # Errors
@@ -340,7 +340,7 @@ impl VolumeBare {
     }
 }
 
-impl BareDisk for VolumeBare {
+impl RawDisk for VolumeDisk {
     fn size(&self) -> u64 {
         self.volume.size()
     }
@@ -414,7 +414,7 @@ pub struct Until {
 /// # Errors
 /// The device's first one.
 pub fn pace(
-    disk: &mut dyn BareDisk,
+    disk: &mut dyn RawDisk,
     kind: ModelKind,
     len: u64,
     until: Until,

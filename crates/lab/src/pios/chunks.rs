@@ -70,14 +70,14 @@ mod tests {
 
     /// Every byte of every region is handed out once.
     fn covers(plan: &Plan, threads: usize) -> Vec<Chunk> {
-        let deal = ChunkCursor::new(plan);
+        let chunks = ChunkCursor::new(plan);
         let all = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for n in 0..threads as u64 {
-                let (deal, all) = (&deal, &all);
+                let (chunks, all) = (&chunks, &all);
                 scope.spawn(move || {
                     let mut rng = Xoshiro256::seeded(n);
-                    while let Some(chunk) = deal.next(&mut rng) {
+                    while let Some(chunk) = chunks.next(&mut rng) {
                         all.lock().expect("lock").push(chunk);
                     }
                 });
