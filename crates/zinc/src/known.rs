@@ -171,7 +171,7 @@ fn absent(name: &str, paths: &[PathBuf]) -> Failure {
 
 /// Says something, once in this process about one `subject`.
 fn say_once(session: &Session, subject: &str, text: &str) {
-    if session.process().said.is_first(subject) {
+    if session.process().warned.is_first(subject) {
         ui::error(session, text);
     }
 }
@@ -180,7 +180,7 @@ fn say_once(session: &Session, subject: &str, text: &str) {
 fn tell(session: &Session, notice: &Notice<'_>) {
     match notice {
         Notice::Unreadable { path, cause } => {
-            session.process().said.list_is_unread();
+            session.process().warned.list_is_unread();
             let failure = Failure::new("cannot read the list of known pools")
                 .because(format!("{}: {}", path.display(), system_text(cause)))
                 .hint(OTHER_FOLDER);
@@ -209,7 +209,7 @@ fn tell(session: &Session, notice: &Notice<'_>) {
             say_once(session, &text, &text);
         }
         Notice::NotForgotten(why) => {
-            session.process().said.still_listed();
+            session.process().warned.still_listed();
             ui::error(session, &words(why).text());
         }
         _ => {}

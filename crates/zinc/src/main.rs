@@ -116,7 +116,7 @@ fn lose_what_is_closed() {
 fn run(session: &Session) -> ExitCode {
     let is_link = session.arguments().len() > std::env::args_os().len();
     let code = cli::run(session, is_link);
-    let code = match code == ExitCode::SUCCESS && session.process().said.is_still_listed() {
+    let code = match code == ExitCode::SUCCESS && session.process().warned.is_still_listed() {
         true => ExitCode::FAILURE,
         false => code,
     };

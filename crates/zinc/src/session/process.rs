@@ -32,8 +32,8 @@ pub struct Process {
     pub silent: SilentServers,
     /// The locks it keeps until it ends.
     pub kept: KeptLocks,
-    /// What it said that is said once.
-    pub said: SaidOnce,
+    /// What it has warned of.
+    pub warned: Warned,
     /// The names of users and groups.
     pub names: Names,
     /// Where `main` waits for the exit code.
@@ -60,7 +60,7 @@ impl Process {
             errors: OnceLock::new(),
             silent: SilentServers::default(),
             kept: KeptLocks::default(),
-            said: SaidOnce::default(),
+            warned: Warned::default(),
             names: Names::default(),
             ends,
         }
@@ -126,18 +126,18 @@ impl KeptLocks {
     }
 }
 
-/// What is said once: its subjects.
+/// Subjects of which the user has been warned: each is told once.
 #[derive(Default)]
-pub struct SaidOnce {
-    said: Mutex<BTreeSet<String>>,
+pub struct Warned {
+    subjects: Mutex<BTreeSet<String>>,
     is_list_unread: AtomicBool,
     is_still_listed: AtomicBool,
 }
 
-impl SaidOnce {
+impl Warned {
     /// Whether nothing was said about this subject yet; from now on something was.
     pub fn is_first(&self, subject: &str) -> bool {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(subject.to_owned())
+        self.subjects.lock().unwrap_or_else(PoisonError::into_inner).insert(subject.to_owned())
     }
 
     /// The list of known pools could not be read.

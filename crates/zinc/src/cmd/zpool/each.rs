@@ -58,7 +58,7 @@ fn see<T: DeserializeOwned>(
 /// The exit code of a look at all pools, of which none were found or some.
 fn code_of_all(session: &Session, none: bool, code: ExitCode) -> ExitCode {
     // There may be others, which are not healthy.
-    if session.process().said.is_list_unread() {
+    if session.process().warned.is_list_unread() {
         return ExitCode::FAILURE;
     }
     if none && code == ExitCode::SUCCESS {
