@@ -487,20 +487,12 @@ pub struct PoolConfig {
     pub has_per_vdev_zaps: bool,
     /// Guid of the pool this one was split from.
     pub split_guid: Option<u64>,
-    /// A pool is being made of these devices of the pool.
-    pub splitting: Vec<u64>,
     /// Spares, where the list names them (they have an object of their own in the MOS).
     pub spares: Vec<VdevConfig>,
     /// Cache devices, likewise.
     pub l2cache: Vec<VdevConfig>,
     /// The whole list as stored.
     pub nvlist: NvList,
-}
-
-/// Guids of the devices that a pool is being made of.
-fn splitting(list: &NvList) -> Result<Vec<u64>> {
-    let guids = list.opt_list("splitting")?.map(|split| split.opt_u64s("guid_list"));
-    Ok(guids.transpose()?.flatten().unwrap_or_default().to_vec())
 }
 
 impl PoolConfig {
@@ -536,7 +528,6 @@ impl PoolConfig {
             compatibility: list.opt_lossy("compatibility")?.map(|c| spelling::in_line(&c)),
             has_per_vdev_zaps: list.flag("com.delphix:has_per_vdev_zaps")?,
             split_guid: list.opt_u64("split_guid")?,
-            splitting: splitting(list)?,
             spares: aux_devices(list, "spares")?,
             l2cache: aux_devices(list, "l2cache")?,
             nvlist: list.clone(),

@@ -212,12 +212,11 @@ fn a_vdev_goes_that_another_went_to() {
 
 #[test]
 fn a_removal_is_called_off_and_asked_for_again() {
-    // Far more pieces than txgs: on a busy machine several go by before one is looked at.
-    let mut run = run(2030, Shape::Disks3, 160);
+    let mut run = run(2030, Shape::Disks3, 80);
     run.bench.faults.clear();
     assert!(run.pool().cancel_removal().is_err());
     for txgs in [0, 3, 7] {
-        set(run.pool(), Tunable::RemovalPiece, 4 << 10);
+        set(run.pool(), Tunable::RemovalPiece, 16 << 10);
         set(run.pool(), Tunable::RemovalSuspend, 1);
         run.pool().remove_top(top(run.pool(), 1)).unwrap();
         assert!(run.pool().remove_top(top(run.pool(), 0)).is_err());

@@ -229,10 +229,6 @@ pub(super) struct PoolFacts {
     pub(super) compatibility: Option<String>,
     /// Active features that one must know to read the MOS.
     pub(super) features_for_read: Vec<String>,
-    /// The pool that this one was split from.
-    pub(super) split_from: Option<u64>,
-    /// A pool is being made of these leaves (`split.rs`).
-    pub(super) splitting: Vec<u64>,
 }
 
 impl PoolFacts {
@@ -248,8 +244,6 @@ impl PoolFacts {
             comment: config.comment.clone(),
             compatibility: config.compatibility.clone(),
             features_for_read: config.features_for_read.clone(),
-            split_from: config.split_guid,
-            splitting: config.splitting.clone(),
         }
     }
 
@@ -270,16 +264,7 @@ impl PoolFacts {
         if self.hostid != 0 {
             list = list.u64("hostid", self.hostid);
         }
-        list = list.text("hostname", &self.hostname);
-        if let Some(guid) = self.split_from {
-            list = list.u64("split_guid", guid);
-        }
-        if !self.splitting.is_empty() {
-            let mut sides = NvList::new();
-            sides.set("guid_list", NvValue::U64Array(self.splitting.clone()));
-            list = list.list("splitting", sides);
-        }
-        list
+        list.text("hostname", &self.hostname)
     }
 
     fn features(&self) -> NvList {
@@ -381,15 +366,12 @@ mod tests {
             comment: None,
             compatibility: None,
             features_for_read: vec!["com.delphix:hole_birth".to_owned()],
-            split_from: Some(8),
-            splitting: vec![105],
         };
         let label = facts.for_label(PoolState::Active, 9, &root, &root.children[1], 105);
         let decoded = ondisk::config::PoolConfig::decode(&label).unwrap();
         assert_eq!((decoded.top_guid, decoded.guid), (Some(root.children[1].guid), Some(105)));
         assert_eq!(decoded.vdev_children, Some(2));
         assert!(decoded.is_log && decoded.vdev_tree.vdev_zap_top.is_none());
-        assert_eq!((decoded.split_guid, decoded.splitting), (Some(8), vec![105]));
         assert_eq!(decoded.features_for_read, facts.features_for_read);
         let mos = facts.for_mos(PoolState::Active, 9, &root);
         let decoded = ondisk::config::PoolConfig::decode(&mos).unwrap();

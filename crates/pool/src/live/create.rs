@@ -361,8 +361,6 @@ fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Resu
         comment: None,
         compatibility: None,
         features_for_read: Vec::new(),
-        split_from: None,
-        splitting: Vec::new(),
     };
     first_labels(&facts, &root, devices)?;
     let mut open = |c: &VdevConfig| match c.path.as_ref().and_then(|p| devices.get(p)) {

@@ -161,7 +161,6 @@ pub fn import(
         pool.rewrite_aux()?;
     }
     pool.welcome_back(devices, &logs)?;
-    pool.settle_split(source)?;
     pool.expand_if_wanted()?;
     let autotrim = pool.view().stored_number("autotrim")?;
     pool.shared.set_autotrim(autotrim == Some(1))?;

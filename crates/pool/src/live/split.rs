@@ -3,20 +3,18 @@
 //! # Theory
 //!
 //! All sides of a mirror hold the same, so one side of each mirror holds the whole pool. It becomes
-//! another pool in three steps, each of which is one txg:
+//! another pool in two steps, each of which is one txg:
 //!
 //! ```text
-//! txg N    of the pool       the sides are offline: they keep the state of txg N-1, as after a
-//!                            crash. The configuration lists them as being split off
+//! txg N    of the pool       the sides are no part of it any more; they keep the state of txg N-1,
+//!                            as after a crash, and labels that the pool does not ask for
 //! txg N    of the new pool   on the sides: new guid, new name, vdevs without the other sides, and
-//!                            the MOS without what it had of these. Their labels name the pool
-//! later    of the pool       the sides are no part of it, and the list is gone
+//!                            the MOS without what it had of these
 //! ```
 //!
-//! Both pools are whole at any time; a crash leaves the list. The next to open the pool for writing
-//! ends it (`settle_split`), as OpenZFS does: a side whose label is another pool's that was split
-//! from this one has been split off for good; one that has the pool's label still comes back and is
-//! brought what it missed; of one that cannot be looked at nothing is decided.
+//! The order is what a crash must not find otherwise: the pool goes without the sides for good
+//! before anything on them says that they are another pool's. A crash in between leaves devices
+//! that are free to be attached again, and the pool has all that it had.
 //!
 //! The new pool is opened with the guid that it is going to have, and its first txg writes labels
 //! and uberblock as any other that changes the configuration (`vdev::label`), so no state of it
@@ -25,25 +23,21 @@
 //! missing ones, and takes them off. Spares and cache devices stay as well.
 
 use super::LivePool;
-use super::back::{OwnChanges, change_leaf};
-use super::config::{set_u64, unset};
+use super::config::set_u64;
 use super::create::guid_from;
 use super::import::{ImportOptions, open_part};
 use super::log::LogDevices;
-use super::scan::RESILVER_TXG;
-use super::shared::Shared;
 use super::sides::{bad, refused, without_side};
 use crate::assemble::Candidate;
 use crate::error::Result;
 use crate::open::OpenOptions;
 use crate::scan::look_at_device;
-use device::{DeviceSource, WriteDeviceRef};
-use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
+use device::WriteDeviceRef;
+use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::mos;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use vdev::LeafOpen;
 
 /// What the pool that is made keeps in memory at most, for as long as it is open.
 const CACHE_BYTES: usize = 32 << 20;
@@ -142,8 +136,24 @@ impl LivePool {
         // What was promised is in the tree, as far as it is not promised meanwhile.
         self.sync()?;
         let devices = self.check_split(sides)?;
-        let old = shared.config.lock().facts.clone();
-        shared.begin_split(sides.to_vec())?;
+        let (old, goes, text) = {
+            let facts = shared.config.lock().facts.clone();
+            let text = format!("new pool {name} from pool {}", facts.name);
+            (facts, sides.to_vec(), text)
+        };
+        self.run(move |cx| {
+            cx.check_no_checkpoint()?;
+            let shared = cx.shared;
+            let root = shared.config.lock().root.clone();
+            let gone: Vec<_> = goes.iter().filter_map(|n| root.find(*n).cloned()).collect();
+            let left = goes.iter().try_fold(root, |root, side| without_side(&root, *side))?;
+            let tree = shared.reader.vdevs();
+            let next = tree.successor(&shared.rt, &left, &mut |_| None).map_err(|e| bad(&e))?;
+            gone.iter().try_for_each(|leaf| cx.free_objects(leaf))?;
+            cx.put_tree(left, next);
+            goes.iter().for_each(|side| drop(shared.config.lock().logs.remove(side)));
+            cx.log_event_of_pool("split", &text)
+        })?;
         // Writes that began with the old tree have come back.
         self.sync()?;
         let look = |(path, device): &(PathBuf, WriteDeviceRef)| {
@@ -165,73 +175,19 @@ impl LivePool {
             logs: LogDevices::GiveUp,
             ..ImportOptions::new(open)
         };
-        let devices: BTreeMap<u64, WriteDeviceRef> =
-            devices.into_iter().map(|(guid, (_, device))| (guid, device)).collect();
+        let devices = devices.into_iter().map(|(guid, (_, device))| (guid, device)).collect();
         let guid = guid_from(&shared.rt)();
         let shape = |root: &VdevConfig| of_sides(root, sides, guid);
-        let (from, of) = (old.name, old.guid);
-        let opened = candidate.ok_or_else(lost).and_then(|candidate| {
-            open_part(&shared.rt, &candidate, &options, devices.clone(), shape, |new, root| {
-                let text = format!("new pool {name} from pool {from}");
-                new.become_a_pool(of, others(root, sides), text)
-            })
-        });
-        let new = match opened {
-            Ok(new) => new,
-            Err(e) => {
-                self.call_off_split(devices)?;
-                return Err(e);
-            }
-        };
-        shared.end_split(
-            sides.to_vec(),
-            Some(format!("new pool {name} from pool {}", self.name())),
-        )?;
-        new.without_logs()
-    }
-
-    /// The sides come back; what does not stays offline.
-    fn call_off_split(&self, devices: BTreeMap<u64, WriteDeviceRef>) -> Result<()> {
-        for (side, device) in devices {
-            // One that is another pool's by now is told by its label, and can be attached again.
-            let _ = self.use_again(side, OwnChanges::Keep, device, None);
-        }
-        self.shared.end_split(Vec::new(), None)
-    }
-
-    /// Ends a split that a crash cut off. `source` has the devices under their paths.
-    pub(super) fn settle_split(&self, source: &dyn DeviceSource) -> Result<()> {
-        let shared = &self.shared;
-        let (of, listed, root) = {
-            let config = shared.config.lock();
-            (config.facts.guid, config.facts.splitting.clone(), config.root.clone())
-        };
-        if listed.is_empty() {
-            return Ok(());
-        }
-        let (mut gone, mut is_decided) = (Vec::new(), true);
-        for side in listed.iter().filter_map(|guid| root.find(*guid)) {
-            let path = PathBuf::from(side.path.clone().unwrap_or_default());
-            let label = source.open(&path).ok().and_then(|d| look_at_device(&d, path.clone()));
-            match label.map(|found| found.config) {
-                Some(LabelConfig::Member(c)) if c.split_guid == Some(of) => gone.push(side.guid),
-                Some(LabelConfig::Member(c)) if c.pool_guid == of => {
-                    is_decided &=
-                        self.bring_back(side.guid, OwnChanges::Keep, None, source).is_ok();
-                }
-                _ => is_decided = false,
-            }
-        }
-        match gone.len() {
-            // The new pool has all of its sides, or is none.
-            n if n == listed.len() => shared.end_split(gone, None),
-            _ if is_decided => shared.end_split(Vec::new(), None),
-            _ => Ok(()),
-        }
+        let candidate = candidate.ok_or_else(lost)?;
+        let from = old.name;
+        open_part(&shared.rt, &candidate, &options, devices, shape, |new, root| {
+            new.become_a_pool(others(root, sides), format!("new pool {name} from pool {from}"))
+        })
+        .and_then(Self::without_logs)
     }
 
     /// The first txg of a pool that was a side of others: these are forgotten.
-    fn become_a_pool(&self, of: u64, gone: Vec<VdevConfig>, text: String) -> Result<()> {
+    fn become_a_pool(&self, gone: Vec<VdevConfig>, text: String) -> Result<()> {
         self.run(move |cx| {
             gone.iter().try_for_each(|leaf| cx.free_objects(leaf))?;
             let lists = cx.shared.aux.lock().clone();
@@ -239,11 +195,7 @@ impl LivePool {
                 devices.iter().try_for_each(|device| cx.take_off_list(name, device.guid))?;
             }
             cx.touch();
-            let mut config = cx.shared.config.lock();
-            config.facts.split_from = Some(of);
-            config.facts.splitting.clear();
-            config.dirty = true;
-            drop(config);
+            cx.shared.config.lock().dirty = true;
             cx.log_event_of_pool("split", &text)
         })
     }
@@ -254,56 +206,5 @@ impl LivePool {
         let logs = root.children.iter().filter(|top| top.is_log && !top.is_hole);
         logs.map(|top| top.guid).try_for_each(|guid| self.remove_log(guid))?;
         Ok(self)
-    }
-}
-
-impl Shared {
-    /// The sides are offline, and listed as those of a pool that is being made.
-    fn begin_split(&self, sides: Vec<u64>) -> Result<()> {
-        self.run(move |cx| {
-            cx.check_no_checkpoint()?;
-            let shared = cx.shared;
-            let mut root = shared.config.lock().root.clone();
-            let offline = |leaf: &mut VdevConfig| {
-                unset(leaf, &[RESILVER_TXG])?;
-                set_u64(leaf, "offline", 1)
-            };
-            for side in &sides {
-                change_leaf(&mut root, *side, &offline).map_err(|e| bad(&e))?;
-            }
-            let tree = shared.reader.vdevs();
-            let mut leaf = |c: &VdevConfig| sides.contains(&c.guid).then_some(LeafOpen::Offline);
-            let next = tree.successor(&shared.rt, &root, &mut leaf).map_err(|e| bad(&e))?;
-            cx.put_tree(root, next);
-            let txg = cx.tx.txg();
-            for side in &sides {
-                shared.scans.has_moved(*side);
-                shared.reader.vdevs().has_missed(*side, &std::iter::once(txg..=txg).collect());
-            }
-            shared.config.lock().facts.splitting = sides;
-            Ok(())
-        })
-    }
-
-    /// These sides are no part of the pool any more, and none is listed.
-    fn end_split(&self, sides: Vec<u64>, text: Option<String>) -> Result<()> {
-        self.run(move |cx| {
-            let shared = cx.shared;
-            let root = shared.config.lock().root.clone();
-            let gone: Vec<_> = sides.iter().filter_map(|n| root.find(*n).cloned()).collect();
-            let left = sides.iter().try_fold(root, |root, side| without_side(&root, *side))?;
-            let tree = shared.reader.vdevs();
-            let next = tree.successor(&shared.rt, &left, &mut |_| None).map_err(|e| bad(&e))?;
-            gone.iter().try_for_each(|leaf| cx.free_objects(leaf))?;
-            cx.put_tree(left, next);
-            let mut config = shared.config.lock();
-            sides.iter().for_each(|side| drop(config.logs.remove(side)));
-            config.facts.splitting.clear();
-            drop(config);
-            match &text {
-                Some(text) => cx.log_event_of_pool("split", text),
-                None => Ok(()),
-            }
-        })
     }
 }
