@@ -44,6 +44,7 @@ mod sink;
 mod space;
 mod spacemaps;
 mod tables;
+mod taken;
 mod totals;
 mod verdict;
 mod walk;
@@ -52,6 +53,7 @@ pub use damage::{DeviceDamage, RANGES_MAX};
 pub use issue::{At, Cause, Issue, Severity};
 pub use options::{CheckOptions, Verify};
 pub use report::Report;
+pub use taken::TakenSpace;
 pub use totals::{Kind, Sum, Totals};
 pub use verdict::verdict;
 
@@ -62,6 +64,17 @@ use std::sync::Arc;
 /// Checks an open pool.
 #[must_use]
 pub fn run(pool: &Pool, options: &CheckOptions, progress: &Progress) -> Report {
+    survey(pool, options, progress).0
+}
+
+/// Checks an open pool, and says what of its space is taken; nothing of that when it was told to
+/// stop.
+#[must_use]
+pub fn survey(
+    pool: &Pool,
+    options: &CheckOptions,
+    progress: &Progress,
+) -> (Report, Option<TakenSpace>) {
     let clock = pool.vdevs().rt().clone();
     let start = clock.now();
     let sink = sink::Sink::new(options.issues_max);
@@ -97,11 +110,13 @@ pub fn run(pool: &Pool, options: &CheckOptions, progress: &Progress) -> Report {
     for d in &report.devices {
         sink.put(Issue::DeviceDamaged(d.clone()));
     }
+    let mut stored = None;
+    let complete = blocks_lost == 0 && !destroyed.is_begun;
     if !report.cancelled {
         progress.begin("space maps", 0);
-        let complete = blocks_lost == 0 && !destroyed.is_begun;
-        (report.allocated, report.checkpointed) =
-            spacemaps::compare(pool, &claims, kept.as_ref(), complete, &sink);
+        let compared = spacemaps::compare(pool, &claims, kept.as_ref(), complete, &sink);
+        (report.allocated, report.checkpointed) = (compared.allocated, compared.kept);
+        stored = Some(compared.maps);
         removed::audit(pool, &claims, complete, &sink);
         if complete {
             shared.settle(&sink);
@@ -116,7 +131,8 @@ pub fn run(pool: &Pool, options: &CheckOptions, progress: &Progress) -> Report {
     }
     (report.issues, report.dropped) = sink.finish();
     report.elapsed = clock.now().saturating_sub(start);
-    report
+    let taken = stored.map(|maps| TakenSpace::new(claims, &maps, complete));
+    (report, taken)
 }
 
 /// What is wrong with labels alone, read again: part of [`run`], and quick.

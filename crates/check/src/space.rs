@@ -45,6 +45,11 @@ impl Bitmap {
         Self { shift: shift.clamp(9, 16), size, chunks: RwLock::default() }
     }
 
+    /// An empty set over the same vdev.
+    pub(crate) fn like(other: &Self) -> Self {
+        Self::new(other.shift, other.size)
+    }
+
     /// Bytes of the vdev.
     pub(crate) fn size(&self) -> u64 {
         self.size

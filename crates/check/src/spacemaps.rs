@@ -37,8 +37,18 @@ impl Vdev {
     }
 }
 
-/// Compares; returns bytes allocated, and of these what only the checkpoint holds. Without a
-/// `complete` walk only what was reached can be judged, not what was not. `of_checkpoint` is what
+/// What the space maps say.
+#[derive(Default)]
+pub(crate) struct Compared {
+    /// Bytes that are allocated.
+    pub(crate) allocated: u64,
+    /// Of these, what only the checkpoint holds.
+    pub(crate) kept: u64,
+    /// What is allocated, by vdev, but for that; as far as it could be read.
+    pub(crate) maps: BTreeMap<u32, Bitmap>,
+}
+
+/// Compares; returns what the space maps say. Without a `complete` walk only what was reached can be judged, not what was not. `of_checkpoint` is what
 /// the checkpoint's blocks take.
 pub(crate) fn compare(
     pool: &Pool,
@@ -46,7 +56,7 @@ pub(crate) fn compare(
     of_checkpoint: Option<&Kept>,
     complete: bool,
     sink: &Sink,
-) -> (u64, u64) {
+) -> Compared {
     let mut vdevs = BTreeMap::new();
     for top in &pool.config().vdev_tree.children {
         if let Some(v) = load(pool, claims, top, sink) {
@@ -55,7 +65,8 @@ pub(crate) fn compare(
     }
     if let Err(e) = apply_logs(pool, &vdevs, sink) {
         sink.put(Issue::Unopened { what: "the log space maps", cause: e.to_string() });
-        return (0, 0);
+        let maps = vdevs.into_iter().map(|(id, v)| (id, v.map)).collect();
+        return Compared { maps, ..Compared::default() };
     }
     let (mut allocated, mut kept) = (0, 0);
     for v in vdevs.values() {
@@ -90,7 +101,8 @@ pub(crate) fn compare(
             sink.put(Issue::Leaked { vdev: v.id, metaslab, offset, size });
         }
     }
-    (allocated, kept)
+    let maps = vdevs.into_iter().map(|(id, v)| (id, v.map)).collect();
+    Compared { allocated, kept, maps }
 }
 
 /// Loads the metaslabs' own maps.

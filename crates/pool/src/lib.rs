@@ -45,8 +45,8 @@ mod uberblocks;
 mod verdict;
 
 pub use alloc::{
-    AllocOptions, Allocator, AsizeFn, ClassFigures, Figures, MetaslabArray, SpaceSync, TopSpec,
-    init_top, metaslab_shift,
+    AllocOptions, Allocator, AsizeFn, ClassFigures, Figures, MapsAnew, MetaslabArray, SpaceSync,
+    TopSpec, init_top, metaslab_shift,
 };
 pub use assemble::{Candidate, CandidateState, LeafSight};
 pub use errlog::{DamagedObject, ErrorLog};

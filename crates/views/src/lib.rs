@@ -47,6 +47,7 @@ pub mod names;
 pub mod pools;
 pub mod prometheus;
 pub mod refusals;
+pub mod repair;
 pub mod status;
 pub mod top;
 pub mod txgs;

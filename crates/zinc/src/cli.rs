@@ -52,6 +52,8 @@ pub enum Command {
     Ln(cmd::files::Ln),
     /// Copy everything that can still be read, and list exactly what cannot
     Rescue(cmd::rescue::Args),
+    /// Make right what check finds wrong: a plan first, and what was there is kept
+    Repair(cmd::repair::Args),
     /// Describe the whole content of a pool as JSON
     Inventory(cmd::inventory::Args),
     /// Verify every block and cross-check all accounting
@@ -129,6 +131,7 @@ impl Command {
             Self::Mv(a) => Box::new(a),
             Self::Ln(a) => Box::new(a),
             Self::Rescue(a) => Box::new(a),
+            Self::Repair(a) => Box::new(a),
             Self::Inventory(a) => Box::new(a),
             Self::Check(a) => Box::new(a),
             Self::Tunables(a) => Box::new(a),

@@ -122,6 +122,7 @@ const PRINTING: &[&str] = &[
     "zfs projectspace -d one tank/fs",
     "zfs create -nv -d one tank/new",
     "advise -d one tank",
+    "repair -d one tank",
     "lab what-if --seconds 1",
 ];
 

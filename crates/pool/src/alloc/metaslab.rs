@@ -105,6 +105,8 @@ struct Active {
     condensed_txg: u64,
     unfree: Ranges,
     logged: Ranges,
+    /// The map is to be written anew, whatever it is now.
+    anew: bool,
     freed: Ranges,
     defer: [Ranges; DEFER],
     /// Became free, and was not taken since; only where that is noted. A part of the free.
@@ -318,6 +320,19 @@ impl Metaslab {
             self.weigh(state);
             true
         })
+    }
+
+    /// What is free is this, and the next sync makes a new map that says so.
+    pub(super) fn renew(&self, room: &AtomicI64, free: Free) {
+        self.change(room, |state| {
+            state.object = 0;
+            state.allocated = self.size().saturating_sub(free.bytes());
+            let a = state.active();
+            (a.free, a.anew) = (Some(free), true);
+            self.marks.fetch_or(LOADED | ACTIVE | LOGGED, Relaxed);
+            self.note_fragmentation(state);
+            self.weigh(state);
+        });
     }
 
     fn note_fragmentation(&self, state: &mut State) {
@@ -573,7 +588,8 @@ impl Metaslab {
             state.allocated = (state.allocated + allocs.bytes()).saturating_sub(frees.bytes());
             allocs.absorb(&take(&mut a.logged));
             frees.absorb(&take(&mut a.unfree));
-            if allocs.is_empty() && frees.is_empty() {
+            let anew = take(&mut a.anew);
+            if allocs.is_empty() && frees.is_empty() && !anew {
                 return None;
             }
             let mut change = Change { allocs, frees, given_up, ..Change::default() };
@@ -591,7 +607,7 @@ impl Metaslab {
                     let floor = CONDENSE_BLOCKS * shape.block_size as u64;
                     let wasteful = shape.length >= 2 * optimal && shape.length > floor;
                     // Once in a txg: later passes only add what the earlier ones changed.
-                    if shape.condense && wasteful && a.condensed_txg != txg {
+                    if anew || (shape.condense && wasteful && a.condensed_txg != txg) {
                         change.condensed = Some(allocated_of(self.start, self.end, free, &others));
                         a.condensed_txg = txg;
                     }

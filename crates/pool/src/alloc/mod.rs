@@ -38,6 +38,7 @@
 //! **Log space maps** are read when the pool is opened for writing, and their changes become
 //! changes of the first txg, which writes them into the metaslabs' own maps and removes the logs.
 
+mod anew;
 mod avoid;
 mod checkpoint;
 mod create;
@@ -61,6 +62,7 @@ mod top;
 #[cfg(test)]
 mod tests;
 
+pub use anew::MapsAnew;
 pub use create::{MetaslabArray, init_top, metaslab_shift};
 pub use figures::{ClassFigures, Figures};
 pub(crate) use hold::Slab;

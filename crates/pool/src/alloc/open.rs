@@ -3,6 +3,7 @@
 //! Only the headers of the metaslabs' maps are read here: so much is allocated, and so long are the
 //! free ranges. Log space maps are read whole; a pool that was exported has none to speak of.
 
+use super::anew::MapsAnew;
 use super::metaslab::{Summary, fragmentation};
 use super::spec::{Summaries, TopSpec};
 use super::stored::{Logs, MosMaps, header_of, read_map};
@@ -44,13 +45,24 @@ pub(super) fn summary(object: u64, header: &SpaceMapHeader, size: u64, shift: u8
     Summary { object, allocated, longest, fragmentation: fragmentation(&counts) }
 }
 
+/// Whether a map has a histogram, as far as its header can be read.
+pub(super) fn may_have_histogram(mos: &Objset, map: u64) -> bool {
+    let header = mos.object(map).and_then(|object| header_of(&object));
+    header.is_ok_and(|header| header.histogram.is_some())
+}
+
 impl Allocator {
     /// The allocator of a pool whose meta object set is `mos`, a live one: it stays in use for
-    /// reading space maps.
+    /// reading space maps. Those of `anew` are not read, and written anew by the first sync.
     ///
     /// # Errors
     /// When the space maps' headers or the logs cannot be read.
-    pub fn open(mos: &Objset, tops: &[TopSpec], options: AllocOptions) -> dmu::Result<Self> {
+    pub fn open(
+        mos: &Objset,
+        tops: &[TopSpec],
+        options: AllocOptions,
+        anew: &MapsAnew,
+    ) -> dmu::Result<Self> {
         let mut out = Self::empty(Box::new(MosMaps { mos: mos.clone() }), options);
         let directory = Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?;
         out.deflate = directory.get_u64(mos::DEFLATE)?.is_some_and(|n| n != 0);
@@ -62,6 +74,10 @@ impl Allocator {
                 let (start, end) = spec.bounds(i);
                 summaries.push(match object {
                     0 => Summary::default(),
+                    _ if anew.has(spec.id, i) => {
+                        logs.replaced.push(object);
+                        Summary::default()
+                    }
                     _ => {
                         let header = header_of(&mos.object(object)?)?;
                         summary(object, &header, end - start, spec.ashift)
@@ -69,6 +85,7 @@ impl Allocator {
                 });
             }
             let mut top = Top::new(spec, &Summaries(summaries));
+            anew.apply(spec, &top);
             if spec.zap != 0 {
                 let zap = Zap::open(&mos.object(spec.zap)?)?;
                 top.kept = super::checkpoint::open(mos, &zap)?;
@@ -81,7 +98,7 @@ impl Allocator {
             }
             out.add(top);
         }
-        out.read_logs(mos, &unflushed, &mut logs)?;
+        out.read_logs(mos, &unflushed, anew, &mut logs)?;
         *out.logs.lock() = (!logs.is_empty()).then_some(logs);
         out.prepare();
         for top in out.tops().values() {
@@ -95,6 +112,7 @@ impl Allocator {
         &self,
         mos: &Objset,
         unflushed: &BTreeMap<u32, Vec<u64>>,
+        anew: &MapsAnew,
         logs: &mut Logs,
     ) -> dmu::Result<()> {
         let directory = Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?;
@@ -114,6 +132,10 @@ impl Allocator {
         }
         let tops = self.tops();
         for (txg, number) in by_txg {
+            if anew.drop_logs {
+                logs.histograms += i64::from(may_have_histogram(mos, number));
+                continue;
+            }
             let object = mos.object(number)?;
             logs.histograms += i64::from(header_of(&object)?.histogram.is_some());
             let apply = &mut |bytes: &[u8], endian| {
@@ -127,6 +149,7 @@ impl Allocator {
                     let index = (r.offset >> top.ms_shift) as usize;
                     let since = unflushed.get(&id).and_then(|t| t.get(index)).copied();
                     if txg >= since.unwrap_or(0)
+                        && !anew.has(id, index as u64)
                         && let Some(m) = top.metaslab(r.offset, end)
                     {
                         m.log(&top.room, r.offset, end, r.action == Action::Alloc);

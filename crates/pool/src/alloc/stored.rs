@@ -18,13 +18,15 @@ pub(super) struct Logs {
     pub(super) logs: Vec<(Vec<u8>, u64)>,
     /// Logs with a histogram in their headers.
     pub(super) histograms: i64,
+    /// Maps in whose place new ones come.
+    pub(super) replaced: Vec<u64>,
     /// Objects with the txgs from which on logs count, and how many words they have.
     pub(super) unflushed: Vec<(u64, u64)>,
 }
 
 impl Logs {
     pub(super) fn is_empty(&self) -> bool {
-        self.logs.is_empty() && self.unflushed.is_empty()
+        self.logs.is_empty() && self.unflushed.is_empty() && self.replaced.is_empty()
     }
 }
 

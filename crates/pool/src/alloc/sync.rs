@@ -3,6 +3,7 @@
 use super::Allocator;
 use super::maps::{self, Shape, WriteMaps};
 use super::metaslab::Metaslab;
+use super::open::may_have_histogram;
 use super::stored::{Logs, header_of};
 use super::top::Top;
 use dmu::{NewObject, Objset, Place, Tx, zap};
@@ -127,9 +128,10 @@ impl Allocator {
         };
         let logs = self.logs.lock().take();
         if let Some(logs) = logs {
+            out.histograms -= logs.histograms;
+            out.histograms -= remove_replaced(mos, tx, &logs)?;
             remove_logs(mos, tx, &logs)?;
             out.wrote = true;
-            out.histograms -= logs.histograms;
         }
         Ok(out)
     }
@@ -247,12 +249,28 @@ impl Allocator {
     }
 }
 
+/// Removes the maps for which there are new ones; how many had a histogram. One whose dnode cannot be
+/// read is none any more.
+fn remove_replaced(mos: &Objset, tx: &Tx, logs: &Logs) -> dmu::Result<i64> {
+    let mut histograms = 0;
+    for number in &logs.replaced {
+        if mos.object(*number).is_ok() {
+            histograms += i64::from(may_have_histogram(mos, *number));
+            mos.free(tx, *number)?;
+        }
+    }
+    Ok(histograms)
+}
+
 /// Removes what the metaslabs have taken in. A metaslab whose txg is 0 has nothing in any log; the
 /// table of logs stays, empty.
 fn remove_logs(mos: &Objset, tx: &Tx, logs: &Logs) -> dmu::Result<()> {
     for (key, object) in &logs.logs {
         zap::remove(&mos.object(logs.table)?, tx, key.as_slice())?;
-        mos.free(tx, *object)?;
+        // One that was not read may be gone.
+        if mos.object(*object).is_ok() {
+            mos.free(tx, *object)?;
+        }
     }
     for (object, words) in &logs.unflushed {
         let zeros = vec![0; *words as usize * 8];

@@ -22,7 +22,7 @@ use super::patient::mos_over;
 use super::shared::{ConfigState, Parts, USUAL_ROUNDS};
 use super::tunables::Setting;
 use super::{LivePool, mos as util};
-use crate::alloc::{self, AllocOptions, Allocator, MovedSpec, TopSpec};
+use crate::alloc::{self, AllocOptions, Allocator, MapsAnew, MovedSpec, TopSpec};
 use crate::assemble::Candidate;
 use crate::error::{Error, Result};
 use crate::faults::FaultLog;
@@ -249,6 +249,7 @@ pub(super) fn allocator(
     reader: &Arc<Reader>,
     root: &VdevConfig,
     features: &FeatureTable,
+    anew: &MapsAnew,
 ) -> dmu::Result<Allocator> {
     let tops: Vec<_> = root.children.iter().filter_map(|c| TopSpec::of(c, reader)).collect();
     let options = AllocOptions {
@@ -257,7 +258,7 @@ pub(super) fn allocator(
         histograms: features.is_enabled("spacemap_histogram"),
         obsolete: features.is_enabled("obsolete_counts"),
     };
-    let alloc = Allocator::open(mos, &tops, options)?;
+    let alloc = Allocator::open(mos, &tops, options, anew)?;
     for top in &root.children {
         moved_spec(mos, top)?.into_iter().for_each(|spec| alloc.add_moved(spec));
     }
@@ -382,7 +383,9 @@ fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Resu
     let tx = Tx::syncing(FIRST_TXG);
     let maker = Maker { mos: &mos.in_sync, tx: &tx, options, salt };
     let (features, root, config) = maker.make(root, &wanted).map_err(failed)?;
-    let alloc = Arc::new(allocator(&mos.in_sync, &reader, &root, &features).map_err(failed)?);
+    let alloc = Arc::new(
+        allocator(&mos.in_sync, &reader, &root, &features, &MapsAnew::default()).map_err(failed)?,
+    );
     let space = match options.wrap_allocator {
         Some(wrap) => wrap(Arc::clone(&alloc)),
         None => Arc::clone(&alloc) as _,

@@ -19,6 +19,7 @@ use super::rewind;
 use super::shared::{ConfigState, Parts, USUAL_ROUNDS};
 use super::tunables::Setting;
 use super::writable::obstacles;
+use crate::alloc::MapsAnew;
 use crate::assemble::{Candidate, CandidateState, is_of_log, is_out_of_use};
 use crate::error::{Error, Result};
 use crate::mapping::segments;
@@ -69,6 +70,8 @@ pub struct ImportOptions {
     pub ignore_limits: bool,
     /// Tunables that are not to have their defaults.
     pub tunables: Vec<Setting>,
+    /// Space maps that are wrong, and what is to be in their place.
+    pub maps_anew: Arc<MapsAnew>,
 }
 
 impl ImportOptions {
@@ -88,6 +91,7 @@ impl ImportOptions {
             give_up: Vec::new(),
             ignore_limits: false,
             tunables: Vec::new(),
+            maps_anew: Arc::default(),
         }
     }
 }
@@ -398,7 +402,7 @@ fn assemble(
     let uberblock = *reading.uberblock();
     let mos = mos_over(&store, Some(uberblock.rootbp))?;
     let features = FeatureTable::open(&mos.in_sync, reading.features())?;
-    let alloc = Arc::new(allocator(&mos.in_sync, &reader, &root, &features)?);
+    let alloc = Arc::new(allocator(&mos.in_sync, &reader, &root, &features, &options.maps_anew)?);
     // Logs go elsewhere when their devices are missing.
     reader.vdevs().tops().filter(|t| !t.is_writable()).for_each(|t| alloc.avoid_log(t.id()));
     // Before anything else can have their space.

@@ -1,5 +1,7 @@
 //! What the labels of a device say that it is to a pool, and taking them off it.
 
+use super::LivePool;
+use crate::error::Result;
 use crate::scan::look_at_device;
 use device::WriteDeviceRef;
 use ondisk::config::{LabelConfig, PoolState};
@@ -40,4 +42,14 @@ pub(super) fn clear_aux(device: &WriteDeviceRef, state: PoolState, guid: u64) {
 /// The pool goes without the device: what its labels say is of importance to others only.
 fn clear(device: &WriteDeviceRef) {
     let _ = label::clear(device.as_ref(), &[0, 1, 2, 3]);
+}
+
+impl LivePool {
+    /// Writes all labels of all devices anew, as part of a txg.
+    pub fn rewrite_labels(&self) -> Result<()> {
+        self.shared.run_keeping_datasets(move |cx| {
+            cx.shared.config.lock().dirty = true;
+            Ok(())
+        })
+    }
 }

@@ -14,6 +14,7 @@ pub mod man;
 pub mod mount;
 pub mod nbd;
 pub mod pios;
+pub mod repair;
 pub mod rescue;
 pub mod serve;
 pub mod stat;

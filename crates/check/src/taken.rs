@@ -1,0 +1,51 @@
+//! The space that blocks take, for who makes space maps anew.
+
+use crate::claims::Claims;
+use crate::space::Bitmap;
+use std::collections::BTreeMap;
+
+/// What of the space of each vdev is taken by blocks that were met. When some could not be read,
+/// what is below them was not met, and all that the space maps say to be allocated counts as taken
+/// too.
+pub struct TakenSpace {
+    vdevs: BTreeMap<u32, Bitmap>,
+    complete: bool,
+}
+
+impl TakenSpace {
+    pub(crate) fn new(claims: Claims<'_>, maps: &BTreeMap<u32, Bitmap>, complete: bool) -> Self {
+        let vdevs = claims.into_taken();
+        if !complete {
+            for (id, map) in maps {
+                let Some(taken) = vdevs.get(id) else { continue };
+                for (from, to) in map.minus(&Bitmap::like(map)) {
+                    // Both are of one vdev, so it fits.
+                    let _ = taken.set(from, to - from);
+                }
+            }
+        }
+        Self { vdevs, complete }
+    }
+
+    /// Every block could be read that leads to others, so nothing else is taken.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// The parts of a range of a vdev that are taken: first byte and the byte behind, in order.
+    #[must_use]
+    pub fn ranges(&self, vdev: u32, from: u64, to: u64) -> Vec<(u64, u64)> {
+        let Some(map) = self.vdevs.get(&vdev) else { return Vec::new() };
+        let mut out = Vec::new();
+        let mut at = from;
+        let to = to.min(map.size());
+        for (start, size) in map.gaps(from, to).into_iter().chain([(to, 0)]) {
+            if at < start {
+                out.push((at, start));
+            }
+            at = start.saturating_add(size);
+        }
+        out
+    }
+}

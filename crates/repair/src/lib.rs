@@ -1,0 +1,36 @@
+//! Pools that OpenZFS would not write to, made right again.
+//!
+//! # Theory
+//!
+//! ```text
+//! overlays   stand before the devices: what is written stays in memory
+//! rounds     check  ->  what is wrong and can be mended  ->  the pool is opened for writing, over
+//!            the overlays, mended and closed  ->  check again, until nothing more can be mended
+//! plan       what was done, and what the last check still finds
+//! undo       what stands on the devices where something is to be written, in a file, durable
+//! apply      the writes and flushes of the overlays, in their order, to the devices
+//! ```
+//!
+//! So a plan is no forecast: it is the repair, and what it leaves was seen. What is written is what
+//! the pool's own engine wrote, txg by txg, each with its uberblock last: killed anywhere, the pool
+//! is as it was, or as one of these txgs made it.
+//!
+//! What is true is what the check's walk met. Space maps are made of the blocks that it met, so that
+//! nothing in use is taken for the repair's own writes, whatever the maps said. More than one round
+//! is needed because damage hides other damage: as long as a block cannot be read, what is below it
+//! was not met, and space cannot be called leaked.
+//!
+//! **Invariant: nothing is written to a device before the whole repair is in memory and its undo file
+//! is durable.** Only [`Repair::apply`] and [`undo::put_back`] write.
+#![forbid(unsafe_code)]
+
+mod error;
+mod overlay;
+mod plan;
+mod rounds;
+mod space;
+pub mod undo;
+
+pub use error::{Error, Result};
+pub use plan::{Plan, Step};
+pub use rounds::{Repair, RepairOptions, repair};

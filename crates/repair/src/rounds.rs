@@ -1,0 +1,291 @@
+//! A repair from its first check to the last write.
+
+use crate::error::{Error, Result};
+use crate::overlay::{Event, Overlay, Overlays};
+use crate::plan::{Plan, Step};
+use crate::space;
+use crate::undo::{self, UndoDevice, UndoHead};
+use check::{CheckOptions, Issue, Report, Severity, TakenSpace, Verify};
+use device::{DeviceRef, DeviceSource, Shared, WriteDeviceRef, write_batch};
+use ondisk::scan::State;
+use pool::live::{ImportOptions, LivePool, import};
+use pool::{Candidate, CandidateState, MapsAnew, OpenOptions, Pool, SearchOptions, scan};
+use rt::Progress;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use vdev::VdevState;
+
+/// Rounds after which what is still wrong stays so.
+const ROUNDS_MAX: usize = 8;
+
+/// How to repair.
+#[derive(Clone)]
+pub struct RepairOptions {
+    /// How the pool is opened, also for writing.
+    pub import: ImportOptions,
+    /// Bytes that are written at most. They are in memory twice until they are.
+    pub bytes_max: u64,
+    /// The devices are this process's alone from the first look on: the repair is to be applied.
+    pub claims: bool,
+}
+
+/// A repair that was done in memory.
+pub struct Repair {
+    plan: Plan,
+    overlays: Arc<Overlays>,
+    head: UndoHead,
+    pages: Vec<Vec<u64>>,
+}
+
+/// What one check found.
+struct Seen {
+    pool: Pool,
+    report: Report,
+    taken: TakenSpace,
+}
+
+/// Repairs a pool that was found, in memory. Its devices come from `source`.
+///
+/// # Errors
+/// The pool is not such that it can be repaired now. Nothing was changed.
+pub fn repair(
+    candidate: &Candidate,
+    source: Arc<dyn DeviceSource>,
+    options: &RepairOptions,
+    progress: &Progress,
+) -> Result<Repair> {
+    let overlays = Arc::new(Overlays::new(source, options.claims, options.bytes_max));
+    let leaves = candidate.leaves.values().chain(candidate.aux.values());
+    let paths: Vec<PathBuf> = leaves.map(|l| l.path.clone()).collect();
+    let as_source = Arc::clone(&overlays) as Arc<dyn DeviceSource>;
+    let search = SearchOptions { paths, source: as_source, leaves_out: true };
+    let look = || look(&search, candidate.config.pool_guid, options, progress);
+    let first = look()?;
+    may_be_repaired(&first.pool)?;
+    let (found, found_more) = issues(&first.report);
+    let before = first.report.txg;
+    let (mut steps, mut seen) = (Vec::new(), first);
+    for _ in 0..ROUNDS_MAX {
+        let Some(round) = Round::decide(&seen) else { break };
+        steps.extend(round.mend(&seen.pool, &overlays, options).map_err(|e| {
+            let exceeded = overlays.journal.is_exceeded();
+            if exceeded { too_much(options.bytes_max) } else { e }
+        })?);
+        let next = look()?;
+        let is_better = next.report.issues != seen.report.issues;
+        seen = next;
+        if !is_better {
+            break;
+        }
+    }
+    let (left, left_more) = issues(&seen.report);
+    let (pool, after) = (seen.pool.name().to_owned(), seen.report.txg);
+    let (devices, pages) = changed(&overlays, &seen.pool);
+    let guid = candidate.config.pool_guid;
+    let head = UndoHead { guid, name: pool.clone(), before, after, devices };
+    let undo = undo::length(&head, &pages);
+    let sizes = head.devices.iter().zip(&pages).flat_map(|(d, pages)| undo::ranges(pages, d.size));
+    let written = sizes.map(|(from, to)| to - from).sum();
+    let plan =
+        Plan { pool, before, after, found, found_more, steps, left, left_more, written, undo };
+    Ok(Repair { plan, overlays, head, pages })
+}
+
+fn too_much(max: u64) -> Error {
+    Error::NotNow {
+        why: format!("the repair would write more than {} MiB", max >> 20),
+        first: "allow it more memory",
+    }
+}
+
+/// Opens the newest state, through the overlays, and checks it.
+fn look(
+    search: &SearchOptions,
+    guid: u64,
+    options: &RepairOptions,
+    progress: &Progress,
+) -> Result<Seen> {
+    let found = Candidate::group(&scan(search)?);
+    let candidate = found.into_iter().find(|c| c.config.pool_guid == guid);
+    let absent = || pool::Error::NoSuchPool {
+        wanted: guid.to_string(),
+        found: Vec::new(),
+        searched: search.paths.clone(),
+    };
+    let open = OpenOptions { search: search.clone(), ..options.import.open.clone() };
+    let pool = Pool::open_candidate(&candidate.ok_or_else(absent)?, &open)?;
+    let how = CheckOptions { verify: Verify::Metadata, ..CheckOptions::default() };
+    let (report, taken) = check::survey(&pool, &how, progress);
+    match taken {
+        Some(taken) if !report.cancelled => Ok(Seen { pool, report, taken }),
+        _ => Err(Error::Cancelled),
+    }
+}
+
+/// Issues, without those that only say how things are; and how many were not kept.
+fn issues(report: &Report) -> (Vec<Issue>, u64) {
+    let is_wrong = |i: &&Issue| i.severity() != Severity::Note;
+    (report.issues.iter().filter(is_wrong).cloned().collect(), report.dropped.values().sum())
+}
+
+/// What is changed of each device, and which devices these are.
+fn changed(overlays: &Overlays, pool: &Pool) -> (Vec<UndoDevice>, Vec<Vec<u64>>) {
+    let leaves = &pool.candidate().leaves;
+    let of = |(path, overlay): (PathBuf, Arc<Overlay>)| {
+        let guid = leaves.iter().find(|(_, sight)| sight.path == path).map_or(0, |(g, _)| *g);
+        // What is a file here is found from everywhere.
+        let whole = if path.exists() { std::path::absolute(&path) } else { Ok(path.clone()) };
+        let path = whole.unwrap_or(path);
+        let device = UndoDevice { guid, size: overlay.under().size(), path };
+        (device, overlay.changed())
+    };
+    overlays.all().into_iter().map(of).unzip()
+}
+
+/// Refuses what a repair cannot be made sure of: what is not there, what is under way, what is kept.
+fn may_be_repaired(pool: &Pool) -> Result<()> {
+    let not_now = |why: String, first| Err(Error::NotNow { why, first });
+    for leaf in pool.vdevs().leaves() {
+        if leaf.state() != VdevState::Online {
+            return not_now(
+                format!("{} is {}", leaf.name(), leaf.state()),
+                "bring all devices back and up to date: what they have may be what is missing",
+            );
+        }
+    }
+    if pool.features().count(ondisk::checkpoint::FEATURE).is_some_and(|n| n > 0) {
+        return not_now(
+            "the pool has a checkpoint".to_owned(),
+            "go back to it (import --rewind-to-checkpoint), or give it up (checkpoint -d)",
+        );
+    }
+    if let Ok(Some(removal)) = pool.removal()
+        && removal.state.state() == State::Active
+    {
+        return not_now(
+            "a vdev is being removed".to_owned(),
+            "import the pool, and let the removal end or call it off",
+        );
+    }
+    Ok(())
+}
+
+/// What one round mends.
+struct Round {
+    maps: Option<(MapsAnew, Vec<Step>)>,
+    labels: Vec<(String, usize)>,
+}
+
+impl Round {
+    /// `None`: there is nothing that can be mended.
+    fn decide(seen: &Seen) -> Option<Self> {
+        let label = |i: &Issue| match i {
+            Issue::Label { device, label, .. } => Some((device.clone(), *label)),
+            _ => None,
+        };
+        let mut labels: Vec<_> = seen.report.issues.iter().filter_map(label).collect();
+        labels.sort();
+        labels.dedup();
+        let maps = space::decide(&seen.pool, &seen.report, &seen.taken);
+        let is_idle = maps.is_none() && labels.is_empty();
+        (!is_idle).then_some(Self { maps, labels })
+    }
+
+    /// Does it, over the overlays.
+    fn mend(self, pool: &Pool, overlays: &Overlays, options: &RepairOptions) -> Result<Vec<Step>> {
+        let (anew, mut steps) = self.maps.unwrap_or_default();
+        let was_exported = pool.candidate().state() == CandidateState::Exported;
+        let how = ImportOptions { maps_anew: Arc::new(anew), ..options.import.clone() };
+        let live = import(&options.import.open.rt, pool.candidate(), &how, overlays)?;
+        live.sync()?;
+        leave(live, was_exported)?;
+        if !self.labels.is_empty() {
+            steps.push(Step::Labels { wrong: self.labels });
+        }
+        Ok(steps)
+    }
+}
+
+/// Lets go of the pool as it was found, with labels that all say the same.
+fn leave(live: LivePool, was_exported: bool) -> Result<()> {
+    if was_exported {
+        return Ok(live.export()?);
+    }
+    live.rewrite_labels()?;
+    Ok(live.close()?)
+}
+
+impl Repair {
+    /// What it does.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Does it to the devices, after what stands there is durable in `undo`, which is empty.
+    ///
+    /// # Errors
+    /// Those of the file and of the devices. What was written by then can be put back.
+    pub fn apply(&self, undo: &File) -> Result<()> {
+        let overlays = self.overlays.all();
+        let old: Vec<DeviceRef> = overlays.iter().map(|(_, o)| Arc::clone(o.under())).collect();
+        undo::write(undo, &self.head, &old, &self.pages)?;
+        let source = self.overlays.under();
+        let devices: Vec<WriteDeviceRef> = overlays
+            .iter()
+            .map(|(path, _)| source.claim(path))
+            .collect::<std::result::Result<_, _>>()?;
+        let mut waiting: BTreeMap<(usize, u64), Vec<Shared>> = BTreeMap::new();
+        for event in self.overlays.journal.events() {
+            match event {
+                Event::Write { device, offset, parts } => {
+                    if overlaps(&waiting, device, offset, length(&parts)) {
+                        submit(&devices, &mut waiting)?;
+                    }
+                    waiting.insert((device, offset), parts);
+                }
+                Event::Flush { device } => {
+                    submit(&devices, &mut waiting)?;
+                    if let Some(device) = devices.get(device) {
+                        device.flush()?;
+                    }
+                }
+            }
+        }
+        submit(&devices, &mut waiting)?;
+        devices.iter().try_for_each(|device| Ok(device.flush()?))
+    }
+}
+
+fn length(parts: &[Shared]) -> u64 {
+    parts.iter().map(|part| part.len() as u64).sum()
+}
+
+/// Whether a write shares bytes with one that waits: then the order counts.
+fn overlaps(
+    waiting: &BTreeMap<(usize, u64), Vec<Shared>>,
+    device: usize,
+    offset: u64,
+    len: u64,
+) -> bool {
+    let before = waiting.range((device, 0)..(device, offset.saturating_add(len))).next_back();
+    before.is_some_and(|((_, at), parts)| at.saturating_add(length(parts)) > offset)
+}
+
+/// Does all writes that wait, and waits for them.
+fn submit(
+    devices: &[WriteDeviceRef],
+    waiting: &mut BTreeMap<(usize, u64), Vec<Shared>>,
+) -> Result<()> {
+    let mut by_device: BTreeMap<usize, Vec<(u64, Vec<Shared>)>> = BTreeMap::new();
+    for ((device, offset), parts) in std::mem::take(waiting) {
+        by_device.entry(device).or_default().push((offset, parts));
+    }
+    for (index, writes) in by_device {
+        let Some(device) = devices.get(index) else { continue };
+        write_batch(device.as_ref(), writes).into_iter().try_for_each(|done| done)?;
+    }
+    Ok(())
+}

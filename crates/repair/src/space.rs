@@ -1,0 +1,63 @@
+//! Which space maps are wrong, and what is to be in them.
+
+use crate::plan::Step;
+use check::{Issue, Report, TakenSpace};
+use ondisk::config::VdevConfig;
+use pool::{MapsAnew, Pool, TopSpec};
+use std::collections::BTreeSet;
+
+/// What the check says of maps that stand for all: the logs of their changes.
+const LOGS: &str = "the log space maps";
+
+/// The maps that are written anew, and what to say of them; `None`: all are right.
+pub(crate) fn decide(
+    pool: &Pool,
+    report: &Report,
+    taken: &TakenSpace,
+) -> Option<(MapsAnew, Vec<Step>)> {
+    let tops = &pool.config().vdev_tree.children;
+    let specs: Vec<TopSpec> =
+        tops.iter().filter_map(|t: &VdevConfig| TopSpec::of(t, pool.reader())).collect();
+    let drop_logs =
+        report.issues.iter().any(|i| matches!(i, Issue::Unopened { what, .. } if *what == LOGS));
+    let kinds = ["leaked", "used-but-free", "space-map"];
+    let all = drop_logs || kinds.iter().any(|kind| report.dropped.contains_key(kind));
+    let mut wrong = BTreeSet::new();
+    let (mut freed, mut used) = (0u64, 0u64);
+    for issue in &report.issues {
+        let (vdev, from, size) = match issue {
+            Issue::Leaked { vdev, offset, size, .. } => {
+                freed = freed.saturating_add(*size);
+                (*vdev, *offset, *size)
+            }
+            Issue::UsedButFree { vdev, offset, size, .. } => {
+                used = used.saturating_add(*size);
+                (*vdev, *offset, *size)
+            }
+            Issue::SpaceMap { vdev, metaslab, .. } => {
+                wrong.insert((*vdev, *metaslab));
+                continue;
+            }
+            _ => continue,
+        };
+        let shift = specs.iter().find(|s| s.id == vdev).map_or(63, |s| s.ms_shift);
+        let last = from.saturating_add(size.saturating_sub(1));
+        wrong.extend((from >> shift..=last >> shift).map(|index| (vdev, index)));
+    }
+    let mut anew = MapsAnew { drop_logs, ..MapsAnew::default() };
+    let mut of = 0;
+    for spec in &specs {
+        of += spec.ms_count;
+        for index in (0..spec.ms_count).filter(|i| all || wrong.contains(&(spec.id, *i))) {
+            let (from, to) = spec.bounds(index);
+            anew.allocated.insert((spec.id, index), taken.ranges(spec.id, from, to));
+        }
+    }
+    if anew.allocated.is_empty() {
+        return None;
+    }
+    let maps = anew.allocated.len() as u64;
+    let mut steps = vec![Step::SpaceMaps { maps, of, freed, taken: used }];
+    steps.extend(drop_logs.then_some(Step::LogSpaceMaps));
+    Some((anew, steps))
+}

@@ -1,0 +1,166 @@
+//! One act of damage of each kind, and its repair: zdb errs before and finds nothing after, and what
+//! the repair wrote can be put back.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+#[path = "../../check/tests/common/mod.rs"]
+mod common;
+
+use common::surgeon::{Surgeon, edit_word};
+use device::{DeviceSource, LocalDevices};
+use ondisk::DmuType;
+use pool::live::ImportOptions;
+use pool::{Candidate, OpenOptions, SearchOptions, scan};
+use repair::{Repair, RepairOptions, repair};
+use std::sync::Arc;
+
+fn surgeon(case: &str) -> Surgeon {
+    Surgeon::new(&testkit::corpus(case))
+}
+
+fn in_memory(s: &Surgeon, claims: bool) -> repair::Result<Repair> {
+    let source: Arc<dyn DeviceSource> = Arc::new(LocalDevices::default());
+    let paths = vec![s.dir().to_owned()];
+    let search = SearchOptions { paths, source: Arc::clone(&source), leaves_out: false };
+    let [candidate] = &Candidate::group(&scan(&search)?)[..] else { panic!("one pool") };
+    let open = OpenOptions { search, ..OpenOptions::default() };
+    let import = ImportOptions { force: true, ..ImportOptions::new(open) };
+    let options = RepairOptions { import, bytes_max: 256 << 20, claims };
+    repair(candidate, source, &options, &rt::Progress::new())
+}
+
+/// A space map of some length, and its bytes.
+fn a_map(s: &Surgeon) -> (u64, usize) {
+    let pool = s.open();
+    let maps = pool.mos().objects().filter_map(Result::ok);
+    maps.filter(|o| o.dnode().kind == DmuType::SPACE_MAP && o.dnode().bonus.len() >= 24)
+        .map(|o| (o.number(), o.dnode().endian.u64(*o.dnode().bonus[8..].first_chunk().unwrap())))
+        .max_by_key(|(_, length)| *length)
+        .map(|(number, length)| (number, length as usize))
+        .unwrap()
+}
+
+/// Makes the allocation, or the free, that stands `skip` places behind the first of its kind of more
+/// than a sector, one sector shorter.
+fn shorten_an_entry(s: &Surgeon, skip: usize, free: bool) -> bool {
+    let (map, length) = a_map(s);
+    let mut done = false;
+    s.edit_block((0, map), (0, 0), |b| {
+        let is_one = |at: &usize| {
+            let word = u64::from_le_bytes(b[*at..at + 8].try_into().unwrap());
+            word >> 63 == 0 && (word & (1 << 15) != 0) == free && word & 0x7fff > 0
+        };
+        if let Some(at) = (0..length).step_by(8).filter(is_one).nth(skip) {
+            edit_word(b, at, |word| word - 1);
+            done = true;
+        }
+    });
+    done
+}
+
+fn image(s: &Surgeon) -> Vec<u8> {
+    std::fs::read(s.dir().join("disk.img")).unwrap()
+}
+
+/// Whether OpenZFS's zdb finds nothing wrong: it ends well, and counts what it should.
+fn zdb_is_content(s: &Surgeon) -> Option<bool> {
+    let verdict = testkit::oracle::zdb_on(s.dir(), &["-bcc", s.open().name()])?;
+    let leaks = verdict.text.contains("leaked space") || !verdict.text.contains("No leaks");
+    Some(verdict.success && !leaks)
+}
+
+/// Whether zdb can be asked about damage.
+#[derive(Clone, Copy, PartialEq)]
+enum Zdb {
+    /// It errs before the repair.
+    Errs,
+    /// It does not look at what was damaged.
+    Overlooks,
+}
+
+/// The plan names the damage and leaves nothing; applied it does; put back all is as it was.
+fn mends(s: &Surgeon, expected: &[&str], zdb: Zdb) {
+    let names = s.check();
+    assert!(expected.iter().all(|e| names.contains(e)), "{names:?}");
+    if let Some(content) = zdb_is_content(s) {
+        assert_eq!(content, zdb == Zdb::Overlooks, "zdb, before the repair");
+    }
+    let before = image(s);
+    let planned = in_memory(s, false).unwrap();
+    assert!(planned.plan().is_of_use() && planned.plan().makes_clean(), "{:?}", planned.plan());
+    drop(planned);
+    assert!(image(s) == before, "a plan writes nothing");
+    let repaired = in_memory(s, true).unwrap();
+    let mut undo = tempfile::tempfile().unwrap();
+    repaired.apply(&undo).unwrap();
+    assert_eq!(undo.metadata().unwrap().len(), repaired.plan().undo);
+    drop(repaired);
+    assert_eq!(s.check(), [""; 0]);
+    assert_ne!(zdb_is_content(s), Some(false), "zdb, after the repair");
+    let after = image(s);
+    let source: Arc<dyn DeviceSource> = Arc::new(LocalDevices::default());
+    repair::undo::put_back(&mut undo, &source, &[]).unwrap();
+    drop(source);
+    assert!(image(s) == before, "what was there is there again");
+    std::fs::write(s.dir().join("disk.img"), after).unwrap();
+}
+
+#[test]
+fn space_in_use_that_is_marked_free() {
+    let s = surgeon("basic");
+    assert!(shorten_an_entry(&s, 0, false));
+    mends(&s, &["space-map"], Zdb::Errs);
+}
+
+#[test]
+fn space_that_nothing_points_to() {
+    let s = surgeon("basic");
+    // Some of what was freed was allocated again later.
+    let before = image(&s);
+    for skip in 0.. {
+        assert!(shorten_an_entry(&s, skip, true), "a free that counts");
+        if s.check() == ["leaked", "space-map"] {
+            break;
+        }
+        std::fs::write(s.dir().join("disk.img"), &before).unwrap();
+    }
+    mends(&s, &["leaked"], Zdb::Errs);
+}
+
+#[test]
+fn a_space_map_that_decodes_to_nonsense() {
+    let s = surgeon("basic");
+    let (map, _) = a_map(&s);
+    s.edit_block((0, map), (0, 0), |b| b[..64].fill(0xff));
+    mends(&s, &["space-map"], Zdb::Errs);
+}
+
+#[test]
+fn a_space_map_that_says_of_itself_what_is_not_so() {
+    let s = surgeon("basic");
+    let (map, _) = a_map(&s);
+    s.edit_bonus((0, map), 16, |n| n + 512);
+    mends(&s, &["space-map"], Zdb::Errs);
+}
+
+#[test]
+fn a_space_map_whose_blocks_are_lost() {
+    let s = surgeon("basic");
+    let (map, _) = a_map(&s);
+    let bp = s.open().mos().object(map).unwrap().block_pointer(0, 0).unwrap().unwrap();
+    (0..bp.dvas().count()).for_each(|copy| s.destroy(&bp, copy));
+    mends(&s, &["block-lost", "space-map"], Zdb::Errs);
+}
+
+#[test]
+fn lost_labels() {
+    let s = surgeon("basic");
+    s.scribble(0, &vec![0; 512 << 10]);
+    mends(&s, &["label"], Zdb::Overlooks);
+}
+
+#[test]
+fn a_pool_that_is_clean_has_nothing_to_be_repaired() {
+    let s = surgeon("basic");
+    let planned = in_memory(&s, false).unwrap();
+    assert_eq!((planned.plan().steps.len(), planned.plan().written), (0, 0));
+}

@@ -1,0 +1,146 @@
+//! What a repair does, for people and for programs.
+
+use engine::check::Issue;
+use engine::repair::undo::UndoHead;
+use engine::repair::{Plan, Step};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use term::escape::line;
+
+/// Issues of one kind that are printed.
+const SHOWN_OF_A_KIND: usize = 20;
+
+/// Issues, at most some of a kind.
+fn list(issues: &[Issue], more: u64, text: &mut String) {
+    let mut shown = BTreeMap::<&str, usize>::new();
+    for issue in issues {
+        let n = shown.entry(issue.name()).or_default();
+        *n += 1;
+        if *n <= SHOWN_OF_A_KIND {
+            // What it quotes of a pool forges no other.
+            let said = issue.to_string();
+            let _ = writeln!(text, "  {}: {}", issue.name(), line(&said));
+        }
+    }
+    for (name, n) in shown.iter().filter(|(_, n)| **n > SHOWN_OF_A_KIND) {
+        let _ = writeln!(text, "  {} more {name}", n - SHOWN_OF_A_KIND);
+    }
+    if more > 0 {
+        let _ = writeln!(text, "  {more} more that were not kept");
+    }
+}
+
+fn count(n: u64, one: &str, many: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
+}
+
+/// The sentence for a step.
+fn words(step: &Step) -> String {
+    match step {
+        Step::SpaceMaps { maps, of, freed, taken } => {
+            let mut text = format!("write {maps} of {of} space maps anew");
+            if *freed > 0 {
+                let _ = write!(text, "; {freed} bytes that nothing points to become free");
+            }
+            if *taken > 0 {
+                let _ = write!(text, "; {taken} bytes in use that were marked free are kept");
+            }
+            text
+        }
+        Step::LogSpaceMaps => "drop the log space maps, which cannot be read".to_owned(),
+        Step::Labels { wrong } => {
+            let n = count(wrong.len() as u64, "was", "were");
+            format!("write all labels anew, of which {n} wrong")
+        }
+        _ => String::new(),
+    }
+}
+
+/// What was found, what is done, and what stays.
+#[must_use]
+pub fn text(plan: &Plan) -> String {
+    let mut text = String::new();
+    let found = plan.found.len() as u64 + plan.found_more;
+    let (pool, txg) = (line(&plan.pool), plan.before);
+    let issues = count(found, "issue", "issues");
+    if found == 0 {
+        let _ = writeln!(text, "pool '{pool}' at txg {txg}: nothing is wrong");
+        return text;
+    }
+    let _ = writeln!(text, "pool '{pool}' at txg {txg}: {issues}");
+    list(&plan.found, plan.found_more, &mut text);
+    if !plan.is_of_use() {
+        let _ = writeln!(text, "none of it can be repaired");
+        return text;
+    }
+    let _ = writeln!(text, "the repair");
+    for step in &plan.steps {
+        let _ = writeln!(text, "  {}", line(&words(step)));
+    }
+    if plan.makes_clean() {
+        let _ = writeln!(text, "after it nothing is wrong");
+    } else {
+        let left = count(plan.left.len() as u64 + plan.left_more, "issue", "issues");
+        let _ = writeln!(text, "after it {left} that it cannot mend");
+        list(&plan.left, plan.left_more, &mut text);
+    }
+    let _ = writeln!(
+        text,
+        "it writes {} bytes, up to txg {}; an undo file of {} bytes keeps what is there now",
+        plan.written, plan.after, plan.undo
+    );
+    text
+}
+
+/// A plan as JSON, and whether it was carried out.
+#[must_use]
+pub fn value(plan: &Plan, undo: Option<&std::path::Path>) -> Value {
+    let issue = |i: &Issue| json!({"issue": i.name(), "severity": i.severity().name(), "text": i.to_string()});
+    let step = |s: &Step| {
+        let mut v = match s {
+            Step::SpaceMaps { maps, of, freed, taken } => json!({
+                "step": "space-maps", "maps": maps, "of": of, "freed": freed, "taken": taken,
+            }),
+            Step::LogSpaceMaps => json!({"step": "log-space-maps"}),
+            Step::Labels { wrong } => json!({"step": "labels", "wrong": wrong}),
+            _ => json!({}),
+        };
+        v["text"] = json!(words(s));
+        v
+    };
+    json!({
+        "pool": plan.pool,
+        "txg": plan.before,
+        "found": plan.found.iter().map(issue).collect::<Vec<_>>(),
+        "found_not_kept": plan.found_more,
+        "steps": plan.steps.iter().map(step).collect::<Vec<_>>(),
+        "left": plan.left.iter().map(issue).collect::<Vec<_>>(),
+        "left_not_kept": plan.left_more,
+        "clean": plan.makes_clean(),
+        "txg_after": plan.after,
+        "bytes_written": plan.written,
+        "undo_bytes": plan.undo,
+        "done": undo.is_some(),
+        "undo": undo.map(|path| path.display().to_string()),
+    })
+}
+
+/// What became of a plan.
+#[must_use]
+pub fn end(plan: &Plan, undo: Option<&std::path::Path>) -> String {
+    match undo {
+        Some(path) => {
+            let path = path.display().to_string();
+            format!("done; `zinc repair --undo FILE` puts back what is in {}\n", line(&path))
+        }
+        None if plan.is_of_use() => "nothing was written: --yes does it\n".to_owned(),
+        None => String::new(),
+    }
+}
+
+/// That a repair was undone.
+#[must_use]
+pub fn put_back(head: &UndoHead, bytes: u64) -> String {
+    format!("pool '{}' is at txg {} again: {bytes} bytes put back\n", line(&head.name), head.before)
+}
