@@ -5,7 +5,8 @@ use ondisk::{BlkPtr, EmbeddedKind};
 use pool::Pool;
 
 /// Space of a block.
-pub(crate) fn space_of(pool: &Pool, bp: &BlkPtr) -> Space {
+#[must_use]
+pub fn space_of(pool: &Pool, bp: &BlkPtr) -> Space {
     let embedded = bp.is_embedded();
     let stored = if embedded { 0 } else { bp.psize() };
     let is_meta = bp.level() > 0 || bp.dmu_type().is_metadata();

@@ -106,10 +106,16 @@ pub(crate) fn audit(pool: &Pool, sets: &Sets, sink: &Sink) {
 }
 
 impl Audit<'_> {
-    fn differs(&self, dataset: &str, field: &'static str, stored: u64, counted: u64) {
+    fn differs(
+        &self,
+        (dataset, object): (&str, u64),
+        field: &'static str,
+        stored: u64,
+        counted: u64,
+    ) {
         if stored != counted {
             let dataset = Arc::from(dataset);
-            self.sink.put(Issue::DatasetSpace { dataset, field, stored, counted });
+            self.sink.put(Issue::DatasetSpace { dataset, object, field, stored, counted });
         }
     }
 
@@ -214,9 +220,9 @@ impl Audit<'_> {
             add(&mut sum, &sub(&stored(prev), &dead.sum));
         }
         let found = stored(d);
-        self.differs(&d.name, "referenced", found.used, sum.used);
-        self.differs(&d.name, "compressed", found.compressed, sum.compressed);
-        self.differs(&d.name, "uncompressed", found.uncompressed, sum.uncompressed);
+        self.differs((&d.name, d.object), "referenced", found.used, sum.used);
+        self.differs((&d.name, d.object), "compressed", found.compressed, sum.compressed);
+        self.differs((&d.name, d.object), "uncompressed", found.uncompressed, sum.uncompressed);
     }
 
     fn unique(&self, d: &Dataset) {
@@ -229,7 +235,7 @@ impl Audit<'_> {
             false => self.own(d.object).filter(|_| accurate).map(|s| s.used),
         };
         if let Some(counted) = counted {
-            self.differs(&d.name, "unique", d.phys.unique, counted);
+            self.differs((&d.name, d.object), "unique", d.phys.unique, counted);
         }
     }
 
@@ -372,15 +378,15 @@ impl Audit<'_> {
         }
         let [head, snap, child, child_reserved, reserved] = p.used_breakdown;
         let sum = p.used_breakdown.iter().fold(0u64, |s, n| s.saturating_add(*n));
-        self.differs(&dir.name, "used", p.used, sum);
+        self.differs((&dir.name, dir.object), "used", p.used, sum);
         let used = children.iter().fold(0u64, |s, c| s.saturating_add(c.phys.used));
-        self.differs(&dir.name, "used by children", child, used);
+        self.differs((&dir.name, dir.object), "used by children", child, used);
         let rest = children
             .iter()
             .fold(0u64, |s, c| s.saturating_add(c.phys.reserved.saturating_sub(c.phys.used)));
-        self.differs(&dir.name, "reserved by children", child_reserved, rest);
+        self.differs((&dir.name, dir.object), "reserved by children", child_reserved, rest);
         if let Some(rest) = self.unused_refreservation(dir) {
-            self.differs(&dir.name, "used by refreservation", reserved, rest);
+            self.differs((&dir.name, dir.object), "used by refreservation", reserved, rest);
         }
         self.by_dataset(dir, head, snap, children);
     }
@@ -415,16 +421,21 @@ impl Audit<'_> {
             return;
         }
         let by_head = sub(&stored(h), &shared);
-        self.differs(&dir.name, "used by the dataset", head, by_head.used);
-        self.differs(&dir.name, "used by snapshots", snap, by_snapshots.used);
+        self.differs((&dir.name, dir.object), "used by the dataset", head, by_head.used);
+        self.differs((&dir.name, dir.object), "used by snapshots", snap, by_snapshots.used);
         let mut all = by_head;
         add(&mut all, &by_snapshots);
         for c in children {
             let (compressed, uncompressed) = (c.phys.compressed, c.phys.uncompressed);
             add(&mut all, &Space { used: 0, compressed, uncompressed });
         }
-        self.differs(&dir.name, "compressed", dir.phys.compressed, all.compressed);
-        self.differs(&dir.name, "uncompressed", dir.phys.uncompressed, all.uncompressed);
+        self.differs((&dir.name, dir.object), "compressed", dir.phys.compressed, all.compressed);
+        self.differs(
+            (&dir.name, dir.object),
+            "uncompressed",
+            dir.phys.uncompressed,
+            all.uncompressed,
+        );
     }
 }
 

@@ -277,7 +277,9 @@ impl Survey<'_> {
                 None => false,
             };
             if !fits {
-                self.sink.put(Issue::WrongParent { at: at(), parent: f.parent });
+                let named = names.and_then(|n| n.by.first().copied());
+                let by = if f.is_xattr_dir { owner.copied() } else { named }.unwrap_or(0);
+                self.sink.put(Issue::WrongParent { at: at(), parent: f.parent, by });
             }
         }
     }

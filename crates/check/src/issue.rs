@@ -228,6 +228,8 @@ pub enum Issue {
     DatasetSpace {
         /// Dataset or directory.
         dataset: Arc<str>,
+        /// Its object.
+        object: u64,
         /// Which of its sums.
         field: &'static str,
         /// What is stored.
@@ -301,6 +303,8 @@ pub enum Issue {
         at: At,
         /// Parent it says it has.
         parent: u64,
+        /// What names it, or has it as its attributes; 0: nothing is known.
+        by: u64,
     },
     /// The accounting by user, group and project is right.
     OwnerSpace {
@@ -577,7 +581,7 @@ impl fmt::Display for Issue {
                 "clone entry of vdev {vdev} offset {offset:#x}: {stored} more references, found \
                  {counted}"
             ),
-            Self::DatasetSpace { dataset, field, stored, counted } => {
+            Self::DatasetSpace { dataset, field, stored, counted, .. } => {
                 write!(f, "{dataset}: {field} is {stored}, counted {counted}")
             }
             Self::DatasetLinks { dataset, cause } => write!(f, "{dataset}: {cause}"),
@@ -598,7 +602,7 @@ impl fmt::Display for Issue {
             }
             Self::BadEntry { at, name, cause } => write!(f, "{at}: {name:?} is {cause}"),
             Self::Orphan { at, links } => write!(f, "{at}: {links} links, but no name"),
-            Self::WrongParent { at, parent } => {
+            Self::WrongParent { at, parent, .. } => {
                 write!(f, "{at}: parent {parent} does not name it")
             }
             Self::OwnerSpace { dataset, owner, stored, counted } => {

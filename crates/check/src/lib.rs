@@ -49,6 +49,7 @@ mod totals;
 mod verdict;
 mod walk;
 
+pub use accounting::space_of;
 pub use damage::{DeviceDamage, RANGES_MAX};
 pub use issue::{At, Cause, Issue, Severity};
 pub use options::{CheckOptions, Verify};

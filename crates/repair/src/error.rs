@@ -32,7 +32,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pool(e) => write!(f, "{e}"),
-            Self::NotNow { why, .. } => f.write_str(why),
+            Self::NotNow { why, first } => write!(f, "{why}; {first}"),
             Self::Device(e) => write!(f, "{e}"),
             Self::File(e) => write!(f, "the undo file: {e}"),
             Self::Undo(why) => f.write_str(why),

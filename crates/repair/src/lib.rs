@@ -25,10 +25,12 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod files;
 mod overlay;
 mod plan;
 mod rounds;
 mod space;
+mod sums;
 pub mod undo;
 
 pub use error::{Error, Result};

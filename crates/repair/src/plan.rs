@@ -19,6 +19,43 @@ pub enum Step {
     },
     /// Log space maps are dropped: what they say is in the maps that are written anew.
     LogSpaceMaps,
+    /// A number that does not add up is set right.
+    Sum {
+        /// Which.
+        of: String,
+        /// What it is.
+        from: u64,
+        /// What it becomes.
+        to: u64,
+    },
+    /// The sums of a list of blocks are set right.
+    List {
+        /// Which.
+        of: String,
+        /// Bytes that its blocks take.
+        used: u64,
+    },
+    /// A name that leads to nothing is taken away: the file is lost.
+    NameRemoved {
+        /// The directory.
+        dir: String,
+        /// The name.
+        name: String,
+        /// The object that it named.
+        object: u64,
+    },
+    /// A file that no directory names gets a name.
+    Adopted {
+        /// The file.
+        file: String,
+        /// Where it is then.
+        path: String,
+    },
+    /// Directories say rightly what kind of file it is.
+    Kind {
+        /// The file.
+        file: String,
+    },
     /// Labels are written anew, on all devices.
     Labels {
         /// Those that were wrong: device and label.
@@ -57,6 +94,18 @@ impl Plan {
     #[must_use]
     pub fn is_of_use(&self) -> bool {
         !self.steps.is_empty()
+    }
+
+    /// The undo file is called so when nothing else is said.
+    #[must_use]
+    pub fn undo_name(&self) -> String {
+        format!("{}-{}.undo", self.pool, self.before)
+    }
+
+    /// Nothing is wrong now, or when it is `done`.
+    #[must_use]
+    pub fn leaves_well(&self, done: bool) -> bool {
+        (self.found.is_empty() && self.found_more == 0) || (done && self.makes_clean())
     }
 
     /// Nothing is wrong when it is done.

@@ -1,9 +1,11 @@
 //! A repair from its first check to the last write.
 
 use crate::error::{Error, Result};
+use crate::files::Files;
 use crate::overlay::{Event, Overlay, Overlays};
 use crate::plan::{Plan, Step};
 use crate::space;
+use crate::sums::Sums;
 use crate::undo::{self, UndoDevice, UndoHead};
 use check::{CheckOptions, Issue, Report, Severity, TakenSpace, Verify};
 use device::{DeviceRef, DeviceSource, Shared, WriteDeviceRef, write_batch};
@@ -13,12 +15,13 @@ use pool::{Candidate, CandidateState, MapsAnew, OpenOptions, Pool, SearchOptions
 use rt::Progress;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vdev::VdevState;
+use zpl::Time;
 
 /// Rounds after which what is still wrong stays so.
-const ROUNDS_MAX: usize = 8;
+const ROUNDS_MAX: usize = 32;
 
 /// How to repair.
 #[derive(Clone)]
@@ -176,6 +179,8 @@ fn may_be_repaired(pool: &Pool) -> Result<()> {
 struct Round {
     maps: Option<(MapsAnew, Vec<Step>)>,
     labels: Vec<(String, usize)>,
+    sums: Sums,
+    files: Files,
 }
 
 impl Round {
@@ -189,8 +194,14 @@ impl Round {
         labels.sort();
         labels.dedup();
         let maps = space::decide(&seen.pool, &seen.report, &seen.taken);
-        let is_idle = maps.is_none() && labels.is_empty();
-        (!is_idle).then_some(Self { maps, labels })
+        let files = Files::decide(&seen.report);
+        // What datasets take is counted when their files are right.
+        let sums = match files.is_empty() {
+            true => Sums::decide(&seen.pool, &seen.report),
+            false => Sums::default(),
+        };
+        let is_idle = maps.is_none() && labels.is_empty() && sums.is_empty() && files.is_empty();
+        (!is_idle).then_some(Self { maps, labels, sums, files })
     }
 
     /// Does it, over the overlays.
@@ -199,6 +210,10 @@ impl Round {
         let was_exported = pool.candidate().state() == CandidateState::Exported;
         let how = ImportOptions { maps_anew: Arc::new(anew), ..options.import.clone() };
         let live = import(&options.import.open.rt, pool.candidate(), &how, overlays)?;
+        steps.extend(self.sums.mend(&live)?);
+        let now = live.rt().wall();
+        let now = Time { seconds: now.as_secs().cast_signed(), nanos: now.subsec_nanos().into() };
+        steps.extend(self.files.mend(&live, now)?);
         live.sync()?;
         leave(live, was_exported)?;
         if !self.labels.is_empty() {
@@ -224,14 +239,19 @@ impl Repair {
         &self.plan
     }
 
-    /// Does it to the devices, after what stands there is durable in `undo`, which is empty.
+    /// Does it to the devices, after what stands there is durable in a new file.
     ///
     /// # Errors
-    /// Those of the file and of the devices. What was written by then can be put back.
-    pub fn apply(&self, undo: &File) -> Result<()> {
+    /// Those of the file, which must not be there, and of the devices. What was written by then can
+    /// be put back.
+    pub fn apply(&self, undo: &Path) -> Result<()> {
+        let undo_file = File::create_new(undo)?;
+        // Its name is durable before what it is for.
+        let folder = undo.parent().filter(|p| *p != Path::new("")).unwrap_or(Path::new("."));
+        File::open(folder)?.sync_all()?;
         let overlays = self.overlays.all();
         let old: Vec<DeviceRef> = overlays.iter().map(|(_, o)| Arc::clone(o.under())).collect();
-        undo::write(undo, &self.head, &old, &self.pages)?;
+        undo::write(&undo_file, &self.head, &old, &self.pages)?;
         let source = self.overlays.under();
         let devices: Vec<WriteDeviceRef> = overlays
             .iter()

@@ -20,7 +20,7 @@ use pool::{Candidate, SearchOptions, look_at_device, scan};
 use sha2::{Digest as _, Sha256};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek as _, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"zincundo";
@@ -241,21 +241,20 @@ fn verify(file: &mut File) -> Result<()> {
     }
 }
 
-/// What an undo file is of.
-///
-/// # Errors
-/// It is none, or not whole.
-pub fn read_head(file: &mut File) -> Result<UndoHead> {
-    verify(file)?;
-    Fields(&mut BufReader::new(&*file)).head()
-}
-
 /// Puts back what stood on the devices before a repair; bytes that were written. Called off in the
 /// middle it is to be done again. Devices are looked for in `places`, and where they were.
 ///
 /// # Errors
 /// Nothing is written when the file is not whole, or the devices are not as the repair left them.
 pub fn put_back(
+    path: &Path,
+    source: &Arc<dyn DeviceSource>,
+    places: &[PathBuf],
+) -> Result<(UndoHead, u64)> {
+    put_back_from(&mut File::open(path)?, source, places)
+}
+
+fn put_back_from(
     file: &mut File,
     source: &Arc<dyn DeviceSource>,
     places: &[PathBuf],
@@ -360,9 +359,8 @@ mod tests {
         let disk = Arc::new(MemoryDevice::from_bytes("disk", &bytes));
         let mut file = made(&disk, &[0, 1, 2]);
         disk.write(100, &[0xff; 9_900]).unwrap();
-        assert_eq!(read_head(&mut file).unwrap(), head(10_000));
-        let (_, n) = put_back(&mut file, &source(&disk), &[]).unwrap();
-        assert_eq!(n, 10_000);
+        let (read, n) = put_back_from(&mut file, &source(&disk), &[]).unwrap();
+        assert_eq!((read, n), (head(10_000), 10_000));
         assert_eq!(device::read_one(&*disk, 0, 10_000).unwrap()[..], bytes[..]);
     }
 
@@ -376,12 +374,12 @@ mod tests {
             let mut byte = [0];
             file.read_exact_at(&mut byte, at).unwrap();
             file.write_all_at(&[byte[0] ^ 4], at).unwrap();
-            assert!(put_back(&mut file, &source(&disk), &[]).is_err(), "byte {at}");
+            assert!(put_back_from(&mut file, &source(&disk), &[]).is_err(), "byte {at}");
             file.write_all_at(&byte, at).unwrap();
         }
         for len in (0..len).rev().step_by(61) {
             file.set_len(len).unwrap();
-            assert!(matches!(put_back(&mut file, &source(&disk), &[]), Err(Error::Undo(_))));
+            assert!(matches!(put_back_from(&mut file, &source(&disk), &[]), Err(Error::Undo(_))));
         }
     }
 

@@ -5,13 +5,25 @@
 #[path = "../../check/tests/common/mod.rs"]
 mod common;
 
-use common::surgeon::{Surgeon, edit_word};
+// What the surgeon is made of.
+use codec as _;
+use zio as _;
+
+use common::surgeon::{Surgeon, edit_word, objset};
 use device::{DeviceSource, LocalDevices};
 use ondisk::DmuType;
 use pool::live::ImportOptions;
 use pool::{Candidate, OpenOptions, SearchOptions, scan};
 use repair::{Repair, RepairOptions, repair};
 use std::sync::Arc;
+use zpl::{FileKind, Filesystem, Node};
+
+/// Bytes of attributes in a bonus of layout 2 (plain files and directories of OpenZFS), behind a
+/// header of 8 bytes.
+const SA_SIZE: usize = 16;
+const SA_UID: usize = 32;
+const SA_PARENT: usize = 48;
+const SA_LINKS: usize = 128;
 
 fn surgeon(case: &str) -> Surgeon {
     Surgeon::new(&testkit::corpus(case))
@@ -90,15 +102,16 @@ fn mends(s: &Surgeon, expected: &[&str], zdb: Zdb) {
     drop(planned);
     assert!(image(s) == before, "a plan writes nothing");
     let repaired = in_memory(s, true).unwrap();
-    let mut undo = tempfile::tempfile().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let undo = folder.path().join("undo");
     repaired.apply(&undo).unwrap();
-    assert_eq!(undo.metadata().unwrap().len(), repaired.plan().undo);
+    assert_eq!(std::fs::metadata(&undo).unwrap().len(), repaired.plan().undo);
     drop(repaired);
     assert_eq!(s.check(), [""; 0]);
     assert_ne!(zdb_is_content(s), Some(false), "zdb, after the repair");
     let after = image(s);
     let source: Arc<dyn DeviceSource> = Arc::new(LocalDevices::default());
-    repair::undo::put_back(&mut undo, &source, &[]).unwrap();
+    repair::undo::put_back(&undo, &source, &[]).unwrap();
     drop(source);
     assert!(image(s) == before, "what was there is there again");
     std::fs::write(s.dir().join("disk.img"), after).unwrap();
@@ -163,4 +176,120 @@ fn a_pool_that_is_clean_has_nothing_to_be_repaired() {
     let s = surgeon("basic");
     let planned = in_memory(&s, false).unwrap();
     assert_eq!((planned.plan().steps.len(), planned.plan().written), (0, 0));
+}
+
+fn heads(pool: &pool::Pool) -> Vec<dsl::Dataset> {
+    let dirs = pool.dsl().walk().into_iter().filter_map(|(_, d)| d.ok());
+    dirs.filter_map(|d| pool.dsl().head(&d).ok().flatten()).collect()
+}
+
+/// First file that `choose` takes, of any head: its dataset and number.
+fn find(s: &Surgeon, choose: impl Fn(&Node) -> bool) -> (u64, u64) {
+    let pool = s.open();
+    for head in heads(&pool) {
+        let Some(fs) = pool.dsl().objset(&head).ok().and_then(|o| Filesystem::open(o).ok()) else {
+            continue;
+        };
+        let files = fs.objset().objects().filter_map(Result::ok);
+        let mut files = files.filter_map(|o| Node::from_object(&fs, o).ok());
+        if let Some(found) = files.find(&choose) {
+            return (head.object, found.number());
+        }
+    }
+    panic!("no such file");
+}
+
+fn is_plain(n: &Node) -> bool {
+    n.object().dnode().bonus_kind == DmuType::SA && n.flags & ondisk::znode::flags::XATTR == 0
+}
+
+fn plain_file(s: &Surgeon) -> (u64, u64) {
+    find(s, |n| {
+        let d = n.object().dnode();
+        is_plain(n) && n.kind() == FileKind::File && n.links == 1 && d.levels == 2
+    })
+}
+
+fn a_directory(s: &Surgeon) -> (u64, u64) {
+    find(s, |n| is_plain(n) && n.kind() == FileKind::Dir && n.parent != n.number())
+}
+
+#[test]
+fn a_wrong_number_of_links() {
+    let s = surgeon("basic");
+    s.edit_bonus(plain_file(&s), SA_LINKS, |_| 7);
+    mends(&s, &["link-count"], Zdb::Overlooks);
+}
+
+#[test]
+fn a_wrong_size_of_a_directory() {
+    let s = surgeon("basic");
+    s.edit_bonus(a_directory(&s), SA_SIZE, |n| n + 3);
+    mends(&s, &["directory-size"], Zdb::Overlooks);
+}
+
+#[test]
+fn wrong_parents() {
+    let s = surgeon("basic");
+    s.edit_bonus(a_directory(&s), SA_PARENT, |n| n + 1);
+    let file = plain_file(&s);
+    s.edit_bonus(file, SA_PARENT, |_| file.1);
+    let attribute = find(&s, |n| {
+        n.kind() == FileKind::File
+            && n.flags & ondisk::znode::flags::XATTR != 0
+            && n.object().dnode().bonus_kind == DmuType::SA
+    });
+    s.edit_bonus(attribute, SA_PARENT, |n| n + 1);
+    mends(&s, &["wrong-parent"], Zdb::Overlooks);
+}
+
+#[test]
+fn a_file_that_counts_for_another_owner() {
+    let s = surgeon("basic");
+    s.edit_bonus(plain_file(&s), SA_UID, |n| n + 7);
+    mends(&s, &["owner-space"], Zdb::Overlooks);
+}
+
+/// Points the first name of a plain file in a directory that is one block to another object.
+fn rename_entry(s: &Surgeon, object: u64) {
+    let dir = find(s, |n| {
+        let bp = &n.object().dnode().blkptrs[0];
+        n.kind() == FileKind::Dir
+            && !bp.is_hole()
+            && !bp.is_embedded()
+            && dmu::Zap::open(n.object()).is_ok_and(|z| z.micro().is_some())
+            && n.entries().unwrap().flatten().any(|e| e.kind == 8)
+    });
+    s.edit_block(dir, (0, 0), |b| {
+        let mut chunks = b.chunks_exact_mut(64).skip(1);
+        let chunk = chunks.find(|c| c[14] != 0 && c[7] >> 4 == 8).expect("a plain file");
+        edit_word(chunk, 0, |w| (w >> 48 << 48) | object);
+    });
+}
+
+#[test]
+fn a_name_of_nothing_and_a_file_without_a_name() {
+    let s = surgeon("basic");
+    rename_entry(&s, 0xff_ffff);
+    mends(&s, &["dangling-entry", "orphan"], Zdb::Overlooks);
+}
+
+#[test]
+fn sums_of_datasets_directories_and_dead_lists() {
+    let s = surgeon("history");
+    let pool = s.open();
+    let set = heads(&pool).into_iter().find(|d| d.phys.prev_snap_txg > 1).expect("a snapshot");
+    // Words: of a dataset 9 is what it refers to and 12 what is its own, of a directory 5 is what it
+    // uses.
+    for snapshot in pool.dsl().snapshots(&set).unwrap() {
+        s.edit_bonus((0, snapshot.object), 9 * 8, |n| n + 1024);
+    }
+    s.edit_bonus((0, set.object), 9 * 8, |n| n + 512);
+    s.edit_bonus((0, set.object), 12 * 8, |n| n + 512);
+    s.edit_bonus((0, set.dir.object), 5 * 8, |n| n + 512);
+    let mut lists = pool.mos().objects().filter_map(Result::ok);
+    let dead = lists.find(|o| o.dnode().bonus_kind == DmuType::DEADLIST_HDR).unwrap().number();
+    s.edit_bonus((0, dead), 0, |n| n + 512);
+    assert!(objset(&pool, 0).object(dead).is_ok());
+    mends(&s, &["dataset-space", "block-list"], Zdb::Overlooks);
 }

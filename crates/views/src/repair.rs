@@ -49,6 +49,13 @@ fn words(step: &Step) -> String {
             text
         }
         Step::LogSpaceMaps => "drop the log space maps, which cannot be read".to_owned(),
+        Step::Sum { of, from, to } => format!("set {of} from {from} to {to}"),
+        Step::List { of, used } => format!("set {of} to what is in it, {used} bytes"),
+        Step::NameRemoved { dir, name, object } => {
+            format!("take {name:?} out of {dir}: object {object} is lost")
+        }
+        Step::Adopted { file, path } => format!("name {file}, which has no name, {path}"),
+        Step::Kind { file } => format!("say in directories what kind of file {file} is"),
         Step::Labels { wrong } => {
             let n = count(wrong.len() as u64, "was", "were");
             format!("write all labels anew, of which {n} wrong")
@@ -57,9 +64,9 @@ fn words(step: &Step) -> String {
     }
 }
 
-/// What was found, what is done, and what stays.
+/// What was found, what is done, and what stays; with an undo file it was done.
 #[must_use]
-pub fn text(plan: &Plan) -> String {
+pub fn text(plan: &Plan, undo: Option<&std::path::Path>) -> String {
     let mut text = String::new();
     let found = plan.found.len() as u64 + plan.found_more;
     let (pool, txg) = (line(&plan.pool), plan.before);
@@ -90,6 +97,17 @@ pub fn text(plan: &Plan) -> String {
         "it writes {} bytes, up to txg {}; an undo file of {} bytes keeps what is there now",
         plan.written, plan.after, plan.undo
     );
+    match undo {
+        Some(path) => {
+            let path = path.display().to_string();
+            let _ = writeln!(
+                text,
+                "done; `zinc repair --undo FILE` puts back what is in {}",
+                line(&path)
+            );
+        }
+        None => text.push_str("nothing was written: --yes does it\n"),
+    }
     text
 }
 
@@ -103,6 +121,13 @@ pub fn value(plan: &Plan, undo: Option<&std::path::Path>) -> Value {
                 "step": "space-maps", "maps": maps, "of": of, "freed": freed, "taken": taken,
             }),
             Step::LogSpaceMaps => json!({"step": "log-space-maps"}),
+            Step::Sum { of, from, to } => json!({"step": "sum", "of": of, "from": from, "to": to}),
+            Step::List { of, used } => json!({"step": "list", "of": of, "used": used}),
+            Step::NameRemoved { dir, name, object } => {
+                json!({"step": "name-removed", "dir": dir, "name": name, "object": object})
+            }
+            Step::Adopted { file, path } => json!({"step": "adopted", "file": file, "path": path}),
+            Step::Kind { file } => json!({"step": "kind", "file": file}),
             Step::Labels { wrong } => json!({"step": "labels", "wrong": wrong}),
             _ => json!({}),
         };
@@ -124,19 +149,6 @@ pub fn value(plan: &Plan, undo: Option<&std::path::Path>) -> Value {
         "done": undo.is_some(),
         "undo": undo.map(|path| path.display().to_string()),
     })
-}
-
-/// What became of a plan.
-#[must_use]
-pub fn end(plan: &Plan, undo: Option<&std::path::Path>) -> String {
-    match undo {
-        Some(path) => {
-            let path = path.display().to_string();
-            format!("done; `zinc repair --undo FILE` puts back what is in {}\n", line(&path))
-        }
-        None if plan.is_of_use() => "nothing was written: --yes does it\n".to_owned(),
-        None => String::new(),
-    }
 }
 
 /// That a repair was undone.

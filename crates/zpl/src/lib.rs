@@ -38,6 +38,7 @@ pub use op::{
 pub use space::{SpaceKind, SpaceRow};
 pub use volume::Volume;
 pub use write::{
-    FlagChange, FormatOptions, FsSettings, NewFile, NewKind, RenameMode, SetAttrs, XattrStore,
+    FlagChange, FormatOptions, FsSettings, LOST_AND_FOUND, Mend, NewFile, NewKind, RenameMode,
+    SetAttrs, XattrStore,
 };
 pub use xattr::{XattrName, linux_name};

@@ -45,6 +45,16 @@ impl From<pool::Error> for Error {
     }
 }
 
+impl From<repair::Error> for Error {
+    fn from(e: repair::Error) -> Self {
+        match e {
+            repair::Error::Pool(e) => e.into(),
+            repair::Error::Cancelled => Self::new(ErrorKind::Cancelled),
+            e => Self::external(e),
+        }
+    }
+}
+
 /// The errors that have a pool as their place.
 fn of_pool(e: &pool::Error) -> Option<(ErrorKind, &str)> {
     use pool::Error as P;

@@ -6,7 +6,7 @@
 use super::anew::MapsAnew;
 use super::metaslab::{Summary, fragmentation};
 use super::spec::{Summaries, TopSpec};
-use super::stored::{Logs, MosMaps, header_of, read_map};
+use super::stored::{Logs, MosMaps, header_of, may_have_histogram, read_map};
 use super::top::Top;
 use super::{AllocOptions, Allocator, BUCKETS};
 use dmu::{Objset, Zap};
@@ -43,12 +43,6 @@ pub(super) fn summary(object: u64, header: &SpaceMapHeader, size: u64, shift: u8
         longest = above.map_or(free, |a| free.min(a - 1));
     }
     Summary { object, allocated, longest, fragmentation: fragmentation(&counts) }
-}
-
-/// Whether a map has a histogram, as far as its header can be read.
-pub(super) fn may_have_histogram(mos: &Objset, map: u64) -> bool {
-    let header = mos.object(map).and_then(|object| header_of(&object));
-    header.is_ok_and(|header| header.histogram.is_some())
 }
 
 impl Allocator {

@@ -71,3 +71,9 @@ pub(super) fn header_of(object: &Object) -> dmu::Result<SpaceMapHeader> {
     let bonus = dnode.bonus.get(..HEADER_SIZE).unwrap_or(&dnode.bonus);
     SpaceMapHeader::decode(bonus, dnode.endian).map_err(|e| object.format_error(0, e))
 }
+
+/// Whether a map has a histogram, as far as its header can be read.
+pub(super) fn may_have_histogram(mos: &Objset, map: u64) -> bool {
+    let header = mos.object(map).and_then(|object| header_of(&object));
+    header.is_ok_and(|header| header.histogram.is_some())
+}

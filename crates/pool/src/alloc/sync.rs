@@ -3,8 +3,7 @@
 use super::Allocator;
 use super::maps::{self, Shape, WriteMaps};
 use super::metaslab::Metaslab;
-use super::open::may_have_histogram;
-use super::stored::{Logs, header_of};
+use super::stored::{Logs, header_of, may_have_histogram};
 use super::top::Top;
 use dmu::{NewObject, Objset, Place, Tx, zap};
 use ondisk::spacemap::SpaceMapHeader;

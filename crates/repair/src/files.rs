@@ -1,0 +1,188 @@
+//! What files say of themselves, what directories say of files, and sums by owner.
+//!
+//! All of it was found by comparing every name with every file, so it is only done here. Names that
+//! lead to nothing are taken away and named; files without a name get one in `lost+found`.
+
+use crate::error::Result;
+use crate::plan::Step;
+use check::{At, Issue, Report};
+use pool::live::LivePool;
+use std::collections::BTreeMap;
+use zpl::{FileKind, Filesystem, Mend, Time};
+
+/// One thing to be done in a file system.
+enum Change {
+    /// Numbers of a file.
+    Numbers { file: u64, mend: Mend, step: Step },
+    /// Names of what is no file.
+    DropNames { dir: u64, object: u64 },
+    /// A file without a name.
+    Adopt { file: u64 },
+    /// Directories take a file for another kind.
+    Kind { file: u64 },
+    /// A sum by owner.
+    Owner { table: u64, key: String, from: u64, to: u64, step: Step },
+}
+
+/// What is done in one round, by dataset.
+#[derive(Default)]
+pub(crate) struct Files(BTreeMap<String, Vec<Change>>);
+
+fn file_of(at: &At) -> String {
+    format!("object {} of {}", at.place.object, at.dataset)
+}
+
+/// Table and key of a sum by owner, as `userused@0` names it.
+fn owner(text: &str) -> Option<(u64, String)> {
+    let (table, id) = text.split_once('@')?;
+    let id: u64 = id.parse().ok()?;
+    let (kind, prefix) = match table.strip_suffix("objused") {
+        Some(kind) => (kind, "obj-"),
+        None => (table.strip_suffix("used")?, ""),
+    };
+    let number = match kind {
+        "user" => 1,
+        "group" => 2,
+        "project" => 3,
+        _ => return None,
+    };
+    Some((number, format!("{prefix}{id:x}")))
+}
+
+impl Files {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn decide(report: &Report) -> Self {
+        let mut out = Self::default();
+        for issue in &report.issues {
+            if let Some((dataset, change)) = change_for(issue) {
+                out.0.entry(dataset).or_default().push(change);
+            }
+        }
+        // Names come and go first: the numbers are judged again when they have.
+        for changes in out.0.values_mut() {
+            let names = |c: &Change| !matches!(c, Change::Numbers { .. } | Change::Owner { .. });
+            if changes.iter().any(names) {
+                changes.retain(names);
+            }
+        }
+        out
+    }
+
+    pub(crate) fn mend(self, live: &LivePool, now: Time) -> Result<Vec<Step>> {
+        let mut steps = Vec::new();
+        for (dataset, changes) in self.0 {
+            let fs = live.filesystem(&dataset)?;
+            for change in changes {
+                steps.extend(change.make(&fs, &dataset, now).map_err(pool::Error::from)?);
+            }
+        }
+        Ok(steps)
+    }
+}
+
+/// What mends an issue, and in which dataset.
+fn change_for(issue: &Issue) -> Option<(String, Change)> {
+    let sum = |of: String, from: u64, to: u64| Step::Sum { of, from, to };
+    let numbers = |at: &At, mend: Mend, step: Step| {
+        (at.dataset.to_string(), Change::Numbers { file: at.place.object, mend, step })
+    };
+    Some(match issue {
+        Issue::LinkCount { at, stored, counted } => {
+            let mend = Mend { links: Some(*counted), ..Mend::default() };
+            numbers(at, mend, sum(format!("links of {}", file_of(at)), *stored, *counted))
+        }
+        Issue::DirectorySize { at, stored, counted } => {
+            let mend = Mend { size: Some(*counted), ..Mend::default() };
+            numbers(at, mend, sum(format!("entries of {}", file_of(at)), *stored, *counted))
+        }
+        Issue::WrongParent { at, parent, by } if *by != 0 => {
+            let mend = Mend { parent: Some(*by), ..Mend::default() };
+            numbers(at, mend, sum(format!("parent of {}", file_of(at)), *parent, *by))
+        }
+        Issue::DanglingEntry { at, object, .. } => {
+            (at.dataset.to_string(), Change::DropNames { dir: at.place.object, object: *object })
+        }
+        Issue::Orphan { at, .. } => {
+            (at.dataset.to_string(), Change::Adopt { file: at.place.object })
+        }
+        Issue::BadEntry { at, name, .. } if name.is_empty() && at.place.objset != 0 => {
+            (at.dataset.to_string(), Change::Kind { file: at.place.object })
+        }
+        Issue::OwnerSpace { dataset, owner: text, stored, counted } => {
+            let (table, key) = owner(text)?;
+            let step = sum(format!("{text} of {dataset}"), *stored, *counted);
+            let (from, to) = (*stored, *counted);
+            (dataset.to_string(), Change::Owner { table, key, from, to, step })
+        }
+        _ => return None,
+    })
+}
+
+impl Change {
+    fn make(self, fs: &Filesystem, dataset: &str, now: Time) -> zpl::Result<Vec<Step>> {
+        Ok(match self {
+            Self::Numbers { file, mend, step } => {
+                fs.mend(file, mend)?;
+                vec![step]
+            }
+            Self::DropNames { dir, object } => {
+                let dir_name = format!("directory {dir} of {dataset}");
+                let name = |name: Vec<u8>| Step::NameRemoved {
+                    dir: dir_name.clone(),
+                    name: String::from_utf8_lossy(&name).into_owned(),
+                    object,
+                };
+                fs.drop_names(dir, object)?.into_iter().map(name).collect()
+            }
+            Self::Adopt { file } => {
+                let name = fs.adopt(file, now)?;
+                let name = String::from_utf8_lossy(&name).into_owned();
+                let path = format!("{dataset}:/lost+found/{name}");
+                vec![Step::Adopted { file: format!("object {file} of {dataset}"), path }]
+            }
+            Self::Kind { file } => {
+                for dir in directories_of(fs, file)? {
+                    fs.mend_kinds(dir, file)?;
+                }
+                vec![Step::Kind { file: format!("object {file} of {dataset}") }]
+            }
+            Self::Owner { table, key, from, to, step } => {
+                fs.mend_owner(table, &key, from, to)?;
+                vec![step]
+            }
+        })
+    }
+}
+
+/// The directories that name a file.
+fn directories_of(fs: &Filesystem, file: u64) -> zpl::Result<Vec<u64>> {
+    let mut out = Vec::new();
+    for object in fs.objset().objects().flatten() {
+        let Ok(node) = zpl::Node::from_object(fs, object) else { continue };
+        if node.kind() != FileKind::Dir {
+            continue;
+        }
+        let names_it = node.entries()?.flatten().any(|e| e.object == file);
+        if names_it {
+            out.push(node.number());
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_are_found_in_their_tables() {
+        assert_eq!(owner("userused@0"), Some((1, "0".to_owned())));
+        assert_eq!(owner("groupobjused@255"), Some((2, "obj-ff".to_owned())));
+        assert_eq!(owner("projectused@16"), Some((3, "10".to_owned())));
+        assert_eq!(owner("used@1"), None);
+        assert_eq!(owner("userused@x"), None);
+    }
+}
