@@ -48,8 +48,8 @@ pub(crate) struct Compared {
     pub(crate) maps: BTreeMap<u32, Bitmap>,
 }
 
-/// Compares; returns what the space maps say. Without a `complete` walk only what was reached can be judged, not what was not. `of_checkpoint` is what
-/// the checkpoint's blocks take.
+/// Compares; returns what the space maps say. Without a `complete` walk only what was
+/// reached can be judged, not what was not. `of_checkpoint` is what the checkpoint's blocks take.
 pub(crate) fn compare(
     pool: &Pool,
     claims: &Claims<'_>,

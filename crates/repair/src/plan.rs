@@ -63,8 +63,8 @@ pub enum Step {
     },
 }
 
-/// What a repair found, does, and leaves. It was done in memory, and checked there: what it leaves is
-/// not a guess.
+/// What a repair found, does, and leaves. It was done in memory, and checked there: what it leaves
+/// is not a guess.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The pool.

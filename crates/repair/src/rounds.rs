@@ -147,7 +147,7 @@ fn changed(overlays: &Overlays, pool: &Pool) -> (Vec<UndoDevice>, Vec<Vec<u64>>)
     overlays.all().into_iter().map(of).unzip()
 }
 
-/// Refuses what a repair cannot be made sure of: what is not there, what is under way, what is kept.
+/// Refuses what a repair cannot be made sure of: what is away, under way, or kept.
 fn may_be_repaired(pool: &Pool) -> Result<()> {
     let not_now = |why: String, first| Err(Error::NotNow { why, first });
     for leaf in pool.vdevs().leaves() {

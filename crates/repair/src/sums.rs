@@ -1,9 +1,9 @@
 //! Sums that do not add up, in datasets, directories and lists of blocks.
 //!
-//! A sum that is wrong makes others look wrong that are counted from it: what a dataset refers to is
-//! counted from the snapshot before it, what a directory uses from those below. So in a round only
-//! such are set right that are counted from nothing else that is wrong. They are changed by the
-//! difference, because the repair's own writes count too.
+//! A sum that is wrong makes others look wrong that are counted from it: what a dataset refers to
+//! is counted from the snapshot before it, what a directory uses from those below. So in a round
+//! only such are set right that are counted from nothing else that is wrong. They are changed by
+//! the difference, because the repair's own writes count too.
 
 use crate::error::Result;
 use crate::plan::Step;

@@ -1,5 +1,5 @@
-//! One act of damage of each kind, and its repair: zdb errs before and finds nothing after, and what
-//! the repair wrote can be put back.
+//! One act of damage of each kind, and its repair: zdb errs before and finds nothing after, and
+//! what the repair wrote can be put back.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 #[path = "../../check/tests/common/mod.rs"]
@@ -51,8 +51,8 @@ fn a_map(s: &Surgeon) -> (u64, usize) {
         .unwrap()
 }
 
-/// Makes the allocation, or the free, that stands `skip` places behind the first of its kind of more
-/// than a sector, one sector shorter.
+/// Makes the allocation, or the free, that stands `skip` places behind the first of its kind of
+/// more than a sector, one sector shorter.
 fn shorten_an_entry(s: &Surgeon, skip: usize, free: bool) -> bool {
     let (map, length) = a_map(s);
     let mut done = false;
@@ -279,8 +279,8 @@ fn sums_of_datasets_directories_and_dead_lists() {
     let s = surgeon("history");
     let pool = s.open();
     let set = heads(&pool).into_iter().find(|d| d.phys.prev_snap_txg > 1).expect("a snapshot");
-    // Words: of a dataset 9 is what it refers to and 12 what is its own, of a directory 5 is what it
-    // uses.
+    // Words: of a dataset 9 is what it refers to and 12 what is its own, of a directory 5 is what
+    // it uses.
     for snapshot in pool.dsl().snapshots(&set).unwrap() {
         s.edit_bonus((0, snapshot.object), 9 * 8, |n| n + 1024);
     }

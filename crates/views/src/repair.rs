@@ -114,7 +114,10 @@ pub fn text(plan: &Plan, undo: Option<&std::path::Path>) -> String {
 /// A plan as JSON, and whether it was carried out.
 #[must_use]
 pub fn value(plan: &Plan, undo: Option<&std::path::Path>) -> Value {
-    let issue = |i: &Issue| json!({"issue": i.name(), "severity": i.severity().name(), "text": i.to_string()});
+    let issue = |i: &Issue| {
+        let (severity, text) = (i.severity().name(), i.to_string());
+        json!({"issue": i.name(), "severity": severity, "text": text})
+    };
     let step = |s: &Step| {
         let mut v = match s {
             Step::SpaceMaps { maps, of, freed, taken } => json!({

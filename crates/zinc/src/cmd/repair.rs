@@ -18,8 +18,8 @@ use views::repair as view;
 /// Arguments of `zinc repair`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Without --yes nothing is written: the repair is done in memory and checked there, and what it would do
-and leave is shown. The pool must not be in use.
+Without --yes nothing is written: the repair is done in memory and checked there, and what it
+would do and leave is shown. The pool must not be in use.
 
 Exit code 3: something is wrong, and stays so unless --yes is given or in spite of it.")]
 pub struct Args {
