@@ -256,9 +256,13 @@ impl Pool {
         }
     }
 
-    /// It has gone back to the checkpoint with which it was opened: its uberblock is of this txg
-    /// and time (seconds since 1970) from now on.
+    /// It has gone back to the checkpoint or txg with which it was opened: its uberblock is of this
+    /// txg and time (seconds since 1970) from now on.
     pub(crate) fn go_back(&mut self, txg: u64, timestamp: u64) {
+        // That of a checkpoint has it already.
+        if self.uberblock.checkpoint_txg == 0 {
+            self.uberblock.checkpoint_txg = self.uberblock.txg;
+        }
         (self.uberblock.txg, self.uberblock.timestamp) = (txg, timestamp);
     }
 

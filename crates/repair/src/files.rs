@@ -20,6 +20,10 @@ enum Change {
     Adopt { file: u64 },
     /// Directories take a file for another kind.
     Kind { file: u64 },
+    /// A slot that no object can be read from.
+    Slot { object: u64 },
+    /// A block of dnodes that is lost.
+    Dnodes { block: u64 },
     /// A sum by owner.
     Owner { table: u64, key: String, from: u64, to: u64, step: Step },
 }
@@ -74,13 +78,19 @@ impl Files {
     pub(crate) fn mend(self, live: &LivePool, now: Time) -> Result<Vec<Step>> {
         let mut steps = Vec::new();
         for (dataset, changes) in self.0 {
-            let fs = live.filesystem(&dataset)?;
+            // One that cannot be opened is left as it is, and the plan says what is wrong with it.
+            let Ok(fs) = live.filesystem(&dataset) else { continue };
             for change in changes {
                 steps.extend(change.make(&fs, &dataset, now).map_err(pool::Error::from)?);
             }
         }
         Ok(steps)
     }
+}
+
+/// Snapshots are not changed, and the MOS has no files.
+fn is_of_head(at: &At) -> bool {
+    at.place.objset != 0 && !at.dataset.contains('@')
 }
 
 /// What mends an issue, and in which dataset.
@@ -110,6 +120,14 @@ fn change_for(issue: &Issue) -> Option<(String, Change)> {
         }
         Issue::BadEntry { at, name, .. } if name.is_empty() && at.place.objset != 0 => {
             (at.dataset.to_string(), Change::Kind { file: at.place.object })
+        }
+        Issue::BadStructure { at, what: "dnode", .. } if is_of_head(at) => {
+            (at.dataset.to_string(), Change::Slot { object: at.place.object })
+        }
+        Issue::BlockLost { at, .. }
+            if is_of_head(at) && (at.place.object, at.place.level) == (0, 0) =>
+        {
+            (at.dataset.to_string(), Change::Dnodes { block: at.place.blkid })
         }
         Issue::OwnerSpace { dataset, owner: text, stored, counted } => {
             let (table, key) = owner(text)?;
@@ -148,6 +166,16 @@ impl Change {
                     fs.mend_kinds(dir, file)?;
                 }
                 vec![Step::Kind { file: format!("object {file} of {dataset}") }]
+            }
+            Self::Slot { object } => {
+                fs.drop_slot(object)?;
+                vec![Step::Dropped { what: format!("object {object} of {dataset}") }]
+            }
+            Self::Dnodes { block } => {
+                fs.drop_dnodes(block)?;
+                let (first, last) = (block * 32, block * 32 + 31);
+                let what = format!("objects {first} to {last} of {dataset}");
+                vec![Step::Dropped { what }]
             }
             Self::Owner { table, key, from, to, step } => {
                 fs.mend_owner(table, &key, from, to)?;

@@ -1,11 +1,17 @@
 //! What a repair does, for who decides about it.
 
 use check::Issue;
+use pool::Verdict;
 
 /// One thing that is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
+    /// The pool goes back to an earlier txg: what was written since is given up.
+    Rewind {
+        /// The txg.
+        txg: u64,
+    },
     /// Space maps are written anew, after what blocks take.
     SpaceMaps {
         /// How many.
@@ -44,6 +50,11 @@ pub enum Step {
         /// The object that it named.
         object: u64,
     },
+    /// What cannot be read any more of objects is taken out of the way: they are lost.
+    Dropped {
+        /// Which.
+        what: String,
+    },
     /// A file that no directory names gets a name.
     Adopted {
         /// The file.
@@ -73,7 +84,10 @@ pub struct Plan {
     pub before: u64,
     /// Its txg when it is repaired.
     pub after: u64,
-    /// What is wrong now.
+    /// States of earlier txgs, when something of the newest is lost: the txg, when it was (seconds
+    /// since 1970), and what a look at its metadata says.
+    pub earlier: Vec<(u64, u64, Verdict)>,
+    /// What is wrong now, or in the txg to which it goes back.
     pub found: Vec<Issue>,
     /// Issues that were too many to keep.
     pub found_more: u64,

@@ -11,7 +11,10 @@ use check::{CheckOptions, Issue, Report, Severity, TakenSpace, Verify};
 use device::{DeviceRef, DeviceSource, Shared, WriteDeviceRef, write_batch};
 use ondisk::scan::State;
 use pool::live::{ImportOptions, LivePool, import};
-use pool::{Candidate, CandidateState, MapsAnew, OpenOptions, Pool, SearchOptions, scan};
+use pool::{
+    Candidate, CandidateState, MapsAnew, OpenOptions, Pool, SearchOptions, TxgCandidate, Verdict,
+    by_txg, scan,
+};
 use rt::Progress;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,6 +23,8 @@ use std::sync::Arc;
 use vdev::VdevState;
 use zpl::Time;
 
+/// Earlier txgs that are looked at.
+const EARLIER_MAX: usize = 8;
 /// Rounds after which what is still wrong stays so.
 const ROUNDS_MAX: usize = 32;
 
@@ -30,6 +35,8 @@ pub struct RepairOptions {
     pub import: ImportOptions,
     /// Bytes that are written at most. They are in memory twice until they are.
     pub bytes_max: u64,
+    /// The state of this txg is repaired, and what is newer given up.
+    pub txg: Option<u64>,
     /// The devices are this process's alone from the first look on: the repair is to be applied.
     pub claims: bool,
 }
@@ -64,19 +71,26 @@ pub fn repair(
     let paths: Vec<PathBuf> = leaves.map(|l| l.path.clone()).collect();
     let as_source = Arc::clone(&overlays) as Arc<dyn DeviceSource>;
     let search = SearchOptions { paths, source: as_source, leaves_out: true };
-    let look = || look(&search, candidate.config.pool_guid, options, progress);
-    let first = look()?;
+    let guid = candidate.config.pool_guid;
+    let look = |txg| look(&search, guid, txg, options, progress);
+    let first = look(options.txg)?;
     may_be_repaired(&first.pool)?;
+    let earlier = earlier(&first, options);
+    // When the newest state cannot be opened at all, the one before was.
+    let newest = first.pool.candidate().uberblocks.iter().map(|u| u.uberblock.txg).max();
+    let opened = Some(first.report.txg);
+    let rewind = options.txg.or_else(|| opened.filter(|_| opened < newest));
     let (found, found_more) = issues(&first.report);
     let before = first.report.txg;
     let (mut steps, mut seen) = (Vec::new(), first);
-    for _ in 0..ROUNDS_MAX {
-        let Some(round) = Round::decide(&seen) else { break };
+    for number in 0..ROUNDS_MAX {
+        let rewind = rewind.filter(|_| number == 0);
+        let Some(round) = Round::decide(&seen, rewind) else { break };
         steps.extend(round.mend(&seen.pool, &overlays, options).map_err(|e| {
             let exceeded = overlays.journal.is_exceeded();
             if exceeded { too_much(options.bytes_max) } else { e }
         })?);
-        let next = look()?;
+        let next = look(None)?;
         let is_better = next.report.issues != seen.report.issues;
         seen = next;
         if !is_better {
@@ -86,13 +100,23 @@ pub fn repair(
     let (left, left_more) = issues(&seen.report);
     let (pool, after) = (seen.pool.name().to_owned(), seen.report.txg);
     let (devices, pages) = changed(&overlays, &seen.pool);
-    let guid = candidate.config.pool_guid;
     let head = UndoHead { guid, name: pool.clone(), before, after, devices };
     let undo = undo::length(&head, &pages);
     let sizes = head.devices.iter().zip(&pages).flat_map(|(d, pages)| undo::ranges(pages, d.size));
     let written = sizes.map(|(from, to)| to - from).sum();
-    let plan =
-        Plan { pool, before, after, found, found_more, steps, left, left_more, written, undo };
+    let plan = Plan {
+        pool,
+        before,
+        after,
+        earlier,
+        found,
+        found_more,
+        steps,
+        left,
+        left_more,
+        written,
+        undo,
+    };
     Ok(Repair { plan, overlays, head, pages })
 }
 
@@ -103,10 +127,30 @@ fn too_much(max: u64) -> Error {
     }
 }
 
-/// Opens the newest state, through the overlays, and checks it.
+/// What earlier txgs would give, when something of this one is lost.
+fn earlier(seen: &Seen, options: &RepairOptions) -> Vec<(u64, u64, Verdict)> {
+    if seen.report.issues.iter().all(|i| i.severity() != Severity::Lost) {
+        return Vec::new();
+    }
+    let candidate = seen.pool.candidate();
+    let before = |c: &TxgCandidate| c.uberblock.txg < seen.report.txg;
+    let txgs = by_txg(&candidate.uberblocks).into_iter().filter(before).take(EARLIER_MAX);
+    let judge = |c: TxgCandidate| {
+        let open = OpenOptions { txg: Some(c.uberblock.txg), ..options.import.open.clone() };
+        let verdict = match Pool::open_candidate(candidate, &open) {
+            Ok(pool) => check::verdict(&pool),
+            Err(e) => Verdict::Lost(e.to_string()),
+        };
+        (c.uberblock.txg, c.uberblock.timestamp, verdict)
+    };
+    txgs.map(judge).collect()
+}
+
+/// Opens the newest state, or that of a txg, through the overlays, and checks it.
 fn look(
     search: &SearchOptions,
     guid: u64,
+    txg: Option<u64>,
     options: &RepairOptions,
     progress: &Progress,
 ) -> Result<Seen> {
@@ -117,9 +161,11 @@ fn look(
         found: Vec::new(),
         searched: search.paths.clone(),
     };
-    let open = OpenOptions { search: search.clone(), ..options.import.open.clone() };
+    let open = OpenOptions { search: search.clone(), txg, ..options.import.open.clone() };
     let pool = Pool::open_candidate(&candidate.ok_or_else(absent)?, &open)?;
-    let how = CheckOptions { verify: Verify::Metadata, ..CheckOptions::default() };
+    // What a later txg has overwritten of an earlier one is data as well.
+    let verify = if options.txg.is_some() { Verify::All } else { Verify::Metadata };
+    let how = CheckOptions { verify, ..CheckOptions::default() };
     let (report, taken) = check::survey(&pool, &how, progress);
     match taken {
         Some(taken) if !report.cancelled => Ok(Seen { pool, report, taken }),
@@ -181,11 +227,13 @@ struct Round {
     labels: Vec<(String, usize)>,
     sums: Sums,
     files: Files,
+    /// The txg to go back to.
+    rewind: Option<u64>,
 }
 
 impl Round {
     /// `None`: there is nothing that can be mended.
-    fn decide(seen: &Seen) -> Option<Self> {
+    fn decide(seen: &Seen, rewind: Option<u64>) -> Option<Self> {
         let label = |i: &Issue| match i {
             Issue::Label { device, label, .. } => Some((device.clone(), *label)),
             _ => None,
@@ -201,14 +249,18 @@ impl Round {
             false => Sums::default(),
         };
         let is_idle = maps.is_none() && labels.is_empty() && sums.is_empty() && files.is_empty();
-        (!is_idle).then_some(Self { maps, labels, sums, files })
+        (!is_idle || rewind.is_some()).then_some(Self { maps, labels, sums, files, rewind })
     }
 
     /// Does it, over the overlays.
     fn mend(self, pool: &Pool, overlays: &Overlays, options: &RepairOptions) -> Result<Vec<Step>> {
         let (anew, mut steps) = self.maps.unwrap_or_default();
+        if let Some(txg) = self.rewind {
+            steps.insert(0, Step::Rewind { txg });
+        }
         let was_exported = pool.candidate().state() == CandidateState::Exported;
-        let how = ImportOptions { maps_anew: Arc::new(anew), ..options.import.clone() };
+        let open = OpenOptions { txg: self.rewind, ..options.import.open.clone() };
+        let how = ImportOptions { open, maps_anew: Arc::new(anew), ..options.import.clone() };
         let live = import(&options.import.open.rt, pool.candidate(), &how, overlays)?;
         steps.extend(self.sums.mend(&live)?);
         let now = live.rt().wall();

@@ -10,12 +10,16 @@ use codec as _;
 use zio as _;
 
 use common::surgeon::{Surgeon, edit_word, objset};
-use device::{DeviceSource, LocalDevices};
+use device::{
+    Device, DeviceRef, DeviceSource, LocalDevices, MemoryDevice, Read, Shared, Write, WriteDevice,
+    WriteDeviceRef,
+};
 use ondisk::DmuType;
 use pool::live::ImportOptions;
 use pool::{Candidate, OpenOptions, SearchOptions, scan};
 use repair::{Repair, RepairOptions, repair};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use zpl::{FileKind, Filesystem, Node};
 
 /// Bytes of attributes in a bonus of layout 2 (plain files and directories of OpenZFS), behind a
@@ -30,13 +34,21 @@ fn surgeon(case: &str) -> Surgeon {
 }
 
 fn in_memory(s: &Surgeon, claims: bool) -> repair::Result<Repair> {
-    let source: Arc<dyn DeviceSource> = Arc::new(LocalDevices::default());
-    let paths = vec![s.dir().to_owned()];
+    repair_over(Arc::new(LocalDevices::default()), s.dir(), None, claims)
+}
+
+fn repair_over(
+    source: Arc<dyn DeviceSource>,
+    place: &std::path::Path,
+    txg: Option<u64>,
+    claims: bool,
+) -> repair::Result<Repair> {
+    let paths = vec![place.to_owned()];
     let search = SearchOptions { paths, source: Arc::clone(&source), leaves_out: false };
     let [candidate] = &Candidate::group(&scan(&search)?)[..] else { panic!("one pool") };
     let open = OpenOptions { search, ..OpenOptions::default() };
     let import = ImportOptions { force: true, ..ImportOptions::new(open) };
-    let options = RepairOptions { import, bytes_max: 256 << 20, claims };
+    let options = RepairOptions { import, bytes_max: 256 << 20, txg, claims };
     repair(candidate, source, &options, &rt::Progress::new())
 }
 
@@ -107,7 +119,8 @@ fn mends(s: &Surgeon, expected: &[&str], zdb: Zdb) {
     repaired.apply(&undo).unwrap();
     assert_eq!(std::fs::metadata(&undo).unwrap().len(), repaired.plan().undo);
     drop(repaired);
-    assert_eq!(s.check(), [""; 0]);
+    // What was met of the damage stands in the error log until the next scrub.
+    assert!(s.check().iter().all(|name| *name == "known-error"), "{:?}", s.check());
     assert_ne!(zdb_is_content(s), Some(false), "zdb, after the repair");
     let after = image(s);
     let source: Arc<dyn DeviceSource> = Arc::new(LocalDevices::default());
@@ -292,4 +305,186 @@ fn sums_of_datasets_directories_and_dead_lists() {
     s.edit_bonus((0, dead), 0, |n| n + 512);
     assert!(objset(&pool, 0).object(dead).is_ok());
     mends(&s, &["dataset-space", "block-list"], Zdb::Overlooks);
+}
+
+/// All names of a file system with what they lead to, as far as that can be read.
+fn names(s: &Surgeon, set: u64) -> std::collections::BTreeMap<Vec<u8>, u64> {
+    let pool = s.open();
+    let fs = Filesystem::open(objset(&pool, set)).unwrap();
+    let mut out = std::collections::BTreeMap::new();
+    let mut todo = vec![(Vec::new(), fs.root_object())];
+    while let Some((path, dir)) = todo.pop() {
+        for entry in fs.node(dir).unwrap().entries().unwrap().flatten() {
+            let path = [path.as_slice(), b"/", entry.name.as_slice()].concat();
+            if entry.kind == 4 {
+                todo.push((path.clone(), entry.object));
+            }
+            out.insert(path, entry.object);
+        }
+    }
+    out
+}
+
+#[test]
+fn a_dnode_that_cannot_be_decoded() {
+    let s = surgeon("basic");
+    let (set, file) = plain_file(&s);
+    let before = names(&s, set);
+    s.edit_dnode((set, file), |d| d[..64].fill(0xee));
+    mends(&s, &["bad-structure", "dangling-entry"], Zdb::Errs);
+    let mut expected = before;
+    expected.retain(|_, object| *object != file);
+    assert_eq!(names(&s, set), expected);
+}
+
+#[test]
+fn a_block_of_dnodes_that_is_lost() {
+    let s = surgeon("basic");
+    // Not the first block, in which the file system itself has its tables.
+    let (set, file) = find(&s, |n| is_plain(n) && n.kind() == FileKind::File && n.number() > 200);
+    let before = names(&s, set);
+    let block = file / 32;
+    let meta = objset(&s.open(), set).meta_object().unwrap();
+    let bp = meta.block_pointer(0, block).unwrap().unwrap();
+    (0..bp.dvas().count()).for_each(|copy| s.destroy(&bp, copy));
+    mends(&s, &["block-lost", "dangling-entry"], Zdb::Errs);
+    // What was in directories of that block is in lost+found.
+    let after = names(&s, set);
+    let whole = before.values().filter(|object| **object / 32 != block);
+    let found: std::collections::BTreeSet<u64> = after.values().copied().collect();
+    assert!(whole.clone().count() > 0 && whole.clone().all(|object| found.contains(object)));
+}
+
+/// A disk that takes so many writes, and then no more.
+struct Cut {
+    disk: Arc<MemoryDevice>,
+    left: AtomicU64,
+}
+
+impl Cut {
+    fn takes(&self) -> bool {
+        let one_less = |left: u64| left.checked_sub(1);
+        self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok()
+    }
+
+    fn failed(&self) -> device::Error {
+        device::Error::write(device::ErrorKind::PowerLoss, &Arc::from("disk"), 0, 0)
+    }
+}
+
+impl Device for Cut {
+    fn name(&self) -> &str {
+        "disk"
+    }
+
+    fn size(&self) -> u64 {
+        self.disk.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        512
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), device::Error> {
+        self.disk.read(offset, buf)
+    }
+
+    fn submit(&self, batch: Vec<Read>) {
+        self.disk.submit(batch);
+    }
+}
+
+impl WriteDevice for Cut {
+    fn submit_writes(&self, batch: Vec<Write>) {
+        for write in batch {
+            let bytes: Vec<u8> = write.parts.iter().flat_map(|p: &Shared| p.to_vec()).collect();
+            let done = self.write(write.offset, &bytes);
+            device::backend::deliver_write(write.done, done);
+        }
+    }
+
+    fn flush(&self) -> Result<(), device::Error> {
+        if self.left.load(Ordering::SeqCst) > 0 { Ok(()) } else { Err(self.failed()) }
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), device::Error> {
+        if self.takes() { self.disk.write(offset, data) } else { Err(self.failed()) }
+    }
+
+    fn as_device(self: Arc<Self>) -> DeviceRef {
+        self
+    }
+}
+
+#[test]
+fn killed_at_any_write_the_pool_is_as_before_or_repaired_and_can_be_put_back() {
+    let s = surgeon("basic");
+    let (map, _) = a_map(&s);
+    s.edit_block((0, map), (0, 0), |b| b[..64].fill(0xff));
+    s.edit_bonus(plain_file(&s), SA_LINKS, |_| 7);
+    let before = s.check();
+    let whole = Arc::new(MemoryDevice::from_bytes("disk", &image(&s)));
+    let source = |device: WriteDeviceRef| -> Arc<dyn DeviceSource> {
+        Arc::new(std::collections::BTreeMap::from([("disk".to_owned(), device)]))
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let place = std::path::Path::new("disk");
+    let (mut old, mut new) = (0, 0);
+    for left in (0..).step_by(7) {
+        let disk = Arc::new(whole.fork());
+        let cut = Arc::new(Cut { disk: Arc::clone(&disk), left: AtomicU64::new(left) });
+        let repaired = repair_over(source(cut), place, None, true).unwrap();
+        let undo = folder.path().join(left.to_string());
+        let is_done = repaired.apply(&undo).is_ok();
+        let mut bytes = vec![0; disk.size() as usize];
+        disk.read(0, &mut bytes).unwrap();
+        std::fs::write(s.dir().join("disk.img"), &bytes).unwrap();
+        let names = s.check();
+        // A crash between two rounds of labels leaves them of two txgs.
+        let names: Vec<_> = names.into_iter().filter(|n| *n != "label-round").collect();
+        assert!(names.iter().all(|n| before.contains(n)), "{left}: {names:?}");
+        match names.is_empty() {
+            true => new += 1,
+            false => old += 1,
+        }
+        if left % 5 == 0 {
+            repair::undo::put_back(&undo, &source(disk.clone()), &[]).unwrap();
+            let mut back = vec![0; disk.size() as usize];
+            disk.read(0, &mut back).unwrap();
+            whole.read(0, &mut bytes).unwrap();
+            assert!(back == bytes, "{left}");
+        }
+        if is_done {
+            assert!(names.is_empty());
+            break;
+        }
+    }
+    assert!(old > 2 && new > 0, "{old} {new}");
+}
+
+#[test]
+fn a_state_that_is_lost_and_an_earlier_one() {
+    let s = surgeon("basic");
+    // A directory of the newest state that the one before has elsewhere, or not at all.
+    let newest = s.open().uberblock().txg;
+    let bp = objset(&s.open(), 0).root();
+    (0..bp.dvas().count()).for_each(|copy| s.destroy(&bp, copy));
+    let local: Arc<dyn DeviceSource> = Arc::new(LocalDevices::default());
+    let seen = s.open().uberblock().txg;
+    assert!(seen < newest, "an older state is opened");
+    // Also without being asked.
+    let planned = repair_over(local.clone(), s.dir(), None, false).unwrap();
+    assert_eq!(planned.plan().steps.first(), Some(&repair::Step::Rewind { txg: seen }));
+    let planned = repair_over(local.clone(), s.dir(), Some(seen), false).unwrap();
+    assert_eq!(planned.plan().steps.first(), Some(&repair::Step::Rewind { txg: seen }));
+    assert!(planned.plan().makes_clean(), "{:?}", planned.plan());
+    drop((planned, local));
+    let local: Arc<dyn DeviceSource> = Arc::new(LocalDevices::default());
+    let repaired = repair_over(local, s.dir(), Some(seen), true).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    repaired.apply(&folder.path().join("undo")).unwrap();
+    drop(repaired);
+    assert!(s.open().uberblock().txg > newest);
+    assert_eq!(s.check(), [""; 0]);
+    assert_ne!(zdb_is_content(&s), Some(false));
 }

@@ -1,6 +1,7 @@
 //! What a repair does, for people and for programs.
 
 use engine::check::Issue;
+use engine::pools::Verdict;
 use engine::repair::undo::UndoHead;
 use engine::repair::{Plan, Step};
 use serde_json::{Value, json};
@@ -38,6 +39,7 @@ fn count(n: u64, one: &str, many: &str) -> String {
 /// The sentence for a step.
 fn words(step: &Step) -> String {
     match step {
+        Step::Rewind { txg } => format!("go back to txg {txg}; what was written since is given up"),
         Step::SpaceMaps { maps, of, freed, taken } => {
             let mut text = format!("write {maps} of {of} space maps anew");
             if *freed > 0 {
@@ -54,6 +56,7 @@ fn words(step: &Step) -> String {
         Step::NameRemoved { dir, name, object } => {
             format!("take {name:?} out of {dir}: object {object} is lost")
         }
+        Step::Dropped { what } => format!("take what is left of {what} out of the way: lost"),
         Step::Adopted { file, path } => format!("name {file}, which has no name, {path}"),
         Step::Kind { file } => format!("say in directories what kind of file {file} is"),
         Step::Labels { wrong } => {
@@ -64,6 +67,15 @@ fn words(step: &Step) -> String {
     }
 }
 
+/// What a look at a state of an earlier txg says.
+fn words_of(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Intact => "its metadata is whole".to_owned(),
+        Verdict::Partial { lost, first } => format!("{lost} of its metadata lost, first {first}"),
+        Verdict::Lost(why) => format!("lost: {why}"),
+    }
+}
+
 /// What was found, what is done, and what stays; with an undo file it was done.
 #[must_use]
 pub fn text(plan: &Plan, undo: Option<&std::path::Path>) -> String {
@@ -71,12 +83,16 @@ pub fn text(plan: &Plan, undo: Option<&std::path::Path>) -> String {
     let found = plan.found.len() as u64 + plan.found_more;
     let (pool, txg) = (line(&plan.pool), plan.before);
     let issues = count(found, "issue", "issues");
-    if found == 0 {
+    if found == 0 && !plan.is_of_use() {
         let _ = writeln!(text, "pool '{pool}' at txg {txg}: nothing is wrong");
         return text;
     }
     let _ = writeln!(text, "pool '{pool}' at txg {txg}: {issues}");
     list(&plan.found, plan.found_more, &mut text);
+    for (txg, verdict) in plan.earlier.iter().map(|(txg, _, verdict)| (txg, words_of(verdict))) {
+        let _ =
+            writeln!(text, "  an earlier state, of txg {txg} (--txg {txg}): {}", line(&verdict));
+    }
     if !plan.is_of_use() {
         let _ = writeln!(text, "none of it can be repaired");
         return text;
@@ -120,6 +136,7 @@ pub fn value(plan: &Plan, undo: Option<&std::path::Path>) -> Value {
     };
     let step = |s: &Step| {
         let mut v = match s {
+            Step::Rewind { txg } => json!({"step": "rewind", "txg": txg}),
             Step::SpaceMaps { maps, of, freed, taken } => json!({
                 "step": "space-maps", "maps": maps, "of": of, "freed": freed, "taken": taken,
             }),
@@ -129,6 +146,7 @@ pub fn value(plan: &Plan, undo: Option<&std::path::Path>) -> Value {
             Step::NameRemoved { dir, name, object } => {
                 json!({"step": "name-removed", "dir": dir, "name": name, "object": object})
             }
+            Step::Dropped { what } => json!({"step": "dropped", "what": what}),
             Step::Adopted { file, path } => json!({"step": "adopted", "file": file, "path": path}),
             Step::Kind { file } => json!({"step": "kind", "file": file}),
             Step::Labels { wrong } => json!({"step": "labels", "wrong": wrong}),
@@ -140,6 +158,9 @@ pub fn value(plan: &Plan, undo: Option<&std::path::Path>) -> Value {
     json!({
         "pool": plan.pool,
         "txg": plan.before,
+        "earlier": plan.earlier.iter().map(|(txg, time, verdict)| {
+            json!({"txg": txg, "timestamp": time, "verdict": words_of(verdict)})
+        }).collect::<Vec<_>>(),
         "found": plan.found.iter().map(issue).collect::<Vec<_>>(),
         "found_not_kept": plan.found_more,
         "steps": plan.steps.iter().map(step).collect::<Vec<_>>(),

@@ -30,6 +30,7 @@
 //! `write.rs` for what is in an object, `early.rs`, `scratch.rs`, and `sync`.
 
 mod early;
+mod mend;
 mod objects;
 mod open;
 mod policy;

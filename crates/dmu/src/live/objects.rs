@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Objset {
-    fn live_set(&self) -> Result<&Arc<LiveSet>> {
+    pub(super) fn live_set(&self) -> Result<&Arc<LiveSet>> {
         self.inner.live.as_ref().ok_or_else(|| self.error(0, ErrorKind::ReadOnly))
     }
 

@@ -11,7 +11,7 @@ use ondisk::dnode::DNODE_SLOT_SIZE;
 use ondisk::objset::ZilHeader;
 use ondisk::{BlkPtr, Dnode, ObjsetPhys};
 use parking_lot::{Mutex, RwLock};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -67,6 +67,8 @@ pub(crate) struct LiveSet {
     /// Changes that were made in syncing context, where they are few.
     pub(super) changes: AtomicU64,
     pub(super) faults: OnceLock<Arc<Faults>>,
+    /// Blocks of dnodes that are written without what stood in them.
+    pub(super) renewed: Mutex<BTreeSet<u64>>,
 }
 
 impl LiveSet {
@@ -88,6 +90,7 @@ impl LiveSet {
             leaked: Mutex::default(),
             changes: AtomicU64::new(0),
             faults: OnceLock::new(),
+            renewed: Mutex::default(),
         }
     }
 

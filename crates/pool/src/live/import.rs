@@ -45,8 +45,8 @@ use zio::{Reader, Writer};
 /// How to open a pool for writing.
 #[derive(Clone)]
 pub struct ImportOptions {
-    /// How to open it for reading, which comes first. With the checkpoint's state the pool goes
-    /// back to that for good.
+    /// How to open it for reading, which comes first. With the checkpoint's state, or that of a
+    /// txg, the pool goes back to that for good.
     pub open: OpenOptions,
     /// Identity of this host, 0 for none.
     pub hostid: u64,
@@ -122,7 +122,7 @@ pub fn import(
     check_state(candidate, options)?;
     let read = OpenOptions { rt: rt.clone(), ..options.open.clone() };
     let mut reading = Pool::open_candidate(candidate, &read)?;
-    let newest = rewind::begin(rt, &mut reading, options.open.checkpoint);
+    let newest = rewind::begin(rt, &mut reading, rewind::is_wanted(&options.open));
     let name = reading.name().to_owned();
     let mut obstacles = obstacles(&reading, options.logs)?;
     obstacles.retain(|o| match o {
@@ -427,7 +427,7 @@ fn assemble(
     let config = ConfigState::new(facts, root, object, logs, rounds(devices, txg));
     let parts =
         Parts { reader, store, writer, alloc, mos, features, config, uberblock, block_faults };
-    rewind::commit(&parts, options.open.checkpoint)?;
+    rewind::commit(&parts, rewind::is_wanted(&options.open))?;
     let dsl = Dsl::open(parts.mos.objects.clone(), &name)?;
     let view = reading.with_live(&name, &parts.store, &parts.mos.objects, dsl);
     let mut pool = LivePool::start(rt, parts, view, &options.tunables)?;

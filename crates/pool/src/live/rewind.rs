@@ -1,4 +1,4 @@
-//! Going back to the checkpoint, when a pool is opened for writing.
+//! Going back to the checkpoint, or to an earlier txg, when a pool is opened for writing.
 //!
 //! # Theory
 //!
@@ -17,18 +17,26 @@
 //! the checkpoint may have been written over since, or belong to what was given up: none of them is
 //! replayed, and those born up to the checkpoint are freed. A log that was claimed before the
 //! checkpoint is a part of it, and is replayed as any other.
+//!
+//! A txg is gone back to in the same way, as if it had been kept: its number is the uberblock's
+//! `checkpoint_txg`. What later txgs have overwritten of it is lost, and is looked for before.
 
 use super::LivePool;
 use super::config::PoolFacts;
 use super::log::unclaimed_logs;
 use super::shared::{Parts, USUAL_ROUNDS};
 use crate::error::{Error, Result};
-use crate::open::Pool;
+use crate::open::{OpenOptions, Pool};
 use ondisk::config::PoolState;
 use ondisk::nvlist::NvList;
 use ondisk::uberblock::Uberblock;
 use rt::Rt;
 use vdev::{NodeRef, TopRef};
+
+/// Whether a pool that is opened so gives up its newest state.
+pub(super) fn is_wanted(open: &OpenOptions) -> bool {
+    open.checkpoint || open.txg.is_some()
+}
 
 /// The newest uberblock of a pool that is opened, and, when it goes back to its checkpoint, what
 /// its own is to be: a new one, with the checkpoint's tree.
@@ -59,8 +67,7 @@ pub(super) fn commit(parts: &Parts, goes_back: bool) -> Result<()> {
             |top| PoolFacts::for_label(facts, PoolState::Active, txg, tree, top, leaf.guid());
         config.map_or(NvList::new(), label)
     };
-    let failed =
-        |e: vdev::label::LabelError| Error::failed(&facts.name, "going back to the checkpoint", &e);
+    let failed = |e: vdev::label::LabelError| Error::failed(&facts.name, "going back", &e);
     let vdevs = parts.reader.vdevs();
     vdevs.write_labels(USUAL_ROUNDS[0], &list).map_err(failed)?;
     vdevs.write_uberblock(&parts.uberblock).map_err(failed)?;

@@ -26,6 +26,9 @@ pub struct Args {
     /// Search this directory, file or disk for devices (repeatable)
     #[arg(short = 'd', long = "dev", value_name = "PATH")]
     search: Vec<PathBuf>,
+    /// Go back to this txg first; what was written since is given up
+    #[arg(long, value_name = "N")]
+    txg: Option<u64>,
     /// Do what the plan says
     #[arg(short, long)]
     yes: bool,
@@ -73,7 +76,7 @@ impl Verb for Args {
         let import = ImportOptions { hostid, hostname, ..ImportOptions::new(open) };
         let import = ImportOptions { force: self.force, ..import };
         let bytes_max = self.write_mib.saturating_mul(1 << 20);
-        let options = RepairOptions { import, bytes_max, claims: self.yes };
+        let options = RepairOptions { import, bytes_max, txg: self.txg, claims: self.yes };
         let progress = Progress::new();
         let work = || repair(&found.candidate, source, &options, &progress);
         let failed = |e| Failure::from(Error::from(e)).about(&format!("cannot repair '{name}'"));

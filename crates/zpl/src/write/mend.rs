@@ -139,6 +139,22 @@ impl Filesystem {
         })
     }
 
+    /// Takes out of the way what no object can be read from: one slot.
+    ///
+    /// # Errors
+    /// There is an object.
+    pub fn drop_slot(&self, object: u64) -> Result<()> {
+        self.mending(|tx| Ok(self.objset().clear_slot(tx, object)?))
+    }
+
+    /// The same of a block of dnodes that is lost.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn drop_dnodes(&self, block: u64) -> Result<()> {
+        self.mending(|tx| Ok(self.objset().renew_dnodes(tx, block)?))
+    }
+
     /// Sets a sum by owner: `table` is 1 for users, 2 for groups and 3 for projects, `key` as it
     /// stands there. It is changed by the difference, so that what counts meanwhile counts too.
     ///

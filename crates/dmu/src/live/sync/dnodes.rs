@@ -63,7 +63,8 @@ impl SetSync<'_> {
             })
             .collect();
         self.for_each(&mut blocks, |b| {
-            if !b.old.is_hole() {
+            let is_renewed = self.live.renewed.lock().contains(&b.blkid);
+            if !b.old.is_hole() && !is_renewed {
                 b.before = Some(self.read(&b.old, self.place(0, 0, b.blkid))?);
             }
             b.after = Some(self.patch_dnodes(b)?);
