@@ -1,18 +1,22 @@
 //! How fast promises are: `bench/sync/README.md` says what is measured and what came out.
 //!
 //! ```console
-//! $ cargo run --release -p engine --example syncbench -- DIRECTORY [SECONDS] [ROUNDS]
+//! $ cargo run --release -p engine --example syncbench -- DIRECTORY [SECONDS] [ROUNDS] [OPTION]...
 //! ```
+//!
+//! `--log`: the pool has a log device, a second file. `--only BYTES,THREADS`: one row. `--ours`:
+//! the plain file is not measured, for a profile.
 #![allow(clippy::print_stdout, reason = "a measurement is a table")]
 
 use engine::files::{NewFile, NewKind, Time};
+use engine::inside::device::WriteDeviceRef;
 use engine::inside::{device, rt};
 use engine::live::{self, CreateOptions, Devices, NewTop, SpaceClass, VdevSpec};
 use engine::{Filesystem, LivePool};
 use std::error::Error;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +27,8 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 const REGION: u64 = 16 << 20;
 /// Bytes of the pool's image.
 const IMAGE: u64 = 4 << 30;
+/// Bytes of its log device.
+const LOG: u64 = 1 << 30;
 const NOW: Time = Time { seconds: 1, nanos: 0 };
 
 /// Writes by `threads` threads for a while, each after the last was promised; how many in a second.
@@ -68,21 +74,31 @@ fn raw(dir: &Path, threads: u64, size: usize, time: Duration) -> Outcome<f64> {
     })
 }
 
-/// A pool in an image that has all its sectors already, as a disk does and as the plain file has:
-/// the file system below would make the first write of each place durable with a commit of its own.
-fn pool(dir: &Path) -> Outcome<(LivePool, Filesystem)> {
-    let path = dir.join("vdev");
-    let (image, zeros) = (File::create(&path)?, vec![0; 1 << 20]);
-    for at in (0..IMAGE).step_by(zeros.len()) {
+/// A file that has all its sectors already, as a disk does and as the plain file has: the file
+/// system below would make the first write of each place durable with a commit of its own.
+fn image(path: &Path, size: u64) -> Outcome<(VdevSpec, (String, WriteDeviceRef))> {
+    let (image, zeros) = (File::create(path)?, vec![0; 1 << 20]);
+    for at in (0..size).step_by(zeros.len()) {
         image.write_all_at(&zeros, at)?;
     }
     image.sync_all()?;
-    let device = device::RwFileDevice::open(&path, &device::Options::default())?;
+    let device = device::RwFileDevice::open(path, &device::Options::default())?;
     let name = path.to_str().ok_or("a path of text is needed")?.to_owned();
     let spec = VdevSpec::Leaf { path: name.clone(), is_file: true };
-    let options = CreateOptions::new("tank", vec![NewTop { spec, class: SpaceClass::Normal }]);
-    let devices = Devices::from([(name, Arc::new(device) as _)]);
-    let pool = live::create(&rt::Rt::real(), &options, &devices)?;
+    Ok((spec, (name, Arc::new(device))))
+}
+
+/// A pool of such files.
+fn pool(dir: &Path, with_log: bool) -> Outcome<(LivePool, Filesystem)> {
+    let (spec, device) = image(&dir.join("vdev"), IMAGE)?;
+    let mut tops = vec![NewTop { spec, class: SpaceClass::Normal }];
+    let mut devices = Devices::from([device]);
+    if with_log {
+        let (spec, device) = image(&dir.join("log"), LOG)?;
+        tops.push(NewTop { spec, class: SpaceClass::Log });
+        devices.extend([device]);
+    }
+    let pool = live::create(&rt::Rt::real(), &CreateOptions::new("tank", tops), &devices)?;
     let fs = pool.filesystem("tank")?;
     Ok((pool, fs))
 }
@@ -109,34 +125,74 @@ fn zinc(fs: &Filesystem, threads: u64, size: usize, time: Duration) -> Outcome<f
     })
 }
 
+/// The command line.
+struct Args {
+    dir: PathBuf,
+    time: Duration,
+    rounds: usize,
+    with_log: bool,
+    only: Option<(usize, u64)>,
+    ours: bool,
+}
+
+const USAGE: &str =
+    "usage: syncbench DIRECTORY [SECONDS] [ROUNDS] [--log] [--only BYTES,THREADS] [--ours]";
+
+fn args() -> Outcome<Args> {
+    let (mut plain, mut with_log, mut only, mut ours) = (Vec::new(), false, None, false);
+    let mut all = std::env::args().skip(1);
+    while let Some(arg) = all.next() {
+        match arg.as_str() {
+            "--log" => with_log = true,
+            "--ours" => ours = true,
+            "--only" => {
+                let row = all.next().ok_or(USAGE)?;
+                let (size, threads) = row.split_once(',').ok_or(USAGE)?;
+                only = Some((size.parse()?, threads.parse()?));
+            }
+            _ => plain.push(arg),
+        }
+    }
+    let number = |n: usize, default| plain.get(n).map_or(Ok(default), |text| text.parse());
+    let (time, rounds) = (Duration::from_secs(number(1, 3)?), number(2, 3)? as usize);
+    let dir = PathBuf::from(plain.first().ok_or(USAGE)?);
+    Ok(Args { dir, time, rounds, with_log, only, ours })
+}
+
+/// One row of the table.
+fn row(args: &Args, fs: &Filesystem, size: usize, threads: u64) -> Outcome<()> {
+    let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+    for round in 0..args.rounds {
+        // In turns, and each first in half of them.
+        let mut both = [args.ours, true];
+        both.rotate_left(round % 2);
+        for is_ours in both {
+            if is_ours {
+                ours.push(zinc(fs, threads, size, args.time)?);
+            } else {
+                theirs.push(raw(&args.dir, threads, size, args.time)?);
+            }
+        }
+    }
+    let median = |mut all: Vec<f64>| {
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
+    };
+    let (theirs, ours) = (median(theirs), median(ours));
+    let ratio = ours / theirs;
+    println!("{size:>6} {threads:>7} {theirs:>12.0} {ours:>12.0} {ratio:>6.2}");
+    Ok(())
+}
+
 fn main() -> Outcome<()> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let usage = "usage: syncbench DIRECTORY [SECONDS] [ROUNDS]";
-    let dir = Path::new(args.first().ok_or(usage)?);
-    let number = |n: usize, default| args.get(n).map_or(Ok(default), |text| text.parse());
-    let (time, rounds) = (Duration::from_secs(number(1, 3)?), number(2, 3)?);
-    let (pool, fs) = pool(dir)?;
+    let args = args()?;
+    let (pool, fs) = pool(&args.dir, args.with_log)?;
     println!("{:>6} {:>7} {:>12} {:>12} {:>6}", "bytes", "threads", "raw/s", "zinc/s", "ratio");
     for size in [4096, 128 << 10] {
         for threads in [1, 4, 16, 64] {
-            let (mut theirs, mut ours) = (Vec::new(), Vec::new());
-            for round in 0..rounds {
-                // In turns, and each first in half of them.
-                if round % 2 == 0 {
-                    theirs.push(raw(dir, threads, size, time)?);
-                    ours.push(zinc(&fs, threads, size, time)?);
-                } else {
-                    ours.push(zinc(&fs, threads, size, time)?);
-                    theirs.push(raw(dir, threads, size, time)?);
-                }
+            if args.only.is_none_or(|only| only == (size, threads)) {
+                row(&args, &fs, size, threads)?;
             }
-            let median = |mut all: Vec<f64>| {
-                all.sort_by(f64::total_cmp);
-                all[all.len() / 2]
-            };
-            let (theirs, ours) = (median(theirs), median(ours));
-            let ratio = ours / theirs;
-            println!("{size:>6} {threads:>7} {theirs:>12.0} {ours:>12.0} {ratio:>6.2}");
         }
     }
     pool.close()?;

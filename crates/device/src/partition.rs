@@ -2,8 +2,8 @@
 
 use crate::write::split_refused;
 use crate::{
-    AlignedBuf, Astray, Device, DeviceRef, Error, Read, Stats, Write, WriteDevice, WriteDeviceRef,
-    complete, range_within, range_within_all,
+    AlignedBuf, Astray, Device, DeviceRef, Error, Read, Shared, Stats, Write, WriteDevice,
+    WriteDeviceRef, complete, range_within, range_within_all,
 };
 use std::sync::Arc;
 
@@ -207,6 +207,16 @@ impl WriteDevice for RwPartition {
         range_within(self.reader.present(), offset, data.len())
             .map_err(|kind| Error::write(kind, &self.reader.name, offset, data.len()))?;
         self.parent.write(self.reader.start + offset, data).map_err(|error| self.own(error))
+    }
+
+    fn write_durably(&self, mut writes: Vec<(u64, Vec<Shared>)>) -> Result<(), Error> {
+        for (offset, parts) in &mut writes {
+            let len = parts.iter().map(|part| part.len()).sum();
+            range_within(self.reader.present(), *offset, len)
+                .map_err(|kind| Error::write(kind, &self.reader.name, *offset, len))?;
+            *offset += self.reader.start;
+        }
+        self.parent.write_durably(writes).map_err(|error| self.own(error))
     }
 
     fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {

@@ -117,6 +117,20 @@ pub trait WriteDevice: Device {
     /// Writes and waits. Not durable before a flush.
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error>;
 
+    /// Writes all of (offset, parts), makes them and all that was done before durable, and waits:
+    /// as [`write_batch`] and [`WriteDevice::flush`] do.
+    /// Devices that can do so without another thread do. Not for callbacks of a device.
+    ///
+    /// # Errors
+    /// Of one of the writes, and then nothing was flushed; or of the flush.
+    fn write_durably(&self, writes: Vec<(u64, Vec<Shared>)>) -> Result<(), Error> {
+        let ranges: Vec<(u64, usize)> = writes.iter().map(range_of).collect();
+        let (collector, tickets) = complete::collect(&Rt::current(), writes.len());
+        self.submit_writes(batch_of(writes, tickets));
+        collected(self.name(), collector, ranges).into_iter().collect::<Result<(), Error>>()?;
+        self.flush()
+    }
+
     /// Tells the device that nobody needs the bytes of a range any more, and waits: it may keep
     /// other things there. Until they are written again they are anything. With writes of the range
     /// that are under way at the same time the result is undefined.
@@ -135,6 +149,8 @@ pub trait WriteDevice: Device {
     fn as_device(self: Arc<Self>) -> DeviceRef;
 }
 
+type Ticket = complete::Ticket<Result<(), Error>>;
+
 /// A shared device that can be changed.
 pub type WriteDeviceRef = Arc<dyn WriteDevice>;
 
@@ -145,18 +161,31 @@ pub fn write_batch(
     device: &dyn WriteDevice,
     writes: Vec<(u64, Vec<Shared>)>,
 ) -> Vec<Result<(), Error>> {
-    let count = writes.len();
-    let ranges: Vec<(u64, usize)> = writes
-        .iter()
-        .map(|(offset, parts)| (*offset, parts.iter().map(|part| part.len()).sum()))
-        .collect();
-    let (collector, tickets) = complete::collect(&Rt::current(), count);
-    let batch = writes.into_iter().zip(tickets).map(|((offset, parts), ticket)| {
+    let ranges: Vec<(u64, usize)> = writes.iter().map(range_of).collect();
+    let (collector, tickets) = complete::collect(&Rt::current(), writes.len());
+    device.submit_writes(batch_of(writes, tickets));
+    collected(device.name(), collector, ranges)
+}
+
+fn range_of((offset, parts): &(u64, Vec<Shared>)) -> (u64, usize) {
+    (*offset, parts.iter().map(|part| part.len()).sum())
+}
+
+fn batch_of(writes: Vec<(u64, Vec<Shared>)>, tickets: Vec<Ticket>) -> Vec<Write> {
+    let write = |((offset, parts), ticket): ((u64, Vec<Shared>), Ticket)| {
         let done: WriteDone = Box::new(move |result| ticket.give(result));
         Write { offset, parts, done }
-    });
-    device.submit_writes(batch.collect());
-    let name: Arc<str> = Arc::from(device.name());
+    };
+    writes.into_iter().zip(tickets).map(write).collect()
+}
+
+/// Waits for all; one that the device forgot has failed.
+fn collected(
+    name: &str,
+    collector: complete::Collector<Result<(), Error>>,
+    ranges: Vec<(u64, usize)>,
+) -> Vec<Result<(), Error>> {
+    let name: Arc<str> = Arc::from(name);
     let fill = |(slot, (offset, len)): (Option<_>, (u64, usize))| {
         slot.unwrap_or_else(|| Err(Error::write(ErrorKind::Gone, &name, offset, len)))
     };

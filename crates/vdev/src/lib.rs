@@ -59,4 +59,4 @@ pub use size::asize_max;
 pub use state::{Reason, VdevState};
 pub use tree::{LeafOpen, NodeRef, TopRef, VdevTree};
 pub use txgs::Txgs;
-pub use write::{BlockDone, BlockWrite, WriteError, WriteErrorKind};
+pub use write::{BlockDone, BlockWrite, Durable, ManyDevices, WriteError, WriteErrorKind};

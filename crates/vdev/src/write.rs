@@ -14,7 +14,7 @@
 //! parity. What a device missed is remembered ([`VdevTree::missed`]), for the caller to record: the
 //! redundancy that is gone has to be made good one day.
 //!
-//! Nothing here waits for a device but [`VdevTree::flush`].
+//! Nothing here waits for a device but [`VdevTree::flush`] and [`VdevTree::write_durably`].
 
 use crate::error::ErrorKind;
 use crate::health::Health;
@@ -24,7 +24,7 @@ use crate::queue::IoClass;
 use crate::tree::{Role, Top, VdevTree};
 use crate::txgs::Txgs;
 use codec::raidz;
-use device::{AlignedBuf, Error as DeviceError, Shared, Write, WriteDeviceRef};
+use device::{AlignedBuf, Error as DeviceError, Operation, Shared, Write, WriteDeviceRef};
 use ondisk::Dva;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,6 +47,13 @@ pub struct BlockWrite {
     /// Receives the result.
     pub done: BlockDone,
 }
+
+/// What became of blocks that were to be made durable.
+pub type Durable = Result<(), WriteError>;
+
+/// Blocks go to several devices, or have to stand in line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManyDevices;
 
 /// A block that could not be written, or a vdev that cannot be written to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -215,6 +222,45 @@ impl VdevTree {
                 queue.write_batch(class, batch);
             }
         }
+    }
+
+    /// Writes blocks, each of a txg, and makes them durable, where all of them go to one device at
+    /// which nothing stands in line: on the calling thread where the device can do that, since a
+    /// flush of a fast one takes no longer than it takes to wake two threads. Not for completions.
+    ///
+    /// # Errors
+    /// That is not so, and nothing was done.
+    pub fn write_durably(&self, blocks: &[(Dva, Shared, u64)]) -> Result<Durable, ManyDevices> {
+        let [(first, ..), ..] = blocks else { return Err(ManyDevices) };
+        let (vdev, index) = (first.vdev(), self.tops.get(&first.vdev()).map(|top| top.node));
+        let (index, node) = index.and_then(|i| Some((i, self.nodes.get(i)?))).ok_or(ManyDevices)?;
+        let queue = node.queue.as_ref().filter(|_| {
+            let is_used = node.writer.is_some() && !node.health.is_out();
+            is_used && matches!(node.role, Role::Leaf)
+        });
+        let queue = queue.ok_or(ManyDevices)?;
+        let mut writes: Vec<(u64, Vec<Shared>)> = Vec::new();
+        for (dva, data, birth) in blocks {
+            if dva.vdev() != vdev {
+                return Err(ManyDevices);
+            }
+            let (columns, _) =
+                self.columns_to_write(*dva, data, *birth).map_err(|_| ManyDevices)?;
+            writes.extend(columns.into_iter().map(|out| (out.offset, out.parts)));
+        }
+        let done = queue.write_durably(IoClass::SyncWrite, writes).ok_or(ManyDevices)?;
+        Ok(match done {
+            Ok(()) => self.survives(vdev),
+            Err(e) if e.operation == Operation::Flush => {
+                self.not_durable(index, e).and_then(|()| self.survives(vdev))
+            }
+            Err(e) => {
+                blocks.iter().for_each(|(_, _, birth)| node.health.miss(*birth));
+                node.health.write_failed(&e);
+                let size = blocks.iter().map(|(_, data, _)| data.len() as u64).sum();
+                Err(failure(*first, size, WriteErrorKind::Device(e)))
+            }
+        })
     }
 
     /// Adds the writes of one block to the batches of its devices.
@@ -416,17 +462,20 @@ impl VdevTree {
             Ok::<(), std::convert::Infallible>(())
         };
         let Ok(()) = self.rt().for_each_parallel(writers.len(), writers, run);
-        for (index, e) in failed.into_inner() {
-            let Some(health) = self.nodes.get(index).map(|n| &n.health) else { continue };
-            if !self.does_without(index) {
-                health.write_failed(&e);
-                let vdev = self.top_of(index);
-                let kind = WriteErrorKind::TooFewDevices(Some(e));
-                return Err(WriteError { vdev, offset: 0, size: 0, kind });
-            }
+        failed.into_inner().into_iter().try_for_each(|(index, e)| self.not_durable(index, e))
+    }
+
+    /// What a device has is not to be relied on any more: it is given up, where that can be.
+    fn not_durable(&self, index: usize, e: DeviceError) -> Result<(), WriteError> {
+        let Some(health) = self.nodes.get(index).map(|n| &n.health) else { return Ok(()) };
+        if self.does_without(index) {
             health.give_up(&e);
+            return Ok(());
         }
-        Ok(())
+        health.write_failed(&e);
+        let vdev = self.top_of(index);
+        let kind = WriteErrorKind::TooFewDevices(Some(e));
+        Err(WriteError { vdev, offset: 0, size: 0, kind })
     }
 
     /// Number of the top-level vdev that a leaf is below.

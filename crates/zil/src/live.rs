@@ -66,11 +66,16 @@
 mod gather;
 mod pack;
 mod queue;
+mod stats;
+mod waiters;
 mod xattrs;
+
+pub use self::stats::LogStats;
 
 use self::gather::{Gather, Gathered};
 use self::pack::{Plan, Sizes};
 use self::queue::Queue;
+use self::waiters::{Due, Waiters};
 use self::xattrs::Xattrs;
 use device::Shared;
 use ondisk::blkptr::BlkPtrParts;
@@ -176,8 +181,8 @@ pub trait Backend: Send + Sync {
     /// There is a device that takes blocks of logs alone.
     fn has_log_device(&self) -> bool;
 
-    /// Begins to write blocks, all at the same time. What is returned waits for them and for the
-    /// blocks of data `early`, which are under way, and flushes the devices of all.
+    /// What is returned writes blocks, all at the same time, waits for them and for the blocks of
+    /// data `early`, which are under way, and flushes the devices of all.
     fn write(&self, blocks: Vec<(Place, Shared)>, early: Vec<BlkPtr>) -> Finish<'_>;
 
     /// Waits until `txg` is durable.
@@ -271,6 +276,7 @@ struct State {
     callers: Vec<(u64, Told)>,
     /// A thread works for them.
     has_driver: bool,
+    waiters: Waiters,
 }
 
 type Told = Box<dyn FnOnce(Result<(), String>) + Send>;
@@ -282,11 +288,14 @@ impl State {
         under_way.fold(self.queue.first(), u64::min)
     }
 
-    /// A thread with this ticket is told, or leads: what it waits for is ready, and may begin.
-    fn concerns(&self, ticket: u64) -> bool {
+    /// Whom the state as it is now concerns.
+    fn due(&mut self) -> Due {
+        if self.stopped.is_some() {
+            return self.waiters.due(u64::MAX, None);
+        }
+        let (kept, first) = (self.kept_below(), self.queue.first());
         let may_lead = !self.leading && self.under_way.len() < BATCHES;
-        let is_ready = self.queue.first() < ticket;
-        self.stopped.is_some() || self.kept_below() >= ticket || (may_lead && is_ready)
+        self.waiters.due(kept, may_lead.then_some(first))
     }
 }
 
@@ -297,31 +306,6 @@ pub struct Synced {
     pub header: ZilHeader,
     /// Blocks that it frees.
     pub free: Vec<BlkPtr>,
-}
-
-/// What a log has done since its object set was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogStats {
-    /// Batches of changes that were written to it.
-    pub batches: u64,
-    /// Its blocks that were written.
-    pub blocks: u64,
-    /// Bytes of these.
-    pub bytes: u64,
-    /// Blocks of data that were written to where they belong.
-    pub early: u64,
-    /// Bytes of these, as stored.
-    pub early_bytes: u64,
-}
-
-impl std::ops::AddAssign for LogStats {
-    fn add_assign(&mut self, more: Self) {
-        self.batches += more.batches;
-        self.blocks += more.blocks;
-        self.bytes += more.bytes;
-        self.early += more.early;
-        self.early_bytes += more.early_bytes;
-    }
 }
 
 /// A batch whose blocks are on their way.
@@ -342,7 +326,8 @@ pub struct IntentLog {
     data: Mutex<Option<Arc<dyn FetchData>>>,
     mode: AtomicU8,
     throughput: AtomicBool,
-    state: Arc<Mutex<State>>,
+    state: Mutex<State>,
+    /// For those that wait for anything else than a promise.
     changed: Condvar,
 }
 
@@ -373,6 +358,7 @@ impl IntentLog {
             stats: LogStats::default(),
             callers: Vec::new(),
             has_driver: false,
+            waiters: Waiters::default(),
         };
         Self {
             rt: rt.clone(),
@@ -381,7 +367,7 @@ impl IntentLog {
             data: Mutex::default(),
             mode: AtomicU8::new(SyncMode::Standard as u8),
             throughput: AtomicBool::new(false),
-            state: Arc::new(Mutex::new(state)),
+            state: Mutex::new(state),
             changed: rt.condvar(),
         }
     }
@@ -517,8 +503,10 @@ impl IntentLog {
             if state.kept_below() >= ticket {
                 return Ok(());
             }
-            if !state.concerns(ticket) {
-                self.changed.wait_among(&self.state, &mut state, move |s| s.concerns(ticket));
+            let may_lead = !state.leading && state.under_way.len() < BATCHES;
+            if !may_lead || state.queue.first() >= ticket {
+                let signal = state.waiters.add(&self.rt, ticket);
+                MutexGuard::unlocked(&mut state, || signal.wait());
                 continue;
             }
             state.leading = true;
@@ -528,16 +516,18 @@ impl IntentLog {
             let batch = state.queue.take();
             let begun = MutexGuard::unlocked(&mut state, || self.promise(number, batch));
             state.leading = false;
-            self.changed.notify_all();
-            let done = begun.and_then(|flight| match flight {
-                Some(flight) => MutexGuard::unlocked(&mut state, || self.land(flight)),
-                None => Ok(()),
+            let due = state.due();
+            let done = MutexGuard::unlocked(&mut state, || {
+                due.wake();
+                self.changed.notify_all();
+                begun.and_then(|flight| flight.map_or(Ok(()), |flight| self.land(flight)))
             });
             state.under_way.retain(|(n, _)| *n != number);
             if let Err(why) = done {
                 state.stopped.get_or_insert(why);
             }
-            self.changed.notify_all();
+            let due = state.due();
+            MutexGuard::unlocked(&mut state, || due.wake());
         }
     }
 
@@ -791,7 +781,9 @@ impl IntentLog {
             state.xattrs = Xattrs::Used;
         }
         state.queue.synced(txg);
-        self.changed.notify_all();
+        let due = state.due();
+        drop(state);
+        due.wake();
     }
 
     /// Lets the chain end with the next sync, and none begin until [`Self::resume`]. Promises wait

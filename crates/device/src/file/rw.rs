@@ -100,6 +100,23 @@ impl RwFileDevice {
         threads::write(core, start, vec![Shared::from(bytes)])
     }
 
+    /// Writes and waits, on this thread.
+    fn write_parts(&self, offset: u64, parts: Vec<Shared>, len: usize) -> Result<(), Error> {
+        let core = self.core();
+        let begin = core.now();
+        core.counters.begin();
+        let checked = range_within(core.size(), offset, len);
+        let result = checked.and_then(|()| {
+            core.counters.write_call();
+            match self.is_piecemeal(offset, len) {
+                true => self.write_piecemeal(offset, &parts),
+                false => threads::write(core, offset, parts),
+            }
+        });
+        self.ended(result.map(|()| len).map_err(|_| ()), begin);
+        result.map_err(|kind| Error::write(kind, &core.name, offset, len))
+    }
+
     fn ended(&self, result: Result<usize, ()>, begin: Duration) {
         let took = self.core().now().saturating_sub(begin);
         self.core().counters.end_write(result, took);
@@ -199,21 +216,15 @@ impl WriteDevice for RwFileDevice {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
-        let core = self.core();
-        let begin = core.now();
-        core.counters.begin();
-        let checked = range_within(core.size(), offset, data.len());
-        let result = checked.and_then(|()| {
-            core.counters.write_call();
-            let parts = vec![Shared::copy_of(data)];
-            if self.is_piecemeal(offset, data.len()) {
-                self.write_piecemeal(offset, &parts)
-            } else {
-                threads::write(core, offset, parts)
-            }
-        });
-        self.ended(result.map(|()| data.len()).map_err(|_| ()), begin);
-        result.map_err(|kind| Error::write(kind, &core.name, offset, data.len()))
+        self.write_parts(offset, vec![Shared::copy_of(data)], data.len())
+    }
+
+    fn write_durably(&self, writes: Vec<(u64, Vec<Shared>)>) -> Result<(), Error> {
+        for (offset, parts) in writes {
+            let len = parts.iter().map(|part| part.len()).sum();
+            self.write_parts(offset, parts, len)?;
+        }
+        self.flush()
     }
 
     fn grow(&self) {

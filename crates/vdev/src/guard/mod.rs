@@ -459,6 +459,21 @@ impl WriteDevice for Guard {
         result.unwrap_or_else(|| Err(error(ErrorKind::Gone)))
     }
 
+    fn write_durably(&self, writes: Vec<(u64, Vec<Shared>)>) -> Result<(), Error> {
+        let offset = writes.first().map_or(0, |(offset, _)| *offset);
+        let len = writes.iter().flat_map(|(_, parts)| parts).map(|p| p.len() as u64).sum();
+        let what = (Operation::Write, offset, len);
+        match &self.writer {
+            Some(writer) if !self.watch.limits.is_held() && !delivering() => {
+                match self.is_silent() {
+                    true => Err(self.watch.error(ErrorKind::NoAnswer, what.0, offset, len)),
+                    false => writer.write_durably(writes),
+                }
+            }
+            _ => self.call(what, move |writer| writer.write_durably(writes)),
+        }
+    }
+
     fn grow(&self) {
         if let Some(writer) = self.writer.clone() {
             self.ask(&self.size, move |device| {

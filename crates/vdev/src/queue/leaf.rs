@@ -173,6 +173,18 @@ impl LeafQueue {
         state.lines.is_empty() && state.schedule.admits(class, &self.limits)
     }
 
+    /// A thread may read by itself although its class has as many requests at the device as it
+    /// should. The limit keeps one class from standing in the way of others; here there is none. To
+    /// wait for a place takes two switches of threads, which cost more than a device without moving
+    /// parts takes, and it has room for many.
+    fn has_only_readers(&self, state: &State, class: IoClass) -> bool {
+        let most = self.limits.readers_alone();
+        !self.rotating
+            && class == IoClass::SyncRead
+            && state.lines.is_empty()
+            && state.schedule.has_only(class, most.min(self.limits.all_max()))
+    }
+
     /// Reads on the calling thread, when the read need not stand in line: a thread that is going to
     /// wait for it anyway then needs no other thread. Must not be called from a completion.
     pub(crate) fn read_here(
@@ -187,7 +199,8 @@ impl LeafQueue {
         }
         let weight = {
             let mut state = self.state.lock();
-            if !self.is_free(&state, class) && !self.limits.is_unbounded() {
+            let may = self.is_free(&state, class) || self.has_only_readers(&state, class);
+            if !may && !self.limits.is_unbounded() {
                 return None;
             }
             self.begin(&mut state, class, len as u64)
@@ -195,6 +208,29 @@ impl LeafQueue {
         let arrived = if weight > 0 { self.clock() } else { 0 };
         let mut issued = self.issued(class, len as u64, false, weight, (arrived, arrived));
         let result = self.device.read_new(offset, len);
+        issued.end(result.is_err(), Vec::new());
+        Some(result)
+    }
+
+    /// [`device::WriteDevice::write_durably`], when that need not stand in line. It counts as one
+    /// request, with its flush. Must not be called from a completion.
+    pub(crate) fn write_durably(
+        self: &Arc<Self>,
+        class: IoClass,
+        writes: Vec<(u64, Vec<Shared>)>,
+    ) -> Option<Result<(), Error>> {
+        let writer = self.writer.as_ref()?;
+        let bytes = writes.iter().flat_map(|(_, parts)| parts).map(|p| p.len() as u64).sum();
+        let weight = {
+            let mut state = self.state.lock();
+            if !self.is_free(&state, class) && !self.limits.is_unbounded() {
+                return None;
+            }
+            self.begin(&mut state, class, bytes)
+        };
+        let arrived = if weight > 0 { self.clock() } else { 0 };
+        let mut issued = self.issued(class, bytes, writes.len() > 1, weight, (arrived, arrived));
+        let result = writer.write_durably(writes);
         issued.end(result.is_err(), Vec::new());
         Some(result)
     }

@@ -26,6 +26,9 @@ pub enum QueueLimit {
     Max(IoClass),
     /// Requests of all classes at most.
     AllMax,
+    /// Reads that waiting threads make themselves at a device without moving parts that has nothing
+    /// else to do.
+    ReadersAlone,
     /// Bytes that neighbours are joined to, on rotating disks.
     Aggregation,
     /// The same on devices without moving parts.
@@ -62,6 +65,7 @@ impl QueueLimit {
             Self::Min(class) => class.active().0,
             Self::Max(class) => class.active().1,
             Self::AllMax => 1000,
+            Self::ReadersAlone => 64,
             // One limit for both: OpenZFS copies what it joins, and so joins less, 128 KiB, where a
             // seek is not what is saved. Nothing is copied here, and ten requests of 128 KiB are
             // too few for a fast device.
@@ -86,6 +90,7 @@ pub struct QueueLimits {
     min: [AtomicU64; CLASSES],
     max: [AtomicU64; CLASSES],
     all_max: AtomicU64,
+    readers_alone: AtomicU64,
     aggregation: AtomicU64,
     aggregation_non_rotating: AtomicU64,
     read_gap: AtomicU64,
@@ -112,6 +117,7 @@ impl Default for QueueLimits {
             min: IoClass::ALL.map(|class| of(QueueLimit::Min(class))),
             max: IoClass::ALL.map(|class| of(QueueLimit::Max(class))),
             all_max: of(QueueLimit::AllMax),
+            readers_alone: of(QueueLimit::ReadersAlone),
             aggregation: of(QueueLimit::Aggregation),
             aggregation_non_rotating: of(QueueLimit::AggregationNonRotating),
             read_gap: of(QueueLimit::ReadGap),
@@ -145,6 +151,7 @@ impl QueueLimits {
             QueueLimit::Min(class) => &self.min[class as usize],
             QueueLimit::Max(class) => &self.max[class as usize],
             QueueLimit::AllMax => &self.all_max,
+            QueueLimit::ReadersAlone => &self.readers_alone,
             QueueLimit::Aggregation => &self.aggregation,
             QueueLimit::AggregationNonRotating => &self.aggregation_non_rotating,
             QueueLimit::ReadGap => &self.read_gap,
@@ -258,6 +265,10 @@ impl QueueLimits {
 
     pub(super) fn all_max(&self) -> u64 {
         self.all_max.load(Relaxed).max(1)
+    }
+
+    pub(super) fn readers_alone(&self) -> u64 {
+        self.readers_alone.load(Relaxed)
     }
 
     pub(super) fn nia_delay(&self) -> u64 {

@@ -69,6 +69,11 @@ impl Schedule {
         }
     }
 
+    /// Only requests of the class are active, and fewer than `most`.
+    pub(super) fn has_only(&self, class: IoClass, most: u64) -> bool {
+        self.all == self.active[class as usize] && self.all < most
+    }
+
     /// Whether a request of the class could begin now.
     pub(super) fn admits(&self, class: IoClass, limits: &QueueLimits) -> bool {
         let active = self.active[class as usize];

@@ -331,6 +331,48 @@ fn without_limits_a_batch_stays_one() {
 }
 
 #[test]
+fn threads_read_by_themselves_where_nothing_else_is_to_be_done() {
+    let (device, queue, limits) = slow();
+    let done = Arc::new(AtomicUsize::new(0));
+    let here = |queue: &Arc<LeafQueue>| queue.read_here(IoClass::SyncRead, 0, 512).is_some();
+    // As many as the class may have are at the device, and it has room.
+    queue.read_batch(IoClass::SyncRead, (0..10).map(|n| read(n * 4096, &done)).collect());
+    assert!(here(&queue));
+    limits.set(QueueLimit::ReadersAlone, 10);
+    assert!(!here(&queue), "they are as many as they may be");
+    limits.set(QueueLimit::ReadersAlone, 64);
+    queue.write_batch(IoClass::AsyncWrite, vec![write(1 << 20, 4096, &done)]);
+    assert!(!here(&queue), "a write is there too");
+    device.answer_write();
+    assert!(here(&queue));
+    queue.read_batch(IoClass::SyncRead, vec![read(1 << 21, &done)]);
+    assert!(!here(&queue), "another stands in line");
+    while device.active() != (0, 0) {
+        device.answer_read();
+    }
+    assert_eq!(done.load(Ordering::SeqCst), 12);
+}
+
+#[test]
+fn durable_writes_need_not_stand_in_line_where_there_is_none() {
+    let disk = Arc::new(MemoryDevice::zeros("m", 1 << 20));
+    let (queue, _) = queue_of(Arc::clone(&disk) as _, QueueLimits::default());
+    let writes = || vec![(4096, vec![Shared::copy_of(&[7; 512]), Shared::copy_of(&[8; 512])])];
+    assert_eq!(queue.write_durably(IoClass::SyncWrite, writes()), Some(Ok(())));
+    assert_eq!(disk.read_new(4608, 1).map(|b| b.to_vec()), Ok(vec![8]));
+    assert_eq!(disk.stats().flushes, 1);
+    let counts = queue.stats().class(IoClass::SyncWrite).clone();
+    assert_eq!((counts.active, counts.bytes), (0, 1024));
+    let beyond = vec![(1 << 20, vec![Shared::copy_of(&[7; 512])])];
+    assert!(queue.write_durably(IoClass::SyncWrite, beyond).is_some_and(|r| r.is_err()));
+    assert_eq!(disk.stats().flushes, 1, "what was not written is not flushed");
+    let (_device, queue, _) = slow();
+    let ok = Arc::new(AtomicUsize::new(0));
+    queue.write_batch(IoClass::SyncWrite, (0..10).map(|n| write(n * 8192, 512, &ok)).collect());
+    assert_eq!(queue.write_durably(IoClass::SyncWrite, writes()), None);
+}
+
+#[test]
 fn a_queue_lets_go_of_its_device_before_it_tells() {
     let (device, queue, _) = slow();
     let weak = Arc::downgrade(&queue);

@@ -8,7 +8,7 @@ use super::super::budget::HeadSpace;
 use super::super::record::Pushed;
 use super::super::shared::Shared;
 use dmu::{Objset, Tx};
-use ondisk::{BlkPtr, ZilHeader};
+use ondisk::{BlkPtr, Dva, ZilHeader};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -86,34 +86,16 @@ impl Backend for LogBackend {
             Err(why) => return Box::new(|| Err(why)),
         };
         let logs: BTreeSet<u32> = blocks.iter().map(|(place, _)| place.dvas[0].vdev()).collect();
-        let answers = Arc::new((Mutex::new((blocks.len(), None)), shared.rt.condvar()));
-        let writes = blocks.into_iter().map(|(place, data)| {
-            let answers = Arc::clone(&answers);
-            let done = Box::new(move |result: Result<(), WriteError>| {
-                let mut state = answers.0.lock();
-                state.0 -= 1;
-                state.1 = state.1.take().or(result.err());
-                if state.0 == 0 {
-                    answers.1.notify_all();
-                }
-            });
-            let (dva, birth, class) = (place.dvas[0], place.birth, IoClass::SyncWrite);
-            BlockWrite { dva, data, birth, class, done }
-        });
-        shared.reader.vdevs().write_batch(writes.collect());
+        let one = |(place, data): (BlockPlace, device::Shared)| (place.dvas[0], data, place.birth);
+        let blocks: Vec<_> = blocks.into_iter().map(one).collect();
         Box::new(move || {
-            let failed = {
-                let mut state = answers.0.lock();
-                while state.0 > 0 {
-                    answers.1.wait(&mut state);
-                }
-                state.1.take()
+            let alone = early.is_empty().then(|| shared.reader.vdevs().write_durably(&blocks));
+            let done = match alone {
+                Some(Ok(done)) => done,
+                _ => write_together(&shared, blocks, &early)?
+                    .and_then(|()| flush(&shared, &logs, &early)),
             };
-            // What fails there fails its txg too.
-            let data = early.iter().try_for_each(|bp| shared.writer.wait_block(bp));
-            data.map_err(|e| e.to_string())?;
-            let flushed = failed.map_or_else(|| flush(&shared, &logs, &early), Err);
-            flushed.map_err(|e| {
+            done.map_err(|e| {
                 logs.iter().for_each(|top| shared.alloc.avoid_log(*top));
                 e.to_string()
             })
@@ -124,6 +106,38 @@ impl Backend for LogBackend {
         let shared = self.shared()?;
         shared.txgs.wait_synced(txg, Pushed::Waited).map_err(|why| why.to_string())
     }
+}
+
+/// Writes blocks of logs and waits for them and for blocks of data, which are under way. The inner
+/// error is the log's; what fails of the data fails its txg too.
+fn write_together(
+    shared: &Shared,
+    blocks: Vec<(Dva, device::Shared, u64)>,
+    early: &[BlkPtr],
+) -> Result<Result<(), WriteError>, String> {
+    let answers = Arc::new((Mutex::new((blocks.len(), None)), shared.rt.condvar()));
+    let writes = blocks.into_iter().map(|(dva, data, birth)| {
+        let answers = Arc::clone(&answers);
+        let done = Box::new(move |result: Result<(), WriteError>| {
+            let mut state = answers.0.lock();
+            state.0 -= 1;
+            state.1 = state.1.take().or(result.err());
+            if state.0 == 0 {
+                answers.1.notify_all();
+            }
+        });
+        BlockWrite { dva, data, birth, class: IoClass::SyncWrite, done }
+    });
+    shared.reader.vdevs().write_batch(writes.collect());
+    let failed = {
+        let mut state = answers.0.lock();
+        while state.0 > 0 {
+            answers.1.wait(&mut state);
+        }
+        state.1.take()
+    };
+    early.iter().try_for_each(|bp| shared.writer.wait_block(bp)).map_err(|e| e.to_string())?;
+    Ok(failed.map_or(Ok(()), Err))
 }
 
 /// Flushes what blocks of logs, on these vdevs, and blocks of data are on.

@@ -128,6 +128,11 @@ table! {
         QueueLimit::Max(IoClass::SyncRead).default_value(), 1..=1 << 20,
         Push::Queue(QueueLimit::Max(IoClass::SyncRead)),
         "Of synchronous reads, at most this many are active on a device.";
+    ReadersAlone "zinc_vdev_readers_alone_max" Unit::Count,
+        QueueLimit::ReadersAlone.default_value(), 0..=1 << 20,
+        Push::Queue(QueueLimit::ReadersAlone),
+        "Threads that read by themselves from a device without moving parts may be this many while \
+         it has nothing else to do. 0: zfs_vdev_sync_read_max_active holds for them too.";
     SyncWriteMinActive "zfs_vdev_sync_write_min_active" Unit::Count,
         QueueLimit::Min(IoClass::SyncWrite).default_value(), 1..=1 << 20,
         Push::Queue(QueueLimit::Min(IoClass::SyncWrite)),
