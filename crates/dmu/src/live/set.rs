@@ -193,8 +193,8 @@ impl LiveSet {
     }
 
     pub(super) fn publish(&self, txg: u64) {
-        let pass = std::mem::take(&mut *self.pass.lock());
-        let Some(base) = pass.base else { return };
+        let mut pass = std::mem::take(&mut *self.pass.lock());
+        let Some(base) = pass.base.take() else { return };
         // A thread that opens an object compares the base before and after: the meta dnode changes
         // first.
         {
@@ -211,6 +211,21 @@ impl LiveSet {
             }
         }
         self.slots.lock().publish(txg, freed);
+        drop(pass);
+        self.sweep();
+    }
+
+    /// Forgets objects that nobody holds. Each still has a little memory, and after a load the
+    /// little things lie on all the pages that the load has used: none could be given back.
+    fn sweep(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            shard.retain(|_, object| object.strong_count() > 0);
+            if shard.len() < shard.capacity() / 4 {
+                let room = 2 * shard.len();
+                shard.shrink_to(room);
+            }
+        }
     }
 }
 
