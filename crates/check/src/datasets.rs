@@ -174,7 +174,8 @@ impl Audit<'_> {
 
     fn compare_list(&self, object: u64, stored: &Space, counted: &Space) {
         if stored != counted {
-            let cause = format!("header says {stored:?}, its blocks make {counted:?}");
+            let cause =
+                format!("header says {}, its blocks make {}", figures(stored), figures(counted));
             self.list_issue(object, cause);
         }
     }
@@ -446,4 +447,10 @@ fn stored(d: &Dataset) -> Space {
         compressed: d.phys.compressed,
         uncompressed: d.phys.uncompressed,
     }
+}
+
+/// What a list of blocks says of their sizes.
+fn figures(space: &Space) -> String {
+    let Space { used, compressed, uncompressed } = space;
+    format!("{used} bytes used, {compressed} compressed, {uncompressed} uncompressed")
 }

@@ -107,7 +107,13 @@ pub(crate) fn known_errors(pool: &Pool, sink: &Sink) {
                 let e = e?;
                 let key = String::from_utf8_lossy(e.name.bytes().unwrap_or_default()).into_owned();
                 match (Zbookmark::parse_log_key(&key), e.u64()) {
-                    (Some(b), _) => sink.put(Issue::KnownError { entry: format!("{b:?}") }),
+                    (Some(b), _) => sink.put(Issue::KnownError {
+                        entry: format!(
+                            "dataset {}, {}",
+                            b.objset,
+                            block(b.object, b.level(), b.blkid)
+                        ),
+                    }),
                     (None, Some(list)) => heads(pool, &key, list, sink)?,
                     (None, None) => sink.put(Issue::KnownError { entry: key }),
                 }
@@ -120,13 +126,18 @@ pub(crate) fn known_errors(pool: &Pool, sink: &Sink) {
     }
 }
 
+/// How a block is called.
+fn block(object: u64, level: i64, number: u64) -> String {
+    format!("object {object}, level {level}, block {number}")
+}
+
 /// The newer form: one table per dataset.
 fn heads(pool: &Pool, head: &str, list: u64, sink: &Sink) -> dmu::Result<()> {
     for e in Zap::open(&pool.mos().object(list)?)?.entries() {
         let e = e?;
         let key = String::from_utf8_lossy(e.name.bytes().unwrap_or_default()).into_owned();
         let entry = match HeadEntry::parse_log_key(&key) {
-            Some(h) => format!("dataset {head}: {h:?}"),
+            Some(h) => format!("dataset {head}, {}", block(h.object, h.level(), h.blkid)),
             None => format!("dataset {head}: {key}"),
         };
         sink.put(Issue::KnownError { entry });

@@ -45,7 +45,7 @@ pub struct PageRequest<'a> {
 
 /// An answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
+pub struct Answer {
     /// Its `Content-Type`.
     pub kind: &'static str,
     /// Its `Content-Security-Policy`; empty: a browser shows it and runs nothing.
@@ -164,7 +164,7 @@ fn is_whole(head: &[u8]) -> bool {
 /// When the address cannot be had.
 pub fn serve(
     address: SocketAddr,
-    pages: impl Fn(&PageRequest<'_>) -> Option<Page> + Send + Sync + 'static,
+    pages: impl Fn(&PageRequest<'_>) -> Option<Answer> + Send + Sync + 'static,
 ) -> io::Result<SocketAddr> {
     serve_within(address, PATIENCE, pages)
 }
@@ -173,7 +173,7 @@ pub fn serve(
 fn serve_within(
     address: SocketAddr,
     patience: Duration,
-    pages: impl Fn(&PageRequest<'_>) -> Option<Page> + Send + Sync + 'static,
+    pages: impl Fn(&PageRequest<'_>) -> Option<Answer> + Send + Sync + 'static,
 ) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address)?;
     let bound = listener.local_addr()?;
@@ -190,7 +190,7 @@ fn serve_within(
     Ok(bound)
 }
 
-type Pages = dyn Fn(&PageRequest<'_>) -> Option<Page> + Send + Sync;
+type Pages = dyn Fn(&PageRequest<'_>) -> Option<Answer> + Send + Sync;
 
 fn begin(
     stream: TcpStream,
@@ -259,12 +259,12 @@ fn read_head(mut stream: &TcpStream, patience: Duration) -> io::Result<Option<Ve
 
 fn refuse(stream: &TcpStream, status: &str, text: &str) -> io::Result<()> {
     let kind = "text/plain; charset=utf-8";
-    let page = Page { kind, text: text.to_owned(), ..Page::default() };
+    let page = Answer { kind, text: text.to_owned(), ..Answer::default() };
     respond(stream, status, &page, true)
 }
 
 /// Sends a page. Browsers neither guess what it is, nor keep it, nor give it to other sites.
-fn respond(mut stream: &TcpStream, status: &str, page: &Page, body: bool) -> io::Result<()> {
+fn respond(mut stream: &TcpStream, status: &str, page: &Answer, body: bool) -> io::Result<()> {
     let (kind, length) = (page.kind, page.text.len());
     let policy = match page.policy.as_str() {
         "" => "default-src 'none'; frame-ancestors 'none'",
@@ -303,9 +303,9 @@ mod tests {
         text
     }
 
-    fn metrics(asked: &PageRequest<'_>) -> Option<Page> {
+    fn metrics(asked: &PageRequest<'_>) -> Option<Answer> {
         let text = format!("{}zinc_up 1\n", [asked.query, asked.accept].concat());
-        let page = Page { kind: "text/plain", text, ..Page::default() };
+        let page = Answer { kind: "text/plain", text, ..Answer::default() };
         (asked.path == "/metrics").then_some(page)
     }
 

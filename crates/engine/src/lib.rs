@@ -106,6 +106,7 @@ mod members;
 mod new_pool;
 mod orphans;
 pub mod properties;
+mod remove;
 pub mod replay;
 mod vdev_properties;
 
@@ -243,6 +244,7 @@ pub mod errors {
 /// What files are made of: kinds, attributes, flags, lists of access rights, names.
 pub mod files {
     pub use crate::orphans::orphans;
+    pub use crate::remove::{NotRemoved, NotRemovedCause, remove_tree};
     pub use ondisk::acl;
     pub use ondisk::znode::{ZPL_VERSION_MAX as VERSION_MAX, flags};
     pub use zpl::write::{Limited, OpenFile, XattrMode};

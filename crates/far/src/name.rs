@@ -183,7 +183,7 @@ impl Name {
         let own = decoded(prefix.trim_matches('/'))?;
         let is_part = |part: &str| !matches!(part, "" | "." | "..");
         if !own.split('/').all(is_part) || !own.bytes().all(|b| is_plain(b) || b == b'/') {
-            let why = "its prefix is none of letters, digits, '-', '.', '_' and '/'";
+            let why = "a prefix has only letters, digits, '-', '.', '_' and '/'";
             return Err(NameError(why));
         }
         let (mut endpoint, mut region, mut is_virtual) = (None, None, None);

@@ -24,6 +24,20 @@ pub enum Function {
 }
 
 impl Function {
+    /// Its name, in lower case.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Scrub => "scrub",
+            Self::Resilver => "resilver",
+            Self::ErrorScrub => "errorscrub",
+            Self::Unknown(_) => "unknown",
+        }
+    }
+}
+
+impl Function {
     /// From the number on disk.
     #[must_use]
     pub fn from_number(n: u64) -> Self {
@@ -64,6 +78,21 @@ pub enum State {
     ErrorScrubbing,
     /// A number nobody knows.
     Unknown(u64),
+}
+
+impl State {
+    /// Its name, in lower case.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Active => "active",
+            Self::Finished => "finished",
+            Self::Canceled => "canceled",
+            Self::ErrorScrubbing => "errorscrubbing",
+            Self::Unknown(_) => "unknown",
+        }
+    }
 }
 
 impl State {

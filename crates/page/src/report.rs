@@ -1,7 +1,7 @@
 //! What is known of a pool beside its counters: advice, the scan, space by dataset.
 
 use engine::live::LivePool;
-use engine::pools::{Function, ScanState};
+use engine::pools::{Function, ScanProgress as State, ScanState};
 use engine::{DatasetKind, Pool};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -113,13 +113,13 @@ impl Scan {
             Function::Resilver => "resilver",
             _ => return None,
         };
-        let state = match format!("{:?}", s.state()).to_lowercase() {
-            state if state == "active" && s.flags & ScanState::FLAG_PAUSED != 0 => "paused".into(),
-            state => state,
+        let state = match s.state() {
+            State::Active if s.flags & ScanState::FLAG_PAUSED != 0 => "paused",
+            state => state.name(),
         };
         Some(Self {
             what: what.to_owned(),
-            state,
+            state: state.to_owned(),
             began: s.start_time,
             ended: s.end_time,
             to_examine_bytes: s.to_examine,

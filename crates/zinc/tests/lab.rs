@@ -56,7 +56,7 @@ fn data_is_destroyed_only_when_the_path_is_typed() {
     let nobody = run(dir.path(), command);
     assert_eq!((nobody.code, nobody.out.as_str()), (1, ""));
     assert!(nobody.err.contains("disk was not touched"), "{}", nobody.err);
-    assert!(nobody.err.contains("nobody is there to confirm"), "{}", nobody.err);
+    assert!(nobody.err.contains("without a terminal"), "{}", nobody.err);
     assert!(untouched(dir.path()));
     let unsaid = run(dir.path(), "lab run sync-stream --device disk --yes");
     assert!(unsaid.code == 1 && unsaid.err.contains("--destroy-data"), "{}", unsaid.err);

@@ -120,7 +120,7 @@ pub(super) fn kind_of_trouble(trouble: &Trouble) -> ErrorKind {
         Trouble::NoDisk => ErrorKind::Refused("there is no disk in this store"),
         Trouble::DiskExists => ErrorKind::Refused("there is a disk in this store already"),
         Trouble::Damaged(..) => {
-            ErrorKind::Refused("an object of it is damaged (zinc far check says which)")
+            ErrorKind::Refused("an object of it is damaged; a check of the store says which")
         }
         Trouble::Gone => ErrorKind::Refused("the state that was read was deleted; open it again"),
         Trouble::MapTooLarge { .. } => ErrorKind::OutOfMemory,

@@ -48,7 +48,7 @@ impl TaskCx<'_> {
         let pool = || shared.pool();
         match (shared.features.count(checkpoint::FEATURE), self.checkpoint_state()?) {
             (None, _) => {
-                let what = "feature@zpool_checkpoint is not enabled; `zpool upgrade` enables it";
+                let what = "feature@zpool_checkpoint is not enabled";
                 return Err(Error::Invalid { what: what.to_owned() });
             }
             (_, CheckpointState::Exists) => return Err(Error::CheckpointExists { pool: pool() }),

@@ -307,8 +307,8 @@ pub fn latest(status: &Status) -> u64 {
 
 fn scan(s: &ScanState, int: bool) -> Value {
     json!({
-        "function": format!("{:?}", s.function()).to_uppercase(),
-        "state": format!("{:?}", s.state()).to_uppercase(),
+        "function": s.function().name().to_uppercase(),
+        "state": s.state().name().to_uppercase(),
         "start_time": json::number(s.start_time, int),
         "end_time": json::number(s.end_time, int),
         "to_examine": json::number(s.to_examine, int),

@@ -9,7 +9,7 @@ use crate::progress::while_showing;
 use crate::session::Session;
 use engine::Progress;
 use engine::errors::ZplError as Error;
-use engine::files::{FileKind, NewFile, NewKind, RenameMode};
+use engine::files::{FileKind, NewFile, NewKind, RenameMode, remove_tree};
 use engine::{Filesystem, LivePool};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -206,73 +206,19 @@ impl Verb for Rm {
                     Err(spot.fail("remove", &"Is a directory").hint("-r removes directories"))
                 }
                 (true, true) => {
-                    let top = Doomed { dir, name, object: entry.object, is_empty: false };
-                    while_showing(session, &progress, || tree(spot, top, &progress))
+                    while_showing(session, &progress, || tree(spot, (dir, &name), &progress))
                 }
             }
         })
     }
 }
 
-/// A directory that is removed with all in it.
-struct Doomed {
-    /// The directory it is in, and its name there.
-    dir: u64,
-    name: Vec<u8>,
-    object: u64,
-    /// All in it is gone.
-    is_empty: bool,
-}
-
-/// Removes a directory with all in it. The stack is a list: names in a pool may nest deeper than
-/// calls. A directory is entered from the one it names as its parent alone: in a damaged or hostile
-/// tree a name may lead to a directory of somewhere else, or of further up.
-fn tree(spot: &Spot, top: Doomed, progress: &Progress) -> Result<(), Failure> {
-    let fs = &spot.fs;
-    let mut todo = vec![top];
-    while let Some(doomed) = todo.pop() {
-        let Doomed { dir, name, object, is_empty } = &doomed;
-        let fail = |e: Error| in_tree(spot, &todo, name, &e);
-        progress.check().map_err(|e| in_tree(spot, &todo, name, &e))?;
-        if *is_empty {
-            fs.rmdir(*dir, name, now()).map_err(fail)?;
-            progress.add(1, 0);
-            continue;
-        }
-        let node = fs.node(*object).map_err(fail)?;
-        if node.parent != *dir {
-            let why = "the directory belongs to another one; the tree is damaged";
-            return Err(in_tree(spot, &todo, name, &why));
-        }
-        let mut dirs = Vec::new();
-        for entry in node.entries().map_err(fail)? {
-            progress.check().map_err(|e| in_tree(spot, &todo, name, &e))?;
-            let entry = entry.map_err(fail)?;
-            match fs.node(entry.object).map_err(fail)?.kind() {
-                FileKind::Dir => dirs.push(Doomed {
-                    dir: *object,
-                    name: entry.name,
-                    object: entry.object,
-                    is_empty: false,
-                }),
-                _ => {
-                    fs.unlink(*object, &entry.name, now()).map_err(fail)?;
-                    progress.add(1, 0);
-                }
-            }
-        }
-        todo.push(Doomed { is_empty: true, ..doomed });
-        todo.append(&mut dirs);
-    }
-    Ok(())
-}
-
-/// Why something below a place is not removed.
-fn in_tree(spot: &Spot, above: &[Doomed], name: &[u8], why: &dyn std::fmt::Display) -> Failure {
-    // What is to be emptied yet is on the way to it, but for the place itself.
-    let names = above.iter().filter(|d| d.is_empty).skip(1).map(|d| d.name.as_slice());
-    let path: Vec<String> = names.chain([name]).map(printable).collect();
-    spot.fail("remove", &format!("'{}': {why}", path.join("/")))
+/// Removes a directory with all in it.
+fn tree(spot: &Spot, top: (u64, &[u8]), progress: &Progress) -> Result<(), Failure> {
+    remove_tree(&spot.fs, top, &now, progress).map_err(|e| {
+        let path: Vec<String> = e.names.iter().map(|name| printable(name)).collect();
+        spot.fail("remove", &format!("'{}': {}", path.join("/"), e.cause))
+    })
 }
 
 impl Verb for Mv {

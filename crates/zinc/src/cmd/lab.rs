@@ -433,7 +433,9 @@ fn confirm(session: &Session, path: &Path) -> Result<(), Failure> {
         Failure::new(format!("{name} was not touched")).because(why).hint("--yes does not ask")
     };
     if !std::io::stdin().is_terminal() {
-        return Err(refused("nobody is there to confirm that its data may be destroyed"));
+        return Err(refused(
+            "its data would be destroyed, and without a terminal that cannot be confirmed",
+        ));
     }
     ui::error(session, &format!("Everything on {name} will be lost. Type its path to go on: "));
     let mut answer = String::new();

@@ -37,7 +37,7 @@ impl Filesystem {
     pub fn create_unnamed_tx(&self, tx: &Tx, dir: u64, new: &NewFile) -> Result<OpenFile> {
         self.check_writable()?;
         if new.kind == NewKind::Dir {
-            return Err(Error::Invalid("a directory is made with its name"));
+            return Err(Error::Invalid("a directory cannot be created without a name"));
         }
         new.kind.check()?;
         let number = {

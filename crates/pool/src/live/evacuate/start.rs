@@ -49,9 +49,7 @@ impl Shared {
     fn check_removal(&self, id: u32) -> Result<()> {
         self.check_no_checkpoint()?;
         if !self.features.is_enabled("device_removal") {
-            return Err(refused(
-                "feature@device_removal is not enabled; `zpool upgrade` does that",
-            ));
+            return Err(refused("feature@device_removal is not enabled"));
         }
         if self.removals.leaving().is_some() {
             return Err(refused("Pool busy; removal may already be in progress"));

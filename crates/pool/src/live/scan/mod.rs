@@ -538,7 +538,7 @@ impl LivePool {
         if let Some(now) = self.scan() {
             let what = match now.function() {
                 Function::Resilver => "currently resilvering",
-                _ => "currently scrubbing; use 'zpool scrub -s' to cancel scrub",
+                _ => "currently scrubbing; cancel that scrub first",
             };
             return Err(Error::Invalid { what: what.to_owned() });
         }

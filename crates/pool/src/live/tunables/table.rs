@@ -92,7 +92,7 @@ table! {
     WriteLimitOverride "zfs_write_limit_override" Unit::Bytes, 0, 0..=1 << 50, Push::Throttle,
         "write-limit: bytes of a txg instead of the measured limit, before inflation; 0 for none.";
     NoWriteThrottle "zfs_no_write_throttle" Unit::Switch, 0, 0..=1, Push::Throttle,
-        "write-limit: 1 holds nobody back.";
+        "write-limit: 1 lets every writer go on at once.";
     WriteLimitInflation "zinc_write_limit_inflation" Unit::Count, 2, 1..=24, Push::Throttle,
         "write-limit: how many times its bytes a block counts, for the worst that redundancy \
          makes of it.";
@@ -253,7 +253,7 @@ table! {
     SlowIo "zio_slow_io_ms" Unit::Milliseconds,
         QueueLimit::Slow.default_value(), 1..=86_400_000,
         Push::Queue(QueueLimit::Slow),
-        "A request that takes so long is counted as slow: zpool status -s.";
+        "A request that takes so long is counted as slow.";
     ReadLatePercentile "zinc_read_late_percentile" Unit::Percent,
         QueueLimit::LatePercentile.default_value(), 1..=100,
         Push::Queue(QueueLimit::LatePercentile),

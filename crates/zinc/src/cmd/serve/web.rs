@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::held::Held;
 use crate::served::Server;
 use crate::session::Session;
-use control::http::{Page, PageRequest};
+use control::http::{Answer, PageRequest};
 use engine::live::TxgState;
 use engine::stats::Snapshot;
 use page::{Document, Recorder, Report, Sample, Source};
@@ -108,7 +108,7 @@ pub fn serve_page(address: SocketAddr, held: &Arc<Held>) -> Result<(), Failure> 
 pub fn serve_recorded(address: SocketAddr, recorder: &Arc<Recorder>) -> Result<(), Failure> {
     let (document, recorder) = (Document::default(), Arc::clone(recorder));
     let pages = move |asked: &PageRequest<'_>| match asked.path {
-        "/" => Some(Page {
+        "/" => Some(Answer {
             kind: "text/html; charset=utf-8",
             policy: document.policy.clone(),
             text: document.html.clone(),
@@ -116,7 +116,7 @@ pub fn serve_recorded(address: SocketAddr, recorder: &Arc<Recorder>) -> Result<(
         "/data" => {
             let after = asked.query.strip_prefix("after=").and_then(|n| n.parse().ok());
             let text = recorder.data(after.unwrap_or(0));
-            Some(Page { kind: "application/json", text, ..Page::default() })
+            Some(Answer { kind: "application/json", text, ..Answer::default() })
         }
         "/metrics" => Some(metrics(&recorder.snapshots(), asked)),
         _ => None,
@@ -138,15 +138,15 @@ pub fn serve_metrics(address: SocketAddr, held: &Arc<Held>) -> Result<(), Failur
     Ok(())
 }
 
-fn metrics(pools: &[Snapshot], asked: &PageRequest<'_>) -> Page {
+fn metrics(pools: &[Snapshot], asked: &PageRequest<'_>) -> Answer {
     let form = Form::accepted(asked.accept);
     let text = prometheus::text(pools, form);
-    Page { kind: form.content_type(), text, ..Page::default() }
+    Answer { kind: form.content_type(), text, ..Answer::default() }
 }
 
 fn listen(
     address: SocketAddr,
-    pages: impl Fn(&PageRequest<'_>) -> Option<Page> + Send + Sync + 'static,
+    pages: impl Fn(&PageRequest<'_>) -> Option<Answer> + Send + Sync + 'static,
 ) -> Result<SocketAddr, Failure> {
     let bound = control::http::serve(address, pages).map_err(|e| {
         let failure = Failure::new(format!("cannot answer at {address}")).because(e.to_string());

@@ -133,7 +133,10 @@ impl Verb for Args {
             if self.search.is_empty() && known::pools(session).find(name).is_none() {
                 return Err(Failure::new(format!("cannot open '{name}': no such pool")));
             }
-            ui::note(session, &format!("{name} is not served, so nobody keeps events"));
+            ui::note(
+                session,
+                &format!("events are kept while a pool is served, and {name} is not"),
+            );
             self.show(session, Vec::new());
             return Ok(ExitCode::SUCCESS);
         }

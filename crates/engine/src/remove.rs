@@ -1,0 +1,139 @@
+//! A directory is removed with all in it.
+
+use crate::Progress;
+use std::fmt;
+use zpl::{Error, FileKind, Filesystem, Time};
+
+/// A directory that is on the list.
+struct Listed {
+    /// The directory it is in, and its name there.
+    dir: u64,
+    name: Vec<u8>,
+    object: u64,
+    /// All in it is gone.
+    is_empty: bool,
+}
+
+/// Why something below a directory was not removed. What was removed before it is gone.
+#[derive(Debug)]
+pub struct NotRemoved {
+    /// Its names below the directory that was to be removed; the directory's own where it is that.
+    pub names: Vec<Vec<u8>>,
+    /// What is wrong.
+    pub cause: NotRemovedCause,
+}
+
+/// What is wrong with something that was not removed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum NotRemovedCause {
+    /// The file system says no, or cannot read it.
+    Failed(Error),
+    /// A name leads to a directory that names another one as its parent.
+    Astray,
+    /// It was called off.
+    Cancelled(crate::Cancelled),
+}
+
+impl fmt::Display for NotRemovedCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(e) => e.fmt(f),
+            Self::Astray => {
+                f.write_str("the directory belongs to another one; the tree is damaged")
+            }
+            Self::Cancelled(e) => e.fmt(f),
+        }
+    }
+}
+
+impl From<Error> for NotRemovedCause {
+    fn from(e: Error) -> Self {
+        Self::Failed(e)
+    }
+}
+
+impl From<crate::Cancelled> for NotRemovedCause {
+    fn from(e: crate::Cancelled) -> Self {
+        Self::Cancelled(e)
+    }
+}
+
+/// Removes the directory `name` of the directory `dir`, with all in it; each file is a change of
+/// its own, made at `now`. `progress` counts what is gone.
+///
+/// The stack is a list: names may nest deeper than calls. A directory is entered from the one it
+/// names as its parent alone: in a damaged or hostile tree a name may lead to a directory of
+/// somewhere else, or of further up.
+///
+/// # Errors
+/// What could not be removed; nothing is tried after it.
+pub fn remove_tree(
+    fs: &Filesystem,
+    (dir, name): (u64, &[u8]),
+    now: &dyn Fn() -> Time,
+    progress: &Progress,
+) -> Result<(), NotRemoved> {
+    let top = |object| Listed { dir, name: name.to_vec(), object, is_empty: false };
+    let found = fs.node(dir).and_then(|parent| parent.lookup(name));
+    let mut todo = match found {
+        Ok(Some(entry)) => vec![top(entry.object)],
+        Ok(None) => return Ok(()),
+        Err(e) => return Err(NotRemoved { names: vec![name.to_vec()], cause: e.into() }),
+    };
+    while let Some(listed) = todo.pop() {
+        match one(fs, &listed, now, progress) {
+            Ok(dirs) => {
+                if !listed.is_empty {
+                    todo.push(Listed { is_empty: true, ..listed });
+                    todo.extend(dirs);
+                }
+            }
+            Err(cause) => {
+                // What is to be emptied yet is on the way to it, but for the directory itself.
+                let above = todo.into_iter().filter(|d| d.is_empty).skip(1).map(|d| d.name);
+                return Err(NotRemoved { names: above.chain([listed.name]).collect(), cause });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes the files of a directory and gives the directories in it, or the directory when it is
+/// empty.
+fn one(
+    fs: &Filesystem,
+    listed: &Listed,
+    now: &dyn Fn() -> Time,
+    progress: &Progress,
+) -> Result<Vec<Listed>, NotRemovedCause> {
+    progress.check()?;
+    let Listed { dir, name, object, is_empty } = listed;
+    if *is_empty {
+        fs.rmdir(*dir, name, now())?;
+        progress.add(1, 0);
+        return Ok(Vec::new());
+    }
+    let node = fs.node(*object)?;
+    if node.parent != *dir {
+        return Err(NotRemovedCause::Astray);
+    }
+    let mut dirs = Vec::new();
+    for entry in node.entries()? {
+        progress.check()?;
+        let entry = entry?;
+        match fs.node(entry.object)?.kind() {
+            FileKind::Dir => dirs.push(Listed {
+                dir: *object,
+                name: entry.name,
+                object: entry.object,
+                is_empty: false,
+            }),
+            _ => {
+                fs.unlink(*object, &entry.name, now())?;
+                progress.add(1, 0);
+            }
+        }
+    }
+    Ok(dirs)
+}
