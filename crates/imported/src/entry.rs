@@ -283,6 +283,7 @@ impl Known {
                 leaves: BTreeMap::new(),
                 aux: BTreeMap::new(),
                 lent: BTreeMap::new(),
+                split_off: BTreeSet::new(),
                 uberblocks: Vec::new(),
             },
         }

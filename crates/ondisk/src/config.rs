@@ -487,12 +487,23 @@ pub struct PoolConfig {
     pub has_per_vdev_zaps: bool,
     /// Guid of the pool this one was split from.
     pub split_guid: Option<u64>,
+    /// Guids of the leaves that are becoming another pool; only in the MOS.
+    pub splitting: Vec<u64>,
     /// Spares, where the list names them (they have an object of their own in the MOS).
     pub spares: Vec<VdevConfig>,
     /// Cache devices, likewise.
     pub l2cache: Vec<VdevConfig>,
     /// The whole list as stored.
     pub nvlist: NvList,
+}
+
+/// The leaves that a split was begun with; a top-level vdev that has none is a 0.
+fn splitting(list: &NvList) -> Result<Vec<u64>> {
+    let leaves = match list.opt_list("splitcfg")? {
+        Some(split) => split.opt_u64s("guid_list")?.unwrap_or_default(),
+        None => Default::default(),
+    };
+    Ok(leaves.iter().copied().filter(|guid| *guid != 0).collect())
 }
 
 impl PoolConfig {
@@ -528,6 +539,7 @@ impl PoolConfig {
             compatibility: list.opt_lossy("compatibility")?.map(|c| spelling::in_line(&c)),
             has_per_vdev_zaps: list.flag("com.delphix:has_per_vdev_zaps")?,
             split_guid: list.opt_u64("split_guid")?,
+            splitting: splitting(list)?,
             spares: aux_devices(list, "spares")?,
             l2cache: aux_devices(list, "l2cache")?,
             nvlist: list.clone(),

@@ -42,6 +42,8 @@ pub struct Candidate {
     /// Names of other pools, active or exported, by the guids of spares that stand in there: a
     /// spare can be one of several pools.
     pub lent: BTreeMap<u64, String>,
+    /// Guids of its leaves that are devices of other pools by now: they were split off.
+    pub split_off: BTreeSet<u64>,
     /// Uberblocks of all devices.
     pub uberblocks: Vec<FoundUberblock>,
 }
@@ -79,6 +81,7 @@ impl Candidate {
             pools.into_values().filter_map(|l| Self::assemble(l, aux.clone())).collect();
         out.sort_by(|a, b| a.config.name.cmp(&b.config.name));
         note_lent(&mut out);
+        note_split_off(&mut out);
         out
     }
 
@@ -129,7 +132,8 @@ impl Candidate {
         // A map has no order of its own, and what we print should.
         uberblocks.sort_by_key(|u| (u.leaf, u.label, u.slot));
         let tree = root_of(&config, &tops)?;
-        Some(Self { config, tree, leaves, aux, lent: BTreeMap::new(), uberblocks })
+        let (lent, split_off) = Default::default();
+        Some(Self { config, tree, leaves, aux, lent, split_off, uberblocks })
     }
 
     /// Guids of spares that stand in for devices of the pool.
@@ -351,6 +355,24 @@ fn note_lent(pools: &mut [Candidate]) {
     for pool in pools {
         let others = lent.iter().filter(|(_, by, _)| *by != pool.config.pool_guid);
         pool.lent = others.map(|(guid, _, name)| (*guid, name.clone())).collect();
+    }
+}
+
+/// Says of each which of its leaves are devices of others. A leaf keeps its guid when it becomes
+/// part of another pool.
+fn note_split_off(pools: &mut [Candidate]) {
+    let mut pools_of: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+    for pool in pools.iter() {
+        for guid in pool.leaves.keys() {
+            pools_of.entry(*guid).or_default().insert(pool.config.pool_guid);
+        }
+    }
+    for pool in pools {
+        let own = pool.config.pool_guid;
+        let leaves = pool.tree.walk().filter(|v| is_device(&v.kind)).map(|v| v.guid);
+        let is_elsewhere =
+            |guid: &u64| pools_of.get(guid).is_some_and(|of| of.iter().any(|pool| *pool != own));
+        pool.split_off = leaves.filter(is_elsewhere).collect();
     }
 }
 

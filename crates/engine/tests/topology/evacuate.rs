@@ -215,8 +215,11 @@ fn a_removal_is_called_off_and_asked_for_again() {
     let mut run = run(2030, Shape::Disks3, 80);
     run.bench.faults.clear();
     assert!(run.pool().cancel_removal().is_err());
+    // There are more than a thousand pieces: how many txgs end before the removal is suspended
+    // again is left to the machine, but not so many.
     for txgs in [0, 3, 7] {
-        set(run.pool(), Tunable::RemovalPiece, 16 << 10);
+        super::random::add_large(run.pool(), 24 << 20);
+        set(run.pool(), Tunable::RemovalPiece, 4 << 10);
         set(run.pool(), Tunable::RemovalSuspend, 1);
         run.pool().remove_top(top(run.pool(), 1)).unwrap();
         assert!(run.pool().remove_top(top(run.pool(), 0)).is_err());
@@ -229,6 +232,7 @@ fn a_removal_is_called_off_and_asked_for_again() {
         no_problems(run.pool());
         (0..20).for_each(|_| run.step());
         is_whole_now(&run, &format!("called off after {txgs}"));
+        run.pool().destroy_dataset("tank/large").unwrap();
         run.reopen(txgs);
         assert!(run.pool().removing().is_none());
     }

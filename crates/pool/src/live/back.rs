@@ -84,7 +84,7 @@ fn leaf_of(root: &VdevConfig, guid: u64) -> Option<&VdevConfig> {
 }
 
 /// Changes a leaf of a configuration. Depth is bounded: the configuration's decoder limits it.
-fn change_leaf(
+pub(super) fn change_leaf(
     vdev: &mut VdevConfig,
     guid: u64,
     change: &dyn Fn(&mut VdevConfig) -> ondisk::Result<()>,

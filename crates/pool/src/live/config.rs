@@ -75,6 +75,11 @@ impl Builder {
         self
     }
 
+    fn u64s(mut self, name: &str, value: Vec<u64>) -> Self {
+        self.0.set(name, NvValue::U64Array(value));
+        self
+    }
+
     fn bytes(mut self, name: &str, value: Vec<u8>) -> Self {
         self.0.set(name, NvValue::String(value));
         self
@@ -216,6 +221,18 @@ pub(super) fn unset(vdev: &mut VdevConfig, names: &[&str]) -> ondisk::Result<()>
     decode_again(vdev, &list)
 }
 
+/// What a configuration says of a split that has not ended, or made the pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Split {
+    /// There is none.
+    #[default]
+    None,
+    /// These leaves become another pool.
+    Into(Vec<u64>),
+    /// The pool was made of leaves of the one with this guid, and has not been closed since.
+    From(u64),
+}
+
 /// What stands beside the tree of vdevs in every configuration of a pool.
 #[derive(Clone, Debug)]
 pub(super) struct PoolFacts {
@@ -229,6 +246,7 @@ pub(super) struct PoolFacts {
     pub(super) compatibility: Option<String>,
     /// Active features that one must know to read the MOS.
     pub(super) features_for_read: Vec<String>,
+    pub(super) split: Split,
 }
 
 impl PoolFacts {
@@ -244,6 +262,10 @@ impl PoolFacts {
             comment: config.comment.clone(),
             compatibility: config.compatibility.clone(),
             features_for_read: config.features_for_read.clone(),
+            split: match config.splitting.is_empty() {
+                true => Split::None,
+                false => Split::Into(config.splitting.clone()),
+            },
         }
     }
 
@@ -264,6 +286,9 @@ impl PoolFacts {
         if self.hostid != 0 {
             list = list.u64("hostid", self.hostid);
         }
+        if let Split::From(pool) = self.split {
+            list = list.u64("split_guid", pool);
+        }
         list.text("hostname", &self.hostname)
     }
 
@@ -278,6 +303,17 @@ impl PoolFacts {
     /// The packed list of the MOS.
     pub(super) fn for_mos(&self, state: PoolState, txg: u64, root: &VdevConfig) -> NvList {
         let mut list = self.start(state, txg).boolean("com.delphix:has_per_vdev_zaps");
+        // It grows with the pool, and is left out of labels.
+        match &self.split {
+            Split::None => {}
+            Split::Into(leaves) => {
+                let split = Builder::new().u64s("guid_list", leaves.clone());
+                list = list.list("splitcfg", split.done());
+            }
+            Split::From(pool) => {
+                list = list.list("splitcfg", Builder::new().u64("split_guid", *pool).done());
+            }
+        }
         list = list.u64("vdev_children", root.children.len() as u64);
         list.list("vdev_tree", root.to_nvlist()).list("features_for_read", self.features()).done()
     }
@@ -366,6 +402,7 @@ mod tests {
             comment: None,
             compatibility: None,
             features_for_read: vec!["com.delphix:hole_birth".to_owned()],
+            split: Split::default(),
         };
         let label = facts.for_label(PoolState::Active, 9, &root, &root.children[1], 105);
         let decoded = ondisk::config::PoolConfig::decode(&label).unwrap();

@@ -13,7 +13,7 @@
 
 use super::blocks::TxgBlocks;
 use super::config::{
-    FIRST_TXG, PoolFacts, TopNumbers, VdevSpec, guid_sum, new_root, new_top, set_u64,
+    FIRST_TXG, PoolFacts, Split, TopNumbers, VdevSpec, guid_sum, new_root, new_top, set_u64,
 };
 use super::datasets::NewFilesystem;
 use super::features::{ENABLED_BY_DEFAULT, FeatureTable};
@@ -362,6 +362,7 @@ fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Resu
         comment: None,
         compatibility: None,
         features_for_read: Vec::new(),
+        split: Split::default(),
     };
     first_labels(&facts, &root, devices)?;
     let mut open = |c: &VdevConfig| match c.path.as_ref().and_then(|p| devices.get(p)) {

@@ -13,6 +13,7 @@ use super::LivePool;
 use super::config::PoolFacts;
 use super::create::allocator;
 use super::features::FeatureTable;
+use super::halfway::Halfway;
 use super::log::{LogDevices, claims, cut_logs, missing_logs};
 use super::patient::mos_over;
 use super::rewind;
@@ -138,6 +139,8 @@ pub fn import(
     let found = |guid: &u64| candidate.leaves.contains_key(guid);
     super::leaves::welcome(&mut root, &found, was_exported)
         .map_err(|e| Error::Invalid { what: e.to_string() })?;
+    let halfway = Halfway::of(reading.config(), candidate, &root);
+    halfway.take_back(&mut root)?;
     let logs = super::leaves::logs_of(reading.mos(), &root);
     let Devices { open: devices, failed } = open_devices(candidate, &root, &name, source)?;
     unchanged(&devices, newest.txg, &name)?;
@@ -152,6 +155,7 @@ pub fn import(
         _ => (Vec::new(), Vec::new()),
     };
     let mut pool = assemble(rt, &reading, options, (root, newest.txg), &devices)?;
+    pool.end_split(&halfway)?;
     pool.shared.post_system("pool_import");
     if options.ignore_limits {
         pool.shared.dsl.ignore_limits();

@@ -51,6 +51,7 @@ mod evacuate;
 mod events;
 mod expand;
 mod features;
+mod halfway;
 mod head;
 mod heads;
 mod history;

@@ -3,18 +3,18 @@
 //! # Theory
 //!
 //! All sides of a mirror hold the same, so one side of each mirror holds the whole pool. It becomes
-//! another pool in two steps, each of which is one txg:
+//! another pool in three steps, each of which is one txg:
 //!
 //! ```text
-//! txg N    of the pool       the sides are no part of it any more; they keep the state of txg N-1,
-//!                            as after a crash, and labels that the pool does not ask for
+//! txg N    of the pool       the sides are offline, and the MOS lists them; they keep the state of
+//!                            txg N-1, as after a crash, with the labels of then
 //! txg N    of the new pool   on the sides: new guid, new name, vdevs without the other sides, and
 //!                            the MOS without what it had of these
+//! txg M    of the pool       the sides are no part of it any more; the list is gone
 //! ```
 //!
-//! The order is what a crash must not find otherwise: the pool goes without the sides for good
-//! before anything on them says that they are another pool's. A crash in between leaves devices
-//! that are free to be attached again, and the pool has all that it had.
+//! The first uberblock of the new pool decides. What a crash leaves in between is ended by the next
+//! to open the pool for writing (`halfway.rs`).
 //!
 //! The new pool is opened with the guid that it is going to have, and its first txg writes labels
 //! and uberblock as any other that changes the configuration (`vdev::label`), so no state of it
@@ -23,7 +23,7 @@
 //! missing ones, and takes them off. Spares and cache devices stay as well.
 
 use super::LivePool;
-use super::config::set_u64;
+use super::config::{PoolFacts, Split, set_u64};
 use super::create::guid_from;
 use super::import::{ImportOptions, open_part};
 use super::log::LogDevices;
@@ -126,8 +126,8 @@ impl LivePool {
     /// pool goes on with the others. The new one has the state of this moment.
     ///
     /// # Errors
-    /// When a device has not everything, or fails. The sides that are no part of the pool any more
-    /// then can be attached again.
+    /// When a device has not everything, or fails. Sides that are offline then are used again when
+    /// the pool is opened the next time, or become the new pool's for good.
     pub fn split(&self, name: &str, sides: &[u64]) -> Result<Self> {
         let shared = &self.shared;
         choose(&shared.config.lock().root, sides)?;
@@ -136,26 +136,33 @@ impl LivePool {
         // What was promised is in the tree, as far as it is not promised meanwhile.
         self.sync()?;
         let devices = self.check_split(sides)?;
-        let (old, goes, text) = {
-            let facts = shared.config.lock().facts.clone();
-            let text = format!("new pool {name} from pool {}", facts.name);
-            (facts, sides.to_vec(), text)
-        };
+        let old = shared.config.lock().facts.clone();
+        let text = format!("new pool {name} from pool {}", old.name);
+        let goes = sides.to_vec();
         self.run(move |cx| {
             cx.check_no_checkpoint()?;
-            let shared = cx.shared;
-            let root = shared.config.lock().root.clone();
-            let gone: Vec<_> = goes.iter().filter_map(|n| root.find(*n).cloned()).collect();
-            let left = goes.iter().try_fold(root, |root, side| without_side(&root, *side))?;
-            let tree = shared.reader.vdevs();
-            let next = tree.successor(&shared.rt, &left, &mut |_| None).map_err(|e| bad(&e))?;
-            gone.iter().try_for_each(|leaf| cx.free_objects(leaf))?;
-            cx.put_tree(left, next);
-            goes.iter().for_each(|side| drop(shared.config.lock().logs.remove(side)));
-            cx.log_event_of_pool("split", &text)
+            cx.set_apart(&goes)
         })?;
         // Writes that began with the old tree have come back.
         self.sync()?;
+        let new = self.open_sides(name, (sides, devices), &old, text.clone())?;
+        let goes = sides.to_vec();
+        self.run(move |cx| {
+            cx.let_sides_go(&goes)?;
+            cx.log_event_of_pool("split", &text)
+        })?;
+        new.without_logs()
+    }
+
+    /// The sides as the pool that they become.
+    fn open_sides(
+        &self,
+        name: &str,
+        (sides, devices): (&[u64], BTreeMap<u64, (PathBuf, WriteDeviceRef)>),
+        old: &PoolFacts,
+        text: String,
+    ) -> Result<Self> {
+        let shared = &self.shared;
         let look = |(path, device): &(PathBuf, WriteDeviceRef)| {
             look_at_device(&Arc::clone(device).as_device(), path.clone())
         };
@@ -179,15 +186,15 @@ impl LivePool {
         let guid = guid_from(&shared.rt)();
         let shape = |root: &VdevConfig| of_sides(root, sides, guid);
         let candidate = candidate.ok_or_else(lost)?;
-        let from = old.name;
+        let from = old.guid;
         open_part(&shared.rt, &candidate, &options, devices, shape, |new, root| {
-            new.become_a_pool(others(root, sides), format!("new pool {name} from pool {from}"))
+            new.become_a_pool(others(root, sides), from, text)
         })
-        .and_then(Self::without_logs)
     }
 
     /// The first txg of a pool that was a side of others: these are forgotten.
-    fn become_a_pool(&self, gone: Vec<VdevConfig>, text: String) -> Result<()> {
+    fn become_a_pool(&self, gone: Vec<VdevConfig>, from: u64, text: String) -> Result<()> {
+        self.shared.config.lock().facts.split = Split::From(from);
         self.run(move |cx| {
             gone.iter().try_for_each(|leaf| cx.free_objects(leaf))?;
             let lists = cx.shared.aux.lock().clone();
