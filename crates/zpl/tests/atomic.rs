@@ -10,7 +10,9 @@ use common::{Set, at, filesystem};
 use dmu::Faults;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use zpl::write::{FsSettings, NewFile, NewKind, RenameMode, SetAttrs, XattrMode, XattrStore};
+use zpl::write::{
+    FsSettings, NewFile, NewKind, RenameMode, SetAttrs, WholeFile, XattrMode, XattrStore,
+};
 use zpl::{FileKind, Filesystem, FormatOptions};
 
 type Act = fn(&Filesystem) -> zpl::Result<()>;
@@ -98,9 +100,18 @@ fn make(fs: &Filesystem, kind: NewKind) -> zpl::Result<()> {
     fs.create_tx(&tx, fs.root_object(), b"new", &new).map(drop)
 }
 
+fn make_whole(fs: &Filesystem) -> zpl::Result<()> {
+    let new = NewFile::new(NewKind::File, 0o755, at(3));
+    let set = SetAttrs { uid: Some(5), mtime: Some(at(2)), ..SetAttrs::default() };
+    let pieces = [(0, vec![1; 5000]), (200_000, vec![2; 5000])];
+    let whole = WholeFile { new: &new, set: &set, size: 300_000, pieces: &pieces };
+    fs.create_whole_tx(&begin(fs)?, (fs.root_object(), b"new"), &whole, at(3)).map(drop)
+}
+
 /// Changes of names, one of each kind.
-const ACTS: [(&str, Act); 21] = [
+const ACTS: [(&str, Act); 22] = [
     ("make a file", |fs| make(fs, NewKind::File)),
+    ("make a whole file", make_whole),
     ("make a directory", |fs| make(fs, NewKind::Dir)),
     ("make a link", |fs| make(fs, NewKind::Symlink(b"to".to_vec()))),
     ("give another name", |fs| {

@@ -132,7 +132,7 @@ impl Filesystem {
     }
 
     /// Frees what was made just now, because of `error`.
-    fn unmake<T>(&self, tx: &Tx, number: u64, error: Error) -> Result<T> {
+    pub(super) fn unmake<T>(&self, tx: &Tx, number: u64, error: Error) -> Result<T> {
         let freed = self.objset().free(tx, number).map_err(Error::from);
         Err(taken_back(tx, error, freed))
     }

@@ -22,7 +22,7 @@ const UNCHANGEABLE: u64 = flags::IMMUTABLE | flags::READONLY;
 
 /// The size that the only block of a file must have before the file ends at `end`; `None` when it
 /// has it already, or the file has more blocks.
-fn grown_block(block: u64, size: u64, end: u64, record: u64) -> Option<u64> {
+pub(super) fn grown_block(block: u64, size: u64, end: u64, record: u64) -> Option<u64> {
     let end = end.max(size);
     if end <= block || size > block || (block.is_power_of_two() && block >= record) {
         return None;

@@ -53,6 +53,7 @@ mod tables;
 mod undo;
 mod unnamed;
 mod volume;
+mod whole;
 mod xattr;
 
 pub use crate::op::{FlagChange, NewFile, NewKind, SetAttrs, XattrMode};
@@ -63,6 +64,7 @@ pub use open::OpenFile;
 pub use quotas::Limited;
 pub use rename::RenameMode;
 pub use settings::{FsSettings, XattrStore};
+pub use whole::WholeFile;
 
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
