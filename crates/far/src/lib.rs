@@ -21,6 +21,7 @@ mod lock;
 pub mod log;
 mod name;
 mod nbd;
+pub mod price;
 mod source;
 pub mod store;
 

@@ -1,11 +1,15 @@
-//! Disks in stores of objects, as `zinc far ls` shows them.
+//! Disks in stores of objects: what they are, and what they cost.
 
 use crate::Here;
 use crate::files::time_text;
 use engine::devices::FarName;
-use engine::devices::disk::{self, Overview};
+use engine::devices::disk::{self, Collected, Overview, Report};
+use engine::devices::price::{Item, Money, Prices, Workload};
 use engine::files::Time;
+use engine::layout::Layout;
+use engine::live::SpaceClass;
 use std::fmt::Write as _;
+use term::Table;
 use term::human::nicenum;
 
 /// What there is of a disk, in lines.
@@ -53,4 +57,107 @@ pub fn overview(here: &dyn Here, found: &Overview, name: &FarName) -> String {
         line("pin", format!("{} at {} by {who} at {}", pin.name, pin.at, date(pin.time)));
     }
     text
+}
+
+/// What a check found, in lines.
+#[must_use]
+pub fn report(found: &Report) -> String {
+    let lines = found.findings.iter().map(|finding| {
+        format!("{}: {} ({} lost)\n", finding.object, finding.what, nicenum(finding.lost))
+    });
+    let (verified, wrong) = (nicenum(found.verified), found.findings.len());
+    let all = format!("{} segments with {verified} verified, {wrong} damaged\n", found.segments);
+    lines.chain([all]).collect()
+}
+
+/// What was cleaned up; `moved` are bytes.
+#[must_use]
+pub fn collected(done: &Collected, moved: u64) -> String {
+    let Collected { segments, bytes, others, waiting, .. } = done;
+    let (moved, bytes) = (nicenum(moved), nicenum(*bytes));
+    let mut text = format!(
+        "{moved} moved; {segments} segments with {bytes} and {others} other objects deleted\n"
+    );
+    if *waiting > 0 {
+        // Into a string, which cannot fail.
+        let _ = writeln!(text, "{waiting} dead segments must wait for readers");
+    }
+    text
+}
+
+/// Seconds between transaction groups that are recommended where each costs something.
+const TXG_ADVISED: u64 = 30;
+/// Bytes of a record that are recommended for the same reason.
+const RECORD_ADVISED: u64 = 1 << 20;
+
+fn total(items: &[Item]) -> Money {
+    items.iter().fold(Money(0), |sum, item| sum.plus(item.cost))
+}
+
+/// What a month of use costs, and what would make it cheaper.
+#[must_use]
+pub fn cost(workload: &Workload, prices: &Prices) -> String {
+    let items = workload.month(prices);
+    let mut table = Table::new(&["", "REQUESTS", "$ A MONTH"], &[false, true, true], false);
+    for Item { what, requests, cost } in &items {
+        let requests = if *what == "kept" { "-".to_owned() } else { requests.to_string() };
+        table.row(vec![(*what).to_owned(), requests, cost.to_string()]);
+    }
+    table.row(vec!["all".to_owned(), "-".to_owned(), total(&items).to_string()]);
+    let mut text = table.text();
+    // Into a string, which cannot fail.
+    let _ = write!(text, "\nPrices: {} ({}).\n", prices.source, prices.date);
+    let mut advise = |what: &str, other: Workload| {
+        let (now, then) = (total(&items), total(&other.month(prices)));
+        if then < now {
+            let _ = writeln!(text, "{what}: {then} a month in place of {now}.");
+        }
+    };
+    let own = || workload.clone();
+    advise("With a log device on a local disk", Workload { syncs: 0, ..own() });
+    if workload.txg < TXG_ADVISED {
+        let other = Workload { txg: TXG_ADVISED, ..own() };
+        advise(&format!("With zfs_txg_timeout={TXG_ADVISED}"), other);
+    }
+    if workload.read_size < RECORD_ADVISED {
+        let other = Workload { read_size: RECORD_ADVISED, ..own() };
+        let what =
+            "With recordsize=1M, and a special vdev of mirrored local disks for what is smaller";
+        advise(what, other);
+    }
+    text
+}
+
+/// What whoever makes a pool with devices in buckets should know; nothing of other pools.
+#[must_use]
+pub fn advice(layout: &Layout, prices: &Prices) -> Option<String> {
+    let is_bucket = |path: &&str| path.starts_with("s3://");
+    if !layout.tops.iter().any(|top| top.spec.leaves().iter().any(is_bucket)) {
+        return None;
+    }
+    let idle = Workload { kept: 0, written: 0, read: 0, read_size: 1, txg: 5, busy: 0, syncs: 0 };
+    let month = |workload: Workload| total(&workload.month(prices));
+    let kept = month(Workload { kept: 1 << 40, ..idle.clone() });
+    let busy = month(Workload { busy: 100, ..idle.clone() });
+    let slow = month(Workload { busy: 100, txg: TXG_ADVISED, ..idle.clone() });
+    let sync = month(Workload { syncs: 1, ..idle });
+    let mut text = format!(
+        "note: a bucket is paid by the month: ${kept} for each TiB that it keeps, up to ${busy} for \
+         transaction groups (${slow} with zfs_txg_timeout={TXG_ADVISED}); `zinc far cost` counts your own use\n"
+    );
+    let lacks = |class| !layout.tops.iter().any(|top| top.class == class);
+    if lacks(SpaceClass::Log) {
+        let _ = writeln!(
+            text,
+            "note: without a log device on a local disk each fsync waits for the bucket: ${sync} a month \
+             for one in each second"
+        );
+    }
+    if lacks(SpaceClass::Special) {
+        text.push_str(
+            "note: without a special vdev on local disks (a mirror: the pool is lost with it) every \
+             small block is read from the bucket\n",
+        );
+    }
+    Some(text)
 }

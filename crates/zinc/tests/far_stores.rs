@@ -133,3 +133,24 @@ fn what_is_copied_in_and_cleaned_up_is_the_same_pool() {
     assert!(cat(&place, "tank:/x") == bytes);
     place.ok_here("zpool export tank");
 }
+
+#[test]
+fn what_a_month_costs_is_said() {
+    let place = Place::new(&[]);
+    let one = disk(&place, "one");
+    place.ok_here(&format!("zpool create tank {one}"));
+    noise(&place, "x", 24, 11);
+    place.ok_here("cp x tank:/");
+    place.ok_here("zpool export tank");
+    // A dollar for each GiB: 24 MiB and little more are kept.
+    std::fs::write(place.path().join("prices"), "keep = 1 # a GiB\nsource = a test\n").unwrap();
+    let said = place.ok_here(&format!("far cost --busy 0 --prices prices {one}"));
+    let kept = said.lines().find(|line| line.starts_with("kept")).unwrap();
+    let dollars: f64 = kept.split_whitespace().last().unwrap().parse().unwrap();
+    assert!((0.02..0.05).contains(&dollars) && said.contains("a test (no date)"), "{said}");
+    std::fs::write(place.path().join("prices"), "keeps = 1\n").unwrap();
+    let why = place.fails("far cost --prices prices");
+    assert!(why.contains("'keeps' has no price"), "{why}");
+    assert!(place.fails("far cost --prices none").contains("No such file"));
+    assert!(place.fails("far cost nbd://host/e").contains("no name of a store"));
+}

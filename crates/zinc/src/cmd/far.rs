@@ -11,10 +11,10 @@ use engine::devices::FarName;
 use engine::devices::disk::{
     self, Collected, LogDevice, SECTOR_BYTES, SEGMENT_BYTES, Super, Trouble, WINDOW,
 };
-use std::path::Path;
+use engine::devices::price::{Prices, Workload};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use term::human::nicenum;
 
 /// The verbs of `zinc far`.
 #[derive(clap::Subcommand)]
@@ -29,6 +29,8 @@ pub enum Command {
     Copy(Copy),
     /// Delete what nobody needs any more
     Gc(Gc),
+    /// Show what a month of use costs
+    Cost(Cost),
     /// Keep the present state of a disk from being deleted, or take that back
     Pin(Pin),
 }
@@ -97,6 +99,42 @@ pub struct Gc {
     name: String,
 }
 
+/// Arguments of `zinc far cost`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Prices are Amazon's, or those of a FILE of lines NAME = DOLLARS: create, get, list and delete for a
+million requests, keep for a GiB and month, out for a GiB that leaves; and source and date.")]
+pub struct Cost {
+    /// Bytes that are kept, when no STORE says it
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_bytes)]
+    kept: u64,
+    /// Bytes that are written in a month
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_bytes)]
+    written: u64,
+    /// Bytes that are read in a month
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_bytes)]
+    read: u64,
+    /// Bytes that one request reads: a record, or more when many are read in order
+    #[arg(long, value_name = "BYTES", default_value = "128K", value_parser = parse_bytes)]
+    record: u64,
+    /// Seconds between two transaction groups (zfs_txg_timeout)
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    txg: u64,
+    /// Percent of the time in which something is written
+    #[arg(long, value_name = "PERCENT", default_value_t = 100,
+          value_parser = clap::value_parser!(u64).range(0..=100))]
+    busy: u64,
+    /// Times a second that programs wait for a write, when there is no log device
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    syncs: u64,
+    /// Prices in place of Amazon's; without it, the file of ZINC_PRICES
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
+    /// The disk that it is about, as dir:///PATH or s3://BUCKET/PREFIX
+    #[arg(value_name = "STORE")]
+    name: Option<String>,
+}
+
 /// Arguments of `zinc far pin`.
 #[derive(clap::Args)]
 pub struct Pin {
@@ -117,6 +155,7 @@ impl Command {
             Self::Check(a) => Box::new(a),
             Self::Copy(a) => Box::new(a),
             Self::Gc(a) => Box::new(a),
+            Self::Cost(a) => Box::new(a),
             Self::Pin(a) => Box::new(a),
         }
     }
@@ -203,17 +242,8 @@ impl Verb for Check {
             disk::check(&name, |bytes| progress.add(1, bytes))
         });
         let found = found.map_err(|trouble| cannot("check", &name, &trouble))?;
-        for finding in &found.findings {
-            let lost = nicenum(finding.lost);
-            ui::out(session, &format!("{}: {} ({lost} lost)\n", finding.object, finding.what));
-        }
-        let verified = nicenum(found.verified);
-        let wrong = found.findings.len();
-        ui::out(
-            session,
-            &format!("{} segments with {verified} verified, {wrong} damaged\n", found.segments),
-        );
-        Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::from(ISSUES) })
+        ui::out(session, &views::far::report(&found));
+        Ok(if found.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(ISSUES) })
     }
 }
 
@@ -260,18 +290,32 @@ impl Verb for Gc {
             Ok((done, moved))
         };
         let (done, moved) = run().map_err(|trouble| cannot("clean up", &name, &trouble))?;
-        let Collected { segments, bytes, others, waiting, .. } = done;
-        ui::out(
-            session,
-            &format!(
-                "{} moved; {segments} segments with {} and {others} other objects deleted\n",
-                nicenum(moved),
-                nicenum(bytes)
-            ),
-        );
-        if waiting > 0 {
-            ui::out(session, &format!("{waiting} dead segments must wait for readers\n"));
+        ui::out(session, &views::far::collected(&done, moved));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The prices of a file, of that of the environment, or Amazon's.
+pub fn prices(session: &Session, file: Option<&Path>) -> Result<Prices, Failure> {
+    let usual = || session.variable("ZINC_PRICES").filter(|v| !v.is_empty()).map(PathBuf::from);
+    let Some(file) = file.map(Path::to_owned).or_else(usual) else { return Ok(Prices::default()) };
+    let file = session.path(&file);
+    let fail = |why| Failure::new(format!("no prices in {}", file.display())).because(why);
+    let text = std::fs::read_to_string(&file).map_err(|e| fail(e.to_string()))?;
+    Prices::parse(&text).map_err(fail)
+}
+
+impl Verb for Cost {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let prices = prices(session, self.prices.as_deref())?;
+        let Self { mut kept, written, read, record: read_size, txg, busy, syncs, .. } = *self;
+        if let Some(name) = &self.name {
+            let name = named(name)?;
+            let found = disk::overview(&name).map_err(|why| cannot("look at", &name, &why))?;
+            kept = kept.max(found.kept);
         }
+        let workload = Workload { kept, written, read, read_size, txg, busy, syncs };
+        ui::out(session, &views::far::cost(&workload, &prices));
         Ok(ExitCode::SUCCESS)
     }
 }

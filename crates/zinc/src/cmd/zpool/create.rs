@@ -147,6 +147,7 @@ impl Verb for Args {
         known::check_writable(session, &doing, &remembered.cachefile)?;
         let comments: Vec<_> = self.late()?;
         let fail = |e| cannot("create", &self.pool, e);
+        let prices = crate::cmd::far::prices(session, None)?;
         let _names = known::pools(session).hold_names();
         refuse_name(session, name, "create")?;
         let pool = live::create(&Rt::real(), &options, &devices).map_err(fail)?;
@@ -169,6 +170,9 @@ impl Verb for Args {
         drop(devices);
         if !(layout.spares.is_empty() && layout.cache.is_empty()) {
             self.note_aux(session, name)?;
+        }
+        if let Some(text) = views::far::advice(&layout, &prices) {
+            ui::error(session, &text);
         }
         kept::note(session, self.properties.iter().chain(&self.fs_properties));
         told?;

@@ -1,0 +1,236 @@
+//! What a disk in a store of objects costs.
+//!
+//! A store is paid for each request and for what it keeps. The list that is built in is Amazon's;
+//! another is text, with a line `NAME = NUMBER` for each price that differs. How many requests a
+//! month of use needs follows from how a disk works ([`mod@crate::log`]); what a disk has really
+//! asked is counted ([`Usage`]).
+
+use crate::disk::SEGMENT_BYTES;
+use crate::log::Options;
+use crate::store::client::Usage;
+use core::fmt;
+
+/// Money, in billionths of a dollar: a read costs some hundreds of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Money(pub u64);
+
+/// Billionths in a whole.
+const WHOLE: u64 = 1_000_000_000;
+/// Seconds of a month, of 30 days.
+const MONTH: u64 = 30 * 24 * 60 * 60;
+/// Prices above this many dollars are mistakes.
+const PRICE_MAX: f64 = 1e6;
+
+/// What a store asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prices {
+    /// Where they are from.
+    pub source: String,
+    /// Of which day.
+    pub date: String,
+    /// For a million creates.
+    pub create: Money,
+    /// For a million reads.
+    pub get: Money,
+    /// For a million lists.
+    pub list: Money,
+    /// For a million deletes.
+    pub delete: Money,
+    /// For a GiB that is kept for a month.
+    pub keep: Money,
+    /// For a GiB that is read out of the store: nothing within its region.
+    pub out: Money,
+}
+
+impl Default for Prices {
+    /// Amazon S3 Standard in us-east-1.
+    fn default() -> Self {
+        Self {
+            source: "list prices of Amazon S3 Standard, us-east-1, read from within the region"
+                .to_owned(),
+            date: "2026-11".to_owned(),
+            create: Money(5 * WHOLE),
+            get: Money(WHOLE / 10 * 4),
+            list: Money(5 * WHOLE),
+            delete: Money(0),
+            keep: Money(WHOLE / 1000 * 23),
+            out: Money(0),
+        }
+    }
+}
+
+impl Prices {
+    /// Reads a list: a line `NAME = VALUE` for each price that is not that of the list that is
+    /// built in, in dollars, and `source` and `date`; `#` begins a comment.
+    ///
+    /// # Errors
+    /// The line, and what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut own = Self {
+            source: "a list of your own".to_owned(),
+            date: "no date".to_owned(),
+            ..Self::default()
+        };
+        for line in text.lines() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if line.is_empty() {
+                continue;
+            }
+            let (name, value) =
+                line.split_once('=').ok_or_else(|| format!("'{line}': it is no NAME = VALUE"))?;
+            let (name, value) = (name.trim(), value.trim());
+            let price = match name {
+                "source" | "date" => {
+                    let text = if name == "date" { &mut own.date } else { &mut own.source };
+                    value.clone_into(text);
+                    continue;
+                }
+                "create" => &mut own.create,
+                "get" => &mut own.get,
+                "list" => &mut own.list,
+                "delete" => &mut own.delete,
+                "keep" => &mut own.keep,
+                "out" => &mut own.out,
+                _ => {
+                    let known = "create, get, list, delete, keep, out, source and date";
+                    return Err(format!("'{name}' has no price: there are {known}"));
+                }
+            };
+            *price = Money::read(value).ok_or_else(|| format!("'{line}': it is no price"))?;
+        }
+        Ok(own)
+    }
+
+    /// What a number of requests cost, of a price for a million.
+    fn requests(price: Money, count: u64) -> Money {
+        Money::share(price, count, 1_000_000)
+    }
+
+    /// What bytes cost, of a price for a GiB.
+    fn bytes(price: Money, bytes: u64) -> Money {
+        Money::share(price, bytes, 1 << 30)
+    }
+
+    /// What was asked of a store costs.
+    #[must_use]
+    pub fn of(&self, usage: &Usage) -> Money {
+        [
+            Self::requests(self.create, usage.creates),
+            Self::requests(self.get, usage.gets),
+            Self::requests(self.list, usage.lists),
+            Self::requests(self.delete, usage.deletes),
+            Self::bytes(self.out, usage.received),
+        ]
+        .into_iter()
+        .fold(Money(0), Money::plus)
+    }
+}
+
+impl Money {
+    /// Reads dollars.
+    fn read(text: &str) -> Option<Self> {
+        let dollars: f64 = text.parse().ok()?;
+        let is_price = (0.0..=PRICE_MAX).contains(&dollars);
+        // Between nothing and what fits.
+        is_price.then(|| Self((dollars * 1e9).round() as u64))
+    }
+
+    fn share(price: Self, count: u64, of: u64) -> Self {
+        let exact = u128::from(price.0) * u128::from(count) / u128::from(of.max(1));
+        Self(u64::try_from(exact).unwrap_or(u64::MAX))
+    }
+
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl fmt::Display for Money {
+    /// Dollars and cents; of less than a cent as much as can be told.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cents = self.0.saturating_add(WHOLE / 200) / (WHOLE / 100);
+        match self.0 {
+            0 => f.write_str("0"),
+            small if small < WHOLE / 100 => {
+                let text = format!("{:.6}", small as f64 / 1e9);
+                f.write_str(match text.trim_end_matches('0') {
+                    "0." => "<0.000001",
+                    text => text,
+                })
+            }
+            _ => write!(f, "{}.{:02}", cents / 100, cents % 100),
+        }
+    }
+}
+
+/// A month of use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// Bytes that the store keeps.
+    pub kept: u64,
+    /// Bytes that are written in the month.
+    pub written: u64,
+    /// Bytes that are read in the month.
+    pub read: u64,
+    /// Bytes that one request reads.
+    pub read_size: u64,
+    /// Seconds between two transaction groups while something is written.
+    pub txg: u64,
+    /// Percent of the time in which something is written.
+    pub busy: u64,
+    /// Times in a second that programs wait until what they wrote is safe, with no log device.
+    pub syncs: u64,
+}
+
+/// One reason to pay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// The reason.
+    pub what: &'static str,
+    /// Requests in the month.
+    pub requests: u64,
+    /// What they, or what is kept, cost in the month.
+    pub cost: Money,
+}
+
+/// Creates of a transaction group beside its data: the blocks of the pool itself and the uberblock,
+/// a flush behind each.
+pub const TXG_CREATES: u64 = 2;
+/// Of what is written as much is moved in addition, at most: the worst case of segments that are
+/// cleaned when less than 40 percent of them lives is 1.67 times the writing.
+const MOVED_PERCENT: u64 = 67;
+
+impl Workload {
+    /// What a month costs: at most, as far as the use is as it is said to be.
+    #[must_use]
+    pub fn month(&self, prices: &Prices) -> Vec<Item> {
+        let segments = |bytes: u64| bytes.div_ceil(u64::from(SEGMENT_BYTES));
+        let create = |what, requests: u64| {
+            let cost = Prices::requests(prices.create, requests);
+            Item { what, requests, cost }
+        };
+        let get = |what, requests: u64, bytes: u64| {
+            let cost = Prices::requests(prices.get, requests);
+            Item { what, requests, cost: cost.plus(Prices::bytes(prices.out, bytes)) }
+        };
+        let data = segments(self.written);
+        let txgs = MONTH * self.busy.min(100) / 100 / self.txg.max(1) * TXG_CREATES;
+        let syncs = MONTH.saturating_mul(self.syncs);
+        let moved = self.written / 100 * MOVED_PERCENT;
+        let all = data.saturating_add(txgs).saturating_add(syncs).saturating_add(segments(moved));
+        // Pages of the map, and the root.
+        let checkpoints = (all / Options::default().checkpoint_every).saturating_mul(2);
+        vec![
+            Item { what: "kept", requests: 0, cost: Prices::bytes(prices.keep, self.kept) },
+            create("written", data),
+            create("transaction groups", txgs),
+            create("waiting programs", syncs),
+            create("checkpoints", checkpoints),
+            create("moved, at most", segments(moved)),
+            get("read to be moved", segments(moved), moved),
+            get("read", self.read.div_ceil(self.read_size.max(1)), self.read),
+        ]
+    }
+}
