@@ -128,7 +128,7 @@ pub fn cost(workload: &Workload, prices: &Prices) -> String {
     text
 }
 
-/// What whoever makes a pool with devices in buckets should know; nothing of other pools.
+/// What the user should know who makes a pool with devices in buckets; nothing of other pools.
 #[must_use]
 pub fn advice(layout: &Layout, prices: &Prices) -> Option<String> {
     let is_bucket = |path: &&str| path.starts_with("s3://");
@@ -142,21 +142,22 @@ pub fn advice(layout: &Layout, prices: &Prices) -> Option<String> {
     let slow = month(Workload { busy: 100, txg: TXG_ADVISED, ..idle.clone() });
     let sync = month(Workload { syncs: 1, ..idle });
     let mut text = format!(
-        "note: a bucket is paid by the month: ${kept} for each TiB that it keeps, up to ${busy} for \
-         transaction groups (${slow} with zfs_txg_timeout={TXG_ADVISED}); `zinc far cost` counts your own use\n"
+        "note: a bucket is paid by the month: ${kept} for each TiB that it keeps, up to ${busy} \
+         for transaction groups (${slow} with zfs_txg_timeout={TXG_ADVISED}); `zinc far cost` \
+         counts your own use\n"
     );
     let lacks = |class| !layout.tops.iter().any(|top| top.class == class);
     if lacks(SpaceClass::Log) {
         let _ = writeln!(
             text,
-            "note: without a log device on a local disk each fsync waits for the bucket: ${sync} a month \
-             for one in each second"
+            "note: without a log device on a local disk each fsync waits for the bucket: ${sync} a \
+             month for one in each second"
         );
     }
     if lacks(SpaceClass::Special) {
         text.push_str(
-            "note: without a special vdev on local disks (a mirror: the pool is lost with it) every \
-             small block is read from the bucket\n",
+            "note: without a special vdev on local disks (a mirror: the pool is lost with it) \
+             every small block is read from the bucket\n",
         );
     }
     Some(text)
