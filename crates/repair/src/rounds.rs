@@ -291,24 +291,30 @@ impl Repair {
         &self.plan
     }
 
+    /// Makes the undo file durable, with its name; the devices, to be written.
+    fn keep(&self, file: &File, undo: &Path) -> Result<Vec<WriteDeviceRef>> {
+        let folder = undo.parent().filter(|p| *p != Path::new("")).unwrap_or(Path::new("."));
+        File::open(folder)?.sync_all()?;
+        let overlays = self.overlays.all();
+        let old: Vec<DeviceRef> = overlays.iter().map(|(_, o)| Arc::clone(o.under())).collect();
+        undo::write(file, &self.head, &old, &self.pages)?;
+        let source = self.overlays.under();
+        let claimed = overlays.iter().map(|(path, _)| source.claim(path));
+        Ok(claimed.collect::<std::result::Result<_, _>>()?)
+    }
+
     /// Does it to the devices, after what stands there is durable in a new file.
     ///
     /// # Errors
     /// Those of the file, which must not be there, and of the devices. What was written by then can
     /// be put back.
     pub fn apply(&self, undo: &Path) -> Result<()> {
-        let undo_file = File::create_new(undo)?;
-        // Its name is durable before what it is for.
-        let folder = undo.parent().filter(|p| *p != Path::new("")).unwrap_or(Path::new("."));
-        File::open(folder)?.sync_all()?;
-        let overlays = self.overlays.all();
-        let old: Vec<DeviceRef> = overlays.iter().map(|(_, o)| Arc::clone(o.under())).collect();
-        undo::write(&undo_file, &self.head, &old, &self.pages)?;
-        let source = self.overlays.under();
-        let devices: Vec<WriteDeviceRef> = overlays
-            .iter()
-            .map(|(path, _)| source.claim(path))
-            .collect::<std::result::Result<_, _>>()?;
+        let in_place = |e| Error::Undo(format!("the undo file {}: {e}", undo.display()));
+        let file = File::create_new(undo).map_err(in_place)?;
+        let devices = self.keep(&file, undo).inspect_err(|_| {
+            // Nothing was written, and what is left of it would stand in the way of the next try.
+            let _ = std::fs::remove_file(undo);
+        })?;
         let mut waiting: BTreeMap<(usize, u64), Vec<Shared>> = BTreeMap::new();
         for event in self.overlays.journal.events() {
             match event {

@@ -216,7 +216,9 @@ impl Fields<'_> {
 }
 
 fn not_whole() -> Error {
-    Error::Undo("the undo file is not whole: the repair that made it wrote nothing".to_owned())
+    let why = "the undo file is not whole: its repair was cut off before it wrote anything, or the \
+               file was damaged later";
+    Error::Undo(why.to_owned())
 }
 
 /// Whether the sum at the end is that of all before it.

@@ -12,6 +12,9 @@ use term::escape::line;
 /// Issues of one kind that are printed.
 const SHOWN_OF_A_KIND: usize = 20;
 
+/// What is behind a good word: a repair looks at what leads to the files.
+const NOT_READ: &str = "; the content of files was not read (`zinc check` does)";
+
 /// Issues, at most some of a kind.
 fn list(issues: &[Issue], more: u64, text: &mut String) {
     let mut shown = BTreeMap::<&str, usize>::new();
@@ -84,7 +87,7 @@ pub fn text(plan: &Plan, undo: Option<&std::path::Path>) -> String {
     let (pool, txg) = (line(&plan.pool), plan.before);
     let issues = count(found, "issue", "issues");
     if found == 0 && !plan.is_of_use() {
-        let _ = writeln!(text, "pool '{pool}' at txg {txg}: nothing is wrong");
+        let _ = writeln!(text, "pool '{pool}' at txg {txg}: nothing is wrong{NOT_READ}");
         return text;
     }
     let _ = writeln!(text, "pool '{pool}' at txg {txg}: {issues}");
@@ -102,7 +105,9 @@ pub fn text(plan: &Plan, undo: Option<&std::path::Path>) -> String {
         let _ = writeln!(text, "  {}", line(&words(step)));
     }
     if plan.makes_clean() {
-        let _ = writeln!(text, "after it nothing is wrong");
+        let reads_all = plan.steps.iter().any(|step| matches!(step, Step::Rewind { .. }));
+        let not_read = if reads_all { "" } else { NOT_READ };
+        let _ = writeln!(text, "after it nothing is wrong{not_read}");
     } else {
         let left = count(plan.left.len() as u64 + plan.left_more, "issue", "issues");
         let _ = writeln!(text, "after it {left} that it cannot mend");

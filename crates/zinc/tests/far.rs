@@ -133,7 +133,8 @@ fn a_mirror_over_two_servers_outlives_each_of_them() {
     place.ok_here(&format!("zpool online tank {nb}"));
     until("the leaf has all", || {
         let status = place.ok_here("zpool status tank");
-        status.contains("resilvered") && !status.contains("DEGRADED")
+        status.contains("resilvered")
+            && !["DEGRADED", "in progress"].iter().any(|w| status.contains(w))
     });
     place.ok_here("zpool scrub -w tank");
     let status = place.ok_here("zpool status tank");
