@@ -26,8 +26,8 @@ mod shrinking;
 mod unpack;
 
 pub use corpus::{
-    CorpusPool, corpus, corpus_among, corpus_cases, figures, fixture, fixture_cases, sample,
-    sample_cases,
+    CorpusPool, corpus, corpus_among, corpus_cases, every_unreplayed, figures, fixture,
+    fixture_cases, sample, sample_cases,
 };
 pub use corrupt::{Corruptor, Damage, DamageKind};
 pub use image::SparseImage;

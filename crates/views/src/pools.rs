@@ -212,19 +212,7 @@ pub fn dash() -> String {
 /// The column has a cell for vdevs.
 #[must_use]
 pub fn is_of_vdevs(name: &str) -> bool {
-    let known = [
-        "name",
-        "size",
-        "allocated",
-        "free",
-        "checkpoint",
-        "expandsize",
-        "fragmentation",
-        "capacity",
-        "dedupratio",
-        "health",
-    ];
-    known.contains(&name)
+    name != "altroot" && COLUMNS.contains(&name)
 }
 
 /// The cell of a vdev in a column.

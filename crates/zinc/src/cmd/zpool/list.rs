@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 use std::time::Duration;
 use term::human::ctime;
-use views::pools::{Column, Row, dash, is_of_vdevs, section_rows, text, vdev_cell};
+use views::pools::{COLUMNS, Column, Row, dash, is_of_vdevs, section_rows, text, vdev_cell};
 
 /// Arguments of `zinc zpool list`.
 #[derive(clap::Args)]
@@ -27,12 +27,7 @@ pub struct Args {
     #[command(flatten)]
     table: TableArgs,
     /// Columns, separated by commas: properties of pools, or all
-    #[arg(
-        short = 'o',
-        value_name = "PROPERTY,…",
-        default_value = "name,size,allocated,free,checkpoint,expandsize,fragmentation,\
-                         capacity,dedupratio,health,altroot"
-    )]
+    #[arg(short = 'o', value_name = "PROPERTY,…", default_value_t = COLUMNS.join(","))]
     columns: String,
     #[command(flatten)]
     output: JsonArgs,
