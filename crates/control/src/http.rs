@@ -5,14 +5,14 @@
 //! Nothing can be changed by it.
 //!
 //! Each connection has a thread and a short time. There are at most this many of them
-//! ([`CONNECTIONS_MAX`]); connections that say nothing make room for those that ask (`guests`).
+//! ([`CONNECTIONS_MAX`]); those that say nothing make room for those that ask (`connections`).
 //!
 //! A page in a user's browser can have that browser ask here: it takes a name of its own that
 //! leads to this address (DNS rebinding). So the `Host` of a request must be one that such a page
 //! cannot have: `localhost`, or the address itself. It cannot be left out, nor hidden in a field
 //! that this side reads otherwise than one in between would.
 
-use crate::guests::{Guests, Seat};
+use crate::connections::{Connections, Slot};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -177,11 +177,12 @@ fn serve_within(
 ) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address)?;
     let bound = listener.local_addr()?;
-    let (pages, guests): (Arc<Pages>, _) = (Arc::new(pages), Guests::new(CONNECTIONS_MAX, SPARED));
+    let (pages, connections): (Arc<Pages>, _) =
+        (Arc::new(pages), Connections::new(CONNECTIONS_MAX, SPARED));
     let answer_all = move || {
         for stream in listener.incoming() {
             match stream {
-                Ok(stream) => begin(stream, &guests, &pages, patience),
+                Ok(stream) => begin(stream, &connections, &pages, patience),
                 Err(_) => std::thread::sleep(REST),
             }
         }
@@ -194,20 +195,20 @@ type Pages = dyn Fn(&PageRequest<'_>) -> Option<Answer> + Send + Sync;
 
 fn begin(
     stream: TcpStream,
-    guests: &Arc<Guests<TcpStream>>,
+    connections: &Arc<Connections<TcpStream>>,
     pages: &Arc<Pages>,
     patience: Duration,
 ) {
     let (stream, pages) = (Arc::new(stream), Arc::clone(pages));
     // What goes wrong here is the client's loss, and it knows: the connection is closed.
-    let Some(seat) = guests.admit(&stream) else { return };
-    let work = move || drop(answer(&stream, &seat, &*pages, patience));
+    let Some(slot) = connections.admit(&stream) else { return };
+    let work = move || drop(answer(&stream, &slot, &*pages, patience));
     let _ = std::thread::Builder::new().name("http_client".to_owned()).spawn(work);
 }
 
 fn answer(
     stream: &TcpStream,
-    seat: &Seat<TcpStream>,
+    slot: &Slot<TcpStream>,
     pages: &Pages,
     patience: Duration,
 ) -> io::Result<()> {
@@ -215,7 +216,7 @@ fn answer(
     let Some(head) = read_head(stream, patience)? else {
         return refuse(stream, "431 Request Header Fields Too Large", "too long\n");
     };
-    if !seat.begin() {
+    if !slot.begin() {
         return Ok(());
     }
     let local = stream.local_addr()?.ip();

@@ -3,13 +3,13 @@
 //!
 //! A connection that sends nonsense is told so; one that sends a line without an end is told so and
 //! hung up, and so is one that does not read its answers. A request whose handler panics costs that
-//! request. At most [`CONNECTIONS_MAX`] are open; then one that waits makes room (`guests`), or the
-//! next one is told to come back.
+//! request. At most [`CONNECTIONS_MAX`] are open; then one that waits makes room (`connections`),
+//! or the next one is told to come back.
 //!
 //! A server of root answers other users too. They have [`OTHERS_MAX`] connections of their own, so
 //! that they keep out only each other, and what they may ask is the handler's business.
 
-use crate::guests::{Guests, Seat};
+use crate::connections::{Connections, Slot};
 use crate::place::{Endpoint, is_trusted, user};
 use crate::protocol::{REQUEST_MAX, Refusal, Request, answer};
 use crate::wire::{Lines, Trouble, send};
@@ -72,13 +72,13 @@ impl Server {
     /// When no thread can be started.
     pub fn start(endpoint: Endpoint, handler: Arc<dyn Handler>) -> io::Result<Self> {
         let listener = endpoint.listener()?;
-        let guests = Guests::new(CONNECTIONS_MAX, SPARED);
+        let connections = Connections::new(CONNECTIONS_MAX, SPARED);
         // Not spared: the accepting thread would wait for them.
-        let others = Guests::new(OTHERS_MAX, Duration::ZERO);
+        let others = Connections::new(OTHERS_MAX, Duration::ZERO);
         let accept = move || {
             for stream in listener.incoming() {
                 match stream {
-                    Ok(stream) => begin(stream, &handler, &guests, &others),
+                    Ok(stream) => begin(stream, &handler, &connections, &others),
                     Err(_) => std::thread::sleep(REST),
                 }
             }
@@ -97,8 +97,8 @@ impl Server {
 fn begin(
     stream: UnixStream,
     handler: &Arc<dyn Handler>,
-    guests: &Arc<Guests<UnixStream>>,
-    others: &Arc<Guests<UnixStream>>,
+    connections: &Arc<Connections<UnixStream>>,
+    others: &Arc<Connections<UnixStream>>,
 ) {
     let stream = Arc::new(stream);
     if stream.set_write_timeout(Some(PATIENCE)).is_err() {
@@ -119,16 +119,16 @@ fn begin(
     if peer.is_other && user() != 0 {
         return refuse("only the user that serves the pool may ask");
     }
-    let Some(seat) = (if peer.is_other { others } else { guests }).admit(&stream) else {
+    let Some(slot) = (if peer.is_other { others } else { connections }).admit(&stream) else {
         return refuse("too many connections: try again later");
     };
     let handler = Arc::clone(handler);
-    let converse = move || converse(&stream, &seat, peer, &*handler);
+    let converse = move || converse(&stream, &slot, peer, &*handler);
     // Without a thread the connection is closed, which the client reports.
     let _ = std::thread::Builder::new().name("control_client".to_owned()).spawn(converse);
 }
 
-fn converse(stream: &UnixStream, seat: &Seat<UnixStream>, peer: Peer, handler: &dyn Handler) {
+fn converse(stream: &UnixStream, slot: &Slot<UnixStream>, peer: Peer, handler: &dyn Handler) {
     let mut lines = Lines::new(stream, REQUEST_MAX);
     loop {
         let line = match lines.next() {
@@ -140,14 +140,14 @@ fn converse(stream: &UnixStream, seat: &Seat<UnixStream>, peer: Peer, handler: &
             }
             Ok(None) | Err(Trouble::Io(_)) => return,
         };
-        if !seat.begin() {
+        if !slot.begin() {
             return;
         }
         let request = match Request::decode(&line.bytes) {
             Ok(request) => request,
             Err((id, refusal)) => match send(stream, &answer(&id, &Err(refusal)), &[]) {
                 Ok(()) => {
-                    seat.end();
+                    slot.end();
                     continue;
                 }
                 Err(_) => return,
@@ -163,7 +163,7 @@ fn converse(stream: &UnixStream, seat: &Seat<UnixStream>, peer: Peer, handler: &
         if sent.is_err() {
             return;
         }
-        seat.end();
+        slot.end();
     }
 }
 

@@ -6,7 +6,7 @@
 //! can count the point of failure through a whole body of work.
 
 use crate::{
-    Astray, Device, DeviceRef, Error, ErrorKind, Operation, Read, Shared, Stats, Write,
+    Device, DeviceRef, Displaced, Error, ErrorKind, Operation, Read, Shared, Stats, Write,
     WriteDevice, WriteDeviceRef, WriteDone, complete,
 };
 use core::ops::Range;
@@ -196,8 +196,8 @@ impl Device for FaultDevice {
         self.inner.is_rotating()
     }
 
-    fn astray(&self) -> Option<Astray> {
-        self.inner.astray()
+    fn displaced(&self) -> Option<Displaced> {
+        self.inner.displaced()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {

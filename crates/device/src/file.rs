@@ -29,7 +29,7 @@ pub use self::standard::was_stdout_closed;
 use self::core::{Access, Core, Request, Work};
 use self::threads::Threads;
 use self::uring::Uring;
-use crate::{AlignedBuf, Astray, Device, Error, ErrorKind, Read, Stats, range_within};
+use crate::{AlignedBuf, Device, Displaced, Error, ErrorKind, Read, Stats, range_within};
 use rt::{Clock, RealClock, Rt};
 use std::io;
 use std::path::Path;
@@ -251,8 +251,8 @@ impl Device for FileDevice {
         self.core.is_rotating
     }
 
-    fn astray(&self) -> Option<Astray> {
-        self.core.astray()
+    fn displaced(&self) -> Option<Displaced> {
+        self.core.displaced()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {

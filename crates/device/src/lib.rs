@@ -117,7 +117,7 @@ pub trait Device: Send + Sync {
     /// Why nobody will find it, or all of it, where it was opened, although it still works: a file
     /// that was deleted or replaced lives as long as it is open, and what is written to it is lost
     /// then. Asks the system each time.
-    fn astray(&self) -> Option<Astray> {
+    fn displaced(&self) -> Option<Displaced> {
         None
     }
 
@@ -149,9 +149,9 @@ pub trait Device: Send + Sync {
     }
 }
 
-/// What became of an open file or disk: see [`Device::astray`].
+/// What became of an open file or disk: see [`Device::displaced`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Astray {
+pub enum Displaced {
     /// It has no name any more.
     Deleted,
     /// It is not where it was opened.
@@ -162,7 +162,7 @@ pub enum Astray {
     Cut,
 }
 
-impl core::fmt::Display for Astray {
+impl core::fmt::Display for Displaced {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.pad(match self {
             Self::Deleted => "was deleted",

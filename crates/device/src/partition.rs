@@ -2,7 +2,7 @@
 
 use crate::write::split_refused;
 use crate::{
-    AlignedBuf, Astray, Device, DeviceRef, Error, Read, Shared, Stats, Write, WriteDevice,
+    AlignedBuf, Device, DeviceRef, Displaced, Error, Read, Shared, Stats, Write, WriteDevice,
     WriteDeviceRef, complete, range_within, range_within_all,
 };
 use std::sync::Arc;
@@ -71,8 +71,8 @@ impl Device for Partition {
         self.parent.is_rotating()
     }
 
-    fn astray(&self) -> Option<Astray> {
-        self.parent.astray()
+    fn displaced(&self) -> Option<Displaced> {
+        self.parent.displaced()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
@@ -159,8 +159,8 @@ impl Device for RwPartition {
         self.reader.is_rotating()
     }
 
-    fn astray(&self) -> Option<Astray> {
-        self.reader.astray()
+    fn displaced(&self) -> Option<Displaced> {
+        self.reader.displaced()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, clippy::print_stderr, reason = "fails and skips as tests do")]
 
 use device::{
-    AlignedBuf, Astray, Backend, Device, Direct, ErrorKind, FileDevice, Operation, Options,
+    AlignedBuf, Backend, Device, Direct, Displaced, ErrorKind, FileDevice, Operation, Options,
     RwFileDevice, Shared, Write, WriteDevice, read_one, write_batch,
 };
 use rt::{Rng, Xoshiro256};
@@ -260,11 +260,11 @@ fn a_file_that_was_cut_short_stays_so_when_it_grows_again() {
     let file = std::fs::File::create(&path).expect("file");
     file.set_len(1 << 20).expect("length");
     let device = RwFileDevice::open(&path, &Options::default()).expect("device");
-    assert_eq!(device.astray(), None);
+    assert_eq!(device.displaced(), None);
     file.set_len(1 << 19).expect("length");
-    assert_eq!(device.astray(), Some(Astray::Cut));
+    assert_eq!(device.displaced(), Some(Displaced::Cut));
     file.set_len(1 << 20).expect("length");
-    assert_eq!(device.astray(), Some(Astray::Cut));
+    assert_eq!(device.displaced(), Some(Displaced::Cut));
 }
 
 /// A loop device is the file behind it under another name.

@@ -88,8 +88,8 @@
 //!
 //! # Errors
 //!
-//! Operations fail with an [`Error`]: kind, place, source, and a hint that is data. Errors of the
-//! calls on single files and objects ([`errors`]) become one with `?`. Nothing here prints, reads
+//! Operations fail with an [`Error`]: kind, place, source, and a hint that is data. Calls on single
+//! files and objects fail with smaller types, which become one with `?`. Nothing here prints, reads
 //! the environment or ends the process, and no bytes from a disk make it panic.
 #![forbid(unsafe_code)]
 
@@ -232,13 +232,13 @@ pub mod config {
     pub use ondisk::nvlist::{NvList, NvPair, NvValue, Packing};
 }
 
-/// Errors of the floors, by the floor.
+/// What [`Error`] is made from, for the `From` of a front end whose verbs fail with a type of its
+/// own. What failed is asked of [`Error::kind`]: nothing else needs these.
 pub mod errors {
-    pub use device::Error as DeviceError;
     pub use dmu::Error as DmuError;
-    pub use dsl::{Error as DslError, Result as DslResult};
-    pub use pool::{Error as PoolError, Result as PoolResult};
-    pub use zpl::{Error as ZplError, Result as ZplResult};
+    pub use dsl::Error as DslError;
+    pub use pool::Error as PoolError;
+    pub use zpl::Error as ZplError;
 }
 
 /// What files are made of: kinds, attributes, flags, lists of access rights, names.
@@ -263,7 +263,7 @@ pub mod objects {
 /// How pools are found, judged and described.
 pub mod pools {
     pub use crate::import::{
-        DeviceNote, ImportTop, ImportTree, ImportVdev, ImportVerdict, Trouble,
+        DeviceNote, ImportReason, ImportTop, ImportTree, ImportVdev, ImportVerdict, Trouble, pick,
     };
     pub use crate::members::{Member, Own};
     pub use crate::vdev_properties::{NamedVdev, named_vdevs, vdev_properties};
@@ -280,7 +280,7 @@ pub mod pools {
     pub use pool::{LeafProgress, LeafWork, WorkState};
     pub use pool::{PoolProperty, PoolPropertySource};
     pub use pool::{default_search_paths, denied, look_at_device, scan};
-    pub use vdev::ErrorCounts;
+    pub use vdev::{ErrorCounts, Reason, VdevState};
 }
 
 /// The tables of all properties: of datasets, pools and vdevs.

@@ -30,7 +30,7 @@ pub enum NotRemovedCause {
     /// The file system says no, or cannot read it.
     Failed(Error),
     /// A name leads to a directory that names another one as its parent.
-    Astray,
+    Displaced,
     /// It was called off.
     Cancelled(crate::Cancelled),
 }
@@ -39,7 +39,7 @@ impl fmt::Display for NotRemovedCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(e) => e.fmt(f),
-            Self::Astray => {
+            Self::Displaced => {
                 f.write_str("the directory belongs to another one; the tree is damaged")
             }
             Self::Cancelled(e) => e.fmt(f),
@@ -116,7 +116,7 @@ fn one(
     }
     let node = fs.node(*object)?;
     if node.parent != *dir {
-        return Err(NotRemovedCause::Astray);
+        return Err(NotRemovedCause::Displaced);
     }
     let mut dirs = Vec::new();
     for entry in node.entries()? {

@@ -87,7 +87,7 @@ fn describe(bench: &Bench, path: &Path) {
 /// The same, where devices need not have everything.
 fn describe_degraded(bench: &Bench, path: &Path) {
     let pool = bench.open();
-    let open = |d: &engine::Dataset| pool.dsl().objset(d);
+    let open = |d: &engine::Dataset| Ok(pool.dsl().objset(d)?);
     let progress = rt::Progress::new();
     let options = inventory::Options {
         volumes: true,

@@ -243,12 +243,13 @@ fn made(name: &'static str, log: bool) -> Bench {
 
 /// Writes what the pool holds, with its logs replayed.
 fn describe(pool: &Pool, replayed: bool, path: &Path) {
-    let open = |d: &engine::Dataset| match replayed {
-        true => engine::replay::objset(pool, d).map(|(objset, report)| {
-            assert!(report.is_none_or(|r| r.problem().is_none()), "{}", d.name);
-            objset
-        }),
-        false => pool.dsl().objset(d),
+    let open = |d: &engine::Dataset| {
+        if !replayed {
+            return Ok(pool.dsl().objset(d)?);
+        }
+        let (objset, report) = engine::replay::objset(pool, d)?;
+        assert!(report.is_none_or(|r| r.problem().is_none()), "{}", d.name);
+        Ok(objset)
     };
     let progress = rt::Progress::new();
     let options = inventory::Options {

@@ -7,7 +7,6 @@
 
 use crate::extents::{push, read_only};
 use engine::diff::VolumeDiff;
-use engine::errors::ZplError;
 use engine::live::InUse;
 use engine::{Error, ErrorKind, LivePool, Pool, PropertyContext, Volume};
 use nbd::{Errno, Export, Extent, Facts, Source, Status, Trouble};
@@ -167,10 +166,6 @@ fn trouble(error: impl Into<Error>) -> Trouble {
 }
 
 impl VolumeExport {
-    fn done(&self, result: Result<(), ZplError>) -> Result<(), Trouble> {
-        result.map_err(trouble)
-    }
-
     /// What changed since a snapshot.
     fn changed(
         &self,
@@ -218,11 +213,11 @@ impl VolumeExport {
         Ok(says)
     }
 
-    fn change(&self, change: impl FnOnce(&Volume) -> Result<(), ZplError>) -> Result<(), Trouble> {
+    fn change(&self, change: impl FnOnce(&Volume) -> engine::Result<()>) -> Result<(), Trouble> {
         if self.facts.is_read_only || self.is_forbidden().map_err(trouble)? {
             return Err(read_only());
         }
-        self.done(change(&self.volume))
+        change(&self.volume).map_err(trouble)
     }
 }
 
@@ -240,13 +235,13 @@ impl Export for VolumeExport {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), Trouble> {
-        self.change(|volume| volume.write_at(offset, data))
+        self.change(|volume| Ok(volume.write_at(offset, data)?))
     }
 
     fn flush(&self) -> Result<(), Trouble> {
         match self.facts.is_read_only {
             true => Ok(()),
-            false => self.done(self.volume.flush()),
+            false => self.volume.flush().map_err(trouble),
         }
     }
 
@@ -258,12 +253,12 @@ impl Export for VolumeExport {
         if start >= end {
             return self.change(|_| Ok(()));
         }
-        self.change(|volume| volume.trim(start, end - start))
+        self.change(|volume| Ok(volume.trim(start, end - start)?))
     }
 
     fn zero(&self, offset: u64, length: u64, keeps: bool, is_fast: bool) -> Result<(), Trouble> {
         if !keeps {
-            return self.change(|volume| volume.trim(offset, length));
+            return self.change(|volume| Ok(volume.trim(offset, length)?));
         }
         if is_fast {
             return Err(Trouble::new(Errno::NotSupported, "zeros that keep space are written"));
@@ -297,7 +292,7 @@ impl Export for VolumeExport {
                 break;
             }
             let next = self.volume.object().next_block(at / block);
-            let next = next.map_err(|(e, _)| trouble(ZplError::from(e)))?;
+            let next = next.map_err(|(e, _)| trouble(e))?;
             let data = next.and_then(|n| n.checked_mul(block)).map_or(end, |d| d.clamp(at, end));
             if !push(&mut extents, max, data - at, true) {
                 break;

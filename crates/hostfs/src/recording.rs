@@ -23,11 +23,20 @@ pub struct RecordingError {
     /// Why.
     pub why: String,
     /// What may help.
-    pub hint: Option<&'static str>,
+    pub hint: Option<RecordingHint>,
+}
+
+/// What may help to read a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordingHint {
+    /// A newer program, which wrote it.
+    NewerProgram,
+    /// To record first.
+    Record,
 }
 
 impl RecordingError {
-    fn hint(self, hint: &'static str) -> Self {
+    fn hint(self, hint: RecordingHint) -> Self {
         Self { hint: Some(hint), ..self }
     }
 }
@@ -86,10 +95,9 @@ impl Recording {
             Some(VERSION) => Ok(out),
             Some(other) => {
                 let why = format!("its form is {other}, and only {VERSION} is known");
-                Err(cannot("read", path, &why).hint("a newer zinc may know it"))
+                Err(cannot("read", path, &why).hint(RecordingHint::NewerProgram))
             }
-            None => Err(cannot("read", path, "it is no recording")
-                .hint("`zinc top --record FILE POOL` makes one")),
+            None => Err(cannot("read", path, "it is no recording").hint(RecordingHint::Record)),
         }
     }
 

@@ -1,7 +1,6 @@
 //! What can fail, and what is told beside.
 
 use crate::Known;
-use engine::errors::PoolError;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -57,7 +56,7 @@ pub enum LookError {
     },
     /// The search failed.
     #[error(transparent)]
-    Search(#[from] PoolError),
+    Search(#[from] engine::Error),
 }
 
 /// What a user should know, and does not keep anything from being done.

@@ -2,9 +2,7 @@
 
 use crate::entry::real;
 use crate::{Known, KnownPools, LookError};
-use engine::datasets::pool_of;
 use engine::devices::{is_far, open_to_read};
-use engine::errors::PoolError;
 use engine::pools::{Absence, CandidateState, default_search_paths, scan};
 use engine::{Candidate, LivePool, OpenOptions, Pool, SearchOptions};
 use std::collections::BTreeSet;
@@ -183,38 +181,6 @@ fn is_elsewhere(candidate: &Candidate, known: &Known, elsewhere: &[PathBuf]) -> 
     })
 }
 
-/// The one candidate of that name or guid; where several have the name, the one `preferred` tells
-/// from the others.
-pub fn pick(
-    candidates: Vec<Candidate>,
-    search: &[PathBuf],
-    name: &str,
-    preferred: impl Fn(&Candidate) -> bool,
-) -> Result<Candidate, PoolError> {
-    let wanted = pool_of(name);
-    let guid: Option<u64> = wanted.parse().ok();
-    let is_it = |c: &Candidate| c.name() == wanted || Some(c.config.pool_guid) == guid;
-    let others = candidates.iter().map(|c| (c.name().to_owned(), c.config.pool_guid)).collect();
-    let mut found: Vec<_> = candidates.into_iter().filter(is_it).collect();
-    if found.len() > 1 && found.iter().any(&preferred) {
-        found.retain(&preferred);
-    }
-    match (found.len(), found.pop()) {
-        (1, Some(one)) => Ok(one),
-        (0, _) | (_, None) => {
-            let searched = match search.is_empty() {
-                true => default_search_paths(),
-                false => search.to_vec(),
-            };
-            Err(PoolError::NoSuchPool { wanted: wanted.to_owned(), found: others, searched })
-        }
-        (_, Some(last)) => {
-            let guids = found.iter().chain([&last]).map(|c| c.config.pool_guid).collect();
-            Err(PoolError::Ambiguous { name: wanted.to_owned(), guids })
-        }
-    }
-}
-
 /// Where a known pool's devices were looked for, and what was found.
 struct Sought {
     candidate: Option<Candidate>,
@@ -224,7 +190,7 @@ struct Sought {
     denied: Option<PathBuf>,
 }
 
-fn seek(known: &Known, elsewhere: &[PathBuf]) -> Result<Sought, PoolError> {
+fn seek(known: &Known, elsewhere: &[PathBuf]) -> engine::Result<Sought> {
     let (mut there, mut denied) = (Vec::new(), None);
     for path in known.paths() {
         if is_far(&path) {
@@ -296,7 +262,7 @@ pub fn is_gone(known: &Known, elsewhere: &[PathBuf]) -> bool {
 }
 
 /// The pool in these places. Those that cannot be read are left out.
-fn in_places(places: &[PathBuf], known: &Known) -> Result<Option<Candidate>, PoolError> {
+fn in_places(places: &[PathBuf], known: &Known) -> engine::Result<Option<Candidate>> {
     let readable = |p: &&PathBuf| match p.is_dir() {
         true => std::fs::read_dir(p).is_ok(),
         false => is_far(p) || open_to_read(p).is_ok(),

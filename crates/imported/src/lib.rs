@@ -28,7 +28,7 @@ mod found;
 pub use entry::Known;
 pub use error::{Error, LookError, Notice, Result};
 pub use file::read;
-pub use found::{Found, Listed, denied, is_gone, left_aside, look_for, look_for_any, pick};
+pub use found::{Found, Listed, denied, is_gone, left_aside, look_for, look_for_any};
 
 use engine::datasets::pool_of;
 use engine::live::cache_config;

@@ -5,7 +5,6 @@ use crate::errno::{Done, OrErrno as _};
 use crate::served::Front;
 use crate::snapshots::Of;
 use engine::Node;
-use engine::errors::ZplError;
 use engine::files::{FileKind, SetAttrs};
 use fuser::{Errno, FileHandle, INodeNo, OpenFlags, WriteFlags};
 use nix::fcntl::{FallocateFlags, OFlag};
@@ -102,7 +101,7 @@ impl Front {
 /// Where the next data at or behind `from` begins, or the next hole; the end of the file is one.
 fn seek(node: &Node, from: u64, data: bool) -> Done<Option<u64>> {
     let size = node.object().dnode().block_size().max(1);
-    let next = |block| node.object().next_block(block).map_err(|(e, _)| ZplError::from(e));
+    let next = |block| node.object().next_block(block).map_err(|(e, _)| e);
     let mut block = from / size;
     if data {
         let at = next(block).or_errno()?.map(|stored| from.max(stored.saturating_mul(size)));

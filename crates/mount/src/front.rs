@@ -6,7 +6,7 @@
 
 use crate::crew::{Class, Crew};
 use crate::errno::{Done, OrErrno as _};
-use crate::requests::{Refuse, Requests};
+use crate::requests::{Answer, Refuse, Requests};
 use crate::served::{Caller, Front, Known};
 use crate::snapshots::Of;
 use engine::Node;
@@ -563,9 +563,7 @@ impl Server {
             return reply.ok();
         }
         let waiting = self.requests.begin(request.pid(), reply);
-        let told = move |done: Result<(), engine::errors::ZplError>| {
-            waiting.give(|reply| answer(reply, done.or_errno()));
-        };
+        let told = told(waiting);
         // Some promises are kept by the thread that asks.
         match self.crew.try_here(Class::Change) {
             Some(_here) => front.fs.sync_then(Some(file), told),
@@ -575,4 +573,11 @@ impl Server {
             }
         }
     }
+}
+
+/// Answers when it is called with what became of a promise.
+fn told<E: Into<engine::Error>>(
+    waiting: Answer<ReplyEmpty>,
+) -> impl FnOnce(Result<(), E>) + Send + 'static {
+    move |done| waiting.give(|reply| answer(reply, done.or_errno()))
 }

@@ -10,7 +10,7 @@ use crate::attrs::file_type;
 use crate::errno::{Done, OrErrno as _};
 use crate::progress::Progress;
 use crate::served::{Front, Known};
-use crate::snapshots::{self, Manner, Of};
+use crate::snapshots::{self, Of, SnapdirMode};
 use engine::Filesystem;
 use engine::files::{DirEntry, FileKind};
 use fuser::{Errno, FileHandle, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
@@ -142,7 +142,7 @@ impl Front {
 
     /// Whether `.zfs` is listed. In a snapshot it is not: there is none of snapshots.
     fn is_control_shown(&self) -> bool {
-        self.snapshots.as_ref().is_some_and(|all| all.manner() == Manner::Visible)
+        self.snapshots.as_ref().is_some_and(|all| all.mode() == SnapdirMode::Visible)
     }
 
     /// The same for `.zfs` and `.zfs/snapshot`.

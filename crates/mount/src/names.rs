@@ -4,7 +4,7 @@ use crate::acl;
 use crate::attrs::{self, now, time, without_set_ids};
 use crate::errno::{Done, OrErrno as _};
 use crate::served::{Caller, Front, Known};
-use crate::snapshots::{self, Listed, Manner, Of};
+use crate::snapshots::{self, Listed, Of, SnapdirMode};
 use engine::Node;
 use engine::files::{FileKind, NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode, names};
 use engine::objects::Hold;
@@ -55,7 +55,7 @@ impl Front {
         let within = match self.of(parent) {
             Of::Live(dir) if dir == self.fs.root_object() && name == snapshots::NAME => {
                 match &self.snapshots {
-                    Some(all) if all.manner() != Manner::Disabled => {
+                    Some(all) if all.mode() != SnapdirMode::Disabled => {
                         return Ok(self.virtual_dir(Of::Control, None));
                     }
                     _ => None,

@@ -153,17 +153,17 @@ impl Snapshots {
     }
 
     /// What the property `snapdir` says of the directory.
-    pub(crate) fn manner(&self) -> Manner {
-        let Ok(pool) = self.pool() else { return Manner::Hidden };
+    pub(crate) fn mode(&self) -> SnapdirMode {
+        let Ok(pool) = self.pool() else { return SnapdirMode::Hidden };
         let _guard = pool.view().lock_datasets();
         let dsl = pool.view().dsl();
         let value = dsl.by_name(&self.name).and_then(|head| {
             dsl.property(&head, &PropertyContext { pool_size: None, altroot: None }, "snapdir")
         });
         match value.ok().flatten().map(|property| property.value).as_deref() {
-            Some("visible") => Manner::Visible,
-            Some("disabled") => Manner::Disabled,
-            _ => Manner::Hidden,
+            Some("visible") => SnapdirMode::Visible,
+            Some("disabled") => SnapdirMode::Disabled,
+            _ => SnapdirMode::Hidden,
         }
     }
 
@@ -211,7 +211,7 @@ impl Snapshots {
 
 /// How the directory is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum SnapdirMode {
     /// It is found by its name.
     Hidden,
     /// It is listed too.

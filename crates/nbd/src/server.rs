@@ -70,25 +70,25 @@ struct Shared {
 
 #[derive(Default)]
 struct Open {
-    guests: BTreeMap<u64, Guest>,
+    clients: BTreeMap<u64, Client>,
     next: u64,
     is_stopping: bool,
 }
 
-struct Guest {
+struct Client {
     line: Arc<dyn Connection>,
     is_negotiating: bool,
 }
 
 /// The place of a connection, for as long as it lives.
-struct Seat {
+struct Slot {
     shared: Arc<Shared>,
     number: u64,
 }
 
-impl Drop for Seat {
+impl Drop for Slot {
     fn drop(&mut self) {
-        self.shared.open.lock().guests.remove(&self.number);
+        self.shared.open.lock().clients.remove(&self.number);
         self.shared.changed.notify_all();
     }
 }
@@ -100,32 +100,32 @@ impl Shared {
     }
 
     /// Gives a connection a place, when there is one.
-    fn admit(self: &Arc<Self>, line: &Arc<dyn Connection>) -> Option<Seat> {
+    fn admit(self: &Arc<Self>, line: &Arc<dyn Connection>) -> Option<Slot> {
         let mut open = self.open.lock();
         if open.is_stopping {
             return None;
         }
-        if open.guests.len() >= CONNECTIONS {
-            let negotiating = open.guests.iter().find(|(_, guest)| guest.is_negotiating);
+        if open.clients.len() >= CONNECTIONS {
+            let negotiating = open.clients.iter().find(|(_, client)| client.is_negotiating);
             let oldest = *negotiating?.0;
-            open.guests.remove(&oldest)?.line.hang_up();
+            open.clients.remove(&oldest)?.line.hang_up();
         }
         let number = open.next;
         open.next += 1;
-        open.guests.insert(number, Guest { line: Arc::clone(line), is_negotiating: true });
-        Some(Seat { shared: Arc::clone(self), number })
+        open.clients.insert(number, Client { line: Arc::clone(line), is_negotiating: true });
+        Some(Slot { shared: Arc::clone(self), number })
     }
 
     /// Converses with a client to the end.
-    fn converse(&self, line: Arc<dyn Connection>, seat: Seat) {
+    fn converse(&self, line: Arc<dyn Connection>, slot: Slot) {
         let mut input = Input::new(Some(Instant::now() + NEGOTIATION));
         let agreed = negotiate(&*line, &mut input, &self.sources);
         let Ok(Some(agreed)) = agreed else { return line.hang_up() };
-        if let Some(guest) = self.open.lock().guests.get_mut(&seat.number) {
-            guest.is_negotiating = false;
+        if let Some(client) = self.open.lock().clients.get_mut(&slot.number) {
+            client.is_negotiating = false;
         }
         if input.wait_for_ever(&*line).is_ok() {
-            Transmission::new(line, input, agreed, Arc::clone(&self.extras), seat).work();
+            Transmission::new(line, input, agreed, Arc::clone(&self.extras), slot).work();
         }
     }
 
@@ -139,12 +139,12 @@ impl Shared {
                 std::thread::sleep(REST);
                 continue;
             };
-            let Some(seat) = self.admit(&line) else {
+            let Some(slot) = self.admit(&line) else {
                 line.hang_up();
                 continue;
             };
             let shared = Arc::clone(self);
-            let converse = move || shared.converse(line, seat);
+            let converse = move || shared.converse(line, slot);
             // Without a thread the connection is closed, which the client reports.
             let _ = std::thread::Builder::new().name("nbd".to_owned()).spawn(converse);
         }
@@ -177,7 +177,7 @@ impl Server {
     /// How many are connected.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.shared.open.lock().guests.len()
+        self.shared.open.lock().clients.len()
     }
 
     /// Stops: see the head of the file. Whether all ended that were connected.
@@ -185,8 +185,8 @@ impl Server {
     pub fn stop(&mut self) -> bool {
         let mut open = self.shared.open.lock();
         open.is_stopping = true;
-        for guest in open.guests.values() {
-            guest.line.end_input();
+        for client in open.clients.values() {
+            client.line.end_input();
         }
         drop(open);
         for (listener, thread) in self.accepting.drain(..) {
@@ -195,7 +195,7 @@ impl Server {
             let _ = thread.join();
         }
         self.wait() || {
-            self.shared.open.lock().guests.values().for_each(|guest| guest.line.hang_up());
+            self.shared.open.lock().clients.values().for_each(|client| client.line.hang_up());
             self.wait()
         }
     }
@@ -204,9 +204,9 @@ impl Server {
     fn wait(&self) -> bool {
         let until = Instant::now() + GRACE;
         let mut open = self.shared.open.lock();
-        while !open.guests.is_empty() {
+        while !open.clients.is_empty() {
             if self.shared.changed.wait_until(&mut open, until).timed_out() {
-                return open.guests.is_empty();
+                return open.clients.is_empty();
             }
         }
         true

@@ -79,7 +79,7 @@ impl Report {
     ///
     /// # Errors
     /// When the pool cannot be looked at.
-    pub fn of(pool: &LivePool) -> Result<Self, engine::errors::PoolError> {
+    pub fn of(pool: &LivePool) -> engine::Result<Self> {
         let pool = pool.look()?;
         let space = pool.space();
         let status = pool.status(&space);

@@ -46,14 +46,14 @@ const OWN_CHANGES: usize = 2;
 type Round = (u64, BlkPtr);
 
 /// What a device says of the rounds it had a part in.
-struct Witness {
+struct LeafHistory {
     guid: u64,
     rounds: BTreeMap<u64, Round>,
     /// Txg of its newest label.
     label: u64,
 }
 
-impl Witness {
+impl LeafHistory {
     /// Txg and time of its newest round.
     fn newest(&self) -> Option<(u64, u64)> {
         self.rounds.last_key_value().map(|(txg, (time, _))| (*txg, *time))
@@ -80,7 +80,7 @@ impl Witness {
         let label_missed = self.label < best.label && (common + 1..=last).contains(&best.label);
         let was_away = match (missed, own) {
             (0, _) => false,
-            // A ring with nothing in it was lost, or is new; labels are the only witnesses.
+            // A ring with nothing in it was lost, or is new; labels are all that is known of it.
             _ if self.rounds.is_empty() => label_missed,
             (_, 0) => label_missed || missed >= AWAY,
             _ if clashes => true,
@@ -150,8 +150,8 @@ impl Candidate {
         for top in &tree.children {
             let leaves = top.walk().filter(|v| v.kind.is_leaf());
             let seen = leaves.filter_map(|v| Some((v.guid, self.leaves.get(&v.guid)?.txg)));
-            let mut all: Vec<Witness> = seen
-                .map(|(guid, label)| Witness { guid, rounds: BTreeMap::new(), label })
+            let mut all: Vec<LeafHistory> = seen
+                .map(|(guid, label)| LeafHistory { guid, rounds: BTreeMap::new(), label })
                 .collect();
             if all.len() < 2 {
                 continue;
@@ -159,8 +159,8 @@ impl Candidate {
             let ashift = top.ashift.unwrap_or(9);
             // A device that was just attached has a ring of txg 0.
             for found in self.uberblocks.iter().filter(|f| (1..=txg).contains(&f.uberblock.txg)) {
-                let witness = all.iter_mut().find(|w| w.guid == found.leaf);
-                if let Some(w) = witness.filter(|_| is_of_a_round(found, ashift)) {
+                let history = all.iter_mut().find(|w| w.guid == found.leaf);
+                if let Some(w) = history.filter(|_| is_of_a_round(found, ashift)) {
                     let u = &found.uberblock;
                     let round = w.rounds.entry(u.txg).or_insert((u.timestamp, u.rootbp));
                     // Labels of one device differ when a round was repeated and ended half way.
@@ -169,8 +169,9 @@ impl Candidate {
                     }
                 }
             }
-            let holds_it = |w: &Witness| opened.is_some_and(|(t, r)| w.rounds.get(&t) == Some(&r));
-            let rank = |w: &&Witness| (holds_it(w), w.newest(), w.rounds.len());
+            let holds_it =
+                |w: &LeafHistory| opened.is_some_and(|(t, r)| w.rounds.get(&t) == Some(&r));
+            let rank = |w: &&LeafHistory| (holds_it(w), w.newest(), w.rounds.len());
             let Some(best) = all.iter().max_by_key(rank) else { continue };
             out.extend(all.iter().filter_map(|w| Some((w.guid, w.away(best)?))));
         }
@@ -182,13 +183,13 @@ impl Candidate {
 mod tests {
     use super::*;
 
-    fn of(label: u64, txgs: &[u64]) -> Witness {
+    fn of(label: u64, txgs: &[u64]) -> LeafHistory {
         let rounds = txgs.iter().map(|txg| (*txg, (1, BlkPtr::default()))).collect();
-        Witness { guid: 1, rounds, label }
+        LeafHistory { guid: 1, rounds, label }
     }
 
     /// The same, with a history of its own from `since` on.
-    fn alone(label: u64, txgs: &[u64], since: u64) -> Witness {
+    fn alone(label: u64, txgs: &[u64], since: u64) -> LeafHistory {
         let mut w = of(label, txgs);
         w.rounds.range_mut(since..).for_each(|(_, round)| round.0 = 2);
         w
@@ -231,7 +232,7 @@ mod tests {
         let best = of(6, &[4, 5, 6, 7, 8]);
         assert_eq!(alone(6, &[4, 5, 6, 7], 6).behind(&best), Some(3));
         assert_eq!(alone(6, &[4, 5, 6, 7, 8], 6).behind(&best), Some(3));
-        let missed = |w: &Witness| w.away(&best).unwrap().missed().bounds();
+        let missed = |w: &LeafHistory| w.away(&best).unwrap().missed().bounds();
         assert_eq!(missed(&alone(6, &[4, 5, 6, 7], 6)), Some((1, 8)));
         assert_eq!(missed(&of(3, &[4, 5])), Some((6, 8)), "it only stood still");
     }
@@ -239,7 +240,7 @@ mod tests {
     #[test]
     fn two_rounds_of_one_txg_are_an_absence_at_once() {
         let best = of(3, &[4, 5, 6]);
-        let away = |w: &Witness| w.away(&best).map(|away| away.has_changes);
+        let away = |w: &LeafHistory| w.away(&best).map(|away| away.has_changes);
         assert_eq!(away(&alone(3, &[4, 5, 6], 6)), Some(false));
         assert_eq!(away(&alone(3, &[4, 5, 6], 5)), Some(true));
         assert_eq!(away(&of(3, &[4, 5])), None);

@@ -194,7 +194,7 @@ pub enum Error {
         cause: String,
     },
     /// Devices that are open are not where they were opened, and will be lost when they are closed.
-    Astray {
+    Displaced {
         /// The pool.
         pool: String,
         /// Each device, and what became of it.
@@ -327,7 +327,7 @@ impl fmt::Display for Error {
             Self::Invalid { what } => f.write_str(what),
             Self::Stopped { pool, cause } => write!(f, "pool {pool:?} has stopped: {cause}"),
             Self::Suspended { pool, cause } => write!(f, "pool {pool:?} is suspended: {cause}"),
-            Self::Astray { pool, devices } => write!(
+            Self::Displaced { pool, devices } => write!(
                 f,
                 "pool {pool:?}: what it holds is not where it will be looked for: {}",
                 devices.join(", ")

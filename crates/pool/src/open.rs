@@ -483,21 +483,23 @@ impl Pool {
 
     /// Devices in use that are not where they were opened any more, and what became of them.
     #[must_use]
-    pub fn astray(&self) -> Vec<(String, device::Astray)> {
+    pub fn displaced(&self) -> Vec<(String, device::Displaced)> {
         let tree = self.vdevs();
         let in_use = |l: &vdev::NodeRef<'_>| l.state() != VdevState::Removed;
-        let astray = |l: vdev::NodeRef<'_>| Some((l.device()?.name().to_owned(), l.astray()?));
-        tree.leaves().filter(in_use).filter_map(astray).collect()
+        let displaced =
+            |l: vdev::NodeRef<'_>| Some((l.device()?.name().to_owned(), l.displaced()?));
+        tree.leaves().filter(in_use).filter_map(displaced).collect()
     }
 
     /// Devices that were in use, are not where they were opened any more, and are gone without: the
     /// others make up for them.
     #[must_use]
-    pub fn gone_without(&self) -> Vec<(String, device::Astray)> {
+    pub fn gone_without(&self) -> Vec<(String, device::Displaced)> {
         let tree = self.vdevs();
         let is_out = |l: &vdev::NodeRef<'_>| l.state() == VdevState::Removed;
-        let astray = |l: vdev::NodeRef<'_>| Some((l.device()?.name().to_owned(), l.astray()?));
-        tree.leaves().filter(is_out).filter_map(astray).collect()
+        let displaced =
+            |l: vdev::NodeRef<'_>| Some((l.device()?.name().to_owned(), l.displaced()?));
+        tree.leaves().filter(is_out).filter_map(displaced).collect()
     }
 
     /// It takes no more changes until its devices are back.
@@ -528,8 +530,7 @@ impl Pool {
     /// Bytes that all copies of a block take as datasets count them.
     #[must_use]
     pub fn dsize(&self, bp: &BlkPtr) -> u64 {
-        let of = |dva: ondisk::Dva| self.deflate_ratio(dva.vdev()).deflate(dva.asize());
-        bp.dvas().map(|(_, dva)| of(dva)).fold(0, u64::saturating_add)
+        DeflateRatio::dsize(bp, |vdev| self.deflate_ratio(vdev))
     }
 
     /// What is shown before its mount points.

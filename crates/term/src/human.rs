@@ -35,29 +35,70 @@ fn format_with(n: u64, smallest: &str) -> String {
     fitting.unwrap_or_else(|| format!("{value:.0}{unit}"))
 }
 
-/// Seconds since 1970 as `(year, month 1-12, day 1-31, hour, minute, second, weekday 0 = Sunday)`
-/// in the Gregorian calendar, UTC.
-#[must_use]
-pub fn civil(seconds: u64) -> (u64, u64, u64, u64, u64, u64, u64) {
-    // Days are counted from 1 March of year 0, so that a leap day is the last of its year.
-    let days = seconds / 86_400;
-    let of_day = seconds % 86_400;
-    let z = days + 719_468;
-    let (era, doe) = (z / 146_097, z % 146_097);
-    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
-    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    let mp = (5 * doy + 2) / 153;
-    let day = doy - (153 * mp + 2) / 5 + 1;
-    let month = if mp < 10 { mp + 3 } else { mp - 9 };
-    let year = yoe + era * 400 + u64::from(month <= 2);
-    (year, month, day, of_day / 3600, of_day / 60 % 60, of_day % 60, (days + 4) % 7)
+/// A moment of the Gregorian calendar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Civil {
+    /// 1 to 12.
+    pub month: i64,
+    /// 1 to 31.
+    pub day: i64,
+    /// The year, which may be 0 or below.
+    pub year: i64,
+    /// 0 to 23.
+    pub hour: i64,
+    /// 0 to 59.
+    pub minute: i64,
+    /// 0 to 59.
+    pub second: i64,
+    /// 0 is Sunday.
+    pub weekday: i64,
+}
+
+impl Civil {
+    /// That of seconds since 1970.
+    #[must_use]
+    pub fn of(seconds: i64) -> Self {
+        // Days are counted from 1 March of year 0, so that a leap day is the last of its year.
+        let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+        let z = days + 719_468;
+        let (era, doe) = (z.div_euclid(146_097), z.rem_euclid(146_097));
+        let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
+        let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+        let mp = (5 * doy + 2) / 153;
+        let month = if mp < 10 { mp + 3 } else { mp - 9 };
+        Self {
+            month,
+            day: doy - (153 * mp + 2) / 5 + 1,
+            year: yoe + era * 400 + i64::from(month <= 2),
+            hour: rest / 3600,
+            minute: rest / 60 % 60,
+            second: rest % 60,
+            weekday: (days + 4).rem_euclid(7),
+        }
+    }
+
+    /// `Jan` to `Dec`.
+    #[must_use]
+    pub fn month_name(&self) -> &'static str {
+        MONTHS[(self.month as usize + 11) % 12]
+    }
+
+    /// `2026-11-21 22:38:36`, with this separator of date and time.
+    #[must_use]
+    pub fn stamp(&self, between: char) -> String {
+        let Self { month, day, year, hour, minute, second, .. } = self;
+        format!("{year:04}-{month:02}-{day:02}{between}{hour:02}:{minute:02}:{second:02}")
+    }
+
+    fn day_name(&self) -> &'static str {
+        DAYS[self.weekday as usize % 7]
+    }
 }
 
 /// Days of the week, Sunday first.
-pub const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-/// Months.
+const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 #[rustfmt::skip]
-pub const MONTHS: [&str; 12] = [
+const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
@@ -65,24 +106,27 @@ pub const MONTHS: [&str; 12] = [
 /// blank).
 #[must_use]
 pub fn date(seconds: u64) -> String {
-    let (y, m, d, h, min, _, wd) = civil(seconds);
-    let (day, month) = (DAYS[wd as usize % 7], MONTHS[(m as usize + 11) % 12]);
-    format!("{day} {month} {d:>2} {h:>2}:{min:02} {y}")
+    let c = civil(seconds);
+    let (day, month) = (c.day_name(), c.month_name());
+    format!("{day} {month} {:>2} {:>2}:{:02} {}", c.day, c.hour, c.minute, c.year)
 }
 
 /// A time as C's `ctime` prints it: `Sat Nov 21 22:38:36 2026` (day padded with a blank).
 #[must_use]
 pub fn ctime(seconds: u64) -> String {
-    let (y, m, d, h, min, s, wd) = civil(seconds);
-    let (day, month) = (DAYS[wd as usize % 7], MONTHS[(m as usize + 11) % 12]);
-    format!("{day} {month} {d:>2} {h:02}:{min:02}:{s:02} {y}")
+    let c = civil(seconds);
+    let (day, month) = (c.day_name(), c.month_name());
+    format!("{day} {month} {:>2} {:02}:{:02}:{:02} {}", c.day, c.hour, c.minute, c.second, c.year)
+}
+
+fn civil(seconds: u64) -> Civil {
+    Civil::of(i64::try_from(seconds).unwrap_or(i64::MAX))
 }
 
 /// A time as `2026-11-21 22:38:36`; with another separator `.` as `zpool history` has it.
 #[must_use]
 pub fn stamp(seconds: u64, between: char) -> String {
-    let (y, m, d, h, min, s, _) = civil(seconds);
-    format!("{y:04}-{m:02}-{d:02}{between}{h:02}:{min:02}:{s:02}")
+    civil(seconds).stamp(between)
 }
 
 #[cfg(test)]
@@ -116,5 +160,11 @@ mod tests {
         assert_eq!(ctime(951_782_400), "Tue Feb 29 00:00:00 2000");
         assert_eq!(stamp(1_795_289_107, '.'), "2026-11-21.19:25:07");
         assert_eq!(date(4_107_542_399), "Sun Feb 28 23:59 2100");
+        let of = |seconds| Civil::of(seconds).stamp(' ');
+        assert_eq!(of(-1), "1969-12-31 23:59:59");
+        assert_eq!(of(-2_203_977_600), "1900-02-28 00:00:00");
+        assert!(of(i64::MIN).starts_with('-') && of(i64::MAX).starts_with('2'));
+        assert_eq!(of(4_102_444_799), "2099-12-31 23:59:59");
+        assert_eq!(Civil::of(-1).weekday, 3);
     }
 }

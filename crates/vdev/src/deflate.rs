@@ -6,6 +6,7 @@
 //! width with which the vdev was made, though blocks written after an expansion take less.
 
 use crate::VdevTree;
+use ondisk::BlkPtr;
 
 const SECTOR: u64 = 512;
 /// The block whose share counts, in bytes.
@@ -23,6 +24,13 @@ impl DeflateRatio {
     pub fn of(asize: impl FnOnce(u64, u64) -> u64) -> Self {
         let sectors = asize(TYPICAL_BLOCK, 0) / SECTOR;
         TYPICAL_BLOCK.checked_div(sectors).map_or(Self::WHOLE, Self)
+    }
+
+    /// Bytes that all copies of a block take as datasets count them; `of` is the ratio of a
+    /// top-level vdev.
+    pub fn dsize(bp: &BlkPtr, of: impl Fn(u32) -> Self) -> u64 {
+        let counted = bp.dvas().map(|(_, dva)| of(dva.vdev()).deflate(dva.asize()));
+        counted.fold(0, u64::saturating_add)
     }
 
     /// What counts of raw bytes.

@@ -36,7 +36,7 @@ impl VdevTree {
         for (index, node) in self.nodes.iter().enumerate() {
             let in_use = node.writer.is_some() && node.health.mark() == Mark::None;
             let device = node.device.as_ref().filter(|_| in_use);
-            if device.is_some_and(|device| device.astray().is_some()) {
+            if device.is_some_and(|device| device.displaced().is_some()) {
                 let is_spared = self.does_without(index);
                 node.health.set_mark(if is_spared { Mark::Removed } else { Mark::Degraded });
                 changed = true;

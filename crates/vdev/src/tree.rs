@@ -19,7 +19,7 @@ use crate::raidz::{Raidz, Reflow};
 use crate::size::device_size_min;
 use crate::state::{Reason, VdevState, of_children};
 use crate::txgs::Txgs;
-use device::{Astray, DeviceRef, WriteDeviceRef};
+use device::{DeviceRef, Displaced, WriteDeviceRef};
 use ondisk::config::{AllocBias, VdevConfig, VdevKind};
 use rt::Rt;
 use std::collections::BTreeMap;
@@ -697,8 +697,8 @@ impl<'t> NodeRef<'t> {
 
     /// What became of the device while it was open.
     #[must_use]
-    pub fn astray(self) -> Option<Astray> {
-        self.node.device.as_ref().and_then(|d| d.astray())
+    pub fn displaced(self) -> Option<Displaced> {
+        self.node.device.as_ref().and_then(|d| d.displaced())
     }
 
     /// The device, when it may be changed and has not failed at that.

@@ -4,7 +4,7 @@
 use engine::live::{Event, EventValue};
 use std::fmt::Write as _;
 use term::escape;
-use term::human::{MONTHS, civil, stamp};
+use term::human::{Civil, stamp};
 
 /// Width of a time.
 const TIME: usize = 30;
@@ -19,8 +19,9 @@ pub fn heading() -> String {
 #[must_use]
 pub fn line(event: &Event, utc_offset: i64, script: bool) -> String {
     let local = event.time.as_secs().saturating_add_signed(utc_offset);
-    let (year, month, day, hour, minute, second, _) = civil(local);
-    let month = MONTHS.get((month as usize).wrapping_sub(1)).unwrap_or(&"???");
+    let at = Civil::of(i64::try_from(local).unwrap_or(i64::MAX));
+    let Civil { day, year, hour, minute, second, .. } = at;
+    let month = at.month_name();
     let nanos = event.time.subsec_nanos();
     let time = format!("{month} {day:>2} {year:04} {hour:02}:{minute:02}:{second:02}.{nanos:09}");
     let between = if script { '\t' } else { ' ' };

@@ -1,7 +1,8 @@
 //! Pools that could be imported, in the words and the layout of `zpool import`. What labels say
 //! forges no line of it.
 
-use engine::pools::{CandidateState, DeviceNote, ImportTree, ImportVdev, ImportVerdict, Trouble};
+use engine::pools::{CandidateState, DeviceNote, Reason, Trouble, VdevState as State};
+use engine::pools::{ImportReason, ImportTree, ImportVdev, ImportVerdict};
 use std::fmt::Write as _;
 use term::escape::line;
 
@@ -127,28 +128,36 @@ pub fn page(message: &str) -> String {
 /// What can be done.
 #[must_use]
 pub fn action(v: &ImportVerdict<'_>) -> String {
-    match (v.state.as_str(), &v.trouble) {
-        ("ONLINE" | "DEGRADED", Trouble::Diverged) => "The pool can be imported with '-o \
+    match (v.state, &v.trouble) {
+        (State::Online | State::Degraded, Trouble::Diverged) => {
+            "The pool can be imported with '-o \
              readonly=on' only.  To write to it, take one\n\tside away: the pool goes on with the \
              other, and without the changes of that one."
-            .to_owned(),
-        ("ONLINE" | "DEGRADED", Trouble::CorruptPool) => "The pool can be imported with '-o \
+                .to_owned()
+        }
+        (State::Online | State::Degraded, Trouble::CorruptPool) => {
+            "The pool can be imported with '-o \
              readonly=on' only.  'zinc check' says what is\n\tlost, 'zinc rescue' copies out what \
              is not."
-            .to_owned(),
-        ("ONLINE" | "DEGRADED", Trouble::MissingLog) => "The pool cannot be imported.  Attach the \
+                .to_owned()
+        }
+        (State::Online | State::Degraded, Trouble::MissingLog) => {
+            "The pool cannot be imported.  Attach the \
              missing devices and try again, or\n\timport it with '-m': what is only in their logs \
              is lost then."
-            .to_owned(),
-        ("ONLINE", Trouble::OlderVersion | Trouble::FeaturesDisabled) => format!(
+                .to_owned()
+        }
+        (State::Online, Trouble::OlderVersion | Trouble::FeaturesDisabled) => format!(
             "{BY_NAME}, though\n\tsome features will not be available without an explicit 'zpool \
              upgrade'."
         ),
-        ("ONLINE", Trouble::OtherHost) => format!("{BY_NAME} and\n\tthe '-f' flag."),
-        ("ONLINE", _) => format!("{BY_NAME}."),
-        ("DEGRADED", _) => "The pool can be imported despite missing or damaged devices.  The\n\t\
+        (State::Online, Trouble::OtherHost) => format!("{BY_NAME} and\n\tthe '-f' flag."),
+        (State::Online, _) => format!("{BY_NAME}."),
+        (State::Degraded, _) => {
+            "The pool can be imported despite missing or damaged devices.  The\n\t\
                             fault tolerance of the pool may be compromised if imported."
-            .to_owned(),
+                .to_owned()
+        }
         (_, Trouble::NewerVersion) => "The pool cannot be imported.  Access the pool on a system \
                                        running newer\n\tsoftware, or recreate the pool from \
                                        backup."
@@ -162,6 +171,18 @@ pub fn action(v: &ImportVerdict<'_>) -> String {
             "The pool cannot be imported. Attach the missing\n\tdevices and try again.".to_owned()
         }
         _ => "The pool cannot be imported due to damaged devices or data.".to_owned(),
+    }
+}
+
+/// What is wrong with a vdev or a pool; empty when nothing is.
+#[must_use]
+pub fn reason(of: ImportReason) -> String {
+    match of {
+        ImportReason::Vdev(reason) => reason.to_string(),
+        ImportReason::NewerVersion => "newer version".to_owned(),
+        ImportReason::UnknownFeatures => "unsupported feature(s)".to_owned(),
+        ImportReason::MissingTop => "missing device".to_owned(),
+        ImportReason::CorruptPool => Reason::BadLabel.to_string(),
     }
 }
 
@@ -228,8 +249,9 @@ fn width(vdev: &ImportVdev, indent: usize) -> usize {
 fn put(t: &mut String, vdev: &ImportVdev, indent: usize, width: usize) {
     let names = width - indent.min(width);
     let _ = write!(t, "\t{:indent$}{:names$}  {}", "", line(&vdev.name), vdev.state);
-    if !vdev.reason.is_empty() {
-        let _ = write!(t, "  {}", line(&vdev.reason));
+    let reason = reason(vdev.reason);
+    if !reason.is_empty() {
+        let _ = write!(t, "  {reason}");
     }
     t.push('\n');
     for child in &vdev.children {

@@ -183,7 +183,7 @@ pub fn run_for_client(session: &Session) -> ExitCode {
             .hint(format!("it runs {REACHABLE}"));
         return failure.report(session);
     }
-    if session.is_for_a_guest() && served != Served::ToEveryone {
+    if session.is_for_another_user() && served != Served::ToEveryone {
         return denied().report(session);
     }
     run_or_report(session, verb)

@@ -9,6 +9,7 @@
 
 use engine::layout::LayoutError;
 use engine::{Candidate, Error, ErrorKind};
+use hostfs::recording::{RecordingError, RecordingHint};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -232,10 +233,14 @@ pub fn system_text(e: &std::io::Error) -> String {
     without_number(e.to_string())
 }
 
-impl From<hostfs::recording::RecordingError> for Failure {
-    fn from(e: hostfs::recording::RecordingError) -> Self {
+impl From<RecordingError> for Failure {
+    fn from(e: RecordingError) -> Self {
         let failure = Self::new(e.what).because(e.why);
-        e.hint.into_iter().fold(failure, Self::hint)
+        match e.hint {
+            Some(RecordingHint::NewerProgram) => failure.hint("a newer zinc may know it"),
+            Some(RecordingHint::Record) => failure.hint("`zinc top --record FILE POOL` makes one"),
+            None => failure,
+        }
     }
 }
 

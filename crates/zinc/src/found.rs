@@ -10,11 +10,10 @@ use crate::failure::Failure;
 use crate::places::{candidates, import_places};
 use crate::session::Session;
 use crate::{known, others};
-use engine::Candidate;
 use engine::datasets::pool_of;
-use engine::errors::PoolError as Error;
-use engine::pools::CandidateState;
-use imported::{Found, Known, pick};
+use engine::pools::{CandidateState, pick};
+use engine::{Candidate, Error, ErrorKind};
+use imported::{Found, Known};
 use std::path::PathBuf;
 
 /// The pool that `name` (a pool, its guid, or anything in a pool) belongs to.
@@ -75,7 +74,7 @@ pub fn look_for(known: Known) -> Result<Found, Failure> {
 /// Why a pool that was found could not be opened. With too few devices it can be shown all the
 /// same.
 pub fn cannot_open(found: &Found, error: Error) -> Failure {
-    let is_shown = matches!(error, Error::MissingDevices { .. });
+    let is_shown = *error.kind() == ErrorKind::MissingDevices;
     let failure = Failure::from(error);
     if is_shown { failure.of_closed(found.closed()) } else { failure }
 }

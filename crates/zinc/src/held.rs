@@ -96,7 +96,7 @@ pub enum Kept {
 
 /// How commands are treated that are running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum CloseMode {
     /// The pool is exported: they may end.
     Polite,
     /// The pool is exported: they are called off.
@@ -105,7 +105,7 @@ pub enum Manner {
     Ending(&'static str),
 }
 
-impl Manner {
+impl CloseMode {
     fn why(self, pool: &str) -> String {
         match self {
             Self::Polite | Self::Forced => format!("{pool} is being exported"),
@@ -137,7 +137,7 @@ impl Held {
         let state = State {
             pool,
             is_closing: false,
-            why: Manner::Polite.why(&name),
+            why: CloseMode::Polite.why(&name),
             commands: BTreeMap::new(),
             next: 0,
         };
@@ -226,15 +226,15 @@ impl Held {
     /// Takes it out. `last` is done to it when no command is left; when that fails it stays.
     pub fn let_go(
         &self,
-        manner: Manner,
+        mode: CloseMode,
         last: impl FnOnce(&LivePool) -> Result<(), Refusal>,
     ) -> Result<LivePool, Kept> {
         let mut state = self.state();
         if state.is_closing || state.pool.is_none() {
             return Err(Kept::Closing);
         }
-        (state.is_closing, state.why) = (true, manner.why(&self.name));
-        let mut state = self.wait_for_commands(state, manner);
+        (state.is_closing, state.why) = (true, mode.why(&self.name));
+        let mut state = self.wait_for_commands(state, mode);
         if !state.commands.is_empty() {
             state.is_closing = false;
             let shown = |c: &Command| format!("process {} runs `{}`", c.pid, c.shown);
@@ -256,15 +256,15 @@ impl Held {
     fn wait_for_commands<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
-        manner: Manner,
+        mode: CloseMode,
     ) -> MutexGuard<'a, State> {
         let began = Instant::now();
-        let until = began + if manner == Manner::Polite { GRACE } else { CALL_OFF };
+        let until = began + if mode == CloseMode::Polite { GRACE } else { CALL_OFF };
         loop {
-            let is_spared = match manner {
-                Manner::Polite => true,
-                Manner::Ending(_) => began.elapsed() < SHORTLY,
-                Manner::Forced => false,
+            let is_spared = match mode {
+                CloseMode::Polite => true,
+                CloseMode::Ending(_) => began.elapsed() < SHORTLY,
+                CloseMode::Forced => false,
             };
             for command in state.commands.values() {
                 if !is_spared || command.presence.is_idle() {

@@ -54,6 +54,7 @@ pub fn words(hint: &Hint) -> String {
         Hint::OneByOne => "take them one after the other, or use one name for all",
         Hint::SetDefault => "set it to its default: `zinc zfs set`",
         Hint::Replace => "--force replaces it",
+        Hint::CopyRenamed => "zinc rescue gives it another",
         Hint::OlderFirst => "name the older snapshot first",
         _ => return about(hint),
     };

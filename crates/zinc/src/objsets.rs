@@ -9,7 +9,6 @@ use crate::args::OpenArgs;
 use crate::session::Session;
 use crate::{known, ui};
 use engine::Objset;
-use engine::errors::DslResult;
 use engine::{Dataset, Filesystem, Pool};
 use std::sync::OnceLock;
 
@@ -30,7 +29,7 @@ impl<'a> Sets<'a> {
 
     /// Opens that of a dataset. A log that could not be replayed to its end, and one that is not
     /// replayed, is a warning.
-    pub fn open(&self, dataset: &Dataset) -> DslResult<Objset> {
+    pub fn open(&self, dataset: &Dataset) -> engine::Result<Objset> {
         let as_it_is = self.pool.dsl().objset(dataset)?;
         if !self.args.replay && !self.is_behind(dataset, &as_it_is) {
             return Ok(as_it_is);

@@ -61,7 +61,7 @@ impl PoolArgs {
         found.complete(&mut options);
         options.for_writers = self.for_writers && found.is_for_writers();
         let opened = Pool::open_candidate(&found.candidate, &options);
-        let pool = opened.map_err(|e| found::cannot_open(found, e))?;
+        let pool = opened.map_err(|e| found::cannot_open(found, e.into()))?;
         self.open.load_keys(session, &pool)?;
         if self.open.is_of_now() {
             found.note(&known::pools(session), &pool);

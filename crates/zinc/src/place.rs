@@ -7,8 +7,7 @@ use crate::failure::Failure;
 use crate::objsets::Sets;
 use crate::ui::escape;
 use engine::Node;
-use engine::errors::DslError;
-use engine::{Dataset, Filesystem, Pool};
+use engine::{Dataset, ErrorKind, Filesystem, Pool};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -76,10 +75,10 @@ impl Place {
                     let path = text.get(end + 1..).map(<[u8]>::to_vec);
                     return Ok(Found { dataset, path });
                 }
-                Err(e @ (DslError::NoSuchDataset(_) | DslError::BadName(_))) => {
-                    failure = failure.or(Some(e));
-                }
-                Err(e) => return Err(e.into()),
+                Err(e) => match engine::Error::from(e) {
+                    e if is_no_name(&e) => failure = failure.or(Some(e)),
+                    e => return Err(e.into()),
+                },
             }
         }
         let failure: Failure = match failure {
@@ -88,6 +87,11 @@ impl Place {
         };
         Err(failure.hint("places are given as POOL/DATASET[@SNAPSHOT]:PATH"))
     }
+}
+
+/// No dataset has that name, or can have it.
+fn is_no_name(e: &engine::Error) -> bool {
+    matches!(e.kind(), ErrorKind::NotFound | ErrorKind::InvalidName)
 }
 
 impl Found {

@@ -14,10 +14,9 @@ use crate::{known, ui};
 use engine::Rt;
 use engine::devices::{AnyDevices, DeviceSource as _, ErrorKind, Process};
 use engine::devices::{locked_by, open_to_read, whole};
-use engine::errors::PoolError as Error;
 use engine::live;
 use engine::live::ImportOptions;
-use engine::{Candidate, LivePool};
+use engine::{Candidate, Error, LivePool};
 use imported::Found;
 use std::fs::TryLockError;
 use std::path::{Path, PathBuf};
@@ -73,12 +72,10 @@ pub fn take(
             match live::import(&Rt::real(), &found.candidate, &options(&found), &disks) {
                 Ok(pool) => return Ok((found, pool)),
                 // What was seen before the lock is over. There is no other writer now.
-                Err(Error::InUse { .. } | Error::Damaged { .. } | Error::NoUberblock { .. })
-                    if !waited =>
-                {
-                    found = find()?;
-                }
-                Err(e) => return Err(Failure::from(e).while_held()),
+                Err(e) => match Error::from(e) {
+                    e if !waited && is_overtaken(&e) => found = find()?,
+                    e => return Err(Failure::from(e).while_held()),
+                },
             }
             waited = true;
         }
@@ -101,6 +98,12 @@ pub fn mark_destroyed(session: &Session, wait: Wait, candidate: &Candidate) -> R
     live::mark_destroyed(&Rt::real(), candidate, &disks).map_err(|e| Failure::from(e).while_held())
 }
 
+/// The devices are another writer's, or have changed while they were looked at.
+fn is_overtaken(e: &Error) -> bool {
+    use engine::ErrorKind as Kind;
+    matches!(e.kind(), Kind::InUse | Kind::DamagedPool | Kind::NoUberblock)
+}
+
 /// Why devices could not be locked.
 struct NotLocked {
     is_in_use: bool,
@@ -114,8 +117,8 @@ fn lock(candidate: &Candidate, disks: &AnyDevices) -> Result<(), NotLocked> {
         match disks.claim(&sight.path) {
             Err(cause) if !cause.kind.is_of_device() => {
                 let is_in_use = cause.kind == ErrorKind::InUse;
-                let pool = candidate.name().to_owned();
-                return Err(NotLocked { is_in_use, error: Error::Device { pool, cause } });
+                let error = Error::of_device(candidate.name(), cause);
+                return Err(NotLocked { is_in_use, error });
             }
             _ => {}
         }

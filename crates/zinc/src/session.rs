@@ -107,8 +107,8 @@ impl Session {
     }
 
     /// The verb runs for a client of another user, which may only look.
-    pub fn is_for_a_guest(&self) -> bool {
-        self.client().is_some_and(|client| client.is_guest)
+    pub fn is_for_another_user(&self) -> bool {
+        self.client().is_some_and(|client| client.is_other_user)
     }
 
     /// The pool that is held, when `name` (a pool, its guid, or anything in a pool) belongs to it.

@@ -443,7 +443,7 @@ fn a_server_ends_with_its_devices_when_failmode_is_panic() {
 }
 
 /// A served pool whose image becomes something else: everything still works, and says so.
-fn astray(what: &str, change: impl Fn(&Path)) {
+fn displaced(what: &str, change: impl Fn(&Path)) {
     let place = Place::new(&[], &["disk"]);
     let mut server = place.serve();
     let status = place.run(&["zpool", "status", "-d", ".", "tank"]).out;
@@ -472,12 +472,12 @@ fn astray(what: &str, change: impl Fn(&Path)) {
 
 #[test]
 fn a_deleted_image_is_noticed() {
-    astray("was deleted", |disk| std::fs::remove_file(disk).unwrap());
+    displaced("was deleted", |disk| std::fs::remove_file(disk).unwrap());
 }
 
 #[test]
 fn a_replaced_image_is_noticed() {
-    astray("was deleted", |disk| {
+    displaced("was deleted", |disk| {
         let other = disk.with_extension("new");
         std::fs::copy(disk, &other).unwrap();
         std::fs::rename(&other, disk).unwrap();
@@ -486,7 +486,7 @@ fn a_replaced_image_is_noticed() {
 
 #[test]
 fn an_image_that_was_moved_away_is_noticed() {
-    astray("was replaced", |disk| {
+    displaced("was replaced", |disk| {
         std::fs::rename(disk, disk.with_extension("old")).unwrap();
         std::fs::write(disk, b"another").unwrap();
     });

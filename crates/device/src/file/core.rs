@@ -18,7 +18,7 @@ use super::sys::{self, DirectSupport};
 use super::{Direct, Options};
 use crate::buf::ALIGNMENT;
 use crate::stats::Counters;
-use crate::{AlignedBuf, Astray, Done, Error, ErrorKind, Shared, WriteDone, complete};
+use crate::{AlignedBuf, Displaced, Done, Error, ErrorKind, Shared, WriteDone, complete};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use rt::Clock;
@@ -214,20 +214,20 @@ impl Core {
     }
 
     /// What became of it since it was opened. What the system does not say counts as nothing.
-    pub(super) fn astray(&self) -> Option<Astray> {
+    pub(super) fn displaced(&self) -> Option<Displaced> {
         let own = self.buffered.metadata().ok()?;
         if own.nlink() == 0 {
-            return Some(Astray::Deleted);
+            return Some(Displaced::Deleted);
         }
         if !self.is_block && own.len() < self.size() {
             self.was_cut.store(true, Ordering::Relaxed);
         }
         match std::fs::metadata(&self.path) {
             Ok(there) if (there.dev(), there.ino()) != (own.dev(), own.ino()) => {
-                Some(Astray::Replaced)
+                Some(Displaced::Replaced)
             }
-            Ok(_) => self.was_cut.load(Ordering::Relaxed).then_some(Astray::Cut),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Some(Astray::Moved),
+            Ok(_) => self.was_cut.load(Ordering::Relaxed).then_some(Displaced::Cut),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Some(Displaced::Moved),
             Err(_) => None,
         }
     }

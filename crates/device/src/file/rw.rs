@@ -4,7 +4,7 @@ use super::core::{Access, Ack, Core, Request, Work};
 use super::{FileDevice, Options, backlog, sys, threads};
 use crate::write::split_refused;
 use crate::{
-    AlignedBuf, Astray, Device, DeviceRef, Error, ErrorKind, Read, Shared, Stats, Write,
+    AlignedBuf, Device, DeviceRef, Displaced, Error, ErrorKind, Read, Shared, Stats, Write,
     WriteDevice, complete, range_within, range_within_all,
 };
 use core::time::Duration;
@@ -144,8 +144,8 @@ impl Device for RwFileDevice {
         self.reader.is_rotating()
     }
 
-    fn astray(&self) -> Option<Astray> {
-        self.reader.astray()
+    fn displaced(&self) -> Option<Displaced> {
+        self.reader.displaced()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {

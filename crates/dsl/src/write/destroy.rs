@@ -36,13 +36,13 @@ pub fn check_destroy_snapshot(
     if !defer && snap.phys.num_children > 1 {
         return Err(Error::refused(name, Refusal::HasClones(dsl.clones(&snap)?)));
     }
-    check_doomed(cx, dsl, &snap, defer)?;
+    check_destroyable(cx, dsl, &snap, defer)?;
     Ok(snap)
 }
 
 /// What keeps a file system, volume or snapshot for good, and not only until what is below it, its
 /// snapshots and its clones are gone. With `defer` a snapshot may be held.
-pub fn check_doomed(cx: &DslCx<'_>, dsl: &Dsl, dataset: &Dataset, defer: bool) -> Result<()> {
+pub fn check_destroyable(cx: &DslCx<'_>, dsl: &Dsl, dataset: &Dataset, defer: bool) -> Result<()> {
     let refused = |why| Err(Error::refused(&dataset.name, why));
     if dataset.phys.is_snapshot() {
         if let (false, Some(hold)) = (defer, dsl.holds(dataset)?.into_iter().next()) {
@@ -183,7 +183,7 @@ pub fn check_destroy_head(cx: &DslCx<'_>, dsl: &Dsl, name: &str) -> Result<Datas
     if head.phys.is_snapshot() {
         return Err(Error::refused(name, Refusal::NotAHead));
     }
-    check_doomed(cx, dsl, &head, false)?;
+    check_destroyable(cx, dsl, &head, false)?;
     if let Some((below, _)) = dsl.names_in(head.dir.phys.child_zap)?.into_iter().next() {
         return Err(Error::refused(name, Refusal::HasChildren(below)));
     }

@@ -50,7 +50,7 @@ pub use create::{
     NewDataset, PoolTree, check_create, clone_dataset, create_dataset, create_pool_tree,
 };
 pub use destroy::{
-    Destroyed, check_destroy_head, check_destroy_snapshot, check_doomed, destroy_head,
+    Destroyed, check_destroy_head, check_destroy_snapshot, check_destroyable, destroy_head,
     destroy_snapshot,
 };
 pub use features::MosFeatures;

@@ -46,7 +46,7 @@ enum Step {
 
 /// What goes, in an order in which it can.
 #[derive(Clone, Debug)]
-pub struct Doomed {
+pub struct DestroyPlan {
     name: String,
     steps: Vec<Step>,
     deferred: bool,
@@ -84,10 +84,10 @@ impl Destroy {
     ///
     /// # Errors
     /// There is no such dataset, or clones are in the way.
-    pub fn plan(&self, pool: &Pool) -> Result<Doomed> {
+    pub fn plan(&self, pool: &Pool) -> Result<DestroyPlan> {
         let _guard = pool.lock_datasets();
         let steps = self.steps(pool.dsl())?;
-        Ok(Doomed { name: self.name.clone(), steps, deferred: self.deferred })
+        Ok(DestroyPlan { name: self.name.clone(), steps, deferred: self.deferred })
     }
 
     fn steps(&self, dsl: &Dsl) -> Result<Vec<Step>> {
@@ -124,7 +124,7 @@ impl Destroy {
     }
 }
 
-impl Doomed {
+impl DestroyPlan {
     /// The names of what goes, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().flat_map(|step| step.names().iter().map(String::as_str))
@@ -170,7 +170,7 @@ impl Doomed {
         if self.steps.len() < 2 {
             return Ok(());
         }
-        pool.check_doomed(&names, self.deferred).map_err(|e| {
+        pool.check_destroyable(&names, self.deferred).map_err(|e| {
             let e = Error::from(e);
             let kept = e.dataset().unwrap_or(&self.name).to_owned();
             e.of(&kept)
@@ -217,12 +217,12 @@ pub(super) fn younger(dsl: &Dsl, snapshot: &str) -> Result<impl Iterator<Item = 
 
 /// The clones of all snapshots of its dataset that are younger than `snapshot`, when none of all
 /// these is held.
-pub(super) fn clones_after(dsl: &Dsl, snapshot: &str) -> Result<Doomed> {
+pub(super) fn clones_after(dsl: &Dsl, snapshot: &str) -> Result<DestroyPlan> {
     let mut order = Order::new(dsl, true, true);
     for one in younger(dsl, snapshot)? {
         order.clones_of(&one)?;
     }
-    let plan = Doomed { name: snapshot.to_owned(), steps: order.steps, deferred: false };
+    let plan = DestroyPlan { name: snapshot.to_owned(), steps: order.steps, deferred: false };
     let mut doomed: Vec<Dataset> = younger(dsl, snapshot)?.collect();
     for name in plan.snapshots() {
         doomed.push(dsl.by_name(name)?);

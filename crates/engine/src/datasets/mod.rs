@@ -18,7 +18,7 @@ mod reserve;
 mod snapshots;
 
 pub use create::Create;
-pub use destroy::{Destroy, Doomed};
+pub use destroy::{Destroy, DestroyPlan};
 pub use line::{MakeClone, Rename, Younger, may_roll_back, promote, rollback};
 pub use names::{heads, pool_of, split};
 pub(crate) use reserve::for_volume;

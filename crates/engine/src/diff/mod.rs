@@ -77,7 +77,7 @@ pub struct Change {
 /// fs.create(fs.root_object(), b"letter", &new)?;
 /// pool.sync()?;
 /// let progress = engine::Progress::new();
-/// let on_disk = |dataset: &engine::Dataset| pool.view().dsl().objset(dataset);
+/// let on_disk = |dataset: &engine::Dataset| Ok(pool.view().dsl().objset(dataset)?);
 /// let added: Vec<_> = Diff::new(pool.view(), "tank@before", None, &on_disk, &progress)?
 ///     .filter_map(|change| change.ok().filter(|c| c.what == What::Added))
 ///     .collect();
@@ -282,7 +282,7 @@ mod tests {
             }
             pool.sync().unwrap();
             let (progress, view) = (Progress::new(), pool.view());
-            let on_disk = |dataset: &Dataset| view.dsl().objset(dataset);
+            let on_disk = |dataset: &Dataset| Ok(view.dsl().objset(dataset)?);
             let diff = Diff::new(view, "tank@before", None, &on_disk, &progress).unwrap();
             let all: Vec<What> = diff.map(|change| change.unwrap().what).collect();
             let removed = all.iter().filter(|what| **what == What::Removed).count() as u64;

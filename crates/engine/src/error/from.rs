@@ -75,7 +75,7 @@ fn of_pool(e: &pool::Error) -> Option<(ErrorKind, &str)> {
         P::Device { pool, .. } => (ErrorKind::Device, pool),
         P::Stopped { pool, .. } => (ErrorKind::Stopped, pool),
         P::Suspended { pool, .. } => (ErrorKind::Suspended, pool),
-        P::Astray { pool, .. } => (ErrorKind::Astray, pool),
+        P::Displaced { pool, .. } => (ErrorKind::Displaced, pool),
         P::Failed { pool, .. } => (ErrorKind::Failed, pool),
         _ => return None,
     })
@@ -153,11 +153,16 @@ impl From<zpl::Error> for Error {
             e => e,
         };
         let kind = match &e {
-            Z::NotFound(_) | Z::NoXattr(_) => ErrorKind::NotFound,
-            Z::BadName(_) | Z::NameTooLong(_) => ErrorKind::InvalidName,
-            Z::WrongKind { .. } | Z::NotDirectory(_) | Z::NotSymlink(_) | Z::IsDirectory(_) => {
-                ErrorKind::WrongKind
-            }
+            Z::NotFound(_) => ErrorKind::NotFound,
+            Z::NoXattr(_) => ErrorKind::NoXattr,
+            Z::BadName(_) => ErrorKind::InvalidName,
+            Z::NameTooLong(_) => ErrorKind::NameTooLong,
+            Z::WrongKind { .. } => ErrorKind::WrongKind,
+            Z::NotDirectory(_) => ErrorKind::NotDirectory,
+            Z::IsDirectory(_) => ErrorKind::IsDirectory,
+            Z::TooManyLinks(_) => ErrorKind::TooManyLinks,
+            Z::TooManyNames => ErrorKind::TooManyNames,
+            Z::OtherProject => ErrorKind::OtherProject,
             Z::Exists(_) => ErrorKind::Exists,
             Z::NotEmpty(_) => ErrorKind::NotEmpty,
             Z::NotPermitted(_) => ErrorKind::NotPermitted,

@@ -75,6 +75,8 @@ pub enum Hint {
     SetDefault,
     /// Ask for what is there to be replaced.
     Replace,
+    /// Copy it under a name that files here can have.
+    CopyRenamed,
     /// Swap the two states that are compared.
     OlderFirst,
 }

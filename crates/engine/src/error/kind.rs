@@ -26,8 +26,22 @@ pub enum ErrorKind {
     NotFound,
     /// There is one of that name.
     Exists,
-    /// It is no directory, or another kind of file than is needed.
+    /// It is another kind of dataset, or of file, than is needed.
     WrongKind,
+    /// It is no directory.
+    NotDirectory,
+    /// It is a directory.
+    IsDirectory,
+    /// A path leads through too many symbolic links.
+    TooManyLinks,
+    /// The file has as many names as it can.
+    TooManyNames,
+    /// Source and target are of different projects.
+    OtherProject,
+    /// The name is too long.
+    NameTooLong,
+    /// The file has no such extended attribute.
+    NoXattr,
     /// The directory has entries.
     NotEmpty,
     /// The flags of a file forbid it.
@@ -99,7 +113,7 @@ pub enum ErrorKind {
     /// Devices failed, and the pool waits for them: what was not done may be done later.
     Suspended,
     /// Devices that are open will not be found again.
-    Astray,
+    Displaced,
     /// A step of the work failed; the source says which.
     Failed,
 }
@@ -201,7 +215,7 @@ impl ErrorKind {
             Self::InUse => Hint::ExportThere,
             Self::Stopped => Hint::OpenAgain,
             Self::Suspended => Hint::Clear,
-            Self::Astray => Hint::SaveData,
+            Self::Displaced => Hint::SaveData,
             Self::Refused(why) => return Hint::of_refusal(why),
             _ => return None,
         })
@@ -220,6 +234,13 @@ impl fmt::Display for ErrorKind {
             Self::NotFound => "does not exist",
             Self::Exists => "exists already",
             Self::WrongKind => "is of another kind",
+            Self::NotDirectory => "is not a directory",
+            Self::IsDirectory => "is a directory",
+            Self::TooManyLinks => "too many symbolic links",
+            Self::TooManyNames => "has as many names as it can",
+            Self::OtherProject => "source and target are of different projects",
+            Self::NameTooLong => "the name is too long",
+            Self::NoXattr => "has no such extended attribute",
             Self::NotEmpty => "is not empty",
             Self::NotPermitted => "is not permitted",
             Self::ReadOnly => "is open for reading only",
@@ -253,7 +274,7 @@ impl fmt::Display for ErrorKind {
             Self::Device => "a device fails",
             Self::Stopped => "the pool has stopped",
             Self::Suspended => "pool I/O is currently suspended",
-            Self::Astray => "its devices will not be found again",
+            Self::Displaced => "its devices will not be found again",
             Self::Failed => "failed",
         })
     }

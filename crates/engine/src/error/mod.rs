@@ -102,6 +102,12 @@ impl Error {
         Self::new(ErrorKind::External).because(source)
     }
 
+    /// A device of a pool fails.
+    #[must_use]
+    pub fn of_device(pool: &str, cause: device::Error) -> Self {
+        pool::Error::Device { pool: pool.to_owned(), cause }.into()
+    }
+
     /// A request that breaks a rule.
     pub(crate) fn against(rule: Rule) -> Self {
         Self::new(ErrorKind::Against(rule))

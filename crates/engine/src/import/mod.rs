@@ -1,9 +1,11 @@
 //! What a pool that was found is worth: opened as far as its datasets, and judged. Nothing is
 //! imported or changed.
 
+mod pick;
 mod tree;
 
-pub use tree::{ImportTop, ImportTree, ImportVdev};
+pub use pick::pick;
+pub use tree::{ImportReason, ImportTop, ImportTree, ImportVdev};
 
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::features;
@@ -19,8 +21,8 @@ use vdev::{NodeRef, Reason, VdevState, VdevTree};
 pub struct ImportVerdict<'c> {
     /// It.
     pub candidate: &'c Candidate,
-    /// The word of its state.
-    pub state: String,
+    /// Its state.
+    pub state: VdevState,
     /// What is wrong.
     pub trouble: Trouble,
     /// Its vdevs.
@@ -120,7 +122,7 @@ impl<'c> ImportVerdict<'c> {
         let obstacles = obstacles(pool, LogDevices::Needed).unwrap_or_default();
         Self {
             candidate,
-            state: vdevs.root().state().to_string(),
+            state: vdevs.root().state(),
             trouble: trouble_of_open(candidate, pool, &obstacles, hostid),
             obstacles,
             tree,
@@ -140,19 +142,22 @@ impl<'c> ImportVerdict<'c> {
         };
         let mut missing = Vec::new();
         let (state, reason, trouble) = match &error {
-            Error::NewerVersion { .. } => ("UNAVAIL", "newer version", Trouble::NewerVersion),
+            Error::NewerVersion { .. } => {
+                (VdevState::Unavail, ImportReason::NewerVersion, Trouble::NewerVersion)
+            }
             Error::UnknownFeatures { features, .. } => {
                 let trouble = Trouble::UnknownFeatures(features.clone());
-                ("UNAVAIL", "unsupported feature(s)", trouble)
+                (VdevState::Unavail, ImportReason::UnknownFeatures, trouble)
             }
             Error::MissingDevices { missing: devices, .. } => {
                 missing.clone_from(devices);
-                match tree.unknown_tops {
-                    0 => ("UNAVAIL", "insufficient replicas", Trouble::Missing),
-                    _ => ("UNAVAIL", "missing device", Trouble::MissingTop),
-                }
+                let (reason, trouble) = match tree.unknown_tops {
+                    0 => (ImportReason::Vdev(Reason::NoReplicas), Trouble::Missing),
+                    _ => (ImportReason::MissingTop, Trouble::MissingTop),
+                };
+                (VdevState::Unavail, reason, trouble)
             }
-            _ => ("FAULTED", "corrupted data", Trouble::CorruptPool),
+            _ => (VdevState::Faulted, ImportReason::CorruptPool, Trouble::CorruptPool),
         };
         tree.refuse(state, reason);
         let devices = vdevs.map(|vdevs| notes(candidate, &candidate.tree, &vdevs, &missing));
@@ -160,7 +165,7 @@ impl<'c> ImportVerdict<'c> {
         let is_listed = matches!(error, Error::MissingDevices { .. });
         Self {
             candidate,
-            state: state.to_owned(),
+            state,
             trouble,
             tree,
             devices: devices.unwrap_or_default(),
@@ -173,7 +178,7 @@ impl<'c> ImportVerdict<'c> {
     /// It cannot be opened as it is.
     #[must_use]
     pub fn is_unusable(&self) -> bool {
-        !matches!(self.state.as_str(), "ONLINE" | "DEGRADED")
+        !self.state.is_readable()
     }
 }
 

@@ -4,7 +4,7 @@ use dmu::Zap;
 use ondisk::config::{AllocBias, VdevConfig, VdevKind};
 use ondisk::mos::vdev_zap;
 use pool::{Candidate, Pool};
-use vdev::{NodeRef, Reason, VdevTree};
+use vdev::{NodeRef, Reason, VdevState, VdevTree};
 
 /// A vdev as it was found.
 #[derive(Clone, Debug)]
@@ -15,12 +15,27 @@ pub struct ImportVdev {
     pub name: String,
     /// The word of its kind.
     pub kind: String,
-    /// The word of its state.
-    pub state: String,
-    /// What is wrong with it; empty when nothing is.
-    pub reason: String,
+    /// Its state.
+    pub state: VdevState,
+    /// What is wrong with it.
+    pub reason: ImportReason,
     /// The vdevs that it is made of.
     pub children: Vec<ImportVdev>,
+}
+
+/// What is wrong with a vdev, or with the whole pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportReason {
+    /// What its devices say.
+    Vdev(Reason),
+    /// The pool's version is newer than what is known here.
+    NewerVersion,
+    /// The pool uses features that are not known here.
+    UnknownFeatures,
+    /// Of a top-level vdev nothing is known.
+    MissingTop,
+    /// What describes the pool cannot be read.
+    CorruptPool,
 }
 
 /// A top-level vdev, and what it is for.
@@ -52,8 +67,8 @@ impl ImportTree {
     /// The tree of `config`, with the states of `tree`.
     pub(super) fn new(candidate: &Candidate, config: &VdevConfig, tree: &VdevTree) -> Self {
         let mut out = Self::bare(candidate);
-        out.root.state = tree.root().state().to_string();
-        out.root.reason = tree.root().reason().to_string();
+        out.root.state = tree.root().state();
+        out.root.reason = ImportReason::Vdev(tree.root().reason());
         for top in &config.children {
             let node = u32::try_from(top.id).ok().and_then(|id| tree.top(id)).map(|t| t.node());
             let (Some(node), false) = (node, top.kind == VdevKind::Hole) else { continue };
@@ -76,17 +91,17 @@ impl ImportTree {
             guid: candidate.config.pool_guid,
             name: candidate.name().to_owned(),
             kind: "root".to_owned(),
-            state: String::new(),
-            reason: String::new(),
+            state: VdevState::Faulted,
+            reason: ImportReason::CorruptPool,
             children: Vec::new(),
         };
         Self { root, tops: Vec::new(), unknown_tops: 0, spares: Vec::new(), cache: Vec::new() }
     }
 
     /// The pool cannot be opened, whatever its devices say.
-    pub(super) fn refuse(&mut self, state: &str, reason: &str) {
-        state.clone_into(&mut self.root.state);
-        reason.clone_into(&mut self.root.reason);
+    pub(super) fn refuse(&mut self, state: VdevState, reason: ImportReason) {
+        self.root.state = state;
+        self.root.reason = reason;
     }
 
     /// Fills in the allocation classes, which are in the pool and not in the labels.
@@ -114,16 +129,12 @@ impl ImportTree {
 fn shown(candidate: &Candidate, node: NodeRef<'_>) -> ImportVdev {
     let found = candidate.leaves.get(&node.guid()).map(|l| l.path.display().to_string());
     let is_leaf = node.kind() == "leaf";
-    let reason = match node.reason() {
-        Reason::BadLabel => "corrupted data".to_owned(),
-        other => other.to_string(),
-    };
     ImportVdev {
         guid: node.guid(),
         name: found.filter(|_| is_leaf).unwrap_or_else(|| node.name().to_owned()),
         kind: node.kind().to_owned(),
-        state: node.state().to_string(),
-        reason,
+        state: node.state(),
+        reason: ImportReason::Vdev(node.reason()),
         children: node.children().map(|c| shown(candidate, c)).collect(),
     }
 }

@@ -33,7 +33,7 @@ use rt::Progress;
 use std::io::{self, Write};
 
 /// Opens the object set of a dataset: as it is on disk, or with its intent log replayed.
-pub type OpenObjset<'a> = dyn Fn(&Dataset) -> dsl::Result<Objset> + Sync + 'a;
+pub type OpenObjset<'a> = dyn Fn(&Dataset) -> crate::Result<Objset> + Sync + 'a;
 
 /// What a manifest is made from, beside the pool.
 pub struct Options<'a> {

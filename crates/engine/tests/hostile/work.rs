@@ -131,7 +131,7 @@ fn check_everything(pool: &Pool) -> usize {
 }
 
 fn list_everything(pool: &Pool) -> usize {
-    let open = |dataset: &dsl::Dataset| replay::objset(pool, dataset).map(|(objset, _)| objset);
+    let open = |dataset: &dsl::Dataset| Ok(replay::objset(pool, dataset)?.0);
     let mut out = Lines(0);
     let _ = with_progress(|progress| {
         let options = inventory::Options {

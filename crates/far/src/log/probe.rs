@@ -88,7 +88,7 @@ fn race(client: &Client, name: &str) -> Result<Option<String>, Trouble> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Answered, DirStore, SimStore, SimWorld, Weather};
+    use crate::store::{Answered, DirStore, FaultRates, SimStore, SimWorld};
     use parking_lot::Mutex;
     use std::collections::HashMap;
 
@@ -102,7 +102,7 @@ mod tests {
         for seed in 0..20 {
             Rt::simulate(seed, |rt| {
                 let world = SimWorld::new(rt);
-                world.set_weather(Weather::rough());
+                world.set_fault_rates(FaultRates::rough());
                 assert_eq!(probe(SimStore::new(&world), rt, PATIENCE), Ok(Fence::Holds));
             });
         }

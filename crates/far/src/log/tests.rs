@@ -12,7 +12,7 @@
 
 use super::format::{Change, Header, Kind, Super, Who, decode_table, segment_name};
 use super::{LogDevice, Options, Trouble, pin, unpin};
-use crate::store::{SimStore, SimWorld, Weather};
+use crate::store::{FaultRates, SimStore, SimWorld};
 use core::time::Duration;
 use device::{Device as _, Error, ErrorKind, WriteDevice as _};
 use parking_lot::Mutex;
@@ -375,7 +375,7 @@ fn explore(seed: u64, rounds: u64) -> u64 {
         };
         LogDevice::create(SimStore::new(&world), rt, &is, PATIENCE).expect("a disk");
         if rt.random_u64() % 4 > 0 {
-            world.set_weather(Weather::rough());
+            world.set_fault_rates(FaultRates::rough());
         }
         let lab = Arc::new(Lab {
             rt: rt.clone(),
@@ -392,8 +392,8 @@ fn explore(seed: u64, rounds: u64) -> u64 {
             })
             .collect();
         machines.into_iter().for_each(|machine| machine.join().expect("no panic"));
-        // In the end, in good weather, everything is there.
-        world.set_weather(Weather::default());
+        // In the end, without faults, everything is there.
+        world.set_fault_rates(FaultRates::default());
         let holder = loop {
             if let Some(holder) = lab.take_over() {
                 break holder;

@@ -491,13 +491,13 @@ impl Core {
     }
 
     /// What must be on the device.
-    pub(super) fn witnesses(&self) -> Vec<super::kept::Witness> {
-        self.state.lock().kept.witnesses()
+    pub(super) fn samples(&self) -> Vec<super::kept::Sample> {
+        self.state.lock().kept.samples()
     }
 
     /// What was read is known to be on the device, until it is written to.
-    pub(super) fn bear_witness(&self, witness: super::kept::Witness) {
-        self.state.lock().kept.bear_witness(witness);
+    pub(super) fn add_sample(&self, sample: super::kept::Sample) {
+        self.state.lock().kept.add_sample(sample);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::core::Core;
 use super::keeper::{CONNECTING, connect_all, keep, may_write};
-use super::kept::{Data, Witness};
+use super::kept::{Data, Sample};
 use super::link::read_now;
 use super::negotiate::Failed;
 use super::request::{Answer, Call, Due, cut};
@@ -23,7 +23,7 @@ const ZEROS_MIN: usize = 4096;
 /// Smallest sector that is stated: ZFS has none below.
 const SECTOR_MIN: u32 = 512;
 /// Where a leaf says what it is: the list of its first label. What is there at the opening is the
-/// first witness.
+/// first sample.
 const LABEL: u64 = 16 << 10;
 const LABEL_BYTES: usize = 4096;
 
@@ -75,20 +75,20 @@ impl NbdDevice {
         let mut links = connect_all(name, is_writer).map_err(failed)?;
         let Some(first) = links.first_mut() else { return Err(ErrorKind::Gone) };
         let agreed = first.agreed;
-        let mut witness = None;
+        let mut sample = None;
         if is_writer {
             may_write(&agreed)?;
             if agreed.size >= LABEL + LABEL_BYTES as u64 && u64::from(agreed.block) <= LABEL {
                 let len = LABEL_BYTES.next_multiple_of(agreed.block as usize);
                 let found = read_now(first, (LABEL, len), CONNECTING);
-                // What cannot be read bears no witness; whether it is of use is seen above.
-                witness = found.ok().map(|found| found.to_vec());
+                // What cannot be read is no sample; whether it is of use is seen above.
+                sample = found.ok().map(|found| found.to_vec());
             }
         }
         let (answers, due) = mpsc::channel::<Due>();
         let core = Arc::new(Core::new(name.clone(), agreed, is_writer, lock, answers));
-        if let Some(bytes) = witness {
-            core.bear_witness(Witness { offset: LABEL, bytes });
+        if let Some(bytes) = sample {
+            core.add_sample(Sample { offset: LABEL, bytes });
         }
         let failed = |e: std::io::Error| ErrorKind::from_io(&e);
         let give = move || due.into_iter().for_each(Due::deliver);

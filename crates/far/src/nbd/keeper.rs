@@ -107,7 +107,7 @@ fn try_again(core: &Core) -> Result<Option<Vec<Link>>, ErrorKind> {
     {
         return Err(ErrorKind::Refused(why));
     }
-    match is_the_same(first, &core.witnesses(), core.name.silence) {
+    match is_the_same(first, &core.samples(), core.name.silence) {
         Ok(true) => Ok(Some(links)),
         Ok(false) => Err(OTHER),
         Err(_) => Ok(None),

@@ -7,15 +7,15 @@
 //! are sent again does not matter.
 //!
 //! What was flushed must still be there: a few of the last flushed ranges are remembered as
-//! *witnesses*, and read when the server comes back. One with another disk, or that lost what it
+//! *samples*, and read when the server comes back. One with another disk, or that lost what it
 //! had promised, is not the device any more.
 
 use device::Shared;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Witnesses, at most, and the bytes of one.
-const WITNESSES: usize = 8;
-const WITNESS_BYTES: usize = 4096;
+/// Samples, at most, and the bytes of one.
+const SAMPLES: usize = 8;
+const SAMPLE_BYTES: usize = 4096;
 
 /// Bytes of a write.
 #[derive(Clone, Debug)]
@@ -41,9 +41,9 @@ impl Data {
         Self::Parts(out)
     }
 
-    /// The first bytes, as many as a witness has.
-    fn witness(&self, len: usize) -> Vec<u8> {
-        let n = len.min(WITNESS_BYTES);
+    /// The first bytes, as many as a sample has.
+    fn sample(&self, len: usize) -> Vec<u8> {
+        let n = len.min(SAMPLE_BYTES);
         match self {
             Self::Zeros => vec![0; n],
             Self::Parts(parts) => {
@@ -64,7 +64,7 @@ struct Piece {
 
 /// A range whose bytes are known to be durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Witness {
+pub(super) struct Sample {
     pub(super) offset: u64,
     pub(super) bytes: Vec<u8>,
 }
@@ -75,7 +75,7 @@ pub(super) struct Kept {
     pieces: BTreeMap<u64, Piece>,
     bytes: u64,
     next: u64,
-    witnesses: VecDeque<Witness>,
+    samples: VecDeque<Sample>,
 }
 
 impl Kept {
@@ -117,8 +117,8 @@ impl Kept {
     /// A write to a range is about to be sent: what was durable there need not be afterwards.
     pub(super) fn will_change(&mut self, offset: u64, len: usize) {
         let end = offset + len as u64;
-        let is_apart = |w: &Witness| w.offset >= end || w.offset + w.bytes.len() as u64 <= offset;
-        self.witnesses.retain(is_apart);
+        let is_apart = |w: &Sample| w.offset >= end || w.offset + w.bytes.len() as u64 <= offset;
+        self.samples.retain(is_apart);
     }
 
     /// A flush that begins now makes durable what was acknowledged before this mark.
@@ -133,10 +133,10 @@ impl Kept {
             last.push((piece.number, *at));
         }
         last.sort_unstable();
-        for (_, at) in last.iter().rev().take(WITNESSES).rev() {
+        for (_, at) in last.iter().rev().take(SAMPLES).rev() {
             if let Some(piece) = self.pieces.get(at) {
-                let bytes = piece.data.witness(piece.len);
-                self.bear_witness(Witness { offset: *at, bytes });
+                let bytes = piece.data.sample(piece.len);
+                self.add_sample(Sample { offset: *at, bytes });
             }
         }
         for (_, at) in last {
@@ -147,16 +147,16 @@ impl Kept {
     }
 
     /// These bytes are known to be durable.
-    pub(super) fn bear_witness(&mut self, witness: Witness) {
-        if self.witnesses.len() >= WITNESSES {
-            self.witnesses.pop_front();
+    pub(super) fn add_sample(&mut self, sample: Sample) {
+        if self.samples.len() >= SAMPLES {
+            self.samples.pop_front();
         }
-        self.witnesses.push_back(witness);
+        self.samples.push_back(sample);
     }
 
     /// What must be on the device, whatever happened to its server.
-    pub(super) fn witnesses(&self) -> Vec<Witness> {
-        self.witnesses.iter().cloned().collect()
+    pub(super) fn samples(&self) -> Vec<Sample> {
+        self.samples.iter().cloned().collect()
     }
 
     /// All that is kept, to be sent again.
@@ -178,7 +178,7 @@ mod tests {
         let mut out = vec![0; len];
         for (at, len, data) in kept.all() {
             let at = at as usize;
-            let mut bytes = data.witness(len);
+            let mut bytes = data.sample(len);
             bytes.resize(len, 0);
             out[at..at + len].copy_from_slice(&bytes);
         }
@@ -210,11 +210,11 @@ mod tests {
         kept.flushed(mark);
         assert_eq!(disk(&kept, 12), b"\0\0cc\0\0\0\0bbbb");
         assert_eq!(kept.bytes(), 6);
-        assert_eq!(kept.witnesses(), [Witness { offset: 0, bytes: b"aa".to_vec() }]);
+        assert_eq!(kept.samples(), [Sample { offset: 0, bytes: b"aa".to_vec() }]);
         kept.will_change(2, 10);
-        assert_eq!(kept.witnesses().len(), 1);
+        assert_eq!(kept.samples().len(), 1);
         kept.will_change(1, 1);
-        assert!(kept.witnesses().is_empty());
+        assert!(kept.samples().is_empty());
     }
 
     #[test]
@@ -237,10 +237,10 @@ mod tests {
                 // The server dies, and has only what was durable; everything kept is sent again.
                 let mut after = durable;
                 for (at, len, data) in kept.all() {
-                    after[at as usize..at as usize + len].copy_from_slice(&data.witness(len));
+                    after[at as usize..at as usize + len].copy_from_slice(&data.sample(len));
                 }
                 assert_eq!(after, whole);
-                for w in kept.witnesses() {
+                for w in kept.samples() {
                     let at = w.offset as usize;
                     assert_eq!(durable[at..at + w.bytes.len()], w.bytes);
                 }

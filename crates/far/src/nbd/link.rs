@@ -1,7 +1,7 @@
 //! One connection: how it is made, the thread that sends, and the one that receives.
 
 use super::core::Core;
-use super::kept::{Data, Witness};
+use super::kept::{Data, Sample};
 use super::negotiate::{Agreed, Failed, negotiate};
 use super::reply::{Outcome, Pending, body, header};
 use super::request::{Call, Job, cut};
@@ -180,11 +180,11 @@ pub(super) fn read_now(
 /// Whether a device has what it must have.
 pub(super) fn is_the_same(
     link: &mut Link,
-    witnesses: &[Witness],
+    samples: &[Sample],
     within: Duration,
 ) -> io::Result<bool> {
     let block = u64::from(link.agreed.block);
-    for Witness { offset, bytes } in witnesses {
+    for Sample { offset, bytes } in samples {
         let skip = (*offset % block) as usize;
         let len = (skip + bytes.len()).next_multiple_of(block as usize);
         let found = read_now(link, (offset - skip as u64, len), within)?;

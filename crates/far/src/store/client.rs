@@ -353,17 +353,17 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{create, get};
-    use super::super::{SimStore, SimWorld, Weather};
+    use super::super::{FaultRates, SimStore, SimWorld};
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(600);
 
     #[test]
-    fn in_rough_weather_everything_is_answered() {
+    fn with_faults_everything_is_answered() {
         for seed in 0..20 {
             Rt::simulate(seed, |rt| {
                 let world = SimWorld::new(rt);
-                world.set_weather(Weather::rough());
+                world.set_fault_rates(FaultRates::rough());
                 let client = Client::new(SimStore::new(&world), rt, PATIENCE);
                 let creates = (0..50).map(|n| create(&format!("x/{n:02}"), b"12345")).collect();
                 for answer in client.call_all(Urgency::Commit, creates) {
@@ -385,7 +385,12 @@ mod tests {
         Rt::simulate(5, |rt| {
             let world = SimWorld::new(rt);
             let late_for = Duration::from_secs(30);
-            world.set_weather(Weather { late: 500, busy: 300, late_for, ..Weather::default() });
+            world.set_fault_rates(FaultRates {
+                late: 500,
+                busy: 300,
+                late_for,
+                ..FaultRates::default()
+            });
             let client = Client::new(SimStore::new(&world), rt, PATIENCE);
             for _ in 0..20 {
                 client.call_all(Urgency::Read, (0..100).map(|_| get("x", 0, 1)).collect());
@@ -399,7 +404,7 @@ mod tests {
     fn a_store_that_is_silent_is_given_up_in_time() {
         Rt::simulate(1, |rt| {
             let world = SimWorld::new(rt);
-            world.set_weather(Weather { dropped: 1000, ..Weather::default() });
+            world.set_fault_rates(FaultRates { dropped: 1000, ..FaultRates::default() });
             let client = Client::new(SimStore::new(&world), rt, PATIENCE);
             assert_eq!(client.call(Urgency::Read, get("x", 0, 1)), Err(StoreError::Lost));
             let took = rt.now();
@@ -411,13 +416,13 @@ mod tests {
     fn a_busy_store_is_asked_less_and_then_more_again() {
         Rt::simulate(2, |rt| {
             let world = SimWorld::new(rt);
-            world.set_weather(Weather { busy: 500, ..Weather::default() });
+            world.set_fault_rates(FaultRates { busy: 500, ..FaultRates::default() });
             let client = Client::new(SimStore::new(&world), rt, PATIENCE);
             let gets = |n: u32| (0..n).map(|_| get("x", 0, 1)).collect();
             client.call_all(Urgency::Read, gets(1000));
             let fewest = client.0.flow.lock().limit;
             assert!(fewest < 32, "{fewest}");
-            world.set_weather(Weather::default());
+            world.set_fault_rates(FaultRates::default());
             assert_eq!(client.call(Urgency::Commit, create("x", b"1")), Ok(Answer::Done));
             client.call_all(Urgency::Read, gets(5000));
             assert!(client.0.flow.lock().limit > fewest + 20);

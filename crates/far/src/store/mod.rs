@@ -25,7 +25,7 @@ use device::Shared;
 pub use dir::DirStore;
 #[cfg(feature = "s3")]
 pub use s3::S3Store;
-pub use sim::{SimStore, SimWorld, Weather};
+pub use sim::{FaultRates, SimStore, SimWorld};
 
 /// What is asked of a store. Names are made of small letters, digits, `-` and `/`.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 //!
 //! All machines of a simulation share one [`SimWorld`]; each has a [`SimStore`] of its own, which
 //! may lose power. What it sent before is carried out nevertheless, now or much later. A seed
-//! decides the weather: what is lost, late, doubled or refused. Creating is exclusive always, and
+//! decides what is lost, late, doubled or refused. Creating is exclusive always, and
 //! what was created is there: without that there would be nothing to explore.
 
 use super::{Answer, Answered, LISTED_MAX, Request, Store, StoreError};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// How often what goes wrong, each of 1000 requests, and for how long.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Weather {
+pub struct FaultRates {
     /// The request is refused for now, and not carried out.
     pub busy: u16,
     /// It is carried out, and its answer never comes.
@@ -30,7 +30,7 @@ pub struct Weather {
     pub late_for: Duration,
 }
 
-impl Weather {
+impl FaultRates {
     /// Rough, as no store is for long.
     #[must_use]
     pub fn rough() -> Self {
@@ -50,7 +50,7 @@ struct Objects {
     now: BTreeMap<String, Arc<[u8]>>,
     /// The first that each name ever stood for.
     ever: BTreeMap<String, Arc<[u8]>>,
-    weather: Weather,
+    fault_rates: FaultRates,
     requests: u64,
     deleted: u64,
 }
@@ -63,8 +63,8 @@ impl SimWorld {
     }
 
     /// What goes wrong from now on.
-    pub fn set_weather(&self, weather: Weather) {
-        self.state.lock().weather = weather;
+    pub fn set_fault_rates(&self, rates: FaultRates) {
+        self.state.lock().fault_rates = rates;
     }
 
     /// The first object that a name ever stood for, deleted or not.
@@ -167,7 +167,7 @@ impl Store for SimStore {
             return;
         }
         let world = &self.world;
-        let weather = world.state.lock().weather;
+        let rates = world.state.lock().fault_rates;
         let happens = |of_1000: u16| world.below(1000) < u64::from(of_1000);
         let there = world.up_to(Duration::from_millis(40));
         let back = world.up_to(Duration::from_millis(10));
@@ -177,20 +177,20 @@ impl Store for SimStore {
                 answered(answer);
             }
         };
-        if happens(weather.busy) {
+        if happens(rates.busy) {
             return world.rt.after(there, move || give(Err(StoreError::Busy)));
         }
-        if happens(weather.dropped) {
+        if happens(rates.dropped) {
             return;
         }
-        let is_late = happens(weather.late);
-        let late = if is_late { world.up_to(weather.late_for) } else { Duration::ZERO };
-        if happens(weather.doubled) {
+        let is_late = happens(rates.late);
+        let late = if is_late { world.up_to(rates.late_for) } else { Duration::ZERO };
+        if happens(rates.doubled) {
             let (own, again) = (Arc::clone(world), request.clone());
-            let when = there + world.up_to(weather.late_for);
+            let when = there + world.up_to(rates.late_for);
             world.rt.after(when, move || drop(own.state.lock().carry_out(&again)));
         }
-        let is_lost = happens(weather.lost);
+        let is_lost = happens(rates.lost);
         let own = Arc::clone(world);
         world.rt.after(there + late, move || {
             let mut state = own.state.lock();
@@ -234,16 +234,16 @@ mod tests {
     }
 
     #[test]
-    fn weather_is_what_it_was_told_to_be() {
+    fn faults_come_as_often_as_they_were_told_to() {
         Rt::simulate(4, |rt| {
             let world = SimWorld::new(rt);
             let store = SimStore::new(&world);
-            world.set_weather(Weather { busy: 1000, ..Weather::default() });
+            world.set_fault_rates(FaultRates { busy: 1000, ..FaultRates::default() });
             assert_eq!(ask(rt, &store, &create("x", b"1")), Some(Err(StoreError::Busy)));
             let late_for = Duration::from_secs(1);
-            world.set_weather(Weather { doubled: 1000, late_for, ..Weather::default() });
+            world.set_fault_rates(FaultRates { doubled: 1000, late_for, ..FaultRates::default() });
             assert_eq!(ask(rt, &store, &create("x", b"1")), Some(Ok(Answer::Done)));
-            world.set_weather(Weather::default());
+            world.set_fault_rates(FaultRates::default());
             let delete = Request::Delete { name: "x".to_owned() };
             assert_eq!(ask(rt, &store, &delete), Some(Ok(Answer::Done)));
             rt.sleep(Duration::from_secs(3));

@@ -1,7 +1,6 @@
 //! The bytes of an object into a sparse file.
 
 use engine::Progress;
-use engine::errors::DmuError as Error;
 use engine::objects::Object;
 use std::fs::File;
 use std::io;
@@ -63,7 +62,7 @@ pub(super) fn copy(
     let bs = object.dnode().block_size();
     let blocks = if bs == 0 { 0 } else { size.div_ceil(bs) };
     let batch = BATCH_BYTES.checked_div(bs).unwrap_or(1).clamp(1, BATCH_BLOCKS);
-    let mut range = |from: u64, to: u64, e: &Error| {
+    let mut range = |from: u64, to: u64, e: &dyn std::fmt::Display| {
         let offset = from.saturating_mul(bs);
         let length = to.saturating_mul(bs).min(size).saturating_sub(offset);
         lost(Lost { offset, length, cause: e.to_string() })

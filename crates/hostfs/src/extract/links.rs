@@ -78,7 +78,7 @@ impl Copier<'_> {
                 .and_then(|folder| self.second_name(&second, &mut first, tree, &folder));
             if let Err(e) = made {
                 let shown = join(&shown, &second.name);
-                self.sink.failed(&shown, second.object, &e.to_string());
+                self.tell(&shown, second.object, &e);
             }
         }
         Ok(())

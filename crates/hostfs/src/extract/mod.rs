@@ -17,9 +17,9 @@ mod walk;
 pub use data::{CopyError, Lost};
 
 use crate::{Dir, Identity, Keep, Look, Tree, Xattrs, names};
-use engine::Node;
 use engine::files::FileKind;
 use engine::{Cancelled, Progress};
+use engine::{Error, Hint, InTheWay, Node};
 use engine::{Filesystem, Volume};
 use links::{First, Links};
 use rustix::fs::FileType;
@@ -36,6 +36,8 @@ pub trait Sink: Sync {
     fn lost(&self, path: &[u8], object: u64, lost: &Lost) -> bool;
     /// Something was not copied at all, or a directory not whole.
     fn failed(&self, path: &[u8], object: u64, why: &str);
+    /// The same, of what another way of copying would do.
+    fn refused(&self, path: &[u8], object: u64, why: &str, hint: &Hint);
     /// Something was copied under a name of its own, because no file here can have its name.
     fn renamed(&self, path: &[u8], object: u64, name: &[u8]);
     /// An attribute could not be kept.
@@ -270,10 +272,23 @@ impl<'a> Copier<'a> {
                 Some((identity?, name))
             }
             Err(CopyError::Cancelled) => None,
+            Err(CopyError::Io(e)) => {
+                self.tell(shown, node.number(), &e);
+                None
+            }
             Err(e) => {
                 self.sink.failed(shown, node.number(), &e.to_string());
                 None
             }
+        }
+    }
+
+    /// Says why something was not copied.
+    fn tell(&self, shown: &[u8], object: u64, e: &io::Error) {
+        let ours = e.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+        match ours.and_then(Error::hint) {
+            Some(hint) => self.sink.refused(shown, object, &e.to_string(), hint),
+            None => self.sink.failed(shown, object, &e.to_string()),
         }
     }
 
@@ -300,27 +315,28 @@ impl<'a> Copier<'a> {
         whole: impl Fn(&Look) -> bool,
     ) -> io::Result<Room> {
         let Some(there) = folder.dir.look(name)? else { return Ok(Room::Free(None)) };
-        let exists = |text: &str| Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        let exists = |why: Error| Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
         if folder.has_made(there.identity) {
-            return exists(
+            return exists(Error::external(
                 "another file of the pool was made here: the target does not tell their names \
                  apart",
-            );
+            ));
         }
         let is_renewed = self.existing != Existing::Refuse && there.is_file();
         if !is_renewed && whole(&there) {
             return Ok(Room::Whole(there.identity));
         }
         if there.is_dir() {
-            return exists("a directory is in the way");
+            return exists(InTheWay::Directory.into());
         }
-        match self.existing {
-            Existing::Refuse => exists("exists and is different; --force replaces it"),
+        let why = match self.existing {
+            Existing::Refuse => Error::from(InTheWay::Different),
             Existing::Renew { force: false } if !there.is_file() => {
-                exists(&format!("{} is in the way; --force replaces it", there.kind_name()))
+                Error::external(format!("{} is in the way", there.kind_name()))
             }
-            _ => Ok(Room::Free(Some(there.identity))),
-        }
+            _ => return Ok(Room::Free(Some(there.identity))),
+        };
+        exists(why.with_hint(Hint::Replace))
     }
 
     fn regular(

@@ -7,8 +7,8 @@
 
 use super::{Copier, Folder, Made, Task, join};
 use crate::{Dir, Tree, names};
-use engine::Node;
 use engine::files::{DirCursor, DirEntry, FileKind};
+use engine::{Hint, Node};
 use sha2::{Digest as _, Sha256};
 use std::collections::HashSet;
 use std::io;
@@ -163,7 +163,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     /// Reads the next page; false when there is none.
-    fn page(&self, reading: &mut Reading) -> engine::errors::ZplResult<bool> {
+    fn page(&self, reading: &mut Reading) -> engine::Result<bool> {
         let Some(from) = reading.next.take() else { return Ok(false) };
         let page = reading.node.read_dir(from, PAGE)?;
         reading.next = page.next;
@@ -216,9 +216,8 @@ impl<'w, 'a> Walk<'w, 'a> {
                 reading.renamed.push(entry);
                 return None;
             }
-            let why =
-                format!("no file can have this name here: {why}; zinc rescue gives it another");
-            self.copier.sink.failed(&shown(), entry.object, &why);
+            let why = format!("no file can have this name here: {why}");
+            self.copier.sink.refused(&shown(), entry.object, &why, &Hint::CopyRenamed);
             return None;
         }
         if !reading.meet(&entry.name) {

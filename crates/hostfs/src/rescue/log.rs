@@ -15,7 +15,7 @@
 
 use crate::extract::{Lost, Sink};
 use crate::{Dir, Look};
-use engine::Node;
+use engine::{Hint, Node};
 use rustix::fs::{Mode, OFlags, openat};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -207,6 +207,10 @@ impl Sink for DatasetLog<'_> {
         first.get_or_insert_with(said);
         drop(first);
         self.write("failed", path, json!({ "object": object, "cause": cause }));
+    }
+
+    fn refused(&self, path: &[u8], object: u64, why: &str, _: &Hint) {
+        self.failed(path, object, why);
     }
 
     fn renamed(&self, path: &[u8], object: u64, name: &[u8]) {

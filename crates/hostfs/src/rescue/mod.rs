@@ -11,7 +11,6 @@ pub mod log;
 
 use crate::extract::{self, Copier, Existing, Sink};
 use crate::{Dir, Keep, names};
-use engine::errors::DslResult;
 use engine::files::{self, FileKind};
 use engine::properties::has_posix_acls;
 use engine::{Cancelled, Dataset, DatasetKind, Filesystem, Node, Objset, Pool, Progress, Volume};
@@ -35,7 +34,7 @@ pub struct Rescue<'a> {
     /// Links, pipes, sockets and devices that are in the way are replaced, too.
     pub force: bool,
     /// Opens the object set of a dataset.
-    pub open: &'a dyn Fn(&Dataset) -> DslResult<Objset>,
+    pub open: &'a dyn Fn(&Dataset) -> engine::Result<Objset>,
     /// Is told how far it is, and says when to stop.
     pub progress: &'a Progress,
 }

@@ -157,10 +157,8 @@ impl Allocator {
     #[must_use]
     pub fn dsize(&self, bp: &BlkPtr) -> u64 {
         let tops = self.tops();
-        let of = |d: ondisk::Dva| {
-            let ratio = tops.get(&d.vdev()).map_or(DeflateRatio::WHOLE, |t| t.deflate_ratio);
-            ratio.deflate(d.asize())
-        };
-        bp.dvas().map(|(_, d)| of(d)).fold(0, u64::saturating_add)
+        DeflateRatio::dsize(bp, |vdev| {
+            tops.get(&vdev).map_or(DeflateRatio::WHOLE, |t| t.deflate_ratio)
+        })
     }
 }

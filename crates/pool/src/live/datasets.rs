@@ -198,14 +198,14 @@ impl LivePool {
     /// Refuses what keeps any of these file systems, volumes and snapshots from being destroyed
     /// once what depends on it is gone: that a program has it open, a hold, a form that is not
     /// changed here. So that nothing of many is destroyed when one cannot be.
-    pub fn check_doomed(&self, names: &[String], defer: bool) -> Result<()> {
+    pub fn check_destroyable(&self, names: &[String], defer: bool) -> Result<()> {
         let names = each_once(names);
         self.run(move |cx| {
             let dsl = cx.datasets();
             for name in &names {
                 let dataset = dsl.by_name(name)?;
                 cx.check_unused(&dataset)?;
-                dsl::write::check_doomed(&cx.dsl(), dsl, &dataset, defer)?;
+                dsl::write::check_destroyable(&cx.dsl(), dsl, &dataset, defer)?;
             }
             Ok(())
         })

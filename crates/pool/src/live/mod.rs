@@ -411,12 +411,12 @@ impl LivePool {
     /// When a device was deleted, moved away, replaced or cut short while it was open. It works as
     /// long as it is open, so the data can still be copied out.
     pub fn can_be_found(&self) -> Result<()> {
-        let astray = self.view.astray();
-        if astray.is_empty() {
+        let displaced = self.view.displaced();
+        if displaced.is_empty() {
             return Ok(());
         }
-        let devices = astray.iter().map(|(name, what)| format!("{name} {what}")).collect();
-        Err(Error::Astray { pool: self.view.name().to_owned(), devices })
+        let devices = displaced.iter().map(|(name, what)| format!("{name} {what}")).collect();
+        Err(Error::Displaced { pool: self.view.name().to_owned(), devices })
     }
 
     fn leave(self, state: PoolState) -> Result<()> {

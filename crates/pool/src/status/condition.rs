@@ -34,7 +34,7 @@ pub enum Condition {
     /// Devices in use have not all that was written, and no resilver brings it to them.
     Lacking,
     /// Devices are not where they were opened any more.
-    Astray,
+    Displaced,
     /// Devices returned errors, and redundancy made up for them.
     DeviceErrors,
     /// Devices are out of use by will.
@@ -82,7 +82,7 @@ impl Condition {
             Self::BadLabel => other(),
             Self::Behind => !late.is_empty(),
             Self::Lacking => pool.vdevs().leaves().any(lacks_something),
-            Self::Astray => !pool.astray().is_empty(),
+            Self::Displaced => !pool.displaced().is_empty(),
             Self::DeviceErrors => {
                 let errors = |v: &VdevView| v.read_errors + v.write_errors + v.checksum_errors;
                 has(VdevState::Degraded) || view.walk().any(|v| errors(v) > 0)
@@ -100,7 +100,7 @@ impl Condition {
             Self::BadLabelFatal,
             Self::DataErrors,
             // What is written to them is lost, whatever others there are.
-            Self::Astray,
+            Self::Displaced,
             Self::Faulted,
             Self::Missing,
             Self::BadLabel,

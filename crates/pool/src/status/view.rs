@@ -3,7 +3,7 @@
 use crate::leaf_work::{LeafProgress, LeafWork};
 use crate::open::Pool;
 use crate::space::{PoolSpace, class_of};
-use device::Astray;
+use device::Displaced;
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::spelling::in_line;
 use std::collections::HashMap;
@@ -78,7 +78,7 @@ pub enum Remark {
     /// It was taken out of use by will, as if it had failed (`zpool offline -f`).
     ExternalFault,
     /// Its device is not where it was opened.
-    Astray(Astray),
+    Displaced(Displaced),
     /// There is no device; it was at this path, which is spelled in one line.
     Was(String),
     /// It is being removed from the pool.
@@ -375,8 +375,8 @@ fn view_of(config: &VdevConfig, nodes: &HashMap<u64, NodeRef<'_>>) -> VdevView {
     if state == VdevState::Faulted && config.aux_state.as_deref() == Some("external") {
         remark = Some(Remark::ExternalFault);
     }
-    if let Some(what) = node.and_then(|n| n.astray()) {
-        remark = Some(Remark::Astray(what));
+    if let Some(what) = node.and_then(|n| n.displaced()) {
+        remark = Some(Remark::Displaced(what));
     }
     if let (true, Some(path)) = (is_absent(config, state, reason), &config.path) {
         remark = Some(Remark::Was(in_line(path)));

@@ -53,8 +53,8 @@ use crate::queue::QueueLimits;
 use calls::Calls;
 use device::backend::{collect, deliver, deliver_write, delivering};
 use device::{
-    AlignedBuf, Astray, Device, DeviceRef, Done, Error, ErrorKind, Operation, Read, Shared, Stats,
-    Write, WriteDevice, WriteDeviceRef, WriteDone,
+    AlignedBuf, Device, DeviceRef, Displaced, Done, Error, ErrorKind, Operation, Read, Shared,
+    Stats, Write, WriteDevice, WriteDeviceRef, WriteDone,
 };
 use parking_lot::Mutex;
 use rt::Rt;
@@ -106,7 +106,7 @@ pub(crate) struct Guard {
     writer: Option<WriteDeviceRef>,
     calls: Arc<Calls>,
     watch: Arc<Watch>,
-    stray: Arc<LastAnswer<Option<Astray>>>,
+    stray: Arc<LastAnswer<Option<Displaced>>>,
     size: Arc<LastAnswer<u64>>,
 }
 
@@ -367,8 +367,8 @@ impl Device for Guard {
         self.ask(&self.size, |device| device.size_now()).max(self.size())
     }
 
-    fn astray(&self) -> Option<Astray> {
-        self.ask(&self.stray, |device| device.astray())
+    fn displaced(&self) -> Option<Displaced> {
+        self.ask(&self.stray, |device| device.displaced())
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {

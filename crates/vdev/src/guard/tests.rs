@@ -51,12 +51,12 @@ impl Device for Hung {
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         self.inner.read(offset, buf)
     }
-    fn astray(&self) -> Option<Astray> {
+    fn displaced(&self) -> Option<Displaced> {
         let mut hangs = self.hangs.lock();
         while *hangs {
             self.gone_on.wait(&mut hangs);
         }
-        Some(Astray::Moved)
+        Some(Displaced::Moved)
     }
     fn submit(&self, batch: Vec<Read>) {
         for read in batch {
@@ -201,12 +201,12 @@ fn asking_what_became_of_it_does_not_hang() {
     Rt::simulate(1, |rt| {
         let (hung, guard) = guarded(rt);
         let began = rt.now();
-        assert_eq!(guard.astray(), None);
+        assert_eq!(guard.displaced(), None);
         assert_eq!(rt.now() - began, ASKING);
         // The one that was asked first is still out.
-        assert_eq!((guard.astray(), rt.now() - began), (None, ASKING));
+        assert_eq!((guard.displaced(), rt.now() - began), (None, ASKING));
         hung.go_on();
         rt.sleep(MS);
-        assert_eq!(guard.astray(), Some(Astray::Moved));
+        assert_eq!(guard.displaced(), Some(Displaced::Moved));
     });
 }

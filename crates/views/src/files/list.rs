@@ -2,7 +2,6 @@
 
 use super::{mode_text, time_text};
 use crate::Here;
-use engine::errors::ZplResult;
 use engine::files::FileKind;
 use engine::inventory::json::{Json, Members, hex};
 use engine::inventory::{kind_name, nanoseconds};
@@ -16,7 +15,7 @@ pub struct Line {
     /// The object that it names.
     pub object: u64,
     /// The file.
-    pub node: ZplResult<Node>,
+    pub node: engine::Result<Node>,
 }
 
 /// How wide the columns of the long form are at least, in characters.

@@ -104,7 +104,7 @@ fn texts(condition: Condition) -> (&'static str, &'static str, Option<&'static s
              `zinc zpool resilver` does it at once.",
             None,
         ),
-        Condition::Astray => (
+        Condition::Displaced => (
             "One or more devices were deleted, moved, replaced or cut short while\n\t\
              they were in use.  What is written to them is lost when the pool is closed.",
             "Copy the data out before the pool is exported or its server ends, or put\n\t\

@@ -117,7 +117,7 @@ pub fn remark(remark: &Remark) -> String {
     match remark {
         Remark::Reason(reason) => reason.to_string(),
         Remark::ExternalFault => "external device fault".to_owned(),
-        Remark::Astray(what) => what.to_string(),
+        Remark::Displaced(what) => what.to_string(),
         Remark::Was(path) => format!("was {path}"),
         Remark::Removing => "(removing)".to_owned(),
         Remark::NonAllocating => "(non-allocating)".to_owned(),

@@ -8,7 +8,6 @@ use crate::place::{Place, printable};
 use crate::progress::while_showing;
 use crate::session::Session;
 use engine::Progress;
-use engine::errors::ZplError as Error;
 use engine::files::{FileKind, NewFile, NewKind, RenameMode, remove_tree};
 use engine::{Filesystem, LivePool};
 use std::ffi::{OsStr, OsString};
@@ -152,7 +151,7 @@ impl Verb for Mkdir {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         each(session, &self.live, &self.places, |spot| {
-            let fail = |e: Error| spot.fail("create directory", &e);
+            let fail = |e| spot.fail("create directory", &e);
             if !self.parents {
                 let (dir, name) = spot.above("create directory")?;
                 spot.fs
@@ -188,7 +187,7 @@ impl Verb for Rm {
         let progress = Progress::new();
         progress.begin("removed", 0);
         each(session, &self.live, &self.places, |spot| {
-            let fail = |e: Error| spot.fail("remove", &e);
+            let fail = |e| spot.fail("remove", &e);
             let (dir, name) = match spot.above("remove") {
                 Ok(above) => above,
                 Err(_) if self.force => return Ok(()),
@@ -252,7 +251,7 @@ impl Verb for Ln {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         self.live.change(session, &Place::from(self.place.as_os_str()).pool(), |pool| {
             let spot = Spot::find(pool, &self.place)?;
-            let fail = |e: Error| spot.fail("create link", &e);
+            let fail = |e| spot.fail("create link", &e);
             let text = self.target.as_bytes();
             if self.symbolic {
                 let last = parent(text).1.unwrap_or(text);

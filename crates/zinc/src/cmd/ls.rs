@@ -9,7 +9,7 @@ use crate::session::Session;
 use crate::ui;
 use engine::files::{DirEntry, FileKind};
 use engine::inventory::tree::Walk;
-use engine::{Filesystem, Node};
+use engine::{Error, Filesystem, Node};
 use std::process::ExitCode;
 use views::files::list::{Line, Long, Widths, columns, json};
 
@@ -97,7 +97,7 @@ impl Args {
         }
         found.sort_by(|a, b| a.name.cmp(&b.name));
         let mut open = |e: DirEntry| {
-            let node = fs.node(e.object);
+            let node = fs.node(e.object).map_err(Error::from);
             failures
                 .extend(node.as_ref().err().map(|why| format!("{}: {why}", printable(&e.name))));
             Line { name: e.name, object: e.object, node }
@@ -110,7 +110,8 @@ impl Args {
                 // The columns of the first file are as wide as those of the last one.
                 for e in &found {
                     session.check()?;
-                    let line = Line { name: Vec::new(), object: e.object, node: fs.node(e.object) };
+                    let node = fs.node(e.object).map_err(Error::from);
+                    let line = Line { name: Vec::new(), object: e.object, node };
                     long.widen(&mut widths, &line);
                 }
             }
@@ -146,7 +147,11 @@ impl Args {
                 failures.push(format!("{}: {e}", printable(&found.path)));
             }
             bytes += found.path.len();
-            lines.push(Line { name: found.path, object: found.object, node });
+            lines.push(Line {
+                name: found.path,
+                object: found.object,
+                node: node.map_err(Error::from),
+            });
             if lines.len() >= PORTION || bytes >= PORTION_BYTES {
                 bytes = 0;
                 self.print(session, fs, std::mem::take(&mut lines), Widths::default());

@@ -52,7 +52,7 @@ pub struct Client {
     /// seen of others.
     pub is_part: bool,
     /// It is of another user, and may only look.
-    pub is_guest: bool,
+    pub is_other_user: bool,
 }
 
 impl Client {

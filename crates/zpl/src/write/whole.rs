@@ -47,7 +47,7 @@ impl Filesystem {
         self.check_new_name(name)?;
         let WholeFile { new, set, size, pieces } = *whole;
         if new.kind == NewKind::Dir {
-            return Err(Error::Invalid("a directory is made with its name"));
+            return Err(Error::Invalid("a directory has no content of its own"));
         }
         new.kind.check()?;
         check_content(whole)?;

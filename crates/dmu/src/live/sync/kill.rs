@@ -14,14 +14,14 @@ const CHUNK: usize = 8;
 const BATCH_BYTES: u64 = 1 << 20;
 
 /// The root of a subtree to be killed, not a hole, and the job whose space used shrinks.
-pub(super) type Doomed = Item<Option<usize>>;
+pub(super) type Subtree = Item<Option<usize>>;
 
 impl SetSync<'_> {
     /// Kills subtrees, in the order of the disk, so that one large file is as parallel as many.
     ///
     /// An indirect block that cannot be read leaks what is below it: a damaged file can still be
     /// removed, and the set's list of leaks says what it cost.
-    pub(super) fn kill_all(&self, jobs: &[Job], roots: Vec<Doomed>) -> Result<()> {
+    pub(super) fn kill_all(&self, jobs: &[Job], roots: Vec<Subtree>) -> Result<()> {
         let (trees, blocks): (Vec<_>, Vec<_>) = roots.into_iter().partition(|d| d.place.level > 0);
         let killing = Killing { sync: self, jobs };
         let mut chunks: Vec<_> = blocks.chunks(CHUNK).collect();
@@ -46,7 +46,7 @@ struct Killing<'a> {
 impl BatchVisitor<Option<usize>> for Killing<'_> {
     type Local = ();
 
-    fn batch(&self, doomed: Vec<Doomed>, (): &mut (), below: &mut Vec<Doomed>) {
+    fn batch(&self, doomed: Vec<Subtree>, (): &mut (), below: &mut Vec<Subtree>) {
         for (d, block) in doomed.iter().zip(self.read(&doomed)) {
             match block {
                 Ok(block) => self.kill_inside(d, &block, below),
@@ -58,11 +58,11 @@ impl BatchVisitor<Option<usize>> for Killing<'_> {
 }
 
 impl Killing<'_> {
-    fn read(&self, doomed: &[Doomed]) -> Vec<Result<Arc<Block>>> {
-        let is_at_home = |d: &&Doomed| d.bp.level() == d.place.level.cast_unsigned();
+    fn read(&self, doomed: &[Subtree]) -> Vec<Result<Arc<Block>>> {
+        let is_at_home = |d: &&Subtree| d.bp.level() == d.place.level.cast_unsigned();
         let wanted = doomed.iter().filter(is_at_home).map(|d| (d.bp, d.place));
         let mut read = self.sync.read_many(&wanted.collect::<Vec<_>>()).into_iter();
-        let block = |d: &Doomed| {
+        let block = |d: &Subtree| {
             let rule = "a pointer has another level than its place";
             let strange = || self.sync.set.error(d.place.object, ErrorKind::Tree(rule));
             Some(d).filter(is_at_home).and_then(|_| read.next()).unwrap_or_else(|| Err(strange()))
@@ -71,13 +71,13 @@ impl Killing<'_> {
     }
 
     /// Kills what a block points to at level 0; what is higher goes to `below`.
-    fn kill_inside(&self, d: &Doomed, block: &Block, below: &mut Vec<Doomed>) {
+    fn kill_inside(&self, d: &Subtree, block: &Block, below: &mut Vec<Subtree>) {
         for (place, bp) in pointers(block, d.place) {
             match bp {
                 Err(_) => {}
                 Ok(bp) if bp.is_hole() => {}
                 Ok(bp) if place.level == 0 => self.kill(d.of, &bp),
-                Ok(bp) => below.push(Doomed { bp, place, of: d.of }),
+                Ok(bp) => below.push(Subtree { bp, place, of: d.of }),
             }
         }
     }

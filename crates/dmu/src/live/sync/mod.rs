@@ -26,7 +26,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::objset::Objset;
 use crate::traverse::tops;
 use device::AlignedBuf;
-use kill::Doomed;
+use kill::Subtree;
 use ondisk::dnode::{FLAG_SPILL, FLAG_USED_BYTES};
 use ondisk::{BlkPtr, DmuType, Dnode, Endian, ObjsetPhys};
 use rt::Rt;
@@ -202,23 +202,23 @@ impl SetSync<'_> {
     }
 
     /// The pointers that prune and removed objects leave behind, with the job they belong to.
-    fn doomed(&self, jobs: &mut [Job]) -> Vec<Doomed> {
+    fn doomed(&self, jobs: &mut [Job]) -> Vec<Subtree> {
         let mut out = Vec::new();
         for (i, job) in jobs.iter_mut().enumerate() {
             let number = job.object.number();
             if let Some(tree) = &mut job.tree {
                 for (bp, level, id) in tree.doomed.drain(..) {
-                    out.push(Doomed { bp, place: self.place(number, level, id), of: Some(i) });
+                    out.push(Subtree { bp, place: self.place(number, level, id), of: Some(i) });
                 }
                 let old = tree.dnode.spill.take_if(|_| job.taken.spill.is_some());
                 if let Some(bp) = old {
-                    out.push(Doomed { bp, place: spill_place(self.live.id, number), of: Some(i) });
+                    out.push(Subtree { bp, place: spill_place(self.live.id, number), of: Some(i) });
                 }
             }
             // What the new tree uses is counted from zero, so the old one's blocks do not count.
             if let Some(before) = job.before.as_ref().filter(|_| job.taken.clear) {
                 let tops = tops(self.live.id, number, before);
-                out.extend(tops.map(|(place, bp)| Doomed { bp: *bp, place, of: None }));
+                out.extend(tops.map(|(place, bp)| Subtree { bp: *bp, place, of: None }));
             }
         }
         out.retain(|d| !d.bp.is_hole());

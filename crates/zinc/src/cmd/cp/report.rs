@@ -4,7 +4,7 @@ use crate::failure::FAILED;
 use crate::place::printable;
 use crate::session::Session;
 use crate::ui;
-use engine::Node;
+use engine::{Hint, Node};
 use hostfs::extract::{Lost, Sink};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -76,6 +76,10 @@ impl Sink for CopyReport {
     fn failed(&self, path: &[u8], object: u64, why: &str) {
         let path = format!("{} (object {object})", printable(path));
         Self::failed(self, path.as_bytes(), &why);
+    }
+
+    fn refused(&self, path: &[u8], object: u64, why: &str, hint: &Hint) {
+        Sink::failed(self, path, object, &format!("{why}; {}", crate::hints::words(hint)));
     }
 
     fn renamed(&self, _: &[u8], _: u64, _: &[u8]) {}

@@ -19,7 +19,7 @@
 
 use crate::cmd::tunables::to_json;
 use crate::failure::{FAILED, Failure};
-use crate::held::{Held, Kept, Manner};
+use crate::held::{CloseMode, Held, Kept};
 use crate::host;
 use crate::known;
 use crate::mounting::{not_unmounted, tell};
@@ -265,8 +265,8 @@ impl Service {
             done => done.map_err(|e| stopped_or(pool, &Failure::from(e))),
         };
         let taken = self.unmount_all(verb, forced)?;
-        let manner = if forced { Manner::Forced } else { Manner::Polite };
-        let pool = self.held.let_go(manner, log).map_err(|kept| {
+        let mode = if forced { CloseMode::Forced } else { CloseMode::Polite };
+        let pool = self.held.let_go(mode, log).map_err(|kept| {
             if let Some(pool) = self.held.pool() {
                 tell(&self.session, self.follower(&pool).put_back(&taken));
             }
@@ -444,7 +444,7 @@ impl Service {
                 turn: Mutex::default(),
                 listed: Arc::clone(&self.listed),
                 is_part: line.is_part,
-                is_guest: peer.is_other,
+                is_other_user: peer.is_other,
             });
             let session = self.session.for_client(client);
             let began = Instant::now();

@@ -29,7 +29,7 @@ use crate::cmd::verb::Verb;
 use crate::exports::Exports;
 use crate::failure::{FAILED, Failure};
 use crate::found;
-use crate::held::{self, Held, Kept, Manner};
+use crate::held::{self, CloseMode, Held, Kept};
 use crate::known;
 use crate::live::{self, LiveArgs, LiveHow};
 use crate::mounting;
@@ -509,9 +509,9 @@ fn leave(
     };
     // No end was asked for: what runs for clients is waited for.
     let waits = matches!(served, Ok(End::Unmounted));
-    let manner = if waits { Manner::Polite } else { Manner::Ending(reason) };
+    let mode = if waits { CloseMode::Polite } else { CloseMode::Ending(reason) };
     loop {
-        match held.let_go(manner, |_| Ok(())) {
+        match held.let_go(mode, |_| Ok(())) {
             Ok(pool) => return close(session, pool, how, exports),
             Err(Kept::Busy(_)) if waits => {}
             Err(Kept::Busy(commands)) => {

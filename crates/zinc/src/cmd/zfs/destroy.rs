@@ -9,7 +9,7 @@ use crate::progress::while_wanted;
 use crate::session::Session;
 use crate::ui;
 use ::mount::datasets::{Down, Which};
-use engine::datasets::{Destroy, Doomed};
+use engine::datasets::{Destroy, DestroyPlan};
 use engine::{Error, ErrorKind, Pool};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -113,7 +113,7 @@ impl Args {
         if self.defer { destroy.deferred() } else { destroy }
     }
 
-    fn say(&self, session: &Session, pool: &Pool, doomed: &Doomed) -> Result<(), Failure> {
+    fn say(&self, session: &Session, pool: &Pool, doomed: &DestroyPlan) -> Result<(), Failure> {
         if !(self.verbose || self.parsable) {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use crate::opening::Pools;
 use crate::session::Session;
 use crate::ui::{self, Table};
 use crate::{json, local_time};
-use engine::{Dataset, Dsl};
+use engine::{Dataset, Dsl, ErrorKind};
 use serde_json::{Map, json};
 use std::process::ExitCode;
 use term::human::date;
@@ -75,8 +75,10 @@ impl Args {
             for (dir, _) in dsl.walk().into_iter().filter(|(n, _)| n.starts_with(&below)) {
                 match dsl.by_name(&format!("{dir}@{snapshot}")) {
                     Ok(s) => out.push(s),
-                    Err(engine::errors::DslError::NoSuchDataset(_)) => {}
-                    Err(e) => return Err(e.into()),
+                    Err(e) => match engine::Error::from(e) {
+                        e if *e.kind() == ErrorKind::NotFound => {}
+                        e => return Err(e.into()),
+                    },
                 }
             }
         }

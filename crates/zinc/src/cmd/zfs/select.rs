@@ -8,9 +8,8 @@ use crate::served::Server;
 use crate::session::Session;
 use crate::ui;
 use ::mount::system;
-use engine::errors::DslError as Error;
 use engine::properties::owner_property;
-use engine::{Dataset, Dsl, Pool};
+use engine::{Dataset, Dsl, Error, ErrorKind, Pool};
 use engine::{DatasetKind, NamedBookmark, Property, PropertyContext, Source};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -217,12 +216,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    fn try_named(
-        &self,
-        session: &Session,
-        name: &str,
-        out: &mut Selection,
-    ) -> engine::errors::DslResult<()> {
+    fn try_named(&self, session: &Session, name: &str, out: &mut Selection) -> engine::Result<()> {
         let guard = self.pool.lock_datasets();
         if name.contains('#') {
             let bookmark = self.dsl().bookmark(name)?;
@@ -246,11 +240,11 @@ impl<'a> Finder<'a> {
             // One dataset after the other: syncs do not wait for all of them.
             let guard = self.pool.lock_datasets();
             let dir = if guard.is_some() { self.dsl().dir_by_name(&dir_name) } else { dir };
-            let head = match dir.and_then(|d| self.dsl().head(&d)) {
+            let head = match dir.and_then(|d| self.dsl().head(&d)).map_err(Error::from) {
                 Ok(Some(head)) => head,
                 Ok(None) => continue,
                 // It was destroyed or renamed just now.
-                Err(Error::NoSuchDataset(_)) if guard.is_some() => continue,
+                Err(e) if guard.is_some() && *e.kind() == ErrorKind::NotFound => continue,
                 Err(e) => {
                     out.failures.push(Failure::from(e).about(&dir_name));
                     continue;
@@ -269,7 +263,7 @@ impl<'a> Finder<'a> {
         head: &Dataset,
         depth: usize,
         out: &mut Selection,
-    ) -> engine::errors::DslResult<()> {
+    ) -> engine::Result<()> {
         let types = self.wanted.types;
         let kind = match self.dsl().kind(head) {
             DatasetKind::Filesystem => Types::FILESYSTEM,
@@ -305,7 +299,7 @@ impl<'a> Finder<'a> {
         dataset: &Dataset,
         kind: Types,
         out: &mut Selection,
-    ) -> engine::errors::DslResult<()> {
+    ) -> engine::Result<()> {
         let mut properties = self.dsl().properties(dataset, &self.context)?;
         for name in self.since {
             let is_called = |kind, id, name: &str| owners::is_called(session, kind, id, name);
@@ -336,11 +330,7 @@ impl<'a> Finder<'a> {
         Ok(())
     }
 
-    fn add_bookmark(
-        &self,
-        b: &NamedBookmark,
-        out: &mut Selection,
-    ) -> engine::errors::DslResult<()> {
+    fn add_bookmark(&self, b: &NamedBookmark, out: &mut Selection) -> engine::Result<()> {
         out.push(Selected {
             name: b.name.clone(),
             pool: self.pool.name().to_owned(),

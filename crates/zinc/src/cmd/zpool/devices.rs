@@ -129,9 +129,9 @@ pub(super) fn bring_from(
 }
 
 /// Uses a device again, from where it was found, or where its label says that it is.
-fn bring_back(pool: &LivePool, guid: u64, own: OwnChanges) -> engine::errors::PoolResult<()> {
+fn bring_back(pool: &LivePool, guid: u64, own: OwnChanges) -> engine::Result<()> {
     let seen = pool.view().candidate().leaves.get(&guid).map(|sight| sight.path.clone());
-    pool.bring_back(guid, own, seen.as_deref(), &AnyDevices::default())
+    Ok(pool.bring_back(guid, own, seen.as_deref(), &AnyDevices::default())?)
 }
 
 /// A command that holds the pool itself sees to the end of what it began.
@@ -166,7 +166,8 @@ impl Verb for Online {
                     }
                     _ => {
                         let guid = device(session, pool, "online", name)?;
-                        bring_back(pool, guid, OwnChanges::GiveUp).map_err(fail)?;
+                        bring_back(pool, guid, OwnChanges::GiveUp)
+                            .map_err(|e| Failure::from(e).about(&start))?;
                         guid
                     }
                 };

@@ -134,7 +134,7 @@ fn to_json(v: &ImportVerdict<'_>, as_int: bool) -> Value {
     let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
     put("name", json!(c.name()));
     put("type", json!("POOL"));
-    put("state", json!(v.state));
+    put("state", json!(v.state.to_string()));
     put("label_state", json!(label));
     put("pool_guid", json::number(c.config.pool_guid, as_int));
     put("txg", json::number(c.config.txg, as_int));
@@ -182,9 +182,10 @@ fn vdev_json(vdev: &ImportVdev, as_int: bool) -> Value {
     map.insert("name".to_owned(), json!(vdev.name));
     map.insert("vdev_type".to_owned(), json!(vdev.kind));
     map.insert("guid".to_owned(), json::number(vdev.guid, as_int));
-    map.insert("state".to_owned(), json!(vdev.state));
-    if !vdev.reason.is_empty() {
-        map.insert("reason".to_owned(), json!(vdev.reason));
+    map.insert("state".to_owned(), json!(vdev.state.to_string()));
+    let reason = import::reason(vdev.reason);
+    if !reason.is_empty() {
+        map.insert("reason".to_owned(), json!(reason));
     }
     if !vdev.children.is_empty() {
         let children = vdev.children.iter().map(|c| (c.name.clone(), vdev_json(c, as_int)));

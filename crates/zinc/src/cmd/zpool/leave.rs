@@ -12,10 +12,9 @@ use crate::queue;
 use crate::served::Server;
 use crate::session::Session;
 use crate::ui;
-use engine::pools::CandidateState;
-use engine::{Candidate, LivePool};
-use imported::Known;
-use imported::{Found, pick};
+use engine::pools::{CandidateState, pick};
+use engine::{Candidate, Error, LivePool};
+use imported::{Found, Known};
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -53,16 +52,16 @@ fn end(
     args: &LiveArgs,
     force: bool,
     find: impl FnMut() -> Result<Found, Failure>,
-    act: impl FnOnce(LivePool) -> engine::errors::PoolResult<()>,
+    act: impl FnOnce(LivePool) -> engine::Result<()>,
 ) -> Result<(), Failure> {
     let how = &args.how;
     let (found, pool) =
         live::take(session, find, how, &how.tuning.all(session)?, |options| options.force = force)?;
-    let fail = |e| match Failure::from(e).while_held() {
+    let fail = |e: Error| match Failure::from(e).while_held() {
         failure if force || failure.is_of_pool() => failure,
         failure => failure.hint("-f ends with the pool all the same, as it is on its devices"),
     };
-    pool.log(&live::invocation(session)).map_err(fail)?;
+    pool.log(&live::invocation(session)).map_err(|e| fail(e.into()))?;
     let told = live::tell_txgs(session, &pool, how);
     act(pool).map_err(fail)?;
     found.forget(&known::pools(session));
@@ -184,7 +183,7 @@ impl Export {
             }
             Ok(Found::at_place(&known::pools(session), candidate))
         };
-        let done = end(session, &self.live, self.force, find, LivePool::export);
+        let done = end(session, &self.live, self.force, find, |pool| Ok(pool.export()?));
         let known = known::pools(session).find(name).filter(|_| self.live.search.is_empty());
         match (done, known) {
             // Nothing has it open, so it is enough that it is not known any more.
@@ -227,7 +226,7 @@ impl Verb for Destroy {
             return Ok(ExitCode::SUCCESS);
         }
         let find = || found::find(session, &self.live.search, &self.pool, Reach::Known);
-        match end(session, &self.live, self.force, find, LivePool::destroy) {
+        match end(session, &self.live, self.force, find, |pool| Ok(pool.destroy()?)) {
             Err(failure) if self.force && (failure.is_of_pool() || failure.was_held()) => {
                 self.mark(session, &find()?)?;
             }

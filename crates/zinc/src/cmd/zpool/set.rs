@@ -102,7 +102,7 @@ impl Verb for Set {
         }
         self.live.change(session, &self.pool, |pool| {
             let done = match setting {
-                Setting::Feature(name, _) => pool.enable_feature(&name),
+                Setting::Feature(name, _) => pool.enable_feature(&name).map_err(Into::into),
                 setting => setting.store(pool),
             };
             done.map_err(|e| cannot("set property for", &self.pool, e))

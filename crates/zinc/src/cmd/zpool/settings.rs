@@ -5,7 +5,6 @@ use crate::known;
 use crate::session::Session;
 use engine::LivePool;
 use engine::config::{NvList, NvValue};
-use engine::errors::PoolResult;
 use engine::features;
 use engine::live::PropertyWord;
 use engine::props;
@@ -34,13 +33,14 @@ pub enum Setting {
 
 impl Setting {
     /// Puts it into a pool, when it is one that the pool stores.
-    pub fn store(self, pool: &LivePool) -> PoolResult<()> {
+    pub fn store(self, pool: &LivePool) -> engine::Result<()> {
         match self {
-            Self::Stored(name, word) => pool.set_pool_property(name, word),
-            Self::User(name, word) => pool.set_pool_property(&name, word),
-            Self::Ashift(n) => pool.set_pool_property("ashift", ashift_word(n)),
-            Self::Feature(..) | Self::Cachefile(_) | Self::Altroot(_) | Self::ReadOnly(_) => Ok(()),
+            Self::Stored(name, word) => pool.set_pool_property(name, word)?,
+            Self::User(name, word) => pool.set_pool_property(&name, word)?,
+            Self::Ashift(n) => pool.set_pool_property("ashift", ashift_word(n))?,
+            Self::Feature(..) | Self::Cachefile(_) | Self::Altroot(_) | Self::ReadOnly(_) => {}
         }
+        Ok(())
     }
 }
 

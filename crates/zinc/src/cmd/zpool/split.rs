@@ -61,7 +61,10 @@ impl Split {
         let _names = known::pools(session).hold_names();
         refuse_name(session, &self.new, "split into")?;
         let new = pool.split(&self.new, &sides).map_err(fail)?;
-        settings.into_iter().try_for_each(|setting| setting.store(&new)).map_err(fail)?;
+        settings
+            .into_iter()
+            .try_for_each(|setting| setting.store(&new))
+            .map_err(|e| cannot("split", &self.pool, e))?;
         if self.root.is_none() {
             return new.export().map_err(fail);
         }

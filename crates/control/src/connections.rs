@@ -32,7 +32,7 @@ impl HangUp for std::net::TcpStream {
 }
 
 /// All that are connected.
-pub(crate) struct Guests<S> {
+pub(crate) struct Connections<S> {
     max: usize,
     /// A connection that has waited no longer than this is not hung up.
     spared: Duration,
@@ -40,11 +40,11 @@ pub(crate) struct Guests<S> {
 }
 
 struct Open<S> {
-    guests: Vec<Guest<S>>,
+    connections: Vec<Connection<S>>,
     next: u64,
 }
 
-struct Guest<S> {
+struct Connection<S> {
     number: u64,
     stream: Arc<S>,
     /// It has sent a request.
@@ -54,46 +54,48 @@ struct Guest<S> {
 }
 
 /// The place of a connection, for as long as it lives.
-pub(crate) struct Seat<S> {
-    guests: Arc<Guests<S>>,
+pub(crate) struct Slot<S> {
+    connections: Arc<Connections<S>>,
     number: u64,
 }
 
-impl<S: HangUp> Guests<S> {
+impl<S: HangUp> Connections<S> {
     pub(crate) fn new(max: usize, spared: Duration) -> Arc<Self> {
-        let open = Mutex::new(Open { guests: Vec::new(), next: 0 });
+        let open = Mutex::new(Open { connections: Vec::new(), next: 0 });
         Arc::new(Self { max, spared, open })
     }
 
     /// Gives a connection a place, when there is one; this may take as long as others are spared.
-    pub(crate) fn admit(self: &Arc<Self>, stream: &Arc<S>) -> Option<Seat<S>> {
+    pub(crate) fn admit(self: &Arc<Self>, stream: &Arc<S>) -> Option<Slot<S>> {
         loop {
             let mut open = self.open.lock();
-            if open.guests.len() >= self.max {
-                let waiting = |(at, g): (usize, &Guest<S>)| Some((g.has_asked, g.waits_since?, at));
-                let (_, since, at) = open.guests.iter().enumerate().filter_map(waiting).min()?;
+            if open.connections.len() >= self.max {
+                let waiting =
+                    |(at, g): (usize, &Connection<S>)| Some((g.has_asked, g.waits_since?, at));
+                let (_, since, at) =
+                    open.connections.iter().enumerate().filter_map(waiting).min()?;
                 let left = self.spared.saturating_sub(since.elapsed());
                 if !left.is_zero() {
                     drop(open);
                     std::thread::sleep(left);
                     continue;
                 }
-                open.guests.remove(at).stream.hang_up();
+                open.connections.remove(at).stream.hang_up();
             }
             let number = open.next;
             open.next += 1;
             let (stream, waits_since) = (Arc::clone(stream), Some(Instant::now()));
-            open.guests.push(Guest { number, stream, has_asked: false, waits_since });
-            return Some(Seat { guests: Arc::clone(self), number });
+            open.connections.push(Connection { number, stream, has_asked: false, waits_since });
+            return Some(Slot { connections: Arc::clone(self), number });
         }
     }
 }
 
-impl<S> Seat<S> {
+impl<S> Slot<S> {
     fn set(&self, waits_since: Option<Instant>) -> bool {
-        let mut open = self.guests.open.lock();
-        let guest = open.guests.iter_mut().find(|g| g.number == self.number);
-        guest.map(|g| (g.waits_since, g.has_asked) = (waits_since, true)).is_some()
+        let mut open = self.connections.open.lock();
+        let connection = open.connections.iter_mut().find(|g| g.number == self.number);
+        connection.map(|g| (g.waits_since, g.has_asked) = (waits_since, true)).is_some()
     }
 
     /// A request came in; false when the connection was hung up before.
@@ -107,9 +109,9 @@ impl<S> Seat<S> {
     }
 }
 
-impl<S> Drop for Seat<S> {
+impl<S> Drop for Slot<S> {
     fn drop(&mut self) {
-        self.guests.open.lock().guests.retain(|g| g.number != self.number);
+        self.connections.open.lock().connections.retain(|g| g.number != self.number);
     }
 }
 
@@ -130,45 +132,45 @@ mod tests {
 
     #[test]
     fn the_one_that_waited_longest_makes_room() {
-        let guests = Guests::new(2, Duration::ZERO);
+        let connections = Connections::new(2, Duration::ZERO);
         let lines: Vec<Arc<Line>> = (0..4).map(|_| Arc::default()).collect();
         let gone = |i: usize| lines[i].0.load(Ordering::Relaxed);
-        let first = guests.admit(&lines[0]).unwrap();
+        let first = connections.admit(&lines[0]).unwrap();
         assert!(first.begin());
-        let second = guests.admit(&lines[1]).unwrap();
-        let third = guests.admit(&lines[2]).unwrap();
+        let second = connections.admit(&lines[1]).unwrap();
+        let third = connections.admit(&lines[2]).unwrap();
         assert!(!gone(0) && gone(1) && !gone(2));
         assert!(!second.begin(), "it was hung up");
         assert!(third.begin());
-        assert!(guests.admit(&lines[3]).is_none(), "all are being answered");
+        assert!(connections.admit(&lines[3]).is_none(), "all are being answered");
         first.end();
-        assert!(guests.admit(&lines[3]).is_some() && gone(0));
+        assert!(connections.admit(&lines[3]).is_some() && gone(0));
         drop((first, second, third));
-        assert_eq!(guests.open.lock().guests.len(), 0);
+        assert_eq!(connections.open.lock().connections.len(), 0);
     }
 
     #[test]
     fn one_that_never_asked_makes_room_before_one_that_did() {
-        let guests = Guests::new(2, Duration::ZERO);
+        let connections = Connections::new(2, Duration::ZERO);
         let lines: Vec<Arc<Line>> = (0..4).map(|_| Arc::default()).collect();
         let gone = |i: usize| lines[i].0.load(Ordering::Relaxed);
-        let asked = guests.admit(&lines[0]).unwrap();
+        let asked = connections.admit(&lines[0]).unwrap();
         assert!(asked.begin());
         asked.end();
-        let _silent = guests.admit(&lines[1]).unwrap();
-        let _silent_too = guests.admit(&lines[2]).unwrap();
-        let _more = guests.admit(&lines[3]).unwrap();
+        let _silent = connections.admit(&lines[1]).unwrap();
+        let _silent_too = connections.admit(&lines[2]).unwrap();
+        let _more = connections.admit(&lines[3]).unwrap();
         assert!(!gone(0) && gone(1) && gone(2) && !gone(3));
         assert!(asked.begin());
     }
 
     #[test]
     fn one_that_came_in_just_now_has_a_moment_to_ask() {
-        let guests = Guests::new(1, Duration::from_millis(100));
+        let connections = Connections::new(1, Duration::from_millis(100));
         let lines: Vec<Arc<Line>> = (0..2).map(|_| Arc::default()).collect();
-        let first = guests.admit(&lines[0]).unwrap();
+        let first = connections.admit(&lines[0]).unwrap();
         let began = Instant::now();
-        assert!(guests.admit(&lines[1]).is_some() && lines[0].0.load(Ordering::Relaxed));
+        assert!(connections.admit(&lines[1]).is_some() && lines[0].0.load(Ordering::Relaxed));
         assert!(began.elapsed() > Duration::from_millis(50), "it had its moment");
         assert!(!first.begin());
     }
