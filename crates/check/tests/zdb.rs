@@ -25,12 +25,13 @@ fn check_pool(case: &str, corpus: &testkit::CorpusPool) {
         Some(r) => assert!((unshared..=unshared + r.state.copied).contains(&report.allocated)),
         None => assert_eq!(report.allocated, unshared, "{case}: space maps"),
     }
-    let Some(text) = summary::of_zdb(&corpus.dir, corpus.name()) else { return };
+    let text = summary::of_zdb(&corpus.dir, corpus.name());
     assert!(text.contains("No leaks"), "{case}: zdb finds leaks");
     summary::compare(case, &text, &report);
 }
 
 /// Old versions, mappings with obsolete parts, a removal under way: as clean as zdb says.
+#[testkit::needs("zdb")]
 #[test]
 fn rare_states_are_clean_and_their_totals_those_of_zdb() {
     let cases = testkit::sample_cases();
@@ -41,6 +42,7 @@ fn rare_states_are_clean_and_their_totals_those_of_zdb() {
 }
 
 /// Two at a time: zdb spends most of its six seconds waiting.
+#[testkit::needs("zdb")]
 #[test]
 fn totals_are_those_of_zdb() {
     let cases = testkit::corpus_cases();

@@ -1,7 +1,7 @@
 //! Image files as they are opened when nothing is said: directly where the file system does it,
 //! through the page cache elsewhere, and the same to every program that reads them.
 
-#![allow(clippy::expect_used, clippy::print_stderr, reason = "fails and skips as tests do")]
+#![allow(clippy::expect_used, reason = "fails as tests do")]
 
 use device::{
     Device, Direct, FileDevice, Options, RwFileDevice, Shared, WriteDevice, read_one, write_batch,
@@ -23,14 +23,11 @@ fn directory() -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-/// A writer that is opened as a pool opens it; `None`, aloud, where it is not direct.
-fn direct(path: &Path, bytes: u64) -> Option<RwFileDevice> {
+/// A writer that is opened as a pool opens it, and is direct.
+fn direct(path: &Path, bytes: u64) -> RwFileDevice {
     let device = RwFileDevice::create(path, bytes, &Options::default()).expect("create");
-    if !device.is_direct() {
-        testkit::skip("the file system of the build does no direct I/O in sectors");
-        return None;
-    }
-    Some(device)
+    assert!(device.is_direct());
+    device
 }
 
 fn pattern(seed: u64, len: usize) -> Shared {
@@ -44,10 +41,11 @@ fn taken(path: &Path) -> u64 {
     std::fs::metadata(path).expect("metadata").blocks() * 512
 }
 
+#[testkit::needs("direct I/O")]
 #[test]
 fn writers_are_direct_and_readers_are_not() {
     let (_dir, path) = directory();
-    let Some(device) = direct(&path, MIB) else { return };
+    let device = direct(&path, MIB);
     assert_eq!(device.backend(), device::Backend::Uring);
     let reader = FileDevice::open(&path, &Options::default()).expect("open");
     assert!(!reader.is_direct());
@@ -69,10 +67,11 @@ fn cached(path: &Path) -> u64 {
     said("fincore", &["--bytes", "--noheadings", "--output", "RES", &path]).parse().expect("number")
 }
 
+#[testkit::needs("direct I/O", "fincore")]
 #[test]
 fn large_reads_leave_the_page_cache_alone_and_use_what_is_there() {
     let (_dir, path) = directory();
-    let Some(device) = direct(&path, 8 * MIB) else { return };
+    let device = direct(&path, 8 * MIB);
     let bytes = pattern(9, 8 << 20);
     assert!(write_batch(&device, vec![(0, vec![bytes.clone()])])[0].is_ok());
     device.flush().expect("flush");
@@ -90,9 +89,7 @@ fn large_reads_leave_the_page_cache_alone_and_use_what_is_there() {
     read(6 * MIB, 4096);
     let after_small = cached(&path);
     assert!(after_small > after_large, "{after_large} {after_small}");
-    if after_large > 0 {
-        return testkit::skip("this kernel does not say what is in the page cache");
-    }
+    assert_eq!(after_large, 0);
     // All of it is there now, and is taken from there: right, whatever is cached.
     assert_eq!(std::fs::read(&path).expect("read"), &bytes[..]);
     read(0, 8 << 20);
@@ -109,11 +106,10 @@ fn a_file_that_ends_within_a_sector_is_buffered() {
     assert_eq!(&read_one(&device, 9 * KIB + 31, 1000).expect("read")[..], &bytes[..]);
 }
 
+#[testkit::needs("/dev/shm")]
 #[test]
 fn a_memory_file_system_is_written_to_all_the_same() {
-    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
-        return testkit::skip("needs a memory file system");
-    };
+    let dir = tempfile::tempdir_in("/dev/shm").expect("dir");
     let path = dir.path().join("image");
     let device = RwFileDevice::create(&path, 8 * MIB, &Options::default()).expect("create");
     let bytes = pattern(2, 512);
@@ -126,10 +122,11 @@ fn a_memory_file_system_is_written_to_all_the_same() {
     assert_eq!(&read_one(&device, 999 * 4608, 512).expect("read")[..], &bytes[..]);
 }
 
+#[testkit::needs("direct I/O")]
 #[test]
 fn holes_and_preallocated_ranges_are_filled_only_where_they_are_written() {
     let (_dir, path) = directory();
-    let Some(device) = direct(&path, 64 * MIB) else { return };
+    let device = direct(&path, 64 * MIB);
     assert!(taken(&path) < 64 * KIB);
     let bytes = pattern(3, 16 << 10);
     let write = |n: u64| (n * 8 * MIB, vec![bytes.clone()]);
@@ -167,10 +164,11 @@ fn preallocate(path: &Path, offset: u64, len: u64) {
 
 /// What another program left in the page cache only, the direct reader sees; what was written
 /// directly, a program that reads through the page cache sees, whatever it had cached before.
+#[testkit::needs("direct I/O")]
 #[test]
 fn readers_of_all_kinds_see_the_same() {
     let (_dir, path) = directory();
-    let Some(device) = direct(&path, 4 * MIB) else { return };
+    let device = direct(&path, 4 * MIB);
     let file = OpenOptions::new().read(true).write(true).open(&path).expect("open");
     let mut rng = Xoshiro256::seeded(11);
     let mut model = vec![0u8; 4 << 20];
@@ -199,10 +197,11 @@ fn readers_of_all_kinds_see_the_same() {
 
 /// A reader through the page cache never sees an old sector after a newer one, while it is written
 /// directly.
+#[testkit::needs("direct I/O")]
 #[test]
 fn a_reader_beside_a_writer_sees_sectors_in_order() {
     let (_dir, path) = directory();
-    let Some(device) = direct(&path, MIB) else { return };
+    let device = direct(&path, MIB);
     let device = Arc::new(device);
     let stop = Arc::new(AtomicBool::new(false));
     let reader = {

@@ -151,7 +151,7 @@ fn judge(judge: &Path, mut pools: Vec<(Bench, PathBuf)>, work: &Path) -> Vec<Str
         if !same(judge, &dir.join("ours-after.json"), &theirs("manifest-after")) {
             wrong.push(format!("{name} holds something else for us, after the kernel wrote"));
         }
-        if let Some(verdict) = testkit::oracle::zdb_on(dir, &["-bcc", &name])
+        if let Some(verdict) = testkit::oracle::verdict(dir, &name)
             && !verdict.success
         {
             wrong.push(format!("zdb of {name}:\n{}", verdict.text));
@@ -160,27 +160,23 @@ fn judge(judge: &Path, mut pools: Vec<(Bench, PathBuf)>, work: &Path) -> Vec<Str
     wrong
 }
 
-/// The folder of the judge's programs, if it has a machine; says so if not.
-fn machine() -> Option<PathBuf> {
+/// The folder of the judge's programs, which has a machine.
+fn machine() -> PathBuf {
     let program = testkit::shared_dir().map(|d| d.join("judge"));
-    let Some(program) = program.filter(|p| p.join("run-job").is_file()) else {
-        testkit::skip("needs the kernel judge (../shared/judge)");
-        return None;
-    };
+    let program = program.filter(|p| p.join("run-job").is_file());
+    let program = program.expect("this needs the kernel judge (../shared/judge)");
     let cache = std::env::var_os("ZFS_JUDGE_CACHE")
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/zfs-judge")));
-    if !cache.is_some_and(|c| c.join("root.img").is_file()) {
-        testkit::skip("needs the kernel judge's machine (../shared/judge/build-vm)");
-        return None;
-    }
-    Some(program)
+    let is_built = cache.is_some_and(|c| c.join("root.img").is_file());
+    assert!(is_built, "this needs the kernel judge's machine (../shared/judge/build-vm)");
+    program
 }
 
 #[test]
 #[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
 fn the_kernel_agrees() {
-    let Some(program) = machine() else { return };
+    let program = machine();
     let dir = tempfile::Builder::new().prefix("judge").tempdir().unwrap();
     let seed = number("ZINC_SEED", 1000);
     let mut made = Vec::new();
@@ -301,13 +297,13 @@ exit $fail
 #[test]
 #[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
 fn what_is_half_done_is_gone_on_with_by_both() {
-    let Some(program) = machine() else { return };
+    let program = machine();
     let dir = tempfile::Builder::new().prefix("judge").tempdir().unwrap();
     let made = make_half_way(dir.path());
     let before: Vec<PathBuf> = made.iter().map(|(_, at)| at.join("before.json")).collect();
     for ((bench, at), before) in made.iter().zip(&before) {
         describe_degraded(bench, before);
-        if let Some(verdict) = testkit::oracle::zdb_on(at, &["-bcc", &bench.pool]) {
+        if let Some(verdict) = testkit::oracle::verdict(at, &bench.pool) {
             assert!(verdict.success, "zdb of {}:\n{}", bench.pool, verdict.text);
         }
     }
@@ -334,7 +330,7 @@ fn what_is_half_done_is_gone_on_with_by_both() {
         describe_degraded(&bench, &at.join("after.json"));
         assert!(same(&program, &before, &at.join("after.json")), "{} holds the same", bench.pool);
         bench.save(&at);
-        if let Some(verdict) = testkit::oracle::zdb_on(&at, &["-bcc", &bench.pool]) {
+        if let Some(verdict) = testkit::oracle::verdict(&at, &bench.pool) {
             assert!(verdict.success, "zdb of {}:\n{}", bench.pool, verdict.text);
         }
     }

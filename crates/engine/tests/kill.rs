@@ -24,7 +24,7 @@ use writing::{Layout, Pools};
 /// The directory of the pool, for the process that is killed.
 const DIR: &str = "ZINC_TEST_KILL_DIR";
 /// Its name among the tests of this file.
-const WRITER: &str = "the_process_that_is_killed";
+const WRITER: &str = "killed_on_a_disk";
 /// A snapshot is made every this many changes, and destroyed when it is this many snapshots old.
 const SNAPSHOT_EVERY: u64 = 40;
 const SNAPSHOTS_KEPT: u64 = 6;
@@ -146,12 +146,9 @@ fn write_for_ever(pool: &LivePool) {
     }
 }
 
-/// No test on its own: what the others start and kill.
-#[test]
-fn the_process_that_is_killed() {
-    if let Some(dir) = std::env::var_os(DIR) {
-        write_for_ever(&Pools::at(Path::new(&dir)).import("tank"));
-    }
+/// What is done in the process that is killed.
+fn be_killed(dir: &Path) {
+    write_for_ever(&Pools::at(dir).import("tank"));
 }
 
 /// Lets a writer write for `time`, kills it, and gives what it said was durable last.
@@ -238,9 +235,13 @@ fn kill_in_a_loop(layout: Layout, deaths: u64) {
     assert!(progressed > deaths / 4, "only {progressed} of {deaths} writers came to write");
 }
 
+/// Also the process that the others start and kill.
 #[test]
 fn killed_on_a_disk() {
-    kill_in_a_loop(Layout::Disks(1), 16);
+    match std::env::var_os(DIR) {
+        Some(dir) => be_killed(Path::new(&dir)),
+        None => kill_in_a_loop(Layout::Disks(1), 16),
+    }
 }
 
 #[test]

@@ -23,7 +23,7 @@ use writing::{Layout, Pools};
 /// The directory of the pool, for the process that is killed.
 const DIR: &str = "ZINC_TEST_KILL_SYNC_DIR";
 /// Its name among the tests of this file.
-const WRITER: &str = "the_process_that_is_killed";
+const WRITER: &str = "killed_while_it_syncs";
 /// Pieces of a ring.
 const RING: u64 = 32;
 
@@ -124,11 +124,9 @@ fn write_for_ever(pool: &LivePool, thread: usize) {
     }
 }
 
-/// No test on its own: what the other starts and kills.
-#[test]
-fn the_process_that_is_killed() {
-    let Some(dir) = std::env::var_os(DIR) else { return };
-    let pool = Pools::at(Path::new(&dir)).import("tank");
+/// What is done in the process that is killed.
+fn be_killed(dir: &Path) {
+    let pool = Pools::at(dir).import("tank");
     std::thread::scope(|scope| {
         for thread in 0..THREADS.len() {
             let pool = &pool;
@@ -218,9 +216,13 @@ fn kill_in_a_loop(layout: Layout, deaths: u64) {
     assert!(promised.iter().all(|n| *n > 0), "a thread was promised nothing: {promised:?}");
 }
 
+/// Also the process that the others start and kill.
 #[test]
 fn killed_while_it_syncs() {
-    kill_in_a_loop(Layout::Disks(1), 16);
+    match std::env::var_os(DIR) {
+        Some(dir) => be_killed(Path::new(&dir)),
+        None => kill_in_a_loop(Layout::Disks(1), 16),
+    }
 }
 
 #[test]

@@ -43,7 +43,7 @@ impl Place {
     }
 
     /// nbdkit that loses when it is killed what it was not told to flush.
-    fn forgetful(&self) -> Option<NbdServer> {
+    fn forgetful(&self) -> NbdServer {
         let disk = self.text("disk");
         let cached = ["--filter=cache", "file", &disk, "cache=writeback"];
         NbdServer::nbdkit(&self.socket(), &cached)
@@ -119,8 +119,7 @@ fn agrees_with_memory(device: &WriteDeviceRef, unit: usize, seed: u64) {
     assert!(*read_one(&*reader(device), 0, size).unwrap() == model);
 }
 
-fn check(place: &Place, server: Option<NbdServer>, unit: usize) {
-    let Some(server) = server else { return };
+fn check(place: &Place, server: NbdServer, unit: usize) {
     let device = claim(&place.name(""));
     assert_eq!(device.size(), 40 * MIB as u64);
     agrees_with_memory(&device, unit, 7);
@@ -135,22 +134,25 @@ fn check(place: &Place, server: Option<NbdServer>, unit: usize) {
     drop((device, found, server));
 }
 
+#[testkit::needs("nbdkit")]
 #[test]
 fn nbdkit_in_memory_with_several_connections() {
     let place = Place::new(1);
     check(&place, NbdServer::nbdkit(&place.socket(), &["memory", "40M"]), 1);
 }
 
+#[testkit::needs("nbdkit")]
 #[test]
 fn nbdkit_with_one_connection_and_plain_replies() {
     let place = Place::new(40);
     let disk = place.text("disk");
     let one = ["--no-sr", "--filter=multi-conn", "file", &disk, "multi-conn-mode=disable"];
-    let Some(server) = NbdServer::nbdkit(&place.socket(), &one) else { return };
-    check(&place, Some(server), 1);
+    let server = NbdServer::nbdkit(&place.socket(), &one);
+    check(&place, server, 1);
     assert!(place.disk().iter().any(|byte| *byte != 0));
 }
 
+#[testkit::needs("nbdkit")]
 #[test]
 fn nbdkit_with_small_requests_of_whole_blocks_that_take_their_time() {
     let place = Place::new(40);
@@ -162,6 +164,7 @@ fn nbdkit_with_small_requests_of_whole_blocks_that_take_their_time() {
     check(&place, NbdServer::nbdkit(&place.socket(), &all), 4096);
 }
 
+#[testkit::needs("qemu-nbd")]
 #[test]
 fn qemu() {
     let place = Place::new(40);
@@ -182,6 +185,7 @@ impl Drop for InBackground {
     }
 }
 
+#[testkit::needs("nbd-server")]
 #[test]
 fn nbd_server() {
     let place = Place::new(40);
@@ -195,8 +199,7 @@ fn nbd_server() {
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
         .status();
-    let Ok(started) = started else { return testkit::skip("nbd-server is not there") };
-    assert!(started.success());
+    assert!(started.expect("nbd-server").success());
     let _running = InBackground(place.at("pid"));
     until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     let name = format!("nbd://127.0.0.1:{port}/disk");
@@ -207,10 +210,11 @@ fn nbd_server() {
     assert_eq!(refused.kind, ErrorKind::Refused("the server has no such export"));
 }
 
+#[testkit::needs("nbdkit")]
 #[test]
 fn what_a_server_lost_is_sent_again() {
     let place = Place::new(40);
-    let Some(server) = place.forgetful() else { return };
+    let server = place.forgetful();
     let device = claim(&place.name(""));
     let block = |byte: u8| vec![byte; MIB];
     device.write(0, &block(1)).unwrap();
@@ -228,7 +232,7 @@ fn what_a_server_lost_is_sent_again() {
         let device = reader(&device);
         std::thread::spawn(move || read_one(&*device, 30 * MIB as u64, 8192))
     };
-    let server = place.forgetful().unwrap();
+    let server = place.forgetful();
     let read = reading.join().unwrap().unwrap();
     assert!(read[..4096] == block(4)[..4096] && read[4096..] == block(5)[..4096]);
     device.flush().unwrap();
@@ -241,10 +245,11 @@ fn what_a_server_lost_is_sent_again() {
     );
 }
 
+#[testkit::needs("nbdkit")]
 #[test]
 fn a_server_that_is_killed_again_and_again_loses_nothing() {
     let place = Place::new(40);
-    let Some(mut server) = place.forgetful() else { return };
+    let mut server = place.forgetful();
     let device = claim(&place.name(""));
     let (sender, ended) = mpsc::channel();
     let working = {
@@ -261,7 +266,7 @@ fn a_server_that_is_killed_again_and_again_loses_nothing() {
     while ended.recv_timeout(std::time::Duration::from_millis(300)).is_err() {
         assert!(!working.is_finished(), "the worker failed");
         server.kill();
-        server = place.forgetful().unwrap();
+        server = place.forgetful();
         kills += 1;
     }
     working.join().unwrap();
@@ -272,13 +277,14 @@ fn a_server_that_is_killed_again_and_again_loses_nothing() {
     assert!(*kept == place.disk());
 }
 
+#[testkit::needs("nbdkit")]
 #[test]
 fn a_server_that_is_another_is_refused() {
     let place = Place::new(40);
-    let Some(server) = place.forgetful() else { return };
+    let server = place.forgetful();
     for what in ["content", "size"] {
         std::fs::write(place.at("disk"), vec![0; 40 * MIB]).unwrap();
-        let again = place.forgetful().unwrap();
+        let again = place.forgetful();
         let device = claim(&place.name(""));
         device.write(MIB as u64, &vec![7; 8192]).unwrap();
         device.flush().unwrap();
@@ -292,7 +298,7 @@ fn a_server_that_is_another_is_refused() {
                 .set_len(41 * MIB as u64)
                 .unwrap(),
         }
-        let again = place.forgetful().unwrap();
+        let again = place.forgetful();
         let failed = read_one(&*reader(&device), 0, 512).unwrap_err();
         assert!(matches!(failed.kind, ErrorKind::Refused(_)), "{what}: {failed}");
         assert!(device.write(0, &[1; 512]).is_err() && device.flush().is_err());
@@ -301,10 +307,11 @@ fn a_server_that_is_another_is_refused() {
     drop(server);
 }
 
+#[testkit::needs("nbdkit")]
 #[test]
 fn a_server_that_is_gone_or_silent_is_a_dead_leaf() {
     let place = Place::new(40);
-    let Some(server) = place.forgetful() else { return };
+    let server = place.forgetful();
     let name = place.name("&timeout=1");
     let device = claim(&name);
     device.write(0, &[1; 4096]).unwrap();
@@ -314,7 +321,7 @@ fn a_server_that_is_gone_or_silent_is_a_dead_leaf() {
     let none = AnyDevices::default().open(&name).err().unwrap();
     assert!(none.kind.is_of_device(), "{none}");
     // Opened anew it is a device again, although somebody has the old one.
-    let server = place.forgetful().unwrap();
+    let server = place.forgetful();
     let second = claim(&name);
     assert!(device.write(0, &[1; 4096]).is_err());
     second.write(0, &[2; 4096]).unwrap();
@@ -328,13 +335,14 @@ fn a_server_that_is_gone_or_silent_is_a_dead_leaf() {
     claim(&name).flush().unwrap();
 }
 
+#[testkit::needs("nbdkit")]
 #[test]
 fn errors_of_a_server_are_those_of_the_request() {
     let place = Place::new(40);
     let (disk, switch) = (place.text("disk"), place.text("fails"));
     let file = format!("error-file={switch}");
     let all = ["--filter=error", "file", &disk, "error=EIO", "error-rate=100%", &file];
-    let Some(server) = NbdServer::nbdkit(&place.socket(), &all) else { return };
+    let server = NbdServer::nbdkit(&place.socket(), &all);
     let device = claim(&place.name(""));
     device.write(0, &[9; 8192]).unwrap();
     std::fs::write(&switch, "").unwrap();
@@ -346,12 +354,12 @@ fn errors_of_a_server_are_those_of_the_request() {
     drop((device, server));
 }
 
+#[testkit::needs("nbdkit")]
 #[test]
 fn a_server_that_cannot_flush_or_be_written_to_is_only_read() {
     let place = Place::new(40);
     let disk = place.text("disk");
-    let read_only = NbdServer::nbdkit(&place.socket(), &["-r", "file", &disk]);
-    let Some(server) = read_only else { return };
+    let server = NbdServer::nbdkit(&place.socket(), &["-r", "file", &disk]);
     assert!(AnyDevices::default().claim(&place.name("")).err().unwrap().kind.is_refusal());
     assert_eq!(AnyDevices::default().open(&place.name("")).unwrap().size(), 40 << 20);
     server.kill();
@@ -361,17 +369,17 @@ fn a_server_that_cannot_flush_or_be_written_to_is_only_read() {
     std::fs::write(place.at("plugin"), format!("#!/bin/sh\n{script}\n")).unwrap();
     let _ = std::process::Command::new("chmod").args(["+x", &place.text("plugin")]).status();
     let plugin = place.text("plugin");
-    let server = NbdServer::nbdkit(&place.socket(), &["sh", &plugin]).unwrap();
+    let server = NbdServer::nbdkit(&place.socket(), &["sh", &plugin]);
     let refused = AnyDevices::default().claim(&place.name("")).err().unwrap();
     assert!(refused.to_string().contains("cannot flush"), "{refused}");
     drop(server);
 }
 
+#[testkit::needs("nbdkit")]
 #[test]
 fn callbacks_may_read_from_the_device_and_outlive_it() {
     let place = Place::new(40);
-    let memory = NbdServer::nbdkit(&place.socket(), &["memory", "40M"]);
-    let Some(server) = memory else { return };
+    let server = NbdServer::nbdkit(&place.socket(), &["memory", "40M"]);
     let device = claim(&place.name(""));
     device.write(8192, &[6; 4096]).unwrap();
     let (sender, results) = mpsc::channel();

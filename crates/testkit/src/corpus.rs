@@ -6,7 +6,7 @@
 //! Each case is decompressed once, into `target/corpus` or `target/fixtures` of the checkout. Tests
 //! run as many processes at once: each fills a folder of its own and renames it, the first wins.
 
-use crate::{shared_dir, skip, unpack_zst, workspace_root};
+use crate::{shared_dir, unpack_zst, workspace_root};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,15 +49,8 @@ impl CorpusPool {
 }
 
 /// Names of all cases of the collection that are here, sorted: the shipped ones, and those beside
-/// the checkout. Says that less is tested where there are none beside it.
+/// the checkout.
 pub fn corpus_cases() -> Vec<String> {
-    if shared_dir().is_none() {
-        skip("the pools of ../shared are not here, only the shipped ones were read");
-    }
-    cases_here()
-}
-
-fn cases_here() -> Vec<String> {
     let mut names = cases(&shipped());
     names.extend(SHIPPED_APART.map(str::to_owned));
     names.extend(shared_dir().map(|dir| cases(&dir.join("pools"))).unwrap_or_default());
@@ -94,17 +87,16 @@ pub fn corpus(case: &str) -> CorpusPool {
     open_case(&shared.join("pools"), case, "corpus")
 }
 
-/// Those of `cases` that are here. Says of each other one that it was not tested.
+/// Those of `cases` that are here.
+///
+/// # Panics
+/// None is: one of them at least is shipped, or the test is marked with [`needs`](crate::needs).
 pub fn corpus_among(cases: &[&str]) -> Vec<CorpusPool> {
-    let here = cases_here();
-    let is_here = |case: &&&str| {
-        let found = here.iter().any(|h| h == **case);
-        if !found {
-            skip(&format!("needs {case} of ../shared"));
-        }
-        found
-    };
-    cases.iter().filter(is_here).map(|case| corpus(case)).collect()
+    let here = corpus_cases();
+    let is_here = |case: &&&str| here.iter().any(|h| h == **case);
+    let found: Vec<_> = cases.iter().filter(is_here).map(|case| corpus(case)).collect();
+    assert!(!found.is_empty(), "none of {cases:?} is here: the test `needs` one");
+    found
 }
 
 /// The pool of that name shipped with the project.

@@ -3,8 +3,7 @@
 //! Only tests use this crate (a dev-dependency everywhere; `tidy` enforces it), so it may panic
 //! and speak: a helper that cannot do its work ends the test with the reason. A test that needs
 //! more than the checkout has says so with [`needs`], and is reported as ignored where that is
-//! missing; where only the run can tell (zdb), it is an `Option`, and [`skip`] says what was not
-//! tested.
+//! missing.
 //!
 //! ```no_run
 //! let pool = testkit::corpus("raidz1");
@@ -12,7 +11,7 @@
 //! ```
 
 #![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod corpus;
 mod corrupt;
@@ -38,7 +37,6 @@ pub use s3_server::S3Server;
 pub use shrinking::{shrinking, shrinking_seed};
 pub use unpack::{read_zst, unpack_zst};
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The root of the checkout: the folder with the workspace's `Cargo.toml`.
@@ -55,14 +53,4 @@ pub fn shared_dir() -> Option<PathBuf> {
         None => workspace_root().parent()?.join("shared"),
     };
     dir.join("pools").is_dir().then_some(dir)
-}
-
-/// Says on the real stderr that the running test did not test something, and why.
-///
-/// The test runner swallows what a passing test prints through the macros, so this writes to the
-/// stream itself: one line, `SKIPPED: <test>: <reason>`, which `./test` counts.
-pub fn skip(reason: &str) {
-    let thread = std::thread::current();
-    let line = format!("SKIPPED: {}: {reason}\n", thread.name().unwrap_or("?"));
-    let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -14,13 +14,12 @@ pub struct NbdServer {
 }
 
 impl NbdServer {
-    /// Starts a program in the foreground and waits until clients can connect (`is_ready`). `None`,
-    /// said aloud, where the program is not there.
+    /// Starts a program in the foreground and waits until clients can connect (`is_ready`).
     ///
     /// # Panics
-    /// When it ends at once, or nobody can connect in time.
+    /// When it is not there, ends at once, or nobody can connect in time.
     #[must_use]
-    pub fn start(program: &str, arguments: &[&str], is_ready: impl Fn() -> bool) -> Option<Self> {
+    pub fn start(program: &str, arguments: &[&str], is_ready: impl Fn() -> bool) -> Self {
         let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
         let mut command = Command::new(program);
         command
@@ -29,13 +28,7 @@ impl NbdServer {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let child = match command.spawn() {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                crate::skip(&format!("{program} is not there"));
-                return None;
-            }
-            child => child.expect("a server"),
-        };
+        let child = command.spawn().unwrap_or_else(|e| panic!("{program}: {e}"));
         let mut server = Self { child };
         let until = Instant::now() + START;
         while !is_ready() {
@@ -44,12 +37,12 @@ impl NbdServer {
             assert!(Instant::now() < until, "{program} does not listen");
             std::thread::sleep(Duration::from_millis(10));
         }
-        Some(server)
+        server
     }
 
     /// The same of one that listens on a Unix socket. What another left there is removed.
     #[must_use]
-    pub fn on_socket(socket: &Path, program: &str, arguments: &[&str]) -> Option<Self> {
+    pub fn on_socket(socket: &Path, program: &str, arguments: &[&str]) -> Self {
         let _ = std::fs::remove_file(socket);
         Self::start(program, arguments, || UnixStream::connect(socket).is_ok())
     }
@@ -59,7 +52,7 @@ impl NbdServer {
     /// # Panics
     /// As [`Self::start`].
     #[must_use]
-    pub fn nbdkit(socket: &Path, arguments: &[&str]) -> Option<Self> {
+    pub fn nbdkit(socket: &Path, arguments: &[&str]) -> Self {
         let listen = ["-f", "-U", socket.to_str().expect("UTF-8")];
         Self::on_socket(socket, "nbdkit", &[&listen, arguments].concat())
     }

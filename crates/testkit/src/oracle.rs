@@ -1,22 +1,27 @@
 //! Programs of OpenZFS that judge ours, as `scripts/oracle` lays them under `target/oracle`.
+//!
+//! A test that is about what they say is marked with [`needs`](crate::needs)`("zdb")`. One that
+//! writes a pool, and tests by itself what became of it, lets zdb [`judge`] it as well: that is
+//! done where zdb is, and where it is not, a test of this crate is reported as ignored for all.
 
-use crate::{skip, workspace_root};
-use std::path::Path;
+use crate::workspace_root;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// `zdb`; `None`, after a loud word on stderr, when `scripts/oracle` has not been run.
-pub fn zdb() -> Option<Command> {
+/// `zdb`.
+///
+/// # Panics
+/// As [`ztest`].
+pub fn zdb() -> Command {
     program("zdb")
 }
 
-/// `ztest`, which makes lively pools of plain objects; `None` as for [`zdb`].
-pub fn ztest() -> Option<Command> {
+/// `ztest`, which makes lively pools of plain objects.
+///
+/// # Panics
+/// It is not here, and the test is not marked with [`needs`](crate::needs).
+pub fn ztest() -> Command {
     program("ztest")
-}
-
-/// `zstream`, which reads send streams; `None` as for [`zdb`].
-pub fn zstream() -> Option<Command> {
-    program("zstream")
 }
 
 /// What a run of an oracle said.
@@ -28,22 +33,50 @@ pub struct Verdict {
     pub text: String,
 }
 
-/// Runs `zdb -e -p DIR` with further `arguments` on the pool whose images are in `dir`;
-/// `None` as for [`zdb`].
-pub fn zdb_on(dir: &Path, arguments: &[&str]) -> Option<Verdict> {
-    let mut command = zdb()?;
+impl Verdict {
+    /// Whether `zdb -bcc` has read every block, and found that what is allocated is what is used.
+    pub fn is_clean(&self) -> bool {
+        let leaks = self.text.contains("leaked space") || !self.text.contains("No leaks");
+        self.success && !leaks
+    }
+}
+
+/// Runs `zdb -e -p DIR` with further `arguments` on the pool whose images are in `dir`.
+///
+/// # Panics
+/// As [`ztest`].
+pub fn zdb_on(dir: &Path, arguments: &[&str]) -> Verdict {
+    let mut command = zdb();
     command.args(["-e", "-p"]).arg(dir).args(arguments);
     let output = command.output().expect("zdb runs");
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
-    Some(Verdict { success: output.status.success(), text })
+    Verdict { success: output.status.success(), text }
 }
 
-fn program(name: &str) -> Option<Command> {
-    let path = workspace_root().join("target/oracle/bin").join(name);
-    if !path.is_file() {
-        skip(&format!("needs {name} (scripts/oracle)"));
-        return None;
+/// What `zdb -bcc` says of the pool whose images are in `dir`; `None` where zdb is not here.
+pub fn verdict(dir: &Path, pool: &str) -> Option<Verdict> {
+    path("zdb").is_file().then(|| zdb_on(dir, &["-bcc", pool]))
+}
+
+/// zdb, where it is here, reads every block of the pool whose images are in `dir`, and finds no
+/// leak.
+///
+/// # Panics
+/// It finds something else.
+#[track_caller]
+pub fn judge(dir: &Path, pool: &str) {
+    if let Some(verdict) = verdict(dir, pool) {
+        assert!(verdict.is_clean(), "zdb of {pool}:\n{}", verdict.text);
     }
-    Some(Command::new(path))
+}
+
+fn path(name: &str) -> PathBuf {
+    workspace_root().join("target/oracle/bin").join(name)
+}
+
+fn program(name: &str) -> Command {
+    let path = path(name);
+    assert!(path.is_file(), "{name} is not here (scripts/oracle): the test `needs` it");
+    Command::new(path)
 }

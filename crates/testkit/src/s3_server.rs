@@ -2,7 +2,7 @@
 
 use crate::workspace_root;
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -20,17 +20,23 @@ pub struct S3Server {
 }
 
 impl S3Server {
-    /// Starts one with a bucket. `None`, said aloud, where the program is not there.
+    /// Whether the program is there, for tests that [`needs`](crate::needs) cannot mark.
+    #[must_use]
+    pub fn is_there() -> bool {
+        program().is_file()
+    }
+
+    /// Starts one with a bucket.
     ///
     /// # Panics
-    /// It does not start.
+    /// It is not there, or does not start.
     #[must_use]
-    pub fn start(folder: &Path, bucket: &str) -> Option<Self> {
+    pub fn start(folder: &Path, bucket: &str) -> Self {
         std::fs::create_dir_all(folder.join(bucket)).expect("a folder");
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = free.local_addr().expect("an address").port();
         drop(free);
-        Some(Self { child: run(folder, port)?, port })
+        Self { child: run(folder, port), port }
     }
 
     /// Ends it as a power failure does, and starts it again after this time.
@@ -40,7 +46,7 @@ impl S3Server {
     pub fn restart(&mut self, folder: &Path, after: Duration) {
         self.end();
         std::thread::sleep(after);
-        self.child = run(folder, self.port).expect("it was there before");
+        self.child = run(folder, self.port);
     }
 
     /// Where it answers.
@@ -73,14 +79,13 @@ impl Drop for S3Server {
     }
 }
 
-fn run(folder: &Path, port: u16) -> Option<Child> {
-    let program = workspace_root().join("target/versitygw/versitygw");
-    if !program.is_file() {
-        crate::skip("needs versitygw (scripts/versitygw)");
-        return None;
-    }
+fn program() -> PathBuf {
+    workspace_root().join("target/versitygw/versitygw")
+}
+
+fn run(folder: &Path, port: u16) -> Child {
     let address = format!("127.0.0.1:{port}");
-    let mut child = Command::new(program)
+    let mut child = Command::new(program())
         .args(["--port", &address, "--quiet", "posix"])
         .arg(folder)
         .env("ROOT_ACCESS_KEY", KEY)
@@ -96,5 +101,5 @@ fn run(folder: &Path, port: u16) -> Option<Child> {
         assert!(Instant::now() < until, "versitygw does not listen");
         std::thread::sleep(Duration::from_millis(10));
     }
-    Some(child)
+    child
 }

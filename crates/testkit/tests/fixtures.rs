@@ -31,12 +31,12 @@ fn shipped_pools_are_the_listed_ones() {
     assert_eq!(listed, present, "every file of every pool is listed");
 }
 
-/// The oracle works, and the images came through the compression as OpenZFS left them.
+/// The oracle works, and the images came through the compression as OpenZFS left them. Where this
+/// is ignored, no pool that a test writes is judged by OpenZFS (`oracle::judge`).
+#[testkit::needs("zdb")]
 #[test]
-fn zdb_finds_no_leak_in_a_shipped_pool() {
+fn zdb_judges_pools() {
     let pool = testkit::fixture("gang");
-    let arguments = ["-bcc", pool.name()];
-    let Some(verdict) = testkit::oracle::zdb_on(&pool.dir, &arguments) else { return };
-    assert!(verdict.success, "{}", verdict.text);
-    assert!(verdict.text.contains("No leaks"), "{}", verdict.text);
+    let verdict = testkit::oracle::verdict(&pool.dir, pool.name()).unwrap();
+    assert!(verdict.is_clean(), "{}", verdict.text);
 }

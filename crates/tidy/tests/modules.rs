@@ -6,7 +6,7 @@
 //! leads to cannot be seen here.
 
 use std::collections::{BTreeMap, BTreeSet};
-use tidy::source::code;
+use tidy::source::{code, without_tests};
 use tidy::{report, rust_files};
 
 /// Where a module stands in its crate: the names from the root down.
@@ -28,29 +28,6 @@ struct Module {
 
 /// The modules of a crate.
 type Crate = BTreeMap<Place, Module>;
-
-/// The code of a file without comments and without what is compiled for tests alone.
-fn without_tests(text: &str) -> String {
-    let mut out = String::new();
-    let mut lines = text.lines();
-    while let Some(line) = lines.next() {
-        if line.trim() != "#[cfg(test)]" {
-            out.push_str(code(line));
-            out.push('\n');
-            continue;
-        }
-        let (mut depth, mut is_open) = (0i64, false);
-        for line in lines.by_ref() {
-            let count = |c| line.matches(c).count() as i64;
-            depth += count('{') - count('}');
-            is_open |= line.contains('{');
-            if (is_open && depth <= 0) || (!is_open && line.trim_end().ends_with(';')) {
-                break;
-            }
-        }
-    }
-    out
-}
 
 fn words(path: &str) -> Vec<String> {
     path.split("::").map(|word| word.trim().to_owned()).collect()
@@ -83,7 +60,8 @@ fn imported(tree: &str, out: &mut Vec<(String, Vec<String>)>) {
 
 fn read(text: &str) -> Module {
     let mut module = Module::default();
-    let text = without_tests(text);
+    // Without comments.
+    let text: String = without_tests(text).map(|(_, line)| format!("{}\n", code(line))).collect();
     let mut rest = String::new();
     for statement in text.split_inclusive(';') {
         // What is before it is the end of an item, an attribute, or how public it is.

@@ -188,19 +188,3 @@ fn libraries_do_not_print() {
     }
     report("a library never prints", &offences);
 }
-
-/// `needs` says `ignore`, which `test` takes note of only from the attributes below it.
-#[test]
-fn what_a_test_needs_stands_above_it() {
-    let needs = concat!("#[testkit::", "needs(");
-    let mut offences = Vec::new();
-    for (path, text) in rust_files() {
-        let lines: Vec<&str> = text.lines().map(str::trim).collect();
-        for (index, pair) in lines.windows(2).enumerate() {
-            if pair[0] == "#[test]" && pair[1].starts_with(needs) {
-                offences.push(format!("{path}:{}: below `#[test]` it ignores nothing", index + 2));
-            }
-        }
-    }
-    report("material that a test needs", &offences);
-}

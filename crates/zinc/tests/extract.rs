@@ -5,7 +5,7 @@
 mod made;
 
 use engine::inside::zpl::NewKind;
-use made::{DIR, FIFO, FILE, Fill, LINK, Made, NOW, full, is_root};
+use made::{DIR, FIFO, FILE, Fill, LINK, Made, NOW, full};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs;
 use std::io::Read as _;
@@ -216,11 +216,9 @@ fn attribute(path: &Path, name: &str) -> bool {
     rustix::fs::lgetxattr(path, name, &mut value[..]).is_ok()
 }
 
+#[testkit::needs("root")]
 #[test]
 fn rights_go_with_owners() {
-    if !is_root() {
-        return testkit::skip("needs root, to make devices and attributes that give rights");
-    }
     let made = Made::new(|fill| {
         let file = fill.node(fill.root(), "tool", NewKind::File, 0o6755);
         fill.xattr(file, "security.capability", &CAPABILITY);
@@ -421,6 +419,7 @@ fn the_log_of_a_rescue_touches_nothing_of_others() {
 }
 
 /// A full target: the file that did not fit has no name, and the exit code is 1.
+#[testkit::needs("mount")]
 #[test]
 fn a_full_target_has_no_short_files() {
     let made = Made::new(|fill| {
@@ -430,16 +429,10 @@ fn a_full_target_has_no_short_files() {
         let holes = fill.fs.root().unwrap().lookup(b"holes").unwrap().unwrap().object;
         fill.fs.write_at(holes, 1 << 30, b"end", NOW).unwrap();
     });
-    if !is_root() {
-        return testkit::skip("needs root, to mount a small file system");
-    }
     let target = made.path("tiny");
     fs::create_dir(&target).unwrap();
     let mut mount = Command::new("mount");
-    mount.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&target).stderr(Stdio::null());
-    if !mount.status().is_ok_and(|s| s.success()) {
-        return testkit::skip("needs mount");
-    }
+    succeeds(mount.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&target));
     let cp = made.run("cp -r p/fs: tiny/out");
     let names = || {
         let entries = fs::read_dir(made.path("tiny/out")).unwrap();

@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 use support::place::Place;
-use testkit::oracle::zdb_on;
+use testkit::oracle;
 
 /// The name of a store of the place.
 fn store(place: &Place, name: &str) -> String {
@@ -42,8 +42,7 @@ fn judge(place: &Place, pool: &str, stores: &[&str]) {
         place.ok_here(&format!("far check {name}"));
         place.ok_here(&format!("far copy {name} {}", image.display()));
     }
-    let Some(verdict) = zdb_on(folder.path(), &["-bcc", pool]) else { return };
-    assert!(verdict.success && verdict.text.contains("No leaks"), "{}", verdict.text);
+    oracle::judge(folder.path(), pool);
 }
 
 #[test]

@@ -304,23 +304,21 @@ fn what_lies_behind_the_last_metaslab_is_not_missed() {
     has(&status, &[" state: ONLINE"]);
 }
 
-/// Limits the size of files that a process may write; `false` without the program for that.
-fn limit_files(server: &Server, bytes: u64) -> bool {
+/// Limits the size of files that a process may write.
+fn limit_files(server: &Server, bytes: u64) {
     let pid = server.0.id().to_string();
     // The soft limit alone, which may be raised again.
     let limit = format!("--fsize={bytes}:");
     let done = Command::new("prlimit").args(["--pid", &pid, &limit]).status();
-    done.is_ok_and(|s| s.success())
+    assert!(done.unwrap().success());
 }
 
+#[testkit::needs("prlimit")]
 #[test]
 fn a_pool_that_stopped_says_so() {
     let place = Place::new(&[], &["disk"]);
     let server = place.serve();
-    if !limit_files(&server, 1) {
-        testkit::skip("needs prlimit");
-        return;
-    }
+    limit_files(&server, 1);
     let made = place.run(&["zfs", "create", "-d", ".", "tank/fs"]);
     assert_ne!(made.code, 0, "nothing can be written");
     let status = place.run(&["zpool", "status", "-d", ".", "tank"]);
@@ -336,6 +334,7 @@ fn a_pool_that_stopped_says_so() {
     has(&json, &["SUSPENDED"]);
 }
 
+#[testkit::needs("prlimit")]
 #[test]
 fn who_watches_a_pool_that_stopped_sees_it() {
     let place = Place::new(&[], &["disk"]);
@@ -352,10 +351,7 @@ fn who_watches_a_pool_that_stopped_sees_it() {
         page
     };
     has(&page(), &["zinc_pool_suspended{pool=\"tank\"} 0", "state=\"ONLINE\"} 1"]);
-    if !limit_files(&server, 1) {
-        testkit::skip("needs prlimit");
-        return;
-    }
+    limit_files(&server, 1);
     assert_ne!(place.run(&["zfs", "create", "tank/fs"]).code, 0, "nothing can be written");
     has(
         &page(),
@@ -394,16 +390,14 @@ fn who_watches_a_pool_that_stopped_sees_it() {
 
 /// A pool that waits for its devices goes on when they are back, with what was asked of it
 /// meanwhile.
+#[testkit::needs("prlimit")]
 #[test]
 fn a_suspended_pool_is_cleared() {
     let place = Place::new(&[], &["disk"]);
     let server = place.serve();
     std::fs::write(place.path("letter"), "text").unwrap();
     place.run(&["cp", "letter", "tank:/letter"]).ok();
-    if !limit_files(&server, 1) {
-        testkit::skip("needs prlimit");
-        return;
-    }
+    limit_files(&server, 1);
     let made = place.run(&["zfs", "create", "tank/fs"]);
     assert_eq!(made.code, 1, "nothing can be written");
     has(&made.err, &["is suspended: ", "zpool clear"]);
@@ -415,7 +409,7 @@ fn a_suspended_pool_is_cleared() {
     let early = place.run(&["zpool", "clear", "tank"]);
     assert_eq!(early.code, 1);
     has(&early.err, &["cannot clear errors for tank", "is suspended"]);
-    assert!(limit_files(&server, 1 << 40));
+    limit_files(&server, 1 << 40);
     place.run(&["zpool", "clear", "tank"]).ok();
     has(&place.run(&["zpool", "status", "tank"]).out, &[" state: ONLINE"]);
     has(&place.run(&["zfs", "list", "-Ho", "name"]).ok(), &["tank/fs\n"]);
@@ -425,15 +419,13 @@ fn a_suspended_pool_is_cleared() {
 }
 
 /// With `failmode=panic` the server ends, and the pool is as after a crash.
+#[testkit::needs("prlimit")]
 #[test]
 fn a_server_ends_with_its_devices_when_failmode_is_panic() {
     let place = Place::new(&[], &["disk"]);
     let mut server = place.serve_to("serve tank", Stdio::piped());
     place.run(&["zpool", "set", "failmode=panic", "tank"]).ok();
-    if !limit_files(&server, 1) {
-        testkit::skip("needs prlimit");
-        return;
-    }
+    limit_files(&server, 1);
     assert_eq!(place.run(&["zfs", "create", "tank/fs"]).code, 1);
     let mut said = String::new();
     server.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();

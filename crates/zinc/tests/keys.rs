@@ -41,9 +41,7 @@ fn files_of_keys_that_others_can_read_are_warned_of() {
     // What everybody knows is no secret.
     let manifest = pool.source().join("manifest.json");
     assert_eq!(list(&["--keys", arg(&manifest)]).err, "");
-    let key = keys[&dataset]["key"].as_str().map(|k| k.as_bytes().to_vec());
-    let Some(key) = key else { return };
-    std::fs::write(&raw, key).unwrap();
+    std::fs::write(&raw, keys[&dataset]["key"].as_str().unwrap()).unwrap();
     for (mode, warns) in [(0o604, true), (0o600, false)] {
         std::fs::set_permissions(&raw, std::fs::Permissions::from_mode(mode)).unwrap();
         let place = format!("file://{}", arg(&raw));

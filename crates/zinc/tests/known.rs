@@ -36,6 +36,7 @@ fn a_pool_is_found_by_its_name_until_it_is_exported() {
     assert!(place.fails("zfs list -d . tank").contains("no pool \"tank\""), "it is destroyed");
 }
 
+#[testkit::needs("zdb")]
 #[test]
 fn zdb_of_openzfs_reads_the_cache_file() {
     let place = Place::new(&["a", "b", "c"]);
@@ -43,8 +44,8 @@ fn zdb_of_openzfs_reads_the_cache_file() {
     place.ok("zpool create other c");
     place.extra("d");
     place.ok("zpool add -f tank d");
-    let Some(mut zdb) = testkit::oracle::zdb() else { return };
-    let output = zdb.arg("-U").arg(place.cache()).args(["-C", "tank"]).output().unwrap();
+    let output =
+        testkit::oracle::zdb().arg("-U").arg(place.cache()).args(["-C", "tank"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     for word in ["MOS Configuration:", "name: 'tank'", "type: 'mirror'", "/d'"] {

@@ -6,7 +6,6 @@ mod following;
 mod support;
 
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -629,23 +628,10 @@ fn what_waits_for_a_suspended_pool_is_freed_when_it_is_exported_by_force() {
 }
 
 /// What a user does who is not root: all of it in a folder of their own, by fusermount3.
-#[testkit::needs("fuse")]
+#[testkit::needs("fuse for all")]
 #[test]
 fn an_ordinary_user_mounts_a_pool_of_his_own() {
     const NOBODY: u32 = 65534;
-    let mode = std::fs::metadata("/dev/fuse").unwrap().permissions().mode();
-    let is_open_to_all = mode & 0o006 == 0o006;
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root || !is_open_to_all || Command::new("fusermount3").output().is_err() {
-        testkit::skip("needs root, to become another user, fusermount3, and /dev/fuse for all");
-        return;
-    }
-    let mut may_open = Command::new("sh");
-    may_open.args(["-c", "test -r /dev/fuse && test -w /dev/fuse"]).uid(NOBODY).gid(NOBODY);
-    if !may_open.status().unwrap().success() {
-        testkit::skip("needs a /dev/fuse that every user may open");
-        return;
-    }
     let dir = tempfile::tempdir().unwrap();
     let own = |path: &Path| std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     let program = dir.path().join("zinc");
@@ -676,14 +662,10 @@ fn an_ordinary_user_mounts_a_pool_of_his_own() {
     run("./zinc unmount mnt; ./zinc check mine");
 }
 
-#[testkit::needs("fuse")]
+#[testkit::needs("fuse", "another user")]
 #[test]
 fn quotas_of_owners_are_set_and_kept() {
     const NOBODY: u32 = 65534;
-    if !rustix::process::geteuid().is_root() {
-        testkit::skip("needs root, to become another user");
-        return;
-    }
     let place = Place::new();
     place.mount("tank");
     let of = |user: u32, script: &str| {

@@ -78,17 +78,6 @@ fn ok(place: &Place, command: &str) -> String {
     sh(place, command).unwrap_or_else(|said| panic!("{command}\n{said}"))
 }
 
-/// Whether the programs are there that act as clients.
-fn has(programs: &[&str]) -> bool {
-    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap());
-    let is_there = |name: &&str| std::env::split_paths(&path).any(|dir| dir.join(name).exists());
-    let missing: Vec<_> = programs.iter().filter(|name| !is_there(name)).collect();
-    if !missing.is_empty() {
-        testkit::skip(&format!("NBD clients: {missing:?} not installed"));
-    }
-    missing.is_empty()
-}
-
 /// A pool with a volume of 64 MiB, and room for a snapshot of it.
 fn tank() -> Place {
     let place = Place::new(&["a", "b", "c", "d"]);
@@ -97,11 +86,9 @@ fn tank() -> Place {
     place
 }
 
+#[testkit::needs("qemu-img", "qemu-io", "nbdinfo", "nbdcopy")]
 #[test]
 fn images_are_converted_into_a_volume_and_out_of_it() {
-    if !has(&["qemu-img", "qemu-io", "nbdinfo", "nbdcopy"]) {
-        return;
-    }
     let place = tank();
     let server = Exporting::start(&place, "nbd --socket s tank/vol");
     assert!(server.line.starts_with("exporting tank/vol at nbd+unix:///tank/vol?socket="));
@@ -123,11 +110,9 @@ fn images_are_converted_into_a_volume_and_out_of_it() {
     place.ok("check tank");
 }
 
+#[testkit::needs("nbdinfo", "nbdcopy")]
 #[test]
 fn a_server_exports_for_its_clients_as_long_as_they_are_there() {
-    if !has(&["nbdinfo", "nbdcopy"]) {
-        return;
-    }
     let place = tank();
     place.ok("zfs snapshot tank/vol@before");
     let serve = Exporting::start(&place, "serve tank");
@@ -146,11 +131,9 @@ fn a_server_exports_for_its_clients_as_long_as_they_are_there() {
     serve.end();
 }
 
+#[testkit::needs("nbdinfo", "nbdcopy")]
 #[test]
 fn files_are_exported_for_reading() {
-    if !has(&["nbdinfo", "nbdcopy"]) {
-        return;
-    }
     let place = Place::new(&[]);
     let said = place.fails("nbd ./raw");
     assert!(said.contains("--read-only alone"), "{said}");
@@ -181,11 +164,9 @@ fn other_machines_are_kept_out_unless_they_are_let_in() {
 }
 
 /// Some connect and say nothing, one sends nonsense, one vanishes in the middle of a request.
+#[testkit::needs("nbdinfo", "nbdsh")]
 #[test]
 fn clients_that_lie_or_vanish_cost_themselves_alone() {
-    if !has(&["nbdinfo", "nbdsh"]) {
-        return;
-    }
     let place = tank();
     let server = Exporting::start(&place, "nbd --socket s tank/vol");
     let connect = || UnixStream::connect(place.path().join("s")).unwrap();
@@ -224,11 +205,9 @@ fn what_is_exported_is_not_taken_away() {
     place.ok("zfs destroy -r tank/vol");
 }
 
+#[testkit::needs("nbdinfo", "nbdsh")]
 #[test]
 fn an_export_follows_the_properties_and_the_name_of_its_volume() {
-    if !has(&["nbdinfo", "nbdsh"]) {
-        return;
-    }
     let place = tank();
     let server = Exporting::start(&place, "nbd --socket s tank/vol");
     let zinc = env!("CARGO_BIN_EXE_zinc");
@@ -275,11 +254,9 @@ fn of_many_nothing_is_destroyed_when_one_is_exported() {
     assert_eq!(place.ok("zfs list -Ho name -t all -r tank"), "tank\n");
 }
 
+#[testkit::needs("qemu-io", "qemu-img", "nbdinfo")]
 #[test]
 fn a_client_is_told_what_changed_since_a_snapshot() {
-    if !has(&["qemu-io", "qemu-img", "nbdinfo"]) {
-        return;
-    }
     let place = tank();
     let server = Exporting::start(&place, "nbd --socket s tank/vol");
     ok(&place, "qemu-io -f raw -c 'write -P 1 0 8M' $V");
@@ -308,11 +285,9 @@ fn a_client_is_told_what_changed_since_a_snapshot() {
 }
 
 /// What was flushed is there after the server was killed, whatever was under way.
+#[testkit::needs("nbdcopy", "mkfs.ext4", "e2fsck", "debugfs", "qemu-io")]
 #[test]
 fn nothing_that_was_flushed_is_lost_when_the_server_is_killed() {
-    if !has(&["nbdcopy", "mkfs.ext4", "e2fsck", "debugfs", "qemu-io"]) {
-        return;
-    }
     let place = tank();
     ok(
         &place,
@@ -335,11 +310,9 @@ fn nothing_that_was_flushed_is_lost_when_the_server_is_killed() {
     place.ok("check tank");
 }
 
+#[testkit::needs("nbdsh")]
 #[test]
 fn many_connections_work_side_by_side() {
-    if !has(&["nbdsh"]) {
-        return;
-    }
     let place = tank();
     let server = Exporting::start(&place, "nbd --socket s tank/vol");
     std::fs::write(place.path().join("many.py"), MANY).unwrap();

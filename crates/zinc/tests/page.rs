@@ -141,7 +141,7 @@ fn the_page_and_the_metrics_stand_beside_each_other() {
 }
 
 /// What a browser makes of the page, in which its script has run.
-fn shown(place: &Place, server: &Server, width: u32) -> Option<String> {
+fn shown(place: &Place, server: &Server, width: u32) -> String {
     let profile = place.path().join("profile");
     let mut browser = Command::new("chromium");
     browser.args(["--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--dump-dom"]);
@@ -149,21 +149,19 @@ fn shown(place: &Place, server: &Server, width: u32) -> Option<String> {
     // A sandbox is not to be had for root; the page is our own.
     browser.arg("--no-sandbox").arg(format!("--user-data-dir={}", profile.display()));
     browser.arg(format!("--window-size={width},1600")).arg(format!("http://{}/", server.address));
-    let output = browser.output().ok()?;
+    let output = browser.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+#[testkit::needs("chromium")]
 #[test]
 fn a_browser_shows_the_pool_and_runs_nothing_of_its_names() {
     let place = place();
     let server = serve(&place, "--http=127.0.0.1:0");
     server.has_begun();
     for width in [1280, 390] {
-        let Some(dom) = shown(&place, &server, width) else {
-            testkit::skip("needs chromium");
-            return;
-        };
+        let dom = shown(&place, &server, width);
         assert!(dom.contains("<title>tank online</title>"), "{width}: {dom}");
         for text in ["ONLINE</b>", ">mirror-0<", ">ada<", "durable", "Transaction groups"] {
             assert!(dom.contains(text), "{width}: no {text}: {dom}");

@@ -15,18 +15,15 @@ use support::place::Place;
 struct ReadOnly(PathBuf);
 
 impl ReadOnly {
-    /// Root may write to everything that is not marked, which not every file system can do.
-    fn new(path: &Path) -> Option<Self> {
+    /// Root may write to everything that is not marked.
+    fn new(path: &Path) -> Self {
         let it = Self(path.to_owned());
         let marked = match rustix::process::geteuid().is_root() {
             true => it.mark("+i"),
             false => std::fs::set_permissions(path, Permissions::from_mode(0o444)).is_ok(),
         };
-        if !marked {
-            testkit::skip("a file cannot be made read-only for root here");
-            return None;
-        }
-        Some(it)
+        assert!(marked, "{} is not made read-only", path.display());
+        it
     }
 
     fn mark(&self, how: &str) -> bool {
@@ -50,11 +47,12 @@ fn with(layout: &str) -> Place {
     place
 }
 
+#[testkit::needs("immutable files")]
 #[test]
 fn redundancy_does_without_a_device_that_cannot_be_written() {
     for layout in ["mirror a b", "raidz a b c"] {
         let place = with(layout);
-        let Some(b) = ReadOnly::new(&place.path().join("b")) else { return };
+        let b = ReadOnly::new(&place.path().join("b"));
         // Before anything was written without it, and after.
         has(&place.ok("zpool status tank"), &[" state: DEGRADED", "/b  UNAVAIL", "cannot open: "]);
         assert_eq!(place.ok("zpool list -Ho health tank"), "DEGRADED\n");
@@ -68,7 +66,7 @@ fn redundancy_does_without_a_device_that_cannot_be_written() {
         place.ok("zfs create tank/later");
         let status = place.ok("zpool status tank");
         has(&status, &[" state: ONLINE", "scan: resilvered ", " with 0 errors"]);
-        let c = ReadOnly::new(&place.path().join("b")).unwrap();
+        let c = ReadOnly::new(&place.path().join("b"));
         assert_eq!(place.run("zpool export tank").code, 0);
         assert_eq!(place.run("zpool import -d . tank").code, 0);
         drop(c);
@@ -78,13 +76,14 @@ fn redundancy_does_without_a_device_that_cannot_be_written() {
     }
 }
 
+#[testkit::needs("immutable files")]
 #[test]
 fn without_redundancy_it_can_be_read_and_every_change_says_why_not() {
     for layout in ["a b", "mirror a b"] {
         let place = with(layout);
         place.ok("cp file tank:/file");
-        let Some(_b) = ReadOnly::new(&place.path().join("b")) else { return };
-        let _a = layout.starts_with('m').then(|| ReadOnly::new(&place.path().join("a")).unwrap());
+        let _b = ReadOnly::new(&place.path().join("b"));
+        let _a = layout.starts_with('m').then(|| ReadOnly::new(&place.path().join("a")));
         for command in ["zfs create tank/fs", "cp file tank:/other", "zpool sync tank"] {
             has(&place.fails(command), &["cannot open: "]);
         }
@@ -94,6 +93,7 @@ fn without_redundancy_it_can_be_read_and_every_change_says_why_not() {
     }
 }
 
+#[testkit::needs("immutable files")]
 #[test]
 fn a_side_that_lacks_something_does_not_take_the_place_of_one_that_cannot_be_written() {
     let place = with("mirror a b");
@@ -104,7 +104,7 @@ fn a_side_that_lacks_something_does_not_take_the_place_of_one_that_cannot_be_wri
         place.ok(&format!("zfs create tank/{name}"));
     }
     std::fs::rename(away.join("b"), place.path().join("b")).unwrap();
-    let Some(a) = ReadOnly::new(&place.path().join("a")) else { return };
+    let a = ReadOnly::new(&place.path().join("a"));
     has(&place.fails("zfs create tank/four"), &["/a: cannot open: "]);
     place.ok("zfs list tank/three");
     drop(a);
@@ -112,11 +112,12 @@ fn a_side_that_lacks_something_does_not_take_the_place_of_one_that_cannot_be_wri
     has(&place.ok("zpool status tank"), &[" state: ONLINE"]);
 }
 
+#[testkit::needs("immutable files")]
 #[test]
 fn a_list_of_pools_that_cannot_be_changed_or_read_makes_no_success() {
     let place = with("a");
     {
-        let Some(_kept) = ReadOnly::new(&place.cache()) else { return };
+        let _kept = ReadOnly::new(&place.cache());
         has(&place.fails("zpool export tank"), &["'tank' is still in the list of known pools"]);
     }
     place.ok("zpool export tank");

@@ -4,22 +4,12 @@
 mod support;
 
 use support::place::Place;
-use testkit::oracle;
 
 #[track_caller]
 fn has(text: &str, words: &[&str]) {
     for word in words {
         assert!(text.contains(word), "no {word:?} in:\n{text}");
     }
-}
-
-/// Block for block what zdb finds, with no leak.
-fn zdb_is_content(place: &Place) {
-    let Some(mut zdb) = oracle::zdb() else { return };
-    let output = zdb.args(["-bcc", "-e", "-p"]).arg(place.path()).arg("tank").output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && text.contains("No leaks"), "{text}{said}");
 }
 
 #[test]
@@ -63,7 +53,7 @@ fn a_device_leaves_a_pool_that_is_served_and_one_that_is_not() {
     assert_eq!(std::fs::read(place.path().join("back")).unwrap(), bytes);
     place.ok("zpool export tank");
     place.ok("zpool export other");
-    zdb_is_content(&place);
+    place.zdb_is_content("tank");
     place.ok("zpool import -d . tank");
     has(&place.fails("zpool add -f tank raidz four five"), &["invalid config", "not be raidz"]);
     has(&place.fails("zpool remove -s tank"), &["cannot cancel removal", "no removal in progress"]);

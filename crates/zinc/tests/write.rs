@@ -61,8 +61,7 @@ impl Place {
 
     /// OpenZFS's verdict, where it is there to be asked.
     fn judge(&self, pool: &str) {
-        let Some(verdict) = testkit::oracle::zdb_on(self.path(), &["-bcc", pool]) else { return };
-        assert!(verdict.success && verdict.text.contains("No leaks"), "zdb:\n{}", verdict.text);
+        testkit::oracle::judge(self.path(), pool);
     }
 
     fn label_state(&self, device: &str) -> String {

@@ -74,7 +74,7 @@ fn missing(zdb: &str, ours: &str, differs: &dyn Fn(&str) -> bool) -> Vec<String>
 }
 
 fn compare(case: &CorpusPool, arguments: &[&str], differs: &dyn Fn(&str) -> bool) {
-    let Some(verdict) = oracle::zdb_on(&case.dir, arguments) else { return };
+    let verdict = oracle::zdb_on(&case.dir, arguments);
     let out = zinc(case, arguments);
     let missing = missing(&verdict.text, &text(&out), differs);
     let few: Vec<_> = missing.iter().take(10).collect();
@@ -88,6 +88,7 @@ fn any(_: &str) -> bool {
     false
 }
 
+#[testkit::needs("zdb")]
 #[test]
 fn every_fact_of_every_object_is_there() {
     for (case, dataset) in [
@@ -110,11 +111,12 @@ fn differs(line: &str) -> bool {
     words.iter().any(|w| line.contains(w))
 }
 
+#[testkit::needs("zdb")]
 #[test]
 fn the_mos_is_shown_object_by_object() {
     for (case, name) in [("basic", "tank"), ("history", "past"), ("removed", "shrunk")] {
         let pool = corpus(case);
-        let Some(verdict) = oracle::zdb_on(&pool.dir, &["-ddddd", name]) else { return };
+        let verdict = oracle::zdb_on(&pool.dir, &["-ddddd", name]);
         let out = zinc(&pool, &["-ddddd", name]);
         let (theirs, ours) = (parts(&verdict.text), parts(&text(&out)));
         let mut lost = Vec::new();
@@ -129,25 +131,25 @@ fn the_mos_is_shown_object_by_object() {
     }
 }
 
+#[testkit::needs("zdb")]
 #[test]
 fn labels_and_uberblocks_are_those_of_zdb() {
     let pool = corpus("raidz1");
-    let Some(mut zdb) = oracle::zdb() else { return };
     for image in pool.images.iter().take(2) {
         let path = image.to_str().unwrap();
-        let theirs = zdb.args(["-lu", path]).output().unwrap();
+        let theirs = oracle::zdb().args(["-lu", path]).output().unwrap();
         let ours = Command::new(env!("CARGO_BIN_EXE_zinc")).args(["zdb", "-lu", path]).output();
         let ours = ours.unwrap();
         assert_eq!(ours.status.code(), Some(0));
         let missing = missing(&text(&theirs), &text(&ours), &any);
         assert!(missing.is_empty(), "{missing:#?}");
-        zdb = oracle::zdb().unwrap();
     }
 }
 
 /// A label that came from another device of the pool has uberblocks that others have too, and
 /// each is shown below the first that has it; from the second `-u` on slots without one are shown,
 /// from the third on those of each label.
+#[testkit::needs("zdb")]
 #[test]
 fn uberblocks_stand_below_the_first_label_that_has_them() {
     let place = support::place::Place::new(&["a", "b"]);
@@ -161,8 +163,7 @@ fn uberblocks_stand_below_the_first_label_that_has_them() {
     other.write_all(&label).unwrap();
     let path = place.path().join("b").to_str().unwrap().to_owned();
     for options in ["-lu", "-luu", "-luuu"] {
-        let Some(mut zdb) = oracle::zdb() else { return };
-        let theirs = text(&zdb.args([options, &path]).output().unwrap());
+        let theirs = text(&oracle::zdb().args([options, &path]).output().unwrap());
         let run = place.run(&format!("zdb {options} {path}"));
         let parts = |text: &str| -> Vec<String> {
             let is_part =
@@ -174,6 +175,7 @@ fn uberblocks_stand_below_the_first_label_that_has_them() {
     }
 }
 
+#[testkit::needs("zdb")]
 #[test]
 fn metaslabs_are_those_of_zdb() {
     // zdb gives space map entries that name no vdev an invalid number, and counts as segments
@@ -181,17 +183,18 @@ fn metaslabs_are_those_of_zdb() {
     let differs = |l: &str| l.contains("vdev: 16777216") || l.starts_with("segments ");
     for (case, name) in [("basic", "tank"), ("stripe", "striped"), ("raidz1", "rz1")] {
         let pool = corpus(case);
-        let Some(verdict) = oracle::zdb_on(&pool.dir, &["-mmm", name]) else { return };
+        let verdict = oracle::zdb_on(&pool.dir, &["-mmm", name]);
         let ours = text(&zinc(&pool, &["-mmm", name]));
         let missing = missing(&verdict.text, &ours, &differs);
         assert!(missing.is_empty(), "{case}: {:#?}", missing.iter().take(10).collect::<Vec<_>>());
     }
 }
 
+#[testkit::needs("zdb")]
 #[test]
 fn log_records_are_those_of_zdb() {
     let pool = corpus("ziluncle");
-    let Some(verdict) = oracle::zdb_on(&pool.dir, &["-iiii", "logged/fs"]) else { return };
+    let verdict = oracle::zdb_on(&pool.dir, &["-iiii", "logged/fs"]);
     let ours = text(&zinc(&pool, &["-iiii", "logged/fs"]));
     let record = |l: &String| l.contains("TX_") && l.contains(" txg ");
     let theirs: Vec<_> = lines(&verdict.text).into_iter().filter(record).collect();
@@ -200,11 +203,12 @@ fn log_records_are_those_of_zdb() {
     assert_eq!(theirs, ours);
 }
 
+#[testkit::needs("zdb")]
 #[test]
 fn dedup_tables_are_those_of_zdb() {
     for pool in testkit::corpus_among(&["dedup-clone", "dedup-legacy"]) {
         let (case, name) = (&pool.case, pool.name());
-        let Some(verdict) = oracle::zdb_on(&pool.dir, &["-DDDDD", name]) else { return };
+        let verdict = oracle::zdb_on(&pool.dir, &["-DDDDD", name]);
         // Ours have no number of the ZAP cursor in front.
         let entry = |l: String| l.find("refcnt ").and_then(|i| l.get(i..)).map(str::to_owned);
         let entry = |l: String| entry(l.clone()).filter(|e| e.contains("phys")).unwrap_or(l);
@@ -250,10 +254,11 @@ fn every_mode_has_json() {
     }
 }
 
+#[testkit::needs("zdb")]
 #[test]
 fn a_block_is_read_by_its_address() {
     let pool = corpus("basic");
-    let Some(verdict) = oracle::zdb_on(&pool.dir, &["-R", "tank", "0:7bea00:200"]) else { return };
+    let verdict = oracle::zdb_on(&pool.dir, &["-R", "tank", "0:7bea00:200"]);
     let ours = text(&zinc(&pool, &["-R", "tank", "0:7bea00:200"]));
     let dump = |t: &str| -> Vec<String> {
         lines(t).into_iter().filter(|l| l.get(6..7) == Some(":")).collect()

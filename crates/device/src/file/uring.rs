@@ -408,10 +408,8 @@ mod tests {
     use crate::Done;
     use std::sync::mpsc::channel;
 
-    /// Where the system forbids it there is no ring that could be tested.
-    const NEEDS: &str = "needs io_uring";
-
     /// The thread dies with requests in slots, in the kernel, and waiting.
+    #[testkit::needs("io_uring")]
     #[test]
     fn a_dead_ring_ends_everything_with_gone() {
         let file = tempfile::tempfile().expect("file");
@@ -420,7 +418,7 @@ mod tests {
         let backlog = Arc::new(Backlog::default());
         let event = Arc::new(sys::event().expect("event"));
         let made = Engine::new(Arc::clone(&core), Arc::clone(&backlog), event, 2);
-        let Ok(mut engine) = made else { return testkit::skip(NEEDS) };
+        let mut engine = made.expect("a ring");
         let (answers, inbox) = channel();
         let request = |offset| {
             core.counters.begin();
@@ -445,15 +443,15 @@ mod tests {
     }
 
     /// More completions at once than are taken from the ring in one go.
+    #[testkit::needs("io_uring")]
     #[test]
     fn no_completion_is_lost_between_two_portions() {
         let file = tempfile::tempfile().expect("file");
         file.set_len(1 << 20).expect("size");
         let core = Arc::new(Core::for_test(file, None));
         let event = Arc::new(sys::event().expect("event"));
-        let Ok(mut engine) = Engine::new(Arc::clone(&core), Arc::default(), event, 200) else {
-            return testkit::skip(NEEDS);
-        };
+        let mut engine =
+            Engine::new(Arc::clone(&core), Arc::default(), event, 200).expect("a ring");
         for i in 0..200 {
             core.counters.begin();
             let work = Work::Read(Box::new(|_| {}));
@@ -468,12 +466,13 @@ mod tests {
     }
 
     /// A batch far longer than the queues, and then nothing: the thread must sleep and wake.
+    #[testkit::needs("io_uring")]
     #[test]
     fn an_idle_ring_wakes_up() {
         let file = tempfile::tempfile().expect("file");
         file.set_len(1 << 20).expect("size");
         let core = Arc::new(Core::for_test(file, None));
-        let Ok(ring) = Uring::start(Arc::clone(&core), 3) else { return testkit::skip(NEEDS) };
+        let ring = Uring::start(Arc::clone(&core), 3).expect("a ring");
         for round in 0..5 {
             let (answers, inbox) = channel();
             let request = |_| {

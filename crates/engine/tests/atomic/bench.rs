@@ -95,9 +95,9 @@ impl Bench {
             device.read(0, &mut bytes).unwrap();
             std::fs::write(dir.path().join(name), &bytes).unwrap();
         }
-        let Some(verdict) = testkit::oracle::zdb_on(dir.path(), &["-bcc", "tank"]) else { return };
-        let good = verdict.success && verdict.text.contains("No leaks");
-        assert!(good, "{said}: zdb:\n{}", verdict.text);
+        if let Some(verdict) = testkit::oracle::verdict(dir.path(), "tank") {
+            assert!(verdict.is_clean(), "{said}: zdb:\n{}", verdict.text);
+        }
     }
 }
 

@@ -326,10 +326,6 @@ impl Bench {
     pub fn zdb(&self) {
         let dir = tempfile::Builder::new().prefix("random").tempdir().unwrap();
         self.save(dir.path());
-        let Some(verdict) = testkit::oracle::zdb_on(dir.path(), &["-bcc", &self.pool]) else {
-            return;
-        };
-        let clean = verdict.success && verdict.text.contains("No leaks");
-        assert!(clean, "zdb of {:?}:\n{}", self.shape, verdict.text);
+        testkit::oracle::judge(dir.path(), &self.pool);
     }
 }

@@ -202,12 +202,3 @@ pub(crate) fn full(root: &Path) -> Vec<String> {
     out.sort();
     out
 }
-
-/// Whether this runs as root; says so when it does not, for what is left out then.
-pub(crate) fn is_root() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
-        testkit::skip("needs root");
-    }
-    is_root
-}
