@@ -51,7 +51,7 @@ fn site(rt: &Rt, seed: u64) -> Site {
     bench.devices.values_mut().for_each(|d| *d = disks.add(&options) as WriteDeviceRef);
     let reader = bench.reader(&[]);
     let books = Arc::new(Books::new(Arc::clone(&reader), 1 << 20));
-    let settings = WriterSettings { in_flight_max: 1 << 20, min_alloc_shift: 9, hole_birth: true };
+    let settings = WriterSettings { in_flight_max: 1 << 20, alloc_unit: 512, hole_birth: true };
     let writer =
         Writer::with_settings(rt, Arc::clone(&reader), books as Arc<dyn Allocate>, settings);
     let set = Objset::live(LiveSpec {

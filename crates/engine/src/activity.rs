@@ -85,7 +85,10 @@ impl Activity {
                 let removal = removal.filter(|r| r.state() == ScanProgress::Active);
                 removal.map(|r| r.to_copy.saturating_sub(r.copied))
             }
-            Self::Resilver => left_of_scan(seen, Function::Resilver, is_scanning)?,
+            Self::Resilver => match left_of_rebuilds(seen)? {
+                None => left_of_scan(seen, Function::Resilver, is_scanning)?,
+                left => left,
+            },
             Self::Scrub => left_of_scan(seen, Function::Scrub, is_scanning)?,
             Self::Expand => {
                 let now = seen.expansion().map_err(Error::from)?.map(|e| e.state);
@@ -94,6 +97,14 @@ impl Activity {
             }
         })
     }
+}
+
+/// Bytes that sequential rebuilds have to look at yet.
+fn left_of_rebuilds(seen: &Pool) -> Result<Option<u64>> {
+    let states = seen.rebuild_states().map_err(Error::from)?.into_iter().map(|(_, s)| s);
+    let active = states.filter(|s| s.state() == ScanProgress::Active);
+    let left = active.map(|s| s.bytes_estimated.saturating_sub(s.bytes_scanned));
+    Ok(left.reduce(u64::saturating_add))
 }
 
 fn left_of_works(seen: &Pool, work: LeafWork) -> Option<u64> {

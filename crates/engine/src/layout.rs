@@ -48,6 +48,89 @@ fn section(word: &str) -> Option<Section> {
 enum Group {
     Mirror,
     Raidz(u64),
+    Draid(DraidWords),
+}
+
+/// What a word such as `draid2:4d:11c:1s` says; what it leaves out is chosen.
+#[derive(Clone, Copy)]
+struct DraidWords {
+    parity: u64,
+    data: Option<u64>,
+    children: Option<u64>,
+    spares: u64,
+}
+
+/// Data columns of a group that has more devices than it needs.
+const DRAID_DATA: u64 = 8;
+/// Devices and spares that a dRAID has at most.
+const DRAID_DEVICES_MAX: u64 = 255;
+const DRAID_SPARES_MAX: u64 = 100;
+
+impl DraidWords {
+    /// `None`: the word names no dRAID, but perhaps a device.
+    fn of(word: &str) -> Result<Option<Self>, LayoutError> {
+        let mut parts = word.strip_prefix("draid").into_iter().flat_map(|rest| rest.split(':'));
+        let Some(parity) = parts.next() else { return Ok(None) };
+        let parity = match parity {
+            "" => 1,
+            "1" | "2" | "3" => parity.parse().unwrap_or(1),
+            _ => return Ok(None),
+        };
+        let mut out = Self { parity, data: None, children: None, spares: 0 };
+        for part in parts {
+            let bad = || {
+                let wanted = "expected [:<number><c|d|s>]";
+                LayoutError::Invalid(format!("invalid dRAID syntax; {wanted} not '{word}'"))
+            };
+            let digits = part.trim_end_matches(|c: char| !c.is_ascii_digit());
+            let n = digits.parse().map_err(|_| bad())?;
+            match part.get(digits.len()..) {
+                Some("d" | "D") => out.data = Some(n),
+                Some("c" | "C") => out.children = Some(n),
+                Some("s" | "S") => out.spares = n,
+                _ => return Err(bad()),
+            }
+        }
+        Ok(Some(out))
+    }
+
+    /// The vdev of these devices.
+    fn spec(self, children: Vec<VdevSpec>) -> Result<VdevSpec, LayoutError> {
+        let (n, Self { parity, spares, .. }) = (children.len() as u64, self);
+        if let Some(wanted) = self.children.filter(|wanted| *wanted != n) {
+            return Err(LayoutError::Invalid(format!(
+                "invalid number of dRAID children; {wanted} required but {n} provided"
+            )));
+        }
+        let left = n.saturating_sub(spares.saturating_add(parity));
+        let ndata = match self.data {
+            None if left == 0 => {
+                return Err(LayoutError::Invalid(format!(
+                    "request number of distributed spares {spares} and parity level {parity} \
+                     leaves no disks available for data"
+                )));
+            }
+            None => left.min(DRAID_DATA),
+            Some(data) => data,
+        };
+        if ndata == 0 || ndata > left {
+            return Err(LayoutError::Invalid(format!(
+                "requested number of dRAID data disks per group {ndata} is too high, \
+                 at most {left} disks are available for data"
+            )));
+        }
+        if spares > DRAID_SPARES_MAX {
+            return Err(LayoutError::Invalid(format!(
+                "invalid number of dRAID spares {spares}; additional disks would be required"
+            )));
+        }
+        if n > DRAID_DEVICES_MAX {
+            return Err(LayoutError::Invalid(format!(
+                "{n} disks were provided, but dRAID only supports up to {DRAID_DEVICES_MAX} disks"
+            )));
+        }
+        Ok(VdevSpec::Draid { nparity: parity, ndata, nspares: spares, children })
+    }
 }
 
 impl Group {
@@ -57,10 +140,7 @@ impl Group {
             "raidz" | "raidz1" => Self::Raidz(1),
             "raidz2" => Self::Raidz(2),
             "raidz3" => Self::Raidz(3),
-            w if w.starts_with("draid") && !w.contains('/') => {
-                return Err(invalid(format!("zinc makes no {w} vdevs yet")));
-            }
-            _ => return Ok(None),
+            w => return Ok(DraidWords::of(w)?.map(Self::Draid)),
         }))
     }
 
@@ -68,13 +148,14 @@ impl Group {
         match self {
             Self::Mirror => "mirror".to_owned(),
             Self::Raidz(n) => format!("raidz{n}"),
+            Self::Draid(DraidWords { parity, .. }) => format!("draid{parity}"),
         }
     }
 
     fn least(self) -> usize {
         match self {
             Self::Mirror => 2,
-            Self::Raidz(parity) => parity as usize + 1,
+            Self::Raidz(parity) | Self::Draid(DraidWords { parity, .. }) => parity as usize + 1,
         }
     }
 }
@@ -175,14 +256,20 @@ pub fn parse(words: &[String]) -> Result<Layout, LayoutError> {
             let (name, least) = (group.name(), group.least());
             return Err(invalid(format!("{name} requires at least {least} devices")));
         }
-        if matches!(group, Group::Raidz(_)) && class != SpaceClass::Normal {
-            return Err(invalid(format!("unsupported '{}' device: raidz", class_name(class))));
+        let parity = match group {
+            Group::Mirror => None,
+            Group::Raidz(_) => Some("raidz"),
+            Group::Draid(_) => Some("draid"),
+        };
+        if let Some(name) = parity.filter(|_| class != SpaceClass::Normal) {
+            return Err(invalid(format!("unsupported '{}' device: {name}", class_name(class))));
         }
         let leaves = members.into_iter().map(|w| leaf(&device_path(w)?));
         let children = leaves.collect::<Result<Vec<_>, LayoutError>>()?;
         let spec = match group {
             Group::Mirror => VdevSpec::Mirror(children),
             Group::Raidz(nparity) => VdevSpec::Raidz { nparity, children },
+            Group::Draid(words) => words.spec(children)?,
         };
         layout.tops.push(NewTop { spec, class });
     }
@@ -297,6 +384,8 @@ pub enum Level {
     Mirror(usize),
     /// Parity and devices.
     Raidz(u64, usize),
+    /// Parity and devices of a dRAID.
+    Draid(u64, usize),
 }
 
 impl Level {
@@ -307,6 +396,7 @@ impl Level {
             VdevSpec::Leaf { .. } => Self::Single,
             VdevSpec::Mirror(c) => Self::Mirror(c.len()),
             VdevSpec::Raidz { nparity, children } => Self::Raidz(*nparity, children.len()),
+            VdevSpec::Draid { nparity, children, .. } => Self::Draid(*nparity, children.len()),
         }
     }
 
@@ -317,13 +407,16 @@ impl Level {
             Self::Single => "disk".to_owned(),
             Self::Mirror(_) => "mirror".to_owned(),
             Self::Raidz(n, _) => format!("raidz{n}"),
+            Self::Draid(n, _) => format!("draid{n}"),
         }
     }
 
     fn shown(&self) -> String {
         match self {
             Self::Single => "disk".to_owned(),
-            Self::Mirror(n) | Self::Raidz(_, n) => format!("{n}-way {}", self.name()),
+            Self::Mirror(n) | Self::Raidz(_, n) | Self::Draid(_, n) => {
+                format!("{n}-way {}", self.name())
+            }
         }
     }
 
@@ -332,8 +425,8 @@ impl Level {
         match (self, other) {
             (a, b) if a == b => None,
             // What survives as much is as good.
-            (Self::Mirror(n), Self::Raidz(parity, _))
-            | (Self::Raidz(parity, _), Self::Mirror(n))
+            (Self::Mirror(n), Self::Raidz(parity, _) | Self::Draid(parity, _))
+            | (Self::Raidz(parity, _) | Self::Draid(parity, _), Self::Mirror(n))
                 if *n as u64 == parity + 1 =>
             {
                 None
@@ -347,6 +440,17 @@ impl Level {
             (Self::Raidz(_, a), Self::Raidz(_, b)) => {
                 Some(format!("both {a}-way and {b}-way raidz vdevs are present"))
             }
+            (Self::Raidz(a, _), Self::Draid(b, _)) | (Self::Draid(b, _), Self::Raidz(a, _))
+                if a == b =>
+            {
+                None
+            }
+            (Self::Draid(a, _), Self::Draid(b, _)) if a != b => {
+                Some(format!("both {a} and {b} device parity draid vdevs are present"))
+            }
+            (Self::Draid(_, a), Self::Draid(_, b)) => {
+                Some(format!("both {a}-way and {b}-way draid vdevs are present"))
+            }
             (a, b) => Some(format!("both {} and {} vdevs are present", a.name(), b.name())),
         }
     }
@@ -354,7 +458,10 @@ impl Level {
 
 /// Devices of one vdev that are of two kinds, or not of one size.
 fn uneven(spec: &VdevSpec) -> Option<String> {
-    let (VdevSpec::Mirror(children) | VdevSpec::Raidz { children, .. }) = spec else {
+    let (VdevSpec::Mirror(children)
+    | VdevSpec::Raidz { children, .. }
+    | VdevSpec::Draid { children, .. }) = spec
+    else {
         return None;
     };
     let name = Level::of(spec).name();

@@ -268,7 +268,7 @@ pub mod pools {
     pub use crate::members::{Member, Own};
     pub use crate::vdev_properties::{NamedVdev, named_vdevs, vdev_properties};
     pub use ondisk::history::HistoryRecord;
-    pub use ondisk::scan::{Function, ScanState, State as ScanProgress};
+    pub use ondisk::scan::{Function, RebuildState, ScanState, State as ScanProgress};
     pub use pool::{
         Absence, CandidateState, CheckpointState, LeafSight, MissingDevice, Salvage, UnknownFeature,
     };

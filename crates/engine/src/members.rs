@@ -1,6 +1,6 @@
 //! Devices of a pool by what a person calls them, and what a device is for a pool by its label.
 
-use ondisk::config::LabelConfig;
+use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
 use pool::{Pool, PoolSpace, VdevView, look_at_device};
 use std::path::Path;
 
@@ -54,11 +54,22 @@ pub enum Own {
     Leaf(u64),
     /// A hot spare, by its guid.
     Spare(u64),
+    /// A distributed spare, by its guid: it has a name and no device.
+    Distributed(u64),
     /// A cache device.
     Cache,
 }
 
 impl Own {
+    /// The distributed spare of this name.
+    #[must_use]
+    pub fn distributed(seen: &Pool, name: &str) -> Option<Self> {
+        let is_meant = |s: &&VdevConfig| {
+            matches!(s.kind, VdevKind::DraidSpare { .. }) && s.path.as_deref() == Some(name)
+        };
+        seen.spares().iter().find(is_meant).map(|s| Self::Distributed(s.guid))
+    }
+
     /// What a device is for this pool; nothing when its label names another, or it has none.
     #[must_use]
     pub fn of(seen: &Pool, device: &device::DeviceRef, path: &Path) -> Option<Self> {

@@ -41,6 +41,7 @@ enum Shape {
     Disk,
     Mirror,
     Raidz,
+    Draid,
 }
 
 const DISK_BYTES: u64 = 64 << 20;
@@ -57,6 +58,7 @@ fn disks(
         Shape::Disk => 1,
         Shape::Mirror => 2,
         Shape::Raidz => 3,
+        Shape::Draid => 4,
     };
     let mut leaves = Vec::new();
     for i in 0..n {
@@ -77,6 +79,7 @@ fn disks(
         Shape::Disk => leaves.pop().unwrap(),
         Shape::Mirror => VdevSpec::Mirror(leaves),
         Shape::Raidz => VdevSpec::Raidz { nparity: 1, children: leaves },
+        Shape::Draid => VdevSpec::Draid { nparity: 1, ndata: 2, nspares: 1, children: leaves },
     };
     (devices, vec![NewTop { spec, class: SpaceClass::Normal }], all)
 }
@@ -322,7 +325,8 @@ fn sweep(run: &Run, samples: u64, seed: u64) -> Result<u64, String> {
 
 #[test]
 fn every_cut_of_a_mixed_workload() {
-    for (seed, shape) in [(1, Shape::Disk), (2, Shape::Mirror), (3, Shape::Raidz)] {
+    let all = [Shape::Disk, Shape::Mirror, Shape::Raidz, Shape::Draid];
+    for (seed, shape) in (1..).zip(all) {
         let run = run(seed, shape, 60, Broken::Nothing);
         assert!(run.log.len() > 300, "{} events", run.log.len());
         let judged = sweep(&run, 300, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));

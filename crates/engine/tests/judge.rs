@@ -8,6 +8,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod random;
+#[path = "judge/rebuild.rs"]
+mod rebuild;
 #[path = "judge/removal.rs"]
 mod removal;
 
@@ -35,10 +37,11 @@ fn number(name: &str, default: u64) -> u64 {
 
 /// The layouts to judge: all, or those that `ZINC_JUDGE_SHAPES` names.
 fn shapes() -> Vec<Shape> {
-    let Ok(names) = std::env::var("ZINC_JUDGE_SHAPES") else { return SHAPES.to_vec() };
+    let all = [&SHAPES[..], &[Shape::Draid1, Shape::Draid2]].concat();
+    let Ok(names) = std::env::var("ZINC_JUDGE_SHAPES") else { return all };
     let named = |name: &str| {
-        let found = SHAPES.into_iter().find(|s| format!("{s:?}").eq_ignore_ascii_case(name));
-        found.unwrap_or_else(|| panic!("no layout is called {name}: {SHAPES:?}"))
+        let found = all.iter().find(|s| format!("{s:?}").eq_ignore_ascii_case(name));
+        *found.unwrap_or_else(|| panic!("no layout is called {name}: {all:?}"))
     };
     names.split(',').map(named).collect()
 }
@@ -243,7 +246,7 @@ fn make_half_way(dir: &Path) -> Vec<(Bench, PathBuf)> {
                     let devices = run.bench.source();
                     pool.add_aux(std::slice::from_ref(&spec), &[], &devices).unwrap();
                     let spare = pool.spares_left().unwrap()[0].guid;
-                    pool.take_spare(leaf, spare, device).unwrap();
+                    pool.take_spare(leaf, spare, Some(device)).unwrap();
                 } else {
                     pool.replace(leaf, &spec, device).unwrap();
                 }

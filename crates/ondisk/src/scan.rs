@@ -234,7 +234,7 @@ word_struct! {
     /// A sequential rebuild of a mirror or dRAID vdev (12 words, feature `device_rebuild`).
     pub struct RebuildState("rebuild") {
         /// 0 none, 1 active, 2 canceled, 3 complete.
-        pub state: u64,
+        pub state_word: u64,
         /// Everything below this offset is rebuilt.
         pub last_offset: u64,
         /// Lowest txg of the missing range.
@@ -257,5 +257,24 @@ word_struct! {
         pub bytes_estimated: u64,
         /// Errors met.
         pub errors: u64,
+    }
+}
+
+impl RebuildState {
+    const STATES: [(u64, State); 3] =
+        [(1, State::Active), (2, State::Canceled), (3, State::Finished)];
+
+    /// How far it is.
+    #[must_use]
+    pub fn state(&self) -> State {
+        let state = Self::STATES.iter().find(|(word, _)| *word == self.state_word);
+        state.map_or(State::None, |(_, state)| *state)
+    }
+
+    /// The same, in another state.
+    #[must_use]
+    pub fn with_state(self, state: State) -> Self {
+        let word = Self::STATES.iter().find(|(_, known)| *known == state);
+        Self { state_word: word.map_or(0, |(word, _)| *word), ..self }
     }
 }

@@ -4,6 +4,8 @@
 
 fn main() {
     for name in std::env::args().skip(1) {
-        println!("{}", testkit::fixture(&name).dir.display());
+        let is_apart = testkit::fixture_cases().contains(&name);
+        let case = if is_apart { testkit::fixture(&name) } else { testkit::corpus(&name) };
+        println!("{}", case.dir.display());
     }
 }

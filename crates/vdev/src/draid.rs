@@ -28,6 +28,7 @@
 use crate::draid_seeds::{CHILDREN_MIN, SEEDS};
 use crate::map::{BLOCK_SIZE_MAX, BlockMap, Column, LABEL_START_SIZE, MapError, Stripe};
 use crate::raidz::Shape;
+use core::ops::Range;
 
 /// Height of a row: what one child holds of one group. As large as the largest block, so that a
 /// block of a group with one data column fits.
@@ -87,6 +88,14 @@ impl Draid {
         Some(Self { nparity, ndata, nspares, ngroups, children: c, ashift, perms })
     }
 
+    /// The groups of a slice: the fewest that fill rows of the children without the spares. 0 when
+    /// there is none.
+    #[must_use]
+    pub fn groups(width: u64, children: usize, nspares: u64) -> u64 {
+        let disks = (children as u64).saturating_sub(nspares);
+        (1..=disks).find(|n| (n * width).is_multiple_of(disks)).unwrap_or(0)
+    }
+
     /// Number of parity columns.
     #[must_use]
     pub fn nparity(&self) -> usize {
@@ -119,11 +128,59 @@ impl Draid {
         self.group_width() * self.ngroups / self.ndisks()
     }
 
+    /// Bytes of data in a row of a group: what allocations hold multiples of.
+    #[must_use]
+    pub fn row_data(&self) -> u64 {
+        self.ndata << self.ashift
+    }
+
+    /// Bytes of a row of a group, parity included: what allocations are multiples of.
+    #[must_use]
+    pub fn row_size(&self) -> u64 {
+        self.group_width() << self.ashift
+    }
+
+    /// The parts of a range of the vdev that lie in one group each, in order.
+    pub fn by_group(&self, space: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+        let (size, mut at) = (self.group_size(), space.start);
+        std::iter::from_fn(move || {
+            let end = (at / size).checked_add(1)?.checked_mul(size)?.min(space.end);
+            let part = at..end;
+            at = end;
+            (part.start < part.end).then_some(part)
+        })
+    }
+
+    /// Where a range of the vdev that lies in one group is on a child, without what is in front of
+    /// the data; empty where the group has no column there. Rows that are in the range only in part
+    /// are left out.
+    #[must_use]
+    pub fn extent(&self, child: usize, space: &Range<u64>) -> Range<u64> {
+        let (group, row_size) = (space.start / self.group_size(), self.row_size());
+        let within = |at: u64| at.saturating_sub(group * self.group_size()) / self.group_width();
+        let start = within(space.start.next_multiple_of(row_size));
+        let end = within(space.end / row_size * row_size).max(start);
+        let seat = self.seats(group).find(|(seat, _)| *seat == child);
+        seat.map_or(0..0, |(_, row)| row * ROW_HEIGHT + start..row * ROW_HEIGHT + end)
+    }
+
+    /// The end of the first part of a range that is as one block, and the bytes of that: whole rows
+    /// of one group, with at most `max` bytes for each data column.
+    #[must_use]
+    pub fn rebuild_range(&self, space: &Range<u64>, max: u64) -> Option<(u64, u64)> {
+        if !space.start.is_multiple_of(self.row_size()) {
+            return None;
+        }
+        let group_end = self.by_group(space.clone()).next()?.end;
+        let most = max.min(BLOCK_SIZE_MAX / self.ndata) >> self.ashift;
+        let rows = ((group_end - space.start) / self.row_size()).min(most.max(1));
+        (rows > 0).then_some((space.start + rows * self.row_size(), rows * self.row_data()))
+    }
+
     /// Bytes allocated for `psize` bytes: whole rows of a group.
     #[must_use]
     pub fn asize(&self, psize: u64) -> u64 {
-        let rows = psize.div_ceil(self.ndata << self.ashift);
-        rows.saturating_mul(self.group_width() << self.ashift)
+        psize.div_ceil(self.row_data()).saturating_mul(self.row_size())
     }
 
     /// The child at `position` of a row of `slice`. `position` is less than the children.
@@ -158,7 +215,7 @@ impl Draid {
         if psize == 0 || psize > BLOCK_SIZE_MAX {
             return Err(MapError::Size(psize));
         }
-        if !offset.is_multiple_of(self.group_width() << self.ashift) {
+        if !offset.is_multiple_of(self.row_size()) {
             return Err(MapError::Misaligned(offset));
         }
         if offset > u64::MAX / 4 {
@@ -166,8 +223,7 @@ impl Draid {
         }
         let data = psize.div_ceil(1 << self.ashift);
         // The rows of the group that are left from here on.
-        let left =
-            (self.group_size() - offset % self.group_size()) / (self.group_width() << self.ashift);
+        let left = (self.group_size() - offset % self.group_size()) / self.row_size();
         let here = data.min(left * self.ndata);
         let mut stripes = vec![self.stripe(offset, here, 0)];
         if here < data {
@@ -178,26 +234,33 @@ impl Draid {
         Ok(BlockMap { size: data << self.ashift, stripes, former_widths: Vec::new() })
     }
 
+    /// The children that the columns of a group are on, and the row of each.
+    fn seats(&self, group: u64) -> impl Iterator<Item = (usize, u64)> {
+        let slice = group / self.ngroups;
+        let start = group % self.ngroups * self.group_width();
+        let first_row = slice * self.slice_rows() + start / self.ndisks();
+        let first_position = start % self.ndisks();
+        (0..self.group_width()).map(move |c| {
+            let position = first_position + c;
+            let row = first_row + position / self.ndisks();
+            (self.child_at(slice, position % self.ndisks()), row)
+        })
+    }
+
     /// The stripe of `data` sectors at `offset`; `before` sectors of the block precede it.
     fn stripe(&self, offset: u64, data: u64, before: u64) -> Stripe {
         let width = self.group_width();
         let shape = Shape::new(data, width, self.nparity);
-        let group = offset / self.group_size();
-        let slice = group / self.ngroups;
-        let start = group % self.ngroups * width;
-        let first_row = slice * self.slice_rows() + start / self.ndisks();
-        let first_position = start % self.ndisks();
+        let seats = self.seats(offset / self.group_size());
         // All columns of a group have the same height: its size spread evenly.
         let down = offset % self.group_size() / width;
         let mut at = before;
         let mut columns = Vec::with_capacity(width as usize);
-        for c in 0..width {
+        for (c, (child, row)) in (0..width).zip(seats) {
             let sectors = shape.sectors(c);
-            let position = first_position + c;
-            let row = first_row + position / self.ndisks();
             let is_data = c >= self.nparity;
             columns.push(Column {
-                child: self.child_at(slice, position % self.ndisks()),
+                child,
                 offset: row * ROW_HEIGHT + down + LABEL_START_SIZE,
                 size: sectors << self.ashift,
                 pad: (shape.rows - sectors) << self.ashift,
@@ -319,6 +382,33 @@ mod tests {
             }
             assert_eq!(seen.len() as u64, sectors);
             assert_eq!(stored, d.asize(sectors * 4096));
+        }
+    }
+
+    /// Every byte of a range's rows is in the extent of one child, and nothing else is.
+    #[test]
+    fn the_extents_of_a_range_are_its_columns() {
+        let d = Draid::new(2, 3, 1, 7, 8, 12).unwrap();
+        let row = d.row_size();
+        let space = d.group_size() * 3 - 4 * row..d.group_size() * 4 + 6 * row;
+        let mut taken = HashMap::new();
+        let mut bytes = 0;
+        for part in d.by_group(space.start - 4096..space.end + 4096) {
+            for child in 0..8 {
+                let extent = d.extent(child, &part);
+                bytes += extent.end - extent.start;
+                taken.insert((child, part.start), extent);
+            }
+        }
+        assert_eq!(bytes, space.end - space.start);
+        let parts = d.by_group(space.clone()).map(|p| p.start..p.end).collect::<Vec<_>>();
+        assert_eq!(parts.len(), 3);
+        for at in space.clone().step_by(usize::try_from(row).unwrap()) {
+            for c in &d.map(at, 3 * 4096).unwrap().stripes[0].columns {
+                let down = c.offset - LABEL_START_SIZE;
+                let of = |(child, _): &(&(usize, u64), &Range<u64>)| child.0 == c.child;
+                assert!(taken.iter().filter(of).any(|(_, e)| e.contains(&down)));
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 //! `s / width` of child `s % width`, parity or not, so a range is one extent on each child: from
 //! the first row that begins in it to the last. What is in the extent is in the range and in
 //! nothing else, on which it relies that free space is overwritten or given back to the device.
+//! dRAID has one extent on each child for each group, so a range is first cut at ends of groups.
 
 use crate::map::LABEL_START_SIZE;
 use crate::tree::{Role, VdevTree};
@@ -15,9 +16,19 @@ fn rows_before(sector: u64, column: u64, width: u64) -> u64 {
 }
 
 impl VdevTree {
+    /// The parts of a range of vdev `top` that are one extent on each of its devices.
+    #[must_use]
+    pub fn parts_in_one_extent(&self, top: u32, space: Range<u64>) -> Vec<Range<u64>> {
+        let node = self.tops.get(&top).and_then(|top| self.nodes.get(top.node));
+        match node.map(|node| &node.role) {
+            Some(Role::Draid(draid)) => draid.by_group(space).collect(),
+            _ => vec![space],
+        }
+    }
+
     /// The bytes of a device, labels included, on which the range `space` of vdev `top` lies and
     /// nothing else does; it may be empty. `None`: the device is not below this vdev, or of the
-    /// vdev that cannot be said.
+    /// vdev that cannot be said. The range is one of [`Self::parts_in_one_extent`].
     #[must_use]
     pub fn extent_on(&self, top: u32, leaf: u64, space: &Range<u64>) -> Option<Range<u64>> {
         let top = self.tops.get(&top)?;
@@ -39,6 +50,11 @@ impl VdevTree {
                 let first = space.start.div_ceil(1 << shift);
                 let rows = [first, space.end >> shift].map(|s| rows_before(s, column, width));
                 (rows[0].checked_shl(shift)?, rows[1].checked_shl(shift)?)
+            }
+            Role::Draid(draid) => {
+                let child = node.children.iter().position(|child| is_below(*child))?;
+                let extent = draid.extent(child, space);
+                (extent.start, extent.end)
             }
             _ => return None,
         };

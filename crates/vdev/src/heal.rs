@@ -9,14 +9,16 @@
 //!
 //! - a scrub reads everything of a block, and writes where something is wrong;
 //! - a resilver asks for blocks of which a device missed the txg. That device is not read: what it
-//!   missed is written, whatever is there. When the others do not suffice it is asked after all.
+//!   missed is written, whatever is there. When the others do not suffice it is asked after all;
+//! - a sequential rebuild asks for ranges of which no block is known. They are not verified, so a
+//!   device that missed anything is not read, and written over, whatever it missed.
 //!
 //! The caller makes sure that the space of the block is not given to another meanwhile: nothing
 //! here could tell. What is written is durable after the next flush.
 
 use crate::error::{Error, ErrorKind, Fault};
 use crate::gather::Gather;
-use crate::health::Health;
+use crate::health::{Health, UNKNOWN_TXG};
 use crate::locate::{Piece, Source};
 use crate::queue::IoClass;
 use crate::read::BlockRead;
@@ -35,6 +37,14 @@ pub enum Heal {
     All,
     /// Blocks that a device which is written to missed; the others are not read.
     Missed,
+    /// Ranges that are as good as blocks of an unknown txg, 0.
+    Rebuild,
+}
+
+impl Heal {
+    fn class(self) -> IoClass {
+        if self == Self::Rebuild { IoClass::Rebuild } else { IoClass::Scrub }
+    }
 }
 
 /// What healing one copy of a block gave.
@@ -85,7 +95,10 @@ impl Drop for Part {
     fn drop(&mut self) {
         let mut state = self.writing.state.lock();
         if !self.is_done {
-            self.health.miss(self.birth);
+            // Of an unknown txg, it is among those that the device missed anyway.
+            if self.birth != UNKNOWN_TXG {
+                self.health.miss(self.birth);
+            }
             state.refused.push((self.block, self.guid));
         }
         state.left -= 1;
@@ -101,7 +114,7 @@ impl VdevTree {
     /// device's completion.
     #[must_use]
     pub fn heal_batch(&self, reqs: &[BlockRead<'_>], heal: Heal) -> Vec<Healed> {
-        let mut gather = Gather::bulk(self.rt(), IoClass::Scrub);
+        let mut gather = Gather::bulk(self.rt(), heal.class());
         let plans: Vec<_> = reqs.iter().map(|r| self.plan_healing(r, heal, &mut gather)).collect();
         let pending = gather.start();
         let mut corrections = Vec::new();
@@ -124,14 +137,14 @@ impl VdevTree {
             }
             let is_of_use = |c: &Correction| match heal {
                 Heal::All => true,
-                Heal::Missed => c.source.stale,
+                Heal::Missed | Heal::Rebuild => c.source.stale,
             };
             let found = found.into_iter().filter(is_of_use).map(|c| (block, c));
             corrections.extend(found);
             let faults = result.faults;
             out.push(Healed { data: Some(result.data), faults, repaired: 0, refused: Vec::new() });
         }
-        self.write_corrections(corrections, &mut out);
+        self.write_corrections(corrections, heal.class(), &mut out);
         out
     }
 
@@ -149,21 +162,40 @@ impl VdevTree {
         let pieces = self.locate_all(req)?;
         let ask = match heal {
             Heal::All => Ask::Everything,
-            Heal::Missed if self.is_missed_somewhere(req, &pieces) => Ask::Current,
-            Heal::Missed => return Ok(None),
+            _ if self.is_missed_somewhere(req, &pieces) => Ask::Current,
+            _ => return Ok(None),
         };
         Ok(Some(self.ask(req, pieces, ask, gather)))
     }
 
-    /// A device that can be written to missed a part of the block.
+    /// A device that can be written to missed a part of the block. What a distributed spare lacks
+    /// on a device that cannot, that device lacks from now on: the spare may have all then.
     fn is_missed_somewhere(&self, req: &BlockRead<'_>, pieces: &[Piece<'_>]) -> bool {
-        let is_missed = |s: &Source| s.stale && self.healer(s).is_some();
-        pieces.iter().any(|piece| {
-            let columns = piece.map.stripes.iter().flat_map(|s| &s.columns).filter(|c| c.size > 0);
-            let mut sources =
-                columns.flat_map(|c| self.sources(piece, c.child, c.offset, c.size, req.birth));
-            sources.any(|s| is_missed(&s))
-        })
+        let mut is_missed = false;
+        for piece in pieces {
+            let columns = piece.map.stripes.iter().flat_map(|s| &s.columns);
+            for c in columns.filter(|c| c.size + c.pad > 0) {
+                let sources =
+                    self.sources(piece, c.child, c.offset, c.size + c.pad, req.birth).into_iter();
+                for source in sources.filter(|s| s.stale) {
+                    match self.healer(&source) {
+                        Some(_) => is_missed = true,
+                        None => self.lacks_for_spare(&source),
+                    }
+                }
+            }
+        }
+        is_missed
+    }
+
+    /// The device of a source lacks what a distributed spare lacks that the source stands for.
+    fn lacks_for_spare(&self, source: &Source) {
+        let spare = source.lacking_spare.and_then(|spare| self.nodes.get(spare));
+        let (Some(spare), Some(node)) = (spare, self.nodes.get(source.node)) else { return };
+        match source.txg {
+            UNKNOWN_TXG => node.health.change_missed(|missed| missed.merge(&spare.health.missed())),
+            txg => node.health.miss(txg),
+        }
     }
 
     /// The number of the node, when its device is written to.
@@ -172,7 +204,12 @@ impl VdevTree {
         (node.writer.is_some() && !node.health.is_out()).then_some(source.node)
     }
 
-    fn write_corrections(&self, corrections: Vec<(usize, Correction)>, out: &mut [Healed]) {
+    fn write_corrections(
+        &self,
+        corrections: Vec<(usize, Correction)>,
+        class: IoClass,
+        out: &mut [Healed],
+    ) {
         let state = Mutex::new(Answers { left: 1, refused: Vec::new() });
         let writing = Arc::new(Writing { state, arrived: self.rt().condvar() });
         let mut batches: BTreeMap<usize, Vec<Write>> = BTreeMap::new();
@@ -198,7 +235,7 @@ impl VdevTree {
         for (index, mut batch) in batches {
             if let Some(queue) = self.nodes.get(index).and_then(|n| n.queue.as_ref()) {
                 batch.sort_by_key(|w| w.offset);
-                queue.write_batch(IoClass::Scrub, batch);
+                queue.write_batch(class, batch);
             }
         }
         let mut state = writing.state.lock();

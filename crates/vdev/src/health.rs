@@ -46,6 +46,9 @@ const CHECKSUM_ERRORS: usize = 10;
 /// How long an error counts.
 const WINDOW: Duration = Duration::from_secs(600);
 
+/// Stands for the txg of what is no known block. No txg of a pool has this number.
+pub(crate) const UNKNOWN_TXG: u64 = 0;
+
 /// Errors of a vdev.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ErrorCounts {
@@ -152,8 +155,9 @@ impl Health {
         self.has_missed.load(Ordering::Acquire)
     }
 
+    /// It missed this txg; one that is not known may be any.
     pub(crate) fn has_missed(&self, txg: u64) -> bool {
-        self.has_missed_any() && self.missed.read().contains(txg)
+        self.has_missed_any() && (txg == UNKNOWN_TXG || self.missed.read().contains(txg))
     }
 
     fn io_failed(&self, error: &Error) {

@@ -48,11 +48,8 @@ impl VdevTree {
     /// Every block can still be written, and read from what has missed nothing, without this leaf.
     /// Blocks of logs go elsewhere, and a txg needs none of them.
     pub(crate) fn does_without(&self, leaf: usize) -> bool {
-        self.tops.values().all(|top| {
-            let mut is_below = false;
-            self.leaves_below(top.node, &mut |i| is_below |= i == leaf);
-            !is_below || self.is_log(top) || self.is_whole_without(top.node, leaf)
-        })
+        let mut tops = self.tops.values().filter(|top| self.is_below(top.node, leaf));
+        tops.all(|top| self.is_log(top) || self.is_whole_without(top.node, leaf))
     }
 
     /// Depth was bounded when the tree was built.
@@ -64,6 +61,11 @@ impl VdevTree {
             Role::Leaf => index != leaf && is_current(node),
             Role::Mirror | Role::Replacing | Role::Spare => children.any(is_whole),
             Role::Raidz(r) => children.filter(|c| !is_whole(c)).count() <= r.nparity(),
+            Role::Draid(d) => children.filter(|c| !is_whole(c)).count() <= d.nparity(),
+            // What it loses with a child is what no other column of those stripes has on it.
+            Role::DraidSpare { .. } => {
+                index != leaf && node.is_online() && !node.health.has_missed_any()
+            }
             _ => false,
         }
     }
@@ -102,6 +104,8 @@ impl VdevTree {
             Role::Leaf => answering.get(index).copied().unwrap_or(false),
             Role::Mirror | Role::Replacing | Role::Spare => children.any(is_enough),
             Role::Raidz(r) => children.filter(|c| !is_enough(c)).count() <= r.nparity(),
+            Role::Draid(d) => children.filter(|c| !is_enough(c)).count() <= d.nparity(),
+            Role::DraidSpare { .. } => node.is_online(),
             _ => false,
         }
     }

@@ -55,7 +55,7 @@ pub use indirect::IndirectSegment;
 pub use raidz::Reflow;
 pub use raw::RawError;
 pub use read::{BlockRead, BlockResult, Scope};
-pub use size::asize_max;
+pub use size::{asize_max, draid_asize};
 pub use state::{Reason, VdevState};
 pub use tree::{LeafOpen, NodeRef, TopRef, VdevTree};
 pub use txgs::Txgs;

@@ -36,10 +36,22 @@ pub(crate) struct Source {
     pub(crate) offset: u64,
     /// It may have missed the txg.
     pub(crate) stale: bool,
+    /// The node of a distributed spare that it is to hold this for, and that missed the txg.
+    pub(crate) lacking_spare: Option<usize>,
     /// The device is open.
     pub(crate) open: bool,
     /// The txg that wrote it there.
     pub(crate) txg: u64,
+}
+
+/// What is known on the way down to a device.
+#[derive(Clone, Copy)]
+struct Seen {
+    birth: u64,
+    stale: bool,
+    /// Distributed spares passed, and the last of them that missed the txg.
+    spares: u32,
+    lacking_spare: Option<usize>,
 }
 
 impl VdevTree {
@@ -145,51 +157,84 @@ impl VdevTree {
         };
         let mut out = Vec::with_capacity(1);
         if let Some(node) = index {
-            self.descend(node, offset, len, (birth, false), SPARE_DEPTH, &mut out);
+            let seen = Seen { birth, stale: false, spares: 0, lacking_spare: None };
+            self.descend(node, offset, len, seen, &mut out);
         }
         // Stable: equals keep the order of the tree.
         out.sort_by_key(|s| (!s.open, s.stale));
         out
     }
 
-    fn descend(
-        &self,
-        index: usize,
-        offset: u64,
-        len: u64,
-        (birth, stale): (u64, bool),
-        spares: u32,
-        out: &mut Vec<Source>,
-    ) {
+    fn descend(&self, index: usize, offset: u64, len: u64, seen: Seen, out: &mut Vec<Source>) {
         let Some(node) = self.nodes.get(index) else { return };
-        let stale = stale || node.is_stale(birth);
+        let birth = seen.birth;
+        let stale = seen.stale || node.is_stale(birth);
+        let seen = Seen { stale, ..seen };
         match &node.role {
             Role::Leaf => {
                 let open = node.device.is_some();
-                out.push(Source { node: index, offset, stale, open, txg: birth });
+                let lacking_spare = seen.lacking_spare;
+                out.push(Source { node: index, offset, stale, lacking_spare, open, txg: birth });
             }
             Role::Mirror => {
                 let n = node.children.len().max(1);
                 let first = ((offset >> MIRROR_TURN) % n as u64) as usize;
                 for child in node.children.iter().cycle().skip(first).take(n) {
-                    self.descend(*child, offset, len, (birth, stale), spares, out);
+                    self.descend(*child, offset, len, seen, out);
                 }
             }
             Role::Replacing | Role::Spare => {
                 for child in &node.children {
-                    self.descend(*child, offset, len, (birth, stale), spares, out);
+                    self.descend(*child, offset, len, seen, out);
                 }
             }
             Role::DraidSpare { top, id } => {
-                let Some(spares) = spares.checked_sub(1) else { return };
-                let Some((parent, draid)) = self.draid(*top) else { return };
-                let Some((child, left)) = draid.spare_child(*id, offset) else { return };
-                // Columns never cross the end of a row, so they do not cross that of a slice.
-                if let Some(child) = parent.children.get(child).filter(|_| len <= left) {
-                    self.descend(*child, offset, len, (birth, stale), spares, out);
+                let spares = seen.spares + 1;
+                let lacks = node.health.has_missed(birth);
+                let lacking_spare = if lacks { Some(index) } else { seen.lacking_spare };
+                let behind = self.behind_spare((*top, *id), offset, len);
+                if let Some(child) = behind.filter(|_| spares <= SPARE_DEPTH) {
+                    self.descend(child, offset, len, Seen { spares, lacking_spare, ..seen }, out);
                 }
             }
             _ => {}
+        }
+    }
+
+    /// The node of the child that has what distributed spare `id` of the dRAID `top` has at a
+    /// place. Columns never cross the end of a row, so they do not cross that of a slice.
+    fn behind_spare(&self, (top, id): (u64, u64), offset: u64, len: u64) -> Option<usize> {
+        let (parent, draid) = self.draid(top)?;
+        let (child, left) = draid.spare_child(id, offset)?;
+        parent.children.get(child).copied().filter(|_| len <= left)
+    }
+
+    /// Calls `each` for every leaf that holds `len` bytes at `offset` of the node `index`.
+    pub(crate) fn leaves_at(&self, index: usize, place: (u64, u64), each: &mut dyn FnMut(usize)) {
+        self.leaves_at_below(index, place, SPARE_DEPTH, each);
+    }
+
+    fn leaves_at_below(
+        &self,
+        index: usize,
+        (offset, len): (u64, u64),
+        spares: u32,
+        each: &mut dyn FnMut(usize),
+    ) {
+        let Some(node) = self.nodes.get(index) else { return };
+        match &node.role {
+            Role::Leaf => each(index),
+            Role::DraidSpare { top, id } => {
+                let Some(spares) = spares.checked_sub(1) else { return };
+                if let Some(child) = self.behind_spare((*top, *id), offset, len) {
+                    self.leaves_at_below(child, (offset, len), spares, each);
+                }
+            }
+            _ => {
+                for child in &node.children {
+                    self.leaves_at_below(*child, (offset, len), spares, each);
+                }
+            }
         }
     }
 }

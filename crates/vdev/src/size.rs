@@ -3,6 +3,7 @@
 //! A label says how much its top-level vdev can allocate, not how large each device is. Only whole
 //! metaslabs are allocated from, so a device may have lost what lies behind the last one.
 
+use crate::draid::ROW_HEIGHT;
 use crate::map::LABEL_START_SIZE;
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::label::{END_SIZE, data_size};
@@ -37,6 +38,11 @@ pub fn asize_max(top: &VdevConfig, size: &dyn Fn(u64) -> Option<u64>) -> Option<
             let smallest = smallest(&top.children, size)?;
             smallest.checked_mul(top.children.len() as u64)
         }
+        VdevKind::Draid { nparity, ndata, nspares, .. } => {
+            let smallest = smallest(&top.children, size)?;
+            let disks = (top.children.len() as u64).checked_sub(u64::from(nspares))?;
+            draid_asize(smallest, disks, u64::from(nparity) + u64::from(ndata))
+        }
         VdevKind::Mirror | VdevKind::Disk | VdevKind::File => room_of(top, size),
         // What stands in its place grows with it, at the top as well as below.
         VdevKind::Replacing | VdevKind::Spare => room_of(top, size),
@@ -44,11 +50,22 @@ pub fn asize_max(top: &VdevConfig, size: &dyn Fn(u64) -> Option<u64>) -> Option<
     }
 }
 
+/// Bytes of a dRAID with this many children besides the spares, the smallest of which has room
+/// for `child` bytes: whole rows, and whole groups, which are `width` columns wide.
+#[must_use]
+pub fn draid_asize(child: u64, disks: u64, width: u64) -> Option<u64> {
+    let rows = child.checked_sub(DRAID_RESERVE)? / ROW_HEIGHT;
+    let groups = rows.checked_mul(disks)?.checked_div(width)?;
+    groups.checked_mul(width)?.checked_mul(ROW_HEIGHT)
+}
+
 /// The same of a vdev whose sides hold the same. The depth of a configuration is bounded.
 fn room_of(vdev: &VdevConfig, size: &dyn Fn(u64) -> Option<u64>) -> Option<u64> {
     match vdev.kind {
         VdevKind::Disk | VdevKind::File => Some(data_size(size(vdev.guid)?)),
         VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => smallest(&vdev.children, size),
+        // As large as the smallest of the others.
+        VdevKind::DraidSpare { .. } => Some(u64::MAX),
         _ => None,
     }
 }

@@ -14,11 +14,13 @@ use crate::error::BuildError;
 use crate::guard::Guard;
 use crate::health::Health;
 use crate::indirect::{IndirectSegment, Mapping};
+use crate::map::BLOCK_SIZE_MAX;
 use crate::queue::{LeafQueue, LeafStats, QueueLimits};
 use crate::raidz::{Raidz, Reflow};
 use crate::size::device_size_min;
 use crate::state::{Reason, VdevState, of_children};
 use crate::txgs::Txgs;
+use core::ops::Range;
 use device::{DeviceRef, Displaced, WriteDeviceRef};
 use ondisk::config::{AllocBias, VdevConfig, VdevKind};
 use rt::Rt;
@@ -216,6 +218,11 @@ impl Node {
             Role::Draid(d) => d.nparity(),
             _ => return None,
         })
+    }
+
+    /// A distributed spare is there.
+    pub(crate) fn is_online(&self) -> bool {
+        self.state == VdevState::Online
     }
 
     /// The device may hold something else than what was written in txg `birth`.
@@ -454,16 +461,25 @@ impl VdevTree {
         self.walk().filter(|n| matches!(n.node.role, Role::Leaf))
     }
 
+    /// All that may have missed something: leaves, and distributed spares.
+    pub fn sides(&self) -> impl Iterator<Item = NodeRef<'_>> {
+        self.walk().filter(|n| matches!(n.node.role, Role::Leaf | Role::DraidSpare { .. }))
+    }
+
     pub(crate) fn node(&self, index: usize) -> Option<NodeRef<'_>> {
         self.nodes.get(index).map(|node| NodeRef { tree: self, node })
     }
 
-    /// log2 of the smallest sector of all vdevs for normal blocks: no stored block is rounded up
-    /// to less (OpenZFS: the pool's smallest allocation). 9 without such vdevs.
+    /// What stored blocks are rounded up to: the bytes of which every vdev for normal blocks
+    /// allocates a multiple, a sector, or a row of data of a dRAID's group. 512 without such vdevs.
     #[must_use]
-    pub fn min_alloc_shift(&self) -> u32 {
-        let is_normal = |t: &&Top| t.class.is_none() && t.ashift >= 9;
-        self.tops.values().filter(is_normal).map(|t| t.ashift).min().unwrap_or(9)
+    pub fn alloc_unit(&self) -> u64 {
+        let unit = |t: &Top| match self.nodes.get(t.node).map(|n| &n.role) {
+            _ if t.class.is_some() || !(9..=24).contains(&t.ashift) => None,
+            Some(Role::Draid(d)) => Some(d.row_data()),
+            _ => Some(1 << t.ashift),
+        };
+        self.tops.values().filter_map(unit).reduce(gcd).unwrap_or(512)
     }
 
     /// The top-level vdevs in order of their numbers.
@@ -495,6 +511,22 @@ impl VdevTree {
         there.first().copied().unwrap_or(false)
     }
 
+    /// Cuts the first range off a part of a top-level vdev's space that can be rebuilt as a block:
+    /// its end, and the bytes of the block. On dRAID it has whole rows of one group, and `max`
+    /// bytes for each data column. `None`: no such part begins there.
+    #[must_use]
+    pub fn rebuild_range(&self, vdev: u32, space: &Range<u64>, max: u64) -> Option<(u64, u64)> {
+        let top = self.tops.get(&vdev)?;
+        let max = max.max(1).checked_next_multiple_of(1u64.checked_shl(top.ashift)?)?;
+        match &self.nodes.get(top.node)?.role {
+            Role::Draid(draid) => draid.rebuild_range(space, max),
+            _ => {
+                let size = space.end.checked_sub(space.start)?.min(max).min(BLOCK_SIZE_MAX);
+                (size > 0).then_some((space.start + size, size))
+            }
+        }
+    }
+
     /// Bytes allocated on `vdev` for a block of `psize` bytes born in txg `birth`, with parity
     /// and padding; `None` for a vdev that does not exist or holds nothing.
     #[must_use]
@@ -507,6 +539,14 @@ impl VdevTree {
             _ => psize.checked_next_multiple_of(1u64.checked_shl(top.ashift)?),
         }
     }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    let (mut a, mut b) = (a, b);
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }
 
 impl Builder<'_> {
@@ -705,6 +745,15 @@ impl<'t> NodeRef<'t> {
     #[must_use]
     pub fn writer(self) -> Option<&'t WriteDeviceRef> {
         self.node.writer.as_ref().filter(|_| !self.node.health.is_out())
+    }
+
+    /// What is written reaches it: its device, or, as a distributed spare, those of others.
+    #[must_use]
+    pub fn is_written(self) -> bool {
+        match self.node.role {
+            Role::DraidSpare { .. } => self.node.is_online(),
+            _ => self.writer().is_some(),
+        }
     }
 
     /// What went through the queue of its device; `None` for a vdev without one.

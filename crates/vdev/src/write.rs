@@ -10,9 +10,9 @@
 //! ```
 //!
 //! **A block is written when it can be read**, as long as no device fails besides those: a column
-//! is lost when none of its devices took it, and the block when more columns are lost than it has
-//! parity. What a device missed is remembered ([`VdevTree::missed`]), for the caller to record: the
-//! redundancy that is gone has to be made good one day.
+//! is lost when none of its devices took it, and the block when more columns of a stripe are lost
+//! than it has parity. What a device missed is remembered ([`VdevTree::missed`]), for the caller to
+//! record: the redundancy that is gone has to be made good one day.
 //!
 //! Nothing here waits for a device but [`VdevTree::flush`] and [`VdevTree::write_durably`].
 
@@ -101,6 +101,8 @@ fn because(error: Option<&DeviceError>) -> String {
 
 /// The bytes of one column and where they go.
 struct Out {
+    /// Number of its stripe.
+    stripe: usize,
     offset: u64,
     parts: Vec<Shared>,
     /// Nodes of the devices.
@@ -114,16 +116,27 @@ type Batches = BTreeMap<(usize, IoClass), Vec<Write>>;
 struct Join {
     /// Device writes without an answer.
     left: AtomicUsize,
-    /// Of each column, devices that may still take it.
-    hopes: Box<[AtomicUsize]>,
-    /// Columns that no device took.
-    lost: AtomicUsize,
-    tolerated: usize,
+    columns: Box<[ColumnOut]>,
+    stripes: Box<[StripeOut]>,
     /// It goes to one device only.
     is_single: bool,
     dva: Dva,
     size: u64,
     end: Mutex<End>,
+}
+
+/// A column under way.
+struct ColumnOut {
+    stripe: usize,
+    /// Devices that may still take it.
+    hopes: AtomicUsize,
+}
+
+/// A stripe under way.
+struct StripeOut {
+    /// Columns that no device took.
+    lost: AtomicUsize,
+    tolerated: usize,
 }
 
 struct End {
@@ -156,9 +169,10 @@ impl Drop for Part {
                 self.health.write_failed(&e);
                 join.end.lock().error.get_or_insert(e);
             }
-            let hopes = join.hopes.get(self.column);
-            if hopes.is_none_or(|h| h.fetch_sub(1, Ordering::AcqRel) == 1) {
-                join.lost.fetch_add(1, Ordering::AcqRel);
+            if let Some(column) = join.columns.get(self.column)
+                && column.hopes.fetch_sub(1, Ordering::AcqRel) == 1
+            {
+                join.lose(column.stripe);
             }
         }
         if join.left.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -168,15 +182,51 @@ impl Drop for Part {
 }
 
 impl Join {
+    fn new(columns: &[Out], tolerated: &[usize], (dva, size): (Dva, u64), done: BlockDone) -> Self {
+        let stripe = |n: &usize| StripeOut { lost: AtomicUsize::new(0), tolerated: *n };
+        let column = |c: &Out| ColumnOut { stripe: c.stripe, hopes: c.targets.len().into() };
+        let left = columns.iter().map(|c| c.targets.len()).sum::<usize>();
+        let join = Self {
+            left: AtomicUsize::new(left),
+            columns: columns.iter().map(column).collect(),
+            stripes: tolerated.iter().map(stripe).collect(),
+            is_single: left == 1,
+            dva,
+            size,
+            end: Mutex::new(End { done: Some(done), error: None }),
+        };
+        columns.iter().filter(|c| c.targets.is_empty()).for_each(|c| join.lose(c.stripe));
+        join
+    }
+
+    /// No device takes a column of this stripe.
+    fn lose(&self, stripe: usize) {
+        if let Some(stripe) = self.stripes.get(stripe) {
+            stripe.lost.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Every stripe can be read again, as far as is known.
+    fn survives(&self) -> bool {
+        self.stripes.iter().all(|s| s.lost.load(Ordering::Acquire) <= s.tolerated)
+    }
+
     fn finish(&self) {
+        if !self.survives() {
+            return self.fail();
+        }
+        let done = self.end.lock().done.take();
+        if let Some(done) = done {
+            done(Ok(()));
+        }
+    }
+
+    fn fail(&self) {
         let (done, error) = {
             let mut end = self.end.lock();
             (end.done.take(), end.error.take())
         };
         let Some(done) = done else { return };
-        if self.lost.load(Ordering::Acquire) <= self.tolerated {
-            return done(Ok(()));
-        }
         let kind = match error {
             Some(e) if self.is_single => WriteErrorKind::Device(e),
             e => WriteErrorKind::TooFewDevices(e),
@@ -199,18 +249,7 @@ impl VdevTree {
             let size = data.len() as u64;
             match self.columns_to_write(dva, &data, birth) {
                 Ok((columns, tolerated)) => {
-                    let end = Mutex::new(End { done: Some(done), error: None });
-                    let writable = |o: &Out| !o.targets.is_empty();
-                    let join = Join {
-                        left: AtomicUsize::new(columns.iter().map(|c| c.targets.len()).sum()),
-                        hopes: columns.iter().map(|c| c.targets.len().into()).collect(),
-                        lost: columns.iter().filter(|c| !writable(c)).count().into(),
-                        tolerated,
-                        is_single: columns.iter().map(|c| c.targets.len()).sum::<usize>() == 1,
-                        dva,
-                        size,
-                        end,
-                    };
+                    let join = Join::new(&columns, &tolerated, (dva, size), done);
                     self.queue(&Arc::new(join), columns, (birth, class), &mut batches);
                 }
                 Err(kind) => done(Err(failure(dva, size, kind))),
@@ -271,12 +310,9 @@ impl VdevTree {
         (birth, class): (u64, IoClass),
         batches: &mut Batches,
     ) {
-        if join.left.load(Ordering::Acquire) == 0
-            || join.lost.load(Ordering::Acquire) > join.tolerated
-        {
+        if join.left.load(Ordering::Acquire) == 0 || !join.survives() {
             // Nothing can make it whole: leave the devices alone.
-            join.lost.store(usize::MAX, Ordering::Release);
-            return join.finish();
+            return join.fail();
         }
         for (column, out) in columns.into_iter().enumerate() {
             for target in out.targets {
@@ -295,19 +331,18 @@ impl VdevTree {
         }
     }
 
-    /// The bytes of every column of a block, and how many columns may be lost.
+    /// The bytes of every column of a block, and how many columns of each stripe may be lost.
     fn columns_to_write(
         &self,
         dva: Dva,
         data: &Shared,
         birth: u64,
-    ) -> Result<(Vec<Out>, usize), WriteErrorKind> {
+    ) -> Result<(Vec<Out>, Vec<usize>), WriteErrorKind> {
         let size = data.len() as u64;
         let top = self.tops.get(&dva.vdev()).ok_or(ErrorKind::NoSuchVdev)?;
         let role = self.nodes.get(top.node).map(|n| &n.role).ok_or(ErrorKind::NoSuchVdev)?;
         match role {
             Role::Indirect(_) => return Err(WriteErrorKind::Unsupported("a removed vdev")),
-            Role::Draid(_) => return Err(WriteErrorKind::Unsupported("a draid vdev")),
             Role::Raidz(r) if r.is_expanding() => {
                 return Err(WriteErrorKind::Unsupported("a raidz vdev while it is expanded"));
             }
@@ -321,11 +356,12 @@ impl VdevTree {
         let pieces =
             self.locate(dva.vdev(), dva.offset(), whole.map_err(ErrorKind::from)?, birth)?;
         let mut out = Vec::new();
-        let mut tolerated = usize::MAX;
+        let mut tolerated = Vec::with_capacity(1);
         for piece in &pieces {
             for stripe in &piece.map.stripes {
-                tolerated = tolerated.min(stripe.nparity);
-                self.stripe_to_write(piece, stripe, data, birth, &mut out);
+                let number = tolerated.len();
+                tolerated.push(stripe.nparity);
+                self.stripe_to_write(piece, (number, stripe), data, birth, &mut out);
             }
         }
         Ok((out, tolerated))
@@ -334,7 +370,7 @@ impl VdevTree {
     fn stripe_to_write(
         &self,
         piece: &Piece<'_>,
-        stripe: &Stripe,
+        (number, stripe): (usize, &Stripe),
         data: &Shared,
         birth: u64,
         out: &mut Vec<Out>,
@@ -353,15 +389,16 @@ impl VdevTree {
             }
         }
         let all = parity.into_iter().map(Shared::from).chain(bytes);
-        for (column, bytes) in stripe.columns.iter().zip(all).filter(|(c, _)| c.size > 0) {
+        // What fills up a dRAID's stripe is part of what parity was computed from.
+        for (column, bytes) in stripe.columns.iter().zip(all).filter(|(c, _)| c.size + c.pad > 0) {
             let targets = self.targets(piece, column, birth);
-            let missing = column.size as usize - bytes.len();
+            let missing = (column.size + column.pad) as usize - bytes.len();
             let mut parts = vec![bytes];
             if missing > 0 {
                 parts.push(Shared::from(AlignedBuf::zeroed(missing)));
             }
             parts.retain(|p| !p.is_empty());
-            out.push(Out { offset: column.offset, parts, targets });
+            out.push(Out { stripe: number, offset: column.offset, parts, targets });
         }
     }
 
@@ -369,12 +406,13 @@ impl VdevTree {
     fn targets(&self, piece: &Piece<'_>, column: &Column, birth: u64) -> Vec<usize> {
         let top = self.tops.get(&piece.vdev).map(|t| t.node);
         let start = match piece.node.role {
-            Role::Raidz(_) => piece.node.children.get(column.child).copied(),
+            Role::Raidz(_) | Role::Draid(_) => piece.node.children.get(column.child).copied(),
             _ => top,
         };
         let mut out = Vec::with_capacity(1);
         if let Some(start) = start {
-            self.leaves_below(start, &mut |index| {
+            let place = (column.offset, column.size + column.pad);
+            self.leaves_at(start, place, &mut |index| {
                 let Some(node) = self.nodes.get(index) else { return };
                 if node.writer.is_some() && !node.health.is_out() {
                     out.push(index);
@@ -384,6 +422,12 @@ impl VdevTree {
             });
         }
         out
+    }
+
+    /// A node is at or below another.
+    pub(crate) fn is_below(&self, index: usize, sought: usize) -> bool {
+        let children = self.nodes.get(index).map_or(&[][..], |node| &node.children);
+        index == sought || children.iter().any(|child| self.is_below(*child, sought))
     }
 
     /// Calls `each` for every leaf at or below a node. Building a tree bounds its depth.
@@ -480,12 +524,8 @@ impl VdevTree {
 
     /// Number of the top-level vdev that a leaf is below.
     fn top_of(&self, leaf: usize) -> u32 {
-        let has_it = |top: &Top| {
-            let mut is_below = false;
-            self.leaves_below(top.node, &mut |i| is_below |= i == leaf);
-            is_below
-        };
-        self.tops.iter().find(|(_, top)| has_it(top)).map_or(0, |(vdev, _)| *vdev)
+        let mut tops = self.tops.iter();
+        tops.find(|(_, top)| self.is_below(top.node, leaf)).map_or(0, |(vdev, _)| *vdev)
     }
 
     /// A vdev that could be written to when the tree was built still can.
@@ -515,6 +555,8 @@ impl VdevTree {
                 !r.is_expanding()
                     && children.filter(|c| !self.can_write(**c)).count() <= r.nparity()
             }
+            Role::Draid(d) => children.filter(|c| !self.can_write(**c)).count() <= d.nparity(),
+            Role::DraidSpare { .. } => node.is_online(),
             _ => false,
         }
     }

@@ -236,6 +236,47 @@ fn draid_survives_also_where_a_block_crosses_groups() {
     }
 }
 
+/// A block is written when no stripe of it lost more columns than there is parity, and then it is
+/// read without as many devices as parity covers, wherever its groups end.
+#[test]
+fn draid_is_written_without_devices_and_across_groups() {
+    let group = 5 * (16 << 20);
+    for (at, sectors) in [(0, 1), (25 * SECTOR, 7), (group - 5 * SECTOR, 7)] {
+        for away in subsets(8, 2) {
+            let bench = Bench::new(vec![over_disks(draid_list(), 8)]);
+            let block = random(at + sectors, sectors * SECTOR);
+            let tree = VdevTree::build(&rt::Rt::current(), &bench.config, &mut |c| match away
+                .contains(&c.guid)
+            {
+                true => LeafOpen::Missing,
+                false => LeafOpen::Writable(Arc::clone(&bench.devices[&c.guid]) as _),
+            })
+            .unwrap();
+            let answer = Arc::new(std::sync::Mutex::new(None));
+            let noted = Arc::clone(&answer);
+            tree.write_batch(vec![vdev::BlockWrite {
+                dva: Dva::new(0, at, draid_geometry().asize(sectors * SECTOR), false),
+                data: device::AlignedBuf::copy_of(&block).into(),
+                birth: 9,
+                class: vdev::queue::IoClass::AsyncWrite,
+                done: Box::new(move |done| *noted.lock().unwrap() = Some(done)),
+            }]);
+            tree.flush().unwrap();
+            assert_eq!(*answer.lock().unwrap(), Some(Ok(())), "{at} without {away:?}");
+            let map = draid_geometry().map(at, block.len() as u64).unwrap();
+            let on = |guid: &u64| {
+                let mut columns = map.stripes.iter().flat_map(|s| &s.columns);
+                columns.any(|c| c.child as u64 + 1 == *guid)
+            };
+            let missed: Vec<u64> = tree.missed().into_iter().map(|(guid, _)| guid).collect();
+            assert_eq!(missed, away.iter().copied().filter(on).collect::<Vec<_>>());
+            let r = read(&bench.tree(&away), (0, at), 9, &block, Scope::All);
+            assert_eq!(&r.data.unwrap()[..], &block[..]);
+            assert!(r.faults.iter().all(|f| away.contains(&f.guid)), "{:?}", r.faults);
+        }
+    }
+}
+
 #[test]
 fn draid_padding_is_part_of_a_scrub() {
     let bench = Bench::new(vec![over_disks(draid_list(), 8)]);

@@ -62,7 +62,9 @@ fn shown(path: &str) -> &str {
 fn tree(out: &mut String, spec: &VdevSpec, indent: usize) {
     match spec {
         VdevSpec::Leaf { path, .. } => out.push_str(&line(indent, path)),
-        VdevSpec::Mirror(children) | VdevSpec::Raidz { children, .. } => {
+        VdevSpec::Mirror(children)
+        | VdevSpec::Raidz { children, .. }
+        | VdevSpec::Draid { children, .. } => {
             out.push_str(&line(indent, &Level::of(spec).name()));
             children.iter().for_each(|c| tree(out, c, indent + 2));
         }

@@ -7,7 +7,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use support::{arg, zinc};
-use testkit::{fixture, workspace_root};
+use testkit::{corpus, fixture, workspace_root};
 
 #[test]
 fn wrong_usage_is_exit_code_2_on_standard_error() {
@@ -164,8 +164,10 @@ fn matches(pattern: &str, text: &str) -> bool {
 /// A folder with the shipped pools under their names, where the guide's commands run.
 fn guide_folder() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    for name in testkit::fixture_cases() {
-        std::os::unix::fs::symlink(fixture(&name).dir, dir.path().join(&name)).unwrap();
+    let old = corpus("version28");
+    for case in testkit::fixture_cases().iter().map(|name| fixture(name)).chain([old]) {
+        let name = case.dir.file_name().unwrap();
+        std::os::unix::fs::symlink(&case.dir, dir.path().join(name)).unwrap();
     }
     dir
 }

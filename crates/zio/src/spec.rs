@@ -67,8 +67,8 @@ pub struct WriterSettings {
     /// disks with a megabyte each are 40 MB. The default leaves room above that and is small
     /// beside the dirty data that waits anyway.
     pub in_flight_max: u64,
-    /// log2 of the smallest allocation: compressed blocks are filled up to whole ones.
-    pub min_alloc_shift: u32,
+    /// Bytes that allocations are multiples of: compressed blocks are filled up to whole ones.
+    pub alloc_unit: usize,
     /// Holes remember when they were made (feature `hole_birth` is active).
     pub hole_birth: bool,
 }

@@ -131,8 +131,7 @@ fn embedded(
 
 /// Compressed bytes filled up to whole allocations; `None` when that saves nothing any more.
 fn padded(packed: &[u8], lsize: u64, settings: &WriterSettings) -> Option<Shared> {
-    let unit = 1usize.checked_shl(settings.min_alloc_shift)?;
-    let psize = packed.len().max(1).checked_next_multiple_of(unit)?;
+    let psize = packed.len().max(1).checked_next_multiple_of(settings.alloc_unit)?;
     if psize as u64 >= lsize {
         return None;
     }

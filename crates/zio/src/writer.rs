@@ -204,9 +204,9 @@ impl Writer {
     /// for these vdevs, without `hole_birth`.
     #[must_use]
     pub fn new(rt: &Rt, reader: Arc<Reader>, allocate: Arc<dyn Allocate>) -> Self {
-        let min_alloc_shift = reader.vdevs().min_alloc_shift();
+        let alloc_unit = usize::try_from(reader.vdevs().alloc_unit()).unwrap_or(512);
         let in_flight_max = IN_FLIGHT_MAX;
-        let settings = WriterSettings { in_flight_max, min_alloc_shift, hole_birth: false };
+        let settings = WriterSettings { in_flight_max, alloc_unit, hole_birth: false };
         Self::with_settings(rt, reader, allocate, settings)
     }
 
@@ -303,7 +303,7 @@ impl Writer {
             allocate: &*self.allocate,
             salted: self.reader.salted(),
             spec,
-            unit: 1 << self.settings.min_alloc_shift.min(24),
+            unit: self.settings.alloc_unit,
             hint: hint(place),
         };
         let reused = self.reusable(&placer, &stored);

@@ -40,7 +40,7 @@ fn config(txg: u64) -> NvList {
 
 fn writer(rt: &Rt, bench: &Bench) -> Writer {
     let (_, books) = bench.writer(8 << 10);
-    let settings = WriterSettings { in_flight_max: 64 << 10, min_alloc_shift: 9, hole_birth: true };
+    let settings = WriterSettings { in_flight_max: 64 << 10, alloc_unit: 512, hole_birth: true };
     let reader = bench.reader(&[]);
     Writer::with_settings(rt, reader, books as Arc<dyn Allocate>, settings)
 }

@@ -23,6 +23,12 @@ pub enum Shape {
     Raidz1,
     Raidz2,
     Raidz3,
+    /// One parity, two data, one distributed spare over five disks.
+    Draid1,
+    /// Two parity, three data, two spares over nine disks: groups that no row is filled by.
+    Draid2,
+    /// Three parity and one data over five disks, and no spare.
+    Draid3,
     /// Two disks, and a mirror for metadata.
     Special,
     /// A mirror, and another for the intent logs.
@@ -73,9 +79,13 @@ impl Bench {
             Shape::Mirror => 2,
             Shape::Disks3 | Shape::Raidz1 | Shape::Mirror3 => 3,
             Shape::Special | Shape::MirrorAndLog => 4,
-            Shape::Raidz2 | Shape::Raidz1AndLog => 5,
+            Shape::Raidz2 | Shape::Raidz1AndLog | Shape::Draid1 | Shape::Draid3 => 5,
+            Shape::Draid2 => 9,
             Shape::Raidz3 => 7,
         };
+        // So that groups fill several rows.
+        let is_draid = matches!(shape, Shape::Draid1 | Shape::Draid2 | Shape::Draid3);
+        let bytes = if is_draid { bytes * 2 } else { bytes };
         let device = |n| Arc::new(MemoryDevice::zeros(&format!("mem{n}"), bytes));
         let pool = String::from("tank");
         let devices = (0..count).map(device).collect();
@@ -126,8 +136,9 @@ impl Bench {
         match self.shape {
             Shape::Disk | Shape::Disks3 | Shape::Special => 0,
             Shape::Mirror | Shape::Raidz1 | Shape::MirrorAndLog | Shape::Raidz1AndLog => 1,
-            Shape::Raidz2 | Shape::Mirror3 => 2,
-            Shape::Raidz3 => 3,
+            Shape::Draid1 => 1,
+            Shape::Raidz2 | Shape::Mirror3 | Shape::Draid2 => 2,
+            Shape::Raidz3 | Shape::Draid3 => 3,
         }
     }
 
@@ -168,6 +179,9 @@ impl Bench {
         }
         let top = |spec| NewTop { spec, class: SpaceClass::Normal };
         let raidz = |nparity, children| vec![top(VdevSpec::Raidz { nparity, children })];
+        let draid = |(nparity, ndata, nspares), children| {
+            vec![top(VdevSpec::Draid { nparity, ndata, nspares, children })]
+        };
         let tops = match self.shape {
             Shape::Disk | Shape::Disks3 => specs.into_iter().map(top).collect(),
             Shape::Mirror | Shape::Mirror3 => vec![top(VdevSpec::Mirror(specs))],
@@ -183,6 +197,9 @@ impl Bench {
             Shape::Raidz1 => raidz(1, specs),
             Shape::Raidz2 => raidz(2, specs),
             Shape::Raidz3 => raidz(3, specs),
+            Shape::Draid1 => draid((1, 2, 1), specs),
+            Shape::Draid2 => draid((2, 3, 2), specs),
+            Shape::Draid3 => draid((3, 1, 0), specs),
             Shape::Special => {
                 let special = VdevSpec::Mirror(specs.split_off(2));
                 let special = NewTop { spec: special, class: SpaceClass::Special };

@@ -2,7 +2,8 @@
 
 use super::*;
 
-const ALL: [Shape; 5] = [Shape::Disk, Shape::Mirror, Shape::Raidz1, Shape::Raidz2, Shape::Raidz3];
+const ALL: [Shape; 6] =
+    [Shape::Disk, Shape::Mirror, Shape::Raidz1, Shape::Raidz2, Shape::Raidz3, Shape::Draid2];
 
 /// Begins to replace a leaf by a new device; the new device's number.
 fn replace(run: &mut Run, leaf: u64) -> usize {
@@ -17,7 +18,7 @@ fn kinds(pool: &Pool) -> Vec<String> {
 }
 
 /// The tree has no vdev that is there for a replacement only, and none of these leaves.
-fn is_settled(pool: &LivePool, gone: &[u64]) -> bool {
+pub(super) fn is_settled(pool: &LivePool, gone: &[u64]) -> bool {
     let tree = pool.look().unwrap().config().vdev_tree.clone();
     let has = |kind| tree.walk().any(|v| v.kind.name() == kind);
     !has("replacing") && !tree.walk().any(|v| gone.contains(&v.guid))
@@ -25,7 +26,7 @@ fn is_settled(pool: &LivePool, gone: &[u64]) -> bool {
 
 /// Devices that were replaced are not there any more, and nothing is missing; nor is it without as
 /// many of those that are left as the layout survives.
-fn holds_without(mut bench: Bench, model: &random::Model, gone: &[usize]) {
+pub(super) fn holds_without(mut bench: Bench, model: &random::Model, gone: &[usize]) {
     bench.away = gone.to_vec();
     bench.check(&bench.open()).unwrap();
     Run::compare(&bench, model).unwrap();

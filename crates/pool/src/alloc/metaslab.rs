@@ -498,11 +498,12 @@ impl Metaslab {
     }
 
     /// What is allocated as of the last txg that was written, in order, with what is being freed
-    /// since. `None`: the metaslab is not loaded.
+    /// since, and without what was taken since. `None`: the metaslab is not loaded.
     pub(super) fn allocated_ranges(&self) -> Option<Vec<(u64, u64)>> {
         let state = self.state.lock();
         let a = state.active.as_ref()?;
-        let waiting: Vec<&Ranges> = a.defer.iter().chain([&a.held, &a.freed]).collect();
+        let waiting = a.defer.iter().chain([&a.held, &a.freed]).chain(&a.allocating);
+        let waiting: Vec<&Ranges> = waiting.collect();
         Some(allocated_of(self.start, self.end, a.free.as_ref()?, &waiting))
     }
 

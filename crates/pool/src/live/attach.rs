@@ -11,6 +11,9 @@
 //! after each scan and when a pool is opened, so nothing has to be remembered. If the new
 //! one is detached before, the replacement is called off. Spares: `spares.rs`.
 //!
+//! What it lacks may also be brought by a *rebuild* (`scan/rebuild.rs`), where the vdev is a mirror
+//! or a dRAID.
+//!
 //! A label says first that the device belongs to no pool's state (txg 0), so that one that fails is
 //! found before anything changes. A side that is detached has its labels taken off, after the txg
 //! that goes without it is durable.
@@ -18,6 +21,7 @@
 use super::LivePool;
 use super::config::{Builder, FIRST_TXG, VdevSpec};
 use super::create::{guid_from, new_vdev_zap, set_member};
+use super::scan::REBUILDING;
 use super::shared::{Shared, TaskCx};
 use super::sides::{Beside, bad, parent_of, refused, top_of, with_side, without_side};
 use super::vdevs::aux_label;
@@ -32,12 +36,59 @@ use std::sync::Arc;
 use vdev::LeafOpen;
 use vdev::label;
 
+/// How a device that comes is brought what it lacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bring {
+    /// By a resilver, which follows pointers and verifies blocks.
+    #[default]
+    Healing,
+    /// By a rebuild, which copies what is allocated in its order, and then a scrub.
+    Sequential,
+}
+
 /// A device that comes.
 #[derive(Clone)]
 pub(super) struct NewSide {
     pub(super) guid: u64,
     pub(super) path: String,
-    pub(super) is_file: bool,
+    pub(super) what: SideKind,
+    pub(super) bring: Bring,
+}
+
+/// What it is.
+#[derive(Clone)]
+pub(super) enum SideKind {
+    /// A device, which is called a file in its labels, or a disk.
+    Device { is_file: bool, device: WriteDeviceRef },
+    /// Distributed spare `id` of the dRAID with this guid, which has no device of its own.
+    Distributed { top: u64, id: u64 },
+}
+
+impl NewSide {
+    /// Its configuration, as the side of a vdev.
+    fn config(&self, txg: u64) -> Builder {
+        let kind = match self.what {
+            SideKind::Device { is_file: true, .. } => "file",
+            SideKind::Device { .. } => "disk",
+            SideKind::Distributed { .. } => "dspare",
+        };
+        let new = Builder::new().text("type", kind).u64("id", 0).u64("guid", self.guid);
+        let new = new.text("path", &self.path);
+        let new = match self.what {
+            SideKind::Device { .. } => new.u64("whole_disk", 0),
+            SideKind::Distributed { top, id } => {
+                new.u64("top_guid", top).u64("spareid", id).u64("whole_disk", 1)
+            }
+        };
+        new.u64("create_txg", txg)
+    }
+
+    fn device(&self) -> Option<&WriteDeviceRef> {
+        match &self.what {
+            SideKind::Device { device, .. } => Some(device),
+            SideKind::Distributed { .. } => None,
+        }
+    }
 }
 
 impl TaskCx<'_> {
@@ -74,14 +125,21 @@ impl TaskCx<'_> {
 }
 
 impl Shared {
+    /// A rebuild and a resilver do not go on beside each other.
+    fn check_no_other(&self, bring: Bring) -> Result<()> {
+        match bring {
+            Bring::Healing if self.is_rebuilding() => Err(refused(REBUILDING)),
+            Bring::Sequential if self.is_resilver_under_way() => {
+                Err(refused("currently resilvering"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Puts a device beside a leaf.
-    pub(super) fn attach(
-        &self,
-        (leaf, how): (u64, Beside),
-        new: &NewSide,
-        device: WriteDeviceRef,
-    ) -> Result<()> {
-        let NewSide { guid, path, is_file } = new.clone();
+    pub(super) fn attach(&self, (leaf, how): (u64, Beside), new: &NewSide) -> Result<()> {
+        let side = new.clone();
+        let (guid, path) = (side.guid, side.path.clone());
         let around = guid_from(&self.rt)();
         self.run(move |cx| {
             cx.check_no_checkpoint()?;
@@ -89,14 +147,12 @@ impl Shared {
                 return Err(refused("a device is being removed"));
             }
             let shared = cx.shared;
+            shared.check_no_other(side.bring)?;
             let (facts, root) = {
                 let config = shared.config.lock();
                 (config.facts.clone(), config.root.clone())
             };
-            let kind = if is_file { "file" } else { "disk" };
-            let new = Builder::new().text("type", kind).u64("id", 0).u64("guid", guid);
-            let new = new.text("path", &path).u64("whole_disk", 0);
-            let mut new = new.u64("create_txg", cx.tx.txg());
+            let mut new = side.config(cx.tx.txg());
             if how == Beside::Spare {
                 new = new.u64("is_spare", 1);
             }
@@ -107,18 +163,27 @@ impl Shared {
             }
             let mut new = VdevConfig::decode(&new.done()).map_err(|e| bad(&e))?;
             // All that can be refused is, before anything is written.
+            let top = top_of(&root, leaf)?;
+            if side.bring == Bring::Sequential {
+                shared.check_rebuild(top)?;
+                cx.mark_rebuilt(&mut new)?;
+            }
             let tree = shared.reader.vdevs();
             let planned = with_side(&root, leaf, (&new, how), around)?;
-            let mut open =
-                |c: &VdevConfig| (c.guid == guid).then(|| LeafOpen::Writable(Arc::clone(&device)));
+            let mut open = |c: &VdevConfig| {
+                let device = side.device().filter(|_| c.guid == guid)?;
+                Some(LeafOpen::Writable(Arc::clone(device)))
+            };
             let next = tree.successor(&shared.rt, &planned, &mut open).map_err(|e| bad(&e))?;
-            if !next.leaves().any(|l| l.guid() == guid && l.writer().is_some()) {
+            if !next.sides().any(|l| l.guid() == guid && l.is_written()) {
                 return Err(refused("device is too small"));
             }
-            let top_planned = top_of(&planned, guid)?;
-            let list = facts.for_label(PoolState::Active, 0, &planned, top_planned, guid);
-            let written = label::initialise(device.as_ref(), &list);
-            written.map_err(|e| shared.failed("writing labels", &e))?;
+            if let Some(device) = side.device() {
+                let top_planned = top_of(&planned, guid)?;
+                let list = facts.for_label(PoolState::Active, 0, &planned, top_planned, guid);
+                let written = label::initialise(device.as_ref(), &list);
+                written.map_err(|e| shared.failed("writing labels", &e))?;
+            }
             if let Some(map) = cx.zap_map()? {
                 let zap = new_vdev_zap(cx.objects(), cx.tx, map)?;
                 set_member(cx.objects(), &mut new, "com.delphix:vdev_zap_leaf", zap)?;
@@ -126,7 +191,11 @@ impl Shared {
             let old = root.find(leaf).and_then(|v| v.path.clone()).unwrap_or_default();
             let root = with_side(&root, leaf, (&new, how), around)?;
             next.has_missed(guid, &std::iter::once(FIRST_TXG..=cx.tx.txg()).collect());
+            let id = top.id;
             cx.put_tree(root, next);
+            if side.bring == Bring::Sequential {
+                cx.begin_rebuild(id, cx.tx.txg())?;
+            }
             let text = match how {
                 Beside::Mirror => format!("attach vdev={path} to vdev={old}"),
                 Beside::Replacing => format!("replace vdev={path} for vdev={old}"),
@@ -207,10 +276,8 @@ impl Shared {
         loop {
             let tree = self.reader.vdevs();
             let is_whole = |guid: u64| {
-                let mut leaves = tree.leaves().filter(|l| l.guid() == guid);
-                leaves.any(|l| {
-                    l.writer().is_some() && l.state().is_readable() && l.missed().is_empty()
-                })
+                let mut leaves = tree.sides().filter(|l| l.guid() == guid);
+                leaves.any(|l| l.is_written() && l.state().is_readable() && l.missed().is_empty())
             };
             let root = self.config.lock().root.clone();
             let outlived = outlived(&root, &is_whole);
@@ -230,10 +297,12 @@ impl Shared {
 }
 
 /// The device of a specification of one.
-fn one_device(rt: &rt::Rt, spec: &VdevSpec) -> Result<NewSide> {
+fn one_device(rt: &rt::Rt, spec: &VdevSpec, device: WriteDeviceRef) -> Result<NewSide> {
     match spec {
         VdevSpec::Leaf { path, is_file } => {
-            Ok(NewSide { guid: guid_from(rt)(), path: path.clone(), is_file: *is_file })
+            let what = SideKind::Device { is_file: *is_file, device };
+            let bring = Bring::default();
+            Ok(NewSide { guid: guid_from(rt)(), path: path.clone(), what, bring })
         }
         _ => Err(refused("what comes beside a device is one device")),
     }
@@ -247,9 +316,31 @@ impl LivePool {
     /// # Errors
     /// When the leaf is part of something else, or the device too small or failing.
     pub fn attach(&self, leaf: u64, spec: &VdevSpec, device: WriteDeviceRef) -> Result<()> {
-        let new = one_device(&self.shared.rt, spec)?;
-        self.shared.attach((leaf, Beside::Mirror), &new, device)?;
-        self.resilver()
+        self.attach_by(leaf, spec, device, Bring::Healing)
+    }
+
+    /// The same, and how the device is brought what is on the others.
+    ///
+    /// # Errors
+    /// As [`Self::attach`]. When the vdev cannot be rebuilt, or the other way is under way.
+    pub fn attach_by(
+        &self,
+        leaf: u64,
+        spec: &VdevSpec,
+        device: WriteDeviceRef,
+        bring: Bring,
+    ) -> Result<()> {
+        let new = NewSide { bring, ..one_device(&self.shared.rt, spec, device)? };
+        self.shared.attach((leaf, Beside::Mirror), &new)?;
+        self.bring(bring)
+    }
+
+    /// What a side that came lacks is brought to it, in the background.
+    pub(super) fn bring(&self, bring: Bring) -> Result<()> {
+        match bring {
+            Bring::Healing => self.resilver(),
+            Bring::Sequential => self.shared.want_rebuild(),
+        }
     }
 
     /// Takes a side off a mirror, and its labels off the device; or one of the devices of a
@@ -268,8 +359,22 @@ impl LivePool {
     /// # Errors
     /// When the device is too small or failing.
     pub fn replace(&self, leaf: u64, spec: &VdevSpec, device: WriteDeviceRef) -> Result<()> {
-        let new = one_device(&self.shared.rt, spec)?;
-        self.shared.attach((leaf, Beside::Replacing), &new, device)?;
-        self.resilver()
+        self.replace_by(leaf, spec, device, Bring::Healing)
+    }
+
+    /// The same, and how the device is brought what was on the other.
+    ///
+    /// # Errors
+    /// As [`Self::replace`]. When the vdev cannot be rebuilt, or the other way is under way.
+    pub fn replace_by(
+        &self,
+        leaf: u64,
+        spec: &VdevSpec,
+        device: WriteDeviceRef,
+        bring: Bring,
+    ) -> Result<()> {
+        let new = NewSide { bring, ..one_device(&self.shared.rt, spec, device)? };
+        self.shared.attach((leaf, Beside::Replacing), &new)?;
+        self.bring(bring)
     }
 }

@@ -4,9 +4,10 @@
 //! that members this program knows nothing of survive every change. Members stand in the order in
 //! which OpenZFS writes them. Specified in `docs/format/config.md`.
 
-use ondisk::config::{PoolConfig, PoolState, VdevConfig};
+use ondisk::config::{PoolConfig, PoolState, VdevConfig, VdevKind};
 use ondisk::nvlist::{NvList, NvValue};
 use ondisk::spelling;
+use vdev::draid::Draid;
 use zio::SpaceClass;
 
 /// Number of a pool's first txg.
@@ -31,6 +32,17 @@ pub enum VdevSpec {
         /// The leaves.
         children: Vec<VdevSpec>,
     },
+    /// Groups of data and parity, and spares, distributed over the children.
+    Draid {
+        /// Parity columns of a group, 1 to 3.
+        nparity: u64,
+        /// Data columns of a group.
+        ndata: u64,
+        /// Distributed spares.
+        nspares: u64,
+        /// The leaves.
+        children: Vec<VdevSpec>,
+    },
 }
 
 impl VdevSpec {
@@ -39,7 +51,7 @@ impl VdevSpec {
     pub fn leaves(&self) -> Vec<&str> {
         match self {
             Self::Leaf { path, .. } => vec![path],
-            Self::Mirror(c) | Self::Raidz { children: c, .. } => {
+            Self::Mirror(c) | Self::Raidz { children: c, .. } | Self::Draid { children: c, .. } => {
                 c.iter().flat_map(Self::leaves).collect()
             }
         }
@@ -144,6 +156,7 @@ fn vdev_list(spec: &VdevSpec, id: u64, txg: u64, guid: &mut dyn FnMut() -> u64) 
         VdevSpec::Leaf { .. } => "disk",
         VdevSpec::Mirror(_) => "mirror",
         VdevSpec::Raidz { .. } => "raidz",
+        VdevSpec::Draid { .. } => "draid",
     };
     let list = Builder::new().text("type", kind).u64("id", id).u64("guid", guid());
     let mut below = |children: &[VdevSpec]| {
@@ -159,7 +172,33 @@ fn vdev_list(spec: &VdevSpec, id: u64, txg: u64, guid: &mut dyn FnMut() -> u64) 
         VdevSpec::Raidz { nparity, children } => {
             list.u64("nparity", *nparity).lists("children", below(children)).done()
         }
+        VdevSpec::Draid { nparity, ndata, nspares, children } => list
+            .u64("nparity", *nparity)
+            .u64("draid_ndata", *ndata)
+            .u64("draid_nspares", *nspares)
+            .u64("draid_ngroups", Draid::groups(*nparity + *ndata, children.len(), *nspares))
+            .lists("children", below(children))
+            .done(),
     }
+}
+
+/// The distributed spares of new top-level vdevs, as the list of spares has them.
+pub(super) fn distributed_spares(
+    tops: &[VdevConfig],
+    guid: &mut dyn FnMut() -> u64,
+) -> Vec<NvList> {
+    let mut out = Vec::new();
+    for top in tops {
+        let VdevKind::Draid { nparity, nspares, .. } = top.kind else { continue };
+        out.extend((0..u64::from(nspares)).map(|spare| {
+            let list = Builder::new().text("type", "dspare").u64("guid", guid());
+            let list = list.text("path", &format!("draid{nparity}-{}-{spare}", top.id));
+            let list = list.u64("top_guid", top.guid).u64("spareid", spare);
+            let list = list.u64("whole_disk", 1).u64("is_spare", 1);
+            list.u64("ashift", top.ashift.unwrap_or(9)).done()
+        }));
+    }
+    out
 }
 
 /// A root over top-level vdevs.

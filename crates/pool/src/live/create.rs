@@ -13,7 +13,8 @@
 
 use super::blocks::TxgBlocks;
 use super::config::{
-    FIRST_TXG, PoolFacts, Split, TopNumbers, VdevSpec, guid_sum, new_root, new_top, set_u64,
+    FIRST_TXG, PoolFacts, Split, TopNumbers, VdevSpec, distributed_spares, guid_sum, new_root,
+    new_top, set_u64,
 };
 use super::datasets::NewFilesystem;
 use super::features::{ENABLED_BY_DEFAULT, FeatureTable};
@@ -169,6 +170,8 @@ fn ashift_of(spec: &VdevSpec, devices: &Devices, wanted: Option<u32>) -> Result<
     }
 }
 
+pub(super) const NO_DRAID: &str = "feature@draid is not enabled";
+
 /// Smallest device that can be part of a pool, in bytes.
 pub const DEVICE_MIN: u64 = 64 << 20;
 
@@ -197,6 +200,15 @@ fn asize_of(spec: &VdevSpec, devices: &Devices) -> Result<u64> {
                 return Err(Error::Invalid { what });
             }
             Ok(smallest(leaves)? * n)
+        }
+        VdevSpec::Draid { nparity, ndata, nspares, .. } => {
+            let too_small = || {
+                let what = "the devices are too small for a group of a draid".to_owned();
+                Error::Invalid { what }
+            };
+            let disks = n.saturating_sub(*nspares);
+            let asize = vdev::draid_asize(smallest(leaves)?, disks, nparity + ndata);
+            asize.filter(|asize| *asize > 0).ok_or_else(too_small)
         }
     }
 }
@@ -295,6 +307,9 @@ impl Plan {
         let wanted = options.wanted()?;
         let mut guid = guid_from(rt);
         let tops = new_tops(&options.tops, 0, FIRST_TXG, options.ashift, devices, &mut guid)?;
+        if tops.iter().any(is_draid) && !wanted.iter().any(|f| f.name() == "draid") {
+            return Err(Error::Invalid { what: NO_DRAID.to_owned() });
+        }
         let root = new_root(guid(), FIRST_TXG, &tops).map_err(|e| bad(&e))?;
         Ok(Self { wanted, root })
     }
@@ -468,6 +483,8 @@ fn first_txg(
             return Ok(set);
         }
         cx.format_filesystem(tree.root_head, &root)?;
+        let tops = cx.shared.config.lock().root.children.clone();
+        cx.append_spares(distributed_spares(&tops, &mut guid_from(&cx.shared.rt)))?;
         let command = history::command(&options.invocation, cx.dsl().now.secs);
         cx.append_history(&[command], true).map(Ok)
     })??;
@@ -516,6 +533,7 @@ impl Maker<'_> {
         zap::set(&directory, tx, mos::CHECKSUM_SALT.as_bytes(), &salt)?;
         self.put(mos::SYNC_BPOBJ, Lists::new(mos, tx, &|_| 0)?.create()?)?;
         self.vdev_zaps(&mut root, &features)?;
+        count_draids(&features, tx, &root.children)?;
         for top in &mut root.children {
             let made = alloc::init_top(mos, tx, top.asize.unwrap_or(0))?;
             set_member(mos, top, "metaslab_array", made.ms_array)?;
@@ -590,6 +608,20 @@ pub(super) fn new_vdev_zap(mos: &Objset, tx: &Tx, map: u64) -> dmu::Result<u64> 
     // The key is the number in hexadecimal, as with every table of numbers that is a set.
     util::set_u64(mos, tx, map, &format!("{zap:x}"), zap)?;
     Ok(zap)
+}
+
+/// Counts new dRAID vdevs.
+pub(super) fn count_draids(
+    features: &FeatureTable,
+    tx: &Tx,
+    tops: &[VdevConfig],
+) -> dmu::Result<()> {
+    let draids = tops.iter().filter(|top| is_draid(top)).count() as i64;
+    if draids > 0 { features.add(tx, "org.openzfs:draid", draids) } else { Ok(()) }
+}
+
+pub(super) fn is_draid(top: &VdevConfig) -> bool {
+    matches!(top.kind, VdevKind::Draid { .. })
 }
 
 /// Gives a new top-level vdev and its leaves their ZAPs.

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Features of OpenZFS 2.3 that pools made by zinc have enabled when nothing else is said: those it
 /// can write. One that it cannot write, once used by another implementation, would make the pool
 /// read-only here.
-pub const ENABLED_BY_DEFAULT: [&str; 28] = [
+pub const ENABLED_BY_DEFAULT: [&str; 30] = [
     "async_destroy",
     "empty_bpobj",
     "lz4_compress",
@@ -43,6 +43,8 @@ pub const ENABLED_BY_DEFAULT: [&str; 28] = [
     "zilsaxattr",
     "blake3",
     "vdev_zaps_v2",
+    "draid",
+    "device_rebuild",
 ];
 
 /// Features whose use the writer keeps up: a pool on which any other is active is not written.
@@ -50,14 +52,8 @@ pub const ENABLED_BY_DEFAULT: [&str; 28] = [
 pub fn is_writable(feature: &Feature) -> bool {
     // The others of the list are either maintained by zinc or need nothing of a writer while a
     // dataset that uses them is not changed.
-    const MORE: [&str; 6] = [
-        "multi_vdev_crash_dump",
-        "head_errlog",
-        "device_rebuild",
-        "log_spacemap",
-        "resilver_defer",
-        "livelist",
-    ];
+    const MORE: [&str; 5] =
+        ["multi_vdev_crash_dump", "head_errlog", "log_spacemap", "resilver_defer", "livelist"];
     let name = feature.name();
     ENABLED_BY_DEFAULT.contains(&name) || MORE.contains(&name)
 }

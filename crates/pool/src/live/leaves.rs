@@ -35,7 +35,7 @@ impl Shared {
     pub(super) fn are_leaves_said(&self) -> bool {
         let tree = self.reader.vdevs();
         let config = self.config.lock();
-        let nodes: BTreeMap<u64, NodeRef<'_>> = tree.leaves().map(|l| (l.guid(), l)).collect();
+        let nodes: BTreeMap<u64, NodeRef<'_>> = tree.sides().map(|l| (l.guid(), l)).collect();
         config.root.walk().filter_map(|v| Some((v, nodes.get(&v.guid)?))).all(|(vdev, leaf)| {
             let is_logged = config.logs.get(&vdev.guid) == some(leaf.missed()).as_ref();
             is_logged && missing_mark(vdev, leaf.state()).is_none()
@@ -49,7 +49,7 @@ impl Shared {
             (config.root.clone(), config.logs.clone())
         };
         let tree = self.reader.vdevs();
-        let nodes: BTreeMap<u64, NodeRef<'_>> = tree.leaves().map(|l| (l.guid(), l)).collect();
+        let nodes: BTreeMap<u64, NodeRef<'_>> = tree.sides().map(|l| (l.guid(), l)).collect();
         let changed = self.note_below(cx, &mut root, &nodes, &mut logs)?;
         let mut config = self.config.lock();
         config.logs = logs;

@@ -92,6 +92,7 @@ mod work;
 mod works;
 mod writable;
 
+pub use attach::Bring;
 pub use back::{Leave, OwnChanges};
 pub use config::{FIRST_TXG, VdevSpec};
 pub use create::{
@@ -158,6 +159,7 @@ impl LivePool {
         let shared = Shared::new(rt, parts, view.name())?;
         shared.find_checkpoint()?;
         shared.find_removal()?;
+        shared.find_rebuilds()?;
         *shared.aux.lock() = [view.spares().to_vec(), view.l2cache().to_vec()];
         view.set_gate(&shared.gate);
         shared.space.synced(shared.txgs.last_synced(), shared.room_of_pool());

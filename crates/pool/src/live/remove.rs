@@ -25,7 +25,7 @@ use super::sides::{bad, refused};
 use crate::error::Result;
 use device::WriteDeviceRef;
 use dmu::Zap;
-use ondisk::config::{PoolState, VdevConfig};
+use ondisk::config::{PoolState, VdevConfig, VdevKind};
 use ondisk::mos::{self, vdev_zap};
 use ondisk::spacemap::SpaceMapHeader;
 
@@ -198,6 +198,9 @@ impl LivePool {
             (true, _) if seen.config().vdev_tree.find(guid).is_some() => {
                 return Err(refused("Pool busy; the spare stands in for a device"));
             }
+            (true, _) if is_distributed(seen.spares(), guid) => {
+                return Err(refused("a distributed spare is part of its dRAID"));
+            }
             (true, _) => (mos::SPARES, PoolState::Spare, "spare"),
             (_, true) => (mos::L2CACHE, PoolState::L2cache, "l2cache"),
             _ => return Err(refused("it is neither a spare nor a cache device")),
@@ -215,4 +218,10 @@ impl LivePool {
         }
         Ok(())
     }
+}
+
+/// The spare of this guid is room of a dRAID.
+fn is_distributed(spares: &[VdevConfig], guid: u64) -> bool {
+    let mut spares = spares.iter().filter(|spare| spare.guid == guid);
+    spares.any(|spare| matches!(spare.kind, VdevKind::DraidSpare { .. }))
 }

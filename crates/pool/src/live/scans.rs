@@ -21,12 +21,16 @@ pub(super) struct Scans {
     pub(super) has_place: AtomicBool,
     /// Txgs with tasks that were not of a scan.
     pub(super) tasks: AtomicU64,
+    /// Top-level vdevs of which a rebuild is under way, by guid.
+    pub(super) rebuilds: Mutex<BTreeSet<u64>>,
     /// A scrub that is paused, and what is left of it.
     pub(super) paused: Mutex<Option<(ScanState, Rest)>>,
 }
 
 #[derive(Default)]
 pub(super) struct Wanted {
+    /// Rebuilds that are under way are to be gone on with.
+    pub(super) rebuild: bool,
     pub(super) resilver: bool,
     pub(super) scrub: bool,
     /// The scrub that is wanted is of what was born since the last one.
@@ -52,6 +56,8 @@ pub(super) enum Activity {
     None,
     /// It was started, and has not looked yet at what is wanted.
     Begins,
+    /// Rebuilds.
+    Rebuilds,
     /// A scan, or what is done behind one.
     Scans(Function),
 }
@@ -68,8 +74,9 @@ impl Scans {
         let interrupted = AtomicBool::new(false);
         let (state, moved) = (Mutex::default(), Mutex::default());
         let (has_place, tasks) = (AtomicBool::new(false), AtomicU64::new(0));
-        let paused = Mutex::default();
-        Self { state, changed: rt.condvar(), interrupted, moved, has_place, tasks, paused }
+        let (rebuilds, paused) = (Mutex::default(), Mutex::default());
+        let changed = rt.condvar();
+        Self { state, changed, interrupted, moved, has_place, tasks, rebuilds, paused }
     }
 
     /// A leaf leaves or comes back. Called in the task that changes the tree.

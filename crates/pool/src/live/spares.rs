@@ -16,12 +16,15 @@
 //! leaf's says, so that another pool that has it in its list, too, finds it taken; when it is given
 //! back, the label says again that it is a spare.
 //!
+//! A *distributed* spare has no device and no label: it is the room that its dRAID left free on all
+//! its devices, so it stands in for a device of that dRAID only.
+//!
 //! [`LivePool::take_spares`] is the rule by which spares are taken; when it is asked is for the
 //! program to say that holds the pool. Log devices have no spares, as in OpenZFS: what would be
 //! brought to them is gone with the txg.
 
 use super::LivePool;
-use super::attach::NewSide;
+use super::attach::{Bring, NewSide, SideKind};
 use super::labels::aux_guid;
 use super::sides::{Beside, parent_of, refused, top_of};
 use crate::error::Result;
@@ -51,28 +54,53 @@ impl LivePool {
         Ok(left.cloned().collect())
     }
 
-    /// Lets a spare of the pool, by its guid, stand in for a leaf. What the leaf had is brought to
-    /// it by a resilver, which begins at once.
+    /// Lets a spare of the pool, by its guid, stand in for a leaf; a distributed one has no device.
+    /// What the leaf had is brought to it by a resilver, which begins at once.
     ///
     /// # Errors
-    /// When the device is not that spare any more, is too small or fails.
-    pub fn take_spare(&self, leaf: u64, spare: u64, device: WriteDeviceRef) -> Result<()> {
+    /// When the device is not that spare any more, is too small or fails, or a distributed spare is
+    /// of another vdev.
+    pub fn take_spare(&self, leaf: u64, spare: u64, device: Option<WriteDeviceRef>) -> Result<()> {
+        self.take_spare_by(leaf, spare, device, Bring::Healing)
+    }
+
+    /// The same, and how the spare is brought what was on the leaf.
+    ///
+    /// # Errors
+    /// As [`Self::take_spare`]. When the vdev cannot be rebuilt, or the other way is under way.
+    pub fn take_spare_by(
+        &self,
+        leaf: u64,
+        spare: u64,
+        device: Option<WriteDeviceRef>,
+        bring: Bring,
+    ) -> Result<()> {
         let left = self.spares_left()?;
         let Some(config) = left.iter().find(|s| s.guid == spare) else {
             return Err(refused("it is no spare of this pool, or in use"));
         };
         let path = config.path.clone().unwrap_or_default();
-        if aux_guid(&device, PoolState::Spare) != Some(spare) {
-            return Err(refused("its label says that it is not a spare, or of another pool"));
-        }
         let root = self.shared.config.lock().root.clone();
-        if top_of(&root, leaf)?.is_log {
+        let top = top_of(&root, leaf)?;
+        if top.is_log {
             return Err(refused("log devices have no spares"));
         }
-        let is_file = matches!(config.kind, VdevKind::File);
-        let new = NewSide { guid: spare, path, is_file };
-        self.shared.attach((leaf, Beside::Spare), &new, device)?;
-        self.resilver()
+        let what = match (&config.kind, device) {
+            (VdevKind::DraidSpare { top_guid, .. }, _) if *top_guid != top.guid => {
+                return Err(refused(
+                    "dRAID spares can only replace child devices in their parent's dRAID vdev",
+                ));
+            }
+            (VdevKind::DraidSpare { top_guid, spare_id }, _) => {
+                SideKind::Distributed { top: *top_guid, id: *spare_id }
+            }
+            (kind, Some(device)) if aux_guid(&device, PoolState::Spare) == Some(spare) => {
+                SideKind::Device { is_file: matches!(kind, VdevKind::File), device }
+            }
+            _ => return Err(refused("its label says that it is not a spare, or of another pool")),
+        };
+        self.shared.attach((leaf, Beside::Spare), &NewSide { guid: spare, path, what, bring })?;
+        self.bring(bring)
     }
 
     /// Lets spares stand in for all leaves that are out of use and have none, as far as there are
@@ -93,9 +121,14 @@ impl LivePool {
         };
         for leaf in self.leaves_without_spare() {
             let used = left.iter().position(|spare| {
+                if matches!(spare.kind, VdevKind::DraidSpare { .. }) {
+                    // Its dRAID is rebuilt fastest in order, when nothing stands in the way.
+                    let mut ways = [Bring::Sequential, Bring::Healing].into_iter();
+                    return ways.any(|by| self.take_spare_by(leaf, spare.guid, None, by).is_ok());
+                }
                 let Some(path) = spare.path.as_deref() else { return false };
                 let claimed = source.claim(Path::new(path));
-                claimed.is_ok_and(|device| self.take_spare(leaf, spare.guid, device).is_ok())
+                claimed.is_ok_and(|device| self.take_spare(leaf, spare.guid, Some(device)).is_ok())
             });
             if let Some(at) = used {
                 taken.push(SpareTaken { leaf, spare: left.remove(at).guid });

@@ -1,7 +1,10 @@
 //! Changing the pool itself: more vdevs, its properties, its guid.
 
-use super::config::{Builder, VdevSpec, set_u64, with_children};
-use super::create::{Devices, NewTop, PropertyWord, add_top_zaps, guid_from, new_tops, set_member};
+use super::config::{Builder, VdevSpec, distributed_spares, set_u64, with_children};
+use super::create::{
+    Devices, NO_DRAID, NewTop, PropertyWord, add_top_zaps, count_draids, guid_from, is_draid,
+    new_tops, set_member,
+};
 use super::evacuate::check_layout;
 use super::labels::aux_guid;
 use super::mode::FailMode;
@@ -58,6 +61,11 @@ impl TaskCx<'_> {
         lists.extend(new);
         all.set(name, NvValue::NvListArray(lists));
         self.write_aux(name, number, &all)
+    }
+
+    /// Adds to the list of spares.
+    pub(super) fn append_spares(&self, new: Vec<NvList>) -> Result<()> {
+        if new.is_empty() { Ok(()) } else { self.append_aux(mos::SPARES, new) }
     }
 
     /// Writes the list `name` of spares or cache devices, and notes what it has now.
@@ -146,6 +154,9 @@ impl LivePool {
             let first = root.children.iter().map(|c| c.id + 1).max().unwrap_or(0);
             let txg = cx.tx.txg();
             let mut new = new_tops(&tops, first, txg, ashift, &devices, &mut guid)?;
+            if new.iter().any(is_draid) && !cx.shared.features.is_enabled("draid") {
+                return Err(Error::Invalid { what: NO_DRAID.to_owned() });
+            }
             // What is removed, or leaves, is mapped to devices and mirrors.
             let moved = root.children.iter().any(|top| top.indirect_object.unwrap_or(0) != 0);
             if moved {
@@ -187,6 +198,8 @@ impl LivePool {
                 let made = alloc::init_top(objects, cx.tx, top.asize.unwrap_or(0))?;
                 set_member(objects, top, "metaslab_array", made.ms_array)?;
             }
+            count_draids(&cx.shared.features, cx.tx, &new)?;
+            cx.append_spares(distributed_spares(&new, &mut guid))?;
             let root = labels(&new, txg)?;
             cx.set_root(root);
             Ok(())

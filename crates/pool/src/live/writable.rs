@@ -68,7 +68,8 @@ fn vdevs(pool: &Pool, out: &mut Vec<Obstacle>) {
             out.push(Obstacle::Vdev { name: node.name().to_owned(), what });
         };
         match node.kind() {
-            "root" | "mirror" | "replacing" | "spare" | "raidz" | "leaf" | "hole" | "indirect" => {}
+            "root" | "mirror" | "replacing" | "spare" | "raidz" | "draid" | "leaf" | "dspare"
+            | "hole" | "indirect" => {}
             kind => push(format!("{kind} vdevs are not written yet")),
         }
     }

@@ -122,7 +122,11 @@ impl Pool {
         let scan = self.scan_state().ok().flatten();
         let is_one =
             |s: ScanState| s.function() == Function::Resilver && s.state() == State::Active;
-        scan.is_some_and(is_one) && !self.is_scan_left()
+        let is_rebuilt = || {
+            let states = self.rebuild_states().unwrap_or_default();
+            states.iter().any(|(_, s)| s.state() == State::Active) && self.is_scanned_here()
+        };
+        (scan.is_some_and(is_one) && !self.is_scan_left()) || is_rebuilt()
     }
 
     /// Whether features are missing that an upgrade would enable, and the pool's property

@@ -8,7 +8,7 @@ use crate::open::Pool;
 use crate::removal::{CheckpointState, Removal, VdevExpansion};
 use crate::space::PoolSpace;
 use ondisk::config::VdevConfig;
-use ondisk::scan::{ErrorScrubState, ScanState};
+use ondisk::scan::{ErrorScrubState, RebuildState, ScanState};
 use vdev::{Reason, VdevState, VdevTree};
 
 /// What is said of a checkpoint.
@@ -41,6 +41,8 @@ pub struct Status {
     pub scan: Option<ScanState>,
     /// That one was under way when the pool was closed, and no process goes on with it.
     pub is_scan_left: bool,
+    /// The last sequential rebuild of each top-level vdev that had one, and the vdev's name.
+    pub rebuilds: Vec<(RebuildState, String)>,
     /// Devices in use that have not all that was written, while no resilver runs.
     pub lacking: usize,
     /// The last scrub of the error log.
@@ -78,6 +80,12 @@ impl Pool {
             let name = vdevs.walk().find(|v| v.guid == guid).map(|v| v.name.clone());
             (e, name.unwrap_or_default())
         });
+        let name_of = |id: u64| {
+            let top = self.config().vdev_tree.children.iter().find(|t| t.id == id)?;
+            vdevs.walk().find(|v| v.guid == top.guid).map(|v| v.name.clone())
+        };
+        let rebuilds = self.rebuild_states().unwrap_or_default().into_iter();
+        let rebuilds = rebuilds.filter_map(|(id, state)| Some((state, name_of(id)?))).collect();
         let removal = self.removal().ok().flatten();
         let removing = removal.as_ref().and_then(|r| {
             let top = self.config().vdev_tree.children.iter().find(|t| t.id == r.state.vdev)?;
@@ -98,6 +106,7 @@ impl Pool {
             condition,
             scan: self.scan_state().ok().flatten(),
             is_scan_left: self.is_scan_left(),
+            rebuilds,
             error_scrub: self.error_scrub_state().ok().flatten(),
             removing: removing.unwrap_or_default(),
             removal,
@@ -128,6 +137,7 @@ impl Status {
             condition: Some(Condition::MissingFatal),
             scan: None,
             is_scan_left: false,
+            rebuilds: Vec::new(),
             lacking: 0,
             error_scrub: None,
             removal: None,

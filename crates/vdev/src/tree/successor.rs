@@ -118,11 +118,8 @@ impl VdevTree {
     #[must_use]
     pub fn keeps_a_side_without(&self, guid: u64) -> bool {
         let Some(leaf) = self.nodes.iter().position(|n| n.guid == guid) else { return true };
-        self.tops.values().all(|top| {
-            let mut is_below = false;
-            self.leaves_below(top.node, &mut |i| is_below |= i == leaf);
-            !is_below || self.is_whole_without(top.node, leaf)
-        })
+        let mut tops = self.tops.values().filter(|top| self.is_below(top.node, leaf));
+        tops.all(|top| self.is_whole_without(top.node, leaf))
     }
 }
 

@@ -1,6 +1,8 @@
 //! What a pool is doing or did last: scan, removal, expansion, checkpoint.
 
-use engine::pools::{CheckpointNote, Function, Removal, ScanProgress as State, ScanState, Status};
+use engine::pools::{
+    CheckpointNote, Function, RebuildState, Removal, ScanProgress as State, ScanState, Status,
+};
 use term::human::{ctime, nicebytes, nicenum};
 
 /// The lines about what the pool is doing or did last: scan, removal, expansion, checkpoint.
@@ -8,7 +10,12 @@ use term::human::{ctime, nicebytes, nicenum};
 pub(super) fn lines(status: &Status, utc_offset: i64) -> Vec<String> {
     let date = |t: u64| ctime(t.saturating_add_signed(utc_offset));
     let mut out = Vec::new();
-    out.extend(scan_or_lack(status, &date));
+    let rebuilds = newest_rebuilds(status);
+    let is_resilver = status.scan.is_some_and(|s| s.function() == Function::Resilver);
+    if rebuilds.is_empty() || !is_resilver {
+        out.extend(scan_or_lack(status, &date));
+    }
+    out.extend(rebuilds.into_iter().map(|(state, name)| rebuild_line(state, name, &date)));
     if let Some(r) = &status.removal {
         out.extend(removal_lines(r, &status.removing, &date));
     }
@@ -90,6 +97,42 @@ fn scan_line(s: &ScanState, date: &dyn Fn(u64) -> String) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// The rebuilds of which is told: all when one is under way, or has ended behind the last resilver.
+fn newest_rebuilds(status: &Status) -> Vec<(&RebuildState, &str)> {
+    let scan = status.scan.filter(|s| s.function() == Function::Resilver);
+    let is_active = scan.is_some_and(|s| s.state() == State::Active && !status.is_scan_left);
+    let ended = scan.map_or(0, |s| s.end_time);
+    let all: Vec<_> = status.rebuilds.iter().filter(|(s, _)| s.state() != State::None).collect();
+    let is_new = all.iter().any(|(s, _)| s.state() == State::Active || s.end_time > ended);
+    let told = all.iter().filter(|_| is_new && !is_active);
+    told.map(|(state, name)| (state, name.as_str())).collect()
+}
+
+fn rebuild_line(s: &RebuildState, name: &str, date: &dyn Fn(u64) -> String) -> String {
+    let rebuilt = nicebytes(s.bytes_rebuilt);
+    match s.state() {
+        State::Finished => {
+            let (took, end) = (duration(s.scan_time_ms / 1000), date(s.end_time));
+            format!(
+                "  scan: resilvered ({name}) {rebuilt} in {took} with {} errors on {end}",
+                s.errors
+            )
+        }
+        State::Canceled => format!("  scan: resilver ({name}) canceled on {}", date(s.end_time)),
+        _ => {
+            let (begin, all) = (date(s.start_time), nicebytes(s.bytes_estimated));
+            let (scanned, issued) = (nicebytes(s.bytes_scanned), nicebytes(s.bytes_issued));
+            let done = s.bytes_scanned as f64 * 100.0 / (s.bytes_estimated + 1) as f64;
+            let percent = done.min(100.0);
+            format!(
+                "  scan: resilver ({name}) in progress since {begin}\n\t\
+                 {scanned} / {all} scanned, {issued} / {all} issued\n\t\
+                 {rebuilt} resilvered, {percent:.2}% done, no estimated completion time"
+            )
+        }
+    }
 }
 
 fn removal_lines(r: &Removal, name: &str, date: &dyn Fn(u64) -> String) -> Vec<String> {

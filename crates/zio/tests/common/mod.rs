@@ -132,7 +132,7 @@ impl Bench {
         let books = Arc::new(Books::new(Arc::clone(&reader), segment));
         let mut settings = WriterSettings {
             in_flight_max: zio::IN_FLIGHT_MAX,
-            min_alloc_shift: reader.vdevs().min_alloc_shift(),
+            alloc_unit: usize::try_from(reader.vdevs().alloc_unit()).unwrap(),
             hole_birth: true,
         };
         change(&mut settings);

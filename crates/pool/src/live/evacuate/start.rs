@@ -4,6 +4,7 @@ use crate::error::Result;
 use crate::live::LivePool;
 use crate::live::config::{set_u64, unset};
 use crate::live::removals::Leaving;
+use crate::live::scan::REBUILDING;
 use crate::live::shared::{Shared, TaskCx};
 use crate::live::sides::{bad, refused};
 use crate::mapping::segments;
@@ -50,6 +51,9 @@ impl Shared {
         self.check_no_checkpoint()?;
         if !self.features.is_enabled("device_removal") {
             return Err(refused("feature@device_removal is not enabled"));
+        }
+        if self.is_rebuilding() {
+            return Err(refused(REBUILDING));
         }
         if self.removals.leaving().is_some() {
             return Err(refused("Pool busy; removal may already be in progress"));

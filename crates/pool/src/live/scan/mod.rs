@@ -31,15 +31,20 @@
 //! (`Scans::moved`) until the next scan begins, and its log does not shrink. Coming back wants
 //! another resilver anyway.
 //!
+//! A *rebuild* (`rebuild.rs`) brings what leaves missed in another order. It runs in the same
+//! thread, before all else that is wanted, and a scrub follows.
+//!
 //! While it runs, how far it is stands in memory ([`LivePool::scan`]); the result stands in the MOS
 //! as OpenZFS keeps it (`docs/format/scan.md`), and so does where a scrub is (`kept.rs`): a scrub
 //! that was not ended goes on when the pool is opened the next time, unless it was paused, and a
 //! resilver when it is still for the same leaves.
 
 mod kept;
+mod rebuild;
 mod targets;
 mod walk;
 
+pub(super) use rebuild::REBUILDING;
 pub(super) use targets::RESILVER_TXG;
 
 use super::LivePool;
@@ -77,7 +82,7 @@ impl Shared {
     /// Leaves that are written to and missed something.
     fn stale_leaves(&self) -> BTreeMap<u64, Txgs> {
         let tree = self.reader.vdevs();
-        let stale = tree.leaves().filter(|l| l.writer().is_some());
+        let stale = tree.sides().filter(|l| l.is_written());
         stale.map(|l| (l.guid(), l.missed())).filter(|(_, missed)| !missed.is_empty()).collect()
     }
 
@@ -90,7 +95,9 @@ impl Shared {
         choose(&mut state);
         (state.failure, state.pause) = (None, false);
         if state.is_running() {
-            self.scans.interrupted.store(state.resilver, Ordering::Release);
+            let is_rebuilding = state.activity == Activity::Rebuilds;
+            let is_first = state.rebuild || (state.resilver && !is_rebuilding);
+            self.scans.interrupted.store(is_first, Ordering::Release);
             return Ok(());
         }
         let Some(me) = self.me.upgrade() else { return Ok(()) };
@@ -103,6 +110,11 @@ impl Shared {
     /// What the thread does: one after the other until nothing is wanted.
     fn scan_all(&self) {
         loop {
+            if self.is_rebuild_next() {
+                let done = self.rebuild_all();
+                self.rebuilt(done);
+                continue;
+            }
             let function = {
                 let mut state = self.scans.state.lock();
                 // One that is to be paused before it began begins, and is paused.
@@ -148,6 +160,51 @@ impl Shared {
                 state.failure.get_or_insert_with(|| NOT_REPLACED.into());
             }
         }
+    }
+
+    /// A rebuild is what is to be done next.
+    fn is_rebuild_next(&self) -> bool {
+        let mut state = self.scans.state.lock();
+        if state.closing || !std::mem::take(&mut state.rebuild) {
+            return false;
+        }
+        self.scans.interrupted.store(false, Ordering::Release);
+        state.activity = Activity::Rebuilds;
+        true
+    }
+
+    /// What comes behind rebuilds: what was replaced goes, what is lacking still is brought, and
+    /// all that is there is verified.
+    fn rebuilt(&self, done: Result<End>) {
+        let done = done.and_then(|end| match end {
+            End::Done => self.detach_outlived().map(|()| end),
+            End::Interrupted => Ok(end),
+        });
+        let lacks = !self.stale_leaves().is_empty();
+        let verifies = self.tunables.get(Tunable::RebuildScrub) == 1;
+        let mut state = self.scans.state.lock();
+        match done {
+            Ok(End::Done) => {
+                state.resilver |= lacks;
+                (state.scrub, state.since_last) = (state.scrub || verifies, false);
+            }
+            Ok(End::Interrupted) => {}
+            Err(e) => {
+                state.failure = Some(e.to_string());
+                (state.rebuild, state.resilver, state.scrub) = (false, false, false);
+            }
+        }
+    }
+
+    /// A resilver runs, or is about to.
+    pub(super) fn is_resilver_under_way(&self) -> bool {
+        let state = self.scans.state.lock();
+        state.resilver || state.activity == Activity::Scans(Function::Resilver)
+    }
+
+    /// Goes on with rebuilds that are under way.
+    pub(super) fn want_rebuild(&self) -> Result<()> {
+        self.want(|state| state.rebuild = true)
     }
 
     fn is_scan_interrupted(&self) -> bool {
@@ -452,8 +509,7 @@ impl TaskCx<'_> {
         // What a removal that runs has copied is reached by no block yet, so it was not visited.
         let copied = self.shared.alloc.leaving_txgs();
         let was_written = |guid: &u64| {
-            !moved.contains(guid)
-                && tree.leaves().any(|l| l.guid() == *guid && l.writer().is_some())
+            !moved.contains(guid) && tree.sides().any(|l| l.guid() == *guid && l.is_written())
         };
         for (guid, missed) in targets.iter().filter(|(guid, _)| was_written(guid)) {
             let mut has_now = missed.clone();
@@ -475,12 +531,20 @@ impl LivePool {
         if self.shared.stale_leaves().is_empty() {
             return Ok(());
         }
-        self.shared.want(|state| state.resilver = true)
+        let is_rebuilding = self.shared.is_rebuilding();
+        self.shared.want(|state| {
+            state.resilver = true;
+            // It goes first, and may bring all.
+            state.rebuild |= is_rebuilding && state.activity == Activity::None;
+        })
     }
 
     /// What was under way when the pool was closed goes on; a scrub that was paused waits.
     pub(super) fn go_on_with_scan(&self) -> Result<()> {
         let shared = &self.shared;
+        if shared.is_rebuilding() {
+            return shared.want_rebuild();
+        }
         match shared.left_over()? {
             kept::Left::Nothing => Ok(()),
             kept::Left::Paused => {
@@ -542,6 +606,9 @@ impl LivePool {
             };
             return Err(Error::Invalid { what: what.to_owned() });
         }
+        if self.shared.is_rebuilding() {
+            return Err(Error::Invalid { what: rebuild::REBUILDING.to_owned() });
+        }
         self.shared.want(|state| (state.scrub, state.since_last) = (true, since_last))
     }
 
@@ -585,8 +652,9 @@ impl LivePool {
 
     fn is_resilvering_in(&self, state: &Wanted) -> bool {
         let is_held_up = self.shared.tunables.get(Tunable::ScanSuspend) == 1;
-        let runs = state.activity == Activity::Scans(Function::Resilver);
-        (runs || (state.is_running() && state.resilver)) && !is_held_up
+        let runs = [Activity::Scans(Function::Resilver), Activity::Rebuilds];
+        let is_wanted = state.is_running() && (state.resilver || state.rebuild);
+        (runs.contains(&state.activity) || is_wanted) && !is_held_up
     }
 
     /// Waits until no resilver runs, or one is held up. `told` hears how far it is, after each

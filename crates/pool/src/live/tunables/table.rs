@@ -299,6 +299,12 @@ table! {
     ScanSuspend "zfs_scan_suspend_progress" Unit::Switch, 0, 0..=1,
         Push::OnUse,
         "Scrub and resilver wait.";
+    RebuildSegment "zfs_rebuild_max_segment" Unit::Bytes, 1 << 20, 0x1000..=16 << 20,
+        Push::OnUse,
+        "Bytes of each data disk that a sequential rebuild reads at once.";
+    RebuildScrub "zfs_rebuild_scrub_enabled" Unit::Switch, 1, 0..=1,
+        Push::OnUse,
+        "A scrub follows a sequential rebuild.";
 
     // Removal of devices.
     RemovalPiece "zinc_removal_piece" Unit::Bytes, 64 << 20, 0x1000..=1 << 30,

@@ -56,7 +56,8 @@ impl Shared {
         let tops: Vec<u32> = self.reader.vdevs().tops().map(|t| t.id()).collect();
         for top in tops {
             for slab in self.alloc.slabs(top) {
-                for window in windows(&slab) {
+                let vdevs = self.reader.vdevs();
+                for window in windows(&vdevs, top, &slab) {
                     if self.works.state.lock().is_closing {
                         return;
                     }

@@ -9,6 +9,7 @@ use crate::live::sides::refused;
 use core::ops::Range;
 use device::{AlignedBuf, WriteDeviceRef};
 use std::time::Duration;
+use vdev::VdevTree;
 
 /// What free space is overwritten with: that of OpenZFS, in its byte order.
 const PATTERN: u64 = 0xdead_beef_dead_beee;
@@ -26,14 +27,16 @@ const WINDOW_MAX: u64 = 64 << 20;
 /// How often it is written how far a work is.
 const SAVE_EACH: Duration = Duration::from_secs(5);
 
-/// The windows of a metaslab, in order.
-pub(super) fn windows(slab: &Slab) -> impl Iterator<Item = Range<u64>> {
+/// The windows of a metaslab, in order, each of which is one extent on every device.
+pub(super) fn windows(vdevs: &VdevTree, top: u32, slab: &Slab) -> impl Iterator<Item = Range<u64>> {
     let Range { start, end } = slab.space;
     // A sector's multiple, as the bounds are.
     let size = ((end - start) / WINDOWS).clamp(WINDOW_MIN, WINDOW_MAX) & !(WINDOW_MIN - 1);
-    (start..end)
-        .step_by(usize::try_from(size).unwrap_or(1 << 20))
-        .map(move |at| at..end.min(at.saturating_add(size)))
+    let windows = (start..end).step_by(usize::try_from(size).unwrap_or(1 << 20));
+    windows.flat_map(move |at| {
+        let window = at..end.min(at.saturating_add(size));
+        vdevs.parts_in_one_extent(top, window)
+    })
 }
 
 /// How a work ended, when it did not fail.
@@ -103,7 +106,8 @@ impl Pass<'_> {
             if self.now.is_partial && !slab.was_used {
                 continue;
             }
-            for window in windows(&slab) {
+            let vdevs = self.shared.reader.vdevs();
+            for window in windows(&vdevs, self.place.top, &slab) {
                 if self.window(&window)? {
                     return Ok(End::Stopped);
                 }

@@ -69,6 +69,7 @@ fn level_of(top: &VdevConfig) -> Option<Level> {
         VdevKind::Disk | VdevKind::File => Level::Single,
         VdevKind::Mirror => Level::Mirror(top.children.len()),
         VdevKind::Raidz { nparity } => Level::Raidz(u64::from(nparity), top.children.len()),
+        VdevKind::Draid { nparity, .. } => Level::Draid(u64::from(nparity), top.children.len()),
         _ => return None,
     })
 }

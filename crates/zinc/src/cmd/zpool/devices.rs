@@ -111,9 +111,11 @@ pub(super) fn device(
 
 /// What the file or disk of this path is for the pool, by its label.
 pub(super) fn own(session: &Session, pool: &LivePool, name: &str) -> Result<Option<Own>, Failure> {
-    let path = session.path(name.as_ref());
-    let Ok(device) = AnyDevices::default().open(&path) else { return Ok(None) };
-    Ok(Own::of(&pool.look()?, &device, &path))
+    let (path, seen) = (session.path(name.as_ref()), pool.look()?);
+    let Ok(device) = AnyDevices::default().open(&path) else {
+        return Ok(Own::distributed(&seen, name));
+    };
+    Ok(Own::of(&seen, &device, &path))
 }
 
 /// Uses a device again that is in another place than before.

@@ -9,6 +9,7 @@ use crate::live::LiveArgs;
 use crate::session::Session;
 use engine::devices::{AnyDevices, DeviceSource as _};
 use engine::layout;
+use engine::live::Bring;
 use engine::pools::Own;
 use std::path::Path;
 use std::process::ExitCode;
@@ -58,6 +59,9 @@ struct New {
     /// Use a device that holds something
     #[arg(short = 'f')]
     force: bool,
+    /// Copy what is allocated in its order, and verify it behind that: mirrors and dRAID
+    #[arg(short = 's')]
+    sequential: bool,
     /// Wait until it has everything; a pool that is not served is always waited for
     #[arg(short = 'w')]
     until_done: bool,
@@ -103,14 +107,19 @@ impl New {
                     bring_from(session, pool, guid, &new)?;
                     return see_to_the_end(session, pool);
                 }
-                Some(Own::Spare(spare)) if doing == Doing::Replace => {
-                    let device = AnyDevices::default().claim(&session.path(new.as_ref()));
-                    let device = device.map_err(|e| Failure::new(&start).because(e.to_string()))?;
-                    let done = pool.take_spare(guid, spare, device);
+                Some(Own::Distributed(spare)) if doing == Doing::Replace => {
+                    let done = pool.take_spare_by(guid, spare, None, self.bring());
                     done.map_err(|e| Failure::from(e).about(&start))?;
                     return self.end(session, pool);
                 }
-                Some(Own::Spare(_)) => {
+                Some(Own::Spare(spare)) if doing == Doing::Replace => {
+                    let device = AnyDevices::default().claim(&session.path(new.as_ref()));
+                    let device = device.map_err(|e| Failure::new(&start).because(e.to_string()))?;
+                    let done = pool.take_spare_by(guid, spare, Some(device), self.bring());
+                    done.map_err(|e| Failure::from(e).about(&start))?;
+                    return self.end(session, pool);
+                }
+                Some(Own::Spare(_) | Own::Distributed(_)) => {
                     return Err(Failure::new(start)
                         .because(format!("{new} is a spare of this pool"))
                         .hint("`zinc zpool replace POOL DEVICE SPARE` lets it stand in"));
@@ -127,27 +136,42 @@ impl New {
                 }
                 Some(Own::Leaf(_)) | None => {}
             }
-            if is_in_use(session, pool, &new)? {
-                let why = format!("{new} is part of active pool '{}'", pool.name());
-                return Err(Failure::new(start).because(why));
-            }
-            let here = session.path(Path::new(&new));
-            let path = here.to_str().filter(|_| here.exists()).unwrap_or(&new).to_owned();
-            let layout = layout::parse(&[path])?;
-            let seen = pool.look()?;
-            let claimed = claim(session, &layout, For::Pool(&seen), self.force, self.live.how.wait);
-            let devices = claimed.map_err(|e| e.about(&start))?;
-            let ([top], Some(device)) = (layout.tops.as_slice(), devices.values().next()) else {
-                return Err(Failure::new(start).because(format!("'{new}' is not one device")));
-            };
-            let done = match doing {
-                Doing::Attach => pool.attach(guid, &top.spec, device.clone()),
-                Doing::Replace => pool.replace(guid, &top.spec, device.clone()),
-            };
-            done.map_err(|e| Failure::from(e).about(&start))?;
-            self.end(session, pool)
+            self.take(session, pool, (doing, guid), (&new, &start))
         })?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Uses a device that is no member of the pool.
+    fn take(
+        &self,
+        session: &Session,
+        pool: &engine::LivePool,
+        (doing, guid): (Doing, u64),
+        (new, start): (&str, &str),
+    ) -> Result<(), Failure> {
+        if is_in_use(session, pool, new)? {
+            let why = format!("{new} is part of active pool '{}'", pool.name());
+            return Err(Failure::new(start).because(why));
+        }
+        let here = session.path(Path::new(new));
+        let path = here.to_str().filter(|_| here.exists()).unwrap_or(new).to_owned();
+        let layout = layout::parse(&[path])?;
+        let seen = pool.look()?;
+        let claimed = claim(session, &layout, For::Pool(&seen), self.force, self.live.how.wait);
+        let devices = claimed.map_err(|e| e.about(start))?;
+        let ([top], Some(device)) = (layout.tops.as_slice(), devices.values().next()) else {
+            return Err(Failure::new(start).because(format!("'{new}' is not one device")));
+        };
+        let done = match doing {
+            Doing::Attach => pool.attach_by(guid, &top.spec, device.clone(), self.bring()),
+            Doing::Replace => pool.replace_by(guid, &top.spec, device.clone(), self.bring()),
+        };
+        done.map_err(|e| Failure::from(e).about(start))?;
+        self.end(session, pool)
+    }
+
+    fn bring(&self) -> Bring {
+        if self.sequential { Bring::Sequential } else { Bring::Healing }
     }
 
     /// The device is there; what it lacks is waited for where nobody else sees to it.

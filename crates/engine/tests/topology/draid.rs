@@ -1,0 +1,167 @@
+//! dRAID: its parity, groups and distributed spares.
+
+use super::replace::holds_without;
+use super::*;
+
+const DRAIDS: [Shape; 3] = [Shape::Draid1, Shape::Draid2, Shape::Draid3];
+
+/// Whichever leaves are away, as many as there is parity, the others have everything.
+#[test]
+fn any_leaves_may_be_missing() {
+    for (seed, shape) in (2200..).zip(DRAIDS) {
+        let mut run = run(seed, shape, 80);
+        run.reopen(0);
+        (0..40).for_each(|_| run.step());
+        let (mut bench, model) = run.finish();
+        bench.check(&bench.open()).unwrap();
+        holds(&bench, &model);
+        let (all, lost) = (bench.devices.len(), bench.redundancy());
+        for first in 0..all {
+            for step in 1..=all / 2 {
+                bench.away = (0..lost).map(|n| (first + n * step) % all).collect();
+                whole(&bench, "without some");
+                Run::compare(&bench, &model).unwrap();
+            }
+        }
+    }
+}
+
+/// The guid of the leaf on a device.
+fn named(pool: &LivePool, n: usize) -> u64 {
+    let seen = pool.look().unwrap();
+    let path = format!("mem{n}");
+    let mut all = seen.config().vdev_tree.walk();
+    all.find(|v| v.path.as_deref() == Some(&path)).unwrap().guid
+}
+
+fn spares(pool: &LivePool) -> Vec<u64> {
+    pool.spares_left().unwrap().iter().map(|s| s.guid).collect()
+}
+
+fn kinds(pool: &LivePool) -> Vec<String> {
+    let seen = pool.look().unwrap();
+    seen.config().vdev_tree.walk().map(|v| v.kind.name().to_owned()).collect()
+}
+
+fn has(pool: &LivePool, kind: &str) -> bool {
+    kinds(pool).iter().any(|k| k == kind)
+}
+
+/// Neither leaves nor distributed spares lack anything.
+fn is_settled(pool: &LivePool) -> bool {
+    pool.view().vdevs().sides().all(|s| !s.is_written() || s.missed().is_empty())
+}
+
+/// A pool without a leaf, for which a distributed spare stands in, and the spare.
+fn spared(seed: u64, shape: Shape, away: &[usize]) -> (Run, Vec<u64>) {
+    let mut run = run(seed, shape, 80);
+    run.without(away.to_vec());
+    (0..30).for_each(|_| run.step());
+    let mut taken = Vec::new();
+    for n in away {
+        let (leaf, spare) = (named(run.pool(), *n), spares(run.pool())[0]);
+        run.pool().take_spare(leaf, spare, None).unwrap();
+        (0..10).for_each(|_| run.step());
+        taken.push(spare);
+    }
+    run.pool().wait_for_scan().unwrap();
+    assert!(is_settled(run.pool()) && has(run.pool(), "dspare"));
+    (run, taken)
+}
+
+/// With the spare the pool survives as many more losses as without it before.
+#[test]
+fn a_distributed_spare_has_what_the_leaf_had() {
+    let all = [(Shape::Draid1, vec![1]), (Shape::Draid2, vec![4]), (Shape::Draid2, vec![0, 7])];
+    for (seed, (shape, away)) in (2220..).zip(all) {
+        let (mut run, _) = spared(seed, shape, &away);
+        (0..40).for_each(|_| run.step());
+        let (bench, model) = run.finish();
+        survives_without(bench, &model, &away);
+    }
+}
+
+/// Leaves that spares stand in for are not there, and as many others as there is parity.
+fn survives_without(mut bench: Bench, model: &random::Model, away: &[usize]) {
+    bench.away = away.to_vec();
+    Run::compare(&bench, model).unwrap();
+    bench.zdb();
+    let left: Vec<usize> = (0..bench.devices.len()).filter(|n| !away.contains(n)).collect();
+    for first in 0..left.len() {
+        let more = (first..first + bench.redundancy()).map(|n| left[n % left.len()]);
+        bench.away = away.iter().copied().chain(more).collect();
+        whole(&bench, "without leaves with spares, and others");
+        Run::compare(&bench, model).unwrap();
+    }
+}
+
+/// The spare is given back by itself, when the leaf is back, or was replaced.
+#[test]
+fn a_distributed_spare_is_given_back() {
+    let (mut run, _) = spared(2230, Shape::Draid1, &[2]);
+    let count = spares(run.pool()).len();
+    run.without(Vec::new());
+    run.pool().wait_for_scan().unwrap();
+    assert!(!has(run.pool(), "dspare") && !has(run.pool(), "spare"));
+    assert_eq!(spares(run.pool()).len(), count + 1);
+    (0..20).for_each(|_| run.step());
+    let (bench, model) = run.finish();
+    holds_on_each(bench, &model);
+
+    let (mut run, _) = spared(2231, Shape::Draid2, &[3]);
+    let old = named(run.pool(), 3);
+    let new = run.bench.extra();
+    let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
+    run.pool().replace(old, &spec, device).unwrap();
+    (0..20).for_each(|_| run.step());
+    run.pool().wait_for_scan().unwrap();
+    assert!(!has(run.pool(), "dspare") && !has(run.pool(), "replacing"));
+    assert!(is_whole(run.pool()));
+    let (bench, model) = run.finish();
+    holds_without(bench, &model, &[3]);
+}
+
+/// The leaf is detached: the spare is a child of the vdev from now on, and no spare any more.
+#[test]
+fn a_distributed_spare_stays() {
+    let (mut run, taken) = spared(2240, Shape::Draid2, &[5]);
+    let old = named(run.pool(), 5);
+    run.pool().detach(old).unwrap();
+    assert!(has(run.pool(), "dspare") && !has(run.pool(), "spare"));
+    assert!(!spares(run.pool()).contains(&taken[0]));
+    (0..30).for_each(|_| run.step());
+    let (bench, model) = run.finish();
+    holds_without(bench, &model, &[5]);
+}
+
+/// A leaf that is away while a spare is filled has, when it is back, what the spare was to get.
+#[test]
+fn a_leaf_is_away_while_a_spare_is_filled() {
+    let mut run = run(2250, Shape::Draid2, 80);
+    run.without(vec![0, 1]);
+    (0..20).for_each(|_| run.step());
+    let first = named(run.pool(), 0);
+    let spare = spares(run.pool())[0];
+    run.pool().take_spare(first, spare, None).unwrap();
+    run.pool().wait_for_scan().unwrap();
+    run.without(vec![0]);
+    (0..20).for_each(|_| run.step());
+    run.pool().wait_for_scan().unwrap();
+    assert!(is_settled(run.pool()));
+    let (bench, model) = run.finish();
+    survives_without(bench, &model, &[0]);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let run = run(2260, Shape::Draid1, 5);
+    let (leaf, spare) = (guid(run.pool(), 1), spares(run.pool())[0]);
+    let refused = |done: engine::inside::pool::Result<()>| done.unwrap_err().to_string();
+    assert!(refused(run.pool().take_spare(leaf, leaf, None)).contains("no spare of this pool"));
+    let removed = run.pool().remove_aux(spare, None);
+    assert!(refused(removed).contains("part of its dRAID"));
+    run.pool().take_spare(leaf, spare, None).unwrap();
+    run.pool().wait_for_scan().unwrap();
+    assert!(refused(run.pool().take_spare(leaf, spare, None)).contains("no spare of this pool"));
+    run.pool().detach(spare).unwrap();
+}

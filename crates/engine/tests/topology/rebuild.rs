@@ -1,0 +1,207 @@
+//! Sequential rebuild: what is allocated is copied in its order, and a scrub follows.
+
+use super::replace::{holds_without, is_settled};
+use super::*;
+use engine::inside::ondisk::scan::RebuildState;
+use engine::live::{Bring, Setting};
+
+fn set(pool: &LivePool, setting: &str) {
+    pool.set_tunable(Setting::parse(setting).unwrap());
+}
+
+fn rebuilt(pool: &LivePool) -> Vec<RebuildState> {
+    let all = pool.look().unwrap().rebuild_states().unwrap();
+    all.into_iter().map(|(_, state)| state).collect()
+}
+
+/// A new device in the place of a leaf; the new device's number.
+fn replace(run: &mut Run, leaf: u64) -> usize {
+    let new = run.bench.extra();
+    let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
+    run.pool().replace_by(leaf, &spec, device, Bring::Sequential).unwrap();
+    new
+}
+
+fn ends_well(pool: &LivePool, case: &str) {
+    pool.wait_for_scan().unwrap();
+    assert!(is_whole(pool), "{case}");
+    let states = rebuilt(pool);
+    assert!(
+        states.iter().all(|s| s.state() == State::Finished && s.errors == 0),
+        "{case}: {states:?}"
+    );
+    // Everything was verified, and nothing was wrong.
+    let scrub = pool.view().scan_state().unwrap().unwrap();
+    assert_eq!((scrub.function(), scrub.state()), (Function::Scrub, State::Finished), "{case}");
+    assert_eq!((scrub.processed, scrub.errors), (0, 0), "{case}");
+}
+
+#[test]
+fn a_leaf_is_replaced_in_order_while_the_pool_is_worked_with() {
+    let all = [Shape::Disk, Shape::Mirror, Shape::Draid1, Shape::Draid2];
+    for (seed, shape) in (2300..).zip(all) {
+        for is_away in [false, true] {
+            let mut run = run(seed, shape, 80);
+            let old = guid(run.pool(), 1 % run.bench.devices.len());
+            if is_away && shape != Shape::Disk {
+                run.without(vec![1]);
+                (0..20).for_each(|_| run.step());
+            }
+            replace(&mut run, old);
+            (0..40).for_each(|_| run.step());
+            ends_well(run.pool(), &format!("{shape:?}, {is_away}"));
+            // The first group of the last one is on other leaves.
+            let bytes = rebuilt(run.pool())[0].bytes_rebuilt;
+            assert!(bytes > 0 || shape == Shape::Draid2, "{shape:?}");
+            assert!(is_settled(run.pool(), &[old]));
+            (0..20).for_each(|_| run.step());
+            let (bench, model) = run.finish();
+            holds_without(bench, &model, &[if shape == Shape::Disk { 0 } else { 1 }]);
+        }
+    }
+}
+
+#[test]
+fn a_mirror_gets_a_side_in_order() {
+    for (seed, shape) in (2310..).zip([Shape::Disk, Shape::Mirror]) {
+        let mut run = run(seed, shape, 80);
+        let new = run.bench.extra();
+        let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
+        run.pool().attach_by(guid(run.pool(), 0), &spec, device, Bring::Sequential).unwrap();
+        (0..40).for_each(|_| run.step());
+        ends_well(run.pool(), &format!("{shape:?}"));
+        let (mut bench, model) = run.finish();
+        bench.zdb();
+        // The new side alone has all.
+        bench.away = (0..new).collect();
+        whole(&bench, "the new side");
+        Run::compare(&bench, &model).unwrap();
+    }
+}
+
+/// A distributed spare is filled in order; the vdev survives as much as before.
+#[test]
+fn a_distributed_spare_is_filled_in_order() {
+    for (seed, shape) in (2320..).zip([Shape::Draid1, Shape::Draid2]) {
+        let mut run = run(seed, shape, 80);
+        run.without(vec![1]);
+        (0..20).for_each(|_| run.step());
+        let taken = run.pool().take_spares(&run.bench.source()).unwrap();
+        assert_eq!(taken.len(), 1);
+        (0..20).for_each(|_| run.step());
+        run.pool().wait_for_scan().unwrap();
+        assert_eq!(rebuilt(run.pool())[0].state(), State::Finished);
+        let tree = run.pool().view().vdevs();
+        assert!(tree.sides().all(|s| !s.is_written() || s.missed().is_empty()));
+        drop(tree);
+        let (mut bench, model) = run.finish();
+        bench.zdb();
+        for other in (0..bench.devices.len()).filter(|n| *n != 1) {
+            bench.away = vec![1, other];
+            whole(&bench, "without the leaf and another");
+            Run::compare(&bench, &model).unwrap();
+        }
+    }
+}
+
+/// One is cut off by an export, and goes on.
+#[test]
+fn a_rebuild_goes_on() {
+    for (seed, shape) in (2330..).zip([Shape::Mirror, Shape::Draid1]) {
+        let mut run = run(seed, shape, 80);
+        run.pool().sync().unwrap();
+        set(run.pool(), "zfs_scan_suspend_progress=1");
+        let old = guid(run.pool(), 1);
+        replace(&mut run, old);
+        (0..20).for_each(|_| run.step());
+        run.pool().sync().unwrap();
+        assert_eq!(rebuilt(run.pool())[0].state(), State::Active);
+        assert!(run.pool().scrub().unwrap_err().to_string().contains("sequentially resilvering"));
+        run.without(Vec::new());
+        ends_well(run.pool(), &format!("{shape:?}"));
+        let (bench, model) = run.finish();
+        holds_without(bench, &model, &[1]);
+    }
+}
+
+/// Another device comes while one runs, and it begins anew; the devices go, and it is called off.
+#[test]
+fn a_rebuild_begins_anew_and_is_called_off() {
+    let mut run = run(2340, Shape::Mirror, 80);
+    set(run.pool(), "zfs_scan_suspend_progress=1");
+    let new = run.bench.extra();
+    let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
+    run.pool().attach_by(guid(run.pool(), 0), &spec, device, Bring::Sequential).unwrap();
+    let first = rebuilt(run.pool())[0].max_txg;
+    let more = run.bench.extra();
+    let (spec, device) = (run.bench.leaf(more), run.bench.write_ref(more));
+    let healing = run.pool().attach(guid(run.pool(), 0), &spec, device.clone());
+    assert!(healing.unwrap_err().to_string().contains("sequentially resilvering"));
+    run.pool().attach_by(guid(run.pool(), 0), &spec, device, Bring::Sequential).unwrap();
+    assert!(rebuilt(run.pool())[0].max_txg > first);
+    let side = |run: &Run, n| guid(run.pool(), n);
+    run.pool().detach(side(&run, 3)).unwrap();
+    run.pool().detach(side(&run, 2)).unwrap();
+    set(run.pool(), "zfs_scan_suspend_progress=0");
+    run.pool().wait_for_scan().unwrap();
+    assert_eq!(rebuilt(run.pool())[0].state(), State::Canceled);
+    let (bench, model) = run.finish();
+    holds_without(bench, &model, &[2, 3]);
+}
+
+#[test]
+fn what_cannot_be_rebuilt_is_refused() {
+    let mut run = run(2350, Shape::Raidz1, 10);
+    let new = run.bench.extra();
+    let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
+    let old = guid(run.pool(), 0);
+    let refused = run.pool().replace_by(old, &spec, device, Bring::Sequential).unwrap_err();
+    assert!(refused.to_string().contains("only mirror and dRAID vdevs"), "{refused}");
+}
+
+/// The power fails after any number of writes of a rebuild: the next import goes on with it.
+#[test]
+fn a_rebuild_may_end_at_any_write() {
+    let step = super::step(29);
+    for (seed, shape) in (2360..).zip([Shape::Mirror, Shape::Draid1]) {
+        let mut run = run(seed, shape, 30);
+        let old = guid(run.pool(), 0);
+        let new = run.bench.extra();
+        let (mut bench, model) = run.finish();
+        let before = bench.devices.clone();
+        for writes in (0..).step_by(step) {
+            bench = bench.again_from(&before);
+            let pool = bench.import();
+            for device in &bench.faults {
+                let off = ErrorKind::PowerLoss;
+                device.add(Fault::fail_writes(0..u64::MAX, off).after(writes));
+                device.add(Fault::fail_flushes(off).after(writes / 4));
+            }
+            let (spec, device) = (bench.leaf(new), bench.write_ref(new));
+            let replaced = pool.replace_by(old, &spec, device, Bring::Sequential);
+            let is_done = replaced.is_ok() && pool.wait_for_scan().is_ok() && pool.sync().is_ok();
+            let is_done = is_done && is_settled(&pool, &[old]);
+            drop(pool);
+            bench.faults.iter().for_each(|d| d.clear());
+            let case = format!("{shape:?} after {writes}");
+            let pool = bench.try_import().unwrap_or_else(|e| panic!("{case}: {e}"));
+            let away = |n: &usize| {
+                let tree = pool.view().vdevs();
+                tree.leaves().nth(*n).is_some_and(|l| pool.leaves_away().contains(&l.guid()))
+            };
+            (0..bench.devices.len()).filter(away).for_each(|n| bring_back(&pool, &bench, n));
+            pool.wait_for_scan().unwrap();
+            assert!(is_whole(&pool), "{case}: {:?}", rebuilt(&pool));
+            let has_old = pool.look().unwrap().config().vdev_tree.find(old).is_some();
+            assert!(is_settled(&pool, &[]), "{case}");
+            pool.export().unwrap();
+            bench.away = vec![if has_old { new } else { 0 }];
+            whole(&bench, &case);
+            Run::compare(&bench, &model).unwrap_or_else(|e| panic!("{case}: {e}"));
+            bench.away.clear();
+            if is_done {
+                break;
+            }
+        }
+    }
+}
