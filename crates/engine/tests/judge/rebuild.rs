@@ -56,7 +56,7 @@ set -x
 fail=0
 cd /sys/module/zfs/parameters
 for pool in rebuild-mirror rebuild-draid; do
-    zpool import -d /dev $pool || exit 1
+    zpool import -N -d /dev $pool || exit 1
     zpool wait -t resilver $pool
     sleep 3
     zpool wait -t scrub $pool
