@@ -1,10 +1,12 @@
 //! Names of far leaves.
 //!
 //! They are the URIs that NBD's programs share: `nbd://HOST[:PORT]/EXPORT` and
-//! `nbd+unix:///EXPORT?socket=PATH`; `dir:///PATH`, which is a disk in a store of objects that a
-//! directory is; and `s3://BUCKET/PREFIX`, which is one in a bucket of a server that speaks S3,
-//! with `endpoint=URL`, `region=NAME` and `addressing=path` or `virtual` where the environment does
-//! not say them. Bytes may stand as `%` and two digits. `timeout=SECONDS` says how long a server or
+//! `nbd+unix:///EXPORT?socket=PATH`, inside TLS `nbds://` and `nbds+unix://`, with
+//! `tls-certificates=DIRECTORY` (without it `/etc/zinc/tls`) and `tls-hostname=NAME` where the
+//! certificate has another name than the host; `dir:///PATH`, which is a disk in a store of
+//! objects that a directory is; and `s3://BUCKET/PREFIX`, which is one in a bucket of a server that
+//! speaks S3, with `endpoint=URL`, `region=NAME` and `addressing=path` or `virtual` where the
+//! environment does not say them. Bytes may stand as `%` and two digits. `timeout=SECONDS` says how long a server or
 //! store may be silent before the leaf counts as gone. A user or password is refused, because names
 //! stand in labels.
 
@@ -23,17 +25,21 @@ const SILENCE_MAX: u64 = 24 * 3600;
 /// Longest name of an export in bytes, as the protocol has it.
 const EXPORT_MAX: usize = 4096;
 
+/// Where certificates are, unless a name says otherwise.
+const CERTIFICATES: &str = "/etc/zinc/tls";
+
 const TCP: &str = "nbd://";
 const UNIX: &str = "nbd+unix://";
 const FOLDER: &str = "dir://";
 const BUCKET: &str = "s3://";
-const TLS: [&str; 2] = ["nbds://", "nbds+unix://"];
+const TLS_TCP: &str = "nbds://";
+const TLS_UNIX: &str = "nbds+unix://";
 
 /// Whether a name is that of a leaf of another machine, well-formed or not.
 #[must_use]
 pub fn is_far(name: &Path) -> bool {
     let starts = |scheme: &str| name.to_str().is_some_and(|name| name.starts_with(scheme));
-    starts(TCP) || starts(UNIX) || starts(FOLDER) || starts(BUCKET) || TLS.into_iter().any(starts)
+    [TCP, UNIX, TLS_TCP, TLS_UNIX, FOLDER, BUCKET].into_iter().any(starts)
 }
 
 /// Where a server listens.
@@ -67,7 +73,18 @@ pub struct Name {
     pub(crate) place: Place,
     pub(crate) export: String,
     pub(crate) silence: Duration,
+    /// The connection is inside TLS.
+    pub(crate) tls: Option<Tls>,
     text: String,
+}
+
+/// How a server is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tls {
+    /// The directory with the certificates.
+    pub(crate) certificates: PathBuf,
+    /// The name that the server's certificate has.
+    pub(crate) host: String,
 }
 
 /// Why a name is invalid.
@@ -95,17 +112,17 @@ impl Name {
     }
 
     fn read(text: &str) -> Result<Self, NameError> {
-        if TLS.iter().any(|scheme| text.starts_with(scheme)) {
-            return Err(NameError("zinc speaks no TLS with NBD servers; use a tunnel and nbd://"));
-        }
         if let Some(rest) = text.strip_prefix(FOLDER) {
             return Self::read_folder(rest);
         }
         if let Some(rest) = text.strip_prefix(BUCKET) {
             return Self::read_bucket(rest);
         }
-        let is_unix = text.starts_with(UNIX);
-        let rest = text.strip_prefix(if is_unix { UNIX } else { TCP }).unwrap_or_default();
+        let schemes = [(TCP, false), (UNIX, true), (TLS_TCP, false), (TLS_UNIX, true)];
+        let known = schemes.into_iter().find(|(scheme, _)| text.starts_with(scheme));
+        let (scheme, is_unix) = known.unwrap_or((TCP, false));
+        let is_tls = scheme == TLS_TCP || scheme == TLS_UNIX;
+        let rest = text.strip_prefix(scheme).unwrap_or_default();
         if rest.contains('#') {
             return Err(NameError("a '#' in the name of an export is written %23"));
         }
@@ -115,12 +132,18 @@ impl Name {
             return Err(NameError("it has a user or a password, which would stand in labels"));
         }
         let (mut socket, mut silence) = (None, SILENCE);
+        let (mut certificates, mut tls_host) = (PathBuf::from(CERTIFICATES), None);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
                 Some(("socket", path)) if is_unix => socket = Some(PathBuf::from(decoded(path)?)),
                 Some(("timeout", n)) => silence = seconds(n)?,
+                Some(("tls-certificates", path)) if is_tls => certificates = decoded(path)?.into(),
+                Some(("tls-hostname", name)) if is_tls => tls_host = Some(decoded(name)?),
                 _ => return Err(UNKNOWN),
             }
+        }
+        if !certificates.is_absolute() {
+            return Err(NameError("the directory of its certificates is not absolute"));
         }
         let decoded_export = decoded(export)?;
         if decoded_export.len() > EXPORT_MAX {
@@ -142,10 +165,14 @@ impl Name {
                 (Place::Tcp(bare.unwrap_or(&host).to_owned(), port), shown)
             }
         };
-        let scheme = if is_unix { UNIX } else { TCP };
+        let host = match &place {
+            Place::Tcp(host, _) => host.clone(),
+            _ => "localhost".to_owned(),
+        };
+        let tls = is_tls.then(|| Tls { certificates, host: tls_host.unwrap_or(host) });
         let query = if query.is_empty() { String::new() } else { format!("?{query}") };
         let text = format!("{scheme}{authority}/{export}{query}");
-        Ok(Self { place, export: decoded_export, silence, text })
+        Ok(Self { place, export: decoded_export, silence, tls, text })
     }
 
     fn read_folder(rest: &str) -> Result<Self, NameError> {
@@ -167,7 +194,8 @@ impl Name {
         let path = path.trim_end_matches('/');
         let query = if query.is_empty() { String::new() } else { format!("?{query}") };
         let text = format!("{FOLDER}{path}{query}");
-        Ok(Self { place: Place::Folder(folder), export: String::new(), silence, text })
+        let place = Place::Folder(folder);
+        Ok(Self { place, export: String::new(), silence, tls: None, text })
     }
 
     fn read_bucket(rest: &str) -> Result<Self, NameError> {
@@ -203,7 +231,8 @@ impl Name {
         let text = format!("{BUCKET}{bucket}/{shown}{query}");
         let bucket =
             Bucket { bucket: bucket.to_owned(), prefix: own, endpoint, region, is_virtual };
-        Ok(Self { place: Place::Bucket(bucket), export: String::new(), silence, text })
+        let place = Place::Bucket(bucket);
+        Ok(Self { place, export: String::new(), silence, tls: None, text })
     }
 
     /// It is a disk in a store of objects.
@@ -319,6 +348,15 @@ mod tests {
         assert_eq!(name.place, Place::Unix(PathBuf::from("/run/a b")));
         assert_eq!((name.export.as_str(), name.silence.as_secs()), ("disk", 5));
         assert!(Name::parse(Path::new("/dev/sda")).is_none());
+        let name = read("nbds://Storage/e?tls-certificates=/pki&tls-hostname=s.example").unwrap();
+        let tls = Tls { certificates: PathBuf::from("/pki"), host: "s.example".to_owned() };
+        assert_eq!((name.tls.as_ref(), name.export.as_str()), (Some(&tls), "e"));
+        assert!(name.as_str().starts_with("nbds://storage/e?"));
+        assert_eq!(name.identity(), read("nbd://storage/e").unwrap().identity());
+        let name = read("nbds+unix:///?socket=/run/x").unwrap();
+        let tls = Tls { certificates: CERTIFICATES.into(), host: "localhost".to_owned() };
+        assert_eq!(name.tls, Some(tls));
+        assert_eq!(read("nbd://h/e").unwrap().tls, None);
     }
 
     #[test]
@@ -373,7 +411,8 @@ mod tests {
         assert!(wrong("nbd://h/e?tls=1").contains("parameter"));
         assert!(wrong("nbd+unix:///e").contains("socket"));
         assert!(wrong("nbd+unix:///e?socket=rel").contains("absolute"));
-        assert!(wrong("nbds://h/e").contains("TLS"));
+        assert!(wrong("nbd://h/e?tls-hostname=x").contains("parameter"));
+        assert!(wrong("nbds://h/e?tls-certificates=pki").contains("absolute"));
         assert!(wrong("nbd://h/%zz").contains('%'));
         assert!(wrong("nbd://h/%00").contains("zero"));
     }

@@ -53,9 +53,12 @@ mod server;
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests;
 mod transmission;
+mod uri;
 
 pub use export::{Errno, Export, Extent, Facts, Source, Status, Trouble};
+pub use nbdwire::{ServerTls, TlsError};
 pub use server::{Listener, Server};
+pub use uri::uri;
 
 /// Bounds of what clients can make a server use.
 pub mod limits {

@@ -5,16 +5,17 @@
 //! client that does not speak the protocol, or takes longer than the deadline, is hung up.
 
 use crate::export::{Export, Facts, Source, Status};
-use crate::limits::{PAYLOAD, PIECE};
+use crate::limits::{NEGOTIATION, PAYLOAD, PIECE};
 use crate::options::{self, Contexts};
 use crate::reply::Form;
-use nbdwire::{Connection, Input, send};
+use nbdwire::{Connection, Input, ServerTls, send};
 use nbdwire::{
     FIXED_NEWSTYLE, HANDSHAKE, MAGIC, NO_ZEROES, OPTION_MAGIC, OPTION_REPLY_MAGIC, answer, info,
     option, transmission,
 };
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Bytes of an option, at most.
 const OPTION_MAX: u32 = 64 << 10;
@@ -29,6 +30,8 @@ const SINCE: [&str; 2] = ["zinc:dirty-since:", "qemu:dirty-bitmap:"];
 
 /// What was agreed on.
 pub(crate) struct Agreed {
+    /// What requests come in by: the connection, or what is inside TLS on it.
+    pub(crate) line: Arc<dyn Connection>,
     pub(crate) export: Arc<dyn Export>,
     pub(crate) form: Form,
     /// Statuses that the client may ask for, by the numbers that it knows them by.
@@ -39,6 +42,8 @@ pub(crate) struct Agreed {
 enum Next {
     /// The next option.
     Option,
+    /// Options inside TLS.
+    Tls,
     /// The transmission.
     Go(Arc<dyn Export>),
     /// The end.
@@ -47,8 +52,11 @@ enum Next {
 
 /// One negotiation.
 struct Negotiation<'a> {
-    line: &'a dyn Connection,
+    line: Arc<dyn Connection>,
     sources: &'a [Arc<dyn Source>],
+    /// Without TLS nothing is told.
+    tls: Option<&'a ServerTls>,
+    is_inside_tls: bool,
     form: Form,
     /// The client wants no zeros behind the answer to `EXPORT_NAME`.
     no_zeroes: bool,
@@ -56,34 +64,40 @@ struct Negotiation<'a> {
     statuses: (String, Vec<(u32, Status)>),
 }
 
-/// Negotiates; `None` when the client ends that, as it may.
+/// Negotiates; `None` when the client ends that, as it may. With `tls` a client is told nothing
+/// before it has begun with that.
 pub(crate) fn negotiate(
-    line: &dyn Connection,
+    line: &Arc<dyn Connection>,
     input: &mut Input,
     sources: &[Arc<dyn Source>],
+    tls: Option<&ServerTls>,
 ) -> io::Result<Option<Agreed>> {
+    let until = Instant::now() + NEGOTIATION;
     let mut hello = Vec::with_capacity(18);
     hello.extend(MAGIC.to_be_bytes());
     hello.extend(OPTION_MAGIC.to_be_bytes());
     hello.extend(HANDSHAKE.to_be_bytes());
-    send(line, &hello, &[])?;
+    send(&**line, &hello, &[])?;
     let mut flags = [0; 4];
-    input.fill(line, &mut flags)?;
+    input.fill(&**line, &mut flags)?;
     let flags = u32::from_be_bytes(flags);
     if flags & !u32::from(HANDSHAKE) != 0 || flags & u32::from(FIXED_NEWSTYLE) == 0 {
         return Ok(None);
     }
     let mut negotiation = Negotiation {
-        line,
+        line: Arc::clone(line),
         sources,
+        tls,
+        is_inside_tls: false,
         form: Form::Simple,
         no_zeroes: flags & u32::from(NO_ZEROES) != 0,
         statuses: (String::new(), Vec::new()),
     };
     let mut data = Vec::new();
     for _ in 0..OPTIONS_MAX {
+        let line = Arc::clone(&negotiation.line);
         let mut header = [0; 16];
-        input.fill(line, &mut header)?;
+        input.fill(&*line, &mut header)?;
         let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = header;
         let magic = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
         let option = u32::from_be_bytes([i, j, k, l]);
@@ -92,17 +106,20 @@ pub(crate) fn negotiate(
             return Ok(None);
         }
         if length > OPTION_MAX {
-            skip(line, input, length)?;
+            skip(&*line, input, length)?;
             negotiation.refuse(option, answer::TOO_BIG, "the option is too long")?;
             continue;
         }
-        input.take(line, &mut data, length as usize)?;
+        input.take(&*line, &mut data, length as usize)?;
         match negotiation.option(option, &data)? {
             Next::Option => {}
             Next::End => return Ok(None),
+            // What came before the answer was said outside of TLS, by anybody.
+            Next::Tls if input.is_ahead() => return Ok(None),
+            Next::Tls => negotiation.go_inside(until)?,
             Next::Go(export) => {
-                let Negotiation { form, statuses: (_, statuses), .. } = negotiation;
-                return Ok(Some(Agreed { export, form, statuses }));
+                let Negotiation { line, form, statuses: (_, statuses), .. } = negotiation;
+                return Ok(Some(Agreed { line, export, form, statuses }));
             }
         }
     }
@@ -128,7 +145,7 @@ impl Negotiation<'_> {
         head.extend(option.to_be_bytes());
         head.extend(kind.to_be_bytes());
         head.extend(u32::try_from(body.len()).unwrap_or(0).to_be_bytes());
-        send(self.line, &head, body)
+        send(&*self.line, &head, body)
     }
 
     fn refuse(&self, option: u32, kind: u32, why: &str) -> io::Result<Next> {
@@ -149,7 +166,23 @@ impl Negotiation<'_> {
         }
     }
 
+    /// From now on all is inside TLS, and what was agreed on before is forgotten.
+    fn go_inside(&mut self, until: Instant) -> io::Result<()> {
+        let Some(tls) = self.tls else { return Ok(()) };
+        self.line = Arc::new(tls.accept(Arc::clone(&self.line), until)?);
+        (self.is_inside_tls, self.form, self.statuses) = (true, Form::Simple, Default::default());
+        Ok(())
+    }
+
     fn option(&mut self, option: u32, data: &[u8]) -> io::Result<Next> {
+        if self.tls.is_some() && !self.is_inside_tls {
+            match option {
+                option::STARTTLS | option::ABORT => {}
+                // It cannot be refused in any other way.
+                option::EXPORT_NAME => return Ok(Next::End),
+                _ => return self.refuse(option, answer::TLS_REQUIRED, "begin with TLS"),
+            }
+        }
         let only_alone =
             [option::LIST, option::STARTTLS, option::STRUCTURED_REPLY, option::EXTENDED_HEADERS];
         if only_alone.contains(&option) && !data.is_empty() {
@@ -184,7 +217,16 @@ impl Negotiation<'_> {
                 self.acknowledge(option)
             }
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.contexts(option, data),
-            option::STARTTLS => self.refuse(option, answer::POLICY, "TLS is not set up here"),
+            option::STARTTLS if self.tls.is_none() => {
+                self.refuse(option, answer::POLICY, "TLS is not set up here")
+            }
+            option::STARTTLS if self.is_inside_tls => {
+                self.refuse(option, answer::INVALID, "TLS has begun already")
+            }
+            option::STARTTLS => {
+                self.acknowledge(option)?;
+                Ok(Next::Tls)
+            }
             _ => self.refuse(option, answer::UNSUPPORTED, "the option is not known"),
         }
     }
@@ -206,7 +248,7 @@ impl Negotiation<'_> {
         if !self.no_zeroes {
             body.extend([0; 124]);
         }
-        send(self.line, &body, &[])?;
+        send(&*self.line, &body, &[])?;
         Ok(Next::Go(export))
     }
 

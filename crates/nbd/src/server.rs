@@ -12,7 +12,7 @@ use crate::export::Source;
 use crate::limits::{CONNECTIONS, EXTRA_THREADS, GRACE, NEGOTIATION, PATIENCE};
 use crate::negotiation::negotiate;
 use crate::transmission::{Extras, Transmission};
-use nbdwire::{Connection, Input, prepare_tcp, prepare_unix};
+use nbdwire::{Connection, Input, ServerTls, prepare_tcp, prepare_unix};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::io;
@@ -62,6 +62,8 @@ impl Listener {
 /// What all connections share.
 struct Shared {
     sources: Vec<Arc<dyn Source>>,
+    /// Clients are served inside TLS alone.
+    tls: Option<ServerTls>,
     extras: Arc<Extras>,
     open: Mutex<Open>,
     /// A connection ended.
@@ -94,9 +96,9 @@ impl Drop for Slot {
 }
 
 impl Shared {
-    fn new(sources: Vec<Arc<dyn Source>>) -> Arc<Self> {
+    fn new(sources: Vec<Arc<dyn Source>>, tls: Option<ServerTls>) -> Arc<Self> {
         let (open, changed) = (Mutex::default(), Condvar::new());
-        Arc::new(Self { sources, extras: Extras::new(EXTRA_THREADS), open, changed })
+        Arc::new(Self { sources, tls, extras: Extras::new(EXTRA_THREADS), open, changed })
     }
 
     /// Gives a connection a place, when there is one.
@@ -117,15 +119,15 @@ impl Shared {
     }
 
     /// Converses with a client to the end.
-    fn converse(&self, line: Arc<dyn Connection>, slot: Slot) {
+    fn converse(&self, line: &Arc<dyn Connection>, slot: Slot) {
         let mut input = Input::new(Some(Instant::now() + NEGOTIATION));
-        let agreed = negotiate(&*line, &mut input, &self.sources);
+        let agreed = negotiate(line, &mut input, &self.sources, self.tls.as_ref());
         let Ok(Some(agreed)) = agreed else { return line.hang_up() };
         if let Some(client) = self.open.lock().clients.get_mut(&slot.number) {
             client.is_negotiating = false;
         }
-        if input.wait_for_ever(&*line).is_ok() {
-            Transmission::new(line, input, agreed, Arc::clone(&self.extras), slot).work();
+        if input.wait_for_ever(&*agreed.line).is_ok() {
+            Transmission::new(input, agreed, Arc::clone(&self.extras), slot).work();
         }
     }
 
@@ -144,7 +146,7 @@ impl Shared {
                 continue;
             };
             let shared = Arc::clone(self);
-            let converse = move || shared.converse(line, slot);
+            let converse = move || shared.converse(&line, slot);
             // Without a thread the connection is closed, which the client reports.
             let _ = std::thread::Builder::new().name("nbd".to_owned()).spawn(converse);
         }
@@ -158,12 +160,16 @@ pub struct Server {
 }
 
 impl Server {
-    /// Begins to serve.
+    /// Begins to serve, with `tls` inside that alone.
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start(listeners: Vec<Listener>, sources: Vec<Arc<dyn Source>>) -> io::Result<Self> {
-        let mut server = Self { shared: Shared::new(sources), accepting: Vec::new() };
+    pub fn start(
+        listeners: Vec<Listener>,
+        sources: Vec<Arc<dyn Source>>,
+        tls: Option<ServerTls>,
+    ) -> io::Result<Self> {
+        let mut server = Self { shared: Shared::new(sources, tls), accepting: Vec::new() };
         for listener in listeners {
             let listener = Arc::new(listener);
             let (shared, one) = (Arc::clone(&server.shared), Arc::clone(&listener));
@@ -227,9 +233,9 @@ pub(crate) fn conversation(bytes: &[u8]) -> Vec<u8> {
     let line = Arc::new(crate::memory::MemoryConnection::new(bytes));
     let mut input = Input::new(None);
     let own: Arc<dyn Connection> = Arc::<crate::memory::MemoryConnection>::clone(&line);
-    if let Ok(Some(agreed)) = negotiate(&*own, &mut input, &[source]) {
+    if let Ok(Some(agreed)) = negotiate(&own, &mut input, &[source], None) {
         // No extra threads: all is done when this one ends.
-        Transmission::new(own, input, agreed, Extras::new(0), ()).work();
+        Transmission::new(input, agreed, Extras::new(0), ()).work();
     }
     line.written()
 }

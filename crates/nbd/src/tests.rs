@@ -113,7 +113,7 @@ impl Place {
     fn of(sources: Vec<Arc<dyn Source>>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(dir.path().join("s")).unwrap();
-        let server = Server::start(vec![Listener::Unix(listener)], sources).unwrap();
+        let server = Server::start(vec![Listener::Unix(listener)], sources, None).unwrap();
         Self { server, dir }
     }
 

@@ -65,15 +65,9 @@ struct Job {
 }
 
 impl<T: Send + Sync + 'static> Transmission<T> {
-    pub(crate) fn new(
-        line: Arc<dyn Connection>,
-        input: Input,
-        agreed: Agreed,
-        extras: Arc<Extras>,
-        kept: T,
-    ) -> Arc<Self> {
+    pub(crate) fn new(input: Input, agreed: Agreed, extras: Arc<Extras>, kept: T) -> Arc<Self> {
         Arc::new(Self {
-            line,
+            line: agreed.line,
             export: agreed.export,
             form: agreed.form,
             statuses: agreed.statuses,

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod protocol;
+mod tls;
 mod wire;
 
 pub use protocol::{
@@ -15,4 +16,5 @@ pub use protocol::{
     NO_ZEROES, OLDSTYLE_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, OptionReply, Reply, Request,
     SIMPLE_REPLY_MAGIC, answer, chunk, flag, info, option, transmission,
 };
+pub use tls::{ClientTls, ServerTls, TlsError, TlsLine};
 pub use wire::{Connection, Input, prepare_tcp, prepare_unix, send, send_parts};

@@ -136,6 +136,12 @@ impl Input {
         line.set_patience(None)
     }
 
+    /// More was read than has been asked for.
+    #[must_use]
+    pub fn is_ahead(&self) -> bool {
+        self.start < self.buffer.len()
+    }
+
     fn read(&self, line: &dyn Connection, out: &mut [u8]) -> io::Result<usize> {
         if let Some(until) = self.until {
             let left = until.saturating_duration_since(Instant::now());

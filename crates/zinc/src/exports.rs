@@ -8,7 +8,7 @@ use ::exports::{FileSource, Place, VolumeSource};
 use control::{Endpoint, Presence};
 use engine::LivePool;
 use engine::datasets::pool_of;
-use nbd::{Listener, Server, Source};
+use nbd::{Listener, Server, ServerTls, Source, uri};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,6 +24,10 @@ pub struct Exports {
     pub socket: Option<PathBuf>,
     /// The address to listen at.
     pub listen: Option<SocketAddr>,
+    /// The directory of the certificates: clients are served inside TLS alone.
+    pub tls: Option<PathBuf>,
+    /// Clients show certificates of their own.
+    pub asks_who: bool,
     /// Clients change nothing.
     pub is_read_only: bool,
     /// The command line, for a caller that asks what runs.
@@ -70,6 +74,9 @@ impl Exports {
         let names: Vec<String> = sources.iter().map(|source| source.name().to_owned()).collect();
         // One alone need not be named, but may be.
         let name = if let [only] = &names[..] { only.as_str() } else { "" };
+        let tls = self.tls.as_ref().map(|folder| ServerTls::read(folder, self.asks_who));
+        let tls = tls.transpose().map_err(|e| fail(&e))?;
+        let s = if tls.is_some() { "s" } else { "" };
         let (mut listeners, mut places, mut endpoint) = (Vec::new(), Vec::new(), None);
         if self.socket.is_some() || self.listen.is_none() {
             let path = match &self.socket {
@@ -80,7 +87,7 @@ impl Exports {
                 .map_err(|e| fail(&e).hint("--socket PATH listens elsewhere"))?;
             listeners.push(Listener::Unix(one.listener().map_err(|e| fail(&e))?));
             endpoint = Some(one);
-            places.push(uri("nbd+unix://", name, path.to_str()));
+            places.push(uri(&format!("nbd{s}+unix://"), name, path.to_str()));
         }
         if let Some(address) = self.listen {
             let listener = TcpListener::bind(address).map_err(|e| fail(&e))?;
@@ -89,9 +96,9 @@ impl Exports {
                 ui::note(session, &format!("{bound} can be reached by other machines"));
             }
             listeners.push(Listener::Tcp(listener));
-            places.push(uri(&format!("nbd://{bound}"), name, None));
+            places.push(uri(&format!("nbd{s}://{bound}"), name, None));
         }
-        let server = Server::start(listeners, sources).map_err(|e| fail(&e))?;
+        let server = Server::start(listeners, sources, tls).map_err(|e| fail(&e))?;
         let (names, places) = (names.join(", "), places.join(" and "));
         let names = ui::escape::line(&names);
         ui::out(session, &format!("exporting {names} at {places}\n"));
@@ -148,16 +155,4 @@ impl Running {
             ui::note(session, "warning: NBD clients were hung up while they waited");
         }
     }
-}
-
-/// How clients write where an export is.
-fn uri(place: &str, name: &str, socket: Option<&str>) -> String {
-    let quote = |text: &str| -> String {
-        let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~/:".contains(&b);
-        text.bytes()
-            .map(|b| if is_plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") })
-            .collect()
-    };
-    let socket = socket.map(|path| format!("?socket={}", quote(path))).unwrap_or_default();
-    format!("{place}/{}{socket}", quote(name))
 }

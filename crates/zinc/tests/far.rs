@@ -105,6 +105,49 @@ fn verbs_take_names_of_exports() {
     judge(&place, "tank", &["a", "b", "c"]);
 }
 
+/// One side is nbdkit's, which speaks TLS by GnuTLS, the other zinc's own.
+#[testkit::needs("nbdkit")]
+#[test]
+fn a_mirror_inside_tls_asks_both_ends_who_they_are() {
+    let place = Place::new(&["a", "b"]);
+    let pki = testkit::workspace_root().join("fixtures/tls").display().to_string();
+    let (disk, socket) = (place.path().join("a"), place.path().join("s"));
+    let certificates = format!("--tls-certificates={pki}");
+    let options = ["--tls=require", &certificates, "--tls-verify-peer", "file"];
+    let options = [&options[..], &[disk.to_str().unwrap()]].concat();
+    let _nbdkit = NbdServer::nbdkit(&socket, &options);
+    place.ok_here("zpool create under b");
+    place.ok_here("zfs create -s -V 100M under/vol");
+    let command =
+        format!("nbd --tls-certificates {pki} --tls-verify-peer --listen 127.0.0.1:0 under/vol");
+    let mut child = place.start_here(&command);
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let _zinc = Running(child);
+    let uri = line.split_whitespace().last().unwrap();
+    let shown = |pki: &str| {
+        let there = format!("nbds+unix:///?socket={}&tls-certificates={pki}", socket.display());
+        (there, format!("{uri}?tls-certificates={pki}"))
+    };
+    let (one, other) = shown(&pki);
+    let (stranger, no_friend) = shown(&format!("{pki}/stranger"));
+    // nbdkit hangs up, zinc says why.
+    place.fails(&format!("zpool create tank {stranger}"));
+    let said = place.fails(&format!("zpool create tank {no_friend}"));
+    assert!(said.contains("does not let this machine in"), "{said}");
+    let plain = uri.replace("nbds:", "nbd:");
+    assert!(place.fails(&format!("zpool create tank {plain}")).contains("wants TLS"));
+    place.ok_here(&format!("zpool create -f tank mirror {one} {other}"));
+    noise(&place, "x", 24, 5);
+    place.ok_here("cp x tank:/");
+    place.ok_here("zpool scrub -w tank");
+    assert!(place.ok_here("zpool status tank").contains("with 0 errors"));
+    place.ok_here("zpool export tank");
+    place.ok_here(&format!("zpool import -d {one} -d {other} tank"));
+    assert!(cat(&place, "tank:/x") == std::fs::read(place.path().join("x")).unwrap());
+    place.ok_here("zpool export tank");
+}
+
 #[testkit::needs("nbdkit")]
 #[test]
 fn a_mirror_over_two_servers_outlives_each_of_them() {

@@ -163,6 +163,33 @@ fn other_machines_are_kept_out_unless_they_are_let_in() {
     server.end();
 }
 
+/// The tools of libnbd speak TLS by GnuTLS: what they and zinc agree on is TLS.
+#[testkit::needs("nbdinfo", "nbdcopy")]
+#[test]
+fn inside_tls_those_who_are_known_are_served() {
+    let place = tank();
+    let pki = testkit::workspace_root().join("fixtures/tls").display().to_string();
+    let server = Exporting::start(
+        &place,
+        &format!("nbd --tls-certificates {pki} --tls-verify-peer --listen 127.0.0.1:0 tank/vol"),
+    );
+    let uri = server.line.split_whitespace().last().unwrap();
+    assert!(uri.starts_with("nbds://127.0.0.1:"), "{uri}");
+    let known = format!("'{uri}?tls-certificates={pki}'");
+    ok(&place, "head -c 64M /dev/urandom > raw");
+    ok(&place, &format!("nbdcopy --connections=4 --flush raw {known} && nbdcopy {known} back"));
+    ok(&place, "cmp raw back");
+    assert!(ok(&place, &format!("nbdinfo {known}")).contains("with TLS"));
+    let stranger = format!("nbdinfo '{uri}?tls-certificates={pki}/stranger'");
+    let said = sh(&place, &stranger).unwrap_err();
+    assert!(!said.contains("export-size"), "{said}");
+    let plain = sh(&place, &format!("nbdinfo {}", uri.replace("nbds:", "nbd:"))).unwrap_err();
+    assert!(!plain.contains("export-size"), "{plain}");
+    server.end();
+    let said = place.fails("nbd --tls-certificates . --socket s tank/vol");
+    assert!(said.contains("server-cert.pem"), "{said}");
+}
+
 /// Some connect and say nothing, one sends nonsense, one vanishes in the middle of a request.
 #[testkit::needs("nbdinfo", "nbdsh")]
 #[test]

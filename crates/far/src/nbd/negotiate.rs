@@ -2,13 +2,17 @@
 //!
 //! The client asks for structured replies, which name the bytes that could not be read, and for the
 //! export with its block sizes. A server that does not know an option is asked in an older way; one
-//! that refuses the export, or wants what the client does not have, is told of in words.
+//! that refuses the export, or wants what the client does not have, is told of in words. Where the
+//! name says so the first option is TLS, and all others are inside it; never is there a way back.
 
+use crate::name::Tls;
 use nbdwire::{
-    Connection, FIXED_NEWSTYLE, Fields, Input, MAGIC, NO_ZEROES, OLDSTYLE_MAGIC, OPTION_MAGIC,
-    OptionReply, answer, info, option, send, transmission,
+    ClientTls, Connection, FIXED_NEWSTYLE, Fields, Input, MAGIC, NO_ZEROES, OLDSTYLE_MAGIC,
+    OPTION_MAGIC, OptionReply, answer, info, option, send, transmission,
 };
 use std::io;
+use std::sync::Arc;
+use std::time::Instant;
 
 /// Longest data of a reply that are looked at.
 const REPLY_MAX: u32 = 64 << 10;
@@ -56,12 +60,68 @@ impl Agreed {
     }
 }
 
-/// Agrees on the transmission of an export.
+/// Agrees on the transmission of an export, until a moment; the connection that it is on is the
+/// one inside TLS, where that is wanted.
 pub(super) fn negotiate(
-    line: &dyn Connection,
+    line: Arc<dyn Connection>,
     input: &mut Input,
     export: &str,
-) -> Result<Agreed, Failed> {
+    tls: Option<&Tls>,
+    until: Instant,
+) -> Result<(Agreed, Arc<dyn Connection>), Failed> {
+    let (flags, zeros) = greet(&*line, input)?;
+    if flags & FIXED_NEWSTYLE == 0 {
+        if tls.is_some() {
+            return Err(NO_TLS);
+        }
+        return Ok((by_name(&*line, input, export, (zeros, false))?, line));
+    }
+    let Some(tls) = tls else {
+        return Ok((choose(&*line, input, export, zeros)?, line));
+    };
+    let line = go_inside(line, input, tls, until)?;
+    // What a server thinks of this client's certificate may be told with its first answer.
+    let agreed = choose(&*line, input, export, zeros).map_err(|failed| match failed {
+        Failed::Connection(e) => untrusted(e),
+        refused @ Failed::Refused(_) => refused,
+    })?;
+    Ok((agreed, line))
+}
+
+/// Why a connection inside TLS ended.
+fn untrusted(e: io::Error) -> Failed {
+    match e.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::Other => Failed::Refused(
+            "TLS: the server is not who it should be, or does not let this machine in",
+        ),
+        _ => Failed::Connection(e),
+    }
+}
+
+const NO_TLS: Failed = Failed::Refused("the server does not speak TLS");
+
+/// Takes the connection into TLS.
+fn go_inside(
+    line: Arc<dyn Connection>,
+    input: &mut Input,
+    tls: &Tls,
+    until: Instant,
+) -> Result<Arc<dyn Connection>, Failed> {
+    let own = ClientTls::read(&tls.certificates);
+    let own = own.map_err(|_| Failed::Refused("its certificates for TLS cannot be read"))?;
+    if ask(&*line, input, option::STARTTLS, &[], &mut |_, _| ())?.is_err() {
+        return Err(NO_TLS);
+    }
+    // It would have been said outside of TLS, by anybody.
+    if input.is_ahead() {
+        return Err(Failed::Refused("the server says more than it was asked for, outside of TLS"));
+    }
+    let inside = own.connect(line, &tls.host, until).map_err(untrusted)?;
+    Ok(Arc::new(inside))
+}
+
+/// Greets the server: what it can do, and how many zeros follow an answer in the old way.
+fn greet(line: &dyn Connection, input: &mut Input) -> Result<(u16, usize), Failed> {
     let mut hello = [0; 18];
     input.fill(line, &mut hello)?;
     let mut fields = Fields(&hello);
@@ -75,10 +135,16 @@ pub(super) fn negotiate(
     }
     let own = flags & (FIXED_NEWSTYLE | NO_ZEROES);
     send(line, &u32::from(own).to_be_bytes(), &[])?;
-    let zeros = if flags & NO_ZEROES == 0 { 124 } else { 0 };
-    if flags & FIXED_NEWSTYLE == 0 {
-        return by_name(line, input, export, (zeros, false));
-    }
+    Ok((flags, if flags & NO_ZEROES == 0 { 124 } else { 0 }))
+}
+
+/// Chooses the export and how it is used.
+fn choose(
+    line: &dyn Connection,
+    input: &mut Input,
+    export: &str,
+    zeros: usize,
+) -> Result<Agreed, Failed> {
     let is_structured = ask(line, input, option::STRUCTURED_REPLY, &[], &mut |_, _| ())?.is_ok();
     let mut data = Vec::with_capacity(export.len() + 8);
     data.extend(u32::try_from(export.len()).unwrap_or(u32::MAX).to_be_bytes());
@@ -94,7 +160,7 @@ pub(super) fn negotiate(
         Err(kind) => Err(Failed::Refused(match kind {
             answer::UNKNOWN => "the server has no such export",
             answer::POLICY => "the server does not let this machine have the export",
-            answer::TLS_REQUIRED => "the server wants TLS, which zinc does not speak",
+            answer::TLS_REQUIRED => "the server wants TLS: its name begins with nbds://",
             answer::SHUTDOWN => "the server stops",
             _ => "the server refuses the export",
         })),

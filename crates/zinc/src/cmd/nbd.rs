@@ -49,6 +49,12 @@ pub struct Args {
     /// sent as it is
     #[arg(long)]
     insecure_plain_tcp: bool,
+    /// Serve clients inside TLS alone, with server-cert.pem and server-key.pem of this directory
+    #[arg(long, value_name = "DIR")]
+    tls_certificates: Option<PathBuf>,
+    /// Let in only clients whose certificate one of ca-cert.pem has signed
+    #[arg(long, requires = "tls_certificates")]
+    tls_verify_peer: bool,
     /// Let clients change nothing; only so a file is exported, and a pool of which nothing is known
     #[arg(long)]
     read_only: bool,
@@ -96,12 +102,12 @@ impl Args {
                 .hint("one `zinc nbd` for each pool"));
         }
         let is_plain_tcp = self.listen.is_some_and(|at| !at.ip().is_loopback());
-        if is_plain_tcp && !self.insecure_plain_tcp {
+        if is_plain_tcp && !self.insecure_plain_tcp && !self.tls_verify_peer {
             return Err(Failure::usage(
                 "other machines could connect without being asked who they \
                                        are",
             )
-            .hint("--insecure-plain-tcp allows that; a tunnel to a Unix socket is better"));
+            .hint("--tls-verify-peer asks them; --insecure-plain-tcp allows that"));
         }
         let absolute = |path: &PathBuf| std::path::absolute(session.path(path));
         let socket = self.socket.as_ref().map(absolute);
@@ -112,6 +118,8 @@ impl Args {
             // Shown to clients, which are elsewhere.
             socket: socket.transpose()?,
             listen: self.listen,
+            tls: self.tls_certificates.as_ref().map(|folder| session.path(folder)),
+            asks_who: self.tls_verify_peer,
             is_read_only: self.read_only,
             shown: words.collect::<Vec<_>>().join(" "),
         })
