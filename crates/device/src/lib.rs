@@ -60,7 +60,7 @@ pub use model::{DiskModel, ModelKind, ModelRequest, run_model};
 pub use partition::{Partition, RwPartition};
 pub use sim::{SimCost, SimDevice, SimDisks, SimModel, SimOptions};
 pub use source::{DeviceSource, LocalDevices, Patience};
-pub use stats::{LATENCY_CLASSES, Stats};
+pub use stats::{LATENCY_CLASSES, Stats, StoreUsage};
 pub use write::{Shared, Write, WriteDevice, WriteDeviceRef, write_batch};
 
 use std::sync::Arc;

@@ -100,6 +100,7 @@ impl Counters {
             flushes: get(&self.flushes),
             flush_errors: get(&self.flush_errors),
             flush_latency: core::array::from_fn(|class| get(&self.flush_latency[class])),
+            store: None,
         }
     }
 }
@@ -150,6 +151,61 @@ pub struct Stats {
     pub flush_errors: u64,
     /// Flushes by the time they took, as `latency`.
     pub flush_latency: [u64; LATENCY_CLASSES],
+    /// What was asked of the store of objects that it is kept in; `None`: it is not in one.
+    pub store: Option<StoreUsage>,
+}
+
+/// What was asked of a store of objects, and what of it had to be asked again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct StoreUsage {
+    /// Attempts to create.
+    pub creates: u64,
+    /// Attempts to read, and to learn a size.
+    pub gets: u64,
+    /// Attempts to list.
+    pub lists: u64,
+    /// Attempts to delete.
+    pub deletes: u64,
+    /// Attempts after the first one of a request.
+    pub retries: u64,
+    /// Bytes of objects that were sent.
+    pub sent_bytes: u64,
+    /// Bytes of objects that came.
+    pub received_bytes: u64,
+}
+
+impl StoreUsage {
+    fn each(self, other: &Self, of: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            creates: of(self.creates, other.creates),
+            gets: of(self.gets, other.gets),
+            lists: of(self.lists, other.lists),
+            deletes: of(self.deletes, other.deletes),
+            retries: of(self.retries, other.retries),
+            sent_bytes: of(self.sent_bytes, other.sent_bytes),
+            received_bytes: of(self.received_bytes, other.received_bytes),
+        }
+    }
+
+    /// What was asked between `earlier` and this.
+    #[must_use]
+    pub fn since(self, earlier: &Self) -> Self {
+        self.each(earlier, u64::saturating_sub)
+    }
+
+    /// So many times as much, rounded.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        // A float that is too large becomes the largest number.
+        self.each(&Self::default(), |n, _| (n as f64 * factor).round() as u64)
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: &Self) -> Self {
+        self.each(other, u64::saturating_add)
+    }
 }
 
 impl Stats {

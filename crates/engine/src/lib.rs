@@ -294,7 +294,8 @@ pub mod props {
 /// What a pool did, and how long it took.
 pub mod stats {
     pub use pool::stats::{
-        BlockStats, ClassStats, DatasetStats, Direction, Histogram, Snapshot, StageStats, VdevStats,
+        BlockStats, ClassStats, DatasetStats, Direction, Histogram, Snapshot, StageStats,
+        StoreUsage, VdevStats,
     };
     pub use vdev::queue::ClassCounts;
     pub use zio::profile::{Kind, KindProfile, Profile, StageProfile};

@@ -3,12 +3,12 @@
 //! A store is paid for each request and for what it keeps. The list that is built in is Amazon's;
 //! another is text, with a line `NAME = NUMBER` for each price that differs. How many requests a
 //! month of use needs follows from how a disk works ([`mod@crate::log`]); what a disk has really
-//! asked is counted ([`Usage`]).
+//! asked is counted ([`StoreUsage`]).
 
 use crate::disk::SEGMENT_BYTES;
 use crate::log::Options;
-use crate::store::client::Usage;
 use core::fmt;
+use device::StoreUsage;
 
 /// Money, in billionths of a dollar: a read costs some hundreds of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,13 +113,13 @@ impl Prices {
 
     /// What was asked of a store costs.
     #[must_use]
-    pub fn of(&self, usage: &Usage) -> Money {
+    pub fn of(&self, usage: &StoreUsage) -> Money {
         [
             Self::requests(self.create, usage.creates),
             Self::requests(self.get, usage.gets),
             Self::requests(self.list, usage.lists),
             Self::requests(self.delete, usage.deletes),
-            Self::bytes(self.out, usage.received),
+            Self::bytes(self.out, usage.received_bytes),
         ]
         .into_iter()
         .fold(Money(0), Money::plus)

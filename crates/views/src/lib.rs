@@ -49,6 +49,7 @@ pub mod prometheus;
 pub mod refusals;
 pub mod repair;
 pub mod status;
+pub mod stores;
 pub mod top;
 pub mod txgs;
 pub mod upgrade;

@@ -7,9 +7,10 @@
 //! only. Buckets of a histogram are cumulative; their bounds are powers of two of nanoseconds, or
 //! of bytes, whatever was counted, so that a series never appears or disappears.
 
+use crate::stores;
 use engine::live::TxgRecord;
 use engine::pools::SUSPENDED;
-use engine::stats::{ClassStats, Histogram, Snapshot, StageProfile, VdevStats};
+use engine::stats::{ClassStats, Histogram, Snapshot, StageProfile, StoreUsage, VdevStats};
 use std::fmt::{Display, Write as _};
 use std::time::Duration;
 
@@ -59,6 +60,7 @@ pub fn text(pools: &[Snapshot], form: Form) -> String {
     let mut w = Writer { out: String::new(), form };
     pool_families(&mut w, pools);
     vdev_families(&mut w, pools);
+    store_families(&mut w, pools);
     class_families(&mut w, pools);
     other_families(&mut w, pools);
     if form == Form::OpenMetrics {
@@ -269,6 +271,37 @@ fn vdev_families(w: &mut Writer, pools: &[Snapshot]) {
                 w.sample(name, labels, value(v));
             }
         });
+    }
+}
+
+/// What was asked of the stores of objects that devices are kept in.
+fn store_families(w: &mut Writer, pools: &[Snapshot]) {
+    type OfStore = (&'static str, &'static str, fn(&StoreUsage) -> Vec<(&'static str, u64)>);
+    let families: [OfStore; 3] = [
+        ("zinc_store_requests_total", "Attempts of requests to a store of objects.", |u| {
+            vec![("create", u.creates), ("get", u.gets), ("list", u.lists), ("delete", u.deletes)]
+        }),
+        (
+            "zinc_store_retries_total",
+            "Attempts after the first one of a request to a store of objects.",
+            |u| vec![("all", u.retries)],
+        ),
+        (
+            "zinc_store_bytes_total",
+            "Bytes of objects that were sent to a store and came from it.",
+            |u| vec![("sent", u.sent_bytes), ("received", u.received_bytes)],
+        ),
+    ];
+    for (name, help, values) in families {
+        let stores = || pools.iter().flat_map(|s| stores::of(s).map(move |of| (&s.pool, of)));
+        if stores().next().is_some() {
+            w.family(name, "counter", help);
+        }
+        for (pool, (vdev, asked)) in stores() {
+            for (kind, n) in values(&asked) {
+                w.sample(name, &[("pool", pool), ("vdev", vdev), ("kind", kind)], n);
+            }
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 //! A frame is made of sections. Where they have more lines than the screen, the long ones give way
 //! first, and say how many lines they have left out.
 
+use crate::stores;
+use engine::devices::price::Prices;
 use engine::live::TxgRecord;
 use engine::stats::KindProfile;
 use engine::stats::{Direction, Histogram, Snapshot, VdevStats};
@@ -86,6 +88,8 @@ pub struct Scene<'a> {
     pub state: &'a str,
     /// Show the keys instead.
     pub help: bool,
+    /// What requests to buckets cost.
+    pub prices: &'a Prices,
 }
 
 /// A line and whether it is a heading.
@@ -107,6 +111,7 @@ pub fn frame(scene: &Scene<'_>, columns: usize, rows: usize) -> Vec<Line> {
             pool(scene),
             txgs(scene),
             vdevs(scene),
+            asked(scene),
             classes(scene),
             stages(scene),
             threads(scene),
@@ -331,6 +336,34 @@ fn vdevs(scene: &Scene<'_>) -> Vec<Line> {
             errors,
         );
         out.push(plain(line));
+    }
+    out
+}
+
+/// What is asked of stores of objects; dollars are those of an hour like this interval.
+fn asked(scene: &Scene<'_>) -> Vec<Line> {
+    let now = scene.interval;
+    let hour = (3600.0 / seconds(now)).min(1e6);
+    let mut out = Vec::new();
+    for (name, asked) in stores::of(now) {
+        if out.is_empty() {
+            out.push(heading(format!(
+                "{:<40}  CREATE/s  GET/s  OTHER/s  AGAIN/s   SENT/s  RECEIVED/s  DOLLARS/h",
+                "STORE"
+            )));
+        }
+        let dollars = stores::price(name, &asked.times(hour), scene.prices);
+        out.push(plain(format!(
+            "{:<40}  {:>8} {:>6} {:>8} {:>8} {:>8} {:>11} {:>10}",
+            tail(name, 40),
+            rate(asked.creates, now),
+            rate(asked.gets, now),
+            rate(asked.lists + asked.deletes, now),
+            rate(asked.retries, now),
+            rate(asked.sent_bytes, now),
+            rate(asked.received_bytes, now),
+            dollars.unwrap_or_else(|| "-".to_owned()),
+        )));
     }
     out
 }

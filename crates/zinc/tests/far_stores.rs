@@ -45,6 +45,23 @@ fn judge(place: &Place, pool: &str, stores: &[&str]) {
     oracle::judge(folder.path(), pool);
 }
 
+/// What was asked of the store of this device is told; nobody asks money for a directory.
+fn is_counted(place: &Place, device: &str) {
+    let told = place.ok_here("zpool iostat -lp tank");
+    let row = told.lines().find(|line| line.starts_with(device)).expect("a line for the store");
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    let gets: u64 = cells[2].parse().unwrap();
+    let received: u64 = cells[7].parse().unwrap();
+    assert!(gets > 0 && received > 1 << 20 && cells[8] == "-", "{told}");
+    assert!(!place.ok_here("zpool iostat -lH tank").contains("creates"));
+    let json = place.ok_here("zpool status -j tank");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let json = json.to_string();
+    assert!(json.contains("\"received_bytes\""), "{json}");
+    let status = place.ok_here("zpool status -s tank");
+    assert!(status.contains("asked of stores since the pool was opened"), "{status}");
+}
+
 #[test]
 fn verbs_take_names_of_stores() {
     let place = Place::new(&["a"]);
@@ -73,6 +90,7 @@ fn verbs_take_names_of_stores() {
     place.ok_here("zpool export tank");
     place.ok_here(&format!("zpool import -d {two} tank"));
     assert!(cat(&place, "tank:/x") == bytes);
+    is_counted(&place, &two);
     place.ok_here("zpool export tank");
     judge(&place, "tank", &[&two]);
     let listed = place.ok_here(&format!("far ls {two}"));

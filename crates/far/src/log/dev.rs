@@ -12,8 +12,9 @@ use super::takeover::{make_disk, take_over};
 use super::write::{pieces_of, trims_of};
 use super::writer::{Told, Writer};
 use crate::store::Store;
-use crate::store::client::{Client, Usage};
+use crate::store::client::Client;
 use core::time::Duration;
+use device::StoreUsage;
 use device::backend::{collect, deliver, delivering, range_within, split_refused};
 use device::{
     AlignedBuf, Device, DeviceRef, Error, ErrorKind, Read, Shared, Stats, Write, WriteDevice,
@@ -108,7 +109,7 @@ impl LogDevice {
 
     /// What was asked of the store since it was opened.
     #[must_use]
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> StoreUsage {
         self.core.client.usage()
     }
 
@@ -291,7 +292,7 @@ impl Device for LogDevice {
     }
 
     fn stats(&self) -> Stats {
-        self.core.counters.snapshot()
+        Stats { store: Some(self.usage()), ..self.core.counters.snapshot() }
     }
 }
 

@@ -16,6 +16,7 @@
 use super::{Answer, Answered, Request, Store, StoreError};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
+use device::StoreUsage;
 use device::backend::collect;
 use parking_lot::Mutex;
 use rt::Rt;
@@ -47,25 +48,6 @@ pub(crate) enum Urgency {
     Read,
     /// Nobody waits.
     Later,
-}
-
-/// What a client asked of its store, and what of it had to be asked again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Attempts to create.
-    pub creates: u64,
-    /// Attempts to read, and to learn a size.
-    pub gets: u64,
-    /// Attempts to list.
-    pub lists: u64,
-    /// Attempts to delete.
-    pub deletes: u64,
-    /// Attempts after the first one of a request.
-    pub retries: u64,
-    /// Bytes of objects that were sent.
-    pub sent: u64,
-    /// Bytes of objects that came.
-    pub received: u64,
 }
 
 #[derive(Default)]
@@ -136,16 +118,16 @@ impl Client {
         &self.0.rt
     }
 
-    pub(crate) fn usage(&self) -> Usage {
+    pub(crate) fn usage(&self) -> StoreUsage {
         let Counts { creates, gets, lists, deletes, retries, sent, received } = &self.0.counts;
-        Usage {
+        StoreUsage {
             creates: creates.load(Relaxed),
             gets: gets.load(Relaxed),
             lists: lists.load(Relaxed),
             deletes: deletes.load(Relaxed),
             retries: retries.load(Relaxed),
-            sent: sent.load(Relaxed),
-            received: received.load(Relaxed),
+            sent_bytes: sent.load(Relaxed),
+            received_bytes: received.load(Relaxed),
         }
     }
 

@@ -24,7 +24,7 @@
 mod diff;
 mod take;
 
-pub use device::Histogram;
+pub use device::{Histogram, StoreUsage};
 
 use crate::live::TxgRecord;
 use serde::{Deserialize, Serialize};
@@ -108,6 +108,8 @@ pub struct VdevStats {
     pub checksum_errors: u64,
     /// What went to its devices, by class; classes without any are left out.
     pub io: Vec<ClassStats>,
+    /// What was asked of the stores of objects that its devices are kept in; `None`: of no store.
+    pub store: Option<StoreUsage>,
 }
 
 /// The I/O of one class at a vdev's queue. Classes are named as their tunables are: `sync_read`,

@@ -74,6 +74,7 @@ impl Walk<'_> {
             write_errors: node.map_or(0, NodeRef::write_errors),
             checksum_errors: node.map_or(0, NodeRef::checksum_errors),
             io: node.and_then(NodeRef::io).map(|io| classes(&io)).unwrap_or_default(),
+            store: node.and_then(NodeRef::device).and_then(|device| device.stats().store),
         });
         for child in &view.children {
             self.add(child, depth + 1, section);
@@ -85,15 +86,18 @@ impl Walk<'_> {
     fn sum_up(&mut self, at: usize) {
         let Some(depth) = self.out.get(at).map(|v| v.depth) else { return };
         let below = self.out.get(at + 1..).unwrap_or_default();
-        let children = below.iter().filter(|v| v.depth == depth + 1);
+        let children = || below.iter().filter(|v| v.depth == depth + 1);
+        let asked = children().filter_map(|v| v.store).reduce(|sum, one| sum.plus(&one));
         let mut sum: Vec<ClassStats> = Vec::new();
-        for class in children.flat_map(|v| &v.io) {
+        for class in children().flat_map(|v| &v.io) {
             match sum.iter_mut().find(|c| c.class == class.class) {
                 Some(mine) => mine.counts.merge(&class.counts),
                 None => sum.push(class.clone()),
             }
         }
-        if let Some(vdev) = self.out.get_mut(at).filter(|_| !sum.is_empty()) {
+        let Some(vdev) = self.out.get_mut(at) else { return };
+        vdev.store = vdev.store.or(asked);
+        if !sum.is_empty() {
             vdev.io = sum;
         }
     }

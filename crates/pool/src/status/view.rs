@@ -3,7 +3,7 @@
 use crate::leaf_work::{LeafProgress, LeafWork};
 use crate::open::Pool;
 use crate::space::{PoolSpace, class_of};
-use device::Displaced;
+use device::{Displaced, StoreUsage};
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::spelling::in_line;
 use std::collections::HashMap;
@@ -137,6 +137,8 @@ pub struct VdevView {
     pub slow_requests: u64,
     /// It is slow, and reads go to others.
     pub sits_out: bool,
+    /// What was asked of the store of objects that the device is kept in.
+    pub store: Option<StoreUsage>,
     /// A vdev right below the pool: space and more are known of those only.
     pub is_top: bool,
     /// Size of the device in bytes, of other vdevs the raw space; 0: not known.
@@ -393,6 +395,7 @@ fn view_of(config: &VdevConfig, nodes: &HashMap<u64, NodeRef<'_>>) -> VdevView {
         checksum_errors: node.map_or(0, |n| n.checksum_errors()),
         slow_requests: node.map_or(0, |n| n.slow_requests()),
         sits_out: node.is_some_and(|n| n.sits_out()),
+        store: node.and_then(|n| n.device()?.stats().store),
         is_top: false,
         size: node.and_then(|n| device_size(*n)).unwrap_or(0),
         space: [0; 3],

@@ -4,6 +4,8 @@
 //! Columns stand in groups: capacity, operations and bandwidth always; waiting times (`-l`) and
 //! queue lengths (`-q`) on demand. Histograms (`-w`, `-r`) are tables of their own, one per vdev.
 
+use crate::stores;
+use engine::devices::price::Prices;
 use engine::stats::ClassCounts;
 use engine::stats::{Direction, Histogram, Snapshot, VdevStats};
 use std::fmt::Write as _;
@@ -35,6 +37,8 @@ pub struct Layout {
     pub histograms: Option<Histograms>,
     /// Only the vdevs of these names.
     pub only: Vec<String>,
+    /// What requests to buckets cost, which is said beside waiting times.
+    pub prices: Prices,
 }
 
 /// A heading over one or more columns.
@@ -178,6 +182,10 @@ impl Layout {
         let several = pools.len() > 1 && !self.verbose;
         if is_table && (several || !self.only.is_empty()) {
             text.push_str(&self.separator(width));
+        }
+        if is_table && self.latency {
+            let rows: Vec<_> = pools.iter().flat_map(|(s, _)| stores::of(s)).collect();
+            text.push_str(&stores::table(&rows, &self.prices, self.parsable));
         }
         text
     }

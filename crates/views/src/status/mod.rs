@@ -10,7 +10,9 @@ mod table;
 pub use table::remark;
 
 use crate::json::{self, one_line};
+use crate::stores;
 use engine::Pool;
+use engine::devices::price::Prices;
 use engine::pools::{CandidateState, ScanState, Section, Status, VdevView};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -55,6 +57,8 @@ pub struct Seen {
     pub is_exported: bool,
     /// Devices in use that cannot be written to, and why.
     pub refused: Vec<(String, String)>,
+    /// What requests to buckets cost.
+    pub prices: Prices,
 }
 
 impl View {
@@ -69,6 +73,17 @@ impl View {
         t.push_str(&self.lacking(status));
         if let Some(why) = &status.suspended {
             let _ = writeln!(t, "\nsuspended: {}", line(why));
+        }
+        if self.shows_slow {
+            let leaves = status.vdevs.walk().filter_map(|v| Some((v.name.as_str(), v.store?)));
+            let rows: Vec<_> = leaves.collect();
+            let table = stores::table(&rows, &seen.prices, false);
+            if !table.is_empty() {
+                let _ = writeln!(t, "\nasked of stores since the pool was opened:\n");
+            }
+            for row in table.lines() {
+                let _ = writeln!(t, "\t{row}");
+            }
         }
         for (name, has, min) in short_devices(pool) {
             let _ =
@@ -250,6 +265,9 @@ impl View {
             put("checksum_errors", json::number(v.checksum_errors, int));
             if v.children.is_empty() {
                 put("slow_ios", json::number(v.slow_requests, int));
+            }
+            if let Some(asked) = &v.store {
+                put("store", json!(asked));
             }
             let remark = self.remark(v);
             if !remark.is_empty() {

@@ -82,6 +82,7 @@ fn snapshot(n: u64) -> Snapshot {
     }
 }
 
+static PRICES: LazyLock<Prices> = LazyLock::new(Prices::default);
 static TXGS_SEEN: LazyLock<Vec<TxgRecord>> = LazyLock::new(|| snapshot(2).txgs);
 
 fn interval() -> Snapshot {
@@ -90,7 +91,8 @@ fn interval() -> Snapshot {
 
 fn scene<'a>(interval: &'a Snapshot, points: &'a [Point]) -> Scene<'a> {
     let txgs = &*TXGS_SEEN;
-    Scene { interval, txgs, points, sort: Sort::Written, state: "live", help: false }
+    let (sort, prices) = (Sort::Written, &*PRICES);
+    Scene { interval, txgs, points, sort, state: "live", help: false, prices }
 }
 
 #[test]

@@ -10,12 +10,14 @@
 
 pub mod screen;
 
+use crate::cmd::far::prices;
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::served::Server;
 use crate::session::Session;
 use crate::target::stream_to;
 use crate::ui;
+use engine::devices::price::Prices;
 use engine::live::TxgRecord;
 use engine::stats::Snapshot;
 use hostfs::recording::{Recorder, Recording};
@@ -117,6 +119,7 @@ struct Watch {
     shown: Snapshot,
     txgs: Vec<TxgRecord>,
     points: Vec<Point>,
+    prices: Prices,
 }
 
 impl Watch {
@@ -143,7 +146,7 @@ impl Watch {
 
     fn scene<'a>(&'a self, sort: Sort, state: &'a str, help: bool) -> Scene<'a> {
         let (interval, txgs, points) = (&self.shown, &self.txgs, &self.points);
-        Scene { interval, txgs, points, sort, state, help }
+        Scene { interval, txgs, points, sort, state, help, prices: &self.prices }
     }
 }
 
@@ -161,8 +164,8 @@ impl Verb for Args {
         let begin = |path| Ok::<_, Failure>(Recorder::begin(stream_to(session, path)?, path)?);
         let recorder = self.record.as_deref().map(begin).transpose()?;
         let (last, shown) = (None, Snapshot::default());
-        let (txgs, points) = (Vec::new(), Vec::new());
-        let mut watch = Watch { source, recorder, interval, last, shown, txgs, points };
+        let (txgs, points, prices) = (Vec::new(), Vec::new(), prices(session, None)?);
+        let mut watch = Watch { source, recorder, interval, last, shown, txgs, points, prices };
         if self.json || self.once || !ui::is_output_terminal(session) {
             self.print(session, &mut watch)?;
         } else {

@@ -13,6 +13,7 @@ use crate::served::{self, Server};
 use crate::session::Session;
 use crate::{json, ui};
 use engine::Pool;
+use engine::devices::price::Prices;
 use engine::stats::Snapshot;
 use imported::Found;
 use serde_json::{Map, Value};
@@ -29,7 +30,7 @@ pub struct Args {
     /// Also the vdevs of each pool
     #[arg(short = 'v')]
     verbose: bool,
-    /// Also mean waiting times
+    /// Also mean waiting times, and what was asked of stores of objects
     #[arg(short = 'l')]
     latency: bool,
     /// Also the lengths of the queues now
@@ -135,7 +136,7 @@ impl Verb for Args {
     fn run(mut self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let repeat = repetition(&mut self.names)?;
         let (mut pools, only, mut code) = self.begin(session)?;
-        let layout = self.layout(only);
+        let layout = self.layout(session, only)?;
         let first = u64::from(self.skip_first);
         if self.skip_first && repeat.is_none() {
             return Err(Failure::usage("-y leaves nothing to print without an interval"));
@@ -206,13 +207,17 @@ impl Args {
         }
     }
 
-    fn layout(&self, only: Vec<String>) -> Layout {
+    fn layout(&self, session: &Session, only: Vec<String>) -> Result<Layout, Failure> {
         let histograms = match (self.waits, self.sizes) {
             (true, _) => Some(Histograms::Latency),
             (_, true) => Some(Histograms::Sizes),
             _ => None,
         };
-        Layout {
+        let prices = match self.latency {
+            true => crate::cmd::far::prices(session, None)?,
+            false => Prices::default(),
+        };
+        Ok(Layout {
             verbose: self.verbose || !only.is_empty(),
             parsable: self.table.parsable,
             scripted: self.table.script,
@@ -220,7 +225,8 @@ impl Args {
             queues: self.queues,
             histograms,
             only,
-        }
+            prices,
+        })
     }
 
     /// The pools to watch, and the names of vdevs among the arguments.

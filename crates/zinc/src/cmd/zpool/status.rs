@@ -12,6 +12,7 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::{json, local_time, missing, ui};
+use engine::devices::price::Prices;
 use engine::pools::{Status, VdevView, ViewState};
 use engine::{Candidate, Pool};
 use serde_json::Value;
@@ -95,6 +96,10 @@ impl Args {
                     let seen = Seen {
                         is_exported: super::is_exported(session, pool),
                         refused: self.refused(session, pool),
+                        prices: match self.slow {
+                            true => crate::cmd::far::prices(session, None)?,
+                            false => Prices::default(),
+                        },
                     };
                     let text = self.view(session, &status).text(pool, &status, &seen);
                     Some(Value::String(text))
