@@ -6,9 +6,9 @@
 //! certificate has another name than the host; `dir:///PATH`, which is a disk in a store of
 //! objects that a directory is; and `s3://BUCKET/PREFIX`, which is one in a bucket of a server that
 //! speaks S3, with `endpoint=URL`, `region=NAME` and `addressing=path` or `virtual` where the
-//! environment does not say them. Bytes may stand as `%` and two digits. `timeout=SECONDS` says how long a server or
-//! store may be silent before the leaf counts as gone. A user or password is refused, because names
-//! stand in labels.
+//! environment does not say them. Bytes may stand as `%` and two digits. `timeout=SECONDS` says how
+//! long a server or store may be silent before the leaf counts as gone. A user or password is
+//! refused, because names stand in labels.
 
 use core::fmt;
 use core::time::Duration;

@@ -1,8 +1,10 @@
 //! Pools that could be imported, in the words and the layout of `zpool import`. What labels say
 //! forges no line of it.
 
+use crate::json::{number, one_line};
 use engine::pools::{CandidateState, DeviceNote, Reason, Trouble, VdevState as State};
 use engine::pools::{ImportReason, ImportTree, ImportVdev, ImportVerdict};
+use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use term::escape::line;
 
@@ -257,4 +259,78 @@ fn put(t: &mut String, vdev: &ImportVdev, indent: usize, width: usize) {
     for child in &vdev.children {
         put(t, child, indent + 2, width);
     }
+}
+
+/// The same in JSON; `as_int`: numbers are numbers.
+#[must_use]
+pub fn value(v: &ImportVerdict<'_>, as_int: bool) -> Value {
+    let c = v.candidate;
+    let label = match c.state() {
+        CandidateState::Exported => "EXPORTED",
+        CandidateState::Active => "ACTIVE",
+        CandidateState::Destroyed => "DESTROYED",
+        CandidateState::Other => "UNKNOWN",
+    };
+    let mut map = Map::new();
+    let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
+    put("name", json!(c.name()));
+    put("type", json!("POOL"));
+    put("state", json!(v.state.to_string()));
+    put("label_state", json!(label));
+    put("pool_guid", number(c.config.pool_guid, as_int));
+    put("txg", number(c.config.txg, as_int));
+    put("spa_version", number(c.config.version, as_int));
+    if let Some(status) = status(v) {
+        put("status", json!(one_line(&status)));
+    }
+    put("action", json!(one_line(&action(v))));
+    if let Some(id) = message(v) {
+        put("msgid", json!(id));
+        put("moreinfo", json!(page(id)));
+    }
+    put("vdev_tree", tree_json(&v.tree, as_int));
+    put("devices", json!(devices(v)));
+    let obstacles = obstacles(v);
+    if !obstacles.is_empty() {
+        put("obstacles", json!(obstacles));
+    }
+    put("salvage", json!(salvage(v)));
+    if let Some(cause) = &v.cause {
+        put("cause", json!(cause.to_string()));
+    }
+    Value::Object(map)
+}
+
+fn tree_json(tree: &ImportTree, as_int: bool) -> Value {
+    let mut root = vdev_json(&tree.root, as_int);
+    let tops = tree.tops.iter().map(|top| {
+        let mut v = vdev_json(&top.vdev, as_int);
+        if let (Some(class), Some(map)) = (&top.class, v.as_object_mut()) {
+            map.insert("class".to_owned(), json!(class.name()));
+        }
+        (top.vdev.name.clone(), v)
+    });
+    if let Some(map) = root.as_object_mut() {
+        map.insert("vdevs".to_owned(), Value::Object(tops.collect()));
+        map.insert("spares".to_owned(), json!(tree.spares));
+        map.insert("l2cache".to_owned(), json!(tree.cache));
+    }
+    root
+}
+
+fn vdev_json(vdev: &ImportVdev, as_int: bool) -> Value {
+    let mut map = Map::new();
+    map.insert("name".to_owned(), json!(vdev.name));
+    map.insert("vdev_type".to_owned(), json!(vdev.kind));
+    map.insert("guid".to_owned(), number(vdev.guid, as_int));
+    map.insert("state".to_owned(), json!(vdev.state.to_string()));
+    let reason = reason(vdev.reason);
+    if !reason.is_empty() {
+        map.insert("reason".to_owned(), json!(reason));
+    }
+    if !vdev.children.is_empty() {
+        let children = vdev.children.iter().map(|c| (c.name.clone(), vdev_json(c, as_int)));
+        map.insert("vdevs".to_owned(), Value::Object(children.collect()));
+    }
+    Value::Object(map)
 }

@@ -14,8 +14,8 @@ use crate::failure::{FAILED, Failure};
 use crate::session::Session;
 use crate::{host, json, ui};
 use engine::Candidate;
-use engine::pools::{CandidateState, ImportTree, ImportVdev, ImportVerdict};
-use serde_json::{Map, Value, json};
+use engine::pools::{CandidateState, ImportVerdict};
+use serde_json::{Map, json};
 use std::process::ExitCode;
 use views::import;
 
@@ -65,7 +65,7 @@ impl Verb for Args {
             let denied = self.denied(session, candidate);
             let txgs = self.txgs.then(|| engine::pools::judge_txgs(candidate, &options));
             if self.json {
-                let mut value = to_json(&verdict, self.json_int);
+                let mut value = import::value(&verdict, self.json_int);
                 if let (false, Some(map)) = (denied.is_empty(), value.as_object_mut()) {
                     map.insert("denied".to_owned(), json!(denied));
                 }
@@ -120,76 +120,4 @@ impl Args {
             }
         }
     }
-}
-
-fn to_json(v: &ImportVerdict<'_>, as_int: bool) -> Value {
-    let c = v.candidate;
-    let label = match c.state() {
-        CandidateState::Exported => "EXPORTED",
-        CandidateState::Active => "ACTIVE",
-        CandidateState::Destroyed => "DESTROYED",
-        CandidateState::Other => "UNKNOWN",
-    };
-    let mut map = Map::new();
-    let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
-    put("name", json!(c.name()));
-    put("type", json!("POOL"));
-    put("state", json!(v.state.to_string()));
-    put("label_state", json!(label));
-    put("pool_guid", json::number(c.config.pool_guid, as_int));
-    put("txg", json::number(c.config.txg, as_int));
-    put("spa_version", json::number(c.config.version, as_int));
-    if let Some(status) = import::status(v) {
-        put("status", json!(json::one_line(&status)));
-    }
-    put("action", json!(json::one_line(&import::action(v))));
-    if let Some(id) = import::message(v) {
-        put("msgid", json!(id));
-        put("moreinfo", json!(import::page(id)));
-    }
-    put("vdev_tree", tree_json(&v.tree, as_int));
-    put("devices", json!(import::devices(v)));
-    let obstacles = import::obstacles(v);
-    if !obstacles.is_empty() {
-        put("obstacles", json!(obstacles));
-    }
-    put("salvage", json!(import::salvage(v)));
-    if let Some(cause) = &v.cause {
-        put("cause", json!(cause.to_string()));
-    }
-    Value::Object(map)
-}
-
-fn tree_json(tree: &ImportTree, as_int: bool) -> Value {
-    let mut root = vdev_json(&tree.root, as_int);
-    let tops = tree.tops.iter().map(|top| {
-        let mut v = vdev_json(&top.vdev, as_int);
-        if let (Some(class), Some(map)) = (&top.class, v.as_object_mut()) {
-            map.insert("class".to_owned(), json!(class.name()));
-        }
-        (top.vdev.name.clone(), v)
-    });
-    if let Some(map) = root.as_object_mut() {
-        map.insert("vdevs".to_owned(), Value::Object(tops.collect()));
-        map.insert("spares".to_owned(), json!(tree.spares));
-        map.insert("l2cache".to_owned(), json!(tree.cache));
-    }
-    root
-}
-
-fn vdev_json(vdev: &ImportVdev, as_int: bool) -> Value {
-    let mut map = Map::new();
-    map.insert("name".to_owned(), json!(vdev.name));
-    map.insert("vdev_type".to_owned(), json!(vdev.kind));
-    map.insert("guid".to_owned(), json::number(vdev.guid, as_int));
-    map.insert("state".to_owned(), json!(vdev.state.to_string()));
-    let reason = import::reason(vdev.reason);
-    if !reason.is_empty() {
-        map.insert("reason".to_owned(), json!(reason));
-    }
-    if !vdev.children.is_empty() {
-        let children = vdev.children.iter().map(|c| (c.name.clone(), vdev_json(c, as_int)));
-        map.insert("vdevs".to_owned(), Value::Object(children.collect()));
-    }
-    Value::Object(map)
 }
