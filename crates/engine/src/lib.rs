@@ -273,8 +273,8 @@ pub mod pools {
         Absence, CandidateState, CheckpointState, LeafSight, MissingDevice, Salvage, UnknownFeature,
     };
     pub use pool::{
-        CheckpointNote, Condition, PoolSpace, Remark, Removal, SUSPENDED, Section, Status,
-        VdevTreeView, VdevView, ViewState, WorkSeen,
+        CheckpointNote, Condition, ExpansionNote, PoolSpace, Remark, Removal, SUSPENDED, Section,
+        Status, VdevTreeView, VdevView, ViewState, WorkSeen,
     };
     pub use pool::{FoundLeaf, LabelView, TxgCandidate, Verdict, by_txg, judge_txgs};
     pub use pool::{LeafProgress, LeafWork, WorkState};

@@ -13,6 +13,8 @@ pub struct Member {
     pub devices: Vec<u64>,
     /// It is one device, and no vdev of several.
     pub is_device: bool,
+    /// It is a raidz vdev, which can get a device more.
+    pub is_raidz: bool,
     /// It is a hot spare, whether it stands in for a device or not.
     pub is_spare: bool,
     /// It is part of the tree that holds data.
@@ -41,10 +43,15 @@ impl Member {
             guid: found.guid,
             devices: leaves.map(|v| v.guid).collect(),
             is_device: found.children.is_empty(),
+            is_raidz: config.find(found.guid).is_some_and(is_raidz),
             is_spare: spare(found.guid).is_some(),
             is_in_tree: config.find(found.guid).is_some(),
         })
     }
+}
+
+fn is_raidz(vdev: &VdevConfig) -> bool {
+    matches!(vdev.kind, VdevKind::Raidz { .. })
 }
 
 /// What a device is for the pool that its label names, wherever it is by now.

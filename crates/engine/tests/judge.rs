@@ -7,6 +7,8 @@
 //! virtual machine in the folder of test material.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+#[path = "judge/expansion.rs"]
+mod expansion;
 mod random;
 #[path = "judge/rebuild.rs"]
 mod rebuild;

@@ -12,7 +12,7 @@ use writing::Pools;
 
 /// Cases of the collection that can be changed. The others are in a state, or use a feature, that
 /// the writer does not keep up.
-const WRITABLE: [&str; 16] = [
+const WRITABLE: [&str; 17] = [
     "basic",
     "mirror",
     "raidz1",
@@ -24,6 +24,7 @@ const WRITABLE: [&str; 16] = [
     "codecs",
     "compat-2.0",
     "degraded-raidz",
+    "expanded",
     "features-off",
     "gang",
     "history",

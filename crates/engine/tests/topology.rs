@@ -13,6 +13,8 @@ mod expand;
 mod random;
 #[path = "topology/rebuild.rs"]
 mod rebuild;
+#[path = "topology/reflow.rs"]
+mod reflow;
 #[path = "topology/remove.rs"]
 mod remove;
 #[path = "topology/replace.rs"]

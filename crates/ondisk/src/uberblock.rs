@@ -168,6 +168,19 @@ impl Uberblock {
         (state, (self.raidz_reflow_info & ((1 << 55) - 1)) << 9)
     }
 
+    /// Says how far a raidz expansion is; `offset` in bytes.
+    pub fn set_raidz_reflow(&mut self, state: ReflowScratch, offset: u64) {
+        let state: u64 = match state {
+            ReflowScratch::NotInUse => 0,
+            ReflowScratch::Valid => 1,
+            ReflowScratch::InvalidSynced => 2,
+            ReflowScratch::InvalidSyncedOnImport => 3,
+            ReflowScratch::InvalidSyncedReflow => 4,
+            ReflowScratch::Unknown(n) => u64::from(n) & 0x1ff,
+        };
+        self.raidz_reflow_info = state << 55 | (offset >> 9 & ((1 << 55) - 1));
+    }
+
     /// Orders by age, the newest greatest: txg, then time, then the multihost write counter.
     #[must_use]
     pub fn cmp_age(&self, other: &Self) -> Ordering {

@@ -66,7 +66,8 @@ pub use space::{
     ClassSpace, EMBEDDED_LOG_METASLABS, FRAGMENTATION, Metaslab, PoolSpace, TopSpace, class_of,
 };
 pub use status::{
-    CheckpointNote, Condition, Remark, Section, Status, VdevTreeView, VdevView, ViewState, WorkSeen,
+    CheckpointNote, Condition, ExpansionNote, Remark, Section, Status, VdevTreeView, VdevView,
+    ViewState, WorkSeen,
 };
 pub use uberblocks::{FoundUberblock, TxgCandidate, Verdict, by_txg, read_ring};
 pub use verdict::{judge_txgs, verdict, verdict_of_txg};

@@ -16,6 +16,6 @@ mod view;
 mod works;
 
 pub use condition::Condition;
-pub use summary::{CheckpointNote, Status};
+pub use summary::{CheckpointNote, ExpansionNote, Status};
 pub(crate) use view::Members;
 pub use view::{Remark, Section, VdevTreeView, VdevView, ViewState, WorkSeen};

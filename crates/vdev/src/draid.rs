@@ -266,6 +266,7 @@ impl Draid {
                 pad: (shape.rows - sectors) << self.ashift,
                 at: if is_data { at << self.ashift } else { 0 },
                 sector: 0,
+                also: Vec::new(),
             });
             at += if is_data { sectors } else { 0 };
         }

@@ -44,7 +44,7 @@ impl VdevTree {
             Role::Leaf | Role::Mirror | Role::Replacing | Role::Spare => {
                 (space.start, is_below(top.node).then_some(space.end)?)
             }
-            Role::Raidz(raidz) if !raidz.is_reflowing() => {
+            Role::Raidz(raidz) if !raidz.is_expanding() => {
                 let column = node.children.iter().position(|child| is_below(*child))? as u64;
                 let (width, shift) = (node.children.len() as u64, top.ashift);
                 let first = space.start.div_ceil(1 << shift);

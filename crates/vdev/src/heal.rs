@@ -17,6 +17,7 @@
 //! here could tell. What is written is durable after the next flush.
 
 use crate::error::{Error, ErrorKind, Fault};
+use crate::flow::Lease;
 use crate::gather::Gather;
 use crate::health::{Health, UNKNOWN_TXG};
 use crate::locate::{Piece, Source};
@@ -80,6 +81,7 @@ struct Part {
     birth: u64,
     health: Arc<Health>,
     is_done: bool,
+    _lease: Option<Lease>,
 }
 
 impl Part {
@@ -213,7 +215,7 @@ impl VdevTree {
         let state = Mutex::new(Answers { left: 1, refused: Vec::new() });
         let writing = Arc::new(Writing { state, arrived: self.rt().condvar() });
         let mut batches: BTreeMap<usize, Vec<Write>> = BTreeMap::new();
-        for (block, Correction { source, bytes }) in corrections {
+        for (block, Correction { source, bytes, lease }) in corrections {
             let Some(index) = self.healer(&source) else { continue };
             let Some(node) = self.nodes.get(index) else { continue };
             if let Some(healed) = out.get_mut(block) {
@@ -227,6 +229,7 @@ impl VdevTree {
                 birth: source.txg,
                 health: Arc::clone(&node.health),
                 is_done: false,
+                _lease: lease,
             };
             let done = Box::new(move |result| part.answer(result));
             let parts = vec![Shared::from(bytes)];

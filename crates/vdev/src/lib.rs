@@ -15,8 +15,9 @@
 //! tree ([`VdevTree::successor`]). Reading never blocks others: no lock is held over I/O.
 //!
 //! Writing goes the same way down: geometry, parity, devices, one submission per device (write),
-//! and knows the labels (label). What is wrong on a device is written again (heal). A tree whose
-//! leaves were opened for reading has no writer in it.
+//! and knows the labels (label). What is wrong on a device is written again (heal). A raidz that
+//! gets wider is moved beside all that (flow, reflow). A tree whose leaves were opened for reading
+//! has no writer in it.
 //!
 //! **Invariant: this crate knows a block's checksum only as a function that says yes or no.**
 //! Which checksum, encryption, compression and gang blocks are the floor above.
@@ -27,6 +28,7 @@ pub mod draid;
 mod draid_seeds;
 mod error;
 mod extent;
+mod flow;
 mod gather;
 mod guard;
 mod heal;
@@ -41,6 +43,7 @@ pub mod raidz;
 mod raw;
 mod read;
 mod rebuild;
+mod reflow;
 mod size;
 mod state;
 mod tree;
@@ -49,12 +52,13 @@ mod write;
 
 pub use deflate::DeflateRatio;
 pub use error::{BuildError, Error, ErrorKind, Fault, FaultKind};
+pub use flow::Reflow;
 pub use heal::{Heal, Healed};
 pub use health::ErrorCounts;
 pub use indirect::IndirectSegment;
-pub use raidz::Reflow;
 pub use raw::RawError;
 pub use read::{BlockRead, BlockResult, Scope};
+pub use reflow::{AllocatedIn, ReflowError, Reflowed};
 pub use size::{asize_max, draid_asize};
 pub use state::{Reason, VdevState};
 pub use tree::{LeafOpen, NodeRef, TopRef, VdevTree};

@@ -5,6 +5,7 @@
 //! which may be a mirror, a replacement or a spare itself, names the devices that hold a copy.
 
 use crate::error::ErrorKind;
+use crate::flow::{Lease, Purpose};
 use crate::indirect::Part;
 use crate::map::{BLOCK_SIZE_MAX, BlockMap, MapError};
 use crate::tree::{Node, Role, Top, VdevTree};
@@ -25,6 +26,8 @@ pub(crate) struct Piece<'t> {
     pub(crate) map: BlockMap,
     /// The txg that copied it there; 0 when it is where it was written.
     pub(crate) txg: u64,
+    /// Where the rows are stays true as long as this is kept.
+    pub(crate) lease: Option<Lease>,
 }
 
 /// A device with a copy of a column.
@@ -63,13 +66,34 @@ impl VdevTree {
         size: u64,
         birth: u64,
     ) -> Result<Vec<Piece<'_>>, ErrorKind> {
+        self.locate_for(Purpose::Read, vdev, (offset, size), birth)
+    }
+
+    /// The same of a block that is written: with all places of its columns.
+    pub(crate) fn locate_to_write(
+        &self,
+        vdev: u32,
+        offset: u64,
+        size: u64,
+        birth: u64,
+    ) -> Result<Vec<Piece<'_>>, ErrorKind> {
+        self.locate_for(Purpose::Write, vdev, (offset, size), birth)
+    }
+
+    fn locate_for(
+        &self,
+        purpose: Purpose,
+        vdev: u32,
+        (offset, size): (u64, u64),
+        birth: u64,
+    ) -> Result<Vec<Piece<'_>>, ErrorKind> {
         if size == 0 || size > BLOCK_SIZE_MAX {
             return Err(MapError::Size(size).into());
         }
         let mut pieces = Vec::new();
         let mut at = 0;
         for part in self.follow(Part { vdev, offset, size, txg: 0 })? {
-            pieces.push(self.place(part, at, birth)?);
+            pieces.push(self.place_for(purpose, part, at, birth)?);
             at += part.size;
         }
         Ok(pieces)
@@ -107,16 +131,31 @@ impl VdevTree {
     }
 
     pub(crate) fn place(&self, part: Part, at: u64, birth: u64) -> Result<Piece<'_>, ErrorKind> {
+        self.place_for(Purpose::Read, part, at, birth)
+    }
+
+    fn place_for(
+        &self,
+        purpose: Purpose,
+        part: Part,
+        at: u64,
+        birth: u64,
+    ) -> Result<Piece<'_>, ErrorKind> {
         let Part { vdev, offset, size, txg } = part;
         let top = self.tops.get(&vdev).ok_or(ErrorKind::NoSuchVdev)?;
         let node = self.nodes.get(top.node).ok_or(ErrorKind::NoSuchVdev)?;
         self.within(top, vdev, offset, size, birth)?;
+        let mut lease = None;
         let map = match &node.role {
-            Role::Raidz(r) => r.map(offset, size, birth)?,
+            Role::Raidz(r) => {
+                let (map, held) = r.place(offset, size, birth, purpose)?;
+                lease = held;
+                map
+            }
             Role::Draid(d) => d.map(offset, size)?,
             _ => BlockMap::single(0, offset, size).ok_or(MapError::Overflow(offset))?,
         };
-        Ok(Piece { vdev, node, at, map, txg })
+        Ok(Piece { vdev, node, at, map, txg, lease })
     }
 
     /// The block with its parity lies within the vdev.

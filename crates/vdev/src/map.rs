@@ -38,6 +38,8 @@ pub struct Column {
     pub at: u64,
     /// Expanded RAID-Z: number of the sector in the order that every width keeps.
     pub sector: u64,
+    /// Children and offsets to which it is written besides, of a RAID-Z that gets wider.
+    pub also: Vec<(usize, u64)>,
 }
 
 /// Columns that are protected together.
@@ -74,7 +76,8 @@ impl BlockMap {
     #[must_use]
     pub fn single(child: usize, offset: u64, size: u64) -> Option<Self> {
         let offset = offset.checked_add(LABEL_START_SIZE)?;
-        let columns = vec![Column { child, offset, size, pad: 0, at: 0, sector: 0 }];
+        let columns =
+            vec![Column { child, offset, size, pad: 0, at: 0, sector: 0, also: Vec::new() }];
         let stripes = vec![Stripe { nparity: 0, columns }];
         Some(Self { size, stripes, former_widths: Vec::new() })
     }

@@ -24,27 +24,18 @@
 //!
 //! Adding a child redistributes the sequence of sectors over one child more, and leaves the order
 //! alone: a block keeps the rows it was written with, its *logical* width, but each sector `n` is
-//! now at `n % physical_width`. The birth txg of a block tells its logical width. While the
-//! redistribution runs, rows that end before the offset in the uberblock are at their new place,
-//! all others still at the old one. The first rows overwrite themselves, so they are first copied
-//! to a scratch area in front of the data; a pool that stopped at that moment is read from there.
+//! now at `n % physical_width`. The birth txg of a block tells its logical width. Where rows are
+//! while the redistribution runs is said in `flow.rs`.
 
-use crate::map::{BLOCK_SIZE_MAX, BOOT_SIZE, BlockMap, Column, LABEL_START_SIZE, MapError, Stripe};
+use crate::flow::{Area, Flow, Lease, PastLife, Purpose, Reflow};
+use crate::map::{BLOCK_SIZE_MAX, BlockMap, Column, LABEL_START_SIZE, MapError, Stripe};
+use std::sync::Arc;
 
 /// Bit of the block's offset that swaps the first two columns of single-parity RAID-Z.
 const SWAP_BIT: u64 = 1 << 20;
 
-/// How far an unfinished expansion has come, from the uberblock's reflow word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Reflow {
-    /// Bytes of the vdev that are at their new place.
-    pub offset: u64,
-    /// The scratch area holds the rows before `offset`, their new place is not complete.
-    pub scratch_valid: bool,
-}
-
 /// The shape of one RAID-Z vdev.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Raidz {
     /// Parity columns: 1, 2 or 3.
     nparity: u64,
@@ -57,15 +48,10 @@ pub struct Raidz {
     /// Width at creation.
     first_width: u64,
     /// An expansion has not finished.
-    reflow: Option<Reflow>,
+    flow: Option<Arc<Flow>>,
 }
 
 impl Raidz {
-    /// Its rows are being moved.
-    pub(crate) fn is_reflowing(&self) -> bool {
-        self.reflow.is_some()
-    }
-
     /// Describes a vdev from its configuration.
     ///
     /// `expand_txgs` lists the first txg after each finished expansion; each added one child.
@@ -90,15 +76,30 @@ impl Raidz {
             return None;
         }
         expansions.shrink_to_fit();
-        let reflow = expanding.then(Reflow::default);
-        Some(Self { nparity, ashift, width, expansions, first_width, reflow })
+        let flow = expanding.then(|| Arc::new(Flow::new(Reflow::default(), Vec::new())));
+        Some(Self { nparity, ashift, width, expansions, first_width, flow })
     }
 
     /// Sets how far an unfinished expansion has come; nothing when none is running.
     pub fn set_reflow(&mut self, reflow: Reflow) {
-        if let Some(r) = &mut self.reflow {
-            *r = reflow;
+        if let Some(flow) = &self.flow {
+            flow.set(reflow);
         }
+    }
+
+    /// Its rows are being moved.
+    pub(crate) fn flow(&self) -> Option<&Flow> {
+        self.flow.as_deref()
+    }
+
+    /// It comes after `old` in a pool that is open, where requests of trees before may be under
+    /// way.
+    pub(crate) fn follow(&mut self, old: &Self, past: &[PastLife]) {
+        self.flow = match (&self.flow, &old.flow) {
+            (None, _) => None,
+            (Some(_), Some(flow)) => Some(Arc::clone(flow)),
+            (Some(_), None) => Some(Arc::new(Flow::new(Reflow::default(), past.to_vec()))),
+        };
     }
 
     /// Number of parity columns.
@@ -110,7 +111,7 @@ impl Raidz {
     /// An expansion has not finished.
     #[must_use]
     pub fn is_expanding(&self) -> bool {
-        self.reflow.is_some()
+        self.flow.is_some()
     }
 
     /// Width of the rows of a block born in `birth`.
@@ -134,6 +135,17 @@ impl Raidz {
     /// # Errors
     /// When offset or size cannot be those of a block.
     pub fn map(&self, offset: u64, psize: u64, birth: u64) -> Result<BlockMap, MapError> {
+        Ok(self.place(offset, psize, birth, Purpose::Read)?.0)
+    }
+
+    /// The same, and what has to be kept for it to stay true.
+    pub(crate) fn place(
+        &self,
+        offset: u64,
+        psize: u64,
+        birth: u64,
+        purpose: Purpose,
+    ) -> Result<(BlockMap, Option<Lease>), MapError> {
         if psize == 0 || psize > BLOCK_SIZE_MAX {
             return Err(MapError::Size(psize));
         }
@@ -146,10 +158,14 @@ impl Raidz {
         let logical = self.logical_width(birth);
         let shape = Shape::new(psize.div_ceil(1 << self.ashift), logical, self.nparity);
         if logical == self.width {
-            Ok(self.map_whole(offset, &shape))
-        } else {
-            Ok(self.map_rows(offset, &shape))
+            return Ok((self.map_whole(offset, &shape), None));
         }
+        let end = offset.saturating_add((shape.rows * logical) << self.ashift);
+        let lease = self.flow.as_ref().map(|flow| match purpose {
+            Purpose::Read => flow.read(),
+            Purpose::Write => flow.write(&(offset..end)),
+        });
+        Ok((self.map_rows(offset, &shape, lease.as_ref(), purpose), lease))
     }
 
     /// Block as wide as the vdev: each column is one extent.
@@ -167,6 +183,7 @@ impl Raidz {
                 pad: 0,
                 at: if c < self.nparity { 0 } else { at },
                 sector,
+                also: Vec::new(),
             });
             at += if c < self.nparity { 0 } else { size };
         }
@@ -176,13 +193,19 @@ impl Raidz {
     }
 
     /// Block older than an expansion: each row is a stripe of its own, sector by sector.
-    fn map_rows(&self, offset: u64, shape: &Shape) -> BlockMap {
+    fn map_rows(
+        &self,
+        offset: u64,
+        shape: &Shape,
+        era: Option<&Lease>,
+        purpose: Purpose,
+    ) -> BlockMap {
         let first = offset >> self.ashift;
         let cols = shape.total.min(shape.width);
         let mut stripes = Vec::with_capacity(shape.rows as usize);
         for row in 0..shape.rows {
             let start = first + row * shape.width;
-            let place = self.placement(start, cols);
+            let area = era.map_or(Area::New, |era| era.area((start + cols) << self.ashift));
             let mut columns = Vec::with_capacity(cols as usize);
             for c in 0..cols {
                 let sector = start + c;
@@ -190,13 +213,18 @@ impl Raidz {
                 // the stripe, with nothing to read.
                 let present = row < shape.sectors(c);
                 let at = if c < self.nparity { 0 } else { shape.data_before(c) + row };
+                let place = |area: Area| area.place(sector, self.width, self.ashift);
+                let also = era.filter(|_| present && purpose == Purpose::Write);
+                let also = also.map(|era| era.also(sector << self.ashift, area).map(place));
+                let (child, offset) = place(area);
                 columns.push(Column {
-                    child: (sector % place.width) as usize,
-                    offset: ((sector / place.width) << self.ashift) + place.base,
+                    child,
+                    offset,
                     size: u64::from(present) << self.ashift,
                     pad: 0,
                     at: at << self.ashift,
                     sector,
+                    also: also.into_iter().flatten().collect(),
                 });
             }
             self.swap(offset, &mut columns);
@@ -204,23 +232,6 @@ impl Raidz {
         }
         let former_widths = (shape.width..self.width).rev().collect();
         BlockMap { size: shape.data << self.ashift, stripes, former_widths }
-    }
-
-    /// How the row of `cols` sectors from `start` is placed now.
-    fn placement(&self, start: u64, cols: u64) -> Placement {
-        let new = Placement { width: self.width, base: LABEL_START_SIZE };
-        match self.reflow {
-            None => new,
-            // A row that straddles the boundary is read from the old place, which is intact
-            // until the boundary on disk has passed it.
-            Some(r) if start + cols > r.offset >> self.ashift => {
-                Placement { width: self.width - 1, base: LABEL_START_SIZE }
-            }
-            Some(r) if r.scratch_valid => {
-                Placement { width: self.width, base: LABEL_START_SIZE - BOOT_SIZE }
-            }
-            Some(_) => new,
-        }
     }
 
     fn swap(&self, offset: u64, columns: &mut [Column]) {
@@ -231,14 +242,9 @@ impl Raidz {
             std::mem::swap(&mut a.child, &mut b.child);
             std::mem::swap(&mut a.offset, &mut b.offset);
             std::mem::swap(&mut a.sector, &mut b.sector);
+            std::mem::swap(&mut a.also, &mut b.also);
         }
     }
-}
-
-/// Where the rows of a block are on the children.
-struct Placement {
-    width: u64,
-    base: u64,
 }
 
 /// How many sectors a block has in each of its columns.
@@ -282,6 +288,7 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::map::BOOT_SIZE;
     use std::collections::HashSet;
 
     /// Every data sector of the block appears exactly once; no two columns share a place.

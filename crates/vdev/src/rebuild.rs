@@ -17,6 +17,7 @@
 //! are therefore suspects too: sector `n` of the vdev was on child `n % width` of every width.
 
 use crate::error::{ErrorKind, Fault, FaultKind};
+use crate::flow::Lease;
 use crate::gather::Gather;
 use crate::locate::{Piece, Source};
 use crate::map::{BlockMap, Column};
@@ -241,7 +242,8 @@ impl VdevTree {
                     let mut whole = AlignedBuf::zeroed(len);
                     if let Some(front) = whole.get_mut(..bytes.len()) {
                         front.copy_from_slice(bytes);
-                        out.push(Correction { source: copy.source, bytes: whole });
+                        let lease = h.piece.lease.clone();
+                        out.push(Correction { source: copy.source, bytes: whole, lease });
                     }
                 }
             }
@@ -324,6 +326,8 @@ pub(crate) enum Ask {
 pub(crate) struct Correction {
     pub(crate) source: Source,
     pub(crate) bytes: AlignedBuf,
+    /// The place is that of the block as long as this is kept.
+    pub(crate) lease: Option<Lease>,
 }
 
 /// All that was asked of a block.

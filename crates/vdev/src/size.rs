@@ -17,7 +17,7 @@ pub(crate) fn device_size_min(top: &VdevConfig) -> u64 {
     let Some(asize) = top.asize.filter(|n| *n > 0) else { return 0 };
     let shift = top.metaslab_shift.filter(|s| (1..64).contains(s)).unwrap_or(0);
     let used = asize >> shift << shift;
-    let children = top.children.len().max(1) as u64;
+    let children = columns(top);
     let own = match top.kind {
         VdevKind::Raidz { .. } => used.div_ceil(children),
         VdevKind::Draid { nspares, .. } => {
@@ -29,6 +29,12 @@ pub(crate) fn device_size_min(top: &VdevConfig) -> u64 {
     own.saturating_add(LABEL_START_SIZE + END_SIZE)
 }
 
+/// Children over which the space of a vdev is spread. A child that is being spread onto counts when
+/// that has ended.
+fn columns(top: &VdevConfig) -> u64 {
+    (top.children.len() as u64).saturating_sub(u64::from(top.raidz_expanding)).max(1)
+}
+
 /// Bytes that the top-level vdev `top` could have on devices of these sizes, each asked for by the
 /// guid of its leaf; `None` when one is not known, or the vdev has a shape that does not grow.
 #[must_use]
@@ -36,7 +42,7 @@ pub fn asize_max(top: &VdevConfig, size: &dyn Fn(u64) -> Option<u64>) -> Option<
     match top.kind {
         VdevKind::Raidz { .. } => {
             let smallest = smallest(&top.children, size)?;
-            smallest.checked_mul(top.children.len() as u64)
+            smallest.checked_mul(columns(top))
         }
         VdevKind::Draid { nparity, ndata, nspares, .. } => {
             let smallest = smallest(&top.children, size)?;

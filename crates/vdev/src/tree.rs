@@ -11,12 +11,13 @@ mod successor;
 
 use crate::draid::Draid;
 use crate::error::BuildError;
+use crate::flow::{Life, PastLife, Reflow};
 use crate::guard::Guard;
 use crate::health::Health;
 use crate::indirect::{IndirectSegment, Mapping};
 use crate::map::BLOCK_SIZE_MAX;
 use crate::queue::{LeafQueue, LeafStats, QueueLimits};
-use crate::raidz::{Raidz, Reflow};
+use crate::raidz::Raidz;
 use crate::size::device_size_min;
 use crate::state::{Reason, VdevState, of_children};
 use crate::txgs::Txgs;
@@ -267,6 +268,9 @@ pub(crate) struct Top {
 
 /// All vdevs of a pool, over the devices that could be opened.
 pub struct VdevTree {
+    life: Life,
+    /// Those of the trees before.
+    past: Vec<PastLife>,
     rt: Rt,
     pub(crate) nodes: Vec<Node>,
     pub(crate) tops: BTreeMap<u32, Top>,
@@ -321,9 +325,14 @@ impl VdevTree {
             b.adopt(index, node);
         }
         let born = b.rt.now();
-        let mut tree = Self { rt: b.rt, nodes: b.nodes, tops, limits: b.limits, born };
+        let (life, past) = (Life::default(), Vec::new());
+        let mut tree = Self { life, past, rt: b.rt, nodes: b.nodes, tops, limits: b.limits, born };
         tree.settle_draid_spares();
         Ok(tree)
+    }
+
+    pub(crate) fn life(&self) -> &Life {
+        &self.life
     }
 
     /// What its devices are waited for with.

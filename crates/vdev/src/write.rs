@@ -14,12 +14,16 @@
 //! than it has parity. What a device missed is remembered ([`VdevTree::missed`]), for the caller to
 //! record: the redundancy that is gone has to be made good one day.
 //!
+//! On a RAID-Z that gets wider a column may be written to more than one place (`flow.rs`). The stripe
+//! is protected at each of them, so each counts as a stripe of its own.
+//!
 //! Nothing here waits for a device but [`VdevTree::flush`] and [`VdevTree::write_durably`].
 
 use crate::error::ErrorKind;
+use crate::flow::{Lease, Life};
 use crate::health::Health;
 use crate::locate::Piece;
-use crate::map::{Column, MapError, Stripe};
+use crate::map::{MapError, Stripe};
 use crate::queue::IoClass;
 use crate::tree::{Role, Top, VdevTree};
 use crate::txgs::Txgs;
@@ -109,6 +113,16 @@ struct Out {
     targets: Vec<usize>,
 }
 
+/// All of a block.
+#[derive(Default)]
+struct Outs {
+    columns: Vec<Out>,
+    /// Of each stripe, columns that may be lost.
+    tolerated: Vec<usize>,
+    /// Where its rows are stays true until all devices have answered.
+    held: Vec<Lease>,
+}
+
 /// Writes by node and class.
 type Batches = BTreeMap<(usize, IoClass), Vec<Write>>;
 
@@ -123,6 +137,8 @@ struct Join {
     dva: Dva,
     size: u64,
     end: Mutex<End>,
+    /// What has to stay as it is until all devices have answered.
+    _held: (Life, Vec<Lease>),
 }
 
 /// A column under way.
@@ -182,7 +198,8 @@ impl Drop for Part {
 }
 
 impl Join {
-    fn new(columns: &[Out], tolerated: &[usize], (dva, size): (Dva, u64), done: BlockDone) -> Self {
+    fn new(outs: &mut Outs, life: &Life, (dva, size): (Dva, u64), done: BlockDone) -> Self {
+        let (held, Outs { columns, tolerated, .. }) = (std::mem::take(&mut outs.held), &*outs);
         let stripe = |n: &usize| StripeOut { lost: AtomicUsize::new(0), tolerated: *n };
         let column = |c: &Out| ColumnOut { stripe: c.stripe, hopes: c.targets.len().into() };
         let left = columns.iter().map(|c| c.targets.len()).sum::<usize>();
@@ -194,6 +211,7 @@ impl Join {
             dva,
             size,
             end: Mutex::new(End { done: Some(done), error: None }),
+            _held: (life.clone(), held),
         };
         columns.iter().filter(|c| c.targets.is_empty()).for_each(|c| join.lose(c.stripe));
         join
@@ -248,9 +266,9 @@ impl VdevTree {
         for BlockWrite { dva, data, birth, class, done } in blocks {
             let size = data.len() as u64;
             match self.columns_to_write(dva, &data, birth) {
-                Ok((columns, tolerated)) => {
-                    let join = Join::new(&columns, &tolerated, (dva, size), done);
-                    self.queue(&Arc::new(join), columns, (birth, class), &mut batches);
+                Ok(mut outs) => {
+                    let join = Join::new(&mut outs, self.life(), (dva, size), done);
+                    self.queue(&Arc::new(join), outs.columns, (birth, class), &mut batches);
                 }
                 Err(kind) => done(Err(failure(dva, size, kind))),
             }
@@ -283,9 +301,8 @@ impl VdevTree {
             if dva.vdev() != vdev {
                 return Err(ManyDevices);
             }
-            let (columns, _) =
-                self.columns_to_write(*dva, data, *birth).map_err(|_| ManyDevices)?;
-            writes.extend(columns.into_iter().map(|out| (out.offset, out.parts)));
+            let outs = self.columns_to_write(*dva, data, *birth).map_err(|_| ManyDevices)?;
+            writes.extend(outs.columns.into_iter().map(|out| (out.offset, out.parts)));
         }
         let done = queue.write_durably(IoClass::SyncWrite, writes).ok_or(ManyDevices)?;
         Ok(match done {
@@ -331,49 +348,42 @@ impl VdevTree {
         }
     }
 
-    /// The bytes of every column of a block, and how many columns of each stripe may be lost.
+    /// The bytes of every column of a block, and where they go.
     fn columns_to_write(
         &self,
         dva: Dva,
         data: &Shared,
         birth: u64,
-    ) -> Result<(Vec<Out>, Vec<usize>), WriteErrorKind> {
+    ) -> Result<Outs, WriteErrorKind> {
         let size = data.len() as u64;
         let top = self.tops.get(&dva.vdev()).ok_or(ErrorKind::NoSuchVdev)?;
         let role = self.nodes.get(top.node).map(|n| &n.role).ok_or(ErrorKind::NoSuchVdev)?;
-        match role {
-            Role::Indirect(_) => return Err(WriteErrorKind::Unsupported("a removed vdev")),
-            Role::Raidz(r) if r.is_expanding() => {
-                return Err(WriteErrorKind::Unsupported("a raidz vdev while it is expanded"));
-            }
-            _ => {}
+        if let Role::Indirect(_) = role {
+            return Err(WriteErrorKind::Unsupported("a removed vdev"));
         }
         let sector = 1u64.checked_shl(top.ashift).unwrap_or(u64::MAX);
         if !dva.offset().is_multiple_of(sector) {
             return Err(ErrorKind::from(MapError::Misaligned(dva.offset())).into());
         }
         let whole = size.checked_next_multiple_of(sector).ok_or(MapError::Size(size));
-        let pieces =
-            self.locate(dva.vdev(), dva.offset(), whole.map_err(ErrorKind::from)?, birth)?;
-        let mut out = Vec::new();
-        let mut tolerated = Vec::with_capacity(1);
-        for piece in &pieces {
+        let whole = whole.map_err(ErrorKind::from)?;
+        let mut outs = Outs::default();
+        for mut piece in self.locate_to_write(dva.vdev(), dva.offset(), whole, birth)? {
             for stripe in &piece.map.stripes {
-                let number = tolerated.len();
-                tolerated.push(stripe.nparity);
-                self.stripe_to_write(piece, (number, stripe), data, birth, &mut out);
+                self.stripe_to_write(&piece, stripe, data, birth, &mut outs);
             }
+            outs.held.extend(piece.lease.take());
         }
-        Ok((out, tolerated))
+        Ok(outs)
     }
 
     fn stripe_to_write(
         &self,
         piece: &Piece<'_>,
-        (number, stripe): (usize, &Stripe),
+        stripe: &Stripe,
         data: &Shared,
         birth: u64,
-        out: &mut Vec<Out>,
+        outs: &mut Outs,
     ) {
         let n = stripe.nparity;
         let bytes: Vec<Shared> =
@@ -388,31 +398,43 @@ impl VdevTree {
                 debug_assert!(false, "a shape of columns that has no parity");
             }
         }
+        let first = outs.tolerated.len();
+        let places = stripe.columns.iter().map(|c| c.also.len() + 1).max().unwrap_or(1);
+        outs.tolerated.resize(first + places, n);
         let all = parity.into_iter().map(Shared::from).chain(bytes);
         // What fills up a dRAID's stripe is part of what parity was computed from.
         for (column, bytes) in stripe.columns.iter().zip(all).filter(|(c, _)| c.size + c.pad > 0) {
-            let targets = self.targets(piece, column, birth);
             let missing = (column.size + column.pad) as usize - bytes.len();
             let mut parts = vec![bytes];
             if missing > 0 {
                 parts.push(Shared::from(AlignedBuf::zeroed(missing)));
             }
             parts.retain(|p| !p.is_empty());
-            out.push(Out { stripe: number, offset: column.offset, parts, targets });
+            let len = column.size + column.pad;
+            let own = (column.child, column.offset);
+            for (stripe, place) in (first..).zip([own].iter().chain(&column.also)) {
+                let (targets, parts) = (self.targets(piece, *place, len, birth), parts.clone());
+                outs.columns.push(Out { stripe, offset: place.1, parts, targets });
+            }
         }
     }
 
     /// The devices that are to hold a column; those that cannot be written to miss it.
-    fn targets(&self, piece: &Piece<'_>, column: &Column, birth: u64) -> Vec<usize> {
+    fn targets(
+        &self,
+        piece: &Piece<'_>,
+        (child, offset): (usize, u64),
+        len: u64,
+        birth: u64,
+    ) -> Vec<usize> {
         let top = self.tops.get(&piece.vdev).map(|t| t.node);
         let start = match piece.node.role {
-            Role::Raidz(_) | Role::Draid(_) => piece.node.children.get(column.child).copied(),
+            Role::Raidz(_) | Role::Draid(_) => piece.node.children.get(child).copied(),
             _ => top,
         };
         let mut out = Vec::with_capacity(1);
         if let Some(start) = start {
-            let place = (column.offset, column.size + column.pad);
-            self.leaves_at(start, place, &mut |index| {
+            self.leaves_at(start, (offset, len), &mut |index| {
                 let Some(node) = self.nodes.get(index) else { return };
                 if node.writer.is_some() && !node.health.is_out() {
                     out.push(index);
@@ -551,10 +573,7 @@ impl VdevTree {
         match &node.role {
             Role::Leaf => node.writer.is_some() && !node.health.is_out(),
             Role::Mirror | Role::Replacing | Role::Spare => children.any(|c| self.can_write(*c)),
-            Role::Raidz(r) => {
-                !r.is_expanding()
-                    && children.filter(|c| !self.can_write(**c)).count() <= r.nparity()
-            }
+            Role::Raidz(r) => children.filter(|c| !self.can_write(**c)).count() <= r.nparity(),
             Role::Draid(d) => children.filter(|c| !self.can_write(**c)).count() <= d.nparity(),
             Role::DraidSpare { .. } => node.is_online(),
             _ => false,

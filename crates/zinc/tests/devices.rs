@@ -609,3 +609,45 @@ fn a_pool_that_is_split_off_is_imported_at_once_when_it_has_a_root() {
     place.ok("zpool export half tank");
     ["half", "tank"].iter().for_each(|pool| place.zdb_is_content(pool));
 }
+
+/// A raidz vdev gets a disk more: by a command that ends when it is done, and in a served pool.
+#[test]
+fn a_raidz_is_expanded() {
+    for is_served in [false, true] {
+        let place = Place::new(&["a", "b", "c", "d"]);
+        place.ok("zpool create tank raidz1 a b c");
+        fill(&place, "one", |words| place.ok(words));
+        let before = place.ok("zpool list -Hp -o size tank");
+        let mut server = is_served.then(|| place.serve("tank"));
+        place.ok_here("zpool attach -w tank raidz1-0 d");
+        let status = place.ok_here("zpool status tank");
+        let said = status.contains("expand: expanded raidz1-0 copied");
+        assert!(said && status.contains("scrub repaired 0B"), "{status}");
+        place.ok_here("zpool wait -t raidz_expand tank");
+        let after = place.ok_here("zpool list -Hp -o size tank");
+        let number = |text: &str| text.trim().parse::<u64>().unwrap();
+        assert!(number(&after) > number(&before), "{before} {after}");
+        let history = place.ok_here("zpool history -i tank");
+        for line in ["raidz vdev expansion started", "raidz vdev expansion completed"] {
+            assert!(history.contains(line), "{history}");
+        }
+        let json = place.ok_here("zpool status -j tank");
+        assert!(json.contains("\"raidz_expand_stats\""), "{json}");
+        for (words, why) in [
+            ("detach tank d", "only applicable to mirror and replacing vdevs"),
+            ("attach tank raidz1-1 e", "no such device in pool"),
+        ] {
+            let run = place.command_here(&format!("zpool {words}")).output().unwrap();
+            let said = String::from_utf8_lossy(&run.stderr);
+            assert!(!run.status.success() && said.contains(why), "{words}: {said}");
+        }
+        place.ok_here("cp tank:/one back");
+        let read = |name: &str| std::fs::read(place.path().join(name)).unwrap();
+        assert!(read("back") == read("one"));
+        place.ok_here("zpool export tank");
+        if let Some(server) = &mut server {
+            server.wait().unwrap();
+        }
+        place.zdb_is_content("tank");
+    }
+}

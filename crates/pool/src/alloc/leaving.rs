@@ -99,6 +99,52 @@ impl Allocator {
         Ok(out)
     }
 
+    /// Where the last metaslab of a vdev ends, in bytes.
+    pub(crate) fn end_of(&self, id: u32) -> u64 {
+        self.top(id).map_or(0, |top| (top.metaslabs.len() as u64) << top.ms_shift)
+    }
+
+    /// What of a range of a vdev may hold a block, in order, now or in one of the txgs before,
+    /// about `bytes` of it at most; and how far that is all.
+    ///
+    /// # Errors
+    /// A space map cannot be read.
+    pub(crate) fn taken_in(
+        &self,
+        id: u32,
+        range: &Range<u64>,
+        bytes: u64,
+    ) -> Result<(Vec<Range<u64>>, u64), String> {
+        let mut out = Vec::new();
+        let Some(top) = self.top(id) else { return Ok((out, range.end)) };
+        let first = (range.start >> top.ms_shift) as usize;
+        let mut left = bytes.next_multiple_of(1 << top.ashift);
+        for (index, m) in top.metaslabs.iter().enumerate().skip(first) {
+            if m.start >= range.end {
+                break;
+            }
+            if m.allocated() == 0 && !m.is_active() {
+                continue;
+            }
+            if !top.load(index, &*self.maps, &|text| self.problem(text)) {
+                return Err(format!("the space map of metaslab {index} of vdev {id}"));
+            }
+            for (start, end) in m.taken_ranges().unwrap_or_default() {
+                let (start, end) = (start.max(range.start), end.min(range.end));
+                if start >= end {
+                    continue;
+                }
+                let end = end.min(start + left);
+                left -= end - start;
+                out.push(start..end);
+                if left == 0 {
+                    return Ok((out, end));
+                }
+            }
+        }
+        Ok((out, range.end))
+    }
+
     /// What was taken and not needed of a copy's space, in the txg that took it.
     pub(crate) fn discard_part(&self, dst: Dva, part: Range<u64>, txg: u64) {
         let start = dst.offset().saturating_add(part.start);

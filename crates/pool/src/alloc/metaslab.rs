@@ -507,6 +507,12 @@ impl Metaslab {
         Some(allocated_of(self.start, self.end, a.free.as_ref()?, &waiting))
     }
 
+    /// What is not free, whatever it is; `None` when the metaslab is not loaded.
+    pub(super) fn taken_ranges(&self) -> Option<Vec<(u64, u64)>> {
+        let state = self.state.lock();
+        Some(allocated_of(self.start, self.end, state.free()?, &[]))
+    }
+
     /// Takes what is being freed and no map knows yet, with the txg of each; `first` is the oldest
     /// that can be.
     pub(super) fn take_freeing(&self, first: u64) -> Vec<(u64, u64, u64)> {

@@ -66,7 +66,7 @@ pub(super) enum SideKind {
 
 impl NewSide {
     /// Its configuration, as the side of a vdev.
-    fn config(&self, txg: u64) -> Builder {
+    pub(super) fn config(&self, txg: u64) -> Builder {
         let kind = match self.what {
             SideKind::Device { is_file: true, .. } => "file",
             SideKind::Device { .. } => "disk",
@@ -83,7 +83,7 @@ impl NewSide {
         new.u64("create_txg", txg)
     }
 
-    fn device(&self) -> Option<&WriteDeviceRef> {
+    pub(super) fn device(&self) -> Option<&WriteDeviceRef> {
         match &self.what {
             SideKind::Device { device, .. } => Some(device),
             SideKind::Distributed { .. } => None,
@@ -310,8 +310,9 @@ fn one_device(rt: &rt::Rt, spec: &VdevSpec, device: WriteDeviceRef) -> Result<Ne
 
 impl LivePool {
     /// Gives the mirror of a leaf another side, or makes a disk that stands alone a mirror. What is
-    /// on the others is brought to it by a resilver, which begins at once. `spec` is a leaf, whose
-    /// device this is.
+    /// on the others is brought to it by a resilver, which begins at once. A raidz vdev gets a
+    /// child more, onto which it is spread; [`Self::wait_for_expansion`] waits for that. `spec` is
+    /// a leaf, whose device this is.
     ///
     /// # Errors
     /// When the leaf is part of something else, or the device too small or failing.
@@ -331,6 +332,10 @@ impl LivePool {
         bring: Bring,
     ) -> Result<()> {
         let new = NewSide { bring, ..one_device(&self.shared.rt, spec, device)? };
+        let raidz = |v: &VdevConfig| v.guid == leaf && matches!(v.kind, VdevKind::Raidz { .. });
+        if self.shared.config.lock().root.children.iter().any(raidz) {
+            return self.shared.widen(leaf, &new);
+        }
         self.shared.attach((leaf, Beside::Mirror), &new)?;
         self.bring(bring)
     }

@@ -68,6 +68,9 @@ impl TaskCx<'_> {
         if tops.iter().any(|top| top.removing) {
             return Err(Error::Invalid { what: "a device is being removed".to_owned() });
         }
+        if shared.reflows.widening().is_some() {
+            return Err(Error::Invalid { what: "raidz expansion in progress".to_owned() });
+        }
         self.check_room(&pool())?;
         let mut kept = *shared.uberblock.lock();
         kept.checkpoint_txg = kept.txg;

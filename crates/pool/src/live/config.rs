@@ -244,6 +244,20 @@ pub(super) fn set_u64(vdev: &mut VdevConfig, name: &str, value: u64) -> ondisk::
     decode_again(vdev, &list)
 }
 
+/// The same with several numbers.
+pub(super) fn set_u64s(vdev: &mut VdevConfig, name: &str, values: Vec<u64>) -> ondisk::Result<()> {
+    let mut list = vdev.to_nvlist();
+    list.set(name, NvValue::U64Array(values));
+    decode_again(vdev, &list)
+}
+
+/// The same with one that says yes by being there.
+pub(super) fn set_flag(vdev: &mut VdevConfig, name: &str) -> ondisk::Result<()> {
+    let mut list = vdev.to_nvlist();
+    list.set(name, NvValue::Boolean);
+    decode_again(vdev, &list)
+}
+
 /// The same with a text.
 pub(super) fn set_text(vdev: &mut VdevConfig, name: &str, text: &str) -> ondisk::Result<()> {
     let mut list = vdev.to_nvlist();

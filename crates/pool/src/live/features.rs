@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Features of OpenZFS 2.3 that pools made by zinc have enabled when nothing else is said: those it
 /// can write. One that it cannot write, once used by another implementation, would make the pool
 /// read-only here.
-pub const ENABLED_BY_DEFAULT: [&str; 30] = [
+pub const ENABLED_BY_DEFAULT: [&str; 31] = [
     "async_destroy",
     "empty_bpobj",
     "lz4_compress",
@@ -45,6 +45,7 @@ pub const ENABLED_BY_DEFAULT: [&str; 30] = [
     "vdev_zaps_v2",
     "draid",
     "device_rebuild",
+    "raidz_expansion",
 ];
 
 /// Features whose use the writer keeps up: a pool on which any other is active is not written.

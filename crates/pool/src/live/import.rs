@@ -33,14 +33,14 @@ use dmu::PendingSource;
 use dsl::Dsl;
 use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
 use ondisk::mos;
-use ondisk::uberblock::Uberblock;
+use ondisk::uberblock::{ReflowScratch, Uberblock};
 use rt::Rt;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use vdev::label::Round;
-use vdev::{LeafOpen, Txgs, VdevTree};
+use vdev::{LeafOpen, Reflow, Txgs, VdevTree};
 use zio::{Reader, Writer};
 
 /// How to open a pool for writing.
@@ -173,7 +173,7 @@ pub fn import(
     let autotrim = pool.view().stored_number("autotrim")?;
     pool.shared.set_autotrim(autotrim == Some(1))?;
     pool.shared.go_on_with_works()?;
-    if pool.shared.removal_goes_on() {
+    if pool.shared.removal_goes_on() || pool.shared.reflow_goes_on() {
         pool.shared.txgs.want_next();
     }
     Ok(pool)
@@ -381,6 +381,18 @@ fn map_removed(vdevs: &mut VdevTree, reading: &Pool, root: &VdevConfig) -> Resul
     Ok(())
 }
 
+/// Says how far an expansion is that was not ended.
+fn set_reflow(vdevs: &mut VdevTree, uberblock: &Uberblock, root: &VdevConfig) -> Result<()> {
+    let (scratch, offset) = uberblock.raidz_reflow();
+    let reflow = Reflow { offset, scratch_valid: scratch == ReflowScratch::Valid };
+    for top in root.children.iter().filter(|top| top.raidz_expanding) {
+        let invalid = |what: String| Error::Invalid { what };
+        let id = u32::try_from(top.id).map_err(|e| invalid(e.to_string()))?;
+        vdevs.set_reflow(id, reflow).map_err(|e| invalid(e.to_string()))?;
+    }
+    Ok(())
+}
+
 fn assemble(
     rt: &Rt,
     reading: &Pool,
@@ -395,6 +407,7 @@ fn assemble(
     let vdevs = VdevTree::build(rt, &root, &mut leaf);
     let mut vdevs = vdevs.map_err(|e| Error::Invalid { what: e.to_string() })?;
     map_removed(&mut vdevs, reading, &root)?;
+    set_reflow(&mut vdevs, reading.uberblock(), &root)?;
     vdevs.count_errors(&options.open.errors);
     vdevs.set_queue_limits(rt, &Arc::default());
     can_write(&vdevs, reading.name()).map_err(|e| too_few(e, reading.name(), devices))?;

@@ -23,6 +23,7 @@
 //! attach  split                  sides of mirrors
 //! remove                         log, cache and spare devices that go
 //! evacuate  removals             vdevs with data on them that go
+//! reflow  reflows                raidz vdevs that get wider
 //! scans  scan  errlog            scrub and resilver, and what was found to be lost
 //! error_scrub                    that looked at again
 //! work  works                    initialize, trim, autotrim
@@ -67,6 +68,8 @@ mod paths;
 mod patient;
 mod pipeline;
 mod record;
+mod reflow;
+mod reflows;
 mod removals;
 mod remove;
 mod rewind;
@@ -160,6 +163,7 @@ impl LivePool {
         shared.find_checkpoint()?;
         shared.find_removal()?;
         shared.find_rebuilds()?;
+        shared.find_reflow()?;
         *shared.aux.lock() = [view.spares().to_vec(), view.l2cache().to_vec()];
         view.set_gate(&shared.gate);
         shared.space.synced(shared.txgs.last_synced(), shared.room_of_pool());
@@ -424,6 +428,7 @@ impl LivePool {
     fn leave(self, state: PoolState) -> Result<()> {
         self.wait_no_more();
         self.shared.removals.pause();
+        self.shared.reflows.pause();
         self.shared.end_works();
         self.end_scans();
         self.end_logs();
@@ -443,6 +448,7 @@ impl LivePool {
     pub fn close(self) -> Result<()> {
         self.wait_no_more();
         self.shared.removals.pause();
+        self.shared.reflows.pause();
         self.shared.end_works();
         self.end_logs();
         let synced = self.sync().and_then(|()| self.can_be_found());
@@ -457,6 +463,7 @@ impl LivePool {
 
     fn stop(&self) {
         self.shared.removals.pause();
+        self.shared.reflows.pause();
         self.shared.end_works();
         self.end_scans();
         self.shared.store.reading_ahead().stop();
@@ -525,6 +532,7 @@ fn start_syncer(shared: &Arc<Shared>) -> Result<Task<()>> {
                 match shared.sync(&mut record) {
                     Ok(()) => {
                         shared.txgs.done(record);
+                        shared.go_on_after_reflow();
                         // What is being destroyed goes on being freed when nobody asks.
                         if shared.goes_on() {
                             shared.txgs.want_next();

@@ -12,6 +12,7 @@ use super::features::FeatureTable;
 use super::head::Heads;
 use super::patient::{Mos, PatientStore};
 use super::record::Pushed;
+use super::reflows::Reflows;
 use super::removals::Removals;
 use super::scans::Scans;
 use super::task_faults::TaskFaults;
@@ -149,6 +150,10 @@ pub(crate) struct Shared {
     pub(super) works: Works,
     /// A vdev that leaves.
     pub(super) removals: Removals,
+    /// A raidz vdev that gets wider.
+    pub(super) reflows: Reflows,
+    /// An expansion has ended, and what waited for that does still.
+    pub(super) reflow_ended: AtomicBool,
     /// What happened.
     pub(super) events: Arc<Events>,
     /// What events were last told of.
@@ -252,7 +257,10 @@ impl Shared {
     /// There is something to do in the next txg, when nobody asks for one.
     pub(super) fn goes_on(&self) -> bool {
         let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-        is_set(&self.reaping) || is_set(&self.discarding) || self.removal_goes_on()
+        is_set(&self.reaping)
+            || is_set(&self.discarding)
+            || self.removal_goes_on()
+            || self.reflow_goes_on()
     }
 
     /// A removal copies a piece in each txg.
@@ -318,6 +326,8 @@ impl Shared {
             scans: Scans::new(rt),
             works: Works::new(rt),
             removals: Removals::new(rt),
+            reflows: Reflows::new(rt),
+            reflow_ended: AtomicBool::new(false),
             events: Arc::new(Events::new(rt)),
             seen: Mutex::default(),
             labels_written: AtomicU64::new(0),

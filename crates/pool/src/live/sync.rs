@@ -5,8 +5,9 @@
 //! ```text
 //! first    the checkpoint that is made in this txg
 //! pass 1   heads     dirty object sets are written, their datasets accounted
-//!          copy      a piece of a vdev that leaves is copied
-//!          mapping   entries for what was copied off a vdev that leaves (`evacuate`)
+//!          copy      a piece of a vdev that leaves is copied (`evacuate`)
+//!          reflow    a piece of a raidz that gets wider is moved (`reflow`)
+//!          mapping   entries for what was copied off a vdev that leaves
 //!          tasks     changes of the MOS that were asked for: snapshots, properties, …
 //!          freeing   a piece of what was destroyed before
 //! again    leaves    the dirty time logs of leaves that missed something
@@ -49,7 +50,7 @@ use ondisk::uberblock::Uberblock;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vdev::label::Round;
-use vdev::{NodeRef, TopRef};
+use vdev::{NodeRef, Reflow, TopRef};
 use zio::profile::Stage;
 
 /// Passes after which something must be wrong. Real pools need 3 to 6.
@@ -66,6 +67,8 @@ struct Prepared {
     config: Option<(PoolFacts, VdevConfig, PoolState)>,
     /// The labels that are written before the uberblock, and those after it.
     rounds: [Round; 2],
+    /// What the uberblock says anew of the expansion of a vdev.
+    reflow: Option<(u32, Reflow)>,
 }
 
 /// What devices did.
@@ -80,8 +83,7 @@ struct Traffic {
 impl Shared {
     /// Syncs the txg of `record`, which nobody is in any more.
     pub(super) fn sync(&self, record: &mut TxgRecord) -> Result<()> {
-        let txg = record.txg;
-        let began = self.rt.now();
+        let (txg, began) = (record.txg, self.rt.now());
         let before = self.writer.stats();
         let io = self.traffic();
         let heads = self.dirty_heads(txg);
@@ -118,6 +120,7 @@ impl Shared {
             written.push((account, root, self.log_features(head, txg)));
         }
         let piece = self.copy_a_piece(txg);
+        let reflowed = self.reflow_a_step();
         for bp in self.early.take_left(txg) {
             self.writer.free_logged(&bp, txg);
         }
@@ -126,6 +129,7 @@ impl Shared {
             finish_head(&cx.dsl(), account, root.as_ref(), features)?;
         }
         cx.settle_piece(piece)?;
+        cx.settle_reflow(&reflowed)?;
         if tasks.iter().any(|task| !task.keeps_datasets) {
             cx.forget_place()?;
         }
@@ -219,11 +223,15 @@ impl Shared {
             self.writer.release();
             if self.writes_again.swap(false, Ordering::AcqRel) {
                 self.writer.write_again(cx.tx.txg());
+                self.give_up_reflow();
             }
             match self.land_and_prepare(cx.tx.txg(), root) {
                 Ok(prepared) if self.are_leaves_said() => return Ok(prepared),
                 Ok(_) => {}
-                Err(failure) => self.suspend(cx.tx.txg(), failure)?,
+                Err(failure) => {
+                    self.suspend(cx.tx.txg(), failure)?;
+                    self.give_up_reflow();
+                }
             }
         }
     }
@@ -315,7 +323,8 @@ impl Shared {
             let config = || (state.facts.clone(), state.root.clone(), state.state);
             (state.dirty.then(config), state.rounds)
         };
-        let prepared = Prepared { uberblock, config, rounds };
+        let reflow = self.put_reflow(&mut uberblock);
+        let prepared = Prepared { uberblock, config, rounds, reflow };
         match &prepared.config {
             None => self.reader.vdevs().flush().map_err(|e| self.failed("flushing", &e))?,
             // Ends with a flush of everything.
@@ -341,6 +350,9 @@ impl Shared {
         let written = self.reader.vdevs().write_uberblock(&prepared.uberblock);
         written.map_err(|e| self.failed("writing labels", &e))?;
         // From here on the txg is durable. What fails now is said by the next one.
+        if let Some((vdev, reflow)) = prepared.reflow {
+            self.reader.vdevs().commit_reflow(vdev, reflow);
+        }
         if prepared.config.is_some() {
             let mut config = self.config.lock();
             (config.dirty, config.rounds) = (false, USUAL_ROUNDS);
@@ -369,6 +381,9 @@ impl Shared {
         self.space.synced(txg, self.room_of_pool());
         self.works.synced(txg);
         self.clear_gone();
+        if let Some(grown) = self.reflows.take_ended() {
+            self.alloc.grow(&grown);
+        }
         self.note_changes();
         Ok(())
     }

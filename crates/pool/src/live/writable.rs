@@ -7,7 +7,6 @@ use super::features::is_writable;
 use super::log::{CutLog, LogDevices, cut_logs, missing_logs, why_not_replayed};
 use crate::obstacle::Obstacle;
 use crate::open::Pool;
-use ondisk::config::VdevKind;
 use ondisk::{Endian, features, mos};
 
 /// Whether the pool's version and the features in use are such that this engine writes them.
@@ -87,15 +86,6 @@ fn vdevs(pool: &Pool, out: &mut Vec<Obstacle>) {
         }
     }
     diverged(pool, out);
-    for top in pool.config().vdev_tree.walk() {
-        let mut push = |what: &str| {
-            let name = top.path.clone().unwrap_or_else(|| top.kind.name().to_owned());
-            out.push(Obstacle::Vdev { name, what: what.to_owned() });
-        };
-        if matches!(top.kind, VdevKind::Raidz { .. }) && !top.raidz_expand_txgs.is_empty() {
-            push("was expanded, and is not written yet");
-        }
-    }
 }
 
 /// Devices that were written without the others. Which side is to stay is for a person to say, and

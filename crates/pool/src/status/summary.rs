@@ -5,9 +5,10 @@ use super::view::{Remark, VdevTreeView};
 use crate::assemble::Candidate;
 use crate::errlog::ErrorLog;
 use crate::open::Pool;
-use crate::removal::{CheckpointState, Removal, VdevExpansion};
+use crate::removal::{CheckpointState, Removal};
 use crate::space::PoolSpace;
 use ondisk::config::VdevConfig;
+use ondisk::expand::Expansion;
 use ondisk::scan::{ErrorScrubState, RebuildState, ScanState};
 use vdev::{Reason, VdevState, VdevTree};
 
@@ -51,8 +52,8 @@ pub struct Status {
     pub removal: Option<Removal>,
     /// The vdev that it is about, as it is called.
     pub removing: String,
-    /// The last RAID-Z expansion, and its vdev's name.
-    pub expansion: Option<(VdevExpansion, String)>,
+    /// The last RAID-Z expansion.
+    pub expansion: Option<ExpansionNote>,
     /// The checkpoint.
     pub checkpoint: Option<CheckpointNote>,
     /// The vdevs.
@@ -63,7 +64,42 @@ pub struct Status {
     pub damaged: Vec<String>,
 }
 
+/// A RAID-Z expansion that runs, or ended last.
+#[derive(Clone, Debug)]
+pub struct ExpansionNote {
+    /// The number of the vdev.
+    pub vdev: u64,
+    /// How the vdev is called.
+    pub name: String,
+    /// How far it is.
+    pub state: Expansion,
+    /// Bytes that are allocated on the vdev.
+    pub allocated: u64,
+    /// Seconds since it began.
+    pub elapsed: u64,
+    /// A device of the vdev is away or lacks something, and it is waited for.
+    pub waits: bool,
+}
+
 impl Pool {
+    fn expansion_note(&self, vdevs: &VdevTreeView) -> Option<ExpansionNote> {
+        let found = self.expansion().ok().flatten()?;
+        let top = self.config().vdev_tree.children.iter().find(|t| t.id == found.vdev);
+        let view = top.and_then(|top| vdevs.walk().find(|v| v.guid == top.guid));
+        let tree = self.vdevs();
+        let below: Vec<u64> = top.into_iter().flat_map(|top| top.walk()).map(|v| v.guid).collect();
+        let mut leaves = tree.leaves().filter(|l| below.contains(&l.guid()));
+        let now = tree.rt().wall().as_secs();
+        Some(ExpansionNote {
+            vdev: found.vdev,
+            name: view.map(|v| v.name.clone()).unwrap_or_default(),
+            state: found.state,
+            allocated: view.map_or(0, |v| v.space[1]),
+            elapsed: now.saturating_sub(found.state.start_time),
+            waits: leaves.any(|l| !l.state().is_readable() || !l.missed().is_empty()),
+        })
+    }
+
     /// The state of the pool. What cannot be read for damage is left out.
     #[must_use]
     pub fn status(&self, space: &PoolSpace) -> Status {
@@ -74,12 +110,7 @@ impl Pool {
         let names = objects.iter().map(|o| self.damaged_name(o));
         let damaged: Vec<String> = unread.chain(names).collect();
         let condition = Condition::of(self, &vdevs, damaged.len() as u64);
-        let expansion = self.expansion().ok().flatten().map(|e| {
-            let tops = self.config().vdev_tree.children.iter();
-            let guid = tops.clone().find(|t| t.id == e.vdev).map_or(0, |t| t.guid);
-            let name = vdevs.walk().find(|v| v.guid == guid).map(|v| v.name.clone());
-            (e, name.unwrap_or_default())
-        });
+        let expansion = self.expansion_note(&vdevs);
         let name_of = |id: u64| {
             let top = self.config().vdev_tree.children.iter().find(|t| t.id == id)?;
             vdevs.walk().find(|v| v.guid == top.guid).map(|v| v.name.clone())

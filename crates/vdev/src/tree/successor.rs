@@ -42,15 +42,18 @@ impl VdevTree {
             }
             None => LeafOpen::Missing,
         })?;
+        next.past = self.past.iter().filter(|past| past.goes_on()).cloned().collect();
+        next.past.push(self.life.past());
+        let past = next.past.clone();
         for node in &mut next.nodes {
             let old = before.get(&node.guid).filter(|old| old.is_like(node));
             let is_new = opened.contains(&node.guid);
             if let Some(old) = old {
                 node.health = Arc::clone(&old.health);
-                if let (Role::Indirect(mapping), Role::Indirect(known)) =
-                    (&mut node.role, &old.role)
-                {
-                    mapping.clone_from(known);
+                match (&mut node.role, &old.role) {
+                    (Role::Indirect(mapping), Role::Indirect(known)) => mapping.clone_from(known),
+                    (Role::Raidz(raidz), Role::Raidz(old)) => raidz.follow(old, &past),
+                    _ => {}
                 }
             }
             match old {

@@ -1,7 +1,8 @@
 //! What a pool is doing or did last: scan, removal, expansion, checkpoint.
 
 use engine::pools::{
-    CheckpointNote, Function, RebuildState, Removal, ScanProgress as State, ScanState, Status,
+    CheckpointNote, ExpansionNote, Function, RebuildState, Removal, ScanProgress as State,
+    ScanState, Status,
 };
 use term::human::{ctime, nicebytes, nicenum};
 
@@ -19,21 +20,8 @@ pub(super) fn lines(status: &Status, utc_offset: i64) -> Vec<String> {
     if let Some(r) = &status.removal {
         out.extend(removal_lines(r, &status.removing, &date));
     }
-    if let Some((e, name)) = &status.expansion {
-        let s = &e.state;
-        let bytes = nicenum(s.bytes_copied);
-        out.extend(match s.state {
-            State::Finished => {
-                let took = duration(s.end_time.saturating_sub(s.start_time));
-                let end = date(s.end_time);
-                Some(format!("expand: expanded {name} copied {bytes} in {took}, on {end}"))
-            }
-            State::Active => {
-                let begin = date(s.start_time);
-                Some(format!("expand: expansion of {name} in progress since {begin}"))
-            }
-            _ => None,
-        });
+    if let Some(e) = &status.expansion {
+        out.extend(expansion_lines(e, &date));
     }
     if let Some(CheckpointNote { made, bytes }) = status.checkpoint {
         let size = nicenum(bytes);
@@ -164,6 +152,37 @@ fn removal_lines(r: &Removal, name: &str, date: &dyn Fn(u64) -> String) -> Vec<S
     }
     out
 }
+
+fn expansion_lines(e: &ExpansionNote, date: &dyn Fn(u64) -> String) -> Vec<String> {
+    let (s, name) = (&e.state, &e.name);
+    match s.state {
+        State::Finished => {
+            let took = duration(s.end_time.saturating_sub(s.start_time));
+            let (bytes, end) = (nicenum(s.bytes_copied), date(s.end_time));
+            vec![format!("expand: expanded {name} copied {bytes} in {took}, on {end}")]
+        }
+        State::Active => {
+            let (copied, all) = (s.bytes_copied.max(1), e.allocated);
+            let rate = (copied / e.elapsed.max(1)).max(1);
+            let percent = 100.0 * copied as f64 / all.max(1) as f64;
+            let left = all.saturating_sub(copied) / rate;
+            let end = match (e.waits, left < SLOW) {
+                (true, _) => "paused for resilver or clear".to_owned(),
+                (_, true) => format!("{} to go", duration(left)),
+                _ => "(copy is slow, no estimated time)".to_owned(),
+            };
+            let [copied, all, rate] = [copied, all, rate].map(nicenum);
+            vec![
+                format!("expand: expansion of {name} in progress since {}", date(s.start_time)),
+                format!("\t{copied} / {all} copied at {rate}/s, {percent:.2}% done, {end}"),
+            ]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Seconds after which no end is foretold.
+const SLOW: u64 = 30 * 86_400;
 
 /// Seconds as `00:00:01`, or `2 days 00:00:01`.
 fn duration(seconds: u64) -> String {

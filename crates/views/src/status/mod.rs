@@ -13,7 +13,7 @@ use crate::json::{self, one_line};
 use crate::stores;
 use engine::Pool;
 use engine::devices::price::Prices;
-use engine::pools::{CandidateState, ScanState, Section, Status, VdevView};
+use engine::pools::{CandidateState, ExpansionNote, ScanState, Section, Status, VdevView};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use term::escape::line;
@@ -203,6 +203,9 @@ impl View {
         if let Some(s) = &status.scan {
             put("scan_stats", scan(s, int));
         }
+        if let Some(e) = &status.expansion {
+            put("raidz_expand_stats", expansion(e, int));
+        }
         let normal = self.children(status.vdevs.section(Section::Normal), "normal");
         let root = json!({
             "name": status.pool,
@@ -334,6 +337,21 @@ fn scan(s: &ScanState, int: bool) -> Value {
         "skipped": json::number(s.skipped, int),
         "processed": json::number(s.processed, int),
         "errors": json::number(s.errors, int),
+    })
+}
+
+fn expansion(e: &ExpansionNote, int: bool) -> Value {
+    // As OpenZFS has it, without the number.
+    let name = e.name.split_once('-').map_or(&*e.name, |(kind, _)| kind);
+    json!({
+        "name": name,
+        "state": e.state.state.name().to_uppercase(),
+        "expanding_vdev": json::number(e.vdev, int),
+        "start_time": json::number(e.state.start_time, int),
+        "end_time": json::number(e.state.end_time, int),
+        "to_reflow": json::number(e.allocated, int),
+        "reflowed": json::number(e.state.bytes_copied, int),
+        "waiting_for_resilver": json::number(u64::from(e.waits), int),
     })
 }
 

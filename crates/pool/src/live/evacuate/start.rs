@@ -58,6 +58,9 @@ impl Shared {
         if self.removals.leaving().is_some() {
             return Err(refused("Pool busy; removal may already be in progress"));
         }
+        if self.reflows.widening().is_some() {
+            return Err(refused("raidz expansion in progress"));
+        }
         let root = self.config.lock().root.clone();
         check_layout(root.children.iter())?;
         let top = root.children.iter().find(|top| top.id == u64::from(id));

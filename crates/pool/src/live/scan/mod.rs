@@ -107,6 +107,15 @@ impl Shared {
         Ok(())
     }
 
+    /// A scrub of everything that nobody asked for: when nothing else runs.
+    pub(super) fn want_scrub(&self) -> Result<()> {
+        let is_running = self.scans.state.lock().is_running();
+        if is_running {
+            return Ok(());
+        }
+        self.want(|state| (state.scrub, state.since_last) = (true, false))
+    }
+
     /// What the thread does: one after the other until nothing is wanted.
     fn scan_all(&self) {
         loop {

@@ -313,4 +313,15 @@ table! {
     RemovalSuspend "zfs_removal_suspend_progress" Unit::Switch, 0, 0..=1,
         Push::OnUse,
         "A removal of a device waits.";
+
+    // Expansion of raidz.
+    ReflowPiece "raidz_expand_max_copy_bytes" Unit::Bytes, 160 << 20, 0x1_0000..=16 << 30,
+        Push::OnUse,
+        "A transaction group moves so much of a raidz that is being expanded, and ends no sooner.";
+    ReflowMax "raidz_expand_max_reflow_bytes" Unit::Bytes, 0, 0..=1 << 60,
+        Push::OnUse,
+        "An expansion of a raidz waits when so much was moved; 0: it does not.";
+    ReflowSuspend "zinc_raidz_expand_suspend_progress" Unit::Switch, 0, 0..=1,
+        Push::OnUse,
+        "An expansion of a raidz waits.";
 }

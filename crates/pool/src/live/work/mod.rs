@@ -92,9 +92,15 @@ impl Shared {
         Ok(leaf_work::read(&self.mos, table, work)?)
     }
 
-    /// The device belongs to a vdev that is being removed.
-    fn is_leaving(&self, leaf: u64) -> bool {
-        top_of(&self.config.lock().root, leaf).is_ok_and(|top| top.removing)
+    /// Why there is no work on a device: its vdev is being removed or expanded.
+    fn why_no_work(&self, leaf: u64) -> Option<&'static str> {
+        let config = self.config.lock();
+        let top = top_of(&config.root, leaf).ok()?;
+        match (top.removing, top.raidz_expanding) {
+            (true, _) => Some("the device is being removed"),
+            (_, true) => Some("raidz expansion in progress"),
+            _ => None,
+        }
     }
 
     /// Starts the thread of a work whose state on disk is active.
@@ -115,7 +121,7 @@ impl Shared {
     pub(super) fn go_on_with_works(&self) -> Result<()> {
         let tree = self.reader.vdevs();
         let leaves = tree.leaves().filter(|l| l.writer().is_some()).map(|l| l.guid());
-        for leaf in leaves.filter(|leaf| !self.is_leaving(*leaf)).collect::<Vec<_>>() {
+        for leaf in leaves.filter(|leaf| self.why_no_work(*leaf).is_none()).collect::<Vec<_>>() {
             for work in [LeafWork::Initialize, LeafWork::Trim] {
                 // A device without a table has none.
                 let Ok(now) = self.work_progress(leaf, work) else { continue };
@@ -178,8 +184,8 @@ impl LivePool {
         if !tree.leaves().any(|l| l.guid() == leaf && l.writer().is_some()) {
             return Err(refused("the device is not in use"));
         }
-        if shared.is_leaving(leaf) {
-            return Err(refused("the device is being removed"));
+        if let Some(why) = shared.why_no_work(leaf) {
+            return Err(refused(why));
         }
         drop(tree);
         let before = shared.work_progress(leaf, work)?;

@@ -141,8 +141,11 @@ pub(super) fn see_to_the_end(session: &Session, pool: &LivePool) -> Result<(), F
     if session.client().is_some() { Ok(()) } else { wait(session, pool) }
 }
 
-/// Until no scrub or resilver runs.
+/// Until no raidz vdev gets wider, and no scrub or resilver runs.
 pub(super) fn wait(session: &Session, pool: &LivePool) -> Result<(), Failure> {
+    while pool.is_expanding() {
+        session.sleep(LOOK)?;
+    }
     while pool.is_scanning() {
         session.sleep(LOOK)?;
     }

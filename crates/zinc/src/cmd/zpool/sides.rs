@@ -21,9 +21,9 @@ pub struct Attach {
     new: New,
     /// The pool
     pool: String,
-    /// A side of the mirror, or a disk that becomes one
+    /// A side of the mirror, a disk that becomes one, or a raidz vdev, which gets wider
     device: String,
-    /// The new side
+    /// The device that comes
     new_device: String,
 }
 
@@ -93,7 +93,10 @@ impl New {
         each::must_be_a_pool(pool)?;
         self.live.change(session, pool, |pool| {
             let verb = if doing == Doing::Attach { "attach" } else { "replace" };
-            let guid = device(session, pool, verb, old)?;
+            let guid = match find(session, pool, old)? {
+                Some(found) if found.is_raidz && doing == Doing::Attach => found.guid,
+                _ => device(session, pool, verb, old)?,
+            };
             let path_of_old = || pool.look().ok()?.config().vdev_tree.find(guid)?.path.clone();
             let same = || path_of_old().unwrap_or_else(|| old.to_owned());
             let new = new.map_or_else(same, |name| in_full(session, name));

@@ -1,0 +1,316 @@
+//! Raidz vdevs that get wider, while the pool is worked with.
+
+use super::checkpoint::break_after;
+use super::random::add_large;
+use super::random::bench::Shape;
+use super::*;
+use engine::live::tunables::{Setting, Tunable};
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_mins(10);
+
+const SHAPES: [Shape; 3] = [Shape::Raidz1, Shape::Raidz2, Shape::Raidz3];
+
+fn set(pool: &LivePool, tunable: Tunable, value: u64) {
+    pool.set_tunable(Setting { tunable, value });
+}
+
+/// A txg ends, with a step of the expansion in it.
+fn one_txg(pool: &LivePool) {
+    set(pool, Tunable::ReflowSuspend, 0);
+    pool.sync().unwrap();
+    stand(pool);
+}
+
+/// No txg goes on with the expansion, or is about to.
+fn stand(pool: &LivePool) {
+    set(pool, Tunable::ReflowSuspend, 1);
+    pool.sync().unwrap();
+}
+
+fn top(pool: &LivePool) -> VdevConfig {
+    pool.look().unwrap().config().vdev_tree.children[0].clone()
+}
+
+/// A device more begins to be spread onto.
+fn attach_to(pool: &LivePool, bench: &Bench, n: usize) -> engine::inside::pool::Result<()> {
+    pool.attach(top(pool).guid, &bench.leaf(n), bench.write_ref(n))
+}
+
+fn attach(run: &mut Run) {
+    let n = run.bench.extra();
+    attach_to(run.pool(), &run.bench, n).unwrap();
+}
+
+fn goes_to_its_end(pool: &LivePool) {
+    assert!(pool.wait_for_expansion(LONG).unwrap(), "{:?}", pool.why_expansion_waits());
+    pool.wait_for_scan().unwrap();
+}
+
+fn size(pool: &LivePool) -> u64 {
+    pool.look().unwrap().space().tops[0].size()
+}
+
+fn no_problems(pool: &LivePool) {
+    let problems = pool.allocator_problems();
+    assert!(problems.is_empty(), "{problems:?}");
+}
+
+/// The pool as it is now is whole for zinc and for zdb, whatever is under way.
+fn is_whole_now(run: &Run, case: &str) {
+    run.pool().sync().unwrap();
+    let mut bench = Bench::new(run.bench.shape, DEVICE_BYTES, run.bench.ashift);
+    bench.devices = run.bench.devices.iter().map(|d| Arc::new(d.fork())).collect();
+    whole(&bench, case);
+    bench.zdb();
+}
+
+/// A scrub finds nothing to do.
+fn scrub_finds_nothing(pool: &LivePool) {
+    pool.wait_for_scan().unwrap();
+    pool.scrub().unwrap();
+    pool.wait_for_scan().unwrap();
+    let state = pool.look().unwrap().scan_state().unwrap().unwrap();
+    assert_eq!((state.function(), state.state()), (Function::Scrub, State::Finished));
+    assert_eq!((state.errors, state.processed), (0, 0), "{state:?}");
+}
+
+#[test]
+fn a_raidz_gets_wider_while_it_is_worked_with() {
+    for (seed, shape) in (2300..).zip(SHAPES) {
+        let case = format!("{shape:?}");
+        let mut run = run(seed, shape, 80);
+        set(run.pool(), Tunable::ReflowSuspend, 1);
+        set(run.pool(), Tunable::ReflowPiece, 1 << 20);
+        let before = size(run.pool());
+        attach(&mut run);
+        is_whole_now(&run, &case);
+        let mut txgs = 0;
+        while run.pool().expanding().is_some() {
+            (0..4).for_each(|_| run.step());
+            if txgs % 3 == 0 {
+                run.promise();
+            }
+            one_txg(run.pool());
+            no_problems(run.pool());
+            txgs += 1;
+            if txgs <= 4 || txgs == 8 {
+                is_whole_now(&run, &format!("{case} after {txgs}"));
+            }
+            assert!(txgs < 2000, "{case}");
+        }
+        assert!(txgs > 8, "{case}: {txgs}");
+        is_whole_now(&run, &case);
+        let vdev = top(run.pool());
+        assert!(!vdev.raidz_expanding && vdev.raidz_expand_txgs.len() == 1, "{case}");
+        assert!(size(run.pool()) > before, "{case}");
+        (0..60).for_each(|_| run.step());
+        scrub_finds_nothing(run.pool());
+        no_problems(run.pool());
+        let (bench, model) = run.finish();
+        holds_on_each(bench, &model);
+    }
+}
+
+/// Nothing is held up: txgs, intent logs and readers go on as they come.
+#[test]
+fn nobody_waits_for_a_raidz_that_gets_wider() {
+    for (seed, shape) in (2310..).zip(SHAPES) {
+        let mut run = run(seed, shape, 60);
+        attach(&mut run);
+        while run.pool().expanding().is_some() {
+            (0..3).for_each(|_| run.step());
+            run.promise();
+        }
+        goes_to_its_end(run.pool());
+        (0..20).for_each(|_| run.step());
+        scrub_finds_nothing(run.pool());
+        no_problems(run.pool());
+        let (bench, model) = run.finish();
+        holds_on_each(bench, &model);
+    }
+}
+
+/// Rows of three widths lie beside one another, and the oldest are where the last has them.
+#[test]
+fn a_raidz_gets_wider_again() {
+    for (seed, shape) in (2320..).zip(SHAPES) {
+        let mut run = run(seed, shape, 60);
+        let mut sizes = vec![size(run.pool())];
+        for _ in 0..2 {
+            attach(&mut run);
+            goes_to_its_end(run.pool());
+            sizes.push(size(run.pool()));
+            (0..40).for_each(|_| run.step());
+            run.reopen(0);
+        }
+        assert!(sizes[0] < sizes[1] && sizes[1] < sizes[2], "{sizes:?}");
+        assert_eq!(top(run.pool()).raidz_expand_txgs.len(), 2);
+        scrub_finds_nothing(run.pool());
+        let (bench, model) = run.finish();
+        holds_on_each(bench, &model);
+    }
+}
+
+/// What there is by then is as much as the devices have.
+#[test]
+fn the_space_of_the_device_is_used() {
+    let mut run = run(2330, Shape::Raidz1, 30);
+    let before = size(run.pool());
+    attach(&mut run);
+    goes_to_its_end(run.pool());
+    // More than there was room for.
+    add_large(run.pool(), before / 5 * 2);
+    run.pool().sync().unwrap();
+    no_problems(run.pool());
+    run.bench.zdb();
+    run.pool().destroy_dataset("tank/large").unwrap();
+    let (bench, model) = run.finish();
+    holds_on_each(bench, &model);
+}
+
+/// A pool is closed, exported or left behind at any step, and the expansion goes on.
+#[test]
+fn an_expansion_goes_on_when_the_pool_is_opened() {
+    for (seed, shape) in (2340..).zip(SHAPES) {
+        // What stands in front of devices that can be broken outlives a crash.
+        let mut run = Run::new(seed, Bench::new(shape, DEVICE_BYTES, 12));
+        (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
+        (0..60).for_each(|_| run.step());
+        set(run.pool(), Tunable::ReflowSuspend, 1);
+        attach(&mut run);
+        let mut times = 0;
+        while run.pool().expanding().is_some() {
+            one_txg(run.pool());
+            (0..3).for_each(|_| run.step());
+            run.reopen(times);
+            stand(run.pool());
+            times += 1;
+            assert!(times < 500, "{shape:?}");
+        }
+        assert!(times > 1, "{shape:?}: {times}");
+        let (bench, model) = run.finish();
+        holds_on_each(bench, &model);
+    }
+}
+
+/// A device that is away, fails or lacks something holds it up, and nothing is lost.
+#[test]
+fn an_expansion_waits_for_its_devices() {
+    for (seed, shape) in (2350..).zip(SHAPES) {
+        for steps in [0, 1, 2, 5] {
+            let mut run = run(seed, shape, 60);
+            set(run.pool(), Tunable::ReflowSuspend, 1);
+            set(run.pool(), Tunable::ReflowPiece, 1 << 20);
+            attach(&mut run);
+            (0..steps).for_each(|_| one_txg(run.pool()));
+            run.bench.faults[1].add(Fault::fail_writes(0..u64::MAX, EIO));
+            (0..40).for_each(|_| run.step());
+            set(run.pool(), Tunable::ReflowSuspend, 0);
+            run.pool().sync().unwrap();
+            assert_eq!(state(run.pool(), 1), VdevState::Faulted, "{shape:?}");
+            assert!(!run.pool().wait_for_expansion(Duration::ZERO).unwrap());
+            is_whole_now(&run, &format!("{shape:?} after {steps}"));
+            run.bench.faults[1].clear();
+            bring_back(run.pool(), &run.bench, 1);
+            run.pool().wait_for_scan().unwrap();
+            goes_to_its_end(run.pool());
+            (0..20).for_each(|_| run.step());
+            assert!(is_whole(run.pool()));
+            scrub_finds_nothing(run.pool());
+            let (bench, model) = run.finish();
+            holds_on_each(bench, &model);
+        }
+    }
+}
+
+/// The power fails after any number of writes: the pool is whole, and gets as wide as it should.
+#[test]
+fn getting_wider_may_end_at_any_write() {
+    let step = super::step(29);
+    for (seed, shape) in (2360..).zip(SHAPES) {
+        let (mut bench, model) = run(seed, shape, 40).finish();
+        bench.faults.clear();
+        let new = bench.extra();
+        let before = bench.devices.clone();
+        let mut cuts = [0, 0, 0];
+        for writes in (0..).step_by(step) {
+            bench = bench.again_from(&before);
+            let pool = bench.import();
+            set(&pool, Tunable::ReflowPiece, 1 << 20);
+            break_after(&bench, writes);
+            let begun = attach_to(&pool, &bench, new);
+            // A device that fails before the others is waited for.
+            while begun.is_ok() && pool.is_expanding() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let is_done = begun.is_ok() && pool.expanding().is_none() && pool.sync().is_ok();
+            drop(pool);
+            bench.faults.iter().for_each(|d| d.clear());
+            let case = format!("{shape:?} after {writes}");
+            let seen = bench.open();
+            let left = seen.config().vdev_tree.children[0].clone();
+            let has_begun = left.children.len() > new;
+            let is_ended = !left.raidz_expand_txgs.is_empty();
+            assert!(has_begun || begun.is_err(), "{case}");
+            cuts[usize::from(has_begun) + usize::from(is_ended)] += 1;
+            drop(seen);
+            whole(&bench, &case);
+            if writes % (7 * step) as u64 == 0 && has_begun {
+                bench.zdb();
+            }
+            let pool = bench.try_import().unwrap_or_else(|e| panic!("{case}: {e}"));
+            if !has_begun {
+                attach_to(&pool, &bench, new).unwrap_or_else(|e| panic!("{case}: {e}"));
+            }
+            goes_to_its_end(&pool);
+            assert_eq!(top(&pool).raidz_expand_txgs.len(), 1, "{case}");
+            pool.export().unwrap();
+            whole(&bench, &case);
+            Run::compare(&bench, &model).unwrap_or_else(|e| panic!("{case}: {e}"));
+            if is_done {
+                break;
+            }
+        }
+        assert!(cuts.iter().all(|n| *n > 0), "{shape:?}: {cuts:?}");
+        bench.zdb();
+    }
+}
+
+/// What cannot be is refused, and nothing has changed then.
+#[test]
+fn what_cannot_be_expanded_is_left_alone() {
+    let mut run = run(2370, Shape::Raidz2, 30);
+    let n = run.bench.extra();
+    let refused = |run: &Run, why: &str| {
+        let said = attach_to(run.pool(), &run.bench, n).unwrap_err().to_string();
+        assert!(said.contains(why), "{said}");
+    };
+    run.pool().checkpoint().unwrap();
+    assert!(attach_to(run.pool(), &run.bench, n).is_err());
+    run.pool().discard_checkpoint().unwrap();
+    run.pool().wait_for_discard().unwrap();
+    run.pool().take_out(guid(run.pool(), 1), Leave::Offline).unwrap();
+    refused(&run, "must be in use and lack nothing");
+    bring_back(run.pool(), &run.bench, 1);
+    run.pool().wait_for_scan().unwrap();
+    let small = Arc::new(MemoryDevice::zeros("small", 32 << 20));
+    let spec = run.bench.leaf(n);
+    let said = run.pool().attach(top(run.pool()).guid, &spec, small).unwrap_err().to_string();
+    assert!(said.contains("too small"), "{said}");
+    run.bench.devices[0].put(512 << 10, b"\xeb\x0eBTX");
+    refused(&run, "boot code");
+    run.bench.devices[0].put(512 << 10, &[0; 5]);
+    assert_eq!(top(run.pool()).children.len(), 5);
+    set(run.pool(), Tunable::ReflowSuspend, 1);
+    attach_to(run.pool(), &run.bench, n).unwrap();
+    refused(&run, "expansion in progress");
+    let said = run.pool().checkpoint().unwrap_err().to_string();
+    assert!(said.contains("expansion in progress"), "{said}");
+    assert!(run.pool().detach(guid(run.pool(), 5)).is_err());
+    set(run.pool(), Tunable::ReflowSuspend, 0);
+    run.pool().sync().unwrap();
+    goes_to_its_end(run.pool());
+    let (bench, model) = run.finish();
+    holds_on_each(bench, &model);
+}

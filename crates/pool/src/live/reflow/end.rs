@@ -1,0 +1,50 @@
+//! The end of an expansion: the vdev is as wide and as large as its devices let it be.
+
+use crate::alloc::TopSpec;
+use crate::error::Result;
+use crate::live::config::{set_u64, set_u64s, unset};
+use crate::live::reflows::Widening;
+use crate::live::shared::TaskCx;
+use crate::live::sides::{bad, refused};
+use ondisk::expand::{KEY_END_TIME, KEY_STATE};
+use ondisk::scan::State;
+use std::sync::atomic::Ordering;
+use vdev::asize_max;
+
+/// Txgs that can be alive: blocks of so many are born with the old width still.
+const TXGS_ALIVE: u64 = 3;
+
+impl TaskCx<'_> {
+    /// All rows are at their new places, by the uberblock of the txg before.
+    pub(super) fn end_reflow(&self, mut now: Widening) -> Result<()> {
+        let shared = self.shared;
+        let mut root = shared.config.lock().root.clone();
+        let top = root.children.iter_mut().find(|top| top.id == u64::from(now.id));
+        let top = top.ok_or_else(|| refused("no such device in pool"))?;
+        let mut txgs = top.raidz_expand_txgs.clone();
+        txgs.push(self.tx.txg() + TXGS_ALIVE);
+        unset(top, &["raidz_expanding"]).map_err(|e| bad(&e))?;
+        set_u64s(top, "raidz_expand_txgs", txgs).map_err(|e| bad(&e))?;
+        let tree = shared.reader.vdevs();
+        let size = |guid| {
+            let leaf = tree.leaves().find(|l| l.guid() == guid)?;
+            Some(leaf.writer().filter(|_| leaf.state().is_readable())?.size())
+        };
+        if let Some(asize) = asize_max(top, &size).filter(|n| Some(*n) > top.asize) {
+            set_u64(top, "asize", asize).map_err(|e| bad(&e))?;
+        }
+        let (top, width) = (top.clone(), top.children.len());
+        let next = tree.successor(&shared.rt, &root, &mut |_| None).map_err(|e| bad(&e))?;
+        self.put_tree(root, next);
+        now.record.state = State::Finished;
+        now.record.end_time = self.dsl().now.secs;
+        self.put_widening(&now, &[KEY_STATE, KEY_END_TIME])?;
+        {
+            let mut state = shared.reflows.state.lock();
+            (state.widening, state.ended) = (None, TopSpec::of(&top, &shared.reader));
+        }
+        shared.reflow_ended.store(true, Ordering::Release);
+        let text = format!("{} vdev {} new width {width}", shared.pool(), now.id);
+        self.log_event_of_pool("raidz vdev expansion completed", &text)
+    }
+}

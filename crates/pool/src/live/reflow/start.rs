@@ -1,0 +1,187 @@
+//! Whether a raidz vdev can be expanded, and the beginning of it.
+
+use crate::error::Result;
+use crate::live::attach::NewSide;
+use crate::live::config::{set_flag, with_children};
+use crate::live::create::{new_vdev_zap, set_member};
+use crate::live::reflows::Widening;
+use crate::live::shared::{Shared, TaskCx};
+use crate::live::sides::{bad, refused};
+use dmu::{Zap, zap};
+use ondisk::config::{PoolState, VdevConfig, VdevKind};
+use ondisk::expand::{Expansion, KEY_BYTES_COPIED, KEY_END_TIME, KEY_START_TIME, KEY_STATE};
+use ondisk::scan::State;
+use std::sync::Arc;
+use vdev::{LeafOpen, label};
+
+const FEATURE: &str = "org.openzfs:raidz_expansion";
+
+/// Most children of a raidz vdev.
+const CHILDREN_MAX: usize = 255;
+
+/// What FreeBSD's boot code begins with, where the scratch area is.
+const BOOT_CODE: &[u8] = b"\xeb\x0eBTX";
+
+/// The tree with a child more in a raidz vdev, which expands from now on.
+fn with_child(root: &VdevConfig, top: u64, new: &VdevConfig) -> Result<VdevConfig> {
+    let widened = |vdev: &VdevConfig| -> ondisk::Result<VdevConfig> {
+        let children = vdev.children.iter().chain([new]).cloned().collect();
+        let mut vdev = with_children(vdev, children)?;
+        set_flag(&mut vdev, "raidz_expanding")?;
+        Ok(vdev)
+    };
+    let tops = root.children.iter().map(|vdev| match vdev.guid == top {
+        true => widened(vdev),
+        false => Ok(vdev.clone()),
+    });
+    let tops: ondisk::Result<Vec<_>> = tops.collect();
+    tops.and_then(|tops| with_children(root, tops)).map_err(|e| bad(&e))
+}
+
+fn find_top(root: &VdevConfig, guid: u64) -> Result<&VdevConfig> {
+    let mut tops = root.children.iter();
+    let top = tops.find(|v| v.guid == guid && matches!(v.kind, VdevKind::Raidz { .. }));
+    top.ok_or_else(|| refused("no such raidz vdev in pool"))
+}
+
+impl Shared {
+    /// Whether a vdev can be expanded now.
+    fn check_widening(&self, guid: u64) -> Result<()> {
+        self.check_no_checkpoint()?;
+        if !self.features.is_enabled("raidz_expansion") {
+            let what = "raidz_expansion feature must be enabled in order to attach a device to \
+                        raidz";
+            return Err(refused(what));
+        }
+        if self.reflows.widening().is_some() {
+            return Err(refused("raidz expansion in progress"));
+        }
+        if self.removals.leaving().is_some() {
+            return Err(refused("a device is being removed"));
+        }
+        let config = self.config.lock();
+        let top = find_top(&config.root, guid)?;
+        let ashift = top.ashift.unwrap_or(9).min(63);
+        let width = top.children.len() + 1;
+        if width > CHILDREN_MAX || width as u64 > vdev::map::BOOT_SIZE >> ashift {
+            return Err(refused("the vdev has as many devices as it can have"));
+        }
+        if top.vdev_zap_top.unwrap_or(0) == 0 {
+            return Err(refused("the pool has no tables of vdevs, which an expansion needs"));
+        }
+        let children: Vec<u64> = top.children.iter().map(|child| child.guid).collect();
+        let is_single = top.children.iter().all(|child| child.kind.is_leaf());
+        drop(config);
+        let tree = self.reader.vdevs();
+        let whole = tree.leaves().filter(|l| {
+            children.contains(&l.guid()) && l.writer().is_some() && l.missed().is_empty()
+        });
+        let whole: Vec<_> = whole.collect();
+        if !is_single || whole.len() != children.len() {
+            return Err(refused("each device of the vdev must be in use and lack nothing"));
+        }
+        for leaf in whole {
+            let Some(device) = leaf.device() else { continue };
+            let mut front = device::AlignedBuf::zeroed(512);
+            let place = vdev::map::LABEL_START_SIZE - vdev::map::BOOT_SIZE;
+            device.read(place, &mut front).map_err(|e| bad(&e))?;
+            if front.starts_with(BOOT_CODE) {
+                return Err(refused("the boot area of a device holds boot code"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a device into a raidz vdev, which is expanded from then on.
+    pub(in crate::live) fn widen(&self, guid: u64, new: &NewSide) -> Result<()> {
+        self.check_widening(guid)?;
+        let top = find_top(&self.config.lock().root, guid)?.clone();
+        top.walk().filter(|v| v.kind.is_leaf()).for_each(|v| self.end_works_on(v.guid));
+        let new = new.clone();
+        let begun = self.run(move |cx| cx.begin_widening(guid, &new));
+        if begun.is_err() {
+            self.go_on_with_works()?;
+        }
+        begun
+    }
+
+    /// What an import finds: an expansion goes on.
+    pub(in crate::live) fn find_reflow(&self) -> Result<()> {
+        let tops = self.config.lock().root.children.clone();
+        let Some(top) = tops.iter().find(|top| top.raidz_expanding) else { return Ok(()) };
+        let id = u32::try_from(top.id).map_err(|e| bad(&e))?;
+        let table = top.vdev_zap_top.unwrap_or(0);
+        let unknown =
+            Expansion { state: State::Active, start_time: 0, end_time: 0, bytes_copied: 0 };
+        let record = match table {
+            0 => None,
+            table => {
+                let table = Zap::open(&self.mos.object(table)?)?;
+                Expansion::gather(|key| table.get_u64(key).ok().flatten())
+            }
+        };
+        self.reflows.begin(Widening { id, table, record: record.unwrap_or(unknown) });
+        Ok(())
+    }
+}
+
+impl TaskCx<'_> {
+    fn begin_widening(&self, top: u64, side: &NewSide) -> Result<()> {
+        let shared = self.shared;
+        shared.check_widening(top)?;
+        let (facts, root) = {
+            let config = shared.config.lock();
+            (config.facts.clone(), config.root.clone())
+        };
+        let before = find_top(&root, top)?;
+        let VdevKind::Raidz { nparity } = before.kind else { return Err(refused("no raidz vdev")) };
+        let (guid, path) = (&side.guid, &side.path);
+        let device = side.device().ok_or_else(|| refused("a distributed spare is no device"))?;
+        let id = before.children.len() as u64;
+        let list = side.config(self.tx.txg()).u64("id", id);
+        let mut new = VdevConfig::decode(&list.done()).map_err(|e| bad(&e))?;
+        // All that can be refused is, before anything is written.
+        let planned = with_child(&root, top, &new)?;
+        let mut open =
+            |c: &VdevConfig| (c.guid == *guid).then(|| LeafOpen::Writable(Arc::clone(device)));
+        let tree = shared.reader.vdevs();
+        let next = tree.successor(&shared.rt, &planned, &mut open).map_err(|e| bad(&e))?;
+        if !next.leaves().any(|l| l.guid() == *guid && l.writer().is_some()) {
+            return Err(refused("device is too small"));
+        }
+        let list = facts.for_label(PoolState::Active, 0, &planned, find_top(&planned, top)?, *guid);
+        let written = label::initialise(device.as_ref(), &list);
+        written.map_err(|e| shared.failed("writing labels", &e))?;
+        if let Some(map) = self.zap_map()? {
+            let zap = new_vdev_zap(self.objects(), self.tx, map)?;
+            set_member(self.objects(), &mut new, "com.delphix:vdev_zap_leaf", zap)?;
+        }
+        let root = with_child(&root, top, &new)?;
+        shared.features.add(self.tx, FEATURE, 1)?;
+        let record = Expansion {
+            state: State::Active,
+            start_time: self.dsl().now.secs,
+            end_time: 0,
+            bytes_copied: 0,
+        };
+        let number = u32::try_from(before.id).map_err(|e| bad(&e))?;
+        let table = before.vdev_zap_top.unwrap_or(0);
+        let widening = Widening { id: number, table, record };
+        self.put_widening(&widening, &[KEY_STATE, KEY_START_TIME])?;
+        // What the last one left.
+        let object = self.objects().object(table)?;
+        let left = Zap::open(&object)?;
+        for key in [KEY_END_TIME, KEY_BYTES_COPIED] {
+            if left.get_u64(key)?.is_some() {
+                zap::remove(&object, self.tx, key)?;
+            }
+        }
+        self.put_tree(root, next);
+        shared.reflows.begin(widening);
+        let pool = shared.pool();
+        let text = format!("{pool} vdev {number} new width {}", id + 1);
+        self.log_event_of_pool("raidz vdev expansion started", &text)?;
+        let text = format!("attach vdev={path} to vdev=raidz{nparity}-{number}");
+        self.log_event_of_pool("vdev attach", &text)
+    }
+}

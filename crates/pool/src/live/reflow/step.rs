@@ -1,0 +1,117 @@
+//! A step of an expansion as a part of a txg.
+
+use crate::error::Result;
+use crate::live::reflows::Widening;
+use crate::live::shared::{Shared, TaskCx};
+use crate::live::tunables::Tunable;
+use dmu::zap;
+use ondisk::expand::KEY_BYTES_COPIED;
+use ondisk::uberblock::{ReflowScratch, Uberblock};
+use std::sync::atomic::Ordering;
+use vdev::{Reflow, ReflowError, Reflowed};
+
+/// What a txg did for an expansion.
+pub(in crate::live) enum Done {
+    Nothing,
+    /// Bytes that were copied.
+    Copied(u64),
+    /// There was nothing left.
+    All,
+}
+
+impl Shared {
+    /// Does the next step of the expansion that runs. What it wrote is on the devices when this
+    /// returns, and not flushed.
+    pub(in crate::live) fn reflow_a_step(&self) -> Done {
+        let (widening, is_paused) = {
+            let state = self.reflows.state.lock();
+            (state.widening, state.is_paused)
+        };
+        let Some(now) = widening.filter(|now| !is_paused && !self.is_reflow_held(&now.record))
+        else {
+            return Done::Nothing;
+        };
+        // The first txg takes in what logs of space maps say.
+        if self.alloc.has_logs() {
+            return Done::Nothing;
+        }
+        let most = self.tunables.get(Tunable::ReflowPiece);
+        let done = self.reader.vdevs().reflow_a_step(now.id, self.alloc.end_of(now.id), &mut |r| {
+            self.alloc.taken_in(now.id, &r, most)
+        });
+        let mut state = self.reflows.state.lock();
+        state.stands = None;
+        match done {
+            Ok(Reflowed::Copied(bytes)) => Done::Copied(bytes),
+            Ok(Reflowed::All) => Done::All,
+            Err(why) => {
+                // The others come to an end by themselves, or are seen in the state of devices.
+                let stands = matches!(why, ReflowError::Space(_) | ReflowError::NotExpanding);
+                state.stands = stands.then(|| why.to_string());
+                Done::Nothing
+            }
+        }
+    }
+
+    /// What the uberblock of a txg that is about to be durable says of the expansion; the vdev and
+    /// what is to be told to it behind that, when a step was done.
+    pub(in crate::live) fn put_reflow(&self, uberblock: &mut Uberblock) -> Option<(u32, Reflow)> {
+        let Some(now) = self.reflows.widening() else {
+            uberblock.set_raidz_reflow(ReflowScratch::NotInUse, 0);
+            return None;
+        };
+        let next = self.reader.vdevs().reflow_to_commit(now.id)?;
+        let scratch = match next.scratch_valid {
+            true => ReflowScratch::Valid,
+            false => ReflowScratch::InvalidSyncedReflow,
+        };
+        uberblock.set_raidz_reflow(scratch, next.offset);
+        Some((now.id, next))
+    }
+
+    /// What the devices hold of the txg that is synced is not certain.
+    pub(in crate::live) fn give_up_reflow(&self) {
+        if let Some(now) = self.reflows.widening() {
+            self.reader.vdevs().give_up_reflow(now.id);
+        }
+    }
+
+    /// After a txg, when nobody holds the gate: what waited for the end of an expansion.
+    pub(in crate::live) fn go_on_after_reflow(&self) {
+        if self.reflow_ended.swap(false, Ordering::AcqRel) {
+            // What fails is tried again when the pool is opened, or asked for.
+            let _ = self.go_on_with_works();
+            let _ = self.want_scrub();
+            self.reflows.end();
+        }
+    }
+}
+
+impl TaskCx<'_> {
+    /// Notes what was copied; ends the expansion when nothing is left.
+    pub(in crate::live) fn settle_reflow(&self, done: &Done) -> Result<()> {
+        let Some(mut now) = self.shared.reflows.widening() else { return Ok(()) };
+        match done {
+            Done::Nothing => Ok(()),
+            Done::Copied(bytes) => {
+                now.record.bytes_copied = now.record.bytes_copied.saturating_add(*bytes);
+                self.put_widening(&now, &[KEY_BYTES_COPIED])?;
+                self.shared.reflows.state.lock().widening = Some(now);
+                Ok(())
+            }
+            Done::All => self.end_reflow(now),
+        }
+    }
+
+    /// Writes entries of an expansion into the vdev's table, where it has one.
+    pub(super) fn put_widening(&self, now: &Widening, keys: &[&str]) -> Result<()> {
+        if now.table == 0 {
+            return Ok(());
+        }
+        let table = self.objects().object(now.table)?;
+        for (key, value) in now.record.entries().into_iter().filter(|(key, _)| keys.contains(key)) {
+            zap::set(&table, self.tx, key.as_bytes(), &dmu::ZapValue::from_words(&[value]))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! What a pool keeps of a raidz vdev that gets wider. It is done in `reflow`.
+
+use crate::alloc::TopSpec;
+use ondisk::expand::Expansion;
+use parking_lot::Mutex;
+use rt::{Condvar, Rt};
+
+/// See the head of the file.
+pub(super) struct Reflows {
+    pub(super) state: Mutex<Reflow>,
+    /// An expansion has ended.
+    pub(super) changed: Condvar,
+}
+
+#[derive(Default)]
+pub(super) struct Reflow {
+    pub(super) widening: Option<Widening>,
+    /// It runs, or not everything has happened that comes behind its end.
+    pub(super) is_waited_for: bool,
+    /// Nothing is copied for now: the pool is being closed.
+    pub(super) is_paused: bool,
+    /// Why the last step was not done, and no other is tried before something happens.
+    pub(super) stands: Option<String>,
+    /// What the vdev is from the end of the txg on in which it was found to have ended.
+    pub(super) ended: Option<TopSpec>,
+}
+
+/// An expansion that runs, as the MOS has it.
+#[derive(Clone, Copy)]
+pub(super) struct Widening {
+    pub(super) id: u32,
+    /// The table of the vdev; 0: none.
+    pub(super) table: u64,
+    pub(super) record: Expansion,
+}
+
+impl Reflows {
+    pub(super) fn new(rt: &Rt) -> Self {
+        Self { state: Mutex::default(), changed: rt.condvar() }
+    }
+
+    /// The expansion that runs.
+    pub(super) fn widening(&self) -> Option<Widening> {
+        self.state.lock().widening
+    }
+
+    /// An expansion runs from now on.
+    pub(super) fn begin(&self, widening: Widening) {
+        let mut state = self.state.lock();
+        (state.widening, state.stands, state.is_waited_for) = (Some(widening), None, true);
+    }
+
+    /// A txg is durable; what ended in it.
+    pub(super) fn take_ended(&self) -> Option<TopSpec> {
+        self.state.lock().ended.take()
+    }
+
+    /// It has ended, and so has everything that waited for that.
+    pub(super) fn end(&self) {
+        self.state.lock().is_waited_for = false;
+        self.changed.notify_all();
+    }
+
+    /// Nothing is copied any more.
+    pub(super) fn pause(&self) {
+        self.state.lock().is_paused = true;
+    }
+
+    /// It runs, and something may be copied in the next txg.
+    pub(super) fn goes_on(&self) -> Option<Widening> {
+        let state = self.state.lock();
+        state.widening.filter(|_| !state.is_paused && state.stands.is_none())
+    }
+}

@@ -1,0 +1,372 @@
+//! The steps by which the sectors of a RAID-Z vdev move that gets wider. The theory is at the head
+//! of `flow.rs`.
+
+use crate::flow::{Area, Flow, Reflow, Step, joined, reach};
+use crate::gather::Gather;
+use crate::health::Health;
+use crate::map::BOOT_SIZE;
+use crate::queue::IoClass;
+use crate::tree::{Node, Role, VdevTree};
+use core::ops::Range;
+use device::{AlignedBuf, Shared, Write};
+use parking_lot::Mutex;
+use rt::Condvar;
+use std::sync::Arc;
+
+/// Bytes that are read at the same time.
+const BATCH: u64 = 16 << 20;
+/// Free space between what is copied is copied as well up to this length: two requests cost more.
+const SPAN: u64 = 32 << 10;
+/// Why a step was not done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReflowError {
+    /// The vdev is not one whose rows move.
+    #[error("the vdev is not being expanded")]
+    NotExpanding,
+    /// A child is not a single device that is written to and has missed nothing.
+    #[error("a device of the vdev is not in use, or lacks a part of what was written")]
+    NotWhole,
+    /// Requests that began before take too long.
+    #[error("requests to the vdev take long")]
+    Busy,
+    /// A device failed.
+    #[error(transparent)]
+    Device(#[from] device::Error),
+    /// What is allocated cannot be told.
+    #[error("cannot read {0}")]
+    Space(String),
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reflowed {
+    /// Copied; nothing of it counts before [`VdevTree::commit_reflow`]. Bytes that were allocated.
+    Copied(u64),
+    /// There was nothing left.
+    All,
+}
+
+/// Bytes that are allocated in a range, in order: all of them as far as the second value.
+pub type AllocatedIn<'a> = dyn FnMut(Range<u64>) -> Result<(Vec<Range<u64>>, u64), String> + 'a;
+
+/// The vdev and the shape of its move.
+#[derive(Clone, Copy)]
+struct Moving<'t> {
+    flow: &'t Flow,
+    node: &'t Node,
+    /// Children behind it.
+    width: u64,
+    ashift: u32,
+}
+
+impl Moving<'_> {
+    /// How far a step may go: no sector is written over whose row is read there.
+    fn limit(&self, step: Step, reflow: Reflow, end: u64) -> u64 {
+        match step {
+            Step::Fill => (BOOT_SIZE >> self.ashift << self.ashift).saturating_mul(self.width),
+            Step::Settle => reflow.offset,
+            Step::Move => {
+                let sector = reach(reflow.offset >> self.ashift, self.width - 1);
+                sector.checked_shl(self.ashift).unwrap_or(u64::MAX).min(end)
+            }
+        }
+    }
+}
+
+/// Writes under way.
+struct Writing {
+    state: Mutex<(usize, Option<device::Error>)>,
+    arrived: Condvar,
+}
+
+/// One of them. One that is dropped unanswered has failed.
+struct Part {
+    writing: Arc<Writing>,
+    health: Arc<Health>,
+    answer: Result<(), device::Error>,
+}
+
+impl Part {
+    fn answer(mut self, answer: Result<(), device::Error>) {
+        self.answer = answer;
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let mut state = self.writing.state.lock();
+        state.0 -= 1;
+        if let Err(e) = &self.answer {
+            self.health.write_failed(e);
+            state.1.get_or_insert_with(|| e.clone());
+        }
+        if state.0 == 0 {
+            self.writing.arrived.notify_all();
+        }
+    }
+}
+
+impl VdevTree {
+    fn moving(&self, vdev: u32) -> Result<Moving<'_>, ReflowError> {
+        let top = self.tops.get(&vdev).ok_or(ReflowError::NotExpanding)?;
+        let node = self.nodes.get(top.node).ok_or(ReflowError::NotExpanding)?;
+        let Role::Raidz(raidz) = &node.role else { return Err(ReflowError::NotExpanding) };
+        let flow = raidz.flow().ok_or(ReflowError::NotExpanding)?;
+        Ok(Moving { flow, node, width: node.children.len() as u64, ashift: top.ashift })
+    }
+
+    /// How far the expansion of a vdev has come that is under way there.
+    #[must_use]
+    pub fn reflow(&self, vdev: u32) -> Option<Reflow> {
+        self.moving(vdev).ok().map(|moving| moving.flow.reflow())
+    }
+
+    /// Whether the rows of a vdev can be moved: every child is a device that is written to, and
+    /// has missed nothing.
+    #[must_use]
+    pub fn can_reflow(&self, vdev: u32) -> bool {
+        let Ok(moving) = self.moving(vdev) else { return false };
+        moving.node.children.iter().all(|child| {
+            self.nodes.get(*child).is_some_and(|n| {
+                let is_used = n.writer.is_some() && n.queue.is_some() && !n.health.is_out();
+                matches!(n.role, Role::Leaf)
+                    && is_used
+                    && !n.is_behind()
+                    && !n.health.has_missed_any()
+            })
+        })
+    }
+
+    /// Does the next step of the expansion of a vdev whose blocks end before the byte `end`. Must
+    /// not be called from a device's completion, and not by two threads.
+    ///
+    /// # Errors
+    /// The step was not done; nothing has changed for readers.
+    pub fn reflow_a_step(
+        &self,
+        vdev: u32,
+        end: u64,
+        allocated: &mut AllocatedIn<'_>,
+    ) -> Result<Reflowed, ReflowError> {
+        let moving = self.moving(vdev)?;
+        if !self.can_reflow(vdev) {
+            return Err(ReflowError::NotWhole);
+        }
+        let reflow = moving.flow.reflow();
+        let Some(step) = Step::after(reflow, end) else { return Ok(Reflowed::All) };
+        let done = self.in_rounds(moving, step, end, allocated);
+        if done.is_ok() && self.can_reflow(vdev) {
+            return done;
+        }
+        moving.flow.give_up();
+        Err(done.err().unwrap_or(ReflowError::NotWhole))
+    }
+
+    fn in_rounds(
+        &self,
+        moving: Moving<'_>,
+        step: Step,
+        end: u64,
+        allocated: &mut AllocatedIn<'_>,
+    ) -> Result<Reflowed, ReflowError> {
+        let Moving { flow, .. } = moving;
+        let reflow = flow.reflow();
+        let from = if step == Step::Move { reflow.offset } else { 0 };
+        let limit = moving.limit(step, reflow, end);
+        let drained = || flow.drain(self.rt()).then_some(()).ok_or(ReflowError::Busy);
+        flow.begin(step, from..limit);
+        drained()?;
+        let (mut ranges, mut to) = allocated(from..limit).map_err(ReflowError::Space)?;
+        let bytes = ranges.iter().map(|r| r.end - r.start).sum();
+        if step != Step::Move {
+            // The scratch area counts as a whole.
+            (ranges, to) = (std::iter::once(from..limit).collect(), limit);
+        }
+        ranges = joined(ranges, &(from..to), SPAN);
+        loop {
+            self.copy(moving, step, &ranges)?;
+            ranges = flow.begin_round(step, from..to);
+            if ranges.is_empty() {
+                flow.end(step, to);
+                return Ok(Reflowed::Copied(if step == Step::Fill { 0 } else { bytes }));
+            }
+            drained()?;
+        }
+    }
+
+    /// What the uberblock is to say of an expansion, in a txg at whose end its vdev is as it should
+    /// be: the step that was done counts. Otherwise it is given up.
+    #[must_use]
+    pub fn reflow_to_commit(&self, vdev: u32) -> Option<Reflow> {
+        let moving = self.moving(vdev).ok()?;
+        let next = moving.flow.next()?;
+        if self.can_reflow(vdev) {
+            return Some(next);
+        }
+        moving.flow.give_up();
+        None
+    }
+
+    /// The step that was done is given up: what it wrote may be lost.
+    pub fn give_up_reflow(&self, vdev: u32) {
+        if let Ok(moving) = self.moving(vdev)
+            && moving.flow.next().is_some()
+        {
+            moving.flow.give_up();
+        }
+    }
+
+    /// The uberblock that says this is durable.
+    pub fn commit_reflow(&self, vdev: u32, reflow: Reflow) {
+        if let Ok(moving) = self.moving(vdev) {
+            moving.flow.set(reflow);
+        }
+    }
+
+    /// Copies ranges to where a step brings them, and waits until they are there.
+    fn copy(
+        &self,
+        moving: Moving<'_>,
+        step: Step,
+        ranges: &[Range<u64>],
+    ) -> Result<(), ReflowError> {
+        let sectors = |r: &Range<u64>| r.start >> moving.ashift..r.end >> moving.ashift;
+        let most = (BATCH >> moving.ashift).max(1);
+        let mut batch = Vec::new();
+        let mut sum = 0;
+        for range in ranges.iter().map(sectors) {
+            let mut start = range.start;
+            while start < range.end {
+                let part = start..range.end.min(start + (most - sum));
+                (start, sum) = (part.end, sum + (part.end - part.start));
+                batch.push(part);
+                if sum == most {
+                    self.copy_batch(moving, step, &batch)?;
+                    (batch, sum) = (Vec::new(), 0);
+                }
+            }
+        }
+        self.copy_batch(moving, step, &batch)
+    }
+
+    fn copy_batch(
+        &self,
+        moving: Moving<'_>,
+        step: Step,
+        batch: &[Range<u64>],
+    ) -> Result<(), ReflowError> {
+        let (from, to) = step.areas();
+        let mut gather = Gather::bulk(self.rt(), IoClass::Removal);
+        let mut asked = Vec::with_capacity(batch.len());
+        for range in batch {
+            let mut columns = Vec::new();
+            for strip in strips(range, from, moving) {
+                let (index, node) = self.child(moving.node, strip.child)?;
+                let queue = node.queue.as_ref().ok_or(ReflowError::NotWhole)?;
+                let len = strip.count << moving.ashift;
+                columns.push((strip, index, gather.add(index, queue, strip.offset, len)));
+            }
+            asked.push(columns);
+        }
+        let pending = gather.start();
+        let mut out = Vec::new();
+        for (range, columns) in batch.iter().zip(asked) {
+            let mut read = Vec::with_capacity(columns.len());
+            for (strip, index, request) in columns {
+                let bytes = pending.take(request).inspect_err(|e| {
+                    if let Some(node) = self.nodes.get(index) {
+                        node.health.read_failed(e);
+                    }
+                })?;
+                read.push((strip, bytes));
+            }
+            for strip in strips(range, to, moving) {
+                out.push((strip, deal(&strip, &read, from, to, moving)));
+            }
+        }
+        self.write_strips(moving, out)
+    }
+
+    fn child<'t>(&'t self, node: &Node, n: usize) -> Result<(usize, &'t Node), ReflowError> {
+        let index = *node.children.get(n).ok_or(ReflowError::NotWhole)?;
+        Ok((index, self.nodes.get(index).ok_or(ReflowError::NotWhole)?))
+    }
+
+    fn write_strips(
+        &self,
+        moving: Moving<'_>,
+        strips: Vec<(Strip, AlignedBuf)>,
+    ) -> Result<(), ReflowError> {
+        let state = Mutex::new((1, None));
+        let writing = Arc::new(Writing { state, arrived: self.rt().condvar() });
+        let mut batches: Vec<Vec<Write>> =
+            moving.node.children.iter().map(|_| Vec::new()).collect();
+        for (strip, bytes) in strips {
+            let (_, node) = self.child(moving.node, strip.child)?;
+            let gone = device::ErrorKind::Gone;
+            let unanswered = device::Error::write(gone, &node.name, strip.offset, bytes.len());
+            writing.state.lock().0 += 1;
+            let (writing, health) = (Arc::clone(&writing), Arc::clone(&node.health));
+            let part = Part { writing, health, answer: Err(unanswered) };
+            let done = Box::new(move |result| part.answer(result));
+            let write = Write { offset: strip.offset, parts: vec![Shared::from(bytes)], done };
+            batches.get_mut(strip.child).ok_or(ReflowError::NotWhole)?.push(write);
+        }
+        for (n, mut batch) in batches.into_iter().enumerate().filter(|(_, b)| !b.is_empty()) {
+            let (_, node) = self.child(moving.node, n)?;
+            let queue = node.queue.as_ref().ok_or(ReflowError::NotWhole)?;
+            batch.sort_by_key(|w| w.offset);
+            queue.write_batch(IoClass::Removal, batch);
+        }
+        let mut state = writing.state.lock();
+        state.0 -= 1;
+        while state.0 > 0 {
+            writing.arrived.wait(&mut state);
+        }
+        state.1.take().map_or(Ok(()), |e| Err(e.into()))
+    }
+}
+
+/// The sectors of a range on one child, which lie there one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Strip {
+    child: usize,
+    offset: u64,
+    /// The first of them.
+    first: u64,
+    count: u64,
+}
+
+/// A range of sectors by child, in the order of its sectors.
+fn strips(range: &Range<u64>, area: Area, moving: Moving<'_>) -> Vec<Strip> {
+    let width = area.width(moving.width);
+    let firsts = range.start..range.end.min(range.start + width);
+    let strip = |first: u64| {
+        let (child, offset) = area.place(first, moving.width, moving.ashift);
+        Strip { child, offset, first, count: (range.end - first).div_ceil(width) }
+    };
+    firsts.map(strip).collect()
+}
+
+/// The bytes of a strip of one layout, from those of another.
+fn deal(
+    strip: &Strip,
+    read: &[(Strip, AlignedBuf)],
+    from: Area,
+    to: Area,
+    moving: Moving<'_>,
+) -> AlignedBuf {
+    let (before, behind) = (from.width(moving.width), to.width(moving.width));
+    let sector = 1usize << moving.ashift;
+    let mut out = AlignedBuf::zeroed((strip.count as usize) << moving.ashift);
+    let start = read.first().map_or(0, |(strip, _)| strip.first);
+    for (n, slot) in (strip.first..).step_by(behind as usize).zip(out.chunks_exact_mut(sector)) {
+        let (column, row) = ((n - start) % before, (n - start) / before);
+        let bytes = read.get(column as usize).map_or(&[][..], |(_, bytes)| bytes);
+        let at = (row as usize) << moving.ashift;
+        if let Some(bytes) = bytes.get(at..at + sector) {
+            slot.copy_from_slice(bytes);
+        }
+    }
+    out
+}
