@@ -78,7 +78,7 @@ pub(crate) fn walk(
         }
     }
     sink.put_dropped(dropped);
-    let complete = found.blocks_lost == 0 && !destroyed.is_begun && !progress.is_cancelled();
+    let complete = found.metadata_lost == 0 && !destroyed.is_begun && !progress.is_cancelled();
     Some(Kept {
         taken: claims.into_taken(),
         damages: found.damages,

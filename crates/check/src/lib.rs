@@ -89,7 +89,7 @@ pub fn survey(
     let roots: Vec<_> = sets.all.iter().chain(&destroyed.sets).map(Arc::clone).collect();
     let mut found = walk.run(&roots);
     found.totals.merge(&totals);
-    let blocks_lost = found.blocks_lost;
+    let metadata_lost = found.metadata_lost;
     let mut kept = checkpoint::walk(pool, options, &claims, &sink, progress);
     if let Some(k) = &mut kept {
         found.damages.merge(std::mem::take(&mut k.damages));
@@ -112,7 +112,7 @@ pub fn survey(
         sink.put(Issue::DeviceDamaged(d.clone()));
     }
     let mut stored = None;
-    let complete = blocks_lost == 0 && !destroyed.is_begun;
+    let complete = metadata_lost == 0 && !destroyed.is_begun;
     if !report.cancelled {
         progress.begin("space maps", 0);
         let compared = spacemaps::compare(pool, &claims, kept.as_ref(), complete, &sink);

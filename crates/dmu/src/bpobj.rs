@@ -357,6 +357,31 @@ impl<'a> Lists<'a> {
         Ok(())
     }
 
+    /// Removes a list, which may be the shared empty one, and of those below it what can be found.
+    ///
+    /// # Errors
+    /// The shared list cannot be told from others.
+    pub fn scrap(&self, number: u64) -> Result<()> {
+        if self.empty()? == Some(number) {
+            return self.drop_empty();
+        }
+        let mut seen = HashSet::new();
+        let mut todo = vec![number];
+        while let Some(number) = todo.pop() {
+            let Ok((object, header)) = self.open(number) else { continue };
+            if self.check_seen(&object, &mut seen).is_err() {
+                continue;
+            }
+            let lists = header.subobjs.unwrap_or_default();
+            todo.extend(self.below(&object, lists).unwrap_or_default());
+            if lists.object != 0 && self.mos.object(lists.object).is_ok() {
+                self.mos.free(self.tx, lists.object)?;
+            }
+            self.mos.free(self.tx, number)?;
+        }
+        Ok(())
+    }
+
     /// Removes a list that may be the shared empty one.
     ///
     /// # Errors
@@ -415,6 +440,15 @@ pub fn space(mos: &Objset, number: u64) -> Result<Space> {
 /// There is no such list.
 pub fn header(mos: &Objset, number: u64) -> Result<BpobjHeader> {
     Ok(open(mos, number)?.1)
+}
+
+/// The lists right below a list.
+///
+/// # Errors
+/// The list, or the array of those below it, cannot be read.
+pub fn below(mos: &Objset, number: u64) -> Result<Vec<u64>> {
+    let (object, header) = open(mos, number)?;
+    numbers_below(mos, &object, header.subobjs.unwrap_or_default())
 }
 
 fn open(mos: &Objset, number: u64) -> Result<(Object, BpobjHeader)> {

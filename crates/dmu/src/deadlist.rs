@@ -62,6 +62,20 @@ pub fn free(lists: &Lists<'_>, number: u64) -> Result<()> {
     lists.mos().free(lists.tx(), number)
 }
 
+/// Removes a dead list of which a part cannot be read, with what can be found of its lists.
+///
+/// # Errors
+/// There is no such object.
+pub fn scrap(lists: &Lists<'_>, number: u64) -> Result<()> {
+    let table = Zap::open(&lists.mos().object(number)?);
+    let entries = table.iter().flat_map(Zap::entries).filter_map(Result::ok);
+    let below: Vec<u64> = entries.filter_map(|e| e.u64()).collect();
+    for list in below {
+        lists.scrap(list)?;
+    }
+    lists.mos().free(lists.tx(), number)
+}
+
 /// The keys with the numbers of their lists.
 ///
 /// # Errors

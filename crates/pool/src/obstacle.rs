@@ -23,7 +23,11 @@ pub enum Obstacle {
         name: String,
         /// What speaks against it.
         why: String,
+        /// It is damaged, and nobody can replay it to its end.
+        is_damaged: bool,
     },
+    /// A dataset cannot be read.
+    Dataset(String),
     /// A device was written without the others, and holds changes that they lack.
     Diverged {
         /// Its guid.
@@ -52,9 +56,10 @@ impl fmt::Display for Obstacle {
             Self::Version(v) => write!(f, "pool version {v} (only version 5000 is written)"),
             Self::Feature(name) => write!(f, "feature {name} is active and not written yet"),
             Self::Vdev { name, what } => write!(f, "vdev {name}: {what}"),
-            Self::IntentLog { name, why } => {
+            Self::IntentLog { name, why, .. } => {
                 write!(f, "dataset {name} has an intent log that cannot be replayed: {why}")
             }
+            Self::Dataset(name) => write!(f, "it could not be read completely: dataset {name}"),
             Self::Diverged { name, .. } => write!(
                 f,
                 "vdev {name}: was written without the others, and holds changes that they lack; \

@@ -6,8 +6,10 @@
 use crate::error::Result;
 use crate::plan::Step;
 use check::{At, Issue, Report};
+use ondisk::DmuType;
+use pool::Pool;
 use pool::live::LivePool;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use zpl::{FileKind, Filesystem, Mend, Time};
 
 /// One thing to be done in a file system.
@@ -20,6 +22,8 @@ enum Change {
     Adopt { file: u64 },
     /// Directories take a file for another kind.
     Kind { file: u64 },
+    /// A directory, or the delete queue, of which a part cannot be read.
+    Table { table: u64 },
     /// A slot that no object can be read from.
     Slot { object: u64 },
     /// A block of dnodes that is lost.
@@ -58,8 +62,11 @@ impl Files {
         self.0.is_empty()
     }
 
-    pub(crate) fn decide(report: &Report) -> Self {
+    pub(crate) fn decide(pool: &Pool, report: &Report) -> Self {
         let mut out = Self::default();
+        for (dataset, table) in tables(pool, report) {
+            out.0.entry(dataset).or_default().push(Change::Table { table });
+        }
         for issue in &report.issues {
             if let Some((dataset, change)) = change_for(issue) {
                 out.0.entry(dataset).or_default().push(change);
@@ -81,7 +88,12 @@ impl Files {
             // One that cannot be opened is left as it is, and the plan says what is wrong with it.
             let Ok(fs) = live.filesystem(&dataset) else { continue };
             for change in changes {
-                steps.extend(change.make(&fs, &dataset, now).map_err(pool::Error::from)?);
+                match change.make(&fs, &dataset, now) {
+                    Ok(done) => steps.extend(done),
+                    // One that cannot be mended keeps no other from it: it is found again.
+                    Err(e) if live.suspended().is_some() => return Err(pool::Error::from(e).into()),
+                    Err(_) => {}
+                }
             }
         }
         Ok(steps)
@@ -91,6 +103,28 @@ impl Files {
 /// Snapshots are not changed, and the MOS has no files.
 fn is_of_head(at: &At) -> bool {
     at.place.objset != 0 && !at.dataset.contains('@')
+}
+
+/// The tables that are made anew: their datasets and numbers.
+fn tables(pool: &Pool, report: &Report) -> BTreeSet<(String, u64)> {
+    const KINDS: [DmuType; 2] = [DmuType::DIRECTORY_CONTENTS, DmuType::UNLINKED_SET];
+    let mut sets: BTreeMap<String, Option<dmu::Objset>> = BTreeMap::new();
+    let mut out = BTreeSet::new();
+    for issue in &report.issues {
+        let (Issue::BlockLost { at, .. } | Issue::BadStructure { at, .. }) = issue else {
+            continue;
+        };
+        if !is_of_head(at) || at.place.object == 0 {
+            continue;
+        }
+        let open = || pool.dsl().objset(&pool.dsl().by_name(&at.dataset).ok()?).ok();
+        let objset = sets.entry(at.dataset.to_string()).or_insert_with(open);
+        let object = objset.as_ref().and_then(|objset| objset.object(at.place.object).ok());
+        if object.is_some_and(|object| KINDS.contains(&object.dnode().kind)) {
+            out.insert((at.dataset.to_string(), at.place.object));
+        }
+    }
+    out
 }
 
 /// What mends an issue, and in which dataset.
@@ -166,6 +200,10 @@ impl Change {
                     fs.mend_kinds(dir, file)?;
                 }
                 vec![Step::Kind { file: format!("object {file} of {dataset}") }]
+            }
+            Self::Table { table } => {
+                let kept = fs.renew_table(table)?;
+                vec![Step::Table { table: format!("object {table} of {dataset}"), kept }]
             }
             Self::Slot { object } => {
                 fs.drop_slot(object)?;

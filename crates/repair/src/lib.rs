@@ -24,13 +24,16 @@
 //! file is durable.** Only [`Repair::apply`] and [`undo::put_back`] write.
 #![forbid(unsafe_code)]
 
+mod dead;
 mod error;
 mod files;
 mod overlay;
 mod plan;
 mod rounds;
+mod sets;
 mod space;
 mod sums;
+mod tables;
 pub mod undo;
 
 pub use error::{Error, Result};

@@ -2,6 +2,7 @@
 
 use check::Issue;
 use pool::Verdict;
+use pool::live::GivenUp;
 
 /// One thing that is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,25 @@ pub enum Step {
         /// Bytes that its blocks take.
         used: u64,
     },
+    /// A snapshot whose object set cannot be read is destroyed.
+    SnapshotLost {
+        /// Its name.
+        snapshot: String,
+    },
+    /// A dataset whose object set cannot be read is given up.
+    DatasetLost {
+        /// Its name.
+        dataset: String,
+        /// What becomes of it.
+        became: GivenUp,
+    },
+    /// Of an intent log what comes before the damage is replayed, and the rest dropped.
+    LogLost {
+        /// Its dataset.
+        dataset: String,
+        /// Records that are replayed.
+        replayed: u64,
+    },
     /// A name that leads to nothing is taken away: the file is lost.
     NameRemoved {
         /// The directory.
@@ -54,6 +74,22 @@ pub enum Step {
     Dropped {
         /// Which.
         what: String,
+    },
+    /// The dead list of a dataset is made anew.
+    DeadList {
+        /// The dataset.
+        dataset: String,
+        /// Blocks in it.
+        blocks: u64,
+    },
+    /// The history of the pool, which cannot be read, begins anew.
+    History,
+    /// A table is made anew of the entries that can be read.
+    Table {
+        /// Which.
+        table: String,
+        /// Entries that are kept.
+        kept: u64,
     },
     /// A file that no directory names gets a name.
     Adopted {
@@ -80,10 +116,14 @@ pub enum Step {
 pub struct Plan {
     /// The pool.
     pub pool: String,
-    /// Its txg as it is.
+    /// Its txg that is repaired: the newest that can be opened, or that to which it goes back.
     pub before: u64,
+    /// Its newest txg.
+    pub newest: u64,
     /// Its txg when it is repaired.
     pub after: u64,
+    /// Devices that are away or out of use, each with its state: what they have is not known.
+    pub absent: Vec<String>,
     /// States of earlier txgs, when something of the newest is lost: the txg, when it was (seconds
     /// since 1970), and what a look at its metadata says.
     pub earlier: Vec<(u64, u64, Verdict)>,
@@ -97,6 +137,11 @@ pub struct Plan {
     pub left: Vec<Issue>,
     /// Issues of these that were too many to keep.
     pub left_more: u64,
+    /// The content of files was read, too.
+    pub reads_all: bool,
+    /// Files of which something is lost after it, as `zpool status -v` names them. When their
+    /// content was not read these are not all.
+    pub damaged: Vec<String>,
     /// Bytes that are written.
     pub written: u64,
     /// Bytes of the undo file.
@@ -110,10 +155,28 @@ impl Plan {
         !self.steps.is_empty()
     }
 
+    /// Something is given up that a device which is away may still have.
+    #[must_use]
+    pub fn gives_up(&self) -> bool {
+        let gives_up = |step: &Step| match step {
+            Step::SpaceMaps { .. } | Step::LogSpaceMaps | Step::Sum { .. } | Step::List { .. } => {
+                false
+            }
+            Step::DeadList { .. }
+            | Step::Adopted { .. }
+            | Step::Kind { .. }
+            | Step::Labels { .. } => false,
+            Step::Rewind { .. } | Step::SnapshotLost { .. } | Step::DatasetLost { .. } => true,
+            Step::LogLost { .. } | Step::NameRemoved { .. } | Step::Dropped { .. } => true,
+            Step::Table { .. } | Step::History => true,
+        };
+        self.steps.iter().any(gives_up)
+    }
+
     /// The undo file is called so when nothing else is said.
     #[must_use]
     pub fn undo_name(&self) -> String {
-        format!("{}-{}.undo", self.pool, self.before)
+        format!("{}-{}.undo", self.pool, self.newest)
     }
 
     /// Nothing is wrong now, or when it is `done`.

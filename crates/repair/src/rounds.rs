@@ -1,32 +1,38 @@
 //! A repair from its first check to the last write.
 
+use crate::dead::DeadLists;
 use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::overlay::{Event, Overlay, Overlays};
 use crate::plan::{Plan, Step};
+use crate::sets::Sets;
 use crate::space;
 use crate::sums::Sums;
+use crate::tables::Tables;
 use crate::undo::{self, UndoDevice, UndoHead};
 use check::{CheckOptions, Issue, Report, Severity, TakenSpace, Verify};
 use device::{DeviceRef, DeviceSource, Shared, WriteDeviceRef, write_batch};
 use ondisk::scan::State;
-use pool::live::{ImportOptions, LivePool, import};
+use pool::live::{ImportOptions, LivePool, LogDevices, import, obstacles};
 use pool::{
-    Candidate, CandidateState, MapsAnew, OpenOptions, Pool, SearchOptions, TxgCandidate, Verdict,
-    by_txg, scan,
+    Candidate, CandidateState, DamagedObject, MapsAnew, Obstacle, OpenOptions, Pool, SearchOptions,
+    TxgCandidate, Verdict, by_txg, scan,
 };
 use rt::Progress;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use vdev::VdevState;
+use vdev::{NodeRef, Reason, VdevState};
 use zpl::Time;
 
 /// Earlier txgs that are looked at.
 const EARLIER_MAX: usize = 8;
 /// Rounds after which what is still wrong stays so.
 const ROUNDS_MAX: usize = 32;
+
+/// Damaged files that are named.
+const DAMAGED_MAX: usize = 1000;
 
 /// How to repair.
 #[derive(Clone)]
@@ -37,6 +43,10 @@ pub struct RepairOptions {
     pub bytes_max: u64,
     /// The state of this txg is repaired, and what is newer given up.
     pub txg: Option<u64>,
+    /// The content of files is read too: what of it is lost is named.
+    pub reads_files: bool,
+    /// What may be on devices that are away is given up.
+    pub gives_up_absent: bool,
     /// The devices are this process's alone from the first look on: the repair is to be applied.
     pub claims: bool,
 }
@@ -67,21 +77,24 @@ pub fn repair(
     progress: &Progress,
 ) -> Result<Repair> {
     let overlays = Arc::new(Overlays::new(source, options.claims, options.bytes_max));
-    let leaves = candidate.leaves.values().chain(candidate.aux.values());
-    let paths: Vec<PathBuf> = leaves.map(|l| l.path.clone()).collect();
+    let newest = candidate.uberblocks.iter().map(|u| u.uberblock.txg).max().unwrap_or(0);
+    let paths = paths(candidate, newest);
     let as_source = Arc::clone(&overlays) as Arc<dyn DeviceSource>;
     let search = SearchOptions { paths, source: as_source, leaves_out: true };
     let guid = candidate.config.pool_guid;
     let look = |txg| look(&search, guid, txg, options, progress);
     let first = look(options.txg)?;
     may_be_repaired(&first.pool)?;
-    let earlier = earlier(&first, options);
     // When the newest state cannot be opened at all, the one before was.
-    let newest = first.pool.candidate().uberblocks.iter().map(|u| u.uberblock.txg).max();
     let opened = Some(first.report.txg);
-    let rewind = options.txg.or_else(|| opened.filter(|_| opened < newest));
-    let (found, found_more) = issues(&first.report);
-    let before = first.report.txg;
+    let rewind = options.txg.or_else(|| opened.filter(|opened| *opened < newest));
+    let begin = Begin {
+        before: first.report.txg,
+        newest,
+        absent: absent(&first.pool),
+        earlier: earlier(&first, options),
+        found: issues(&first.report),
+    };
     let (mut steps, mut seen) = (Vec::new(), first);
     for number in 0..ROUNDS_MAX {
         let rewind = rewind.filter(|_| number == 0);
@@ -97,27 +110,89 @@ pub fn repair(
             break;
         }
     }
+    let repair = conclude(begin, steps, &seen, overlays, reads_all(options));
+    let plan = &repair.plan;
+    match plan.absent.first().filter(|_| options.claims && !options.gives_up_absent) {
+        Some(device) if plan.gives_up() => Err(Error::NotNow {
+            why: format!("{device}, and what the repair would give up may be there"),
+            first: "bring it back first, or say that this is given up",
+        }),
+        _ => Ok(repair),
+    }
+}
+
+/// Where the devices of a pool are. One that is not up to date is gone without: as it is, it would
+/// be brought up to date first.
+fn paths(candidate: &Candidate, newest: u64) -> Vec<PathBuf> {
+    let behind = candidate.behind(&candidate.tree, newest);
+    let leaves = candidate.leaves.iter().filter(|(guid, _)| !behind.contains_key(guid));
+    let leaves = leaves.map(|(_, leaf)| leaf).chain(candidate.aux.values());
+    leaves.map(|leaf| leaf.path.clone()).collect()
+}
+
+/// What is known before the first round.
+struct Begin {
+    before: u64,
+    newest: u64,
+    absent: Vec<String>,
+    earlier: Vec<(u64, u64, Verdict)>,
+    found: (Vec<Issue>, u64),
+}
+
+/// The repair that was done, when the last check has seen what it leaves.
+fn conclude(
+    begin: Begin,
+    steps: Vec<Step>,
+    seen: &Seen,
+    overlays: Arc<Overlays>,
+    reads_all: bool,
+) -> Repair {
+    let Begin { before, newest, absent, earlier, found: (found, found_more) } = begin;
     let (left, left_more) = issues(&seen.report);
     let (pool, after) = (seen.pool.name().to_owned(), seen.report.txg);
     let (devices, pages) = changed(&overlays, &seen.pool);
-    let head = UndoHead { guid, name: pool.clone(), before, after, devices };
+    // What is put back is all that is there now, also when the repair is that of an older txg.
+    let guid = seen.pool.guid();
+    let head = UndoHead { guid, name: pool.clone(), before: newest, after, devices };
     let undo = undo::length(&head, &pages);
     let sizes = head.devices.iter().zip(&pages).flat_map(|(d, pages)| undo::ranges(pages, d.size));
     let written = sizes.map(|(from, to)| to - from).sum();
     let plan = Plan {
         pool,
         before,
+        newest,
         after,
+        absent,
         earlier,
         found,
         found_more,
         steps,
         left,
         left_more,
+        reads_all,
+        damaged: damaged_files(seen),
         written,
         undo,
     };
-    Ok(Repair { plan, overlays, head, pages })
+    Repair { plan, overlays, head, pages }
+}
+
+/// Whether the content of files is read: what a later txg has overwritten of an earlier one is
+/// content as well.
+fn reads_all(options: &RepairOptions) -> bool {
+    options.reads_files || options.txg.is_some()
+}
+
+/// The files of which something is lost, by their names.
+fn damaged_files(seen: &Seen) -> Vec<String> {
+    let of = |i: &Issue| match i {
+        Issue::BlockLost { at, .. } if at.place.objset != 0 && at.place.object != 0 => {
+            Some(DamagedObject { dataset: at.place.objset, object: at.place.object })
+        }
+        _ => None,
+    };
+    let objects: BTreeSet<DamagedObject> = seen.report.issues.iter().filter_map(of).collect();
+    objects.iter().take(DAMAGED_MAX).map(|object| seen.pool.damaged_name(object)).collect()
 }
 
 fn too_much(max: u64) -> Error {
@@ -163,8 +238,7 @@ fn look(
     };
     let open = OpenOptions { search: search.clone(), txg, ..options.import.open.clone() };
     let pool = Pool::open_candidate(&candidate.ok_or_else(absent)?, &open)?;
-    // What a later txg has overwritten of an earlier one is data as well.
-    let verify = if options.txg.is_some() { Verify::All } else { Verify::Metadata };
+    let verify = if reads_all(options) { Verify::All } else { Verify::Metadata };
     let how = CheckOptions { verify, ..CheckOptions::default() };
     let (report, taken) = check::survey(&pool, &how, progress);
     match taken {
@@ -193,21 +267,29 @@ fn changed(overlays: &Overlays, pool: &Pool) -> (Vec<UndoDevice>, Vec<Vec<u64>>)
     overlays.all().into_iter().map(of).unzip()
 }
 
-/// Refuses what a repair cannot be made sure of: what is away, under way, or kept.
+/// Whether a leaf is there and up to date. Errors that were counted on it change nothing of that.
+fn is_here(leaf: NodeRef<'_>) -> bool {
+    match leaf.state() {
+        VdevState::Online => true,
+        VdevState::Degraded => leaf.reason() == Reason::TooManyErrors,
+        _ => false,
+    }
+}
+
+/// The devices that are away or out of use, each with its state.
+fn absent(pool: &Pool) -> Vec<String> {
+    let tree = pool.vdevs();
+    let away = tree.leaves().filter(|leaf| !is_here(*leaf));
+    away.map(|leaf| format!("{} is {}", leaf.name(), leaf.state())).collect()
+}
+
+/// Refuses what a repair cannot be made sure of: what is under way, or kept.
 fn may_be_repaired(pool: &Pool) -> Result<()> {
     let not_now = |why: String, first| Err(Error::NotNow { why, first });
-    for leaf in pool.vdevs().leaves() {
-        if leaf.state() != VdevState::Online {
-            return not_now(
-                format!("{} is {}", leaf.name(), leaf.state()),
-                "bring all devices back and up to date: what they have may be what is missing",
-            );
-        }
-    }
     if pool.features().count(ondisk::checkpoint::FEATURE).is_some_and(|n| n > 0) {
         return not_now(
             "the pool has a checkpoint".to_owned(),
-            "go back to it (import --rewind-to-checkpoint), or give it up (checkpoint -d)",
+            "go back to the checkpoint, or discard it",
         );
     }
     if let Ok(Some(removal)) = pool.removal()
@@ -225,6 +307,13 @@ fn may_be_repaired(pool: &Pool) -> Result<()> {
 struct Round {
     maps: Option<(MapsAnew, Vec<Step>)>,
     labels: Vec<(String, usize)>,
+    /// The labels are of two txgs, as a crash leaves them.
+    half_labels: bool,
+    /// Intent logs are damaged.
+    has_damaged_logs: bool,
+    tables: Tables,
+    dead: DeadLists,
+    sets: Sets,
     sums: Sums,
     files: Files,
     /// The txg to go back to.
@@ -234,6 +323,8 @@ struct Round {
 impl Round {
     /// `None`: there is nothing that can be mended.
     fn decide(seen: &Seen, rewind: Option<u64>) -> Option<Self> {
+        let round = |i: &Issue| matches!(i, Issue::LabelRound { .. });
+        let half_labels = seen.report.issues.iter().any(round);
         let label = |i: &Issue| match i {
             Issue::Label { device, label, .. } => Some((device.clone(), *label)),
             _ => None,
@@ -242,14 +333,48 @@ impl Round {
         labels.sort();
         labels.dedup();
         let maps = space::decide(&seen.pool, &seen.report, &seen.taken);
-        let files = Files::decide(&seen.report);
-        // What datasets take is counted when their files are right.
-        let sums = match files.is_empty() {
+        let files = Files::decide(&seen.pool, &seen.report);
+        let tables = Tables::decide(&seen.pool, &seen.report);
+        // Datasets are found by the tables, and what is in dead lists depends on the datasets.
+        let sets = match tables.is_empty() {
+            true => Sets::decide(&seen.pool),
+            false => Sets::default(),
+        };
+        let dead = match tables.is_empty() && sets.is_empty() {
+            true => DeadLists::decide(&seen.pool, &seen.report),
+            false => DeadLists::default(),
+        };
+        // What datasets take is counted when all of them and their files are right.
+        let is_counted = files.is_empty() && tables.is_empty() && sets.is_empty();
+        let sums = match is_counted && dead.is_empty() {
             true => Sums::decide(&seen.pool, &seen.report),
             false => Sums::default(),
         };
-        let is_idle = maps.is_none() && labels.is_empty() && sums.is_empty() && files.is_empty();
-        (!is_idle || rewind.is_some()).then_some(Self { maps, labels, sums, files, rewind })
+        let is_damaged = |o: &Obstacle| matches!(o, Obstacle::IntentLog { is_damaged: true, .. });
+        let found = obstacles(&seen.pool, LogDevices::default()).unwrap_or_default();
+        let has_damaged_logs = found.iter().any(is_damaged);
+        let round = Self {
+            maps,
+            labels,
+            half_labels,
+            has_damaged_logs,
+            tables,
+            dead,
+            sets,
+            sums,
+            files,
+            rewind,
+        };
+        round.is_of_use().then_some(round)
+    }
+
+    fn is_of_use(&self) -> bool {
+        let is_labelled = self.labels.is_empty() && !self.half_labels;
+        let is_well = self.maps.is_none() && is_labelled && !self.has_damaged_logs;
+        let has_mos = self.tables.is_empty() && self.dead.is_empty();
+        let is_whole =
+            has_mos && self.sets.is_empty() && self.sums.is_empty() && self.files.is_empty();
+        !is_well || !is_whole || self.rewind.is_some()
     }
 
     /// Does it, over the overlays.
@@ -260,19 +385,40 @@ impl Round {
         }
         let was_exported = pool.candidate().state() == CandidateState::Exported;
         let open = OpenOptions { txg: self.rewind, ..options.import.open.clone() };
-        let how = ImportOptions { open, maps_anew: Arc::new(anew), ..options.import.clone() };
+        let (maps_anew, to_repair) = (Arc::new(anew), true);
+        let how = ImportOptions { open, maps_anew, to_repair, ..options.import.clone() };
         let live = import(&options.import.open.rt, pool.candidate(), &how, overlays)?;
+        let logs = live.given_up_logs().iter();
+        steps.extend(
+            logs.map(|log| Step::LogLost { dataset: log.dataset.clone(), replayed: log.replayed }),
+        );
+        steps.extend(self.tables.mend(&live)?);
+        steps.extend(self.sets.mend(&live)?);
+        steps.extend(self.dead.mend(&live)?);
         steps.extend(self.sums.mend(&live)?);
         let now = live.rt().wall();
         let now = Time { seconds: now.as_secs().cast_signed(), nanos: now.subsec_nanos().into() };
         steps.extend(self.files.mend(&live, now)?);
         live.sync()?;
+        forget_damage(pool, &live)?;
         leave(live, was_exported)?;
-        if !self.labels.is_empty() {
+        if !self.labels.is_empty() || self.half_labels {
             steps.push(Step::Labels { wrong: self.labels });
         }
         Ok(steps)
     }
+}
+
+/// What the repair itself met of the damage makes no device DEGRADED that was not before.
+fn forget_damage(before: &Pool, live: &LivePool) -> Result<()> {
+    let was_online = |guid: u64| {
+        let tree = before.vdevs();
+        tree.leaves().any(|l| l.guid() == guid && l.state() == VdevState::Online)
+    };
+    let tree = live.view().vdevs();
+    let hurt = tree.leaves().filter(|l| l.state() == VdevState::Degraded && was_online(l.guid()));
+    let guids: Vec<u64> = hurt.map(NodeRef::guid).collect();
+    Ok(guids.into_iter().try_for_each(|guid| live.forget_errors(Some(guid)))?)
 }
 
 /// Lets go of the pool as it was found, with labels that all say the same.

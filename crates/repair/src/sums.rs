@@ -207,7 +207,7 @@ fn is_counted(pool: &Pool, number: u64, dir: &DslDir, is_wrong: &dyn Fn(u64) -> 
 }
 
 /// What a list is to say of itself, when it says something else.
-fn wrong_list(pool: &Pool, number: u64) -> dmu::Result<Option<Space>> {
+pub(crate) fn wrong_list(pool: &Pool, number: u64) -> dmu::Result<Option<Space>> {
     let mos = pool.mos();
     let object = mos.object(number)?;
     let (bonus, endian) = (&object.dnode().bonus, object.dnode().endian);

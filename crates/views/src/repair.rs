@@ -1,6 +1,7 @@
 //! What a repair does, for people and for programs.
 
 use engine::check::Issue;
+use engine::live::GivenUp;
 use engine::pools::Verdict;
 use engine::repair::undo::UndoHead;
 use engine::repair::{Plan, Step};
@@ -56,17 +57,57 @@ fn words(step: &Step) -> String {
         Step::LogSpaceMaps => "drop the log space maps, which cannot be read".to_owned(),
         Step::Sum { of, from, to } => format!("set {of} from {from} to {to}"),
         Step::List { of, used } => format!("set {of} to what is in it, {used} bytes"),
+        Step::SnapshotLost { snapshot } => format!("destroy {snapshot}, which is lost"),
+        Step::DatasetLost { dataset, became } => words_of_lost(dataset, became),
+        Step::LogLost { dataset, replayed } => {
+            let n = count(*replayed, "record", "records");
+            format!("replay {n} of the intent log of {dataset}, and drop the rest: it is damaged")
+        }
         Step::NameRemoved { dir, name, object } => {
             format!("take {name:?} out of {dir}: object {object} is lost")
         }
         Step::Dropped { what } => format!("take what is left of {what} out of the way: lost"),
+        Step::DeadList { dataset, blocks } => {
+            format!(
+                "make the dead list of {dataset} anew, of {}",
+                count(*blocks, "block", "blocks")
+            )
+        }
+        Step::History => "begin a new history of the pool: the old one is lost".to_owned(),
+        Step::Table { table, kept } => {
+            let n = count(*kept, "entry", "entries");
+            format!("make {table}, a table, anew of {n} that can be read")
+        }
         Step::Adopted { file, path } => format!("name {file}, which has no name, {path}"),
         Step::Kind { file } => format!("say in directories what kind of file {file} is"),
         Step::Labels { wrong } => {
             let n = count(wrong.len() as u64, "was", "were");
-            format!("write all labels anew, of which {n} wrong")
+            match wrong.is_empty() {
+                true => "write all labels anew, of which some are older".to_owned(),
+                false => format!("write all labels anew, of which {n} wrong"),
+            }
         }
         _ => String::new(),
+    }
+}
+
+/// The sentence for a dataset that is given up.
+fn words_of_lost(dataset: &str, became: &GivenUp) -> String {
+    match became {
+        GivenUp::RolledBack(to) => format!("take {dataset}, which is lost, back to {to}"),
+        GivenUp::AsCloned(from) => format!("clone {dataset}, which is lost, of {from} again"),
+        GivenUp::Emptied => format!("make {dataset}, which is lost, an empty file system"),
+        _ => format!("destroy {dataset}, which is lost"),
+    }
+}
+
+/// The word for what becomes of it, and the snapshot to which it goes back.
+fn became_of(became: &GivenUp) -> (&'static str, Option<&str>) {
+    match became {
+        GivenUp::RolledBack(to) => ("rolled-back", Some(to)),
+        GivenUp::AsCloned(from) => ("as-cloned", Some(from)),
+        GivenUp::Emptied => ("emptied", None),
+        _ => ("destroyed", None),
     }
 }
 
@@ -79,6 +120,21 @@ fn words_of(verdict: &Verdict) -> String {
     }
 }
 
+/// The files of which something stays lost.
+fn damaged(plan: &Plan, text: &mut String) {
+    if plan.damaged.is_empty() {
+        return;
+    }
+    text.push_str("files of which something is lost; a backup has them\n");
+    for name in plan.damaged.iter().take(SHOWN_OF_A_KIND) {
+        let _ = writeln!(text, "  {}", line(name));
+    }
+    let more = plan.damaged.len().saturating_sub(SHOWN_OF_A_KIND);
+    if more > 0 {
+        let _ = writeln!(text, "  {more} more (-j lists all)");
+    }
+}
+
 /// What was found, what is done, and what stays; with an undo file it was done.
 #[must_use]
 pub fn text(plan: &Plan, undo: Option<&std::path::Path>) -> String {
@@ -86,18 +142,23 @@ pub fn text(plan: &Plan, undo: Option<&std::path::Path>) -> String {
     let found = plan.found.len() as u64 + plan.found_more;
     let (pool, txg) = (line(&plan.pool), plan.before);
     let issues = count(found, "issue", "issues");
+    let not_read = if plan.reads_all { "" } else { NOT_READ };
     if found == 0 && !plan.is_of_use() {
-        let _ = writeln!(text, "pool '{pool}' at txg {txg}: nothing is wrong{NOT_READ}");
+        let _ = writeln!(text, "pool '{pool}' at txg {txg}: nothing is wrong{not_read}");
         return text;
     }
     let _ = writeln!(text, "pool '{pool}' at txg {txg}: {issues}");
     list(&plan.found, plan.found_more, &mut text);
+    for device in &plan.absent {
+        let _ = writeln!(text, "  {}: what it has is not known", line(device));
+    }
     for (txg, verdict) in plan.earlier.iter().map(|(txg, _, verdict)| (txg, words_of(verdict))) {
         let _ =
             writeln!(text, "  an earlier state, of txg {txg} (--txg {txg}): {}", line(&verdict));
     }
     if !plan.is_of_use() {
         let _ = writeln!(text, "none of it can be repaired");
+        damaged(plan, &mut text);
         return text;
     }
     let _ = writeln!(text, "the repair");
@@ -105,14 +166,13 @@ pub fn text(plan: &Plan, undo: Option<&std::path::Path>) -> String {
         let _ = writeln!(text, "  {}", line(&words(step)));
     }
     if plan.makes_clean() {
-        let reads_all = plan.steps.iter().any(|step| matches!(step, Step::Rewind { .. }));
-        let not_read = if reads_all { "" } else { NOT_READ };
         let _ = writeln!(text, "after it nothing is wrong{not_read}");
     } else {
         let left = count(plan.left.len() as u64 + plan.left_more, "issue", "issues");
         let _ = writeln!(text, "after it {left} that it cannot mend");
         list(&plan.left, plan.left_more, &mut text);
     }
+    damaged(plan, &mut text);
     let _ = writeln!(
         text,
         "it writes {} bytes, up to txg {}; an undo file of {} bytes keeps what is there now",
@@ -148,10 +208,27 @@ pub fn value(plan: &Plan, undo: Option<&std::path::Path>) -> Value {
             Step::LogSpaceMaps => json!({"step": "log-space-maps"}),
             Step::Sum { of, from, to } => json!({"step": "sum", "of": of, "from": from, "to": to}),
             Step::List { of, used } => json!({"step": "list", "of": of, "used": used}),
+            Step::SnapshotLost { snapshot } => {
+                json!({"step": "snapshot-lost", "snapshot": snapshot})
+            }
+            Step::DatasetLost { dataset, became } => {
+                let (became, to) = became_of(became);
+                json!({"step": "dataset-lost", "dataset": dataset, "became": became, "to": to})
+            }
+            Step::LogLost { dataset, replayed } => {
+                json!({"step": "log-lost", "dataset": dataset, "replayed": replayed})
+            }
             Step::NameRemoved { dir, name, object } => {
                 json!({"step": "name-removed", "dir": dir, "name": name, "object": object})
             }
             Step::Dropped { what } => json!({"step": "dropped", "what": what}),
+            Step::DeadList { dataset, blocks } => {
+                json!({"step": "dead-list", "dataset": dataset, "blocks": blocks})
+            }
+            Step::History => json!({"step": "history"}),
+            Step::Table { table, kept } => {
+                json!({"step": "table", "table": table, "kept": kept})
+            }
             Step::Adopted { file, path } => json!({"step": "adopted", "file": file, "path": path}),
             Step::Kind { file } => json!({"step": "kind", "file": file}),
             Step::Labels { wrong } => json!({"step": "labels", "wrong": wrong}),
@@ -163,6 +240,9 @@ pub fn value(plan: &Plan, undo: Option<&std::path::Path>) -> Value {
     json!({
         "pool": plan.pool,
         "txg": plan.before,
+        "newest_txg": plan.newest,
+        "read": if plan.reads_all { "everything" } else { "metadata" },
+        "absent": plan.absent,
         "earlier": plan.earlier.iter().map(|(txg, time, verdict)| {
             json!({"txg": txg, "timestamp": time, "verdict": words_of(verdict)})
         }).collect::<Vec<_>>(),
@@ -171,6 +251,7 @@ pub fn value(plan: &Plan, undo: Option<&std::path::Path>) -> Value {
         "steps": plan.steps.iter().map(step).collect::<Vec<_>>(),
         "left": plan.left.iter().map(issue).collect::<Vec<_>>(),
         "left_not_kept": plan.left_more,
+        "damaged_files": plan.damaged,
         "clean": plan.makes_clean(),
         "txg_after": plan.after,
         "bytes_written": plan.written,

@@ -43,6 +43,8 @@ pub(crate) struct Local {
     pub(crate) blocks_read: u64,
     pub(crate) bytes_read: u64,
     pub(crate) blocks_lost: u64,
+    /// Of these those that others hang on: what is not data of files and volumes.
+    pub(crate) metadata_lost: u64,
 }
 
 impl Local {
@@ -52,6 +54,7 @@ impl Local {
         self.blocks_read += other.blocks_read;
         self.bytes_read += other.bytes_read;
         self.blocks_lost += other.blocks_lost;
+        self.metadata_lost += other.metadata_lost;
     }
 }
 
@@ -192,6 +195,7 @@ impl<'p> Walk<'p> {
 
     fn lost(&self, item: &Item, e: &zio::Error, local: &mut Local) {
         local.blocks_lost += 1;
+        local.metadata_lost += u64::from(!is_data(&item.bp));
         item.of.mark_incomplete();
         self.sink.put(Issue::BlockLost {
             at: item.of.at(item.place),

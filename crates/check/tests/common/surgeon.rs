@@ -1,42 +1,49 @@
 //! Wrong content under right checksums.
 //!
 //! A check that trusts checksums alone would find nothing here: a block is changed, compressed
-//! again, and every checksum above it made right, up to the uberblocks in all four labels. Pools of
-//! one disk only.
+//! again, and every checksum above it made right, up to the uberblocks in all labels. Blocks are
+//! written through the vdevs, so that mirrors hold them twice and parity fits.
 
 use codec::checksum::{Algorithm, ByteOrder, Salted, compute, seal_label};
 use codec::compress;
+use device::{DeviceSource as _, LocalDevices, Shared};
 use ondisk::blkptr::BLKPTR_SIZE;
+use ondisk::config::VdevConfig;
 use ondisk::dnode::{DNODE_CORE_SIZE, DNODE_SLOT_SIZE};
-use ondisk::label::{DATA_START, Part, label_offsets};
+use ondisk::label::{Part, label_offsets};
 use ondisk::uberblock::{Uberblock, slot_size};
-use ondisk::{BlkPtr, Checksum, Compression, Dnode, Endian};
+use ondisk::{BlkPtr, Checksum, Compression, Dnode, Dva, Endian};
 use pool::Pool;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use testkit::CorpusPool;
+use vdev::queue::IoClass;
+use vdev::{BlockWrite, LeafOpen, VdevTree};
 
 /// Offset of the root pointer in a dataset.
 const DATASET_BP: usize = 16 * 8;
 /// Offset of the root pointer in an uberblock.
 const UBERBLOCK_BP: usize = 40;
 
-/// A pool on a private copy of its image.
+/// A pool on a private copy of its images.
 pub struct Surgeon {
     dir: tempfile::TempDir,
-    file: File,
+    disks: Vec<File>,
     name: String,
 }
 
 impl Surgeon {
-    /// Copies the image of a case with one disk.
+    /// Copies the images of a case: `disk.img` of one disk, `disk0.img` and so on of several.
     pub fn new(corpus: &CorpusPool) -> Self {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
-        let [image] = corpus.images.as_slice() else { panic!("{} has several disks", corpus.case) };
-        let copy = dir.path().join("disk.img");
-        testkit::SparseImage::load(image).unwrap().save(&copy).unwrap();
-        let file = fs::OpenOptions::new().read(true).write(true).open(&copy).unwrap();
-        Self { dir, file, name: corpus.name().to_owned() }
+        let mut disks = Vec::new();
+        for (n, image) in corpus.images.iter().enumerate() {
+            let number = if corpus.images.len() == 1 { String::new() } else { n.to_string() };
+            let copy = dir.path().join(format!("disk{number}.img"));
+            testkit::SparseImage::load(image).unwrap().save(&copy).unwrap();
+            disks.push(fs::OpenOptions::new().read(true).write(true).open(&copy).unwrap());
+        }
+        Self { dir, disks, name: corpus.name().to_owned() }
     }
 
     /// The folder of the copy.
@@ -63,20 +70,51 @@ impl Surgeon {
         check::run(&self.open(), &check::CheckOptions::default(), &rt::Progress::new())
     }
 
-    /// Overwrites bytes of the disk, labels included in the offset.
+    /// Overwrites bytes of the first disk, labels included in the offset.
     pub fn scribble(&self, offset: u64, bytes: &[u8]) {
-        self.file.write_all_at(bytes, offset).unwrap();
+        self.disks[0].write_all_at(bytes, offset).unwrap();
     }
 
-    /// Zeroes copy `copy` of a block.
+    /// Zeroes copy `copy` of a block, wherever redundancy keeps it.
     pub fn destroy(&self, bp: &BlkPtr, copy: usize) {
         let dva = bp.dva(copy);
         assert!(dva.asize() > 0, "no such copy");
-        self.scribble(DATA_START + dva.offset(), &vec![0; bp.psize() as usize]);
+        self.put(&self.open(), &[dva], &vec![0; bp.psize() as usize]);
+    }
+
+    /// Zeroes all copies of a block.
+    pub fn destroy_all(&self, bp: &BlkPtr) {
+        let places: Vec<Dva> = bp.dvas().map(|(_, dva)| dva).collect();
+        assert!(!places.is_empty(), "an embedded block");
+        self.put(&self.open(), &places, &vec![0; bp.psize() as usize]);
+    }
+
+    /// Writes bytes as the blocks at these addresses, on the devices of the pool as it was opened.
+    fn put(&self, pool: &Pool, places: &[Dva], bytes: &[u8]) {
+        let place_of = |guid: &u64| pool.candidate().leaves.get(guid).map(|seen| &seen.path);
+        let rt = rt::Rt::current();
+        let mut open = |c: &VdevConfig| match place_of(&c.guid) {
+            Some(path) => LeafOpen::Writable(LocalDevices::default().claim(path).unwrap()),
+            None => LeafOpen::Missing,
+        };
+        let tree = VdevTree::build(&rt, &pool.config().vdev_tree, &mut open).unwrap();
+        let (done, answers) = std::sync::mpsc::channel();
+        let block = |dva: &Dva| BlockWrite {
+            dva: *dva,
+            data: Shared::copy_of(bytes),
+            birth: pool.uberblock().txg,
+            class: IoClass::AsyncWrite,
+            done: {
+                let done = done.clone();
+                Box::new(move |result| done.send(result).unwrap())
+            },
+        };
+        tree.write_batch(places.iter().map(block).collect());
+        answers.iter().take(places.len()).for_each(|result| result.unwrap());
     }
 
     /// Writes new content in place of a block; returns its pointer with the new checksum.
-    fn rewrite(&self, bp: &BlkPtr, content: &[u8]) -> BlkPtr {
+    fn rewrite(&self, pool: &Pool, bp: &BlkPtr, content: &[u8]) -> BlkPtr {
         assert!(!bp.is_embedded() && !bp.uses_crypt() && !bp.is_gang());
         let size = bp.psize() as usize;
         // The best compression there is, so that what was compressed before fits again.
@@ -90,9 +128,7 @@ impl Surgeon {
         };
         assert!(stored.len() <= size, "{} bytes do not fit {size}", stored.len());
         stored.resize(size, 0);
-        for (_, dva) in bp.dvas() {
-            self.scribble(DATA_START + dva.offset(), &stored);
-        }
+        self.put(pool, &bp.dvas().map(|(_, dva)| dva).collect::<Vec<_>>(), &stored);
         assert!(matches!(bp.checksum_kind(), Checksum::FLETCHER_4 | Checksum::ON));
         let salted = Salted::new(&[0; 32]);
         let digest = compute(Algorithm::Fletcher4, order(bp.byteorder()), &salted, &stored);
@@ -132,7 +168,7 @@ impl Surgeon {
         let mut bytes =
             pool.store().read_plain(&bp, object.place(level, blkid)).expect("readable").to_vec();
         change(&mut bytes);
-        let bp = self.rewrite(&bp, &bytes);
+        let bp = self.rewrite(pool, &bp, &bytes);
         let encoded = bp.encode(object.dnode().endian);
         let dnode = object.dnode();
         if level + 1 < dnode.levels {
@@ -178,7 +214,7 @@ impl Surgeon {
         let block = pool.store().read_plain(&root, zio::Place::objset(set)).expect("readable");
         let mut bytes = block.to_vec();
         change(&mut bytes);
-        let bp = self.rewrite(&root, &bytes);
+        let bp = self.rewrite(pool, &root, &bytes);
         if set == 0 {
             return self.edit_uberblocks(pool, &bp);
         }
@@ -194,23 +230,7 @@ impl Surgeon {
     fn edit_uberblocks(&self, pool: &Pool, bp: &BlkPtr) {
         let ashift = pool.config().vdev_tree.children[0].ashift.unwrap_or(9);
         let size = slot_size(ashift);
-        let mut changed = 0;
-        for start in label_offsets(self.file.metadata().unwrap().len()).unwrap() {
-            for slot in 0..Part::Ring.size() / size as u64 {
-                let at = start + Part::Ring.start() + slot * size as u64;
-                let mut bytes = vec![0; size];
-                self.file.read_exact_at(&mut bytes, at).unwrap();
-                let Ok((ub, endian)) = Uberblock::decode(&bytes) else { continue };
-                if ub.txg != pool.uberblock().txg {
-                    continue;
-                }
-                let end = UBERBLOCK_BP + BLKPTR_SIZE;
-                bytes[UBERBLOCK_BP..end].copy_from_slice(&bp.encode(endian));
-                seal_label(&mut bytes, order(endian), at).unwrap();
-                self.scribble(at, &bytes);
-                changed += 1;
-            }
-        }
+        let changed = self.disks.iter().map(|disk| edit_ring(disk, pool, bp, size)).sum::<usize>();
         assert!(changed > 0, "no uberblock of the open txg");
     }
 
@@ -224,6 +244,28 @@ impl Surgeon {
             edit_word(d, at, f.take().expect("changed once"));
         });
     }
+}
+
+/// Puts a root pointer into the uberblocks of a disk that are of the open txg; how many.
+fn edit_ring(disk: &File, pool: &Pool, bp: &BlkPtr, size: usize) -> usize {
+    let mut changed = 0;
+    for start in label_offsets(disk.metadata().unwrap().len()).unwrap() {
+        for slot in 0..Part::Ring.size() / size as u64 {
+            let at = start + Part::Ring.start() + slot * size as u64;
+            let mut bytes = vec![0; size];
+            disk.read_exact_at(&mut bytes, at).unwrap();
+            let Ok((ub, endian)) = Uberblock::decode(&bytes) else { continue };
+            if ub.txg != pool.uberblock().txg {
+                continue;
+            }
+            let end = UBERBLOCK_BP + BLKPTR_SIZE;
+            bytes[UBERBLOCK_BP..end].copy_from_slice(&bp.encode(endian));
+            seal_label(&mut bytes, order(endian), at).unwrap();
+            disk.write_all_at(&bytes, at).unwrap();
+            changed += 1;
+        }
+    }
+    changed
 }
 
 /// Where the bonus begins in a dnode.

@@ -2,6 +2,7 @@
 
 use super::meta::DslCx;
 use crate::error::Result;
+use crate::tree::Seen;
 use dmu::bpobj::{self, Lists};
 use dmu::deadlist;
 use ondisk::BlkPtr;
@@ -83,6 +84,26 @@ pub(super) fn merge(cx: &DslCx<'_>, list: u64, from: u64) -> Result<()> {
 /// Removes a dead list. Its blocks are not freed.
 pub(super) fn free(cx: &DslCx<'_>, list: u64) -> Result<()> {
     with(cx, |l| deadlist::free(l, list))
+}
+
+/// Makes the dead list of a dataset anew, of these blocks. Its keys are those of the snapshots
+/// before the last.
+pub fn renew_deadlist(cx: &DslCx<'_>, dataset: u64, blocks: &[BlkPtr]) -> Result<()> {
+    let ds = cx.dataset(dataset)?;
+    let list = create(cx)?;
+    let mut seen = Seen::default();
+    let mut at = ds.prev_snap;
+    while at != 0 {
+        seen.step(at, "snapshots form a loop")?;
+        let snapshot = cx.dataset(at)?;
+        add_key(cx, list, snapshot.prev_snap_txg)?;
+        at = snapshot.prev_snap;
+    }
+    insert(cx, list, blocks)?;
+    if ds.deadlist != 0 {
+        with(cx, |l| deadlist::scrap(l, ds.deadlist))?;
+    }
+    cx.update_dataset(dataset, |ds| ds.deadlist = list)
 }
 
 /// Removes a list of blocks. Its blocks are not freed.

@@ -224,9 +224,12 @@ pub(super) fn destroy_head_object(cx: &DslCx<'_>, object: u64) -> Result<()> {
     // All that its directory accounts for is the head's, which has no snapshots.
     let dir = cx.dir(ds.dir)?;
     let own = Space { used: dir.used, compressed: dir.compressed, uncompressed: dir.uncompressed };
-    cx.queue_tree(&ds.bp, ds.prev_snap_txg, own)?;
     cx.charge(ds.dir, DslDir::USED_HEAD, Delta::from(own).negated())?;
-    cx.charge_free(own)?;
+    // A tree that was forgotten is not freed.
+    if !ds.bp.is_hole() {
+        cx.queue_tree(&ds.bp, ds.prev_snap_txg, own)?;
+        cx.charge_free(own)?;
+    }
 
     drop_bookmarks(cx, object)?;
     cx.free_table(ds.snapnames_zap)?;

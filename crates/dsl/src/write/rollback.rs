@@ -8,6 +8,7 @@ use super::room::check_snapshot_room;
 use super::spacing::Delta;
 use crate::error::{Error, Refusal, Result};
 use crate::tree::{Dataset, Dsl};
+use ondisk::BlkPtr;
 use ondisk::bpobj::Space;
 use ondisk::dsl::DslDir;
 
@@ -79,6 +80,25 @@ fn check_rollback_room(cx: &DslCx<'_>, dsl: &Dsl, head: &Dataset, snap: &Dataset
     check_snapshot_room(dsl, std::slice::from_ref(head), cx.pool_size)
 }
 
+/// Forgets the tree of a head, which cannot be read any more: it cannot be freed, and what it took
+/// stays taken. What the head accounts for stays as it is until it is reset or destroyed.
+pub fn forget_tree(cx: &DslCx<'_>, head: u64) -> Result<()> {
+    cx.update_dataset(head, |ds| ds.bp = BlkPtr::default())
+}
+
+/// Takes a head back to what it was made of: its last snapshot, its origin, or nothing. It has no
+/// own root then when that has none.
+///
+/// # Errors
+/// It is of the time before everything had an origin.
+pub fn reset_head(cx: &DslCx<'_>, head: u64) -> Result<()> {
+    if cx.dataset(head)?.prev_snap == 0 {
+        let rule = "a head was made of nothing";
+        return Err(Error::Tree { object: head, rule });
+    }
+    rollback_head(cx, head)
+}
+
 /// Rolls a head back to its last snapshot.
 fn rollback_head(cx: &DslCx<'_>, object: u64) -> Result<()> {
     let mut head = cx.dataset(object)?;
@@ -107,9 +127,12 @@ fn rollback_head(cx: &DslCx<'_>, object: u64) -> Result<()> {
         (DslDir::USED_SNAP, counted_as_snapshots.wrapping_neg()),
         (DslDir::USED_REF_RESERVED, covered),
     ];
-    cx.queue_tree(&head.bp, head.prev_snap_txg, own)?;
     cx.charge_parts(head.dir, delta, &parts)?;
-    cx.charge_free(own)?;
+    // A tree that was forgotten is not freed.
+    if !head.bp.is_hole() {
+        cx.queue_tree(&head.bp, head.prev_snap_txg, own)?;
+        cx.charge_free(own)?;
+    }
 
     let list = dead::create_like(cx, head.deadlist, head.prev_snap_txg)?;
     dead::free(cx, head.deadlist)?;

@@ -14,7 +14,7 @@ use super::config::PoolFacts;
 use super::create::allocator;
 use super::features::FeatureTable;
 use super::halfway::Halfway;
-use super::log::{LogDevices, claims, cut_logs, missing_logs};
+use super::log::{LogDevices, claims, cut_logs, damaged_logs, missing_logs};
 use super::patient::mos_over;
 use super::rewind;
 use super::shared::{ConfigState, Parts, USUAL_ROUNDS};
@@ -73,6 +73,9 @@ pub struct ImportOptions {
     pub tunables: Vec<Setting>,
     /// Space maps that are wrong, and what is to be in their place.
     pub maps_anew: Arc<MapsAnew>,
+    /// It is opened to be repaired: datasets that cannot be read are left as they are, and intent
+    /// logs that are damaged are replayed up to the damage, and emptied.
+    pub to_repair: bool,
 }
 
 impl ImportOptions {
@@ -93,6 +96,7 @@ impl ImportOptions {
             ignore_limits: false,
             tunables: Vec::new(),
             maps_anew: Arc::default(),
+            to_repair: false,
         }
     }
 }
@@ -126,8 +130,10 @@ pub fn import(
     let newest = rewind::begin(rt, &mut reading, rewind::is_wanted(&options.open));
     let name = reading.name().to_owned();
     let mut obstacles = obstacles(&reading, options.logs)?;
+    let damaged = damaged_logs(&obstacles);
     obstacles.retain(|o| match o {
         Obstacle::Diverged { guid, .. } => !options.give_up.contains(guid),
+        Obstacle::Dataset(_) | Obstacle::IntentLog { is_damaged: true, .. } => !options.to_repair,
         _ => true,
     });
     if !obstacles.is_empty() {
@@ -150,10 +156,11 @@ pub fn import(
         have_aux_moved = reading.adopt_aux(|device| super::paths::adopt(device, &candidate.aux));
     }
     let devices = Devices { open: devices, failed };
-    let (cut, missing) = match options.logs {
+    let (mut cut, missing) = match options.logs {
         LogDevices::GiveUp => (cut_logs(&reading), missing_logs(&reading)),
         _ => (Vec::new(), Vec::new()),
     };
+    cut.extend(damaged);
     let mut pool = assemble(rt, &reading, options, (root, newest.txg), &devices)?;
     pool.end_split(&halfway)?;
     pool.shared.post_system("pool_import");

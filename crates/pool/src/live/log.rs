@@ -16,7 +16,7 @@ mod given_up;
 mod replay;
 
 pub(super) use backend::LogBackend;
-pub(super) use given_up::{CutLog, cut_logs, missing_logs};
+pub(super) use given_up::{CutLog, cut_logs, damaged_logs, missing_logs};
 pub use given_up::{GivenUpLog, LogDevices};
 pub(super) use replay::{Claim, claims, unclaimed_logs, why_not_replayed};
 

@@ -52,6 +52,7 @@ mod evacuate;
 mod events;
 mod expand;
 mod features;
+mod give_up;
 mod halfway;
 mod head;
 mod heads;
@@ -104,6 +105,7 @@ pub use create::{
 pub use datasets::NewFilesystem;
 pub use events::{Event, EventValue, Events};
 pub use features::{ENABLED_BY_DEFAULT, is_writable};
+pub use give_up::GivenUp;
 pub use head::Head;
 pub use history::Invocation;
 pub use import::{ImportOptions, import};

@@ -81,7 +81,7 @@ impl LivePool {
         if uberblock.checkpoint_txg == 0 {
             return Ok(());
         }
-        let names = unclaimed_logs(&self.view)?;
+        let names = unclaimed_logs(&self.view);
         self.run(move |cx| {
             let datasets: dsl::Result<Vec<_>> =
                 names.iter().map(|name| cx.datasets().by_name(name)).collect();

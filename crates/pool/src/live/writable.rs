@@ -124,7 +124,7 @@ fn intent_logs(pool: &Pool, cut: &[CutLog], out: &mut Vec<Obstacle>) {
     let is_rewound = pool.uberblock().checkpoint_txg != 0;
     for (name, dataset) in pool.dsl().datasets() {
         let Ok(dataset) = dataset else {
-            out.push(Obstacle::Salvaged(format!("dataset {name}")));
+            out.push(Obstacle::Dataset(name));
             continue;
         };
         let is_cut = cut.iter().any(|c| c.dataset == name);
@@ -136,9 +136,9 @@ fn intent_logs(pool: &Pool, cut: &[CutLog], out: &mut Vec<Obstacle>) {
             Ok(objset) if is_rewound && objset.phys().zil.claim_txg == 0 => {}
             Ok(objset) => {
                 let why = why_not_replayed(pool, &dataset, &objset);
-                out.extend(why.map(|why| Obstacle::IntentLog { name, why }));
+                out.extend(why.map(|why| why.of(name)));
             }
-            Err(_) => out.push(Obstacle::Salvaged(format!("dataset {name}"))),
+            Err(_) => out.push(Obstacle::Dataset(name)),
         }
     }
 }

@@ -20,7 +20,6 @@ use views::repair as view;
 #[command(after_help = "\
 Without --yes nothing is written: the repair is done in memory and checked there, and what it
 would do and leave is shown. The pool must not be in use.
-
 Exit code 3: something is wrong, and stays so unless --yes is given or in spite of it.")]
 pub struct Args {
     /// Search this directory, file or disk for devices (repeatable)
@@ -29,6 +28,9 @@ pub struct Args {
     /// Go back to this txg first; what was written since is given up
     #[arg(long, value_name = "N")]
     txg: Option<u64>,
+    /// Read the content of all files too, and name those that are damaged
+    #[arg(long)]
+    read_files: bool,
     /// Do what the plan says
     #[arg(short, long)]
     yes: bool,
@@ -38,7 +40,7 @@ pub struct Args {
     /// Put back what a repair kept in this file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["yes", "json", "name"])]
     undo: Option<PathBuf>,
-    /// Also a pool that another host used last, and did not export
+    /// Also a pool of another host; also when devices that are away may have what is given up
     #[arg(short, long)]
     force: bool,
     /// What is written at most, in MiB; until it is, it takes twice that in memory
@@ -73,10 +75,11 @@ impl Verb for Args {
         let mut open = OpenOptions::default();
         found.complete(&mut open);
         let (hostid, hostname) = (host::id(), host::name());
-        let import = ImportOptions { hostid, hostname, ..ImportOptions::new(open) };
-        let import = ImportOptions { force: self.force, ..import };
-        let bytes_max = self.write_mib.saturating_mul(1 << 20);
-        let options = RepairOptions { import, bytes_max, txg: self.txg, claims: self.yes };
+        let (bytes_max, force) = (self.write_mib.saturating_mul(1 << 20), self.force);
+        let import = ImportOptions { hostid, hostname, force, ..ImportOptions::new(open) };
+        let (txg, claims, reads_files) = (self.txg, self.yes, self.read_files);
+        let options =
+            RepairOptions { import, bytes_max, txg, reads_files, gives_up_absent: force, claims };
         let progress = Progress::new();
         let work = || repair(&found.candidate, source, &options, &progress);
         let failed = |e| Failure::from(Error::from(e)).about(&format!("cannot repair '{name}'"));

@@ -96,6 +96,11 @@ impl Attrs {
         Self { object, form, keeps_fuids, replays: fs.replays() }
     }
 
+    /// The same as those of an object that was made in place of their own.
+    pub(crate) fn of_object(self, object: Object) -> Self {
+        Self { object, ..self }
+    }
+
     pub(crate) fn number(&self) -> u64 {
         self.object.number()
     }

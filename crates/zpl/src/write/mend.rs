@@ -15,8 +15,9 @@ use crate::fs::Filesystem;
 use crate::node::FileKind;
 use crate::{NewFile, NewKind};
 use dmu::{Hold, SpaceUse, Tx, zap};
+use ondisk::DmuType;
 use ondisk::sa::zpl;
-use ondisk::znode::{Dirent, Time};
+use ondisk::znode::{Dirent, Time, flags};
 
 /// The directory in the root in which files are put that no directory names.
 pub const LOST_AND_FOUND: &[u8] = b"lost+found";
@@ -112,6 +113,8 @@ impl Filesystem {
             if !attrs.is_dir() {
                 attrs.set(zpl::LINKS, 1);
             }
+            // An extended attribute whose file is lost is a file as any other.
+            attrs.set_flag(flags::XATTR, false);
             attrs.set(zpl::PARENT, dir);
             let is_dir = attrs.is_dir();
             attrs.save(self, tx)?;
@@ -136,6 +139,26 @@ impl Filesystem {
                 zap::set_u64(&self.dir_object(dir)?, tx, entry.name.as_slice(), value)?;
             }
             Ok(())
+        })
+    }
+
+    /// Makes a table anew of the entries that can be read: a directory, or the delete queue; how
+    /// many these are. What a directory says of its size is not changed.
+    ///
+    /// # Errors
+    /// It is no such table; its attributes cannot be read, or it cannot be changed.
+    pub fn renew_table(&self, table: u64) -> Result<u64> {
+        self.mending(|tx| {
+            let _lock = self.inner.state.attrs.lock(&[table], Mode::Exclusive);
+            let objset = self.objset();
+            let bonus_kind = objset.object(table)?.dnode().bonus_kind;
+            let attrs =
+                (bonus_kind == DmuType::SA).then(|| Attrs::load(self, table)).transpose()?;
+            let kept = objset.renew_table(tx, table, self.norm_flags())?;
+            if let Some(attrs) = attrs {
+                attrs.of_object(objset.object(table)?).save(self, tx)?;
+            }
+            Ok(kept)
         })
     }
 

@@ -13,8 +13,11 @@
 //! for ever.
 
 use super::super::LivePool;
+use super::replay::readable_heads;
 use crate::error::{Error, Result};
+use crate::obstacle::Obstacle;
 use crate::open::Pool;
+use dmu::Objset;
 use ondisk::BlkPtr;
 use std::collections::BTreeSet;
 use zil::Log;
@@ -43,7 +46,7 @@ pub struct GivenUpLog {
     pub txg: u64,
 }
 
-/// A log that leads to a missing device.
+/// A log that leads to a missing device, or is damaged.
 pub(in super::super) struct CutLog {
     pub(in super::super) dataset: String,
     /// Top-level vdevs that are missing and have the block after the last that can be read.
@@ -67,25 +70,34 @@ pub(in super::super) fn cut_logs(pool: &Pool) -> Vec<CutLog> {
     let on_missing = |bp: &BlkPtr| -> Vec<u64> {
         bp.dvas().map(|(_, dva)| u64::from(dva.vdev())).filter(is_missing).collect()
     };
-    let cut = |(name, dataset): (String, dsl::Result<dsl::Dataset>)| {
-        let dataset = dataset.ok().filter(|d| !d.is_snapshot() && !d.phys.bp.is_hole())?;
-        let objset = pool.dsl().objset(&dataset).ok()?;
+    let cut = |(name, objset): (String, Objset)| {
         let log = Log::read(&objset);
         let at = log.next.as_ref().map(on_missing).filter(|at| !at.is_empty())?;
         Some(CutLog { dataset: name, at })
     };
-    pool.dsl().datasets().into_iter().filter_map(cut).collect()
+    readable_heads(pool).filter_map(cut).collect()
+}
+
+/// Logs that are damaged, as obstacles name them: what comes before the damage is replayed.
+pub(in super::super) fn damaged_logs(obstacles: &[Obstacle]) -> Vec<CutLog> {
+    let cut = |o: &Obstacle| match o {
+        Obstacle::IntentLog { name, is_damaged: true, .. } => {
+            Some(CutLog { dataset: name.clone(), at: Vec::new() })
+        }
+        _ => None,
+    };
+    obstacles.iter().filter_map(cut).collect()
 }
 
 impl LivePool {
-    /// Empties the logs that led to log devices that are missing (as [`missing_logs`] names them),
-    /// and frees what was there.
+    /// Empties the logs that are damaged or led to log devices that are missing (as
+    /// [`missing_logs`] names them), and frees what was there.
     pub(in super::super) fn give_up_logs(
         &mut self,
         cut: &[CutLog],
         missing: &[(u64, String)],
     ) -> Result<()> {
-        if missing.is_empty() {
+        if missing.is_empty() && cut.is_empty() {
             return Ok(());
         }
         let synced = self.view.uberblock().txg;

@@ -31,9 +31,9 @@ use ondisk::zil::{CHECKSUM_SEQ_WORD, TxType};
 use ondisk::znode::ZPL_VERSION_SA;
 use ondisk::{BlkPtr, Compression, ObjsetKind, ZilHeader};
 use std::sync::Arc;
-use zil::Log;
+use zil::{Log, LogEnd};
 use zpl::Filesystem;
-use zpl::replay::{self, IntoPool, ReplayReport, Settings};
+use zpl::replay::{self, IntoPool, Refusal, ReplayReport, Settings};
 
 /// A log that is not empty.
 pub(in super::super) struct Claim {
@@ -45,26 +45,61 @@ pub(in super::super) struct Claim {
     txg: u64,
 }
 
+/// Why a log cannot be replayed.
+pub(in super::super) enum NotReplayed {
+    /// That is not done here: its records are whole.
+    Unwritten(String),
+    /// It is damaged: nobody can replay it to its end.
+    Damaged(String),
+}
+
+impl NotReplayed {
+    /// The obstacle that the log of this dataset is.
+    pub(in super::super) fn of(self, name: String) -> Obstacle {
+        let is_damaged = matches!(self, Self::Damaged(_));
+        let (Self::Unwritten(why) | Self::Damaged(why)) = self;
+        Obstacle::IntentLog { name, why, is_damaged }
+    }
+
+    /// What a replay has met, when that is something.
+    fn met(report: &ReplayReport) -> Option<Self> {
+        let why = report.problem()?;
+        let is_whole = matches!(report.log_end, LogEnd::Locked)
+            || report
+                .stopped
+                .as_ref()
+                .is_some_and(|stop| matches!(stop.why, Refusal::Unsupported(_) | Refusal::Memory));
+        Some(if is_whole { Self::Unwritten(why) } else { Self::Damaged(why) })
+    }
+}
+
 /// Why the log of a head cannot be replayed. `None`: it can, or has nothing to replay.
 pub(in super::super) fn why_not_replayed(
     pool: &Pool,
     dataset: &Dataset,
     objset: &Objset,
-) -> Option<String> {
+) -> Option<NotReplayed> {
+    let unwritten = |why: String| Some(NotReplayed::Unwritten(why));
     if objset.phys().zil.log.is_hole() {
         return None;
     }
     let log = Log::read_after(objset, pool.uberblock().txg);
     let mut settings = Settings::new(pool.uberblock().txg);
     let mut pending = log.pending(settings.synced);
-    let first = pending.next()?;
+    let Some(first) = pending.next() else {
+        // What cannot be decoded was written, and may say anything.
+        return match &log.end {
+            LogEnd::Damaged(e) => Some(NotReplayed::Damaged(format!("its first block: {e}"))),
+            _ => None,
+        };
+    };
     // Looking shows them; to write them takes counts of blocks that are cloned.
     if first.kind == TxType::CLONE_RANGE || pending.any(|r| r.kind == TxType::CLONE_RANGE) {
-        return Some("it clones blocks, which is not written yet".to_owned());
+        return unwritten("it clones blocks, which is not written yet".to_owned());
     }
     let stored = match pool.dsl().stored(dataset) {
         Ok(stored) => stored,
-        Err(e) => return Some(e.to_string()),
+        Err(e) => return unwritten(e.to_string()),
     };
     if let Some(size) = stored.number("recordsize").filter(|n| n.is_power_of_two()) {
         settings.record_size = size;
@@ -73,15 +108,16 @@ pub(in super::super) fn why_not_replayed(
     let replayed = match objset.phys().kind {
         ObjsetKind::Zfs => match Filesystem::open(objset.clone()) {
             Ok(fs) if fs.version() < ZPL_VERSION_SA => {
-                return Some(format!("file systems of version {} are not written", fs.version()));
+                let version = fs.version();
+                return unwritten(format!("file systems of version {version} are not written"));
             }
             _ => replay::filesystem_log(objset, &settings, &log),
         },
         _ => replay::volume_log(objset, &settings, &log),
     };
     match replayed {
-        Ok((_, report)) => report.problem(),
-        Err(e) => Some(e.to_string()),
+        Ok((_, report)) => NotReplayed::met(&report),
+        Err(e) => Some(NotReplayed::Damaged(e.to_string())),
     }
 }
 
@@ -90,12 +126,7 @@ pub(in super::super) fn why_not_replayed(
 pub(in super::super) fn claims(pool: &Pool, alloc: &Allocator) -> Result<Vec<Claim>> {
     let txg = pool.uberblock().txg + 1;
     let mut out = Vec::new();
-    for (name, dataset) in pool.dsl().datasets() {
-        let dataset = dataset?;
-        if dataset.is_snapshot() || dataset.phys.bp.is_hole() {
-            continue;
-        }
-        let objset = pool.dsl().objset(&dataset)?;
+    for (name, objset) in readable_heads(pool) {
         let before = objset.phys().zil;
         let is_given_up = before.claim_txg == 0 && pool.uberblock().checkpoint_txg != 0;
         if before.log.is_hole() || is_given_up {
@@ -122,19 +153,24 @@ pub(in super::super) fn claims(pool: &Pool, alloc: &Allocator) -> Result<Vec<Cla
 }
 
 /// The datasets whose logs no import has claimed.
-pub(in super::super) fn unclaimed_logs(pool: &Pool) -> Result<Vec<String>> {
+pub(in super::super) fn unclaimed_logs(pool: &Pool) -> Vec<String> {
     let mut out = Vec::new();
-    for (name, dataset) in pool.dsl().datasets() {
-        let dataset = dataset?;
-        if dataset.is_snapshot() || dataset.phys.bp.is_hole() {
-            continue;
-        }
-        let header = pool.dsl().objset(&dataset)?.phys().zil;
+    for (name, objset) in readable_heads(pool) {
+        let header = objset.phys().zil;
         if !header.log.is_hole() && header.claim_txg == 0 {
             out.push(name);
         }
     }
-    Ok(out)
+    out
+}
+
+/// The object sets of all heads that have one which can be read. Others are obstacles, and have
+/// kept the pool from being opened when they had to.
+pub(super) fn readable_heads(pool: &Pool) -> impl Iterator<Item = (String, Objset)> {
+    pool.dsl().datasets().into_iter().filter_map(|(name, dataset)| {
+        let dataset = dataset.ok().filter(|d| !d.is_snapshot() && !d.phys.bp.is_hole())?;
+        Some((name, pool.dsl().objset(&dataset).ok()?))
+    })
 }
 
 /// The block behind the last one, when it belongs to the chain.
@@ -191,11 +227,10 @@ impl LivePool {
             self.run(move |cx| cx.write_claims(&new, txg))?;
         }
         for claim in &self.claims {
-            let report = self.replay_log(&claim.name)?;
             let is_cut = cut.iter().any(|c| c.dataset == claim.name);
-            if let Some(why) = report.problem().filter(|_| !is_cut) {
-                let name = claim.name.clone();
-                let obstacles = vec![Obstacle::IntentLog { name, why }];
+            let report = self.replay_log(&claim.name)?;
+            if let Some(why) = NotReplayed::met(&report).filter(|_| !is_cut) {
+                let obstacles = vec![why.of(claim.name.clone())];
                 return Err(Error::NotWritable { pool: self.name().to_owned(), obstacles });
             }
             self.replayed.lock().push((claim.name.clone(), report));

@@ -1,0 +1,167 @@
+//! Tables of the meta object set of which a part cannot be read, and the history.
+//!
+//! They are made anew of the entries that can be read. What other objects say as well is put in
+//! again: which snapshots a head has, what is below a directory, and the clones. Their names stand
+//! nowhere else: they are called `lost-` and their number. Properties, permissions and holds that
+//! cannot be read are lost; the error log is written again by the next scrub.
+
+use crate::error::Result;
+use crate::plan::Step;
+use check::{Issue, Report};
+use dmu::{Zap, zap};
+use dsl::Dataset;
+use ondisk::deadlist::int_key;
+use ondisk::{DmuType, DslDir};
+use pool::Pool;
+use pool::live::LivePool;
+use std::collections::BTreeSet;
+
+/// Tables that a pool can do without.
+const KINDS: [DmuType; 9] = [
+    DmuType::DSL_PROPS,
+    DmuType::DSL_PERMS,
+    DmuType::ERROR_LOG,
+    DmuType::POOL_PROPS,
+    DmuType::USERREFS,
+    DmuType::NEXT_CLONES,
+    DmuType::DSL_CLONES,
+    DmuType::DSL_DS_SNAP_MAP,
+    DmuType::DSL_DIR_CHILD_MAP,
+];
+
+/// A table, and what is put into it beside what can be read.
+struct Table {
+    number: u64,
+    kind: DmuType,
+    known: Vec<(String, u64)>,
+}
+
+/// The tables that are made anew in one round.
+#[derive(Default)]
+pub(crate) struct Tables {
+    tables: Vec<Table>,
+    history: bool,
+}
+
+impl Tables {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tables.is_empty() && !self.history
+    }
+
+    pub(crate) fn decide(pool: &Pool, report: &Report) -> Self {
+        let of_mos = |i: &Issue| match i {
+            Issue::BlockLost { at, .. } | Issue::BadStructure { at, .. } => {
+                Some(at.place.object).filter(|n| at.place.objset == 0 && *n != 0)
+            }
+            _ => None,
+        };
+        let broken: BTreeSet<u64> = report.issues.iter().filter_map(of_mos).collect();
+        let mut out = Self::default();
+        for number in broken {
+            let Ok(object) = pool.mos().object(number) else { continue };
+            let kind = object.dnode().kind;
+            out.history |= kind == DmuType::SPA_HISTORY;
+            if KINDS.contains(&kind) {
+                out.tables.push(Table { number, kind, known: known(pool, number, kind) });
+            }
+        }
+        out
+    }
+
+    pub(crate) fn mend(self, live: &LivePool) -> Result<Vec<Step>> {
+        let mut steps = Vec::new();
+        if self.history {
+            live.renew_history()?;
+            steps.push(Step::History);
+        }
+        for Table { number, kind, known } in self.tables {
+            let kept = live.run(move |cx| {
+                let (mos, tx) = (cx.dsl().mos, cx.tx);
+                let kept = mos.renew_table(tx, number, 0)?;
+                let table = mos.object(number)?;
+                known
+                    .iter()
+                    .try_for_each(|(name, value)| zap::set_u64(&table, tx, name, *value))?;
+                Ok(kept.saturating_add(known.len() as u64))
+            })?;
+            let table = format!("object {number} of the MOS ({})", kind.name());
+            steps.push(Step::Table { table, kept });
+        }
+        Ok(steps)
+    }
+}
+
+/// What other objects say is in a table and is not among what can be read of it.
+fn known(pool: &Pool, number: u64, kind: DmuType) -> Vec<(String, u64)> {
+    let all = match kind {
+        DmuType::DSL_DS_SNAP_MAP => snapshots_of(pool, number),
+        DmuType::DSL_DIR_CHILD_MAP => directories_below(pool, number),
+        DmuType::NEXT_CLONES => clones_of_snapshot(pool, number),
+        DmuType::DSL_CLONES => clones_of_directory(pool, number),
+        _ => Vec::new(),
+    };
+    let table = pool.mos().object(number).and_then(|o| Zap::open(&o));
+    let entries = table.iter().flat_map(Zap::entries).filter_map(std::result::Result::ok);
+    let read: BTreeSet<u64> = entries.filter_map(|e| e.u64()).collect();
+    let has_name = matches!(kind, DmuType::DSL_DS_SNAP_MAP | DmuType::DSL_DIR_CHILD_MAP);
+    let name = |n: u64| if has_name { format!("lost-{n}") } else { int_key(n) };
+    all.into_iter().filter(|n| !read.contains(n)).map(|n| (name(n), n)).collect()
+}
+
+/// Every dataset record of the MOS, with an empty name.
+fn datasets(pool: &Pool) -> impl Iterator<Item = Dataset> {
+    let objects = pool.mos().objects().filter_map(std::result::Result::ok);
+    let records = objects.filter(|o| o.dnode().bonus_kind == DmuType::DSL_DATASET);
+    records.filter_map(|o| pool.dsl().nameless(o.number()).ok())
+}
+
+/// Every directory record of the MOS, with its number.
+fn directories(pool: &Pool) -> impl Iterator<Item = (u64, DslDir)> {
+    let objects = pool.mos().objects().filter_map(std::result::Result::ok);
+    objects.filter(|o| o.dnode().bonus_kind == DmuType::DSL_DIR).filter_map(|o| {
+        let record = DslDir::decode(&o.dnode().bonus, o.dnode().endian).ok()?;
+        Some((o.number(), record))
+    })
+}
+
+/// The snapshots behind the head whose table of names this is.
+fn snapshots_of(pool: &Pool, table: u64) -> Vec<u64> {
+    let head = datasets(pool).find(|d| d.phys.snapnames_zap == table);
+    let Some(head) = head.filter(|d| !d.is_snapshot()) else { return Vec::new() };
+    let mut out = Vec::new();
+    let mut at = head.phys.prev_snap;
+    while let Ok(snapshot) = pool.dsl().nameless(at) {
+        if snapshot.phys.dir != head.phys.dir || out.contains(&at) {
+            break;
+        }
+        out.push(at);
+        at = snapshot.phys.prev_snap;
+    }
+    out
+}
+
+/// The directories whose parent has this table of names.
+fn directories_below(pool: &Pool, table: u64) -> Vec<u64> {
+    let parent = directories(pool).find(|(_, d)| d.child_zap == table);
+    let Some((parent, _)) = parent else { return Vec::new() };
+    directories(pool).filter(|(_, d)| d.parent == parent).map(|(n, _)| n).collect()
+}
+
+/// The clones of the snapshot that has this table of them.
+fn clones_of_snapshot(pool: &Pool, table: u64) -> Vec<u64> {
+    let snapshot = datasets(pool).find(|d| d.phys.next_clones == table);
+    let Some(snapshot) = snapshot else { return Vec::new() };
+    let is_clone =
+        |d: &Dataset| d.phys.prev_snap == snapshot.object && d.object != snapshot.phys.next_snap;
+    datasets(pool).filter(is_clone).map(|d| d.object).collect()
+}
+
+/// The heads that are clones of snapshots of the directory that has this table of them.
+fn clones_of_directory(pool: &Pool, table: u64) -> Vec<u64> {
+    let dir = directories(pool).find(|(_, d)| d.clones == table);
+    let Some((dir, _)) = dir else { return Vec::new() };
+    let is_of_dir =
+        |origin: u64| pool.dsl().nameless(origin).is_ok_and(|origin| origin.phys.dir == dir);
+    let clones = directories(pool).filter(|(_, d)| d.origin != 0 && is_of_dir(d.origin));
+    clones.map(|(_, d)| d.head_dataset).collect()
+}

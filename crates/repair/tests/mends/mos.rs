@@ -1,0 +1,118 @@
+//! The pool's own objects: dead lists, tables, the history.
+
+use super::kit::*;
+use ondisk::bpobj::BpobjHeader;
+
+/// The objects of the MOS of a type that have a block which is not embedded.
+fn objects(s: &Surgeon, kind: DmuType) -> Vec<(u64, ondisk::BlkPtr)> {
+    let pool = s.open();
+    let all = pool.mos().objects().filter_map(Result::ok).filter(|o| o.dnode().kind == kind);
+    let first = |o: dmu::Object| {
+        let bp = o.block_pointer(0, 0).ok().flatten()?;
+        (!bp.is_hole() && !bp.is_embedded()).then_some((o.number(), bp))
+    };
+    all.filter_map(first).collect()
+}
+
+/// Lists of blocks that are part of a dead list, with some blocks in them.
+fn dead_list(s: &Surgeon) -> u64 {
+    let pool = s.open();
+    let heads = heads(&pool);
+    let lists = heads.iter().filter_map(|d| dmu::deadlist::keys(pool.mos(), d.phys.deadlist).ok());
+    let mut lists = lists.flat_map(|keys| keys.into_values());
+    let has_some = |list: &u64| {
+        dmu::bpobj::header(pool.mos(), *list).is_ok_and(|header| header.num_blkptrs > 2)
+    };
+    lists.find(has_some).expect("a head has given something up")
+}
+
+#[test]
+fn a_dead_list_that_cannot_be_read() {
+    let s = surgeon("history");
+    let list = dead_list(&s);
+    let bp = s.open().mos().object(list).unwrap().block_pointer(0, 0).unwrap().unwrap();
+    s.destroy_all(&bp);
+    let steps = mends(&s, &["block-lost"], Zdb::Errs);
+    assert!(steps.iter().any(|step| matches!(step, Step::DeadList { blocks: 2.., .. })));
+}
+
+#[test]
+fn a_dead_list_with_a_block_that_does_not_belong_there() {
+    let s = surgeon("history");
+    let list = dead_list(&s);
+    // Born later than its dataset's last snapshot.
+    s.edit_block((0, list), (0, 0), |b| {
+        edit_word(b, 10 * 8, |_| 0);
+        edit_word(b, 11 * 8 - 8, |_| 1 << 40);
+    });
+    let header = |s: &Surgeon| -> BpobjHeader { dmu::bpobj::header(s.open().mos(), list).unwrap() };
+    assert!(header(&s).num_blkptrs > 2);
+    mends(&s, &["block-list"], Zdb::Overlooks);
+}
+
+#[test]
+fn a_history_that_cannot_be_read() {
+    let s = surgeon("basic");
+    let (_, bp) = objects(&s, DmuType::SPA_HISTORY)[0];
+    s.destroy_all(&bp);
+    let steps = mends(&s, &["block-lost"], Zdb::Errs);
+    assert!(steps.contains(&Step::History), "{steps:?}");
+}
+
+#[test]
+fn properties_that_cannot_be_read() {
+    let s = surgeon("history");
+    let (_, bp) = objects(&s, DmuType::DSL_PROPS)[0];
+    s.destroy_all(&bp);
+    mends(&s, &["block-lost"], Zdb::Errs);
+}
+
+/// Makes the table of names unreadable, also one that stands in its dnode.
+fn lose(s: &Surgeon, table: u64) {
+    let bp = s.open().mos().object(table).unwrap().block_pointer(0, 0).unwrap().unwrap();
+    match bp.is_embedded() {
+        // The payload begins where the pointers do.
+        true => s.edit_dnode((0, table), |dnode| dnode[64..112].fill(0xff)),
+        false => s.destroy_all(&bp),
+    }
+}
+
+/// How many datasets there are, all of which must be found, and how many have a name like this.
+fn named(s: &Surgeon, part: &str) -> (usize, usize) {
+    let found = s.open().dsl().datasets();
+    assert!(found.iter().all(|(_, d)| d.is_ok()), "{found:?}");
+    (found.len(), found.iter().filter(|(name, _)| name.contains(part)).count())
+}
+
+#[test]
+fn names_of_snapshots_and_clones_that_cannot_be_read() {
+    let s = surgeon("history");
+    let pool = s.open();
+    let (all, _) = named(&s, "");
+    let with_clones = heads(&pool).into_iter().find(|d| d.dir.phys.clones != 0).unwrap();
+    let snapshots = pool.dsl().snapshots(&with_clones).unwrap();
+    let cloned = snapshots.iter().find(|d| d.phys.num_children > 1).unwrap();
+    let snapnames = with_clones.phys.snapnames_zap;
+    for table in [snapnames, cloned.phys.next_clones, with_clones.dir.phys.clones] {
+        lose(&s, table);
+    }
+    mends(&s, &["block-lost"], Zdb::Errs);
+    assert_eq!(named(&s, "@lost-"), (all, snapshots.len()));
+    let clones = |s: &Surgeon| s.open().dsl().clones(cloned).unwrap().len();
+    assert_eq!(clones(&s) as u64 + 1, cloned.phys.num_children);
+}
+
+#[test]
+fn names_of_datasets_that_cannot_be_read() {
+    let s = surgeon("history");
+    let pool = s.open();
+    let (all, _) = named(&s, "");
+    let root = pool.dsl().root().unwrap().object;
+    let below = |d: &dsl::Dataset| pool.dsl().child_names(&d.dir).unwrap().len();
+    let mut heads = heads(&pool).into_iter();
+    let head = heads.find(|d| d.dir.object != root && below(d) > 0).expect("datasets below");
+    lose(&s, head.dir.phys.child_zap);
+    mends(&s, &["block-lost"], Zdb::Errs);
+    let (now, lost) = named(&s, "/lost-");
+    assert!(now == all && lost >= below(&head), "{now} of {all}, {lost}");
+}
