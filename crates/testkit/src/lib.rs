@@ -34,7 +34,7 @@ pub use nbd_server::NbdServer;
 pub use needs::needs;
 pub use rng::Rng;
 pub use s3_server::S3Server;
-pub use shrinking::{shrinking, shrinking_seed};
+pub use shrinking::{shrinking, shrinking_seed, steps};
 pub use unpack::{read_zst, unpack_zst};
 
 use std::path::{Path, PathBuf};

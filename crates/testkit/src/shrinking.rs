@@ -24,12 +24,24 @@ pub fn shrinking(cases: u32, steps_max: usize, run: impl Fn(&[u64])) {
     runs(cases, rng, 1..=steps_max, run);
 }
 
-/// Makes one run of this many steps, as [`shrinking`] does: `seed` decides which.
+/// Makes one run of this many steps, as [`shrinking`] does: `seed` decides which. What only a run of
+/// all steps comes to is no matter of the shorter ones: compare their number with `steps`.
 pub fn shrinking_seed(seed: u64, steps: usize, run: impl Fn(&[u64])) {
+    runs(1, of_seed(seed), steps..=steps, run);
+}
+
+/// As many steps, which `seed` decides, for a test that wants a run to fail, or to be the ground of
+/// something else.
+pub fn steps(seed: u64, steps: usize) -> Vec<u64> {
+    let mut runner = TestRunner::new_with_rng(Config::default(), of_seed(seed));
+    let run = Steps { length: steps..=steps }.new_tree(&mut runner);
+    run.expect("numbers").current()
+}
+
+fn of_seed(seed: u64) -> TestRng {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-    runs(1, rng, steps..=steps, run);
+    TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
 }
 
 fn runs(cases: u32, rng: TestRng, length: RangeInclusive<usize>, run: impl Fn(&[u64])) {
