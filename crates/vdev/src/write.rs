@@ -14,8 +14,8 @@
 //! than it has parity. What a device missed is remembered ([`VdevTree::missed`]), for the caller to
 //! record: the redundancy that is gone has to be made good one day.
 //!
-//! On a RAID-Z that gets wider a column may be written to more than one place (`flow.rs`). The stripe
-//! is protected at each of them, so each counts as a stripe of its own.
+//! On a RAID-Z that gets wider a column may be written to more than one place (`flow.rs`). The
+//! stripe is protected at each of them, so each counts as a stripe of its own.
 //!
 //! Nothing here waits for a device but [`VdevTree::flush`] and [`VdevTree::write_durably`].
 
