@@ -13,6 +13,7 @@
 
 mod backend;
 mod given_up;
+mod heads;
 mod replay;
 
 pub(super) use backend::LogBackend;

@@ -13,7 +13,7 @@
 //! for ever.
 
 use super::super::LivePool;
-use super::replay::readable_heads;
+use super::heads::readable_heads;
 use crate::error::{Error, Result};
 use crate::obstacle::Obstacle;
 use crate::open::Pool;

@@ -20,6 +20,7 @@
 use super::super::LivePool;
 use super::super::head::{self, Head};
 use super::super::shared::TaskCx;
+use super::heads::readable_heads;
 use super::{CutLog, claimed_block};
 use crate::alloc::Allocator;
 use crate::error::{Error, Result};
@@ -162,15 +163,6 @@ pub(in super::super) fn unclaimed_logs(pool: &Pool) -> Vec<String> {
         }
     }
     out
-}
-
-/// The object sets of all heads that have one which can be read. Others are obstacles, and have
-/// kept the pool from being opened when they had to.
-pub(super) fn readable_heads(pool: &Pool) -> impl Iterator<Item = (String, Objset)> {
-    pool.dsl().datasets().into_iter().filter_map(|(name, dataset)| {
-        let dataset = dataset.ok().filter(|d| !d.is_snapshot() && !d.phys.bp.is_hole())?;
-        Some((name, pool.dsl().objset(&dataset).ok()?))
-    })
 }
 
 /// The block behind the last one, when it belongs to the chain.
