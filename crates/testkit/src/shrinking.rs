@@ -24,8 +24,8 @@ pub fn shrinking(cases: u32, steps_max: usize, run: impl Fn(&[u64])) {
     runs(cases, rng, 1..=steps_max, run);
 }
 
-/// Makes one run of this many steps, as [`shrinking`] does: `seed` decides which. What only a run of
-/// all steps comes to is no matter of the shorter ones: compare their number with `steps`.
+/// Makes one run of this many steps, as [`shrinking`] does: `seed` decides which. What only a run
+/// of all steps comes to is no matter of the shorter ones: compare their number with `steps`.
 pub fn shrinking_seed(seed: u64, steps: usize, run: impl Fn(&[u64])) {
     runs(1, of_seed(seed), steps..=steps, run);
 }
