@@ -12,7 +12,7 @@ use writing::Pools;
 
 /// Cases of the collection that can be changed. The others are in a state, or use a feature, that
 /// the writer does not keep up.
-const WRITABLE: [&str; 17] = [
+const WRITABLE: [&str; 18] = [
     "basic",
     "mirror",
     "raidz1",
@@ -24,6 +24,7 @@ const WRITABLE: [&str; 17] = [
     "codecs",
     "compat-2.0",
     "degraded-raidz",
+    "draid",
     "expanded",
     "features-off",
     "gang",

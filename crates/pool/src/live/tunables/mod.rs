@@ -359,7 +359,7 @@ mod tests {
             let r = t.row();
             let default = r.default();
             assert!((r.min..=r.max).contains(&default), "{}", r.name);
-            let prefixes = ["zfs_", "zio_", "zinc_"];
+            let prefixes = ["zfs_", "zio_", "raidz_", "zinc_"];
             assert!(prefixes.iter().any(|p| r.name.starts_with(p)), "{}", r.name);
             assert!(!r.meaning.is_empty() && r.meaning.ends_with('.'), "{}", r.name);
             if let Unit::Word(words) = r.unit {
