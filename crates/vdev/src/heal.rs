@@ -16,6 +16,7 @@
 //! The caller makes sure that the space of the block is not given to another meanwhile: nothing
 //! here could tell. What is written is durable after the next flush.
 
+use crate::awaited::Awaited;
 use crate::error::{Error, ErrorKind, Fault};
 use crate::flow::Lease;
 use crate::gather::Gather;
@@ -25,10 +26,8 @@ use crate::queue::IoClass;
 use crate::read::BlockRead;
 use crate::rebuild::{Ask, Correction};
 use crate::tree::VdevTree;
+use crate::write::Batches;
 use device::{AlignedBuf, Shared, Write};
-use parking_lot::Mutex;
-use rt::Condvar;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What is healed.
@@ -61,21 +60,9 @@ pub struct Healed {
     pub refused: Vec<u64>,
 }
 
-/// Writes under way, by the number of the block that they are of.
-struct Writing {
-    state: Mutex<Answers>,
-    arrived: Condvar,
-}
-
-#[derive(Default)]
-struct Answers {
-    left: usize,
-    refused: Vec<(usize, u64)>,
-}
-
-/// One of them. One that is dropped unanswered was refused.
+/// A write under way. One that is dropped unanswered was refused: of which block, and by whom.
 struct Part {
-    writing: Arc<Writing>,
+    writing: Arc<Awaited<(usize, u64)>>,
     block: usize,
     guid: u64,
     birth: u64,
@@ -95,18 +82,11 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        let mut state = self.writing.state.lock();
-        if !self.is_done {
-            // Of an unknown txg, it is among those that the device missed anyway.
-            if self.birth != UNKNOWN_TXG {
-                self.health.miss(self.birth);
-            }
-            state.refused.push((self.block, self.guid));
+        // Of an unknown txg, it is among those that the device missed anyway.
+        if !self.is_done && self.birth != UNKNOWN_TXG {
+            self.health.miss(self.birth);
         }
-        state.left -= 1;
-        if state.left == 0 {
-            self.writing.arrived.notify_all();
-        }
+        self.writing.end((!self.is_done).then_some((self.block, self.guid)));
     }
 }
 
@@ -212,16 +192,15 @@ impl VdevTree {
         class: IoClass,
         out: &mut [Healed],
     ) {
-        let state = Mutex::new(Answers { left: 1, refused: Vec::new() });
-        let writing = Arc::new(Writing { state, arrived: self.rt().condvar() });
-        let mut batches: BTreeMap<usize, Vec<Write>> = BTreeMap::new();
+        let writing = Awaited::new(self.rt());
+        let mut batches = Batches::new();
         for (block, Correction { source, bytes, lease }) in corrections {
             let Some(index) = self.healer(&source) else { continue };
             let Some(node) = self.nodes.get(index) else { continue };
             if let Some(healed) = out.get_mut(block) {
                 healed.repaired += bytes.len() as u64;
             }
-            writing.state.lock().left += 1;
+            writing.begin();
             let part = Part {
                 writing: Arc::clone(&writing),
                 block,
@@ -233,20 +212,11 @@ impl VdevTree {
             };
             let done = Box::new(move |result| part.answer(result));
             let parts = vec![Shared::from(bytes)];
-            batches.entry(index).or_default().push(Write { offset: source.offset, parts, done });
+            let write = Write { offset: source.offset, parts, done };
+            batches.entry((index, class)).or_default().push(write);
         }
-        for (index, mut batch) in batches {
-            if let Some(queue) = self.nodes.get(index).and_then(|n| n.queue.as_ref()) {
-                batch.sort_by_key(|w| w.offset);
-                queue.write_batch(class, batch);
-            }
-        }
-        let mut state = writing.state.lock();
-        state.left -= 1;
-        while state.left > 0 {
-            writing.arrived.wait(&mut state);
-        }
-        for (block, guid) in std::mem::take(&mut state.refused) {
+        self.submit(batches);
+        for (block, guid) in writing.wait() {
             if let Some(healed) = out.get_mut(block) {
                 healed.refused.push(guid);
             }

@@ -23,6 +23,7 @@
 //! Which checksum, encryption, compression and gang blocks are the floor above.
 #![forbid(unsafe_code)]
 
+mod awaited;
 mod deflate;
 pub mod draid;
 mod draid_seeds;

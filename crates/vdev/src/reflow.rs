@@ -1,22 +1,23 @@
 //! The steps by which the sectors of a RAID-Z vdev move that gets wider. The theory is at the head
 //! of `flow.rs`.
 
+use crate::awaited::Awaited;
 use crate::flow::{Area, Flow, Reflow, Step, joined, reach};
 use crate::gather::Gather;
 use crate::health::Health;
 use crate::map::BOOT_SIZE;
 use crate::queue::IoClass;
 use crate::tree::{Node, Role, VdevTree};
+use crate::write::Batches;
 use core::ops::Range;
 use device::{AlignedBuf, Shared, Write};
-use parking_lot::Mutex;
-use rt::Condvar;
 use std::sync::Arc;
 
 /// Bytes that are read at the same time.
 const BATCH: u64 = 16 << 20;
 /// Free space between what is copied is copied as well up to this length: two requests cost more.
 const SPAN: u64 = 32 << 10;
+
 /// Why a step was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReflowError {
@@ -73,15 +74,9 @@ impl Moving<'_> {
     }
 }
 
-/// Writes under way.
-struct Writing {
-    state: Mutex<(usize, Option<device::Error>)>,
-    arrived: Condvar,
-}
-
-/// One of them. One that is dropped unanswered has failed.
+/// A write under way. One that is dropped unanswered has failed.
 struct Part {
-    writing: Arc<Writing>,
+    writing: Arc<Awaited<device::Error>>,
     health: Arc<Health>,
     answer: Result<(), device::Error>,
 }
@@ -94,15 +89,10 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        let mut state = self.writing.state.lock();
-        state.0 -= 1;
         if let Err(e) = &self.answer {
             self.health.write_failed(e);
-            state.1.get_or_insert_with(|| e.clone());
         }
-        if state.0 == 0 {
-            self.writing.arrived.notify_all();
-        }
+        self.writing.end(self.answer.clone().err());
     }
 }
 
@@ -297,33 +287,21 @@ impl VdevTree {
         moving: Moving<'_>,
         strips: Vec<(Strip, AlignedBuf)>,
     ) -> Result<(), ReflowError> {
-        let state = Mutex::new((1, None));
-        let writing = Arc::new(Writing { state, arrived: self.rt().condvar() });
-        let mut batches: Vec<Vec<Write>> =
-            moving.node.children.iter().map(|_| Vec::new()).collect();
+        let writing = Awaited::new(self.rt());
+        let mut batches = Batches::new();
         for (strip, bytes) in strips {
-            let (_, node) = self.child(moving.node, strip.child)?;
+            let (index, node) = self.child(moving.node, strip.child)?;
             let gone = device::ErrorKind::Gone;
             let unanswered = device::Error::write(gone, &node.name, strip.offset, bytes.len());
-            writing.state.lock().0 += 1;
+            writing.begin();
             let (writing, health) = (Arc::clone(&writing), Arc::clone(&node.health));
             let part = Part { writing, health, answer: Err(unanswered) };
             let done = Box::new(move |result| part.answer(result));
             let write = Write { offset: strip.offset, parts: vec![Shared::from(bytes)], done };
-            batches.get_mut(strip.child).ok_or(ReflowError::NotWhole)?.push(write);
+            batches.entry((index, IoClass::Removal)).or_default().push(write);
         }
-        for (n, mut batch) in batches.into_iter().enumerate().filter(|(_, b)| !b.is_empty()) {
-            let (_, node) = self.child(moving.node, n)?;
-            let queue = node.queue.as_ref().ok_or(ReflowError::NotWhole)?;
-            batch.sort_by_key(|w| w.offset);
-            queue.write_batch(IoClass::Removal, batch);
-        }
-        let mut state = writing.state.lock();
-        state.0 -= 1;
-        while state.0 > 0 {
-            writing.arrived.wait(&mut state);
-        }
-        state.1.take().map_or(Ok(()), |e| Err(e.into()))
+        self.submit(batches);
+        writing.wait().into_iter().next().map_or(Ok(()), |e| Err(e.into()))
     }
 }
 

@@ -124,7 +124,7 @@ struct Outs {
 }
 
 /// Writes by node and class.
-type Batches = BTreeMap<(usize, IoClass), Vec<Write>>;
+pub(crate) type Batches = BTreeMap<(usize, IoClass), Vec<Write>>;
 
 /// Where the answers for one block meet.
 struct Join {
@@ -273,6 +273,12 @@ impl VdevTree {
                 Err(kind) => done(Err(failure(dva, size, kind))),
             }
         }
+        self.submit(batches);
+    }
+
+    /// Hands writes to the queues of their devices, in the order of their offsets. Those of a
+    /// device that has none are dropped.
+    pub(crate) fn submit(&self, batches: Batches) {
         for ((node, class), mut batch) in batches {
             if let Some(queue) = self.nodes.get(node).and_then(|n| n.queue.as_ref()) {
                 batch.sort_by_key(|w| w.offset);
@@ -411,11 +417,13 @@ impl VdevTree {
             }
             parts.retain(|p| !p.is_empty());
             let len = column.size + column.pad;
-            let own = (column.child, column.offset);
-            for (stripe, place) in (first..).zip([own].iter().chain(&column.also)) {
-                let (targets, parts) = (self.targets(piece, *place, len, birth), parts.clone());
+            let targets = |place| self.targets(piece, place, len, birth);
+            for (stripe, place) in (first + 1..).zip(&column.also) {
+                let (parts, targets) = (parts.clone(), targets(*place));
                 outs.columns.push(Out { stripe, offset: place.1, parts, targets });
             }
+            let (offset, targets) = (column.offset, targets((column.child, column.offset)));
+            outs.columns.push(Out { stripe: first, offset, parts, targets });
         }
     }
 
