@@ -3,7 +3,7 @@
 mod opening;
 
 use self::opening::Opening;
-pub(crate) use self::opening::in_their_places;
+pub(crate) use self::opening::{in_their_places, set_reflow};
 use crate::assemble::{Candidate, newest_label};
 use crate::error::{Error, Result, UnknownFeature};
 use crate::faults::FaultLog;

@@ -26,6 +26,13 @@ pub struct VdevExpansion {
     pub state: Expansion,
 }
 
+/// The last sequential rebuild, by the table of the vdev that it is about.
+pub(crate) fn rebuild_state(table: &Zap) -> dmu::Result<Option<RebuildState>> {
+    let entry = table.get(vdev_zap::REBUILD.as_bytes())?;
+    let words: Option<Vec<u64>> = entry.map(|e| e.ints().collect());
+    Ok(words.and_then(|w| RebuildState::from_words(&w).ok()))
+}
+
 /// Which checkpoint there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointState {
@@ -81,10 +88,7 @@ impl Pool {
     pub fn rebuild_states(&self) -> dmu::Result<Vec<(u64, RebuildState)>> {
         let mut out = Vec::new();
         for (vdev, zap) in self.top_zaps()? {
-            let entry = zap.get(vdev_zap::REBUILD.as_bytes())?;
-            let words: Option<Vec<u64>> = entry.map(|e| e.ints().collect());
-            let state = words.and_then(|w| RebuildState::from_words(&w).ok());
-            out.extend(state.map(|s| (vdev, s)));
+            out.extend(rebuild_state(&zap)?.map(|state| (vdev, state)));
         }
         Ok(out)
     }

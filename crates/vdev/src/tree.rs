@@ -475,6 +475,12 @@ impl VdevTree {
         self.walk().filter(|n| matches!(n.node.role, Role::Leaf | Role::DraidSpare { .. }))
     }
 
+    /// What is written reaches the side with this guid.
+    #[must_use]
+    pub fn is_written(&self, guid: u64) -> bool {
+        self.sides().any(|side| side.guid() == guid && side.is_written())
+    }
+
     pub(crate) fn node(&self, index: usize) -> Option<NodeRef<'_>> {
         self.nodes.get(index).map(|node| NodeRef { tree: self, node })
     }

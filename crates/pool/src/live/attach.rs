@@ -33,8 +33,7 @@ use ondisk::mos;
 use ondisk::spacemap::SpaceMapHeader;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use vdev::LeafOpen;
-use vdev::label;
+use vdev::{LeafOpen, VdevTree, label};
 
 /// How a device that comes is brought what it lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,7 +115,7 @@ impl TaskCx<'_> {
         Ok(())
     }
 
-    pub(super) fn put_tree(&self, root: VdevConfig, next: vdev::VdevTree) {
+    pub(super) fn put_tree(&self, root: VdevConfig, next: VdevTree) {
         self.touch();
         self.shared.reader.set_vdevs(next);
         let mut config = self.shared.config.lock();
@@ -124,7 +123,45 @@ impl TaskCx<'_> {
     }
 }
 
+impl TaskCx<'_> {
+    /// Makes a side one of the pool, whose vdevs are to be these: its device gets labels, and its
+    /// configuration a table.
+    pub(super) fn take_in(
+        &self,
+        planned: &VdevConfig,
+        side: &NewSide,
+        new: &mut VdevConfig,
+    ) -> Result<()> {
+        if let Some(device) = side.device() {
+            let facts = self.shared.config.lock().facts.clone();
+            let top = top_of(planned, side.guid)?;
+            let list = facts.for_label(PoolState::Active, 0, planned, top, side.guid);
+            let written = label::initialise(device.as_ref(), &list);
+            written.map_err(|e| self.shared.failed("writing labels", &e))?;
+        }
+        if let Some(map) = self.zap_map()? {
+            let zap = new_vdev_zap(self.objects(), self.tx, map)?;
+            set_member(self.objects(), new, "com.delphix:vdev_zap_leaf", zap)?;
+        }
+        Ok(())
+    }
+}
+
 impl Shared {
+    /// The vdevs as they are planned, with the device of a side that comes.
+    pub(super) fn tree_with(&self, planned: &VdevConfig, side: &NewSide) -> Result<VdevTree> {
+        let mut open = |c: &VdevConfig| {
+            let device = side.device().filter(|_| c.guid == side.guid)?;
+            Some(LeafOpen::Writable(Arc::clone(device)))
+        };
+        let tree = self.reader.vdevs();
+        let next = tree.successor(&self.rt, planned, &mut open).map_err(|e| bad(&e))?;
+        match next.is_written(side.guid) {
+            true => Ok(next),
+            false => Err(refused("device is too small")),
+        }
+    }
+
     /// A rebuild and a resilver do not go on beside each other.
     fn check_no_other(&self, bring: Bring) -> Result<()> {
         match bring {
@@ -148,10 +185,7 @@ impl Shared {
             }
             let shared = cx.shared;
             shared.check_no_other(side.bring)?;
-            let (facts, root) = {
-                let config = shared.config.lock();
-                (config.facts.clone(), config.root.clone())
-            };
+            let root = shared.config.lock().root.clone();
             let mut new = side.config(cx.tx.txg());
             if how == Beside::Spare {
                 new = new.u64("is_spare", 1);
@@ -168,26 +202,9 @@ impl Shared {
                 shared.check_rebuild(top)?;
                 cx.mark_rebuilt(&mut new)?;
             }
-            let tree = shared.reader.vdevs();
             let planned = with_side(&root, leaf, (&new, how), around)?;
-            let mut open = |c: &VdevConfig| {
-                let device = side.device().filter(|_| c.guid == guid)?;
-                Some(LeafOpen::Writable(Arc::clone(device)))
-            };
-            let next = tree.successor(&shared.rt, &planned, &mut open).map_err(|e| bad(&e))?;
-            if !next.sides().any(|l| l.guid() == guid && l.is_written()) {
-                return Err(refused("device is too small"));
-            }
-            if let Some(device) = side.device() {
-                let top_planned = top_of(&planned, guid)?;
-                let list = facts.for_label(PoolState::Active, 0, &planned, top_planned, guid);
-                let written = label::initialise(device.as_ref(), &list);
-                written.map_err(|e| shared.failed("writing labels", &e))?;
-            }
-            if let Some(map) = cx.zap_map()? {
-                let zap = new_vdev_zap(cx.objects(), cx.tx, map)?;
-                set_member(cx.objects(), &mut new, "com.delphix:vdev_zap_leaf", zap)?;
-            }
+            let next = shared.tree_with(&planned, &side)?;
+            cx.take_in(&planned, &side, &mut new)?;
             let old = root.find(leaf).and_then(|v| v.path.clone()).unwrap_or_default();
             let root = with_side(&root, leaf, (&new, how), around)?;
             next.has_missed(guid, &std::iter::once(FIRST_TXG..=cx.tx.txg()).collect());

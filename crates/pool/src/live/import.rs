@@ -25,7 +25,7 @@ use crate::assemble::{Candidate, CandidateState, is_of_log, is_out_of_use};
 use crate::error::{Error, Result};
 use crate::mapping::segments;
 use crate::obstacle::Obstacle;
-use crate::open::{OpenOptions, Pool, find};
+use crate::open::{OpenOptions, Pool, find, set_reflow};
 use crate::scan::{look_at_device, read_labels};
 use crate::uberblocks;
 use device::{DeviceRef, DeviceSource, LocalDevices, WriteDeviceRef};
@@ -33,14 +33,14 @@ use dmu::PendingSource;
 use dsl::Dsl;
 use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
 use ondisk::mos;
-use ondisk::uberblock::{ReflowScratch, Uberblock};
+use ondisk::uberblock::Uberblock;
 use rt::Rt;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use vdev::label::Round;
-use vdev::{LeafOpen, Reflow, Txgs, VdevTree};
+use vdev::{LeafOpen, Txgs, VdevTree};
 use zio::{Reader, Writer};
 
 /// How to open a pool for writing.
@@ -388,18 +388,6 @@ fn map_removed(vdevs: &mut VdevTree, reading: &Pool, root: &VdevConfig) -> Resul
     Ok(())
 }
 
-/// Says how far an expansion is that was not ended.
-fn set_reflow(vdevs: &mut VdevTree, uberblock: &Uberblock, root: &VdevConfig) -> Result<()> {
-    let (scratch, offset) = uberblock.raidz_reflow();
-    let reflow = Reflow { offset, scratch_valid: scratch == ReflowScratch::Valid };
-    for top in root.children.iter().filter(|top| top.raidz_expanding) {
-        let invalid = |what: String| Error::Invalid { what };
-        let id = u32::try_from(top.id).map_err(|e| invalid(e.to_string()))?;
-        vdevs.set_reflow(id, reflow).map_err(|e| invalid(e.to_string()))?;
-    }
-    Ok(())
-}
-
 fn assemble(
     rt: &Rt,
     reading: &Pool,
@@ -411,10 +399,10 @@ fn assemble(
     let (behind, absences) = (candidate.behind(&root, txg), candidate.absences(&root, txg));
     let mut leaf =
         |c: &VdevConfig| leaf_open(c, devices, &absences, &behind, is_of_log(&root, c.guid));
-    let vdevs = VdevTree::build(rt, &root, &mut leaf);
-    let mut vdevs = vdevs.map_err(|e| Error::Invalid { what: e.to_string() })?;
+    let invalid = |e: vdev::BuildError| Error::Invalid { what: e.to_string() };
+    let mut vdevs = VdevTree::build(rt, &root, &mut leaf).map_err(invalid)?;
     map_removed(&mut vdevs, reading, &root)?;
-    set_reflow(&mut vdevs, reading.uberblock(), &root)?;
+    set_reflow(&mut vdevs, &root, reading.uberblock()).map_err(invalid)?;
     vdevs.count_errors(&options.open.errors);
     vdevs.set_queue_limits(rt, &Arc::default());
     can_write(&vdevs, reading.name()).map_err(|e| too_few(e, reading.name(), devices))?;

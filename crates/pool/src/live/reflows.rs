@@ -55,6 +55,12 @@ impl Reflows {
         self.state.lock().ended.take()
     }
 
+    /// It has ended, and what waits for that has not happened yet.
+    pub(super) fn has_ended(&self) -> bool {
+        let state = self.state.lock();
+        state.is_waited_for && state.widening.is_none()
+    }
+
     /// It has ended, and so has everything that waited for that.
     pub(super) fn end(&self) {
         self.state.lock().is_waited_for = false;

@@ -152,8 +152,6 @@ pub(crate) struct Shared {
     pub(super) removals: Removals,
     /// A raidz vdev that gets wider.
     pub(super) reflows: Reflows,
-    /// An expansion has ended, and what waited for that does still.
-    pub(super) reflow_ended: AtomicBool,
     /// What happened.
     pub(super) events: Arc<Events>,
     /// What events were last told of.
@@ -327,7 +325,6 @@ impl Shared {
             works: Works::new(rt),
             removals: Removals::new(rt),
             reflows: Reflows::new(rt),
-            reflow_ended: AtomicBool::new(false),
             events: Arc::new(Events::new(rt)),
             seen: Mutex::default(),
             labels_written: AtomicU64::new(0),

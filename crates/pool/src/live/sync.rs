@@ -129,7 +129,7 @@ impl Shared {
             finish_head(&cx.dsl(), account, root.as_ref(), features)?;
         }
         cx.settle_piece(piece)?;
-        cx.settle_reflow(&reflowed)?;
+        cx.settle_reflow(reflowed)?;
         if tasks.iter().any(|task| !task.keeps_datasets) {
             cx.forget_place()?;
         }

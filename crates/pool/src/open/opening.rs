@@ -19,7 +19,7 @@ use ondisk::{Endian, checkpoint};
 use ondisk::{mos, spelling};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use vdev::{IndirectSegment, LeafOpen, Reflow, VdevTree};
+use vdev::{BuildError, IndirectSegment, LeafOpen, Reflow, VdevTree};
 use zio::Reader;
 
 /// One attempt to open one uberblock.
@@ -95,17 +95,10 @@ impl<'a> Opening<'a> {
             (None, true) => self.candidate.leaf_or_offline(c, &behind),
             (None, false) => self.candidate.leaf_for(c, &behind),
         };
-        let config =
-            |e: vdev::BuildError| Error::Config { pool: self.pool(), cause: e.to_string() };
+        let config = |e: BuildError| Error::Config { pool: self.pool(), cause: e.to_string() };
         let mut vdevs = VdevTree::build(&self.options.rt, tree, &mut leaf).map_err(config)?;
         vdevs.count_errors(&self.options.errors);
-        let expanding = tree.children.iter().filter(|t| t.raidz_expanding);
-        for top in expanding {
-            let id = u32::try_from(top.id).unwrap_or(u32::MAX);
-            let (scratch, offset) = self.uberblock.raidz_reflow();
-            let scratch_valid = scratch == ReflowScratch::Valid;
-            vdevs.set_reflow(id, Reflow { offset, scratch_valid }).map_err(config)?;
-        }
+        set_reflow(&mut vdevs, tree, &self.uberblock).map_err(config)?;
         let mut reader = Reader::new(vdevs, &[0; 32]);
         reader.set_trusting(self.options.ignore_checksums);
         Ok(reader)
@@ -462,6 +455,20 @@ pub(super) fn feature_table(
         Some((name, e.u64()?))
     };
     Ok(entries.into_iter().filter_map(pair).collect())
+}
+
+/// Says how far the expansion is that an uberblock tells of.
+pub(crate) fn set_reflow(
+    vdevs: &mut VdevTree,
+    tree: &VdevConfig,
+    uberblock: &Uberblock,
+) -> std::result::Result<(), BuildError> {
+    let (scratch, offset) = uberblock.raidz_reflow();
+    let reflow = Reflow { offset, scratch_valid: scratch == ReflowScratch::Valid };
+    for top in tree.children.iter().filter(|top| top.raidz_expanding) {
+        vdevs.set_reflow(u32::try_from(top.id).unwrap_or(u32::MAX), reflow)?;
+    }
+    Ok(())
 }
 
 /// Devices of a list as they were known before: where they were found is not in the list.

@@ -5,7 +5,7 @@ use super::view::{Remark, VdevTreeView, VdevView, ViewState, lacks_something};
 use crate::live::{ENABLED_BY_DEFAULT, is_writable};
 use crate::open::Pool;
 use ondisk::features::{FEATURES, Feature, VERSION_FEATURES};
-use ondisk::scan::{Function, ScanState, State};
+use ondisk::scan::{Function, RebuildState, ScanState, State};
 use vdev::{NodeRef, Reason, VdevState};
 
 /// Something is to be said about the pool; the worst first.
@@ -123,8 +123,9 @@ impl Pool {
         let is_one =
             |s: ScanState| s.function() == Function::Resilver && s.state() == State::Active;
         let is_rebuilt = || {
-            let states = self.rebuild_states().unwrap_or_default();
-            states.iter().any(|(_, s)| s.state() == State::Active) && self.is_scanned_here()
+            let is_active = |(_, s): &(u64, RebuildState)| s.state() == State::Active;
+            self.is_scanned_here()
+                && self.rebuild_states().unwrap_or_default().iter().any(is_active)
         };
         (scan.is_some_and(is_one) && !self.is_scan_left()) || is_rebuilt()
     }

@@ -1,7 +1,7 @@
 //! What there is to say of a pool's state.
 
 use super::condition::Condition;
-use super::view::{Remark, VdevTreeView};
+use super::view::{Remark, VdevTreeView, VdevView};
 use crate::assemble::Candidate;
 use crate::errlog::ErrorLog;
 use crate::open::Pool;
@@ -82,10 +82,19 @@ pub struct ExpansionNote {
 }
 
 impl Pool {
+    /// The top-level vdev with this number, and what is shown of it.
+    fn top_with<'a>(
+        &'a self,
+        id: u64,
+        vdevs: &'a VdevTreeView,
+    ) -> Option<(&'a VdevConfig, &'a VdevView)> {
+        let top = self.config().vdev_tree.children.iter().find(|top| top.id == id)?;
+        Some((top, vdevs.walk().find(|v| v.guid == top.guid)?))
+    }
+
     fn expansion_note(&self, vdevs: &VdevTreeView) -> Option<ExpansionNote> {
         let found = self.expansion().ok().flatten()?;
-        let top = self.config().vdev_tree.children.iter().find(|t| t.id == found.vdev);
-        let view = top.and_then(|top| vdevs.walk().find(|v| v.guid == top.guid));
+        let (top, view) = self.top_with(found.vdev, vdevs).unzip();
         let tree = self.vdevs();
         let below: Vec<u64> = top.into_iter().flat_map(|top| top.walk()).map(|v| v.guid).collect();
         let mut leaves = tree.leaves().filter(|l| below.contains(&l.guid()));
@@ -111,17 +120,11 @@ impl Pool {
         let damaged: Vec<String> = unread.chain(names).collect();
         let condition = Condition::of(self, &vdevs, damaged.len() as u64);
         let expansion = self.expansion_note(&vdevs);
-        let name_of = |id: u64| {
-            let top = self.config().vdev_tree.children.iter().find(|t| t.id == id)?;
-            vdevs.walk().find(|v| v.guid == top.guid).map(|v| v.name.clone())
-        };
+        let name_of = |id: u64| Some(self.top_with(id, &vdevs)?.1.name.clone());
         let rebuilds = self.rebuild_states().unwrap_or_default().into_iter();
         let rebuilds = rebuilds.filter_map(|(id, state)| Some((state, name_of(id)?))).collect();
         let removal = self.removal().ok().flatten();
-        let removing = removal.as_ref().and_then(|r| {
-            let top = self.config().vdev_tree.children.iter().find(|t| t.id == r.state.vdev)?;
-            vdevs.walk().find(|v| v.guid == top.guid).map(|v| v.name.clone())
-        });
+        let removing = removal.as_ref().and_then(|r| name_of(r.state.vdev));
         let made = self.checkpoint().ok().flatten().map(|u| u.timestamp);
         let checkpoint = (self.checkpoint_state() != CheckpointState::None)
             .then(|| CheckpointNote { made, bytes: space.checkpoint() });

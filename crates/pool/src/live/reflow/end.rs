@@ -8,7 +8,6 @@ use crate::live::shared::TaskCx;
 use crate::live::sides::{bad, refused};
 use ondisk::expand::{KEY_END_TIME, KEY_STATE};
 use ondisk::scan::State;
-use std::sync::atomic::Ordering;
 use vdev::asize_max;
 
 /// Txgs that can be alive: blocks of so many are born with the old width still.
@@ -43,7 +42,6 @@ impl TaskCx<'_> {
             let mut state = shared.reflows.state.lock();
             (state.widening, state.ended) = (None, TopSpec::of(&top, &shared.reader));
         }
-        shared.reflow_ended.store(true, Ordering::Release);
         let text = format!("{} vdev {} new width {width}", shared.pool(), now.id);
         self.log_event_of_pool("raidz vdev expansion completed", &text)
     }

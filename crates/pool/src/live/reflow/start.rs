@@ -3,16 +3,13 @@
 use crate::error::Result;
 use crate::live::attach::NewSide;
 use crate::live::config::{set_flag, with_children};
-use crate::live::create::{new_vdev_zap, set_member};
 use crate::live::reflows::Widening;
 use crate::live::shared::{Shared, TaskCx};
 use crate::live::sides::{bad, refused};
 use dmu::{Zap, zap};
-use ondisk::config::{PoolState, VdevConfig, VdevKind};
+use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::expand::{Expansion, KEY_BYTES_COPIED, KEY_END_TIME, KEY_START_TIME, KEY_STATE};
 use ondisk::scan::State;
-use std::sync::Arc;
-use vdev::{LeafOpen, label};
 
 const FEATURE: &str = "org.openzfs:raidz_expansion";
 
@@ -129,33 +126,19 @@ impl TaskCx<'_> {
     fn begin_widening(&self, top: u64, side: &NewSide) -> Result<()> {
         let shared = self.shared;
         shared.check_widening(top)?;
-        let (facts, root) = {
-            let config = shared.config.lock();
-            (config.facts.clone(), config.root.clone())
-        };
+        let root = shared.config.lock().root.clone();
         let before = find_top(&root, top)?;
         let VdevKind::Raidz { nparity } = before.kind else { return Err(refused("no raidz vdev")) };
-        let (guid, path) = (&side.guid, &side.path);
-        let device = side.device().ok_or_else(|| refused("a distributed spare is no device"))?;
+        if side.device().is_none() {
+            return Err(refused("a distributed spare is no device"));
+        }
         let id = before.children.len() as u64;
         let list = side.config(self.tx.txg()).u64("id", id);
         let mut new = VdevConfig::decode(&list.done()).map_err(|e| bad(&e))?;
         // All that can be refused is, before anything is written.
         let planned = with_child(&root, top, &new)?;
-        let mut open =
-            |c: &VdevConfig| (c.guid == *guid).then(|| LeafOpen::Writable(Arc::clone(device)));
-        let tree = shared.reader.vdevs();
-        let next = tree.successor(&shared.rt, &planned, &mut open).map_err(|e| bad(&e))?;
-        if !next.leaves().any(|l| l.guid() == *guid && l.writer().is_some()) {
-            return Err(refused("device is too small"));
-        }
-        let list = facts.for_label(PoolState::Active, 0, &planned, find_top(&planned, top)?, *guid);
-        let written = label::initialise(device.as_ref(), &list);
-        written.map_err(|e| shared.failed("writing labels", &e))?;
-        if let Some(map) = self.zap_map()? {
-            let zap = new_vdev_zap(self.objects(), self.tx, map)?;
-            set_member(self.objects(), &mut new, "com.delphix:vdev_zap_leaf", zap)?;
-        }
+        let next = shared.tree_with(&planned, side)?;
+        self.take_in(&planned, side, &mut new)?;
         let root = with_child(&root, top, &new)?;
         shared.features.add(self.tx, FEATURE, 1)?;
         let record = Expansion {
@@ -181,7 +164,7 @@ impl TaskCx<'_> {
         let pool = shared.pool();
         let text = format!("{pool} vdev {number} new width {}", id + 1);
         self.log_event_of_pool("raidz vdev expansion started", &text)?;
-        let text = format!("attach vdev={path} to vdev=raidz{nparity}-{number}");
+        let text = format!("attach vdev={} to vdev=raidz{nparity}-{number}", side.path);
         self.log_event_of_pool("vdev attach", &text)
     }
 }

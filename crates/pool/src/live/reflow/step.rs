@@ -7,33 +7,20 @@ use crate::live::tunables::Tunable;
 use dmu::zap;
 use ondisk::expand::KEY_BYTES_COPIED;
 use ondisk::uberblock::{ReflowScratch, Uberblock};
-use std::sync::atomic::Ordering;
 use vdev::{Reflow, ReflowError, Reflowed};
 
-/// What a txg did for an expansion.
-pub(in crate::live) enum Done {
-    Nothing,
-    /// Bytes that were copied.
-    Copied(u64),
-    /// There was nothing left.
-    All,
-}
-
 impl Shared {
-    /// Does the next step of the expansion that runs. What it wrote is on the devices when this
-    /// returns, and not flushed.
-    pub(in crate::live) fn reflow_a_step(&self) -> Done {
+    /// Does the next step of the expansion that runs; `None`: none was done. What it wrote is on
+    /// the devices when this returns, and not flushed.
+    pub(in crate::live) fn reflow_a_step(&self) -> Option<Reflowed> {
         let (widening, is_paused) = {
             let state = self.reflows.state.lock();
             (state.widening, state.is_paused)
         };
-        let Some(now) = widening.filter(|now| !is_paused && !self.is_reflow_held(&now.record))
-        else {
-            return Done::Nothing;
-        };
+        let now = widening.filter(|now| !is_paused && !self.is_reflow_held(&now.record))?;
         // The first txg takes in what logs of space maps say.
         if self.alloc.has_logs() {
-            return Done::Nothing;
+            return None;
         }
         let most = self.tunables.get(Tunable::ReflowPiece);
         let done = self.reader.vdevs().reflow_a_step(now.id, self.alloc.end_of(now.id), &mut |r| {
@@ -41,16 +28,12 @@ impl Shared {
         });
         let mut state = self.reflows.state.lock();
         state.stands = None;
-        match done {
-            Ok(Reflowed::Copied(bytes)) => Done::Copied(bytes),
-            Ok(Reflowed::All) => Done::All,
-            Err(why) => {
-                // The others come to an end by themselves, or are seen in the state of devices.
-                let stands = matches!(why, ReflowError::Space(_) | ReflowError::NotExpanding);
-                state.stands = stands.then(|| why.to_string());
-                Done::Nothing
-            }
+        if let Err(why) = &done {
+            // The others come to an end by themselves, or are seen in the state of devices.
+            let stands = matches!(why, ReflowError::Space(_) | ReflowError::NotExpanding);
+            state.stands = stands.then(|| why.to_string());
         }
+        done.ok()
     }
 
     /// What the uberblock of a txg that is about to be durable says of the expansion; the vdev and
@@ -78,7 +61,7 @@ impl Shared {
 
     /// After a txg, when nobody holds the gate: what waited for the end of an expansion.
     pub(in crate::live) fn go_on_after_reflow(&self) {
-        if self.reflow_ended.swap(false, Ordering::AcqRel) {
+        if self.reflows.has_ended() {
             // What fails is tried again when the pool is opened, or asked for.
             let _ = self.go_on_with_works();
             let _ = self.want_scrub();
@@ -89,17 +72,18 @@ impl Shared {
 
 impl TaskCx<'_> {
     /// Notes what was copied; ends the expansion when nothing is left.
-    pub(in crate::live) fn settle_reflow(&self, done: &Done) -> Result<()> {
-        let Some(mut now) = self.shared.reflows.widening() else { return Ok(()) };
+    pub(in crate::live) fn settle_reflow(&self, done: Option<Reflowed>) -> Result<()> {
+        let (Some(done), Some(mut now)) = (done, self.shared.reflows.widening()) else {
+            return Ok(());
+        };
         match done {
-            Done::Nothing => Ok(()),
-            Done::Copied(bytes) => {
-                now.record.bytes_copied = now.record.bytes_copied.saturating_add(*bytes);
+            Reflowed::Copied(bytes) => {
+                now.record.bytes_copied = now.record.bytes_copied.saturating_add(bytes);
                 self.put_widening(&now, &[KEY_BYTES_COPIED])?;
                 self.shared.reflows.state.lock().widening = Some(now);
                 Ok(())
             }
-            Done::All => self.end_reflow(now),
+            Reflowed::All => self.end_reflow(now),
         }
     }
 

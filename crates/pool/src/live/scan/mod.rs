@@ -517,9 +517,7 @@ impl TaskCx<'_> {
         let moved = self.shared.scans.moved.lock().clone();
         // What a removal that runs has copied is reached by no block yet, so it was not visited.
         let copied = self.shared.alloc.leaving_txgs();
-        let was_written = |guid: &u64| {
-            !moved.contains(guid) && tree.sides().any(|l| l.guid() == *guid && l.is_written())
-        };
+        let was_written = |guid: &u64| !moved.contains(guid) && tree.is_written(*guid);
         for (guid, missed) in targets.iter().filter(|(guid, _)| was_written(guid)) {
             let mut has_now = missed.clone();
             has_now.subtract(&outcome.lost);

@@ -36,6 +36,7 @@ use super::super::sides::{bad, refused};
 use super::super::tunables::Tunable;
 use super::{End, REAPED};
 use crate::error::Result;
+use crate::removal::rebuild_state;
 use dmu::{Objset, Zap, ZapValue, zap};
 use ondisk::Dva;
 use ondisk::config::{VdevConfig, VdevKind};
@@ -57,9 +58,7 @@ pub(in crate::live) const REBUILDING: &str = "currently sequentially resilvering
 
 fn state_in(mos: &Objset, top: &VdevConfig) -> Result<Option<RebuildState>> {
     let Some(table) = top.vdev_zap_top.filter(|n| *n != 0) else { return Ok(None) };
-    let entry = Zap::open(&mos.object(table)?)?.get(vdev_zap::REBUILD.as_bytes())?;
-    let words: Option<Vec<u64>> = entry.map(|e| e.ints().collect());
-    Ok(words.and_then(|w| RebuildState::from_words(&w).ok()))
+    Ok(rebuild_state(&Zap::open(&mos.object(table)?)?)?)
 }
 
 fn put(cx: &TaskCx<'_>, top: &VdevConfig, state: &RebuildState) -> Result<()> {
@@ -333,14 +332,18 @@ impl TaskCx<'_> {
         Ok(set_member(self.objects(), side, REBUILD_TXG, self.tx.txg())?)
     }
 
+    /// The rebuild that began with this last missed txg still runs.
+    fn is_rebuild(&self, top: &VdevConfig, last: u64) -> Result<bool> {
+        let is_it = |s: RebuildState| s.state() == State::Active && s.max_txg == last;
+        Ok(state_in(self.objects(), top)?.is_some_and(is_it))
+    }
+
     /// Writes the state of a rebuild that began with this last missed txg, and still runs.
     fn change_rebuild(&self, top: u64, last: u64, now: &RebuildState) -> Result<()> {
         let Some(top) = self.top_of_id(top) else { return Ok(()) };
-        let is_it = |s: RebuildState| s.state() == State::Active && s.max_txg == last;
-        if state_in(self.objects(), &top)?.is_some_and(is_it) {
-            put(self, &top, now)
-        } else {
-            Ok(())
+        match self.is_rebuild(&top, last)? {
+            true => put(self, &top, now),
+            false => Ok(()),
         }
     }
 
@@ -353,8 +356,7 @@ impl TaskCx<'_> {
     ) -> Result<()> {
         let shared = self.shared;
         let Some(top) = self.top_of_id(top) else { return Ok(()) };
-        let is_it = |s: RebuildState| s.state() == State::Active && s.max_txg == end.max_txg;
-        if !state_in(self.objects(), &top)?.is_some_and(is_it) {
+        if !self.is_rebuild(&top, end.max_txg)? {
             return Ok(());
         }
         put(self, &top, end)?;
@@ -366,8 +368,8 @@ impl TaskCx<'_> {
         if is_complete && end.errors == 0 {
             let tree = shared.reader.vdevs();
             let moved = shared.scans.moved.lock().clone();
-            let is_written = |guid: u64| tree.sides().any(|l| l.guid() == guid && l.is_written());
-            for guid in targets.keys().filter(|guid| !moved.contains(guid) && is_written(**guid)) {
+            let was_written = |guid: &u64| !moved.contains(guid) && tree.is_written(*guid);
+            for guid in targets.keys().filter(|guid| was_written(guid)) {
                 tree.has_caught_up(*guid, &std::iter::once(0..=end.max_txg).collect());
             }
         }
