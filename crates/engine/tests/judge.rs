@@ -9,20 +9,25 @@
 
 #[path = "judge/expansion.rs"]
 mod expansion;
+#[path = "judge/handover.rs"]
+mod handover;
 mod random;
 #[path = "judge/rebuild.rs"]
 mod rebuild;
 #[path = "judge/removal.rs"]
 mod removal;
 
+use engine::LivePool;
 use engine::inside::rt;
 use engine::inventory;
 use engine::live::{Leave, OwnChanges};
+use handover::{Work, filled, saved};
 use random::bench::{SHAPES, Shape};
 use random::{Bench, Run};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// Smallest devices there can be: the machine is emulated.
 const DEVICE_BYTES: u64 = 128 << 20;
@@ -108,7 +113,7 @@ fn describe_degraded(bench: &Bench, path: &Path) {
 }
 
 /// What the machine is told: each pool in turn, with a state of its own to look at.
-fn job(dir: &Path, pools: &[(Bench, PathBuf)]) {
+fn looks(pools: &[(Bench, PathBuf)]) -> String {
     let mut script = String::from("fail=0\n");
     for (bench, _) in pools {
         let name = &bench.pool;
@@ -120,9 +125,31 @@ fn job(dir: &Path, pools: &[(Bench, PathBuf)]) {
              done\n"
         );
     }
-    script += "exit $fail\n";
-    fs::create_dir_all(dir).unwrap();
-    fs::write(dir.join("run.sh"), script).unwrap();
+    script + "exit $fail\n"
+}
+
+/// Runs a script in the machine, with the devices of the pools in turn; whether it succeeded. What
+/// it puts into its `/out` is then in `out`.
+fn run_job(
+    judge: &Path,
+    job: &Path,
+    script: &str,
+    out: Option<&Path>,
+    pools: &[(Bench, PathBuf)],
+) -> bool {
+    fs::create_dir_all(job).unwrap();
+    fs::write(job.join("run.sh"), script).unwrap();
+    let mut command = Command::new(judge.join("run-job"));
+    let seconds = SECONDS_OF_A_POOL * pools.len();
+    command.args(["--timeout", &seconds.to_string()]);
+    if let Some(out) = out {
+        command.arg("--out").arg(out);
+    }
+    command.arg(job);
+    for (bench, dir) in pools {
+        command.args((0..bench.devices.len()).map(|n| dir.join(format!("vdev{n}.img"))));
+    }
+    command.status().expect("run-job runs").success()
 }
 
 fn same(judge: &Path, ours: &Path, theirs: &Path) -> bool {
@@ -133,16 +160,11 @@ fn same(judge: &Path, ours: &Path, theirs: &Path) -> bool {
 /// Judges several pools in one run of the machine; what is wrong.
 fn judge(judge: &Path, mut pools: Vec<(Bench, PathBuf)>, work: &Path) -> Vec<String> {
     let out = work.join("out");
-    job(&work.join("job"), &pools);
-    let mut command = Command::new(judge.join("run-job"));
-    let seconds = SECONDS_OF_A_POOL * pools.len();
-    command.args(["--timeout", &seconds.to_string(), "--out"]).arg(&out).arg(work.join("job"));
     for (bench, dir) in &pools {
         describe(bench, &dir.join("ours.json"));
-        command.args((0..bench.devices.len()).map(|n| dir.join(format!("vdev{n}.img"))));
     }
     let mut wrong = Vec::new();
-    if !command.status().expect("run-job runs").success() {
+    if !run_job(judge, &work.join("job"), &looks(&pools), Some(&out), &pools) {
         wrong.push(format!("the kernel complains, of one of {}", work.display()));
     }
     for (bench, dir) in &mut pools {
@@ -218,22 +240,14 @@ fn make_half_way(dir: &Path) -> Vec<(Bench, PathBuf)> {
             .into_iter()
             .enumerate()
     {
-        let mut bench = Bench::new(shape, DEVICE_BYTES, 12);
-        bench.disks = true;
-        bench.pool = format!("half-{what}");
-        let mut run = Run::new(3000 + n as u64, bench);
-        run.weight_max = 1 << 20;
-        run.offset_max = 8 << 20;
-        (0..300).for_each(|_| run.step());
-        run.free_limits();
+        let mut run = filled(3000 + n as u64, shape, DEVICE_BYTES, &format!("half-{what}"));
         let pool = run.pool();
-        pool.sync().unwrap();
         let leaf = pool.view().vdevs().leaves().nth(1).unwrap().guid();
         match what {
             "scrub" => {
                 set(pool, "zfs_scrub_min_time_ms=1");
                 pool.scrub().unwrap();
-                std::thread::sleep(std::time::Duration::from_millis(20));
+                std::thread::sleep(Duration::from_millis(20));
                 pool.pause_scrub().unwrap();
                 let state = pool.view().scan_state().unwrap().unwrap();
                 assert_ne!(state.bookmark.objset, 0, "it has come to a dataset: {state:?}");
@@ -255,10 +269,7 @@ fn make_half_way(dir: &Path) -> Vec<(Bench, PathBuf)> {
             }
         }
         let (bench, _) = run.finish();
-        let at = dir.join(what);
-        fs::create_dir_all(&at).unwrap();
-        bench.save(&at);
-        made.push((bench, at));
+        made.push(saved(bench, dir.join(what)));
     }
     made
 }
@@ -302,41 +313,19 @@ exit $fail
 #[test]
 #[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
 fn what_is_half_done_is_gone_on_with_by_both() {
-    let program = machine();
     let dir = tempfile::Builder::new().prefix("judge").tempdir().unwrap();
     let made = make_half_way(dir.path());
-    let before: Vec<PathBuf> = made.iter().map(|(_, at)| at.join("before.json")).collect();
-    for ((bench, at), before) in made.iter().zip(&before) {
-        describe_degraded(bench, before);
-        if let Some(verdict) = testkit::oracle::verdict(at, &bench.pool) {
-            assert!(verdict.success, "zdb of {}:\n{}", bench.pool, verdict.text);
-        }
-    }
-    let job = dir.path().join("job");
-    fs::create_dir_all(&job).unwrap();
     // The devices of the first pool come first; its second one was replaced and is free by then.
-    let spare = "/dev/img1";
-    let script = GO_ON.replace("$NEW", spare).replace("$OLD", "vdd");
-    fs::write(job.join("run.sh"), script).unwrap();
-    let mut command = Command::new(program.join("run-job"));
-    command.args(["--timeout", &SECONDS_OF_A_POOL.to_string()]).arg(&job);
-    for (bench, at) in &made {
-        command.args((0..bench.devices.len()).map(|n| at.join(format!("vdev{n}.img"))));
-    }
-    assert!(command.status().expect("run-job runs").success(), "{}", dir.keep().display());
-    for ((mut bench, at), before) in made.into_iter().zip(before) {
-        bench.load(&at);
-        let pool = bench.import();
+    let script = GO_ON.replace("$NEW", "/dev/img1").replace("$OLD", "vdd");
+    let finish = |pool: &LivePool| {
         pool.wait_for_scan().unwrap();
-        assert!(pool.view().vdevs().leaves().all(|l| l.missed().is_empty()), "{}", bench.pool);
-        let tree = pool.look().unwrap().config().vdev_tree.clone();
+        assert!(pool.view().vdevs().leaves().all(|l| l.missed().is_empty()), "{}", pool.name());
+    };
+    let finished = |bench: &Bench| {
+        let tree = bench.open().config().vdev_tree.clone();
         assert!(tree.walk().all(|v| v.kind.name() != "replacing"), "{tree:?}");
-        pool.export().unwrap();
-        describe_degraded(&bench, &at.join("after.json"));
-        assert!(same(&program, &before, &at.join("after.json")), "{} holds the same", bench.pool);
-        bench.save(&at);
-        if let Some(verdict) = testkit::oracle::verdict(&at, &bench.pool) {
-            assert!(verdict.success, "zdb of {}:\n{}", bench.pool, verdict.text);
-        }
-    }
+    };
+    let describe = describe_degraded;
+    let work = Work { describe, left: &|_| {}, finish: &finish, finished: &finished };
+    handover::judge(made, dir, &script, &work);
 }

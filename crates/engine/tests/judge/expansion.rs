@@ -1,31 +1,18 @@
 //! Expansions of raidz: one that was finished here is read and written by the kernel; one that was
 //! begun here is finished by the kernel, and one that the kernel began is finished here.
 
+use super::handover::{LONG, Work, filled, judge, saved};
 use super::random::bench::Shape;
 use super::random::{Bench, Run, add_large};
-use super::{SECONDS_OF_A_POOL, describe, machine, same, set};
+use super::{DEVICE_BYTES, describe, set};
+use engine::LivePool;
 use engine::inside::ondisk::expand::Expansion;
 use engine::inside::ondisk::scan::State;
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
 
-const DISK_BYTES: u64 = 128 << 20;
-
-/// Time that an expansion may take.
-const LONG: Duration = Duration::from_mins(10);
-
-/// Raidz over three disks, filled at random, and a disk more.
-fn filled(seed: u64, name: &str) -> (Run, usize) {
-    let mut bench = Bench::new(Shape::Raidz1, DISK_BYTES, 12);
-    bench.disks = true;
-    bench.pool = String::from(name);
-    let mut run = Run::new(seed, bench);
-    run.weight_max = 1 << 20;
-    run.offset_max = 8 << 20;
-    (0..300).for_each(|_| run.step());
-    run.free_limits();
+/// Raidz over three disks, and a disk more.
+fn with_spare_disk(seed: u64, name: &str) -> (Run, usize) {
+    let mut run = filled(seed, Shape::Raidz1, DEVICE_BYTES, name);
     add_large(run.pool(), 48 << 20);
     run.pool().sync().unwrap();
     let new = run.bench.extra();
@@ -41,15 +28,9 @@ fn expansion(bench: &Bench) -> Expansion {
     bench.open().expansion().unwrap().unwrap().state
 }
 
-fn saved(bench: Bench, at: PathBuf) -> (Bench, PathBuf) {
-    fs::create_dir_all(&at).unwrap();
-    bench.save(&at);
-    (bench, at)
-}
-
 /// It is as wide as four disks, and there is a fifth that the kernel attaches.
 fn make_finished(dir: &Path) -> (Bench, PathBuf) {
-    let (mut run, new) = filled(4100, "expansion-finished");
+    let (mut run, new) = with_spare_disk(4100, "expansion-finished");
     attach(&run, new);
     assert!(run.pool().wait_for_expansion(LONG).unwrap());
     run.pool().wait_for_scan().unwrap();
@@ -63,7 +44,7 @@ fn make_finished(dir: &Path) -> (Bench, PathBuf) {
 
 /// After so many steps it was exported.
 fn make_half(dir: &Path, name: &str, steps: u64) -> (Bench, PathBuf) {
-    let (mut run, new) = filled(4101 + steps, name);
+    let (mut run, new) = with_spare_disk(4101 + steps, name);
     set(run.pool(), "zinc_raidz_expand_suspend_progress=1");
     set(run.pool(), "raidz_expand_max_copy_bytes=4194304");
     attach(&run, new);
@@ -116,46 +97,22 @@ exit $fail
 #[test]
 #[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
 fn expansions_are_gone_on_with_by_both() {
-    let program = machine();
     let dir = tempfile::Builder::new().prefix("judge").tempdir().unwrap();
     let halves = [("expansion-begun", 0), ("expansion-scratch", 1), ("expansion-half", 5)];
     let halves = halves.map(|(name, steps)| make_half(dir.path(), name, steps));
     let made: Vec<_> = halves.into_iter().chain([make_finished(dir.path())]).collect();
     let images: usize = made.iter().map(|(bench, _)| bench.devices.len()).sum();
-    let job = dir.path().join("job");
-    fs::create_dir_all(&job).unwrap();
     let last = format!("/dev/img{}", images - 1);
-    fs::write(job.join("run.sh"), GO_ON.replace("$NEW", &last)).unwrap();
-    let mut command = Command::new(program.join("run-job"));
-    command.args(["--timeout", &SECONDS_OF_A_POOL.to_string()]).arg(&job);
-    for (bench, at) in &made {
-        describe(bench, &at.join("before.json"));
-        is_clean_for_zdb(bench, at);
-        command.args((0..bench.devices.len()).map(|n| at.join(format!("vdev{n}.img"))));
-    }
-    assert!(command.status().expect("run-job runs").success(), "{}", dir.keep().display());
-    for (mut bench, at) in made {
-        bench.load(&at);
+    let left = |bench: &Bench| {
         let is_the_kernels = bench.pool == "expansion-finished";
         let left = if is_the_kernels { State::Active } else { State::Finished };
-        assert_eq!(expansion(&bench).state, left, "{}", bench.pool);
-        describe(&bench, &at.join("between.json"));
-        let pool = bench.import();
+        assert_eq!(expansion(bench).state, left, "{}", bench.pool);
+    };
+    let finish = |pool: &LivePool| {
         assert!(pool.wait_for_expansion(LONG).unwrap());
         pool.wait_for_scan().unwrap();
-        pool.export().unwrap();
-        assert_eq!(expansion(&bench).state, State::Finished);
-        describe(&bench, &at.join("after.json"));
-        for what in ["between.json", "after.json"] {
-            assert!(same(&program, &at.join("before.json"), &at.join(what)), "{what}");
-        }
-        bench.save(&at);
-        is_clean_for_zdb(&bench, &at);
-    }
-}
-
-fn is_clean_for_zdb(bench: &Bench, at: &Path) {
-    if let Some(verdict) = testkit::oracle::verdict(at, &bench.pool) {
-        assert!(verdict.success, "zdb of {}:\n{}", bench.pool, verdict.text);
-    }
+    };
+    let finished = |bench: &Bench| assert_eq!(expansion(bench).state, State::Finished);
+    let work = Work { describe, left: &left, finish: &finish, finished: &finished };
+    judge(made, dir, &GO_ON.replace("$NEW", &last), &work);
 }

@@ -1,26 +1,19 @@
 //! Sequential rebuilds: one that was begun here is finished by the kernel, and one that the kernel
 //! began is finished here; of a mirror, and of a distributed spare of a dRAID.
 
+use super::handover::{Work, filled, judge, saved};
 use super::random::bench::Shape;
 use super::random::{Bench, Run, add_large};
-use super::{DEVICE_BYTES, SECONDS_OF_A_POOL, describe_degraded, machine, same, set};
+use super::{DEVICE_BYTES, describe_degraded, set};
+use engine::LivePool;
 use engine::inside::ondisk::scan::{Function, RebuildState, State};
 use engine::live::Bring;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::Duration;
 
-fn filled(seed: u64, shape: Shape, name: &str) -> Run {
-    let mut bench = Bench::new(shape, DEVICE_BYTES, 12);
-    bench.disks = true;
-    bench.pool = String::from(name);
-    let mut run = Run::new(seed, bench);
-    run.weight_max = 1 << 20;
-    run.offset_max = 8 << 20;
-    (0..300).for_each(|_| run.step());
-    run.free_limits();
-    // So much that it is read in several pieces.
+/// So much is in it that it is read in several pieces.
+fn large(seed: u64, shape: Shape, name: &str) -> Run {
+    let run = filled(seed, shape, DEVICE_BYTES, name);
     add_large(run.pool(), 52 << 20);
     run.pool().sync().unwrap();
     run
@@ -32,7 +25,7 @@ fn state(bench: &Bench) -> RebuildState {
 
 /// Begins a rebuild, stops it behind its first piece, and saves the pool. With it the guid of its
 /// first leaf.
-fn half_way(mut run: Run, at: PathBuf, begin: impl FnOnce(&mut Run)) -> (Bench, PathBuf, u64) {
+fn half_way(mut run: Run, at: PathBuf, begin: impl FnOnce(&mut Run)) -> ((Bench, PathBuf), u64) {
     set(run.pool(), "zfs_scan_suspend_progress=1");
     set(run.pool(), "zfs_scrub_min_time_ms=1");
     set(run.pool(), "zfs_scan_checkpoint_intval=0");
@@ -46,9 +39,7 @@ fn half_way(mut run: Run, at: PathBuf, begin: impl FnOnce(&mut Run)) -> (Bench, 
     let (bench, _) = run.finish();
     let now = state(&bench);
     assert_eq!(now.state(), State::Active, "{now:?}");
-    fs::create_dir_all(&at).unwrap();
-    bench.save(&at);
-    (bench, at, first)
+    (saved(bench, at), first)
 }
 
 const GO_ON: &str = r#"
@@ -78,57 +69,38 @@ done
 exit $fail
 "#;
 
-fn is_clean_for_zdb(bench: &Bench, at: &Path) {
-    if let Some(verdict) = testkit::oracle::verdict(at, &bench.pool) {
-        assert!(verdict.success, "zdb of {}:\n{}", bench.pool, verdict.text);
-    }
-}
-
 #[test]
 #[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
 fn rebuilds_are_gone_on_with_by_both() {
-    let program = machine();
     let dir = tempfile::Builder::new().prefix("judge").tempdir().unwrap();
-    let mirror = filled(5000, Shape::Mirror, "rebuild-mirror");
-    let mirror = half_way(mirror, dir.path().join("mirror"), |run| {
+    let mirror = large(5000, Shape::Mirror, "rebuild-mirror");
+    let (mirror, of_mirror) = half_way(mirror, dir.path().join("mirror"), |run| {
         let old = run.pool().view().vdevs().leaves().nth(1).unwrap().guid();
         let new = run.bench.extra();
         let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
         run.pool().replace_by(old, &spec, device, Bring::Sequential).unwrap();
     });
-    let draid = filled(5001, Shape::Draid1, "rebuild-draid");
-    let draid = half_way(draid, dir.path().join("draid"), |run| {
+    let draid = large(5001, Shape::Draid1, "rebuild-draid");
+    let (draid, of_draid) = half_way(draid, dir.path().join("draid"), |run| {
         let pool = run.pool();
         let leaf = pool.view().vdevs().leaves().nth(2).unwrap().guid();
         let spare = pool.spares_left().unwrap()[0].guid;
         pool.take_spare_by(leaf, spare, None, Bring::Sequential).unwrap();
     });
-    let job = dir.path().join("job");
-    fs::create_dir_all(&job).unwrap();
-    let script = GO_ON.replace("$MIRROR", &mirror.2.to_string());
-    fs::write(job.join("run.sh"), script.replace("$DRAID", &draid.2.to_string())).unwrap();
-    let mut command = Command::new(program.join("run-job"));
-    command.args(["--timeout", &SECONDS_OF_A_POOL.to_string()]).arg(&job);
-    for (bench, at, _) in [&mirror, &draid] {
-        describe_degraded(bench, &at.join("before.json"));
-        is_clean_for_zdb(bench, at);
-        command.args((0..bench.devices.len()).map(|n| at.join(format!("vdev{n}.img"))));
-    }
-    assert!(command.status().expect("run-job runs").success(), "{}", dir.keep().display());
-    for (mut bench, at, _) in [mirror, draid] {
-        bench.load(&at);
-        assert_eq!(state(&bench).state(), State::Active, "the kernel's");
-        let pool = bench.import();
+    let left = |bench: &Bench| assert_eq!(state(bench).state(), State::Active, "the kernel's");
+    let finish = |pool: &LivePool| {
         pool.wait_for_scan().unwrap();
         let scrub = pool.view().scan_state().unwrap().unwrap();
         assert_eq!((scrub.function(), scrub.state()), (Function::Scrub, State::Finished));
-        assert_eq!((scrub.processed, scrub.errors), (0, 0), "{}", bench.pool);
-        pool.export().unwrap();
-        let now = state(&bench);
+        assert_eq!((scrub.processed, scrub.errors), (0, 0), "{}", pool.name());
+    };
+    let finished = |bench: &Bench| {
+        let now = state(bench);
         assert_eq!((now.state(), now.errors), (State::Finished, 0));
-        describe_degraded(&bench, &at.join("after.json"));
-        assert!(same(&program, &at.join("before.json"), &at.join("after.json")), "{}", bench.pool);
-        bench.save(&at);
-        is_clean_for_zdb(&bench, &at);
-    }
+    };
+    let describe = describe_degraded;
+    let work = Work { describe, left: &left, finish: &finish, finished: &finished };
+    let script = GO_ON.replace("$MIRROR", &of_mirror.to_string());
+    let script = script.replace("$DRAID", &of_draid.to_string());
+    judge(vec![mirror, draid], dir, &script, &work);
 }

@@ -1,32 +1,20 @@
 //! Removals of vdevs with data: one that was finished here is read and written by the kernel; one
 //! that was begun here is finished by the kernel, and one that the kernel began is finished here.
 
+use super::handover::{LONG, Work, filled, judge, saved};
 use super::random::bench::Shape;
 use super::random::{Bench, Run, add_large};
-use super::{SECONDS_OF_A_POOL, describe, machine, same, set};
+use super::{describe, set};
+use engine::LivePool;
 use engine::inside::ondisk::indirect::RemovalState;
 use engine::inside::ondisk::scan::State;
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
 
 /// Size of a disk. The kernel removes none without this much room elsewhere, and some more.
 const DISK_BYTES: u64 = 512 << 20;
 
-/// Time that a removal may take.
-const LONG: Duration = Duration::from_mins(10);
-
-/// Three disks, filled at random.
-fn filled(seed: u64, name: &str) -> Run {
-    let mut bench = Bench::new(Shape::Disks3, DISK_BYTES, 12);
-    bench.disks = true;
-    bench.pool = String::from(name);
-    let mut run = Run::new(seed, bench);
-    run.weight_max = 1 << 20;
-    run.offset_max = 8 << 20;
-    (0..400).for_each(|_| run.step());
-    run.free_limits();
+fn three_disks(seed: u64, name: &str) -> Run {
+    let run = filled(seed, Shape::Disks3, DISK_BYTES, name);
     // Each disk has a good part of it, so that a removal has a middle.
     add_large(run.pool(), 48 << 20);
     run.pool().sync().unwrap();
@@ -45,7 +33,7 @@ fn removal(bench: &Bench) -> RemovalState {
 
 /// The second disk is gone.
 fn make_finished(dir: &Path) -> (Bench, PathBuf) {
-    let mut run = filled(4000, "removal-finished");
+    let mut run = three_disks(4000, "removal-finished");
     run.pool().remove_top(top(&run, 1)).unwrap();
     assert!(run.pool().wait_for_removal(LONG).unwrap());
     (0..100).for_each(|_| run.step());
@@ -59,7 +47,7 @@ fn make_finished(dir: &Path) -> (Bench, PathBuf) {
 
 /// A part of the second disk is copied. With it the guid of the first one.
 fn make_half(dir: &Path) -> ((Bench, PathBuf), u64) {
-    let mut run = filled(4001, "removal-half");
+    let mut run = three_disks(4001, "removal-half");
     let first = top(&run, 0);
     let pool = run.pool();
     set(pool, "zinc_removal_piece=1048576");
@@ -78,12 +66,6 @@ fn make_half(dir: &Path) -> ((Bench, PathBuf), u64) {
     assert_eq!(state.state(), State::Active);
     assert!(state.copied > 0 && state.copied < state.to_copy, "{state:?}");
     (saved(bench, dir.join("half")), first)
-}
-
-fn saved(bench: Bench, at: PathBuf) -> (Bench, PathBuf) {
-    fs::create_dir_all(&at).unwrap();
-    bench.save(&at);
-    (bench, at)
 }
 
 /// What the kernel does with them. It leaves a removal of its own in the middle, of which a piece
@@ -123,43 +105,17 @@ exit $fail
 #[test]
 #[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
 fn removals_are_gone_on_with_by_both() {
-    let program = machine();
     let dir = tempfile::Builder::new().prefix("judge").tempdir().unwrap();
     let (half, first) = make_half(dir.path());
-    let made = [make_finished(dir.path()), half];
-    let job = dir.path().join("job");
-    fs::create_dir_all(&job).unwrap();
-    fs::write(job.join("run.sh"), GO_ON.replace("$FIRST", &first.to_string())).unwrap();
-    let mut command = Command::new(program.join("run-job"));
-    command.args(["--timeout", &SECONDS_OF_A_POOL.to_string()]).arg(&job);
-    for (bench, at) in &made {
-        describe(bench, &at.join("before.json"));
-        is_clean_for_zdb(bench, at);
-        command.args((0..bench.devices.len()).map(|n| at.join(format!("vdev{n}.img"))));
-    }
-    assert!(command.status().expect("run-job runs").success(), "{}", dir.keep().display());
-    for (mut bench, at) in made {
-        bench.load(&at);
+    let made = vec![make_finished(dir.path()), half];
+    let left = |bench: &Bench| {
         if bench.pool == "removal-half" {
-            let state = removal(&bench);
+            let state = removal(bench);
             assert_eq!((state.state(), state.vdev), (State::Active, 0), "the kernel's: {state:?}");
         }
-        describe(&bench, &at.join("between.json"));
-        let pool = bench.import();
-        assert!(pool.wait_for_removal(LONG).unwrap());
-        pool.export().unwrap();
-        assert_eq!(removal(&bench).state(), State::Finished);
-        describe(&bench, &at.join("after.json"));
-        for what in ["between.json", "after.json"] {
-            assert!(same(&program, &at.join("before.json"), &at.join(what)), "{what}");
-        }
-        bench.save(&at);
-        is_clean_for_zdb(&bench, &at);
-    }
-}
-
-fn is_clean_for_zdb(bench: &Bench, at: &Path) {
-    if let Some(verdict) = testkit::oracle::verdict(at, &bench.pool) {
-        assert!(verdict.success, "zdb of {}:\n{}", bench.pool, verdict.text);
-    }
+    };
+    let finish = |pool: &LivePool| assert!(pool.wait_for_removal(LONG).unwrap());
+    let finished = |bench: &Bench| assert_eq!(removal(bench).state(), State::Finished);
+    let work = Work { describe, left: &left, finish: &finish, finished: &finished };
+    judge(made, dir, &GO_ON.replace("$FIRST", &first.to_string()), &work);
 }
