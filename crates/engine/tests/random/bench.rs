@@ -1,6 +1,8 @@
 //! The devices of a run: in memory, so that a state of them costs nothing to keep.
 
-use engine::inside::device::{Device, DeviceRef, MemoryDevice, RwFaultDevice, WriteDeviceRef};
+use engine::inside::device::{
+    Device, DeviceRef, ErrorKind, Fault, MemoryDevice, RwFaultDevice, WriteDeviceRef,
+};
 use engine::inside::{check, pool, rt};
 use engine::live;
 use engine::live::{
@@ -129,6 +131,20 @@ impl Bench {
     pub fn again_from(mut self, before: &[Arc<MemoryDevice>]) -> Self {
         self.devices = before.iter().map(|d| Arc::new(d.fork())).collect();
         self.breakable()
+    }
+
+    /// The power fails after this many more writes of each device.
+    pub fn cut_power_after(&self, writes: u64) {
+        for device in &self.faults {
+            let off = ErrorKind::PowerLoss;
+            device.add(Fault::fail_writes(0..u64::MAX, off).after(writes));
+            device.add(Fault::fail_flushes(off).after(writes / 4));
+        }
+    }
+
+    /// No device fails any more.
+    pub fn mend(&self) {
+        self.faults.iter().for_each(|device| device.clear());
     }
 
     /// Devices whose loss the pool survives.

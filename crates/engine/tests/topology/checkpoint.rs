@@ -2,19 +2,11 @@
 
 use super::random::bench::{SHAPES, Shape};
 use super::random::{Bench, Model, Run};
-use super::{run, whole};
-use engine::LivePool;
+use super::{holds_model, no_problems, run, whole};
 use engine::errors::PoolError;
-use engine::inside::device::{ErrorKind, Fault};
 use engine::live::{NewTop, SpaceClass};
 use engine::pools::CheckpointState;
 use std::sync::Arc;
-
-/// What the allocator met that cannot be.
-fn no_problems(pool: &LivePool) {
-    let problems = pool.allocator_problems();
-    assert!(problems.is_empty(), "{problems:?}");
-}
 
 /// A run with some history, a checkpoint, and as much history behind it; with the model of each.
 fn with_checkpoint(seed: u64, shape: Shape, ops: u64) -> (Bench, Model, Model) {
@@ -39,8 +31,7 @@ fn what_a_checkpoint_keeps_is_there_until_it_is_discarded() {
         let (bench, kept, model) = with_checkpoint(seed, shape, 60);
         assert_eq!(state(&bench), CheckpointState::Exists, "{shape:?}");
         // All of both states is there, and what zinc and zdb count agrees.
-        whole(&bench, &format!("{shape:?}"));
-        Run::compare(&bench, &model).unwrap();
+        holds_model(&bench, &model, &format!("{shape:?}"));
         bench.zdb();
         assert!(bench.open().space().checkpoint() > 0, "{shape:?}");
         // Another process goes on with it.
@@ -54,8 +45,7 @@ fn what_a_checkpoint_keeps_is_there_until_it_is_discarded() {
         pool.export().unwrap();
         assert_eq!(state(&bench), CheckpointState::None);
         assert_eq!(bench.open().space().checkpoint(), 0);
-        whole(&bench, &format!("{shape:?} discarded"));
-        Run::compare(&bench, &model).unwrap();
+        holds_model(&bench, &model, &format!("{shape:?} discarded"));
         bench.zdb();
         // The same pool, going back.
         let mut bench = bench;
@@ -93,8 +83,7 @@ fn a_checkpoint_is_discarded_while_the_pool_is_worked_with() {
         let (bench, model) = run.finish();
         assert_eq!(state(&bench), CheckpointState::None);
         assert_eq!(bench.open().space().checkpoint(), 0, "{shape:?}");
-        whole(&bench, &format!("{shape:?}"));
-        Run::compare(&bench, &model).unwrap();
+        holds_model(&bench, &model, &format!("{shape:?}"));
         bench.zdb();
     }
 }
@@ -106,8 +95,7 @@ fn goes_back(bench: &Bench, kept: &Model, case: &str) {
     pool.export().unwrap();
     assert_eq!(state(bench), CheckpointState::None, "{case}");
     assert_eq!(bench.open().uberblock().checkpoint_txg, 0, "{case}");
-    whole(bench, case);
-    Run::compare(bench, kept).unwrap_or_else(|e| panic!("{case}: {e}"));
+    holds_model(bench, kept, case);
     bench.zdb();
 }
 
@@ -122,17 +110,8 @@ fn a_pool_that_went_back_is_one_as_any() {
     (0..40).for_each(|_| run.step());
     no_problems(run.pool());
     let (bench, model) = run.finish();
-    whole(&bench, "went back");
-    Run::compare(&bench, &model).unwrap();
+    holds_model(&bench, &model, "went back");
     bench.zdb();
-}
-
-pub(super) fn break_after(bench: &Bench, writes: u64) {
-    for device in &bench.faults {
-        let off = ErrorKind::PowerLoss;
-        device.add(Fault::fail_writes(0..u64::MAX, off).after(writes));
-        device.add(Fault::fail_flushes(off).after(writes / 4));
-    }
 }
 
 /// The power fails after any number of writes: the pool has gone back, or not at all, and the
@@ -147,9 +126,9 @@ fn going_back_may_end_at_any_write() {
         let mut cuts = [0, 0];
         for writes in (0..).step_by(step) {
             bench = bench.again_from(&before);
-            break_after(&bench, writes);
+            bench.cut_power_after(writes);
             let is_done = bench.rewind().and_then(|pool| pool.sync()).is_ok();
-            bench.faults.iter().for_each(|d| d.clear());
+            bench.mend();
             let case = format!("{shape:?} after {writes}");
             let is_back = state(&bench) == CheckpointState::None;
             assert!(is_back || !is_done, "{case}");
@@ -157,11 +136,9 @@ fn going_back_may_end_at_any_write() {
             if is_back {
                 // The next one to open it ends what was begun.
                 bench.try_import().unwrap_or_else(|e| panic!("{case}: {e}")).export().unwrap();
-                whole(&bench, &case);
-                Run::compare(&bench, &kept).unwrap_or_else(|e| panic!("{case}: {e}"));
+                holds_model(&bench, &kept, &case);
             } else {
-                whole(&bench, &case);
-                Run::compare(&bench, &model).unwrap_or_else(|e| panic!("{case}: {e}"));
+                holds_model(&bench, &model, &case);
                 goes_back(&bench, &kept, &case);
             }
             if is_done {
@@ -191,13 +168,13 @@ fn making_and_discarding_may_end_at_any_write() {
         for writes in (0..).step_by(step) {
             bench = bench.again_from(&before);
             let pool = bench.import();
-            break_after(&bench, writes);
+            bench.cut_power_after(writes);
             let done = match is_discarded {
                 true => pool.discard_checkpoint().and_then(|()| pool.wait_for_discard()),
                 false => pool.checkpoint().and_then(|()| pool.sync()),
             };
             drop(pool);
-            bench.faults.iter().for_each(|d| d.clear());
+            bench.mend();
             let case = format!("{is_discarded} after {writes}");
             whole(&bench, &case);
             seen.push(state(&bench));
@@ -205,8 +182,7 @@ fn making_and_discarding_may_end_at_any_write() {
             pool.wait_for_discard().unwrap();
             no_problems(&pool);
             pool.export().unwrap();
-            whole(&bench, &case);
-            Run::compare(&bench, &model).unwrap_or_else(|e| panic!("{case}: {e}"));
+            holds_model(&bench, &model, &case);
             if done.is_ok() {
                 break;
             }
@@ -246,7 +222,6 @@ fn a_pool_with_a_checkpoint_keeps_its_devices() {
 }
 
 fn goes_on(bench: &Bench, kept: &Model) {
-    whole(bench, "without what was added");
-    Run::compare(bench, kept).unwrap();
+    holds_model(bench, kept, "without what was added");
     bench.check(&bench.open()).unwrap();
 }

@@ -1,6 +1,6 @@
 //! dRAID: its parity, groups and distributed spares.
 
-use super::replace::holds_without;
+use super::replace::{holds_without, survives_without};
 use super::*;
 
 const DRAIDS: [Shape; 3] = [Shape::Draid1, Shape::Draid2, Shape::Draid3];
@@ -19,8 +19,7 @@ fn any_leaves_may_be_missing() {
         for first in 0..all {
             for step in 1..=all / 2 {
                 bench.away = (0..lost).map(|n| (first + n * step) % all).collect();
-                whole(&bench, "without some");
-                Run::compare(&bench, &model).unwrap();
+                holds_model(&bench, &model, "without some");
             }
         }
     }
@@ -36,15 +35,6 @@ fn named(pool: &LivePool, n: usize) -> u64 {
 
 fn spares(pool: &LivePool) -> Vec<u64> {
     pool.spares_left().unwrap().iter().map(|s| s.guid).collect()
-}
-
-fn kinds(pool: &LivePool) -> Vec<String> {
-    let seen = pool.look().unwrap();
-    seen.config().vdev_tree.walk().map(|v| v.kind.name().to_owned()).collect()
-}
-
-fn has(pool: &LivePool, kind: &str) -> bool {
-    kinds(pool).iter().any(|k| k == kind)
 }
 
 /// Neither leaves nor distributed spares lack anything.
@@ -78,20 +68,6 @@ fn a_distributed_spare_has_what_the_leaf_had() {
         (0..40).for_each(|_| run.step());
         let (bench, model) = run.finish();
         survives_without(bench, &model, &away);
-    }
-}
-
-/// Leaves that spares stand in for are not there, and as many others as there is parity.
-fn survives_without(mut bench: Bench, model: &random::Model, away: &[usize]) {
-    bench.away = away.to_vec();
-    Run::compare(&bench, model).unwrap();
-    bench.zdb();
-    let left: Vec<usize> = (0..bench.devices.len()).filter(|n| !away.contains(n)).collect();
-    for first in 0..left.len() {
-        let more = (first..first + bench.redundancy()).map(|n| left[n % left.len()]);
-        bench.away = away.iter().copied().chain(more).collect();
-        whole(&bench, "without leaves with spares, and others");
-        Run::compare(&bench, model).unwrap();
     }
 }
 

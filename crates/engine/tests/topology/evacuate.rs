@@ -2,9 +2,9 @@
 
 use super::random::bench::Shape;
 use super::random::{Bench, Model, Run};
-use super::{EIO, run, whole};
+use super::{EIO, holds_model, no_problems, run, whole};
 use engine::LivePool;
-use engine::inside::device::{ErrorKind, Fault};
+use engine::inside::device::Fault;
 use engine::inside::ondisk::config::VdevKind;
 use engine::inside::ondisk::scan::State;
 use engine::live::tunables::{Setting, Tunable};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const LONG: Duration = Duration::from_mins(10);
 
-fn set(pool: &LivePool, tunable: Tunable, value: u64) {
+pub(super) fn set(pool: &LivePool, tunable: Tunable, value: u64) {
     pool.set_tunable(Setting { tunable, value });
 }
 
@@ -35,11 +35,6 @@ fn one_txg(pool: &LivePool) {
     set(pool, Tunable::RemovalSuspend, 1);
 }
 
-fn no_problems(pool: &LivePool) {
-    let problems = pool.allocator_problems();
-    assert!(problems.is_empty(), "{problems:?}");
-}
-
 /// The pool as it is now is whole for zinc and for zdb, whatever is under way.
 fn is_whole_now(run: &Run, case: &str) {
     run.pool().sync().unwrap();
@@ -52,8 +47,7 @@ fn is_whole_now(run: &Run, case: &str) {
 /// The pool goes without these devices from now on.
 fn without(mut bench: Bench, model: &Model, away: &[usize], case: &str) -> Bench {
     bench.away = away.to_vec();
-    whole(&bench, case);
-    Run::compare(&bench, model).unwrap_or_else(|e| panic!("{case}: {e}"));
+    holds_model(&bench, model, case);
     bench
 }
 
@@ -280,16 +274,12 @@ fn a_removal_may_be_cut_off_at_any_write() {
         bench = bench.again_from(&before);
         let pool = bench.import();
         set(&pool, Tunable::RemovalPiece, 128 << 10);
-        for device in &bench.faults {
-            let off = ErrorKind::PowerLoss;
-            device.add(Fault::fail_writes(0..u64::MAX, off).after(writes));
-            device.add(Fault::fail_flushes(off).after(writes / 4));
-        }
+        bench.cut_power_after(writes);
         let is_done = pool.remove_top(top(&pool, 1)).is_ok()
             && pool.wait_for_removal(LONG).is_ok_and(|done| done)
             && pool.sync().is_ok();
         drop(pool);
-        bench.faults.iter().for_each(|d| d.clear());
+        bench.mend();
         let case = format!("after {writes}");
         let now = state(&bench);
         states.push(now);

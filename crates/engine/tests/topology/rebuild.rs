@@ -1,26 +1,9 @@
 //! Sequential rebuild: what is allocated is copied in its order, and a scrub follows.
 
-use super::replace::{holds_without, is_settled};
+use super::replace::{holds_without, is_settled, may_end_at_any_write, rebuilt, replace};
+use super::scrubs::set;
 use super::*;
-use engine::inside::ondisk::scan::RebuildState;
-use engine::live::{Bring, Setting};
-
-fn set(pool: &LivePool, setting: &str) {
-    pool.set_tunable(Setting::parse(setting).unwrap());
-}
-
-fn rebuilt(pool: &LivePool) -> Vec<RebuildState> {
-    let all = pool.look().unwrap().rebuild_states().unwrap();
-    all.into_iter().map(|(_, state)| state).collect()
-}
-
-/// A new device in the place of a leaf; the new device's number.
-fn replace(run: &mut Run, leaf: u64) -> usize {
-    let new = run.bench.extra();
-    let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
-    run.pool().replace_by(leaf, &spec, device, Bring::Sequential).unwrap();
-    new
-}
+use engine::live::Bring;
 
 fn ends_well(pool: &LivePool, case: &str) {
     pool.wait_for_scan().unwrap();
@@ -47,7 +30,7 @@ fn a_leaf_is_replaced_in_order_while_the_pool_is_worked_with() {
                 run.without(vec![1]);
                 (0..20).for_each(|_| run.step());
             }
-            replace(&mut run, old);
+            replace(&mut run, old, Bring::Sequential);
             (0..40).for_each(|_| run.step());
             ends_well(run.pool(), &format!("{shape:?}, {is_away}"));
             // The first group of the last one is on other leaves.
@@ -74,8 +57,7 @@ fn a_mirror_gets_a_side_in_order() {
         bench.zdb();
         // The new side alone has all.
         bench.away = (0..new).collect();
-        whole(&bench, "the new side");
-        Run::compare(&bench, &model).unwrap();
+        holds_model(&bench, &model, "the new side");
     }
 }
 
@@ -98,8 +80,7 @@ fn a_distributed_spare_is_filled_in_order() {
         bench.zdb();
         for other in (0..bench.devices.len()).filter(|n| *n != 1) {
             bench.away = vec![1, other];
-            whole(&bench, "without the leaf and another");
-            Run::compare(&bench, &model).unwrap();
+            holds_model(&bench, &model, "without the leaf and another");
         }
     }
 }
@@ -112,7 +93,7 @@ fn a_rebuild_goes_on() {
         run.pool().sync().unwrap();
         set(run.pool(), "zfs_scan_suspend_progress=1");
         let old = guid(run.pool(), 1);
-        replace(&mut run, old);
+        replace(&mut run, old, Bring::Sequential);
         (0..20).for_each(|_| run.step());
         run.pool().sync().unwrap();
         assert_eq!(rebuilt(run.pool())[0].state(), State::Active);
@@ -164,44 +145,6 @@ fn what_cannot_be_rebuilt_is_refused() {
 fn a_rebuild_may_end_at_any_write() {
     let step = super::step(29);
     for (seed, shape) in (2360..).zip([Shape::Mirror, Shape::Draid1]) {
-        let mut run = run(seed, shape, 30);
-        let old = guid(run.pool(), 0);
-        let new = run.bench.extra();
-        let (mut bench, model) = run.finish();
-        let before = bench.devices.clone();
-        for writes in (0..).step_by(step) {
-            bench = bench.again_from(&before);
-            let pool = bench.import();
-            for device in &bench.faults {
-                let off = ErrorKind::PowerLoss;
-                device.add(Fault::fail_writes(0..u64::MAX, off).after(writes));
-                device.add(Fault::fail_flushes(off).after(writes / 4));
-            }
-            let (spec, device) = (bench.leaf(new), bench.write_ref(new));
-            let replaced = pool.replace_by(old, &spec, device, Bring::Sequential);
-            let is_done = replaced.is_ok() && pool.wait_for_scan().is_ok() && pool.sync().is_ok();
-            let is_done = is_done && is_settled(&pool, &[old]);
-            drop(pool);
-            bench.faults.iter().for_each(|d| d.clear());
-            let case = format!("{shape:?} after {writes}");
-            let pool = bench.try_import().unwrap_or_else(|e| panic!("{case}: {e}"));
-            let away = |n: &usize| {
-                let tree = pool.view().vdevs();
-                tree.leaves().nth(*n).is_some_and(|l| pool.leaves_away().contains(&l.guid()))
-            };
-            (0..bench.devices.len()).filter(away).for_each(|n| bring_back(&pool, &bench, n));
-            pool.wait_for_scan().unwrap();
-            assert!(is_whole(&pool), "{case}: {:?}", rebuilt(&pool));
-            let has_old = pool.look().unwrap().config().vdev_tree.find(old).is_some();
-            assert!(is_settled(&pool, &[]), "{case}");
-            pool.export().unwrap();
-            bench.away = vec![if has_old { new } else { 0 }];
-            whole(&bench, &case);
-            Run::compare(&bench, &model).unwrap_or_else(|e| panic!("{case}: {e}"));
-            bench.away.clear();
-            if is_done {
-                break;
-            }
-        }
+        may_end_at_any_write(seed, shape, Bring::Sequential, step);
     }
 }

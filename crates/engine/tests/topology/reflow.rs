@@ -1,19 +1,15 @@
 //! Raidz vdevs that get wider, while the pool is worked with.
 
-use super::checkpoint::break_after;
+use super::evacuate::set;
 use super::random::add_large;
 use super::random::bench::Shape;
 use super::*;
-use engine::live::tunables::{Setting, Tunable};
+use engine::live::tunables::Tunable;
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_mins(10);
 
 const SHAPES: [Shape; 3] = [Shape::Raidz1, Shape::Raidz2, Shape::Raidz3];
-
-fn set(pool: &LivePool, tunable: Tunable, value: u64) {
-    pool.set_tunable(Setting { tunable, value });
-}
 
 /// A txg ends, with a step of the expansion in it.
 fn one_txg(pool: &LivePool) {
@@ -51,11 +47,6 @@ fn size(pool: &LivePool) -> u64 {
     pool.look().unwrap().space().tops[0].size()
 }
 
-fn no_problems(pool: &LivePool) {
-    let problems = pool.allocator_problems();
-    assert!(problems.is_empty(), "{problems:?}");
-}
-
 /// The pool as it is now is whole for zinc and for zdb, whatever is under way.
 fn is_whole_now(run: &Run, case: &str) {
     run.pool().sync().unwrap();
@@ -65,14 +56,18 @@ fn is_whole_now(run: &Run, case: &str) {
     bench.zdb();
 }
 
-/// A scrub finds nothing to do.
-fn scrub_finds_nothing(pool: &LivePool) {
+/// A scrub finds nothing to do, and each device has everything.
+fn ends_well(run: Run) {
+    let pool = run.pool();
     pool.wait_for_scan().unwrap();
     pool.scrub().unwrap();
     pool.wait_for_scan().unwrap();
     let state = pool.look().unwrap().scan_state().unwrap().unwrap();
     assert_eq!((state.function(), state.state()), (Function::Scrub, State::Finished));
     assert_eq!((state.errors, state.processed), (0, 0), "{state:?}");
+    no_problems(pool);
+    let (bench, model) = run.finish();
+    holds_on_each(bench, &model);
 }
 
 #[test]
@@ -105,10 +100,7 @@ fn a_raidz_gets_wider_while_it_is_worked_with() {
         assert!(!vdev.raidz_expanding && vdev.raidz_expand_txgs.len() == 1, "{case}");
         assert!(size(run.pool()) > before, "{case}");
         (0..60).for_each(|_| run.step());
-        scrub_finds_nothing(run.pool());
-        no_problems(run.pool());
-        let (bench, model) = run.finish();
-        holds_on_each(bench, &model);
+        ends_well(run);
     }
 }
 
@@ -124,10 +116,7 @@ fn nobody_waits_for_a_raidz_that_gets_wider() {
         }
         goes_to_its_end(run.pool());
         (0..20).for_each(|_| run.step());
-        scrub_finds_nothing(run.pool());
-        no_problems(run.pool());
-        let (bench, model) = run.finish();
-        holds_on_each(bench, &model);
+        ends_well(run);
     }
 }
 
@@ -146,9 +135,7 @@ fn a_raidz_gets_wider_again() {
         }
         assert!(sizes[0] < sizes[1] && sizes[1] < sizes[2], "{sizes:?}");
         assert_eq!(top(run.pool()).raidz_expand_txgs.len(), 2);
-        scrub_finds_nothing(run.pool());
-        let (bench, model) = run.finish();
-        holds_on_each(bench, &model);
+        ends_well(run);
     }
 }
 
@@ -217,9 +204,7 @@ fn an_expansion_waits_for_its_devices() {
             goes_to_its_end(run.pool());
             (0..20).for_each(|_| run.step());
             assert!(is_whole(run.pool()));
-            scrub_finds_nothing(run.pool());
-            let (bench, model) = run.finish();
-            holds_on_each(bench, &model);
+            ends_well(run);
         }
     }
 }
@@ -238,7 +223,7 @@ fn getting_wider_may_end_at_any_write() {
             bench = bench.again_from(&before);
             let pool = bench.import();
             set(&pool, Tunable::ReflowPiece, 1 << 20);
-            break_after(&bench, writes);
+            bench.cut_power_after(writes);
             let begun = attach_to(&pool, &bench, new);
             // A device that fails before the others is waited for.
             while begun.is_ok() && pool.is_expanding() {
@@ -246,7 +231,7 @@ fn getting_wider_may_end_at_any_write() {
             }
             let is_done = begun.is_ok() && pool.expanding().is_none() && pool.sync().is_ok();
             drop(pool);
-            bench.faults.iter().for_each(|d| d.clear());
+            bench.mend();
             let case = format!("{shape:?} after {writes}");
             let seen = bench.open();
             let left = seen.config().vdev_tree.children[0].clone();
@@ -266,8 +251,7 @@ fn getting_wider_may_end_at_any_write() {
             goes_to_its_end(&pool);
             assert_eq!(top(&pool).raidz_expand_txgs.len(), 1, "{case}");
             pool.export().unwrap();
-            whole(&bench, &case);
-            Run::compare(&bench, &model).unwrap_or_else(|e| panic!("{case}: {e}"));
+            holds_model(&bench, &model, &case);
             if is_done {
                 break;
             }

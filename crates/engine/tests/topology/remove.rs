@@ -1,10 +1,9 @@
 //! Log devices that are taken off the pool.
 
 use super::random::bench::Shape;
-use super::random::{Bench, Run};
-use super::{run, whole};
+use super::random::Bench;
+use super::{holds_model, run, whole};
 use engine::LivePool;
-use engine::inside::device::{ErrorKind, Fault};
 use engine::live::{Devices, NewTop, SpaceClass};
 
 fn log_guid(pool: &LivePool) -> Option<u64> {
@@ -44,14 +43,10 @@ fn a_removal_of_a_log_device_may_end_at_any_write() {
             bench = bench.again_from(&before);
             let pool = bench.import();
             let guid = log_guid(&pool).unwrap();
-            for device in &bench.faults {
-                let off = ErrorKind::PowerLoss;
-                device.add(Fault::fail_writes(0..u64::MAX, off).after(writes));
-                device.add(Fault::fail_flushes(off).after(writes / 4));
-            }
+            bench.cut_power_after(writes);
             let is_done = pool.remove_log(guid).is_ok() && pool.sync().is_ok();
             drop(pool);
-            bench.faults.iter().for_each(|d| d.clear());
+            bench.mend();
             let case = format!("{is_last} after {writes}");
             let pool = bench.try_import().unwrap_or_else(|e| panic!("{case}: {e}"));
             let left = log_guid(&pool);
@@ -64,8 +59,7 @@ fn a_removal_of_a_log_device_may_end_at_any_write() {
             pool.export().unwrap();
             whole(&bench, &case);
             bench.away = vec![log];
-            whole(&bench, &case);
-            Run::compare(&bench, &model).unwrap_or_else(|e| panic!("{case}: {e}"));
+            holds_model(&bench, &model, &case);
             bench.away.clear();
             if is_done {
                 break;

@@ -16,7 +16,7 @@ fn damage(run: &mut Run) {
     }
 }
 
-fn set(pool: &LivePool, setting: &str) {
+pub(super) fn set(pool: &LivePool, setting: &str) {
     pool.set_tunable(engine::live::Setting::parse(setting).unwrap());
 }
 

@@ -1,6 +1,5 @@
 //! Sides of mirrors that become a pool of their own.
 
-use super::checkpoint::break_after;
 use super::random::bench::Shape;
 use super::*;
 use engine::live::{NewTop, SpaceClass, VdevSpec};
@@ -141,11 +140,11 @@ fn a_split_may_end_at_any_write() {
         let pool = bench.import();
         let guid = pool.guid();
         let sides = pool.sides_to_split(&[]).unwrap();
-        break_after(&bench, writes);
+        bench.cut_power_after(writes);
         let new = pool.split("tank", &sides);
         let is_done = new.and_then(LivePool::export).is_ok();
         drop(pool);
-        bench.faults.iter().for_each(|d| d.clear());
+        bench.mend();
         let case = format!("after {writes}");
         let left = bench_of(&bench, Shape::Mirror, &[0]);
         let new = bench_of(&bench, Shape::Disk, &[1]);

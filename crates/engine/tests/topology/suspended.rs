@@ -26,7 +26,7 @@ fn fail(run: &Run, leaves: usize, faults: &[Fault]) {
 }
 
 fn mend(run: &Run) {
-    run.bench.faults.iter().for_each(|device| device.clear());
+    run.bench.mend();
 }
 
 /// What stands while the pool is suspended, and what does not.
@@ -64,7 +64,7 @@ fn what_could_not_be_read_while_devices_were_away_is_not_lost() {
             let pool = bench.import_without_cache();
             bench.faults.iter().for_each(|d| d.add(Fault::fail(0..u64::MAX, kind)));
             assert!(pool.look().unwrap().error_log().is_err(), "something was read");
-            bench.faults.iter().for_each(|device| device.clear());
+            bench.mend();
             let wrong: u64 = pool.view().vdevs().walk().map(|n| n.checksum_errors()).sum();
             assert_eq!(wrong, 0, "{shape:?}, {kind:?}: nothing was read");
             pool.forget_errors(None).unwrap();
@@ -194,7 +194,7 @@ fn a_sync_that_cannot_read_waits_for_its_devices() {
         let (bench, _) = run(1797, shape, 40).finish();
         let pool = bench.import_without_cache();
         pool.outlast_failures().unwrap();
-        let mend = || bench.faults.iter().for_each(|device| device.clear());
+        let mend = || bench.mend();
         let names: Vec<String> = (0..24).map(|after| format!("tank/away{after}")).collect();
         let mut suspended = 0;
         for (after, name) in (0..).zip(&names) {

@@ -2,9 +2,9 @@
 //! what is trimmed at once, so whatever is overwritten or given back and was in use is missing from
 //! the model.
 
+use super::random::Bench;
 use super::random::bench::{SHAPES, Shape};
-use super::random::{Bench, Run};
-use super::{run, whole};
+use super::{holds_model, no_problems, run};
 use engine::LivePool;
 use engine::inside::device::{Device as _, ErrorKind, Fault};
 use engine::live::{OwnChanges, PropertyWord};
@@ -70,10 +70,9 @@ fn free_space_is_worked_on_and_nothing_else() {
             }
         }
         (0..40).for_each(|_| run.step());
-        assert_eq!(run.pool().allocator_problems(), Vec::<String>::new());
+        no_problems(run.pool());
         let (bench, model) = run.finish();
-        whole(&bench, &format!("{shape:?}"));
-        Run::compare(&bench, &model).unwrap();
+        holds_model(&bench, &model, &format!("{shape:?}"));
         bench.zdb();
     }
 }
@@ -96,8 +95,7 @@ fn autotrim_gives_back_what_no_uberblock_needs() {
             }
         }
         let (bench, model) = run.finish();
-        whole(&bench, &format!("{shape:?}"));
-        Run::compare(&bench, &model).unwrap();
+        holds_model(&bench, &model, &format!("{shape:?}"));
         bench.zdb();
     }
 }
@@ -135,8 +133,7 @@ fn a_work_is_suspended_called_off_and_goes_on_after_an_export() {
     run.pool().forget_work(leaves(run.pool())[0], LeafWork::Initialize).unwrap();
     assert_eq!(state(run.pool(), LeafWork::Initialize), [WorkState::None; 2]);
     let (bench, model) = run.finish();
-    whole(&bench, "works");
-    Run::compare(&bench, &model).unwrap();
+    holds_model(&bench, &model, "works");
     bench.zdb();
 }
 
@@ -164,7 +161,7 @@ fn a_work_that_devices_broke_off_goes_on_when_they_are_back() {
             run.step();
             assert_eq!(run.pool().sync().is_err(), failing > run.bench.redundancy(), "{case}");
         }
-        run.bench.faults.iter().for_each(|device| device.clear());
+        run.bench.mend();
         if failing > run.bench.redundancy() {
             assert!(run.pool().resume(&run.bench.source()).unwrap(), "{case}");
         } else {
@@ -190,24 +187,18 @@ fn a_work_may_end_at_any_write() {
         for writes in (0..).step_by(step) {
             bench = bench.again_from(&before);
             let pool = bench.import();
-            for device in &bench.faults {
-                let off = ErrorKind::PowerLoss;
-                device.add(Fault::fail_writes(0..u64::MAX, off).after(writes));
-                device.add(Fault::fail_flushes(off).after(writes / 4));
-            }
+            bench.cut_power_after(writes);
             let started = leaves(&pool).iter().try_for_each(|l| pool.start_work(*l, work, 0));
             let ended = pool.wait_for_work(work, &leaves(&pool), LONG);
             let is_done = started.is_ok() && ended == Ok(true) && pool.sync().is_ok();
             drop(pool);
-            bench.faults.iter().for_each(|d| d.clear());
+            bench.mend();
             let case = format!("{work:?} after {writes}");
-            whole(&bench, &case);
-            Run::compare(&bench, &model).unwrap_or_else(|e| panic!("{case}: {e}"));
+            holds_model(&bench, &model, &case);
             let pool = bench.try_import().unwrap_or_else(|e| panic!("{case}: {e}"));
             finish(&pool, work);
             pool.export().unwrap();
-            whole(&bench, &case);
-            Run::compare(&bench, &model).unwrap_or_else(|e| panic!("{case}: {e}"));
+            holds_model(&bench, &model, &case);
             if is_done {
                 break;
             }
