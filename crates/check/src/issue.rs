@@ -488,7 +488,7 @@ impl Issue {
             Self::DirectorySize { .. } => "the directory may not be removable",
             Self::DanglingEntry { .. } => "the name cannot be opened: the file is gone",
             Self::BadEntry { at, .. } if at.place.objset == 0 => {
-                "programs that check names cannot be asked for what has this one"
+                "what has this name cannot be found by it"
             }
             Self::BadEntry { .. } => "the file may not be reachable by its name",
             Self::Orphan { .. } => "the file cannot be reached by any name",

@@ -174,8 +174,9 @@ pub use rt::{Cancelled, Progress, ProgressSnapshot, Rt, for_each_parallel};
 /// let fs = pool.filesystem("tank")?;
 /// let new = NewFile::new(NewKind::Dir, 0o755, Time { seconds: 1, nanos: 0 });
 /// fs.create(fs.root_object(), b"letters", &new)?;
-/// let names: Vec<_> = fs.root()?.sorted_entries()?.into_iter().map(|e| e.name).collect();
-/// assert_eq!(names, [b"letters"]);
+/// for entry in fs.root()?.entries() {
+///     assert_eq!(entry?.name, b"letters");
+/// }
 /// # Ok::<(), engine::Error>(())
 /// ```
 pub use zpl::Filesystem;

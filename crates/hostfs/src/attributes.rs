@@ -111,7 +111,7 @@ impl Handle<'_> {
         let (uid, gid) = (Filesystem::linux_id(node.uid), Filesystem::linux_id(node.gid));
         // To the system this number means that nothing is to be changed.
         if uid == u32::MAX || gid == u32::MAX {
-            return Err(io::Error::other("4294967295 is nobody's number"));
+            return Err(io::Error::other("4294967295 is the number of no user or group"));
         }
         let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
         Ok(chownat(self.fd, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)

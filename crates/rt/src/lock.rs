@@ -75,13 +75,6 @@ impl<T> Lock<T> {
     }
 }
 
-impl<T: Default> Default for Lock<T> {
-    /// For the runtime of the calling thread ([`Rt::current`]).
-    fn default() -> Self {
-        Self::new(&Rt::current(), T::default())
-    }
-}
-
 impl<T> Deref for LockGuard<'_, T> {
     type Target = T;
 
@@ -142,7 +135,7 @@ mod tests {
 
     #[test]
     fn trying_does_not_wait() {
-        let mut lock: Lock<u8> = Lock::default();
+        let mut lock = Lock::new(&Rt::real(), 0u8);
         *lock.get_mut() = 3;
         let guard = lock.lock();
         assert!(lock.try_lock().is_none());

@@ -53,6 +53,12 @@ pub struct Draid {
 }
 
 impl std::fmt::Debug for Draid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::fmt::Display for Draid {
     /// As in a vdev's name: `draid2:3d:8c:1s`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { nparity, ndata, nspares, children, .. } = self;

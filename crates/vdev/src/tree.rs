@@ -676,7 +676,7 @@ fn name(config: &VdevConfig, role: &Role) -> Arc<str> {
             None => config.guid.to_string().into(),
         },
         Role::Raidz(r) => format!("raidz{}-{id}", r.nparity()).into(),
-        Role::Draid(d) => format!("{d:?}-{id}").into(),
+        Role::Draid(d) => format!("{d}-{id}").into(),
         other => format!("{}-{id}", other.name()).into(),
     }
 }

@@ -39,8 +39,11 @@ pub(crate) fn dump(d: &mut Dump, cx: &Context, object: &Object, role: Option<&Ro
         },
         DmuType::FUID => match context::domains(object) {
             Ok(table) => {
-                d.hold("domains", format!("{table:?}"));
-                d.note(format_args!("\t\t{table:?}"));
+                for (number, domain) in &table.domains {
+                    let domain = show::text(domain);
+                    d.push("domains", json!({"number": number, "domain": domain}));
+                    d.note(format_args!("\t\t{number} {domain}"));
+                }
             }
             Err(e) => d.fail(e),
         },

@@ -11,7 +11,7 @@ use super::dump::Dump;
 use super::show;
 use engine::inside::dmu::{Objset, Place};
 use engine::inside::ondisk::BlkPtr;
-use engine::inside::ondisk::zil::{AclPart, Body, Create, Record};
+use engine::inside::ondisk::zil::{AclPart, Body, Create, ExtraAttrs, Record, Whiteout};
 use engine::inside::zil::{Log, LogBlock, LogEnd};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -169,10 +169,7 @@ fn body(d: &mut Dump, objset: &Objset, body: &Body, level: u8) {
             d.hold("source", show::text(source));
             d.hold("target", show::text(target));
             if let Some(w) = whiteout {
-                let value = json!({"object": w.object, "slots": w.slots, "mode": w.mode,
-                                   "uid": w.uid, "gid": w.gid, "gen": w.generation,
-                                   "rdev": w.rdev});
-                d.say("whiteout", value, format_args!("whiteout {w:?}"));
+                whiteout_part(d, w);
             }
         }
         Body::Write { object, offset, length, block, data, .. } => {
@@ -255,8 +252,32 @@ fn create(d: &mut Dump, c: &Create, level: u8) {
         acl_part(d, a, level);
     }
     if let Some(a) = c.attrs.as_ref().filter(|_| level >= 5) {
-        d.say("attributes", format!("{a:?}"), format_args!("{a:?}"));
+        extra_attributes(d, a);
     }
+}
+
+fn whiteout_part(d: &mut Dump, w: &Whiteout) {
+    let value = json!({"object": w.object, "slots": w.slots, "mode": w.mode, "uid": w.uid,
+                       "gid": w.gid, "gen": w.generation, "rdev": w.rdev});
+    let text = format_args!(
+        "whiteout object {} slots {} mode {:#o} uid {} gid {} gen {} rdev {:#x}",
+        w.object, w.slots, w.mode, w.uid, w.gid, w.generation, w.rdev
+    );
+    d.say("whiteout", value, text);
+}
+
+fn extra_attributes(d: &mut Dump, a: &ExtraAttrs) {
+    let stamp = show::hex(&a.stamp);
+    let value = json!({"map": a.map, "values": a.values, "create_time": a.create_time,
+                       "stamp": stamp});
+    let map: Vec<String> = a.map.iter().map(|word| format!("{word:#x}")).collect();
+    let [seconds, nanos] = a.create_time;
+    let text = format_args!(
+        "attributes {} values {:#x} created {seconds}.{nanos:09} stamp {stamp}",
+        map.join(" "),
+        a.values
+    );
+    d.say("attributes", value, text);
 }
 
 fn acl_part(d: &mut Dump, a: &AclPart, level: u8) {
@@ -331,6 +352,6 @@ fn set_attr(d: &mut Dump, body: &Body, level: u8) {
         }
     }
     if let Some(a) = attrs.as_ref().filter(|_| level >= 5) {
-        d.say("attributes", format!("{a:?}"), format_args!("{a:?}"));
+        extra_attributes(d, a);
     }
 }

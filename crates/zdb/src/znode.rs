@@ -5,7 +5,7 @@ use super::dump::Dump;
 use super::show;
 use engine::inside::dmu::Object;
 use engine::inside::ondisk::acl;
-use engine::inside::ondisk::acl::Ace;
+use engine::inside::ondisk::acl::{Ace, Who};
 use engine::inside::ondisk::sa::{SaHeader, SaSet, SaTables, zpl};
 use engine::inside::ondisk::znode::{Znode, flags, mode};
 use engine::inside::ondisk::{DmuType, Endian, NvList, NvValue};
@@ -185,16 +185,26 @@ fn rare(d: &mut Dump, set: &SaSet<'_>, bits: u64) {
     }
 }
 
+fn who(who: Who) -> &'static str {
+    match who {
+        Who::Owner => "owner@",
+        Who::OwningGroup => "group@",
+        Who::Everyone => "everyone@",
+        Who::User(_) => "user",
+        Who::Group(_) => "group",
+    }
+}
+
 fn aces(d: &mut Dump, list: &[Ace]) {
     for a in list {
         let value = json!({"type": a.kind, "flags": a.flags, "mask": a.mask, "id": a.id});
         d.push("aces", value);
         d.note(format_args!(
-            "\ttype {} flags {:#06x} mask {:#010x} {:?} id {}",
+            "\ttype {} flags {:#06x} mask {:#010x} {} id {}",
             a.kind,
             a.flags,
             a.mask,
-            a.who(),
+            who(a.who()),
             a.id
         ));
     }

@@ -17,7 +17,7 @@ pub const PAUSE: Duration = Duration::from_millis(5);
 /// How long a command waits for others that have the pool.
 #[derive(Args, Clone, Copy, Default, Debug)]
 pub struct Wait {
-    /// Wait so long for commands that have the pool (30 unless ZINC_WAIT says otherwise)
+    /// Wait this long for commands that have the pool (30 unless ZINC_WAIT says otherwise)
     #[arg(long = "wait", value_name = "SECONDS", value_parser = seconds)]
     wait: Option<Duration>,
 }

@@ -154,7 +154,7 @@ fn files_are_exported_for_reading() {
 fn other_machines_are_kept_out_unless_they_are_let_in() {
     let place = tank();
     let said = place.fails("nbd --listen 0.0.0.0:0 tank/vol");
-    assert!(said.contains("--insecure-plain-tcp allows that"), "{said}");
+    assert!(said.contains("--insecure-plain-tcp allows it"), "{said}");
     let server = Exporting::start(&place, "nbd --listen 127.0.0.1:0 tank/vol");
     let (_, at) = server.line.trim().split_once("127.0.0.1:").unwrap();
     let (port, name) = at.split_once('/').unwrap();

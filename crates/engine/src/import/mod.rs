@@ -105,7 +105,7 @@ impl<'c> ImportVerdict<'c> {
     pub fn of(candidate: &'c Candidate, options: &OpenOptions, hostid: u64) -> Self {
         match Pool::open_candidate(candidate, options) {
             Ok(pool) => Self::opened(candidate, &pool, hostid),
-            Err(e) => Self::refused(candidate, e),
+            Err(e) => Self::refused(candidate, &options.rt, e),
         }
     }
 
@@ -132,10 +132,10 @@ impl<'c> ImportVerdict<'c> {
         }
     }
 
-    fn refused(candidate: &'c Candidate, error: Error) -> Self {
+    fn refused(candidate: &'c Candidate, rt: &Rt, error: Error) -> Self {
         let behind = candidate.behind(&candidate.tree, u64::MAX);
         let mut leaf = |c: &VdevConfig| candidate.leaf_for(c, &behind);
-        let vdevs = VdevTree::build(&Rt::real(), &candidate.tree, &mut leaf).ok();
+        let vdevs = VdevTree::build(rt, &candidate.tree, &mut leaf).ok();
         let mut tree = match &vdevs {
             Some(vdevs) => ImportTree::new(candidate, &candidate.tree, vdevs),
             None => ImportTree::bare(candidate),

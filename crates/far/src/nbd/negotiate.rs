@@ -92,7 +92,7 @@ pub(super) fn negotiate(
 fn untrusted(e: io::Error) -> Failed {
     match e.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::Other => Failed::Refused(
-            "TLS: the server is not who it should be, or does not let this machine in",
+            "TLS: the server's certificate is not trusted, or it does not accept this machine's",
         ),
         _ => Failed::Connection(e),
     }

@@ -42,6 +42,24 @@ pub struct Plan {
     pub fill: bool,
 }
 
+impl std::fmt::Display for Plan {
+    /// In one line, with sizes in bytes.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { threads, regions, region_size, chunk_size, offset, block_size, .. } = self;
+        let files = if self.layout == Layout::Shared { "one file" } else { "a file each" };
+        write!(f, "{threads} threads, {regions} regions of {region_size} bytes in {files} ")?;
+        write!(f, "from {offset}, chunks of {chunk_size} bytes, blocks of {block_size} bytes")?;
+        if self.chunk_noise > 0 || self.region_noise > 0 {
+            let (chunk, region) = (self.chunk_noise, self.region_noise);
+            write!(f, ", chunks up to {chunk} bytes and {region} regions off")?;
+        }
+        if !self.thread_delay.is_zero() {
+            write!(f, ", delays up to {:?}", self.thread_delay)?;
+        }
+        write!(f, "{}", if self.fill { "" } else { ", zeros" })
+    }
+}
+
 /// Largest I/O: each thread holds one in memory.
 const CHUNK_MAX: u64 = 1 << 30;
 const THREADS_MAX: usize = 4096;

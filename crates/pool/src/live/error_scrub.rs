@@ -136,7 +136,7 @@ impl LivePool {
         let mut found = Found::default();
         for piece in log.blocks.chunks(PIECE) {
             if !goes_on() {
-                return Err(Error::Invalid { what: "it was called off".to_owned() });
+                return Err(Error::Invalid { what: "it was cancelled".to_owned() });
             }
             shared.look_again(piece, &mut found);
         }

@@ -1,5 +1,5 @@
 //! Heads whose object set cannot be read: what becomes of them. And what else of the MOS is made
-//! anew for who repairs a pool.
+//! anew for a repair.
 //!
 //! Nothing of such a head can be read, so nothing of it is lost by this. What it was made of can:
 //!

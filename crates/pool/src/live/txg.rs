@@ -80,7 +80,7 @@ pub struct TxgLimits {
     pub dirty_max: u64,
     /// Percentage of it at which a txg is pushed (`zfs_dirty_data_sync_percent`).
     pub sync_percent: u64,
-    /// A dirty txg is pushed when it was open for so long (`zfs_txg_timeout`).
+    /// A dirty txg is pushed when it was open for this long (`zfs_txg_timeout`).
     pub timeout: Duration,
 }
 

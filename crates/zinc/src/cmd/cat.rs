@@ -9,7 +9,6 @@ use crate::session::Session;
 use crate::ui;
 use engine::DatasetKind;
 use engine::files::FileKind;
-use engine::objects::Object;
 use engine::{Pool, Volume};
 use std::process::ExitCode;
 
@@ -71,25 +70,34 @@ impl Args {
         let found = place.find(pool)?;
         if pool.dsl().kind(&found.dataset) == DatasetKind::Volume {
             let volume = Volume::open(&sets.open(&found.dataset)?)?;
-            return self.bytes(session, volume.object(), volume.size());
+            return self.bytes(session, |at, out| volume.read_at(at, out), volume.size());
         }
         let fs = found.filesystem(sets)?;
         let node = found.node(&fs, true)?;
         match node.kind() {
-            FileKind::File => self.bytes(session, node.object(), node.size),
+            FileKind::File => self.bytes(session, |at, out| node.read_at(at, out), node.size),
             FileKind::Dir => Err(Failure::new(format!("{}: a directory", place.shown()))),
             _ => Err(Failure::new(format!("{}: not a regular file", place.shown()))),
         }
     }
 
-    fn bytes(&self, session: &Session, object: &Object, size: u64) -> Result<bool, Failure> {
+    /// Writes the part that is wanted of `size` bytes, which `read_at` reads.
+    fn bytes<E>(
+        &self,
+        session: &Session,
+        read_at: impl Fn(u64, &mut [u8]) -> Result<usize, E>,
+        size: u64,
+    ) -> Result<bool, Failure>
+    where
+        Failure: From<E>,
+    {
         let wanted = self.length.and_then(|n| self.offset.checked_add(n)).unwrap_or(u64::MAX);
         let end = size.min(wanted);
         let mut buffer = vec![0; CHUNK.min(end.saturating_sub(self.offset)) as usize];
         let mut at = self.offset;
         while at < end {
             let n = buffer.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
-            object.read_at(at, &mut buffer[..n])?;
+            read_at(at, &mut buffer[..n])?;
             session.check()?;
             if ui::out_bytes(session, &buffer[..n]).is_err() {
                 // Why becomes the exit code.

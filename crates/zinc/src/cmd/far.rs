@@ -27,7 +27,7 @@ pub enum Command {
     Check(Check),
     /// Copy a disk out of a store into a file, or a file into a disk
     Copy(Copy),
-    /// Delete what nobody needs any more
+    /// Delete what is no longer needed
     Gc(Gc),
     /// Show what a month of use costs
     Cost(Cost),
@@ -270,9 +270,8 @@ impl Verb for Copy {
             (Some(_), Some(_)) => {
                 Err(Failure::usage("one of both is a file").hint("copy it out, and in again"))
             }
-            (None, None) => {
-                Err(Failure::usage("none of both is a store").hint("one is dir:///PATH or s3://…"))
-            }
+            (None, None) => Err(Failure::usage("neither of the two is a store")
+                .hint("one is dir:///PATH or s3://…")),
         }?;
         Ok(ExitCode::SUCCESS)
     }

@@ -103,11 +103,10 @@ impl Args {
         }
         let is_plain_tcp = self.listen.is_some_and(|at| !at.ip().is_loopback());
         if is_plain_tcp && !self.insecure_plain_tcp && !self.tls_verify_peer {
-            return Err(Failure::usage(
-                "other machines could connect without being asked who they \
-                                       are",
-            )
-            .hint("--tls-verify-peer asks them; --insecure-plain-tcp allows that"));
+            return Err(Failure::usage("other machines could connect without authentication")
+                .hint(
+                    "--tls-verify-peer asks for their certificates; --insecure-plain-tcp allows it",
+                ));
         }
         let absolute = |path: &PathBuf| std::path::absolute(session.path(path));
         let socket = self.socket.as_ref().map(absolute);
@@ -164,7 +163,7 @@ impl Verb for Args {
         served::forward(session, &self.live.search, &name)?;
         if let Some(pool) = session.held(&name) {
             let Some(client) = session.client() else {
-                return Err(Failure::new("the pool is held, and for no client"));
+                return Err(Failure::new("this process has the pool open and serves no client"));
             };
             exports.run(session, &pool, &client.presence, || ())?;
             return Ok(ExitCode::SUCCESS);

@@ -399,7 +399,7 @@ impl Args {
         target: &dyn Target,
     ) -> Result<RunResult, Failure> {
         if self.verbose {
-            ui::error(session, &format!("run {}: {plan:?}\n", plan.seed));
+            ui::error(session, &format!("run {}: {plan}\n", plan.seed));
         }
         let result = self.work(session, rt, plan, target);
         match self.cleanup {

@@ -1,6 +1,6 @@
 //! Setting right what a file says of itself, and what directories say of files.
 //!
-//! For who repairs a pool: what is wrong was found by comparing all names with all files, so
+//! For repairs of a pool: what is wrong was found by comparing all names with all files, so
 //! nothing is judged here, flags and read-only settings stop nothing, and the intent log is told
 //! nothing.
 //! Times stay as they are.

@@ -107,7 +107,9 @@ impl Filesystem {
     pub(super) fn check_owner(&self, id: u64) -> Result<()> {
         let owner = Fuid(id);
         match owner.domain() {
-            0 if owner.id() == u32::MAX => Err(Error::Invalid("4294967295 is nobody's number")),
+            0 if owner.id() == u32::MAX => {
+                Err(Error::Invalid("4294967295 is the number of no user or group"))
+            }
             0 => Ok(()),
             domain if self.fuids().domains.contains_key(&domain) => Ok(()),
             _ => Err(Error::Invalid("its owner or group is a number above 32 bits")),

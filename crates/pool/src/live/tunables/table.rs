@@ -45,7 +45,7 @@ table! {
     // Transaction groups.
     TxgTimeout "zfs_txg_timeout" Unit::Seconds, 5, 1..=86_400,
         Push::Timeout,
-        "A txg with changes is pushed when it was open for so long.";
+        "A txg with changes is pushed when it was open for this long.";
     DirtyDataMax "zfs_dirty_data_max" Unit::Bytes, dirty_max_of_machine(), 0x10_0000..=1 << 50,
         Push::DirtyMax,
         "Dirty data at which writers wait, whatever the throttle says. Memory held by txgs that \
@@ -243,17 +243,17 @@ table! {
     Silence "zinc_vdev_silence_ms" Unit::Milliseconds,
         QueueLimit::Silence.default_value(), 100..=86_400_000,
         Push::Queue(QueueLimit::Silence),
-        "A device that has requests and has answered none for so long hangs: they are given up, \
+        "A device that has requests and has answered none for this long hangs: they are given up, \
          and it is FAULTED as far as the others do without it.";
     DeadmanZiotime "zfs_deadman_ziotime_ms" Unit::Milliseconds,
         QueueLimit::Lost.default_value(), 100..=86_400_000,
         Push::Queue(QueueLimit::Lost),
-        "A request that has not come back for so long is given up, also when the device answers \
+        "A request that has not come back for this long is given up, also when the device answers \
          others.";
     SlowIo "zio_slow_io_ms" Unit::Milliseconds,
         QueueLimit::Slow.default_value(), 1..=86_400_000,
         Push::Queue(QueueLimit::Slow),
-        "A request that takes so long is counted as slow.";
+        "A request that takes this long is counted as slow.";
     ReadLatePercentile "zinc_read_late_percentile" Unit::Percent,
         QueueLimit::LatePercentile.default_value(), 1..=100,
         Push::Queue(QueueLimit::LatePercentile),
@@ -266,7 +266,7 @@ table! {
     ReadSitOut "zfs_vdev_read_sit_out_secs" Unit::Seconds,
         QueueLimit::SitOutMax.default_value(), 0..=86_400,
         Push::Queue(QueueLimit::SitOutMax),
-        "A device whose reads are late again and again is not read from for so long at most, \
+        "A device whose reads are late again and again is not read from for this long at most, \
          where others have the same; it begins with ten seconds. 0: it is read from all the same.";
 
     // The write pipeline.
@@ -292,7 +292,7 @@ table! {
     // Scrub and resilver.
     ScanPiece "zfs_scrub_min_time_ms" Unit::Milliseconds, 200, 1..=60_000,
         Push::OnUse,
-        "A scrub or resilver goes on for so long at a time; no txg ends meanwhile.";
+        "A scrub or resilver goes on for this long at a time; no txg ends meanwhile.";
     ScanPlaceEach "zfs_scan_checkpoint_intval" Unit::Seconds, 5, 0..=86_400,
         Push::OnUse,
         "How often a scrub writes where it is. A crash repeats as much of it.";
@@ -309,7 +309,7 @@ table! {
     // Removal of devices.
     RemovalPiece "zinc_removal_piece" Unit::Bytes, 64 << 20, 0x1000..=1 << 30,
         Push::OnUse,
-        "A transaction group copies so much of a device that is being removed, and ends no sooner.";
+        "A transaction group copies this much of a device that is being removed before it ends.";
     RemovalSuspend "zfs_removal_suspend_progress" Unit::Switch, 0, 0..=1,
         Push::OnUse,
         "A removal of a device waits.";
@@ -317,10 +317,10 @@ table! {
     // Expansion of raidz.
     ReflowPiece "raidz_expand_max_copy_bytes" Unit::Bytes, 160 << 20, 0x1_0000..=16 << 30,
         Push::OnUse,
-        "A transaction group moves so much of a raidz that is being expanded, and ends no sooner.";
+        "A transaction group moves this much of a raidz that is being expanded before it ends.";
     ReflowMax "raidz_expand_max_reflow_bytes" Unit::Bytes, 0, 0..=1 << 60,
         Push::OnUse,
-        "An expansion of a raidz waits when so much was moved; 0: it does not.";
+        "An expansion of a raidz pauses when this much was moved; 0: it does not.";
     ReflowSuspend "zinc_raidz_expand_suspend_progress" Unit::Switch, 0, 0..=1,
         Push::OnUse,
         "An expansion of a raidz waits.";

@@ -69,7 +69,7 @@ pub fn start_with(
         };
         if says && ui::out_bytes(session, escape::text(line).as_bytes()).is_err() {
             // The exit code says that output is lost, and not that nothing was started.
-            ui::error(session, &format!("zinc: it was started all the same: {line}"));
+            ui::error(session, &format!("zinc: the server has started in spite of this: {line}"));
         }
         return Ok(code);
     }

@@ -515,7 +515,7 @@ fn leave(
             Ok(pool) => return close(session, pool, how, exports),
             Err(Kept::Busy(_)) if waits => {}
             Err(Kept::Busy(commands)) => {
-                let failure = Failure::new("commands do not end");
+                let failure = Failure::new("commands are still running");
                 let failure = commands.into_iter().fold(failure, Failure::because);
                 return Err(failure.hint(LIKE_A_CRASH));
             }
