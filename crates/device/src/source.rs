@@ -9,7 +9,8 @@
 
 use crate::gpt::Gpt;
 use crate::{
-    DeviceRef, Error, ErrorKind, FileDevice, Options, RwFileDevice, RwPartition, WriteDeviceRef,
+    DeviceRef, Error, ErrorKind, FileDevice, Options, RwFileDevice, RwPartition, WriteDevice,
+    WriteDeviceRef,
 };
 use core::time::Duration;
 use parking_lot::Mutex;
@@ -17,7 +18,7 @@ use rt::Rt;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Makes devices from names.
 pub trait DeviceSource: Send + Sync {
@@ -37,8 +38,8 @@ pub trait DeviceSource: Send + Sync {
     /// It cannot be opened, or does not answer in time ([`ErrorKind::NoAnswer`]).
     fn open(&self, name: &Path) -> Result<DeviceRef, Error>;
 
-    /// Opens a device for writing, for the caller alone. Asked again for the same name, a source
-    /// gives the same device: it keeps what it opened so until it is dropped.
+    /// Opens a device for writing, for the caller alone, until the last holder lets go of it. Asked
+    /// again for the same name until then, a source gives the same device.
     ///
     /// # Errors
     /// Another program has it ([`ErrorKind::InUse`]); it cannot be opened, or does not answer.
@@ -139,7 +140,7 @@ pub struct LocalDevices {
     options: Options,
     patience: Patience,
     rt: Rt,
-    claimed: Mutex<HashMap<PathBuf, WriteDeviceRef>>,
+    claimed: Mutex<HashMap<PathBuf, Weak<dyn WriteDevice>>>,
     slow: Mutex<Vec<(PathBuf, Duration)>>,
 }
 
@@ -181,11 +182,12 @@ impl LocalDevices {
     }
 
     fn claim_whole(&self, path: &Path) -> Result<WriteDeviceRef, Error> {
-        if let Some(device) = self.claimed.lock().get(path) {
-            return Ok(Arc::clone(device));
+        let known = self.claimed.lock().get(path).and_then(Weak::upgrade);
+        if let Some(device) = known {
+            return Ok(device);
         }
         let device: WriteDeviceRef = Arc::new(self.patiently(path, RwFileDevice::open)?);
-        self.claimed.lock().insert(path.to_owned(), Arc::clone(&device));
+        self.claimed.lock().insert(path.to_owned(), Arc::downgrade(&device));
         Ok(device)
     }
 }
@@ -371,12 +373,13 @@ mod tests {
         assert!(Arc::ptr_eq(&device, &source.claim(&at("large")).unwrap()));
         let others = LocalDevices::default();
         assert_eq!(others.claim(&at("large")).err().unwrap().kind, ErrorKind::InUse);
-        // The source keeps it, whichever holder lets go of it.
+        // It is held as long as one holder has it, and not by the source.
+        let second = source.claim(&at("large")).unwrap();
         drop(device);
         assert!(others.claim(&at("large")).is_err());
-        drop(source.take_slow());
-        drop(source);
+        drop(second);
         assert!(others.claim(&at("large")).is_ok());
+        drop(source.take_slow());
         assert!(others.take_slow().is_empty());
     }
 

@@ -1,15 +1,17 @@
 //! Making a pool of files, or in memory.
 
 use crate::error::{Error, ErrorKind, Place, Result};
-use device::{MemoryDevice, Options, RwFileDevice, WriteDeviceRef};
+use device::{DeviceSource, MemoryDevice, Options, RwFileDevice, WriteDeviceRef};
+use far::{AnyDevices, is_far};
 use pool::live::{CreateOptions, Devices, LivePool, NewTop, SpaceClass, VdevSpec, create};
 use rt::Rt;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A pool to be made of files or of memory, with a top-level vdev for each call that adds one.
-/// What is written is striped over them. Pools of disks, and of vdevs for special uses, are made
-/// with [`crate::live::create`].
+/// A pool to be made of files, disks or memory, with a top-level vdev for each call that adds one.
+/// What is written is striped over them. Pools that have vdevs for special uses are made with
+/// [`crate::live::create`].
 ///
 /// ```
 /// use engine::{Create, NewPool, OpenOptions, Pool};
@@ -28,13 +30,36 @@ use std::sync::Arc;
 pub struct NewPool {
     options: CreateOptions,
     devices: Devices,
+    source: Arc<dyn DeviceSource>,
 }
 
 impl NewPool {
     /// A pool of that name, of nothing yet.
     #[must_use]
     pub fn new(name: &str) -> Self {
-        Self { options: CreateOptions::new(name, Vec::new()), devices: Devices::new() }
+        let (options, devices) = (CreateOptions::new(name, Vec::new()), Devices::new());
+        Self { options, devices, source: Arc::new(AnyDevices::default()) }
+    }
+
+    /// Has the devices that are added from now on opened by this source, instead of as those of
+    /// this machine and of others are.
+    #[must_use]
+    pub fn with_source(mut self, source: Arc<dyn DeviceSource>) -> Self {
+        self.source = source;
+        self
+    }
+
+    /// Adds a device that is there: a disk or file of this machine, one of another by its name, or
+    /// whatever the source has. What is on it is lost.
+    ///
+    /// # Errors
+    /// It cannot be opened for writing.
+    pub fn device(mut self, name: impl AsRef<Path>) -> Result<Self> {
+        let name = name.as_ref();
+        let is_disk = is_far(name)
+            || std::fs::metadata(name).is_ok_and(|found| found.file_type().is_block_device());
+        let spec = self.claim(name, !is_disk)?;
+        Ok(self.top(spec))
     }
 
     /// Adds a file, which is made `bytes` long; what is in one that is there is lost.
@@ -96,19 +121,25 @@ impl NewPool {
     }
 
     fn leaf(&mut self, path: &Path, bytes: u64) -> Result<VdevSpec> {
-        let fail = |path: &Path, e: device::Error| {
-            Error::new(ErrorKind::Device).at(Place::Path(path.to_owned())).because(e)
-        };
         // Labels have whole paths: they are looked for from elsewhere.
         let whole: PathBuf = std::path::absolute(path)?;
-        let Some(text) = whole.to_str().map(str::to_owned) else {
-            return Err(Error::new(ErrorKind::InvalidName).at(Place::Path(whole)));
-        };
         let made = RwFileDevice::create(&whole, bytes, &Options::default());
-        let device: WriteDeviceRef = Arc::new(made.map_err(|e| fail(&whole, e))?);
-        self.devices.insert(text.clone(), device);
-        Ok(VdevSpec::Leaf { path: text, is_file: true })
+        drop(made.map_err(|e| failed(&whole, e))?);
+        self.claim(&whole, true)
     }
+
+    fn claim(&mut self, name: &Path, is_file: bool) -> Result<VdevSpec> {
+        let Some(path) = name.to_str().map(str::to_owned) else {
+            return Err(Error::new(ErrorKind::InvalidName).at(Place::Path(name.to_owned())));
+        };
+        let device = self.source.claim(name).map_err(|e| failed(name, e))?;
+        self.devices.insert(path.clone(), device);
+        Ok(VdevSpec::Leaf { path, is_file })
+    }
+}
+
+fn failed(path: &Path, e: device::Error) -> Error {
+    Error::new(ErrorKind::Device).at(Place::Path(path.to_owned())).because(e)
 }
 
 #[cfg(test)]

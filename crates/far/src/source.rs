@@ -4,14 +4,15 @@ use crate::name::{Name, NameError};
 use crate::{disk, nbd};
 use device::gpt::Gpt;
 use device::{
-    DeviceRef, DeviceSource, Error, ErrorKind, LocalDevices, Patience, RwPartition, WriteDeviceRef,
+    DeviceRef, DeviceSource, Error, ErrorKind, LocalDevices, Patience, RwPartition, WriteDevice,
+    WriteDeviceRef,
 };
 use parking_lot::Mutex;
 use rt::Rt;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// The devices of this machine ([`LocalDevices`]), and those of others by their names. A partition
@@ -20,7 +21,7 @@ use std::time::Duration;
 pub struct AnyDevices {
     near: LocalDevices,
     patience: Patience,
-    claimed: Mutex<HashMap<PathBuf, WriteDeviceRef>>,
+    claimed: Mutex<HashMap<PathBuf, Weak<dyn WriteDevice>>>,
     slow: Mutex<Vec<(PathBuf, Duration)>>,
 }
 
@@ -90,12 +91,12 @@ impl DeviceSource for AnyDevices {
         let Some(name) = far(path) else { return self.near.claim(path) };
         let (name, number) = name.map_err(|e| no_name(path, e))?;
         let key = PathBuf::from(name.as_str());
-        let known = self.claimed.lock().get(&key).cloned();
+        let known = self.claimed.lock().get(&key).and_then(Weak::upgrade);
         let whole = match known {
             Some(device) => device,
             None => {
                 let device = self.patiently(&name, claim_far)?;
-                self.claimed.lock().insert(key, Arc::clone(&device));
+                self.claimed.lock().insert(key, Arc::downgrade(&device));
                 device
             }
         };

@@ -12,7 +12,7 @@ use crate::served::{self, Server};
 use crate::session::Session;
 use crate::{known, ui};
 use engine::Rt;
-use engine::devices::{AnyDevices, DeviceSource as _, ErrorKind, Process};
+use engine::devices::{AnyDevices, DeviceSource as _, ErrorKind, Process, WriteDeviceRef};
 use engine::devices::{locked_by, open_to_read, whole};
 use engine::live;
 use engine::live::ImportOptions;
@@ -43,18 +43,21 @@ pub fn take(
         let mut found = find()?;
         let looked = Instant::now();
         let disks = AnyDevices::default();
-        if let Err(failed) = lock(&found.candidate, &disks) {
-            if !failed.is_in_use || is_over() {
+        let mut held = match lock(&found.candidate, &disks) {
+            Ok(held) => held,
+            Err(failed) if !failed.is_in_use || is_over() => {
                 return Err(failed.explain(session, &found.candidate));
             }
-            if Server::holds(session, found.guid()) {
+            Err(failed) if Server::holds(session, found.guid()) => {
                 // Those that can go on there do not return.
                 let found = find()?;
                 return Err(failed.explain(session, &found.candidate));
             }
-            waited = true;
-            continue;
-        }
+            Err(_) => {
+                waited = true;
+                continue;
+            }
+        };
         // Devices that are free are locked in less time than others take to change anything.
         if waited || looked.elapsed() >= AT_ONCE || found.is_overtaken(&known::pools(session)) {
             found = find()?;
@@ -67,7 +70,7 @@ pub fn take(
                     return Err(failed.explain(session, &found.candidate));
                 }
                 Err(_) => break,
-                Ok(()) => {}
+                Ok(devices) => held.extend(devices),
             }
             match live::import(&Rt::real(), &found.candidate, &options(&found), &disks) {
                 Ok(pool) => return Ok((found, pool)),
@@ -87,14 +90,16 @@ pub fn take(
 /// has them.
 pub fn mark_destroyed(session: &Session, wait: Wait, candidate: &Candidate) -> Result<(), Failure> {
     let (began, patience) = (Instant::now(), wait.patience()?);
-    let mut disks = AnyDevices::default();
-    while let Err(failed) = lock(candidate, &disks) {
-        if !failed.is_in_use || began.elapsed() >= patience {
-            return Err(failed.explain(session, candidate));
+    let disks = AnyDevices::default();
+    let _held = loop {
+        match lock(candidate, &disks) {
+            Ok(held) => break held,
+            Err(failed) if !failed.is_in_use || began.elapsed() >= patience => {
+                return Err(failed.explain(session, candidate));
+            }
+            Err(_) => session.sleep(PAUSE)?,
         }
-        disks = AnyDevices::default();
-        session.sleep(PAUSE)?;
-    }
+    };
     live::mark_destroyed(&Rt::real(), candidate, &disks).map_err(|e| Failure::from(e).while_held())
 }
 
@@ -110,9 +115,10 @@ struct NotLocked {
     error: Error,
 }
 
-/// Locks the devices of a pool that `disks` does not have yet. Of those that cannot be opened for
-/// writing the import says what becomes of it.
-fn lock(candidate: &Candidate, disks: &AnyDevices) -> Result<(), NotLocked> {
+/// Locks the devices of a pool, as long as what is returned is held. Of those that cannot be opened
+/// for writing the import says what becomes of it.
+fn lock(candidate: &Candidate, disks: &AnyDevices) -> Result<Vec<WriteDeviceRef>, NotLocked> {
+    let mut held = Vec::new();
     for sight in candidate.leaves.values() {
         match disks.claim(&sight.path) {
             Err(cause) if !cause.kind.is_of_device() => {
@@ -120,10 +126,11 @@ fn lock(candidate: &Candidate, disks: &AnyDevices) -> Result<(), NotLocked> {
                 let error = Error::of_device(candidate.name(), cause);
                 return Err(NotLocked { is_in_use, error });
             }
-            _ => {}
+            Err(_) => {}
+            Ok(device) => held.push(device),
         }
     }
-    Ok(())
+    Ok(held)
 }
 
 impl NotLocked {

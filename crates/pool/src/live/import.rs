@@ -28,7 +28,7 @@ use crate::obstacle::Obstacle;
 use crate::open::{OpenOptions, Pool, find, set_reflow};
 use crate::scan::{look_at_device, read_labels};
 use crate::uberblocks;
-use device::{DeviceRef, DeviceSource, LocalDevices, WriteDeviceRef};
+use device::{DeviceRef, DeviceSource, WriteDeviceRef};
 use dmu::PendingSource;
 use dsl::Dsl;
 use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
@@ -102,14 +102,14 @@ impl ImportOptions {
 }
 
 impl LivePool {
-    /// Opens a pool for writing by its name or guid, with the devices of this machine. The search
-    /// and the runtime are those of [`ImportOptions::open`].
+    /// Opens a pool for writing by its name or guid. The search, the source of its devices and the
+    /// runtime are those of [`ImportOptions::open`].
     ///
     /// # Errors
     /// Those of [`Pool::open`], and of [`import`].
     pub fn open(wanted: &str, options: &ImportOptions) -> Result<Self> {
         let candidate = find(wanted, &options.open)?;
-        import(&options.open.rt, &candidate, options, &LocalDevices::default())
+        import(&options.open.rt, &candidate, options, &*options.open.search.source)
     }
 }
 
