@@ -1,13 +1,13 @@
 //! What a pool is made of, in words: `disk`, `mirror a b`, `raidz2 a b c`, behind `log`, `special`,
 //! `dedup`, `cache` and `spare`; and what of it is likely to be a mistake.
 
+use crate::config::{VdevConfig, VdevKind};
 use crate::devices::{self, FarName};
 use crate::live::{NewTop, SpaceClass, VdevSpec};
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::Metadata;
 use std::io;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 /// Sizes in one vdev that differ by more than this are a mistake rather than a rounding.
@@ -315,18 +315,8 @@ fn leaf(path: &str) -> Result<VdevSpec, LayoutError> {
     Ok(VdevSpec::Leaf { path: path.to_owned(), is_file })
 }
 
-/// What tells whether two names are of one device.
-///
-/// # Errors
-/// It cannot be looked at.
-pub fn identity(path: &str) -> Result<(u64, u64), LayoutError> {
-    if let Some(Ok(name)) = FarName::parse(Path::new(path)) {
-        let [a, b, c, d, e, f, g, h, ..] = name.identity();
-        return Ok((u64::MAX - 1, u64::from_le_bytes([a, b, c, d, e, f, g, h])));
-    }
-    let found: Metadata = std::fs::metadata(PathBuf::from(path))?;
-    let is_device = found.file_type().is_block_device();
-    Ok(if is_device { (u64::MAX, found.rdev()) } else { (found.dev(), found.ino()) })
+fn identity(path: &str) -> Result<(u64, u64), LayoutError> {
+    Ok(crate::live::identity(Path::new(path))?)
 }
 
 impl Layout {
@@ -350,33 +340,62 @@ impl Layout {
         Ok(())
     }
 
-    /// Why OpenZFS would want `-f`, vdevs that are there already included.
+    /// What of it OpenZFS would not make without being forced, vdevs that are there already
+    /// included.
     #[must_use]
-    pub fn objection(&self, present: &[Level]) -> Option<String> {
-        for top in &self.tops {
-            if let Some(why) = uneven(&top.spec) {
-                return Some(why);
-            }
+    pub fn mismatch(&self, present: &[Level]) -> Option<Mismatch> {
+        if let Some(why) = self.tops.iter().find_map(|top| uneven(&top.spec)) {
+            return Some(why);
         }
         // A log survives without redundancy; whatever else is lost takes the pool with it.
         let counts = |t: &&NewTop| !matches!(t.class, SpaceClass::Log);
         let new: Vec<Level> = self.tops.iter().filter(counts).map(|t| Level::of(&t.spec)).collect();
-        let both = new.windows(2).find_map(|pair| pair[0].differs(&pair[1]));
-        if let Some(what) = both {
-            return Some(format!("mismatched replication level: {what}"));
+        let mut pairs = new.iter().zip(new.iter().skip(1));
+        if let Some((a, b)) = pairs.find(|(a, b)| a.differs(b)) {
+            return Some(Mismatch::Levels(*a, *b));
         }
-        let (old, new) = (present.last()?, new.first()?);
-        old.differs(new)?;
-        Some(format!(
-            "mismatched replication level: pool uses {} and new vdev is {}",
-            old.shown(),
-            new.shown()
-        ))
+        let (pool, new) = (*present.last()?, *new.first()?);
+        pool.differs(&new).then_some(Mismatch::WithPool { pool, new })
+    }
+}
+
+/// What of a layout is likely to be a mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mismatch {
+    /// A vdev of this kind is made of files and of disks.
+    FilesAndDisks(Level),
+    /// The devices of a vdev of this kind have different sizes.
+    Sizes(Level),
+    /// New vdevs survive unequal losses.
+    Levels(Level, Level),
+    /// The new vdev and those that are there survive unequal losses.
+    WithPool {
+        /// One that is there.
+        pool: Level,
+        /// The new one.
+        new: Level,
+    },
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const LEVEL: &str = "mismatched replication level";
+        match self {
+            Self::FilesAndDisks(of) => {
+                write!(f, "{LEVEL}: {} contains both files and devices", of.name())
+            }
+            Self::Sizes(of) => write!(f, "{} contains devices of different sizes", of.name()),
+            Self::Levels(a, b) => write!(f, "{LEVEL}: both {} vdevs are present", a.beside(b)),
+            Self::WithPool { pool, new } => {
+                write!(f, "{LEVEL}: pool uses {} and new vdev is {}", pool.shown(), new.shown())
+            }
+        }
     }
 }
 
 /// How much a vdev survives.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// Nothing: one device.
     Single,
@@ -400,6 +419,18 @@ impl Level {
         }
     }
 
+    /// What a vdev that is there survives; `None`: it holds nothing by itself.
+    #[must_use]
+    pub fn of_config(top: &VdevConfig) -> Option<Self> {
+        Some(match top.kind {
+            VdevKind::Disk | VdevKind::File => Self::Single,
+            VdevKind::Mirror => Self::Mirror(top.children.len()),
+            VdevKind::Raidz { nparity } => Self::Raidz(u64::from(nparity), top.children.len()),
+            VdevKind::Draid { nparity, .. } => Self::Draid(u64::from(nparity), top.children.len()),
+            _ => return None,
+        })
+    }
+
     /// The kind of the vdev, as layouts name it.
     #[must_use]
     pub fn name(&self) -> String {
@@ -420,63 +451,56 @@ impl Level {
         }
     }
 
-    /// In which way two vdevs of one pool differ.
-    fn differs(&self, other: &Self) -> Option<String> {
+    /// Two vdevs of one pool survive unequal losses, or are of unequal width.
+    fn differs(&self, other: &Self) -> bool {
         match (self, other) {
-            (a, b) if a == b => None,
             // What survives as much is as good.
             (Self::Mirror(n), Self::Raidz(parity, _) | Self::Draid(parity, _))
-            | (Self::Raidz(parity, _) | Self::Draid(parity, _), Self::Mirror(n))
-                if *n as u64 == parity + 1 =>
-            {
-                None
+            | (Self::Raidz(parity, _) | Self::Draid(parity, _), Self::Mirror(n)) => {
+                *n as u64 != parity + 1
             }
-            (Self::Mirror(a), Self::Mirror(b)) => {
-                Some(format!("both {a}-way and {b}-way mirror vdevs are present"))
+            (Self::Raidz(a, _), Self::Draid(b, _)) | (Self::Draid(b, _), Self::Raidz(a, _)) => {
+                a != b
             }
+            (a, b) => a != b,
+        }
+    }
+
+    /// Both, by that in which they differ.
+    fn beside(&self, other: &Self) -> String {
+        match (self, other) {
+            (Self::Mirror(a), Self::Mirror(b)) => format!("{a}-way and {b}-way mirror"),
             (Self::Raidz(a, _), Self::Raidz(b, _)) if a != b => {
-                Some(format!("both {a} and {b} device parity raidz vdevs are present"))
+                format!("{a} and {b} device parity raidz")
             }
-            (Self::Raidz(_, a), Self::Raidz(_, b)) => {
-                Some(format!("both {a}-way and {b}-way raidz vdevs are present"))
-            }
-            (Self::Raidz(a, _), Self::Draid(b, _)) | (Self::Draid(b, _), Self::Raidz(a, _))
-                if a == b =>
-            {
-                None
-            }
+            (Self::Raidz(_, a), Self::Raidz(_, b)) => format!("{a}-way and {b}-way raidz"),
             (Self::Draid(a, _), Self::Draid(b, _)) if a != b => {
-                Some(format!("both {a} and {b} device parity draid vdevs are present"))
+                format!("{a} and {b} device parity draid")
             }
-            (Self::Draid(_, a), Self::Draid(_, b)) => {
-                Some(format!("both {a}-way and {b}-way draid vdevs are present"))
-            }
-            (a, b) => Some(format!("both {} and {} vdevs are present", a.name(), b.name())),
+            (Self::Draid(_, a), Self::Draid(_, b)) => format!("{a}-way and {b}-way draid"),
+            (a, b) => format!("{} and {}", a.name(), b.name()),
         }
     }
 }
 
 /// Devices of one vdev that are of two kinds, or not of one size.
-fn uneven(spec: &VdevSpec) -> Option<String> {
+fn uneven(spec: &VdevSpec) -> Option<Mismatch> {
     let (VdevSpec::Mirror(children)
     | VdevSpec::Raidz { children, .. }
     | VdevSpec::Draid { children, .. }) = spec
     else {
         return None;
     };
-    let name = Level::of(spec).name();
+    let level = Level::of(spec);
     let is_file = |c: &VdevSpec| matches!(c, VdevSpec::Leaf { is_file: true, .. });
     let files = children.iter().filter(|c| is_file(c)).count();
     if files != 0 && files != children.len() {
-        return Some(format!(
-            "mismatched replication level: {name} contains both files and devices"
-        ));
+        return Some(Mismatch::FilesAndDisks(level));
     }
     let leaves = spec.leaves().into_iter();
     let sizes: Vec<u64> = leaves.filter_map(|p| devices::size(Path::new(p))).collect();
     let (least, most) = (sizes.iter().min()?, sizes.iter().max()?);
-    let differ = most - least > SIZE_SLACK;
-    differ.then(|| format!("{name} contains devices of different sizes"))
+    (most - least > SIZE_SLACK).then_some(Mismatch::Sizes(level))
 }
 
 #[cfg(test)]
@@ -508,14 +532,16 @@ mod tests {
         assert_eq!(layout.tops[2].class, SpaceClass::Log);
         assert_eq!((layout.cache.len(), layout.spares.len()), (1, 1));
         // Each of them survives the loss of one device.
-        assert_eq!(layout.objection(&[]), None);
+        assert_eq!(layout.mismatch(&[]), None);
     }
 
     #[test]
     fn vdevs_that_survive_unequal_losses_do_not_match() {
         let (_dir, words) = files(&["mirror", "a", "b", "c", "raidz", "d", "e", "f"]);
         let both = "mismatched replication level: both mirror and raidz1 vdevs are present";
-        assert_eq!(parse(&words).unwrap().objection(&[]).unwrap(), both);
+        let why = parse(&words).unwrap().mismatch(&[]).unwrap();
+        assert_eq!(why, Mismatch::Levels(Level::Mirror(3), Level::Raidz(1, 3)));
+        assert_eq!(why.to_string(), both);
     }
 
     #[test]

@@ -50,7 +50,7 @@
 //! | [`ingest`] | files of somewhere else into a file system |
 //! | [`mod@diff`] | what changed between two states of a file system |
 //! | [`mod@check`], [`inventory`] | everything verified, and everything listed |
-//! | [`pools`] | how pools are found, judged and described |
+//! | [`pools`] | how pools are made and get more devices, are found, judged and described |
 //! | [`devices`] | files and disks by their paths: opening them, what is on them and uses them |
 //! | [`live`] | making and importing pools that can be changed, tunables, records of txgs |
 //! | [`stats`] | what a pool did, and how long it took |
@@ -102,6 +102,7 @@ mod import;
 pub mod ingest;
 pub mod inventory;
 pub mod layout;
+mod making;
 mod members;
 mod new_pool;
 mod orphans;
@@ -266,6 +267,9 @@ pub mod pools {
     pub use crate::import::{
         DeviceNote, ImportReason, ImportTop, ImportTree, ImportVdev, ImportVerdict, Trouble, pick,
     };
+    pub use crate::making::{
+        Add, Content, CreatePool, DeviceCheck, DeviceRefusal, NewlyMade, owner_of_aux,
+    };
     pub use crate::members::{Member, Own};
     pub use crate::vdev_properties::{NamedVdev, named_vdevs, vdev_properties};
     pub use ondisk::history::HistoryRecord;
@@ -280,7 +284,7 @@ pub mod pools {
     pub use pool::{FoundLeaf, LabelView, TxgCandidate, Verdict, by_txg, judge_txgs};
     pub use pool::{LeafProgress, LeafWork, WorkState};
     pub use pool::{PoolProperty, PoolPropertySource};
-    pub use pool::{default_search_paths, denied, look_at_device, scan};
+    pub use pool::{class_of, default_search_paths, denied, look_at_device, scan};
     pub use vdev::{ErrorCounts, Reason, VdevState};
 }
 

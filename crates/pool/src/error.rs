@@ -108,6 +108,13 @@ pub enum Error {
         /// Txgs there are.
         available: Vec<u64>,
     },
+    /// The pool has this device already, and each only once.
+    OwnDevice {
+        /// The pool.
+        pool: String,
+        /// The device.
+        path: PathBuf,
+    },
     /// The pool has no checkpoint.
     NoCheckpoint {
         /// The pool.
@@ -301,6 +308,9 @@ impl fmt::Display for Error {
             }
             Self::NoUberblock { pool, .. } => {
                 write!(f, "cannot open {pool:?}: no valid uberblock on any device")
+            }
+            Self::OwnDevice { pool, path } => {
+                write!(f, "pool {pool:?} has the device {} already", path.display())
             }
             Self::NoCheckpoint { pool } => write!(f, "pool {pool:?} has no checkpoint"),
             Self::CheckpointExists { pool } => write!(f, "pool {pool:?} has a checkpoint"),

@@ -43,6 +43,7 @@ pub fn words(hint: &Hint) -> String {
              `zinc zpool sync` goes on without a device that the others make up for; \
              `zinc zpool export -f` lets go of the pool, and what is on lost devices is lost"
         }
+        Hint::Insist => "use '-f' to override",
         Hint::LoadKey => "give the key with --keys FILE, or on the terminal with --ask",
         Hint::CreateParents => "-p makes what is missing above it",
         Hint::NameRules => {

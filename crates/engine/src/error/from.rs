@@ -15,6 +15,7 @@ impl From<pool::Error> for Error {
                 (ErrorKind::NoSuchPool { searched }, Place::Pool(wanted.clone()))
             }
             P::Ambiguous { name, .. } => (ErrorKind::AmbiguousPool, Place::Pool(name.clone())),
+            P::OwnDevice { path, .. } => (ErrorKind::OwnDevice, Place::Path(path.clone())),
             P::Invalid { .. } => return Self::new(ErrorKind::Invalid).because(e),
             P::Dmu(_) | P::Dsl(_) | P::Zpl(_) => return from_below(e),
             _ => match of_pool(&e) {

@@ -40,6 +40,8 @@ pub enum Hint {
     Clear,
     /// Copy the data out, or put the devices back, as long as the pool is open.
     SaveData,
+    /// Ask for it all the same, when it is meant.
+    Insist,
     /// Load the key.
     LoadKey,
     /// Make what is missing above the dataset too.

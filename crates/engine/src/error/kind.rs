@@ -1,6 +1,7 @@
 //! Sorts of failures, for programs to tell apart.
 
 use super::Hint;
+use crate::layout::Mismatch;
 use dsl::Refusal;
 use std::fmt;
 use std::path::PathBuf;
@@ -88,6 +89,10 @@ pub enum ErrorKind {
     NewerVersion,
     /// No uberblock of the pool holds, or none of the txg asked for.
     NoUberblock,
+    /// The pool has the device already.
+    OwnDevice,
+    /// Vdevs of one pool survive unequal losses, or devices of one vdev are unequal.
+    Mismatched(Mismatch),
     /// The pool has no checkpoint.
     NoCheckpoint,
     /// The pool has a checkpoint.
@@ -173,6 +178,12 @@ pub enum Rule {
     Tag,
     /// Two states are compared of which the first is an earlier snapshot of the second.
     NotEarlier,
+    /// A pool has at least one top-level vdev that is for everything.
+    NoTopLevel,
+    /// Special and dedup vdevs need the feature `allocation_classes`.
+    NoClasses,
+    /// Vdevs that hold data have one sector size.
+    SectorSize,
 }
 
 impl ErrorKind {
@@ -203,6 +214,8 @@ impl ErrorKind {
     /// What can be done, when the kind alone says it.
     pub(super) fn hint(&self) -> Option<Hint> {
         Some(match self {
+            Self::Mismatched(_) | Self::Against(Rule::SectorSize) => Hint::Insist,
+            Self::Against(Rule::NoClasses) => Hint::EnableFeature("allocation_classes"),
             Self::NoKey => Hint::LoadKey,
             Self::AmbiguousPool => Hint::UseGuid,
             Self::Search => Hint::CheckPlace,
@@ -262,6 +275,8 @@ impl fmt::Display for ErrorKind {
             Self::UnknownFeatures => "features are not known",
             Self::NewerVersion => "the version is not known",
             Self::NoUberblock => "no valid uberblock",
+            Self::OwnDevice => "the pool has it already",
+            Self::Mismatched(what) => return write!(f, "{what}"),
             Self::NoCheckpoint => "has no checkpoint",
             Self::CheckpointExists => "has a checkpoint",
             Self::CheckpointDiscarding => "is discarding its checkpoint",
@@ -315,6 +330,11 @@ impl fmt::Display for Rule {
             Self::NotInherited => "the property is not inherited",
             Self::Tag => "a tag has 1 to 255 bytes, and a dot is not the first",
             Self::NotEarlier => "the first is not an earlier snapshot of the second",
+            Self::NoTopLevel => "at least one toplevel vdev must be specified",
+            Self::NoClasses => "special and dedup vdevs need the feature 'allocation_classes'",
+            Self::SectorSize => {
+                "adding devices with different physical sector sizes is not allowed"
+            }
         })
     }
 }

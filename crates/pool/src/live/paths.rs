@@ -61,14 +61,24 @@ fn system_path(found: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(format!("{disk}{between}{number}"))).filter(|p| p.exists())
 }
 
-/// Both paths lead to one file or device.
-fn is_same(a: &Path, b: &Path) -> bool {
-    let identity = |path: &Path| {
-        let found = std::fs::metadata(path).ok()?;
-        let is_block = found.file_type().is_block_device();
-        Some(if is_block { (u64::MAX, found.rdev()) } else { (found.dev(), found.ino()) })
-    };
-    identity(a).is_some_and(|one| Some(one) == identity(b))
+/// What tells whether two names are of one file or device, also one of another machine.
+///
+/// # Errors
+/// It cannot be looked at.
+pub fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
+    if let Some(Ok(name)) = far::Name::parse(path) {
+        let [a, b, c, d, e, f, g, h, ..] = name.identity();
+        return Ok((u64::MAX - 1, u64::from_le_bytes([a, b, c, d, e, f, g, h])));
+    }
+    let found = std::fs::metadata(path)?;
+    let is_block = found.file_type().is_block_device();
+    Ok(if is_block { (u64::MAX, found.rdev()) } else { (found.dev(), found.ino()) })
+}
+
+/// Both names are of one file or device.
+#[must_use]
+pub fn is_same(a: &Path, b: &Path) -> bool {
+    identity(a).is_ok_and(|one| identity(b).is_ok_and(|other| one == other))
 }
 
 #[cfg(test)]

@@ -141,12 +141,14 @@ impl LivePool {
     /// again, which also writes the state of the new devices' labels anew.
     ///
     /// # Errors
-    /// When the devices do not make vdevs, or one fails; the pool is then as it was. One that fails
+    /// When the pool has a device already ([`Error::OwnDevice`]), and when the devices do not make
+    /// vdevs, or one fails; the pool is then as it was. One that fails
     /// only when its label says that it belongs to the pool stops the pool.
     pub fn add_tops(&self, tops: &[NewTop], ashift: Option<u32>, devices: &Devices) -> Result<()> {
         let (tops, devices) = (tops.to_vec(), devices.clone());
         let mut guid = guid_from(&self.shared.rt);
         self.run(move |cx| {
+            cx.refuse_own(tops.iter().flat_map(|top| top.spec.leaves()), &devices)?;
             let (facts, root) = {
                 let config = cx.shared.config.lock();
                 (config.facts.clone(), config.root.clone())
@@ -210,7 +212,7 @@ impl LivePool {
     /// stand in the pool's lists. Spares are used by [`Self::take_spare`]; nothing caches.
     ///
     /// # Errors
-    /// When a label or list cannot be written.
+    /// When the pool has a device already, or a label or list cannot be written.
     pub fn add_aux(
         &self,
         spares: &[VdevSpec],
@@ -220,6 +222,8 @@ impl LivePool {
         let (spares, cache, devices) = (spares.to_vec(), cache.to_vec(), devices.clone());
         let mut guid = guid_from(&self.shared.rt);
         self.run(move |cx| {
+            let both = spares.iter().chain(&cache);
+            cx.refuse_own(both.flat_map(VdevSpec::leaves), &devices)?;
             let kinds = [
                 (mos::SPARES, PoolState::Spare, &spares),
                 (mos::L2CACHE, PoolState::L2cache, &cache),

@@ -1,6 +1,6 @@
 //! `zinc zpool add`: more vdevs for a pool.
 
-use super::claim::{For, claim, is_same, refuse_own};
+use super::claim::{claim, refused};
 use super::each;
 use super::naming::Naming;
 use super::settings::{self, Setting};
@@ -14,10 +14,11 @@ use crate::live::{self, LiveArgs, invocation, tell_txgs};
 use crate::served::Server;
 use crate::session::Session;
 use crate::ui;
-use engine::config::{AllocBias, VdevConfig, VdevKind};
+use engine::config::VdevConfig;
 use engine::layout::{self, Layout, Level};
-use engine::live::SpaceClass;
-use std::path::PathBuf;
+use engine::live::{SpaceClass, is_same};
+use engine::pools::{Add, class_of};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use views::layout::line;
 
@@ -53,31 +54,10 @@ pub struct Args {
     vdevs: Vec<String>,
 }
 
-/// What a vdev that is there is for.
-fn class_of(top: &VdevConfig) -> SpaceClass {
-    match &top.alloc_bias {
-        _ if top.is_log => SpaceClass::Log,
-        Some(AllocBias::Log) => SpaceClass::Log,
-        Some(AllocBias::Special) => SpaceClass::Special,
-        Some(AllocBias::Dedup) => SpaceClass::Dedup,
-        _ => SpaceClass::Normal,
-    }
-}
-
-fn level_of(top: &VdevConfig) -> Option<Level> {
-    Some(match top.kind {
-        VdevKind::Disk | VdevKind::File => Level::Single,
-        VdevKind::Mirror => Level::Mirror(top.children.len()),
-        VdevKind::Raidz { nparity } => Level::Raidz(u64::from(nparity), top.children.len()),
-        VdevKind::Draid { nparity, .. } => Level::Draid(u64::from(nparity), top.children.len()),
-        _ => return None,
-    })
-}
-
 /// A vdev that is there, as the layout shows new ones.
 fn shown(top: &VdevConfig, naming: Naming) -> String {
     let path = |v: &VdevConfig| naming.of_leaf(v);
-    let Some(level) = level_of(top).filter(|l| *l != Level::Single) else {
+    let Some(level) = Level::of_config(top).filter(|l| *l != Level::Single) else {
         return line(2, &path(top));
     };
     let leaves = top.children.iter().map(|c| line(4, &path(c)));
@@ -86,13 +66,6 @@ fn shown(top: &VdevConfig, naming: Naming) -> String {
         _ => level.name(),
     };
     line(2, &name) + &leaves.collect::<String>()
-}
-
-/// The pool's own property `ashift`, when it says something.
-fn ashift_of(pool: &engine::Pool) -> Option<u32> {
-    let properties = pool.properties(&pool.space());
-    let value = properties.iter().find(|p| p.name == "ashift")?.value.parse().ok()?;
-    (value != 0).then_some(value)
 }
 
 impl Verb for Args {
@@ -115,28 +88,24 @@ impl Verb for Args {
         found.complete(&mut options);
         let pool = engine::Pool::open_candidate(&found.candidate, &options)?;
         let tops = &pool.config().vdev_tree.children;
-        let counts = tops.iter().filter(|t| !t.is_hole && class_of(t) != SpaceClass::Log);
-        let present: Vec<Level> = counts.filter_map(level_of).collect();
-        if !(self.force || self.allow_replication_mismatch)
-            && let Some(why) = layout.objection(&present)
-        {
-            return Err(Failure::new("invalid vdev specification")
-                .because(why)
-                .hint("use '-f' to override"));
-        }
-        let ashift = self.ashift()?.or_else(|| ashift_of(&pool));
-        self.refuse_other_ashift(&pool, ashift)?;
+        let adding = Add::new(layout)
+            .with_ashift(self.ashift()?)
+            .despite_mismatch(self.force || self.allow_replication_mismatch)
+            .despite_ashift(self.force || self.allow_ashift_mismatch);
+        let refused = |e| refused("add to", &self.pool, e);
+        adding.check(&pool).map_err(refused)?;
+        let layout = adding.layout();
         let force = self.force || self.allow_in_use;
-        let devices = claim(session, &layout, For::Pool(&pool), force, self.live.how.wait)?;
-        refuse_own(&pool, &devices)?;
+        let devices = claim(session, layout, Some(&pool), force, self.live.how.wait)?;
+        pool.refuse_own(&devices).map_err(|e| refused(e.into()))?;
         if self.dry {
-            let used = tops.iter().filter(|t| !t.is_hole && level_of(t).is_some());
+            let used = tops.iter().filter(|t| !t.is_hole && Level::of_config(t).is_some());
             let used: Vec<_> = used.map(|t| (class_of(t), shown(t, self.naming))).collect();
             let paths = |all: &[VdevConfig]| -> Vec<String> {
                 all.iter().map(|c| self.naming.of_leaf(c)).collect()
             };
             let aux = [paths(pool.l2cache()), paths(pool.spares())];
-            let text = views::layout::text(&layout, &self.pool, &used, &aux);
+            let text = views::layout::text(layout, &self.pool, &used, &aux);
             let name = &self.pool;
             ui::out(
                 session,
@@ -145,29 +114,15 @@ impl Verb for Args {
             return Ok(ExitCode::SUCCESS);
         }
         drop(pool);
-        let was_exported = self.add(session, &layout, ashift, &devices)?;
+        let was_exported = self.add(session, &adding, &devices)?;
         // They are taken anew, by the pool they belong to now.
         drop(devices);
-        self.reopen(session, &layout, was_exported)?;
+        self.reopen(session, layout, was_exported)?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 impl Args {
-    /// Data that was made for one sector size wastes space on, or is slow on, another.
-    fn refuse_other_ashift(&self, pool: &engine::Pool, wanted: Option<u32>) -> Result<(), Failure> {
-        let tops = pool.config().vdev_tree.children.iter();
-        let mut normal =
-            tops.filter(|t| class_of(t) == SpaceClass::Normal).filter_map(|t| t.ashift);
-        let differs = wanted.is_some_and(|w| normal.any(|there| there != u64::from(w)));
-        match differs && !(self.force || self.allow_ashift_mismatch) {
-            true => Err(Failure::new(format!("cannot add to '{}'", self.pool))
-                .because("adding devices with different physical sector sizes is not allowed")
-                .hint("use '--allow-ashift-mismatch' to override")),
-            false => Ok(()),
-        }
-    }
-
     fn ashift(&self) -> Result<Option<u32>, Failure> {
         let doing = format!("cannot add to '{}'", self.pool);
         let mut out = None;
@@ -183,8 +138,7 @@ impl Args {
     fn add(
         &self,
         session: &Session,
-        layout: &Layout,
-        ashift: Option<u32>,
+        adding: &Add,
         devices: &engine::live::Devices,
     ) -> Result<bool, Failure> {
         let fail = |e| cannot("add to", &self.pool, e);
@@ -192,26 +146,26 @@ impl Args {
         let find = || {
             let mut found = found::find(session, &self.live.search, &self.pool, Reach::Known)?;
             // They may name the pool since an earlier command was cut off, and are taken already.
-            let is_new = |path: &str| devices.keys().any(|new| new == path || is_same(new, path));
+            let is_new = |seen: &Path| {
+                devices.keys().any(|new| {
+                    let new = Path::new(new);
+                    new == seen || is_same(new, seen)
+                })
+            };
             let leaves = &mut found.candidate.leaves;
-            leaves.retain(|_, seen| !seen.path.to_str().is_some_and(is_new));
+            leaves.retain(|_, seen| !is_new(&seen.path));
             Ok(found)
         };
         let (found, pool) = live::take(session, find, how, &how.tuning.all(session)?, |_| {})?;
         let was_exported = found.is_exported();
-        if let Err(refused) = refuse_own(&pool.look()?, devices) {
+        if let Err(e) = pool.look()?.refuse_own(devices) {
             // Another command was faster.
             if was_exported { pool.export() } else { pool.close() }.map_err(fail)?;
-            return Err(refused);
+            return Err(refused("add to", &self.pool, e));
         }
-        let paths: Vec<PathBuf> = layout.paths().into_iter().map(PathBuf::from).collect();
+        let paths: Vec<PathBuf> = adding.layout().paths().into_iter().map(PathBuf::from).collect();
         found.announce(&known::pools(session), &paths);
-        let added = match layout.tops.is_empty() {
-            true => Ok(()),
-            false => pool.add_tops(&layout.tops, ashift, devices),
-        };
-        let added = added.and_then(|()| pool.add_aux(&layout.spares, &layout.cache, devices));
-        let added = added.map_err(fail);
+        let added = adding.run(&pool, devices).map_err(|e| refused("add to", &self.pool, e));
         if added.is_err() && was_exported {
             pool.export().map_err(fail)?;
         } else {

@@ -1,6 +1,6 @@
 //! `zinc zpool create`: a new pool on files and disks.
 
-use super::claim::{For, claim};
+use super::claim::{claim, refused};
 use super::settings::{self, Remembered, Setting};
 use crate::cannot::cannot;
 use crate::cmd::verb::Verb;
@@ -12,9 +12,10 @@ use crate::session::Session;
 use crate::{found, host, kept, known, ui};
 use engine::DatasetKind;
 use engine::Rt;
-use engine::live::{CreateOptions, LivePool, PropertyWord, SpaceClass};
+use engine::layout;
+use engine::live::{CreateOptions, LivePool, PropertyWord};
+use engine::pools::CreatePool;
 use engine::{NameKind, check_name};
-use engine::{layout, live};
 use std::process::ExitCode;
 
 /// Arguments of `zinc zpool create`.
@@ -86,20 +87,6 @@ pub fn check_pool_name(name: &str, doing: &str) -> Result<(), Failure> {
     }
 }
 
-/// Special and dedup vdevs need a feature that may have been left out.
-fn needs_classes(pool: &str, options: &CreateOptions) -> Result<(), Failure> {
-    let classes = [SpaceClass::Special, SpaceClass::Dedup];
-    let used = options.tops.iter().any(|top| classes.contains(&top.class));
-    let said = options.features.get("allocation_classes").copied();
-    match used && !said.unwrap_or(!options.no_features) {
-        true => Err(Failure::new(format!(
-            "cannot create '{pool}': special and dedup vdevs need the feature 'allocation_classes'"
-        ))
-        .hint("enable it with -o feature@allocation_classes=enabled")),
-        false => Ok(()),
-    }
-}
-
 /// Refuses a name that another pool has here.
 pub fn refuse_name(session: &Session, name: &str, doing: &str) -> Result<(), Failure> {
     let is_known = known::pools(session).all().iter().any(|known| known.name() == name);
@@ -121,22 +108,12 @@ impl Verb for Args {
         let remembered = self.remembered()?;
         self.check_mountpoint(remembered.altroot.as_deref())?;
         let layout = layout::parse(&self.vdevs)?;
-        if !layout.tops.iter().any(|t| t.class == SpaceClass::Normal) {
-            return Err(Failure::new(
-                "invalid vdev specification: at least one toplevel vdev must be specified",
-            ));
-        }
-        if !self.force
-            && let Some(why) = layout.objection(&[])
-        {
-            return Err(Failure::new("invalid vdev specification")
-                .because(why)
-                .hint("use '-f' to override"));
-        }
-        let options = self.options(session, layout.tops.clone())?;
-        let devices = claim(session, &layout, For::New, self.force, self.how.wait)?;
+        let making = CreatePool::new(layout, self.options(session)?).despite_mismatch(self.force);
+        making.check().map_err(|e| refused("create", &self.pool, e))?;
+        let layout = making.layout();
+        let devices = claim(session, layout, None, self.force, self.how.wait)?;
         if self.dry {
-            let text = views::layout::text(&layout, &self.pool, &[], &Default::default());
+            let text = views::layout::text(layout, &self.pool, &[], &Default::default());
             ui::out(
                 session,
                 &format!("would create '{}' with the following layout:\n\n{text}", self.pool),
@@ -150,11 +127,11 @@ impl Verb for Args {
         let prices = crate::cmd::far::prices(session, None)?;
         let _names = known::pools(session).hold_names();
         refuse_name(session, name, "create")?;
-        let pool = live::create(&Rt::real(), &options, &devices).map_err(fail)?;
-        let guid = pool.guid();
+        let made = making.run(&Rt::real(), &devices);
+        let made = made.map_err(|e| refused("create", &self.pool, e))?;
+        let guid = made.pool().guid();
         let mut told = Ok(());
         let complete = |pool: LivePool| {
-            pool.add_aux(&layout.spares, &layout.cache, &devices).map_err(fail)?;
             for (name, word) in comments {
                 pool.set_pool_property(name, word).map_err(fail)?;
             }
@@ -162,16 +139,12 @@ impl Verb for Args {
             remembered.remember(session, &doing, pool.cache_config(), name)?;
             pool.close().map_err(fail)
         };
-        if let Err(failure) = complete(pool) {
-            known::pools(session).forget(guid);
-            live::clear_labels(&devices);
-            return Err(failure);
-        }
+        made.complete(complete).inspect_err(|_| known::pools(session).forget(guid))?;
         drop(devices);
         if !(layout.spares.is_empty() && layout.cache.is_empty()) {
             self.note_aux(session, name)?;
         }
-        if let Some(text) = views::far::advice(&layout, &prices) {
+        if let Some(text) = views::far::advice(layout, &prices) {
             ui::error(session, &text);
         }
         kept::note(session, self.properties.iter().chain(&self.fs_properties));
@@ -237,12 +210,8 @@ impl Args {
             .collect())
     }
 
-    fn options(
-        &self,
-        session: &Session,
-        tops: Vec<live::NewTop>,
-    ) -> Result<CreateOptions, Failure> {
-        let mut options = CreateOptions::new(&self.pool, tops);
+    fn options(&self, session: &Session) -> Result<CreateOptions, Failure> {
+        let mut options = CreateOptions::new(&self.pool, Vec::new());
         options.no_features = self.no_features;
         // Where the pool is an ordinary user's, so are its file systems.
         if session.user() != 0 {
@@ -286,7 +255,6 @@ impl Args {
         let kind = DatasetKind::Filesystem;
         let target = Target { doing: "create", name: &self.pool, kind, is_new: true };
         target.all(&self.fs_properties)?;
-        needs_classes(&self.pool, &options)?;
         Ok(options)
     }
 }

@@ -47,7 +47,7 @@ impl Verb for Args {
             },
             LabelConfig::Aux(c) => {
                 let is_active = |s| s == pools::CandidateState::Active;
-                if let Some(name) = claim::owner(c.guid, path.as_ref(), is_active) {
+                if let Some(name) = pools::owner_of_aux(c.guid, path.as_ref(), is_active) {
                     let what = format!("{path} is a spare or cache device of pool \"{name}\"");
                     return Err(Failure::new("labelclear operation failed").because(what));
                 }

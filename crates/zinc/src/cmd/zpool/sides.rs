@@ -1,6 +1,6 @@
 //! `zinc zpool attach`, `detach` and `replace`: devices that come beside others, and go.
 
-use super::claim::{For, claim};
+use super::claim::claim;
 use super::devices::{bring_from, device, find, own, see_to_the_end, wait};
 use super::each;
 use crate::cmd::verb::{Served, Verb};
@@ -160,7 +160,7 @@ impl New {
         let path = here.to_str().filter(|_| here.exists()).unwrap_or(new).to_owned();
         let layout = layout::parse(&[path])?;
         let seen = pool.look()?;
-        let claimed = claim(session, &layout, For::Pool(&seen), self.force, self.live.how.wait);
+        let claimed = claim(session, &layout, Some(&seen), self.force, self.live.how.wait);
         let devices = claimed.map_err(|e| e.about(start))?;
         let ([top], Some(device)) = (layout.tops.as_slice(), devices.values().next()) else {
             return Err(Failure::new(start).because(format!("'{new}' is not one device")));

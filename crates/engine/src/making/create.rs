@@ -1,0 +1,108 @@
+//! Making a pool of a layout.
+
+use crate::error::{Error, ErrorKind, Place, Result, Rule};
+use crate::layout::Layout;
+use pool::live::{CreateOptions, Devices, LivePool, SpaceClass, clear_labels, create};
+use rt::Rt;
+
+/// A pool to be made of a layout.
+pub struct CreatePool {
+    layout: Layout,
+    options: CreateOptions,
+    despite_mismatch: bool,
+}
+
+impl CreatePool {
+    /// Of the vdevs of `layout`, in the way that `options` say.
+    #[must_use]
+    pub fn new(layout: Layout, options: CreateOptions) -> Self {
+        let options = CreateOptions { tops: layout.tops.clone(), ..options };
+        Self { layout, options, despite_mismatch: false }
+    }
+
+    /// Also of vdevs that survive unequal losses, or of unequal devices.
+    #[must_use]
+    pub fn despite_mismatch(self, despite_mismatch: bool) -> Self {
+        Self { despite_mismatch, ..self }
+    }
+
+    /// What it is made of.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Whether it could be made, as far as can be seen without its devices.
+    ///
+    /// # Errors
+    /// The rule that it breaks.
+    pub fn check(&self) -> Result<()> {
+        let at = |e: Error| Err(e.at(Place::Pool(self.options.name.clone())));
+        let is_for = |class| self.layout.tops.iter().any(|top| top.class == class);
+        if !is_for(SpaceClass::Normal) {
+            return at(Error::against(Rule::NoTopLevel));
+        }
+        if !self.despite_mismatch
+            && let Some(why) = self.layout.mismatch(&[])
+        {
+            return at(Error::new(ErrorKind::Mismatched(why)));
+        }
+        let said = self.options.features.get("allocation_classes").copied();
+        let has_classes = said.unwrap_or(!self.options.no_features);
+        if !has_classes && [SpaceClass::Special, SpaceClass::Dedup].into_iter().any(is_for) {
+            return at(Error::against(Rule::NoClasses));
+        }
+        Ok(())
+    }
+
+    /// Makes it on these devices, which are those of the layout, with its spares and cache devices.
+    /// Labels that were written are cleared when that fails.
+    ///
+    /// # Errors
+    /// Those of [`Self::check`], and when it cannot be made.
+    pub fn run<'d>(&self, rt: &Rt, devices: &'d Devices) -> Result<NewlyMade<'d>> {
+        self.check()?;
+        let made = NewlyMade { pool: create(rt, &self.options, devices)?, devices };
+        let Layout { spares, cache, .. } = &self.layout;
+        made.complete(|pool| match pool.add_aux(spares, cache, devices) {
+            Ok(()) => Ok(NewlyMade { pool, devices }),
+            Err(e) => Err(e.into()),
+        })
+    }
+}
+
+/// A pool that was made, as long as what belongs to its making may still fail.
+pub struct NewlyMade<'d> {
+    pool: LivePool,
+    devices: &'d Devices,
+}
+
+impl NewlyMade<'_> {
+    /// The pool.
+    #[must_use]
+    pub fn pool(&self) -> &LivePool {
+        &self.pool
+    }
+
+    /// Nothing more belongs to its making.
+    #[must_use]
+    pub fn into_pool(self) -> LivePool {
+        self.pool
+    }
+
+    /// Does what else belongs to its making. When that fails there is no pool: its labels are
+    /// cleared.
+    ///
+    /// # Errors
+    /// That of `work`.
+    pub fn complete<T, E>(
+        self,
+        work: impl FnOnce(LivePool) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let done = work(self.pool);
+        if done.is_err() {
+            clear_labels(self.devices);
+        }
+        done
+    }
+}

@@ -1,0 +1,13 @@
+//! Making pools and adding to them: what of it is refused, and what is likely to be a mistake.
+//!
+//! Rules that the pool itself keeps (it has each device once, its devices have a smallest size) are
+//! kept below, whoever asks. Here is what needs more than the pool: the words of a layout, what
+//! stands on a device, and who uses it.
+
+mod add;
+mod create;
+mod device;
+
+pub use add::Add;
+pub use create::{CreatePool, NewlyMade};
+pub use device::{Content, DeviceCheck, DeviceRefusal, owner_of_aux};

@@ -1,0 +1,140 @@
+//! What is refused when pools are made and get more devices, whoever asks.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use engine::config::LabelConfig;
+use engine::devices::{MemoryDevice, WriteDeviceRef};
+use engine::layout::{Layout, Level, Mismatch};
+use engine::live::{CreateOptions, Devices, NewTop, SpaceClass, VdevSpec};
+use engine::pools::{Add, Content, CreatePool, DeviceCheck, DeviceRefusal, look_at_device};
+use engine::{ErrorKind, Hint, LivePool, NewPool, Rt, Rule};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+fn memory(names: &[&str]) -> Devices {
+    let device = |name: &str| -> WriteDeviceRef { Arc::new(MemoryDevice::zeros(name, 64 << 20)) };
+    names.iter().map(|name| ((*name).to_owned(), device(name))).collect()
+}
+
+fn leaf(name: &str) -> VdevSpec {
+    VdevSpec::Leaf { path: name.to_owned(), is_file: true }
+}
+
+fn tops(tops: Vec<(VdevSpec, SpaceClass)>) -> Layout {
+    let tops = tops.into_iter().map(|(spec, class)| NewTop { spec, class }).collect();
+    Layout { tops, ..Layout::default() }
+}
+
+fn disk(name: &str) -> Layout {
+    tops(vec![(leaf(name), SpaceClass::Normal)])
+}
+
+fn spare(name: &str) -> Layout {
+    Layout { spares: vec![leaf(name)], ..Layout::default() }
+}
+
+fn pool(devices: &Devices, name: &str) -> LivePool {
+    let new = NewPool::new("tank").with_source(Arc::new(devices.clone()));
+    new.device(name).unwrap().create().unwrap()
+}
+
+fn has_label(devices: &Devices, name: &str) -> bool {
+    let device = Arc::clone(devices.get(name).unwrap()).as_device();
+    look_at_device(&device, PathBuf::from(name)).is_some()
+}
+
+#[test]
+fn a_pool_gets_no_device_twice() {
+    let devices = memory(&["/m/0", "/m/1", "/m/2"]);
+    let pool = pool(&devices, "/m/0");
+    let refused = |layout: Layout| {
+        let error = Add::new(layout).run(&pool, &devices).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::OwnDevice);
+    };
+    refused(disk("/m/0"));
+    refused(spare("/m/0"));
+    Add::new(disk("/m/1")).run(&pool, &devices).unwrap();
+    refused(disk("/m/1"));
+    Add::new(spare("/m/2")).run(&pool, &devices).unwrap();
+    refused(spare("/m/2"));
+    refused(disk("/m/2"));
+    // By its label too, under another name.
+    let renamed: Devices = devices.values().cloned().map(|d| ("/other".to_owned(), d)).collect();
+    let error = Add::new(disk("/other")).run(&pool, &renamed).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::OwnDevice);
+    assert_eq!(pool.look().unwrap().config().vdev_tree.children.len(), 2);
+    pool.export().unwrap();
+}
+
+#[test]
+fn what_is_likely_to_be_a_mistake_is_added_when_it_is_meant() {
+    let devices = memory(&["/m/0", "/m/1", "/m/2", "/m/3"]);
+    let pool = pool(&devices, "/m/0");
+    let mirror = || {
+        let both = VdevSpec::Mirror(vec![leaf("/m/1"), leaf("/m/2")]);
+        tops(vec![(both, SpaceClass::Normal)])
+    };
+    let error = Add::new(mirror()).run(&pool, &devices).unwrap_err();
+    let why = Mismatch::WithPool { pool: Level::Single, new: Level::Mirror(2) };
+    assert_eq!(error.kind(), &ErrorKind::Mismatched(why));
+    assert_eq!(error.hint(), Some(&Hint::Insist));
+    let add = Add::new(disk("/m/3")).with_ashift(Some(13));
+    let error = add.run(&pool, &devices).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Against(Rule::SectorSize));
+    assert!(!["/m/1", "/m/2", "/m/3"].iter().any(|name| has_label(&devices, name)));
+    Add::new(mirror()).despite_mismatch(true).run(&pool, &devices).unwrap();
+    // The last vdev that is there is what new ones are compared with.
+    add.despite_ashift(true).despite_mismatch(true).run(&pool, &devices).unwrap();
+    pool.export().unwrap();
+}
+
+#[test]
+fn a_pool_that_cannot_be_is_not_made_and_one_half_made_is_none() {
+    let devices = memory(&["/m/0", "/m/1"]);
+    let options = || CreateOptions::new("tank", Vec::new());
+    let kind = |layout, options| {
+        let error = CreatePool::new(layout, options).run(&Rt::real(), &devices).err().unwrap();
+        error.kind().clone()
+    };
+    let log = tops(vec![(leaf("/m/0"), SpaceClass::Log)]);
+    assert_eq!(kind(log, options()), ErrorKind::Against(Rule::NoTopLevel));
+    let special =
+        || tops(vec![(leaf("/m/0"), SpaceClass::Normal), (leaf("/m/1"), SpaceClass::Special)]);
+    let bare = CreateOptions { no_features: true, ..options() };
+    assert_eq!(kind(special(), bare), ErrorKind::Against(Rule::NoClasses));
+    assert!(!has_label(&devices, "/m/0"));
+
+    let new = CreatePool::new(special(), options());
+    let made = new.run(&Rt::real(), &devices).unwrap();
+    assert!(has_label(&devices, "/m/0") && has_label(&devices, "/m/1"));
+    let failed = made.complete(|pool| {
+        pool.close().unwrap();
+        Err::<(), _>("no place to remember it")
+    });
+    assert_eq!(failed, Err("no place to remember it"));
+    assert!(!has_label(&devices, "/m/0") && !has_label(&devices, "/m/1"));
+    new.run(&Rt::real(), &devices).unwrap().into_pool().export().unwrap();
+    assert!(has_label(&devices, "/m/0"));
+}
+
+#[test]
+fn what_is_on_a_device_is_asked_before_it_is_taken() {
+    let devices = memory(&["/m/0", "/m/1"]);
+    let path = Path::new("/m/0");
+    let device = devices.get("/m/0").unwrap();
+    let asked = |force, user: &dyn Fn(&LabelConfig, bool) -> Option<String>| {
+        DeviceCheck { pool: None, force, user }.opened(path, device, false)
+    };
+    let unused = |_: &LabelConfig, _| None;
+    assert_eq!(asked(false, &unused), Ok(()));
+    pool(&devices, "/m/0").export().unwrap();
+    let holds = DeviceRefusal::Holds(Content::Exported("tank".to_owned()));
+    assert_eq!(asked(false, &unused), Err(holds));
+    assert_eq!(asked(true, &unused), Ok(()));
+    // What is used here is not even taken by force.
+    let used = |_: &LabelConfig, _| Some("tank".to_owned());
+    assert_eq!(asked(true, &used), Err(DeviceRefusal::InPool("tank".to_owned())));
+    let small: WriteDeviceRef = Arc::new(MemoryDevice::zeros("small", 1 << 20));
+    let check = DeviceCheck { pool: None, force: true, user: &unused };
+    let refused = check.opened(Path::new("small"), &small, false);
+    assert_eq!(refused, Err(DeviceRefusal::TooSmall(1 << 20)));
+}
