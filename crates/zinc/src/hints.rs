@@ -1,6 +1,7 @@
 //! The engine's hints, as options and commands of this program.
 
 use engine::Hint;
+use engine::live::TunableError;
 
 /// What to do, in words for a user at a terminal.
 pub fn words(hint: &Hint) -> String {
@@ -60,6 +61,14 @@ pub fn words(hint: &Hint) -> String {
         _ => return about(hint),
     };
     fixed.to_owned()
+}
+
+/// What to do about a tunable that is not there, or cannot have that value.
+pub fn of_tunable(error: &TunableError) -> String {
+    match error.like() {
+        Some(like) => format!("did you mean {like}?"),
+        None => "`zinc tunables` lists all, with their ranges".to_owned(),
+    }
 }
 
 /// Hints that name something.

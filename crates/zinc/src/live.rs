@@ -4,6 +4,7 @@
 use crate::args::{Reach, Wait};
 use crate::failure::Failure;
 use crate::found;
+use crate::hints::of_tunable;
 use crate::progress::while_showing;
 use crate::queue;
 use crate::session::Session;
@@ -63,7 +64,7 @@ pub struct Tuning {
 }
 
 fn read_setting(text: &str) -> Result<Setting, String> {
-    Setting::parse(text).map_err(|e| format!("{e}; {}", e.hint()))
+    Setting::parse(text).map_err(|e| format!("{e}; {}", of_tunable(&e)))
 }
 
 impl Tuning {
@@ -76,7 +77,7 @@ impl Tuning {
                 .and_then(std::io::read_to_string)
                 .map_err(|e| Failure::new(format!("cannot read {shown}")).because(e.to_string()))?;
             out = Setting::parse_lines(&text).map_err(|(line, e)| {
-                Failure::usage(format!("{shown}, line {line}: {e}")).hint(e.hint())
+                Failure::usage(format!("{shown}, line {line}: {e}")).hint(of_tunable(&e))
             })?;
         }
         out.extend(&self.settings);

@@ -2,6 +2,7 @@
 
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
+use crate::hints::of_tunable;
 use crate::session::Session;
 use crate::ui::{self, Table};
 use engine::LivePool;
@@ -50,7 +51,7 @@ impl Verb for Args {
             return self.of_pool(session, &held);
         }
         let named = |name: &String| {
-            Tunable::named(name).map_err(|e| Failure::new(e.to_string()).hint(e.hint()))
+            Tunable::named(name).map_err(|e| Failure::new(e.to_string()).hint(of_tunable(&e)))
         };
         let chosen = self.names.iter().map(named).collect::<Result<Vec<_>, Failure>>()?;
         let all = chosen.is_empty();
@@ -72,7 +73,7 @@ impl Verb for Args {
 impl Args {
     /// Sets what is to be set, and shows the values of a pool that is held.
     fn of_pool(&self, session: &Session, pool: &LivePool) -> Result<ExitCode, Failure> {
-        let fail = |e: TunableError| Failure::new(e.to_string()).hint(e.hint());
+        let fail = |e: TunableError| Failure::new(e.to_string()).hint(of_tunable(&e));
         let is_setting = |name: &&String| name.contains('=');
         let (settings, names): (Vec<_>, Vec<_>) = self.names.iter().partition(is_setting);
         // All are right, or none is set.

@@ -220,12 +220,12 @@ impl fmt::Display for TunableError {
 impl std::error::Error for TunableError {}
 
 impl TunableError {
-    /// What to do.
+    /// The tunable that was meant, perhaps.
     #[must_use]
-    pub fn hint(&self) -> String {
+    pub fn like(&self) -> Option<&'static str> {
         match self {
-            Self::Unknown { like: Some(like), .. } => format!("did you mean {like}?"),
-            _ => "`zinc tunables` lists all, with their ranges".to_owned(),
+            Self::Unknown { like, .. } => *like,
+            _ => None,
         }
     }
 }
@@ -387,7 +387,7 @@ mod tests {
         assert!(parse("zfs_txg_timeout=soon").unwrap_err().to_string().contains("1 to 86400"));
         assert!(matches!(parse("zfs_txg_timeout"), Err(TunableError::NotASetting { .. })));
         let error = parse("txg_timeout=5").unwrap_err();
-        assert_eq!(error.hint(), "did you mean zfs_txg_timeout?");
+        assert_eq!(error.like(), Some("zfs_txg_timeout"));
         assert!(parse("zfs_dirty_data_max=99999999999999999999").is_err());
         assert!(parse("zfs_dirty_data_max=99999999T").is_err());
         assert_eq!(suffixed(0), "0");
