@@ -45,7 +45,12 @@ pub(super) struct Work<'a> {
 }
 
 /// Gives the pools to the kernel, which does what `script` says, and finishes what it left.
-pub(super) fn judge(made: Vec<(Bench, PathBuf)>, dir: tempfile::TempDir, script: &str, work: &Work<'_>) {
+pub(super) fn judge(
+    made: Vec<(Bench, PathBuf)>,
+    dir: tempfile::TempDir,
+    script: &str,
+    work: &Work<'_>,
+) {
     let program = machine();
     for (bench, at) in &made {
         (work.describe)(bench, &at.join("before.json"));
