@@ -48,6 +48,7 @@ usage: writebench [OPTION]...
   --dirty BYTES            limit of dirty data (the engine's)
   --cache BYTES            of the block cache (64M)
   --ahead BYTES            read ahead of one reader (the engine's)
+  --held                   as a server holds a pool: reads have deadlines
   --rounds N               each measurement (3): the best and the median are told
   --json FILE              the same figures, one object each line
   --txgs                   what each txg did
@@ -74,6 +75,7 @@ struct Args {
     dirty: Option<u64>,
     cache: usize,
     ahead: Option<u64>,
+    held: bool,
     rounds: usize,
     json: Option<PathBuf>,
     txgs: bool,
@@ -120,6 +122,7 @@ fn args() -> Outcome<Args> {
         dirty: None,
         cache: 64 << 20,
         ahead: None,
+        held: false,
         rounds: 3,
         json: None,
         txgs: false,
@@ -155,6 +158,7 @@ fn args() -> Outcome<Args> {
             "--dirty" => a.dirty = Some(number(&value()?)?),
             "--cache" => a.cache = number(&value()?)? as usize,
             "--ahead" => a.ahead = Some(number(&value()?)?),
+            "--held" => a.held = true,
             "--rounds" => a.rounds = number(&value()?)? as usize,
             "--json" => a.json = Some(value()?.into()),
             "--txgs" => a.txgs = true,
@@ -240,6 +244,9 @@ impl Bench {
         let options = ImportOptions::new(open);
         let live = live::import(&rt::Rt::real(), candidate, &options, &self.devices)?;
         limit(&live, &self.args);
+        if self.args.held {
+            live.outlast_failures()?;
+        }
         self.live = Some(live);
         Ok(())
     }

@@ -170,19 +170,21 @@ impl LeafQueue {
 
     /// A request may go to the device without standing in line.
     fn is_free(&self, state: &State, class: IoClass) -> bool {
-        state.lines.is_empty() && state.schedule.admits(class, &self.limits)
+        let State { lines, schedule, .. } = state;
+        let admits = || schedule.admits(class, &self.limits);
+        let alone = || class == IoClass::SyncRead && self.has_only_readers(lines, schedule);
+        lines.is_empty() && (admits() || alone())
     }
 
-    /// A thread may read by itself although its class has as many requests at the device as it
-    /// should. The limit keeps one class from standing in the way of others; here there is none. To
-    /// wait for a place takes two switches of threads, which cost more than a device without moving
-    /// parts takes, and it has room for many.
-    fn has_only_readers(&self, state: &State, class: IoClass) -> bool {
-        let most = self.limits.readers_alone();
+    /// A read that a thread waits for may begin although its class has as many requests at the
+    /// device as it should. The limit keeps one class from standing in the way of others; here
+    /// there is none, neither at the device nor in line, and a device without moving parts has room
+    /// for many.
+    fn has_only_readers(&self, lines: &Lines, schedule: &Schedule) -> bool {
+        let most = self.limits.readers_alone().min(self.limits.all_max());
         !self.rotating
-            && class == IoClass::SyncRead
-            && state.lines.is_empty()
-            && state.schedule.has_only(class, most.min(self.limits.all_max()))
+            && lines.has_only(IoClass::SyncRead)
+            && schedule.has_only(IoClass::SyncRead, most)
     }
 
     /// Reads on the calling thread, when the read need not stand in line: a thread that is going to
@@ -199,8 +201,7 @@ impl LeafQueue {
         }
         let weight = {
             let mut state = self.state.lock();
-            let may = self.is_free(&state, class) || self.has_only_readers(&state, class);
-            if !may && !self.limits.is_unbounded() {
+            if !self.is_free(&state, class) && !self.limits.is_unbounded() {
                 return None;
             }
             self.begin(&mut state, class, len as u64)
@@ -257,7 +258,11 @@ impl LeafQueue {
         while !state.lines.is_empty() {
             let State { lines, schedule, .. } = state;
             let waits = |class| lines.waiting(class) > 0;
-            let Some(class) = schedule.choose(&self.limits, waits) else { break };
+            let class = match schedule.choose(&self.limits, waits) {
+                None if self.has_only_readers(lines, schedule) => IoClass::SyncRead,
+                Some(class) => class,
+                None => break,
+            };
             let limit = self.limits.aggregation(self.rotating);
             let Some(picked) = lines.take(class, limit) else { break };
             let weight = self.begin(state, class, picked.len());

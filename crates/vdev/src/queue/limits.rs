@@ -26,8 +26,7 @@ pub enum QueueLimit {
     Max(IoClass),
     /// Requests of all classes at most.
     AllMax,
-    /// Reads that waiting threads make themselves at a device without moving parts that has nothing
-    /// else to do.
+    /// Synchronous reads at a device without moving parts that has nothing else to do.
     ReadersAlone,
     /// Bytes that neighbours are joined to, on rotating disks.
     Aggregation,

@@ -99,6 +99,11 @@ impl Lines {
         self.lines[class as usize].len()
     }
 
+    /// Nothing waits but requests of this class, if anything does.
+    pub(super) fn has_only(&self, class: IoClass) -> bool {
+        self.count == self.waiting(class)
+    }
+
     pub(super) fn push(&mut self, class: IoClass, io: Io) {
         let number = self.next;
         self.next += 1;

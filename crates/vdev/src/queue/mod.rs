@@ -16,9 +16,9 @@
 //! classes below their minimum are served, in turn; then, in the order of [`IoClass`], those below
 //! their maximum; and never more at once than `zfs_vdev_max_active`. The maximum of asynchronous
 //! writes grows with the pool's dirty data, so that a pool with little to do leaves its devices to
-//! readers, and has them at full speed before it has to slow writers down. Threads that read by
-//! themselves may be more than their class's maximum at a device without moving parts while it has
-//! nothing else to do (`zinc_vdev_readers_alone_max`).
+//! readers, and has them at full speed before it has to slow writers down. Synchronous reads may be
+//! more than their class's maximum at a device without moving parts while nothing else is there or
+//! waits (`zinc_vdev_readers_alone_max`).
 //!
 //! *Order* (`line`). Requests that a thread waits for go first come, first served. The others go by
 //! offset, upwards from the last one, within classes of half a second of age, so that none waits

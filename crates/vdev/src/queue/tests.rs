@@ -140,6 +140,7 @@ fn scattered(count: u64, ok: &Arc<AtomicUsize>) -> Vec<Write> {
 #[test]
 fn a_class_has_its_maximum_and_no_more() {
     let (device, queue, limits) = slow();
+    limits.set(QueueLimit::ReadersAlone, 0);
     let done = Arc::new(AtomicUsize::new(0));
     queue.read_batch(IoClass::SyncRead, (0..25).map(|i| read(i * 4096, &done)).collect());
     assert_eq!(device.active(), (10, 0));
@@ -346,11 +347,37 @@ fn threads_read_by_themselves_where_nothing_else_is_to_be_done() {
     device.answer_write();
     assert!(here(&queue));
     queue.read_batch(IoClass::SyncRead, vec![read(1 << 21, &done)]);
-    assert!(!here(&queue), "another stands in line");
+    assert!(here(&queue), "a read that was handed over is one of them");
     while device.active() != (0, 0) {
         device.answer_read();
     }
     assert_eq!(done.load(Ordering::SeqCst), 12);
+}
+
+#[test]
+fn readers_alone_are_more_than_their_class_may_be() {
+    let (device, queue, limits) = slow();
+    let done = Arc::new(AtomicUsize::new(0));
+    let reads = |count: u64| (0..count).map(|n| read(n * 4096, &done)).collect();
+    queue.read_batch(IoClass::SyncRead, reads(80));
+    assert_eq!(device.active().0, 64);
+    device.answer_read();
+    assert_eq!(device.active().0, 64, "the freed place is taken");
+    queue.read_batch(IoClass::Scrub, reads(1));
+    assert_eq!(device.active().0, 65, "another class has its least at once");
+    for left in (11..65).rev() {
+        device.answer_read();
+        assert_eq!(device.active().0, left, "no place is filled again while it is there");
+    }
+    device.answer_read();
+    assert_eq!(device.active().0, 11, "readers are as many as their class may be");
+    device.answer_all();
+    assert_eq!(done.load(Ordering::SeqCst), 81);
+    limits.set(QueueLimit::ReadersAlone, 0);
+    queue.read_batch(IoClass::SyncRead, reads(80));
+    assert_eq!(device.active().0, 10);
+    device.answer_all();
+    assert_eq!(done.load(Ordering::SeqCst), 161);
 }
 
 #[test]

@@ -131,8 +131,9 @@ table! {
     ReadersAlone "zinc_vdev_readers_alone_max" Unit::Count,
         QueueLimit::ReadersAlone.default_value(), 0..=1 << 20,
         Push::Queue(QueueLimit::ReadersAlone),
-        "Threads that read by themselves from a device without moving parts may be this many while \
-         it has nothing else to do. 0: zfs_vdev_sync_read_max_active holds for them too.";
+        "Synchronous reads, and those ahead of a reader, may be this many at a device without \
+         moving parts while it has nothing else to do. 0: zfs_vdev_sync_read_max_active holds then \
+         too.";
     SyncWriteMinActive "zfs_vdev_sync_write_min_active" Unit::Count,
         QueueLimit::Min(IoClass::SyncWrite).default_value(), 1..=1 << 20,
         Push::Queue(QueueLimit::Min(IoClass::SyncWrite)),
