@@ -45,6 +45,8 @@ for _ in $(seq "$rounds"); do
     for depth in 1 8 32; do
         rm -f "$work/vdev"
         zinc --work randread --threads "$depth" --bytes 8G
+        rm -f "$work/vdev"
+        zinc --work randread --threads "$depth" --bytes 8G --held
         fio_read "fio, depth $depth" 8 --rw=randread --bs=8k --ioengine=io_uring \
             --iodepth="$depth" --io_size=512m
         fio_read "fio, $depth threads" 8 --rw=randread --bs=8k --ioengine=psync --thread \
