@@ -211,6 +211,11 @@ impl Held {
         result
     }
 
+    /// Whether no command has it.
+    pub fn is_unused(&self) -> bool {
+        self.state().commands.is_empty()
+    }
+
     /// Why it is being let go, if it is, and the commands that run: process and command line.
     pub fn activity(&self) -> (Option<String>, Vec<(i32, String)>) {
         let state = self.state();

@@ -300,6 +300,25 @@ fn a_mount_point_is_an_empty_directory() {
     }
 }
 
+/// The process has the pool until the export ends, so commands must reach it until then.
+#[testkit::needs("fuse")]
+#[test]
+fn a_pool_that_exports_a_volume_is_reached_after_its_last_mount() {
+    let place = Place::new();
+    place.zinc(&["zfs", "create", "-V", "8M", "tank/vol"]).ok();
+    let pid = place.mount("tank");
+    place.zinc(&["nbd", "-b", "--socket", "s", "tank/vol"]).ok();
+    place.unmount();
+    // Longer than the process has needed to end by itself.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    place.zinc(&["zfs", "snapshot", "tank@s"]).ok();
+    place.mount("tank");
+    place.unmount();
+    assert!(place.zinc(&["zpool", "status", "tank"]).ok().contains("ONLINE"));
+    place.zinc(&["zpool", "export", "-f", "tank"]).ok();
+    wait_for_end(pid);
+}
+
 #[testkit::needs("fuse")]
 #[test]
 fn a_signal_unmounts_and_ends_the_process() {

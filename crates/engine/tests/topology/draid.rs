@@ -97,6 +97,22 @@ fn a_distributed_spare_is_given_back() {
     holds_without(bench, &model, &[3]);
 }
 
+/// Two leaves are back at once. The resilver of the first may end while the second comes, so two
+/// threads give spares back.
+#[test]
+fn two_distributed_spares_are_given_back() {
+    for seed in 2250..2258 {
+        let (mut run, _) = spared(seed, Shape::Draid2, &[0, 7]);
+        let count = spares(run.pool()).len();
+        run.without(Vec::new());
+        run.pool().wait_for_scan().unwrap();
+        assert!(!has(run.pool(), "dspare") && !has(run.pool(), "spare"));
+        assert_eq!(spares(run.pool()).len(), count + 2);
+        let (bench, model) = run.finish();
+        holds_on_each(bench, &model);
+    }
+}
+
 /// The leaf is detached: the spare is a child of the vdev from now on, and no spare any more.
 #[test]
 fn a_distributed_spare_stays() {

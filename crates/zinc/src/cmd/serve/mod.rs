@@ -395,22 +395,44 @@ impl Args {
         }
         notify::ready(&format!("serving {name}"));
         let until = time.map(|time| Instant::now() + time);
-        let end = loop {
-            let end = match until.map(|until| until.saturating_duration_since(Instant::now())) {
-                Some(left) => ended.recv_timeout(left).unwrap_or(End::Time),
-                // The other end is kept by the thread that waits for signals.
-                None => ended.recv().unwrap_or(End::Time),
-            };
-            let is_needed = !self.ends_with_mounts || !mounts.is_idle();
-            if !(matches!(end, End::Unmounted) && is_needed) {
-                break end;
-            }
-        };
+        let end = self.wait_for_end(held, mounts, ended, until);
         if let End::Signal(signal) = end {
             notify::stopping();
             tracing::info!(target: "zinc::pool", "signal {signal}: {name} is being closed");
         }
         Ok((end, is_complete))
+    }
+}
+
+impl Args {
+    /// Waits until serving is to end. What was started for mounts ends with the last of them; a
+    /// command that runs then, such as one that exports volumes, can be reached until it ends.
+    fn wait_for_end(
+        &self,
+        held: &Held,
+        mounts: &Mounts,
+        ended: &Receiver<End>,
+        until: Option<Instant>,
+    ) -> End {
+        loop {
+            let is_over = self.ends_with_mounts && mounts.is_idle();
+            if is_over && held.is_unused() {
+                return End::Unmounted;
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let wait = left.into_iter().chain(is_over.then_some(TURN)).min();
+            let end = match wait {
+                Some(wait) => match ended.recv_timeout(wait) {
+                    Err(_) if left.is_none_or(|left| left > wait) => continue,
+                    end => end.unwrap_or(End::Time),
+                },
+                // The other end is kept by the thread that waits for signals.
+                None => ended.recv().unwrap_or(End::Time),
+            };
+            if !matches!(end, End::Unmounted) {
+                return end;
+            }
+        }
     }
 }
 
