@@ -184,6 +184,14 @@ pub enum Rule {
     NoClasses,
     /// Vdevs that hold data have one sector size.
     SectorSize,
+    /// A pool's comment has at most 32 bytes.
+    Comment,
+    /// The files that `compatibility` names are not read.
+    Compatibility,
+    /// The heartbeat of `multihost` is not written.
+    Multihost,
+    /// There is a feature of that name.
+    NoSuchFeature,
 }
 
 impl ErrorKind {
@@ -335,6 +343,10 @@ impl fmt::Display for Rule {
             Self::SectorSize => {
                 "adding devices with different physical sector sizes is not allowed"
             }
+            Self::Comment => "comment must not exceed 32 characters",
+            Self::Compatibility => "files of compatible features are not read",
+            Self::Multihost => "the heartbeat of multihost is not written",
+            Self::NoSuchFeature => "there is no such feature",
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Properties of datasets: from texts as users write them to changes of the pool.
 
 mod owners;
+pub mod pool;
 mod set;
 
 pub use owners::{OwnerFigure, is_default_quota, owner_property, parse_owner};
@@ -8,10 +9,10 @@ pub(crate) use set::whole_volume;
 pub use set::{Inherit, Setting, set};
 
 use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule};
+use ::pool::Pool;
 use dsl::write::{PropertyChange, parse_value};
 use dsl::{Dataset, DatasetKind, PropertyContext, Refusal, StoredValue};
 use ondisk::props::find_dataset;
-use pool::Pool;
 
 /// Whether files of a dataset have access lists of POSIX, by its property `acltype`.
 #[must_use]

@@ -226,7 +226,7 @@ impl Args {
             match setting {
                 Setting::Ashift(n) => {
                     options.ashift = (n != 0).then_some(n);
-                    options.properties.push(("ashift".to_owned(), settings::ashift_word(n)));
+                    options.properties.push(("ashift".to_owned(), Setting::ashift_word(n)));
                 }
                 Setting::User(name, word) => options.properties.push((name, word)),
                 Setting::Feature(name, enabled) => {

@@ -90,7 +90,10 @@ impl Verb for Set {
             Setting::Feature(_, false) => {
                 return fail("a feature can only be set to 'enabled'");
             }
-            Setting::Cachefile(place) => return self.set_cachefile(session, place),
+            Setting::Cachefile(text) => {
+                let place = settings::cachefile(&doing, text)?;
+                return self.set_cachefile(session, &place);
+            }
             Setting::Altroot(_) => {
                 return fail("property 'altroot' can only be set during pool creation or import");
             }

@@ -3,46 +3,11 @@
 use crate::failure::Failure;
 use crate::known;
 use crate::session::Session;
-use engine::LivePool;
 use engine::config::{NvList, NvValue};
-use engine::features;
-use engine::live::PropertyWord;
-use engine::props;
-use engine::props::Kind;
+use engine::properties::pool;
+pub use engine::properties::pool::Setting;
+use engine::{Error, ErrorKind as Kind, Hint, Place, Refusal, Rule};
 use imported::{Cachefile, Known};
-use std::collections::BTreeSet;
-
-/// A setting that was understood.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Setting {
-    /// A property that the pool stores.
-    Stored(&'static str, PropertyWord),
-    /// A property that users invented.
-    User(String, PropertyWord),
-    /// log2 of the sector size of new vdevs; 0 is "as the devices say".
-    Ashift(u32),
-    /// The feature of that name is enabled, or left out.
-    Feature(String, bool),
-    /// Where the pool is remembered.
-    Cachefile(Cachefile),
-    /// The folder below which its mount points are shown.
-    Altroot(String),
-    /// The pool is only to be read.
-    ReadOnly(bool),
-}
-
-impl Setting {
-    /// Puts it into a pool, when it is one that the pool stores.
-    pub fn store(self, pool: &LivePool) -> engine::Result<()> {
-        match self {
-            Self::Stored(name, word) => pool.set_pool_property(name, word)?,
-            Self::User(name, word) => pool.set_pool_property(&name, word)?,
-            Self::Ashift(n) => pool.set_pool_property("ashift", ashift_word(n))?,
-            Self::Feature(..) | Self::Cachefile(_) | Self::Altroot(_) | Self::ReadOnly(_) => {}
-        }
-        Ok(())
-    }
-}
 
 /// Divides `name=value`.
 pub fn divide(text: &str) -> Result<(&str, &str), Failure> {
@@ -51,116 +16,81 @@ pub fn divide(text: &str) -> Result<(&str, &str), Failure> {
         .ok_or_else(|| Failure::usage(format!("missing '=' for property=value argument: {text:?}")))
 }
 
-/// Reads all of a command line; a property is given once.
+/// Reads all of a command line; a property is given once. `doing` begins the message when one is
+/// malformed.
 pub fn parse_all(doing: &str, texts: &[String]) -> Result<Vec<Setting>, Failure> {
-    let mut names = BTreeSet::new();
-    for text in texts {
-        let (name, _) = divide(text)?;
-        let name = props::find_pool(name).map_or(name, |p| p.name);
-        if !names.insert(name) {
-            let what = format!("{doing}: property '{name}' specified multiple times");
-            return Err(Failure::new(what));
-        }
-    }
-    texts.iter().map(|text| parse(doing, text)).collect()
+    let settings = texts.iter().map(|text| divide(text)).collect::<Result<Vec<_>, _>>()?;
+    pool::parse_all(settings).map_err(|e| wrong(doing, &e))
 }
 
-/// Reads one `name=value`; `doing` begins the message when it is malformed.
+/// Reads one `name=value`.
 pub fn parse(doing: &str, text: &str) -> Result<Setting, Failure> {
     let (name, value) = divide(text)?;
+    pool::parse(name, value).map_err(|e| wrong(doing, &e))
+}
+
+/// Why a property is not set so, and what to do.
+fn wrong(doing: &str, error: &Error) -> Failure {
+    let name = match error.place() {
+        Some(Place::Property(name)) => name.as_str(),
+        _ => "",
+    };
     let fail = |why: String| Failure::new(format!("{doing}: {why}"));
-    if let Some(feature) = name.strip_prefix("feature@") {
-        if features::by_name(feature).is_none() {
-            return Err(fail(format!("invalid feature '{feature}'")));
+    match error.kind() {
+        Kind::Refused(Refusal::SetTwice(name)) => {
+            fail(format!("property '{name}' specified multiple times"))
         }
-        return match value {
-            "enabled" => Ok(Setting::Feature(feature.to_owned(), true)),
-            "disabled" => Ok(Setting::Feature(feature.to_owned(), false)),
-            _ => Err(fail(format!("property '{name}' can only be set to 'enabled' or 'disabled'"))),
-        };
-    }
-    if name.contains(':') {
-        return user(name, value).map_err(fail);
-    }
-    let Some(p) = props::find_pool(name) else {
-        return Err(fail(format!("property '{name}' is not a valid pool or vdev property")));
-    };
-    let bad = || {
-        let what = format!("bad property value '{value}' for '{name}'");
-        Failure::new(format!("{doing}: {what}")).hint(format!("it is {}", p.values))
-    };
-    match p.name {
-        "ashift" => {
-            let n: u32 = value.parse().map_err(|_| bad())?;
-            if n != 0 && !(9..=16).contains(&n) {
-                return Err(bad());
+        Kind::Refused(Refusal::NoProperty(name)) => {
+            fail(format!("property '{name}' is not a valid pool or vdev property"))
+        }
+        Kind::Refused(Refusal::ReadOnly(name)) => fail(format!("property '{name}' is readonly")),
+        Kind::Against(Rule::NoSuchFeature) => {
+            let feature = name.strip_prefix("feature@").unwrap_or(name);
+            fail(format!("invalid feature '{feature}'"))
+        }
+        Kind::BadValue { .. } if name.starts_with("feature@") => {
+            fail(format!("property '{name}' can only be set to 'enabled' or 'disabled'"))
+        }
+        Kind::BadValue { value, .. } if name == "altroot" => no_altroot(doing, value),
+        Kind::BadValue { value, .. } => {
+            let failure = fail(format!("bad property value '{value}' for '{name}'"));
+            match error.hint() {
+                Some(Hint::ChooseValue(values)) => failure.hint(format!("it is {values}")),
+                _ => failure,
             }
-            return Ok(Setting::Ashift(n));
         }
-        "cachefile" => {
-            return Cachefile::parse(value).map(Setting::Cachefile).ok_or_else(|| {
-                fail(format!("cachefile property '{value}' is invalid"))
-                    .hint("it is an absolute path, or 'none', or nothing for the usual file")
-            });
+        Kind::InvalidName => fail(format!("invalid property '{name}'")),
+        Kind::NameTooLong => fail(format!("property name '{name}' is too long")),
+        Kind::TooLarge => fail(format!("property value of '{name}' is too long")),
+        Kind::Unsupported => fail(format!("property '{name}' cannot be set by zinc yet")),
+        Kind::Against(Rule::Compatibility) => fail("zinc reads no compatibility files".to_owned())
+            .hint("enable the features you want with -d -o feature@NAME=enabled"),
+        Kind::Against(Rule::Multihost) => {
+            fail("zinc does not write the heartbeat of multihost".to_owned())
         }
-        "altroot" => return altroot(doing, value).map(Setting::Altroot),
-        "readonly" if !matches!(value, "on" | "off") => return Err(bad()),
-        "readonly" => return Ok(Setting::ReadOnly(value == "on")),
-        "comment" if value.len() > 32 => {
-            return Err(fail("comment must not exceed 32 characters".to_owned()));
-        }
-        "compatibility" if !matches!(value, "off" | "legacy") => {
-            return Err(fail("zinc reads no compatibility files".to_owned())
-                .hint("enable the features you want with -d -o feature@NAME=enabled"));
-        }
-        "multihost" if value == "on" => {
-            return Err(fail("zinc does not write the heartbeat of multihost".to_owned()));
-        }
-        "bootfs" | "version" | "dedup_table_quota" | "dedupditto" => {
-            return Err(fail(format!("property '{name}' cannot be set by zinc yet")));
-        }
-        _ => {}
+        Kind::Against(rule) => fail(rule.to_string()),
+        _ => fail(error.to_string()),
     }
-    if p.is_fixed() {
-        return Err(fail(format!("property '{name}' is readonly")));
-    }
-    let word = match p.kind {
-        Kind::Index(..) => PropertyWord::Number(p.number(value).ok_or_else(bad)?),
-        Kind::Number(_) => PropertyWord::Number(value.parse().map_err(|_| bad())?),
-        Kind::Text(_) => PropertyWord::Text(value.to_owned()),
-    };
-    Ok(Setting::Stored(p.name, word))
 }
 
-/// `ashift` as a pool stores it.
-pub fn ashift_word(n: u32) -> PropertyWord {
-    PropertyWord::Number(u64::from(n))
-}
-
-/// Longest name and value of a property that users invented, in bytes.
-const USER_NAME_MAX: usize = 255;
-const USER_VALUE_MAX: usize = 8191;
-
-fn user(name: &str, value: &str) -> Result<Setting, String> {
-    if !props::is_user_property(name) {
-        return Err(format!("invalid property '{name}'"));
-    }
-    if name.len() > USER_NAME_MAX {
-        return Err(format!("property name '{name}' is too long"));
-    }
-    if value.len() > USER_VALUE_MAX {
-        return Err(format!("property value of '{name}' is too long"));
-    }
-    Ok(Setting::User(name.to_owned(), PropertyWord::Text(value.to_owned())))
+/// Where the pool is remembered, by the value of `cachefile`.
+pub fn cachefile(doing: &str, value: &str) -> Result<Cachefile, Failure> {
+    Cachefile::parse(value).ok_or_else(|| {
+        Failure::new(format!("{doing}: cachefile property '{value}' is invalid"))
+            .hint("it is an absolute path, or 'none', or nothing for the usual file")
+    })
 }
 
 /// Reads the folder below which mount points are shown.
 pub fn altroot(doing: &str, path: &str) -> Result<String, Failure> {
     match path.starts_with('/') {
         true => Ok(path.to_owned()),
-        false => Err(Failure::new(format!("{doing}: bad alternate root '{path}'"))
-            .hint("it is an absolute path")),
+        false => Err(no_altroot(doing, path)),
     }
+}
+
+fn no_altroot(doing: &str, path: &str) -> Failure {
+    Failure::new(format!("{doing}: bad alternate root '{path}'")).hint("it is an absolute path")
 }
 
 /// What is remembered of an import, apart from the pool itself.
@@ -181,19 +111,19 @@ impl Remembered {
         is_passing: bool,
     ) -> Result<Self, Failure> {
         let mut out = Self::default();
-        let mut cachefile = None;
+        let mut place = None;
         out.altroot = root.map(|root| altroot(doing, root)).transpose()?;
         for setting in settings {
             match setting {
                 Setting::Altroot(path) => out.altroot = Some(path.clone()),
-                Setting::Cachefile(place) => cachefile = Some(place.clone()),
+                Setting::Cachefile(text) => place = Some(cachefile(doing, text)?),
                 Setting::ReadOnly(readonly) => out.readonly = *readonly,
                 _ => {}
             }
         }
         let is_passing = is_passing || out.altroot.is_some();
         let usual = if is_passing { Cachefile::None } else { Cachefile::Usual };
-        out.cachefile = cachefile.unwrap_or(usual);
+        out.cachefile = place.unwrap_or(usual);
         Ok(out)
     }
 
@@ -220,18 +150,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_set() {
-        let ok = |text: &str| parse("x", text).ok();
-        let stored = |name, n| Some(Setting::Stored(name, PropertyWord::Number(n)));
-        assert_eq!(ok("autotrim=on"), stored("autotrim", 1));
-        assert_eq!(ok("failmode=panic"), stored("failmode", 2));
-        assert_eq!(ok("ashift=13"), Some(Setting::Ashift(13)));
-        assert_eq!(
-            ok("feature@blake3=disabled"),
-            Some(Setting::Feature("blake3".to_owned(), false))
-        );
-        for bad in ["ashift=8", "size=1", "nix=1", "failmode=x", "feature@nix=enabled", "x", "=1"] {
-            assert!(ok(bad).is_none(), "{bad}");
+    fn what_is_wrong_is_said_in_the_words_of_the_property() {
+        let said = |text: &str| {
+            let failure = parse("cannot", text).unwrap_err();
+            let (what, _, hint) = failure.parts();
+            (what.to_owned(), hint.map(str::to_owned))
+        };
+        let bad = "cannot: bad property value '8' for 'ashift'";
+        let values = "it is <ashift, 9-16, or 0=default>";
+        assert_eq!(said("ashift=8"), (bad.to_owned(), Some(values.to_owned())));
+        for (text, what) in [
+            ("size=1", "cannot: property 'size' is readonly"),
+            ("nix=1", "cannot: property 'nix' is not a valid pool or vdev property"),
+            ("feature@nix=enabled", "cannot: invalid feature 'nix'"),
+            ("altroot=a", "cannot: bad alternate root 'a'"),
+        ] {
+            assert_eq!(said(text).0, what);
+        }
+        for bad in ["failmode=x", "x", "=1"] {
+            assert!(parse("x", bad).is_err(), "{bad}");
         }
     }
 }

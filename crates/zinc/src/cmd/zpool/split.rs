@@ -46,6 +46,8 @@ impl Split {
         settings: Vec<Setting>,
     ) -> Result<(), Failure> {
         let fail = |e| cannot("split", &self.pool, e);
+        let doing = format!("cannot split '{}'", self.pool);
+        let remembered = Remembered::of(&doing, &settings, self.root.as_deref(), false)?;
         let named = self.devices.iter().map(|name| device(session, pool, "split", name));
         let named = named.collect::<Result<Vec<_>, _>>()?;
         let sides = pool.sides_to_split(&named).map_err(fail)?;
@@ -56,8 +58,6 @@ impl Split {
             ui::out(session, &views::layout::split(&self.new, &names));
             return Ok(());
         }
-        let doing = format!("cannot split '{}'", self.pool);
-        let remembered = Remembered::of(&doing, &settings, self.root.as_deref(), false)?;
         let _names = known::pools(session).hold_names();
         refuse_name(session, &self.new, "split into")?;
         let new = pool.split(&self.new, &sides).map_err(fail)?;
