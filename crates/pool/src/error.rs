@@ -115,6 +115,13 @@ pub enum Error {
         /// The device.
         path: PathBuf,
     },
+    /// Rows of a raidz vdev were moved since the txg asked for, as it was expanded.
+    RowsMoved {
+        /// The pool.
+        pool: String,
+        /// The txg asked for.
+        txg: u64,
+    },
     /// The pool has no checkpoint.
     NoCheckpoint {
         /// The pool.
@@ -312,6 +319,11 @@ impl fmt::Display for Error {
             Self::OwnDevice { pool, path } => {
                 write!(f, "pool {pool:?} has the device {} already", path.display())
             }
+            Self::RowsMoved { pool, txg } => write!(
+                f,
+                "cannot open {pool:?} at txg {txg}: rows of a raidz that was expanded have been \
+                 moved since"
+            ),
             Self::NoCheckpoint { pool } => write!(f, "pool {pool:?} has no checkpoint"),
             Self::CheckpointExists { pool } => write!(f, "pool {pool:?} has a checkpoint"),
             Self::CheckpointDiscarding { pool } => {

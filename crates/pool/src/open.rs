@@ -583,12 +583,22 @@ fn known_version(pool: &str, version: u64) -> Result<()> {
     }
 }
 
-/// The uberblocks to try, best first.
+/// The uberblocks to try, best first: none of those from before rows of a raidz were moved.
 fn choose(candidate: &Candidate, txg: Option<u64>) -> Result<Vec<TxgCandidate>> {
     let mut all = uberblocks::by_txg(&candidate.uberblocks);
     let available: Vec<u64> = all.iter().map(|c| c.uberblock.txg).collect();
-    if let Some(txg) = txg {
-        all.retain(|c| c.uberblock.txg == txg);
+    let newest = all.first().map(|c| c.uberblock);
+    let is_gone = |older: &Uberblock| {
+        newest.is_some_and(|newest| uberblocks::is_before_move(older, &newest, &candidate.tree))
+    };
+    match txg {
+        Some(txg) => {
+            all.retain(|c| c.uberblock.txg == txg);
+            if all.iter().any(|c| is_gone(&c.uberblock)) {
+                return Err(Error::RowsMoved { pool: candidate.name().to_owned(), txg });
+            }
+        }
+        None => all.retain(|c| !is_gone(&c.uberblock)),
     }
     if all.is_empty() {
         let pool = candidate.name().to_owned();

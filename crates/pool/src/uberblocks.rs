@@ -1,7 +1,7 @@
 //! Uberblocks: found in the rings of all labels, ordered, chosen.
 
 use crate::scan::FoundLeaf;
-use ondisk::config::LabelConfig;
+use ondisk::config::{LabelConfig, VdevConfig};
 use ondisk::label::{self, Part};
 use ondisk::uberblock::{self, Uberblock};
 use std::collections::BTreeMap;
@@ -73,6 +73,20 @@ pub fn read_ring(leaf: &FoundLeaf) -> Vec<FoundUberblock> {
         }
     }
     out
+}
+
+/// Txgs between that of an expansion's end and the one from which on blocks are wider.
+const TXGS_TO_WIDER: u64 = 3;
+
+/// Whether rows of a raidz vdev of `tree`, the newest one, were moved after an uberblock and up to
+/// the newest: what lay there before may be overwritten. An expansion that has ended is in no
+/// uberblock any more, so one from before it differs by nothing from the newest.
+pub(crate) fn is_before_move(older: &Uberblock, newest: &Uberblock, tree: &VdevConfig) -> bool {
+    let ends = tree.children.iter().flat_map(|top| &top.raidz_expand_txgs);
+    let mut ends = ends.map(|wider| wider.saturating_sub(TXGS_TO_WIDER));
+    older.txg < newest.txg
+        && (older.raidz_reflow_info != newest.raidz_reflow_info
+            || ends.any(|end| older.txg < end && end <= newest.txg))
 }
 
 /// One candidate per txg, newest first. Of several uberblocks of a txg the best by the format's

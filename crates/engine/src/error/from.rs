@@ -64,6 +64,7 @@ fn of_pool(e: &pool::Error) -> Option<(ErrorKind, &str)> {
         P::UnknownFeatures { pool, .. } => (ErrorKind::UnknownFeatures, pool),
         P::NewerVersion { pool, .. } => (ErrorKind::NewerVersion, pool),
         P::NoUberblock { pool, .. } => (ErrorKind::NoUberblock, pool),
+        P::RowsMoved { pool, .. } => (ErrorKind::RowsMoved, pool),
         P::NoCheckpoint { pool } => (ErrorKind::NoCheckpoint, pool),
         P::CheckpointExists { pool } => (ErrorKind::CheckpointExists, pool),
         P::CheckpointDiscarding { pool } => (ErrorKind::CheckpointDiscarding, pool),

@@ -93,6 +93,8 @@ pub enum ErrorKind {
     OwnDevice,
     /// Vdevs of one pool survive unequal losses, or devices of one vdev are unequal.
     Mismatched(Mismatch),
+    /// Rows of a raidz vdev were moved since the txg asked for, as it was expanded.
+    RowsMoved,
     /// The pool has no checkpoint.
     NoCheckpoint,
     /// The pool has a checkpoint.
@@ -285,6 +287,7 @@ impl fmt::Display for ErrorKind {
             Self::NoUberblock => "no valid uberblock",
             Self::OwnDevice => "the pool has it already",
             Self::Mismatched(what) => return write!(f, "{what}"),
+            Self::RowsMoved => "a raidz vdev was expanded since that txg",
             Self::NoCheckpoint => "has no checkpoint",
             Self::CheckpointExists => "has a checkpoint",
             Self::CheckpointDiscarding => "is discarding its checkpoint",

@@ -288,6 +288,19 @@ impl Bench {
         self.import_with(OpenOptions { checkpoint: true, ..self.options() })
     }
 
+    /// The pool as it was in each txg that its devices tell of, where it can be opened.
+    pub fn each_txg(&self) -> Vec<(u64, pool::Result<Pool>)> {
+        let candidate = self.candidate();
+        let txgs = pool::by_txg(&candidate.uberblocks).into_iter().map(|c| c.uberblock.txg);
+        let at = |txg| OpenOptions { txg: Some(txg), ..self.options() };
+        txgs.map(|txg| (txg, Pool::open_candidate(&candidate, &at(txg)))).collect()
+    }
+
+    /// The pool, gone back to a txg.
+    pub fn back_to(&self, txg: u64) -> pool::Result<LivePool> {
+        self.import_with(OpenOptions { txg: Some(txg), ..self.options() })
+    }
+
     /// One of several pools of the same name, by its guid.
     pub fn import_of(&self, guid: u64) -> LivePool {
         let all = self.candidates();

@@ -4,6 +4,8 @@ use super::evacuate::set;
 use super::random::add_large;
 use super::random::bench::Shape;
 use super::*;
+use engine::inside::pool::Error;
+use engine::live::Bring;
 use engine::live::tunables::Tunable;
 use std::time::Duration;
 
@@ -261,6 +263,53 @@ fn getting_wider_may_end_at_any_write() {
     }
 }
 
+/// The txg that is durable, and which txgs can be gone back to: all from a first one on.
+fn txgs(run: &Run) -> (u64, u64) {
+    let mut bench = Bench::new(run.bench.shape, DEVICE_BYTES, run.bench.ashift);
+    bench.devices = run.bench.devices.iter().map(|d| Arc::new(d.fork())).collect();
+    let newest = bench.open().uberblock().txg;
+    let (mut first, mut has_moved) = (newest, false);
+    for (txg, opened) in bench.each_txg() {
+        if matches!(opened, Err(Error::RowsMoved { .. })) {
+            has_moved = true;
+            assert!(matches!(bench.back_to(txg), Err(Error::RowsMoved { .. })));
+        } else {
+            // What later txgs have overwritten, as they may, is none of this.
+            assert!(!has_moved, "{txg} is before one that cannot be gone back to");
+            first = txg;
+        }
+    }
+    (newest, first)
+}
+
+/// Where rows were before a step, others may lie: no txg before it is gone back to.
+#[test]
+fn no_txg_is_gone_back_to_from_before_rows_were_moved() {
+    let mut run = run(2380, Shape::Raidz1, 60);
+    run.pool().sync().unwrap();
+    let (before, _) = txgs(&run);
+    set(run.pool(), Tunable::ReflowSuspend, 1);
+    attach(&mut run);
+    run.pool().sync().unwrap();
+    let (_, first) = txgs(&run);
+    assert!(first < before, "nothing has been moved: {first}, {before}");
+    for _ in 0..3 {
+        let last = txgs(&run).0;
+        one_txg(run.pool());
+        let (newest, first) = txgs(&run);
+        assert!((last + 1..newest).contains(&first), "a step after {last}: {first}, {newest}");
+    }
+    set(run.pool(), Tunable::ReflowSuspend, 0);
+    run.pool().sync().unwrap();
+    assert!(run.pool().wait_for_expansion(LONG).unwrap());
+    let (last, first) = txgs(&run);
+    let wider = top(run.pool()).raidz_expand_txgs[0];
+    assert!(first == wider - 3 && first <= last, "{first}, {wider}, {last}");
+    goes_to_its_end(run.pool());
+    let (bench, model) = run.finish();
+    holds_on_each(bench, &model);
+}
+
 /// What cannot be is refused, and nothing has changed then.
 #[test]
 fn what_cannot_be_expanded_is_left_alone() {
@@ -282,6 +331,12 @@ fn what_cannot_be_expanded_is_left_alone() {
     let spec = run.bench.leaf(n);
     let said = run.pool().attach(top(run.pool()).guid, &spec, small).unwrap_err().to_string();
     assert!(said.contains("too small"), "{said}");
+    let large = MemoryDevice::zeros("large", DEVICE_BYTES).with_sector_size(16 << 10);
+    let said = run.pool().attach(top(run.pool()).guid, &spec, Arc::new(large)).unwrap_err();
+    assert!(said.to_string().contains("alignment requirement"), "{said}");
+    let (of, device) = (top(run.pool()).guid, run.bench.write_ref(n));
+    let said = run.pool().attach_by(of, &spec, device, Bring::Sequential).unwrap_err();
+    assert!(said.to_string().contains("support sequential reconstruction"), "{said}");
     run.bench.devices[0].put(512 << 10, b"\xeb\x0eBTX");
     refused(&run, "boot code");
     run.bench.devices[0].put(512 << 10, &[0; 5]);

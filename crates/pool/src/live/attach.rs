@@ -21,7 +21,7 @@
 use super::LivePool;
 use super::config::{Builder, FIRST_TXG, VdevSpec};
 use super::create::{guid_from, new_vdev_zap, set_member};
-use super::scan::REBUILDING;
+use super::scan::{NOT_SEQUENTIAL, REBUILDING};
 use super::shared::{Shared, TaskCx};
 use super::sides::{Beside, bad, parent_of, refused, top_of, with_side, without_side};
 use super::vdevs::aux_label;
@@ -154,6 +154,12 @@ impl Shared {
             let device = side.device().filter(|_| c.guid == side.guid)?;
             Some(LeafOpen::Writable(Arc::clone(device)))
         };
+        let ashift = top_of(planned, side.guid)?.ashift.unwrap_or(9).min(63);
+        if side.device().is_some_and(|d| u64::from(d.sector_size()) > 1 << ashift) {
+            let why = "the new device cannot have a higher alignment requirement than the \
+                       top-level vdev";
+            return Err(refused(why));
+        }
         let tree = self.reader.vdevs();
         let next = tree.successor(&self.rt, planned, &mut open).map_err(|e| bad(&e))?;
         match next.is_written(side.guid) {
@@ -355,6 +361,9 @@ impl LivePool {
         let new = NewSide { bring, ..one_device(&self.shared.rt, spec, device)? };
         let raidz = |v: &VdevConfig| v.guid == leaf && matches!(v.kind, VdevKind::Raidz { .. });
         if self.shared.config.lock().root.children.iter().any(raidz) {
+            if bring == Bring::Sequential {
+                return Err(refused(NOT_SEQUENTIAL));
+            }
             return self.shared.widen(leaf, &new);
         }
         self.shared.attach((leaf, Beside::Mirror), &new)?;

@@ -44,7 +44,7 @@ mod rebuild;
 mod targets;
 mod walk;
 
-pub(super) use rebuild::REBUILDING;
+pub(super) use rebuild::{NOT_SEQUENTIAL, REBUILDING};
 pub(super) use targets::RESILVER_TXG;
 
 use super::LivePool;

@@ -55,6 +55,9 @@ const FEATURE: &str = "org.openzfs:device_rebuild";
 const BATCH: u64 = 32 << 20;
 
 pub(in crate::live) const REBUILDING: &str = "currently sequentially resilvering";
+/// Why a vdev is not rebuilt.
+pub(in crate::live) const NOT_SEQUENTIAL: &str =
+    "only mirror and dRAID vdevs support sequential reconstruction";
 
 fn state_in(mos: &Objset, top: &VdevConfig) -> Result<Option<RebuildState>> {
     let Some(table) = top.vdev_zap_top.filter(|n| *n != 0) else { return Ok(None) };
@@ -100,8 +103,7 @@ impl Shared {
         let sides = [VdevKind::Mirror, VdevKind::Replacing, VdevKind::Spare];
         let is_draid = matches!(top.kind, VdevKind::Draid { .. });
         if !is_draid && !top.kind.is_leaf() && !sides.contains(&top.kind) {
-            let only = "only mirror and dRAID vdevs support sequential reconstruction";
-            return Err(refused(only));
+            return Err(refused(NOT_SEQUENTIAL));
         }
         Ok(())
     }
