@@ -86,7 +86,7 @@ impl Files {
         let mut steps = Vec::new();
         for (dataset, changes) in self.0 {
             // One that cannot be opened is left as it is, and the plan says what is wrong with it.
-            let Ok(fs) = live.filesystem(&dataset) else { continue };
+            let Ok(fs) = live.undrained_filesystem(&dataset) else { continue };
             for change in changes {
                 match change.make(&fs, &dataset, now) {
                     Ok(done) => steps.extend(done),

@@ -13,7 +13,7 @@ use dsl::Dataset;
 use ondisk::deadlist::int_key;
 use ondisk::{DmuType, DslDir};
 use pool::Pool;
-use pool::live::LivePool;
+use pool::live::{LivePool, TaskCx};
 use std::collections::BTreeSet;
 
 /// Tables that a pool can do without.
@@ -86,9 +86,33 @@ impl Tables {
             })?;
             let table = format!("object {number} of the MOS ({})", kind.name());
             steps.push(Step::Table { table, kept });
+            if kind == DmuType::DSL_PERMS {
+                live.run(free_unused_permissions)?;
+            }
         }
         Ok(steps)
     }
+}
+
+/// Frees the tables of permissions that no directory leads to: those of which the number was lost.
+fn free_unused_permissions(cx: &TaskCx<'_>) -> pool::Result<()> {
+    let mos = cx.dsl().mos;
+    let (mut all, mut used) = (BTreeSet::new(), BTreeSet::new());
+    for object in mos.objects().filter_map(std::result::Result::ok) {
+        let dnode = object.dnode();
+        if dnode.kind == DmuType::DSL_PERMS {
+            all.insert(object.number());
+        }
+        if dnode.bonus_kind == DmuType::DSL_DIR
+            && let Ok(dir) = DslDir::decode(&dnode.bonus, dnode.endian)
+            && dir.deleg_zap != 0
+        {
+            used.insert(dir.deleg_zap);
+            let table = Zap::open(&mos.object(dir.deleg_zap)?)?;
+            used.extend(table.entries().filter_map(|e| e.ok()?.u64()));
+        }
+    }
+    Ok(all.difference(&used).try_for_each(|unused| mos.free(cx.tx, *unused))?)
 }
 
 /// What other objects say is in a table and is not among what can be read of it.

@@ -444,6 +444,17 @@ impl LivePool {
 
     /// A file system, open for writing.
     pub fn filesystem(&self, name: &str) -> Result<Filesystem> {
+        let fs = self.undrained_filesystem(name)?;
+        fs.drain_unlinked()?;
+        Ok(fs)
+    }
+
+    /// The same, with the files that were unlinked while in use before a crash: the delete queue
+    /// need not be readable.
+    ///
+    /// # Errors
+    /// As [`Self::filesystem`].
+    pub fn undrained_filesystem(&self, name: &str) -> Result<Filesystem> {
         let head = self.head(name)?;
         if head.objset.phys().kind != ObjsetKind::Zfs {
             return Err(Error::Invalid { what: format!("{name} is not a file system") });
@@ -452,9 +463,7 @@ impl LivePool {
             let _guard = self.shared.gate.read();
             self.shared.dsl.stored(&self.shared.dsl.by_name(name)?)?
         };
-        let fs = head.filesystem(settings(&stored))?;
-        fs.drain_unlinked()?;
-        Ok(fs)
+        head.filesystem(settings(&stored))
     }
 
     /// A volume, open for writing.

@@ -167,3 +167,30 @@ fn a_directory_that_is_no_table() {
     s.edit_block((set, dir), (0, 0), |b| b[..8].fill(0xee));
     mends(&s, &["bad-structure"], Zdb::Overlooks);
 }
+
+#[test]
+fn a_delete_queue_that_cannot_be_read() {
+    let s = surgeon("basic");
+    let name = s.open().name().to_owned();
+    let live = live(&s);
+    let fs = live.filesystem(&name).unwrap();
+    let new = zpl::NewFile::new(zpl::NewKind::File, 0o600, zpl::Time::default());
+    let unnamed: Vec<_> =
+        (0..40).map(|_| fs.create_unnamed(fs.root_object(), &new).unwrap()).collect();
+    live.sync().unwrap();
+    // The power fails.
+    let left = images(&s);
+    drop((unnamed, fs));
+    live.close().unwrap();
+    put_images(&s, &left);
+    let pool = s.open();
+    let head = heads(&pool).into_iter().find(|d| d.name == name).unwrap();
+    let set = objset(&pool, head.object);
+    assert_eq!(Filesystem::open(set.clone()).unwrap().unlinked().unwrap().len(), 40);
+    let is_queue = |o: &dmu::Object| o.dnode().kind == DmuType::UNLINKED_SET;
+    let queue = set.objects().filter_map(Result::ok).find(is_queue).unwrap();
+    s.destroy_all(&queue.block_pointer(0, 0).unwrap().unwrap());
+    mends(&s, &["block-lost"], Zdb::Errs);
+    let found = names(&s, head.object).into_keys().filter(|n| n.starts_with(b"/lost+found/"));
+    assert_eq!(found.count(), 40);
+}

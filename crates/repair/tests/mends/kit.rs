@@ -8,7 +8,7 @@ pub(crate) use device::{
 };
 pub(crate) use ondisk::DmuType;
 pub(crate) use pool::OpenOptions;
-use pool::live::{ImportOptions, LivePool};
+pub(crate) use pool::live::{ImportOptions, LivePool};
 use pool::{Candidate, SearchOptions, scan};
 use repair::RepairOptions;
 pub(crate) use repair::{Repair, Step, repair};

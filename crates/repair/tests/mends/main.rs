@@ -9,6 +9,7 @@ mod apply;
 mod files;
 mod kit;
 mod layouts;
+mod logs;
 mod mos;
 mod sets;
 mod space;

@@ -1,6 +1,7 @@
 //! The pool's own objects: dead lists, tables, the history.
 
 use super::kit::*;
+use dmu::zap::ZapSpec;
 use ondisk::bpobj::BpobjHeader;
 
 /// The objects of the MOS of a type that have a block which is not embedded.
@@ -115,4 +116,59 @@ fn names_of_datasets_that_cannot_be_read() {
     mends(&s, &["block-lost"], Zdb::Errs);
     let (now, lost) = named(&s, "/lost-");
     assert!(now == all && lost >= below(&head), "{now} of {all}, {lost}");
+}
+
+#[test]
+fn holds_that_cannot_be_read() {
+    let s = surgeon("history");
+    let pool = s.open();
+    let mut all = heads(&pool).into_iter().flat_map(|head| pool.dsl().snapshots(&head).unwrap());
+    let held = all.find(|snapshot| !pool.dsl().holds(snapshot).unwrap().is_empty()).unwrap();
+    lose(&s, held.phys.userrefs);
+    mends(&s, &["block-lost"], Zdb::Errs);
+    let pool = s.open();
+    assert_eq!(pool.dsl().holds(&pool.dsl().by_name(&held.name).unwrap()).unwrap(), []);
+}
+
+/// The word of a directory that has the number of its table of permissions.
+const DELEGATED: usize = 11 * 8;
+
+/// Permissions of 40 users on a directory, each in a table of its own; that of all.
+fn permit(s: &Surgeon) -> u64 {
+    let live = live(s);
+    let made = live.run(|cx| {
+        let (mos, tx) = (cx.dsl().mos, cx.tx);
+        let new = || dmu::zap::create(mos, tx, &ZapSpec::new(DmuType::DSL_PERMS));
+        let all = new()?;
+        for user in 0..40 {
+            let one = new()?;
+            dmu::zap::set_u64(&one, tx, "snapshot", 0)?;
+            dmu::zap::set_u64(&all, tx, format!("ul${}", 1000 + user).as_str(), one.number())?;
+        }
+        Ok(all.number())
+    });
+    live.export().unwrap();
+    let dir = s.open().dsl().root().unwrap().object;
+    let table = made.unwrap();
+    s.edit_bonus((0, dir), DELEGATED, |_| table);
+    table
+}
+
+/// How many tables of permissions there are, and users who have some.
+fn permitted(s: &Surgeon) -> (usize, usize) {
+    let pool = s.open();
+    let all = pool.mos().objects().filter_map(Result::ok);
+    let tables = all.filter(|o| o.dnode().kind == DmuType::DSL_PERMS).count();
+    (tables, pool.dsl().delegations(&pool.dsl().root().unwrap()).unwrap().len())
+}
+
+#[test]
+fn permissions_that_cannot_be_read() {
+    let s = surgeon("history");
+    let table = permit(&s);
+    let (tables, users) = permitted(&s);
+    assert!(tables > 40 && users == 40, "{tables}, {users}");
+    lose(&s, table);
+    mends(&s, &["block-lost"], Zdb::Errs);
+    assert_eq!(permitted(&s), (tables - 40, 0), "what the table led to is free");
 }
