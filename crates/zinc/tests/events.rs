@@ -71,6 +71,7 @@ fn what_happens_to_a_served_pool_is_kept_told_and_given_to_a_command() {
     let verbose = place.ok_here("zpool events -v");
     has(&verbose, &["TIME                           CLASS\n", "pool = \"tank\"\n"]);
     has(&verbose, &["vdev_state = \"OFFLINE\" (0x2)\n", "vdev_laststate = \"ONLINE\" (0x7)\n"]);
+    has(&verbose, &["resilver_type = \"healing\"\n"]);
     has(&verbose, &["history_internal_name = \"create\"", "eid = 0x1\n"]);
     // The command has no more than zed's has: no argument, nobody's folder.
     until("the command was run for the scrub", || {

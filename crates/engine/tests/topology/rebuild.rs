@@ -3,7 +3,7 @@
 use super::replace::{holds_without, is_settled, may_end_at_any_write, rebuilt, replace};
 use super::scrubs::set;
 use super::*;
-use engine::live::Bring;
+use engine::live::{Bring, EventValue};
 
 fn ends_well(pool: &LivePool, case: &str) {
     pool.wait_for_scan().unwrap();
@@ -53,6 +53,12 @@ fn a_mirror_gets_a_side_in_order() {
         run.pool().attach_by(guid(run.pool(), 0), &spec, device, Bring::Sequential).unwrap();
         (0..40).for_each(|_| run.step());
         ends_well(run.pool(), &format!("{shape:?}"));
+        let (events, _) = run.pool().events().after(0);
+        let of_resilver = events.iter().filter(|e| e.class.contains(".resilver_"));
+        let told: Vec<_> = of_resilver.map(|e| (e.class.as_str(), e.members.last())).collect();
+        let way = ("resilver_type", EventValue::Text("sequential".to_owned()));
+        let [start, finish] = ["start", "finish"].map(|s| format!("sysevent.fs.zfs.resilver_{s}"));
+        assert_eq!(told, [(start.as_str(), Some(&way)), (finish.as_str(), Some(&way))]);
         let (mut bench, model) = run.finish();
         bench.zdb();
         // The new side alone has all.

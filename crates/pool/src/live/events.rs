@@ -20,7 +20,7 @@
 //!           ereport.fs.zfs.io_failure                   the pool is suspended
 //!           sysevent.fs.zfs.vdev_add, _attach, _remove, _online, config_sync
 //! reported  sysevent.fs.zfs.pool_create, _import, _export, _destroy
-//!           sysevent.fs.zfs.scrub_*, resilver_*         where a scan begins and ends
+//!           sysevent.fs.zfs.scrub_*, resilver_*         where a scan or rebuild begins and ends
 //!           sysevent.fs.zfs.history_event               where history is written
 //! ```
 //!

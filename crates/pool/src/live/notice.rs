@@ -3,11 +3,15 @@
 use super::LivePool;
 use super::events::{EventValue, Events, Leaf, Seen, text};
 use super::shared::Shared;
+use ondisk::config::VdevConfig;
 use ondisk::nvlist::{NvList, NvValue};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vdev::VdevState;
+
+/// The member that says by which way a resilver goes.
+const RESILVER_TYPE: &str = "resilver_type";
 
 /// OpenZFS's number of a state.
 fn number(state: VdevState) -> EventValue {
@@ -41,6 +45,22 @@ impl Shared {
     /// The same of a class below `sysevent.fs.zfs`.
     pub(super) fn post_system(&self, name: &str) {
         self.post(&format!("sysevent.fs.zfs.{name}"), Vec::new());
+    }
+
+    /// Posts where a resilver that follows pointers begins or ends.
+    pub(super) fn post_resilver(&self, name: &str) {
+        self.post(&format!("sysevent.fs.zfs.{name}"), vec![(RESILVER_TYPE, text("healing"))]);
+    }
+
+    /// The same of a rebuild, which is of a top-level vdev.
+    pub(super) fn post_rebuild(&self, name: &str, top: &VdevConfig) {
+        let tree = self.reader.vdevs();
+        let state = tree.tops().find(|t| u64::from(t.id()) == top.id).map(|t| t.node().state());
+        let mut members = vec![("vdev_guid", EventValue::Number(top.guid))];
+        members.extend(state.map(|state| ("vdev_state", number(state))));
+        members.extend(top.path.as_deref().map(|path| ("vdev_path", text(path))));
+        members.push((RESILVER_TYPE, text("sequential")));
+        self.post(&format!("sysevent.fs.zfs.{name}"), members);
     }
 
     /// Posts what a record of the history says.

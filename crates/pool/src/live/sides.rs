@@ -137,7 +137,9 @@ pub(super) fn with_side(
     let missing = || refused("no such device in pool");
     let parent = parent_of(root, leaf).ok_or_else(missing)?;
     let old = parent.children.iter().find(|c| c.guid == leaf).ok_or_else(missing)?;
-    if !matches!(old.kind, VdevKind::Disk | VdevKind::File) {
+    // A distributed spare that stands in for nothing is a child as any other.
+    let is_child = matches!(old.kind, VdevKind::DraidSpare { .. }) && !old.is_spare;
+    if !matches!(old.kind, VdevKind::Disk | VdevKind::File) && !is_child {
         return Err(refused("a side is put beside a single device"));
     }
     let is_at_top = matches!(parent.kind, VdevKind::Root);

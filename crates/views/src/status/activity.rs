@@ -114,10 +114,24 @@ fn rebuild_line(s: &RebuildState, name: &str, date: &dyn Fn(u64) -> String) -> S
             let (scanned, issued) = (nicebytes(s.bytes_scanned), nicebytes(s.bytes_issued));
             let done = s.bytes_scanned as f64 * 100.0 / (s.bytes_estimated + 1) as f64;
             let percent = done.min(100.0);
+            // Over all the time that it ran: what a pass of OpenZFS did alone is not on disk.
+            let rate = |bytes: u64| bytes / (s.scan_time_ms / 1000).max(1);
+            let at = |rate: u64| match rate {
+                0 => String::new(),
+                rate => format!(" at {}/s", nicebytes(rate)),
+            };
+            let (scanning, issuing) = (rate(s.bytes_scanned), rate(s.bytes_issued));
+            let left = s.bytes_estimated.checked_sub(s.bytes_scanned);
+            let end = match left.filter(|_| scanning >= REBUILD_SLOW) {
+                Some(left) => format!("{} to go", duration(left / scanning)),
+                None => "no estimated completion time".to_owned(),
+            };
             format!(
                 "  scan: resilver ({name}) in progress since {begin}\n\t\
-                 {scanned} / {all} scanned, {issued} / {all} issued\n\t\
-                 {rebuilt} resilvered, {percent:.2}% done, no estimated completion time"
+                 {scanned} / {all} scanned{}, {issued} / {all} issued{}\n\t\
+                 {rebuilt} resilvered, {percent:.2}% done, {end}",
+                at(scanning),
+                at(issuing)
             )
         }
     }
@@ -184,10 +198,43 @@ fn expansion_lines(e: &ExpansionNote, date: &dyn Fn(u64) -> String) -> Vec<Strin
 /// Seconds after which no end is foretold.
 const SLOW: u64 = 30 * 86_400;
 
+/// Bytes a second below which no end of a rebuild is foretold.
+const REBUILD_SLOW: u64 = 10 << 20;
+
 /// Seconds as `00:00:01`, or `2 days 00:00:01`.
 fn duration(seconds: u64) -> String {
     let days = seconds / 86_400;
     let (h, m, s) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
     let clock = format!("{h:02}:{m:02}:{s:02}");
     if days == 0 { clock } else { format!("{days} days {clock}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rebuild_says_how_fast_it_is_and_when_it_ends() {
+        let (mib, date) = (1 << 20, |_| "then".to_owned());
+        let state = RebuildState {
+            bytes_scanned: 900 * mib,
+            bytes_issued: 600 * mib,
+            bytes_rebuilt: 300 * mib,
+            bytes_estimated: 1800 * mib,
+            scan_time_ms: 30_000,
+            ..RebuildState::default()
+        };
+        let state = state.with_state(State::Active);
+        assert_eq!(
+            rebuild_line(&state, "mirror-0", &date),
+            "  scan: resilver (mirror-0) in progress since then\n\
+             \t900M / 1.76G scanned at 30M/s, 600M / 1.76G issued at 20M/s\n\
+             \t300M resilvered, 50.00% done, 00:00:30 to go"
+        );
+        let slow = RebuildState { scan_time_ms: 300_000, ..state };
+        let line = rebuild_line(&slow, "mirror-0", &date);
+        assert!(line.contains("scanned at 3M/s") && line.ends_with("no estimated completion time"));
+        let none = RebuildState { bytes_scanned: 0, bytes_issued: 0, ..state };
+        assert!(!rebuild_line(&none, "mirror-0", &date).contains("/s"));
+    }
 }

@@ -292,8 +292,10 @@ impl Shared {
     }
 
     fn post_scan(&self, function: Function, what: &str) {
-        let name = if function == Function::Scrub { "scrub" } else { "resilver" };
-        self.post_system(&format!("{name}_{what}"));
+        match function {
+            Function::Scrub => self.post_system(&format!("scrub_{what}")),
+            _ => self.post_resilver(&format!("resilver_{what}")),
+        }
     }
 
     /// The state in which a scan begins; `None` when there is nothing to be done.

@@ -74,7 +74,13 @@ fn put(cx: &TaskCx<'_>, top: &VdevConfig, state: &RebuildState) -> Result<()> {
 
 fn log(cx: &TaskCx<'_>, top: &VdevConfig, what: &str) -> Result<()> {
     let text = format!("vdev_id={} vdev_guid={} {what}", top.id, top.guid);
-    cx.log_event_of_pool("rebuild", &text)
+    cx.log_event_of_pool("rebuild", &text)?;
+    match what {
+        "started" => cx.shared.post_rebuild("resilver_start", top),
+        "reset" => {}
+        _ => cx.shared.post_rebuild("resilver_finish", top),
+    }
+    Ok(())
 }
 
 impl Shared {
@@ -130,13 +136,11 @@ impl Shared {
             self.scans.moved.lock().clear();
             self.wait_for_txg(state.max_txg)?;
             let mut pass = Pass::new(self, top, state);
-            self.post_system("resilver_start");
             let end = pass.run()?;
             if end == End::Interrupted {
                 pass.keep()?;
                 return Ok(end);
             }
-            self.post_system("resilver_finish");
         }
         Ok(End::Done)
     }
