@@ -261,6 +261,12 @@ pub fn value(plan: &Plan, undo: Option<&std::path::Path>) -> Value {
     })
 }
 
+/// A repair that failed as JSON: what failed, why, and what to do.
+#[must_use]
+pub fn failed((what, because, hint): (&str, &[String], Option<&str>)) -> Value {
+    json!({"error": {"what": what, "because": because, "hint": hint}})
+}
+
 /// That a repair was undone.
 #[must_use]
 pub fn put_back(head: &UndoHead, bytes: u64) -> String {

@@ -58,6 +58,16 @@ pub struct Args {
 
 impl Verb for Args {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let done = self.repair(session);
+        if let (true, Err(failure)) = (self.json, &done) {
+            ui::json(session, &view::failed(failure.parts()));
+        }
+        done
+    }
+}
+
+impl Args {
+    fn repair(&self, session: &Session) -> Result<ExitCode, Failure> {
         let source: Arc<dyn DeviceSource> = Arc::new(AnyDevices::default());
         if let Some(path) = &self.undo {
             let places: Vec<PathBuf> = self.search.iter().map(|p| session.path(p)).collect();
