@@ -1,6 +1,7 @@
 //! A pool, an act of damage, and what is asked of its repair: that zdb errs before and not after,
 //! that nothing is lost that was whole, and that it can be put back.
 
+use super::judge;
 pub(crate) use crate::common::surgeon::{Surgeon, edit_word, objset};
 pub(crate) use device::{
     Device, DeviceRef, DeviceSource, LocalDevices, MemoryDevice, Read, Shared, Write, WriteDevice,
@@ -194,6 +195,7 @@ pub(crate) fn mends(s: &Surgeon, expected: &[&str], zdb: Zdb) -> Vec<Step> {
     repair::undo::put_back(&undo, &local(), &[]).unwrap();
     assert!(images(s) == before, "what was there is there again");
     put_images(s, &after);
+    judge::keep(s);
     steps
 }
 

@@ -1,6 +1,7 @@
 //! Intent logs that are damaged, in pools that were not exported.
 
 use super::files::names;
+use super::judge;
 use super::kit::*;
 use codec::checksum::{ByteOrder, seal_zilog2};
 use pool::Obstacle;
@@ -78,6 +79,7 @@ fn drops_the_rest(s: &Surgeon, head: &dsl::Dataset, replayed: u64) {
     let expected: Vec<_> = (0..=replayed).map(|n| format!("/{n}").into_bytes()).collect();
     assert_eq!(names(s, head.object).into_keys().collect::<Vec<_>>(), expected);
     LivePool::open(s.open().name(), &options).unwrap().close().unwrap();
+    judge::keep(s);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod common;
 
 mod apply;
 mod files;
+mod judge;
 mod kit;
 mod layouts;
 mod logs;

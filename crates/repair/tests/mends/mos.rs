@@ -172,3 +172,28 @@ fn permissions_that_cannot_be_read() {
     mends(&s, &["block-lost"], Zdb::Errs);
     assert_eq!(permitted(&s), (tables - 40, 0), "what the table led to is free");
 }
+
+#[test]
+fn an_error_log_that_cannot_be_read() {
+    let s = surgeon("basic");
+    let pool = s.open();
+    let (set, file) = plain_file(&s);
+    // Something is damaged while it is scrubbed, and then it is not.
+    let bp = objset(&pool, set).object(file).unwrap().block_pointer(0, 0).unwrap().unwrap();
+    let before = images(&s);
+    s.destroy_all(&bp);
+    let live = live(&s);
+    live.scrub().unwrap();
+    live.wait_for_scan().unwrap();
+    live.export().unwrap();
+    for (_, dva) in bp.dvas() {
+        let start = ondisk::label::DATA_START + dva.offset();
+        let from = start as usize;
+        s.scribble(start, &before["disk.img"][from..from + bp.psize() as usize]);
+    }
+    assert_eq!(s.check(), ["known-error"]);
+    let log = s.open().directory().unwrap().need_u64(ondisk::mos::ERRLOG_LAST).unwrap();
+    lose(&s, log);
+    let steps = mends(&s, &["block-lost"], Zdb::Overlooks);
+    assert!(matches!(&steps[..], [Step::Table { kept: 0, .. }]), "{steps:?}");
+}
