@@ -17,7 +17,6 @@ pub use crate::log::format::{Super, Who, hex};
 pub use crate::log::{
     Collected, Finding, LogDevice, Overview, PinInfo, Report, Trouble, WriterInfo,
 };
-pub use device::StoreUsage as Usage;
 
 /// The segments of new disks, in bytes: few requests for much, and little to send again.
 pub const SEGMENT_BYTES: u32 = 16 << 20;

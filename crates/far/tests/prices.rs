@@ -1,7 +1,7 @@
 //! What a disk in a store costs, by the list that is built in and by others.
 #![allow(clippy::unwrap_used)]
 
-use far::disk::Usage;
+use device::StoreUsage;
 use far::price::{Money, Prices, Workload};
 
 const TB: u64 = 1_000_000_000_000;
@@ -35,7 +35,7 @@ fn a_list_of_ones_own() {
     let own = Prices::parse("# mine\ndate = 2031-01\ncreate = 4.5 # a million\nout=0.09\n");
     let own = own.unwrap();
     assert_eq!((own.create, own.date.as_str()), (Money(4_500_000_000), "2031-01"));
-    let usage = Usage { creates: 2_000_000, received_bytes: 1 << 30, ..Usage::default() };
+    let usage = StoreUsage { creates: 2_000_000, received_bytes: 1 << 30, ..StoreUsage::default() };
     assert_eq!(own.of(&usage).to_string(), "9.09");
     for wrong in ["create", "creates = 1", "get = -1", "get = NaN", "get = 1e99", "get = x"] {
         assert!(Prices::parse(wrong).is_err(), "{wrong}");

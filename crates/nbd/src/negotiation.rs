@@ -5,7 +5,7 @@
 //! client that does not speak the protocol, or takes longer than the deadline, is hung up.
 
 use crate::export::{Export, Facts, Source, Status};
-use crate::limits::{NEGOTIATION, PAYLOAD, PIECE};
+use crate::limits::{PAYLOAD, PIECE};
 use crate::options::{self, Contexts};
 use crate::reply::Form;
 use nbdwire::{Connection, Input, ServerTls, send};
@@ -15,7 +15,6 @@ use nbdwire::{
 };
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Bytes of an option, at most.
 const OPTION_MAX: u32 = 64 << 10;
@@ -72,7 +71,6 @@ pub(crate) fn negotiate(
     sources: &[Arc<dyn Source>],
     tls: Option<&ServerTls>,
 ) -> io::Result<Option<Agreed>> {
-    let until = Instant::now() + NEGOTIATION;
     let mut hello = Vec::with_capacity(18);
     hello.extend(MAGIC.to_be_bytes());
     hello.extend(OPTION_MAGIC.to_be_bytes());
@@ -116,7 +114,7 @@ pub(crate) fn negotiate(
             Next::End => return Ok(None),
             // What came before the answer was said outside of TLS, by anybody.
             Next::Tls if input.is_ahead() => return Ok(None),
-            Next::Tls => negotiation.go_inside(until)?,
+            Next::Tls => negotiation.go_inside(input)?,
             Next::Go(export) => {
                 let Negotiation { line, form, statuses: (_, statuses), .. } = negotiation;
                 return Ok(Some(Agreed { line, export, form, statuses }));
@@ -167,9 +165,9 @@ impl Negotiation<'_> {
     }
 
     /// From now on all is inside TLS, and what was agreed on before is forgotten.
-    fn go_inside(&mut self, until: Instant) -> io::Result<()> {
+    fn go_inside(&mut self, input: &Input) -> io::Result<()> {
         let Some(tls) = self.tls else { return Ok(()) };
-        self.line = Arc::new(tls.accept(Arc::clone(&self.line), until)?);
+        self.line = Arc::new(tls.accept(Arc::clone(&self.line), input)?);
         (self.is_inside_tls, self.form, self.statuses) = (true, Form::Simple, Default::default());
         Ok(())
     }

@@ -23,7 +23,8 @@
 //! them: `ca-cert.pem` (who is trusted), `server-cert.pem` and `server-key.pem`,
 //! `client-cert.pem` and `client-key.pem`.
 
-use crate::wire::Connection;
+use crate::wire::{Connection, Input};
+use parking_lot::{Mutex, MutexGuard};
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -33,8 +34,8 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, Server
 use std::fmt;
 use std::io::{self, IoSlice, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes of records read at once: four of the largest.
 const RECORDS: usize = 68 << 10;
@@ -111,13 +112,14 @@ impl ServerTls {
         Ok(Self(Arc::new(config)))
     }
 
-    /// Takes a connection into TLS, whose client is to begin with it now.
+    /// Takes a connection into TLS, whose client is to begin with it now, in the time that is left
+    /// to its input.
     ///
     /// # Errors
     /// The client speaks no TLS, is not let in, or does not come to an end in time.
-    pub fn accept(&self, line: Arc<dyn Connection>, until: Instant) -> io::Result<TlsLine> {
+    pub fn accept(&self, line: Arc<dyn Connection>, input: &Input) -> io::Result<TlsLine> {
         let session = ServerConnection::new(Arc::clone(&self.0)).map_err(io::Error::other)?;
-        TlsLine::new(line, session.into(), until)
+        TlsLine::new(line, session.into(), input)
     }
 }
 
@@ -156,7 +158,8 @@ impl ClientTls {
         Ok(Self(Arc::new(config)))
     }
 
-    /// Takes a connection into TLS with the server that has this name or address.
+    /// Takes a connection into TLS with the server that has this name or address, in the time that
+    /// is left to its input.
     ///
     /// # Errors
     /// The server speaks no TLS, is not who it should be, or does not come to an end in time.
@@ -164,11 +167,11 @@ impl ClientTls {
         &self,
         line: Arc<dyn Connection>,
         host: &str,
-        until: Instant,
+        input: &Input,
     ) -> io::Result<TlsLine> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let session = ClientConnection::new(Arc::clone(&self.0), name).map_err(io::Error::other)?;
-        TlsLine::new(line, session.into(), until)
+        TlsLine::new(line, session.into(), input)
     }
 }
 
@@ -188,10 +191,6 @@ struct Records {
     end: usize,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The records that are ready to be sent.
 fn records(session: &mut rustls::Connection) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
@@ -205,7 +204,7 @@ impl TlsLine {
     fn new(
         line: Arc<dyn Connection>,
         mut session: rustls::Connection,
-        until: Instant,
+        input: &Input,
     ) -> io::Result<Self> {
         // What is turned is sent at once, so that nothing gathers.
         session.set_buffer_limit(None);
@@ -215,25 +214,21 @@ impl TlsLine {
             sending: Mutex::new(()),
             reading: Mutex::default(),
         };
-        made.shake_hands(until)?;
+        made.shake_hands(input)?;
         Ok(made)
     }
 
-    fn shake_hands(&self, until: Instant) -> io::Result<()> {
+    fn shake_hands(&self, input: &Input) -> io::Result<()> {
         loop {
-            self.send_what_is_ready(lock(&self.sending))?;
-            if !lock(&self.session).is_handshaking() {
+            self.send_what_is_ready(self.sending.lock())?;
+            if !self.session.lock().is_handshaking() {
                 return Ok(());
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            self.line.set_patience(Some(left))?;
+            input.set_patience(&*self.line)?;
             let received = self.receive();
             if !matches!(received, Ok(n) if n > 0) {
                 // The other end is told what was wrong with what it sent.
-                let _ = self.send_what_is_ready(lock(&self.sending));
+                let _ = self.send_what_is_ready(self.sending.lock());
                 return Err(received.err().unwrap_or(io::ErrorKind::UnexpectedEof.into()));
             }
         }
@@ -241,21 +236,21 @@ impl TlsLine {
 
     /// Puts onto the line what the session has to say.
     fn send_what_is_ready(&self, _sending: MutexGuard<'_, ()>) -> io::Result<()> {
-        let ready = records(&mut lock(&self.session))?;
+        let ready = records(&mut self.session.lock())?;
         crate::wire::send(&*self.line, &ready, &[])
     }
 
     /// Turns some records, of which more are read when there are none: as many bytes, 0 at the
     /// end. The session takes no more while plain bytes are left in it.
     fn receive(&self) -> io::Result<usize> {
-        let mut read = lock(&self.reading);
+        let mut read = self.reading.lock();
         if read.start >= read.end {
             read.bytes.resize(RECORDS, 0);
             read.start = 0;
             read.end = self.line.read(&mut read.bytes)?;
         }
         let mut rest = read.bytes.get(read.start..read.end).unwrap_or_default();
-        let mut session = lock(&self.session);
+        let mut session = self.session.lock();
         let n = if rest.is_empty() { 0 } else { session.read_tls(&mut rest)? };
         session.process_new_packets().map_err(io::Error::other)?;
         read.start += n;
@@ -264,7 +259,7 @@ impl TlsLine {
 
     /// Plain bytes that are there; `None`: records must be read first.
     fn take(&self, out: &mut [u8]) -> io::Result<Option<usize>> {
-        match lock(&self.session).reader().read(out) {
+        match self.session.lock().reader().read(out) {
             Ok(n) => Ok(Some(n)),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
             // The line ended without the end of the session: what is cut off is no request.
@@ -283,8 +278,8 @@ impl Connection for TlsLine {
             if self.receive()? == 0 {
                 return Ok(0);
             }
-            if lock(&self.session).wants_write()
-                && let Ok(sending) = self.sending.try_lock()
+            if self.session.lock().wants_write()
+                && let Some(sending) = self.sending.try_lock()
             {
                 self.send_what_is_ready(sending)?;
             }
@@ -292,8 +287,8 @@ impl Connection for TlsLine {
     }
 
     fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        let sending = lock(&self.sending);
-        let (mut done, mut session) = (0, lock(&self.session));
+        let sending = self.sending.lock();
+        let (mut done, mut session) = (0, self.session.lock());
         for part in parts {
             let some = part.get(..part.len().min(PLAIN - done)).unwrap_or_default();
             session.writer().write_all(some)?;

@@ -142,14 +142,18 @@ impl Input {
         self.start < self.buffer.len()
     }
 
-    fn read(&self, line: &dyn Connection, out: &mut [u8]) -> io::Result<usize> {
-        if let Some(until) = self.until {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            line.set_patience(Some(left))?;
+    /// Reads wait no longer than there is time.
+    pub(crate) fn set_patience(&self, line: &dyn Connection) -> io::Result<()> {
+        let Some(until) = self.until else { return Ok(()) };
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
         }
+        line.set_patience(Some(left))
+    }
+
+    fn read(&self, line: &dyn Connection, out: &mut [u8]) -> io::Result<usize> {
+        self.set_patience(line)?;
         loop {
             match line.read(out) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

@@ -47,7 +47,7 @@ pub(super) fn connect(name: &Name, within: Duration) -> Result<Link, Failed> {
         }
     };
     let mut input = Input::new(Some(until));
-    let (agreed, line) = negotiate(line, &mut input, &name.export, name.tls.as_ref(), until)?;
+    let (agreed, line) = negotiate(line, &mut input, &name.export, name.tls.as_ref())?;
     input.wait_for_ever(&*line)?;
     Ok(Link { line, input, agreed })
 }
@@ -200,7 +200,7 @@ pub(super) fn conversation(bytes: &[u8]) -> usize {
     let line = Arc::new(super::memory::MemoryConnection::new(bytes));
     let own: Arc<dyn Connection> = Arc::<super::memory::MemoryConnection>::clone(&line);
     let mut input = Input::new(None);
-    if let Ok((agreed, line)) = negotiate(own, &mut input, "disk", None, Instant::now()) {
+    if let Ok((agreed, line)) = negotiate(own, &mut input, "disk", None) {
         let mut link = Link { line, input, agreed };
         let patience = Duration::from_secs(1);
         while read_now(&mut link, (0, 8192), patience).is_ok() {}

@@ -12,7 +12,6 @@ use nbdwire::{
 };
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Longest data of a reply that are looked at.
 const REPLY_MAX: u32 = 64 << 10;
@@ -60,14 +59,13 @@ impl Agreed {
     }
 }
 
-/// Agrees on the transmission of an export, until a moment; the connection that it is on is the
-/// one inside TLS, where that is wanted.
+/// Agrees on the transmission of an export; the connection that it is on is the one inside TLS,
+/// where that is wanted.
 pub(super) fn negotiate(
     line: Arc<dyn Connection>,
     input: &mut Input,
     export: &str,
     tls: Option<&Tls>,
-    until: Instant,
 ) -> Result<(Agreed, Arc<dyn Connection>), Failed> {
     let (flags, zeros) = greet(&*line, input)?;
     if flags & FIXED_NEWSTYLE == 0 {
@@ -79,7 +77,7 @@ pub(super) fn negotiate(
     let Some(tls) = tls else {
         return Ok((choose(&*line, input, export, zeros)?, line));
     };
-    let line = go_inside(line, input, tls, until)?;
+    let line = go_inside(line, input, tls)?;
     // What a server thinks of this client's certificate may be told with its first answer.
     let agreed = choose(&*line, input, export, zeros).map_err(|failed| match failed {
         Failed::Connection(e) => untrusted(e),
@@ -105,7 +103,6 @@ fn go_inside(
     line: Arc<dyn Connection>,
     input: &mut Input,
     tls: &Tls,
-    until: Instant,
 ) -> Result<Arc<dyn Connection>, Failed> {
     let own = ClientTls::read(&tls.certificates);
     let own = own.map_err(|_| Failed::Refused("its certificates for TLS cannot be read"))?;
@@ -116,7 +113,7 @@ fn go_inside(
     if input.is_ahead() {
         return Err(Failed::Refused("the server says more than it was asked for, outside of TLS"));
     }
-    let inside = own.connect(line, &tls.host, until).map_err(untrusted)?;
+    let inside = own.connect(line, &tls.host, input).map_err(untrusted)?;
     Ok(Arc::new(inside))
 }
 

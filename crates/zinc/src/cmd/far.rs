@@ -304,6 +304,11 @@ pub fn prices(session: &Session, file: Option<&Path>) -> Result<Prices, Failure>
     Prices::parse(&text).map_err(fail)
 }
 
+/// The usual prices, where they are shown.
+pub fn prices_if(session: &Session, are_shown: bool) -> Result<Prices, Failure> {
+    if are_shown { prices(session, None) } else { Ok(Prices::default()) }
+}
+
 impl Verb for Cost {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let prices = prices(session, self.prices.as_deref())?;

@@ -13,7 +13,6 @@ use crate::served::{self, Server};
 use crate::session::Session;
 use crate::{json, ui};
 use engine::Pool;
-use engine::devices::price::Prices;
 use engine::stats::Snapshot;
 use imported::Found;
 use serde_json::{Map, Value};
@@ -213,10 +212,7 @@ impl Args {
             (_, true) => Some(Histograms::Sizes),
             _ => None,
         };
-        let prices = match self.latency {
-            true => crate::cmd::far::prices(session, None)?,
-            false => Prices::default(),
-        };
+        let prices = crate::cmd::far::prices_if(session, self.latency)?;
         Ok(Layout {
             verbose: self.verbose || !only.is_empty(),
             parsable: self.table.parsable,

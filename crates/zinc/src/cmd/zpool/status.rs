@@ -12,7 +12,6 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::{json, local_time, missing, ui};
-use engine::devices::price::Prices;
 use engine::pools::{Status, VdevView, ViewState};
 use engine::{Candidate, Pool};
 use serde_json::Value;
@@ -96,10 +95,7 @@ impl Args {
                     let seen = Seen {
                         is_exported: super::is_exported(session, pool),
                         refused: self.refused(session, pool),
-                        prices: match self.slow {
-                            true => crate::cmd::far::prices(session, None)?,
-                            false => Prices::default(),
-                        },
+                        prices: crate::cmd::far::prices_if(session, self.slow)?,
                     };
                     let text = self.view(session, &status).text(pool, &status, &seen);
                     Some(Value::String(text))
