@@ -7,6 +7,8 @@
 //! had promised.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod shapes;
+
 use engine::inside::device;
 use engine::inside::device::{CrashLog, CrashMode, SimDevice, SimDisks, SimOptions};
 use engine::inside::dmu::Hold;
@@ -15,9 +17,9 @@ use engine::inside::ondisk::{BlkPtr, Dva};
 use engine::inside::zio::{AllocError, Allocate, Want};
 use engine::inside::zpl::write::{NewFile, NewKind, RenameMode};
 use engine::inside::{check, pool, rt};
-use engine::live;
-use engine::live::{CreateOptions, Devices, NewFilesystem, NewTop, SpaceClass, VdevSpec};
+use engine::live::{LivePool, NewFilesystem};
 use engine::{Candidate, Filesystem, OpenOptions, Pool};
+use shapes::Shape;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -36,52 +38,16 @@ struct Run {
     snapshots: Vec<(usize, String, State)>,
 }
 
-#[derive(Clone, Copy)]
-enum Shape {
-    Disk,
-    Mirror,
-    Raidz,
-    Draid,
-}
-
 const DISK_BYTES: u64 = 64 << 20;
 
-fn disks(
-    site: &SimDisks,
-    seed: u64,
-    shape: Shape,
-    lying: bool,
-) -> (Devices, Vec<NewTop>, Vec<Arc<SimDevice>>) {
-    let mut devices = Devices::new();
-    let mut all = Vec::new();
-    let n = match shape {
-        Shape::Disk => 1,
-        Shape::Mirror => 2,
-        Shape::Raidz => 3,
-        Shape::Draid => 4,
-    };
-    let mut leaves = Vec::new();
-    for i in 0..n {
-        let name = format!("sim{i}");
-        let options = SimOptions {
-            name: name.clone(),
-            size: DISK_BYTES,
-            seed: seed + i,
-            ignore_flush: lying,
-            ..SimOptions::default()
-        };
-        let disk: Arc<SimDevice> = site.add(&options);
-        all.push(Arc::clone(&disk));
-        devices.insert(name.clone(), disk as _);
-        leaves.push(VdevSpec::Leaf { path: name, is_file: false });
-    }
-    let spec = match shape {
-        Shape::Disk => leaves.pop().unwrap(),
-        Shape::Mirror => VdevSpec::Mirror(leaves),
-        Shape::Raidz => VdevSpec::Raidz { nparity: 1, children: leaves },
-        Shape::Draid => VdevSpec::Draid { nparity: 1, ndata: 2, nspares: 1, children: leaves },
-    };
-    (devices, vec![NewTop { spec, class: SpaceClass::Normal }], all)
+fn disk(site: &SimDisks, seed: u64, n: usize, is_lying: bool) -> Arc<SimDevice> {
+    site.add(&SimOptions {
+        name: format!("sim{n}"),
+        size: DISK_BYTES,
+        seed: seed + n as u64,
+        ignore_flush: is_lying,
+        ..SimOptions::default()
+    })
 }
 
 /// What is broken on purpose, or happens besides.
@@ -139,11 +105,13 @@ fn run(seed: u64, shape: Shape, steps: u64, broken: Broken) -> Run {
 fn run_here(seed: u64, shape: Shape, steps: u64, broken: Broken) -> Run {
     let rt = rt::Rt::simulated(seed);
     let site = SimDisks::new(&rt);
-    let (devices, tops, all) = disks(&site, seed, shape, broken == Broken::Flush);
-    let wrap_allocator = (broken == Broken::Reuse).then_some(hasty as fn(_) -> _);
-    let usual = CreateOptions::new("tank", tops);
-    let options = CreateOptions { ashift: Some(12), wrap_allocator, ..usual };
-    let pool = live::create(&rt, &options, &devices).unwrap();
+    let is_lying = broken == Broken::Flush;
+    let all: Vec<_> = (0..shape.devices()).map(|n| disk(&site, seed, n, is_lying)).collect();
+    let named = all.iter().enumerate().map(|(n, d)| (format!("sim{n}"), Arc::clone(d) as _));
+    let pool = shape.create(&rt, "tank", named.collect(), false, |options| {
+        options.ashift = Some(12);
+        options.wrap_allocator = (broken == Broken::Reuse).then_some(hasty as fn(_) -> _);
+    });
     pool.create_filesystem("tank/fs", NewFilesystem::default(), Vec::new()).unwrap();
     if broken == Broken::Grown {
         all.iter().for_each(|disk| disk.lengthen(3 * DISK_BYTES));
@@ -228,7 +196,7 @@ fn run_here(seed: u64, shape: Shape, steps: u64, broken: Broken) -> Run {
 }
 
 /// The disks are used to their new ends from now on, and mostly there.
-fn grow(pool: &live::LivePool) {
+fn grow(pool: &LivePool) {
     let size = || pool.look().unwrap().space().tops[0].size();
     let before = size();
     let leaves: Vec<u64> = pool.view().vdevs().leaves().map(|l| l.guid()).collect();
@@ -325,7 +293,7 @@ fn sweep(run: &Run, samples: u64, seed: u64) -> Result<u64, String> {
 
 #[test]
 fn every_cut_of_a_mixed_workload() {
-    let all = [Shape::Disk, Shape::Mirror, Shape::Raidz, Shape::Draid];
+    let all = [Shape::Disk, Shape::Mirror, Shape::Raidz1, Shape::Draid1];
     for (seed, shape) in (1..).zip(all) {
         let run = run(seed, shape, 60, Broken::Nothing);
         assert!(run.log.len() > 300, "{} events", run.log.len());
@@ -338,7 +306,7 @@ fn every_cut_of_a_mixed_workload() {
 /// is written to.
 #[test]
 fn every_cut_of_a_workload_on_disks_that_grow() {
-    for (seed, shape) in [(31, Shape::Disk), (32, Shape::Mirror), (33, Shape::Raidz)] {
+    for (seed, shape) in [(31, Shape::Disk), (32, Shape::Mirror), (33, Shape::Raidz1)] {
         let run = run(seed, shape, 60, Broken::Grown);
         sweep(&run, 300, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     }
@@ -350,7 +318,7 @@ fn every_cut_of_a_workload_on_disks_that_grow() {
 #[ignore = "long form: half an hour"]
 fn ten_thousand_losses_tears_and_reorderings() {
     for seed in 10..20 {
-        let shape = [Shape::Disk, Shape::Mirror, Shape::Raidz][seed as usize % 3];
+        let shape = [Shape::Disk, Shape::Mirror, Shape::Raidz1][seed as usize % 3];
         let run = run(seed, shape, 200, Broken::Nothing);
         sweep(&run, 1000, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     }

@@ -20,7 +20,7 @@ use engine::live::OwnChanges;
 use engine::{LivePool, Pool};
 use leaf::{Leaf, Trouble};
 use parking_lot::Mutex;
-use random::bench::Shape;
+use random::shapes::Shape;
 use random::{Bench, Model, Run};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,8 +42,8 @@ const SHAPES: [Shape; 7] = [
     Shape::Raidz1,
     Shape::Raidz2,
     Shape::Raidz3,
-    Shape::MirrorAndLog,
-    Shape::Raidz1AndLog,
+    Shape::MirrorAndLogs,
+    Shape::Raidz1AndLogs,
 ];
 
 type Leaves = Arc<Mutex<Vec<Arc<Leaf>>>>;

@@ -13,7 +13,7 @@ use engine::inside::zpl::Error;
 use engine::inside::zpl::write::{NewFile, NewKind};
 use engine::live::{LivePool, NewFilesystem};
 use random::Bench;
-use random::bench::{SHAPES, Shape};
+use random::shapes::{SHAPES, Shape};
 use testkit::Rng;
 
 const DEVICE_BYTES: u64 = 64 << 20;

@@ -7,7 +7,8 @@ mod writing;
 use engine::inside::dsl::write::PropertyChange;
 use engine::live::NewFilesystem;
 use engine::{LivePool, StoredValue};
-use writing::{Layout, Pools};
+use writing::Pools;
+use writing::shapes::Shape;
 
 /// The internal events after that of `zpool create`, `NAME DATASET TEXT`, without numbers of
 /// objects and txgs.
@@ -34,7 +35,7 @@ fn names(all: &[&str]) -> Vec<String> {
 #[test]
 fn the_engine_notes_what_it_does_in_the_words_of_openzfs() {
     let pools = Pools::new("history");
-    let p = pools.create("tank", Layout::Disks(1));
+    let p = pools.create("tank", Shape::Disk);
     let change = |name: &str, value| PropertyChange { name: name.to_owned(), value };
     p.create_filesystem("tank/a", NewFilesystem::default(), Vec::new()).unwrap();
     p.set_property("tank/a", change("recordsize", Some(StoredValue::Number(16384)))).unwrap();

@@ -9,7 +9,8 @@ use engine::inside::dsl::write::{PropertyChange, parse_value};
 use engine::inside::ondisk::DmuType;
 use engine::inside::zpl::write::{NewFile, NewKind};
 use engine::live::{NewFilesystem, Setting, Tunable};
-use writing::{Layout, Pools, bytes, fs_time};
+use writing::shapes::Shape;
+use writing::{Pools, bytes, fs_time};
 
 fn property(name: &str, value: &str) -> PropertyChange {
     let parsed = parse_value(name, value, DatasetKind::Filesystem, false).unwrap();
@@ -30,7 +31,7 @@ fn levels(mut blocks: u64, shift: u64) -> u8 {
 fn every_size_of_indirect_blocks_is_written_as_openzfs_reads_it() {
     for shift in [14u64, 15, 16, 17] {
         let pools = Pools::new("indirect");
-        let pool = pools.create("tank", Layout::Disks(1));
+        let pool = pools.create("tank", Shape::Disk);
         pool.set_tunable(Setting { tunable: Tunable::DefaultIbs, value: shift });
         let small = vec![property("recordsize", "512"), property("compression", "off")];
         pool.create_filesystem("tank/fs", NewFilesystem::default(), small).unwrap();

@@ -6,17 +6,17 @@
 //! describes what it has: that must be the same.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod shapes;
+
 use engine::files::{NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode};
 use engine::inside::device::{Device, DeviceRef, MemoryDevice};
 use engine::inside::zpl::{AccessList, Op};
 use engine::inside::{pool, rt, zil};
-use engine::live::{
-    self, CreateOptions, Devices, ImportOptions, NewFilesystem, NewTop, SpaceClass, TxgLimits,
-    VdevSpec,
-};
+use engine::live::{self, CreateOptions, Devices, ImportOptions, NewFilesystem, TxgLimits};
 use engine::{Candidate, Filesystem, LivePool, OpenOptions, Pool, Volume, inventory};
 use engine::{PropertyChange, StoredValue};
 use serde_json::Value;
+use shapes::Shape;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,26 +28,21 @@ use testkit::oracle;
 const DEVICE_BYTES: u64 = 128 << 20;
 const NOW: Time = Time { seconds: 1_600_000_000, nanos: 7 };
 
+/// One logs among the data, one on devices of its own.
+const POOLS: [(&str, Shape); 2] =
+    [("judge-log", Shape::Mirror), ("judge-slog", Shape::MirrorAndLogs)];
+
 struct Bench {
     name: &'static str,
     devices: Vec<Arc<MemoryDevice>>,
 }
 
-/// A mirror; with a log device behind it where `log` says so.
-fn create(name: &'static str, log: bool) -> (Bench, LivePool) {
-    let count = if log { 3 } else { 2 };
+fn create(name: &'static str, shape: Shape) -> (Bench, LivePool) {
     let device = |n| Arc::new(MemoryDevice::zeros(&format!("mem{n}"), DEVICE_BYTES));
-    let devices: Vec<_> = (0..count).map(device).collect();
-    let leaf = |n: usize| VdevSpec::Leaf { path: format!("mem{n}"), is_file: false };
-    let mirror = VdevSpec::Mirror(vec![leaf(0), leaf(1)]);
-    let mut tops = vec![NewTop { spec: mirror, class: SpaceClass::Normal }];
-    if log {
-        tops.push(NewTop { spec: leaf(2), class: SpaceClass::Log });
-    }
+    let devices: Vec<_> = (0..shape.devices()).map(device).collect();
     let named = devices.iter().enumerate().map(|(n, d)| (format!("mem{n}"), Arc::clone(d) as _));
-    let all: Devices = named.collect();
-    let options = CreateOptions { ashift: Some(12), ..CreateOptions::new(name, tops) };
-    let pool = live::create(&rt::Rt::real(), &options, &all).unwrap();
+    let ashift = |options: &mut CreateOptions| options.ashift = Some(12);
+    let pool = shape.create(&rt::Rt::real(), name, named.collect(), false, ashift);
     // Only what is waited for ends a txg.
     pool.set_limits(TxgLimits { timeout: Duration::from_secs(1 << 20), ..pool.limits() });
     (Bench { name, devices }, pool)
@@ -212,8 +207,8 @@ impl Bench {
 }
 
 /// A pool as a crash leaves it, with a log of everything.
-fn made(name: &'static str, log: bool) -> Bench {
-    let (bench, pool) = create(name, log);
+fn made(name: &'static str, shape: Shape) -> Bench {
+    let (bench, pool) = create(name, shape);
     pool.create_filesystem(&format!("{name}/fs"), NewFilesystem::default(), Vec::new()).unwrap();
     // Whole blocks of the volume go to where they belong; so do large ones of files without a log
     // device.
@@ -239,7 +234,11 @@ fn made(name: &'static str, log: bool) -> Bench {
     assert!(pushed.is_empty(), "something had no record: {pushed:?}");
     let early = pool.log_stats().early;
     // With a log device, those of the volume alone.
-    assert_eq!(early, if log { 18 } else { 19 }, "blocks that records point to");
+    assert_eq!(
+        early,
+        if shape.log_devices() > 0 { 18 } else { 19 },
+        "blocks that records point to"
+    );
     bench.fork()
 }
 
@@ -270,8 +269,8 @@ fn describe(pool: &Pool, replayed: bool, path: &Path) {
 #[testkit::needs("zdb")]
 #[test]
 fn zdb_reads_the_log_and_an_import_replays_it() {
-    for (name, log) in [("judge-log", false), ("judge-slog", true)] {
-        let bench = made(name, log);
+    for (name, shape) in POOLS {
+        let bench = made(name, shape);
         let dir = tempfile::tempdir().unwrap();
         bench.save(dir.path());
         let view = bench.open();
@@ -338,8 +337,8 @@ fn judge() -> PathBuf {
 #[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
 fn the_kernel_replays_what_was_written_here() {
     let program = judge();
-    for (name, log) in [("judge-log", false), ("judge-slog", true)] {
-        let bench = made(name, log);
+    for (name, shape) in POOLS {
+        let bench = made(name, shape);
         let dir = tempfile::tempdir().unwrap();
         let images = bench.save(dir.path());
         describe(&bench.open(), true, &dir.path().join("ours.json"));

@@ -19,7 +19,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use testkit::Rng;
-use writing::{Layout, Pools};
+use writing::Pools;
+use writing::shapes::Shape;
 
 /// The directory of the pool, for the process that is killed.
 const DIR: &str = "ZINC_TEST_KILL_DIR";
@@ -211,9 +212,9 @@ fn judge(pools: &Pools, known: &mut Known, promised: u64) {
     }
 }
 
-fn kill_in_a_loop(layout: Layout, deaths: u64) {
+fn kill_in_a_loop(shape: Shape, deaths: u64) {
     let pools = Pools::new("kill");
-    let pool = pools.create("tank", layout);
+    let pool = pools.create("tank", shape);
     pool.create_filesystem("tank/fs", NewFilesystem::default(), Vec::new()).unwrap();
     pool.export().unwrap();
     let mut known = Known::default();
@@ -240,17 +241,17 @@ fn kill_in_a_loop(layout: Layout, deaths: u64) {
 fn killed_on_a_disk() {
     match std::env::var_os(DIR) {
         Some(dir) => be_killed(Path::new(&dir)),
-        None => kill_in_a_loop(Layout::Disks(1), 16),
+        None => kill_in_a_loop(Shape::Disk, 16),
     }
 }
 
 #[test]
 fn killed_on_raidz() {
-    kill_in_a_loop(Layout::Raidz(1, 3), 8);
+    kill_in_a_loop(Shape::Raidz1, 8);
 }
 
 #[test]
 #[ignore = "long form: half an hour"]
 fn killed_a_thousand_times() {
-    kill_in_a_loop(Layout::Mirror(2), 1000);
+    kill_in_a_loop(Shape::Mirror, 1000);
 }

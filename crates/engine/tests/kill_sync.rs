@@ -18,7 +18,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use testkit::Rng;
-use writing::{Layout, Pools};
+use writing::Pools;
+use writing::shapes::Shape;
 
 /// The directory of the pool, for the process that is killed.
 const DIR: &str = "ZINC_TEST_KILL_SYNC_DIR";
@@ -184,9 +185,9 @@ fn judge(pools: &Pools, promised: &[u64]) {
     assert!(report.issues.is_empty(), "check: {:?}", report.issues);
 }
 
-fn kill_in_a_loop(layout: Layout, deaths: u64) {
+fn kill_in_a_loop(shape: Shape, deaths: u64) {
     let pools = Pools::new("killsync");
-    let pool = pools.create("tank", layout);
+    let pool = pools.create("tank", shape);
     let always = StoredValue::Number(1);
     let always = PropertyChange { name: "sync".to_owned(), value: Some(always) };
     pool.create_filesystem("tank/fs", NewFilesystem::default(), Vec::new()).unwrap();
@@ -221,12 +222,12 @@ fn kill_in_a_loop(layout: Layout, deaths: u64) {
 fn killed_while_it_syncs() {
     match std::env::var_os(DIR) {
         Some(dir) => be_killed(Path::new(&dir)),
-        None => kill_in_a_loop(Layout::Disks(1), 16),
+        None => kill_in_a_loop(Shape::Disk, 16),
     }
 }
 
 #[test]
 #[ignore = "long form: half an hour"]
 fn killed_a_thousand_times_while_it_syncs() {
-    kill_in_a_loop(Layout::Mirror(2), 1000);
+    kill_in_a_loop(Shape::Mirror, 1000);
 }

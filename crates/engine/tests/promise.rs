@@ -7,15 +7,16 @@
 //! last promised, and the pool must check clean. Some imports are recorded themselves, and cut.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod shapes;
+
 use engine::files::{NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode};
 use engine::inside::device;
 use engine::inside::device::{CrashLog, CrashMode, MemoryDevice, SimDisks, SimOptions};
 use engine::inside::{check, pool, rt};
-use engine::live::{
-    self, CreateOptions, Devices, ImportOptions, NewFilesystem, NewTop, SpaceClass, VdevSpec,
-};
+use engine::live::{self, Devices, ImportOptions, NewFilesystem};
 use engine::{Candidate, Filesystem, LivePool, OpenOptions, Pool, Volume};
 use engine::{PropertyChange, StoredValue};
+use shapes::Shape;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,18 +34,8 @@ const ATTRIBUTE: &str = "user.what";
 const WHOLE: usize = 64 << 10;
 const EIO: device::ErrorKind = device::ErrorKind::Io { errno: 5 };
 
-#[derive(Clone, Copy, Debug)]
-enum Shape {
-    Disk,
-    Mirror,
-    Raidz,
-    /// A disk with another for its logs.
-    Log,
-    /// A disk with two mirrored ones for its logs.
-    Logs,
-}
-
-const SHAPES: [Shape; 5] = [Shape::Disk, Shape::Mirror, Shape::Raidz, Shape::Log, Shape::Logs];
+const SHAPES: [Shape; 5] =
+    [Shape::Disk, Shape::Mirror, Shape::Raidz1, Shape::DiskAndLog, Shape::DiskAndLogs];
 
 struct Run {
     log: CrashLog,
@@ -60,20 +51,6 @@ struct Run {
 fn options(n: usize, seed: u64) -> SimOptions {
     let name = format!("sim{n}");
     SimOptions { name, size: DISK_BYTES, seed: seed + n as u64, ..SimOptions::default() }
-}
-
-fn tops(shape: Shape) -> (usize, Vec<NewTop>) {
-    let leaf = |n: usize| VdevSpec::Leaf { path: format!("sim{n}"), is_file: false };
-    let normal = |spec| NewTop { spec, class: SpaceClass::Normal };
-    let log = |spec| NewTop { spec, class: SpaceClass::Log };
-    let raidz = VdevSpec::Raidz { nparity: 1, children: (0..3).map(leaf).collect() };
-    match shape {
-        Shape::Disk => (1, vec![normal(leaf(0))]),
-        Shape::Mirror => (2, vec![normal(VdevSpec::Mirror(vec![leaf(0), leaf(1)]))]),
-        Shape::Raidz => (3, vec![normal(raidz)]),
-        Shape::Log => (2, vec![normal(leaf(0)), log(leaf(1))]),
-        Shape::Logs => (3, vec![normal(leaf(0)), log(VdevSpec::Mirror(vec![leaf(1), leaf(2)]))]),
-    }
 }
 
 /// One change of a file, or of the volume; what the state is after it.
@@ -165,13 +142,9 @@ fn run(seed: u64, shape: Shape, steps: u64) -> Run {
 fn run_here(seed: u64, shape: Shape, steps: u64) -> Run {
     let rt = rt::Rt::simulated(seed);
     let site = SimDisks::new(&rt);
-    let (n, tops) = tops(shape);
-    let mut devices = Devices::new();
-    for n in 0..n {
-        devices.insert(format!("sim{n}"), site.add(&options(n, seed)) as _);
-    }
-    let create = CreateOptions { ashift: Some(12), ..CreateOptions::new("tank", tops) };
-    let pool = live::create(&rt, &create, &devices).unwrap();
+    let disk = |n| (format!("sim{n}"), site.add(&options(n, seed)) as _);
+    let disks = (0..shape.devices()).map(disk).collect();
+    let pool = shape.create(&rt, "tank", disks, false, |options| options.ashift = Some(12));
     // In half of the runs nothing but pointers goes into the log.
     let set = |name: &str, n| PropertyChange {
         name: name.to_owned(),
@@ -227,7 +200,7 @@ fn run_here(seed: u64, shape: Shape, steps: u64) -> Run {
     volume.flush().unwrap();
     promises.push((site.events(), states.len() - 1, None));
     let log = site.log();
-    let has_log = matches!(shape, Shape::Log | Shape::Logs);
+    let has_log = shape.log_devices() > 0;
     let early = pool.log_stats().early;
     assert_eq!(early == 0, has_log && seed.is_multiple_of(2), "{shape:?}: {early} blocks");
     drop((fs, volume));
@@ -443,12 +416,10 @@ fn a_log_device_that_fails_is_gone_without() {
     let image = |n: usize| Arc::new(MemoryDevice::zeros(&format!("sim{n}"), DISK_BYTES));
     let (disk, log) = (image(0), image(1));
     let faulty = Arc::new(device::RwFaultDevice::new(Arc::clone(&log) as _));
-    let devices = Devices::from([
-        ("sim0".to_owned(), Arc::clone(&disk) as _),
-        ("sim1".to_owned(), faulty.clone() as _),
-    ]);
-    let create = CreateOptions::new("tank", tops(Shape::Log).1);
-    let pool = live::create(&rt::Rt::real(), &create, &devices).unwrap();
+    let devices: [device::WriteDeviceRef; 2] = [Arc::clone(&disk) as _, faulty.clone() as _];
+    let names = ["sim0", "sim1"].map(str::to_owned);
+    let devices = names.into_iter().zip(devices).collect();
+    let pool = Shape::DiskAndLog.create(&rt::Rt::real(), "tank", devices, false, |_| {});
     let fs = pool.filesystem("tank").unwrap();
     let new = NewFile::new(NewKind::File, 0o644, NOW);
     let file = fs.create(fs.root_object(), b"file", &new).unwrap().number();
@@ -479,9 +450,8 @@ fn a_promise_does_not_wait_for_a_txg() {
     std::thread::spawn(|| {
         let rt = rt::Rt::simulated(7);
         let site = SimDisks::new(&rt);
-        let devices = Devices::from([("sim0".to_owned(), site.add(&options(0, 7)) as _)]);
-        let pool = live::create(&rt, &CreateOptions::new("tank", tops(Shape::Disk).1), &devices);
-        let pool = pool.unwrap();
+        let devices = vec![("sim0".to_owned(), site.add(&options(0, 7)) as _)];
+        let pool = Shape::Disk.create(&rt, "tank", devices, false, |_| {});
         let fs = pool.filesystem("tank").unwrap();
         let new = NewFile::new(NewKind::File, 0o644, NOW);
         let file = fs.create(fs.root_object(), b"file", &new).unwrap().number();

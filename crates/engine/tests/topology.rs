@@ -35,7 +35,7 @@ use engine::inside::vdev::{Reason, VdevState};
 use engine::inside::{check, rt};
 use engine::live::{Leave, OwnChanges};
 use engine::{LivePool, Pool};
-use random::bench::Shape;
+use random::shapes::Shape;
 use random::{Bench, Run};
 use std::sync::Arc;
 

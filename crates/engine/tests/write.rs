@@ -7,24 +7,14 @@ use engine::inside::dsl::write::PropertyChange;
 use engine::inside::dsl::{PropertyContext, StoredValue};
 use engine::inside::zpl::write::{NewFile, NewKind};
 use engine::live::NewFilesystem;
-use writing::{Layout, Pools};
-
-/// Every kind of pool, as small as it can be.
-const LAYOUTS: [Layout; 7] = [
-    Layout::Disks(1),
-    Layout::Disks(3),
-    Layout::Mirror(2),
-    Layout::Raidz(1, 3),
-    Layout::Raidz(2, 5),
-    Layout::Raidz(3, 7),
-    Layout::Special,
-];
+use writing::Pools;
+use writing::shapes::{SHAPES, Shape};
 
 #[test]
 fn an_empty_pool_is_one_to_openzfs() {
-    for layout in LAYOUTS {
+    for shape in SHAPES {
         let pools = Pools::new("empty");
-        let pool = pools.create("tank", layout);
+        let pool = pools.create("tank", shape);
         pool.export().unwrap();
         pools.judge("tank");
     }
@@ -32,9 +22,9 @@ fn an_empty_pool_is_one_to_openzfs() {
 
 #[test]
 fn datasets_files_and_snapshots() {
-    for layout in LAYOUTS {
+    for shape in SHAPES {
         let pools = Pools::new("files");
-        let pool = pools.create("tank", layout);
+        let pool = pools.create("tank", shape);
         pool.create_filesystem("tank/fs", NewFilesystem::default(), Vec::new()).unwrap();
         pool.create_volume("tank/vol", 8 << 20, 8192, Vec::new()).unwrap();
         let fs = pool.filesystem("tank/fs").unwrap();
@@ -69,7 +59,7 @@ fn datasets_files_and_snapshots() {
 #[test]
 fn attributes_that_grow_and_shrink_within_a_txg() {
     let pools = Pools::new("shrink");
-    let pool = pools.create("tank", Layout::Disks(1));
+    let pool = pools.create("tank", Shape::Disk);
     let fs = pool.filesystem("tank").unwrap();
     let now = writing::fs_time(1);
     for len in [1800, 20, 150, 3000, 0] {
@@ -88,7 +78,7 @@ fn volumes_below_datasets_with_large_dnodes() {
     use engine::inside::dsl::DatasetKind;
     use engine::inside::dsl::write::{PropertyChange, parse_value};
     let pools = Pools::new("dnodes");
-    let pool = pools.create("tank", Layout::Disks(1));
+    let pool = pools.create("tank", Shape::Disk);
     let value = parse_value("dnodesize", "16k", DatasetKind::Filesystem, false).unwrap();
     let change = PropertyChange { name: "dnodesize".to_owned(), value: Some(value) };
     pool.set_property("tank", change).unwrap();
@@ -104,7 +94,7 @@ fn volumes_below_datasets_with_large_dnodes() {
 #[test]
 fn blocks_of_destroyed_snapshots_are_freed_at_once() {
     let pools = Pools::new("freeing");
-    let pool = pools.create("tank", Layout::Disks(1));
+    let pool = pools.create("tank", Shape::Disk);
     let freeing = || {
         (0..5).try_for_each(|_| pool.sync()).unwrap();
         let look = pool.look().unwrap();
@@ -155,7 +145,7 @@ fn new_file(fs: &engine::Filesystem, name: &str) -> u64 {
 #[test]
 fn nothing_is_below_a_volume() {
     let pools = Pools::new("below");
-    let pool = pools.create("tank", Layout::Disks(1));
+    let pool = pools.create("tank", Shape::Disk);
     pool.create_volume("tank/vol", 1 << 20, 8192, Vec::new()).unwrap();
     pool.create_filesystem("tank/fs", NewFilesystem::default(), Vec::new()).unwrap();
     pool.snapshot(&["tank/fs@s".to_owned()], Vec::new()).unwrap();
@@ -177,7 +167,7 @@ fn nothing_is_below_a_volume() {
 fn a_renamed_dataset_inherits_at_once() {
     const ZSTD: u64 = 16;
     let pools = Pools::new("inherit");
-    let pool = pools.create("tank", Layout::Disks(1));
+    let pool = pools.create("tank", Shape::Disk);
     for (name, properties) in [
         ("tank/plain", vec![number("compression", 2)]),
         ("tank/tight", vec![number("compression", ZSTD)]),
@@ -208,7 +198,7 @@ fn a_renamed_dataset_inherits_at_once() {
 fn a_reservation_is_there_for_who_has_it() {
     for property in ["reservation", "refreservation"] {
         let pools = Pools::new("reserved");
-        let pool = pools.create("tank", Layout::Disks(1));
+        let pool = pools.create("tank", Shape::Disk);
         for name in ["tank/mine", "tank/others"] {
             let plain = vec![number("compression", 2)];
             pool.create_filesystem(name, NewFilesystem::default(), plain).unwrap();
@@ -238,7 +228,7 @@ fn a_reservation_is_there_for_who_has_it() {
 #[test]
 fn datasets_come_and_go_beside_a_reader() {
     let pools = Pools::new("looking");
-    let pool = pools.create("tank", Layout::Disks(1));
+    let pool = pools.create("tank", Shape::Disk);
     let look = || {
         let _guard = pool.view().lock_datasets().expect("open for writing");
         let dsl = pool.view().dsl();

@@ -64,7 +64,7 @@ fn data_blocks(view: &Pool) -> Vec<Block> {
 fn sectors(bench: &Bench, block: &Block) -> Vec<(usize, u64)> {
     let leaves = bench.data_leaves() as u64;
     let parity = match bench.shape {
-        Shape::Raidz1 | Shape::Raidz1AndLog => 1,
+        Shape::Raidz1 | Shape::Raidz1AndLogs => 1,
         Shape::Raidz2 => 2,
         Shape::Raidz3 => 3,
         _ => {

@@ -1,7 +1,7 @@
 //! Pools that are left in the middle of something: the kernel goes on with what we began, and we go
 //! on with what it leaves. Whatever is moved meanwhile, what a pool holds stays the same.
 
-use super::random::bench::Shape;
+use super::random::shapes::Shape;
 use super::random::{Bench, Run};
 use super::{machine, run_job, same};
 use engine::LivePool;

@@ -2,7 +2,7 @@
 //! began is finished here; of a mirror, and of a distributed spare of a dRAID.
 
 use super::handover::{Work, filled, judge, saved};
-use super::random::bench::Shape;
+use super::random::shapes::Shape;
 use super::random::{Bench, Run, add_large};
 use super::{DEVICE_BYTES, describe_degraded, set};
 use engine::LivePool;

@@ -2,7 +2,7 @@
 //! that was begun here is finished by the kernel, and one that the kernel began is finished here.
 
 use super::handover::{LONG, Work, filled, judge, saved};
-use super::random::bench::Shape;
+use super::random::shapes::Shape;
 use super::random::{Bench, Run, add_large};
 use super::{describe, set};
 use engine::LivePool;

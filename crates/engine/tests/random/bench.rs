@@ -1,13 +1,12 @@
 //! The devices of a run: in memory, so that a state of them costs nothing to keep.
 
+use super::shapes::Shape;
 use engine::inside::device::{
     Device, DeviceRef, ErrorKind, Fault, MemoryDevice, RwFaultDevice, WriteDeviceRef,
 };
 use engine::inside::{check, pool, rt};
 use engine::live;
-use engine::live::{
-    CreateOptions, Devices, ImportOptions, LivePool, NewTop, SpaceClass, TxgLimits, VdevSpec,
-};
+use engine::live::{Devices, ImportOptions, LivePool, TxgLimits, VdevSpec};
 use engine::{Candidate, OpenOptions, Pool};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -15,45 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A pool's vdevs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    Disk,
-    Disks3,
-    Mirror,
-    Mirror3,
-    Raidz1,
-    Raidz2,
-    Raidz3,
-    /// One parity, two data, one distributed spare over five disks.
-    Draid1,
-    /// Two parity, three data, two spares over nine disks: groups that no row is filled by.
-    Draid2,
-    /// Three parity and one data over five disks, and no spare.
-    Draid3,
-    /// Two disks, and a mirror for metadata.
-    Special,
-    /// A mirror, and another for the intent logs.
-    MirrorAndLog,
-    /// The same beside raidz1.
-    Raidz1AndLog,
-}
-
 /// What stands in front of a device while the pool is open, by its number.
 pub type Wrap = Box<dyn Fn(usize, &Arc<MemoryDevice>) -> WriteDeviceRef>;
-
-/// Leaves of the mirror for the intent logs.
-const LOGS: usize = 2;
-
-pub const SHAPES: [Shape; 7] = [
-    Shape::Disk,
-    Shape::Disks3,
-    Shape::Mirror,
-    Shape::Raidz1,
-    Shape::Raidz2,
-    Shape::Raidz3,
-    Shape::Special,
-];
 
 /// Devices in memory.
 pub struct Bench {
@@ -76,21 +38,11 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(shape: Shape, bytes: u64, ashift: u32) -> Self {
-        let count = match shape {
-            Shape::Disk => 1,
-            Shape::Mirror => 2,
-            Shape::Disks3 | Shape::Raidz1 | Shape::Mirror3 => 3,
-            Shape::Special | Shape::MirrorAndLog => 4,
-            Shape::Raidz2 | Shape::Raidz1AndLog | Shape::Draid1 | Shape::Draid3 => 5,
-            Shape::Draid2 => 9,
-            Shape::Raidz3 => 7,
-        };
         // So that groups fill several rows.
-        let is_draid = matches!(shape, Shape::Draid1 | Shape::Draid2 | Shape::Draid3);
-        let bytes = if is_draid { bytes * 2 } else { bytes };
+        let bytes = if shape.is_draid() { bytes * 2 } else { bytes };
         let device = |n| Arc::new(MemoryDevice::zeros(&format!("mem{n}"), bytes));
         let pool = String::from("tank");
-        let devices = (0..count).map(device).collect();
+        let devices = (0..shape.devices()).map(device).collect();
         let (faults, wrapped, wrap, away) = (Vec::new(), Vec::new(), None, Vec::new());
         let cache_bytes = 32 << 20;
         let disks = false;
@@ -112,10 +64,7 @@ impl Bench {
 
     /// Devices that hold data, the first ones.
     pub fn data_leaves(&self) -> usize {
-        match self.shape {
-            Shape::MirrorAndLog | Shape::Raidz1AndLog => self.devices.len() - LOGS,
-            _ => self.devices.len(),
-        }
+        self.devices.len() - self.shape.log_devices()
     }
 
     /// From now on its devices can be made to fail.
@@ -149,13 +98,7 @@ impl Bench {
 
     /// Devices whose loss the pool survives.
     pub fn redundancy(&self) -> usize {
-        match self.shape {
-            Shape::Disk | Shape::Disks3 | Shape::Special => 0,
-            Shape::Mirror | Shape::Raidz1 | Shape::MirrorAndLog | Shape::Raidz1AndLog => 1,
-            Shape::Draid1 => 1,
-            Shape::Raidz2 | Shape::Mirror3 | Shape::Draid2 => 2,
-            Shape::Raidz3 | Shape::Draid3 => 3,
-        }
+        self.shape.redundancy()
     }
 
     /// One more device; its number.
@@ -186,48 +129,13 @@ impl Bench {
     }
 
     pub fn create(&self) -> LivePool {
-        let mut devices = Devices::new();
-        let mut specs = Vec::new();
-        for n in 0..self.devices.len() {
-            let path = format!("mem{n}");
-            devices.insert(path.clone(), self.write_ref(n));
-            specs.push(VdevSpec::Leaf { path, is_file: !self.disks });
-        }
-        let top = |spec| NewTop { spec, class: SpaceClass::Normal };
-        let raidz = |nparity, children| vec![top(VdevSpec::Raidz { nparity, children })];
-        let draid = |(nparity, ndata, nspares), children| {
-            vec![top(VdevSpec::Draid { nparity, ndata, nspares, children })]
-        };
-        let tops = match self.shape {
-            Shape::Disk | Shape::Disks3 => specs.into_iter().map(top).collect(),
-            Shape::Mirror | Shape::Mirror3 => vec![top(VdevSpec::Mirror(specs))],
-            Shape::MirrorAndLog | Shape::Raidz1AndLog => {
-                let logs = VdevSpec::Mirror(specs.split_off(self.data_leaves()));
-                let logs = NewTop { spec: logs, class: SpaceClass::Log };
-                let data = match self.shape {
-                    Shape::MirrorAndLog => vec![top(VdevSpec::Mirror(specs))],
-                    _ => raidz(1, specs),
-                };
-                data.into_iter().chain([logs]).collect()
-            }
-            Shape::Raidz1 => raidz(1, specs),
-            Shape::Raidz2 => raidz(2, specs),
-            Shape::Raidz3 => raidz(3, specs),
-            Shape::Draid1 => draid((1, 2, 1), specs),
-            Shape::Draid2 => draid((2, 3, 2), specs),
-            Shape::Draid3 => draid((3, 1, 0), specs),
-            Shape::Special => {
-                let special = VdevSpec::Mirror(specs.split_off(2));
-                let special = NewTop { spec: special, class: SpaceClass::Special };
-                specs.into_iter().map(top).chain([special]).collect()
-            }
-        };
-        let options = CreateOptions {
-            ashift: Some(self.ashift),
-            cache_bytes: self.cache_bytes,
-            ..CreateOptions::new(&self.pool, tops)
-        };
-        let pool = live::create(&rt::Rt::current(), &options, &devices).unwrap();
+        let named = |n| (format!("mem{n}"), self.write_ref(n));
+        let devices = (0..self.devices.len()).map(named).collect();
+        let rt = rt::Rt::current();
+        let pool = self.shape.create(&rt, &self.pool, devices, !self.disks, |options| {
+            options.ashift = Some(self.ashift);
+            options.cache_bytes = self.cache_bytes;
+        });
         Self::quiet(&pool);
         pool
     }

@@ -1,8 +1,8 @@
 //! Random operations on a pool beside a plain model of what it must hold.
 //!
 //! [`testkit::posix`] and `sets` are the model, `files`, `volumes` and `datasets` the operations,
-//! `compare` what makes sure that both are the same, `bench` the devices. Everything is decided by
-//! one seed.
+//! `compare` what makes sure that both are the same, `bench` the devices, `shapes` their layouts.
+//! Everything is decided by one seed.
 #![allow(dead_code, reason = "each test takes what it needs")]
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, unreachable_pub)]
 #![allow(clippy::needless_pass_by_value, clippy::type_complexity, reason = "plain test helpers")]
@@ -13,6 +13,8 @@ mod compare;
 mod datasets;
 mod files;
 mod sets;
+#[path = "../shapes/mod.rs"]
+pub mod shapes;
 mod volumes;
 
 pub use bench::Bench;

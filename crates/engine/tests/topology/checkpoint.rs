@@ -1,6 +1,6 @@
 //! A state of the pool that is kept, and going back to it.
 
-use super::random::bench::{SHAPES, Shape};
+use super::random::shapes::{SHAPES, Shape};
 use super::random::{Bench, Model, Run};
 use super::{holds_model, no_problems, run, whole};
 use engine::errors::PoolError;

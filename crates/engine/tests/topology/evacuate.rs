@@ -1,6 +1,6 @@
 //! Vdevs with data that are removed, while the pool is worked with.
 
-use super::random::bench::Shape;
+use super::random::shapes::Shape;
 use super::random::{Bench, Model, Run};
 use super::{EIO, holds_model, no_problems, run, whole};
 use engine::LivePool;

@@ -1,7 +1,7 @@
 //! Devices that have grown.
 
 use super::random::add_large;
-use super::random::bench::Shape;
+use super::random::shapes::Shape;
 use super::*;
 use engine::inside::device::Device;
 use engine::inside::pool::Section;
@@ -19,7 +19,7 @@ const SHAPES: [Shape; 7] = [
     Shape::Raidz1,
     Shape::Raidz2,
     Shape::Special,
-    Shape::MirrorAndLog,
+    Shape::MirrorAndLogs,
 ];
 
 fn sizes(pool: &LivePool) -> Vec<u64> {
@@ -53,7 +53,7 @@ fn expand_all(pool: &LivePool) {
 fn last_top(bench: &Bench) -> usize {
     match bench.shape {
         Shape::Disk | Shape::Disks3 => 1,
-        Shape::Special | Shape::MirrorAndLog => 2,
+        Shape::Special | Shape::MirrorAndLogs => 2,
         _ => bench.devices.len(),
     }
 }
@@ -78,7 +78,7 @@ fn what_devices_have_grown_by_is_used() {
         assert_eq!(room_to_grow(run.pool()), 0, "{shape:?}");
         assert!(grown.iter().zip(&before).all(|(now, then)| *now > 2 * then), "{grown:?}");
         // As much as there was.
-        let logs = usize::from(shape == Shape::MirrorAndLog);
+        let logs = usize::from(shape == Shape::MirrorAndLogs);
         add_large(run.pool(), before[..before.len() - logs].iter().sum());
         run.pool().sync().unwrap();
         let first = run.pool().look().unwrap().space().tops[0].clone();

@@ -2,7 +2,7 @@
 
 use super::evacuate::set;
 use super::random::add_large;
-use super::random::bench::Shape;
+use super::random::shapes::Shape;
 use super::*;
 use engine::inside::pool::Error;
 use engine::live::Bring;

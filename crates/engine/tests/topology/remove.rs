@@ -1,7 +1,7 @@
 //! Log devices that are taken off the pool.
 
 use super::random::Bench;
-use super::random::bench::Shape;
+use super::random::shapes::Shape;
 use super::{holds_model, run, whole};
 use engine::LivePool;
 use engine::live::{Devices, NewTop, SpaceClass};

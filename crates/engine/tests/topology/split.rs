@@ -1,6 +1,6 @@
 //! Sides of mirrors that become a pool of their own.
 
-use super::random::bench::Shape;
+use super::random::shapes::Shape;
 use super::*;
 use engine::live::{NewTop, SpaceClass, VdevSpec};
 
@@ -21,7 +21,7 @@ fn numbers(pool: &LivePool, leaves: &[u64]) -> Vec<usize> {
 /// too, and know nothing of each other's devices.
 #[test]
 fn one_side_of_each_mirror_becomes_a_pool() {
-    for (seed, shape) in (2200..).zip([Shape::Mirror, Shape::Mirror3, Shape::MirrorAndLog]) {
+    for (seed, shape) in (2200..).zip([Shape::Mirror, Shape::Mirror3, Shape::MirrorAndLogs]) {
         for first in [false, true] {
             let mut run = run(seed, shape, 80);
             run.promise();

@@ -3,7 +3,7 @@
 //! the model.
 
 use super::random::Bench;
-use super::random::bench::{SHAPES, Shape};
+use super::random::shapes::{SHAPES, Shape};
 use super::{holds_model, no_problems, run};
 use engine::LivePool;
 use engine::inside::device::{Device as _, ErrorKind, Fault};

@@ -1,24 +1,18 @@
 //! What the writing tests share: pools in files, something to put into them, and the judges.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+#[path = "../shapes/mod.rs"]
+pub mod shapes;
+
 use engine::inside::{device, rt, zpl};
 use engine::live;
-use engine::live::{CreateOptions, Devices, ImportOptions, LivePool, NewTop, SpaceClass, VdevSpec};
+use engine::live::{CreateOptions, ImportOptions, LivePool};
 use engine::{Candidate, Filesystem, OpenOptions, Pool, SearchOptions};
+use shapes::Shape;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use zpl::write::{NewFile, NewKind};
-
-/// A pool's vdevs.
-#[derive(Clone, Copy, Debug)]
-pub enum Layout {
-    Disks(usize),
-    Mirror(usize),
-    Raidz(u64, usize),
-    /// A disk, and a mirror for metadata.
-    Special,
-}
 
 /// Pools in a directory.
 pub struct Pools {
@@ -49,45 +43,24 @@ impl Pools {
         self.dir().join(format!("vdev{n}.img"))
     }
 
-    pub fn create(&self, name: &str, layout: Layout) -> LivePool {
-        self.create_with(name, layout, |_| {})
+    pub fn create(&self, name: &str, shape: Shape) -> LivePool {
+        self.create_with(name, shape, |_| {})
     }
 
     pub fn create_with(
         &self,
         name: &str,
-        layout: Layout,
+        shape: Shape,
         change: impl FnOnce(&mut CreateOptions),
     ) -> LivePool {
-        let mut devices = Devices::new();
-        let mut leaves = |n: usize| -> Vec<VdevSpec> {
-            let mut out = Vec::new();
-            for _ in 0..n {
-                let path = self.image(devices.len());
-                let options = device::Options::default();
-                let device = device::RwFileDevice::create(&path, IMAGE, &options).unwrap();
-                let path = path.to_str().unwrap().to_owned();
-                devices.insert(path.clone(), Arc::new(device) as _);
-                out.push(VdevSpec::Leaf { path, is_file: true });
-            }
-            out
+        let device = |n| {
+            let path = self.image(n);
+            let options = device::Options::default();
+            let device = device::RwFileDevice::create(&path, IMAGE, &options).unwrap();
+            (path.to_str().unwrap().to_owned(), Arc::new(device) as _)
         };
-        let top = |spec| NewTop { spec, class: SpaceClass::Normal };
-        let tops = match layout {
-            Layout::Disks(n) => leaves(n).into_iter().map(top).collect(),
-            Layout::Mirror(n) => vec![top(VdevSpec::Mirror(leaves(n)))],
-            Layout::Raidz(nparity, n) => {
-                vec![top(VdevSpec::Raidz { nparity, children: leaves(n) })]
-            }
-            Layout::Special => {
-                let disk = leaves(1).pop().unwrap();
-                let spec = VdevSpec::Mirror(leaves(2));
-                vec![top(disk), NewTop { spec, class: SpaceClass::Special }]
-            }
-        };
-        let mut options = CreateOptions::new(name, tops);
-        change(&mut options);
-        live::create(&rt::Rt::real(), &options, &devices).unwrap()
+        let devices = (0..shape.devices()).map(device).collect();
+        shape.create(&rt::Rt::real(), name, devices, true, change)
     }
 
     fn search(&self) -> OpenOptions {

@@ -1,0 +1,145 @@
+//! Layouts of pools, and how a pool of each is made: over memory, files or simulated disks, as a
+//! test likes.
+#![allow(dead_code, reason = "each test takes what it needs")]
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+
+use engine::inside::device::WriteDeviceRef;
+use engine::inside::rt::Rt;
+use engine::live::{self, CreateOptions, Devices, LivePool, NewTop, SpaceClass, VdevSpec};
+
+/// A pool's vdevs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    Disk,
+    Disks3,
+    Mirror,
+    Mirror3,
+    Raidz1,
+    Raidz2,
+    Raidz3,
+    /// One parity, two data, one distributed spare over five disks.
+    Draid1,
+    /// Two parity, three data, two spares over nine disks: groups that no row is filled by.
+    Draid2,
+    /// Three parity and one data over five disks, and no spare.
+    Draid3,
+    /// Two disks, and a mirror for metadata.
+    Special,
+    /// A disk, and another for the intent logs.
+    DiskAndLog,
+    /// A disk, and a mirror for the intent logs.
+    DiskAndLogs,
+    /// A mirror, and another for the intent logs.
+    MirrorAndLogs,
+    /// The same beside raidz1.
+    Raidz1AndLogs,
+}
+
+/// The usual ones.
+pub const SHAPES: [Shape; 7] = [
+    Shape::Disk,
+    Shape::Disks3,
+    Shape::Mirror,
+    Shape::Raidz1,
+    Shape::Raidz2,
+    Shape::Raidz3,
+    Shape::Special,
+];
+
+impl Shape {
+    /// How many devices it takes.
+    pub fn devices(self) -> usize {
+        self.data_devices() + self.log_devices()
+    }
+
+    /// Those that hold data, the first ones.
+    fn data_devices(self) -> usize {
+        match self {
+            Self::Disk | Self::DiskAndLog | Self::DiskAndLogs => 1,
+            Self::Mirror | Self::MirrorAndLogs => 2,
+            Self::Disks3 | Self::Raidz1 | Self::Raidz1AndLogs | Self::Mirror3 => 3,
+            Self::Special => 4,
+            Self::Raidz2 | Self::Draid1 | Self::Draid3 => 5,
+            Self::Raidz3 => 7,
+            Self::Draid2 => 9,
+        }
+    }
+
+    /// Those for the intent logs, the last ones.
+    pub fn log_devices(self) -> usize {
+        match self {
+            Self::DiskAndLog => 1,
+            Self::DiskAndLogs | Self::MirrorAndLogs | Self::Raidz1AndLogs => 2,
+            _ => 0,
+        }
+    }
+
+    pub fn is_draid(self) -> bool {
+        matches!(self, Self::Draid1 | Self::Draid2 | Self::Draid3)
+    }
+
+    /// How many devices the pool survives the loss of.
+    pub fn redundancy(self) -> usize {
+        match self {
+            Self::Disk | Self::DiskAndLog | Self::DiskAndLogs | Self::Disks3 | Self::Special => 0,
+            Self::Mirror | Self::Raidz1 | Self::MirrorAndLogs | Self::Raidz1AndLogs => 1,
+            Self::Draid1 => 1,
+            Self::Raidz2 | Self::Mirror3 | Self::Draid2 => 2,
+            Self::Raidz3 | Self::Draid3 => 3,
+        }
+    }
+
+    /// The vdevs over these leaves.
+    pub fn tops(self, mut leaves: Vec<VdevSpec>) -> Vec<NewTop> {
+        assert_eq!(leaves.len(), self.devices(), "{self:?}");
+        let top = |class| move |spec| NewTop { spec, class };
+        let logs = leaves.split_off(self.data_devices());
+        let logs = if logs.len() > 1 { vec![VdevSpec::Mirror(logs)] } else { logs };
+        let special = match self {
+            Self::Special => vec![VdevSpec::Mirror(leaves.split_off(2))],
+            _ => Vec::new(),
+        };
+        let data = match self.group(leaves) {
+            Ok(one) => vec![one],
+            Err(leaves) => leaves,
+        };
+        let data = data.into_iter().map(top(SpaceClass::Normal));
+        let special = special.into_iter().map(top(SpaceClass::Special));
+        data.chain(special).chain(logs.into_iter().map(top(SpaceClass::Log))).collect()
+    }
+
+    /// The vdev that all data is in; the leaves when each is one of its own.
+    fn group(self, children: Vec<VdevSpec>) -> Result<VdevSpec, Vec<VdevSpec>> {
+        let (nparity, ndata, nspares) = match self {
+            Self::Draid1 => (1, 2, 1),
+            Self::Draid2 => (2, 3, 2),
+            Self::Draid3 => (3, 1, 0),
+            Self::Mirror | Self::Mirror3 | Self::MirrorAndLogs => {
+                return Ok(VdevSpec::Mirror(children));
+            }
+            Self::Raidz1 | Self::Raidz1AndLogs => {
+                return Ok(VdevSpec::Raidz { nparity: 1, children });
+            }
+            Self::Raidz2 => return Ok(VdevSpec::Raidz { nparity: 2, children }),
+            Self::Raidz3 => return Ok(VdevSpec::Raidz { nparity: 3, children }),
+            _ => return Err(children),
+        };
+        Ok(VdevSpec::Draid { nparity, ndata, nspares, children })
+    }
+
+    /// Makes a pool of these devices, whose names are in its labels as files or as disks.
+    pub fn create(
+        self,
+        rt: &Rt,
+        pool: &str,
+        devices: Vec<(String, WriteDeviceRef)>,
+        is_file: bool,
+        change: impl FnOnce(&mut CreateOptions),
+    ) -> LivePool {
+        let leaf = |(path, _): &(String, _)| VdevSpec::Leaf { path: path.clone(), is_file };
+        let tops = self.tops(devices.iter().map(leaf).collect());
+        let mut options = CreateOptions::new(pool, tops);
+        change(&mut options);
+        live::create(rt, &options, &devices.into_iter().collect::<Devices>()).unwrap()
+    }
+}
