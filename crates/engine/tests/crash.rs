@@ -5,6 +5,8 @@
 //! with any part of it there, torn or reordered. Each time the pool opens, checks clean, holds
 //! exactly the state of the txg its uberblock names, and has all that a finished sync or snapshot
 //! had promised.
+//!
+//! A run that fails is made shorter: each change takes all its choices from a number of its own.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod shapes;
@@ -21,6 +23,7 @@ use engine::live::{LivePool, NewFilesystem};
 use engine::{Candidate, Filesystem, OpenOptions, Pool};
 use shapes::Shape;
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -39,6 +42,8 @@ struct Run {
 }
 
 const DISK_BYTES: u64 = 64 << 20;
+/// Changes of a run.
+const STEPS: usize = 60;
 
 fn disk(site: &SimDisks, seed: u64, n: usize, is_lying: bool) -> Arc<SimDevice> {
     site.add(&SimOptions {
@@ -96,13 +101,60 @@ fn hasty(right: Arc<engine::inside::pool::Allocator>) -> Arc<dyn Allocate> {
     Arc::new(Hasty { right, freed: Mutex::default() })
 }
 
-/// Runs `steps` changes in a simulation and records them.
-fn run(seed: u64, shape: Shape, steps: u64, broken: Broken) -> Run {
-    // A simulation of its own has a thread of its own.
-    std::thread::spawn(move || run_here(seed, shape, steps, broken)).join().unwrap()
+/// One change of a file; the txg that it is in, and what the state is after it.
+fn change(fs: &Filesystem, rng: &mut testkit::Rng, state: &mut State) -> u64 {
+    let root = fs.root_object();
+    let now = Time { seconds: 1, nanos: 0 };
+    let name = format!("f{}", rng.below(12));
+    let tx = fs.begin(Hold::write(1 << 20)).unwrap();
+    let object = fs.root().unwrap().lookup(name.as_bytes()).unwrap().map(|e| e.object);
+    match (rng.below(10), object) {
+        (_, None) => {
+            let new = NewFile::new(NewKind::File, 0o644, now);
+            fs.create_tx(&tx, root, name.as_bytes(), &new).unwrap();
+            state.insert(name, Vec::new());
+        }
+        (0, Some(_)) => {
+            fs.unlink_tx(&tx, root, name.as_bytes(), now).unwrap();
+            state.remove(&name);
+        }
+        (1, Some(_)) => {
+            let target = format!("f{}", rng.below(12));
+            if target != name {
+                let mode = RenameMode::Replace;
+                let (from, to) = ((root, name.as_bytes()), (root, target.as_bytes()));
+                fs.rename_tx(&tx, from, to, mode, now).unwrap();
+                let data = state.remove(&name).unwrap();
+                state.insert(target, data);
+            }
+        }
+        (2, Some(object)) => {
+            let size = rng.below(200_000);
+            fs.truncate_tx(&tx, object, size, now).unwrap();
+            state.get_mut(&name).unwrap().resize(size as usize, 0);
+        }
+        (_, Some(object)) => {
+            let at = rng.below(150_000) as usize;
+            let mut data = vec![0; rng.below(60_000) as usize + 1];
+            data.iter_mut().for_each(|b| *b = rng.next_u64() as u8);
+            fs.write_at_tx(&tx, object, at as u64, &data, now).unwrap();
+            let file = state.get_mut(&name).unwrap();
+            file.resize(file.len().max(at + data.len()), 0);
+            file[at..at + data.len()].copy_from_slice(&data);
+        }
+    }
+    tx.txg()
 }
 
-fn run_here(seed: u64, shape: Shape, steps: u64, broken: Broken) -> Run {
+/// Makes a change for each of these numbers in a simulation, and records them.
+fn run(seed: u64, shape: Shape, steps: &[u64], broken: Broken) -> Run {
+    let steps = steps.to_vec();
+    // A simulation of its own has a thread of its own.
+    let run = std::thread::spawn(move || run_here(seed, shape, &steps, broken)).join();
+    run.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+fn run_here(seed: u64, shape: Shape, steps: &[u64], broken: Broken) -> Run {
     let rt = rt::Rt::simulated(seed);
     let site = SimDisks::new(&rt);
     let is_lying = broken == Broken::Flush;
@@ -118,9 +170,6 @@ fn run_here(seed: u64, shape: Shape, steps: u64, broken: Broken) -> Run {
     }
     site.record();
     let fs = pool.filesystem("tank/fs").unwrap();
-    let root = fs.root_object();
-    let now = Time { seconds: 1, nanos: 0 };
-    let mut rng = testkit::Rng::new(seed);
     let mut state = State::new();
     let mut out = Run {
         log: site.log(),
@@ -128,53 +177,16 @@ fn run_here(seed: u64, shape: Shape, steps: u64, broken: Broken) -> Run {
         synced: vec![(0, pool.last_synced())],
         snapshots: Vec::new(),
     };
-    for step in 0..steps {
-        if broken == Broken::Grown && step == steps / 4 {
+    for (n, step) in steps.iter().enumerate() {
+        if broken == Broken::Grown && n == steps.len() / 4 {
             grow(&pool);
         }
-        let name = format!("f{}", rng.below(12));
-        let tx = fs.begin(Hold::write(1 << 20)).unwrap();
-        let object = fs.root().unwrap().lookup(name.as_bytes()).unwrap().map(|e| e.object);
-        match (rng.below(10), object) {
-            (_, None) => {
-                let new = NewFile::new(NewKind::File, 0o644, now);
-                fs.create_tx(&tx, root, name.as_bytes(), &new).unwrap();
-                state.insert(name, Vec::new());
-            }
-            (0, Some(_)) => {
-                fs.unlink_tx(&tx, root, name.as_bytes(), now).unwrap();
-                state.remove(&name);
-            }
-            (1, Some(_)) => {
-                let target = format!("f{}", rng.below(12));
-                if target != name {
-                    let mode = RenameMode::Replace;
-                    let (from, to) = ((root, name.as_bytes()), (root, target.as_bytes()));
-                    fs.rename_tx(&tx, from, to, mode, now).unwrap();
-                    let data = state.remove(&name).unwrap();
-                    state.insert(target, data);
-                }
-            }
-            (2, Some(object)) => {
-                let size = rng.below(200_000);
-                fs.truncate_tx(&tx, object, size, now).unwrap();
-                state.get_mut(&name).unwrap().resize(size as usize, 0);
-            }
-            (_, Some(object)) => {
-                let at = rng.below(150_000) as usize;
-                let mut data = vec![0; rng.below(60_000) as usize + 1];
-                data.iter_mut().for_each(|b| *b = rng.next_u64() as u8);
-                fs.write_at_tx(&tx, object, at as u64, &data, now).unwrap();
-                let file = state.get_mut(&name).unwrap();
-                file.resize(file.len().max(at + data.len()), 0);
-                file[at..at + data.len()].copy_from_slice(&data);
-            }
-        }
-        out.by_txg.insert(tx.txg(), state.clone());
-        drop(tx);
+        let mut rng = testkit::Rng::new(*step);
+        let txg = change(&fs, &mut rng, &mut state);
+        out.by_txg.insert(txg, state.clone());
         match rng.below(20) {
             0 => {
-                let name = format!("tank/fs@s{step}");
+                let name = format!("tank/fs@s{n}");
                 pool.snapshot(std::slice::from_ref(&name), Vec::new()).unwrap();
                 out.snapshots.push((site.events(), name, state.clone()));
                 out.synced.push((site.events(), pool.last_synced()));
@@ -295,10 +307,11 @@ fn sweep(run: &Run, samples: u64, seed: u64) -> Result<u64, String> {
 fn every_cut_of_a_mixed_workload() {
     let all = [Shape::Disk, Shape::Mirror, Shape::Raidz1, Shape::Draid1];
     for (seed, shape) in (1..).zip(all) {
-        let run = run(seed, shape, 60, Broken::Nothing);
-        assert!(run.log.len() > 300, "{} events", run.log.len());
-        let judged = sweep(&run, 300, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-        assert!(judged > 600);
+        testkit::shrinking_seed(seed, STEPS, |steps| {
+            let run = run(seed, shape, steps, Broken::Nothing);
+            let judged = sweep(&run, 300, seed).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
+            assert!(judged > 600 || steps.len() < STEPS, "{judged} crashes");
+        });
     }
 }
 
@@ -307,8 +320,10 @@ fn every_cut_of_a_mixed_workload() {
 #[test]
 fn every_cut_of_a_workload_on_disks_that_grow() {
     for (seed, shape) in [(31, Shape::Disk), (32, Shape::Mirror), (33, Shape::Raidz1)] {
-        let run = run(seed, shape, 60, Broken::Grown);
-        sweep(&run, 300, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        testkit::shrinking_seed(seed, STEPS, |steps| {
+            let run = run(seed, shape, steps, Broken::Grown);
+            sweep(&run, 300, seed).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
+        });
     }
 }
 
@@ -319,21 +334,24 @@ fn every_cut_of_a_workload_on_disks_that_grow() {
 fn ten_thousand_losses_tears_and_reorderings() {
     for seed in 10..20 {
         let shape = [Shape::Disk, Shape::Mirror, Shape::Raidz1][seed as usize % 3];
-        let run = run(seed, shape, 200, Broken::Nothing);
-        sweep(&run, 1000, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        testkit::shrinking_seed(seed, 200, |steps| {
+            let run = run(seed, shape, steps, Broken::Nothing);
+            sweep(&run, 1000, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        });
     }
 }
 
 #[test]
 fn a_disk_that_ignores_flushes_is_found_out() {
-    let run = run(4, Shape::Disk, 60, Broken::Flush);
+    let run = run(4, Shape::Disk, &testkit::steps(4, STEPS), Broken::Flush);
     let error = sweep(&run, 300, 4).expect_err("nothing was flushed, and nobody noticed");
     assert!(error.contains("cut at"), "{error}");
 }
 
 #[test]
 fn a_block_reused_too_soon_is_found_out() {
-    match std::thread::spawn(|| run_here(6, Shape::Disk, 40, Broken::Reuse)).join() {
+    let steps = testkit::steps(6, 40);
+    match std::thread::spawn(move || run_here(6, Shape::Disk, &steps, Broken::Reuse)).join() {
         Ok(run) => {
             let error = sweep(&run, 300, 6).expect_err("blocks were overwritten, unnoticed");
             assert!(error.contains("cut at"), "{error}");
@@ -349,8 +367,8 @@ fn a_block_reused_too_soon_is_found_out() {
 
 #[test]
 fn a_run_is_its_seed() {
-    let (a, b) =
-        (run(5, Shape::Mirror, 30, Broken::Nothing), run(5, Shape::Mirror, 30, Broken::Nothing));
+    let steps = testkit::steps(5, 30);
+    let [a, b] = [(); 2].map(|()| run(5, Shape::Mirror, &steps, Broken::Nothing));
     let events = a.log.len().max(b.log.len());
     let differs = (0..events).find(|i| a.log.describe(*i) != b.log.describe(*i));
     if let Some(i) = differs {
