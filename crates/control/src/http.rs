@@ -12,7 +12,7 @@
 //! cannot have: `localhost`, or the address itself. It cannot be left out, nor hidden in a field
 //! that this side reads otherwise than one in between would.
 
-use crate::connections::{Connections, Slot};
+use connections::{Connections, Slot};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -195,20 +195,20 @@ type Pages = dyn Fn(&PageRequest<'_>) -> Option<Answer> + Send + Sync;
 
 fn begin(
     stream: TcpStream,
-    connections: &Arc<Connections<TcpStream>>,
+    connections: &Arc<Connections<Arc<TcpStream>>>,
     pages: &Arc<Pages>,
     patience: Duration,
 ) {
     let (stream, pages) = (Arc::new(stream), Arc::clone(pages));
     // What goes wrong here is the client's loss, and it knows: the connection is closed.
-    let Some(slot) = connections.admit(&stream) else { return };
+    let Some(slot) = connections.admit(Arc::clone(&stream)) else { return };
     let work = move || drop(answer(&stream, &slot, &*pages, patience));
     let _ = std::thread::Builder::new().name("http_client".to_owned()).spawn(work);
 }
 
 fn answer(
     stream: &TcpStream,
-    slot: &Slot<TcpStream>,
+    slot: &Slot<Arc<TcpStream>>,
     pages: &Pages,
     patience: Duration,
 ) -> io::Result<()> {

@@ -13,7 +13,7 @@
 //! `protocol` has the lines, as pure functions; `wire` carries them, and open files beside them, so
 //! that a command which is run by the server reads and writes what its caller's terminal is;
 //! `place` makes the socket and takes over the name of one that was left behind; `server` answers,
-//! one thread for each connection; `connections` bounds how many there are; `client` asks.
+//! one thread for each connection, of which there are as many as may be; `client` asks.
 //! `presence` says whether a client whose command runs is still there, [`stream`] and [`sink`]
 //! write to its files and wait no longer for their readers than for it. `http` has pages for
 //! monitoring systems and browsers. [`log`] writes what a server tells of itself, and [`hook`] runs
@@ -25,7 +25,6 @@
 #![forbid(unsafe_code)]
 
 mod client;
-mod connections;
 pub mod hook;
 pub mod http;
 pub mod log;

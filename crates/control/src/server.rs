@@ -3,16 +3,16 @@
 //!
 //! A connection that sends nonsense is told so; one that sends a line without an end is told so and
 //! hung up, and so is one that does not read its answers. A request whose handler panics costs that
-//! request. At most [`CONNECTIONS_MAX`] are open; then one that waits makes room (`connections`),
+//! request. At most [`CONNECTIONS_MAX`] are open; then one that waits makes room ([`connections`]),
 //! or the next one is told to come back.
 //!
 //! A server of root answers other users too. They have [`OTHERS_MAX`] connections of their own, so
 //! that they keep out only each other, and what they may ask is the handler's business.
 
-use crate::connections::{Connections, Slot};
 use crate::place::{Endpoint, is_trusted, user};
 use crate::protocol::{REQUEST_MAX, Refusal, Request, answer};
 use crate::wire::{Lines, Trouble, send};
+use connections::{Connections, Slot};
 use rustix::net::sockopt::socket_peercred;
 use serde_json::Value;
 use std::io;
@@ -97,8 +97,8 @@ impl Server {
 fn begin(
     stream: UnixStream,
     handler: &Arc<dyn Handler>,
-    connections: &Arc<Connections<UnixStream>>,
-    others: &Arc<Connections<UnixStream>>,
+    connections: &Arc<Connections<Arc<UnixStream>>>,
+    others: &Arc<Connections<Arc<UnixStream>>>,
 ) {
     let stream = Arc::new(stream);
     if stream.set_write_timeout(Some(PATIENCE)).is_err() {
@@ -119,7 +119,8 @@ fn begin(
     if peer.is_other && user() != 0 {
         return refuse("only the user that serves the pool may ask");
     }
-    let Some(slot) = (if peer.is_other { others } else { connections }).admit(&stream) else {
+    let Some(slot) = (if peer.is_other { others } else { connections }).admit(Arc::clone(&stream))
+    else {
         return refuse("too many connections: try again later");
     };
     let handler = Arc::clone(handler);
@@ -128,7 +129,7 @@ fn begin(
     let _ = std::thread::Builder::new().name("control_client".to_owned()).spawn(converse);
 }
 
-fn converse(stream: &UnixStream, slot: &Slot<UnixStream>, peer: Peer, handler: &dyn Handler) {
+fn converse(stream: &UnixStream, slot: &Slot<Arc<UnixStream>>, peer: Peer, handler: &dyn Handler) {
     let mut lines = Lines::new(stream, REQUEST_MAX);
     loop {
         let line = match lines.next() {

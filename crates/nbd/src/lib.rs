@@ -21,7 +21,7 @@
 //!
 //! `nbdwire` has the numbers, the decoding of requests and the carrying of bytes, `options` the
 //! decoding of what is negotiated; `reply` lays out replies; `negotiation` and `transmission` are
-//! the two phases; `server` listens, bounds the connections and stops them.
+//! the two phases; `server` listens and stops.
 //! `export` says what an export is. `docs/format/nbd.md` has what of the protocol is served.
 //!
 //! # Threads
@@ -74,6 +74,8 @@ pub mod limits {
     pub const PIECE: usize = 1 << 20;
     /// Bytes of one request's data, at most.
     pub const PAYLOAD: u32 = 32 << 20;
+    /// How long a connection that has just come in keeps its place, whoever comes next.
+    pub const SPARED: Duration = Duration::from_millis(20);
     /// How long a negotiation may take.
     pub const NEGOTIATION: Duration = Duration::from_secs(30);
     /// How long a client may take to take something of an answer.

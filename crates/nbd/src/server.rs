@@ -1,7 +1,7 @@
 //! Listening: one thread for each socket accepts, each connection begins with one of its own.
 //!
-//! When as many are connected as may be, the one that has been negotiating longest makes room; if
-//! none is, the newcomer is hung up.
+//! When as many are connected as may be, the one that has been negotiating longest makes room
+//! ([`connections`]); one that has agreed on an export keeps its place.
 //!
 //! # Stopping
 //!
@@ -9,12 +9,11 @@
 //! being carried out is answered; what is not done after [`GRACE`] is hung up.
 
 use crate::export::Source;
-use crate::limits::{CONNECTIONS, EXTRA_THREADS, GRACE, NEGOTIATION, PATIENCE};
+use crate::limits::{CONNECTIONS, EXTRA_THREADS, GRACE, NEGOTIATION, PATIENCE, SPARED};
 use crate::negotiation::negotiate;
 use crate::transmission::{Extras, Transmission};
+use connections::{Connections, HangUp, Slot};
 use nbdwire::{Connection, Input, ServerTls, prepare_tcp, prepare_unix};
-use parking_lot::{Condvar, Mutex};
-use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
@@ -65,66 +64,31 @@ struct Shared {
     /// Clients are served inside TLS alone.
     tls: Option<ServerTls>,
     extras: Arc<Extras>,
-    open: Mutex<Open>,
-    /// A connection ended.
-    changed: Condvar,
+    clients: Arc<Connections<Client>>,
 }
 
-#[derive(Default)]
-struct Open {
-    clients: BTreeMap<u64, Client>,
-    next: u64,
-    is_stopping: bool,
-}
+struct Client(Arc<dyn Connection>);
 
-struct Client {
-    line: Arc<dyn Connection>,
-    is_negotiating: bool,
-}
-
-/// The place of a connection, for as long as it lives.
-struct Slot {
-    shared: Arc<Shared>,
-    number: u64,
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.shared.open.lock().clients.remove(&self.number);
-        self.shared.changed.notify_all();
+impl HangUp for Client {
+    fn hang_up(&self) {
+        self.0.hang_up();
     }
 }
 
 impl Shared {
     fn new(sources: Vec<Arc<dyn Source>>, tls: Option<ServerTls>) -> Arc<Self> {
-        let (open, changed) = (Mutex::default(), Condvar::new());
-        Arc::new(Self { sources, tls, extras: Extras::new(EXTRA_THREADS), open, changed })
-    }
-
-    /// Gives a connection a place, when there is one.
-    fn admit(self: &Arc<Self>, line: &Arc<dyn Connection>) -> Option<Slot> {
-        let mut open = self.open.lock();
-        if open.is_stopping {
-            return None;
-        }
-        if open.clients.len() >= CONNECTIONS {
-            let negotiating = open.clients.iter().find(|(_, client)| client.is_negotiating);
-            let oldest = *negotiating?.0;
-            open.clients.remove(&oldest)?.line.hang_up();
-        }
-        let number = open.next;
-        open.next += 1;
-        open.clients.insert(number, Client { line: Arc::clone(line), is_negotiating: true });
-        Some(Slot { shared: Arc::clone(self), number })
+        let clients = Connections::new(CONNECTIONS, SPARED);
+        Arc::new(Self { sources, tls, extras: Extras::new(EXTRA_THREADS), clients })
     }
 
     /// Converses with a client to the end.
-    fn converse(&self, line: &Arc<dyn Connection>, slot: Slot) {
+    fn converse(&self, line: &Arc<dyn Connection>, slot: Slot<Client>) {
         let mut input = Input::new(Some(Instant::now() + NEGOTIATION));
         let agreed = negotiate(line, &mut input, &self.sources, self.tls.as_ref());
         let Ok(Some(agreed)) = agreed else { return line.hang_up() };
-        if let Some(client) = self.open.lock().clients.get_mut(&slot.number) {
-            client.is_negotiating = false;
+        // From now on it is never one that waits, and so makes room for none.
+        if !slot.begin() {
+            return;
         }
         if input.wait_for_ever(&*agreed.line).is_ok() {
             Transmission::new(input, agreed, Arc::clone(&self.extras), slot).work();
@@ -134,14 +98,14 @@ impl Shared {
     fn accept(self: &Arc<Self>, listener: &Listener) {
         loop {
             let line = listener.accept();
-            if self.open.lock().is_stopping {
+            if self.clients.is_closed() {
                 return;
             }
             let Ok(line) = line else {
                 std::thread::sleep(REST);
                 continue;
             };
-            let Some(slot) = self.admit(&line) else {
+            let Some(slot) = self.clients.admit(Client(Arc::clone(&line))) else {
                 line.hang_up();
                 continue;
             };
@@ -183,39 +147,23 @@ impl Server {
     /// How many are connected.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.shared.open.lock().clients.len()
+        self.shared.clients.count()
     }
 
     /// Stops: see the head of the file. Whether all ended that were connected.
     #[must_use]
     pub fn stop(&mut self) -> bool {
-        let mut open = self.shared.open.lock();
-        open.is_stopping = true;
-        for client in open.clients.values() {
-            client.line.end_input();
-        }
-        drop(open);
+        let clients = &self.shared.clients;
+        clients.close(|client| client.0.end_input());
         for (listener, thread) in self.accepting.drain(..) {
             listener.end();
             // One that panicked has ended too.
             let _ = thread.join();
         }
-        self.wait() || {
-            self.shared.open.lock().clients.values().for_each(|client| client.line.hang_up());
-            self.wait()
+        clients.wait(GRACE) || {
+            clients.close(HangUp::hang_up);
+            clients.wait(GRACE)
         }
-    }
-
-    /// Waits until none is connected.
-    fn wait(&self) -> bool {
-        let until = Instant::now() + GRACE;
-        let mut open = self.shared.open.lock();
-        while !open.clients.is_empty() {
-            if self.shared.changed.wait_until(&mut open, until).timed_out() {
-                return open.clients.is_empty();
-            }
-        }
-        true
     }
 }
 

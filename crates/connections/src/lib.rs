@@ -1,4 +1,7 @@
-//! How many connections are open at once, and which one makes room.
+//! The connections that a server has: how many are open at once, which one makes room, and how all
+//! of them end.
+//!
+//! # Making room
 //!
 //! A connection costs a thread, so there is a largest number of them. Those that only wait must not
 //! keep out those that ask. So when another one comes and all places are taken, one is hung up:
@@ -8,13 +11,23 @@
 //!
 //! A connection that has just come in may have its request under way. It is spared for a moment,
 //! and the new connection waits for the end of that.
+//!
+//! # Stopping
+//!
+//! A server that stops closes its register: nobody is admitted any more, and each connection is
+//! told to end in the same step, so that none slips in between. Then it waits until all have gone.
+//!
+//! **Invariant:** knows nothing of what connections carry; what is hung up is forgotten at once,
+//! and is told so when it begins with a request.
+#![forbid(unsafe_code)]
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A connection that can be ended from outside of its thread.
-pub(crate) trait HangUp {
+pub trait HangUp {
+    /// Nothing more is read or written.
     fn hang_up(&self);
 }
 
@@ -31,22 +44,31 @@ impl HangUp for std::net::TcpStream {
     }
 }
 
+impl<T: HangUp> HangUp for Arc<T> {
+    fn hang_up(&self) {
+        (**self).hang_up();
+    }
+}
+
 /// All that are connected.
-pub(crate) struct Connections<S> {
+pub struct Connections<S> {
     max: usize,
     /// A connection that has waited no longer than this is not hung up.
     spared: Duration,
     open: Mutex<Open<S>>,
+    /// A connection ended.
+    ended: Condvar,
 }
 
 struct Open<S> {
     connections: Vec<Connection<S>>,
     next: u64,
+    is_closed: bool,
 }
 
 struct Connection<S> {
     number: u64,
-    stream: Arc<S>,
+    stream: S,
     /// It has sent a request.
     has_asked: bool,
     /// Since when it waits; `None` while it is answered.
@@ -54,21 +76,26 @@ struct Connection<S> {
 }
 
 /// The place of a connection, for as long as it lives.
-pub(crate) struct Slot<S> {
+pub struct Slot<S> {
     connections: Arc<Connections<S>>,
     number: u64,
 }
 
 impl<S: HangUp> Connections<S> {
-    pub(crate) fn new(max: usize, spared: Duration) -> Arc<Self> {
-        let open = Mutex::new(Open { connections: Vec::new(), next: 0 });
-        Arc::new(Self { max, spared, open })
+    /// None yet, and at most `max`. One that has waited no longer than `spared` is not hung up.
+    #[must_use]
+    pub fn new(max: usize, spared: Duration) -> Arc<Self> {
+        let open = Mutex::new(Open { connections: Vec::new(), next: 0, is_closed: false });
+        Arc::new(Self { max, spared, open, ended: Condvar::new() })
     }
 
     /// Gives a connection a place, when there is one; this may take as long as others are spared.
-    pub(crate) fn admit(self: &Arc<Self>, stream: &Arc<S>) -> Option<Slot<S>> {
+    pub fn admit(self: &Arc<Self>, stream: S) -> Option<Slot<S>> {
         loop {
             let mut open = self.open.lock();
+            if open.is_closed {
+                return None;
+            }
             if open.connections.len() >= self.max {
                 let waiting =
                     |(at, g): (usize, &Connection<S>)| Some((g.has_asked, g.waits_since?, at));
@@ -84,10 +111,42 @@ impl<S: HangUp> Connections<S> {
             }
             let number = open.next;
             open.next += 1;
-            let (stream, waits_since) = (Arc::clone(stream), Some(Instant::now()));
+            let waits_since = Some(Instant::now());
             open.connections.push(Connection { number, stream, has_asked: false, waits_since });
             return Some(Slot { connections: Arc::clone(self), number });
         }
+    }
+
+    /// How many are connected.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.open.lock().connections.len()
+    }
+
+    /// Whether no other is admitted.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.open.lock().is_closed
+    }
+
+    /// Admits none from now on, and does this with all that are connected.
+    pub fn close(&self, end: impl Fn(&S)) {
+        let mut open = self.open.lock();
+        open.is_closed = true;
+        open.connections.iter().for_each(|connection| end(&connection.stream));
+    }
+
+    /// Waits until none is connected, and no longer than `within`; whether none is.
+    #[must_use]
+    pub fn wait(&self, within: Duration) -> bool {
+        let until = Instant::now() + within;
+        let mut open = self.open.lock();
+        while !open.connections.is_empty() {
+            if self.ended.wait_until(&mut open, until).timed_out() {
+                return open.connections.is_empty();
+            }
+        }
+        true
     }
 }
 
@@ -99,12 +158,13 @@ impl<S> Slot<S> {
     }
 
     /// A request came in; false when the connection was hung up before.
-    pub(crate) fn begin(&self) -> bool {
+    #[must_use]
+    pub fn begin(&self) -> bool {
         self.set(None)
     }
 
     /// It was answered.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.set(Some(Instant::now()));
     }
 }
@@ -112,6 +172,7 @@ impl<S> Slot<S> {
 impl<S> Drop for Slot<S> {
     fn drop(&mut self) {
         self.connections.open.lock().connections.retain(|g| g.number != self.number);
+        self.connections.ended.notify_all();
     }
 }
 
@@ -119,7 +180,7 @@ impl<S> Drop for Slot<S> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     #[derive(Default)]
     struct Line(AtomicBool);
@@ -135,18 +196,18 @@ mod tests {
         let connections = Connections::new(2, Duration::ZERO);
         let lines: Vec<Arc<Line>> = (0..4).map(|_| Arc::default()).collect();
         let gone = |i: usize| lines[i].0.load(Ordering::Relaxed);
-        let first = connections.admit(&lines[0]).unwrap();
+        let first = connections.admit(Arc::clone(&lines[0])).unwrap();
         assert!(first.begin());
-        let second = connections.admit(&lines[1]).unwrap();
-        let third = connections.admit(&lines[2]).unwrap();
+        let second = connections.admit(Arc::clone(&lines[1])).unwrap();
+        let third = connections.admit(Arc::clone(&lines[2])).unwrap();
         assert!(!gone(0) && gone(1) && !gone(2));
         assert!(!second.begin(), "it was hung up");
         assert!(third.begin());
-        assert!(connections.admit(&lines[3]).is_none(), "all are being answered");
+        assert!(connections.admit(Arc::clone(&lines[3])).is_none(), "all are being answered");
         first.end();
-        assert!(connections.admit(&lines[3]).is_some() && gone(0));
+        assert!(connections.admit(Arc::clone(&lines[3])).is_some() && gone(0));
         drop((first, second, third));
-        assert_eq!(connections.open.lock().connections.len(), 0);
+        assert_eq!(connections.count(), 0);
     }
 
     #[test]
@@ -154,12 +215,12 @@ mod tests {
         let connections = Connections::new(2, Duration::ZERO);
         let lines: Vec<Arc<Line>> = (0..4).map(|_| Arc::default()).collect();
         let gone = |i: usize| lines[i].0.load(Ordering::Relaxed);
-        let asked = connections.admit(&lines[0]).unwrap();
+        let asked = connections.admit(Arc::clone(&lines[0])).unwrap();
         assert!(asked.begin());
         asked.end();
-        let _silent = connections.admit(&lines[1]).unwrap();
-        let _silent_too = connections.admit(&lines[2]).unwrap();
-        let _more = connections.admit(&lines[3]).unwrap();
+        let _silent = connections.admit(Arc::clone(&lines[1])).unwrap();
+        let _silent_too = connections.admit(Arc::clone(&lines[2])).unwrap();
+        let _more = connections.admit(Arc::clone(&lines[3])).unwrap();
         assert!(!gone(0) && gone(1) && gone(2) && !gone(3));
         assert!(asked.begin());
     }
@@ -168,10 +229,35 @@ mod tests {
     fn one_that_came_in_just_now_has_a_moment_to_ask() {
         let connections = Connections::new(1, Duration::from_millis(100));
         let lines: Vec<Arc<Line>> = (0..2).map(|_| Arc::default()).collect();
-        let first = connections.admit(&lines[0]).unwrap();
+        let first = connections.admit(Arc::clone(&lines[0])).unwrap();
         let began = Instant::now();
-        assert!(connections.admit(&lines[1]).is_some() && lines[0].0.load(Ordering::Relaxed));
+        assert!(
+            connections.admit(Arc::clone(&lines[1])).is_some()
+                && lines[0].0.load(Ordering::Relaxed)
+        );
         assert!(began.elapsed() > Duration::from_millis(50), "it had its moment");
         assert!(!first.begin());
+    }
+
+    #[test]
+    fn one_that_closes_tells_all_and_waits_for_them() {
+        let connections = Connections::new(3, Duration::ZERO);
+        let lines: Vec<Arc<Line>> = (0..3).map(|_| Arc::default()).collect();
+        let first = connections.admit(Arc::clone(&lines[0])).unwrap();
+        let second = connections.admit(Arc::clone(&lines[1])).unwrap();
+        assert!(second.begin());
+        let told = AtomicUsize::new(0);
+        connections.close(|_| {
+            told.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(told.into_inner(), 2, "those that wait and those that are answered");
+        assert!(connections.is_closed() && connections.admit(Arc::clone(&lines[2])).is_none());
+        assert!(!connections.wait(Duration::from_millis(10)), "both are still there");
+        let ends = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            drop((first, second));
+        });
+        assert!(connections.wait(Duration::from_secs(60)));
+        ends.join().unwrap();
     }
 }
