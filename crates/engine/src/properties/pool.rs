@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_set_is_said_by_kind() {
-        let kind = |name, value| parse(name, value).unwrap_err().kind().clone();
+        let kind = |name: &str, value: &str| parse(name, value).unwrap_err().kind().clone();
         for (name, value) in [("ashift", "8"), ("failmode", "x"), ("feature@blake3", "on")] {
             assert!(matches!(kind(name, value), ErrorKind::BadValue { .. }), "{name}");
         }
