@@ -184,7 +184,7 @@ fn what_is_in_the_error_log_is_looked_at_again() {
         assert!(before >= blocks.len(), "{shape:?}: {before}");
         assert_eq!(pool.error_scrub(&|| true).unwrap(), before as u64, "{shape:?}");
         assert_eq!(logged(pool), before, "{shape:?}");
-        assert!(pool.error_scrub(&|| false).unwrap_err().to_string().contains("called off"));
+        assert!(pool.error_scrub(&|| false).unwrap_err().to_string().contains("cancelled"));
         // All but one leaf have the blocks of the first ones again.
         for block in blocks.iter().take(3) {
             let places = sectors(bench, block);

@@ -58,7 +58,7 @@ fn serve(folder: &Path, jobs: &Mutex<Receiver<(Request, Answered)>>) {
         // One thread at a time waits for a request; the others wait for it.
         let next = jobs.lock().recv();
         let Ok((request, answered)) = next else { return };
-        answered(carry_out(folder, &request));
+        answered(answer(folder, &request));
     }
 }
 
@@ -71,6 +71,17 @@ fn failure(error: &io::Error) -> StoreError {
         }
         ErrorKind::TimedOut | ErrorKind::StaleNetworkFileHandle => StoreError::Lost,
         _ => StoreError::Other(error.to_string()),
+    }
+}
+
+/// What comes of a request. While the directory is away, such as one that is mounted, nothing is
+/// known of what is in it.
+fn answer(folder: &Path, request: &Request) -> Result<Answer, StoreError> {
+    match carry_out(folder, request) {
+        Ok(Answer::Done | Answer::Names(_)) | Err(StoreError::Absent) if !folder.is_dir() => {
+            Err(StoreError::Lost)
+        }
+        answer => answer,
     }
 }
 
@@ -220,6 +231,24 @@ mod tests {
         let mut all = all;
         all.sort();
         assert_eq!(seen, all);
+    }
+
+    #[test]
+    fn a_directory_that_is_away_has_lost_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, away) = (folder.path().join("store"), folder.path().join("away"));
+        std::fs::create_dir(&here).unwrap();
+        let store = DirStore::new(&here).unwrap();
+        assert_eq!(ask(&store, create("a", b"1")), Ok(Answer::Done));
+        std::fs::rename(&here, &away).unwrap();
+        let list = Request::List { prefix: String::new(), after: String::new() };
+        let delete = Request::Delete { name: "a".to_owned() };
+        for request in [create("b", b"2"), get("a", 0, 1), list, delete] {
+            assert_eq!(ask(&store, request.clone()), Err(StoreError::Lost), "{request:?}");
+        }
+        std::fs::rename(&away, &here).unwrap();
+        assert_eq!(ask(&store, get("a", 0, 1)), Ok(Answer::Bytes(b"1".to_vec())));
+        assert_eq!(ask(&store, get("b", 0, 1)), Err(StoreError::Absent));
     }
 
     #[test]
