@@ -45,15 +45,21 @@ pub struct Slab {
     pub space: Range<u64>,
     /// Something was allocated there at some time.
     pub was_used: bool,
+    /// What is allocated begins and ends at multiples of these bytes where the vdev wants that.
+    pub unit: u64,
 }
 
 impl Allocator {
     /// The metaslabs of a vdev, in order; none when there is no such vdev.
     #[must_use]
     pub fn slabs(&self, id: u32) -> Vec<Slab> {
-        let top = self.top(id);
-        let all = top.iter().flat_map(|top| &top.metaslabs);
-        all.map(|m| Slab { space: m.start..m.end, was_used: m.object() != 0 }).collect()
+        let Some(top) = self.top(id) else { return Vec::new() };
+        let slab = |m: &Metaslab| Slab {
+            space: m.start..m.end,
+            was_used: m.object() != 0,
+            unit: top.unit,
+        };
+        top.metaslabs.iter().map(slab).collect()
     }
 
     /// Holds what is free in a part of one metaslab. `None`: its map cannot be read now.

@@ -32,9 +32,15 @@ pub(super) fn windows(vdevs: &VdevTree, top: u32, slab: &Slab) -> impl Iterator<
     let Range { start, end } = slab.space;
     // A sector's multiple, as the bounds are.
     let size = ((end - start) / WINDOWS).clamp(WINDOW_MIN, WINDOW_MAX) & !(WINDOW_MIN - 1);
+    // What is held is cut out of what is free: of a dRAID the rest must begin where a row does.
+    let unit = slab.unit.max(1);
+    let cut = move |at: u64| match at < end {
+        true => (at - at % unit).max(start),
+        false => end,
+    };
     let windows = (start..end).step_by(usize::try_from(size).unwrap_or(1 << 20));
     windows.flat_map(move |at| {
-        let window = at..end.min(at.saturating_add(size));
+        let window = cut(at)..cut(at.saturating_add(size));
         vdevs.parts_in_one_extent(top, window)
     })
 }
