@@ -12,7 +12,7 @@ pub(crate) use pool::OpenOptions;
 pub(crate) use pool::live::{ImportOptions, LivePool};
 use pool::{Candidate, SearchOptions, scan};
 use repair::RepairOptions;
-pub(crate) use repair::{Repair, Step, repair};
+pub(crate) use repair::{Plan, Repair, Step, repair};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -163,6 +163,21 @@ fn reached(fs: &Filesystem) -> BTreeSet<u64> {
     out
 }
 
+/// Makes the plan, which leaves nothing and writes nothing, has it looked at, and applies it with
+/// an undo file of the size that it says. The steps.
+pub(crate) fn plan_and_apply(s: &Surgeon, undo: &Path, look: impl FnOnce(&Plan)) -> Vec<Step> {
+    let before = images(s);
+    let planned = in_memory(s, false).unwrap();
+    assert!(planned.plan().makes_clean(), "{:?}", planned.plan());
+    look(planned.plan());
+    drop(planned);
+    assert!(images(s) == before, "a plan writes nothing");
+    let repaired = in_memory(s, true).unwrap();
+    repaired.apply(undo).unwrap();
+    assert_eq!(std::fs::metadata(undo).unwrap().len(), repaired.plan().undo);
+    repaired.plan().steps.clone()
+}
+
 /// The plan names the damage and leaves nothing; applied it does; what was whole is there and has a
 /// name; put back all is as it was. The steps, and how the pool was before.
 pub(crate) fn mends(s: &Surgeon, expected: &[&str], zdb: Zdb) -> Vec<Step> {
@@ -174,17 +189,9 @@ pub(crate) fn mends(s: &Surgeon, expected: &[&str], zdb: Zdb) -> Vec<Step> {
     let whole = inventory(s, false);
     assert!(!whole.is_empty(), "no file is whole");
     let before = images(s);
-    let planned = in_memory(s, false).unwrap();
-    assert!(planned.plan().is_of_use() && planned.plan().makes_clean(), "{:?}", planned.plan());
-    drop(planned);
-    assert!(images(s) == before, "a plan writes nothing");
-    let repaired = in_memory(s, true).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let undo = folder.path().join("undo");
-    repaired.apply(&undo).unwrap();
-    assert_eq!(std::fs::metadata(&undo).unwrap().len(), repaired.plan().undo);
-    let steps = repaired.plan().steps.clone();
-    drop(repaired);
+    let steps = plan_and_apply(s, &undo, |plan| assert!(plan.is_of_use(), "{plan:?}"));
     // What was met of the damage stands in the error log until the next scrub.
     assert!(s.check().iter().all(|name| *name == "known-error"), "{:?}", s.check());
     assert_ne!(zdb_is_content(s), Some(false), "zdb, after the repair");
