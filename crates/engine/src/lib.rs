@@ -175,7 +175,8 @@ pub use rt::{Cancelled, Progress, ProgressSnapshot, Rt, for_each_parallel};
 /// let fs = pool.filesystem("tank")?;
 /// let new = NewFile::new(NewKind::Dir, 0o755, Time { seconds: 1, nanos: 0 });
 /// fs.create(fs.root_object(), b"letters", &new)?;
-/// for entry in fs.root()?.entries() {
+/// let root = fs.root()?;
+/// for entry in root.entries()? {
 ///     assert_eq!(entry?.name, b"letters");
 /// }
 /// # Ok::<(), engine::Error>(())
