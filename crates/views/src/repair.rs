@@ -1,6 +1,6 @@
 //! What a repair does, for people and for programs.
 
-use engine::check::Issue;
+use engine::check::{Issue, Severity};
 use engine::live::GivenUp;
 use engine::pools::Verdict;
 use engine::repair::undo::UndoHead;
@@ -157,7 +157,12 @@ pub fn text(plan: &Plan, undo: Option<&std::path::Path>) -> String {
             writeln!(text, "  an earlier state, of txg {txg} (--txg {txg}): {}", line(&verdict));
     }
     if !plan.is_of_use() {
-        let _ = writeln!(text, "none of it can be repaired");
+        let heals = |issue: &Issue| issue.severity() == Severity::Repairable;
+        let by_scrub = plan.found_more == 0 && plan.found.iter().all(heals);
+        text.push_str(match by_scrub {
+            true => "nothing is lost: `zinc zpool scrub` makes it good from what is redundant\n",
+            false => "none of it can be repaired\n",
+        });
         damaged(plan, &mut text);
         return text;
     }
@@ -187,6 +192,10 @@ pub fn text(plan: &Plan, undo: Option<&std::path::Path>) -> String {
                 line(&path)
             );
         }
+        None if !plan.absent.is_empty() && plan.gives_up() => text.push_str(
+            "nothing was written: what it gives up may be on a device that is away; bring the \
+             device back, or give it up with --yes --force\n",
+        ),
         None => text.push_str("nothing was written: --yes does it\n"),
     }
     text
