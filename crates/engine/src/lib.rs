@@ -231,7 +231,7 @@ pub mod repair {
 
 /// Configurations of pools and vdevs as labels hold them, and the lists they are made of.
 pub mod config {
-    pub use ondisk::config::{AllocBias, LabelConfig, PoolConfig, PoolState, VdevConfig, VdevKind};
+    pub use ondisk::config::{LabelConfig, PoolConfig, PoolState, VdevConfig, VdevKind};
     pub use ondisk::nvlist::{NvList, NvPair, NvValue, Packing};
 }
 

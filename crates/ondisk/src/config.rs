@@ -146,47 +146,6 @@ impl VdevKind {
     }
 }
 
-/// Which blocks a top-level vdev is meant for, where not for all.
-///
-/// Not in the lists on disk: it stands in the top-level vdev's ZAP (`vdev_zap_top`) under
-/// `org.zfsonlinux:allocation_bias`, and a reader of that puts it into
-/// [`VdevConfig::alloc_bias`]. A log device says it in `is_log` as well.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AllocBias {
-    /// Intent log.
-    Log,
-    /// Metadata and small blocks.
-    Special,
-    /// Deduplication tables.
-    Dedup,
-    /// Any other word.
-    Other(String),
-}
-
-impl AllocBias {
-    /// From the word in the vdev's ZAP.
-    #[must_use]
-    pub fn from_name(name: &str) -> Self {
-        match name {
-            "log" => Self::Log,
-            "special" => Self::Special,
-            "dedup" => Self::Dedup,
-            other => Self::Other(spelling::in_line(other)),
-        }
-    }
-
-    /// The word as `zpool status` prints it.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Log => "log",
-            Self::Special => "special",
-            Self::Dedup => "dedup",
-            Self::Other(name) => name,
-        }
-    }
-}
-
 /// One vdev and all below it.
 ///
 /// `None` or `false` is what a missing member means. Texts that are only shown or tried (paths,
@@ -225,8 +184,13 @@ pub struct VdevConfig {
     pub is_l2cache: bool,
     /// A removed log device, beside the kind [`VdevKind::Hole`].
     pub is_hole: bool,
-    /// Allocation class; see [`AllocBias`] for where it comes from.
-    pub alloc_bias: Option<AllocBias>,
+    /// The word for the blocks that a top-level vdev is meant for (`log`, `special`, `dedup`),
+    /// where these are not all; in one line.
+    ///
+    /// It is not in the lists on disk: it stands in the ZAP of the vdev (`vdev_zap_top`) under
+    /// `org.zfsonlinux:allocation_bias`, and a reader of that puts it here. A log device says it in
+    /// `is_log` as well.
+    pub alloc_bias: Option<String>,
     /// No new allocations: `zpool remove` is preparing, or `allocating=off`.
     pub non_allocating: bool,
     /// Taken offline by the administrator.
@@ -320,7 +284,7 @@ impl VdevConfig {
             is_spare: list.flag("is_spare")?,
             is_l2cache: list.flag("is_l2cache")?,
             is_hole: list.flag("is_hole")?,
-            alloc_bias: list.opt_lossy("alloc_bias")?.map(|n| AllocBias::from_name(&n)),
+            alloc_bias: list.opt_lossy("alloc_bias")?.map(|word| spelling::in_line(&word)),
             non_allocating: list.flag("non_allocating")?,
             offline: list.flag("offline")?,
             faulted: list.flag("faulted")?,

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use ondisk::config::{AllocBias, LabelConfig, PoolConfig, PoolState, VdevKind, aux_devices};
+use ondisk::config::{LabelConfig, PoolConfig, PoolState, VdevKind, aux_devices};
 use ondisk::label::{self, BootEnv, LABEL_SIZE, Label, Part};
 use ondisk::nvlist::{NvList, NvValue, Packing};
 use ondisk::uberblock::{
@@ -123,7 +123,6 @@ fn configuration_in_the_mos() {
     );
     assert!(tops.iter().all(|v| v.vdev_zap_top.is_some() && v.alloc_bias.is_none()));
     assert!(tops[0].children.iter().all(|v| v.vdev_zap_leaf.is_some()));
-    assert_eq!(AllocBias::from_name("special"), AllocBias::Special);
 
     let c = PoolConfig::decode(&sample!("mos-comment")).unwrap();
     assert_eq!(c.comment.as_deref(), Some("a pool with a past"));

@@ -26,7 +26,7 @@
 use crate::open::Pool;
 use dmu::{Object, Zap};
 use ondisk::brt::{self, BrtVdev};
-use ondisk::config::{AllocBias, VdevConfig, VdevKind};
+use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::ddt::{self, Class as DdtClass, Stat};
 use ondisk::mos::{self, vdev_zap};
 use ondisk::spacemap::{self, Action, Entry, HEADER_SIZE, LOG_SHIFT, SpaceMapHeader};
@@ -268,10 +268,8 @@ fn percent(all: u64, once: u64) -> u64 {
 pub fn class_of(top: &VdevConfig) -> SpaceClass {
     match &top.alloc_bias {
         _ if top.is_log => SpaceClass::Log,
-        Some(AllocBias::Log) => SpaceClass::Log,
-        Some(AllocBias::Special) => SpaceClass::Special,
-        Some(AllocBias::Dedup) => SpaceClass::Dedup,
-        Some(AllocBias::Other(_)) | None => SpaceClass::Normal,
+        Some(word) => SpaceClass::from_name(word).unwrap_or(SpaceClass::Normal),
+        None => SpaceClass::Normal,
     }
 }
 

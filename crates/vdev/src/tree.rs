@@ -23,7 +23,7 @@ use crate::state::{Reason, VdevState, of_children};
 use crate::txgs::Txgs;
 use core::ops::Range;
 use device::{DeviceRef, Displaced, WriteDeviceRef};
-use ondisk::config::{AllocBias, VdevConfig, VdevKind};
+use ondisk::config::{VdevConfig, VdevKind};
 use rt::Rt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -263,7 +263,8 @@ pub(crate) struct Top {
     pub(crate) ashift: u32,
     /// Bytes; 0 when the configuration does not say.
     pub(crate) asize: u64,
-    class: Option<AllocBias>,
+    /// Its space is for blocks of all kinds.
+    is_for_all: bool,
 }
 
 /// All vdevs of a pool, over the devices that could be opened.
@@ -312,12 +313,11 @@ impl VdevTree {
             let node = b.add(child, "root", child.ashift.unwrap_or(9) as u32, DEPTH_MAX)?;
             let bad = BuildError::BadId { id: child.id, guid: child.guid };
             let id = u32::try_from(child.id).map_err(|_| bad.clone())?;
-            let log = child.is_log.then_some(AllocBias::Log);
             let top = Top {
                 node,
                 ashift: child.ashift.unwrap_or(0) as u32,
                 asize: child.asize.unwrap_or(0),
-                class: child.alloc_bias.clone().or(log),
+                is_for_all: !child.is_log && child.alloc_bias.is_none(),
             };
             if tops.insert(id, top).is_some() {
                 return Err(bad);
@@ -490,7 +490,7 @@ impl VdevTree {
     #[must_use]
     pub fn alloc_unit(&self) -> u64 {
         let unit = |t: &Top| match self.nodes.get(t.node).map(|n| &n.role) {
-            _ if t.class.is_some() || !(9..=24).contains(&t.ashift) => None,
+            _ if !t.is_for_all || !(9..=24).contains(&t.ashift) => None,
             Some(Role::Draid(d)) => Some(d.row_data()),
             _ => Some(1 << t.ashift),
         };
@@ -869,11 +869,5 @@ impl<'t> TopRef<'t> {
     #[must_use]
     pub fn asize(self) -> u64 {
         self.top.asize
-    }
-
-    /// The allocation class, when it is not the normal one.
-    #[must_use]
-    pub fn class(self) -> Option<&'t AllocBias> {
-        self.top.class.as_ref()
     }
 }

@@ -2,6 +2,7 @@
 //! forges no line of it.
 
 use crate::json::{number, one_line};
+use engine::live::SpaceClass;
 use engine::pools::{CandidateState, DeviceNote, Reason, Trouble, VdevState as State};
 use engine::pools::{ImportReason, ImportTree, ImportVdev, ImportVerdict};
 use serde_json::{Map, Value, json};
@@ -226,7 +227,7 @@ fn tree(t: &mut String, tree: &ImportTree) {
     let width = tree.tops.iter().map(|top| width(&top.vdev, 2)).max().unwrap_or(0);
     let width = width.max(tree.root.name.len()).max(NAME_WIDTH);
     put(t, &tree.root, 0, width);
-    tree.in_class(None).for_each(|top| put(t, top, 2, width));
+    tree.in_class(SpaceClass::Normal).for_each(|top| put(t, top, 2, width));
     for (title, names) in [("cache", &tree.cache), ("spares", &tree.spares)] {
         if !names.is_empty() {
             let _ = writeln!(t, "\t{title}");
@@ -235,11 +236,13 @@ fn tree(t: &mut String, tree: &ImportTree) {
             let _ = writeln!(t, "\t  {}", line(name));
         }
     }
-    for (title, class) in [("dedup", "dedup"), ("special", "special"), ("logs", "log")] {
-        if tree.in_class(Some(class)).next().is_some() {
+    let titles =
+        [("dedup", SpaceClass::Dedup), ("special", SpaceClass::Special), ("logs", SpaceClass::Log)];
+    for (title, class) in titles {
+        if tree.in_class(class).next().is_some() {
             let _ = writeln!(t, "\t{title}");
         }
-        tree.in_class(Some(class)).for_each(|top| put(t, top, 2, width));
+        tree.in_class(class).for_each(|top| put(t, top, 2, width));
     }
 }
 
@@ -305,8 +308,10 @@ fn tree_json(tree: &ImportTree, as_int: bool) -> Value {
     let mut root = vdev_json(&tree.root, as_int);
     let tops = tree.tops.iter().map(|top| {
         let mut v = vdev_json(&top.vdev, as_int);
-        if let (Some(class), Some(map)) = (&top.class, v.as_object_mut()) {
-            map.insert("class".to_owned(), json!(class.name()));
+        if top.class != SpaceClass::Normal
+            && let Some(map) = v.as_object_mut()
+        {
+            map.insert("class".to_owned(), json!(top.class.name()));
         }
         (top.vdev.name.clone(), v)
     });

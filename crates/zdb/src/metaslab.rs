@@ -98,7 +98,7 @@ fn one_vdev(d: &mut Dump, pool: &Pool, top: &VdevConfig, level: u8, which: &[u64
     let id = top.id;
     d.open_flat("vdevs");
     d.hold("vdev", id);
-    let bias = top.alloc_bias.as_ref().map_or_else(String::new, |b| format!("   {}", b.name()));
+    let bias = top.alloc_bias.as_ref().map_or_else(String::new, |word| format!("   {word}"));
     let zap = top.vdev_zap_top.and_then(|n| d.keep("vdev ZAP", pool.mos().object(n)));
     let zap = zap.and_then(|o| d.keep("vdev ZAP", Zap::open(&o)));
     let named = |d: &mut Dump, key: &str| {

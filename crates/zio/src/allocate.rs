@@ -16,6 +16,28 @@ pub enum SpaceClass {
     Dedup,
 }
 
+impl SpaceClass {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Normal, Self::Log, Self::Special, Self::Dedup];
+
+    /// Its word: in the table of a vdev, where the normal class has none, and in layouts.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::Log => "log",
+            Self::Special => "special",
+            Self::Dedup => "dedup",
+        }
+    }
+
+    /// The class with this word.
+    #[must_use]
+    pub fn from_name(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.name() == word)
+    }
+}
+
 /// Space that is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Want {

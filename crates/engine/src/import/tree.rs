@@ -1,9 +1,8 @@
 //! The tree of vdevs of a pool that could be imported, with names, states and reasons.
 
-use dmu::Zap;
-use ondisk::config::{AllocBias, VdevConfig, VdevKind};
-use ondisk::mos::vdev_zap;
-use pool::{Candidate, Pool};
+use ondisk::config::{VdevConfig, VdevKind};
+use pool::live::SpaceClass;
+use pool::{Candidate, Pool, class_of};
 use vdev::{NodeRef, Reason, VdevState, VdevTree};
 
 /// A vdev as it was found.
@@ -43,8 +42,8 @@ pub enum ImportReason {
 pub struct ImportTop {
     /// The vdev.
     pub vdev: ImportVdev,
-    /// What its space is for, when that is not everything.
-    pub class: Option<AllocBias>,
+    /// What its space is for.
+    pub class: SpaceClass,
     id: u64,
 }
 
@@ -79,8 +78,8 @@ impl ImportTree {
             if top.kind == VdevKind::Indirect {
                 continue;
             }
-            let class = top.is_log.then_some(AllocBias::Log).or_else(|| top.alloc_bias.clone());
-            out.tops.push(ImportTop { vdev: shown(candidate, node), class, id: top.id });
+            let (vdev, class) = (shown(candidate, node), class_of(top));
+            out.tops.push(ImportTop { vdev, class, id: top.id });
         }
         out
     }
@@ -106,21 +105,17 @@ impl ImportTree {
 
     /// Fills in the allocation classes, which are in the pool and not in the labels.
     pub(super) fn add_classes(&mut self, pool: &Pool) {
-        for top in self.tops.iter_mut().filter(|t| t.class.is_none()) {
-            let config = pool.config().vdev_tree.children.iter().find(|c| c.id == top.id);
-            let zap = config.and_then(|c| c.vdev_zap_top).filter(|n| *n != 0);
-            let table = zap.and_then(|n| Zap::open(&pool.mos().object(n).ok()?).ok());
-            let entry = table.and_then(|t| t.get(vdev_zap::ALLOCATION_BIAS.as_bytes()).ok()?);
-            let word =
-                entry.and_then(|e| Some(String::from_utf8_lossy(e.value_text()?).into_owned()));
-            top.class = word.map(|w| AllocBias::from_name(&w));
+        let configs = &pool.config().vdev_tree.children;
+        for top in &mut self.tops {
+            if let Some(config) = configs.iter().find(|config| config.id == top.id) {
+                top.class = class_of(config);
+            }
         }
     }
 
-    /// Top-level vdevs of this class; `None`: those for everything.
-    pub fn in_class(&self, class: Option<&'static str>) -> impl Iterator<Item = &ImportVdev> {
-        let tops = self.tops.iter();
-        let tops = tops.filter(move |t| t.class.as_ref().map(AllocBias::name) == class);
+    /// Top-level vdevs of this class.
+    pub fn in_class(&self, class: SpaceClass) -> impl Iterator<Item = &ImportVdev> {
+        let tops = self.tops.iter().filter(move |top| top.class == class);
         tops.map(|top| &top.vdev)
     }
 }

@@ -126,8 +126,7 @@ pub struct Allocator {
 }
 
 /// In the order of the lanes.
-const CLASSES: [SpaceClass; 4] =
-    [SpaceClass::Normal, SpaceClass::Log, SpaceClass::Special, SpaceClass::Dedup];
+const CLASSES: [SpaceClass; 4] = SpaceClass::ALL;
 /// Lanes of a class, at most.
 const LANES_MAX: usize = 64;
 /// Problems that are remembered.

@@ -58,16 +58,6 @@ impl VdevSpec {
     }
 }
 
-/// The word for it in the ZAP of the vdev; `None` for normal.
-fn bias(class: SpaceClass) -> Option<&'static str> {
-    match class {
-        SpaceClass::Normal => None,
-        SpaceClass::Log => Some("log"),
-        SpaceClass::Special => Some("special"),
-        SpaceClass::Dedup => Some("dedup"),
-    }
-}
-
 /// A list under construction.
 #[derive(Default)]
 pub(super) struct Builder(NvList);
@@ -143,8 +133,8 @@ pub(super) fn new_top(
     ] {
         list.set(name, NvValue::U64(value));
     }
-    if let Some(bias) = bias(class) {
-        list.set("alloc_bias", NvValue::String(bias.as_bytes().to_vec()));
+    if class != SpaceClass::Normal {
+        list.set("alloc_bias", NvValue::String(class.name().as_bytes().to_vec()));
     }
     list.set("create_txg", NvValue::U64(n.create_txg));
     VdevConfig::decode(&list)
@@ -418,7 +408,6 @@ pub(super) fn guid_sum(root: &VdevConfig) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ondisk::config::AllocBias;
 
     fn leaf(path: &str) -> VdevSpec {
         VdevSpec::Leaf { path: path.to_owned(), is_file: true }
@@ -473,7 +462,7 @@ mod tests {
     #[test]
     fn a_class_that_stands_in_no_list_is_kept() {
         let mut root = root();
-        let class = Some(AllocBias::Special);
+        let class = Some("special".to_owned());
         root.children[0].alloc_bias.clone_from(&class);
         set_u64(&mut root, "guid", 8).unwrap();
         set_text(&mut root.children[0], "path", "/a").unwrap();

@@ -97,6 +97,7 @@ pub struct CreateOptions {
     pub tunables: Vec<Setting>,
     /// Wraps the allocator before the writer has it: for tests that break the rules on purpose, to
     /// see that it is noticed.
+    #[doc(hidden)]
     pub wrap_allocator: Option<WrapAllocator>,
 }
 
@@ -643,7 +644,7 @@ pub(super) fn add_top_zaps(
     let zap = new_vdev_zap(mos, tx, map)?;
     set_member(mos, top, "com.delphix:vdev_zap_top", zap)?;
     let Some(bias) = &top.alloc_bias else { return Ok(()) };
-    let text = PropertyWord::Text(bias.name().to_owned()).value();
+    let text = PropertyWord::Text(bias.clone()).value();
     let key = mos::vdev_zap::ALLOCATION_BIAS.as_bytes();
     zap::set(&mos.object(zap)?, tx, key, &text)?;
     if !top.is_log {

@@ -11,7 +11,7 @@ use crate::faults::FaultLog;
 use crate::uberblocks;
 use dmu::{BlockStore, CachedStore, Objset, StopAhead, Zap};
 use dsl::Dsl;
-use ondisk::config::{AllocBias, PoolConfig, VdevConfig, VdevKind, aux_devices};
+use ondisk::config::{PoolConfig, VdevConfig, VdevKind, aux_devices};
 use ondisk::features;
 use ondisk::nvlist::NvList;
 use ondisk::uberblock::{ReflowScratch, Uberblock};
@@ -298,7 +298,7 @@ impl<'a> Opening<'a> {
             let entry = entry.and_then(|z| z.get(mos::vdev_zap::ALLOCATION_BIAS.as_bytes()));
             let entry = self.excuse("the allocation class of a vdev", entry).flatten();
             if let Some(name) = entry.as_ref().and_then(|e| e.value_text()) {
-                top.alloc_bias = Some(AllocBias::from_name(&String::from_utf8_lossy(name)));
+                top.alloc_bias = Some(spelling::in_line(&String::from_utf8_lossy(name)));
             }
         }
     }
