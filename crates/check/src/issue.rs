@@ -1,7 +1,7 @@
 //! What can be wrong with a pool: the list of invariants that are checked.
 //!
-//! Every variant is one invariant and is reported when it does not hold; the text of
-//! [`Issue::consequence`] says what that means for the owner of the data.
+//! Every variant is one invariant and is reported when it does not hold. What that means for the
+//! owner of the data is worded by the front end.
 
 use crate::damage::DeviceDamage;
 use ondisk::Dva;
@@ -44,6 +44,44 @@ pub struct At {
     pub place: Place,
 }
 
+/// What is lost with a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostPart {
+    /// A dataset.
+    Dataset,
+    /// A part of an intent log.
+    Log,
+    /// Something of the pool's own.
+    PoolsOwn,
+    /// Dnodes of files.
+    Dnodes,
+    /// A range of a file.
+    Range,
+    /// All of an object that is below the block.
+    Below,
+}
+
+impl At {
+    /// What is lost when a block here is.
+    #[must_use]
+    pub fn lost(&self) -> LostPart {
+        match (self.place.objset, self.place.object, self.place.level) {
+            (_, _, Place::LEVEL_OBJSET) => LostPart::Dataset,
+            (_, _, Place::LEVEL_ZIL) => LostPart::Log,
+            (0, _, _) => LostPart::PoolsOwn,
+            (_, 0, _) => LostPart::Dnodes,
+            (_, _, 0) => LostPart::Range,
+            _ => LostPart::Below,
+        }
+    }
+
+    /// It is in the pool's own object set.
+    #[must_use]
+    pub fn is_pools_own(&self) -> bool {
+        self.place.objset == 0
+    }
+}
+
 impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.dataset, self.place)
@@ -55,7 +93,6 @@ pub type Cause = String;
 
 /// A broken invariant.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub enum Issue {
     /// Every block reachable can be read.
     BlockLost {
@@ -437,84 +474,6 @@ impl Issue {
             Self::LabelRound { .. } => Severity::Note,
             _ => Severity::Inconsistent,
         }
-    }
-
-    /// What it means.
-    #[must_use]
-    pub fn consequence(&self) -> &'static str {
-        match self {
-            Self::BlockLost { at, .. } => lost_consequence(&at.place),
-            Self::DeviceDamaged(d) if d.is_expected() => {
-                "nothing is lost; a resilver brings the device up to date, unless it was written \
-                 without the others"
-            }
-            Self::DeviceDamaged(d) if d.lost > 0 => {
-                "some blocks had no other copy; they are listed one by one"
-            }
-            Self::DeviceDamaged(_) => "nothing is lost: every block had a good copy elsewhere",
-            Self::PointerMismatch { .. } => "the block does not belong where it is pointed to",
-            Self::BornTooLate { .. } => "snapshots, sends and scrubs by txg may pass this block by",
-            Self::FillCount { .. } => "holes and object counts below may be misjudged",
-            Self::BehindEnd { .. } => "the end of the object may be cut off when it is freed",
-            Self::ObjectSpace { .. } => "du and quotas show a wrong size; no data is lost",
-            Self::BadStructure { .. } => "what the structure describes may be unreachable",
-            Self::DoubleAllocation { .. } => "writing or freeing one of the two damages the other",
-            Self::BadAddress { .. } => "the block cannot be where its pointer says",
-            Self::Leaked { .. } => "the space is lost to the pool until it is made anew",
-            Self::UsedButFree { .. } => "new writes will overwrite data that is in use",
-            Self::SpaceMap { .. } => "an import that writes may refuse the pool or panic",
-            Self::Obsolete { stored, counted, .. } => match stored < counted {
-                true => "part of the mapping is kept in memory for nothing",
-                false => "condensing the mapping may lose blocks that are in use",
-            },
-            Self::Removal { .. } => "the removal may not be resumed rightly",
-            Self::CheckpointSpace { listed: true, .. } => {
-                "discarding the checkpoint frees what is not its own"
-            }
-            Self::CheckpointSpace { .. } => "what the checkpoint needs may be overwritten",
-            Self::InCheckpoint(_) => {
-                "the pool is not concerned, but rewinding to its checkpoint is"
-            }
-            Self::DedupCount { stored, counted, .. } | Self::CloneCount { stored, counted, .. } => {
-                match stored < counted {
-                    true => "freeing some references frees a block that others still use",
-                    false => "the block is never freed",
-                }
-            }
-            Self::DatasetSpace { .. } => "zfs list and quotas show a wrong size; no data is lost",
-            Self::DatasetLinks { .. } => "destroying or promoting datasets may fail",
-            Self::BlockList { .. } => "destroying snapshots frees too much or too little",
-            Self::LinkCount { .. } => "the file is freed too early or never",
-            Self::DirectorySize { .. } => "the directory may not be removable",
-            Self::DanglingEntry { .. } => "the name cannot be opened: the file is gone",
-            Self::BadEntry { at, .. } if at.place.objset == 0 => {
-                "what has this name cannot be found by it"
-            }
-            Self::BadEntry { .. } => "the file may not be reachable by its name",
-            Self::Orphan { .. } => "the file cannot be reached by any name",
-            Self::WrongParent { .. } => "zfs diff and NFS may show a wrong path",
-            Self::OwnerSpace { .. } => "zfs userspace and quotas show a wrong size",
-            Self::Label { .. } => "the device has fewer labels to be found by",
-            Self::LabelRound { .. } => "none: a crash leaves this, and the next txg ends it",
-            Self::DeviceAbsent { .. } => "the pool has less redundancy",
-            Self::DeviceShort { .. } => {
-                "what lay behind its end is gone from it; lost blocks are listed one by one"
-            }
-            Self::KnownError { .. } => "an earlier scrub or read met this error",
-            Self::Unopened { .. } => "what it describes is not available",
-            Self::Locked { .. } => "load the key to check what was encrypted as well",
-        }
-    }
-}
-
-fn lost_consequence(place: &Place) -> &'static str {
-    match (place.objset, place.object, place.level) {
-        (_, _, Place::LEVEL_OBJSET) => "the whole dataset is lost",
-        (_, _, Place::LEVEL_ZIL) => "what was promised to synchronous writers may be lost",
-        (0, _, _) => "part of the pool's own bookkeeping is lost",
-        (_, 0, _) => "the files whose dnodes are in it are lost",
-        (_, _, 0) => "this range of the file is lost",
-        _ => "all of the file's blocks below are lost",
     }
 }
 

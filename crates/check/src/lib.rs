@@ -51,7 +51,7 @@ mod walk;
 
 pub use accounting::space_of;
 pub use damage::{DeviceDamage, RANGES_MAX};
-pub use issue::{At, Cause, Issue, Severity};
+pub use issue::{At, Cause, Issue, LostPart, Severity};
 pub use options::{CheckOptions, Verify};
 pub use report::Report;
 pub use taken::TakenSpace;

@@ -28,7 +28,6 @@ use crate::error::{Error, Result};
 use crate::tree::{Dataset, Dsl};
 use facts::Facts;
 use ondisk::props::{self, applies};
-use std::fmt;
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,20 +44,6 @@ pub enum Source {
     Received,
     /// Holds while mounted.
     Temporary,
-}
-
-impl fmt::Display for Source {
-    /// The text of `zfs get`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.pad("-"),
-            Self::Default => f.pad("default"),
-            Self::Local => f.pad("local"),
-            Self::Inherited(from) => f.pad(&format!("inherited from {from}")),
-            Self::Received => f.pad("received"),
-            Self::Temporary => f.pad("temporary"),
-        }
-    }
 }
 
 /// A property with its value.

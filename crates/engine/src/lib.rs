@@ -220,7 +220,8 @@ pub mod process {
 /// Every block of a pool read, verified, and compared with what is allocated.
 pub mod check {
     pub use ::check::{
-        CheckOptions, Issue, Kind, Report, Severity, Sum, Totals, Verify, labels, run, verdict,
+        At, CheckOptions, DeviceDamage, Issue, Kind, LostPart, Report, Severity, Sum, Totals, Verify,
+        labels, run, verdict,
     };
 }
 

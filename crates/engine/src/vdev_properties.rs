@@ -163,8 +163,8 @@ fn words(
     let on_off = |b: bool| Some(if b { "on" } else { "off" }.to_owned());
     match name {
         "state" => match v.view {
-            Some(v) => Some(v.state.to_string().to_lowercase()),
-            None => Some(pool.vdevs().root().state().to_string().to_lowercase()),
+            Some(v) => Some(v.state.name().to_lowercase()),
+            None => Some(pool.vdevs().root().state().name().to_lowercase()),
         },
         "devid" => config?.devid.clone(),
         "physpath" => config?.phys_path.clone(),

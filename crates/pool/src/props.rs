@@ -14,7 +14,6 @@ use ondisk::props::{self, Kind};
 use ondisk::{features, mos, spelling};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::fmt;
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,17 +24,6 @@ pub enum PoolPropertySource {
     Default,
     /// It was set.
     Local,
-}
-
-impl fmt::Display for PoolPropertySource {
-    /// The text of `zpool get`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::None => "-",
-            Self::Default => "default",
-            Self::Local => "local",
-        })
-    }
 }
 
 /// A property of a pool with its value.

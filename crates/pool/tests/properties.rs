@@ -71,7 +71,8 @@ fn compare(record: &Value, ours: &[Property], exact: bool, out: &mut Vec<String>
     for p in ours.iter().filter(|p| names.contains(&p.name.as_str()) || p.native.is_none()) {
         let source = match &p.source {
             Source::None | Source::Default => None,
-            other => Some(other.to_string()),
+            Source::Inherited(from) => Some(format!("inherited from {from}")),
+            other => Some(format!("{other:?}").to_lowercase()),
         };
         let want = sources.get(&p.name).and_then(Value::as_str);
         if source.as_deref() != want {

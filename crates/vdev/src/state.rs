@@ -31,19 +31,24 @@ impl VdevState {
     pub fn is_readable(self) -> bool {
         matches!(self, Self::Online | Self::Degraded)
     }
-}
 
-impl fmt::Display for VdevState {
-    /// The word of `zpool status`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
             Self::Online => "ONLINE",
             Self::Degraded => "DEGRADED",
             Self::Faulted => "FAULTED",
             Self::Unavail => "UNAVAIL",
             Self::Offline => "OFFLINE",
             Self::Removed => "REMOVED",
-        })
+        }
+    }
+}
+
+impl fmt::Display for VdevState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 

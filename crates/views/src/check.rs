@@ -1,5 +1,8 @@
 //! What `zinc check` found, for people and for programs.
 
+mod consequence;
+
+use consequence::consequence;
 use engine::check::{Issue, Kind, Report, Severity, Sum, Totals};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -37,7 +40,7 @@ impl View {
             let said = issue.to_string();
             let (severity, name) = (issue.severity().name(), issue.name());
             let _ = writeln!(text, "{severity}: {name}: {}", line(&said));
-            let _ = writeln!(text, "    {}", issue.consequence());
+            let _ = writeln!(text, "    {}", consequence(issue));
             self.ranges(issue, &mut text);
         }
         for (name, n) in shown.iter().filter(|(_, n)| !self.is_verbose && **n > SHOWN_OF_A_KIND) {
@@ -148,7 +151,7 @@ pub fn value(r: &Report) -> Value {
             "issue": i.name(),
             "severity": i.severity().name(),
             "text": i.to_string(),
-            "consequence": i.consequence(),
+            "consequence": consequence(i),
         });
         if let Issue::DeviceDamaged(d) = i {
             v["device"] = json!({

@@ -4,7 +4,7 @@ use crate::status::View;
 use engine::Pool;
 use engine::features::FEATURES;
 use engine::inventory::Reports;
-use engine::pools::{PoolProperty, Section, VdevView};
+use engine::pools::{PoolProperty, PoolPropertySource, Section, VdevView};
 use engine::props::{self, POOL, Shown};
 use serde::{Deserialize, Serialize};
 use term::human::nicenum;
@@ -22,6 +22,16 @@ pub fn pretty(property: &PoolProperty) -> String {
             Ok(n),
         ) => nicenum(n),
         _ => property.value.clone(),
+    }
+}
+
+/// The text of the column SOURCE.
+#[must_use]
+pub fn source(source: PoolPropertySource) -> &'static str {
+    match source {
+        PoolPropertySource::None => "-",
+        PoolPropertySource::Default => "default",
+        PoolPropertySource::Local => "local",
     }
 }
 
@@ -235,7 +245,7 @@ pub fn vdev_cell(v: &VdevView, column: &str, parsable: bool) -> String {
             false => format!("{f}%"),
         })),
         "capacity" => top(capacity(allocated, space, parsable)),
-        "health" => v.state.to_string(),
+        "health" => v.state.name().to_owned(),
         _ => dash(),
     }
 }

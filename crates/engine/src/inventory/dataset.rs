@@ -365,15 +365,24 @@ fn described(name: &str, of_type: &str, all: &[Property]) -> Members {
         } else if !matches!(p.value.as_str(), "-" | "") {
             native.push(member(&p.name, p.value.as_str()));
         }
-        if !matches!(p.source, Source::None | Source::Default) {
-            sources.push(member(&p.name, p.source.to_string()));
-        }
+        sources.extend(source(&p.source).map(|source| member(&p.name, source)));
     }
     let mut out = vec![member("name", name), member("type", of_type)];
     out.push(member("properties", Json::Map(native)));
     out.extend(some_map(user).map(|m| member("user_properties", m)));
     out.extend(some_map(sources).map(|m| member("property_sources", m)));
     out
+}
+
+/// Where a value comes from that was set.
+fn source(source: &Source) -> Option<String> {
+    Some(match source {
+        Source::None | Source::Default => return None,
+        Source::Local => "local".to_owned(),
+        Source::Inherited(from) => format!("inherited from {from}"),
+        Source::Received => "received".to_owned(),
+        Source::Temporary => "temporary".to_owned(),
+    })
 }
 
 fn space_row(r: &SpaceRow, kind: SpaceKind) -> Json {

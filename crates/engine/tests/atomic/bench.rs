@@ -5,12 +5,12 @@ use engine::inside::dsl::write::PropertyChange;
 use engine::inside::dsl::{Dataset, PropertyContext, StoredValue};
 use engine::inside::ondisk::DmuType;
 use engine::inside::ondisk::znode::Time;
-use engine::inside::zpl::write::{NewFile, NewKind};
-use engine::inside::{check as checker, pool, rt};
-use engine::live;
-use engine::live::{
+use engine::inside::pool::live;
+use engine::inside::pool::live::{
     CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, SpaceClass, VdevSpec,
 };
+use engine::inside::zpl::write::{NewFile, NewKind};
+use engine::inside::{check as checker, pool, rt};
 use engine::{Candidate, OpenOptions, Pool};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -260,7 +260,7 @@ fn each(pool: &Pool, mut with: impl FnMut(&Dataset, Vec<(String, String)>)) {
         let dataset = found.unwrap_or_else(|e| panic!("{name}: {e}"));
         let mut all = Vec::new();
         for p in dsl.properties(&dataset, &context).unwrap() {
-            all.push((p.name.to_string(), format!("{} {}", p.value, p.source)));
+            all.push((p.name.to_string(), format!("{} {:?}", p.value, p.source)));
         }
         if dataset.is_snapshot() {
             let holds = dsl.holds(&dataset).unwrap();

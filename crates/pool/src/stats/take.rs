@@ -66,7 +66,7 @@ impl Walk<'_> {
             kind: view.kind.name().to_owned(),
             whole_disk: self.whole_disks.contains(&view.guid),
             section: section.to_owned(),
-            state: view.state.to_string(),
+            state: view.state.name().to_owned(),
             has_space: view.is_top && space.is_some(),
             size_bytes: space.map_or(0, |s| s.0),
             allocated_bytes: space.map_or(0, |s| s.1),

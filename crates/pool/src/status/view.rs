@@ -7,7 +7,6 @@ use device::{Displaced, StoreUsage};
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::spelling::in_line;
 use std::collections::HashMap;
-use std::fmt;
 use vdev::{NodeRef, Reason, VdevState, VdevTree};
 use zio::SpaceClass;
 
@@ -57,15 +56,14 @@ impl ViewState {
     pub fn is_fine(self) -> bool {
         matches!(self, Self::Vdev(VdevState::Online) | Self::Available | Self::InUse)
     }
-}
 
-impl fmt::Display for ViewState {
-    /// The word of the column STATE.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
-            Self::Vdev(state) => state.fmt(f),
-            Self::Available => f.pad("AVAIL"),
-            Self::InUse => f.pad("INUSE"),
+            Self::Vdev(state) => state.name(),
+            Self::Available => "AVAIL",
+            Self::InUse => "INUSE",
         }
     }
 }

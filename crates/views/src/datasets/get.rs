@@ -42,6 +42,16 @@ impl Field {
     }
 }
 
+/// The text of the column SOURCE.
+fn source_text(source: &Source) -> String {
+    match source {
+        Source::None => "-".to_owned(),
+        Source::Inherited(from) => format!("inherited from {from}"),
+        other => source_word(other).to_owned(),
+    }
+}
+
+/// The word for a source that `-s` takes.
 fn source_word(source: &Source) -> &'static str {
     match source {
         Source::None => "none",
@@ -106,7 +116,7 @@ impl Chosen<'_> {
                     Field::Received => {
                         property.and_then(|p| p.received.clone()).unwrap_or_else(dash)
                     }
-                    Field::Source => property.map_or_else(dash, |p| p.source.to_string()),
+                    Field::Source => property.map_or_else(dash, |p| source_text(&p.source)),
                 };
                 table.row(fields.iter().map(cell).collect());
             }

@@ -257,7 +257,7 @@ impl View {
             put("vdev_type", json!(v.kind.name()));
             put("guid", json::number(v.guid, int));
             put("class", json!(class));
-            put("state", json!(v.state.to_string()));
+            put("state", json!(v.state.name()));
             if v.is_top {
                 put("alloc_space", json::number(v.space[1], int));
                 put("total_space", json::number(v.space[0], int));

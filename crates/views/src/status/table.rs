@@ -50,7 +50,7 @@ impl View {
             return;
         }
         let name = format!("{:indent$}{}", "", v.name);
-        let _ = write!(out, "\t{name:<width$}  {:<8}", v.state);
+        let _ = write!(out, "\t{name:<width$}  {:<8}", v.state.name());
         if columns.counts {
             let counts = [v.read_errors, v.write_errors, v.checksum_errors].map(nicenum);
             for count in counts {

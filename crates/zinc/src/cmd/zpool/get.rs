@@ -218,7 +218,7 @@ impl Args {
                     (Field::Value, None) => "-".to_owned(),
                     (Field::Property, _) => name.to_owned(),
                     (Field::Value, Some(p)) => text(p, self.table.parsable),
-                    (Field::Source, Some(p)) => p.source.to_string(),
+                    (Field::Source, Some(p)) => views::pools::source(p.source).to_owned(),
                     (Field::Source, None) if name == "name" => "-".to_owned(),
                     // Nobody set what users may invent.
                     (Field::Source, None) => "default".to_owned(),

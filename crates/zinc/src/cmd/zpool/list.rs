@@ -249,7 +249,7 @@ impl Args {
             map.insert("name".to_owned(), json!(v.name));
             map.insert("vdev_type".to_owned(), json!(v.kind.name()));
             map.insert("guid".to_owned(), json::number(v.guid, self.output.json_int));
-            map.insert("state".to_owned(), json!(v.state.to_string()));
+            map.insert("state".to_owned(), json!(v.state.name()));
             map.insert("properties".to_owned(), Value::Object(of_vdevs.map(property).collect()));
             if !v.children.is_empty() {
                 let below: Vec<&VdevView> = v.children.iter().collect();
