@@ -19,7 +19,6 @@ pub struct Error {
 
 /// What failed.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub enum ErrorKind {
     /// A block could not be read.
     Io(Box<zio::Error>),

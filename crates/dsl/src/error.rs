@@ -7,7 +7,6 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a dataset could not be had.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub enum Error {
     /// An object of the MOS could not be read.
     Dmu(dmu::Error),
@@ -147,7 +146,7 @@ impl fmt::Display for Refusal {
             Self::ReadOnly(p) => write!(f, "the property {p:?} cannot be changed"),
             Self::SetTwice(p) => write!(f, "the property {p:?} is given twice"),
             Self::BadValue(v) => write!(f, "{v:?} is no value for it"),
-            Self::OldVersion => f.write_str("zinc makes no file systems of older versions"),
+            Self::OldVersion => f.write_str("file systems of older versions are not made"),
             Self::NoFeature(guid) => write!(f, "the pool does not have the feature {guid}"),
             Self::Unsupported(what) => write!(f, "{what} cannot be changed yet"),
         }

@@ -1,14 +1,21 @@
 //! What a pool is made of, in words: `disk`, `mirror a b`, `raidz2 a b c`, behind `log`, `special`,
 //! `dedup`, `cache` and `spare`; and what of it is likely to be a mistake.
 
-use crate::config::{VdevConfig, VdevKind};
+mod fault;
+mod level;
+
+pub use fault::LayoutFault;
+pub use level::{Level, Mismatch};
+
 use crate::devices::{self, FarName};
-use crate::live::{NewTop, SpaceClass, VdevSpec};
+use crate::error::{Error, ErrorKind, Hint, Place, Result};
+use pool::live::{NewTop, SpaceClass, VdevSpec};
 use std::collections::HashMap;
-use std::fmt;
-use std::io;
 use std::os::unix::fs::FileTypeExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+/// What was read of a word.
+type Read<T> = std::result::Result<T, LayoutFault>;
 
 /// Sizes in one vdev that differ by more than this are a mistake rather than a rounding.
 const SIZE_SLACK: u64 = 16 << 20;
@@ -34,12 +41,10 @@ enum Section {
 
 fn section(word: &str) -> Option<Section> {
     Some(match word {
-        "log" | "logs" => Section::Tops(SpaceClass::Log),
-        "special" => Section::Tops(SpaceClass::Special),
-        "dedup" => Section::Tops(SpaceClass::Dedup),
+        "logs" => Section::Tops(SpaceClass::Log),
         "cache" => Section::Cache,
         "spare" | "spares" => Section::Spare,
-        _ => return None,
+        word => Section::Tops(SpaceClass::from_name(word).filter(|c| *c != SpaceClass::Normal)?),
     })
 }
 
@@ -68,7 +73,7 @@ const DRAID_SPARES_MAX: u64 = 100;
 
 impl DraidWords {
     /// `None`: the word names no dRAID, but perhaps a device.
-    fn of(word: &str) -> Result<Option<Self>, LayoutError> {
+    fn of(word: &str) -> Read<Option<Self>> {
         let mut parts = word.strip_prefix("draid").into_iter().flat_map(|rest| rest.split(':'));
         let Some(parity) = parts.next() else { return Ok(None) };
         let parity = match parity {
@@ -78,10 +83,7 @@ impl DraidWords {
         };
         let mut out = Self { parity, data: None, children: None, spares: 0 };
         for part in parts {
-            let bad = || {
-                let wanted = "expected [:<number><c|d|s>]";
-                LayoutError::Invalid(format!("invalid dRAID syntax; {wanted} not '{word}'"))
-            };
+            let bad = || LayoutFault::DraidWord(word.to_owned());
             let digits = part.trim_end_matches(|c: char| !c.is_ascii_digit());
             let n = digits.parse().map_err(|_| bad())?;
             match part.get(digits.len()..) {
@@ -95,46 +97,32 @@ impl DraidWords {
     }
 
     /// The vdev of these devices.
-    fn spec(self, children: Vec<VdevSpec>) -> Result<VdevSpec, LayoutError> {
+    fn spec(self, children: Vec<VdevSpec>) -> Read<VdevSpec> {
         let (n, Self { parity, spares, .. }) = (children.len() as u64, self);
         if let Some(wanted) = self.children.filter(|wanted| *wanted != n) {
-            return Err(LayoutError::Invalid(format!(
-                "invalid number of dRAID children; {wanted} required but {n} provided"
-            )));
+            return Err(LayoutFault::DraidChildren { wanted, given: n });
         }
         let left = n.saturating_sub(spares.saturating_add(parity));
         let ndata = match self.data {
-            None if left == 0 => {
-                return Err(LayoutError::Invalid(format!(
-                    "request number of distributed spares {spares} and parity level {parity} \
-                     leaves no disks available for data"
-                )));
-            }
+            None if left == 0 => return Err(LayoutFault::DraidNoData { parity, spares }),
             None => left.min(DRAID_DATA),
             Some(data) => data,
         };
         if ndata == 0 || ndata > left {
-            return Err(LayoutError::Invalid(format!(
-                "requested number of dRAID data disks per group {ndata} is too high, \
-                 at most {left} disks are available for data"
-            )));
+            return Err(LayoutFault::DraidData { data: ndata, left });
         }
         if spares > DRAID_SPARES_MAX {
-            return Err(LayoutError::Invalid(format!(
-                "invalid number of dRAID spares {spares}; additional disks would be required"
-            )));
+            return Err(LayoutFault::DraidSpares(spares));
         }
         if n > DRAID_DEVICES_MAX {
-            return Err(LayoutError::Invalid(format!(
-                "{n} disks were provided, but dRAID only supports up to {DRAID_DEVICES_MAX} disks"
-            )));
+            return Err(LayoutFault::DraidDevices(n));
         }
         Ok(VdevSpec::Draid { nparity: parity, ndata, nspares: spares, children })
     }
 }
 
 impl Group {
-    fn of(word: &str) -> Result<Option<Self>, LayoutError> {
+    fn of(word: &str) -> Read<Option<Self>> {
         Ok(Some(match word {
             "mirror" => Self::Mirror,
             "raidz" | "raidz1" => Self::Raidz(1),
@@ -160,54 +148,12 @@ impl Group {
     }
 }
 
-/// Why words are no layout.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum LayoutError {
-    /// They say nothing that can be made.
-    Invalid(String),
-    /// There is no such file or disk.
-    Absent(PathBuf),
-    /// It is neither a file nor a block device.
-    NoDevice(PathBuf),
-    /// A device cannot be looked at.
-    Io(io::Error),
-}
-
-impl fmt::Display for LayoutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Invalid(why) => write!(f, "invalid vdev specification: {why}"),
-            Self::Absent(path) => {
-                write!(f, "cannot open '{}': No such file or directory", path.display())
-            }
-            Self::NoDevice(path) => {
-                let path = path.display();
-                write!(f, "cannot use '{path}': must be a block device or regular file")
-            }
-            Self::Io(e) => e.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for LayoutError {}
-
-impl From<io::Error> for LayoutError {
-    fn from(e: io::Error) -> Self {
-        Self::Io(e)
-    }
-}
-
-fn invalid(why: impl fmt::Display) -> LayoutError {
-    LayoutError::Invalid(why.to_string())
-}
-
 /// Reads the words of a layout, as `zpool create` takes them behind the pool's name. Paths become
 /// absolute, and are those of files and block devices that exist.
 ///
 /// # Errors
 /// What is wrong with the words, or with a device.
-pub fn parse(words: &[String]) -> Result<Layout, LayoutError> {
+pub fn parse(words: &[String]) -> Result<Layout> {
     let mut layout = Layout::default();
     let mut now = Section::Tops(SpaceClass::Normal);
     let mut i = 0;
@@ -223,19 +169,19 @@ pub fn parse(words: &[String]) -> Result<Layout, LayoutError> {
             };
             if let Some(name) = name {
                 if once.contains(&name) {
-                    return Err(invalid(format!("'{name}' can be specified only once")));
+                    return Err(LayoutFault::Twice(name).into());
                 }
                 once.push(name);
             }
             let followed = words.get(i).is_some_and(|w| section(w).is_none());
             if !followed {
-                return Err(invalid(format!("{word} requires at least 1 device")));
+                return Err(LayoutFault::NoDevices(word.clone()).into());
             }
             now = next;
             continue;
         }
         let Some(group) = Group::of(word)? else {
-            let path = device_path(word)?;
+            let path = member_path(word)?;
             match now {
                 Section::Tops(class) => layout.tops.push(NewTop { spec: leaf(&path)?, class }),
                 Section::Cache => layout.cache.push(leaf(&path)?),
@@ -253,19 +199,19 @@ pub fn parse(words: &[String]) -> Result<Layout, LayoutError> {
         };
         now = Section::Tops(class);
         if members.len() < group.least() {
-            let (name, least) = (group.name(), group.least());
-            return Err(invalid(format!("{name} requires at least {least} devices")));
+            let (kind, least) = (group.name(), group.least());
+            return Err(LayoutFault::TooFew { kind, least }.into());
         }
         let parity = match group {
             Group::Mirror => None,
             Group::Raidz(_) => Some("raidz"),
             Group::Draid(_) => Some("draid"),
         };
-        if let Some(name) = parity.filter(|_| class != SpaceClass::Normal) {
-            return Err(invalid(format!("unsupported '{}' device: {name}", class_name(class))));
+        if let Some(kind) = parity.filter(|_| class != SpaceClass::Normal) {
+            return Err(LayoutFault::WrongClass { class, kind }.into());
         }
-        let leaves = members.into_iter().map(|w| leaf(&device_path(w)?));
-        let children = leaves.collect::<Result<Vec<_>, LayoutError>>()?;
+        let leaves = members.into_iter().map(|w| leaf(&member_path(w)?));
+        let children = leaves.collect::<Result<Vec<_>>>()?;
         let spec = match group {
             Group::Mirror => VdevSpec::Mirror(children),
             Group::Raidz(nparity) => VdevSpec::Raidz { nparity, children },
@@ -277,23 +223,14 @@ pub fn parse(words: &[String]) -> Result<Layout, LayoutError> {
     Ok(layout)
 }
 
-fn class_name(class: SpaceClass) -> &'static str {
-    match class {
-        SpaceClass::Normal => "normal",
-        SpaceClass::Log => "log",
-        SpaceClass::Special => "special",
-        SpaceClass::Dedup => "dedup",
-    }
-}
-
 /// The absolute path a word stands for.
 ///
 /// # Errors
-/// There is no device.
-pub fn device_path(word: &str) -> Result<String, LayoutError> {
+/// There is no such file or disk, or it is something else.
+pub fn device_path(word: &str) -> Result<String> {
     let given = Path::new(word);
     if let Some(name) = FarName::parse(given) {
-        let name = name.map_err(|why| invalid(format!("'{word}' cannot be used: {why}")))?;
+        let name = name.map_err(|why| LayoutFault::FarName { word: word.to_owned(), why })?;
         return Ok(name.as_str().to_owned());
     }
     let known = Path::new("/dev").join(word);
@@ -301,22 +238,40 @@ pub fn device_path(word: &str) -> Result<String, LayoutError> {
         true => std::path::absolute(given)?,
         false => known,
     };
-    let Ok(found) = std::fs::metadata(&path) else { return Err(LayoutError::Absent(path)) };
+    let Ok(found) = std::fs::metadata(&path) else {
+        return Err(Error::new(ErrorKind::NotFound).at(Place::Path(path)));
+    };
     if !found.is_file() && !found.file_type().is_block_device() {
-        return Err(LayoutError::NoDevice(path));
+        return Err(Error::new(ErrorKind::NoDevice).at(Place::Path(path)));
     }
     let text = path.into_os_string().into_string();
-    text.map_err(|_| invalid("paths of devices are UTF-8"))
+    Ok(text.map_err(|_| LayoutFault::NotUtf8)?)
 }
 
-fn leaf(path: &str) -> Result<VdevSpec, LayoutError> {
+/// The same of a device that is to be a part of a pool: a file can be made for it in a folder that
+/// is there; disks come by themselves.
+fn member_path(word: &str) -> Result<String> {
+    device_path(word).map_err(|e| {
+        let lacks =
+            |path: &Path| path.parent().is_some_and(Path::is_dir) && !path.starts_with("/dev");
+        match (e.kind(), e.place()) {
+            (ErrorKind::NotFound, Some(Place::Path(path))) if lacks(path) => {
+                let hint = Hint::MakeFile(path.clone());
+                e.with_hint(hint)
+            }
+            _ => e,
+        }
+    })
+}
+
+fn leaf(path: &str) -> Result<VdevSpec> {
     // What is far is a disk wherever a system has it as a device.
     let is_file = !devices::is_far(Path::new(path)) && std::fs::metadata(path)?.is_file();
     Ok(VdevSpec::Leaf { path: path.to_owned(), is_file })
 }
 
-fn identity(path: &str) -> Result<(u64, u64), LayoutError> {
-    Ok(crate::live::identity(Path::new(path))?)
+fn identity(path: &str) -> Result<(u64, u64)> {
+    Ok(pool::live::identity(Path::new(path))?)
 }
 
 impl Layout {
@@ -327,14 +282,12 @@ impl Layout {
         tops.chain(self.spares.iter().chain(&self.cache).flat_map(VdevSpec::leaves)).collect()
     }
 
-    fn refuse_doubles(&self) -> Result<(), LayoutError> {
+    fn refuse_doubles(&self) -> Result<()> {
         let mut seen = HashMap::new();
         for path in self.paths() {
             if let Some(other) = seen.insert(identity(path)?, path) {
-                let both = if other == path { String::new() } else { format!(" and '{other}'") };
-                return Err(invalid(format!(
-                    "one or more vdevs refer to the same device: '{path}'{both}"
-                )));
+                let (path, other) = (path.to_owned(), other.to_owned());
+                return Err(LayoutFault::SameDevice(path, other).into());
             }
         }
         Ok(())
@@ -356,130 +309,6 @@ impl Layout {
         }
         let (pool, new) = (*present.last()?, *new.first()?);
         pool.differs(&new).then_some(Mismatch::WithPool { pool, new })
-    }
-}
-
-/// What of a layout is likely to be a mistake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Mismatch {
-    /// A vdev of this kind is made of files and of disks.
-    FilesAndDisks(Level),
-    /// The devices of a vdev of this kind have different sizes.
-    Sizes(Level),
-    /// New vdevs survive unequal losses.
-    Levels(Level, Level),
-    /// The new vdev and those that are there survive unequal losses.
-    WithPool {
-        /// One that is there.
-        pool: Level,
-        /// The new one.
-        new: Level,
-    },
-}
-
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const LEVEL: &str = "mismatched replication level";
-        match self {
-            Self::FilesAndDisks(of) => {
-                write!(f, "{LEVEL}: {} contains both files and devices", of.name())
-            }
-            Self::Sizes(of) => write!(f, "{} contains devices of different sizes", of.name()),
-            Self::Levels(a, b) => write!(f, "{LEVEL}: both {} vdevs are present", a.beside(b)),
-            Self::WithPool { pool, new } => {
-                write!(f, "{LEVEL}: pool uses {} and new vdev is {}", pool.shown(), new.shown())
-            }
-        }
-    }
-}
-
-/// How much a vdev survives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    /// Nothing: one device.
-    Single,
-    /// Of this many copies all but one.
-    Mirror(usize),
-    /// Parity and devices.
-    Raidz(u64, usize),
-    /// Parity and devices of a dRAID.
-    Draid(u64, usize),
-}
-
-impl Level {
-    /// What a vdev survives.
-    #[must_use]
-    pub fn of(spec: &VdevSpec) -> Self {
-        match spec {
-            VdevSpec::Leaf { .. } => Self::Single,
-            VdevSpec::Mirror(c) => Self::Mirror(c.len()),
-            VdevSpec::Raidz { nparity, children } => Self::Raidz(*nparity, children.len()),
-            VdevSpec::Draid { nparity, children, .. } => Self::Draid(*nparity, children.len()),
-        }
-    }
-
-    /// What a vdev that is there survives; `None`: it holds nothing by itself.
-    #[must_use]
-    pub fn of_config(top: &VdevConfig) -> Option<Self> {
-        Some(match top.kind {
-            VdevKind::Disk | VdevKind::File => Self::Single,
-            VdevKind::Mirror => Self::Mirror(top.children.len()),
-            VdevKind::Raidz { nparity } => Self::Raidz(u64::from(nparity), top.children.len()),
-            VdevKind::Draid { nparity, .. } => Self::Draid(u64::from(nparity), top.children.len()),
-            _ => return None,
-        })
-    }
-
-    /// The kind of the vdev, as layouts name it.
-    #[must_use]
-    pub fn name(&self) -> String {
-        match self {
-            Self::Single => "disk".to_owned(),
-            Self::Mirror(_) => "mirror".to_owned(),
-            Self::Raidz(n, _) => format!("raidz{n}"),
-            Self::Draid(n, _) => format!("draid{n}"),
-        }
-    }
-
-    fn shown(&self) -> String {
-        match self {
-            Self::Single => "disk".to_owned(),
-            Self::Mirror(n) | Self::Raidz(_, n) | Self::Draid(_, n) => {
-                format!("{n}-way {}", self.name())
-            }
-        }
-    }
-
-    /// Two vdevs of one pool survive unequal losses, or are of unequal width.
-    fn differs(&self, other: &Self) -> bool {
-        match (self, other) {
-            // What survives as much is as good.
-            (Self::Mirror(n), Self::Raidz(parity, _) | Self::Draid(parity, _))
-            | (Self::Raidz(parity, _) | Self::Draid(parity, _), Self::Mirror(n)) => {
-                *n as u64 != parity + 1
-            }
-            (Self::Raidz(a, _), Self::Draid(b, _)) | (Self::Draid(b, _), Self::Raidz(a, _)) => {
-                a != b
-            }
-            (a, b) => a != b,
-        }
-    }
-
-    /// Both, by that in which they differ.
-    fn beside(&self, other: &Self) -> String {
-        match (self, other) {
-            (Self::Mirror(a), Self::Mirror(b)) => format!("{a}-way and {b}-way mirror"),
-            (Self::Raidz(a, _), Self::Raidz(b, _)) if a != b => {
-                format!("{a} and {b} device parity raidz")
-            }
-            (Self::Raidz(_, a), Self::Raidz(_, b)) => format!("{a}-way and {b}-way raidz"),
-            (Self::Draid(a, _), Self::Draid(b, _)) if a != b => {
-                format!("{a} and {b} device parity draid")
-            }
-            (Self::Draid(_, a), Self::Draid(_, b)) => format!("{a}-way and {b}-way draid"),
-            (a, b) => format!("{} and {}", a.name(), b.name()),
-        }
     }
 }
 

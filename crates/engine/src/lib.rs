@@ -227,7 +227,7 @@ pub mod check {
 
 /// Pools that OpenZFS would not write to, made right again.
 pub mod repair {
-    pub use ::repair::{Error, Plan, Repair, RepairOptions, Result, Step, repair, undo};
+    pub use ::repair::{Error, NotNow, Plan, Repair, RepairOptions, Result, Step, repair, undo};
 }
 
 /// Configurations of pools and vdevs as labels hold them, and the lists they are made of.

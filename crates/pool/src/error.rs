@@ -53,7 +53,6 @@ pub struct UnknownFeature {
 
 /// Why a pool cannot be opened or changed.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum Error {
     /// A path to search cannot be read.
     Search {

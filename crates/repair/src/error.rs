@@ -5,24 +5,47 @@ use std::fmt;
 /// Result of a repair.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// A state in which a pool is not repaired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotNow {
+    /// The pool has a checkpoint.
+    Checkpoint,
+    /// A vdev is being removed.
+    Removal,
+    /// The device, which is named with its state, is away, and may have what the repair would give
+    /// up.
+    Away(String),
+    /// More than this many bytes would be written.
+    TooMuch(u64),
+}
+
+impl fmt::Display for NotNow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Checkpoint => f.write_str("the pool has a checkpoint"),
+            Self::Removal => f.write_str("a vdev is being removed"),
+            Self::Away(device) => {
+                write!(f, "{device}, and what the repair would give up may be there")
+            }
+            Self::TooMuch(max) => {
+                write!(f, "the repair would write more than {} MiB", max >> 20)
+            }
+        }
+    }
+}
+
 /// Why a pool is not repaired, or not put back. Unless it says so, nothing was written.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum Error {
     /// The pool cannot be opened or changed, also not in memory.
     Pool(pool::Error),
     /// It can be opened, and is in a state in which it is not repaired.
-    NotNow {
-        /// Why.
-        why: String,
-        /// What to do first.
-        first: &'static str,
-    },
+    NotNow(NotNow),
     /// A device cannot be read or written.
     Device(device::Error),
     /// The undo file cannot be written or read.
     File(std::io::Error),
-    /// The undo file is none, is not whole, or does not fit what is on the devices.
+    /// It is no undo file, is not whole, or does not fit what is on the devices.
     Undo(String),
     /// The check was told to stop.
     Cancelled,
@@ -32,7 +55,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pool(e) => write!(f, "{e}"),
-            Self::NotNow { why, first } => write!(f, "{why}; {first}"),
+            Self::NotNow(why) => write!(f, "{why}"),
             Self::Device(e) => write!(f, "{e}"),
             Self::File(e) => write!(f, "the undo file: {e}"),
             Self::Undo(why) => f.write_str(why),
@@ -42,6 +65,12 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<NotNow> for Error {
+    fn from(why: NotNow) -> Self {
+        Self::NotNow(why)
+    }
+}
 
 impl From<pool::Error> for Error {
     fn from(e: pool::Error) -> Self {

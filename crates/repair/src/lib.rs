@@ -36,6 +36,6 @@ mod sums;
 mod tables;
 pub mod undo;
 
-pub use error::{Error, Result};
+pub use error::{Error, NotNow, Result};
 pub use plan::{Plan, Step};
 pub use rounds::{Repair, RepairOptions, repair};

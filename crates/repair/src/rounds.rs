@@ -1,7 +1,7 @@
 //! A repair from its first check to the last write.
 
 use crate::dead::DeadLists;
-use crate::error::{Error, Result};
+use crate::error::{Error, NotNow, Result};
 use crate::files::Files;
 use crate::overlay::{Event, Overlay, Overlays};
 use crate::plan::{Plan, Step};
@@ -101,7 +101,7 @@ pub fn repair(
         let Some(round) = Round::decide(&seen, rewind) else { break };
         steps.extend(round.mend(&seen.pool, &overlays, options).map_err(|e| {
             let exceeded = overlays.journal.is_exceeded();
-            if exceeded { too_much(options.bytes_max) } else { e }
+            if exceeded { NotNow::TooMuch(options.bytes_max).into() } else { e }
         })?);
         let next = look(None)?;
         let is_better = next.report.issues != seen.report.issues;
@@ -113,10 +113,7 @@ pub fn repair(
     let repair = conclude(begin, steps, &seen, overlays, reads_all(options));
     let plan = &repair.plan;
     match plan.absent.first().filter(|_| options.claims && !options.gives_up_absent) {
-        Some(device) if plan.gives_up() => Err(Error::NotNow {
-            why: format!("{device}, and what the repair would give up may be there"),
-            first: "bring it back first, or say that this is given up",
-        }),
+        Some(device) if plan.gives_up() => Err(NotNow::Away(device.clone()).into()),
         _ => Ok(repair),
     }
 }
@@ -193,13 +190,6 @@ fn damaged_files(seen: &Seen) -> Vec<String> {
     };
     let objects: BTreeSet<DamagedObject> = seen.report.issues.iter().filter_map(of).collect();
     objects.iter().take(DAMAGED_MAX).map(|object| seen.pool.damaged_name(object)).collect()
-}
-
-fn too_much(max: u64) -> Error {
-    Error::NotNow {
-        why: format!("the repair would write more than {} MiB", max >> 20),
-        first: "allow it more memory",
-    }
 }
 
 /// What earlier txgs would give, when something of this one is lost.
@@ -285,20 +275,13 @@ fn absent(pool: &Pool) -> Vec<String> {
 
 /// Refuses what a repair cannot be made sure of: what is under way, or kept.
 fn may_be_repaired(pool: &Pool) -> Result<()> {
-    let not_now = |why: String, first| Err(Error::NotNow { why, first });
     if pool.features().count(ondisk::checkpoint::FEATURE).is_some_and(|n| n > 0) {
-        return not_now(
-            "the pool has a checkpoint".to_owned(),
-            "go back to the checkpoint, or discard it",
-        );
+        return Err(NotNow::Checkpoint.into());
     }
     if let Ok(Some(removal)) = pool.removal()
         && removal.state.state() == State::Active
     {
-        return not_now(
-            "a vdev is being removed".to_owned(),
-            "import the pool, and let the removal end or call it off",
-        );
+        return Err(NotNow::Removal.into());
     }
     Ok(())
 }

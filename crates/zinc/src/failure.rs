@@ -7,12 +7,11 @@
 //! | 2 | the command line is wrong |
 //! | 3 | `check`: the pool has issues |
 
-use engine::layout::LayoutError;
-use engine::{Candidate, Error, ErrorKind};
+use engine::live::TunableError;
+use engine::{Candidate, Error, ErrorKind, Hint, Place};
 use hostfs::recording::{RecordingError, RecordingHint};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
-use std::path::Path;
 use std::process::ExitCode;
 use term::{escape, without_number};
 
@@ -142,10 +141,17 @@ impl From<Error> for Failure {
             return called_off();
         }
         let hint = e.hint().map(crate::hints::words);
-        let what = match (e.kind(), e.dataset()) {
-            (ErrorKind::NotFound, Some(name)) => views::names::no_dataset(name),
-            (ErrorKind::InvalidName, Some(name)) => {
+        let what = match (e.kind(), e.place()) {
+            (ErrorKind::NotFound, Some(Place::Dataset(name))) => views::names::no_dataset(name),
+            (ErrorKind::InvalidName, Some(Place::Dataset(name))) => {
                 format!("cannot open '{name}': {}", views::names::bad_name(name))
+            }
+            (ErrorKind::NotFound, Some(Place::Path(path))) => {
+                format!("cannot open '{}': No such file or directory", path.display())
+            }
+            (ErrorKind::NoDevice, Some(Place::Path(path))) => {
+                let path = path.display();
+                format!("cannot use '{path}': must be a block device or regular file")
             }
             _ => e.to_string(),
         };
@@ -158,18 +164,9 @@ impl From<Error> for Failure {
     }
 }
 
-impl From<LayoutError> for Failure {
-    fn from(e: LayoutError) -> Self {
-        let failure = Self::new(e.to_string());
-        // A file can be made in a folder that is there; disks come by themselves.
-        let is_folder = |path: &Path| path.parent().is_some_and(Path::is_dir);
-        match e {
-            LayoutError::Absent(path) if is_folder(&path) && !path.starts_with("/dev") => {
-                let path = path.display();
-                failure.hint(format!("`truncate -s 1G {path}` makes a file for a pool"))
-            }
-            _ => failure,
-        }
+impl From<TunableError> for Failure {
+    fn from(e: TunableError) -> Self {
+        Error::from(e).into()
     }
 }
 
@@ -223,7 +220,9 @@ impl From<engine::errors::ZplError> for Failure {
 pub fn one_line(e: &Error) -> String {
     let text = without_number(e.to_string());
     match e.hint() {
-        Some(hint @ engine::Hint::Replace) => format!("{text}; {}", crate::hints::words(hint)),
+        Some(hint @ (Hint::Replace | Hint::ListTunables | Hint::MeantTunable(_))) => {
+            format!("{text}; {}", crate::hints::words(hint))
+        }
         _ => text,
     }
 }

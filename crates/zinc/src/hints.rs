@@ -1,7 +1,6 @@
 //! The engine's hints, as options and commands of this program.
 
 use engine::Hint;
-use engine::live::TunableError;
 
 /// What to do, in words for a user at a terminal.
 pub fn words(hint: &Hint) -> String {
@@ -58,17 +57,19 @@ pub fn words(hint: &Hint) -> String {
         Hint::Replace => "--force replaces it",
         Hint::CopyRenamed => "zinc rescue gives it another",
         Hint::OlderFirst => "name the older snapshot first",
+        Hint::ListTunables => "`zinc tunables` lists all, with their ranges",
+        Hint::EndCheckpoint => {
+            "`zinc zpool import --rewind-to-checkpoint` goes back to it, and \
+             `zinc zpool checkpoint -d` discards it"
+        }
+        Hint::EndRemoval => {
+            "import the pool, and let the removal end, or call it off: `zinc zpool remove -s`"
+        }
+        Hint::BringBack => "bring it back first; -f gives up what it may have",
+        Hint::AllowMore => "--write-mib allows more",
         _ => return about(hint),
     };
     fixed.to_owned()
-}
-
-/// What to do about a tunable that is not there, or cannot have that value.
-pub fn of_tunable(error: &TunableError) -> String {
-    match error.like() {
-        Some(like) => format!("did you mean {like}?"),
-        None => "`zinc tunables` lists all, with their ranges".to_owned(),
-    }
 }
 
 /// Hints that name something.
@@ -91,6 +92,10 @@ fn about(hint: &Hint) -> String {
             format!("it is held: `zinc zfs release '{tag}' SNAPSHOT` lets it go")
         }
         Hint::EnableFeature(_) => "`zinc zpool set feature@NAME=enabled POOL` enables one".into(),
+        Hint::MakeFile(path) => {
+            format!("`truncate -s 1G {}` makes a file for a pool", path.display())
+        }
+        Hint::MeantTunable(like) => format!("did you mean {like}?"),
         // The engine may learn to give hints that this program has no words for yet.
         _ => String::new(),
     }

@@ -2,9 +2,9 @@
 //! and leave it as it was, active or exported.
 
 use crate::args::{Reach, Wait};
-use crate::failure::Failure;
+use crate::failure::{Failure, one_line};
 use crate::found;
-use crate::hints::of_tunable;
+use crate::hints;
 use crate::progress::while_showing;
 use crate::queue;
 use crate::session::Session;
@@ -13,7 +13,7 @@ use crate::{host, known, served, ui};
 use clap::Args;
 use engine::devices::open_input;
 use engine::live::{ImportOptions, Invocation, Setting};
-use engine::{LivePool, OpenOptions, Progress};
+use engine::{Error, LivePool, OpenOptions, Progress};
 use imported::Found;
 use std::path::{Path, PathBuf};
 
@@ -64,7 +64,7 @@ pub struct Tuning {
 }
 
 fn read_setting(text: &str) -> Result<Setting, String> {
-    Setting::parse(text).map_err(|e| format!("{e}; {}", of_tunable(&e)))
+    Setting::parse(text).map_err(|e| one_line(&e.into()))
 }
 
 impl Tuning {
@@ -77,7 +77,11 @@ impl Tuning {
                 .and_then(std::io::read_to_string)
                 .map_err(|e| Failure::new(format!("cannot read {shown}")).because(e.to_string()))?;
             out = Setting::parse_lines(&text).map_err(|(line, e)| {
-                Failure::usage(format!("{shown}, line {line}: {e}")).hint(of_tunable(&e))
+                let failure = Failure::usage(format!("{shown}, line {line}: {e}"));
+                match Error::from(e).hint() {
+                    Some(hint) => failure.hint(hints::words(hint)),
+                    None => failure,
+                }
             })?;
         }
         out.extend(&self.settings);

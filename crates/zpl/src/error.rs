@@ -7,7 +7,6 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a file could not be had.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub enum Error {
     /// An object could not be read.
     Dmu(dmu::Error),

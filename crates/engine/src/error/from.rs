@@ -1,48 +1,76 @@
 //! Errors of the floors below as errors of the engine.
+//!
+//! Every one of them has its kind here, place and hint where there is one. The floors' errors are
+//! matched without a wildcard: one that is new to a floor is not compiled before it has a kind.
 
 use super::{Error, ErrorKind, Hint, InTheWay, Place};
 use crate::inventory::HashError;
+use crate::layout::LayoutFault;
+use crate::making::DeviceRefusal;
+use crate::remove::{NotRemoved, NotRemovedCause};
+use ondisk::spelling;
 use pool::Obstacle;
+use pool::live::TunableError;
 use rt::Cancelled;
 
 impl From<pool::Error> for Error {
     fn from(e: pool::Error) -> Self {
         use pool::Error as P;
+        let of = |pool: &String| Place::Pool(pool.clone());
         let (kind, place) = match &e {
+            P::Dmu(below) => return below.clone().into(),
+            P::Dsl(below) => return below.clone().into(),
+            P::Zpl(below) => return below.clone().into(),
+            P::Invalid { .. } => return Self::new(ErrorKind::Invalid).because(e),
             P::Search { path, .. } => (ErrorKind::Search, Place::Path(path.clone())),
+            P::OwnDevice { path, .. } => (ErrorKind::OwnDevice, Place::Path(path.clone())),
             P::NoSuchPool { wanted, searched, .. } => {
                 let searched = searched.clone();
-                (ErrorKind::NoSuchPool { searched }, Place::Pool(wanted.clone()))
+                (ErrorKind::NoSuchPool { searched }, of(wanted))
             }
-            P::Ambiguous { name, .. } => (ErrorKind::AmbiguousPool, Place::Pool(name.clone())),
-            P::OwnDevice { path, .. } => (ErrorKind::OwnDevice, Place::Path(path.clone())),
-            P::Invalid { .. } => return Self::new(ErrorKind::Invalid).because(e),
-            P::Dmu(_) | P::Dsl(_) | P::Zpl(_) => return from_below(e),
-            _ => match of_pool(&e) {
-                Some((kind, pool)) => (kind, Place::Pool(pool.to_owned())),
-                None => return Self::new(ErrorKind::Failed).because(e),
-            },
+            P::Ambiguous { name, .. } => (ErrorKind::AmbiguousPool, of(name)),
+            P::MissingDevices { pool, .. } => (ErrorKind::MissingDevices, of(pool)),
+            P::UnknownFeatures { pool, .. } => (ErrorKind::UnknownFeatures, of(pool)),
+            P::NewerVersion { pool, .. } => (ErrorKind::NewerVersion, of(pool)),
+            P::NoUberblock { pool, .. } => (ErrorKind::NoUberblock, of(pool)),
+            P::RowsMoved { pool, .. } => (ErrorKind::RowsMoved, of(pool)),
+            P::NoCheckpoint { pool } => (ErrorKind::NoCheckpoint, of(pool)),
+            P::CheckpointExists { pool } => (ErrorKind::CheckpointExists, of(pool)),
+            P::CheckpointDiscarding { pool } => (ErrorKind::CheckpointDiscarding, of(pool)),
+            P::Damaged { pool, .. } => (ErrorKind::DamagedPool, of(pool)),
+            P::Config { pool, .. } => (ErrorKind::BadConfig, of(pool)),
+            P::NotWritable { pool, .. } => (ErrorKind::NotWritable, of(pool)),
+            P::Destroyed { pool } => (ErrorKind::Destroyed, of(pool)),
+            P::ForeignHost { pool, .. } => (ErrorKind::ForeignHost, of(pool)),
+            P::InUse { pool } => (ErrorKind::InUse, of(pool)),
+            P::Device { pool, .. } => (ErrorKind::Device, of(pool)),
+            P::Stopped { pool, .. } => (ErrorKind::Stopped, of(pool)),
+            P::Suspended { pool, .. } => (ErrorKind::Suspended, of(pool)),
+            P::Displaced { pool, .. } => (ErrorKind::Displaced, of(pool)),
+            P::Failed { pool, .. } => (ErrorKind::Failed, of(pool)),
         };
-        let hint = match &e {
-            P::NoSuchPool { found, .. } if found.is_empty() => Some(Hint::NamePlaces),
-            P::NoSuchPool { .. } => Some(Hint::ListPools),
-            P::NoUberblock { available, .. } if !available.is_empty() => Some(Hint::ListTxgs),
-            P::NotWritable { obstacles, .. } => {
-                let is_log = |o: &Obstacle| matches!(o, Obstacle::LogDevice { .. });
-                let is_side = |o: &Obstacle| matches!(o, Obstacle::Diverged { .. });
-                match () {
-                    () if obstacles.iter().all(is_log) => Some(Hint::WithoutLogs),
-                    () if obstacles.iter().all(is_side) => Some(Hint::ChooseSide),
-                    () => None,
-                }
+        let hint = hint_of_pool(&e);
+        Self::new(kind).at(place).because(e).hinted(hint)
+    }
+}
+
+/// What can be done that the kind alone does not say.
+fn hint_of_pool(e: &pool::Error) -> Option<Hint> {
+    use pool::Error as P;
+    match e {
+        P::NoSuchPool { found, .. } if found.is_empty() => Some(Hint::NamePlaces),
+        P::NoSuchPool { .. } => Some(Hint::ListPools),
+        P::NoUberblock { available, .. } if !available.is_empty() => Some(Hint::ListTxgs),
+        P::NotWritable { obstacles, .. } => {
+            let is_log = |o: &Obstacle| matches!(o, Obstacle::LogDevice { .. });
+            let is_side = |o: &Obstacle| matches!(o, Obstacle::Diverged { .. });
+            match () {
+                () if obstacles.iter().all(is_log) => Some(Hint::WithoutLogs),
+                () if obstacles.iter().all(is_side) => Some(Hint::ChooseSide),
+                () => None,
             }
-            _ => None,
-        };
-        let error = Self::new(kind).at(place).because(e);
-        match hint {
-            Some(hint) => error.with_hint(hint),
-            None => error,
         }
+        _ => None,
     }
 }
 
@@ -50,45 +78,71 @@ impl From<repair::Error> for Error {
     fn from(e: repair::Error) -> Self {
         match e {
             repair::Error::Pool(e) => e.into(),
+            repair::Error::NotNow(why) => Self::new(ErrorKind::NotRepaired(why)),
+            repair::Error::Device(e) => e.into(),
             repair::Error::Cancelled => Self::new(ErrorKind::Cancelled),
-            e => Self::external(e),
+            e @ (repair::Error::File(_) | repair::Error::Undo(_)) => Self::external(e),
         }
     }
 }
 
-/// The errors that have a pool as their place.
-fn of_pool(e: &pool::Error) -> Option<(ErrorKind, &str)> {
-    use pool::Error as P;
-    Some(match e {
-        P::MissingDevices { pool, .. } => (ErrorKind::MissingDevices, pool),
-        P::UnknownFeatures { pool, .. } => (ErrorKind::UnknownFeatures, pool),
-        P::NewerVersion { pool, .. } => (ErrorKind::NewerVersion, pool),
-        P::NoUberblock { pool, .. } => (ErrorKind::NoUberblock, pool),
-        P::RowsMoved { pool, .. } => (ErrorKind::RowsMoved, pool),
-        P::NoCheckpoint { pool } => (ErrorKind::NoCheckpoint, pool),
-        P::CheckpointExists { pool } => (ErrorKind::CheckpointExists, pool),
-        P::CheckpointDiscarding { pool } => (ErrorKind::CheckpointDiscarding, pool),
-        P::Damaged { pool, .. } => (ErrorKind::DamagedPool, pool),
-        P::Config { pool, .. } => (ErrorKind::BadConfig, pool),
-        P::NotWritable { pool, .. } => (ErrorKind::NotWritable, pool),
-        P::Destroyed { pool } => (ErrorKind::Destroyed, pool),
-        P::ForeignHost { pool, .. } => (ErrorKind::ForeignHost, pool),
-        P::InUse { pool } => (ErrorKind::InUse, pool),
-        P::Device { pool, .. } => (ErrorKind::Device, pool),
-        P::Stopped { pool, .. } => (ErrorKind::Stopped, pool),
-        P::Suspended { pool, .. } => (ErrorKind::Suspended, pool),
-        P::Displaced { pool, .. } => (ErrorKind::Displaced, pool),
-        P::Failed { pool, .. } => (ErrorKind::Failed, pool),
-        _ => return None,
-    })
+impl From<device::Error> for Error {
+    fn from(e: device::Error) -> Self {
+        let place = Place::Path(e.device.as_ref().into());
+        Self::new(ErrorKind::Device).at(place).because(e)
+    }
 }
 
-fn from_below(e: pool::Error) -> Error {
-    match e {
-        pool::Error::Dmu(e) => e.into(),
-        pool::Error::Dsl(e) => e.into(),
-        pool::Error::Zpl(e) => e.into(),
-        other => Error::new(ErrorKind::Failed).because(other),
+impl From<TunableError> for Error {
+    fn from(e: TunableError) -> Self {
+        use TunableError as T;
+        let kind = match &e {
+            T::Unknown { .. } => ErrorKind::NotFound,
+            T::NotASetting { .. } => ErrorKind::Invalid,
+            T::NotAValue { name, text, .. } | T::OutOfRange { name, text, .. } => {
+                let (property, value) = ((*name).to_owned(), text.clone());
+                ErrorKind::BadValue { property, value }
+            }
+        };
+        let place = match &e {
+            T::Unknown { name, .. } => Some(Place::Tunable(name.clone())),
+            T::NotAValue { name, .. } | T::OutOfRange { name, .. } => {
+                Some(Place::Tunable((*name).to_owned()))
+            }
+            T::NotASetting { .. } => None,
+        };
+        let hint = e.like().map_or(Hint::ListTunables, Hint::MeantTunable);
+        let error = Self::new(kind).because(e).with_hint(hint);
+        match place {
+            Some(place) => error.at(place),
+            None => error,
+        }
+    }
+}
+
+impl From<LayoutFault> for Error {
+    fn from(fault: LayoutFault) -> Self {
+        Self::new(ErrorKind::BadLayout(fault))
+    }
+}
+
+impl From<DeviceRefusal> for Error {
+    fn from(why: DeviceRefusal) -> Self {
+        Self::new(ErrorKind::DeviceRefused(why))
+    }
+}
+
+impl From<NotRemoved> for Error {
+    fn from(e: NotRemoved) -> Self {
+        let names: Vec<String> = e.names.iter().map(|name| spelling::name(name)).collect();
+        let error = match e.cause {
+            NotRemovedCause::Failed(e) => e.into(),
+            NotRemovedCause::Cancelled(e) => e.into(),
+            cause @ NotRemovedCause::Displaced => {
+                Self::new(ErrorKind::Damaged).because(cause.to_string())
+            }
+        };
+        error.at(Place::File(names.join("/")))
     }
 }
 
@@ -107,12 +161,9 @@ impl Error {
 impl From<dsl::Error> for Error {
     fn from(e: dsl::Error) -> Self {
         use dsl::Error as D;
-        let e = match e {
-            D::Dmu(e) => return e.into(),
-            D::BadName(_) => return Self::of_name(e),
-            e => e,
-        };
         let (kind, place) = match &e {
+            D::Dmu(below) => return below.clone().into(),
+            D::BadName(_) => return Self::of_name(e),
             D::NoSuchDataset(name) => (ErrorKind::NotFound, Place::Dataset(name.clone())),
             D::Refused { name, why } => {
                 (ErrorKind::Refused(why.clone()), Place::Dataset(name.clone()))
@@ -121,7 +172,6 @@ impl From<dsl::Error> for Error {
                 (ErrorKind::Damaged, Place::Object { objset: 0, object: *object })
             }
             D::Key { dataset, .. } => (ErrorKind::BadKey, Place::Dataset(dataset.clone())),
-            _ => return Self::new(ErrorKind::Failed).because(e),
         };
         Self::new(kind).at(place).because(e)
     }
@@ -140,7 +190,11 @@ impl From<dmu::Error> for Error {
             K::Exists | K::EntryExists(_) => ErrorKind::Exists,
             K::Unsupported(_) => ErrorKind::Unsupported,
             K::Invalid(_) => ErrorKind::Invalid,
-            _ => ErrorKind::Damaged,
+            K::Memory => ErrorKind::TooLarge,
+            K::Injected => ErrorKind::Failed,
+            // What is absent and can be created was told apart above.
+            K::Io(_) | K::Format { .. } | K::Tree(_) | K::WrongType { .. } => ErrorKind::Damaged,
+            K::NoObject | K::NoEntry(_) | K::EntryForm(_) => ErrorKind::Damaged,
         };
         let place = Place::Object { objset: e.objset, object: e.object };
         Self::new(kind).at(place).because(e)
@@ -150,11 +204,8 @@ impl From<dmu::Error> for Error {
 impl From<zpl::Error> for Error {
     fn from(e: zpl::Error) -> Self {
         use zpl::Error as Z;
-        let e = match e {
-            Z::Dmu(e) => return e.into(),
-            e => e,
-        };
         let kind = match &e {
+            Z::Dmu(below) => return below.clone().into(),
             Z::NotFound(_) => ErrorKind::NotFound,
             Z::NoXattr(_) => ErrorKind::NoXattr,
             Z::BadName(_) => ErrorKind::InvalidName,
@@ -172,7 +223,7 @@ impl From<zpl::Error> for Error {
             Z::TooLarge(_) => ErrorKind::TooLarge,
             Z::Unsupported(_) | Z::Version(_) => ErrorKind::Unsupported,
             Z::Format { .. } | Z::NoAttribute { .. } => ErrorKind::Damaged,
-            _ => ErrorKind::Invalid,
+            Z::Invalid(_) | Z::Loop | Z::NotSymlink(_) => ErrorKind::Invalid,
         };
         let place = match &e {
             Z::NotFound(path)

@@ -1,6 +1,8 @@
 //! What can be done about a failure, as data.
 
 use dsl::Refusal;
+use repair::NotNow;
+use std::path::PathBuf;
 
 /// What can be done about a failure. A front end words it for its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +83,20 @@ pub enum Hint {
     CopyRenamed,
     /// Swap the two states that are compared.
     OlderFirst,
+    /// Make a file there, which is to be the device.
+    MakeFile(PathBuf),
+    /// Look which tunables there are, and what values they can have.
+    ListTunables,
+    /// The tunable of this name may be meant.
+    MeantTunable(&'static str),
+    /// Go back to the checkpoint of the pool, or discard it.
+    EndCheckpoint,
+    /// Let the removal of a vdev end, or call it off.
+    EndRemoval,
+    /// Bring the devices back that are away, or say that what they have is given up.
+    BringBack,
+    /// Allow more to be written.
+    AllowMore,
 }
 
 impl Hint {
@@ -98,6 +114,16 @@ impl Hint {
             Refusal::NoFeature(guid) => Self::EnableFeature(guid),
             Refusal::SeveralOfOne => Self::OneByOne,
             _ => return None,
+        })
+    }
+
+    /// What can be done about a pool that is not repaired.
+    pub(super) fn of_repair(why: &NotNow) -> Option<Self> {
+        Some(match why {
+            NotNow::Checkpoint => Self::EndCheckpoint,
+            NotNow::Removal => Self::EndRemoval,
+            NotNow::Away(_) => Self::BringBack,
+            NotNow::TooMuch(_) => Self::AllowMore,
         })
     }
 }

@@ -1,8 +1,10 @@
 //! Sorts of failures, for programs to tell apart.
 
 use super::Hint;
-use crate::layout::Mismatch;
+use crate::layout::{LayoutFault, Mismatch};
+use crate::making::DeviceRefusal;
 use dsl::Refusal;
+use repair::NotNow;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -91,6 +93,12 @@ pub enum ErrorKind {
     NoUberblock,
     /// The pool has the device already.
     OwnDevice,
+    /// The words of a layout say nothing that can be made.
+    BadLayout(LayoutFault),
+    /// It is neither a file nor a block device.
+    NoDevice,
+    /// What is on a device, or who uses it, keeps it out of a pool.
+    DeviceRefused(DeviceRefusal),
     /// Vdevs of one pool survive unequal losses, or devices of one vdev are unequal.
     Mismatched(Mismatch),
     /// Rows of a raidz vdev were moved since the txg asked for, as it was expanded.
@@ -121,6 +129,8 @@ pub enum ErrorKind {
     Suspended,
     /// Devices that are open will not be found again.
     Displaced,
+    /// The pool is in a state in which it is not repaired.
+    NotRepaired(NotNow),
     /// A step of the work failed; the source says which.
     Failed,
 }
@@ -225,6 +235,7 @@ impl ErrorKind {
     pub(super) fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::Mismatched(_) | Self::Against(Rule::SectorSize) => Hint::Insist,
+            Self::DeviceRefused(why) if why.yields_to_force() => Hint::Insist,
             Self::Against(Rule::NoClasses) => Hint::EnableFeature("allocation_classes"),
             Self::NoKey => Hint::LoadKey,
             Self::AmbiguousPool => Hint::UseGuid,
@@ -240,6 +251,7 @@ impl ErrorKind {
             Self::Suspended => Hint::Clear,
             Self::Displaced => Hint::SaveData,
             Self::Refused(why) => return Hint::of_refusal(why),
+            Self::NotRepaired(why) => return Hint::of_repair(why),
             _ => return None,
         })
     }
@@ -286,6 +298,9 @@ impl fmt::Display for ErrorKind {
             Self::NewerVersion => "the version is not known",
             Self::NoUberblock => "no valid uberblock",
             Self::OwnDevice => "the pool has it already",
+            Self::BadLayout(fault) => return write!(f, "invalid vdev specification: {fault}"),
+            Self::NoDevice => "is neither a file nor a block device",
+            Self::DeviceRefused(why) => return write!(f, "{why}"),
             Self::Mismatched(what) => return write!(f, "{what}"),
             Self::RowsMoved => "a raidz vdev was expanded since that txg",
             Self::NoCheckpoint => "has no checkpoint",
@@ -301,6 +316,7 @@ impl fmt::Display for ErrorKind {
             Self::Stopped => "the pool has stopped",
             Self::Suspended => "pool I/O is currently suspended",
             Self::Displaced => "its devices will not be found again",
+            Self::NotRepaired(why) => return write!(f, "{why}"),
             Self::Failed => "failed",
         })
     }
@@ -313,8 +329,8 @@ impl fmt::Display for InTheWay {
             Self::File => "a file is in the way of a directory",
             Self::Different => "exists and is different",
             Self::EndMissing => {
-                "exists with its size and time, but its end is missing, as an interrupted copy of \
-                 an earlier zinc left it"
+                "exists with its size and time, but its end is missing, as after a copy that was \
+                 interrupted"
             }
         })
     }

@@ -17,6 +17,8 @@
 mod from;
 mod hint;
 mod kind;
+#[cfg(test)]
+mod tests;
 
 pub use hint::Hint;
 pub use kind::{ErrorKind, InTheWay, Rule};
@@ -36,6 +38,8 @@ pub enum Place {
     Dataset(String),
     /// A property.
     Property(String),
+    /// A tunable.
+    Tunable(String),
     /// A file of a dataset, as its path or object.
     File(String),
     /// A path of this machine.
@@ -55,6 +59,7 @@ impl fmt::Display for Place {
             Self::Pool(name) => write!(f, "pool {name:?}"),
             Self::Dataset(name) | Self::File(name) => f.write_str(name),
             Self::Property(name) => write!(f, "property {name:?}"),
+            Self::Tunable(name) => write!(f, "tunable {name:?}"),
             Self::Path(path) => write!(f, "{}", path.display()),
             Self::Object { objset, object } => write!(f, "objset {objset} object {object}"),
         }
@@ -171,6 +176,14 @@ impl Error {
     pub fn with_hint(mut self, hint: Hint) -> Self {
         self.0.hint = Some(hint);
         self
+    }
+
+    /// Says what can be done, where something can.
+    fn hinted(self, hint: Option<Hint>) -> Self {
+        match hint {
+            Some(hint) => self.with_hint(hint),
+            None => self,
+        }
     }
 
     /// Says what failed underneath. It says the rest, too: an error with a source is worded as it.

@@ -384,6 +384,7 @@ impl LivePool {
 
     /// Runs `task` in syncing context, and waits until what it did is durable. A task that fails
     /// after it changed something stops the pool; `task.rs` says more.
+    #[doc(hidden)]
     pub fn run<T: Send + 'static>(
         &self,
         task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
@@ -521,7 +522,7 @@ struct End<'a>(&'a Shared);
 impl Drop for End<'_> {
     fn drop(&mut self) {
         // A reason that was given before stays.
-        self.0.txgs.stop("the sync thread broke off: this is a bug of zinc");
+        self.0.txgs.stop("the sync thread broke off: this is a bug");
     }
 }
 

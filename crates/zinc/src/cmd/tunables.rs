@@ -2,12 +2,11 @@
 
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
-use crate::hints::of_tunable;
 use crate::session::Session;
 use crate::ui::{self, Table};
 use engine::LivePool;
 use engine::live::tunables::{Row, Unit};
-use engine::live::{Setting, Tunable, TunableError};
+use engine::live::{Setting, Tunable};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -50,10 +49,8 @@ impl Verb for Args {
             let held = held.ok_or_else(|| crate::served::not_served(pool))?;
             return self.of_pool(session, &held);
         }
-        let named = |name: &String| {
-            Tunable::named(name).map_err(|e| Failure::new(e.to_string()).hint(of_tunable(&e)))
-        };
-        let chosen = self.names.iter().map(named).collect::<Result<Vec<_>, Failure>>()?;
+        let chosen = self.names.iter().map(|name| Tunable::named(name));
+        let chosen = chosen.collect::<Result<Vec<_>, _>>()?;
         let all = chosen.is_empty();
         let chosen = if all { Tunable::ALL.to_vec() } else { chosen };
         if self.json {
@@ -73,14 +70,13 @@ impl Verb for Args {
 impl Args {
     /// Sets what is to be set, and shows the values of a pool that is held.
     fn of_pool(&self, session: &Session, pool: &LivePool) -> Result<ExitCode, Failure> {
-        let fail = |e: TunableError| Failure::new(e.to_string()).hint(of_tunable(&e));
         let is_setting = |name: &&String| name.contains('=');
         let (settings, names): (Vec<_>, Vec<_>) = self.names.iter().partition(is_setting);
         // All are right, or none is set.
-        let settings = settings.iter().map(|s| Setting::parse(s).map_err(fail));
-        let settings = settings.collect::<Result<Vec<_>, Failure>>()?;
-        let named = |name: &&String| Tunable::named(name).map_err(fail);
-        let mut chosen = names.iter().map(named).collect::<Result<Vec<_>, Failure>>()?;
+        let settings = settings.iter().map(|setting| Setting::parse(setting));
+        let settings = settings.collect::<Result<Vec<_>, _>>()?;
+        let chosen = names.iter().map(|name| Tunable::named(name));
+        let mut chosen = chosen.collect::<Result<Vec<_>, _>>()?;
         settings.iter().for_each(|s| pool.set_tunable(*s));
         if chosen.is_empty() && settings.is_empty() {
             chosen = Tunable::ALL.to_vec();

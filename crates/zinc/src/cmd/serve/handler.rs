@@ -20,7 +20,6 @@
 use crate::cmd::tunables::to_json;
 use crate::failure::{FAILED, Failure};
 use crate::held::{CloseMode, Held, Kept};
-use crate::hints::of_tunable;
 use crate::host;
 use crate::known;
 use crate::mounting::{not_unmounted, tell};
@@ -210,7 +209,7 @@ impl Service {
     }
 
     fn tunables(&self, request: &Request, peer: Peer) -> Result<Value, Refusal> {
-        let wrong = |e: TunableError| Refusal::new(e.to_string()).hint(of_tunable(&e));
+        let wrong = |e: TunableError| refusal(&Failure::from(e));
         let set = match request.params.get("set") {
             None => Map::new(),
             Some(Value::Object(map)) => map.clone(),

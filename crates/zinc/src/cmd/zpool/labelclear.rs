@@ -24,9 +24,7 @@ pub struct Args {
 
 impl Verb for Args {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        let path = device_path(&self.device);
-        // No file has to be made for this.
-        let path = path.map_err(|e| Failure::new(e.to_string()))?;
+        let path = device_path(&self.device)?;
         let device = claim::open(&AnyDevices::default(), &path)?;
         let reader = Arc::clone(&device).as_device();
         let Some(found) = pools::look_at_device(&reader, PathBuf::from(&path)) else {

@@ -1,0 +1,76 @@
+//! What errors of the floors become.
+
+use super::{Error, ErrorKind, Hint, Place};
+use crate::layout::{LayoutFault, parse};
+use pool::live::{Setting, Tunable};
+use repair::NotNow;
+
+/// What a public call fails with becomes the one error by `?`.
+fn is_public<E: Into<Error>>() {}
+
+#[test]
+fn what_public_calls_fail_with_becomes_the_one_error() {
+    is_public::<pool::Error>();
+    is_public::<dsl::Error>();
+    is_public::<zpl::Error>();
+    is_public::<dmu::Error>();
+    is_public::<device::Error>();
+    is_public::<repair::Error>();
+    is_public::<pool::live::TunableError>();
+    is_public::<crate::pools::DeviceRefusal>();
+    is_public::<crate::inventory::HashError>();
+    is_public::<crate::files::NotRemoved>();
+    is_public::<rt::Cancelled>();
+    is_public::<std::io::Error>();
+}
+
+#[test]
+fn tunables_that_are_wrong_say_where_and_what_to_do() {
+    let error = Error::from(Setting::parse("zfs_txg_timeout=0").unwrap_err());
+    let (property, value) = ("zfs_txg_timeout".to_owned(), "0".to_owned());
+    assert_eq!(error.place(), Some(&Place::Tunable(property.clone())));
+    assert_eq!(error.kind(), &ErrorKind::BadValue { property, value });
+    assert_eq!(error.hint(), Some(&Hint::ListTunables));
+    let error = Error::from(Tunable::named("txg_timeout").unwrap_err());
+    assert_eq!(error.kind(), &ErrorKind::NotFound);
+    assert_eq!(error.hint(), Some(&Hint::MeantTunable("zfs_txg_timeout")));
+}
+
+#[test]
+fn layouts_that_are_wrong_say_what_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("none").to_str().unwrap().to_owned();
+    let error = parse(std::slice::from_ref(&path)).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::NotFound);
+    assert_eq!(error.place(), Some(&Place::Path(path.clone().into())));
+    assert_eq!(error.hint(), Some(&Hint::MakeFile(path.into())));
+    // No folder, and no file in it.
+    let far = folder.path().join("a/b").to_str().unwrap().to_owned();
+    assert_eq!(parse(&[far]).unwrap_err().hint(), None);
+    let folder = folder.path().to_str().unwrap().to_owned();
+    assert_eq!(parse(&[folder]).unwrap_err().kind(), &ErrorKind::NoDevice);
+    let error = parse(&["mirror".to_owned()]).unwrap_err();
+    let fault = LayoutFault::TooFew { kind: "mirror".to_owned(), least: 2 };
+    assert_eq!(error.kind(), &ErrorKind::BadLayout(fault));
+    let text = "invalid vdev specification: mirror requires at least 2 devices";
+    assert_eq!(error.to_string(), text);
+}
+
+#[test]
+fn a_pool_that_is_not_repaired_says_what_to_do_first() {
+    let hint = |why: NotNow| Error::from(repair::Error::from(why)).hint().cloned();
+    assert_eq!(hint(NotNow::Checkpoint), Some(Hint::EndCheckpoint));
+    assert_eq!(hint(NotNow::Removal), Some(Hint::EndRemoval));
+    assert_eq!(hint(NotNow::Away("a is OFFLINE".to_owned())), Some(Hint::BringBack));
+    let error = Error::from(repair::Error::from(NotNow::TooMuch(5 << 20)));
+    assert_eq!(error.hint(), Some(&Hint::AllowMore));
+    assert_eq!(error.to_string(), "the repair would write more than 5 MiB");
+}
+
+#[test]
+fn what_is_too_much_for_memory_is_no_damage() {
+    let of = |kind| Error::from(dmu::Error { objset: 1, object: 2, kind });
+    assert_eq!(of(dmu::ErrorKind::Memory).kind(), &ErrorKind::TooLarge);
+    assert_eq!(of(dmu::ErrorKind::Tree("x")).kind(), &ErrorKind::Damaged);
+    assert_eq!(of(dmu::ErrorKind::NoObject).kind(), &ErrorKind::NotFound);
+}
