@@ -10,8 +10,8 @@
 
 use engine::files::{NewFile, NewKind, Time};
 use engine::inside::device::WriteDeviceRef;
+use engine::inside::pool::live::{self, CreateOptions, Devices, NewTop, SpaceClass, VdevSpec};
 use engine::inside::{device, rt};
-use engine::live::{self, CreateOptions, Devices, NewTop, SpaceClass, VdevSpec};
 use engine::{Filesystem, LivePool};
 use std::error::Error;
 use std::fs::File;

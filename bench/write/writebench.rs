@@ -12,13 +12,13 @@ use engine::inside::device::{
 use engine::inside::dsl::DatasetKind;
 use engine::inside::dsl::write::{PropertyChange, parse_value};
 use engine::inside::ondisk::znode::Time;
-use engine::inside::zpl::write::{NewFile, NewKind};
-use engine::inside::{pool, rt};
-use engine::live;
-use engine::live::{
+use engine::inside::pool::live;
+use engine::inside::pool::live::{
     CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, Setting, SpaceClass,
     Tunable, VdevSpec,
 };
+use engine::inside::zpl::write::{NewFile, NewKind};
+use engine::inside::{pool, rt};
 use engine::{Candidate, Filesystem, OpenOptions};
 use std::error::Error;
 use std::fmt::Write as _;

@@ -139,7 +139,6 @@ pub use ondisk::{features, spelling};
 /// # Ok::<(), engine::Error>(())
 /// ```
 pub use pool::Pool;
-pub use pool::live;
 /// ```
 /// use engine::{Create, NewPool};
 ///
@@ -170,15 +169,25 @@ pub use pool::live::LivePool;
 pub use pool::{Candidate, OpenOptions, SearchOptions};
 pub use rt::{Cancelled, Progress, ProgressSnapshot, Rt, for_each_parallel};
 /// ```
-/// # use engine::files::{NewFile, NewKind, Time};
+/// # use engine::files::{DirCursor, NewFile, NewKind, Time};
 /// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
 /// let fs = pool.filesystem("tank")?;
 /// let new = NewFile::new(NewKind::Dir, 0o755, Time { seconds: 1, nanos: 0 });
-/// fs.create(fs.root_object(), b"letters", &new)?;
-/// let root = fs.root()?;
-/// for entry in root.entries()? {
-///     assert_eq!(entry?.name, b"letters");
+/// for name in ["letters", "pictures", "sounds"] {
+///     fs.create(fs.root_object(), name.as_bytes(), &new)?;
 /// }
+/// // A directory may be larger than memory: it is read in pages, each from where the last ended.
+/// let (root, mut names) = (fs.root()?, Vec::new());
+/// let mut at = Some(DirCursor::default());
+/// while let Some(from) = at {
+///     let page = root.read_dir(from, 2)?;
+///     for entry in page.entries {
+///         names.push(entry?.name);
+///     }
+///     at = page.next;
+/// }
+/// names.sort();
+/// assert_eq!(names, [&b"letters"[..], b"pictures", b"sounds"]);
 /// # Ok::<(), engine::Error>(())
 /// ```
 pub use zpl::Filesystem;
@@ -212,6 +221,23 @@ pub mod inside {
     pub use {check, codec, device, dmu, dsl, ondisk, pool, rt, vdev, zil, zio, zpl};
 }
 
+/// Making and importing pools that can be changed, their tunables, what is recorded and told of
+/// them.
+pub mod live {
+    pub use pool::live::{
+        Bring, CreateOptions, DEVICE_MIN, Devices, ENABLED_BY_DEFAULT, Event, EventValue, Events,
+        FailMode, GivenUp, GivenUpLog, Head, ImportOptions, InUse, Invocation, Leave, LivePool,
+        LogDevices, NewTop, OwnChanges, PropertyWord, Pushed, Setting, SpaceClass, SpareTaken,
+        StopWatch, Tunable, TunableError, TxgLimits, TxgRecord, TxgState, VdevSpec, cache_config,
+        import, is_same, is_writable, mark_destroyed,
+    };
+
+    /// What can be tuned, in a table with units and ranges.
+    pub mod tunables {
+        pub use pool::live::tunables::{Row, Setting, Tunable, TunableError, Tunables, Unit};
+    }
+}
+
 /// The process itself.
 pub mod process {
     pub use device::{Allocator, map_large_blocks, share_arena, was_stdout_closed};
@@ -220,8 +246,8 @@ pub mod process {
 /// Every block of a pool read, verified, and compared with what is allocated.
 pub mod check {
     pub use ::check::{
-        At, CheckOptions, DeviceDamage, Issue, Kind, LostPart, Report, Severity, Sum, Totals, Verify,
-        labels, run, verdict,
+        At, CheckOptions, DeviceDamage, Issue, Kind, LostPart, Report, Severity, Sum, Totals,
+        Verify, labels, run, verdict,
     };
 }
 
@@ -249,11 +275,14 @@ pub mod errors {
 pub mod files {
     pub use crate::orphans::orphans;
     pub use crate::remove::{NotRemoved, NotRemovedCause, remove_tree};
+    pub use dmu::{Hold, Segment, Tx};
     pub use ondisk::acl;
     pub use ondisk::znode::{ZPL_VERSION_MAX as VERSION_MAX, flags};
     pub use zpl::write::{Limited, OpenFile, XattrMode};
     pub use zpl::{CaseSensitivity, DirCursor, DirEntry, DirPage, Entries, FileKind, Time, names};
-    pub use zpl::{FlagChange, NewFile, NewKind, RenameMode, SetAttrs, SpaceKind, SpaceRow};
+    pub use zpl::{
+        FlagChange, NewFile, NewKind, RenameMode, SetAttrs, SpaceKind, SpaceRow, Stored,
+    };
 }
 
 /// What files and volumes are kept in: objects as trees of blocks, changed in transactions. A

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// A pool to be made of files, disks or memory, with a top-level vdev for each call that adds one.
 /// What is written is striped over them. Pools that have vdevs for special uses are made with
-/// [`crate::live::create`].
+/// [`CreatePool`](crate::pools::CreatePool).
 ///
 /// ```
 /// use engine::{Create, NewPool, OpenOptions, Pool};

@@ -257,7 +257,12 @@ fn a_chain_of_clones_has_no_longest() {
     let snap = |n: usize, name: &str| {
         pool.snapshot(&[format!("tank/{n}@{name}{n}")], Vec::new()).unwrap();
     };
-    pool.create_filesystem("tank/0", engine::live::NewFilesystem::default(), Vec::new()).unwrap();
+    pool.create_filesystem(
+        "tank/0",
+        engine::inside::pool::live::NewFilesystem::default(),
+        Vec::new(),
+    )
+    .unwrap();
     for n in 0..DEEP {
         if [0, 1, DEEP / 2].contains(&n) {
             snap(n, "gone");

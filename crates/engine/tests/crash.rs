@@ -16,10 +16,10 @@ use engine::inside::device::{CrashLog, CrashMode, SimDevice, SimDisks, SimOption
 use engine::inside::dmu::Hold;
 use engine::inside::ondisk::znode::Time;
 use engine::inside::ondisk::{BlkPtr, Dva};
+use engine::inside::pool::live::{LivePool, NewFilesystem};
 use engine::inside::zio::{AllocError, Allocate, Want};
 use engine::inside::zpl::write::{NewFile, NewKind, RenameMode};
 use engine::inside::{check, pool, rt};
-use engine::live::{LivePool, NewFilesystem};
 use engine::{Candidate, Filesystem, OpenOptions, Pool};
 use shapes::Shape;
 use std::collections::BTreeMap;

@@ -8,9 +8,11 @@
 use engine::config::{LabelConfig, NvList, NvValue, Packing};
 use engine::inside::device::{CrashLog, CrashMode, Device, MemoryDevice, WriteDeviceRef};
 use engine::inside::device::{SimDisks, SimOptions};
+use engine::inside::pool::live::{
+    self, CreateOptions, Devices, ImportOptions, NewTop, SpaceClass, VdevSpec,
+};
 use engine::inside::{device, pool, rt};
-use engine::live::{CreateOptions, Devices, ImportOptions, NewTop, SpaceClass, VdevSpec};
-use engine::{Candidate, LivePool, OpenOptions, Pool, live};
+use engine::{Candidate, LivePool, OpenOptions, Pool};
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};

@@ -8,10 +8,10 @@ use engine::Filesystem;
 use engine::inside::dmu::ErrorKind;
 use engine::inside::ondisk::DmuType;
 use engine::inside::ondisk::znode::Time;
+use engine::inside::pool::live::{LivePool, NewFilesystem};
 use engine::inside::rt;
 use engine::inside::zpl::Error;
 use engine::inside::zpl::write::{NewFile, NewKind};
-use engine::live::{LivePool, NewFilesystem};
 use random::Bench;
 use random::shapes::{SHAPES, Shape};
 use testkit::Rng;
@@ -92,7 +92,10 @@ fn rounds(shape: Shape, rounds: u64) {
     let bench = Bench::new(shape, DEVICE_BYTES, 12);
     let pool = bench.create();
     // Devices in memory are fast, and a txg must not hold all there is.
-    pool.set_limits(engine::live::TxgLimits { dirty_max: 16 << 20, ..Default::default() });
+    pool.set_limits(engine::inside::pool::live::TxgLimits {
+        dirty_max: 16 << 20,
+        ..Default::default()
+    });
     let mut rng = Rng::new(shape as u64);
     let begin = used(&pool);
     let mut least = 0;
@@ -191,7 +194,10 @@ fn writers_on_a_nearly_full_pool_wait_for_each_other() {
     const WRITERS: u64 = 24;
     let bench = Bench::new(Shape::Disk, 256 << 20, 12);
     let pool = bench.create();
-    pool.set_limits(engine::live::TxgLimits { dirty_max: 8 << 20, ..Default::default() });
+    pool.set_limits(engine::inside::pool::live::TxgLimits {
+        dirty_max: 8 << 20,
+        ..Default::default()
+    });
     pool.create_filesystem("tank/fs", NewFilesystem::default(), Vec::new()).unwrap();
     let fs = pool.filesystem("tank/fs").unwrap();
     let create = |name: &str| {
@@ -231,7 +237,7 @@ fn writers_on_a_nearly_full_pool_wait_for_each_other() {
 fn writers_of_many_datasets_share_what_is_left() {
     let bench = Bench::new(Shape::Disk, DEVICE_BYTES, 12);
     let pool = bench.create();
-    pool.set_limits(engine::live::TxgLimits::default());
+    pool.set_limits(engine::inside::pool::live::TxgLimits::default());
     for n in 0..8 {
         let name = format!("tank/fs{n}");
         pool.create_filesystem(&name, NewFilesystem::default(), Vec::new()).unwrap();

@@ -5,7 +5,7 @@
 mod writing;
 
 use engine::inside::dsl::write::PropertyChange;
-use engine::live::NewFilesystem;
+use engine::inside::pool::live::NewFilesystem;
 use engine::{LivePool, StoredValue};
 use writing::Pools;
 use writing::shapes::Shape;

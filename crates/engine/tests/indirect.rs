@@ -7,8 +7,8 @@ mod writing;
 use engine::inside::dsl::DatasetKind;
 use engine::inside::dsl::write::{PropertyChange, parse_value};
 use engine::inside::ondisk::DmuType;
+use engine::inside::pool::live::{NewFilesystem, Setting, Tunable};
 use engine::inside::zpl::write::{NewFile, NewKind};
-use engine::live::{NewFilesystem, Setting, Tunable};
 use writing::shapes::Shape;
 use writing::{Pools, bytes, fs_time};
 

@@ -10,9 +10,11 @@ mod shapes;
 
 use engine::files::{NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode};
 use engine::inside::device::{Device, DeviceRef, MemoryDevice};
+use engine::inside::pool::live::{
+    self, CreateOptions, Devices, ImportOptions, NewFilesystem, TxgLimits,
+};
 use engine::inside::zpl::{AccessList, Op};
 use engine::inside::{pool, rt, zil};
-use engine::live::{self, CreateOptions, Devices, ImportOptions, NewFilesystem, TxgLimits};
 use engine::{Candidate, Filesystem, LivePool, OpenOptions, Pool, Volume, inventory};
 use engine::{PropertyChange, StoredValue};
 use serde_json::Value;

@@ -10,8 +10,8 @@ mod writing;
 
 use engine::inside::check::Issue;
 use engine::inside::dmu::Hold;
+use engine::inside::pool::live::{NewFilesystem, TxgLimits};
 use engine::inside::zpl::write::{NewFile, NewKind};
-use engine::live::{NewFilesystem, TxgLimits};
 use engine::{Filesystem, LivePool, Pool};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};

@@ -10,8 +10,8 @@
 
 mod writing;
 
+use engine::inside::pool::live::NewFilesystem;
 use engine::inside::zpl::write::{NewFile, NewKind};
-use engine::live::NewFilesystem;
 use engine::{Filesystem, LivePool, PropertyChange, StoredValue};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

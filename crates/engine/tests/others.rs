@@ -5,7 +5,7 @@ mod writing;
 
 use engine::inside::dmu;
 use engine::inside::pool::Error;
-use engine::live::NewFilesystem;
+use engine::inside::pool::live::NewFilesystem;
 use engine::pools::CheckpointState;
 use std::path::Path;
 use writing::Pools;

@@ -5,8 +5,8 @@ mod writing;
 
 use engine::inside::dsl::write::PropertyChange;
 use engine::inside::dsl::{PropertyContext, StoredValue};
+use engine::inside::pool::live::NewFilesystem;
 use engine::inside::zpl::write::{NewFile, NewKind};
-use engine::live::NewFilesystem;
 use writing::Pools;
 use writing::shapes::{SHAPES, Shape};
 

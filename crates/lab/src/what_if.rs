@@ -20,9 +20,11 @@ use crate::disk::Preset;
 use crate::error::LabError;
 use crate::stream::StreamError;
 use engine::inside::device::{SimDisks, WriteDeviceRef};
+use engine::inside::pool::live;
+use engine::inside::pool::live::{
+    CreateOptions, Devices, LivePool, NewTop, Setting, SpaceClass, VdevSpec,
+};
 use engine::inside::rt::Rt;
-use engine::live;
-use engine::live::{CreateOptions, Devices, LivePool, NewTop, Setting, SpaceClass, VdevSpec};
 use load::Took;
 pub(crate) use meter::{Meter, Metered};
 use std::time::Duration;

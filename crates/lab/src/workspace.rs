@@ -15,14 +15,14 @@ use engine::devices::AnyDevices;
 use engine::inside::device::{DeviceSource as _, WriteDeviceRef};
 use engine::inside::dsl::DatasetKind;
 use engine::inside::dsl::write::{PropertyChange, parse_value};
-use engine::inside::pool::look_at_device;
-use engine::inside::rt::Rt;
-use engine::inside::zpl::Volume;
-use engine::live;
-use engine::live::{
+use engine::inside::pool::live;
+use engine::inside::pool::live::{
     CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, SpaceClass, Tunable,
     VdevSpec,
 };
+use engine::inside::pool::look_at_device;
+use engine::inside::rt::Rt;
+use engine::inside::zpl::Volume;
 use engine::{Candidate, OpenOptions};
 use std::path::Path;
 use std::sync::Arc;

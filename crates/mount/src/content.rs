@@ -12,7 +12,7 @@ use nix::fcntl::{FallocateFlags, OFlag};
 impl Front {
     /// The file, in use.
     pub(crate) fn open_file(&self, ino: INodeNo, flags: OpenFlags) -> Done<FileHandle> {
-        if !self.fs.objset().is_live() || !matches!(self.of(ino), Of::Live(_)) {
+        if !self.fs.is_live() || !matches!(self.of(ino), Of::Live(_)) {
             return match flags.acc_mode() {
                 fuser::OpenAccMode::O_RDONLY => Ok(self.handles.add(None)),
                 _ => Err(Errno::EROFS),

@@ -559,7 +559,7 @@ impl Server {
         let front = &self.front;
         // What cannot be changed is durable.
         let Ok(file) = front.object(ino) else { return reply.ok() };
-        if !front.fs.objset().is_live() {
+        if !front.fs.is_live() {
             return reply.ok();
         }
         let waiting = self.requests.begin(request.pid(), reply);

@@ -6,8 +6,9 @@ use crate::errno::{Done, OrErrno as _};
 use crate::served::{Caller, Front, Known};
 use crate::snapshots::{self, Listed, Of, SnapdirMode};
 use engine::Node;
-use engine::files::{FileKind, NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode, names};
-use engine::objects::Hold;
+use engine::files::{
+    FileKind, Hold, NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode, names,
+};
 use fuser::{Errno, FileAttr, FileHandle, FileType, Generation, INodeNo, RenameFlags, TimeOrNow};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -269,9 +270,7 @@ impl Front {
     /// The directory, in use.
     pub(crate) fn open_dir(&self, ino: INodeNo) -> Done<FileHandle> {
         let held = match self.of(ino) {
-            Of::Live(object) if self.fs.objset().is_live() => {
-                Some(self.fs.hold(object).or_errno()?)
-            }
+            Of::Live(object) if self.fs.is_live() => Some(self.fs.hold(object).or_errno()?),
             _ => None,
         };
         Ok(self.handles.add_dir(held))

@@ -54,7 +54,7 @@ impl Front {
     ) -> Self {
         /// Names and attributes of what can change, and of what cannot.
         const TTLS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(86_400)];
-        let ttl = TTLS[usize::from(!fs.objset().is_live())];
+        let ttl = TTLS[usize::from(!fs.is_live())];
         Self { fs, handles: Handles::default(), options, snapshots, space, ttl }
     }
 

@@ -145,6 +145,12 @@ impl Filesystem {
         &self.inner.objset
     }
 
+    /// It is open to be changed, and shows what was changed before that is durable.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.inner.objset.is_live()
+    }
+
     /// Version of the file system, 1 to 5.
     #[must_use]
     pub fn version(&self) -> u64 {

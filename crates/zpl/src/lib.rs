@@ -30,7 +30,7 @@ pub use acl::{AceText, Acl};
 pub use dir::{DirCursor, DirEntry, DirPage, Entries};
 pub use error::{Error, Result};
 pub use fs::{CaseSensitivity, Filesystem};
-pub use node::{FileKind, Node};
+pub use node::{FileKind, Node, Stored};
 pub use ondisk::znode::Time;
 pub use op::{
     AccessList, At, Cloned, Create, Data, Identity, Op, Outcome, Renaming, StoredData, VolumeOp,

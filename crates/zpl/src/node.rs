@@ -46,6 +46,23 @@ impl FileKind {
     }
 }
 
+/// How a file is kept: the sizes of its object and of what that consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Bytes of a block.
+    pub block_size: u64,
+    /// Bytes of a block of pointers.
+    pub indirect_block_size: u64,
+    /// Levels of its tree; a file of one block has one.
+    pub levels: u8,
+    /// The largest number of a block.
+    pub max_block: u64,
+    /// Slots of 512 bytes that its dnode takes.
+    pub slots: u64,
+    /// Bytes of attributes in the dnode.
+    pub bonus_bytes: usize,
+}
+
 /// A file with its attributes.
 #[derive(Clone)]
 pub struct Node {
@@ -205,6 +222,20 @@ impl Node {
     #[must_use]
     pub fn object(&self) -> &Object {
         &self.object
+    }
+
+    /// How it is kept.
+    #[must_use]
+    pub fn stored(&self) -> Stored {
+        let dnode = self.object.dnode();
+        Stored {
+            block_size: dnode.block_size(),
+            indirect_block_size: 1u64.checked_shl(dnode.indirect_shift.into()).unwrap_or(0),
+            levels: dnode.levels,
+            max_block: dnode.max_block,
+            slots: u64::from(dnode.extra_slots) + 1,
+            bonus_bytes: dnode.bonus.len(),
+        }
     }
 
     /// Its object number: what `stat` calls the inode.

@@ -3,8 +3,10 @@
 use crate::bench::{Bench, number, text};
 use engine::inside::dsl::write::PropertyChange;
 use engine::inside::pool::Result;
-use engine::live::{Devices, Invocation, LivePool, NewFilesystem, NewTop, PropertyWord};
-use engine::live::{SpaceClass, VdevSpec};
+use engine::inside::pool::live::{
+    Devices, Invocation, LivePool, NewFilesystem, NewTop, PropertyWord,
+};
+use engine::inside::pool::live::{SpaceClass, VdevSpec};
 use std::sync::Arc;
 
 pub struct Case {

@@ -6,7 +6,7 @@ use super::sets::{Set, State};
 use engine::inside::dsl::write::{PropertyChange, parse_value};
 use engine::inside::dsl::{DatasetKind, Refusal};
 use engine::inside::pool::Error;
-use engine::live::NewFilesystem;
+use engine::inside::pool::live::NewFilesystem;
 use std::sync::Arc;
 use testkit::posix::Content;
 

@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 use engine::inside::device::WriteDeviceRef;
+use engine::inside::pool::live::{
+    self, CreateOptions, Devices, LivePool, NewTop, SpaceClass, VdevSpec,
+};
 use engine::inside::rt::Rt;
-use engine::live::{self, CreateOptions, Devices, LivePool, NewTop, SpaceClass, VdevSpec};
 
 /// A pool's vdevs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::*;
 use engine::files::{NewFile, NewKind, Time};
-use engine::live::{FailMode, NewFilesystem, PropertyWord};
+use engine::inside::pool::live::{FailMode, NewFilesystem, PropertyWord};
 
 const SHAPES: [Shape; 4] = [Shape::Disk, Shape::Mirror, Shape::Raidz1, Shape::Raidz2];
 

@@ -30,10 +30,10 @@ use crate::target::Target;
 use crate::what_if::{Meter, Metered};
 use engine::inside::device::SimDisks;
 use engine::inside::ondisk::znode::Time;
+use engine::inside::pool::live;
+use engine::inside::pool::live::{CreateOptions, LivePool, Setting as Tunable};
 use engine::inside::rt::Rt;
 use engine::inside::zpl::write::{NewFile, NewKind};
-use engine::live;
-use engine::live::{CreateOptions, LivePool, Setting as Tunable};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 

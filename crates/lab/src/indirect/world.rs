@@ -21,14 +21,14 @@ use engine::inside::device::{AlignedBuf, MemoryDevice, WriteDeviceRef};
 use engine::inside::dmu::Hold;
 use engine::inside::ondisk::Endian;
 use engine::inside::ondisk::znode::Time;
+use engine::inside::pool::live;
+use engine::inside::pool::live::{
+    CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, Setting, Tunable,
+};
 use engine::inside::pool::look_at_device;
 use engine::inside::rt::{CpuModel, Rt};
 use engine::inside::zio::Block;
 use engine::inside::zpl::write::{NewFile, NewKind};
-use engine::live;
-use engine::live::{
-    CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, Setting, Tunable,
-};
 use engine::{Candidate, Filesystem, OpenOptions, Pool};
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -7,11 +7,11 @@ use engine::LivePool;
 use engine::inside::device::SimDisks;
 use engine::inside::dsl::DatasetKind;
 use engine::inside::dsl::write::{PropertyChange, parse_value};
+use engine::inside::pool::live;
+use engine::inside::pool::live::{CreateOptions, NewFilesystem, Setting, Tunable};
 use engine::inside::rt::Rt;
 use engine::inside::zio::cpu::Processors;
 use engine::inside::zio::profile::Profile;
-use engine::live;
-use engine::live::{CreateOptions, NewFilesystem, Setting, Tunable};
 use std::time::Duration;
 
 /// Bytes of a simulated unit; sparse.

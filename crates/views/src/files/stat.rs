@@ -3,10 +3,9 @@
 use super::{mode_text, time_text};
 use crate::Here;
 use engine::files::acl::{self, POSIX_ACCESS_XATTR, POSIX_DEFAULT_XATTR};
-use engine::files::{FileKind, flags};
+use engine::files::{FileKind, Segment, Stored, flags};
 use engine::inventory::json::{Json, Members, hex};
 use engine::inventory::{kind_name, nanoseconds};
-use engine::objects::{Object, Segment};
 use engine::{Filesystem, Node};
 use term::escape;
 
@@ -74,7 +73,7 @@ impl Facts<'_> {
     #[must_use]
     pub fn text(&self) -> String {
         let n = self.node;
-        let d = n.object().dnode();
+        let stored = n.stored();
         let mut out = String::new();
         let mut line = |what: &str, value: String| out.push_str(&format!("{what:>10}: {value}\n"));
         let target = match n.kind() {
@@ -110,9 +109,9 @@ impl Facts<'_> {
         let form = if n.is_old_form() { "znode" } else { "system attributes" };
         line(
             "Stored as",
-            format!("{form}, bonus {} bytes, {} slots", d.bonus.len(), d.extra_slots + 1),
+            format!("{form}, bonus {} bytes, {} slots", stored.bonus_bytes, stored.slots),
         );
-        line("Blocks", layout_text(n.object()));
+        line("Blocks", layout_text(&stored));
         match n.segments() {
             Ok(s) if matches!(n.kind(), FileKind::File) => line("Data", ranges_text(&s)),
             Ok(_) => {}
@@ -191,7 +190,7 @@ impl Facts<'_> {
             let (major, minor) = n.device();
             put("rdev", Json::List(vec![major.into(), minor.into()]));
         }
-        put("layout", layout_json(n.object()));
+        put("layout", layout_json(&n.stored()));
         match n.segments() {
             Ok(_) if n.kind() != FileKind::File => {}
             Ok(segments) => {
@@ -224,27 +223,23 @@ impl Facts<'_> {
 }
 
 /// Sizes of the object and its blocks.
-fn layout_json(object: &Object) -> Json {
-    let d = object.dnode();
+fn layout_json(stored: &Stored) -> Json {
     let layout = [
-        ("block_size", d.block_size()),
-        ("indirect_block_size", 1u64.checked_shl(d.indirect_shift.into()).unwrap_or(0)),
-        ("levels", d.levels.into()),
-        ("max_block", d.max_block),
-        ("slots", u64::from(d.extra_slots) + 1),
-        ("bonus_bytes", d.bonus.len() as u64),
+        ("block_size", stored.block_size),
+        ("indirect_block_size", stored.indirect_block_size),
+        ("levels", stored.levels.into()),
+        ("max_block", stored.max_block),
+        ("slots", stored.slots),
+        ("bonus_bytes", stored.bonus_bytes as u64),
     ];
     Json::Map(layout.into_iter().map(|(name, v)| (name.into(), v.into())).collect())
 }
 
-fn layout_text(object: &Object) -> String {
-    let d = object.dnode();
-    let indirect = 1u64.checked_shl(d.indirect_shift.into()).unwrap_or(0);
+fn layout_text(stored: &Stored) -> String {
+    let Stored { block_size, levels, indirect_block_size, max_block, .. } = stored;
     format!(
-        "{} bytes each, {} levels, indirect blocks of {indirect} bytes, largest number {}",
-        d.block_size(),
-        d.levels,
-        d.max_block
+        "{block_size} bytes each, {levels} levels, indirect blocks of {indirect_block_size} \
+         bytes, largest number {max_block}"
     )
 }
 

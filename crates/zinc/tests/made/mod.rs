@@ -5,11 +5,13 @@
 use engine::inside::device::{Options, RwFileDevice};
 use engine::inside::dmu::{Hold, zap};
 use engine::inside::ondisk::znode::{Dirent, Time};
+use engine::inside::pool::live;
+use engine::inside::pool::live::{
+    CreateOptions, Devices, NewFilesystem, NewTop, SpaceClass, VdevSpec,
+};
 use engine::inside::rt;
 use engine::inside::zpl::write::XattrMode;
 use engine::inside::zpl::{NewFile, NewKind};
-use engine::live;
-use engine::live::{CreateOptions, Devices, NewFilesystem, NewTop, SpaceClass, VdevSpec};
 use engine::{Filesystem, LivePool};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
