@@ -127,7 +127,6 @@ pub use dsl::{DatasetKind, Dir, Dsl, NamedBookmark, Refusal};
 pub use dsl::{Property, PropertyContext, Source, StoredValue};
 pub use error::{Error, ErrorKind, Hint, InTheWay, Place, Result, Rule};
 pub use new_pool::NewPool;
-pub use ondisk::{features, spelling};
 /// ```
 /// use engine::{NewPool, OpenOptions, Pool};
 ///
@@ -276,13 +275,34 @@ pub mod files {
     pub use crate::orphans::orphans;
     pub use crate::remove::{NotRemoved, NotRemovedCause, remove_tree};
     pub use dmu::{Hold, Segment, Tx};
-    pub use ondisk::acl;
     pub use ondisk::znode::{ZPL_VERSION_MAX as VERSION_MAX, flags};
     pub use zpl::write::{Limited, OpenFile, XattrMode};
     pub use zpl::{CaseSensitivity, DirCursor, DirEntry, DirPage, Entries, FileKind, Time, names};
     pub use zpl::{
         FlagChange, NewFile, NewKind, RenameMode, SetAttrs, SpaceKind, SpaceRow, Stored,
     };
+
+    /// Lists of access rights: those of NFSv4 that files have, and those of POSIX that are kept
+    /// in extended attributes.
+    pub mod acl {
+        pub use ondisk::acl::{Ace, TYPE_ALLOW, TYPE_DENY, Who};
+        pub use ondisk::acl::{
+            FLAG_EVERYONE, FLAG_GROUP, FLAG_IDENTIFIER_GROUP, FLAG_OWNER, POSIX_ACCESS_XATTR,
+            POSIX_DEFAULT_XATTR, PosixEntry, PosixWho, decode_posix, encode_posix, posix_text,
+        };
+    }
+}
+
+/// The features that pools have, and the versions before these.
+pub mod features {
+    pub use ondisk::features::{
+        FEATURES, Feature, Support, VERSION_FEATURES, VERSIONS, by_guid, by_name,
+    };
+}
+
+/// Names that the format does not allow, spelled so that they can be shown and typed.
+pub mod spelling {
+    pub use ondisk::spelling::{in_line, name, stored};
 }
 
 /// What files and volumes are kept in: objects as trees of blocks, changed in transactions. A

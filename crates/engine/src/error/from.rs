@@ -93,6 +93,12 @@ impl From<device::Error> for Error {
     }
 }
 
+impl From<ondisk::Error> for Error {
+    fn from(e: ondisk::Error) -> Self {
+        Self::new(ErrorKind::Damaged).because(e)
+    }
+}
+
 impl From<TunableError> for Error {
     fn from(e: TunableError) -> Self {
         use TunableError as T;

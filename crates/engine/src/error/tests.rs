@@ -15,6 +15,7 @@ fn what_public_calls_fail_with_becomes_the_one_error() {
     is_public::<zpl::Error>();
     is_public::<dmu::Error>();
     is_public::<device::Error>();
+    is_public::<ondisk::Error>();
     is_public::<repair::Error>();
     is_public::<pool::live::TunableError>();
     is_public::<crate::pools::DeviceRefusal>();
