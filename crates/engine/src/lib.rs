@@ -48,6 +48,7 @@
 //! | [`files`] | what files are made of |
 //! | [`objects`] | what files are kept in: a transactional store of objects |
 //! | [`ingest`] | files of somewhere else into a file system |
+//! | [`extract`], [`rescue`] | files of a pool into something else; all that can be read of one |
 //! | [`mod@diff`] | what changed between two states of a file system |
 //! | [`mod@check`], [`inventory`] | everything verified, and everything listed |
 //! | [`pools`] | how pools are made and get more devices, are found, judged and described |
@@ -98,6 +99,7 @@ pub mod datasets;
 pub mod devices;
 pub mod diff;
 mod error;
+pub mod extract;
 mod import;
 pub mod ingest;
 pub mod inventory;
@@ -109,6 +111,7 @@ mod orphans;
 pub mod properties;
 mod remove;
 pub mod replay;
+pub mod rescue;
 mod vdev_properties;
 
 pub use datasets::Create;

@@ -1,43 +1,17 @@
-//! Attributes of a node of a pool, put on what was made for it, by descriptor.
+//! Attributes of a file of a pool, put on what was made for it, by descriptor. Which of them, and
+//! in which order, the engine says ([`engine::extract`]).
 
 use super::dir::{Dir, Item, Look, path_of};
 use super::new_file::NewFile;
-use engine::Filesystem;
 use engine::Node;
-use engine::files::{FileKind, Time};
+use engine::extract::{Attribute, Keep, SetAttribute};
+use engine::files::Time;
 use rustix::fs::{
     AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, chmod, chownat, fchmod,
     fsetxattr, futimens, setxattr, utimensat,
 };
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
-
-/// Extended attributes by the names Linux shows.
-pub type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// What of a file's attributes is put on the copy.
-#[derive(Clone, Copy, Debug)]
-pub struct Keep {
-    /// Owner and group, and what is worth something only with them: set-id bits, attributes that
-    /// give rights, devices that others may open.
-    pub owner: bool,
-    /// The user asked for owners to be left, and need not be told what goes with them.
-    pub declined: bool,
-    /// Extended attributes and access lists.
-    pub xattrs: bool,
-    /// Devices.
-    pub devices: bool,
-}
-
-/// An attribute that the target did not take.
-#[derive(Debug)]
-pub struct Refused {
-    /// Which.
-    pub what: String,
-    /// Why.
-    pub error: io::Error,
-}
 
 /// Something attributes can be put on.
 struct Handle<'a> {
@@ -47,11 +21,6 @@ struct Handle<'a> {
 }
 
 impl Dir {
-    /// Puts the attributes of `node` on the directory. What could not be kept is returned.
-    pub fn set_attributes(&self, node: &Node, keep: Keep, xattrs: &Xattrs) -> Vec<Refused> {
-        Handle { fd: self.as_fd(), is_item: false }.set_attributes(node, keep, xattrs)
-    }
-
     /// Closes a directory that was there before, until it gets the attributes of `node`: what is
     /// copied into it is not for those whom the pool keeps out.
     pub fn close_for_others(&self, node: &Node, keep: Keep) -> io::Result<()> {
@@ -68,47 +37,35 @@ impl Dir {
     }
 }
 
-impl NewFile<'_> {
-    /// Puts the attributes of `node` on the file. What could not be kept is returned.
-    pub fn set_attributes(&self, node: &Node, keep: Keep, xattrs: &Xattrs) -> Vec<Refused> {
-        Handle { fd: self.file.as_fd(), is_item: false }.set_attributes(node, keep, xattrs)
+impl SetAttribute for Dir {
+    fn set(&self, attribute: &Attribute<'_>) -> io::Result<()> {
+        Handle { fd: self.as_fd(), is_item: false }.set(attribute)
     }
 }
 
-impl Item {
-    /// Puts the attributes of `node` on it. What could not be kept is returned.
-    pub fn set_attributes(&self, node: &Node, keep: Keep, xattrs: &Xattrs) -> Vec<Refused> {
-        Handle { fd: self.as_fd(), is_item: true }.set_attributes(node, keep, xattrs)
+impl SetAttribute for NewFile<'_> {
+    fn set(&self, attribute: &Attribute<'_>) -> io::Result<()> {
+        Handle { fd: self.file.as_fd(), is_item: false }.set(attribute)
+    }
+}
+
+impl SetAttribute for Item {
+    fn set(&self, attribute: &Attribute<'_>) -> io::Result<()> {
+        Handle { fd: self.as_fd(), is_item: true }.set(attribute)
     }
 }
 
 impl Handle<'_> {
-    fn set_attributes(&self, node: &Node, keep: Keep, xattrs: &Xattrs) -> Vec<Refused> {
-        let mut refused = Vec::new();
-        let mut note = |what: &str, result: io::Result<()>| {
-            let kept = result.is_ok();
-            refused.extend(result.err().map(|error| Refused { what: what.into(), error }));
-            kept
-        };
-        let owned = keep.owner && note("owner", self.set_owner(node));
-        for (name, value) in xattrs.iter().filter(|_| keep.xattrs) {
-            let what = String::from_utf8_lossy(name).into_owned();
-            if keep.owner || !gives_rights(name) {
-                note(&what, self.set_xattr(name, value));
-            } else if !keep.declined {
-                note(&what, Err(io::Error::other("it is kept only with the owner")));
-            }
+    fn set(&self, attribute: &Attribute<'_>) -> io::Result<()> {
+        match *attribute {
+            Attribute::Owner { uid, gid } => self.set_owner(uid, gid),
+            Attribute::Xattr { name, value } => self.set_xattr(name, value),
+            Attribute::Mode(mode) => self.set_mode(mode),
+            Attribute::Times { atime, mtime } => self.set_times(atime, mtime),
         }
-        if node.kind() != FileKind::Symlink {
-            // After the owner, whose change takes set-id bits away.
-            note("mode", self.set_mode(permissions(node, owned)));
-        }
-        note("times", self.set_times(node.atime, node.mtime));
-        refused
     }
 
-    fn set_owner(&self, node: &Node) -> io::Result<()> {
-        let (uid, gid) = (Filesystem::linux_id(node.uid), Filesystem::linux_id(node.gid));
+    fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
         // To the system this number means that nothing is to be changed.
         if uid == u32::MAX || gid == u32::MAX {
             return Err(io::Error::other("4294967295 is the number of no user or group"));
@@ -161,21 +118,6 @@ const ATIME_STEP: u64 = 2 * 86_400;
 /// first or last that it can, without a word.
 fn is_near(there: i64, wanted: Time, step: u64) -> bool {
     there.abs_diff(wanted.seconds) <= step
-}
-
-/// Whether an extended attribute gives its file rights that only an administrator gives.
-fn gives_rights(name: &[u8]) -> bool {
-    [&b"security."[..], b"trusted."].iter().any(|space| name.starts_with(space))
-}
-
-/// Set-id bits are for the owner they were given to, and so is a device.
-fn permissions(node: &Node, owned: bool) -> u32 {
-    let mask = match node.kind() {
-        _ if owned => 0o7777,
-        FileKind::Block | FileKind::Char => 0o600,
-        _ => 0o1777,
-    };
-    node.permissions() & mask
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use super::names;
 use super::staging::Staging;
-use engine::files::FileKind;
+use engine::extract::kind_phrase;
+use engine::files::{FileKind, NewKind};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, linkat, major, makedev, minor, mkdirat,
     mknodat, openat, readlinkat, statat, symlinkat, unlinkat,
@@ -69,17 +70,28 @@ impl Look {
         self.kind == FileType::Directory
     }
 
+    /// It is a symbolic link.
+    pub fn is_symlink(&self) -> bool {
+        self.kind == FileType::Symlink
+    }
+
+    /// Its type, as a pool has it.
+    pub fn file_kind(&self) -> FileKind {
+        match self.kind {
+            FileType::RegularFile => FileKind::File,
+            FileType::Directory => FileKind::Dir,
+            FileType::Symlink => FileKind::Symlink,
+            FileType::Fifo => FileKind::Fifo,
+            FileType::Socket => FileKind::Socket,
+            FileType::BlockDevice => FileKind::Block,
+            FileType::CharacterDevice => FileKind::Char,
+            FileType::Unknown => FileKind::Unknown,
+        }
+    }
+
     /// Its type, for people.
     pub fn kind_name(&self) -> &'static str {
-        match self.kind {
-            FileType::RegularFile => "a file",
-            FileType::Directory => "a directory",
-            FileType::Symlink => "a symbolic link",
-            FileType::Fifo => "a pipe",
-            FileType::Socket => "a socket",
-            FileType::CharacterDevice | FileType::BlockDevice => "a device",
-            _ => "something",
-        }
+        kind_phrase(self.file_kind())
     }
 }
 
@@ -130,11 +142,6 @@ impl Dir {
 
     fn with(&self, handle: OwnedFd) -> Self {
         Self { handle, staging: Arc::clone(&self.staging) }
-    }
-
-    /// The same directory once more.
-    pub fn again(&self) -> io::Result<Self> {
-        Ok(self.with(self.handle.try_clone()?))
     }
 
     pub(super) fn staging(&self) -> &Arc<Staging> {
@@ -219,19 +226,20 @@ impl Dir {
     }
 
     /// Makes a named pipe, socket or device.
-    pub fn special(&self, name: &[u8], kind: FileKind, device: (u32, u32)) -> io::Result<Item> {
+    pub fn special(&self, name: &[u8], what: &NewKind) -> io::Result<Item> {
         names::check(name)?;
-        let (wanted, dev) = match kind {
-            FileKind::Fifo => (FileType::Fifo, 0),
-            FileKind::Socket => (FileType::Socket, 0),
-            FileKind::Block => (FileType::BlockDevice, makedev(device.0, device.1)),
-            FileKind::Char => (FileType::CharacterDevice, makedev(device.0, device.1)),
+        let (wanted, device) = match what {
+            NewKind::Fifo => (FileType::Fifo, None),
+            NewKind::Socket => (FileType::Socket, None),
+            NewKind::Block(major, minor) => (FileType::BlockDevice, Some((*major, *minor))),
+            NewKind::Char(major, minor) => (FileType::CharacterDevice, Some((*major, *minor))),
             _ => return Err(io::ErrorKind::InvalidInput.into()),
         };
+        let dev = device.map_or(0, |(major, minor)| makedev(major, minor));
         mknodat(&self.handle, name, wanted, Mode::RUSR | Mode::WUSR, dev)?;
         let made = self.item(name)?;
         let look = made.look()?;
-        let same_device = dev == 0 || look.device == device;
+        let same_device = device.is_none_or(|device| look.device == device);
         let is_it = look.kind == wanted && look.links == 1 && same_device;
         if is_it { Ok(made) } else { Err(exists("it was replaced by another program")) }
     }

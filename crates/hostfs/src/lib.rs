@@ -8,37 +8,37 @@
 //!   ([`Dir`]). A name with a slash, `.` and `..` are refused, and a symbolic link is never
 //!   followed. One component at a time without links is what `openat2` with `RESOLVE_BENEATH`
 //!   and `RESOLVE_NO_SYMLINKS` promises, and it needs no new kernel.
-//! - Attributes are set by descriptor, on what was made here and nothing else ([`attributes`]):
+//! - Attributes are set by descriptor, on what was made here and nothing else:
 //!   a pipe, socket or device is opened again without following links, and is left alone when
 //!   it is not what was made.
 //! - A file has no name until it is whole ([`NewFile`]). Temporary names never share a folder
 //!   with names that come from a pool.
 //! - A directory is closed to others until all that is in it is there ([`Tree`]).
 //!
-//! [`extract`] copies trees of a pool with all that, [`rescue`] all that can still be read of a
-//! damaged one, and [`ingest`] trees and archives of this machine into a pool. [`recording`] keeps
-//! what a pool did in a file. [`users`] and [`zone`] read what the machine knows of its users and
-//! of its time.
+//! With all that, a [`Dir`] is where the engine copies trees of a pool to ([`engine::extract`]),
+//! and all that can still be read of a damaged one ([`engine::rescue`]; [`rescue`] has the log).
+//! [`ingest`] copies trees and archives of this machine into a pool. [`recording`] keeps what a
+//! pool did in a file. [`users`] and [`zone`] read what the machine knows of its users and of its
+//! time.
 //!
 //! **Invariant:** nothing is made, changed or removed but below a directory that is held open, and
 //! through no symbolic link.
 #![forbid(unsafe_code)]
 
-pub mod attributes;
+mod attributes;
 mod dir;
-pub mod extract;
 pub mod ingest;
 pub mod names;
 mod new_file;
 pub mod output;
 pub mod recording;
 pub mod rescue;
+mod sink;
 mod staging;
 mod tree;
 pub mod users;
 pub mod zone;
 
-pub use attributes::{Keep, Xattrs};
 pub use dir::{Dir, Identity, Look, link_open, path_of};
 pub use new_file::NewFile;
 pub use staging::{named, nameless, random_name};

@@ -35,10 +35,10 @@ pub struct Tree {
 
 impl Tree {
     /// A tree below `top`.
-    pub fn new(top: Dir) -> io::Result<Self> {
+    pub fn new(top: Arc<Dir>) -> io::Result<Self> {
         let identity = top.identity()?;
         let spot = Spot { above: 0, depth: 0, name: Box::default(), identity };
-        let way = vec![(0, Some(Arc::new(top)))];
+        let way = vec![(0, Some(top))];
         Ok(Self { spots: vec![spot], made: HashSet::from([identity]), way })
     }
 
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn deep_trees_take_few_descriptors_and_are_found_again() {
         let place = tempfile::tempdir().unwrap();
-        let mut tree = Tree::new(Dir::open_target(place.path(), false).unwrap()).unwrap();
+        let mut tree = Tree::new(Arc::new(Dir::open_target(place.path(), false).unwrap())).unwrap();
         let name = [b'n'; 200];
         let mut at = 0;
         let mut chain = vec![0];
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn a_directory_that_was_moved_is_noticed() {
         let place = tempfile::tempdir().unwrap();
-        let mut tree = Tree::new(Dir::open_target(place.path(), false).unwrap()).unwrap();
+        let mut tree = Tree::new(Arc::new(Dir::open_target(place.path(), false).unwrap())).unwrap();
         let a = tree.make(0, b"a").unwrap().0;
         let b = tree.make(0, b"b").unwrap().0;
         std::fs::rename(place.path().join("a"), place.path().join("c")).unwrap();

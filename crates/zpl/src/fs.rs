@@ -8,6 +8,7 @@ use ondisk::fuid::{self, FuidTable};
 use ondisk::sa::{SaTables, zpl};
 use ondisk::znode::{MASTER_NODE, ZPL_VERSION_MAX, ZPL_VERSION_SA, flags, master};
 use parking_lot::RwLock;
+use rt::Rt;
 use std::sync::Arc;
 
 /// How names are looked up.
@@ -137,6 +138,12 @@ impl Filesystem {
             _ => ondisk::zap::NORM_TOUPPER,
         };
         self.inner.normalization | case
+    }
+
+    /// The runtime that its blocks are waited for with.
+    #[must_use]
+    pub fn rt(&self) -> Rt {
+        self.inner.objset.store().rt()
     }
 
     /// The object set.

@@ -11,13 +11,14 @@ use crate::progress::while_showing;
 use crate::session::Session;
 use crate::ui;
 use engine::Progress;
+use engine::extract::Observer as _;
+use engine::rescue::Rescue;
 use hostfs::Dir;
-use hostfs::extract::Sink as _;
-use hostfs::rescue::Rescue;
-use hostfs::rescue::log::{LOG_NAME, Log};
+use hostfs::rescue::{LOG_NAME, Log};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Arguments of `zinc rescue`.
@@ -57,7 +58,7 @@ impl Verb for Args {
             Failure::new(format!("cannot write to {}", self.dest.display())).because(e.to_string())
         };
         let path = session.path(&self.dest);
-        let dest = Dir::open_target(&path, false).map_err(cannot)?;
+        let dest = Arc::new(Dir::open_target(&path, false).map_err(cannot)?);
         let log = Log::open(&dest).map_err(|e| {
             let what = format!("cannot write to {}", path.join(LOG_NAME).display());
             Failure::new(what).because(e.to_string())
@@ -80,7 +81,8 @@ impl Verb for Args {
         let rescue = Rescue {
             pool: &pool,
             dest: &dest,
-            log: &log,
+            reserved: LOG_NAME.as_bytes(),
+            observer: &|dataset| Box::new(log.of(dataset)),
             keep: self.keep.keep(),
             force: self.force,
             open: &|dataset| sets.open(dataset),
@@ -126,7 +128,12 @@ fn object(v: Value) -> Map<String, Value> {
 }
 
 impl Args {
-    fn rescue(&self, rescue: &Rescue<'_>, sets: &Sets<'_>, place: &Place) -> Result<(), Failure> {
+    fn rescue(
+        &self,
+        rescue: &Rescue<'_, Dir>,
+        sets: &Sets<'_>,
+        place: &Place,
+    ) -> Result<(), Failure> {
         // The pool's name alone means all of it, also when its root dataset is lost.
         if place.is_pool(rescue.pool) {
             rescue.datasets("", true, self.snapshots);

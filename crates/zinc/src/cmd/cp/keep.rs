@@ -1,6 +1,7 @@
 //! Which attributes a copy out of a pool gets: the options that `cp` and `rescue` share.
 
-use hostfs::{Keep, is_root};
+use engine::extract::Keep;
+use hostfs::is_root;
 
 /// What is kept of a file beside its content.
 #[derive(Clone, Copy, clap::Args)]

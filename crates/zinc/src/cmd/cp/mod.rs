@@ -15,16 +15,17 @@ use crate::progress::while_showing;
 use crate::served::Server;
 use crate::session::Session;
 use engine::Progress;
+use engine::extract::{self, Existing, Extract};
 use engine::files::FileKind;
 use engine::properties::has_posix_acls;
 use engine::{DatasetKind, Pool, Volume};
-use hostfs::extract::{self, Copier, Existing};
 use hostfs::{Dir, names};
 use keep::KeepArgs;
 use report::CopyReport;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Arguments of `zinc cp`.
 #[derive(clap::Args)]
@@ -202,9 +203,9 @@ impl Args {
         }
         let fs = found.filesystem(sets)?;
         let node = found.node(&fs, false)?;
-        let mut copier = Copier::new(&fs, self.keep.keep(), progress, sink);
-        copier.existing = if self.force { Existing::Replace } else { Existing::Refuse };
-        copier.posix_acls = has_posix_acls(pool, &found.dataset);
+        let mut extract = Extract::new(&fs, self.keep.keep(), progress, sink);
+        extract.existing = if self.force { Existing::Replace } else { Existing::Refuse };
+        extract.posix_acls = has_posix_acls(pool, &found.dataset);
         if node.kind() == FileKind::Dir {
             if !self.recursive {
                 let what = format!("{}: a directory, not copied", place.shown());
@@ -216,10 +217,11 @@ impl Args {
                 _ => Dir::open_target(dest, true),
             };
             let target = target.map_err(|e| cannot(dest, &e))?;
-            return copier.tree(&node, target, found.path()).map_err(|e| cancelled(&e));
+            let target = Arc::new(target);
+            return extract.tree(&node, target, found.path()).map_err(|e| cancelled(&e));
         }
         let target = target(dest, found.last_name().unwrap_or(b"file"))?;
-        copier.one(&node, target.dir, &target.name, found.path());
+        extract.one(&node, Arc::new(target.dir), &target.name, found.path());
         progress.check().map_err(|e| cancelled(&e))
     }
 

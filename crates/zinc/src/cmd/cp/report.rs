@@ -4,8 +4,8 @@ use crate::failure::FAILED;
 use crate::place::printable;
 use crate::session::Session;
 use crate::ui;
+use engine::extract::Observer;
 use engine::{Hint, Node};
-use hostfs::extract::{Lost, Sink};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -63,26 +63,16 @@ impl CopyReport {
     }
 }
 
-/// Out of a pool; what cannot be read ends the copy of its file.
-impl Sink for CopyReport {
-    fn is_done(&self, _: &[u8], _: &Node) -> bool {
-        false
-    }
-
-    fn lost(&self, _: &[u8], _: u64, _: &Lost) -> bool {
-        false
-    }
-
+/// Out of a pool. What cannot be read ends the copy of its file.
+impl Observer for CopyReport {
     fn failed(&self, path: &[u8], object: u64, why: &str) {
         let path = format!("{} (object {object})", printable(path));
         Self::failed(self, path.as_bytes(), &why);
     }
 
     fn refused(&self, path: &[u8], object: u64, why: &str, hint: &Hint) {
-        Sink::failed(self, path, object, &format!("{why}; {}", crate::hints::words(hint)));
+        Observer::failed(self, path, object, &format!("{why}; {}", crate::hints::words(hint)));
     }
-
-    fn renamed(&self, _: &[u8], _: u64, _: &[u8]) {}
 
     fn not_kept(&self, path: &[u8], what: &str, why: &str) {
         Self::not_kept(self, path, what.as_bytes(), &why);

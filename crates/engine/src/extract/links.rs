@@ -5,40 +5,42 @@
 //! none (another file stood in the way, the target has no hard links, it was changed meanwhile),
 //! the second name gets a copy of its own.
 
+use super::failure::Failure;
+use super::file::{Room, is_copy};
 use super::walk::Below;
-use super::{Copier, Folder, Made, Room, is_copy, join, lock};
-use crate::{Identity, Tree};
-use engine::Cancelled;
-use rustix::io::Errno;
+use super::{Extract, Folder, Linked, MadeHere, Sink, Tree as _, join, lock};
+use crate::Cancelled;
 use std::collections::HashMap;
-use std::io;
 use std::sync::Mutex;
 
 /// The first name of a file that has several.
-pub(super) struct First {
+pub(super) struct First<I> {
     /// Number of its directory.
-    pub(super) spot: usize,
+    pub(super) dir: usize,
     /// Its name there.
     pub(super) name: Vec<u8>,
     /// Which file it is.
-    pub(super) identity: Identity,
+    pub(super) id: I,
 }
 
 /// What was found while files were copied.
-#[derive(Default)]
-pub(super) struct Links(Mutex<Found>);
+pub(super) struct Links<I>(Mutex<Names<I>>);
 
-#[derive(Default)]
-struct Found {
-    first: HashMap<u64, First>,
+struct Names<I> {
+    first: HashMap<u64, First<I>>,
     later: Vec<Below>,
     /// Directories that the ones they are in take for files.
     directories: Vec<Below>,
 }
 
-impl Links {
+impl<I> Links<I> {
+    pub(super) fn new() -> Self {
+        let (later, directories) = (Vec::new(), Vec::new());
+        Self(Mutex::new(Names { first: HashMap::new(), later, directories }))
+    }
+
     /// A file was made that has more names.
-    pub(super) fn note_first(&self, object: u64, first: First) {
+    pub(super) fn note_first(&self, object: u64, first: First<I>) {
         lock(&self.0).first.insert(object, first);
     }
 
@@ -58,49 +60,47 @@ impl Links {
     }
 }
 
-impl Copier<'_> {
+impl Extract<'_> {
     /// Makes all second names.
-    pub(super) fn second_names(
+    pub(super) fn second_names<S: Sink>(
         &self,
-        links: Links,
-        tree: &mut Tree,
-        made: &Made,
+        links: Links<S::Id>,
+        tree: &mut S::Tree,
+        made: &MadeHere<S::Id>,
         prefix: &[u8],
     ) -> Result<(), Cancelled> {
-        let Found { mut first, later, .. } =
+        let Names { mut first, later, .. } =
             links.0.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         for second in later {
             self.progress.check()?;
             let shown = join(prefix, &tree.path(second.above));
-            let made = tree
-                .dir(second.above)
-                .map(|dir| Folder::new(dir, second.above, shown.clone(), made))
-                .and_then(|folder| self.second_name(&second, &mut first, tree, &folder));
+            let made = tree.dir(second.above).map_err(Failure::from).and_then(|dir| {
+                let folder = Folder::new(dir, second.above, shown.clone(), made);
+                self.second_name(&second, &mut first, tree, &folder)
+            });
             if let Err(e) = made {
-                let shown = join(&shown, &second.name);
-                self.tell(&shown, second.object, &e);
+                self.tell(&join(&shown, &second.name), second.object, e);
             }
         }
         Ok(())
     }
 
-    fn second_name(
+    fn second_name<S: Sink>(
         &self,
         second: &Below,
-        known: &mut HashMap<u64, First>,
-        tree: &mut Tree,
-        folder: &Folder,
-    ) -> io::Result<()> {
+        known: &mut HashMap<u64, First<S::Id>>,
+        tree: &mut S::Tree,
+        folder: &Folder<S>,
+    ) -> Result<(), Failure> {
         let shown = join(&folder.shown, &second.name);
-        let node = self.fs.node(second.object).map_err(io::Error::other)?;
+        let node = self.fs.node(second.object)?;
         let item = known.get(&second.object).and_then(|first| {
-            let item = tree.dir(first.spot).and_then(|dir| dir.item(&first.name)).ok()?;
-            let is_it = item.look().is_ok_and(|look| look.identity == first.identity);
-            is_it.then_some((item, first.identity))
+            let (item, id) = tree.dir(first.dir).and_then(|dir| dir.item(&first.name)).ok()?;
+            (id == first.id).then_some((item, id))
         });
-        if let Some((item, identity)) = item {
-            let there = folder.dir.look(&second.name)?;
-            if there.is_some_and(|there| there.identity == identity) {
+        if let Some((item, id)) = item {
+            let there = folder.dir.find(&second.name)?;
+            if there.is_some_and(|there| there.id == id) {
                 self.progress.add(1, 0);
                 return Ok(());
             }
@@ -109,32 +109,24 @@ impl Copier<'_> {
                 Room::Free(None) => {}
                 Room::Whole(_) => {
                     let why = "a copy of its own is there";
-                    self.sink.not_kept(&shown, "hard link", why);
+                    self.observer.not_kept(&shown, "hard link", why);
                     return Ok(());
                 }
             }
-            match folder.dir.link(&second.name, &item) {
-                Ok(()) => {
-                    folder.note_made(identity);
+            match folder.dir.link(&second.name, &item)? {
+                Linked::Made => {
+                    folder.note_made(id);
                     self.progress.add(1, 0);
                     return Ok(());
                 }
-                Err(e) if is_no_link(&e) => {
-                    self.sink.not_kept(&shown, "hard link", &e.to_string());
+                Linked::Unsupported(e) => {
+                    self.observer.not_kept(&shown, "hard link", &e.to_string());
                 }
-                Err(e) => return Err(e),
             }
         }
-        if let Some((identity, name)) = self.make(&node, folder, &second.name, &shown) {
-            let first = First { spot: second.above, name, identity };
-            known.insert(second.object, first);
+        if let Some((id, name)) = self.make(&node, folder, &second.name, &shown) {
+            known.insert(second.object, First { dir: second.above, name, id });
         }
         Ok(())
     }
-}
-
-/// Whether the target has no hard links, or no more of them.
-fn is_no_link(e: &io::Error) -> bool {
-    let none = [Errno::XDEV, Errno::MLINK, Errno::PERM, Errno::OPNOTSUPP];
-    Errno::from_io_error(e).is_some_and(|e| none.contains(&e))
 }

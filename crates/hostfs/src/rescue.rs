@@ -13,9 +13,9 @@
 //! `path_hex` stands for `path` where that is no UTF-8. A later run appends: what follows the last
 //! `start` is what counts, with the whole files (`done`, 0 bytes lost) of all runs before.
 
-use crate::extract::{Lost, Sink};
 use crate::{Dir, Look};
-use engine::{Hint, Node};
+use engine::Node;
+use engine::extract::{Lost, Observer};
 use rustix::fs::{Mode, OFlags, openat};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -137,8 +137,8 @@ impl Log {
     }
 
     /// What is told of one dataset.
-    pub fn of<'a>(&'a self, dataset: &'a str) -> DatasetLog<'a> {
-        DatasetLog { log: self, dataset }
+    pub fn of(&self, dataset: &str) -> DatasetLog<'_> {
+        DatasetLog { log: self, dataset: dataset.to_owned() }
     }
 }
 
@@ -161,7 +161,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 /// The log, with the name of a dataset in every line.
 pub struct DatasetLog<'a> {
     log: &'a Log,
-    dataset: &'a str,
+    dataset: String,
 }
 
 impl DatasetLog<'_> {
@@ -184,9 +184,9 @@ impl DatasetLog<'_> {
     }
 }
 
-impl Sink for DatasetLog<'_> {
+impl Observer for DatasetLog<'_> {
     fn is_done(&self, path: &[u8], node: &Node) -> bool {
-        self.log.whole.contains(&key(self.dataset, path, node.size))
+        self.log.whole.contains(&key(&self.dataset, path, node.size))
     }
 
     fn lost(&self, path: &[u8], object: u64, lost: &Lost) -> bool {
@@ -209,10 +209,6 @@ impl Sink for DatasetLog<'_> {
         self.write("failed", path, json!({ "object": object, "cause": cause }));
     }
 
-    fn refused(&self, path: &[u8], object: u64, why: &str, _: &Hint) {
-        self.failed(path, object, why);
-    }
-
     fn renamed(&self, path: &[u8], object: u64, name: &[u8]) {
         self.log.renamed.fetch_add(1, Ordering::Relaxed);
         let mut more = Map::new();
@@ -233,5 +229,9 @@ impl Sink for DatasetLog<'_> {
         self.log.files.fetch_add(1, Ordering::Relaxed);
         let more = json!({ "object": node.number(), "size": node.size, "lost": lost_bytes });
         self.write("done", path, more);
+    }
+
+    fn image_done(&self, _: &[u8], _: u64) {
+        self.log.files.fetch_add(1, Ordering::Relaxed);
     }
 }

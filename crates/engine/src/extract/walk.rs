@@ -5,14 +5,15 @@
 //! name. So what is kept is a page of entries, a fingerprint of each name of the directory that is
 //! being read, and the names of directories to come: neither deep nor wide trees take more.
 
-use super::{Copier, Folder, Made, Task, join};
-use crate::{Dir, Tree, names};
-use engine::files::{DirCursor, DirEntry, FileKind};
-use engine::{Hint, Node};
+use super::names::escaped;
+use super::{Extract, Folder, MadeHere, Sink, Task, Tree as _, join};
+use crate::Hint;
 use sha2::{Digest as _, Sha256};
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
+use zpl::names::{LONGEST, fault};
+use zpl::{DirCursor, DirEntry, FileKind, Node};
 
 /// Entries read at once.
 const PAGE: usize = 1024;
@@ -28,9 +29,9 @@ pub(super) struct Below {
 }
 
 /// The directory that is being read.
-struct Reading {
+struct Reading<S: Sink> {
     node: Node,
-    folder: Arc<Folder>,
+    folder: Arc<Folder<S>>,
     /// Where the next page begins.
     next: Option<DirCursor>,
     ready: std::vec::IntoIter<DirEntry>,
@@ -40,7 +41,7 @@ struct Reading {
     renamed: Vec<DirEntry>,
 }
 
-impl Reading {
+impl<S: Sink> Reading<S> {
     /// Notes a name; whether it is new.
     fn meet(&mut self, name: &[u8]) -> bool {
         let sum = Sha256::digest(name);
@@ -49,31 +50,31 @@ impl Reading {
 }
 
 /// Finds directories and makes them; hands out files.
-pub(super) struct Walk<'w, 'a> {
-    copier: &'w Copier<'a>,
+pub(super) struct Walk<'w, 'a, S: Sink> {
+    extract: &'w Extract<'a>,
     prefix: &'w [u8],
-    tree: Tree,
+    tree: S::Tree,
     /// Objects of the directories of the tree.
     objects: Vec<u64>,
-    made: Made,
+    made: MadeHere<S::Id>,
     todo: Vec<Below>,
-    reading: Option<Reading>,
+    reading: Option<Reading<S>>,
 }
 
-impl<'w, 'a> Walk<'w, 'a> {
+impl<'w, 'a, S: Sink> Walk<'w, 'a, S> {
     /// Begins with what is in `top`.
     pub(super) fn new(
-        copier: &'w Copier<'a>,
+        extract: &'w Extract<'a>,
         top: &Node,
-        into: Dir,
+        into: Arc<S>,
         prefix: &'w [u8],
     ) -> io::Result<Self> {
         // The user chose this directory, and it may be another's: it is closed if that can be.
-        let _ = into.close_for_others(top, copier.keep);
-        let (tree, objects) = (Tree::new(into)?, vec![top.number()]);
-        let (made, todo, reading) = (Made::default(), Vec::new(), None);
-        let mut walk = Self { copier, prefix, tree, objects, made, todo, reading };
-        match copier.see(top.number()) {
+        let _ = into.close(top, extract.keep);
+        let (tree, objects) = (S::tree(into)?, vec![top.number()]);
+        let (made, todo, reading) = (MadeHere::default(), Vec::new(), None);
+        let mut walk = Self { extract, prefix, tree, objects, made, todo, reading };
+        match extract.see(top.number()) {
             true => walk.read(0, top.clone())?,
             false => walk.failed(b"", top.number(), SECOND),
         }
@@ -87,7 +88,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     /// The tree that was made, the objects of its directories, and what was made in them.
-    pub(super) fn into_parts(self) -> (Tree, Vec<u64>, Made) {
+    pub(super) fn into_parts(self) -> (S::Tree, Vec<u64>, MadeHere<S::Id>) {
         (self.tree, self.objects, self.made)
     }
 
@@ -96,14 +97,14 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     fn failed(&self, path: &[u8], object: u64, why: &str) {
-        self.copier.sink.failed(&join(self.prefix, path), object, why);
+        self.extract.observer.failed(&join(self.prefix, path), object, why);
     }
 
     /// Makes a directory and begins to read it. What turns out to be a file is handed out.
-    fn enter(&mut self, below: Below) -> Option<Task> {
+    fn enter(&mut self, below: Below) -> Option<Task<S>> {
         let Below { above, name, object } = below;
         let path = join(&self.tree.path(above), &name);
-        let node = match self.copier.fs.node(object) {
+        let node = match self.extract.fs.node(object) {
             Ok(node) => node,
             Err(e) => {
                 self.failed(&path, object, &e.to_string());
@@ -111,7 +112,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             }
         };
         let entered = match node.kind() {
-            FileKind::Dir if !self.copier.see(object) => {
+            FileKind::Dir if !self.extract.see(object) => {
                 self.failed(&path, object, SECOND);
                 Ok(None)
             }
@@ -130,18 +131,18 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     fn make(&mut self, above: usize, name: &[u8], node: Node) -> io::Result<()> {
         let (at, was_there) = match self.tree.make(above, name) {
-            Err(e) if self.copier.escapes && names::is_refused(&e) => {
-                let other = names::escaped(name);
+            Err(e) if self.extract.renames && S::refuses_name(&e) => {
+                let other = escaped(name);
                 let made = self.tree.make(above, &other)?;
                 let shown = join(&self.shown(above), name);
-                self.copier.sink.renamed(&shown, node.number(), &other);
+                self.extract.observer.renamed(&shown, node.number(), &other);
                 made
             }
             other => other?,
         };
         self.objects.push(node.number());
         if was_there {
-            self.tree.dir(at)?.close_for_others(&node, self.copier.keep)?;
+            self.tree.dir(at)?.close(&node, self.extract.keep)?;
         }
         self.read(at, node)
     }
@@ -163,7 +164,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     /// Reads the next page; false when there is none.
-    fn page(&self, reading: &mut Reading) -> engine::Result<bool> {
+    fn page(&self, reading: &mut Reading<S>) -> zpl::Result<bool> {
         let Some(from) = reading.next.take() else { return Ok(false) };
         let page = reading.node.read_dir(from, PAGE)?;
         reading.next = page.next;
@@ -178,13 +179,13 @@ impl<'w, 'a> Walk<'w, 'a> {
         Ok(true)
     }
 
-    fn lost(&self, reading: &Reading, why: &dyn std::fmt::Display) {
+    fn lost(&self, reading: &Reading<S>, why: &dyn std::fmt::Display) {
         let why = format!("entries of the directory are lost: {why}");
-        self.copier.sink.failed(&reading.folder.shown, reading.node.number(), &why);
+        self.extract.observer.failed(&reading.folder.shown, reading.node.number(), &why);
     }
 
     /// The next file of the directory that is being read.
-    fn step(&mut self, reading: &mut Reading) -> Option<Task> {
+    fn step(&mut self, reading: &mut Reading<S>) -> Option<Task<S>> {
         loop {
             while let Some(entry) = reading.ready.next() {
                 let task = self.entry(reading, entry);
@@ -193,7 +194,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                 }
             }
             // A long way without files must end, too.
-            self.copier.progress.check().ok()?;
+            self.extract.progress.check().ok()?;
             match self.page(reading) {
                 Ok(true) => {}
                 Ok(false) => {
@@ -209,43 +210,43 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     /// Takes an entry: a file is handed out, a directory is noted.
-    fn entry(&mut self, reading: &mut Reading, entry: DirEntry) -> Option<Task> {
+    fn entry(&mut self, reading: &mut Reading<S>, entry: DirEntry) -> Option<Task<S>> {
         let shown = || join(&reading.folder.shown, &entry.name);
-        if let Some(why) = names::fault(&entry.name) {
-            if self.copier.escapes {
+        if let Some(why) = fault(&entry.name, LONGEST) {
+            if self.extract.renames {
                 reading.renamed.push(entry);
                 return None;
             }
             let why = format!("no file can have this name here: {why}");
-            self.copier.sink.refused(&shown(), entry.object, &why, &Hint::CopyRenamed);
+            self.extract.observer.refused(&shown(), entry.object, &why, &Hint::CopyRenamed);
             return None;
         }
         if !reading.meet(&entry.name) {
             let shown = join(&reading.folder.shown, &entry.name);
-            self.copier.sink.failed(&shown, entry.object, "the directory has this name twice");
+            self.extract.observer.failed(&shown, entry.object, "the directory has this name twice");
             return None;
         }
         self.found(&reading.folder, entry)
     }
 
     /// Takes an entry whose name no file can have, under a name that no other has.
-    fn rename(&mut self, reading: &mut Reading, mut entry: DirEntry) -> Option<Task> {
+    fn rename(&mut self, reading: &mut Reading<S>, mut entry: DirEntry) -> Option<Task<S>> {
         let shown = join(&reading.folder.shown, &entry.name);
-        entry.name = names::escaped(&entry.name);
+        entry.name = escaped(&entry.name);
         while !reading.meet(&entry.name) {
             entry.name.push(b'%');
         }
-        self.copier.sink.renamed(&shown, entry.object, &entry.name);
+        self.extract.observer.renamed(&shown, entry.object, &entry.name);
         self.found(&reading.folder, entry)
     }
 
-    fn found(&mut self, folder: &Arc<Folder>, entry: DirEntry) -> Option<Task> {
+    fn found(&mut self, folder: &Arc<Folder<S>>, entry: DirEntry) -> Option<Task<S>> {
         /// The type of a directory, as an entry remembers it.
         const DIRECTORY: u8 = 4;
         let DirEntry { name, object, kind } = entry;
-        let opened = || self.copier.fs.node(object).is_ok_and(|n| n.kind() == FileKind::Dir);
+        let opened = || self.extract.fs.node(object).is_ok_and(|n| n.kind() == FileKind::Dir);
         if kind == DIRECTORY || (kind == 0 && opened()) {
-            self.todo.push(Below { above: folder.spot, name, object });
+            self.todo.push(Below { above: folder.number, name, object });
             return None;
         }
         Some(Task { folder: Arc::clone(folder), name, object })
@@ -254,10 +255,10 @@ impl<'w, 'a> Walk<'w, 'a> {
 
 const SECOND: &str = "the directory has a second name; not entered";
 
-impl Iterator for Walk<'_, '_> {
-    type Item = Task;
+impl<S: Sink> Iterator for Walk<'_, '_, S> {
+    type Item = Task<S>;
 
-    fn next(&mut self) -> Option<Task> {
+    fn next(&mut self) -> Option<Task<S>> {
         loop {
             if let Some(mut reading) = self.reading.take()
                 && let Some(task) = self.step(&mut reading)
@@ -265,7 +266,7 @@ impl Iterator for Walk<'_, '_> {
                 self.reading = Some(reading);
                 return Some(task);
             }
-            self.copier.progress.check().ok()?;
+            self.extract.progress.check().ok()?;
             let below = self.todo.pop()?;
             if let Some(task) = self.enter(below) {
                 return Some(task);

@@ -1,45 +1,48 @@
-//! Everything of a pool that can still be read, copied into a directory, and a list of what cannot.
+//! Everything of a pool that can still be read, copied into a [`Sink`].
 //!
 //! A rescue goes on past every error: an unreadable block becomes zeros in the copy, an unreadable
 //! directory loses its names but not its files, which are found by their objects and put into
-//! `lost+found`. Every loss is a line in the log ([`log`]), by file, range and cause.
+//! `lost+found`. Every loss goes to an observer, by file, range and cause.
 //!
-//! Each dataset becomes a folder, named like it with `%` for `/`; a volume becomes an image with
+//! Each dataset becomes a directory, named like it with `%` for `/`; a volume becomes an image with
 //! `.img` behind its name.
 
-pub mod log;
-
-use crate::extract::{self, Copier, Existing, Sink};
-use crate::{Dir, Keep, names};
-use engine::files::{self, FileKind};
-use engine::properties::has_posix_acls;
-use engine::{Cancelled, Dataset, DatasetKind, Filesystem, Node, Objset, Pool, Progress, Volume};
-use log::{LOG_NAME, Log};
+use crate::extract::{self, Existing, Extract, Keep, Observer, Sink, escaped, kind_phrase};
+use crate::orphans::orphans;
+use crate::properties::has_posix_acls;
+use crate::{Cancelled, Progress};
+use dmu::Objset;
+use dsl::{Dataset, DatasetKind};
+use pool::Pool;
 use std::io;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use zpl::names::{LONGEST, fault};
+use zpl::{FileKind, Filesystem, Node, Volume};
 
 /// Where files go whose directories are lost.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 
 /// What is rescued, where to, and how.
-pub struct Rescue<'a> {
+pub struct Rescue<'a, S> {
     /// The pool.
     pub pool: &'a Pool,
     /// The directory that all is copied into.
-    pub dest: &'a Dir,
-    /// Its log.
-    pub log: &'a Log,
+    pub dest: &'a Arc<S>,
+    /// A name in it that no dataset gets: that of a log, perhaps.
+    pub reserved: &'a [u8],
+    /// Gives what is told of one dataset, by its name.
+    pub observer: &'a dyn Fn(&str) -> Box<dyn Observer + 'a>,
     /// Which attributes are kept.
     pub keep: Keep,
     /// Links, pipes, sockets and devices that are in the way are replaced, too.
     pub force: bool,
     /// Opens the object set of a dataset.
-    pub open: &'a dyn Fn(&Dataset) -> engine::Result<Objset>,
+    pub open: &'a dyn Fn(&Dataset) -> crate::Result<Objset>,
     /// Is told how far it is, and says when to stop.
     pub progress: &'a Progress,
 }
 
-impl Rescue<'_> {
+impl<S: Sink> Rescue<'_, S> {
     /// Datasets by name: that of `top` and, with `all`, those below, and their snapshots if wanted.
     /// An empty name is that of the whole pool: also of what damage has cut off from the tree.
     pub fn datasets(&self, top: &str, all: bool, snapshots: bool) {
@@ -60,22 +63,21 @@ impl Rescue<'_> {
             }
             match dataset {
                 Ok(dataset) => self.dataset(&dataset),
-                Err(e) => self.log.of(&name).failed(b"", 0, &e.to_string()),
+                Err(e) => (self.observer)(&name).failed(b"", 0, &e.to_string()),
             }
         }
     }
 
     /// One dataset or snapshot.
     pub fn dataset(&self, dataset: &Dataset) {
-        let log = self.log.of(&dataset.name);
-        if let Err(e) = self.try_dataset(dataset) {
-            log.failed(b"", dataset.object, &e);
+        let observer = (self.observer)(&dataset.name);
+        if let Err(e) = self.try_dataset(dataset, &*observer) {
+            observer.failed(b"", dataset.object, &e);
         }
     }
 
-    fn try_dataset(&self, dataset: &Dataset) -> Result<(), String> {
+    fn try_dataset(&self, dataset: &Dataset, observer: &dyn Observer) -> Result<(), String> {
         let text = |e: io::Error| e.to_string();
-        let log = self.log.of(&dataset.name);
         if !self.pool.dsl().is_unlocked(dataset).unwrap_or(true) {
             return Err("encrypted, and its key is not loaded".to_owned());
         }
@@ -83,90 +85,85 @@ impl Rescue<'_> {
         let folder = self.own_name(dataset.name.replace('/', "%").as_bytes());
         if self.pool.dsl().kind(dataset) == DatasetKind::Volume {
             let volume = Volume::open(&objset).map_err(|e| e.to_string())?;
-            let name = [&folder[..], b".img"].concat();
-            let there = self.dest.look(&name).map_err(text)?;
-            if let Some(there) = there.filter(|there| !there.is_file()) {
-                return Err(format!("{} is in the way", there.kind_name()));
-            }
-            let replaced = there.map(|there| there.identity);
-            let lost = extract::volume(&volume, self.dest, &name, replaced, self.progress, &log);
-            lost.map_err(|e| e.to_string())?;
-            self.log.files.fetch_add(1, Ordering::Relaxed);
-            return Ok(());
+            return self.image(&volume, &[&folder[..], b".img"].concat(), observer);
         }
         let fs = Filesystem::open(objset).map_err(|e| e.to_string())?;
-        let (into, _) = self.dest.subdir(&folder).map_err(text)?;
-        let copier = self.copier(dataset, &fs, &log);
+        let into = Arc::new(self.dest.subdir(&folder).map_err(text)?);
+        let extract = self.extract(dataset, &fs, observer);
         let ended = match fs.root() {
-            Ok(root) => copier.tree(&root, into.again().map_err(text)?, b""),
+            Ok(root) => extract.tree(&root, Arc::clone(&into), b""),
             Err(e) => {
-                log.failed(b".", fs.root_object(), &e.to_string());
+                observer.failed(b".", fs.root_object(), &e.to_string());
                 Ok(())
             }
         };
         match ended {
-            Ok(()) => self.nameless(&copier, &fs, &into, &log).map_err(text),
+            Ok(()) => self.nameless(&extract, &into).map_err(text),
             // It is said once, of all.
             Err(Cancelled) => Ok(()),
         }
     }
 
-    /// A name in the destination, where the log has its own.
+    fn image(&self, volume: &Volume, name: &[u8], observer: &dyn Observer) -> Result<(), String> {
+        let there = self.dest.find(name).map_err(|e| e.to_string())?;
+        if let Some(there) = there.as_ref().filter(|there| !there.is_file()) {
+            return Err(format!("{} is in the way", kind_phrase(there.kind)));
+        }
+        let replaced = there.map(|there| there.id);
+        let lost = extract::volume(volume, &**self.dest, name, replaced, self.progress, observer);
+        observer.image_done(name, lost.map_err(|e| e.to_string())?);
+        Ok(())
+    }
+
+    /// A name in the destination, where one is taken.
     fn own_name(&self, name: &[u8]) -> Vec<u8> {
-        match name == LOG_NAME.as_bytes() {
+        match name == self.reserved {
             true => [name, b"%"].concat(),
             false => name.to_vec(),
         }
     }
 
-    fn copier<'a>(
-        &'a self,
+    fn extract<'e>(
+        &'e self,
         dataset: &Dataset,
-        fs: &'a Filesystem,
-        log: &'a dyn Sink,
-    ) -> Copier<'a> {
-        let mut copier = Copier::new(fs, self.keep, self.progress, log);
-        copier.existing = Existing::Renew { force: self.force };
-        copier.escapes = true;
-        copier.posix_acls = has_posix_acls(self.pool, dataset);
-        copier
+        fs: &'e Filesystem,
+        observer: &'e dyn Observer,
+    ) -> Extract<'e> {
+        let mut extract = Extract::new(fs, self.keep, self.progress, observer);
+        extract.existing = Existing::Renew { force: self.force };
+        extract.renames = true;
+        extract.posix_acls = has_posix_acls(self.pool, dataset);
+        extract
     }
 
     /// A file or directory of a dataset, with its path there; it gets this name.
     pub fn node(&self, dataset: &Dataset, fs: &Filesystem, node: &Node, name: &[u8], path: &[u8]) {
-        let log = self.log.of(&dataset.name);
-        let copier = self.copier(dataset, fs, &log);
+        let observer = (self.observer)(&dataset.name);
+        let extract = self.extract(dataset, fs, &*observer);
         let mut name = self.own_name(name);
-        if names::fault(&name).is_some() {
-            name = names::escaped(&name);
-            log.renamed(path, node.number(), &name);
+        if fault(&name, LONGEST).is_some() {
+            name = escaped(&name);
+            observer.renamed(path, node.number(), &name);
         }
-        let copied = match node.kind() {
-            FileKind::Dir => self.dest.subdir(&name).map(|(into, _)| copier.tree(node, into, path)),
-            _ => self.dest.again().map(|dir| {
-                copier.one(node, dir, &name, path);
-                Ok(())
-            }),
-        };
-        if let Err(e) = copied {
-            log.failed(path, node.number(), &e.to_string());
+        if node.kind() != FileKind::Dir {
+            return extract.one(node, Arc::clone(self.dest), &name, path);
+        }
+        match self.dest.subdir(&name) {
+            // That it was told to stop is said once, of all.
+            Ok(into) => drop(extract.tree(node, Arc::new(into), path)),
+            Err(e) => observer.failed(path, node.number(), &e.to_string()),
         }
     }
 
     /// Files that no directory names any more: their objects are still there.
-    fn nameless(
-        &self,
-        copier: &Copier<'_>,
-        fs: &Filesystem,
-        into: &Dir,
-        log: &dyn Sink,
-    ) -> io::Result<()> {
-        let known = |object| copier.has_seen(object);
+    fn nameless(&self, extract: &Extract<'_>, into: &S) -> io::Result<()> {
+        let (fs, observer) = (extract.fs, extract.observer);
+        let known = |object| extract.has_seen(object);
         let mut failed = |object, why: &dyn std::fmt::Display| {
-            log.failed(b".", object, &format!("objects are lost: {why}"));
+            observer.failed(b".", object, &format!("objects are lost: {why}"));
         };
         // That it was told to stop is said once, of all.
-        let Ok(lost) = files::orphans(fs, &known, self.progress, &mut failed) else {
+        let Ok(lost) = orphans(fs, &known, self.progress, &mut failed) else {
             return Ok(());
         };
         if lost.is_empty() {
@@ -174,17 +171,17 @@ impl Rescue<'_> {
         }
         // The pool may have a directory of this name, with files of the same names.
         let folder = free_name(fs, LOST_AND_FOUND);
-        let (place, _) = into.subdir(&folder)?;
+        let place = Arc::new(into.subdir(&folder)?);
         for node in &lost {
-            if copier.has_seen(node.number()) {
+            if extract.has_seen(node.number()) {
                 continue;
             }
             let name = format!("#{}", node.number()).into_bytes();
             let shown = [&folder, &b"/"[..], &name].concat();
-            log.failed(&shown, node.number(), "no directory names it; found by its object");
+            observer.failed(&shown, node.number(), "no directory names it; found by its object");
             if node.kind() != FileKind::Dir {
-                copier.one(node, place.again()?, &name, &shown);
-            } else if copier.tree(node, place.subdir(&name)?.0, &shown).is_err() {
+                extract.one(node, Arc::clone(&place), &name, &shown);
+            } else if extract.tree(node, Arc::new(place.subdir(&name)?), &shown).is_err() {
                 return Ok(());
             }
         }

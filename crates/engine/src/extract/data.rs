@@ -1,0 +1,103 @@
+//! The bytes of an object into a file with holes.
+
+use super::failure::{Failure, Lost};
+use super::{NewFile, Observer, Sink};
+use crate::{Error, Progress, Result};
+use dmu::Object;
+use std::fmt;
+use zpl::Volume;
+
+/// Bytes read in one batch, at most (but always one block).
+const BATCH_BYTES: u64 = 8 << 20;
+/// Blocks read in one batch, at most.
+const BATCH_BLOCKS: u64 = 1024;
+
+/// What is copied, for the reports of its losses.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) object: &'a Object,
+    pub(super) size: u64,
+    pub(super) shown: &'a [u8],
+    pub(super) observer: &'a dyn Observer,
+}
+
+/// Copies the data of `source` into `out`, an empty file of its size: holes stay holes. What cannot
+/// be read is reported, and is a hole as well, or else the end; returns the bytes lost.
+pub(super) fn copy(
+    source: Source<'_>,
+    out: &impl NewFile,
+    progress: &Progress,
+) -> std::result::Result<u64, Failure> {
+    let Source { object, size, .. } = source;
+    let bs = object.dnode().block_size();
+    let blocks = if bs == 0 { 0 } else { size.div_ceil(bs) };
+    let batch = BATCH_BYTES.checked_div(bs).unwrap_or(1).clamp(1, BATCH_BLOCKS);
+    let mut lost_bytes = 0u64;
+    let mut lost = |from: u64, to: u64, e: &dyn fmt::Display| {
+        let offset = from.saturating_mul(bs);
+        let length = to.saturating_mul(bs).min(size).saturating_sub(offset);
+        let lost = Lost { offset, length, cause: e.to_string() };
+        lost_bytes = lost_bytes.saturating_add(length);
+        match source.observer.lost(source.shown, object.number(), &lost) {
+            true => Ok(()),
+            false => Err(Failure::Lost(lost)),
+        }
+    };
+    let mut at = 0;
+    while at < blocks {
+        progress.check()?;
+        at = match object.next_block(at) {
+            Ok(None) => break,
+            Ok(Some(b)) if b >= blocks => break,
+            Ok(Some(b)) => b,
+            Err((e, resume)) => {
+                let to = resume.unwrap_or(blocks).min(blocks);
+                lost(at, to, &e)?;
+                at = to.max(at + 1);
+                continue;
+            }
+        };
+        let n = batch.min(blocks - at);
+        let got = object.read_blocks(at, n);
+        at += n;
+        for (blkid, block) in got {
+            match block {
+                Ok(Some(b)) => {
+                    let offset = blkid.saturating_mul(bs);
+                    let want = bs.min(size.saturating_sub(offset)) as usize;
+                    let bytes = b.bytes().get(..want).unwrap_or(b.bytes());
+                    out.write(offset, bytes)?;
+                    progress.add(0, bytes.len() as u64);
+                }
+                Ok(None) => {}
+                Err(e) => lost(blkid, blkid + 1, &e)?,
+            }
+        }
+    }
+    Ok(lost_bytes)
+}
+
+/// Copies a volume as a sparse image, in place of what was found there before; the bytes lost.
+///
+/// # Errors
+/// A range cannot be read and the observer does not go on, the target fails, or it was told to
+/// stop.
+pub fn volume<S: Sink>(
+    volume: &Volume,
+    dir: &S,
+    name: &[u8],
+    replaced: Option<S::Id>,
+    progress: &Progress,
+    observer: &dyn Observer,
+) -> Result<u64> {
+    let copied = || {
+        let out = dir.file(volume.size())?;
+        let source = Source { object: volume.object(), size: volume.size(), shown: name, observer };
+        let lost = copy(source, &out, progress)?;
+        out.finish(name, replaced)?;
+        Ok(lost)
+    };
+    let lost = copied().map_err(|e: Failure| Error::from(e))?;
+    progress.add(1, 0);
+    Ok(lost)
+}
