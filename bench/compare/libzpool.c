@@ -1,5 +1,5 @@
 /*
- * What OpenZFS's own user-space engine does with the work of crates/engine/examples/writebench.rs:
+ * What OpenZFS's own user-space engine does with the work of bench/write/writebench.rs:
  * threads that each write an object of 128 KiB blocks, until all is synced; then reading it back
  * with an empty cache; then random overwrites of 8 KiB blocks.
  *

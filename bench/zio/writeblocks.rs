@@ -1,6 +1,6 @@
 //! Bytes per second from blocks in memory to devices in memory: what the writer itself costs.
 //!
-//! `cargo run --profile bench -p zio --example write [-- MIB [THREADS]]`. Blocks of 128 KiB,
+//! `cargo run --profile bench -p zio --example writeblocks [-- MIB [THREADS]]`. Blocks of 128 KiB,
 //! fletcher4, no compression, over one disk, a mirror of two and a raidz1 of five. Beside each, a
 //! copy and a checksum of the same bytes by as many threads: what no writer can be faster than
 //! where the device is memory.
@@ -133,7 +133,7 @@ fn main() {
             work(&sources[i as usize % sources.len()]);
             Ok::<(), ()>(())
         };
-        rt::for_each_parallel(threads, 0..blocks, each).unwrap();
+        Rt::real().for_each_parallel(threads, 0..blocks, each).unwrap();
         let rate = (blocks * BLOCK as u64) as f64 / start.elapsed().as_secs_f64() / 1e9;
         println!("{name:<24} {threads:2} threads {rate:8.2} GB/s");
     };
