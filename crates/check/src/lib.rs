@@ -164,7 +164,7 @@ fn contents(
     };
     let wanted = |d: &&dsl::Dataset| options.snapshots || !d.phys.is_snapshot();
     let work = sets.datasets.values().filter(wanted);
-    let done = rt::for_each_parallel(options.workers, work, |d| {
+    let done = pool.rt().for_each_parallel(options.workers, work, |d| {
         // Locked datasets have been named; what cannot be opened was met by the walk.
         let Ok(objset) = pool.dsl().objset(d) else { return Ok(()) };
         // A receive that was interrupted is no file system yet.

@@ -46,7 +46,7 @@ fn rare_states_are_clean_and_their_totals_those_of_zdb() {
 #[test]
 fn totals_are_those_of_zdb() {
     let cases = testkit::corpus_cases();
-    let done = rt::for_each_parallel(2, cases, |case| {
+    let done = rt::Rt::real().for_each_parallel(2, cases, |case| {
         check_case(&case);
         Ok::<(), ()>(())
     });

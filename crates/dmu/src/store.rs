@@ -39,9 +39,7 @@ pub trait BlockStore: Send + Sync {
     }
 
     /// What is waited with for its blocks, and for the objects in them.
-    fn rt(&self) -> Rt {
-        Rt::real()
-    }
+    fn rt(&self) -> Rt;
 
     /// What is told of all reads of users' contents, and reads ahead of them; `None`: nothing does.
     fn ahead(&self) -> Option<&ReadAhead> {
@@ -56,7 +54,7 @@ pub trait BlockStore: Send + Sync {
     /// Where what users do with an object set is counted.
     fn usage(&self, set: u64) -> Arc<SetUse> {
         let _ = set;
-        Arc::default()
+        Arc::new(SetUse::uncounted(&self.rt()))
     }
 }
 

@@ -69,14 +69,12 @@ pub struct SetUse {
     written: Meter,
 }
 
-impl Default for SetUse {
-    /// Counters that are never shown, and that count nothing.
-    fn default() -> Self {
-        Self::new(&Rt::real(), Arc::default())
-    }
-}
-
 impl SetUse {
+    /// Counters that are never shown, and that count nothing.
+    pub(crate) fn uncounted(rt: &Rt) -> Self {
+        Self::new(rt, Arc::default())
+    }
+
     fn new(rt: &Rt, on: Arc<AtomicBool>) -> Self {
         Self { rt: rt.clone(), on, read: Meter::default(), written: Meter::default() }
     }

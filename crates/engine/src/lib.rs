@@ -169,7 +169,7 @@ pub use pool::Pool;
 /// ```
 pub use pool::live::LivePool;
 pub use pool::{Candidate, OpenOptions, SearchOptions};
-pub use rt::{Cancelled, Progress, ProgressSnapshot, Rt, for_each_parallel};
+pub use rt::{Cancelled, Progress, ProgressSnapshot, Rt};
 /// ```
 /// # use engine::files::{DirCursor, NewFile, NewKind, Time};
 /// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;

@@ -31,6 +31,7 @@ pub struct NewPool {
     options: CreateOptions,
     devices: Devices,
     source: Arc<dyn DeviceSource>,
+    rt: Rt,
 }
 
 impl NewPool {
@@ -38,7 +39,14 @@ impl NewPool {
     #[must_use]
     pub fn new(name: &str) -> Self {
         let (options, devices) = (CreateOptions::new(name, Vec::new()), Devices::new());
-        Self { options, devices, source: Arc::new(AnyDevices::default()) }
+        Self { options, devices, source: Arc::new(AnyDevices::default()), rt: Rt::real() }
+    }
+
+    /// Has the pool run on this runtime, which may be a simulation.
+    #[must_use]
+    pub fn with_rt(mut self, rt: &Rt) -> Self {
+        self.rt = rt.clone();
+        self
     }
 
     /// Has the devices that are added from now on opened by this source, instead of as those of
@@ -112,7 +120,7 @@ impl NewPool {
     /// # Errors
     /// These devices or options make no pool, or a device fails.
     pub fn create(self) -> Result<LivePool> {
-        Ok(create(&Rt::real(), &self.options, &self.devices)?)
+        Ok(create(&self.rt, &self.options, &self.devices)?)
     }
 
     fn top(mut self, spec: VdevSpec) -> Self {

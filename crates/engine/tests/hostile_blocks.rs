@@ -54,6 +54,10 @@ impl Liar {
 }
 
 impl BlockStore for Liar {
+    fn rt(&self) -> engine::Rt {
+        self.truth.rt()
+    }
+
     fn read(&self, bp: &BlkPtr, place: Place, key: Option<&Key>) -> zio::Result<Arc<Block>> {
         self.truth.read(bp, place, key).map(|block| self.told(bp, &block))
     }

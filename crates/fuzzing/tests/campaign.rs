@@ -113,7 +113,7 @@ fn campaign(name: &str, target: fuzzing::Target, seconds: Option<u64>) -> Result
 fn every_target_survives_its_seeds_and_damaged_copies_of_them() {
     let seconds = std::env::var("ZINC_CAMPAIGN_SECONDS").ok().and_then(|text| text.parse().ok());
     let failures = Mutex::new(Vec::new());
-    let Ok(()) = rt::for_each_parallel(0, fuzzing::targets(), |(name, target)| {
+    let Ok(()) = rt::Rt::real().for_each_parallel(0, fuzzing::targets(), |(name, target)| {
         failures.lock().unwrap().extend(campaign(name, target, seconds).err());
         Ok::<(), Infallible>(())
     });

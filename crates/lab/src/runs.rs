@@ -9,8 +9,8 @@ use crate::error::LabError;
 use crate::experiment::{Experiment, Setting};
 use crate::outcome::Outcome;
 use crate::target::Target;
+use engine::Rt;
 use engine::inside::device::KeptMemory;
-use engine::inside::rt::for_each_parallel;
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -62,7 +62,7 @@ pub fn run(
     // Each worker takes what there is for it, so that they are as many as there are runs.
     let workers = 0..jobs.iter().map(|job| job.seeds.max(1)).sum();
     let done = Mutex::new(done);
-    for_each_parallel(0, workers, |_| {
+    Rt::real().for_each_parallel(0, workers, |_| {
         let Some(run) = queue.take() else { return Ok(()) };
         // A run makes up to dozens of pools, one after the other.
         let kept = KeptMemory::new();

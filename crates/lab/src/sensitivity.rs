@@ -16,7 +16,7 @@ use crate::outcome::Outcome;
 use crate::parameter::Origin;
 use crate::row::{Kind, Range, Row};
 use crate::target::Target;
-use engine::inside::rt::for_each_parallel;
+use engine::Rt;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -142,7 +142,7 @@ pub fn sensitivity(
     }
     let all = jobs.len();
     let done = Mutex::new(BTreeMap::new());
-    for_each_parallel(0, jobs, |(number, high, changed)| {
+    Rt::real().for_each_parallel(0, jobs, |(number, high, changed)| {
         let outcome = run(changed)?;
         let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
         done.insert((number, high), outcome);
@@ -223,7 +223,7 @@ where
         return Ok(Vec::new());
     }
     let out = Mutex::new(BTreeMap::new());
-    for_each_parallel(0, fitted.iter().copied(), |row| {
+    Rt::real().for_each_parallel(0, fitted.iter().copied(), |row| {
         let rest: Vec<usize> = fitted.iter().copied().filter(|other| *other != row).collect();
         let one = fit.without(row, &rest, &free)?;
         out.lock().unwrap_or_else(PoisonError::into_inner).insert(row, one);

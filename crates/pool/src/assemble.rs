@@ -9,6 +9,7 @@ use crate::uberblocks::{self, FoundUberblock};
 use device::DeviceRef;
 use ondisk::config::{LabelConfig, PoolConfig, PoolState, VdevConfig, VdevKind};
 use ondisk::nvlist::{NvList, NvValue};
+use rt::Rt;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -274,10 +275,11 @@ impl Sighting {
 fn read_rings(found: &[FoundLeaf]) -> Vec<Vec<FoundUberblock>> {
     let mut rings: Vec<_> = found.iter().map(|_| Vec::new()).collect();
     let workers = found.len().clamp(1, SEARCHERS);
-    let read = rt::for_each_parallel(workers, found.iter().zip(&mut rings), |(leaf, ring)| {
-        *ring = uberblocks::read_ring(leaf);
-        Ok::<(), std::convert::Infallible>(())
-    });
+    let read =
+        Rt::current().for_each_parallel(workers, found.iter().zip(&mut rings), |(leaf, ring)| {
+            *ring = uberblocks::read_ring(leaf);
+            Ok::<(), std::convert::Infallible>(())
+        });
     let Ok(()) = read;
     rings
 }

@@ -10,7 +10,7 @@ use crate::faults::FaultLog;
 use crate::gate::{Gate, ReadGuard};
 use crate::scan::{SearchOptions, look_at_device, scan};
 use crate::uberblocks::{self, TxgCandidate};
-use dmu::{CachedStore, Objset, StopAhead, Zap};
+use dmu::{BlockStore as _, CachedStore, Objset, StopAhead, Zap};
 use dsl::Dsl;
 use ondisk::BlkPtr;
 use ondisk::config::{PoolConfig, VdevConfig};
@@ -393,6 +393,12 @@ impl Pool {
     #[must_use]
     pub fn uberblock(&self) -> &Uberblock {
         &self.uberblock
+    }
+
+    /// The runtime that its devices are waited for with.
+    #[must_use]
+    pub fn rt(&self) -> Rt {
+        self.store.rt()
     }
 
     /// Where blocks come from.

@@ -11,6 +11,7 @@ use far::AnyDevices;
 use ondisk::config::LabelConfig;
 use ondisk::label::{self, DATA_START, END_SIZE, Part};
 use ondisk::nvlist::NvList;
+use rt::Rt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -93,7 +94,7 @@ pub fn scan(options: &SearchOptions) -> Result<Vec<FoundLeaf>> {
     files.retain(|f| seen.insert(f.canonicalize().unwrap_or_else(|_| f.clone())));
     let found = Mutex::new(Vec::new());
     let workers = files.len().clamp(1, SEARCHERS);
-    rt::for_each_parallel(workers, files.iter().enumerate(), |(i, file)| {
+    Rt::current().for_each_parallel(workers, files.iter().enumerate(), |(i, file)| {
         let leaves = match options.source.open(file) {
             Ok(device) => look_at(&device, file).map_err(|e| unsearchable(file, &e))?,
             // Nothing is known of it, and of those that come next.

@@ -38,7 +38,7 @@ pub fn verdict(pool: &Pool) -> Verdict {
             Err(e) => judge.lost(format!("{name}: {e}")),
         }
     }
-    let judged = rt::for_each_parallel(0, datasets.iter(), |dataset: &Dataset| {
+    let judged = pool.rt().for_each_parallel(0, datasets.iter(), |dataset: &Dataset| {
         match pool.dsl().objset(dataset) {
             Ok(objset) => {
                 for object in objset.meta_object().iter() {
@@ -109,7 +109,7 @@ impl<'a> Judge<'a> {
 
     /// All blocks of all objects of a set.
     fn objects(&self, objset: &Objset) {
-        let judged = rt::for_each_parallel(0, objset.objects(), |object| {
+        let judged = objset.store().rt().for_each_parallel(0, objset.objects(), |object| {
             match object {
                 Ok(object) => self.object(&object, "the MOS"),
                 Err(e) => self.lost(format!("the MOS: {e}")),

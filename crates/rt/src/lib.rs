@@ -43,5 +43,5 @@ pub use cpu::{CpuCost, CpuModel};
 pub use lock::{Lock, LockGuard};
 pub use progress::{Cancelled, Progress, ProgressSnapshot};
 pub use rng::{Rng, Xoshiro256};
-pub use runtime::{Condvar, Rt, Task, charge, for_each_parallel};
+pub use runtime::{Condvar, Rt, Task, charge};
 pub use thread::{JoinHandle, Panicked, spawn, threads_available};

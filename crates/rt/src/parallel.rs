@@ -4,7 +4,7 @@ use crate::thread::threads_available;
 use parking_lot::Mutex;
 use std::thread;
 
-/// [`crate::for_each_parallel`] on the operating system's threads.
+/// [`Rt::for_each_parallel`](crate::Rt::for_each_parallel) on the operating system's threads.
 pub(crate) fn on_real_threads<I, F, E>(workers: usize, items: I, work: F) -> Result<(), E>
 where
     I: IntoIterator,
@@ -39,7 +39,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use crate::for_each_parallel;
+    use super::on_real_threads;
     use std::sync::Barrier;
     use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -47,7 +47,7 @@ mod tests {
     fn every_item_once() {
         for workers in [0, 1, 3] {
             let sum = AtomicU64::new(0);
-            let result = for_each_parallel(workers, 1..=1000u64, |n| {
+            let result = on_real_threads(workers, 1..=1000u64, |n| {
                 sum.fetch_add(n, Ordering::Relaxed);
                 Ok::<(), ()>(())
             });
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn workers_run_at_the_same_time() {
         let barrier = Barrier::new(3);
-        let result = for_each_parallel(3, 0..3, |_| {
+        let result = on_real_threads(3, 0..3, |_| {
             barrier.wait();
             Ok::<(), ()>(())
         });
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn the_first_error_stops_an_endless_job() {
-        let result = for_each_parallel(2, 0u64.., |n| if n < 50 { Ok(()) } else { Err(n) });
+        let result = on_real_threads(2, 0u64.., |n| if n < 50 { Ok(()) } else { Err(n) });
         assert!(result.is_err_and(|n| n >= 50));
     }
 }

@@ -226,7 +226,11 @@ impl Rt {
         }
     }
 
-    /// [`crate::for_each_parallel`] on threads of this runtime.
+    /// Calls `work` on every item, on up to `workers` threads of this runtime (0: as many as can
+    /// run here) of which the caller is one, and returns when all are done. The first error stops
+    /// the handing out of further items and is returned; items already handed out are finished.
+    ///
+    /// Items are drawn from the iterator one at a time and never collected, so it may be endless.
     ///
     /// # Errors
     /// The first one of `work`.
@@ -258,23 +262,6 @@ impl fmt::Debug for Rt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_simulated() { "Rt(simulated)" } else { "Rt(real)" })
     }
-}
-
-/// Calls `work` on every item, on up to `workers` threads (0: as many as can run here) of which
-/// the caller is one, and returns when all are done. The first error stops the handing out of
-/// further items and is returned; items already handed out are finished.
-///
-/// Items are drawn from the iterator one at a time and never collected, so it may be endless.
-///
-/// Called from a thread of a simulation, it runs on threads of that simulation.
-pub fn for_each_parallel<I, F, E>(workers: usize, items: I, work: F) -> Result<(), E>
-where
-    I: IntoIterator,
-    I::IntoIter: Send,
-    F: Fn(I::Item) -> Result<(), E> + Sync,
-    E: Send,
-{
-    Rt::current().for_each_parallel(workers, items, work)
 }
 
 /// Says that the calling thread does, or has just done, work of this kind on this many bytes. In a

@@ -650,7 +650,7 @@ impl World {
         drop(events);
     }
 
-    /// [`crate::for_each_parallel`] on threads of this simulation.
+    /// [`Rt::for_each_parallel`](crate::Rt::for_each_parallel) on threads of this simulation.
     pub(crate) fn for_each_parallel<I, F, E>(
         self: &Arc<Self>,
         workers: usize,

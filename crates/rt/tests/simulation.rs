@@ -250,11 +250,11 @@ fn nothing_is_left_behind() {
 }
 
 #[test]
-fn free_functions_follow_their_thread_into_the_simulation() {
+fn work_on_many_threads_stays_in_the_simulation() {
     Rt::simulate(9, |rt| {
         let most = AtomicUsize::new(0);
         let inside = AtomicUsize::new(0);
-        let result = rt::for_each_parallel(3, 0..9, |_| {
+        let result = rt.for_each_parallel(3, 0..9, |_| {
             let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
             most.fetch_max(now, Ordering::SeqCst);
             Rt::current().sleep(MS);
@@ -266,7 +266,7 @@ fn free_functions_follow_their_thread_into_the_simulation() {
         // An iterator that waits.
         let slow = (0..5).inspect(|_| Rt::current().sleep(MS));
         let seen = Mutex::new(Vec::new());
-        let result = rt::for_each_parallel(2, slow, |n| {
+        let result = rt.for_each_parallel(2, slow, |n| {
             seen.lock().push(n);
             if n == 3 { Err(n) } else { Ok(()) }
         });

@@ -63,12 +63,24 @@ const CHANGEABLE: [&str; 10] = [
 const ENDS: [&str; 3] = ["process::exit", "process::abort", "libc::exit"];
 
 /// Where the runtime of the calling thread is asked for, and why there: elsewhere it is passed.
-const RUNTIME: [(&str, &str); 5] = [
+const RUNTIME: [(&str, &str); 7] = [
     ("crates/device/src/batch.rs", "a device is waited for by the thread that calls"),
     ("crates/device/src/complete.rs", "a callback that panics ends a simulation"),
     ("crates/device/src/file.rs", "a simulation waits for no file"),
     ("crates/device/src/write.rs", "a device is waited for by the thread that calls"),
+    ("crates/pool/src/assemble.rs", "devices are waited for by the thread that calls"),
     ("crates/pool/src/open.rs", "the default of an option"),
+    ("crates/pool/src/scan.rs", "devices are waited for by the thread that calls"),
+];
+
+/// Where the operating system itself is taken for a runtime: what is called from above has one
+/// passed. A folder stands for all files in it.
+const REAL: [(&str, &str); 5] = [
+    ("crates/device/src/source.rs", "the default of an option"),
+    ("crates/engine/src/new_pool.rs", "the default of an option"),
+    ("crates/far/src/", "other machines, which no simulation has but as stores of its own"),
+    ("crates/lab/src/", "threads that simulations run on, and pools that are real"),
+    ("crates/zinc/src/", "the command chooses: it runs on this machine"),
 ];
 
 /// Crates for tests alone, and programs that are no part of the product.
@@ -131,21 +143,32 @@ fn what_is_needed_is_passed() {
     report("no globals, and only main ends the process", &offences(&rust_files(), &GLOBALS));
 }
 
-/// Files that ask for the runtime of their thread and are not listed, and listed ones that do not.
-fn runtimes(files: &[(String, String)], listed: &[(&str, &str)]) -> Vec<String> {
-    let asks = |text: &str| without_tests(text).any(|(_, line)| code(line).contains("Rt::current"));
-    let product = files.iter().filter(|(path, _)| is_product(path) && !path.contains("crates/rt/"));
+/// Files that call `what` for a runtime and are not listed, and what is listed and does not.
+fn runtimes(files: &[(String, String)], what: &str, listed: &[(&str, &str)]) -> Vec<String> {
+    let asks = |text: &str| without_tests(text).any(|(_, line)| code(line).contains(what));
+    let product = files.iter().filter(|(path, _)| is_product(path));
     let asking: Vec<&str> =
         product.filter(|(_, text)| asks(text)).map(|(path, _)| path.as_str()).collect();
-    let new = asking.iter().filter(|path| !listed.iter().any(|(known, _)| known == *path));
-    let new = new.map(|path| format!("{path}: asks for the runtime of its thread"));
-    let gone = listed.iter().filter(|(known, _)| !asking.contains(known));
+    let is_in = |path: &str, place: &str| match place.ends_with('/') {
+        true => path.starts_with(place),
+        false => path == place,
+    };
+    let new = asking.iter().filter(|path| !listed.iter().any(|(known, _)| is_in(path, known)));
+    let new = new.map(|path| format!("{path}: {what} instead of a runtime that is passed"));
+    let gone = listed.iter().filter(|(known, _)| !asking.iter().any(|path| is_in(path, known)));
     new.chain(gone.map(|(known, _)| format!("{known}: need not be listed any more"))).collect()
 }
 
 #[test]
 fn the_runtime_is_passed() {
-    report("a runtime is passed to what needs one", &runtimes(&rust_files(), &RUNTIME));
+    let files = rust_files();
+    let mut found = runtimes(&files, "Rt::current", &RUNTIME);
+    found.extend(runtimes(&files, "Rt::real", &REAL));
+    // A function that works on threads and is no method of a runtime would take one of its own.
+    let is_free = |line: &str| line.starts_with("pub fn for_each_parallel");
+    let free = files.iter().filter(|(path, text)| is_product(path) && text.lines().any(is_free));
+    found.extend(free.map(|(path, _)| format!("{path}: for_each_parallel without a runtime")));
+    report("a runtime is passed to what needs one", &found);
 }
 
 #[test]
@@ -155,9 +178,14 @@ fn the_rule_of_runtimes_can_fail() {
         file("crates/a/src/one.rs", "let rt = Rt::current();\n"),
         file("crates/a/src/fine.rs", "/// [`Rt::current`]\n#[cfg(test)]\nRt::current();\n"),
         file("crates/rt/src/own.rs", "Rt::current();\n"),
+        file("crates/b/src/listed.rs", "Rt::real();\n"),
     ];
-    let found = runtimes(&files, &[("crates/a/src/fine.rs", "")]);
-    assert!(found.len() == 2 && found[0].contains("one.rs") && found[1].contains("fine.rs"));
+    let found = runtimes(&files, "Rt::current", &[("crates/a/src/fine.rs", "")]);
+    let expected = ["one.rs", "own.rs", "fine.rs: need not"];
+    assert!(found.iter().zip(expected).all(|(f, e)| f.contains(e)), "{found:?}");
+    assert_eq!(found.len(), expected.len());
+    assert_eq!(runtimes(&files, "Rt::real", &[("crates/b/src/", "")]), [""; 0]);
+    assert_eq!(runtimes(&files, "Rt::real", &[]).len(), 1);
 }
 
 #[test]

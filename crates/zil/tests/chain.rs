@@ -22,6 +22,10 @@ struct Memory {
 }
 
 impl BlockStore for Memory {
+    fn rt(&self) -> rt::Rt {
+        rt::Rt::real()
+    }
+
     fn read(&self, bp: &BlkPtr, place: Place, _: Option<&Key>) -> zio::Result<Arc<Block>> {
         let at = bp.dva(0).offset() / 512;
         let absent = || zio::Error {

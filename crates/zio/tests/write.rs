@@ -205,16 +205,17 @@ fn many_threads_write_at_once_in_little_room() {
     let bench = Bench::new(&[Shape("mirror", 2, 0), Shape("raidz", 4, 1)], 12);
     let (writer, books) = bench.writer_with(64 << 10, |s| s.in_flight_max = 200 << 10);
     let blocks = std::sync::Mutex::new(Vec::new());
-    rt::for_each_parallel(4, 0..200u64, |i| {
-        let compression = [Algorithm::Off, Algorithm::Lz4][i as usize % 2];
-        let hold = i % 5 == 0;
-        let spec = WriteSpec { compression, hold, copies: 1 + (i % 3) as u8, ..spec() };
-        let data = if i % 3 == 0 { prose(i, 128 << 10) } else { random(i, 512 << (i % 9)) };
-        let bp = writer.write(&data, &spec, PLACE)?;
-        blocks.lock().unwrap().push((bp, data));
-        Ok::<(), zio::Error>(())
-    })
-    .unwrap();
+    rt::Rt::real()
+        .for_each_parallel(4, 0..200u64, |i| {
+            let compression = [Algorithm::Off, Algorithm::Lz4][i as usize % 2];
+            let hold = i % 5 == 0;
+            let spec = WriteSpec { compression, hold, copies: 1 + (i % 3) as u8, ..spec() };
+            let data = if i % 3 == 0 { prose(i, 128 << 10) } else { random(i, 512 << (i % 9)) };
+            let bp = writer.write(&data, &spec, PLACE)?;
+            blocks.lock().unwrap().push((bp, data));
+            Ok::<(), zio::Error>(())
+        })
+        .unwrap();
     writer.release();
     writer.wait().unwrap();
     assert_eq!(writer.stats().in_flight, 0);

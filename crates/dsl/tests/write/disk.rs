@@ -102,6 +102,10 @@ impl Disk {
 }
 
 impl BlockStore for Disk {
+    fn rt(&self) -> rt::Rt {
+        rt::Rt::real()
+    }
+
     fn read(&self, bp: &BlkPtr, place: Place, _: Option<&Key>) -> zio::Result<Arc<Block>> {
         self.get(bp, place)
     }

@@ -275,6 +275,7 @@ impl Writer<'_> {
                 done
             };
             in_order(
+                &fs.rt(),
                 &mut walk,
                 |found| found.path.len(),
                 |found| (describe(fs, &found, about, hashing), found.path),

@@ -14,7 +14,7 @@
 //! Descriptions are made in any order and handed out in the order of the walk: each has a number,
 //! and the walk waits when it is too far ahead of the oldest one missing.
 
-use rt::for_each_parallel;
+use rt::Rt;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
 use std::sync::{Condvar, Mutex, PoisonError};
 use zpl::{DirEntry, FileKind, Filesystem};
@@ -287,10 +287,11 @@ impl<T> Order<T> {
     }
 }
 
-/// Calls `work` on every item on all cores and `sink` on the results in the order of the items,
-/// one at a time. The first error of `sink` ends it. `weigh` says how many bytes an item and its
-/// result take: not too many are under way at a time.
+/// Calls `work` on every item, on all cores of `rt`, and `sink` on the results in the order of the
+/// items, one at a time. The first error of `sink` ends it. `weigh` says how many bytes an item and
+/// its result take: not too many are under way at a time.
 pub fn in_order<I, T, E>(
+    rt: &Rt,
     items: I,
     weigh: impl Fn(&I::Item) -> usize + Sync + Send,
     work: impl Fn(I::Item) -> T + Sync,
@@ -318,7 +319,7 @@ where
         o.weight = o.weight.saturating_add(weigh(item));
         !o.stopped
     });
-    for_each_parallel(0, numbered, |(n, item)| {
+    rt.for_each_parallel(0, numbered, |(n, item)| {
         let weight = weigh(&item);
         let result = work(item);
         let mut o = lock();
@@ -436,7 +437,7 @@ mod tests {
             got.push(n);
             Ok::<(), ()>(())
         };
-        in_order(0..20_000u64, |_| 10_000, work, sink).unwrap();
+        in_order(&Rt::real(), 0..20_000u64, |_| 10_000, work, sink).unwrap();
         assert!(got.iter().copied().eq((0..20_000u64).map(|n| n * 2)), "{} results", got.len());
     }
 
@@ -444,6 +445,7 @@ mod tests {
     fn an_error_of_the_sink_ends_it() {
         let mut left = 10;
         let result = in_order(
+            &Rt::real(),
             0u64..,
             |_| 0,
             |n| n,

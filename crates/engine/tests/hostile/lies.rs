@@ -63,6 +63,10 @@ impl Recorder {
 }
 
 impl BlockStore for Recorder {
+    fn rt(&self) -> engine::Rt {
+        self.truth.rt()
+    }
+
     fn read(&self, bp: &BlkPtr, place: Place, key: Option<&Key>) -> zio::Result<Arc<Block>> {
         self.note(bp);
         self.truth.read(bp, place, key)

@@ -62,6 +62,10 @@ impl Twin {
 }
 
 impl BlockStore for Twin {
+    fn rt(&self) -> engine::Rt {
+        self.original.rt()
+    }
+
     fn read(&self, bp: &BlkPtr, place: Place, key: Option<&Key>) -> zio::Result<Arc<Block>> {
         self.original.read(bp, place, key).map(|block| self.turn(bp, place, &block))
     }

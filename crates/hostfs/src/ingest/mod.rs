@@ -102,7 +102,8 @@ pub fn copy(
     let mut walk = Walk { into, levels: Vec::new(), first: None, times: Vec::new() };
     walk.begin(path, dir, name).map_err(|e| ingest_error(path, e))?;
     let links = Mutex::new(Links::default());
-    engine::for_each_parallel(WORKERS, &mut walk, |task| one(into, task, &links))?;
+    let rt = into.ingest.fs.rt();
+    rt.for_each_parallel(WORKERS, &mut walk, |task| one(into, task, &links))?;
     into.ingest.progress.check().map_err(|e| ingest_error(path, e.into()))?;
     let links = links.into_inner().unwrap_or_else(PoisonError::into_inner);
     for later in &links.later {

@@ -16,7 +16,7 @@ use crate::error::LabError;
 use crate::experiment::Setting;
 use crate::outcome::{Chart, Outcome, Series};
 use crate::row::{Bound, Range, Row};
-use engine::inside::rt::for_each_parallel;
+use engine::Rt;
 use engine::live::Tunable;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -56,7 +56,7 @@ impl Jobs {
     /// Runs all.
     pub(super) fn run(self, setting: &Setting) -> Result<Done, LabError> {
         let done = Mutex::new(BTreeMap::new());
-        for_each_parallel(0, self.0, |(name, x, setup)| {
+        Rt::real().for_each_parallel(0, self.0, |(name, x, setup)| {
             (setting.progress)(&format!("{name}: {x}"));
             let measured = measure(&setup)?;
             done.lock().unwrap_or_else(PoisonError::into_inner).insert((name, x), measured);

@@ -153,7 +153,8 @@ impl Allocator {
             let end = header_of(&object)?.length / object.dnode().block_size().max(1);
             object.read_block(end).map(drop)
         };
-        let _ = rt::for_each_parallel(maps.len().min(READERS_MAX), maps, |number| {
+        let workers = maps.len().min(READERS_MAX);
+        let _ = mos.store().rt().for_each_parallel(workers, maps, |number| {
             let _ = read(number);
             Ok::<(), ()>(())
         });

@@ -10,6 +10,7 @@ use crate::space::PoolSpace;
 use ondisk::config::VdevConfig;
 use ondisk::expand::Expansion;
 use ondisk::scan::{ErrorScrubState, RebuildState, ScanState};
+use rt::Rt;
 use vdev::{Reason, VdevState, VdevTree};
 
 /// What is said of a checkpoint.
@@ -157,10 +158,10 @@ impl Status {
     /// The state of a pool that has too few devices to be opened: what is known of its vdevs, and
     /// which of them are there.
     #[must_use]
-    pub fn of_closed(candidate: &Candidate) -> Self {
+    pub fn of_closed(rt: &Rt, candidate: &Candidate) -> Self {
         let behind = candidate.behind(&candidate.tree, u64::MAX);
         let mut leaf = |c: &VdevConfig| candidate.leaf_for(c, &behind);
-        let tree = VdevTree::build(&rt::Rt::real(), &candidate.tree, &mut leaf).ok();
+        let tree = VdevTree::build(rt, &candidate.tree, &mut leaf).ok();
         Self {
             pool: candidate.name().to_owned(),
             guid: candidate.tree.guid,

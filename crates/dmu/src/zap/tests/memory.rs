@@ -127,6 +127,10 @@ impl Memory {
 struct Header;
 
 impl BlockStore for Header {
+    fn rt(&self) -> rt::Rt {
+        rt::Rt::real()
+    }
+
     fn read(&self, _: &BlkPtr, _: Place, _: Option<&Key>) -> zio::Result<Arc<Block>> {
         Ok(Arc::new(Block::new(AlignedBuf::zeroed(OBJSET_SIZE_V1), Endian::Little)))
     }

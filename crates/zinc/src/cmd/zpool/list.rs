@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::session::Session;
 use crate::{json, local_time, ui};
 use engine::pools::{PoolProperty, Section, Status, VdevView};
-use engine::{Candidate, Pool};
+use engine::{Candidate, Pool, Rt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
@@ -171,7 +171,7 @@ impl Args {
 
     /// A pool that has too few devices to be opened.
     fn closed(&self, candidate: &Candidate, columns: &[Column]) -> Seen {
-        let mut status = Status::of_closed(candidate);
+        let mut status = Status::of_closed(&Rt::real(), candidate);
         self.naming.apply_to_closed(candidate, &mut status.vdevs);
         let mut seen = Seen { name: status.pool.clone(), ..Seen::default() };
         let cell = |c: &Column| match c.name.as_str() {

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::session::Session;
 use crate::{json, local_time, missing, ui};
 use engine::pools::{Status, VdevView, ViewState};
-use engine::{Candidate, Pool};
+use engine::{Candidate, Pool, Rt};
 use serde_json::Value;
 use std::process::ExitCode;
 use views::status::{self, Seen, View, Works};
@@ -104,7 +104,7 @@ impl Args {
             Ok((pool.name().to_owned(), report))
         };
         let closed = |candidate: &Candidate| {
-            let mut status = Status::of_closed(candidate);
+            let mut status = Status::of_closed(&Rt::real(), candidate);
             self.naming.apply_to_closed(candidate, &mut status.vdevs);
             let report = match self.output.json {
                 true => self.view(session, &status).closed_value(&status),
