@@ -6,6 +6,20 @@ use crate::{Error, Pool};
 use ondisk::config::VdevKind;
 
 /// What may go on in a pool, in the order of the columns.
+///
+/// ```
+/// use engine::activity::Activity;
+///
+/// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// pool.scrub()?;
+/// // Some bytes are left, or it is over already.
+/// let _ = Activity::Scrub.left(&pool.look()?, pool.scan().is_some())?;
+/// pool.wait_for_scan()?;
+/// for activity in Activity::ALL {
+///     assert_eq!(activity.left(&pool.look()?, false)?, None, "{}", activity.name());
+/// }
+/// # Ok::<(), engine::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// A checkpoint is given up.

@@ -39,6 +39,32 @@ pub trait Observer: Sync {
 }
 
 /// Where files go, and how.
+///
+/// ```
+/// # use engine::files::Time;
+/// # use engine::ingest::{Attributes, Ingest, Observer, Spot};
+/// # use std::path::PathBuf;
+/// struct Quiet;
+/// impl Observer for Quiet {
+///     fn not_kept(&self, _: PathBuf, _: &[u8], _: &engine::Error) {}
+///     fn done(&self, _: &dyn Fn() -> PathBuf) {}
+/// }
+///
+/// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// # let (fs, progress) = (pool.filesystem("tank")?, engine::Progress::new());
+/// # let clock = || Time { seconds: 1, nanos: 0 };
+/// # let (owner, xattrs, posix_acls) = (true, true, false);
+/// # let (fs, progress, clock) = (&fs, &progress, &clock);
+/// let (observer, replace, made) = (&Quiet, false, None);
+/// let ingest =
+///     Ingest { fs, progress, observer, clock, replace, owner, xattrs, posix_acls, made };
+/// let shown = || PathBuf::from("letter");
+/// let spot = Spot { dir: fs.root_object(), name: b"letter", shown: &shown };
+/// // Of ten bytes the first six are a hole.
+/// ingest.file(spot, 10, &Attributes::default(), &mut |write| write(6, b"text"))?;
+/// assert_eq!(fs.by_path(b"/letter", true)?.size, 10);
+/// # Ok::<(), engine::Error>(())
+/// ```
 pub struct Ingest<'a> {
     /// The file system, which is open for writing.
     pub fs: &'a Filesystem,

@@ -153,6 +153,24 @@ impl Group {
 ///
 /// # Errors
 /// What is wrong with the words, or with a device.
+///
+/// ```
+/// use engine::layout;
+/// use engine::live::VdevSpec;
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let image = |name: &str| {
+/// #     let path = folder.path().join(name);
+/// #     std::fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
+/// #     path.display().to_string()
+/// # };
+/// let words = ["mirror", &image("a"), &image("b"), "spare", &image("c")];
+/// let layout = layout::parse(&words.map(str::to_owned))?;
+/// assert!(matches!(layout.tops[0].spec, VdevSpec::Mirror(ref sides) if sides.len() == 2));
+/// assert_eq!((layout.tops.len(), layout.spares.len(), layout.paths().len()), (1, 1, 3));
+/// assert!(layout::parse(&["mirror".to_owned()]).is_err());
+/// # Ok::<(), engine::Error>(())
+/// ```
 pub fn parse(words: &[String]) -> Result<Layout> {
     let mut layout = Layout::default();
     let mut now = Section::Tops(SpaceClass::Normal);

@@ -51,6 +51,7 @@
 //! | [`extract`], [`rescue`] | files of a pool into something else; all that can be read of one |
 //! | [`mod@diff`] | what changed between two states of a file system |
 //! | [`mod@check`], [`inventory`] | everything verified, and everything listed |
+//! | [`mod@repair`] | what no redundancy mends, made right again |
 //! | [`pools`] | how pools are made and get more devices, are found, judged and described |
 //! | [`devices`] | files and disks by their paths: opening them, what is on them and uses them |
 //! | [`live`] | making and importing pools that can be changed, tunables, records of txgs |
@@ -169,7 +170,25 @@ pub use pool::Pool;
 /// ```
 pub use pool::live::LivePool;
 pub use pool::{Candidate, OpenOptions, SearchOptions};
-pub use rt::{Cancelled, Progress, ProgressSnapshot, Rt};
+/// ```
+/// use engine::Progress;
+///
+/// let progress = Progress::new();
+/// std::thread::scope(|scope| {
+///     let work = scope.spawn(|| {
+///         progress.begin("stars counted", 0);
+///         while progress.check().is_ok() {
+///             progress.add(1, 0);
+///         }
+///     });
+///     while progress.snapshot().done == 0 {}
+///     progress.cancel();
+///     work.join().unwrap();
+/// });
+/// assert_eq!(progress.snapshot().phase, "stars counted");
+/// ```
+pub use rt::Progress;
+pub use rt::{Cancelled, ProgressSnapshot, Rt};
 /// ```
 /// # use engine::files::{DirCursor, NewFile, NewKind, Time};
 /// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
@@ -246,6 +265,20 @@ pub mod process {
 }
 
 /// Every block of a pool read, verified, and compared with what is allocated.
+///
+/// ```
+/// use engine::check::{self, CheckOptions};
+///
+/// # use engine::{NewPool, OpenOptions, Pool, Progress};
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let image = folder.path().join("pool.img");
+/// # NewPool::new("tank").file(&image, 64 << 20)?.create()?.export()?;
+/// let pool = Pool::open("tank", &OpenOptions::in_places([&image]))?;
+/// let report = check::run(&pool, &CheckOptions::default(), &Progress::new());
+/// assert!(report.issues.is_empty() && report.blocks_lost == 0);
+/// assert!(report.blocks_read > 0 && report.allocated > 0);
+/// # Ok::<(), engine::Error>(())
+/// ```
 pub mod check {
     pub use ::check::{
         At, CheckOptions, DeviceDamage, Issue, Kind, LostPart, Report, Severity, Sum, Totals,
@@ -254,6 +287,34 @@ pub mod check {
 }
 
 /// Pools that OpenZFS would not write to, made right again.
+///
+/// A repair is made in memory and checked there; then it says what it would do, and does it:
+///
+/// ```
+/// use engine::devices::AnyDevices;
+/// use engine::live::ImportOptions;
+/// use engine::repair::{self, RepairOptions};
+/// # use engine::{Candidate, NewPool, OpenOptions, pools};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let image = folder.path().join("pool.img");
+/// # NewPool::new("tank").file(&image, 64 << 20)?.create()?.export()?;
+/// let import = ImportOptions::new(OpenOptions::in_places([&image]));
+/// let found = Candidate::group(&pools::scan(&import.open.search)?);
+/// let options = RepairOptions {
+///     import,
+///     bytes_max: 64 << 20,
+///     txg: None,
+///     reads_files: false,
+///     gives_up_absent: false,
+///     claims: true,
+/// };
+/// let source = std::sync::Arc::new(AnyDevices::default());
+/// let repair = repair::repair(&found[0], source, &options, &engine::Progress::new())?;
+/// // Nothing is wrong with this one; else `repair.apply` writes what it undoes, and repairs.
+/// assert!(!repair.plan().is_of_use() && repair.plan().leaves_well(false));
+/// # Ok::<(), engine::Error>(())
+/// ```
 pub mod repair {
     pub use ::repair::{Error, NotNow, Plan, Repair, RepairOptions, Result, Step, repair, undo};
 }

@@ -68,6 +68,21 @@ impl From<crate::Cancelled> for NotRemovedCause {
 ///
 /// # Errors
 /// What could not be removed; nothing is tried after it.
+///
+/// ```
+/// # use engine::files::{NewFile, NewKind, Time, remove_tree};
+/// # use engine::Progress;
+/// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// # let (fs, now) = (pool.filesystem("tank")?, Time { seconds: 1, nanos: 0 });
+/// let (root, progress) = (fs.root_object(), Progress::new());
+/// let letters = fs.create(root, b"letters", &NewFile::new(NewKind::Dir, 0o755, now))?;
+/// fs.create(letters.number(), b"first", &NewFile::new(NewKind::File, 0o644, now))?;
+///
+/// remove_tree(&fs, (root, b"letters"), &|| now, &progress).unwrap();
+/// assert!(fs.root()?.lookup(b"letters")?.is_none());
+/// assert_eq!(progress.snapshot().done, 2);
+/// # Ok::<(), engine::Error>(())
+/// ```
 pub fn remove_tree(
     fs: &Filesystem,
     (dir, name): (u64, &[u8]),

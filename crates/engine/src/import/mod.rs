@@ -18,6 +18,23 @@ use std::path::PathBuf;
 use vdev::{NodeRef, Reason, VdevState, VdevTree};
 
 /// What could be found out about a candidate.
+///
+/// ```
+/// use engine::pools::{self, ImportVerdict, Trouble};
+/// use engine::{Candidate, NewPool, OpenOptions};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let [a, b] = ["a.img", "b.img"].map(|name| folder.path().join(name));
+/// NewPool::new("tank").mirror(&[&a, &b], 64 << 20)?.create()?.export()?;
+/// std::fs::remove_file(&b).unwrap();
+/// let options = OpenOptions::in_places([folder.path()]);
+/// for candidate in Candidate::group(&pools::scan(&options.search)?) {
+///     let verdict = ImportVerdict::of(&candidate, &options, 0);
+///     assert!(matches!(verdict.trouble, Trouble::Missing));
+///     assert_eq!((verdict.state.to_string().as_str(), verdict.devices.len()), ("DEGRADED", 1));
+/// }
+/// # Ok::<(), engine::Error>(())
+/// ```
 pub struct ImportVerdict<'c> {
     /// It.
     pub candidate: &'c Candidate,

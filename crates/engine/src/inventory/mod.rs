@@ -69,6 +69,25 @@ impl Options<'_> {
 
 /// Writes the manifest of `pool`. Returns what could not be read, as it is listed in `errors`.
 ///
+/// ```
+/// use engine::inventory::{self, MAX_HOLE, Options, Reports};
+///
+/// # let live = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// # let (pool, progress) = (live.view(), engine::Progress::new());
+/// let options = Options {
+///     volumes: true,
+///     replayed: false,
+///     open: &|dataset| Ok(pool.dsl().objset(dataset)?),
+///     max_hole: MAX_HOLE,
+///     progress: &progress,
+///     reports: &|_| Reports::default(),
+/// };
+/// let mut json = Vec::new();
+/// assert!(inventory::write(pool, &options, &mut json)?.is_empty());
+/// assert!(json.starts_with(b"{") && json.ends_with(b"}\n"));
+/// # Ok::<(), engine::Error>(())
+/// ```
+///
 /// # Errors
 /// When `out` fails, or the work was cancelled through the progress.
 pub fn write(
