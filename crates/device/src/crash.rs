@@ -169,6 +169,19 @@ impl CrashLog {
         state.disks.into_iter().map(|disk| disk.certain).collect()
     }
 
+    /// Whether a crash one event later leaves the same images as this one. A test that judges the
+    /// last of each row of such cuts has judged all of them, and with the most promises.
+    #[must_use]
+    pub fn is_same_after_next(&self, cut: usize, mode: CrashMode) -> bool {
+        match (mode, self.events.get(cut)) {
+            (CrashMode::Random, _) | (_, None) => false,
+            // It puts what it covers below what stays uncertain, also where these overlap.
+            (_, Some(Event::FlushEnd { .. })) => false,
+            (CrashMode::KeepAll, Some(event)) => !matches!(event, Event::Write { .. }),
+            (CrashMode::LoseUnflushed, Some(_)) => true,
+        }
+    }
+
     /// How many writes were uncertain after the first `cut` events, on all disks: with none, all
     /// images of this cut are the same.
     #[must_use]
@@ -295,6 +308,11 @@ mod tests {
         assert_eq!(at(8, CrashMode::LoseUnflushed), [b'a', 0, 0]);
         assert_eq!(at(1000, CrashMode::KeepAll), *b"abc");
         assert_eq!(at(2, CrashMode::KeepAll), *b"ab\0");
+        let same =
+            |mode| (0..8).filter(|cut| log.is_same_after_next(*cut, mode)).collect::<Vec<_>>();
+        assert_eq!(same(CrashMode::LoseUnflushed), [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(same(CrashMode::KeepAll), [3, 4, 5, 6]);
+        assert_eq!(same(CrashMode::Random), [0; 0]);
         assert_eq!((log.uncertain(3), log.uncertain(8), log.len()), (3, 2, 8));
         assert_eq!(log.describe(1), "event 1: d write of 1 bytes at 1");
     }

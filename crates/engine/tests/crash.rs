@@ -284,15 +284,16 @@ fn judge(run: &Run, cut: usize, mode: CrashMode, seed: u64, thorough: bool) -> R
     Ok(())
 }
 
-/// Judges crashes at every event, and `samples` with what is uncertain decided by chance.
+/// Judges crashes at every event, once for those that leave the same, and `samples` with what is
+/// uncertain decided by chance.
 fn sweep(run: &Run, samples: u64, seed: u64) -> Result<u64, String> {
-    let mut judged = 0;
     let said = |cut, mode, e| format!("cut at {cut} ({}), {mode:?}: {e}", run.log.describe(cut));
-    for cut in 0..=run.log.len() {
-        let mode = CrashMode::LoseUnflushed;
-        judge(run, cut, mode, 0, cut % 8 == 0).map_err(|e| said(cut, mode, e))?;
-        judged += 1;
+    let mode = CrashMode::LoseUnflushed;
+    let is_last = |cut: &usize| !run.log.is_same_after_next(*cut, mode);
+    for (n, cut) in (0..=run.log.len()).filter(is_last).enumerate() {
+        judge(run, cut, mode, 0, n % 2 == 0).map_err(|e| said(cut, mode, e))?;
     }
+    let mut judged = run.log.len() as u64 + 1;
     let mut rng = testkit::Rng::new(seed);
     for n in 0..samples {
         let cut = rng.below(run.log.len() as u64 + 1) as usize;
