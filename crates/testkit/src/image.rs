@@ -3,6 +3,8 @@
 //! A corruption test needs hundreds of slightly different copies of the same image. Here a copy
 //! costs a map of pointers, and a change costs the one chunk it touches.
 
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -12,9 +14,19 @@ use std::sync::Arc;
 
 /// Content is kept in chunks of this many bytes; a chunk that is missing is zeros.
 const CHUNK: usize = 4096;
+/// Bytes that are read at once.
+const PIECE: usize = 1 << 20;
+static ZEROS: [u8; PIECE] = [0; PIECE];
 
-/// A disk image in memory; cloning is cheap.
-#[derive(Debug, Clone, Default)]
+/// Whether bytes are all zero, in the time of a comparison of memory also where nothing is
+/// optimized.
+pub fn is_zero(bytes: &[u8]) -> bool {
+    bytes.chunks(PIECE).all(|piece| *piece == ZEROS[..piece.len()])
+}
+
+/// A disk image in memory; cloning is cheap. Two are equal when they keep the
+/// same: bytes that were overwritten with zeros are still kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SparseImage {
     len: u64,
     chunks: BTreeMap<u64, Arc<[u8; CHUNK]>>,
@@ -26,34 +38,44 @@ impl SparseImage {
         SparseImage { len, chunks: BTreeMap::new() }
     }
 
-    /// The content of the file `path`.
+    /// The content of the file `path`; its holes are not read.
     pub fn load(path: &Path) -> io::Result<SparseImage> {
         let file = File::open(path)?;
         let mut image = SparseImage::new(file.metadata()?.len());
-        let mut buffer = vec![0; 1 << 20];
-        let mut offset = 0;
-        while offset < image.len {
-            let want = buffer.len().min(usize::try_from(image.len - offset).unwrap_or(usize::MAX));
-            file.read_exact_at(&mut buffer[..want], offset)?;
-            for (index, block) in buffer[..want].chunks(CHUNK).enumerate() {
-                if block.iter().any(|&byte| byte != 0) {
-                    let mut chunk = [0; CHUNK];
-                    chunk[..block.len()].copy_from_slice(block);
-                    image.chunks.insert(offset / CHUNK as u64 + index as u64, Arc::new(chunk));
+        let mut buffer = vec![0; PIECE];
+        let mut end = 0;
+        loop {
+            let mut at = match seek(&file, SeekFrom::Data(end)) {
+                // Chunks are whole: where others begin, a file system says itself.
+                Ok(at) => at / CHUNK as u64 * CHUNK as u64,
+                Err(Errno::NXIO) => return Ok(image),
+                Err(e) => return Err(e.into()),
+            };
+            end = seek(&file, SeekFrom::Hole(end.max(at)))?.next_multiple_of(CHUNK as u64);
+            end = end.min(image.len);
+            while at < end {
+                let count = PIECE.min(usize::try_from(end - at).unwrap_or(PIECE));
+                file.read_exact_at(&mut buffer[..count], at)?;
+                for (offset, block) in (at..).step_by(CHUNK).zip(buffer[..count].chunks(CHUNK)) {
+                    if !is_zero(block) {
+                        let mut chunk = [0; CHUNK];
+                        chunk[..block.len()].copy_from_slice(block);
+                        image.chunks.insert(offset / CHUNK as u64, Arc::new(chunk));
+                    }
                 }
+                at += count as u64;
             }
-            offset += want as u64;
+            if end >= image.len {
+                return Ok(image);
+            }
         }
-        Ok(image)
     }
 
     /// Writes the image to the new, sparse file `path`.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         let file = File::create(path)?;
-        for (&index, chunk) in &self.chunks {
-            let start = index * CHUNK as u64;
-            let count = (self.len.saturating_sub(start)).min(CHUNK as u64) as usize;
-            file.write_all_at(&chunk[..count], start)?;
+        for (at, bytes) in self.pieces() {
+            file.write_all_at(bytes, at)?;
         }
         file.set_len(self.len)
     }
@@ -71,7 +93,7 @@ impl SparseImage {
     /// Fills `buffer` from `offset` on. An error past the end, as a short device gives.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.check(offset, buffer.len())?;
-        self.pieces(offset, buffer.len(), |chunk, within, done, count| {
+        self.each_chunk(offset, buffer.len(), |chunk, within, done, count| {
             match self.chunks.get(&chunk) {
                 Some(bytes) => {
                     buffer[done..done + count].copy_from_slice(&bytes[within..within + count]);
@@ -86,10 +108,14 @@ impl SparseImage {
     pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.check(offset, bytes.len())?;
         let mut changes = Vec::new();
-        self.pieces(offset, bytes.len(), |chunk, within, done, count| {
+        self.each_chunk(offset, bytes.len(), |chunk, within, done, count| {
             changes.push((chunk, within, done, count));
         });
         for (chunk, within, done, count) in changes {
+            // Zeros where nothing is are nothing, so that images of the same bytes are equal.
+            if is_zero(&bytes[done..done + count]) && !self.chunks.contains_key(&chunk) {
+                continue;
+            }
             let content = self.chunks.entry(chunk).or_insert_with(|| Arc::new([0; CHUNK]));
             Arc::make_mut(content)[within..within + count]
                 .copy_from_slice(&bytes[done..done + count]);
@@ -115,6 +141,14 @@ impl SparseImage {
         self.chunks.keys().map(|&index| index * CHUNK as u64)
     }
 
+    /// The same chunks with their bytes, which are fewer where the image ends.
+    pub fn pieces(&self) -> impl Iterator<Item = (u64, &[u8])> + '_ {
+        self.populated().zip(self.chunks.values()).map(|(at, chunk)| {
+            let count = (self.len.saturating_sub(at)).min(CHUNK as u64) as usize;
+            (at, &chunk[..count])
+        })
+    }
+
     fn check(&self, offset: u64, count: usize) -> io::Result<()> {
         match offset.checked_add(count as u64) {
             Some(end) if end <= self.len => Ok(()),
@@ -123,7 +157,7 @@ impl SparseImage {
     }
 
     /// Calls `each(chunk, offset within it, bytes before, count)` for every chunk of a range.
-    fn pieces(&self, offset: u64, len: usize, mut each: impl FnMut(u64, usize, usize, usize)) {
+    fn each_chunk(&self, offset: u64, len: usize, mut each: impl FnMut(u64, usize, usize, usize)) {
         let mut done = 0;
         while done < len {
             let at = offset + done as u64;

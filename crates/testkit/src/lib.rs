@@ -29,7 +29,7 @@ pub use corpus::{
     fixture_cases, sample, sample_cases,
 };
 pub use corrupt::{Corruptor, Damage, DamageKind};
-pub use image::SparseImage;
+pub use image::{SparseImage, is_zero};
 pub use nbd_server::NbdServer;
 pub use needs::needs;
 pub use rng::Rng;

@@ -257,23 +257,21 @@ impl Bench {
 
     /// Copies the devices into files of a directory.
     pub fn save(&self, dir: &Path) -> Vec<PathBuf> {
-        let save = |(n, device): (usize, &Arc<MemoryDevice>)| {
+        let mut buffer = vec![0; 64 << 10];
+        let mut save = |(n, device): (usize, &Arc<MemoryDevice>)| {
             let path = dir.join(format!("vdev{n}.img"));
             let file = File::create(&path).unwrap();
             file.set_len(device.size()).unwrap();
-            let mut buffer = engine::inside::device::AlignedBuf::zeroed(1 << 20);
-            for at in (0..device.size()).step_by(1 << 20) {
-                let n = (device.size() - at).min(1 << 20) as usize;
-                device.read(at, &mut buffer[..n]).unwrap();
-                for (at, piece) in (at..).step_by(16 << 10).zip(buffer[..n].chunks(16 << 10)) {
-                    if piece.iter().any(|b| *b != 0) {
-                        file.write_all_at(piece, at).unwrap();
-                    }
+            for at in (0..device.size()).step_by(buffer.len()) {
+                let piece = &mut buffer[..(device.size() - at).min(64 << 10) as usize];
+                device.read(at, piece).unwrap();
+                if !testkit::is_zero(piece) {
+                    file.write_all_at(piece, at).unwrap();
                 }
             }
             path
         };
-        self.devices.iter().enumerate().map(save).collect()
+        self.devices.iter().enumerate().map(&mut save).collect()
     }
 
     /// What `zdb` says of them.

@@ -97,6 +97,22 @@ impl WriteDevice for Cut {
     }
 }
 
+/// What is on a disk.
+fn image_of(disk: &MemoryDevice) -> SparseImage {
+    let mut image = SparseImage::new(disk.size());
+    let mut piece = vec![0; 64 << 10];
+    for at in (0..disk.size()).step_by(piece.len()) {
+        disk.read(at, &mut piece).unwrap();
+        image.write_at(at, &piece).unwrap();
+    }
+    image
+}
+
+/// The surgeon's disk has what this one has.
+fn put_disk(s: &Surgeon, disk: &MemoryDevice) {
+    image_of(disk).save(&s.dir().join("disk.img")).unwrap();
+}
+
 #[test]
 fn killed_at_any_write_the_pool_is_as_before_or_repaired_and_can_be_put_back() {
     let s = surgeon("basic");
@@ -104,7 +120,9 @@ fn killed_at_any_write_the_pool_is_as_before_or_repaired_and_can_be_put_back() {
     s.edit_block((0, map), (0, 0), |b| b[..64].fill(0xff));
     s.edit_bonus(plain_file(&s), SA_LINKS, |_| 7);
     let before = s.check();
-    let whole = Arc::new(MemoryDevice::from_bytes("disk", &images(&s)["disk.img"]));
+    let image = &images(&s)["disk.img"];
+    let whole = Arc::new(MemoryDevice::zeros("disk", image.len()));
+    image.pieces().for_each(|(at, bytes)| whole.put(at, bytes));
     let source = |device: WriteDeviceRef| -> Arc<dyn DeviceSource> {
         Arc::new(std::collections::BTreeMap::from([("disk".to_owned(), device)]))
     };
@@ -117,9 +135,7 @@ fn killed_at_any_write_the_pool_is_as_before_or_repaired_and_can_be_put_back() {
         let repaired = repair_over(source(cut), place, None, true).unwrap();
         let undo = folder.path().join(left.to_string());
         let is_done = repaired.apply(&undo).is_ok();
-        let mut bytes = vec![0; disk.size() as usize];
-        disk.read(0, &mut bytes).unwrap();
-        std::fs::write(s.dir().join("disk.img"), &bytes).unwrap();
+        put_disk(&s, &disk);
         let names = s.check();
         // A crash between two rounds of labels leaves them of two txgs.
         let names: Vec<_> = names.into_iter().filter(|n| *n != "label-round").collect();
@@ -133,16 +149,12 @@ fn killed_at_any_write_the_pool_is_as_before_or_repaired_and_can_be_put_back() {
             let again = repair_over(source(disk.clone()), place, None, true).unwrap();
             again.apply(&folder.path().join(format!("{left} again"))).unwrap();
             drop(again);
-            disk.read(0, &mut bytes).unwrap();
-            std::fs::write(s.dir().join("disk.img"), &bytes).unwrap();
+            put_disk(&s, &disk);
             assert_eq!(s.check(), [""; 0], "{left}");
         }
         if left % 5 == 0 {
             repair::undo::put_back(&undo, &source(disk.clone()), &[]).unwrap();
-            let mut back = vec![0; disk.size() as usize];
-            disk.read(0, &mut back).unwrap();
-            whole.read(0, &mut bytes).unwrap();
-            assert!(back == bytes, "{left}");
+            assert!(image_of(&disk) == *image, "{left}");
         }
         if is_done {
             assert!(names.is_empty());

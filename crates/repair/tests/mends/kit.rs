@@ -17,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 pub(crate) use std::sync::Arc;
+pub(crate) use testkit::SparseImage;
 pub(crate) use zpl::{FileKind, Filesystem, Node};
 
 /// Bytes of attributes in a bonus of layout 2 (plain files and directories of OpenZFS), behind a
@@ -80,15 +81,22 @@ pub(crate) fn live(s: &Surgeon) -> LivePool {
     LivePool::open(s.open().name(), &options).unwrap()
 }
 
-/// The bytes of all disks, by name.
-pub(crate) fn images(s: &Surgeon) -> BTreeMap<String, Vec<u8>> {
+/// What is on all disks, by name.
+pub(crate) fn images(s: &Surgeon) -> BTreeMap<String, SparseImage> {
     let files = std::fs::read_dir(s.dir()).unwrap().map(Result::unwrap);
     let name = |e: &std::fs::DirEntry| e.file_name().into_string().unwrap();
-    files.map(|e| (name(&e), std::fs::read(e.path()).unwrap())).collect()
+    files.map(|e| (name(&e), SparseImage::load(&e.path()).unwrap())).collect()
 }
 
-pub(crate) fn put_images(s: &Surgeon, images: &BTreeMap<String, Vec<u8>>) {
-    images.iter().for_each(|(name, bytes)| std::fs::write(s.dir().join(name), bytes).unwrap());
+pub(crate) fn put_images(s: &Surgeon, images: &BTreeMap<String, SparseImage>) {
+    images.iter().for_each(|(name, image)| image.save(&s.dir().join(name)).unwrap());
+}
+
+/// Bytes that were on the only disk.
+pub(crate) fn bytes_of(images: &BTreeMap<String, SparseImage>, at: u64, count: u64) -> Vec<u8> {
+    let mut bytes = vec![0; count as usize];
+    images["disk.img"].read_at(at, &mut bytes).unwrap();
+    bytes
 }
 
 /// Whether OpenZFS's zdb finds nothing wrong: it ends well, and counts what it should.

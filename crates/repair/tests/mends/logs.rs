@@ -45,8 +45,7 @@ fn edit_log(s: &Surgeon, head: &dsl::Dataset, n: usize, change: impl FnOnce(&mut
     assert_eq!(log.blocks.len(), FILES, "a block for each file");
     let bp = &log.blocks[n].bp;
     let start = ondisk::label::DATA_START + bp.dva(0).offset();
-    let from = start as usize;
-    let mut bytes = images(s)["disk.img"][from..from + bp.psize() as usize].to_vec();
+    let mut bytes = bytes_of(&images(s), start, bp.psize());
     change(&mut bytes);
     seal_zilog2(&mut bytes, ByteOrder::Little, bp.checksum(), None).unwrap();
     s.scribble(start, &bytes);

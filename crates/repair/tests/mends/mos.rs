@@ -188,8 +188,7 @@ fn an_error_log_that_cannot_be_read() {
     live.export().unwrap();
     for (_, dva) in bp.dvas() {
         let start = ondisk::label::DATA_START + dva.offset();
-        let from = start as usize;
-        s.scribble(start, &before["disk.img"][from..from + bp.psize() as usize]);
+        s.scribble(start, &bytes_of(&before, start, bp.psize()));
     }
     assert_eq!(s.check(), ["known-error"]);
     let log = s.open().directory().unwrap().need_u64(ondisk::mos::ERRLOG_LAST).unwrap();
