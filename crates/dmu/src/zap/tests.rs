@@ -439,23 +439,25 @@ fn a_table_in_the_other_byte_order_is_turned_where_it_changes() {
 fn damage_is_an_error_and_never_a_loop() {
     let memory = new(plain(17), Some(9));
     drive(&memory, &testkit::steps(3, 1500), 50, 1, true);
-    let mut rng = Rng::new(99);
-    for _ in 0..2000 {
-        let broken = memory.clone();
-        for _ in 0..1 + rng.below(6) {
-            broken.damage(&mut rng);
+    testkit::shrinking_seed(99, 2000, |steps| {
+        for step in steps {
+            let mut rng = Rng::new(*step);
+            let broken = memory.clone();
+            for _ in 0..1 + rng.below(6) {
+                broken.damage(&mut rng);
+            }
+            let Ok(mut table) = Table::open(&broken) else { continue };
+            for _ in 0..20 {
+                let name = random_name(&mut rng);
+                let value = random_value(&mut rng);
+                // What they say does not matter, only that they return.
+                let _ = table.insert(key(&name), &value);
+                let _ = table.set(key(&name), &value);
+                let _ = table.remove(key(&name));
+            }
+            let _ = table.changes();
         }
-        let Ok(mut table) = Table::open(&broken) else { continue };
-        for _ in 0..20 {
-            let name = random_name(&mut rng);
-            let value = random_value(&mut rng);
-            // What they say does not matter, only that they return.
-            let _ = table.insert(key(&name), &value);
-            let _ = table.set(key(&name), &value);
-            let _ = table.remove(key(&name));
-        }
-        let _ = table.changes();
-    }
+    });
 }
 
 /// The tables that OpenZFS wrote are rebuilt entry by entry; leaves that it made are changed.
