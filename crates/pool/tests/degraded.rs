@@ -6,7 +6,9 @@
 
 mod common;
 
+use common::made::made;
 use common::{Contents, Lab, assert_rest_is_intact, assert_same, contents};
+use pool::live::VdevSpec;
 use pool::{Absence, Error, OpenOptions, Pool};
 use vdev::{Reason, VdevState};
 
@@ -49,13 +51,17 @@ fn assert_names(error: &Error, lab: &Lab, missing: &[u32]) {
     }
 }
 
-/// Every combination of missing devices up to `parity`, and one more than that.
+/// Every combination of missing devices of a pool that OpenZFS wrote.
 fn every_combination(case: &str, parity: usize) {
-    let lab = Lab::corpus(case);
+    combinations(case, &Lab::corpus(case), parity);
+}
+
+/// Every combination of missing devices up to `parity`, and one more than that.
+fn combinations(case: &str, lab: &Lab, parity: usize) {
     let whole = contents(&lab.open());
     assert_eq!(whole.values().filter(|v| v.is_err()).count(), 0);
     for n in 1..=parity {
-        for (i, missing) in choose(&numbers(&lab), n).into_iter().enumerate() {
+        for (i, missing) in choose(&numbers(lab), n).into_iter().enumerate() {
             let pool = lab.without(&missing).open();
             assert_eq!(pool.vdevs().root().state(), VdevState::Degraded, "{case} {missing:?}");
             assert!(pool.salvage().is_empty(), "{case} {missing:?}: {:?}", pool.salvage());
@@ -69,13 +75,13 @@ fn every_combination(case: &str, parity: usize) {
         }
     }
     let mut lost = 0;
-    for missing in choose(&numbers(&lab), parity + 1) {
+    for missing in choose(&numbers(lab), parity + 1) {
         let rest = lab.without(&missing);
         if rest.images.is_empty() {
             continue;
         }
         let Err(error) = rest.try_open(&OpenOptions::default()) else { panic!("{missing:?}") };
-        assert_names(&error, &lab, &missing);
+        assert_names(&error, lab, &missing);
         // Too little is there; whatever comes out all the same is right.
         match rest.try_open(&lenient()) {
             Ok(pool) => lost += assert_rest_is_intact(&whole, &contents(&pool)),
@@ -85,6 +91,18 @@ fn every_combination(case: &str, parity: usize) {
     }
     // A few combinations may reach all there is: the stripes of a dRAID are narrower than it.
     assert!(lost > 0 || lab.images.len() == parity + 1, "{case}");
+}
+
+/// Layouts that are there with the checkout alone; OpenZFS's own of them are in the tests below.
+#[test]
+fn pools_that_are_made_here() {
+    combinations("mirror", &made(3, false, VdevSpec::Mirror), 2);
+    for (nparity, disks) in [(1, 3), (2, 5), (3, 6)] {
+        let raidz = |children| VdevSpec::Raidz { nparity, children };
+        combinations(&format!("raidz{nparity}"), &made(disks, false, raidz), nparity as usize);
+    }
+    let raidz = |children| VdevSpec::Raidz { nparity: 1, children };
+    combinations("expanded", &made(3, true, raidz), 1);
 }
 
 #[testkit::needs("mirror")]

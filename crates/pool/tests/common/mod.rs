@@ -3,6 +3,7 @@
 #![allow(clippy::large_enum_variant, reason = "few of them at a time")]
 
 pub mod forge;
+pub mod made;
 
 use codec::checksum::{ByteOrder, seal_label};
 use device::{Device, DeviceRef, Error, ErrorKind, Read};
