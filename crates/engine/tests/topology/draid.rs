@@ -17,11 +17,11 @@ fn any_leaves_may_be_missing() {
         bench.check(&bench.open()).unwrap();
         holds(&bench, &model);
         let (all, lost) = (bench.devices.len(), bench.redundancy());
-        for first in 0..all {
-            for step in 1..=all / 2 {
-                bench.away = (0..lost).map(|n| (first + n * step) % all).collect();
-                holds_model(&bench, &model, "without some");
-            }
+        let choices = (0..all).flat_map(|first| (1..=all / 2).map(move |step| (first, step)));
+        // One in three; `ZINC_STEP=1` tries all.
+        for (first, step) in choices.step_by(super::step(3)) {
+            bench.away = (0..lost).map(|n| (first + n * step) % all).collect();
+            holds_model(&bench, &model, "without some");
         }
     }
 }

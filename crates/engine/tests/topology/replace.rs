@@ -33,8 +33,7 @@ pub(super) fn survives_without(mut bench: Bench, model: &random::Model, gone: &[
     Run::compare(&bench, model).unwrap();
     bench.zdb();
     let left: Vec<usize> = (0..bench.devices.len()).filter(|n| !gone.contains(n)).collect();
-    for first in 0..left.len() {
-        let away = (first..first + bench.redundancy()).map(|n| left[n % left.len()]);
+    for away in groups_away(&left, bench.redundancy()) {
         bench.away = gone.iter().copied().chain(away).collect();
         holds_model(&bench, model, "without some");
     }
