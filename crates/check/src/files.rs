@@ -1,9 +1,9 @@
 //! Names against files: links, parents, sizes of directories, orphans, and the sums by owner.
 //!
-//! One pass over all objects of a file system: directories say whom they name, files say how often
-//! they are named and by whom, every accounted object adds to its owners' sums. Then both sides are
-//! compared. A file without a name must wait in the delete queue or be the attribute directory of
-//! another file.
+//! One pass over all objects of a file system: directories say what they name, files say how often
+//! they are named and by which directory, every accounted object adds to its owners' sums. Then
+//! both sides are compared. A file without a name must wait in the delete queue or be the attribute
+//! directory of another file.
 //!
 //! Memory: about 150 bytes per file of the file system that is looked at.
 
@@ -160,7 +160,7 @@ impl Survey<'_> {
         self.files.insert(number, facts);
     }
 
-    /// Notes whom a directory names; returns how many directories are among them.
+    /// Notes what a directory names; returns how many directories are among them.
     fn directory(&mut self, node: &Node) -> u64 {
         let number = node.number();
         let entries = match node.entries() {

@@ -1,4 +1,4 @@
-//! The space that blocks take, for who makes space maps anew.
+//! The space that blocks take, for making space maps anew.
 
 use crate::claims::Claims;
 use crate::space::Bitmap;

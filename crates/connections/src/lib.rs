@@ -14,8 +14,9 @@
 //!
 //! # Stopping
 //!
-//! A server that stops closes its register: nobody is admitted any more, and each connection is
-//! told to end in the same step, so that none slips in between. Then it waits until all have gone.
+//! A server that stops closes its register: no connection is admitted any more, and each connection
+//! is told to end in the same step, so that none slips in between. Then it waits until all have
+//! gone.
 //!
 //! **Invariant:** knows nothing of what connections carry; what is hung up is forgotten at once,
 //! and is told so when it begins with a request.

@@ -62,7 +62,7 @@ impl Client {
     /// Connects. With `patience` each answer is waited for so long at most.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// When no process listens there.
     pub fn connect(path: &Path, patience: Option<Duration>) -> io::Result<Self> {
         let stream = UnixStream::connect(path)?;
         let client = Self { stream };

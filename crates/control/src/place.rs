@@ -1,7 +1,7 @@
 //! The socket's name in the file system: making it, taking it over, taking it away.
 //!
-//! A name is left behind by a server that was killed. Whether anybody listens is asked by
-//! connecting: only a refused connection means that nobody does. The new socket is bound under a
+//! A name is left behind by a server that was killed. Whether a process listens is found out by
+//! connecting: only a refused connection means that none does. The new socket is bound under a
 //! name of its own, gets its mode before it listens, and is then renamed over the old one, so
 //! there is no moment in which a client finds half a socket, or one of another mode than it has.
 
@@ -145,7 +145,7 @@ impl Drop for Endpoint {
     }
 }
 
-/// Sees that nobody listens at `path`, and that what is there may be replaced.
+/// Makes sure that no process listens at `path`, and that what is there may be replaced.
 fn free(path: &Path) -> Result<(), PlaceError> {
     use std::os::unix::fs::FileTypeExt as _;
     let meta = match std::fs::symlink_metadata(path) {

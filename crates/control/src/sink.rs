@@ -145,12 +145,12 @@ impl Fate {
         self.state().runs_on = true;
     }
 
-    /// Nobody may be there to read messages, and no message is waited with for long.
+    /// Messages may have no reader: writing one does not wait long.
     pub fn be_brief(&self) {
         self.state().is_brief = true;
     }
 
-    /// How long a message is waited with; `None`: for ever, as what can be interrupted may.
+    /// How long writing a message may wait; `None`: for ever, as long as it can be interrupted.
     pub fn patience(&self) -> Option<Patience<'static>> {
         self.state().is_brief.then(|| Patience::Until(Instant::now() + BRIEF))
     }

@@ -103,7 +103,7 @@ impl Stream {
 fn serve(file: &File, jobs: &Receiver<Job>) {
     for Job { work, answer, is_wanted } in jobs {
         if is_wanted.load(Ordering::Relaxed) {
-            // What nobody waits for any more need not be known.
+            // The result of what no thread waits for is not needed.
             let _ = answer.send(work(file));
         }
     }

@@ -102,7 +102,7 @@ fn insist<T>(len: usize, make: impl Fn() -> Option<T>) -> T {
         if let Some(made) = make() {
             return made;
         }
-        // SAFETY: the layout's size is not 0. A compiler may leave an allocation out that nobody
+        // SAFETY: the layout's size is not 0. A compiler may leave an allocation out that nothing
         // looks at.
         let start = std::hint::black_box(unsafe { std::alloc::alloc(layout) });
         if start.is_null() {
@@ -133,8 +133,8 @@ impl Filling {
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         let end = self.filled + bytes.len();
         assert!(end <= self.space.len, "{end} bytes in a space of {}", self.space.len);
-        // SAFETY: the bytes from `filled` to `end` are within the allocation, which is nobody
-        // else's, so `bytes` is not in it.
+        // SAFETY: the bytes from `filled` to `end` are within the allocation, which nothing else
+        // refers to, so `bytes` is not in it.
         unsafe {
             self.space.at(self.filled).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
@@ -321,7 +321,7 @@ mod tests {
     fn filled_space_becomes_its_window() {
         let mut space = Space::new(16).expect("memory");
         for at in 3..9 {
-            // SAFETY: the byte is within the space, and nobody else uses it.
+            // SAFETY: the byte is within the space, and no other thread uses it.
             unsafe { space.at(at).write(at as u8) };
         }
         // SAFETY: the loop above wrote all bytes of the window.

@@ -114,9 +114,9 @@ pub trait Device: Send + Sync {
         false
     }
 
-    /// Why nobody will find it, or all of it, where it was opened, although it still works: a file
-    /// that was deleted or replaced lives as long as it is open, and what is written to it is lost
-    /// then. Asks the system each time.
+    /// Why it will not be found, or not all of it, where it was opened, although it still works: a
+    /// file that was deleted or replaced lives as long as it is open, and what is written to it is
+    /// lost then. Asks the system each time.
     fn displaced(&self) -> Option<Displaced> {
         None
     }

@@ -84,7 +84,7 @@ impl MemoryDevice {
         }
     }
 
-    /// Makes it as long as this, when it is shorter: who has it open knows nothing of that before
+    /// Makes it as long as this, when it is shorter: what has it open knows nothing of that before
     /// it is told to [grow](WriteDevice::grow).
     pub fn lengthen(&self, size: u64) {
         self.size_now.fetch_max(size, Ordering::Relaxed);

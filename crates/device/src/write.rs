@@ -131,7 +131,7 @@ pub trait WriteDevice: Device {
         self.flush()
     }
 
-    /// Tells the device that nobody needs the bytes of a range any more, and waits: it may keep
+    /// Tells the device that the bytes of a range are not needed any more, and waits: it may keep
     /// other things there. Until they are written again they are anything. With writes of the range
     /// that are under way at the same time the result is undefined.
     ///

@@ -90,7 +90,7 @@ impl Reading<'_> {
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
         self.shard.lock().remove(&self.key);
-        // Nobody new comes to this flight now.
+        // No other reader joins this flight now.
         *self.flight.state.lock() = State::Ended(self.block.take());
         self.flight.ended.notify_all();
     }

@@ -3,7 +3,7 @@
 //! The live object keeps single writes apart by itself. A change of a table reads blocks, decides,
 //! and writes others; two of them at once would undo each other. A thread that makes such a change
 //! holds the object's lock for its duration, reading of blocks included: what is decided is only
-//! right for the blocks that were read. Nobody waits for a txg, or for a second object, while
+//! right for the blocks that were read. No thread waits for a txg, or for a second object, while
 //! holding one, so holders always finish.
 //!
 //! A lock is an entry in a set, not a mutex: the holder waits for devices, and waiting for it must
@@ -25,7 +25,7 @@ impl ObjectLocks {
         Self { held: Mutex::default(), released: rt.condvar() }
     }
 
-    /// Waits until nobody holds object `number`, and holds it.
+    /// Waits until no thread holds object `number`, and holds it.
     pub(crate) fn lock(self: &Arc<Self>, number: u64) -> ObjectLock {
         let mut held = self.held.lock();
         while !held.insert(number) {

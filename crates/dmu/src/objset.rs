@@ -169,9 +169,9 @@ impl Objset {
         Error { objset: self.inner.id, object, kind }
     }
 
-    /// Waits until nobody else changes object `number` as a whole, and keeps others from it until
-    /// the lock is dropped. The tables take it themselves, so it must not be held when one of their
-    /// functions is called for the same object.
+    /// Waits until no other thread changes object `number` as a whole, and keeps others from it
+    /// until the lock is dropped. The tables take it themselves, so it must not be held when one of
+    /// their functions is called for the same object.
     #[must_use]
     pub fn lock(&self, number: u64) -> ObjectLock {
         self.inner.locks.lock(number)

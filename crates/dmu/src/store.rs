@@ -46,7 +46,8 @@ pub trait BlockStore: Send + Sync {
         None
     }
 
-    /// Reads blocks that nobody has asked for yet, into a cache. What cannot be read is left out.
+    /// Reads blocks that no reader has asked for yet, into a cache. What cannot be read is left
+    /// out.
     fn fetch(&self, blocks: &[(BlkPtr, Place)], key: Option<&Key>, room: &mut Room) {
         let _ = (blocks, key, room);
     }

@@ -89,7 +89,7 @@ pub trait Transactions: Send + Sync {
     fn ended(&self, txg: u64);
 
     /// What an open txg holds must never be durable: no txg is written any more, and no transaction
-    /// begins. Everybody is told why.
+    /// begins. Every caller is told why.
     fn stop(&self, why: &str);
 }
 

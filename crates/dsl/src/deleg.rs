@@ -1,4 +1,4 @@
-//! Delegated permissions: who but the administrator may do what (`zfs allow`).
+//! Delegated permissions: what users other than the administrator may do (`zfs allow`).
 
 use crate::error::{Error, Result};
 use crate::tree::{Dir, Dsl};

@@ -34,7 +34,7 @@ use ondisk::props::{self, applies};
 pub enum Source {
     /// Nowhere: it is computed.
     None,
-    /// Nobody set it.
+    /// It was not set.
     Default,
     /// Set on the dataset itself.
     Local,

@@ -156,7 +156,7 @@ type Piece = (u64, Vec<u8>);
 impl Ingest<'_> {
     fn new_file(&self, kind: NewKind, a: &Attributes) -> NewFile {
         let (uid, gid) = if self.owner { (a.uid, a.gid) } else { (0, 0) };
-        // Set-id bits are for the owner they were given to, and nobody else.
+        // Set-id bits are for the owner they were given to, and no other.
         let mask = if self.owner { 0o7777 } else { 0o1777 };
         NewFile { kind, mode: a.mode & mask, uid, gid, now: (self.clock)() }
     }

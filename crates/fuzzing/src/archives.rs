@@ -51,7 +51,7 @@ fn examine(how: u8, bytes: &[u8]) {
     let handed_on: usize = whole.pieces.iter().map(|(_, piece)| piece.len()).sum();
     assert!(handed_on <= bytes.len());
     assert!(whole.names.len() <= bytes.len() / 512);
-    // Content that nobody asks for is passed over.
+    // Content that is not asked for is skipped.
     assert_eq!(whole.names, read(bytes, chunk, false).names);
 }
 

@@ -121,7 +121,7 @@ const DIRECTORY: OFlags =
 
 impl Dir {
     /// Opens the directory the user named, through links if need be. What is missing of it is
-    /// made; with `closed` nobody else may enter what was made until it has its attributes.
+    /// made; with `closed` no other user may enter what was made until it has its attributes.
     pub fn open_target(path: &Path, closed: bool) -> io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt as _;
         if closed && !path.is_dir() {

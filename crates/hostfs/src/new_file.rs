@@ -3,7 +3,7 @@
 //! Where the file system can, it is made without any name (`O_TMPFILE`), so that nothing is left
 //! of it when the program is killed. Elsewhere it is made in a private folder in the directory
 //! that the user named. That folder's name is random: no pool can hold it. It goes when the copy
-//! ends; one that was left by a killed copy is empty but for files that nobody needs.
+//! ends; one that was left by a killed copy has nothing but files that are not needed.
 
 use super::dir::{Dir, Identity, Look, link_open};
 use super::staging::{Folder, OWN, named, nameless, random_name};

@@ -305,7 +305,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// It is wanted as long as anybody waits.
+    /// It is wanted as long as a caller waits.
     fn ever() -> bool {
         true
     }

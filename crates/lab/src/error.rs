@@ -9,7 +9,7 @@ pub struct LabError {
     pub what: String,
     /// Why.
     pub why: String,
-    /// What to do, if anybody knows.
+    /// What to do, where that is known.
     pub hint: Option<String>,
 }
 

@@ -39,7 +39,7 @@ pub trait RawDisk {
     /// Time since some moment.
     fn now(&self) -> Duration;
 
-    /// Processor time that requests took since some moment; `None` where nobody counts it.
+    /// Processor time that requests took since some moment; `None` where it is not counted.
     fn cpu(&self) -> Option<Duration>;
 }
 
@@ -187,7 +187,7 @@ pub struct FileDisk {
 /// The longest request.
 const BUFFER_BYTES: usize = 32 << 20;
 
-/// Bytes that do not compress. (Memory that nobody touched is one page of zeros over and over,
+/// Bytes that do not compress. (Memory that was not touched is one page of zeros over and over,
 /// which no data ever is; and the first request that it is read into would have to make its pages.)
 fn buffer() -> Result<AlignedBuf, LabError> {
     let mut buf = AlignedBuf::try_zeroed(BUFFER_BYTES)

@@ -212,8 +212,8 @@ pub(crate) fn open_device(path: &Path) -> Result<WriteDeviceRef, StreamError> {
     Ok(AnyDevices::default().claim(path)?)
 }
 
-/// Makes the pool. The device stays open until the last copy of its reference is gone, so nobody
-/// else takes it while the pool is not open.
+/// Makes the pool. The device stays open until the last copy of its reference is gone, so no
+/// other program takes it while the pool is not open.
 fn pool_on(path: &Path, device: &WriteDeviceRef) -> Result<PoolTarget, LabError> {
     let leaf = path.display().to_string();
     let spec = VdevSpec::Leaf { path: leaf.clone(), is_file: path.is_file() };

@@ -16,7 +16,7 @@ pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
 /// What stands before the entries.
 const VERSION: u32 = 2;
 
-/// Whom an entry is about.
+/// The subject of an entry.
 const OWNER: u16 = 0x01;
 const GROUP: u16 = 0x04;
 const MASK: u16 = 0x10;

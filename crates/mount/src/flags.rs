@@ -1,7 +1,7 @@
 //! Flags and projects of files: what `lsattr`, `chattr` and quota tools ask by `ioctl`.
 //!
-//! The kernel checks who may; it asks for the two forms that there are (`FS_IOC_GETFLAGS` with one
-//! word, `FS_IOC_FSGETXATTR` with a structure), and sets all at once.
+//! The kernel checks permissions; it asks for the two forms that there are (`FS_IOC_GETFLAGS` with
+//! one word, `FS_IOC_FSGETXATTR` with a structure), and sets all at once.
 
 use crate::attrs::now;
 use crate::errno::{Done, OrErrno as _};

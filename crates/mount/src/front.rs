@@ -2,13 +2,13 @@
 //! `names.rs`, `content.rs`, `listing.rs` and `xattrs.rs`.
 //!
 //! What may wait for long, changes and the content of files, is done where it holds up nothing else
-//! (`crew.rs`), and a process that is to end does not wait for it (`requests.rs`).
+//! (`workers.rs`), and a process that is to end does not wait for it (`requests.rs`).
 
-use crate::crew::{Class, Crew};
 use crate::errno::{Done, OrErrno as _};
 use crate::requests::{Answer, Refuse, Requests};
 use crate::served::{Caller, Front, Known};
 use crate::snapshots::Of;
+use crate::workers::{Class, Workers};
 use engine::Node;
 use fuser::{
     Errno, FileHandle, FopenFlags, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner,
@@ -38,7 +38,7 @@ const WANTED: InitFlags = InitFlags::FUSE_PARALLEL_DIROPS
 /// What answers the kernel: a file system, and the threads and lists for its requests.
 pub(crate) struct Server {
     front: Arc<Front>,
-    crew: Crew,
+    workers: Workers,
     requests: Requests,
 }
 
@@ -88,7 +88,7 @@ impl Server {
     pub(crate) fn new(front: Front, threads: usize) -> std::io::Result<Self> {
         let requests = Requests::default();
         requests.watch()?;
-        Ok(Self { front: Arc::new(front), crew: Crew::new(threads), requests })
+        Ok(Self { front: Arc::new(front), workers: Workers::new(threads), requests })
     }
 
     /// Carries out a request that may wait for long, and answers it.
@@ -107,11 +107,11 @@ impl Server {
                 answer.give(|reply| tell(front, reply, done));
             }
         };
-        match self.crew.try_here(class) {
+        match self.workers.try_here(class) {
             Some(_here) => run(&self.front),
             None => {
                 let front = Arc::clone(&self.front);
-                self.crew.hand_over(move || run(&front));
+                self.workers.hand_over(move || run(&front));
             }
         }
     }
@@ -363,13 +363,13 @@ impl fuser::Filesystem for Server {
             Err(e) => reply.error(e),
         };
         let answer = self.requests.begin(request.pid(), reply);
-        if let Some(_here) = self.crew.try_here(Class::Change) {
+        if let Some(_here) = self.workers.try_here(Class::Change) {
             let done = self.front.write_file(ino, offset, data, how, flags);
             return answer.give(|reply| tell(reply, done));
         }
         // What another thread writes needs bytes of its own: these are the next request's.
         let (data, front) = (data.to_vec(), Arc::clone(&self.front));
-        self.crew.hand_over(move || {
+        self.workers.hand_over(move || {
             if answer.is_wanted() {
                 let done = front.write_file(ino, offset, &data, how, flags);
                 answer.give(|reply| tell(reply, done));
@@ -395,9 +395,9 @@ impl fuser::Filesystem for Server {
         // Before the file is freed, which may take long: no program waits for that.
         reply.ok();
         let Some(handle) = self.front.handles.remove(handle) else { return };
-        match self.crew.try_here(Class::Change) {
+        match self.workers.try_here(Class::Change) {
             Some(_here) => drop(handle),
-            None => self.crew.hand_over(move || drop(handle)),
+            None => self.workers.hand_over(move || drop(handle)),
         }
     }
 
@@ -565,11 +565,11 @@ impl Server {
         let waiting = self.requests.begin(request.pid(), reply);
         let told = told(waiting);
         // Some promises are kept by the thread that asks.
-        match self.crew.try_here(Class::Change) {
+        match self.workers.try_here(Class::Change) {
             Some(_here) => front.fs.sync_then(Some(file), told),
             None => {
                 let fs = front.fs.clone();
-                self.crew.hand_over(move || fs.sync_then(Some(file), told));
+                self.workers.hand_over(move || fs.sync_then(Some(file), told));
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! It gets one end of a socket as its standard input, mounts, and sends the connection to the
 //! kernel back through it. What users may do stands in `/etc/fuse.conf`: without
-//! `user_allow_other` nobody else may look into such a mount, root included. Device files and
+//! `user_allow_other` no other user may look into such a mount, root included. Device files and
 //! set-id bits never count in one.
 
 use crate::{Error, Options};

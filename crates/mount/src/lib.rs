@@ -5,8 +5,8 @@
 //! A program's call goes to the kernel, which asks here for what it does not remember, and the
 //! answer goes back the same way. Several threads wait for requests; each is done by the thread
 //! that got it, but for `fsync`, which keeps no thread (`front.rs`), and for what would leave too
-//! few of them for others (`crew.rs`): a pool that is suspended, or a device that hangs, holds up
-//! only what needs it.
+//! few of them for others (`workers.rs`): a pool that is suspended, or a device that hangs, holds
+//! up only what needs it.
 //!
 //! **Numbers.** The kernel knows a file by its object, the root directory by 1, which no file has.
 //! A number that is used again comes with another generation, the txg in which the file was made.
@@ -40,7 +40,6 @@
 mod acl;
 mod attrs;
 mod content;
-mod crew;
 pub mod datasets;
 mod errno;
 mod flags;
@@ -55,6 +54,7 @@ mod requests;
 mod served;
 mod snapshots;
 pub mod system;
+mod workers;
 mod xattrs;
 
 pub use mounts::{How, Mounted, Mounts, What};

@@ -14,7 +14,7 @@
 //!            +--> gone
 //! ```
 //!
-//! The list is the system's: it is read whenever somebody asks, because others take mounts away
+//! The list is the system's: it is read for each question, because other programs take mounts away
 //! too.
 
 use crate::front::Server;

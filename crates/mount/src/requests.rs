@@ -108,7 +108,7 @@ impl<R: Refuse> Answer<R> {
         }
     }
 
-    /// Whether anybody still wants what was asked for.
+    /// Whether the answer is still wanted.
     pub(crate) fn is_wanted(&self) -> bool {
         self.reply.lock().is_some()
     }

@@ -34,7 +34,7 @@
 //! # Bounds
 //!
 //! At most [`limits::CONNECTIONS`] connections, each with a deadline for its negotiation;
-//! [`limits::CREW`] threads for each and [`limits::EXTRA_THREADS`] beyond the first for all
+//! [`limits::THREADS`] threads for each and [`limits::EXTRA_THREADS`] beyond the first for all
 //! together; a buffer of [`limits::PIECE`] bytes for each thread. Longer reads and writes go in
 //! pieces, so that the length a client claims costs nothing. A client that does not take its
 //! answers for [`limits::PATIENCE`] is hung up.
@@ -67,14 +67,14 @@ pub mod limits {
     /// Connections open at once.
     pub const CONNECTIONS: usize = 256;
     /// Threads of a connection, which is as many requests as it has carried out at a time.
-    pub const CREW: usize = 16;
+    pub const THREADS: usize = 16;
     /// Threads beyond the first of each connection, of all connections together.
     pub const EXTRA_THREADS: usize = 256;
     /// Bytes of a buffer: larger reads and writes are done in pieces of this size.
     pub const PIECE: usize = 1 << 20;
     /// Bytes of one request's data, at most.
     pub const PAYLOAD: u32 = 32 << 20;
-    /// How long a connection that has just come in keeps its place, whoever comes next.
+    /// How long a connection that has just come in keeps its place, whatever comes next.
     pub const SPARED: Duration = Duration::from_millis(20);
     /// How long a negotiation may take.
     pub const NEGOTIATION: Duration = Duration::from_secs(30);

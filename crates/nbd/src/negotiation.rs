@@ -112,7 +112,7 @@ pub(crate) fn negotiate(
         match negotiation.option(option, &data)? {
             Next::Option => {}
             Next::End => return Ok(None),
-            // What came before the answer was said outside of TLS, by anybody.
+            // What came before the answer came outside of TLS: anyone may have sent it.
             Next::Tls if input.is_ahead() => return Ok(None),
             Next::Tls => negotiation.go_inside(input)?,
             Next::Go(export) => {

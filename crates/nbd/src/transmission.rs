@@ -1,7 +1,7 @@
 //! Requests, carried out by as many threads as they keep busy (see the front page).
 
 use crate::export::{Errno, Export, Status, Trouble};
-use crate::limits::{CREW, IDLE, PAYLOAD, PIECE};
+use crate::limits::{IDLE, PAYLOAD, PIECE, THREADS};
 use crate::negotiation::{Agreed, skip};
 use crate::reply::{Form, To};
 use nbdwire::{Command, Request, flag};
@@ -48,7 +48,7 @@ pub(crate) struct Transmission<T> {
     input: Mutex<Input>,
     output: Mutex<()>,
     /// Threads, and those among them that wait to read a request.
-    crew: AtomicUsize,
+    threads: AtomicUsize,
     waiting: AtomicUsize,
     is_over: AtomicBool,
     extras: Arc<Extras>,
@@ -73,7 +73,7 @@ impl<T: Send + Sync + 'static> Transmission<T> {
             statuses: agreed.statuses,
             input: Mutex::new(input),
             output: Mutex::new(()),
-            crew: AtomicUsize::new(1),
+            threads: AtomicUsize::new(1),
             waiting: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
             extras,
@@ -81,7 +81,7 @@ impl<T: Send + Sync + 'static> Transmission<T> {
         })
     }
 
-    /// Reads requests and carries them out, as one of the crew.
+    /// Reads requests and carries them out, as one of its threads.
     pub(crate) fn work(self: &Arc<Self>) {
         let mut buffer = Vec::new();
         loop {
@@ -107,23 +107,23 @@ impl<T: Send + Sync + 'static> Transmission<T> {
                 break;
             }
         }
-        self.crew.fetch_sub(1, Relaxed);
+        self.threads.fetch_sub(1, Relaxed);
     }
 
     /// One more thread, if there may be one: requests that come in meanwhile wait for it.
     fn enlist(self: &Arc<Self>) {
-        if self.crew.load(Relaxed) >= CREW {
+        if self.threads.load(Relaxed) >= THREADS {
             return;
         }
         let Some(extra) = self.extras.take() else { return };
-        self.crew.fetch_add(1, Relaxed);
+        self.threads.fetch_add(1, Relaxed);
         let one = Arc::clone(self);
         let work = move || {
             one.work();
             drop(extra);
         };
         if std::thread::Builder::new().name("nbd".to_owned()).spawn(work).is_err() {
-            self.crew.fetch_sub(1, Relaxed);
+            self.threads.fetch_sub(1, Relaxed);
         }
     }
 

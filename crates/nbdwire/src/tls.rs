@@ -6,21 +6,21 @@
 //! locks carry it:
 //!
 //! ```text
-//! sending   who has it puts records onto the line, in the order in which they were made
+//! sending   its holder puts records onto the line, in the order in which they were made
 //! session   held for as long as bytes are turned, never while the line is waited for
 //! ```
 //!
 //! Lock order: `sending` before `session`. A writer takes `sending`, makes records under
 //! `session`, and sends them with `sending` alone; so a reader never waits for a writer that waits
 //! for the other end. What a reader makes the session say (the answer to a change of keys) is sent
-//! by the reader if nobody is sending, and otherwise with the next record.
+//! by the reader if no thread is sending, and otherwise with the next record.
 //!
 //! One thread at a time reads, as with every [`Connection`]; the lock `reading` is its buffer.
 //!
 //! # Files
 //!
 //! Certificates and keys are in a directory, under the names that other programs of NBD use for
-//! them: `ca-cert.pem` (who is trusted), `server-cert.pem` and `server-key.pem`,
+//! them: `ca-cert.pem` (what is trusted), `server-cert.pem` and `server-key.pem`,
 //! `client-cert.pem` and `client-key.pem`.
 
 use crate::wire::{Connection, Input};
@@ -81,7 +81,7 @@ fn roots(path: &Path) -> Result<Arc<RootCertStore>, TlsError> {
     Ok(Arc::new(roots))
 }
 
-/// What a server shows to its clients, and whom of them it lets in.
+/// What a server shows to its clients, and which of them it lets in.
 #[derive(Clone)]
 pub struct ServerTls(Arc<ServerConfig>);
 
@@ -123,7 +123,7 @@ impl ServerTls {
     }
 }
 
-/// Whom a client trusts, and what it shows.
+/// Which servers a client trusts, and what it shows to them.
 #[derive(Clone)]
 pub struct ClientTls(Arc<ClientConfig>);
 
@@ -162,7 +162,7 @@ impl ClientTls {
     /// is left to its input.
     ///
     /// # Errors
-    /// The server speaks no TLS, is not who it should be, or does not come to an end in time.
+    /// The server speaks no TLS, is not the one it should be, or does not come to an end in time.
     pub fn connect(
         &self,
         line: Arc<dyn Connection>,

@@ -1,5 +1,5 @@
-//! What a machine allows is found out by trying it: whoever asks for the reasons why it might be
-//! forbidden (capabilities, namespaces, filters of system calls) forgets one.
+//! What a machine allows is found out by trying it: asking for the reasons why it might be
+//! forbidden (capabilities, namespaces, filters of system calls) would forget one.
 
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions, Permissions};

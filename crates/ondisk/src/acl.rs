@@ -45,7 +45,7 @@ const TYPES_OBJECT: core::ops::RangeInclusive<u16> = 5..=8;
 
 const OLD_ACE_SIZE: u64 = 12;
 
-/// Whom an entry is about.
+/// The subject of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// The owner of the file.
@@ -76,7 +76,7 @@ pub struct Ace {
 }
 
 impl Ace {
-    /// Whom the entry is about.
+    /// The subject of the entry.
     #[must_use]
     pub fn who(&self) -> Who {
         match self.flags & FLAGS_WHO {
@@ -231,7 +231,7 @@ pub const POSIX_ACCESS_XATTR: &str = "system.posix_acl_access";
 pub const POSIX_DEFAULT_XATTR: &str = "system.posix_acl_default";
 const POSIX_VERSION: u32 = 2;
 
-/// Whom an entry of a POSIX list is about.
+/// The subject of an entry of a POSIX list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PosixWho {
     /// The owner.
@@ -244,14 +244,14 @@ pub enum PosixWho {
     Group(u32),
     /// Upper bound for all but owner and others.
     Mask,
-    /// Everybody else.
+    /// All others.
     Other,
 }
 
 /// One entry of a POSIX list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PosixEntry {
-    /// Whom it is about.
+    /// Its subject.
     pub who: PosixWho,
     /// 4 read, 2 write, 1 execute.
     pub permissions: u16,

@@ -46,7 +46,7 @@ pub enum ObjsetKind {
     Other,
     /// "Any": not on disk by intent.
     Any,
-    /// A number nobody knows.
+    /// An unknown number.
     Unknown(u64),
 }
 

@@ -11,8 +11,8 @@
 //! header size: first attribute
 //! ```
 //!
-//! The byte order of header and attributes is that of the magic, not that of the block around
-//! it: a dnode block is rewritten in the order of the machine, but attributes nobody touched stay.
+//! The byte order of header and attributes is that of the magic, not that of the block around it: a
+//! dnode block is rewritten in the order of the machine, but attributes that were not changed stay.
 
 use std::collections::BTreeMap;
 

@@ -19,7 +19,7 @@ pub enum Function {
     Resilver,
     /// Verifies only what is in the error log.
     ErrorScrub,
-    /// A number nobody knows.
+    /// An unknown number.
     Unknown(u64),
 }
 
@@ -76,7 +76,7 @@ pub enum State {
     Canceled,
     /// An error scrub runs.
     ErrorScrubbing,
-    /// A number nobody knows.
+    /// An unknown number.
     Unknown(u64),
 }
 

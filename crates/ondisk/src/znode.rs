@@ -68,7 +68,7 @@ pub mod flags {
     pub const ACL_AUTO_INHERIT: u64 = 0x40;
     /// A scan stamp follows the old structure in the bonus.
     pub const BONUS_SCANSTAMP: u64 = 0x80;
-    /// The ACL denies nobody to execute.
+    /// No entry of the ACL denies execution.
     pub const NO_EXECS_DENIED: u64 = 0x100;
 
     /// DOS attribute read-only.

@@ -5,15 +5,15 @@
 //!
 //! ```text
 //! source --sample, each second--> recorder: points and txgs of an hour      (series)
-//!        --report, while somebody looks--> space, scan, advice              (report)
-//! browser --GET /            --> one document, the same for everybody       (document)
+//!        --report, while a page is open--> space, scan, advice              (report)
+//! browser --GET /            --> one document, the same for all requests    (document)
 //!         --GET /data?after=T--> JSON: how it is now, and what came after T (answer)
 //! ```
 //!
 //! A *source* is where a pool is held: in this process, or in another one behind a socket. Each has
 //! two threads, so that one that hangs keeps neither the others nor the browser waiting: what it
 //! said last is shown with its age. Samples are counters and touch no device; they are taken
-//! whether anybody looks or not, so that the hour is there when somebody does. Reports walk the
+//! whether a page is open or not, so that the hour is there when one is opened. Reports walk the
 //! datasets, so they are made only while a browser asks, and at most one in [`REPORT_EACH`].
 //!
 //! The browser polls: a request is answered at once and its connection closed, so the number of

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Between two samples.
 const SAMPLE_EACH: Duration = Duration::from_secs(1);
-/// Between two reports, at least, while somebody looks.
+/// Between two reports, at least, while a page is open.
 pub const REPORT_EACH: Duration = Duration::from_secs(3);
 
 /// The counters of a pool, and the txgs that are alive.
@@ -41,7 +41,7 @@ pub struct Recorder {
 /// One pool.
 pub(crate) struct Recorded {
     pub(crate) state: Mutex<Remembered>,
-    /// Somebody asked since the last report.
+    /// A page asked since the last report.
     asked: Mutex<bool>,
     wanted: Condvar,
 }

@@ -23,7 +23,7 @@ pub enum Obstacle {
         name: String,
         /// What speaks against it.
         why: String,
-        /// It is damaged, and nobody can replay it to its end.
+        /// It is damaged, and cannot be replayed to its end.
         is_damaged: bool,
     },
     /// A dataset cannot be read.

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 pub enum PoolPropertySource {
     /// Nowhere: it is computed.
     None,
-    /// Nobody set it.
+    /// It was not set.
     Default,
     /// It was set.
     Local,

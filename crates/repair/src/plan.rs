@@ -1,4 +1,4 @@
-//! What a repair does, for who decides about it.
+//! What a repair does, for those who decide about it.
 
 use check::Issue;
 use pool::Verdict;

@@ -10,7 +10,7 @@
 //! Numbers are little-endian. It is whole and durable before the first byte is written to a device;
 //! one that is not whole belongs to a repair that wrote nothing.
 //!
-//! What is put back is the state of one txg, so nothing may have been written since by anybody
+//! What is put back is the state of one txg, so nothing may have been written since by anything
 //! else: an uberblock that is newer than the repair's would lead to blocks that are older.
 
 use crate::error::{Error, Result};

@@ -43,14 +43,14 @@ impl<T> Lock<T> {
         Self { value, simulated: rt.is_simulated(), gate, freed: rt.condvar() }
     }
 
-    /// Waits until nobody has it, and takes it.
+    /// Waits until no thread has it, and takes it.
     #[track_caller]
     pub fn lock(&self) -> LockGuard<'_, T> {
         if !self.simulated {
             return LockGuard { value: self.value.lock(), _tell: Tell(None) };
         }
         loop {
-            // Between the two lines nobody else runs.
+            // No other thread runs between these two lines.
             if let Some(value) = self.value.try_lock() {
                 return LockGuard { value, _tell: Tell(Some(&self.freed)) };
             }
@@ -58,13 +58,13 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Takes it if nobody has it.
+    /// Takes it if no thread has it.
     pub fn try_lock(&self) -> Option<LockGuard<'_, T>> {
         let value = self.value.try_lock()?;
         Some(LockGuard { value, _tell: Tell(self.simulated.then_some(&self.freed)) })
     }
 
-    /// The value, of a lock that nobody else knows.
+    /// The value, of a lock that is not shared.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }

@@ -84,7 +84,7 @@ impl Rt {
     }
 
     /// The runtime the calling thread belongs to: its simulation, or the real one. For waits deep
-    /// inside a helper that nobody passes a runtime to.
+    /// inside a helper that is passed no runtime.
     #[must_use]
     pub fn current() -> Self {
         sim::current().map_or_else(Self::real, |world| Self(Inner::Sim(world)))

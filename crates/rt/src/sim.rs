@@ -69,7 +69,7 @@ pub(crate) struct World {
     /// For messages.
     seed: u64,
     state: Mutex<State>,
-    /// [`State::now`] in nanoseconds, for those who only want to know: nearly all that is asked.
+    /// [`State::now`] in nanoseconds, for callers that only read it, which are nearly all.
     now: AtomicU64,
     /// Some work takes time ([`State::processors`]).
     charges: AtomicBool,
@@ -152,7 +152,7 @@ impl Gate {
     /// Waits until it is open, and closes it; or `patience` long. Returns whether it was open.
     fn pass(&self, patience: Duration) -> bool {
         if self.thread.get().is_none() {
-            // Nobody else stands at this gate.
+            // No other thread waits at this gate.
             let _ = self.thread.set(thread::current());
             fence(Ordering::SeqCst);
         }
@@ -390,7 +390,7 @@ impl World {
         let (me, place) = (self.myself(), Location::caller());
         waiting.lock().push(me);
         let mutex = MutexGuard::mutex(guard);
-        // Nobody else runs, so nobody can notify between the line above and the standing.
+        // No other thread runs, so none can notify between the line above and the wait.
         let timed_out = MutexGuard::unlocked(guard, || {
             let mut state = self.state.lock();
             // The last moment of all is never: else time would jump there instead of a deadlock.

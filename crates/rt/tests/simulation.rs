@@ -210,7 +210,7 @@ fn a_lock_kept_across_a_wait_is_noticed() {
     assert!(text.contains("was kept across a wait"), "{text}");
 }
 
-/// Threads that nobody joined are ended with the simulation, and their destructors run, even if
+/// Threads that were not joined are ended with the simulation, and their destructors run, even if
 /// those wait.
 #[test]
 fn nothing_is_left_behind() {

@@ -10,7 +10,7 @@
 //! | C0, DEL, C1 | the orders themselves; C1 holds one-byte forms of `ESC [` and its like |
 //! | bytes that are no UTF-8 | some terminals read them as C1 |
 //! | bidirectional controls | they reorder what follows: one name looks like another |
-//! | line and paragraph separators | they break lines where nobody expects it |
+//! | line and paragraph separators | they break lines where none is expected |
 //! | invisible characters | zero width space, word joiner, byte order mark, tags, annotations |
 //!
 //! The joiners U+200C and U+200D stay: several scripts and emoji need them, and they reorder

@@ -17,7 +17,7 @@ impl NbdServer {
     /// Starts a program in the foreground and waits until clients can connect (`is_ready`).
     ///
     /// # Panics
-    /// When it is not there, ends at once, or nobody can connect in time.
+    /// When it is not there, ends at once, or refuses connections for too long.
     #[must_use]
     pub fn start(program: &str, arguments: &[&str], is_ready: impl Fn() -> bool) -> Self {
         let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());

@@ -7,7 +7,7 @@
 //! uberblock: rows that end before it are read at their new place, all others at the old one.
 //!
 //! The sector that is moved to a place is written over an older one. That is no loss when the older
-//! sector's row ends before the offset on disk, for nobody reads it there any more. So from one
+//! sector's row ends before the offset on disk, for it is not read there any more. So from one
 //! txg to the next the offset may grow by the part that the new width is more, less a row; and
 //! the first rows, which would overwrite themselves, take a way round:
 //!
@@ -43,7 +43,7 @@
 //! something: then the old ones have everything, and the step is done again.
 //!
 //! Nothing here knows blocks, so nothing is verified: what is copied is what the devices give. That
-//! is why none of them may lack anything. Damage that nobody knows of keeps its parity, for each
+//! is why none of them may lack anything. Damage that was not noticed keeps its parity, for each
 //! sector moves with the others of its row; a reader looks for it by former widths (`rebuild.rs`).
 
 use crate::map::{BOOT_SIZE, LABEL_START_SIZE};

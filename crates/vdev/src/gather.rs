@@ -155,7 +155,7 @@ impl Gather {
 
     fn submit(&self, node: usize, batch: Vec<Merged>, shared: &Arc<Shared>) {
         let Some(queue) = self.queues.get(&node) else { return };
-        // Only reads that somebody waits for say how long one waits.
+        // Only reads that a thread waits for say how long a wait is.
         let is_waited_for = self.class == IoClass::SyncRead && queue.pace.patience().is_some();
         let pace = is_waited_for.then(|| (Arc::clone(&queue.pace), self.rt.clone(), self.rt.now()));
         let read = |m: Merged| {

@@ -60,7 +60,8 @@ pub struct Healed {
     pub refused: Vec<u64>,
 }
 
-/// A write under way. One that is dropped unanswered was refused: of which block, and by whom.
+/// A write under way. One that is dropped unanswered was refused: of which block, and by which
+/// device.
 struct Part {
     writing: Arc<Awaited<(usize, u64)>>,
     block: usize,

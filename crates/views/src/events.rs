@@ -87,9 +87,9 @@ fn text<'e>(event: &'e Event, name: &str) -> &'e str {
 /// How much a line of a log matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// Nothing works until somebody does something.
+    /// Nothing works until the user does something.
     Error,
-    /// Somebody should look.
+    /// The user should look.
     Warning,
     /// It is good to know.
     Note,

@@ -128,7 +128,7 @@ pub fn cost(workload: &Workload, prices: &Prices) -> String {
     text
 }
 
-/// What the user should know who makes a pool with devices in buckets; nothing of other pools.
+/// What a user who makes a pool with devices in buckets should know; nothing of other pools.
 #[must_use]
 pub fn advice(layout: &Layout, prices: &Prices) -> Option<String> {
     let is_bucket = |path: &&str| path.starts_with("s3://");

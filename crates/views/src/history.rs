@@ -22,7 +22,7 @@ const OLD_EVENTS: [&str; 41] = [
 pub struct HistoryFormat {
     /// Internal events and ioctls too (`-i`).
     pub internal: bool,
-    /// Who and where behind each (`-l`).
+    /// User and host behind each (`-l`).
     pub long: bool,
     /// Seconds added to UTC.
     pub utc_offset: i64,

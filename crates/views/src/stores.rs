@@ -28,7 +28,7 @@ pub(crate) fn of(snapshot: &Snapshot) -> impl Iterator<Item = (&str, StoreUsage)
     leaves.filter_map(|(_, v)| Some((v.name.as_str(), v.store?)))
 }
 
-/// What was asked costs; `None`: it is not asked of a bucket, and nobody asks money for it.
+/// What was asked costs; `None`: it is not asked of a bucket, and costs nothing.
 pub(crate) fn price(name: &str, asked: &StoreUsage, prices: &Prices) -> Option<String> {
     name.starts_with("s3://").then(|| prices.of(asked).to_string())
 }

@@ -136,7 +136,7 @@ pub fn text(scene: &Scene<'_>) -> String {
     lines.into_iter().map(|l| l.text + "\n").collect()
 }
 
-/// Takes lines from the longest sections until all fit, or nobody can give any.
+/// Takes lines from the longest sections until all fit, or none can be taken.
 fn fit(sections: &mut [Vec<Line>], rows: usize) {
     let mut sizes: Vec<usize> = sections.iter().map(Vec::len).collect();
     while sizes.iter().sum::<usize>() > rows {

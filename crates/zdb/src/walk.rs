@@ -2,7 +2,7 @@
 //!
 //! A dataset shares with the snapshot before it all blocks born until then, so of each dataset only
 //! what was born later is visited: the pool as a whole, without repetition. What is only in dead
-//! lists and livelists is visited by nobody, since it belongs to a snapshot that is.
+//! lists and livelists is not visited, since it belongs to a snapshot that is.
 
 use super::datasets;
 use super::dump::Dump;

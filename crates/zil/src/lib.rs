@@ -120,7 +120,7 @@ impl Log {
 
     /// The same for a pool whose last durable txg is `synced`: a log that no import has claimed yet
     /// ends before the first record of a later txg whose data, in a block of their own, were not
-    /// written. Nobody was promised such a record: its block and that of the log were under way
+    /// written. No caller was promised such a record: its block and that of the log were under way
     /// together.
     #[must_use]
     pub fn read_after(objset: &Objset, synced: u64) -> Self {

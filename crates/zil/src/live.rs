@@ -260,7 +260,7 @@ struct State {
     next_batch: u64,
     /// Batches that are being written, in the order of their blocks.
     flights: VecDeque<u64>,
-    /// One of them was not: nobody finds what is behind it.
+    /// One of them was not: what is behind it cannot be found.
     broken: bool,
     /// The last durable txg.
     synced: u64,
@@ -288,7 +288,7 @@ impl State {
         under_way.fold(self.queue.first(), u64::min)
     }
 
-    /// Whom the state as it is now concerns.
+    /// The waiters that the present state concerns.
     fn due(&mut self) -> Due {
         if self.stopped.is_some() {
             return self.waiters.due(u64::MAX, None);

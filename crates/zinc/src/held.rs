@@ -19,7 +19,7 @@
 //! # How long closing takes
 //!
 //! A command that runs for a client may take as long as it likes, and its client may have stopped
-//! reading. So nobody waits for commands for ever:
+//! reading. So commands are not waited for for ever:
 //!
 //! - An export without `-f` waits [`GRACE`] for them, and is then refused ("pool is busy", with a
 //!   list of what runs); the pool is open again. Commands that only pause between two reports
@@ -36,7 +36,7 @@
 //! # Locks
 //!
 //! One mutex guards the state and is held for moments only, never while anything is done to the
-//! pool or written to a client. So no reader that stalls is waited for by anybody else.
+//! pool or written to a client. So a reader that stalls holds up nothing but its own command.
 
 use control::Presence;
 use control::Refusal;

@@ -6,7 +6,7 @@ pub fn id() -> u64 {
     bytes.first_chunk::<4>().map_or(0, |b| u64::from(u32::from_le_bytes(*b)))
 }
 
-/// Its name; empty where nobody knows it.
+/// Its name; empty where it is unknown.
 pub fn name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().to_owned()

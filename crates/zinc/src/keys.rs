@@ -31,7 +31,7 @@ const FILE_MAX: u64 = 256 << 20;
 /// A key as the user gives it.
 type Given = Zeroizing<Vec<u8>>;
 
-/// Sees to it that the memory of this process is nobody else's.
+/// Makes sure that no other process can read the memory of this one.
 fn keep_in() {
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     // Where a system does not have one of them, the other does most of it.

@@ -47,8 +47,8 @@ fn serving(session: &Session, pid: u32) -> Option<Process> {
     Some(Process { pid, user, command: words.join(" "), pool })
 }
 
-/// All that this process cannot reach. It is none of them itself when it is about to serve a pool,
-/// nor is the one that started it for that (`zinc serve -b`).
+/// All that this process cannot reach. It is not one of them itself when it is about to serve a
+/// pool, nor is the one that started it for that (`zinc serve -b`).
 fn out_of_reach(session: &Session) -> Vec<Process> {
     let own = [std::process::id(), std::os::unix::process::parent_id()];
     let reached: Vec<u64> = Server::all(session).iter().map(|server| server.pid).collect();

@@ -61,7 +61,7 @@ impl Session {
         Self { client: None, process: Arc::new(process) }
     }
 
-    /// One of a process that nobody ends, and that has no verbs.
+    /// One of a process that is not ended from outside, and has no verbs.
     #[cfg(test)]
     pub fn of_test() -> Self {
         let (ends, _) = std::sync::mpsc::channel();

@@ -2,7 +2,8 @@
 //! makes for itself (`--pidfile`), and one that it adds to for as long as it runs (`--txgs-log`,
 //! `--log`, `--record`). What may have such a name is said by [`hostfs::output`]; here is what the
 //! one that runs the verb adds: the folder that paths begin in, `/dev/stdout` and its like, which
-//! are that user's streams also when a server runs the verb, and an end when nobody waits any more.
+//! are that user's streams also when a server runs the verb, and an end when no client waits any
+//! more.
 
 use crate::failure::Failure;
 use crate::session::{Client, Session};

@@ -67,7 +67,7 @@ pub fn out_bytes(session: &Session, bytes: &[u8]) -> io::Result<()> {
     sink::write(io::stdout(), bytes).inspect_err(|e| {
         own.lose(e);
         if !own.runs_on() {
-            // Nobody reads what would come: whatever the verb was doing ends here.
+            // There is no reader for what would come: whatever the verb was doing ends here.
             session.end(finish(session, ExitCode::SUCCESS));
         }
     })
@@ -160,8 +160,8 @@ pub fn progress(session: &Session, line: &str) {
     }
 }
 
-/// The verb changes something from now on, and is done to its end even when nobody reads any more
-/// what it prints.
+/// The verb changes something from now on, and is done to its end even when its output is not read
+/// any more what it prints.
 pub fn runs_on(session: &Session) {
     match session.client() {
         Some(client) => client.fate.run_on(),
@@ -169,7 +169,7 @@ pub fn runs_on(session: &Session) {
     }
 }
 
-/// This process is a server from now on: a message that nobody reads does not hold it up.
+/// This process is a server from now on: a message that is not read does not hold it up.
 pub fn be_brief(session: &Session) {
     session.process().output.be_brief();
 }

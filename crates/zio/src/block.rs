@@ -53,7 +53,7 @@ impl fmt::Display for Place {
 pub struct Block {
     bytes: Arc<AlignedBuf>,
     endian: Endian,
-    /// Its fletcher-4, once somebody wanted it: a block that is shared is written to many places.
+    /// Its fletcher-4, once it was asked for: a block that is shared is written to many places.
     fletcher4: OnceLock<[u64; 4]>,
 }
 

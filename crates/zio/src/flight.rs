@@ -201,8 +201,8 @@ fn is_same(a: &BlkPtr, b: &BlkPtr) -> bool {
 
 /// Counts what is in flight.
 ///
-/// What is parked (`kept.rs`) is not in flight: nobody waits for room or for devices because of it.
-/// A thread that waits for its txg is told of the failure.
+/// What is parked (`kept.rs`) is not in flight: no thread waits for room or for devices because of
+/// it. A thread that waits for its txg is told of the failure.
 pub(crate) struct Flow {
     state: Mutex<FlowState>,
     changed: Condvar,

@@ -118,7 +118,7 @@ impl Meter {
         let time = now.saturating_sub(began);
         self.seen.add(time, bytes, weight);
         self.watched.fetch_add(nanos(time), Relaxed);
-        // While this one is inside, nobody is the first to enter: `since` stands.
+        // While this one is inside, no other is the first to enter: `since` stands.
         let since = self.since.load(Relaxed);
         if self.inside.fetch_sub(1, Relaxed) == 1 {
             self.busy.fetch_add(nanos(now).saturating_sub(since), Relaxed);
@@ -200,8 +200,8 @@ impl Profiler {
     }
 
     /// Begins a write that no thread waits for; or that one will, which watches it itself
-    /// (`by_thread`): then the time is only told by [`Self::end`]. `None` when nobody counts, or
-    /// not this one.
+    /// (`by_thread`): then the time is only told by [`Self::end`]. `None` when nothing is counted,
+    /// or not this one.
     pub(crate) fn begin_write(&self, bytes: usize, by_thread: bool) -> Option<Span> {
         let on = self.on.load(Relaxed);
         let weight = if on { weight(&self.rt, Sampled::Io, bytes) } else { 0 };
@@ -488,7 +488,7 @@ mod tests {
         let app = profiler.snapshot();
         let count = app.of(Kind::Application).expect("kind").checksum.count;
         assert_eq!(count, SAMPLE * 10 + 10);
-        // What came before is told from what comes now, and nobody's counters begin again.
+        // What came before is told from what comes now, and no counters begin again.
         let before = profiler.begin();
         profiler.block(SMALL_BYTES as usize).stage(Stage::Checksum, || ());
         let now = profiler.snapshot();

@@ -136,8 +136,8 @@ impl ReadStages {
         self.on.store(on, Relaxed);
     }
 
-    /// Begins to read this many bytes together. `None` when nobody counts, or there is nothing to
-    /// read.
+    /// Begins to read this many bytes together. `None` when nothing is counted, or there is nothing
+    /// to read.
     pub(crate) fn begin(&self, bytes: usize) -> Option<Reading> {
         if bytes == 0 || !self.on.load(Relaxed) {
             return None;

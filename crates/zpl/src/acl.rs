@@ -158,7 +158,7 @@ impl Filesystem {
         text
     }
 
-    /// The id Linux shows for a stored one: ids of other domains mean nobody there.
+    /// The id Linux shows for a stored one: ids of other domains mean no one there.
     #[must_use]
     pub fn linux_id(id: u64) -> u32 {
         /// `nobody`.

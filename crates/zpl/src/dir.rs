@@ -98,7 +98,7 @@ impl Node {
         self.stored_page(from, limit)
     }
 
-    /// The same of a directory nobody changes meanwhile.
+    /// The same of a directory that is not changed meanwhile.
     pub(crate) fn stored_page(&self, from: DirCursor, limit: usize) -> Result<DirPage> {
         let page = self.table()?.page(from.0, limit);
         let entry = |e: dmu::Result<dmu::ZapEntry>| {
@@ -117,7 +117,7 @@ impl Node {
         Entries::new(self, Self::read_dir)
     }
 
-    /// The entries of a directory nobody changes meanwhile.
+    /// The entries of a directory that is not changed meanwhile.
     pub(crate) fn stored_entries(&self) -> Result<Entries<'_>> {
         Entries::new(self, Self::stored_page)
     }

@@ -108,7 +108,7 @@ impl Filesystem {
         Arc::clone(&self.inner.sa)
     }
 
-    /// For a file system that is being made and that nobody else has.
+    /// For a file system that is being made and not shared yet.
     pub(crate) fn set_projects(&mut self, projects: bool) {
         if let Some(inner) = Arc::get_mut(&mut self.inner) {
             inner.projects = projects;

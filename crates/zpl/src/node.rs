@@ -25,7 +25,7 @@ pub enum FileKind {
     Block,
     /// Character device.
     Char,
-    /// A mode nobody knows.
+    /// An unknown mode.
     Unknown,
 }
 

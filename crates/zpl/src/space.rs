@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 /// Before an id in the key of a count of objects.
 pub(crate) const OBJECT_PREFIX: &str = "obj-";
 
-/// By whom space is counted.
+/// The owners by which space is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceKind {
     /// By owner.
@@ -128,12 +128,12 @@ impl Filesystem {
         row
     }
 
-    /// Counts what nobody counted yet.
+    /// Counts what was not counted yet.
     fn count_space(&self, kind: SpaceKind, rows: &mut BTreeMap<u64, SpaceRow>) -> Result<()> {
         for object in self.objset().objects() {
             let object = object?;
             let used = object.dnode().used_bytes().saturating_add(DNODE_SLOT_SIZE as u64);
-            // Objects that are no files belong to nobody and are not counted.
+            // Objects that are no files have no owner and are not counted.
             let Ok(node) = Node::from_object(self, object) else { continue };
             let id = match kind {
                 SpaceKind::User => node.uid,
@@ -148,7 +148,7 @@ impl Filesystem {
 }
 
 fn accounting(table: &Object) -> Result<Vec<(Vec<u8>, u64)>> {
-    // A table nobody wrote to yet has no block.
+    // A table that was not written to yet has no block.
     if table.next_block(0).map_err(|(e, _)| e)?.is_none() {
         return Ok(Vec::new());
     }

@@ -181,7 +181,7 @@ fn many_threads_at_once() {
                         let (from, to) = (*rng.pick(dirs), *rng.pick(dirs));
                         let n = fs.create(from, &name, &new_file()).unwrap().number();
                         fs.write_at(n, 0, &name, at(3)).unwrap();
-                        // Everybody's own part of one file, and the end of another.
+                        // Each thread's own part of one file, and the end of another.
                         fs.write_at(shared, (t * ROUNDS + i) * 700, &[t as u8 + 1; 700], at(3))
                             .unwrap();
                         fs.append(log, &[t as u8; 100], at(3)).unwrap();
@@ -202,7 +202,7 @@ fn many_threads_at_once() {
         s.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 set.commit();
-                // A txg must be open for a while, or nobody gets in.
+                // A txg must be open for a while, or no transaction enters it.
                 std::thread::sleep(std::time::Duration::from_millis(2));
             }
         });

@@ -122,8 +122,8 @@ impl Walk<'_> {
     }
 
     /// Old implementations counted the meta dnode among the objects of a set, up to pool version
-    /// 14; what they wrote and nobody changed keeps that count after an upgrade. Sets of that time
-    /// are known by their size, but the MOS has had that size ever since.
+    /// 14; what they wrote and was not changed since keeps that count after an upgrade. Sets of
+    /// that time are known by their size, but the MOS has had that size ever since.
     fn may_count_meta_dnode(&self, set: &Set, size: usize) -> bool {
         self.pool.config().version < VERSION_USERSPACE || (set.id != 0 && size == OBJSET_SIZE_V1)
     }

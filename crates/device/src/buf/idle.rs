@@ -234,7 +234,7 @@ impl Block {
         freed.into_iter().for_each(Self::free);
         if let Some(block) = waiting {
             if zeroed {
-                // SAFETY: a waiting block is an allocation of `size` bytes that nobody uses.
+                // SAFETY: a waiting block is an allocation of `size` bytes that is not in use.
                 unsafe { block.start.write_bytes(0, size) };
             }
             return Some(block);
@@ -257,7 +257,7 @@ impl Block {
     }
 }
 
-/// Takes back an allocation that nobody uses any more.
+/// Takes back an allocation that is not used any more.
 pub(super) fn give(block: Block) {
     let size = block.layout.size();
     {

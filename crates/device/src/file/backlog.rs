@@ -192,7 +192,7 @@ impl Backlog {
                 if was_full && state.waiting.len() < LIMIT {
                     self.room.notify_all();
                 }
-                // A write that nobody was woken for may be this thread's no more.
+                // A write that no thread was woken for may be this thread's no more.
                 if state.idle > 0 && state.ready(self.writes_max) > 0 {
                     self.work.notify_one();
                 }

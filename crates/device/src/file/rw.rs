@@ -13,7 +13,7 @@ use std::fs::{File, OpenOptions};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A regular file or block device that is written to, and by nobody else: it is locked as long as
+/// A regular file or block device that this process alone writes to: it is locked as long as
 /// it is open, against every other opening for writing, in this process too.
 ///
 /// Neighbouring writes that wait go to the system as one; should it fail, all of them do.

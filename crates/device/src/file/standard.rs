@@ -1,7 +1,7 @@
 //! Whether the process began without standard output.
 //!
 //! The standard library opens `/dev/null` in the place of a standard stream that is closed, before
-//! anything else of a program runs, and from then on nobody can tell. The system's loader calls
+//! anything else of a program runs, and from then on it cannot be told. The system's loader calls
 //! [`look`] before that.
 
 #![allow(unsafe_code, reason = "a call of the system before main")]

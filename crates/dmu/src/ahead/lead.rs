@@ -14,7 +14,7 @@ const BARREN: u32 = 2;
 /// What was read ahead so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AheadStats {
-    /// Bytes of blocks that were read before anybody asked for them.
+    /// Bytes of blocks that were read before a reader asked for them.
     pub read_bytes: u64,
     /// Of these, bytes of blocks that a reader came for.
     pub used_bytes: u64,
@@ -117,7 +117,7 @@ impl Lead {
         }
     }
 
-    /// Nobody follows the stream any more. Its blocks are blocks of the cache like any other.
+    /// No reader follows the stream any more. Its blocks are blocks of the cache like any other.
     pub(super) fn end(&self) {
         let mut state = self.state.lock();
         state.ended = true;

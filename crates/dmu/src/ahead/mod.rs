@@ -15,7 +15,7 @@
 //! *What it costs is bounded.* Blocks that wait for their reader, or are being read, take at most a
 //! quarter of the cache ([`CACHE_PART`]), those of one stream at most what
 //! [`ReadAhead::set_max`] says and half of that quarter. When there is no room, nothing is read
-//! ahead, and streams whose readers were not seen for [`STALE`] end. What nobody came for is
+//! ahead, and streams whose readers were not seen for [`STALE`] end. What no reader came for is
 //! counted as wasted (`lead`). The block cache treats blocks that were read ahead like any other:
 //! when the reader comes they are not hot, as if they had been read just then.
 //!
@@ -29,7 +29,7 @@
 //! be stopped but what is under way ([`ReadAhead::stop`]): a piece holds its object and with it the
 //! devices, which the next that opens them wants for itself.
 //!
-//! *Errors* of blocks that were read ahead are nobody's: the reader that wants the block reads it
+//! *Errors* of blocks that were read ahead are dropped: the reader that wants the block reads it
 //! again, and finds them.
 //!
 //! Lock order: a shard, the state of a lead. The queue's lock is held with no other one.

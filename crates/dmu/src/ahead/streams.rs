@@ -108,7 +108,7 @@ fn stepped(from: u64, step: i64, times: u64) -> Option<u64> {
 
 impl Stream {
     /// How far an access brings the stream's reader; 0: no further, it is where it was lately.
-    /// `None`: it is none of the stream's.
+    /// `None`: the read does not belong to the stream.
     fn progress(&self, a: Access) -> Option<u64> {
         let slack = a.blocks.saturating_mul(OVERTAKEN);
         match self.pattern {

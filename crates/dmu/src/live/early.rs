@@ -33,7 +33,7 @@ impl Object {
         let size = block.len() as u64;
         let mut spec = set.policy().spec(attrs.kind, 0, Some(&attrs), size, tx.txg());
         if spec.checksum == Checksum::OFF {
-            // After a crash nobody could tell whether the block was written.
+            // After a crash it could not be told whether the block was written.
             return Ok(None);
         }
         (spec.urgent, spec.embed) = (true, false);

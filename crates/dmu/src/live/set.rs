@@ -144,7 +144,7 @@ impl LiveSet {
         if !Arc::ptr_eq(base, &self.base.read()) {
             return None;
         }
-        // Entries of objects that nobody holds are swept when they fill the map.
+        // Entries of objects that are not held are swept when they fill the map.
         if shard.len() == shard.capacity() {
             shard.retain(|_, w| w.strong_count() > 0);
         }
@@ -215,7 +215,7 @@ impl LiveSet {
         self.sweep();
     }
 
-    /// Forgets objects that nobody holds. Each still has a little memory, and after a load the
+    /// Forgets objects that are not held. Each still has a little memory, and after a load the
     /// little things lie on all the pages that the load has used: none could be given back.
     fn sweep(&self) {
         for shard in &self.shards {

@@ -46,7 +46,7 @@ pub struct Owner {
 
 /// Finds the owner of objects: the attributes above this floor know.
 pub trait Accounting: Send + Sync {
-    /// Owner of the object with this dnode and spill block; `None`: it counts for nobody.
+    /// Owner of the object with this dnode and spill block; `None`: it counts for no owner.
     fn owner(&self, dnode: &Dnode, spill: Option<&Block>) -> Option<Owner>;
 
     /// Projects are counted too (feature `project_quota`).

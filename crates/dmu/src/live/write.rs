@@ -466,7 +466,7 @@ fn sized_copy(block: &Block, bs: u64) -> AlignedBuf {
     out
 }
 
-/// The bytes of a block to change: its own when nobody else holds it, otherwise a copy's.
+/// The bytes of a block to change: its own when nothing else holds it, otherwise a copy's.
 fn own_bytes(block: &mut Arc<Block>, bs: u64) -> &mut [u8] {
     if Arc::get_mut(block).is_none() || block.len() as u64 != bs {
         *block = Arc::new(Block::new(sized_copy(block, bs), block.endian()));

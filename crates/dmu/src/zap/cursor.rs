@@ -73,7 +73,7 @@ impl Zap {
                             let rest = page.take(self.placed(leaf, from, last), from, limit);
                             rest.or(last.checked_add(1).map(|hash| Cursor { hash, cd: 0 }))
                         }
-                        // Without its pointer nobody knows where the next leaf is.
+                        // Without its pointer it is unknown where the next leaf is.
                         Err(e) => {
                             page.entries.push(Err(e));
                             None

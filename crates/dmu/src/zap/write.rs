@@ -152,7 +152,7 @@ pub fn create(objset: &Objset, tx: &Tx, spec: &ZapSpec) -> Result<Object> {
     };
     let object = objset.create(tx, &new)?;
     format(&object, tx, spec).and_then(|()| object.reopen()).map_err(|e| {
-        // Nobody knows of it.
+        // Nothing refers to it.
         match objset.free(tx, object.number()) {
             Ok(()) => e,
             Err(second) => objset.error(object.number(), tx.stop(&e, &second)),

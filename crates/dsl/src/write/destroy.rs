@@ -21,7 +21,7 @@ pub enum Destroyed {
     Deferred,
 }
 
-/// Whether a snapshot can be destroyed: no clone was made of it and nobody holds it, or `defer` is
+/// Whether a snapshot can be destroyed: no clone was made of it and it has no holds, or `defer` is
 /// set, which waits for that.
 pub fn check_destroy_snapshot(
     cx: &DslCx<'_>,
@@ -105,7 +105,8 @@ pub(super) fn destroy_snapshot_object(cx: &DslCx<'_>, object: u64) -> Result<()>
     next.prev_snap_txg = ds.prev_snap_txg;
     cx.put_dataset(ds.next_snap, &next)?;
 
-    // Younger than what comes before, given up by what comes next: nobody has these any more.
+    // Younger than what comes before, given up by what comes next: nothing refers to these any
+    // more.
     let freed = dead::move_from(cx, next.deadlist, ds.prev_snap_txg, cx.free_list()?)?;
     cx.charge(ds.dir, DslDir::USED_SNAP, Delta::from(freed).negated())?;
     cx.charge_free(freed)?;

@@ -44,7 +44,7 @@ pub struct Create {
     owner: (u64, u64),
 }
 
-/// User and group of directories that nobody else was named for.
+/// User and group of directories for which no others were named.
 pub(super) const ROOT: (u64, u64) = (0, 0);
 
 #[derive(Clone, Copy, Debug)]

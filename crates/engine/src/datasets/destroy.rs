@@ -19,10 +19,10 @@ use std::collections::HashSet;
 ///
 /// Create::filesystem("tank/old/below")?.with_parents().run(&pool)?;
 /// snapshot(&pool, &["tank/old@a"], true, Vec::new())?;
-/// let doomed = Destroy::new("tank/old").recursive().plan(pool.view())?;
-/// let names: Vec<_> = doomed.names().collect();
+/// let plan = Destroy::new("tank/old").recursive().plan(pool.view())?;
+/// let names: Vec<_> = plan.names().collect();
 /// assert_eq!(names, ["tank/old/below@a", "tank/old/below", "tank/old@a", "tank/old"]);
-/// doomed.run(&pool, &engine::Progress::new())?;
+/// plan.run(&pool, &engine::Progress::new())?;
 /// # Ok::<(), engine::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -117,7 +117,7 @@ impl Destroy {
             return Ok(order.steps);
         }
         for head in heads(dsl, name)? {
-            order.doomed.insert(head.name);
+            order.destroyed.insert(head.name);
         }
         order.tree(name)?;
         Ok(order.steps)
@@ -223,11 +223,11 @@ pub(super) fn clones_after(dsl: &Dsl, snapshot: &str) -> Result<DestroyPlan> {
         order.clones_of(&one)?;
     }
     let plan = DestroyPlan { name: snapshot.to_owned(), steps: order.steps, deferred: false };
-    let mut doomed: Vec<Dataset> = younger(dsl, snapshot)?.collect();
+    let mut destroyed: Vec<Dataset> = younger(dsl, snapshot)?.collect();
     for name in plan.snapshots() {
-        doomed.push(dsl.by_name(name)?);
+        destroyed.push(dsl.by_name(name)?);
     }
-    for one in &doomed {
+    for one in &destroyed {
         if let Some(hold) = dsl.holds(one)?.into_iter().next() {
             return Err(dsl::Error::refused(&one.name, Refusal::Held(hold.tag)).into());
         }
@@ -241,15 +241,15 @@ struct Order<'a> {
     recursive: bool,
     clones: bool,
     /// Heads that go anyway, so that being a clone of another does not save them.
-    doomed: HashSet<String>,
+    destroyed: HashSet<String>,
     begun: HashSet<String>,
     steps: Vec<Step>,
 }
 
 impl<'a> Order<'a> {
     fn new(dsl: &'a Dsl, recursive: bool, clones: bool) -> Self {
-        let (doomed, begun) = (HashSet::new(), HashSet::new());
-        Self { dsl, recursive, clones, doomed, begun, steps: Vec::new() }
+        let (destroyed, begun) = (HashSet::new(), HashSet::new());
+        Self { dsl, recursive, clones, destroyed, begun, steps: Vec::new() }
     }
 
     /// A head with all below it and its snapshots. Whether one that goes alone has anything, or is
@@ -305,7 +305,7 @@ impl<'a> Order<'a> {
 
     fn clones_of(&mut self, snapshot: &Dataset) -> Result<()> {
         for clone in self.dsl.clones(snapshot)? {
-            if self.clones || self.doomed.contains(&clone) {
+            if self.clones || self.destroyed.contains(&clone) {
                 self.tree(&clone)?;
             } else {
                 let clones = vec![clone];
@@ -324,7 +324,7 @@ fn chosen(dsl: &Dsl, head: &str, spec: &str, strict: bool) -> Result<Vec<String>
     let all = dsl.snapshots(&dsl.by_name(head)?)?;
     let short = |d: &Dataset| split(&d.name).map_or("", |(_, s)| s).to_owned();
     let position = |name: &str| all.iter().position(|d| short(d) == name);
-    let mut doomed = vec![false; all.len()];
+    let mut destroyed = vec![false; all.len()];
     for part in spec.split(',') {
         let range = match part.split_once('%') {
             None => position(part).map(|at| (at, at)),
@@ -338,7 +338,7 @@ fn chosen(dsl: &Dsl, head: &str, spec: &str, strict: bool) -> Result<Vec<String>
             }
         };
         match range {
-            Some((from, to)) => doomed[from..=to].fill(true),
+            Some((from, to)) => destroyed[from..=to].fill(true),
             None if strict && !spec.contains([',', '%']) => {
                 let name = format!("{head}@{part}");
                 return Err(Error::no_dataset(&name).of(&name));
@@ -346,14 +346,14 @@ fn chosen(dsl: &Dsl, head: &str, spec: &str, strict: bool) -> Result<Vec<String>
             None => {}
         }
     }
-    let names = all.iter().zip(doomed).filter(|(_, doomed)| *doomed);
+    let names = all.iter().zip(destroyed).filter(|(_, destroyed)| *destroyed);
     Ok(names.map(|(d, _)| d.name.clone()).collect())
 }
 
 /// Bytes that nothing has any more when these snapshots are gone: of each run of neighbours what
 /// died within it, and was born after the snapshot before it.
 fn reclaimed(dsl: &Dsl, names: &[String]) -> Result<u64> {
-    let doomed: HashSet<&str> = names.iter().map(String::as_str).collect();
+    let destroyed: HashSet<&str> = names.iter().map(String::as_str).collect();
     let mut sum = 0u64;
     let mut heads_seen = HashSet::new();
     for name in names {
@@ -366,7 +366,7 @@ fn reclaimed(dsl: &Dsl, names: &[String]) -> Result<u64> {
         // Where the run began: everything born before this is shared with what stays.
         let mut born_after = None;
         for at in 0..all.len() {
-            let dies = doomed.contains(all[at].name.as_str());
+            let dies = destroyed.contains(all[at].name.as_str());
             if !dies {
                 born_after = None;
                 continue;

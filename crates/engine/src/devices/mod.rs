@@ -11,7 +11,7 @@
 //! file.as_file().set_len(64 << 20).unwrap();
 //! let source = AnyDevices::default();
 //! assert_eq!(source.open(file.path()).unwrap().size(), 64 << 20);
-//! // Opened for writing it is nobody else's.
+//! // What is opened for writing is locked: no other process can open it.
 //! let device = source.claim(file.path()).unwrap();
 //! assert!(AnyDevices::default().claim(file.path()).is_err());
 //! device.flush().unwrap();

@@ -1,4 +1,4 @@
-//! What is on a device, and who uses it: why it is not taken for a pool.
+//! What is on a device, and what uses it: why it is not taken for a pool.
 
 use crate::devices::{SystemUse, foreign, loop_above, use_by_system};
 use ondisk::config::{LabelConfig, PoolState};

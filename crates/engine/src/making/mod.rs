@@ -1,8 +1,8 @@
 //! Making pools and adding to them: what of it is refused, and what is likely to be a mistake.
 //!
 //! Rules that the pool itself keeps (it has each device once, its devices have a smallest size) are
-//! kept below, whoever asks. Here is what needs more than the pool: the words of a layout, what
-//! stands on a device, and who uses it.
+//! kept below, for every caller. Here is what needs more than the pool: the words of a layout, what
+//! stands on a device, and what uses it.
 
 mod add;
 mod create;

@@ -2,7 +2,8 @@
 //!
 //! Some of them are not stored in the pool's table: `ashift` is of the vdevs that come, a feature
 //! is enabled, and where a pool is remembered (`cachefile`), below which folder its mount points
-//! are shown (`altroot`) and whether it is only read (`readonly`) is for whoever opens it.
+//! are shown (`altroot`) and whether it is only read (`readonly`) is the business of the program
+//! that opens it.
 
 use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule};
 use dsl::Refusal;

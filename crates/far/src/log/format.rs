@@ -3,7 +3,7 @@
 //! All begin with one header of [`HEADER_BYTES`], which has the hash of itself and of what follows
 //! it, the *body*; of segments the payload comes after that. Numbers are little-endian.
 //!
-//! What is decoded comes from a store that anybody may have written to: lengths are checked before
+//! What is decoded comes from a store that others may have written to: lengths are checked before
 //! they are believed.
 
 use core::fmt;
@@ -337,7 +337,7 @@ impl Super {
     }
 }
 
-/// Who a writer is, for people.
+/// Identifies a writer, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Who {
     /// Its machine.

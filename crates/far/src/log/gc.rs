@@ -41,7 +41,7 @@ pub struct Collected {
 }
 
 impl Core {
-    /// Deletes what nobody needs.
+    /// Deletes what is not needed any more.
     pub(super) fn collect(&self, memory: &mut Memory) -> Result<Collected, Trouble> {
         let mut done = Collected::default();
         let all = self.own_checkpoints()?;
@@ -257,7 +257,7 @@ impl Core {
         out
     }
 
-    /// Does something with what the writer remembers, when nobody else does.
+    /// Does something with what the writer remembers, when no other thread does.
     pub(super) fn with_memory<T>(&self, what: impl FnOnce(&mut Memory) -> T) -> Option<T> {
         let mut state = self.state.lock();
         let mut memory = loop {

@@ -6,7 +6,7 @@
 //! long as the object is not deleted. A *segment* is an object that has changes of the disk: a
 //! table of ranges and their bytes. Segments have dense numbers, which are their places in the log;
 //! the state of the disk is that of all segments up to the first place that is absent. So any
-//! prefix of the log is a disk as it was, and a reader needs nobody's permission.
+//! prefix of the log is a disk as it was, and a reader needs no permission.
 //!
 //! ```text
 //!   log   1 2 3 4 5 6 | S S S S . . . . | 15 16 17 18 .
@@ -39,9 +39,10 @@
 //! - *Garbage* (`gc`): a segment may be deleted when the oldest of three checkpoints refers to it
 //!   no more, no pin needs it, and a time has passed by this writer's own clock, for readers
 //!   without a pin. Dead is dead: nothing refers again to what no map has, so also a fenced writer
-//!   deletes nothing that anybody needs; and one that sees a checkpoint beyond its own place knows
-//!   that it is none any more. Segments with little life are moved together: their living bytes go
-//!   to the end of the log, as changes that hold only where the map still has what was moved.
+//!   deletes nothing that is still needed; and one that sees a checkpoint beyond its own place
+//!   knows that it is the writer no more. Segments with little life are moved together: their
+//!   living bytes go to the end of the log, as changes that hold only where the map still has what
+//!   was moved.
 //!
 //! # Threads and locks
 //!

@@ -78,7 +78,7 @@ fn race(client: &Client, name: &str) -> Result<Option<String>, Trouble> {
         [winner] if there != [winner; BYTES] => {
             Some("the bytes of a create that succeeded are not those that are there".to_owned())
         }
-        // An answer that was lost and a create that met itself: nobody knows that it won.
+        // An answer was lost and the create met its own object: it cannot know that it won.
         [] | [_] if again == Err(StoreError::Exists) => None,
         [] | [_] => Some("an object was overwritten although it exists".to_owned()),
         _ => Some(format!("{} of {RACERS} racing creates of a name succeeded", winners.len())),

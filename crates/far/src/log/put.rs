@@ -1,4 +1,4 @@
-//! Creating an object that nobody else may create.
+//! Creating an object that no other writer may create.
 //!
 //! A create that is answered with "exists" may have met itself: an answer that was lost, a request
 //! that a proxy sent twice. So the header that is there is read and compared: it has the hash of

@@ -78,7 +78,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// A disk that nobody has written to.
+    /// A disk that was never written to.
     fn empty(volume: &Volume) -> Self {
         Self {
             index: Index::new(volume.is.sector),
@@ -101,7 +101,8 @@ impl State {
             if header.resume <= header.seq {
                 return Err(Damage("it seals nothing"));
             }
-            // A seal that came too late cuts all the same, and makes nobody the writer.
+            // A seal that came too late cuts all the same, and does not make its writer the present
+            // one.
             self.writer = if header.epoch > self.epoch { header.writer } else { [0; 16] };
             self.epoch = self.epoch.max(header.epoch);
             (self.next, self.is_closed) = (header.resume, false);

@@ -12,8 +12,8 @@ use parking_lot::MutexGuard;
 use std::sync::Arc;
 
 impl Core {
-    /// Does something to the writer's state, then all that has become possible by it. Who waited
-    /// for that is told by the thread for it.
+    /// Does something to the writer's state, then all that has become possible by it. Callers that
+    /// waited for that are told by the thread for it.
     fn with_writer<T>(
         self: &Arc<Self>,
         state: MutexGuard<'_, State>,

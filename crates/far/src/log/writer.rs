@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Pieces wait while too much does not count yet. A segment is sealed when it is full, or when
-//! somebody waits for it, and a place within the window is free.
+//! a caller waits for it, and a place within the window is free.
 
 use super::format::{
     Change, ENTRIES_MAX, Entry, Extent, HEADER_BYTES, Hash, Header, Kind, MOVED, SegmentRef, Uuid,
@@ -54,7 +54,7 @@ pub(super) struct Writer {
     pub(super) next: u64,
     previous: Hash,
     pub(super) open: Open,
-    /// Somebody waits for the open segment.
+    /// A caller waits for the open segment.
     pub(super) is_wanted: bool,
     /// Segments that do not count yet.
     pending: BTreeMap<u64, Payload>,

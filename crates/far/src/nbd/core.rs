@@ -74,7 +74,7 @@ pub(super) struct State {
     next_cookie: u64,
     /// When a server last said something, or was first asked.
     heard: Instant,
-    /// Since when somebody waits for an answer, and connections break or are not there.
+    /// Since when a caller waits for an answer, and connections break or are not there.
     wanted: Option<Instant>,
     /// A caller was answered by the connections that are used, or that were.
     is_answering: bool,
@@ -82,7 +82,7 @@ pub(super) struct State {
     is_stuck: bool,
     /// The keeper need not look before something is sent.
     is_quiet: bool,
-    /// Nobody has the device any more.
+    /// The device was dropped.
     is_closing: bool,
     /// What keeps other programs of this machine away.
     lock: Option<File>,
@@ -182,7 +182,7 @@ impl State {
     ///
     /// A server that is there may break every connection, at a request that it does not like. So
     /// the time that the name grants does not begin anew with each: it counts from the first
-    /// connection that broke under the oldest request, or since which nobody was answered,
+    /// connection that broke under the oldest request, or since which no request was answered,
     /// whichever was earlier. Others may be answered meanwhile.
     fn break_off(&mut self) {
         self.generation += 1;
@@ -432,7 +432,7 @@ impl Core {
         lost.iter().for_each(|job| self.answer(job.end(Err(kind))));
     }
 
-    /// Nobody has the device any more: it ends when all was answered.
+    /// The device was dropped: it ends when all was answered.
     pub(super) fn close(&self) {
         self.state.lock().is_closing = true;
         self.trouble.notify_one();

@@ -142,7 +142,7 @@ pub(super) fn take_leave(line: &dyn Connection) {
     line.hang_up();
 }
 
-/// Reads a range by a connection that nobody else uses yet, within a time.
+/// Reads a range by a connection that is not in use yet, within a time.
 pub(super) fn read_now(
     link: &mut Link,
     (offset, len): (u64, usize),

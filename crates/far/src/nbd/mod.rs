@@ -13,7 +13,7 @@
 //!       |          breaks               | breaks     | connects, is the same
 //!       +-----------------------------> down --------+
 //!                                        |
-//!                                        | nobody answered for the name's timeout, or what
+//!                                        | no answer for the name's timeout, or what
 //!                                        v answers is something else
 //!                                       dead: every request fails; opened anew it is another
 //! ```
@@ -30,7 +30,7 @@
 //! - *The same*: size, flags and block sizes are what they were, and what was flushed last is there
 //!   (`kept`). Anything else is refused for good.
 //! - *Silence*: a server that has requests and says nothing for the name's timeout is dead,
-//!   whatever the connection thinks; so is one that cannot be reached for that long while somebody
+//!   whatever the connection thinks; so is one that cannot be reached for that long while a caller
 //!   waits, and one that breaks connection after connection and leaves a request unanswered for
 //!   that long. Between connections that bring no answer there is a pause, which grows.
 //!

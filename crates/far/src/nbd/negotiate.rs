@@ -109,7 +109,7 @@ fn go_inside(
     if ask(&*line, input, option::STARTTLS, &[], &mut |_, _| ())?.is_err() {
         return Err(NO_TLS);
     }
-    // It would have been said outside of TLS, by anybody.
+    // It came outside of TLS, so anyone may have sent it.
     if input.is_ahead() {
         return Err(Failed::Refused("the server says more than it was asked for, outside of TLS"));
     }

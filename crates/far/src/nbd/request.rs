@@ -84,7 +84,7 @@ pub(super) struct Job {
     pub(super) data: Data,
     /// For a flush, what it is for ([`super::kept::Kept::mark`]).
     pub(super) mark: u64,
-    /// `None` for what nobody waits for: a flush of the client's own, and what is sent again.
+    /// `None` for what no caller waits for: a flush of the client's own, and what is sent again.
     pub(super) whole: Option<Arc<Whole>>,
     /// When a connection first broke while this was under way.
     pub(super) broken_since: OnceLock<Instant>,
@@ -173,7 +173,7 @@ impl Job {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filled {
     Here,
-    /// Nobody wants them, or there is no memory: they are to be read and forgotten.
+    /// They are not wanted, or there is no memory: they are to be read and forgotten.
     Elsewhere,
 }
 

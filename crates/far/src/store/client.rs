@@ -46,7 +46,7 @@ pub(crate) enum Urgency {
     Commit,
     /// A reader waits for it.
     Read,
-    /// Nobody waits.
+    /// No caller waits.
     Later,
 }
 

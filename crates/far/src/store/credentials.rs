@@ -19,7 +19,7 @@ pub(super) struct Credentials {
 }
 
 /// Those of the profile of `AWS_PROFILE`, or `default`; `None` when there is no file, or nothing
-/// in it of a profile that nobody asked for.
+/// in it of a profile that was not asked for.
 ///
 /// # Errors
 /// The file cannot be read, or has no keys for the profile that was asked for.

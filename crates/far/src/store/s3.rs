@@ -236,7 +236,7 @@ impl HttpService for NotingClient {
     {
         Box::pin(async move {
             let is_machine = request.uri().host().is_some_and(|host| host == MACHINE);
-            // Nobody asks for it outside of a task.
+            // It is only asked for within a task.
             let note = |status| {
                 let _ = MET.try_with(|met| met.set(Met { status, is_machine }));
             };

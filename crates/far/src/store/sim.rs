@@ -80,7 +80,7 @@ impl SimWorld {
         state.now.iter().map(|(name, bytes)| (name.clone(), bytes.len() as u64)).collect()
     }
 
-    /// Changes the bytes of an object, behind everybody's back; nothing if there is none.
+    /// Changes the bytes of an object, without any request; nothing if there is none.
     pub fn damage(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
         if let Some(bytes) = self.state.lock().now.get_mut(name) {
             let mut changed = bytes.to_vec();

@@ -53,7 +53,7 @@ pub(crate) struct ShingledDisk {
     /// Requests that wait for room in the cache, and what follows them.
     waiting: VecDeque<ModelRequest>,
     cleaning: Option<Cleaning>,
-    /// Requests of the disk below: whose they are. Those of the cleaning are nobody's.
+    /// Requests of the disk below: whose they are. Those of the cleaning have no owner.
     of: HashMap<u64, Option<u64>>,
     /// How many of each host request are under way.
     parts: HashMap<u64, u64>,

@@ -247,7 +247,7 @@ fn simulated(case: &Case, memory_gib: u64, setting: &Setting) -> Result<Vec<Samp
         let pool = stream::pool(rt, disks, case.copies, RECORD_BYTES, &tunables(memory_gib))?;
         let end = Duration::from_secs_f64(LEAD + run + SAMPLE);
         let mut rng = Xoshiro256::seeded(setting.seed);
-        // Nobody starts eight programs at the same moment.
+        // Eight programs do not start at the same moment.
         let late: Vec<u64> = (0..case.copies).map(|_| rng.below(1_000_000_000)).collect();
         rt.for_each_parallel(case.copies, late.into_iter().enumerate(), |(copy, late)| {
             rt.sleep(Duration::from_nanos(late));

@@ -1,7 +1,7 @@
 //! Files of a dataset in a pool that is open for writing: `zplio` through the floor of files, and
 //! `dmuio` past it, straight into the objects, one transaction for each chunk, as zpios does.
 //!
-//! Either way there are files afterwards, which can be read by anybody: `dmuio` makes them at their
+//! Either way there are files afterwards, which any program can read: `dmuio` makes them at their
 //! full length first, and then writes their objects.
 
 use super::plan::{Layout, Plan};

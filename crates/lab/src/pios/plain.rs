@@ -33,7 +33,7 @@ pub struct PlainFiles {
     files: Vec<(PathBuf, File)>,
     /// Where what is overwritten goes; by the number of the file, or empty.
     shadows: Vec<(PathBuf, File)>,
-    /// Buffers for what is overwritten, while nobody uses them.
+    /// Buffers for what is overwritten, while they are not in use.
     spare: Mutex<Vec<Vec<u8>>>,
     /// They were made here, and can be removed.
     made: bool,

@@ -33,7 +33,7 @@ pub trait Target: Send + Sync {
 pub struct WhileWanted<'a> {
     /// What is loaded.
     pub target: &'a dyn Target,
-    /// Whether somebody waits for the run.
+    /// Whether a caller waits for the run.
     pub is_wanted: &'a (dyn Fn() -> bool + Sync),
 }
 

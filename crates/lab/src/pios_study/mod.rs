@@ -8,7 +8,7 @@
 //! The machine is simulated: its units by the preset, its processors by `machine.rs`. The engine is
 //! zinc's, with settings of 2007: a number of threads that each wait for one device write, level 0
 //! of a sync in the sync thread alone (or in four threads), data that is dirty until its txg is
-//! durable: txgs that take in what memory allows and are then synced while nobody writes. The
+//! durable: txgs that take in what memory allows and are then synced while no thread writes. The
 //! machine was fitted to the three profiles, so their rows show that one model fits them all; what
 //! the study's text says of other settings is predicted (`survey.rs`).
 //!
@@ -125,7 +125,7 @@ fn tunables_of_2007(zio_threads: u64, leaf_sync_threads: u64) -> Vec<(Tunable, u
         (Tunable::DirtyDataMax, machine::DIRTY_MAX),
         (Tunable::DirtyDataSyncPercent, 100),
         (Tunable::DirtyUntilDurable, 1),
-        // One that holds nobody back before the limit.
+        // One that holds no writer back before the limit.
         (Tunable::Throttle, 2),
         // What the threads issue is the only limit.
         (Tunable::AsyncWriteMinActive, 1000),

@@ -22,9 +22,9 @@
 //! devices    35 requests are under way on each disk, and none are joined
 //! ```
 //!
-//! What follows. One writer is slower than the disks: txgs stay small, nobody is delayed. Three are
-//! faster than the disks: each txg is larger than the one before, by what came in while that was
-//! synced, so syncs grow from a fifth of a second to what the limit allows. Then a txg is full
+//! What follows. One writer is slower than the disks: txgs stay small, no writer is delayed. Three
+//! are faster than the disks: each txg is larger than the one before, by what came in while that
+//! was synced, so syncs grow from a fifth of a second to what the limit allows. Then a txg is full
 //! before the one before it is done, has to wait, and each write takes a tick until the devices are
 //! free again. So delays say by how much the writers are faster than the disks, and they rise from
 //! report 1, of which the first seconds have none, to report 2, where txgs are smaller and a larger

@@ -14,7 +14,7 @@
 /// Character between the two letters and the name.
 pub const SEPARATOR: char = '$';
 
-/// To whom a permission is given.
+/// The kind of holder of a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// A user, by number.
@@ -43,7 +43,7 @@ pub enum Scope {
 /// A key of the first ZAP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WhoKey {
-    /// To whom.
+    /// The kind of holder.
     pub who: Who,
     /// The second ZAP lists sets instead of permissions.
     pub sets: bool,

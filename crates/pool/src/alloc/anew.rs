@@ -1,6 +1,6 @@
 //! Space maps that are written anew, because what they say is wrong or cannot be read.
 //!
-//! A metaslab among them is told what is allocated in it, by somebody who has met every block of
+//! A metaslab among them is told what is allocated in it, by a walk that has met every block of
 //! the pool; its own map and what logs say of it are not read. The first sync makes a new map for
 //! it, and frees the old one.
 

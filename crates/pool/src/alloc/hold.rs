@@ -1,6 +1,6 @@
 //! Free space that is held, so that it can be overwritten or given back to its devices.
 //!
-//! What is held is free for all maps and figures on disk, and is given to nobody until it is
+//! What is held is free for all maps and figures on disk, and is not handed out until it is
 //! released. It left the set of the free as space does that a writer takes, so no tree that the
 //! last uberblocks reach has it, and none gets it.
 //!
@@ -14,7 +14,7 @@ use core::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-/// Free space that nobody gets, until this is dropped.
+/// Free space that is not handed out until this is dropped.
 pub struct Held {
     top: Arc<Top>,
     metaslab: usize,

@@ -247,7 +247,7 @@ impl Allocator {
         for moved in all.values() {
             let slot = (txg % TXGS as u64) as usize;
             let new = std::mem::take(&mut moved.obsolete.lock()[slot]);
-            // Without the feature nobody asks for it.
+            // Without the feature it is not used.
             if new.is_empty() || !self.options.obsolete || moved.zap == 0 {
                 continue;
             }

@@ -250,7 +250,7 @@ impl Allocator {
 }
 
 /// Removes the maps for which there are new ones; how many had a histogram. One whose dnode cannot
-/// be read is none any more.
+/// be read is given up.
 fn remove_replaced(mos: &Objset, tx: &Tx, logs: &Logs) -> dmu::Result<i64> {
     let mut histograms = 0;
     for number in &logs.replaced {

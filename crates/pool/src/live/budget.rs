@@ -215,7 +215,7 @@ impl HeadSpace {
         self.gone.load(Relaxed)
     }
 
-    /// Nobody gets in any more.
+    /// No transaction gets in any more.
     pub(super) fn close(&self) {
         self.gone.store(true, Relaxed);
     }
@@ -267,7 +267,7 @@ impl HeadSpace {
                 }
             }
             SpaceUse::Write | SpaceUse::Optional => {
-                // Of what is above it, nobody else needs to know.
+                // What is above it matters to no other thread.
                 let above = (bytes / 4).saturating_add(64 << 10);
                 let (in_pool, here) = (pool.for_writing(), self.now.load(Relaxed));
                 let in_pool_later = in_pool.saturating_add(pool.deferred.load(Relaxed));

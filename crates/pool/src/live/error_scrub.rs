@@ -43,7 +43,7 @@ type Entry = (Zbookmark, Option<u64>);
 /// What looking again gave.
 #[derive(Default)]
 struct Found {
-    /// They are whole, or nobody has them any more.
+    /// They are whole, or not referenced any more.
     fine: BTreeSet<Entry>,
     /// They cannot be had.
     lost: u64,

@@ -9,7 +9,7 @@
 //! configuration and history.
 //!
 //! Most events are *seen*, not reported: after each txg, when the pool is suspended, and when
-//! somebody asks, what the tree and the configuration say now is compared with what they said
+//! they are asked for, what the tree and the configuration say now is compared with what they said
 //! before (`notice.rs`). So a new way to change the tree needs no call here, and what a completion
 //! noted needs no event from a thread that may not wait. What came and went in between is not told,
 //! and errors of one device between two looks are one event, with OpenZFS's counts in it.

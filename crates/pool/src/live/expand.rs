@@ -12,11 +12,11 @@
 //!
 //! *Labels* follow the end of the device. A device is opened with the size that it has then, so
 //! that they move by themselves when a pool is opened; in one that is open the device is told to
-//! grow by the thread that writes labels, between two labels. L0 and L1 do not move, and each has
-//! a ring with the last uberblocks, so a crash before the new L2 and L3 are written finds a device
+//! grow by the thread that writes labels, between two labels. L0 and L1 do not move, and each has a
+//! ring with the last uberblocks, so a crash before the new L2 and L3 are written finds a device
 //! with two labels. What an earlier pool left at the new end is taken off before: its ring would be
-//! taken for this pool's. The old L2 and L3 lie in free space from then on, where nobody looks for
-//! labels.
+//! taken for this pool's. The old L2 and L3 lie in free space from then on, where no import looks
+//! for labels.
 //!
 //! *Space* is what the configuration says (`asize`): a mirror grows when its smallest side has, a
 //! raidz when its smallest device has. A vdev one of whose devices is away does not grow, for that

@@ -2,7 +2,7 @@
 //!
 //! The counts stand in two ZAPs of the MOS, for features one must know to read and for those one
 //! must know to write; a third describes them, a fourth says in which txg each was enabled. See
-//! `docs/format/features.md`. Counts change in syncing context only; anybody may ask.
+//! `docs/format/features.md`. Counts change in syncing context only; any thread may ask.
 
 use dmu::{Objset, Tx, ZapValue, zap};
 use dsl::write::DslCx;

@@ -114,7 +114,7 @@ impl Shared {
             let what = format!("{} is a snapshot: it cannot be changed", dataset.name);
             return Err(Error::Invalid { what });
         }
-        // Nobody may sync it, destroy it or open it twice meanwhile.
+        // It must not be synced, destroyed or opened twice meanwhile.
         let _guard = self.gate.write();
         if let Some(head) = self.heads.read().get(&dataset.object) {
             return Ok(Arc::clone(head));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! scan, read-only  ->  candidate  ->  open read-only  ->  obstacles?  ->  lock the devices
-//!   ->  has anybody written since?  ->  the tree again, over devices that can be written
+//!   ->  was it written since?  ->  the tree again, over devices that can be written
 //! ```
 //!
 //! Nothing proportional to the pool's size is read: space maps are read when their metaslab is

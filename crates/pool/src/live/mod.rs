@@ -3,7 +3,7 @@
 //! # Theory
 //!
 //! A [`LivePool`] is a [`Pool`] whose MOS is a live object set, with a txg machine behind it. One
-//! thread per pool syncs (`sync.rs`); everybody else enters transactions (`txg.rs`, through
+//! thread per pool syncs (`sync.rs`); all other threads enter transactions (`txg.rs`, through
 //! [`dmu::Transactions`]) or queues sync tasks (`task.rs`). The design is
 //! `docs/decisions/0007-write-path.md`.
 //!
@@ -516,7 +516,7 @@ impl Drop for LivePool {
     }
 }
 
-/// The end of the sync thread, whatever ends it: nobody waits for it any more.
+/// The end of the sync thread, whatever ends it: no thread waits for it any more.
 struct End<'a>(&'a Shared);
 
 impl Drop for End<'_> {
@@ -538,7 +538,7 @@ fn start_syncer(shared: &Arc<Shared>) -> Result<Task<()>> {
                     Ok(()) => {
                         shared.txgs.done(record);
                         shared.go_on_after_reflow();
-                        // What is being destroyed goes on being freed when nobody asks.
+                        // What is being destroyed goes on being freed without a request.
                         if shared.goes_on() {
                             shared.txgs.want_next();
                         }

@@ -7,7 +7,7 @@
 //!
 //! Only the sync, the threads that work for it, and the allocator read like this: other threads get
 //! the error, and nothing that looks at the pool waits here. The wait is above the store, so that
-//! nobody waits for a block that another thread is waiting to read.
+//! no thread waits for a block that another thread is waiting to read.
 
 use dmu::{
     AheadRoom, BlockStore, CachedStore, Key, LiveSpec, Objset, ReadAhead, SetPolicy, SetUse,

@@ -6,7 +6,7 @@
 //! opened      with the checkpoint's uberblock, its configuration and its devices
 //! committed   labels and that uberblock are written, with a txg behind all others: the pool has
 //!             gone back, in one step, and there is no way forward any more
-//! logs        intent logs that nobody had claimed at the time of the checkpoint are emptied
+//! logs        intent logs that were not claimed at the time of the checkpoint are emptied
 //! ```
 //!
 //! The uberblock is written before anything is allocated: by the checkpoint's space maps all that

@@ -252,7 +252,7 @@ impl Shared {
         answer.unwrap_or_else(|| Err(self.stopped("the task was not run")))
     }
 
-    /// There is something to do in the next txg, when nobody asks for one.
+    /// There is something to do in the next txg, though none was requested.
     pub(super) fn goes_on(&self) -> bool {
         let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
         is_set(&self.reaping)

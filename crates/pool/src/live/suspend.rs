@@ -4,8 +4,8 @@
 //!
 //! Too few devices take a block, a flush, a label or an uberblock. Then nothing can become durable,
 //! and nothing is lost yet: what changed is in memory. The sync stands still where it is, and lets
-//! readers of the MOS in ([`Gate::pause`](crate::gate::Gate::pause)), so that everybody can look at
-//! the pool. A read of the sync that finds too few devices waits in the same way, where it is
+//! readers of the MOS in ([`Gate::pause`](crate::gate::Gate::pause)), so that all threads can look
+//! at the pool. A read of the sync that finds too few devices waits in the same way, where it is
 //! (`patient.rs`); what is lost though its devices are there stops the pool.
 //!
 //! ```text

@@ -81,7 +81,7 @@ struct Traffic {
 }
 
 impl Shared {
-    /// Syncs the txg of `record`, which nobody is in any more.
+    /// Syncs the txg of `record`, which no transaction is in any more.
     pub(super) fn sync(&self, record: &mut TxgRecord) -> Result<()> {
         let (txg, began) = (record.txg, self.rt.now());
         let before = self.writer.stats();
@@ -363,7 +363,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Lets everybody see the txg that is durable now.
+    /// Shows readers the txg that is durable now.
     fn publish(&self, txg: u64) -> Result<()> {
         self.store.set_settled(txg);
         self.writer.settle(txg);

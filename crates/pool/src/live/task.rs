@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Blocks that one txg frees in the background, at most: some thousand are a few hundred
-/// milliseconds of work, so that a large destroy does not hold up everybody's txg.
+/// milliseconds of work, so that a large destroy does not hold up the txg of all others.
 const FREES_PER_TXG: u64 = 20_000;
 
 impl<'a> TaskCx<'a> {

@@ -71,7 +71,7 @@ impl Calls {
                 is_over = self.arrived.wait_until(&mut state, until);
             }
             if state.waiting.is_empty() {
-                // Nobody has woken it, or another one took the call.
+                // No thread has woken it, or another one took the call.
                 state.idle = state.idle.saturating_sub(1);
                 return;
             }

@@ -41,7 +41,7 @@
 //! guard's makes them (`calls.rs`) while the caller waits for the answer or the deadline. A read of
 //! a thread that waits is submitted too, but only in a pool that is held: a hop to another
 //! thread costs more than a fast disk does, and a command that opened the pool for itself holds up
-//! nobody else.
+//! no other.
 //!
 //! One lock, around the requests that are out; never held over a call of anything.
 

@@ -85,7 +85,7 @@ impl LeafQueue {
         u64::try_from(self.rt.now().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// The same; 0 when nobody counts.
+    /// The same; 0 when nothing is counted.
     pub(crate) fn now(&self) -> u64 {
         if self.limits.is_counting() { self.clock() } else { 0 }
     }

@@ -98,8 +98,8 @@ impl Pace {
         })
     }
 
-    /// How long a reader waits before it reads elsewhere; `None`: to the end, in a pool that nobody
-    /// else waits for.
+    /// How long a reader waits before it reads elsewhere; `None`: to the end, in a pool
+    /// that is not served.
     pub(crate) fn patience(&self) -> Option<Duration> {
         self.limits.is_held().then(|| Duration::from_nanos(self.late_ns.load(Relaxed)))
     }

@@ -60,7 +60,7 @@ pub fn type_of(kind: SpaceKind, row: &SpaceRow) -> &'static str {
 
 /// The owners of one kind in a file system.
 pub struct Owners<'a> {
-    /// Who looks.
+    /// For names and times.
     pub here: &'a dyn Here,
     /// What kind.
     pub kind: SpaceKind,

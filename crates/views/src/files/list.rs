@@ -25,7 +25,7 @@ pub type Widths = [usize; 6];
 pub struct Long<'a> {
     /// The file system.
     pub fs: &'a Filesystem,
-    /// Who looks.
+    /// For names and times.
     pub here: &'a dyn Here,
     /// Numbers of users and groups, and no names.
     pub is_numeric: bool,

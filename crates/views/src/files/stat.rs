@@ -52,7 +52,7 @@ pub struct Facts<'a> {
     pub node: &'a Node,
     /// Its file system has access lists of POSIX.
     pub has_posix_acls: bool,
-    /// Who looks.
+    /// For names and times.
     pub here: &'a dyn Here,
 }
 

@@ -142,7 +142,7 @@ impl View {
 
     fn error_lines(&self, status: &Status) -> String {
         match status.damaged.len() {
-            // Nobody looked: what the vdevs no longer hold or never took is in no log.
+            // Nothing was read: what the vdevs no longer hold or never took is in no log.
             0 if !status.state.is_readable() || status.suspended.is_some() => String::new(),
             0 => "\nerrors: No known data errors\n".to_owned(),
             n if !self.is_verbose => format!("\nerrors: {n} data errors, use '-v' for a list\n"),

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub(super) struct Queue {
     /// With their numbers, ascending.
     ready: VecDeque<(u64, Itx)>,
-    /// Of objects that nobody has synced yet.
+    /// Of objects that were not synced yet.
     waiting: BTreeMap<u64, Vec<Itx>>,
     next: u64,
 }

@@ -1,12 +1,13 @@
 //! Threads that wait for promises.
 //!
 //! Each has a place of its own to wait at, and is woken for one of two reasons: what it waits for
-//! is kept, or somebody has to lead and it is the one. With sixty threads at one log, waking all
+//! is kept, or a thread has to lead and it is the one. With sixty threads at one log, waking all
 //! for each step of each batch would be most of what the log does.
 //!
-//! **None is forgotten.** Whoever changes what [`Waiters::due`] is asked about calls it then, under
-//! the same lock; and a thread looks for itself under that lock before it waits. One that is woken
-//! to lead may find that another has begun: then it waits again, and that one's end wakes the next.
+//! **None is forgotten.** A thread that changes what [`Waiters::due`] is asked about calls it then,
+//! under the same lock; and a thread looks for itself under that lock before it waits. One that is
+//! woken to lead may find that another has begun: then it waits again, and that one's end wakes the
+//! next.
 
 use parking_lot::Mutex;
 use rt::{Condvar, Rt};
@@ -78,7 +79,7 @@ mod tests {
         let woken = || -> Vec<bool> { all.iter().map(|s| *s.was_given.lock()).collect() };
         waiters.due(4, None).wake();
         assert_eq!(woken(), [false; 4]);
-        // What is ready is 9 and more, and nobody waits for that.
+        // What is ready is 9 and more, and no thread waits for that.
         waiters.due(5, Some(9)).wake();
         assert_eq!(woken(), [true, false, false, false]);
         // The first of those that wait for it.

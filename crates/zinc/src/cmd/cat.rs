@@ -46,7 +46,7 @@ impl Verb for Args {
         for place in &places {
             match self.one(session, &pool, &sets, place) {
                 Ok(true) => {}
-                // Nobody is there to write to.
+                // There is no reader.
                 Ok(false) => return Ok(ExitCode::SUCCESS),
                 Err(e) => {
                     e.report(session);

@@ -185,7 +185,7 @@ pub fn find(session: &Session, name: &Path) -> Result<Listed, Failure> {
 }
 
 /// Those of these mounts that this process answers for, or a server of this user that can be
-/// reached, and those whose process died. The others are somebody else's.
+/// reached, and those whose process died. The others belong to others.
 pub fn answered_for(session: &Session, mounts: Vec<Listed>) -> Result<Vec<Listed>, Failure> {
     let mut dirs = Vec::new();
     match session.client() {

@@ -4,10 +4,10 @@ use crate::failure::Failure;
 use crate::session::Session;
 use std::process::ExitCode;
 
-/// For whom a server runs a verb, on the pool that it holds.
+/// Which users a server runs a verb for, on the pool that it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// For nobody: the verb is of the process that was started for it.
+    /// None: the verb runs in the process that was started for it.
     Never,
     /// For its own user.
     ToOwner,
@@ -18,7 +18,7 @@ pub enum Served {
 
 /// A verb with its arguments.
 pub trait Verb {
-    /// For whom a server runs it.
+    /// Which users a server runs it for.
     fn served(&self, _: &Session) -> Served {
         Served::Never
     }

@@ -13,7 +13,7 @@ use ondisk::fuid::Fuid;
 type Result<T> = std::result::Result<T, Refusal>;
 
 const ENTRY_SIZE: usize = 12;
-/// The id of an owner with a domain, and of entries that are about nobody by id.
+/// The id of an owner with a domain, and of entries that name no id.
 const FOREIGN_ID: u64 = 1 << 31;
 const NO_ID: u64 = u32::MAX as u64;
 const OBJECT_SIZE: usize = 32;

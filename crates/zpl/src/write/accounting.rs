@@ -15,8 +15,8 @@ type Tables = Arc<RwLock<Option<Arc<SaTables>>>>;
 ///
 /// The object set needs it before the file system can be opened: it is made first and told of the
 /// file system as soon as there is one ([`FileOwners::attach`]). Until then nothing but a format
-/// can have changed the set, and its one file, the root directory, belongs to whom the format gave
-/// it ([`FileOwners::begin_with`]).
+/// can have changed the set, and its one file, the root directory, belongs to the owner it was
+/// made with ([`FileOwners::begin_with`]).
 pub struct FileOwners {
     tables: RwLock<Option<Tables>>,
     /// User and group of the root directory, for as long as there are no tables.

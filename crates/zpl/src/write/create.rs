@@ -37,7 +37,7 @@ fn number_of(outcome: Outcome) -> u64 {
 
 /// Whose child a new file is.
 pub(super) enum Parent<'a> {
-    /// Nobody's: it is the root directory.
+    /// It has none: it is the root directory.
     Nobody,
     /// The directory's.
     Dir(&'a Attrs),

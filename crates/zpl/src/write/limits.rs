@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The limits of a file system: by whom and what, then by id.
+/// The limits of a file system: by kind of owner and what is limited, then by id.
 #[derive(Debug, Default)]
 pub(crate) struct Limits(pub(super) [[BTreeMap<u64, u64>; 2]; 3]);
 

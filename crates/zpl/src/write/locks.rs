@@ -212,7 +212,7 @@ mod tests {
         assert!(locks.shards.iter().all(|s| s.lock().is_empty()));
     }
 
-    /// Both kinds want the same object all the time, and everybody comes through.
+    /// Both kinds want the same object all the time, and each gets its turn.
     #[test]
     fn nobody_who_waits_is_forgotten() {
         let locks = KeyedLocks::new(&Rt::current());

@@ -13,7 +13,7 @@
 //! txg that is to end waits for those inside it, and they may wait for the lock. Locks are
 //! taken in this order, several of one kind by ascending object number:
 //!
-//! 1. `rename`: one directory is moved below another at a time, so that nobody's ancestors change
+//! 1. `rename`: one directory is moved below another at a time, so that no ancestors change
 //!    while it is checked that no directory gets below itself.
 //! 2. `content` of a file: shared to write within its blocks, exclusive where the size of its
 //!    block or its end may change otherwise.

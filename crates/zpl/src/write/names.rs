@@ -64,7 +64,7 @@ impl Filesystem {
         Ok(dir)
     }
 
-    /// Looks a name up in a directory whose lock is held, or in one nobody changes.
+    /// Looks a name up in a directory whose lock is held, or in one that is not changed.
     pub(crate) fn find(&self, dir: &Object, name: &[u8]) -> Result<Option<DirEntry>> {
         self.find_in(&Zap::open(dir)?, name, false)
     }

@@ -2,7 +2,7 @@
 //! done. Until then it stands in the delete queue, which is emptied when a file system is opened to
 //! be changed, so that a crash leaves nothing behind.
 //!
-//! A large file that nobody uses stands there too until all its pieces are freed (`pieces.rs`).
+//! A large file that is not in use stands there too until all its pieces are freed (`pieces.rs`).
 //! The transaction that took its last name cannot do that, so it leaves the file to what ends
 //! it, or ends the next one.
 

@@ -55,7 +55,7 @@ impl OpenTable {
         self.0.lock().used.contains_key(&object)
     }
 
-    /// Notes a file of the delete queue that nobody uses.
+    /// Notes a file of the delete queue that is not in use.
     pub(super) fn leave_to_free(&self, object: u64) {
         self.0.lock().left.push(object);
     }
@@ -64,7 +64,7 @@ impl OpenTable {
         self.0.lock().left.pop()
     }
 
-    /// Whether the caller may free a file: nobody uses it, and nobody else frees it.
+    /// Whether the caller may free a file: it is not in use, and no other thread frees it.
     pub(super) fn begin_to_free(&self, object: u64) -> bool {
         let mut files = self.0.lock();
         !files.used.contains_key(&object) && files.freeing.insert(object)

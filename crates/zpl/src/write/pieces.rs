@@ -1,7 +1,7 @@
 //! Large files are freed in pieces.
 //!
 //! What a txg frees it frees while it is synced: every indirect block is read, and every block it
-//! names is given up. For a file of millions of blocks that takes minutes, in which everybody
+//! names is given up. For a file of millions of blocks that takes minutes, in which every thread
 //! waits for this one txg. So what is more than some [`PIECE_BLOCKS`] goes in several transactions,
 //! each of which makes a hole and is durable before the next begins: a txg has one piece of a file.
 //! Looking for the blocks of a piece reads their indirect blocks into the cache, so that is not

@@ -1,6 +1,6 @@
 //! Quotas of users, groups and projects: set, and kept to.
 //!
-//! What somebody uses is counted when a txg is synced. So one below a limit may go over it by what
+//! What an owner uses is counted when a txg is synced. So one below a limit may go over it by what
 //! goes into the txgs that are under way, and one that has reached it can neither write nor make
 //! files, until something of its own was freed and that is durable. That is OpenZFS's rule too.
 //!
@@ -173,7 +173,7 @@ impl Filesystem {
             SpaceKind::Project => project,
         };
         let Some(table) = table else { return Ok(0) };
-        // A table nobody was counted in yet has no block.
+        // A table that no owner was counted in yet has no block.
         if table.next_block(0).map_err(|(e, _)| e)?.is_none() {
             return Ok(0);
         }
@@ -185,7 +185,7 @@ impl Filesystem {
     }
 }
 
-/// For whom a file counts.
+/// The owners that a file counts for.
 fn owners_of(file: &Attrs) -> [(SpaceKind, u64); 3] {
     [
         (SpaceKind::User, file.get(zpl::UID)),

@@ -129,7 +129,8 @@ impl Filesystem {
         }
     }
 
-    /// Whether the directory `dir` is `above` or somewhere below it. Nobody moves meanwhile.
+    /// Whether the directory `dir` is `above` or somewhere below it. No directory is moved
+    /// meanwhile.
     fn is_below(&self, dir: u64, above: u64) -> Result<bool> {
         let mut at = dir;
         for _ in 0..DEPTH_MAX {

@@ -116,7 +116,7 @@ impl Filesystem {
         }
     }
 
-    /// Extended attributes kept as files belong to whom the file does.
+    /// Extended attributes kept as files have the same owner as the file.
     fn given_with(&self, file: &Attrs, set: &SetAttrs) -> Result<Vec<u64>> {
         let dir = file.get(zpl::XATTR);
         if dir == 0 || (set.uid, set.gid, set.project) == (None, None, None) {

@@ -70,7 +70,8 @@ impl Filesystem {
     }
 
     /// Gives a file of [`Self::create_unnamed`] its attributes and its name, in one transaction.
-    /// `over`: the file that has the name now and loses it; nobody has it without.
+    /// `over`: the file that has the name now and loses it; no lookup finds the name without a
+    /// file.
     ///
     /// # Errors
     /// `Exists` when another file than `over` has the name; `IsDirectory`; flags that forbid it; a

@@ -1,8 +1,9 @@
 //! Files that are made whole: object, attributes, content and name in one change.
 //!
-//! Nobody sees the object before it has its name, which comes last. So the content needs no lock,
-//! the delete queue need not know of the file, and its attributes are put together once. A file
-//! that takes the place of another, or more than one transaction, gets its name as in `unnamed.rs`.
+//! No other thread sees the object before it has its name, which comes last. So the content needs
+//! no lock, the delete queue need not know of the file, and its attributes are put together once. A
+//! file that takes the place of another, or more than one transaction, gets its name as in
+//! `unnamed.rs`.
 
 use super::create::Parent;
 use super::data::grown_block;

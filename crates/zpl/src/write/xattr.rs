@@ -194,7 +194,7 @@ impl Filesystem {
         let (uid, gid) = (owner.get(zpl::UID), owner.get(zpl::GID));
         let mut number = owner.get(zpl::XATTR);
         if number == 0 {
-            /// Of the directory; nobody sees it.
+            /// Of the directory; it is not shown.
             const DIR_MODE: u32 = 0o1777;
             let new = NewFile { uid, gid, ..NewFile::new(NewKind::Dir, DIR_MODE, now) };
             number = self.make(tx, &new, &Parent::Xattrs(&owner))?;

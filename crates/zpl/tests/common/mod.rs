@@ -146,7 +146,7 @@ impl Txgs {
         })
     }
 
-    /// Closes the door and waits until nobody is in.
+    /// Lets no more transactions in, and waits until the last has left.
     fn quiesce(&self) -> u64 {
         let mut state = self.state.lock().unwrap();
         state.2 = true;

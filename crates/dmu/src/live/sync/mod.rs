@@ -325,7 +325,7 @@ impl SetSync<'_> {
         Ok(root)
     }
 
-    /// Whether `new` took the space of `old` over, which then is nobody's to free.
+    /// Whether `new` took the space of `old` over, which must not be freed then.
     fn is_reused(&self, old: &BlkPtr, new: &BlkPtr) -> bool {
         let real = |bp: &BlkPtr| !bp.is_hole() && !bp.is_embedded();
         real(old)

@@ -31,7 +31,7 @@
 //! Before the first piece (start.rs) the vdev takes no new blocks, and all intent logs have ended:
 //! a block of a log may be written at any moment, so also after it was copied.
 //!
-//! What is copied is verified by nobody, as nobody knows the blocks: all sides of a mirror are
+//! What is copied is not verified, as the blocks in it are not known: all sides of a mirror are
 //! read,
 //! and must agree (`vdev::VdevTree::read_raw`). If not, the removal is called off: a scrub can tell
 //! which side is right, and then the removal can be asked for again.

@@ -4,7 +4,7 @@
 //!
 //! A log is read up to its first block on a device that is not there. What stands before is
 //! replayed like that of any log: it is what was promised first. What stood behind is lost, and
-//! how much that was nobody can say, for only the blocks themselves know.
+//! how much that was cannot be told: only the blocks themselves say.
 //!
 //! When the import is told to go on ([`LogDevices::GiveUp`]) one task empties the headers of these
 //! logs, and frees all that is allocated on the missing device at once. That is right because a log

@@ -6,7 +6,7 @@
 //! looked at   before anything is opened for writing, each log is replayed into memory. One that
 //!             cannot be replayed to its end keeps the pool from being opened
 //! claimed     blocks that no space map knows, because their txg never became durable, are taken
-//!             from the free space before anybody can have it, and the header says so: both in the
+//!             from the free space before it can be handed out, and the header says so: both in the
 //!             first txg
 //! replayed    each record in a transaction of its own; the header that its txg writes has the
 //!             number of the last record up to that txg
@@ -50,7 +50,7 @@ pub(in super::super) struct Claim {
 pub(in super::super) enum NotReplayed {
     /// That is not done here: its records are whole.
     Unwritten(String),
-    /// It is damaged: nobody can replay it to its end.
+    /// It is damaged, and cannot be replayed to its end.
     Damaged(String),
 }
 

@@ -10,7 +10,7 @@ use ondisk::expand::{KEY_END_TIME, KEY_STATE};
 use ondisk::scan::State;
 use vdev::asize_max;
 
-/// Txgs that can be alive: blocks of so many are born with the old width still.
+/// Txgs that can be in progress at once: blocks of that many may still be born with the old width.
 const TXGS_ALIVE: u64 = 3;
 
 impl TaskCx<'_> {

@@ -29,8 +29,8 @@
 //!
 //! Blocks are born with the old width until the end, and two txgs longer, for these may be under
 //! way by then. Space that was not there before is used from the txg on that comes after the last,
-//! as when devices have grown (`expand.rs`). Then all is scrubbed, because nobody has verified what
-//! was copied.
+//! as when devices have grown (`expand.rs`). Then all is scrubbed, because nothing has verified
+//! what was copied.
 //!
 //! The offset of the uberblock is that of one vdev, so one is expanded at a time. A checkpoint
 //! would have another offset, so there is none meanwhile. Work on free space (`work`) rests on the

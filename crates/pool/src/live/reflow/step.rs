@@ -59,7 +59,7 @@ impl Shared {
         }
     }
 
-    /// After a txg, when nobody holds the gate: what waited for the end of an expansion.
+    /// After a txg, when no thread holds the gate: what waited for the end of an expansion.
     pub(in crate::live) fn go_on_after_reflow(&self) {
         if self.reflows.has_ended() {
             // What fails is tried again when the pool is opened, or asked for.

@@ -156,7 +156,7 @@ pub(super) enum Left {
     Nothing,
     /// A scrub, which goes on.
     Scrub,
-    /// A scrub that somebody paused.
+    /// A scrub that was paused.
     Paused,
     /// What devices missed is in their logs.
     Resilver,

@@ -107,7 +107,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A scrub of everything that nobody asked for: when nothing else runs.
+    /// A scrub of everything, without a request: when nothing else runs.
     pub(super) fn want_scrub(&self) -> Result<()> {
         let is_running = self.scans.state.lock().is_running();
         if is_running {

@@ -23,7 +23,7 @@
 //! what the last durable maps say is allocated is neither given away nor taken anew. What was
 //! taken since is left out, for all devices get it. A block of an intent log may be written at any
 //! moment, also between the reading and the writing of its place here, which then puts back what
-//! was there before, on the new device alone. That matters to nobody once the txg is durable that
+//! was there before, on the new device alone. That does not matter once the txg is durable that
 //! the block belongs to; and the new device counts as having it in the same txg or a later one.
 //!
 //! When it has come to its end without an error, all that was missed up to the txg in which it
@@ -129,7 +129,7 @@ impl Shared {
 
     /// Does all that are under way, one after the other.
     pub(super) fn rebuild_all(&self) -> Result<End> {
-        // A scrub that was under way is none of all that is there by the end.
+        // A scrub that was under way would not cover all that is there by the end.
         self.scans.paused.lock().take();
         self.run_keeping_datasets(|cx| cx.end_left_over())?;
         while let Some((top, state)) = self.next_rebuild()? {

@@ -18,7 +18,7 @@
 //! since it is its turn. Transactions have it one after the other, whichever writer has them. So
 //! the delay is the inverse of the *pool's* rate of transactions, however many threads there are,
 //! and the curve finds the point where that rate is the devices': there `d` stays, because it falls
-//! with every write that completes. At `M` everybody waits for room.
+//! with every write that completes. At `M` every writer waits for room.
 //!
 //! This is OpenZFS's formula, with its names and defaults (zfs(4)), but for two things. OpenZFS
 //! gives out all delays at once, by what is dirty when it is asked, each behind the one before: 64
@@ -55,7 +55,7 @@ pub struct DirtyDelay {
 }
 
 impl DirtyDelay {
-    /// With these knobs; nobody was delayed before.
+    /// With these knobs; no writer was delayed before.
     #[must_use]
     pub fn new(knobs: DelayKnobs) -> Self {
         Self { knobs, last_wakeup: Mutex::new(Duration::ZERO) }

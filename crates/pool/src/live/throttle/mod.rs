@@ -103,7 +103,7 @@ pub trait Throttle: Send + Sync {
     fn admit(&self, load: &Load, request: &Request) -> Admit;
 
     /// Dirty and reserved bytes of all txgs together below which every answer is [`Admit::Go`]:
-    /// then nobody asks.
+    /// then it is not asked.
     fn calm_below(&self) -> u64;
 
     /// Dirty bytes in the open txg at which the devices should begin with it, when they are idle.

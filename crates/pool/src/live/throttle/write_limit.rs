@@ -14,7 +14,7 @@
 //! ```
 //!
 //! The tick is only worth something while a txg that has quiesced waits for the one before it; when
-//! the devices could take the open txg at once, nobody is delayed.
+//! the devices could take the open txg at once, no writer is delayed.
 //!
 //! The limit begins at the minimum, and adapts after each txg. By *throughput* (late 2008 to
 //! 2013), for a txg that wrote more than an eighth of the minimum in a time that can be measured:

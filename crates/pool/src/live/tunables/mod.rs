@@ -151,7 +151,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Its value in a pool where nobody set it.
+    /// Its value in a pool where it was not set.
     #[must_use]
     pub fn default(&self) -> u64 {
         (self.default)()

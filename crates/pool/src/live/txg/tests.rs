@@ -359,7 +359,7 @@ fn stopping_frees_writers_wherever_they_wait() {
                 let limits = TxgLimits { dirty_max: 64 << 20, ..TxgLimits::default() };
                 let txgs = Arc::new(Txgs::new(rt, 10, limits));
                 set(&txgs);
-                // Nobody syncs: sooner or later everybody waits.
+                // Nothing is synced: sooner or later every writer waits.
                 let write = |_| {
                     let txgs = Arc::clone(&txgs);
                     let body = move || {

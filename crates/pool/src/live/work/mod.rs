@@ -16,10 +16,10 @@
 //! what a failing device broke off, when its device is back or its errors are forgotten.
 //!
 //! One thread works on one device. It goes through the metaslabs in order, a window at a time
-//! (`run.rs`): what is free there is held, so that nobody is given it (`alloc/hold.rs`), worked on,
-//! and released; on one vdev one after the other, as each would pass over what another holds. So
-//! nothing is touched that a tree has, or that was freed in the last two txgs; and
-//! a window is a small part of a metaslab, so that writers do not run out of space meanwhile.
+//! (`run.rs`): what is free there is held, so that it is not handed out (`alloc/hold.rs`), worked
+//! on, and released; on one vdev one after the other, as each would pass over what another holds.
+//! So nothing is touched that a tree has, or that was freed in the last two txgs; and a window is a
+//! small part of a metaslab, so that writers do not run out of space meanwhile.
 //!
 //! `autotrim` (`auto.rs`) does the same with what became free, some txgs later.
 //!

@@ -192,7 +192,7 @@ fn unpack_archive(
     })
 }
 
-/// Standard input. That of a client is read by a thread of its own: a pipe that nobody writes to
+/// Standard input. That of a client is read by a thread of its own: a pipe without a writer
 /// must not hold what serves a client that is gone.
 fn input<'p>(session: &Session, progress: &'p Progress) -> io::Result<Box<dyn Read + 'p>> {
     let Some(client) = session.client() else { return session.input() };

@@ -109,7 +109,7 @@ pub fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     Ok(if ended.iter().all(|well| *well) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The pools to serve: those that are known here, are not left out, and that nobody serves.
+/// The pools to serve: those that are known here, are not left out, and are not served yet.
 fn pools(session: &Session, skip: &[String]) -> Vec<Pool> {
     let mut out = Vec::new();
     for known in known::pools(session).all() {

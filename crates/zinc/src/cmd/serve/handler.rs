@@ -245,7 +245,7 @@ impl Service {
         let is_set = |name| request.params.get(name) == Some(&Value::Bool(true));
         let (forced, destroys) = (is_set("force"), is_set("destroy"));
         let verb = if destroys { "destroy" } else { "export" };
-        // A pool that nobody will find again is kept, so that its data can be copied out.
+        // A pool that would not be found again is kept, so that its data can be copied out.
         let found = |pool: &LivePool| pool.can_be_found().map_err(|e| refusal(&Failure::from(e)));
         let lost = self.held.look(|pool| Ok(found(pool).err()))?;
         let lost = match lost {

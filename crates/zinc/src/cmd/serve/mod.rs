@@ -286,7 +286,7 @@ impl Args {
             options.force = self.force;
         })?;
         let listed = Arc::new(found.listed);
-        // What was found by its name stays imported when nobody serves it any more; what was found
+        // What was found by its name stays imported when it is not served any more; what was found
         // with -d is exported.
         let is_known = self.live.search.is_empty();
         let mut invocation = live::invocation(session);

@@ -47,7 +47,7 @@ pub struct Remote {
     session: Session,
     /// Its socket.
     path: PathBuf,
-    /// Nobody will hold it again.
+    /// It will not be held again.
     is_gone: Arc<AtomicBool>,
     /// Connections: one for samples, one for reports, which take longer.
     samples: Mutex<Option<Server>>,

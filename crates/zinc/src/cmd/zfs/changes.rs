@@ -11,7 +11,7 @@ pub fn divide(text: &str) -> Result<(&str, &str), Failure> {
         .ok_or_else(|| Failure::usage(format!("missing '=' for property=value argument: {text:?}")))
 }
 
-/// Whom the properties are for.
+/// What the properties are for.
 pub struct Target<'a> {
     /// What is being done, for messages.
     pub doing: &'a str,

@@ -131,7 +131,7 @@ pub fn named_by_path(
     pools: &Pools,
     names: &[String],
 ) -> Result<Vec<String>, Failure> {
-    // What is mounted is seen by everyone, whoever may look into its pool.
+    // What is mounted can be seen by every user, also those who may not look into its pool.
     let mounted = system::listed();
     let by_mount = |name: &String| {
         // Snapshots have no path, but the name of a file may look like one of theirs.
@@ -363,7 +363,7 @@ impl Selection {
         if let ([server], false) = (&mut servers[..], names.is_empty())
             && names.iter().all(|name| server.is_called(name))
         {
-            // It can do all of it, and then needs nobody to put it together.
+            // One server can do all of it, and then there is nothing to put together.
             crate::served::forward(session, &args.search, &names[0])?;
         }
         // One that has ended meanwhile leaves its pool to this process.

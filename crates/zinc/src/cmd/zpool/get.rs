@@ -220,7 +220,7 @@ impl Args {
                     (Field::Value, Some(p)) => text(p, self.table.parsable),
                     (Field::Source, Some(p)) => views::pools::source(p.source).to_owned(),
                     (Field::Source, None) if name == "name" => "-".to_owned(),
-                    // Nobody set what users may invent.
+                    // Users may invent it, and none has set it.
                     (Field::Source, None) => "default".to_owned(),
                 };
                 table.row(self.fields.iter().map(cell).collect());

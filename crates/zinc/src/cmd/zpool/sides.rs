@@ -177,7 +177,7 @@ impl New {
         if self.sequential { Bring::Sequential } else { Bring::Healing }
     }
 
-    /// The device is there; what it lacks is waited for where nobody else sees to it.
+    /// The device is there; what it lacks is waited for where no server does.
     fn end(&self, session: &Session, pool: &engine::LivePool) -> Result<(), Failure> {
         if self.until_done { wait(session, pool) } else { see_to_the_end(session, pool) }
     }

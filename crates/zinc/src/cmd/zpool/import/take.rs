@@ -66,7 +66,7 @@ pub struct TakeArgs {
 }
 
 /// Whether the pool is imported already: known here, or served. An entry that is left over, because
-/// the devices of its pool are elsewhere by now, is in nobody's way: the import writes it anew.
+/// the devices of its pool are elsewhere by now, is in no one's way: the import writes it anew.
 fn is_imported(session: &Session, pool: &Candidate) -> bool {
     let guid = pool.config.pool_guid;
     let is_it = |known: &Known| known.guid() == guid || known.lies_on(pool);

@@ -6,9 +6,9 @@
 //! fastest way. But a change may wait for room in a transaction group, or for the devices of a
 //! suspended pool, and the content of a file may be on a device that hangs. If all threads did, no
 //! request that needs none of that would be read any more. So only some of them may be within
-//! changes, and some within reads of content ([`Crew::try_here`]); what comes beyond that is handed
-//! to threads of its own, which are started as they are needed and end when they idle. The rest of
-//! the reading threads are always left for names and attributes.
+//! changes, and some within reads of content ([`Workers::try_here`]); what comes beyond that is
+//! handed to threads of its own, which are started as they are needed and end when they idle. The
+//! rest of the reading threads are always left for names and attributes.
 //!
 //! Jobs that find [`HELPERS_MAX`] threads at work wait in line, first come, first served.
 
@@ -39,7 +39,7 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// See the head of the file. Clones are the same.
 #[derive(Clone)]
-pub(crate) struct Crew(Arc<Shared>);
+pub(crate) struct Workers(Arc<Shared>);
 
 struct Shared {
     /// Reading threads that may be within one class.
@@ -69,7 +69,7 @@ impl Drop for Here<'_> {
     }
 }
 
-impl Crew {
+impl Workers {
     /// For this many reading threads. At least one of them is left for other requests, if there
     /// are more than two.
     pub(crate) fn new(threads: usize) -> Self {
@@ -140,27 +140,27 @@ mod tests {
     #[test]
     fn some_threads_are_always_left() {
         for threads in [1, 2, 3, 4, 8] {
-            let crew = Crew::new(threads);
+            let workers = Workers::new(threads);
             let mut held = Vec::new();
             for class in [Class::Change, Class::Content] {
-                while let Some(here) = crew.try_here(class) {
+                while let Some(here) = workers.try_here(class) {
                     held.push(here);
                 }
             }
             assert!(held.len() < threads, "{} of {threads}", held.len());
             held.pop();
-            assert_eq!(crew.try_here(Class::Content).is_some(), threads > 2);
+            assert_eq!(workers.try_here(Class::Content).is_some(), threads > 2);
         }
     }
 
     #[test]
     fn what_waits_holds_nothing_up() {
-        let crew = Crew::new(1);
+        let workers = Workers::new(1);
         let (tell, told) = channel();
         let gate = Arc::new((Mutex::new(false), Condvar::new()));
         for n in 0..HELPERS_MAX + 10 {
             let (tell, gate) = (tell.clone(), Arc::clone(&gate));
-            crew.hand_over(move || {
+            workers.hand_over(move || {
                 if n < HELPERS_MAX - 1 {
                     let mut open = gate.0.lock();
                     gate.1.wait_while(&mut open, |open| !*open);
@@ -174,6 +174,6 @@ mod tests {
         *gate.0.lock() = true;
         gate.1.notify_all();
         assert_eq!(told.iter().take(HELPERS_MAX - 1).count(), HELPERS_MAX - 1);
-        assert!(crew.0.state.lock().helpers <= HELPERS_MAX);
+        assert!(workers.0.state.lock().helpers <= HELPERS_MAX);
     }
 }
