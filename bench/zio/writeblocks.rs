@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use vdev::{LeafOpen, VdevTree};
-use zio::{AllocError, Allocate, Block, Place, Reader, Want, WriteSpec, Writer};
+use zio::{AllocError, AllocRequest, Allocate, Block, Place, Reader, WriteSpec, Writer};
 
 const BLOCK: usize = 128 << 10;
 /// The allocator begins anew after this many bytes, so that memory devices stay small.
@@ -73,7 +73,7 @@ struct Ring {
 }
 
 impl Allocate for Ring {
-    fn allocate(&self, want: &Want) -> Result<[Dva; 3], AllocError> {
+    fn allocate(&self, want: &AllocRequest) -> Result<[Dva; 3], AllocError> {
         let at =
             self.next.fetch_add(self.asize, Ordering::Relaxed) % (WINDOW / self.asize * self.asize);
         Ok([Dva::new(0, at, self.asize, want.gang), Dva::default(), Dva::default()])

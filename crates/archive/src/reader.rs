@@ -101,7 +101,7 @@ impl Member {
 
 /// What the headers before a member say about it.
 #[derive(Default)]
-struct Before {
+struct MemberHeaders {
     path: Option<Vec<u8>>,
     link: Option<Vec<u8>>,
     size: Option<u64>,
@@ -240,7 +240,7 @@ impl<R: Read> Archive<R> {
     /// It cannot be read, is cut off, or is not an archive; what of a member contradicts itself
     /// stands in it.
     pub fn next_member(&mut self) -> Result<Option<Member>> {
-        let mut before = Before::default();
+        let mut before = MemberHeaders::default();
         loop {
             if self.ended {
                 return Ok(None);
@@ -267,7 +267,7 @@ impl<R: Read> Archive<R> {
     }
 
     /// Reads a header that says something of the member behind it.
-    fn about_next(&mut self, kind: EntryType, size: u64, before: &mut Before) -> Result<()> {
+    fn about_next(&mut self, kind: EntryType, size: u64, before: &mut MemberHeaders) -> Result<()> {
         before.bytes = before.bytes.saturating_add(size);
         if before.bytes > HEADERS_MAX {
             before.fault = Some(Error::TooMuch(before.bytes));
@@ -293,7 +293,7 @@ impl<R: Read> Archive<R> {
         Ok(())
     }
 
-    fn member(&mut self, header: &Header, before: Before, size: u64) -> Result<Member> {
+    fn member(&mut self, header: &Header, before: MemberHeaders, size: u64) -> Result<Member> {
         let mut kind = header.entry_type();
         let path = before.path.or(before.sparse.name.clone());
         let path = path.unwrap_or_else(|| header.path_bytes().into_owned());
@@ -381,7 +381,7 @@ fn until_nul(mut text: Vec<u8>) -> Vec<u8> {
     text
 }
 
-impl Before {
+impl MemberHeaders {
     /// Takes note of the records of a pax header: `LENGTH KEY=VALUE` and a new line.
     fn records(&mut self, text: &[u8]) -> Result<()> {
         let mut rest = text;
@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     fn records_that_lie_are_refused() {
-        let read = |text: &[u8]| Before::default().records(text);
+        let read = |text: &[u8]| MemberHeaders::default().records(text);
         assert!(read(b"12 size=512\n").is_ok());
         for lie in [&b"99 size=512\n"[..], b"3 x", b"0 a=b\n", b"18446744073709551615 a=b\n", b"x"]
         {

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What the checkpoint's blocks take, and what reading them found.
-pub(crate) struct Kept {
+pub(crate) struct CheckpointBlocks {
     taken: BTreeMap<u32, Bitmap>,
     pub(crate) damages: Damages,
     pub(crate) blocks_read: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Kept {
     complete: bool,
 }
 
-impl Kept {
+impl CheckpointBlocks {
     /// Space on a vdev; `None` when not all of it could be found out.
     pub(crate) fn taken(&self, vdev: u32) -> Option<&Bitmap> {
         self.taken.get(&vdev).filter(|_| self.complete)
@@ -43,7 +43,7 @@ pub(crate) fn walk(
     known: &Claims<'_>,
     sink: &Sink,
     progress: &Progress,
-) -> Option<Kept> {
+) -> Option<CheckpointBlocks> {
     let unopened = |cause| sink.put(Issue::Unopened { what: "the checkpoint", cause });
     match pool.checkpoint() {
         Ok(Some(u)) if u.txg != pool.uberblock().txg => {}
@@ -79,7 +79,7 @@ pub(crate) fn walk(
     }
     sink.put_dropped(dropped);
     let complete = found.metadata_lost == 0 && !destroyed.is_begun && !progress.is_cancelled();
-    Some(Kept {
+    Some(CheckpointBlocks {
         taken: claims.into_taken(),
         damages: found.damages,
         blocks_read: found.blocks_read,

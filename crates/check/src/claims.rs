@@ -5,7 +5,7 @@
 //! is taken at both places. A gang block takes a header at each of its addresses; its parts are
 //! blocks of their own.
 
-use crate::issue::{At, Issue};
+use crate::issue::{Issue, Location};
 use crate::sink::Sink;
 use crate::space::Bitmap;
 use ondisk::config::VdevKind;
@@ -102,7 +102,7 @@ impl<'p> Claims<'p> {
 
     /// Takes the space of all copies of a block; whether they were all free at their beginning. One
     /// that is not may be a block that was visited before.
-    pub(crate) fn claim(&self, bp: &BlkPtr, at: &dyn Fn() -> At, sink: &Sink) -> bool {
+    pub(crate) fn claim(&self, bp: &BlkPtr, at: &dyn Fn() -> Location, sink: &Sink) -> bool {
         let mut is_new = true;
         for (_, dva) in bp.dvas() {
             is_new &= self.claim_dva(dva, bp.physical_birth(), at, sink);
@@ -118,7 +118,7 @@ impl<'p> Claims<'p> {
         is_new
     }
 
-    fn claim_dva(&self, dva: Dva, birth: u64, at: &dyn Fn() -> At, sink: &Sink) -> bool {
+    fn claim_dva(&self, dva: Dva, birth: u64, at: &dyn Fn() -> Location, sink: &Sink) -> bool {
         let header = GANG_HEADER_SIZE as u64;
         let size = match dva.is_gang() {
             true => self.pool.vdevs().psize_to_asize(dva.vdev(), header, birth).unwrap_or(header),

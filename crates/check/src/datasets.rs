@@ -19,7 +19,7 @@
 //! The directory `$MOS` lags one txg behind, because writing its sum down changes it; it is not
 //! compared.
 
-use crate::issue::{At, Issue};
+use crate::issue::{Issue, Location};
 use crate::lists;
 use crate::sets::Sets;
 use crate::sink::Sink;
@@ -121,7 +121,8 @@ impl Audit<'_> {
 
     fn list_issue(&self, object: u64, cause: String) {
         let place = Place { objset: 0, object, level: 0, blkid: 0 };
-        self.sink.put(Issue::BlockList { at: At { dataset: Arc::from("MOS"), place }, cause });
+        self.sink
+            .put(Issue::BlockList { at: Location { dataset: Arc::from("MOS"), place }, cause });
     }
 
     /// Reads the dead list of a dataset and judges its entries and sums.

@@ -3,7 +3,7 @@
 //! Frees of the last txg wait for the next one, those of destroyed snapshots and clones are done in
 //! the background. Until then the lists they wait in are what holds the space.
 
-use crate::issue::{At, Issue};
+use crate::issue::{Issue, Location};
 use crate::lists;
 use crate::sets;
 use crate::totals::{Kind, Totals};
@@ -62,8 +62,8 @@ fn int_of(name: &[u8]) -> Option<u64> {
     parse_int_key(std::str::from_utf8(name).ok()?)
 }
 
-fn at(object: u64) -> At {
-    At { dataset: Arc::from("MOS"), place: Place { objset: 0, object, level: 0, blkid: 0 } }
+fn at(object: u64) -> Location {
+    Location { dataset: Arc::from("MOS"), place: Place { objset: 0, object, level: 0, blkid: 0 } }
 }
 
 fn list(walk: &Walk<'_>, object: u64, totals: &mut Totals) -> dmu::Result<()> {

@@ -7,7 +7,7 @@
 //!
 //! Memory: about 150 bytes per file of the file system that is looked at.
 
-use crate::issue::{At, Issue};
+use crate::issue::{Issue, Location};
 use crate::sink::Sink;
 use dmu::{Object, Zap};
 use ondisk::dnode::{FLAG_USEROBJUSED_ACCOUNTED, FLAG_USERUSED_ACCOUNTED};
@@ -116,9 +116,12 @@ pub(crate) fn survey(
 }
 
 impl Survey<'_> {
-    fn at(&self, object: u64) -> At {
+    fn at(&self, object: u64) -> Location {
         let objset = self.fs.objset().id();
-        At { dataset: Arc::clone(&self.name), place: Place { objset, object, level: 0, blkid: 0 } }
+        Location {
+            dataset: Arc::clone(&self.name),
+            place: Place { objset, object, level: 0, blkid: 0 },
+        }
     }
 
     fn object(&mut self, object: Object) {

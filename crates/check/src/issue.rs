@@ -37,7 +37,7 @@ impl Severity {
 
 /// A place in a dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct At {
+pub struct Location {
     /// Name of the dataset; of the MOS `MOS`.
     pub dataset: Arc<str>,
     /// Object set, object, level, block.
@@ -61,7 +61,7 @@ pub enum LostPart {
     Below,
 }
 
-impl At {
+impl Location {
     /// What is lost when a block here is.
     #[must_use]
     pub fn lost(&self) -> LostPart {
@@ -82,7 +82,7 @@ impl At {
     }
 }
 
-impl fmt::Display for At {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.dataset, self.place)
     }
@@ -97,7 +97,7 @@ pub enum Issue {
     /// Every block reachable can be read.
     BlockLost {
         /// The block.
-        at: At,
+        at: Location,
         /// Its copies.
         copies: Vec<Dva>,
         /// Bytes it held, uncompressed.
@@ -110,7 +110,7 @@ pub enum Issue {
     /// A pointer's level, type or size is what its place in the tree demands.
     PointerMismatch {
         /// The block.
-        at: At,
+        at: Location,
         /// What is compared.
         field: &'static str,
         /// What the pointer says.
@@ -121,7 +121,7 @@ pub enum Issue {
     /// No block is born after the block that points to it, nor after the txg of the uberblock.
     BornTooLate {
         /// The block.
-        at: At,
+        at: Location,
         /// Its logical birth.
         birth: u64,
         /// The latest txg it can have been born in.
@@ -130,7 +130,7 @@ pub enum Issue {
     /// A pointer counts what is filled below it.
     FillCount {
         /// The block.
-        at: At,
+        at: Location,
         /// What its pointer says.
         stored: u64,
         /// What is below.
@@ -139,14 +139,14 @@ pub enum Issue {
     /// No block of an object lies behind the last one its dnode knows.
     BehindEnd {
         /// The block.
-        at: At,
+        at: Location,
         /// The last block of the dnode.
         max_block: u64,
     },
     /// A dnode says how much its blocks take.
     ObjectSpace {
         /// The object.
-        at: At,
+        at: Location,
         /// What the dnode says, in bytes.
         stored: u64,
         /// The sum over its blocks.
@@ -155,7 +155,7 @@ pub enum Issue {
     /// Every structure decodes and keeps its own rules.
     BadStructure {
         /// Where.
-        at: At,
+        at: Location,
         /// What it should be.
         what: &'static str,
         /// What is wrong with it.
@@ -164,7 +164,7 @@ pub enum Issue {
     /// No two blocks share space, but by the dedup or clone tables.
     DoubleAllocation {
         /// The second block found there.
-        at: At,
+        at: Location,
         /// Its copy.
         dva: Dva,
         /// First byte that is taken twice, on its vdev.
@@ -173,7 +173,7 @@ pub enum Issue {
     /// Every address lies within an existing vdev, on whole sectors.
     BadAddress {
         /// The block.
-        at: At,
+        at: Location,
         /// The copy.
         dva: Dva,
         /// What is wrong with the address.
@@ -284,14 +284,14 @@ pub enum Issue {
     /// Dead lists and other lists of blocks hold what their place allows, and sum up.
     BlockList {
         /// The list.
-        at: At,
+        at: Location,
         /// What does not fit.
         cause: Cause,
     },
     /// A file has as many links as directories name it.
     LinkCount {
         /// The file.
-        at: At,
+        at: Location,
         /// What it says.
         stored: u64,
         /// Names found.
@@ -300,7 +300,7 @@ pub enum Issue {
     /// A directory's size is the number of its entries and two.
     DirectorySize {
         /// The directory.
-        at: At,
+        at: Location,
         /// What it says.
         stored: u64,
         /// Entries found, and two.
@@ -309,7 +309,7 @@ pub enum Issue {
     /// Every name leads to a file.
     DanglingEntry {
         /// The directory.
-        at: At,
+        at: Location,
         /// The name.
         name: String,
         /// Object it names.
@@ -320,7 +320,7 @@ pub enum Issue {
     /// features can have.
     BadEntry {
         /// The directory or table; of a wrong kind the file.
-        at: At,
+        at: Location,
         /// The name; empty where it is not known.
         name: String,
         /// What is wrong with it.
@@ -329,7 +329,7 @@ pub enum Issue {
     /// Every file has a name, or waits to be deleted.
     Orphan {
         /// The file.
-        at: At,
+        at: Location,
         /// Links it says it has.
         links: u64,
     },
@@ -337,7 +337,7 @@ pub enum Issue {
     /// file with several names is one of these, or a directory that named it once.
     WrongParent {
         /// The directory, attribute or file.
-        at: At,
+        at: Location,
         /// Parent it says it has.
         parent: u64,
         /// What names it, or has it as its attributes; 0: nothing is known.

@@ -44,18 +44,18 @@ mod sink;
 mod space;
 mod spacemaps;
 mod tables;
-mod taken;
 mod totals;
+mod used_space;
 mod verdict;
 mod walk;
 
 pub use accounting::space_of;
 pub use damage::{DeviceDamage, RANGES_MAX};
-pub use issue::{At, Cause, Issue, LostPart, Severity};
+pub use issue::{Cause, Issue, Location, LostPart, Severity};
 pub use options::{CheckOptions, Verify};
 pub use report::Report;
-pub use taken::TakenSpace;
 pub use totals::{Kind, Sum, Totals};
+pub use used_space::UsedSpace;
 pub use verdict::verdict;
 
 use pool::Pool;
@@ -75,7 +75,7 @@ pub fn survey(
     pool: &Pool,
     options: &CheckOptions,
     progress: &Progress,
-) -> (Report, Option<TakenSpace>) {
+) -> (Report, Option<UsedSpace>) {
     let clock = pool.vdevs().rt().clone();
     let start = clock.now();
     let sink = sink::Sink::new(options.issues_max);
@@ -132,7 +132,7 @@ pub fn survey(
     }
     (report.issues, report.dropped) = sink.finish();
     report.elapsed = clock.now().saturating_sub(start);
-    let taken = stored.map(|maps| TakenSpace::new(claims, &maps, complete));
+    let taken = stored.map(|maps| UsedSpace::new(claims, &maps, complete));
     (report, taken)
 }
 

@@ -1,6 +1,6 @@
 //! Names in the pool's own tables: such as datasets, properties and features can have.
 
-use crate::issue::{At, Issue};
+use crate::issue::{Issue, Location};
 use crate::sets::Sets;
 use crate::sink::Sink;
 use dmu::{Object, Zap};
@@ -60,7 +60,7 @@ fn judge(object: &Object, of: NameOf, sink: &Sink) {
             continue;
         };
         let place = Place { objset: 0, object: object.number(), level: 0, blkid: 0 };
-        let at = At { dataset: Arc::from("MOS"), place };
+        let at = Location { dataset: Arc::from("MOS"), place };
         sink.put(Issue::BadEntry { at, name: spelling::name(name), cause });
     }
 }

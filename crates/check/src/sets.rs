@@ -1,7 +1,7 @@
 //! The object sets of a pool: the MOS, then every dataset, found by looking at all objects of the
 //! MOS, so that a dataset no directory names is walked as well.
 
-use crate::issue::{At, Issue};
+use crate::issue::{Issue, Location};
 use crate::sink::Sink;
 use crate::totals::Kind;
 use crate::walk::{Set, Space};
@@ -82,7 +82,7 @@ pub(crate) fn list(pool: &Pool, sink: &Sink) -> Sets {
             Ok(d) => d,
             Err(e) => {
                 let place = Place { objset: 0, object: number, level: 0, blkid: 0 };
-                let (at, cause) = (At { dataset: Arc::from("MOS"), place }, e.to_string());
+                let (at, cause) = (Location { dataset: Arc::from("MOS"), place }, e.to_string());
                 sink.put(Issue::BadStructure { at, what: "dataset", cause });
                 continue;
             }
@@ -93,7 +93,7 @@ pub(crate) fn list(pool: &Pool, sink: &Sink) -> Sets {
             Ok(false) => sink.put(Issue::Locked { dataset: Arc::from(name.as_str()) }),
             Err(e) => {
                 let place = Place { objset: 0, object: number, level: 0, blkid: 0 };
-                let (at, cause) = (At { dataset: Arc::from("MOS"), place }, e.to_string());
+                let (at, cause) = (Location { dataset: Arc::from("MOS"), place }, e.to_string());
                 sink.put(Issue::BadStructure { at, what: "key of a dataset", cause });
             }
         }

@@ -42,7 +42,7 @@ pub(crate) struct Shared {
 }
 
 /// What a pointer is.
-pub(crate) enum Visit {
+pub(crate) enum Reference {
     /// The only or the first owner: the space is its own. The pointer as the table completes it.
     First(BlkPtr),
     /// A further reference to a deduplicated block.
@@ -196,33 +196,33 @@ impl Shared {
     }
 
     /// Takes a reference for a pointer.
-    pub(crate) fn visit(&self, bp: &BlkPtr) -> Visit {
+    pub(crate) fn visit(&self, bp: &BlkPtr) -> Reference {
         if bp.is_dedup() && self.has_dedup {
-            return self.visit_dedup(bp).unwrap_or(Visit::First(*bp));
+            return self.visit_dedup(bp).unwrap_or(Reference::First(*bp));
         }
         let first = bp.dvas().next().filter(|_| self.has_clones && !bp.is_embedded());
-        let Some((_, dva)) = first else { return Visit::First(*bp) };
+        let Some((_, dva)) = first else { return Reference::First(*bp) };
         let mut clones = self.clones.lock();
         match clones.get_mut(&(dva.vdev(), dva.offset())) {
             Some(c) => {
                 c.seen += 1;
                 match c.seen {
-                    1 => Visit::First(*bp),
-                    _ => Visit::Clone,
+                    1 => Reference::First(*bp),
+                    _ => Reference::Clone,
                 }
             }
-            None => Visit::First(*bp),
+            None => Reference::First(*bp),
         }
     }
 
-    fn visit_dedup(&self, bp: &BlkPtr) -> Option<Visit> {
+    fn visit_dedup(&self, bp: &BlkPtr) -> Option<Reference> {
         let mut all = self.dedup.lock();
         let entry = all.get_mut(&(bp.checksum_kind(), DdtKey::new(bp)))?;
         let variant = variant_of(&entry.value, bp)?;
         let seen = entry.seen.get_mut(variant)?;
         *seen += 1;
         let whole = completed(&entry.value, bp);
-        Some(if *seen == 1 { Visit::First(whole) } else { Visit::Dedup(whole) })
+        Some(if *seen == 1 { Reference::First(whole) } else { Reference::Dedup(whole) })
     }
 
     /// Compares references taken with those stored.

@@ -25,12 +25,12 @@ pub(crate) struct Bitmap {
 
 /// Why a range is not within the vdev.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Misfit {
+pub(crate) enum RangeFault {
     Beyond,
     Unaligned,
 }
 
-impl Misfit {
+impl RangeFault {
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Beyond => "ends behind the end of the vdev",
@@ -64,11 +64,11 @@ impl Bitmap {
         Arc::clone(all.entry(index).or_insert_with(new))
     }
 
-    fn units(&self, offset: u64, size: u64) -> Result<(u64, u64), Misfit> {
-        let end = offset.checked_add(size).filter(|e| *e <= self.size).ok_or(Misfit::Beyond)?;
+    fn units(&self, offset: u64, size: u64) -> Result<(u64, u64), RangeFault> {
+        let end = offset.checked_add(size).filter(|e| *e <= self.size).ok_or(RangeFault::Beyond)?;
         let unit = 1u64 << self.shift;
         if !offset.is_multiple_of(unit) || !size.is_multiple_of(unit) {
-            return Err(Misfit::Unaligned);
+            return Err(RangeFault::Unaligned);
         }
         Ok((offset >> self.shift, end >> self.shift))
     }
@@ -79,7 +79,7 @@ impl Bitmap {
         offset: u64,
         size: u64,
         change: impl Fn(&AtomicU64, u64) -> u64,
-    ) -> Result<Option<u64>, Misfit> {
+    ) -> Result<Option<u64>, RangeFault> {
         let (mut at, end) = self.units(offset, size)?;
         let mut first = None;
         while at < end {
@@ -101,12 +101,12 @@ impl Bitmap {
     }
 
     /// Takes a range; returns the first byte that was taken already.
-    pub(crate) fn set(&self, offset: u64, size: u64) -> Result<Option<u64>, Misfit> {
+    pub(crate) fn set(&self, offset: u64, size: u64) -> Result<Option<u64>, RangeFault> {
         self.each(offset, size, |w, mask| w.fetch_or(mask, Ordering::Relaxed) & mask)
     }
 
     /// Gives a range back; returns the first byte that was free already.
-    pub(crate) fn clear(&self, offset: u64, size: u64) -> Result<Option<u64>, Misfit> {
+    pub(crate) fn clear(&self, offset: u64, size: u64) -> Result<Option<u64>, RangeFault> {
         self.each(offset, size, |w, mask| !w.fetch_and(!mask, Ordering::Relaxed) & mask)
     }
 
@@ -202,9 +202,9 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused() {
         let b = Bitmap::new(12, 1 << 20);
-        assert_eq!(b.set(1 << 20, 4096), Err(Misfit::Beyond));
-        assert_eq!(b.set(u64::MAX - 4095, 8192), Err(Misfit::Beyond));
-        assert_eq!(b.set(512, 4096), Err(Misfit::Unaligned));
+        assert_eq!(b.set(1 << 20, 4096), Err(RangeFault::Beyond));
+        assert_eq!(b.set(u64::MAX - 4095, 8192), Err(RangeFault::Beyond));
+        assert_eq!(b.set(512, 4096), Err(RangeFault::Unaligned));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! which cover all vdevs. Space that only the checkpoint holds is allocated too, and listed in a
 //! space map of its own.
 
-use crate::checkpoint::Kept;
+use crate::checkpoint::CheckpointBlocks;
 use crate::claims::Claims;
 use crate::issue::Issue;
 use crate::lists::for_bytes;
@@ -53,7 +53,7 @@ pub(crate) struct Compared {
 pub(crate) fn compare(
     pool: &Pool,
     claims: &Claims<'_>,
-    of_checkpoint: Option<&Kept>,
+    of_checkpoint: Option<&CheckpointBlocks>,
     complete: bool,
     sink: &Sink,
 ) -> Compared {

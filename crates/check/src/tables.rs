@@ -5,7 +5,7 @@
 //! own name: that goes the way of a reader, through hash, pointer table and leaf, and so judges all
 //! three.
 
-use crate::issue::{At, Issue};
+use crate::issue::{Issue, Location};
 use crate::sink::Sink;
 use dmu::{Object, Objset, Zap};
 use ondisk::bpobj::BpobjHeader;
@@ -40,7 +40,7 @@ pub(crate) fn decode_all(objset: &Objset, name: &Arc<str>, sink: &Sink, progress
         };
         if let Err(cause) = done {
             let place = Place { objset: objset.id(), object: object.number(), level: 0, blkid: 0 };
-            let at = At { dataset: Arc::clone(name), place };
+            let at = Location { dataset: Arc::clone(name), place };
             sink.put(Issue::BadStructure { at, what, cause });
         }
     }

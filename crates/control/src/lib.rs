@@ -38,6 +38,6 @@ mod wire;
 
 pub use client::{CallError, Client};
 pub use place::{Endpoint, PlaceError};
-pub use presence::{Lifeline, Presence};
+pub use presence::{ClientWatch, Presence};
 pub use protocol::{Refusal, Request};
 pub use server::{Handler, Peer, Server};

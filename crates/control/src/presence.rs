@@ -21,7 +21,7 @@ pub struct Presence {
     /// Threads that pause between two reports.
     pausing: AtomicUsize,
     /// It only looks, and for a user that has no say in what becomes of the pool.
-    is_looker: AtomicBool,
+    is_preemptible: AtomicBool,
 }
 
 #[derive(Clone, Default)]
@@ -29,7 +29,7 @@ enum State {
     #[default]
     Here,
     /// The server ends the command, for this reason.
-    CalledOff(String),
+    Cancelled(String),
     Gone,
 }
 
@@ -44,10 +44,10 @@ impl Presence {
     }
 
     /// Ends what runs for it as soon as that can be; `why` is what the client is told.
-    pub fn call_off(&self, why: &str) {
+    pub fn cancel(&self, why: &str) {
         let mut state = self.state();
         if matches!(*state, State::Here) {
-            *state = State::CalledOff(why.to_owned());
+            *state = State::Cancelled(why.to_owned());
         }
         self.changed.notify_all();
     }
@@ -60,20 +60,20 @@ impl Presence {
     /// Why its command was called off.
     pub fn reason(&self) -> Option<String> {
         match &*self.state() {
-            State::CalledOff(why) => Some(why.clone()),
+            State::Cancelled(why) => Some(why.clone()),
             State::Here | State::Gone => None,
         }
     }
 
     /// It only looks, and for a user that has no say in what becomes of the pool.
-    pub fn gives_way(&self) {
-        self.is_looker.store(true, Ordering::Relaxed);
+    pub fn set_preemptible(&self) {
+        self.is_preemptible.store(true, Ordering::Relaxed);
     }
 
     /// Its command need not be waited for: it does nothing just now but wait for the time of its
     /// next report, or it gives way.
     pub fn is_idle(&self) -> bool {
-        self.pausing.load(Ordering::Relaxed) > 0 || self.is_looker.load(Ordering::Relaxed)
+        self.pausing.load(Ordering::Relaxed) > 0 || self.is_preemptible.load(Ordering::Relaxed)
     }
 
     /// Waits for it to end, doing something all the while.
@@ -95,12 +95,12 @@ impl Presence {
 
 /// Looks after a client while its command runs: the client holds the other end of the stream, and
 /// nothing is ever written to it.
-pub struct Lifeline {
+pub struct ClientWatch {
     stream: UnixStream,
     watcher: Option<JoinHandle<()>>,
 }
 
-impl Lifeline {
+impl ClientWatch {
     /// From now on `presence` says whether the client is there.
     pub fn watch(stream: UnixStream, presence: &Arc<Presence>) -> io::Result<Self> {
         let (mut end, presence) = (stream.try_clone()?, Arc::clone(presence));
@@ -122,7 +122,7 @@ impl Lifeline {
     }
 }
 
-impl Drop for Lifeline {
+impl Drop for ClientWatch {
     fn drop(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Both);
         if let Some(watcher) = self.watcher.take() {

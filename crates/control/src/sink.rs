@@ -19,14 +19,14 @@ const BRIEF: Duration = Duration::from_secs(1);
 
 /// How long to wait for a reader that does not read.
 #[derive(Clone, Copy)]
-pub enum Patience<'a> {
+pub enum WaitLimit<'a> {
     /// As long as the client is there, and its command is not called off.
     While(&'a Presence),
     /// Until then.
     Until(Instant),
 }
 
-impl Patience<'_> {
+impl WaitLimit<'_> {
     /// # Errors
     /// It is at its end.
     pub fn check(self) -> io::Result<()> {
@@ -89,7 +89,7 @@ pub enum Lost {
 
 /// What became of the output of a command. The first loss counts; nothing is written after it.
 #[derive(Default)]
-pub struct Fate(Mutex<State>);
+pub struct OutputState(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -99,7 +99,7 @@ struct State {
     is_brief: bool,
 }
 
-impl Fate {
+impl OutputState {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -151,8 +151,8 @@ impl Fate {
     }
 
     /// How long writing a message may wait; `None`: for ever, as long as it can be interrupted.
-    pub fn patience(&self) -> Option<Patience<'static>> {
-        self.state().is_brief.then(|| Patience::Until(Instant::now() + BRIEF))
+    pub fn patience(&self) -> Option<WaitLimit<'static>> {
+        self.state().is_brief.then(|| WaitLimit::Until(Instant::now() + BRIEF))
     }
 
     /// Whether it is.
@@ -170,17 +170,17 @@ mod tests {
     #[test]
     fn a_full_disk_is_a_failure_and_a_reader_that_left_is_none() {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let fate = Fate::default();
-        fate.lose(&write(&full, b"x").unwrap_err());
-        assert!(matches!(fate.lost(), Some(Lost::Failed(why)) if why.contains("No space left")));
+        let output = OutputState::default();
+        output.lose(&write(&full, b"x").unwrap_err());
+        assert!(matches!(output.lost(), Some(Lost::Failed(why)) if why.contains("No space left")));
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
         let gone = write(&writer, b"x").unwrap_err();
         // The first loss counts.
-        fate.lose(&gone);
-        assert!(matches!(fate.lost(), Some(Lost::Failed(_))) && fate.check().is_err());
-        let fate = Fate::default();
-        fate.lose(&gone);
-        assert_eq!(fate.lost(), Some(Lost::ReaderGone));
+        output.lose(&gone);
+        assert!(matches!(output.lost(), Some(Lost::Failed(_))) && output.check().is_err());
+        let output = OutputState::default();
+        output.lose(&gone);
+        assert_eq!(output.lost(), Some(Lost::ReaderGone));
     }
 }

@@ -6,11 +6,11 @@
 //! No question put to the system tells for sure that a write will not block, and the files of a
 //! client cannot be made non-blocking: the client, and others, have the same open file. So a thread
 //! writes, and a caller that wants something written waits for that thread only as long as its
-//! [`Patience`] lasts. A thread that is not waited for any more stays where it hangs, with its own
+//! [`WaitLimit`] lasts. A thread that is not waited for any more stays where it hangs, with its own
 //! hold on the file; it ends when the write does, or with the process. It also closes the file,
 //! since that may hang too.
 
-use crate::sink::{self, Patience};
+use crate::sink::{self, WaitLimit};
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +51,7 @@ impl Stream {
     ///
     /// # Errors
     /// The system's error, or that `patience` is at its end. Bytes may be written then or not.
-    pub fn write(&self, bytes: &[u8], patience: Patience<'_>) -> io::Result<()> {
+    pub fn write(&self, bytes: &[u8], patience: WaitLimit<'_>) -> io::Result<()> {
         bytes.chunks(PIECE).try_for_each(|piece| {
             let piece = piece.to_vec();
             self.ask(move |file| sink::write(file, &piece), patience)
@@ -59,14 +59,14 @@ impl Stream {
     }
 
     /// What closing the file would say; it stays open.
-    pub fn close_error(&self, patience: Patience<'_>) -> Option<io::Error> {
+    pub fn close_error(&self, patience: WaitLimit<'_>) -> Option<io::Error> {
         self.ask(|file| sink::close_error(file).map_or(Ok(()), Err), patience).err()
     }
 
     fn ask(
         &self,
         work: impl FnOnce(&File) -> io::Result<()> + Send + 'static,
-        patience: Patience<'_>,
+        patience: WaitLimit<'_>,
     ) -> io::Result<()> {
         patience.check()?;
         let ended = || io::Error::other("the thread that writes has ended");
@@ -128,16 +128,16 @@ mod tests {
         let (_reader, stream) = pipe();
         let presence = Presence::default();
         std::thread::scope(|scope| {
-            let writing = scope.spawn(|| stream.write(&[7; 1 << 20], Patience::While(&presence)));
+            let writing = scope.spawn(|| stream.write(&[7; 1 << 20], WaitLimit::While(&presence)));
             std::thread::sleep(Duration::from_millis(50));
             assert!(!writing.is_finished(), "a pipe holds less than this");
-            presence.call_off("it is enough");
+            presence.cancel("it is enough");
             assert_eq!(writing.join().unwrap().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
         });
         // The thread still hangs in its write, and nothing waits for it.
-        let end = Patience::Until(Instant::now() + Duration::from_millis(20));
+        let end = WaitLimit::Until(Instant::now() + Duration::from_millis(20));
         assert_eq!(stream.write(b"x", end).unwrap_err().kind(), io::ErrorKind::TimedOut);
-        let end = Patience::Until(Instant::now() + Duration::from_millis(20));
+        let end = WaitLimit::Until(Instant::now() + Duration::from_millis(20));
         assert!(stream.close_error(end).is_some());
     }
 
@@ -147,7 +147,7 @@ mod tests {
         let (presence, sent) = (Presence::default(), vec![9; (2 << 20) + 1]);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let patience = Patience::While(&presence);
+                let patience = WaitLimit::While(&presence);
                 stream.write(&sent, patience).unwrap();
                 assert!(stream.close_error(patience).is_none());
                 drop(stream);
@@ -168,7 +168,7 @@ mod tests {
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
         let terminal = rustix::fs::open(&*name, flags, rustix::fs::Mode::empty()).unwrap();
         let stream = Stream::new(File::from(terminal));
-        let end = Patience::Until(Instant::now() + Duration::from_millis(300));
+        let end = WaitLimit::Until(Instant::now() + Duration::from_millis(300));
         // Room for a few bytes is no room for 4096, however often it is asked.
         let late = stream.write(&[b'x'; 1 << 16], end).unwrap_err();
         assert_eq!(late.kind(), io::ErrorKind::TimedOut);

@@ -264,14 +264,14 @@ impl RwFaultDevice {
     }
 
     /// What is really written instead of a write that meets faults; `None` for nothing at all.
-    fn meet(&self, offset: u64, parts: &[Shared]) -> Result<Met, ErrorKind> {
+    fn meet(&self, offset: u64, parts: &[Shared]) -> Result<WriteOutcome, ErrorKind> {
         let len = parts.iter().map(|part| part.len()).sum();
         let effects = self.faults.effects(Operation::Write, offset, len);
         if let Some(kind) = failure(&effects) {
             return Err(kind);
         }
         if effects.is_empty() {
-            return Ok(Met::Unharmed);
+            return Ok(WriteOutcome::Unharmed);
         }
         let mut bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         damage(&effects, offset, &mut bytes);
@@ -291,12 +291,12 @@ impl RwFaultDevice {
             }
             from = from.max(range.end);
         }
-        Ok(Met::Pieces(pieces))
+        Ok(WriteOutcome::Pieces(pieces))
     }
 }
 
 /// What becomes of a write.
-enum Met {
+enum WriteOutcome {
     /// It is made as it is.
     Unharmed,
     /// Only these pieces are written.
@@ -378,9 +378,11 @@ impl WriteDevice for RwFaultDevice {
                         Err(Error::write(kind, &self.faults.name, offset, len)),
                     ));
                 }
-                Ok(Met::Unharmed) => passed.push(write),
-                Ok(Met::Pieces(pieces)) if pieces.is_empty() => ended.push((write.done, Ok(()))),
-                Ok(Met::Pieces(pieces)) => {
+                Ok(WriteOutcome::Unharmed) => passed.push(write),
+                Ok(WriteOutcome::Pieces(pieces)) if pieces.is_empty() => {
+                    ended.push((write.done, Ok(())));
+                }
+                Ok(WriteOutcome::Pieces(pieces)) => {
                     let all = Pieces { left: pieces.len(), done: write.done, result: Ok(()) };
                     let all = Arc::new(Mutex::new(Some(all)));
                     passed.extend(pieces.into_iter().map(|(offset, part)| {

@@ -59,7 +59,7 @@ pub use memory::MemoryDevice;
 pub use model::{DiskModel, ModelKind, ModelRequest, run_model};
 pub use partition::{Partition, RwPartition};
 pub use sim::{SimCost, SimDevice, SimDisks, SimModel, SimOptions};
-pub use source::{DeviceSource, LocalDevices, Patience};
+pub use source::{DeviceSource, LocalDevices, OpenPolicy};
 pub use stats::{LATENCY_CLASSES, Stats, StoreUsage};
 pub use write::{Shared, Write, WriteDevice, WriteDeviceRef, write_batch};
 

@@ -4,8 +4,8 @@
 //! the name. [`LocalDevices`] has the files, disks and partitions of this machine. A table of
 //! devices that are open already is a source too: memory, simulated disks, and what a test wraps.
 //!
-//! How long an opening is waited for, and when it is tried again, is said by a [`Patience`], which
-//! a source keeps by itself: only it knows what can hang.
+//! How long an opening is waited for, and when it is tried again, is said by an [`OpenPolicy`],
+//! which a source keeps by itself: only it knows what can hang.
 
 use crate::gpt::Gpt;
 use crate::{
@@ -45,8 +45,8 @@ pub trait DeviceSource: Send + Sync {
     /// Another program has it ([`ErrorKind::InUse`]); it cannot be opened, or does not answer.
     fn claim(&self, name: &Path) -> Result<WriteDeviceRef, Error>;
 
-    /// What took longer to be opened than it should ([`Patience::slow`]), and how long, since this
-    /// was asked last.
+    /// What took longer to be opened than it should ([`OpenPolicy::slow`]), and how long, since
+    /// this was asked last.
     fn take_slow(&self) -> Vec<(PathBuf, Duration)> {
         Vec::new()
     }
@@ -54,7 +54,7 @@ pub trait DeviceSource: Send + Sync {
 
 /// How long an opening is waited for, and how often it is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct OpenPolicy {
     /// An opening that fails by what may pass is tried again for so long.
     pub again: Duration,
     /// The time between two tries.
@@ -65,7 +65,7 @@ pub struct Patience {
     pub slow: Duration,
 }
 
-impl Default for Patience {
+impl Default for OpenPolicy {
     fn default() -> Self {
         Self {
             again: Duration::from_millis(200),
@@ -77,7 +77,7 @@ impl Default for Patience {
     }
 }
 
-impl Patience {
+impl OpenPolicy {
     /// Does `open`, and again as long as it fails by what `passes` says may pass.
     ///
     /// # Errors
@@ -138,7 +138,7 @@ impl Patience {
 /// for all its partitions.
 pub struct LocalDevices {
     options: Options,
-    patience: Patience,
+    patience: OpenPolicy,
     rt: Rt,
     claimed: Mutex<HashMap<PathBuf, Weak<dyn WriteDevice>>>,
     slow: Mutex<Vec<(PathBuf, Duration)>>,
@@ -146,14 +146,14 @@ pub struct LocalDevices {
 
 impl Default for LocalDevices {
     fn default() -> Self {
-        Self::new(Options::default(), Patience::default())
+        Self::new(Options::default(), OpenPolicy::default())
     }
 }
 
 impl LocalDevices {
     /// Devices that are opened in this way.
     #[must_use]
-    pub fn new(options: Options, patience: Patience) -> Self {
+    pub fn new(options: Options, patience: OpenPolicy) -> Self {
         let (claimed, slow) = (Mutex::default(), Mutex::default());
         Self { options, patience, rt: Rt::real(), claimed, slow }
     }
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn what_passes_is_tried_again_and_the_rest_is_not() {
         Rt::simulate(1, |rt| {
-            let patience = Patience::default();
+            let patience = OpenPolicy::default();
             let eio = ErrorKind::Io { errno: libc::EIO };
             for (kind, tries) in [(eio, 5), (ErrorKind::InUse, 1), (ErrorKind::Gone, 1)] {
                 let (mut n, began) = (0, rt.now());
@@ -333,7 +333,7 @@ mod tests {
             }
         }
         Rt::simulate(2, |rt| {
-            let (patience, closed) = (Patience::default(), Arc::new(AtomicU32::new(0)));
+            let (patience, closed) = (OpenPolicy::default(), Arc::new(AtomicU32::new(0)));
             let hang = |time: Duration| {
                 let (sleeper, closed) = (rt.clone(), Arc::clone(&closed));
                 patience.limited(rt, Path::new("disk"), move || {
@@ -361,7 +361,7 @@ mod tests {
         }
         let source = LocalDevices::new(
             Options::default(),
-            Patience { slow: Duration::ZERO, ..Patience::default() },
+            OpenPolicy { slow: Duration::ZERO, ..OpenPolicy::default() },
         );
         assert_eq!(source.list(folder.path(), 4096).unwrap(), [at("large"), at("other")]);
         assert_eq!(source.list(&at("small"), 4096).unwrap(), [at("small")]);
@@ -387,7 +387,7 @@ mod tests {
     fn slow_openings_are_told_once() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), [0; 4096]).unwrap();
-        let slow = Patience { slow: Duration::ZERO, ..Patience::default() };
+        let slow = OpenPolicy { slow: Duration::ZERO, ..OpenPolicy::default() };
         let source = LocalDevices::new(Options::default(), slow);
         source.open(file.path()).unwrap();
         let told = source.take_slow();

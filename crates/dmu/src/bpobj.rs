@@ -361,7 +361,7 @@ impl<'a> Lists<'a> {
     ///
     /// # Errors
     /// The shared list cannot be told from others.
-    pub fn scrap(&self, number: u64) -> Result<()> {
+    pub fn remove_damaged(&self, number: u64) -> Result<()> {
         if self.empty()? == Some(number) {
             return self.drop_empty();
         }

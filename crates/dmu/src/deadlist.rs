@@ -66,12 +66,12 @@ pub fn free(lists: &Lists<'_>, number: u64) -> Result<()> {
 ///
 /// # Errors
 /// There is no such object.
-pub fn scrap(lists: &Lists<'_>, number: u64) -> Result<()> {
+pub fn remove_damaged(lists: &Lists<'_>, number: u64) -> Result<()> {
     let table = Zap::open(&lists.mos().object(number)?);
     let entries = table.iter().flat_map(Zap::entries).filter_map(Result::ok);
     let below: Vec<u64> = entries.filter_map(|e| e.u64()).collect();
     for list in below {
-        lists.scrap(list)?;
+        lists.remove_damaged(list)?;
     }
     lists.mos().free(lists.tx(), number)
 }

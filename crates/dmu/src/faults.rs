@@ -45,7 +45,7 @@ impl Faults {
 
     /// Whether all accesses that were to fail came since the last [`Self::arm`].
     #[must_use]
-    pub fn came(&self) -> bool {
+    pub fn has_fired(&self) -> bool {
         let count = self.count.lock();
         count.nth != 0 && count.seen >= count.nth + count.then
     }
@@ -78,13 +78,13 @@ mod tests {
         assert!(!faults.fails(), "not armed");
         faults.arm(2);
         assert_eq!(
-            [faults.fails(), faults.came(), faults.fails(), faults.fails()],
+            [faults.fails(), faults.has_fired(), faults.fails(), faults.fails()],
             [false, false, true, false]
         );
-        assert!(faults.came());
+        assert!(faults.has_fired());
         faults.disarm();
         faults.arm(1);
-        assert!(!faults.came());
+        assert!(!faults.has_fired());
         faults.disarm();
         assert!(!faults.fails());
     }

@@ -35,7 +35,7 @@ mod tx;
 mod usage;
 pub mod zap;
 
-pub use ahead::{AheadStats, ReadAhead, Room as AheadRoom, StopAhead};
+pub use ahead::{AheadStats, ReadAhead, ReadAheadStopper, Room as AheadRoom};
 pub use cache::{BlockCache, CacheStats};
 pub use error::{Error, ErrorKind, Result};
 pub use faults::Faults;

@@ -1,4 +1,4 @@
-//! One at a time for each object: changes that read, think and write.
+//! Changes of an object that read, decide and write: one at a time for each object.
 //!
 //! The live object keeps single writes apart by itself. A change of a table reads blocks, decides,
 //! and writes others; two of them at once would undo each other. A thread that makes such a change

@@ -2,7 +2,7 @@
 
 use crate::ahead::{Access, Piece, Shape};
 use crate::error::{Error, ErrorKind, Result};
-use crate::live::state::{Content, Found, LiveObject};
+use crate::live::state::{BlockSource, Content, LiveObject};
 use crate::objset::Objset;
 use crate::traverse::Visitor;
 use ondisk::{BlkPtr, Checksum, DmuType, Dnode};
@@ -242,10 +242,10 @@ impl Object {
         if let Some(live) = &self.live {
             let found = live.lock().find(blkid);
             return match found {
-                Found::Version(Content::Block(b)) => Ok(Located::Memory(b)),
-                Found::Version(Content::Stored(bp)) => Ok(Located::Disk(*bp)),
-                Found::Hole => Ok(Located::Hole),
-                Found::Tree(dnode) => self.tree_of(dnode).locate(blkid),
+                BlockSource::Version(Content::Block(b)) => Ok(Located::Memory(b)),
+                BlockSource::Version(Content::Stored(bp)) => Ok(Located::Disk(*bp)),
+                BlockSource::Hole => Ok(Located::Hole),
+                BlockSource::Tree(dnode) => self.tree_of(dnode).locate(blkid),
             };
         }
         Ok(self.data_pointer(blkid)?.map_or(Located::Hole, Located::Disk))

@@ -28,11 +28,11 @@ const SHARDS: usize = 16;
 type Address = (u32, u64, u64);
 
 /// Object, level and block.
-type Spot = (u64, u8, u64);
+type BlockId = (u64, u8, u64);
 
 /// The places of one object set.
 #[derive(Debug, Default)]
-pub(crate) struct Places([Mutex<HashMap<Address, Spot>>; SHARDS]);
+pub(crate) struct Places([Mutex<HashMap<Address, BlockId>>; SHARDS]);
 
 impl Places {
     /// Whether an indirect block of object `number` can stand where it stands; else the rule that
@@ -58,7 +58,7 @@ impl Places {
     }
 
     /// Notes an indirect block; whether this is its only place so far.
-    pub(crate) fn is_only(&self, bp: &BlkPtr, spot: Spot) -> bool {
+    pub(crate) fn is_only(&self, bp: &BlkPtr, id: BlockId) -> bool {
         bp.dvas().all(|(_, dva)| {
             // Offsets are in sectors, and of large blocks in many of them.
             let shard = (dva.offset() >> 9) ^ (dva.offset() >> 17);
@@ -67,7 +67,7 @@ impl Places {
             if noted.len() >= NOTED_MAX / SHARDS {
                 noted.clear();
             }
-            *noted.entry((dva.vdev(), dva.offset(), bp.physical_birth())).or_insert(spot) == spot
+            *noted.entry((dva.vdev(), dva.offset(), bp.physical_birth())).or_insert(id) == id
         })
     }
 }

@@ -82,12 +82,12 @@ pub struct Zap {
 }
 
 /// A block of the pointer table, in the byte order of the header.
-enum Held {
+enum TableBlock {
     AsIs(Arc<Block>),
     Turned(Vec<u8>),
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for TableBlock {
     fn as_ref(&self) -> &[u8] {
         match self {
             Self::AsIs(b) => b.bytes(),
@@ -163,13 +163,13 @@ impl Zap {
 
     /// Block `blkid` of the pointer table. Each block has the byte order of the machine that wrote
     /// it last, which need not be the header's.
-    fn fetch_table(&self, blkid: u64) -> std::result::Result<Held, FetchError> {
+    fn fetch_table(&self, blkid: u64) -> std::result::Result<TableBlock, FetchError> {
         let block = self.fetch(blkid).map_err(FetchError::Here)?;
         if block.endian() == self.endian {
-            return Ok(Held::AsIs(block));
+            return Ok(TableBlock::AsIs(block));
         }
         let words = block.as_chunks::<8>().0.iter();
-        Ok(Held::Turned(words.flat_map(|w| w.iter().rev().copied()).collect()))
+        Ok(TableBlock::Turned(words.flat_map(|w| w.iter().rev().copied()).collect()))
     }
 
     fn fetch(&self, blkid: u64) -> Result<Arc<Block>> {

@@ -18,7 +18,7 @@
 //! then and has been freed since: the dead lists of everything younger hold exactly that.
 
 use crate::error::{Error, Result};
-use crate::tree::{DEPTH_MAX, Dataset, Dir, Dsl, Seen};
+use crate::tree::{DEPTH_MAX, Dataset, Dir, Dsl, VisitedLinks};
 use dmu::Zap;
 use ondisk::bookmark::{Bookmark, BookmarkExtra};
 use ondisk::bpobj::{BpobjHeader, Space};
@@ -102,7 +102,7 @@ impl Dsl {
         let old = since.phys.creation_txg;
         let mut freed = 0u64;
         let mut at = dataset.clone();
-        let mut seen = Seen::default();
+        let mut seen = VisitedLinks::default();
         loop {
             seen.step(at.object, CIRCLE)?;
             if at.object == since.object {
@@ -136,7 +136,7 @@ impl Dsl {
         }
         let mut freed = 0u64;
         let mut at = dataset.clone();
-        let mut seen = Seen::default();
+        let mut seen = VisitedLinks::default();
         loop {
             seen.step(at.object, CIRCLE)?;
             let before = at.phys.prev_snap_txg;

@@ -445,9 +445,9 @@ pub(crate) fn sort_by_age(snapshots: &mut [Dataset], head: &Dataset) {
 /// What a walk along links from disk came by: links that lead in a circle are damage, and end it.
 /// It takes no more memory than there are objects.
 #[derive(Default)]
-pub(crate) struct Seen(HashSet<u64>);
+pub(crate) struct VisitedLinks(HashSet<u64>);
 
-impl Seen {
+impl VisitedLinks {
     /// Notes that the walk is at `object`.
     pub(crate) fn step(&mut self, object: u64, rule: &'static str) -> Result<()> {
         match self.0.insert(object) {

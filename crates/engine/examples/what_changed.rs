@@ -7,7 +7,7 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use engine::datasets::{Destroy, pool_of};
-use engine::diff::{Diff, What};
+use engine::diff::{ChangeKind, Diff};
 use engine::{Dataset, Error, ErrorKind, OpenOptions, Pool, Progress, Result};
 use std::path::Path;
 
@@ -35,10 +35,12 @@ pub fn run(image: &Path, snapshot: &str) -> Result<Vec<String>> {
         let change = change?;
         let path = String::from_utf8_lossy(&change.file.path).into_owned();
         lines.push(match change.what {
-            What::Added => format!("new: {path}"),
-            What::Removed => format!("gone: {path}"),
-            What::Renamed { from } => format!("{} is now {path}", String::from_utf8_lossy(&from)),
-            What::Modified { .. } => format!("changed: {path}"),
+            ChangeKind::Added => format!("new: {path}"),
+            ChangeKind::Removed => format!("gone: {path}"),
+            ChangeKind::Renamed { from } => {
+                format!("{} is now {path}", String::from_utf8_lossy(&from))
+            }
+            ChangeKind::Modified { .. } => format!("changed: {path}"),
         });
     }
     let bytes = Destroy::new(snapshot).plan(&pool)?.reclaims(&pool)?.unwrap_or(0);

@@ -9,11 +9,11 @@
 //! whose end is missing: see [`Ingest::file`].)
 //!
 //! Where files come from is the caller's: it walks its source, says of each file where it goes
-//! ([`Spot`]) and what it is ([`Attributes`], a [`NewKind`]), and hands the content on in pieces,
-//! without the holes. Directories are made as they are found, and get their times when all is in
-//! them; second names ([`Ingest::link`]) come when the first is there.
+//! ([`Destination`]) and what it is ([`Attributes`], a [`NewKind`]), and hands the content on in
+//! pieces, without the holes. Directories are made as they are found, and get their times when all
+//! is in them; second names ([`Ingest::link`]) come when the first is there.
 
-use crate::error::{Error, Hint, InTheWay, Result};
+use crate::error::{Conflict, Error, Hint, Result};
 use dmu::{Hold, Tx};
 use rt::Progress;
 use std::collections::{BTreeMap, HashSet};
@@ -88,7 +88,7 @@ pub struct Ingest<'a> {
 }
 
 /// What there is for a file under its name.
-enum Room {
+enum NameState {
     /// Nothing, or what will be replaced.
     Free(Option<u64>),
     /// A whole copy.
@@ -141,7 +141,7 @@ pub type Fill<'a> = dyn FnMut(&mut Write<'_>) -> Result<()> + 'a;
 
 /// A file to be made: which name of which directory, and how messages call it.
 #[derive(Clone, Copy)]
-pub struct Spot<'a> {
+pub struct Destination<'a> {
     /// The directory's object.
     pub dir: u64,
     /// The name in it.
@@ -162,28 +162,28 @@ impl Ingest<'_> {
     }
 
     /// The directory of that name, made when it is not there.
-    pub fn dir(&self, spot: Spot<'_>, a: &Attributes) -> Result<u64> {
-        if let Some(entry) = self.fs.node(spot.dir)?.lookup(spot.name)? {
+    pub fn dir(&self, dest: Destination<'_>, a: &Attributes) -> Result<u64> {
+        if let Some(entry) = self.fs.node(dest.dir)?.lookup(dest.name)? {
             let node = self.fs.node(entry.object)?;
             return match node.kind() {
                 FileKind::Dir => Ok(node.number()),
-                _ => Err(InTheWay::File.into()),
+                _ => Err(Conflict::File.into()),
             };
         }
         let new = self.new_file(NewKind::Dir, a);
-        Ok(self.fs.create(spot.dir, spot.name, &new)?.number())
+        Ok(self.fs.create(dest.dir, dest.name, &new)?.number())
     }
 
     /// Gives a directory, which is there, its attributes but for the times; those come when all is
     /// in it ([`Self::times`]).
-    pub fn set_attributes(&self, object: u64, a: &Attributes, spot: Spot<'_>) -> Result<()> {
+    pub fn set_attributes(&self, object: u64, a: &Attributes, dest: Destination<'_>) -> Result<()> {
         let now = (self.clock)();
         let mask = if self.owner { 0o7777 } else { 0o1777 };
         let set = SetAttrs { mode: Some(a.mode & mask), ..self.owners(a) };
         self.fs.set_attrs(object, &set, now)?;
         for (name, value) in self.kept_xattrs(a) {
             self.note(
-                spot,
+                dest,
                 name,
                 self.check_xattr(name)
                     .and_then(|()| self.fs.set_xattr(object, name, value, XattrMode::Any, now)),
@@ -219,27 +219,27 @@ impl Ingest<'_> {
         }
     }
 
-    fn note(&self, spot: Spot<'_>, name: &[u8], set: zpl::Result<()>) {
+    fn note(&self, dest: Destination<'_>, name: &[u8], set: zpl::Result<()>) {
         if let Err(e) = set {
-            self.observer.not_kept((spot.shown)(), name, &e.into());
+            self.observer.not_kept((dest.shown)(), name, &e.into());
         }
     }
 
     /// What is to be done about a name that a file shall get.
-    fn room(&self, spot: Spot<'_>, same: impl Fn(&Node) -> bool) -> Result<Room> {
-        let there = self.fs.node(spot.dir)?.lookup(spot.name)?;
-        let Some(entry) = there else { return Ok(Room::Free(None)) };
+    fn room(&self, dest: Destination<'_>, same: impl Fn(&Node) -> bool) -> Result<NameState> {
+        let there = self.fs.node(dest.dir)?.lookup(dest.name)?;
+        let Some(entry) = there else { return Ok(NameState::Free(None)) };
         let node = self.fs.node(entry.object)?;
         if node.kind() == FileKind::Dir {
-            return Err(InTheWay::Directory.into());
+            return Err(Conflict::Directory.into());
         }
         if same(&node) {
-            return Ok(Room::Whole(entry.object));
+            return Ok(NameState::Whole(entry.object));
         }
         if !self.replace && !self.made_here(entry.object) {
-            return Err(Error::from(InTheWay::Different).with_hint(Hint::Replace));
+            return Err(Error::from(Conflict::Different).with_hint(Hint::Replace));
         }
-        Ok(Room::Free(Some(entry.object)))
+        Ok(NameState::Free(Some(entry.object)))
     }
 
     fn made_here(&self, object: u64) -> bool {
@@ -248,7 +248,7 @@ impl Ingest<'_> {
     }
 
     /// One more was made.
-    fn done(&self, object: u64, over: Option<u64>, spot: Spot<'_>) {
+    fn done(&self, object: u64, over: Option<u64>, dest: Destination<'_>) {
         if over.is_some() {
             self.fs.free_left();
         }
@@ -260,19 +260,19 @@ impl Ingest<'_> {
             made.insert(object);
         }
         self.progress.add(1, 0);
-        self.observer.done(spot.shown);
+        self.observer.done(dest.shown);
     }
 
     /// Makes a file that has no content; its object.
-    pub fn special(&self, spot: Spot<'_>, kind: NewKind, a: &Attributes) -> Result<u64> {
-        let over = match self.room(spot, |node| is_same_special(node, &kind, a.mtime))? {
-            Room::Free(over) => over,
-            Room::Whole(object) => return Ok(object),
+    pub fn special(&self, dest: Destination<'_>, kind: NewKind, a: &Attributes) -> Result<u64> {
+        let over = match self.room(dest, |node| is_same_special(node, &kind, a.mtime))? {
+            NameState::Free(over) => over,
+            NameState::Whole(object) => return Ok(object),
         };
         let new = self.new_file(kind, a);
         match self.fits_at_once(a) {
-            true => self.at_once(spot, &new, a, (0, &[]), over),
-            false => self.in_steps(spot, &new, a, 0, over, &mut |_| Ok(())),
+            true => self.at_once(dest, &new, a, (0, &[]), over),
+            false => self.in_steps(dest, &new, a, 0, over, &mut |_| Ok(())),
         }
     }
 
@@ -280,7 +280,7 @@ impl Ingest<'_> {
     /// with its offset; what it leaves out stays a hole.
     pub fn file(
         &self,
-        spot: Spot<'_>,
+        dest: Destination<'_>,
         size: u64,
         a: &Attributes,
         fill: &mut Fill<'_>,
@@ -288,28 +288,28 @@ impl Ingest<'_> {
         let same = |node: &Node| {
             node.kind() == FileKind::File && node.size == size && node.mtime == a.mtime
         };
-        let over = match self.room(spot, same)? {
-            Room::Free(over) => over,
-            Room::Whole(object) => match self.missing_end(object)? {
+        let over = match self.room(dest, same)? {
+            NameState::Free(over) => over,
+            NameState::Whole(object) => match self.missing_end(object)? {
                 // Of two members of one archive the later counts, whatever they look like. What is
                 // to be replaced may be damaged, or have other content, mode or owner.
                 _ if self.made_here(object) || self.replace => Some(object),
                 Some(end) if !is_empty_from(end, fill)? => {
-                    return Err(Error::from(InTheWay::EndMissing).with_hint(Hint::Replace));
+                    return Err(Error::from(Conflict::EndMissing).with_hint(Hint::Replace));
                 }
                 _ => return Ok(object),
             },
         };
         let new = self.new_file(NewKind::File, a);
         if size > CHUNK as u64 || !self.fits_at_once(a) {
-            return self.in_steps(spot, &new, a, size, over, fill);
+            return self.in_steps(dest, &new, a, size, over, fill);
         }
         let mut pieces: Vec<Piece> = Vec::new();
         fill(&mut |offset, bytes| {
             pieces.push((offset, bytes.to_vec()));
             Ok(self.progress.check()?)
         })?;
-        self.at_once(spot, &new, a, (size, &pieces), over)
+        self.at_once(dest, &new, a, (size, &pieces), over)
     }
 
     fn fits_at_once(&self, a: &Attributes) -> bool {
@@ -334,7 +334,7 @@ impl Ingest<'_> {
     /// Makes a file in one transaction.
     fn at_once(
         &self,
-        spot: Spot<'_>,
+        dest: Destination<'_>,
         new: &NewFile,
         a: &Attributes,
         (size, pieces): (u64, &[Piece]),
@@ -349,17 +349,17 @@ impl Ingest<'_> {
             let object = {
                 let tx = self.fs.begin(Hold::write(HOLD_FILE + bytes as u64))?;
                 let whole = WholeFile { new, set: &set, size, pieces };
-                self.fs.create_whole_tx(&tx, (spot.dir, spot.name), &whole, (self.clock)())?
+                self.fs.create_whole_tx(&tx, (dest.dir, dest.name), &whole, (self.clock)())?
             };
             self.progress.add(0, bytes as u64);
-            self.done(object, None, spot);
+            self.done(object, None, dest);
             return Ok(object);
         }
         let xattrs: u64 = self.kept_xattrs(a).map(|(_, v)| (64 << 10) + v.len() as u64).sum();
         let file: OpenFile;
         {
             let tx = self.fs.begin(Hold::write(HOLD_FILE + xattrs + bytes as u64))?;
-            file = self.fs.create_unnamed_tx(&tx, spot.dir, new)?;
+            file = self.fs.create_unnamed_tx(&tx, dest.dir, new)?;
             let object = file.object();
             let mut end = 0;
             for (offset, bytes) in pieces {
@@ -369,10 +369,10 @@ impl Ingest<'_> {
             if end < size {
                 self.fs.truncate_tx(&tx, object, size, new.now)?;
             }
-            self.finish(&tx, object, a, spot, over)?;
+            self.finish(&tx, object, a, dest, over)?;
         }
         self.progress.add(0, bytes as u64);
-        self.done(file.object(), over, spot);
+        self.done(file.object(), over, dest);
         Ok(file.object())
     }
 
@@ -382,14 +382,14 @@ impl Ingest<'_> {
         tx: &Tx,
         object: u64,
         a: &Attributes,
-        spot: Spot<'_>,
+        dest: Destination<'_>,
         over: Option<u64>,
     ) -> Result<()> {
         let now = (self.clock)();
         if self.fits_at_once(a) {
             for (name, value) in self.kept_xattrs(a) {
                 self.note(
-                    spot,
+                    dest,
                     name,
                     self.check_xattr(name).and_then(|()| {
                         self.fs.set_xattr_tx(tx, object, name, value, XattrMode::Any, now)
@@ -399,20 +399,20 @@ impl Ingest<'_> {
         }
         let set = SetAttrs { atime: Some(a.atime), mtime: Some(a.mtime), ..self.owners(a) };
         self.fs.set_attrs_tx(tx, object, &set, now)?;
-        Ok(self.fs.give_name_tx(tx, object, (spot.dir, spot.name), over, now)?)
+        Ok(self.fs.give_name_tx(tx, object, (dest.dir, dest.name), over, now)?)
     }
 
     /// Makes a file in many transactions, of which the last gives it its name.
     fn in_steps(
         &self,
-        spot: Spot<'_>,
+        dest: Destination<'_>,
         new: &NewFile,
         a: &Attributes,
         size: u64,
         over: Option<u64>,
         fill: &mut Fill<'_>,
     ) -> Result<u64> {
-        let file = self.fs.create_unnamed(spot.dir, new)?;
+        let file = self.fs.create_unnamed(dest.dir, new)?;
         let object = file.object();
         let mut end = 0;
         fill(&mut |offset, bytes| {
@@ -429,7 +429,7 @@ impl Ingest<'_> {
             for (name, value) in self.kept_xattrs(a) {
                 self.progress.check()?;
                 self.note(
-                    spot,
+                    dest,
                     name,
                     self.check_xattr(name).and_then(|()| {
                         self.fs.set_xattr(object, name, value, XattrMode::Any, new.now)
@@ -439,26 +439,26 @@ impl Ingest<'_> {
         }
         {
             let tx = self.fs.begin(Hold::write(HOLD_FILE * 2))?;
-            self.finish(&tx, object, a, spot, over)?;
+            self.finish(&tx, object, a, dest, over)?;
         }
-        self.done(object, over, spot);
+        self.done(object, over, dest);
         Ok(object)
     }
 
     /// Gives a file a second name.
-    pub fn link(&self, object: u64, spot: Spot<'_>) -> Result<()> {
-        let room = self.room(spot, |node| node.number() == object)?;
-        if let Room::Free(over) = room {
+    pub fn link(&self, object: u64, dest: Destination<'_>) -> Result<()> {
+        let room = self.room(dest, |node| node.number() == object)?;
+        if let NameState::Free(over) = room {
             let now = (self.clock)();
             let tx = self.fs.begin(Hold::write(HOLD_FILE))?;
             if over.is_some() {
-                self.fs.unlink_tx(&tx, spot.dir, spot.name, now)?;
+                self.fs.unlink_tx(&tx, dest.dir, dest.name, now)?;
             }
-            self.fs.link_tx(&tx, object, spot.dir, spot.name, now)?;
+            self.fs.link_tx(&tx, object, dest.dir, dest.name, now)?;
         }
         // The file may have been there before: it does not count as made.
         self.progress.add(1, 0);
-        self.observer.done(spot.shown);
+        self.observer.done(dest.shown);
         Ok(())
     }
 }

@@ -129,7 +129,7 @@ pub use dsl::write::{NameFault, NameKind, check_name, name_fault};
 pub use dsl::write::{PropertyChange, check_create, parse_value};
 pub use dsl::{DatasetKind, Dir, Dsl, NamedBookmark, Refusal};
 pub use dsl::{Property, PropertyContext, Source, StoredValue};
-pub use error::{Error, ErrorKind, Hint, InTheWay, Place, Result, Rule};
+pub use error::{Conflict, Error, ErrorKind, Hint, Place, Result, Rule};
 pub use new_pool::NewPool;
 /// ```
 /// use engine::{NewPool, OpenOptions, Pool};
@@ -246,11 +246,11 @@ pub mod inside {
 /// them.
 pub mod live {
     pub use pool::live::{
-        Bring, CreateOptions, DEVICE_MIN, Devices, ENABLED_BY_DEFAULT, Event, EventValue, Events,
-        FailMode, GivenUp, GivenUpLog, Head, ImportOptions, InUse, Invocation, Leave, LivePool,
-        LogDevices, NewTop, OwnChanges, PropertyWord, Pushed, Setting, SpaceClass, SpareTaken,
-        StopWatch, Tunable, TunableError, TxgLimits, TxgRecord, TxgState, VdevSpec, cache_config,
-        import, is_same, is_writable, mark_destroyed,
+        AbandonedHead, CreateOptions, DEVICE_MIN, Devices, ENABLED_BY_DEFAULT, Event, EventValue,
+        Events, FailMode, GivenUpLog, Head, ImportOptions, InUse, Invocation, LivePool, LogDevices,
+        NewTop, OfflineMode, OwnChanges, PropertyWord, PushReason, ResilverKind, Setting,
+        SpaceClass, SpareTaken, StopWaiter, Tunable, TunableError, TxgLimits, TxgRecord, TxgState,
+        VdevSpec, cache_config, import, is_same, is_writable, mark_destroyed,
     };
 
     /// What can be tuned, in a table with units and ranges.
@@ -281,7 +281,7 @@ pub mod process {
 /// ```
 pub mod check {
     pub use ::check::{
-        At, CheckOptions, DeviceDamage, Issue, Kind, LostPart, Report, Severity, Sum, Totals,
+        CheckOptions, DeviceDamage, Issue, Kind, Location, LostPart, Report, Severity, Sum, Totals,
         Verify, labels, run, verdict,
     };
 }
@@ -340,7 +340,7 @@ pub mod files {
     pub use crate::remove::{NotRemoved, NotRemovedCause, remove_tree};
     pub use dmu::{Hold, Segment, Tx};
     pub use ondisk::znode::{ZPL_VERSION_MAX as VERSION_MAX, flags};
-    pub use zpl::write::{Limited, OpenFile, XattrMode};
+    pub use zpl::write::{OpenFile, QuotaKind, XattrMode};
     pub use zpl::{CaseSensitivity, DirCursor, DirEntry, DirPage, Entries, FileKind, Time, names};
     pub use zpl::{
         FlagChange, NewFile, NewKind, RenameMode, SetAttrs, SpaceKind, SpaceRow, Stored,
@@ -385,16 +385,17 @@ pub mod pools {
     pub use crate::making::{
         Add, Content, CreatePool, DeviceCheck, DeviceRefusal, NewlyMade, owner_of_aux,
     };
-    pub use crate::members::{Member, Own};
+    pub use crate::members::{DeviceRole, Member};
     pub use crate::vdev_properties::{NamedVdev, named_vdevs, vdev_properties};
     pub use ondisk::history::HistoryRecord;
     pub use ondisk::scan::{Function, RebuildState, ScanState, State as ScanProgress};
     pub use pool::{
-        Absence, CandidateState, CheckpointState, LeafSight, MissingDevice, Salvage, UnknownFeature,
+        Absence, CandidateLeaf, CandidateState, CheckpointState, MissingDevice, Salvage,
+        UnknownFeature,
     };
     pub use pool::{
         CheckpointNote, Condition, ExpansionNote, PoolSpace, Remark, Removal, SUSPENDED, Section,
-        Status, VdevTreeView, VdevView, ViewState, WorkSeen,
+        Status, VdevTreeView, VdevView, ViewState, WorkProgress,
     };
     pub use pool::{FoundLeaf, LabelView, TxgCandidate, Verdict, by_txg, judge_txgs};
     pub use pool::{LeafProgress, LeafWork, WorkState};
@@ -407,7 +408,8 @@ pub mod pools {
 pub mod props {
     pub use ondisk::pool_props::{POOL, VDEV, find_pool};
     pub use ondisk::props::{
-        Access, DATASET, Kind, Property, Shown, applies, find, find_dataset, is_user_property,
+        Access, DATASET, Kind, ListAlignment, Property, applies, find, find_dataset,
+        is_user_property,
     };
 }
 

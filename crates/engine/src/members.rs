@@ -56,7 +56,7 @@ fn is_raidz(vdev: &VdevConfig) -> bool {
 
 /// What a device is for the pool that its label names, wherever it is by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Own {
+pub enum DeviceRole {
     /// A device of a vdev, by its guid.
     Leaf(u64),
     /// A hot spare, by its guid.
@@ -67,7 +67,7 @@ pub enum Own {
     Cache,
 }
 
-impl Own {
+impl DeviceRole {
     /// The distributed spare of this name.
     #[must_use]
     pub fn distributed(seen: &Pool, name: &str) -> Option<Self> {
@@ -120,9 +120,10 @@ mod tests {
         assert_eq!(find(&found.guid.to_string()), Some(found.clone()));
         assert_eq!(find("b.img"), None);
 
-        let own =
-            |path: &Path| Own::of(&pool, &AnyDevices::default().open(path).expect("device"), path);
-        assert_eq!(own(&image), Some(Own::Leaf(found.guid)));
+        let own = |path: &Path| {
+            DeviceRole::of(&pool, &AnyDevices::default().open(path).expect("device"), path)
+        };
+        assert_eq!(own(&image), Some(DeviceRole::Leaf(found.guid)));
         assert_eq!(own(&other), None);
     }
 }

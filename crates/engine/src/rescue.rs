@@ -7,7 +7,7 @@
 //! Each dataset becomes a directory, named like it with `%` for `/`; a volume becomes an image with
 //! `.img` behind its name.
 
-use crate::extract::{self, Existing, Extract, Keep, Observer, Sink, escaped, kind_phrase};
+use crate::extract::{self, Existing, Extract, Observer, Preserve, Sink, escaped, kind_phrase};
 use crate::orphans::orphans;
 use crate::properties::has_posix_acls;
 use crate::{Cancelled, Progress};
@@ -33,7 +33,7 @@ pub struct Rescue<'a, S> {
     /// Gives what is told of one dataset, by its name.
     pub observer: &'a dyn Fn(&str) -> Box<dyn Observer + 'a>,
     /// Which attributes are kept.
-    pub keep: Keep,
+    pub keep: Preserve,
     /// Links, pipes, sockets and devices that are in the way are replaced, too.
     pub force: bool,
     /// Opens the object set of a dataset.

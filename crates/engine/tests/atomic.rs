@@ -71,7 +71,7 @@ fn torment(bench: &Bench, case: &Case, sample: Option<u64>) -> Tally {
         let pool = devices.import();
         pool.task_faults().fail_next(nth);
         let done = (case.act)(&pool, &devices);
-        assert!(pool.task_faults().came(), "{said}: it came to less");
+        assert!(pool.task_faults().has_fired(), "{said}: it came to less");
         match done {
             // Such as a block of dnodes that cannot be read: what is new goes into the next, and
             // takes more space.

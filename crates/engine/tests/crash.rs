@@ -17,7 +17,7 @@ use engine::inside::dmu::Hold;
 use engine::inside::ondisk::znode::Time;
 use engine::inside::ondisk::{BlkPtr, Dva};
 use engine::inside::pool::live::{LivePool, NewFilesystem};
-use engine::inside::zio::{AllocError, Allocate, Want};
+use engine::inside::zio::{AllocError, AllocRequest, Allocate};
 use engine::inside::zpl::write::{NewFile, NewKind, RenameMode};
 use engine::inside::{check, pool, rt};
 use engine::{Candidate, Filesystem, OpenOptions, Pool};
@@ -74,7 +74,7 @@ struct Hasty {
 }
 
 impl Allocate for Hasty {
-    fn allocate(&self, want: &Want) -> Result<[Dva; 3], AllocError> {
+    fn allocate(&self, want: &AllocRequest) -> Result<[Dva; 3], AllocError> {
         let mut freed = self.freed.lock().unwrap();
         let fits = |(size, dvas): &(u64, [Dva; 3])| {
             *size == want.psize

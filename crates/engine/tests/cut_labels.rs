@@ -155,10 +155,10 @@ fn again(
         _ => false,
     };
     let label = pool::look_at_device(&Arc::clone(&devices[disks]).as_device(), PathBuf::new());
-    if !is_made && label.as_ref().is_some_and(|label| !seen.never_got(label)) {
+    if !is_made && label.as_ref().is_some_and(|label| !seen.is_half_added(label)) {
         return Err("the new device seems to be the pool's".to_owned());
     }
-    if is_made && label.as_ref().is_some_and(|label| seen.never_got(label)) {
+    if is_made && label.as_ref().is_some_and(|label| seen.is_half_added(label)) {
         return Err("a device of the pool seems not to be its own".to_owned());
     }
     match is_made {

@@ -6,7 +6,7 @@
 #[path = "extract/memory.rs"]
 mod memory;
 
-use engine::extract::{Existing, Extract, Keep, volume};
+use engine::extract::{Existing, Extract, Preserve, volume};
 use engine::files::{FileKind, NewFile, NewKind, Time, XattrMode};
 use engine::rescue::Rescue;
 use engine::{Create, Filesystem, LivePool, NewPool, OpenOptions, Pool, Progress};
@@ -41,7 +41,7 @@ fn pool() -> LivePool {
 
 fn copy(fs: &Filesystem, target: &Arc<Mutex<Memory>>, existing: Existing) -> Vec<String> {
     let (progress, reports) = (Progress::new(), Reports::default());
-    let mut extract = Extract::new(fs, Keep::ALL, &progress, &reports);
+    let mut extract = Extract::new(fs, Preserve::ALL, &progress, &reports);
     extract.existing = existing;
     extract.tree(&fs.root().unwrap(), Handle::top(target), b"").unwrap();
     reports.take()
@@ -176,7 +176,7 @@ fn a_rescue_copies_every_dataset_and_tells_what_is_lost() {
         dest: &Handle::top(&target),
         reserved: b"tank",
         observer: &|_| Box::new(reports.clone()),
-        keep: Keep::ALL,
+        keep: Preserve::ALL,
         force: false,
         open: &|dataset| Ok(pool.dsl().objset(dataset)?),
         progress: &progress,

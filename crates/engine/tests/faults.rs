@@ -112,7 +112,7 @@ fn heal(run: &Run, guilty: &[usize], case: &str) {
     let pool = run.pool();
     for guid in pool.leaves_away() {
         let n = pool.view().vdevs().leaves().position(|l| l.guid() == guid).unwrap();
-        let back = pool.bring_back(guid, OwnChanges::GiveUp, None, &run.bench.source());
+        let back = pool.online_leaf(guid, OwnChanges::GiveUp, None, &run.bench.source());
         let back = match back {
             // All four were torn: it takes its own place as any other device would.
             Err(e) if e.to_string().contains("has no label") => {

@@ -20,7 +20,7 @@ mod removal;
 use engine::LivePool;
 use engine::inside::rt;
 use engine::inventory;
-use engine::live::{Leave, OwnChanges};
+use engine::live::{OfflineMode, OwnChanges};
 use handover::{Work, filled, saved};
 use random::shapes::{SHAPES, Shape};
 use random::{Bench, Run};
@@ -69,12 +69,12 @@ fn make(seed: u64, shape: Shape, dir: &Path) -> Bench {
     // As many devices as it can spare miss something, and are brought it.
     let away = 0..run.bench.redundancy();
     for n in away.clone() {
-        run.pool().take_out(guids[n], Leave::Offline).unwrap();
+        run.pool().offline_leaf(guids[n], OfflineMode::Offline).unwrap();
     }
     (0..ops / 4).for_each(|_| run.step());
     for n in away {
         let source = run.bench.source();
-        run.pool().bring_back(guids[n], OwnChanges::GiveUp, None, &source).unwrap();
+        run.pool().online_leaf(guids[n], OwnChanges::GiveUp, None, &source).unwrap();
     }
     (0..ops / 4).for_each(|_| run.step());
     run.pool().wait_for_scan().unwrap();

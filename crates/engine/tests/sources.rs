@@ -11,7 +11,7 @@ use std::sync::Arc;
 fn far_disk(folder: &Path) -> PathBuf {
     let path = PathBuf::from(format!("dir://{}/store", folder.display()));
     let name = FarName::parse(&path).unwrap().unwrap();
-    let is = disk::Super {
+    let is = disk::Superblock {
         size: 128 << 20,
         sector: 4096,
         target: 1 << 20,

@@ -33,7 +33,7 @@ use engine::inside::ondisk::config::VdevConfig;
 use engine::inside::ondisk::scan::{Function, State};
 use engine::inside::vdev::{Reason, VdevState};
 use engine::inside::{check, rt};
-use engine::live::{Leave, OwnChanges};
+use engine::live::{OfflineMode, OwnChanges};
 use engine::{LivePool, Pool};
 use random::shapes::Shape;
 use random::{Bench, Run};
@@ -116,8 +116,8 @@ fn guid(pool: &LivePool, n: usize) -> u64 {
     pool.view().vdevs().leaves().nth(n).unwrap().guid()
 }
 
-fn bring_back(pool: &LivePool, bench: &Bench, n: usize) {
-    pool.bring_back(guid(pool, n), OwnChanges::GiveUp, None, &bench.source()).unwrap();
+fn online_leaf(pool: &LivePool, bench: &Bench, n: usize) {
+    pool.online_leaf(guid(pool, n), OwnChanges::GiveUp, None, &bench.source()).unwrap();
 }
 
 /// Groups of leaves that are away, as many as may be lost: two that have none in common, so that
@@ -323,15 +323,16 @@ fn a_leaf_is_taken_out_and_brought_back_while_the_pool_is_worked_with() {
         for round in 0..3 {
             let lost = run.bench.redundancy();
             for n in 0..lost {
-                let how = if round == 0 { Leave::OfflineForNow } else { Leave::Offline };
-                run.pool().take_out(guid(run.pool(), n), how).unwrap();
+                let how =
+                    if round == 0 { OfflineMode::OfflineForNow } else { OfflineMode::Offline };
+                run.pool().offline_leaf(guid(run.pool(), n), how).unwrap();
                 assert_eq!(state(run.pool(), n), VdevState::Offline);
             }
-            let one_more = run.pool().take_out(guid(run.pool(), lost), Leave::Offline);
+            let one_more = run.pool().offline_leaf(guid(run.pool(), lost), OfflineMode::Offline);
             assert!(one_more.unwrap_err().to_string().contains("no valid replicas"));
             (0..30).for_each(|_| run.step());
             for n in 0..lost {
-                bring_back(run.pool(), &run.bench, n);
+                online_leaf(run.pool(), &run.bench, n);
                 (0..10).for_each(|_| run.step());
             }
             run.pool().wait_for_scan().unwrap();
@@ -351,13 +352,13 @@ fn a_leaf_that_leaves_a_resilver_and_comes_back_has_all() {
     for (seed, shape) in (900..).zip([Shape::Mirror, Shape::Raidz1]) {
         let mut run = run(seed, shape, 30);
         for round in 0..12 {
-            run.pool().take_out(guid(run.pool(), 0), Leave::OfflineForNow).unwrap();
+            run.pool().offline_leaf(guid(run.pool(), 0), OfflineMode::OfflineForNow).unwrap();
             (0..20).for_each(|_| run.step());
-            bring_back(run.pool(), &run.bench, 0);
+            online_leaf(run.pool(), &run.bench, 0);
             (0..round % 3).for_each(|_| run.step());
-            run.pool().take_out(guid(run.pool(), 0), Leave::OfflineForNow).unwrap();
+            run.pool().offline_leaf(guid(run.pool(), 0), OfflineMode::OfflineForNow).unwrap();
             (0..round % 4).for_each(|_| run.step());
-            bring_back(run.pool(), &run.bench, 0);
+            online_leaf(run.pool(), &run.bench, 0);
             run.pool().wait_for_scan().unwrap();
             assert!(is_whole(run.pool()), "{shape:?}, round {round}");
         }
@@ -370,12 +371,12 @@ fn a_leaf_that_leaves_a_resilver_and_comes_back_has_all() {
 #[test]
 fn a_leaf_that_was_taken_out_is_not_used_by_the_next_import() {
     let mut run = run(600, Shape::Mirror, 20);
-    run.pool().take_out(guid(run.pool(), 0), Leave::Offline).unwrap();
+    run.pool().offline_leaf(guid(run.pool(), 0), OfflineMode::Offline).unwrap();
     (0..20).for_each(|_| run.step());
     run.without(Vec::new());
     assert_eq!(state(run.pool(), 0), VdevState::Offline);
     (0..20).for_each(|_| run.step());
-    bring_back(run.pool(), &run.bench, 0);
+    online_leaf(run.pool(), &run.bench, 0);
     run.pool().wait_for_scan().unwrap();
     let (bench, model) = run.finish();
     holds_on_each(bench, &model);
@@ -391,7 +392,7 @@ fn a_leaf_that_failed_is_brought_back() {
         run.pool().sync().unwrap();
         assert_eq!(state(run.pool(), 0), VdevState::Faulted);
         let back = |pool: &LivePool, bench: &Bench| {
-            pool.bring_back(guid(pool, 0), OwnChanges::GiveUp, None, &bench.source())
+            pool.online_leaf(guid(pool, 0), OwnChanges::GiveUp, None, &bench.source())
         };
         assert_eq!(run.pool().leaves_away(), [guid(run.pool(), 0)]);
         run.bench.faults[0].clear();
@@ -428,7 +429,7 @@ fn a_resilver_may_end_at_any_write() {
             let pool = bench.import();
             // The side that failed first was gone without.
             let away = |n: &usize| pool.leaves_away().contains(&guid(&pool, *n));
-            (0..bench.devices.len()).filter(away).for_each(|n| bring_back(&pool, &bench, n));
+            (0..bench.devices.len()).filter(away).for_each(|n| online_leaf(&pool, &bench, n));
             pool.wait_for_scan().unwrap();
             assert!(is_whole(&pool), "{shape:?} after {writes}");
             pool.export().unwrap();

@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use crate::log::format::{Super, Who, hex};
+pub use crate::log::format::{Superblock, WriterId, hex};
 pub use crate::log::{
     Collected, Finding, LogDevice, Overview, PinInfo, Report, Trouble, WriterInfo,
 };
@@ -58,13 +58,13 @@ pub fn store(name: &Name) -> Result<Arc<dyn Store>, Trouble> {
 
 /// This program on this machine, for people that look at the disk.
 #[must_use]
-pub fn myself() -> Who {
+pub fn this_process() -> WriterId {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    Who { host: host.trim().to_owned(), pid: std::process::id() }
+    WriterId { host: host.trim().to_owned(), pid: std::process::id() }
 }
 
 fn options(name: &Name) -> Options {
-    Options { patience: name.silence, who: myself(), ..Options::default() }
+    Options { patience: name.silence, who: this_process(), ..Options::default() }
 }
 
 fn patience(name: &Name) -> Duration {
@@ -75,7 +75,7 @@ fn patience(name: &Name) -> Duration {
 ///
 /// # Errors
 /// Why there is none.
-pub fn create(name: &Name, is: &Super) -> Result<(), Trouble> {
+pub fn create(name: &Name, is: &Superblock) -> Result<(), Trouble> {
     if let Place::Folder(folder) = &name.place
         && let Err(e) = std::fs::create_dir(folder)
         && e.kind() != std::io::ErrorKind::AlreadyExists

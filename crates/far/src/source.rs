@@ -4,7 +4,7 @@ use crate::name::{Name, NameError};
 use crate::{disk, nbd};
 use device::gpt::Gpt;
 use device::{
-    DeviceRef, DeviceSource, Error, ErrorKind, LocalDevices, Patience, RwPartition, WriteDevice,
+    DeviceRef, DeviceSource, Error, ErrorKind, LocalDevices, OpenPolicy, RwPartition, WriteDevice,
     WriteDeviceRef,
 };
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ use std::time::Duration;
 #[derive(Default)]
 pub struct AnyDevices {
     near: LocalDevices,
-    patience: Patience,
+    patience: OpenPolicy,
     claimed: Mutex<HashMap<PathBuf, Weak<dyn WriteDevice>>>,
     slow: Mutex<Vec<(PathBuf, Duration)>>,
 }

@@ -5,7 +5,7 @@
 use device::{
     DeviceSource as _, ErrorKind, Shared, WriteDeviceRef, read_batch, read_one, write_batch,
 };
-use far::disk::{self, Super, Trouble};
+use far::disk::{self, Superblock, Trouble};
 use far::{AnyDevices, Name};
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ impl Place {
     /// A store with a disk of `mib` MiB.
     fn new(mib: usize) -> Self {
         let place = Self { folder: tempfile::tempdir().unwrap() };
-        let is = Super {
+        let is = Superblock {
             size: (mib * MIB) as u64,
             sector: 4096,
             target: 1 << 20,
@@ -168,7 +168,7 @@ fn one_program_of_a_machine_has_it() {
     assert_eq!(second.kind, ErrorKind::InUse);
     drop(device);
     drop(place.claim());
-    let again = Super {
+    let again = Superblock {
         size: 1 << 20,
         sector: 4096,
         target: 1 << 20,

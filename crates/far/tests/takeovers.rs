@@ -9,7 +9,7 @@
 use device::{Device as _, ErrorKind, WriteDevice as _};
 use far::Name;
 use far::disk;
-use far::log::format::{Super, Who};
+use far::log::format::{Superblock, WriterId};
 use far::log::{LogDevice, Options};
 use rt::Rt;
 use rustix::process::{Pid, Signal, kill_process};
@@ -52,7 +52,7 @@ fn options() -> Options {
     Options {
         checkpoint_every: 20,
         grace: Duration::ZERO,
-        who: Who { host: "here".to_owned(), pid: std::process::id() },
+        who: WriterId { host: "here".to_owned(), pid: std::process::id() },
         ..Options::default()
     }
 }
@@ -69,7 +69,7 @@ fn parsed(name: &str) -> Name {
 
 /// Makes the disk.
 fn create(name: &str) -> ExitCode {
-    let is = Super {
+    let is = Superblock {
         size: 1 << 20,
         sector: SECTOR as u32,
         target: 1 << 20,

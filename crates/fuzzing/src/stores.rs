@@ -2,7 +2,7 @@
 
 use super::Target;
 use far::log::format::{
-    Header, Kind, Root, Super, Who, decode_page, decode_table, encode_table, object,
+    Header, Kind, Root, Superblock, WriterId, decode_page, decode_table, encode_table, object,
 };
 
 pub(super) const TARGETS: [(&str, Target); 1] = [("far_log", far_log)];
@@ -23,13 +23,13 @@ fn far_log(data: &[u8]) {
     let Ok(body) = header.body_of(&bytes) else { return };
     match header.kind {
         Kind::Super => {
-            if let Ok(found) = Super::decode(body) {
-                assert_eq!(Super::decode(&found.encode()), Ok(found));
+            if let Ok(found) = Superblock::decode(body) {
+                assert_eq!(Superblock::decode(&found.encode()), Ok(found));
             }
         }
         Kind::Epoch | Kind::Pin => {
-            if let Ok(found) = Who::decode(body) {
-                assert_eq!(Who::decode(&found.encode()), Ok(found));
+            if let Ok(found) = WriterId::decode(body) {
+                assert_eq!(WriterId::decode(&found.encode()), Ok(found));
             }
         }
         Kind::Data | Kind::Seal | Kind::Close => {

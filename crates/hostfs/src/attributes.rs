@@ -1,10 +1,10 @@
 //! Attributes of a file of a pool, put on what was made for it, by descriptor. Which of them, and
 //! in which order, the engine says ([`engine::extract`]).
 
-use super::dir::{Dir, Item, Look, path_of};
+use super::dir::{Dir, FileInfo, Item, path_of};
 use super::new_file::NewFile;
 use engine::Node;
-use engine::extract::{Attribute, Keep, SetAttribute};
+use engine::extract::{Attribute, Preserve, SetAttribute};
 use engine::files::Time;
 use rustix::fs::{
     AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, chmod, chownat, fchmod,
@@ -23,8 +23,8 @@ struct Handle<'a> {
 impl Dir {
     /// Closes a directory that was there before, until it gets the attributes of `node`: what is
     /// copied into it is not for those whom the pool keeps out.
-    pub fn close_for_others(&self, node: &Node, keep: Keep) -> io::Result<()> {
-        let look = Look::of(self)?;
+    pub fn close_for_others(&self, node: &Node, keep: Preserve) -> io::Result<()> {
+        let look = FileInfo::of(self)?;
         let me = rustix::process::geteuid();
         if look.owner != me.as_raw() && keep.owner {
             rustix::fs::fchown(self, Some(me), None)?;

@@ -22,7 +22,7 @@ pub struct Identity {
 
 /// What a name or descriptor stands for.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct FileInfo {
     /// Which file it is.
     pub identity: Identity,
     /// Its type.
@@ -54,7 +54,7 @@ pub struct Item {
     handle: OwnedFd,
 }
 
-impl Look {
+impl FileInfo {
     /// What a descriptor stands for.
     pub fn of(fd: impl AsFd) -> io::Result<Self> {
         Ok(Self::from(&fstat(fd)?))
@@ -95,7 +95,7 @@ impl Look {
     }
 }
 
-impl From<&Stat> for Look {
+impl From<&Stat> for FileInfo {
     #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
     fn from(s: &Stat) -> Self {
         Self {
@@ -150,14 +150,14 @@ impl Dir {
 
     /// Which directory it is.
     pub fn identity(&self) -> io::Result<Identity> {
-        Ok(Look::of(&self.handle)?.identity)
+        Ok(FileInfo::of(&self.handle)?.identity)
     }
 
     /// What a name stands for; `None` when there is nothing.
-    pub fn look(&self, name: &[u8]) -> io::Result<Option<Look>> {
+    pub fn look(&self, name: &[u8]) -> io::Result<Option<FileInfo>> {
         names::check(name)?;
         match statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(s) => Ok(Some(Look::from(&s))),
+            Ok(s) => Ok(Some(FileInfo::from(&s))),
             Err(rustix::io::Errno::NOENT) => Ok(None),
             Err(e) => Err(e.into()),
         }
@@ -264,8 +264,8 @@ impl AsFd for Dir {
 
 impl Item {
     /// What it is.
-    pub fn look(&self) -> io::Result<Look> {
-        Look::of(&self.handle)
+    pub fn look(&self) -> io::Result<FileInfo> {
+        FileInfo::of(&self.handle)
     }
 }
 

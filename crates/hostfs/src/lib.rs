@@ -39,7 +39,7 @@ mod tree;
 pub mod users;
 pub mod zone;
 
-pub use dir::{Dir, Identity, Look, link_open, path_of};
+pub use dir::{Dir, FileInfo, Identity, link_open, path_of};
 pub use new_file::NewFile;
 pub use staging::{named, nameless, random_name};
 pub use tree::Tree;

@@ -5,7 +5,7 @@
 //! that the user named. That folder's name is random: no pool can hold it. It goes when the copy
 //! ends; one that was left by a killed copy has nothing but files that are not needed.
 
-use super::dir::{Dir, Identity, Look, link_open};
+use super::dir::{Dir, FileInfo, Identity, link_open};
 use super::staging::{Folder, OWN, named, nameless, random_name};
 use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, unlinkat};
 use rustix::io::Errno;
@@ -45,7 +45,7 @@ impl NewFile<'_> {
     /// `replaced`.
     pub fn finish(mut self, name: &[u8], replaced: Option<Identity>) -> io::Result<Identity> {
         super::names::check(name)?;
-        let identity = Look::of(&self.file)?.identity;
+        let identity = FileInfo::of(&self.file)?.identity;
         if let Some(seen) = replaced {
             return self.finish_over(name, seen).map(|()| identity);
         }

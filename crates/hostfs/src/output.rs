@@ -16,7 +16,7 @@
 //! Nothing here waits for a device to open. A pipe must have a reader: one that has none soon is
 //! refused ([`PATIENCE`]).
 
-use crate::{Identity, Look, link_open, named, nameless, random_name};
+use crate::{FileInfo, Identity, link_open, named, nameless, random_name};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, fchmod, fchown, fcntl_getfl, fcntl_setfl,
     openat, renameat, statat, unlinkat,
@@ -41,10 +41,10 @@ pub type IsWanted<'a> = &'a dyn Fn() -> bool;
 pub struct Output {
     path: PathBuf,
     file: File,
-    how: How,
+    how: WriteMode,
 }
 
-enum How {
+enum WriteMode {
     /// Written into; `true`: what was in it goes with the first write.
     InPlace { is_old: bool },
     /// A new file that takes the name at the end.
@@ -80,10 +80,10 @@ impl Output {
     /// Writes into what is open already, such as standard output.
     #[must_use]
     pub fn to_open(path: &Path, file: File) -> Self {
-        Self::begin(path, (file, How::InPlace { is_old: false }))
+        Self::begin(path, (file, WriteMode::InPlace { is_old: false }))
     }
 
-    fn begin(path: &Path, (file, how): (File, How)) -> Self {
+    fn begin(path: &Path, (file, how): (File, WriteMode)) -> Self {
         Self { path: path.to_owned(), file, how }
     }
 
@@ -100,11 +100,11 @@ impl Output {
 
     /// It is a regular file: it can be written at any offset.
     pub fn is_file(&self) -> io::Result<bool> {
-        Ok(Look::of(&self.file)?.is_file())
+        Ok(FileInfo::of(&self.file)?.is_file())
     }
 
     fn empty(&mut self) -> io::Result<()> {
-        if let How::InPlace { is_old } = &mut self.how
+        if let WriteMode::InPlace { is_old } = &mut self.how
             && std::mem::take(is_old)
         {
             self.file.set_len(0)?;
@@ -119,14 +119,14 @@ impl Output {
 
     /// Removes the file, if it still is the one that was written: what ends with its program.
     pub fn remover(&self) -> io::Result<Remover> {
-        let look = Look::of(&self.file)?;
+        let look = FileInfo::of(&self.file)?;
         let identity = look.is_file().then_some(look.identity);
         Ok(Remover { path: self.path.clone(), identity, _file: self.file.try_clone()? })
     }
 
     fn try_finish(&mut self) -> io::Result<()> {
         self.empty()?;
-        let How::Replace { folder, name, temporary } = &mut self.how else { return Ok(()) };
+        let WriteMode::Replace { folder, name, temporary } = &mut self.how else { return Ok(()) };
         self.file.sync_all()?;
         if temporary.is_none() {
             let own = random_name();
@@ -134,7 +134,7 @@ impl Output {
             *temporary = Some(own);
         }
         let there = statat(&*folder, &**name, AtFlags::SYMLINK_NOFOLLOW);
-        if there.is_ok_and(|s| !Look::from(&s).is_file()) {
+        if there.is_ok_and(|s| !FileInfo::from(&s).is_file()) {
             return Err(io::Error::other("something else has the name by now"));
         }
         if let Some(own) = temporary.as_deref() {
@@ -157,7 +157,7 @@ pub struct Remover {
 impl Drop for Remover {
     fn drop(&mut self) {
         let there = statat(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW);
-        let is_it = there.is_ok_and(|s| Some(Look::from(&s).identity) == self.identity);
+        let is_it = there.is_ok_and(|s| Some(FileInfo::from(&s).identity) == self.identity);
         if is_it {
             let _ = unlinkat(CWD, &self.path, AtFlags::empty());
         }
@@ -166,7 +166,7 @@ impl Drop for Remover {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        if let How::Replace { folder, temporary: Some(name), .. } = &self.how {
+        if let WriteMode::Replace { folder, temporary: Some(name), .. } = &self.how {
             let _ = unlinkat(folder, name.as_str(), AtFlags::empty());
         }
     }
@@ -184,26 +184,26 @@ impl Write for Output {
 }
 
 /// What has the name; a link is not followed.
-fn look(path: &Path) -> io::Result<Option<Look>> {
+fn look(path: &Path) -> io::Result<Option<FileInfo>> {
     match statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(s) => Ok(Some(Look::from(&s))),
+        Ok(s) => Ok(Some(FileInfo::from(&s))),
         Err(Errno::NOENT) => Ok(None),
         Err(e) => Err(e.into()),
     }
 }
 
-fn kind_of(look: &Look) -> &'static str {
+fn kind_of(look: &FileInfo) -> &'static str {
     if look.is_file() { "a file with several names" } else { look.kind_name() }
 }
 
-fn open(path: &Path, is_wanted: IsWanted<'_>) -> io::Result<(File, How)> {
+fn open(path: &Path, is_wanted: IsWanted<'_>) -> io::Result<(File, WriteMode)> {
     let Some(look) = look(path)? else { return replace(path, None) };
     if !(look.is_file() && look.links == 1) {
         return in_place(path, look.kind == FileType::Symlink, is_wanted);
     }
     // A user who may not write to it may not replace it either.
     let (old, how) = in_place(path, false, is_wanted)?;
-    match replace(path, Some(&Look::of(&old)?)) {
+    match replace(path, Some(&FileInfo::of(&old)?)) {
         Ok(new) => Ok(new),
         // A file that may be written in a folder that may not.
         Err(e) if matches!(e.kind(), io::ErrorKind::PermissionDenied) => Ok((old, how)),
@@ -211,7 +211,7 @@ fn open(path: &Path, is_wanted: IsWanted<'_>) -> io::Result<(File, How)> {
     }
 }
 
-fn in_place(path: &Path, is_link: bool, is_wanted: IsWanted<'_>) -> io::Result<(File, How)> {
+fn in_place(path: &Path, is_link: bool, is_wanted: IsWanted<'_>) -> io::Result<(File, WriteMode)> {
     // As with `>`, a link that leads nowhere has its end made.
     let flags = if is_link { WRITE | OFlags::CREATE } else { WRITE };
     let (file, look) = match open_to_write(path, flags, is_wanted) {
@@ -220,11 +220,15 @@ fn in_place(path: &Path, is_link: bool, is_wanted: IsWanted<'_>) -> io::Result<(
         }
         other => other?,
     };
-    Ok((file, How::InPlace { is_old: look.is_file() }))
+    Ok((file, WriteMode::InPlace { is_old: look.is_file() }))
 }
 
 /// Opens what can be written into, without waiting for it, and says what it is.
-fn open_to_write(path: &Path, flags: OFlags, is_wanted: IsWanted<'_>) -> io::Result<(File, Look)> {
+fn open_to_write(
+    path: &Path,
+    flags: OFlags,
+    is_wanted: IsWanted<'_>,
+) -> io::Result<(File, FileInfo)> {
     let until = Instant::now() + PATIENCE;
     let file = loop {
         match openat(CWD, path, flags | OFlags::NONBLOCK, MODE) {
@@ -242,7 +246,7 @@ fn open_to_write(path: &Path, flags: OFlags, is_wanted: IsWanted<'_>) -> io::Res
             Err(e) => return Err(e.into()),
         }
     };
-    let look = Look::of(&file)?;
+    let look = FileInfo::of(&file)?;
     match look.kind {
         FileType::BlockDevice => Err(io::Error::other("it is a block device")),
         _ => {
@@ -254,7 +258,7 @@ fn open_to_write(path: &Path, flags: OFlags, is_wanted: IsWanted<'_>) -> io::Res
 }
 
 /// A new file beside `path`, with owner and mode of the one it will replace.
-fn replace(path: &Path, old: Option<&Look>) -> io::Result<(File, How)> {
+fn replace(path: &Path, old: Option<&FileInfo>) -> io::Result<(File, WriteMode)> {
     let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.as_bytes().to_vec();
     let above = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -269,12 +273,12 @@ fn replace(path: &Path, old: Option<&Look>) -> io::Result<(File, How)> {
         }
         return Err(e);
     }
-    Ok((file, How::Replace { folder, name, temporary }))
+    Ok((file, WriteMode::Replace { folder, name, temporary }))
 }
 
 /// Gives a new file the owner and mode of the one it will replace.
-fn take_over(file: &File, old: &Look) -> io::Result<()> {
-    let now = Look::of(file)?;
+fn take_over(file: &File, old: &FileInfo) -> io::Result<()> {
+    let now = FileInfo::of(file)?;
     if (now.owner, now.group) != (old.owner, old.group) {
         fchown(file, Some(Uid::from_raw(old.owner)), Some(Gid::from_raw(old.group)))?;
     }
@@ -296,7 +300,7 @@ pub fn stream_to(path: &Path, is_wanted: IsWanted<'_>) -> io::Result<File> {
     Ok(file)
 }
 
-fn long_lived(path: &Path, how: OFlags, is_wanted: IsWanted<'_>) -> io::Result<(File, Look)> {
+fn long_lived(path: &Path, how: OFlags, is_wanted: IsWanted<'_>) -> io::Result<(File, FileInfo)> {
     open_to_write(path, WRITE | OFlags::CREATE | OFlags::NOFOLLOW | how, is_wanted)
 }
 

@@ -13,7 +13,7 @@
 //! `path_hex` stands for `path` where that is no UTF-8. A later run appends: what follows the last
 //! `start` is what counts, with the whole files (`done`, 0 bytes lost) of all runs before.
 
-use crate::{Dir, Look};
+use crate::{Dir, FileInfo};
 use engine::Node;
 use engine::extract::{Lost, Observer};
 use rustix::fs::{Mode, OFlags, openat};
@@ -69,7 +69,7 @@ fn open(dir: &Dir) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE;
     let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(openat(dir, LOG_NAME, flags | careful, Mode::RUSR | Mode::WUSR)?);
-    let look = Look::of(&file)?;
+    let look = FileInfo::of(&file)?;
     let mine = look.owner == rustix::process::geteuid().as_raw();
     let mut head = Vec::new();
     if look.is_file() {

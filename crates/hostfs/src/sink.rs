@@ -2,9 +2,9 @@
 //! ([`engine::extract`]) is done here.
 
 use crate::dir::Item;
-use crate::{Dir, Identity, Look, NewFile, Tree, names};
+use crate::{Dir, FileInfo, Identity, NewFile, Tree, names};
 use engine::Node;
-use engine::extract::{self, Found, Keep, Linked};
+use engine::extract::{self, Found, Linked, Preserve};
 use engine::files::{NewKind, Time};
 use rustix::io::Errno;
 use std::io;
@@ -25,7 +25,7 @@ impl extract::Sink for Dir {
         Ok(Self::subdir(self, name)?.0)
     }
 
-    fn close(&self, node: &Node, keep: Keep) -> io::Result<()> {
+    fn close(&self, node: &Node, keep: Preserve) -> io::Result<()> {
         self.close_for_others(node, keep)
     }
 
@@ -35,7 +35,7 @@ impl extract::Sink for Dir {
             true => self.read_link(name).ok(),
             false => None,
         };
-        let Look { identity: id, size, device, .. } = there;
+        let FileInfo { identity: id, size, device, .. } = there;
         let mtime = Time { seconds: there.mtime.0, nanos: there.mtime.1 };
         Ok(Some(Found { id, kind: there.file_kind(), size, mtime, device, target }))
     }

@@ -18,7 +18,7 @@ const OPEN_MAX: usize = 48;
 const SHOWN_MAX: usize = 16 << 10;
 
 /// One directory that was made.
-struct Spot {
+struct CreatedDir {
     above: usize,
     depth: usize,
     name: Box<[u8]>,
@@ -27,7 +27,7 @@ struct Spot {
 
 /// The tree; see the head of the module. Number 0 is the top.
 pub struct Tree {
-    spots: Vec<Spot>,
+    dirs: Vec<CreatedDir>,
     made: HashSet<Identity>,
     /// From the top to the last one that was asked for.
     way: Vec<(usize, Option<Arc<Dir>>)>,
@@ -37,9 +37,9 @@ impl Tree {
     /// A tree below `top`.
     pub fn new(top: Arc<Dir>) -> io::Result<Self> {
         let identity = top.identity()?;
-        let spot = Spot { above: 0, depth: 0, name: Box::default(), identity };
+        let dir = CreatedDir { above: 0, depth: 0, name: Box::default(), identity };
         let way = vec![(0, Some(top))];
-        Ok(Self { spots: vec![spot], made: HashSet::from([identity]), way })
+        Ok(Self { dirs: vec![dir], made: HashSet::from([identity]), way })
     }
 
     /// Makes a directory in `above`, or takes the one that is there; its number, and whether it
@@ -52,9 +52,9 @@ impl Tree {
                         their names apart";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
         }
-        let at = self.spots.len();
-        let depth = self.spots.get(above).map_or(0, |s| s.depth) + 1;
-        self.spots.push(Spot { above, depth, name: name.into(), identity });
+        let at = self.dirs.len();
+        let depth = self.dirs.get(above).map_or(0, |s| s.depth) + 1;
+        self.dirs.push(CreatedDir { above, depth, name: name.into(), identity });
         self.push(at, Arc::new(dir));
         Ok((at, was_there))
     }
@@ -65,7 +65,7 @@ impl Tree {
         let mut on_way = at;
         while self.way.get(self.depth(on_way)).is_none_or(|(n, _)| *n != on_way) {
             down.push(on_way);
-            on_way = self.spots.get(on_way).map_or(0, |s| s.above);
+            on_way = self.dirs.get(on_way).map_or(0, |s| s.above);
         }
         if self.retreat(self.depth(on_way)).is_err() {
             // Something was moved: from the top it is found, or its absence is.
@@ -74,14 +74,14 @@ impl Tree {
             let mut up = at;
             while up != 0 {
                 down.push(up);
-                up = self.spots.get(up).map_or(0, |s| s.above);
+                up = self.dirs.get(up).map_or(0, |s| s.above);
             }
         }
         for next in down.into_iter().rev() {
             let from = self.last()?;
-            let spot = self.spots.get(next).ok_or(io::ErrorKind::NotFound)?;
-            let dir = from.child(&spot.name)?;
-            if dir.identity()? != spot.identity {
+            let made = self.dirs.get(next).ok_or(io::ErrorKind::NotFound)?;
+            let dir = from.child(&made.name)?;
+            if dir.identity()? != made.identity {
                 return Err(moved());
             }
             self.push(next, Arc::new(dir));
@@ -94,21 +94,21 @@ impl Tree {
         let (mut names, mut length) = (Vec::new(), 0);
         let mut at = at;
         while at != 0 {
-            let Some(spot) = self.spots.get(at) else { break };
-            length += spot.name.len() + 1;
+            let Some(dir) = self.dirs.get(at) else { break };
+            length += dir.name.len() + 1;
             if length > SHOWN_MAX {
                 names.push(&b"..."[..]);
                 break;
             }
-            names.push(&*spot.name);
-            at = spot.above;
+            names.push(&*dir.name);
+            at = dir.above;
         }
         names.reverse();
         names.join(&b'/')
     }
 
     fn depth(&self, at: usize) -> usize {
-        self.spots.get(at).map_or(0, |s| s.depth)
+        self.dirs.get(at).map_or(0, |s| s.depth)
     }
 
     fn last(&self) -> io::Result<Arc<Dir>> {
@@ -133,7 +133,7 @@ impl Tree {
             let Some((at, dir)) = self.way.last_mut() else { break };
             if dir.is_none() {
                 let above = below.ok_or(io::ErrorKind::NotFound)?.above()?;
-                let known = self.spots.get(*at).map(|s| s.identity);
+                let known = self.dirs.get(*at).map(|s| s.identity);
                 if Some(above.identity()?) != known {
                     return Err(moved());
                 }
@@ -168,13 +168,13 @@ mod tests {
         let side = tree.make(1500, b"side").unwrap().0;
         assert!(tree.path(side).starts_with(b".../n") && tree.path(side).ends_with(b"/side"));
         for at in chain.iter().rev() {
-            assert_eq!(tree.dir(*at).unwrap().identity().unwrap(), tree.spots[*at].identity);
+            assert_eq!(tree.dir(*at).unwrap().identity().unwrap(), tree.dirs[*at].identity);
         }
         tree.dir(3000).unwrap();
         assert!(tree.make(2999, &name).is_err(), "it was made before");
         // Taken apart from within: its path is longer than any call takes.
         for at in chain.iter().skip(1).rev() {
-            let above = tree.spots[*at].above;
+            let above = tree.dirs[*at].above;
             let dir = tree.dir(above).unwrap();
             if above == 1500 {
                 rustix::fs::unlinkat(&*dir, "side", rustix::fs::AtFlags::REMOVEDIR).unwrap();

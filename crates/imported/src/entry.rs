@@ -304,7 +304,7 @@ impl Known {
     /// These are its devices, where it has them, whatever guid the pool has by now: `zpool reguid`
     /// may have ended before the new one was written down.
     #[must_use]
-    pub fn lies_on(&self, pool: &Candidate) -> bool {
+    pub fn is_on_devices_of(&self, pool: &Candidate) -> bool {
         let is_here = |leaf: &VdevConfig| {
             let (Some(seen), Some(path)) = (pool.leaves.get(&leaf.guid), &leaf.path) else {
                 return false;
@@ -347,7 +347,7 @@ impl Known {
 
     /// Apart from the txg nothing differs.
     #[must_use]
-    pub fn says_the_same_as(&self, other: &Self) -> bool {
+    pub fn differs_only_in_txg(&self, other: &Self) -> bool {
         let plain = |known: &Self| {
             let mut list = known.list.clone();
             list.remove("txg");

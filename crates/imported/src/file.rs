@@ -87,7 +87,7 @@ fn check_place(path: &Path) -> io::Result<bool> {
 }
 
 /// Is told what a user should know.
-type Told<'a> = &'a dyn Fn(&Notice<'_>);
+type NoticeFn<'a> = &'a dyn Fn(&Notice<'_>);
 
 /// What a file holds.
 #[derive(Default)]
@@ -136,7 +136,7 @@ impl CacheFile {
 
     /// The pools in it. A damaged file is put aside, and another with what is whole in it takes
     /// its place.
-    pub(crate) fn entries(&self, told: Told<'_>) -> Vec<Known> {
+    pub(crate) fn entries(&self, told: NoticeFn<'_>) -> Vec<Known> {
         match entries(&self.path) {
             Ok(entries) if entries.damaged.is_empty() => entries.pools,
             Err(Unreadable::NoFile) => Vec::new(),
@@ -149,7 +149,7 @@ impl CacheFile {
     }
 
     /// The same with the lock, or why it cannot be had.
-    fn mended(&self, told: Told<'_>, locked: io::Result<()>) -> Vec<Known> {
+    fn mended(&self, told: NoticeFn<'_>, locked: io::Result<()>) -> Vec<Known> {
         if let Err(e) = check_place(&self.path) {
             told(&Notice::Unreadable { path: &self.path, cause: &e });
             return Vec::new();
@@ -233,7 +233,7 @@ impl CacheFile {
     }
 
     /// Adds an entry, in place of one with the same name or guid.
-    pub(crate) fn put(&self, told: Told<'_>, known: &Known) -> Result<()> {
+    pub(crate) fn put(&self, told: NoticeFn<'_>, known: &Known) -> Result<()> {
         self.change(told, |entries| {
             entries.retain(|e| e.guid() != known.guid() && e.name() != known.name());
             entries.push(known.clone());
@@ -242,14 +242,14 @@ impl CacheFile {
     }
 
     /// Puts an entry in the place of another, when that still stands there as it was.
-    pub(crate) fn replace_entry(&self, told: Told<'_>, old: &Known, new: &Known) -> Result<()> {
+    pub(crate) fn replace_entry(&self, told: NoticeFn<'_>, old: &Known, new: &Known) -> Result<()> {
         // What is no file of ours has no entry.
         if !check_place(&self.path).unwrap_or(false) {
             return Ok(());
         }
         self.change(told, |entries| {
             let mut same = entries.iter_mut().filter(|e| e.guid() == old.guid());
-            match same.find(|e| e.says_the_same_as(old)) {
+            match same.find(|e| e.differs_only_in_txg(old)) {
                 Some(entry) => {
                     entry.clone_from(new);
                     true
@@ -260,7 +260,7 @@ impl CacheFile {
     }
 
     /// Takes an entry out, when it is there.
-    pub(crate) fn remove(&self, told: Told<'_>, guid: u64) -> Result<()> {
+    pub(crate) fn remove(&self, told: NoticeFn<'_>, guid: u64) -> Result<()> {
         // What is no file of ours has no entry.
         if !check_place(&self.path).unwrap_or(false) {
             return Ok(());
@@ -273,7 +273,11 @@ impl CacheFile {
     }
 
     /// Changes the entries, under the lock; `change` says whether it did.
-    fn change(&self, told: Told<'_>, change: impl FnOnce(&mut Vec<Known>) -> bool) -> Result<()> {
+    fn change(
+        &self,
+        told: NoticeFn<'_>,
+        change: impl FnOnce(&mut Vec<Known>) -> bool,
+    ) -> Result<()> {
         let fail = |e: io::Error| self.cannot_write(e);
         check_place(&self.path).map_err(fail)?;
         self.make_folder().map_err(fail)?;

@@ -70,7 +70,7 @@ impl Found {
 
     /// It is a known pool, on the devices that it is known to be on.
     #[must_use]
-    pub fn is_the_known_one(&self) -> bool {
+    pub fn is_known(&self) -> bool {
         self.listed.known().is_some()
     }
 
@@ -97,7 +97,7 @@ impl Found {
         let was = self.listed.known.as_ref();
         let is = list.by_guid(was.map_or(self.guid(), Known::guid));
         match (was, is) {
-            (Some(was), Some(is)) => !is.says_the_same_as(was),
+            (Some(was), Some(is)) => !is.differs_only_in_txg(was),
             (was, is) => was.is_some() != is.is_some(),
         }
     }
@@ -182,7 +182,7 @@ fn is_elsewhere(candidate: &Candidate, known: &Known, elsewhere: &[PathBuf]) -> 
 }
 
 /// Where a known pool's devices were looked for, and what was found.
-struct Sought {
+struct SearchResult {
     candidate: Option<Candidate>,
     /// It was found in other places than those that are written down.
     is_wider: bool,
@@ -190,7 +190,7 @@ struct Sought {
     denied: Option<PathBuf>,
 }
 
-fn seek(known: &Known, elsewhere: &[PathBuf]) -> engine::Result<Sought> {
+fn seek(known: &Known, elsewhere: &[PathBuf]) -> engine::Result<SearchResult> {
     let (mut there, mut denied) = (Vec::new(), None);
     for path in known.paths() {
         if is_far(&path) {
@@ -212,7 +212,7 @@ fn seek(known: &Known, elsewhere: &[PathBuf]) -> engine::Result<Sought> {
             None => (first, false),
         },
     };
-    Ok(Sought { candidate, is_wider, denied })
+    Ok(SearchResult { candidate, is_wider, denied })
 }
 
 /// No device of the pool is missing: none that is written down, and none of which its own labels
@@ -239,7 +239,7 @@ pub fn look_for(known: Known, elsewhere: &[PathBuf]) -> Result<Found, LookError>
 
 /// The same, also when the pool was destroyed.
 pub fn look_for_any(known: Known, elsewhere: &[PathBuf]) -> Result<Found, LookError> {
-    let Sought { candidate, is_wider, denied } = seek(&known, elsewhere)?;
+    let SearchResult { candidate, is_wider, denied } = seek(&known, elsewhere)?;
     let name = || known.name().to_owned();
     let candidate = match (candidate, denied) {
         (Some(candidate), _) => candidate,

@@ -126,7 +126,7 @@ impl<'a> KnownPools<'a> {
 
     /// The same of a folder that may be another user's: nothing is said, and nothing is mended.
     #[must_use]
-    pub fn of_folder_of_others(folder: &Path) -> Vec<Known> {
+    pub fn of_foreign_folder(folder: &Path) -> Vec<Known> {
         let files = [LASTING, PASSING].map(|file| folder.join(file));
         let mut all: Vec<Known> =
             files.iter().filter_map(|path| file::entries_of(path)).flatten().collect();
@@ -206,7 +206,7 @@ impl<'a> KnownPools<'a> {
         let new = old.with_config(pool.cache_config()).with_files(Some(&old));
         let new = new.with_errors(&pool.view().vdevs().error_counts());
         let guid = new.guid();
-        if new.says_the_same_as(&old) {
+        if new.differs_only_in_txg(&old) {
             return;
         }
         // In this order: wherever this is cut off, the pool is known by its name.
@@ -225,7 +225,7 @@ impl<'a> KnownPools<'a> {
     /// and one of a newer state, which is on devices that are not there now.
     pub fn note(&self, old: &Known, pool: &Pool) {
         let new = old.with_config(cache_config(pool)).with_files(Some(old));
-        if new.says_the_same_as(old) || new.txg() < old.txg() {
+        if new.differs_only_in_txg(old) || new.txg() < old.txg() {
             return;
         }
         self.files().iter().for_each(|file| {

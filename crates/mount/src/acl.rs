@@ -5,7 +5,7 @@
 //! gets of the default list of its directory, the mode that a list stands for, and the list that a
 //! mode changes.
 
-use crate::errno::Done;
+use crate::errno::FuseResult;
 use fuser::Errno;
 
 /// The list that decides about a file.
@@ -38,7 +38,7 @@ pub(crate) struct List(Vec<Entry>);
 
 impl List {
     /// Reads one; a list of no entries means that there is none.
-    pub(crate) fn decode(bytes: &[u8]) -> Done<Option<Self>> {
+    pub(crate) fn decode(bytes: &[u8]) -> FuseResult<Option<Self>> {
         let (version, rest) = bytes.split_first_chunk().ok_or(Errno::EINVAL)?;
         if u32::from_le_bytes(*version) != VERSION || rest.len() % 8 != 0 {
             return Err(Errno::EOPNOTSUPP);

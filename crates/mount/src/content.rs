@@ -1,9 +1,9 @@
 //! The content of files.
 
 use crate::attrs::{now, without_set_ids};
-use crate::errno::{Done, OrErrno as _};
+use crate::errno::{FuseResult, OrErrno as _};
 use crate::served::Front;
-use crate::snapshots::Of;
+use crate::snapshots::InodeTarget;
 use engine::Node;
 use engine::files::{FileKind, SetAttrs};
 use fuser::{Errno, FileHandle, INodeNo, OpenFlags, WriteFlags};
@@ -11,8 +11,8 @@ use nix::fcntl::{FallocateFlags, OFlag};
 
 impl Front {
     /// The file, in use.
-    pub(crate) fn open_file(&self, ino: INodeNo, flags: OpenFlags) -> Done<FileHandle> {
-        if !self.fs.is_live() || !matches!(self.of(ino), Of::Live(_)) {
+    pub(crate) fn open_file(&self, ino: INodeNo, flags: OpenFlags) -> FuseResult<FileHandle> {
+        if !self.fs.is_live() || !matches!(self.of(ino), InodeTarget::Live(_)) {
             return match flags.acc_mode() {
                 fuser::OpenAccMode::O_RDONLY => Ok(self.handles.add(None)),
                 _ => Err(Errno::EROFS),
@@ -22,7 +22,7 @@ impl Front {
         Ok(self.handles.add(Some(held)))
     }
 
-    pub(crate) fn read_file(&self, ino: INodeNo, offset: u64, size: u32) -> Done<Vec<u8>> {
+    pub(crate) fn read_file(&self, ino: INodeNo, offset: u64, size: u32) -> FuseResult<Vec<u8>> {
         let node = self.node(ino)?;
         let left = node.size.saturating_sub(offset).min(size.into());
         let mut bytes = vec![0; usize::try_from(left).unwrap_or(0)];
@@ -39,7 +39,7 @@ impl Front {
         data: &[u8],
         how: WriteFlags,
         flags: OpenFlags,
-    ) -> Done<()> {
+    ) -> FuseResult<()> {
         let (file, now) = (self.object(ino)?, now());
         let is_from_cache = how.contains(WriteFlags::FUSE_WRITE_CACHE);
         // Where the end is, the kernel may not have heard yet.
@@ -59,7 +59,13 @@ impl Front {
 
     /// Holes are made, and zeros are; space cannot be set aside, because what is written goes to
     /// other places than what it replaces.
-    pub(crate) fn allocate(&self, ino: INodeNo, offset: u64, length: u64, mode: i32) -> Done<()> {
+    pub(crate) fn allocate(
+        &self,
+        ino: INodeNo,
+        offset: u64,
+        length: u64,
+        mode: i32,
+    ) -> FuseResult<()> {
         const ZEROES: FallocateFlags = FallocateFlags::FALLOC_FL_ZERO_RANGE;
         const HOLE: FallocateFlags = FallocateFlags::FALLOC_FL_PUNCH_HOLE;
         const KEEP: FallocateFlags = FallocateFlags::FALLOC_FL_KEEP_SIZE;
@@ -81,7 +87,7 @@ impl Front {
     }
 
     /// Where the next data or the next hole begins.
-    pub(crate) fn seek(&self, ino: INodeNo, offset: i64, whence: i32) -> Done<i64> {
+    pub(crate) fn seek(&self, ino: INodeNo, offset: i64, whence: i32) -> FuseResult<i64> {
         /// As `lseek` has them.
         const DATA: i32 = 3;
         const HOLE: i32 = 4;
@@ -99,7 +105,7 @@ impl Front {
 }
 
 /// Where the next data at or behind `from` begins, or the next hole; the end of the file is one.
-fn seek(node: &Node, from: u64, data: bool) -> Done<Option<u64>> {
+fn seek(node: &Node, from: u64, data: bool) -> FuseResult<Option<u64>> {
     let size = node.object().dnode().block_size().max(1);
     let next = |block| node.object().next_block(block).map_err(|(e, _)| e);
     let mut block = from / size;

@@ -4,7 +4,7 @@ use engine::{Error, ErrorKind};
 use fuser::Errno;
 
 /// Result of an operation.
-pub(crate) type Done<T> = Result<T, Errno>;
+pub(crate) type FuseResult<T> = Result<T, Errno>;
 
 /// The number for an error of a file operation.
 fn number(e: &Error) -> Errno {
@@ -35,11 +35,11 @@ fn number(e: &Error) -> Errno {
 /// For what has an error or a value.
 pub(crate) trait OrErrno<T> {
     /// The value, or the number.
-    fn or_errno(self) -> Done<T>;
+    fn or_errno(self) -> FuseResult<T>;
 }
 
 impl<T, E: Into<Error>> OrErrno<T> for Result<T, E> {
-    fn or_errno(self) -> Done<T> {
+    fn or_errno(self) -> FuseResult<T> {
         self.map_err(|e| number(&e.into()))
     }
 }

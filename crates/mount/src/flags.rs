@@ -4,7 +4,7 @@
 //! one word, `FS_IOC_FSGETXATTR` with a structure), and sets all at once.
 
 use crate::attrs::now;
-use crate::errno::{Done, OrErrno as _};
+use crate::errno::{FuseResult, OrErrno as _};
 use crate::served::Front;
 use engine::files::{FlagChange, SetAttrs, flags};
 use fuser::{Errno, INodeNo};
@@ -49,7 +49,7 @@ impl Form {
     }
 
     /// What files are to have of a word in this form; other flags there are not.
-    fn change(self, word: u32) -> Done<FlagChange> {
+    fn change(self, word: u32) -> FuseResult<FlagChange> {
         let known = FLAGS.iter().fold(0, |known, row| known | self.bit(row));
         if word & !known != 0 {
             return Err(Errno::EOPNOTSUPP);
@@ -60,7 +60,7 @@ impl Form {
     }
 }
 
-fn word_at(bytes: &[u8], at: usize) -> Done<u32> {
+fn word_at(bytes: &[u8], at: usize) -> FuseResult<u32> {
     let word = bytes.get(at..).and_then(|rest| rest.first_chunk()).ok_or(Errno::EINVAL)?;
     Ok(match cfg!(target_endian = "big") {
         true => u32::from_be_bytes(*word),
@@ -78,7 +78,7 @@ fn bytes_of(word: u32) -> [u8; 4] {
 
 impl Front {
     /// Answers such a request: what goes back.
-    pub(crate) fn control(&self, ino: INodeNo, request: u32, given: &[u8]) -> Done<Vec<u8>> {
+    pub(crate) fn control(&self, ino: INodeNo, request: u32, given: &[u8]) -> FuseResult<Vec<u8>> {
         let node = self.node(ino)?;
         match request {
             GET_FLAGS => Ok(bytes_of(Form::Word.shown(node.flags)).to_vec()),
@@ -103,7 +103,7 @@ impl Front {
         }
     }
 
-    fn set_flags(&self, ino: INodeNo, set: SetAttrs) -> Done<Vec<u8>> {
+    fn set_flags(&self, ino: INodeNo, set: SetAttrs) -> FuseResult<Vec<u8>> {
         self.fs.set_attrs(self.object(ino)?, &set, now()).or_errno()?;
         Ok(Vec::new())
     }

@@ -4,10 +4,10 @@
 //! What may wait for long, changes and the content of files, is done where it holds up nothing else
 //! (`workers.rs`), and a process that is to end does not wait for it (`requests.rs`).
 
-use crate::errno::{Done, OrErrno as _};
-use crate::requests::{Answer, Refuse, Requests};
-use crate::served::{Caller, Front, Known};
-use crate::snapshots::Of;
+use crate::errno::{FuseResult, OrErrno as _};
+use crate::requests::{Answer, ErrorReply, Requests};
+use crate::served::{Caller, EntryReply, Front};
+use crate::snapshots::InodeTarget;
 use crate::workers::{Class, Workers};
 use engine::Node;
 use fuser::{
@@ -43,7 +43,7 @@ pub(crate) struct Server {
 }
 
 impl Front {
-    fn answer_entry(&self, reply: ReplyEntry, known: Done<Known>) {
+    fn answer_entry(&self, reply: ReplyEntry, known: FuseResult<EntryReply>) {
         match known {
             Ok(known) => reply.entry(&known.ttl, &known.attr, known.generation),
             Err(e) => reply.error(e),
@@ -51,12 +51,12 @@ impl Front {
     }
 
     /// The same for a file of the file system itself.
-    fn answer_made(&self, reply: ReplyEntry, node: Done<Node>) {
-        let known = node.and_then(|node| self.known(Of::Live(node.number()), &node));
+    fn answer_made(&self, reply: ReplyEntry, node: FuseResult<Node>) {
+        let known = node.and_then(|node| self.known(InodeTarget::Live(node.number()), &node));
         self.answer_entry(reply, known);
     }
 
-    fn answer_attr(&self, reply: ReplyAttr, known: Done<Known>) {
+    fn answer_attr(&self, reply: ReplyAttr, known: FuseResult<EntryReply>) {
         match known {
             Ok(known) => reply.attr(&known.ttl, &known.attr),
             Err(e) => reply.error(e),
@@ -92,13 +92,13 @@ impl Server {
     }
 
     /// Carries out a request that may wait for long, and answers it.
-    fn work<R: Refuse, T>(
+    fn work<R: ErrorReply, T>(
         &self,
         class: Class,
         request: &Request,
         reply: R,
-        job: impl FnOnce(&Front) -> Done<T> + Send + 'static,
-        tell: impl FnOnce(&Front, R, Done<T>) + Send + 'static,
+        job: impl FnOnce(&Front) -> FuseResult<T> + Send + 'static,
+        tell: impl FnOnce(&Front, R, FuseResult<T>) + Send + 'static,
     ) {
         let answer = self.requests.begin(request.pid(), reply);
         let run = move |front: &Front| {
@@ -107,8 +107,8 @@ impl Server {
                 answer.give(|reply| tell(front, reply, done));
             }
         };
-        match self.workers.try_here(class) {
-            Some(_here) => run(&self.front),
+        match self.workers.try_inline(class) {
+            Some(_permit) => run(&self.front),
             None => {
                 let front = Arc::clone(&self.front);
                 self.workers.hand_over(move || run(&front));
@@ -121,7 +121,7 @@ impl Server {
         &self,
         request: &Request,
         reply: ReplyEmpty,
-        job: impl FnOnce(&Front) -> Done<()> + Send + 'static,
+        job: impl FnOnce(&Front) -> FuseResult<()> + Send + 'static,
     ) {
         self.work(Class::Change, request, reply, job, |_, reply, done| answer(reply, done));
     }
@@ -131,13 +131,13 @@ impl Server {
         &self,
         request: &Request,
         reply: ReplyEntry,
-        job: impl FnOnce(&Front) -> Done<Node> + Send + 'static,
+        job: impl FnOnce(&Front) -> FuseResult<Node> + Send + 'static,
     ) {
         self.work(Class::Change, request, reply, job, Front::answer_made);
     }
 }
 
-fn answer(reply: ReplyEmpty, done: Done<()>) {
+fn answer(reply: ReplyEmpty, done: FuseResult<()>) {
     match done {
         Ok(()) => reply.ok(),
         Err(e) => reply.error(e),
@@ -190,11 +190,11 @@ impl fuser::Filesystem for Server {
         _: Option<fuser::BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let wanted = crate::names::Wanted { mode, uid, gid, size, atime, mtime, ctime };
+        let wanted = crate::names::AttrChanges { mode, uid, gid, size, atime, mtime, ctime };
         let caller = Caller::of(request);
         let set = move |front: &Front| {
             let node = front.set_attributes(caller, ino, &wanted)?;
-            front.known(Of::Live(node.number()), &node)
+            front.known(InodeTarget::Live(node.number()), &node)
         };
         self.work(Class::Change, request, reply, set, Front::answer_attr);
     }
@@ -314,14 +314,16 @@ impl fuser::Filesystem for Server {
             let kind = engine::files::NewKind::File;
             let node = front.make(caller, parent, &name, kind, (mode, umask))?;
             let held = front.fs.hold(node.number()).or_errno()?;
-            let known = front.known(Of::Live(node.number()), &node)?;
+            let known = front.known(InodeTarget::Live(node.number()), &node)?;
             Ok((known, front.handles.add(Some(held))))
         };
-        let tell = |_: &Front, reply: ReplyCreate, opened: Done<(Known, FileHandle)>| match opened {
-            Ok((Known { attr, generation, ttl }, handle)) => {
-                reply.created(&ttl, &attr, generation, handle, FopenFlags::FOPEN_KEEP_CACHE);
+        let tell = |_: &Front, reply: ReplyCreate, opened: FuseResult<(EntryReply, FileHandle)>| {
+            match opened {
+                Ok((EntryReply { attr, generation, ttl }, handle)) => {
+                    reply.created(&ttl, &attr, generation, handle, FopenFlags::FOPEN_KEEP_CACHE);
+                }
+                Err(e) => reply.error(e),
             }
-            Err(e) => reply.error(e),
         };
         self.work(Class::Change, request, reply, create, tell);
     }
@@ -338,7 +340,7 @@ impl fuser::Filesystem for Server {
         reply: ReplyData,
     ) {
         let read = move |front: &Front| front.read_file(ino, offset, size.min(TRANSFER_MAX));
-        let tell = |_: &Front, reply: ReplyData, done: Done<Vec<u8>>| match done {
+        let tell = |_: &Front, reply: ReplyData, done: FuseResult<Vec<u8>>| match done {
             Ok(bytes) => reply.data(&bytes),
             Err(e) => reply.error(e),
         };
@@ -358,12 +360,12 @@ impl fuser::Filesystem for Server {
         reply: ReplyWrite,
     ) {
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        let tell = move |reply: ReplyWrite, done: Done<()>| match done {
+        let tell = move |reply: ReplyWrite, done: FuseResult<()>| match done {
             Ok(()) => reply.written(length),
             Err(e) => reply.error(e),
         };
         let answer = self.requests.begin(request.pid(), reply);
-        if let Some(_here) = self.workers.try_here(Class::Change) {
+        if let Some(_permit) = self.workers.try_inline(Class::Change) {
             let done = self.front.write_file(ino, offset, data, how, flags);
             return answer.give(|reply| tell(reply, done));
         }
@@ -395,8 +397,8 @@ impl fuser::Filesystem for Server {
         // Before the file is freed, which may take long: no program waits for that.
         reply.ok();
         let Some(handle) = self.front.handles.remove(handle) else { return };
-        match self.workers.try_here(Class::Change) {
-            Some(_here) => drop(handle),
+        match self.workers.try_inline(Class::Change) {
+            Some(_permit) => drop(handle),
             None => self.workers.hand_over(move || drop(handle)),
         }
     }
@@ -503,7 +505,7 @@ impl fuser::Filesystem for Server {
     ) {
         let given = given.to_vec();
         let control = move |front: &Front| front.control(ino, number, &given);
-        let tell = |_: &Front, reply: ReplyIoctl, done: Done<Vec<u8>>| match done {
+        let tell = |_: &Front, reply: ReplyIoctl, done: FuseResult<Vec<u8>>| match done {
             Ok(back) => reply.ioctl(0, &back),
             Err(e) => reply.error(e),
         };
@@ -540,7 +542,7 @@ impl fuser::Filesystem for Server {
 }
 
 /// The bytes, when there is room for them, or how many they are when that is asked.
-fn answer_xattr(reply: ReplyXattr, room: u32, bytes: Done<Vec<u8>>) {
+fn answer_xattr(reply: ReplyXattr, room: u32, bytes: FuseResult<Vec<u8>>) {
     let bytes = match bytes {
         Ok(bytes) => bytes,
         Err(e) => return reply.error(e),
@@ -563,10 +565,10 @@ impl Server {
             return reply.ok();
         }
         let waiting = self.requests.begin(request.pid(), reply);
-        let told = told(waiting);
+        let told = reply_when_done(waiting);
         // Some promises are kept by the thread that asks.
-        match self.workers.try_here(Class::Change) {
-            Some(_here) => front.fs.sync_then(Some(file), told),
+        match self.workers.try_inline(Class::Change) {
+            Some(_permit) => front.fs.sync_then(Some(file), told),
             None => {
                 let fs = front.fs.clone();
                 self.workers.hand_over(move || fs.sync_then(Some(file), told));
@@ -576,7 +578,7 @@ impl Server {
 }
 
 /// Answers when it is called with what became of a promise.
-fn told<E: Into<engine::Error>>(
+fn reply_when_done<E: Into<engine::Error>>(
     waiting: Answer<ReplyEmpty>,
 ) -> impl FnOnce(Result<(), E>) + Send + 'static {
     move |done| waiting.give(|reply| answer(reply, done.or_errno()))

@@ -57,9 +57,9 @@ pub mod system;
 mod workers;
 mod xattrs;
 
-pub use mounts::{How, Mounted, Mounts, What};
+pub use mounts::{MountSpec, Mounted, Mounts, UnmountMode};
 pub use snapshots::Snapshots;
-pub use system::Keeper;
+pub use system::MountHolder;
 
 use engine::LivePool;
 use std::fmt;
@@ -153,7 +153,7 @@ pub enum Error {
     /// Something is mounted in it, and where.
     Inner(PathBuf, PathBuf),
     /// It is not mounted here any more, and this keeps it.
-    Kept(PathBuf, Keeper),
+    Kept(PathBuf, MountHolder),
     /// Only root may mount.
     NotRoot,
     /// The program that mounts for ordinary users is not there.
@@ -180,13 +180,13 @@ impl fmt::Display for Error {
             Self::Kept(dir, keeper) => {
                 let dir = dir.display();
                 match keeper {
-                    Keeper::At(other) => {
+                    MountHolder::At(other) => {
                         write!(f, "what was mounted at {dir} is at {} too", other.display())
                     }
-                    Keeper::Process(number) => {
+                    MountHolder::Process(number) => {
                         write!(f, "the mount namespace of process {number} still has {dir}")
                     }
-                    Keeper::OpenFiles => {
+                    MountHolder::OpenFiles => {
                         write!(f, "programs have files open of what was mounted at {dir}")
                     }
                 }

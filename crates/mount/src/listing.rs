@@ -7,10 +7,10 @@
 //! (`seekdir`) has the page read again.
 
 use crate::attrs::file_type;
-use crate::errno::{Done, OrErrno as _};
+use crate::errno::{FuseResult, OrErrno as _};
 use crate::progress::Progress;
-use crate::served::{Front, Known};
-use crate::snapshots::{self, Of, SnapdirMode};
+use crate::served::{EntryReply, Front};
+use crate::snapshots::{self, InodeTarget, SnapdirMode};
 use engine::Filesystem;
 use engine::files::{DirEntry, FileKind};
 use fuser::{Errno, FileHandle, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
@@ -25,14 +25,26 @@ const DIRECTORY: u8 = 4;
 /// An answer that takes entries.
 pub(crate) trait Listing {
     /// Adds an entry, and the number of the place behind it; whether the answer was full.
-    fn take(&mut self, front: &Front, at: &At, entry: &DirEntry, behind: u64) -> Done<bool>;
+    fn take(
+        &mut self,
+        front: &Front,
+        at: &ListedIn,
+        entry: &DirEntry,
+        behind: u64,
+    ) -> FuseResult<bool>;
 
     /// Adds a directory that is on no disk.
-    fn take_virtual(&mut self, name: &[u8], known: &Known, behind: u64) -> bool;
+    fn take_virtual(&mut self, name: &[u8], known: &EntryReply, behind: u64) -> bool;
 }
 
 impl Listing for ReplyDirectory {
-    fn take(&mut self, _: &Front, at: &At, entry: &DirEntry, behind: u64) -> Done<bool> {
+    fn take(
+        &mut self,
+        _: &Front,
+        at: &ListedIn,
+        entry: &DirEntry,
+        behind: u64,
+    ) -> FuseResult<bool> {
         let kind = match file_type(FileKind::from_mode(u64::from(entry.kind) << 12)) {
             Some(kind) => kind,
             // Old directories do not say.
@@ -45,13 +57,19 @@ impl Listing for ReplyDirectory {
         Ok(self.add(ino, behind, kind, OsStr::from_bytes(&entry.name)))
     }
 
-    fn take_virtual(&mut self, name: &[u8], known: &Known, behind: u64) -> bool {
+    fn take_virtual(&mut self, name: &[u8], known: &EntryReply, behind: u64) -> bool {
         self.add(known.attr.ino, behind, known.attr.kind, OsStr::from_bytes(name))
     }
 }
 
 impl Listing for ReplyDirectoryPlus {
-    fn take(&mut self, front: &Front, at: &At, entry: &DirEntry, behind: u64) -> Done<bool> {
+    fn take(
+        &mut self,
+        front: &Front,
+        at: &ListedIn,
+        entry: &DirEntry,
+        behind: u64,
+    ) -> FuseResult<bool> {
         let node = match at.fs.node(entry.object).or_errno() {
             // It went since the page was read.
             Err(e) if e.code() == Errno::ENOENT.code() => return Ok(false),
@@ -61,21 +79,21 @@ impl Listing for ReplyDirectoryPlus {
         Ok(self.take_virtual(&entry.name, &known, behind))
     }
 
-    fn take_virtual(&mut self, name: &[u8], known: &Known, behind: u64) -> bool {
-        let Known { attr, generation, ttl } = known;
+    fn take_virtual(&mut self, name: &[u8], known: &EntryReply, behind: u64) -> bool {
+        let EntryReply { attr, generation, ttl } = known;
         self.add(attr.ino, behind, OsStr::from_bytes(name), ttl, attr, *generation)
     }
 }
 
 /// Where what is listed is: in the file system, or in a snapshot that is looked into.
-pub(crate) struct At {
+pub(crate) struct ListedIn {
     fs: Filesystem,
     slot: Option<usize>,
 }
 
-impl At {
-    fn of(&self, object: u64) -> Of {
-        self.slot.map_or(Of::Live(object), |slot| Of::Within(slot, object))
+impl ListedIn {
+    fn of(&self, object: u64) -> InodeTarget {
+        self.slot.map_or(InodeTarget::Live(object), |slot| InodeTarget::Within(slot, object))
     }
 }
 
@@ -87,17 +105,19 @@ impl Front {
         handle: FileHandle,
         place: u64,
         answer: &mut impl Listing,
-    ) -> Done<()> {
+    ) -> FuseResult<()> {
         let at = match self.of(ino) {
-            of @ (Of::Control | Of::Listing) => {
+            of @ (InodeTarget::Control | InodeTarget::Listing) => {
                 return self.list_virtual(of, handle, place, answer);
             }
-            Of::Live(_) => At { fs: self.fs.clone(), slot: None },
-            Of::Root(dataset) => {
+            InodeTarget::Live(_) => ListedIn { fs: self.fs.clone(), slot: None },
+            InodeTarget::Root(dataset) => {
                 let (slot, fs) = self.snapshots()?.root(dataset)?;
-                At { fs, slot: Some(slot) }
+                ListedIn { fs, slot: Some(slot) }
             }
-            Of::Within(slot, _) => At { fs: self.snapshots()?.within(slot)?, slot: Some(slot) },
+            InodeTarget::Within(slot, _) => {
+                ListedIn { fs: self.snapshots()?.within(slot)?, slot: Some(slot) }
+            }
         };
         let dir = self.node(ino)?;
         let is_root = dir.number() == at.fs.root_object();
@@ -111,7 +131,7 @@ impl Front {
         // Its place is there whether it is shown or not, so that no other entry's changes.
         let behind = DOTS + 1;
         if place < behind && is_root && self.is_control_shown() {
-            let known = self.virtual_dir(Of::Control, None);
+            let known = self.virtual_dir(InodeTarget::Control, None);
             if answer.take_virtual(snapshots::NAME, &known, behind) {
                 return Ok(());
             }
@@ -148,28 +168,31 @@ impl Front {
     /// The same for `.zfs` and `.zfs/snapshot`.
     fn list_virtual(
         &self,
-        of: Of,
+        of: InodeTarget,
         handle: FileHandle,
         place: u64,
         answer: &mut impl Listing,
-    ) -> Done<()> {
+    ) -> FuseResult<()> {
         let progress = self.handles.listing(handle).ok_or(Errno::EBADF)?;
         let mut progress = progress.lock();
-        if place == 0 && of == Of::Listing {
+        if place == 0 && of == InodeTarget::Listing {
             progress.snapshots = self.snapshots()?.all()?;
         }
-        let above = if of == Of::Listing { Of::Control } else { Of::Live(self.fs.root_object()) };
+        let above = if of == InodeTarget::Listing {
+            InodeTarget::Control
+        } else {
+            InodeTarget::Live(self.fs.root_object())
+        };
         let mut entries = vec![
             (&b"."[..], self.virtual_dir(of, None)),
             (&b".."[..], self.virtual_dir(above, None)),
         ];
-        if of == Of::Control {
-            entries.push((snapshots::BELOW, self.virtual_dir(Of::Listing, None)));
+        if of == InodeTarget::Control {
+            entries.push((snapshots::BELOW, self.virtual_dir(InodeTarget::Listing, None)));
         }
-        let listed = progress
-            .snapshots
-            .iter()
-            .map(|one| (one.name.as_bytes(), self.virtual_dir(Of::Root(one.dataset), Some(one))));
+        let listed = progress.snapshots.iter().map(|one| {
+            (one.name.as_bytes(), self.virtual_dir(InodeTarget::Root(one.dataset), Some(one)))
+        });
         let skipped = usize::try_from(place).unwrap_or(usize::MAX);
         for (behind, (name, known)) in (1..).zip(entries.into_iter().chain(listed)).skip(skipped) {
             if answer.take_virtual(name, &known, behind) {

@@ -19,7 +19,7 @@
 
 use crate::front::Server;
 use crate::served::Front;
-use crate::system::{Keeper, Listed};
+use crate::system::{Listed, MountHolder};
 use crate::{Error, Options, Snapshots, SpaceFn, system};
 use engine::Filesystem;
 use fuser::{Config, Session, SessionACL};
@@ -36,7 +36,7 @@ const END_WITHIN: Duration = Duration::from_secs(10);
 const LINGERS_AFTER: Duration = Duration::from_secs(1);
 
 /// What is to be mounted.
-pub struct What {
+pub struct MountSpec {
     /// The dataset or snapshot, as the system shows it.
     pub name: String,
     /// Its files.
@@ -60,7 +60,7 @@ pub struct Mounted {
 
 /// How a mount is taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum UnmountMode {
     /// Unless programs use it.
     Politely,
     /// Whatever uses it.
@@ -127,7 +127,7 @@ impl Mounts {
     ///
     /// # Errors
     /// It is not a directory, or is not empty; the system refuses.
-    pub fn mount(&self, what: What, dir: &Path, options: &Options) -> Result<PathBuf, Error> {
+    pub fn mount(&self, what: MountSpec, dir: &Path, options: &Options) -> Result<PathBuf, Error> {
         system::clear_dead(dir)?;
         let dir = dir.canonicalize().map_err(|_| Error::NotADirectory(dir.to_owned()))?;
         check_point(&dir, options.overlay)?;
@@ -179,7 +179,7 @@ impl Mounts {
     ///
     /// # Errors
     /// There is none of this process; programs use it; the system refuses.
-    pub fn unmount(&self, dir: &Path, how: How) -> Result<(), Error> {
+    pub fn unmount(&self, dir: &Path, how: UnmountMode) -> Result<(), Error> {
         let listed = system::listed();
         let (number, connection) = {
             let mut state = self.0.state.lock();
@@ -190,8 +190,8 @@ impl Mounts {
             state.leaving.push(number);
             (number, connection)
         };
-        let done = system::unmount(dir, how == How::Forcibly).and_then(|()| {
-            match self.has_ended(number, LINGERS_AFTER) || how == How::Politely {
+        let done = system::unmount(dir, how == UnmountMode::Forcibly).and_then(|()| {
+            match self.has_ended(number, LINGERS_AFTER) || how == UnmountMode::Politely {
                 true => Ok(()),
                 false => self.abort(number, connection, dir),
             }
@@ -208,7 +208,7 @@ impl Mounts {
     pub fn end_lingering(
         &self,
         is_meant: impl Fn(&str) -> bool,
-        how: How,
+        how: UnmountMode,
     ) -> Result<(), (PathBuf, Error)> {
         let listed = system::listed();
         let lingering: Vec<_> = {
@@ -219,10 +219,10 @@ impl Mounts {
         };
         for (number, connection, dir) in lingering {
             let done = match how {
-                How::Forcibly => self.abort(number, connection, &dir),
-                How::Politely if self.has_ended(number, LINGERS_AFTER) => Ok(()),
-                How::Politely => {
-                    let keeper = connection.map_or(Keeper::OpenFiles, system::keeper_of);
+                UnmountMode::Forcibly => self.abort(number, connection, &dir),
+                UnmountMode::Politely if self.has_ended(number, LINGERS_AFTER) => Ok(()),
+                UnmountMode::Politely => {
+                    let keeper = connection.map_or(MountHolder::OpenFiles, system::keeper_of);
                     Err(Error::Kept(dir.clone(), keeper))
                 }
             };

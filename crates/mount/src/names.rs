@@ -2,9 +2,9 @@
 
 use crate::acl;
 use crate::attrs::{self, now, time, without_set_ids};
-use crate::errno::{Done, OrErrno as _};
-use crate::served::{Caller, Front, Known};
-use crate::snapshots::{self, Listed, Of, SnapdirMode};
+use crate::errno::{FuseResult, OrErrno as _};
+use crate::served::{Caller, EntryReply, Front};
+use crate::snapshots::{self, InodeTarget, Listed, SnapdirMode};
 use engine::Node;
 use engine::files::{
     FileKind, Hold, NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode, names,
@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What `setattr` is to change.
-pub(crate) struct Wanted {
+pub(crate) struct AttrChanges {
     pub(crate) mode: Option<u32>,
     pub(crate) uid: Option<u32>,
     pub(crate) gid: Option<u32>,
@@ -26,7 +26,7 @@ pub(crate) struct Wanted {
 }
 
 /// What `mknod` is to make.
-pub(crate) fn kind_of(mode: u32, rdev: u32) -> Done<NewKind> {
+pub(crate) fn kind_of(mode: u32, rdev: u32) -> FuseResult<NewKind> {
     let (major, minor) = attrs::device_numbers(rdev);
     Ok(match FileKind::from_mode(mode.into()) {
         FileKind::File => NewKind::File,
@@ -48,56 +48,56 @@ impl Front {
     }
 
     /// A name, as the kernel is to know its file.
-    pub(crate) fn look_up(&self, parent: INodeNo, name: &[u8]) -> Done<Known> {
+    pub(crate) fn look_up(&self, parent: INodeNo, name: &[u8]) -> FuseResult<EntryReply> {
         // The kernel takes longer ones, and looks every name up before it does anything with it.
         if name.len() > self.name_max() {
             return Err(Errno::ENAMETOOLONG);
         }
         let within = match self.of(parent) {
-            Of::Live(dir) if dir == self.fs.root_object() && name == snapshots::NAME => {
+            InodeTarget::Live(dir) if dir == self.fs.root_object() && name == snapshots::NAME => {
                 match &self.snapshots {
                     Some(all) if all.mode() != SnapdirMode::Disabled => {
-                        return Ok(self.virtual_dir(Of::Control, None));
+                        return Ok(self.virtual_dir(InodeTarget::Control, None));
                     }
                     _ => None,
                 }
             }
-            Of::Live(_) => None,
-            Of::Control if name == snapshots::BELOW => {
-                return Ok(self.virtual_dir(Of::Listing, None));
+            InodeTarget::Live(_) => None,
+            InodeTarget::Control if name == snapshots::BELOW => {
+                return Ok(self.virtual_dir(InodeTarget::Listing, None));
             }
-            Of::Control => return Err(Errno::ENOENT),
-            Of::Listing => {
+            InodeTarget::Control => return Err(Errno::ENOENT),
+            InodeTarget::Listing => {
                 let found = self.snapshots()?.find(name)?;
-                return self.look(INodeNo(Of::Root(found.dataset).number()));
+                return self.look(INodeNo(InodeTarget::Root(found.dataset).number()));
             }
-            Of::Root(dataset) => Some(self.snapshots()?.root(dataset)?),
-            Of::Within(slot, _) => Some((slot, self.snapshots()?.within(slot)?)),
+            InodeTarget::Root(dataset) => Some(self.snapshots()?.root(dataset)?),
+            InodeTarget::Within(slot, _) => Some((slot, self.snapshots()?.within(slot)?)),
         };
         let entry = self.node(parent)?.lookup(name).or_errno()?.ok_or(Errno::ENOENT)?;
         match within {
             Some((slot, fs)) => {
                 let node = fs.node(entry.object).or_errno()?;
-                self.known(Of::Within(slot, entry.object), &node)
+                self.known(InodeTarget::Within(slot, entry.object), &node)
             }
             None => {
                 let node = self.fs.node(entry.object).or_errno()?;
-                self.known(Of::Live(entry.object), &node)
+                self.known(InodeTarget::Live(entry.object), &node)
             }
         }
     }
 
     /// What the kernel is to know of a file.
-    pub(crate) fn look(&self, ino: INodeNo) -> Done<Known> {
+    pub(crate) fn look(&self, ino: INodeNo) -> FuseResult<EntryReply> {
         match self.of(ino) {
-            of @ (Of::Control | Of::Listing) => Ok(self.virtual_dir(of, None)),
+            of @ (InodeTarget::Control | InodeTarget::Listing) => Ok(self.virtual_dir(of, None)),
             of => self.known(of, &self.node(ino)?),
         }
     }
 
     /// A directory that is on no disk: those of `.zfs`, and in a listing of snapshots one that was
     /// not looked into.
-    pub(crate) fn virtual_dir(&self, of: Of, listed: Option<&Listed>) -> Known {
+    pub(crate) fn virtual_dir(&self, of: InodeTarget, listed: Option<&Listed>) -> EntryReply {
         let made = listed.map_or(0, |listed| listed.made);
         let at = UNIX_EPOCH.checked_add(Duration::from_secs(made)).unwrap_or(UNIX_EPOCH);
         let attr = FileAttr {
@@ -118,7 +118,7 @@ impl Front {
             flags: 0,
         };
         let ttl = if listed.is_some() { Duration::ZERO } else { self.ttl_of(of) };
-        Known { attr, generation: Generation(0), ttl }
+        EntryReply { attr, generation: Generation(0), ttl }
     }
 
     /// Makes a file. The kernel has taken the umask off the mode, unless directories hand access
@@ -130,7 +130,7 @@ impl Front {
         name: &OsStr,
         kind: NewKind,
         (mode, umask): (u32, u32),
-    ) -> Done<Node> {
+    ) -> FuseResult<Node> {
         let mut new = NewFile {
             uid: caller.uid.into(),
             gid: caller.gid.into(),
@@ -153,7 +153,7 @@ impl Front {
         name: &[u8],
         mut new: NewFile,
         default: &acl::List,
-    ) -> Done<Node> {
+    ) -> FuseResult<Node> {
         /// Bytes that a file, its name and two lists make dirty.
         const HOLD: u64 = 512 << 10;
         let list = default.clone().for_new(new.mode);
@@ -176,13 +176,13 @@ impl Front {
     }
 
     /// A list of a file.
-    pub(crate) fn list_of(&self, file: u64, which: &[u8]) -> Done<Option<acl::List>> {
+    pub(crate) fn list_of(&self, file: u64, which: &[u8]) -> FuseResult<Option<acl::List>> {
         let all = self.fs.node(file).or_errno()?.xattrs().or_errno()?;
         Ok(all.get(which).map(|bytes| acl::List::decode(bytes)).transpose()?.flatten())
     }
 
     /// Lets the list of a file say what its mode does.
-    fn follow_mode(&self, file: u64, mode: u32) -> Done<()> {
+    fn follow_mode(&self, file: u64, mode: u32) -> FuseResult<()> {
         if !self.options.posix_acls {
             return Ok(());
         }
@@ -193,16 +193,16 @@ impl Front {
 
     /// Takes a name away. A large file is freed by the time of its last use: in pieces, for which
     /// the caller need not wait.
-    pub(crate) fn unlink_name(&self, parent: INodeNo, name: &[u8]) -> Done<()> {
+    pub(crate) fn unlink_name(&self, parent: INodeNo, name: &[u8]) -> FuseResult<()> {
         self.fs.unlink(self.object(parent)?, name, now()).or_errno()
     }
 
-    pub(crate) fn remove_dir(&self, parent: INodeNo, name: &[u8]) -> Done<()> {
+    pub(crate) fn remove_dir(&self, parent: INodeNo, name: &[u8]) -> FuseResult<()> {
         self.fs.rmdir(self.object(parent)?, name, now()).or_errno()
     }
 
     /// Gives a file another name.
-    pub(crate) fn add_link(&self, ino: INodeNo, parent: INodeNo, name: &[u8]) -> Done<Node> {
+    pub(crate) fn add_link(&self, ino: INodeNo, parent: INodeNo, name: &[u8]) -> FuseResult<Node> {
         self.fs.link(self.object(ino)?, self.object(parent)?, name, now()).or_errno()?;
         self.node(ino)
     }
@@ -212,7 +212,7 @@ impl Front {
         from: (INodeNo, &[u8]),
         to: (INodeNo, &[u8]),
         flags: RenameFlags,
-    ) -> Done<()> {
+    ) -> FuseResult<()> {
         let how = match flags {
             f if f.is_empty() => RenameMode::Replace,
             RenameFlags::RENAME_NOREPLACE => RenameMode::NoReplace,
@@ -228,8 +228,8 @@ impl Front {
         &self,
         caller: Caller,
         ino: INodeNo,
-        wanted: &Wanted,
-    ) -> Done<Node> {
+        wanted: &AttrChanges,
+    ) -> FuseResult<Node> {
         let (file, now) = (self.object(ino)?, now());
         let when = |t: TimeOrNow| match t {
             TimeOrNow::Now => now,
@@ -268,9 +268,11 @@ impl Front {
     }
 
     /// The directory, in use.
-    pub(crate) fn open_dir(&self, ino: INodeNo) -> Done<FileHandle> {
+    pub(crate) fn open_dir(&self, ino: INodeNo) -> FuseResult<FileHandle> {
         let held = match self.of(ino) {
-            Of::Live(object) if self.fs.is_live() => Some(self.fs.hold(object).or_errno()?),
+            InodeTarget::Live(object) if self.fs.is_live() => {
+                Some(self.fs.hold(object).or_errno()?)
+            }
             _ => None,
         };
         Ok(self.handles.add_dir(held))
@@ -278,7 +280,7 @@ impl Front {
 
     /// Notes that a file was read, as far as its dataset wants that.
     pub(crate) fn note_read(&self, ino: INodeNo, node: &Node) {
-        if !self.options.read_only && matches!(self.of(ino), Of::Live(_)) {
+        if !self.options.read_only && matches!(self.of(ino), InodeTarget::Live(_)) {
             let now: Time = now();
             // A read is a read also when that cannot be noted.
             let _ = self.fs.touch_atime(node, now);

@@ -1,6 +1,6 @@
 //! How far a directory was listed (`listing.rs`).
 
-use crate::errno::{Done, OrErrno as _};
+use crate::errno::{FuseResult, OrErrno as _};
 use crate::snapshots::Listed;
 use engine::Node;
 use engine::files::{DirCursor, DirEntry};
@@ -24,7 +24,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// The entry of this number; `None` behind the last.
-    pub(crate) fn entry(&mut self, dir: &Node, number: u64) -> Done<Option<&DirEntry>> {
+    pub(crate) fn entry(&mut self, dir: &Node, number: u64) -> FuseResult<Option<&DirEntry>> {
         loop {
             if self.end.is_some_and(|end| number >= end) {
                 return Ok(None);
@@ -53,7 +53,7 @@ impl Progress {
     }
 
     /// Reads the page that begins at a known place, and notes where the one behind it does.
-    fn read(&mut self, dir: &Node, index: usize) -> Done<()> {
+    fn read(&mut self, dir: &Node, index: usize) -> FuseResult<()> {
         if self.starts.is_empty() {
             self.starts.push((0, DirCursor::default()));
         }

@@ -22,13 +22,13 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(250);
 
 /// A reply to the kernel that can be an error.
-pub(crate) trait Refuse: Send + 'static {
+pub(crate) trait ErrorReply: Send + 'static {
     fn refuse(self, e: Errno);
 }
 
 macro_rules! refuse {
     ($($reply:ident),*) => {$(
-        impl Refuse for fuser::$reply {
+        impl ErrorReply for fuser::$reply {
             fn refuse(self, e: Errno) {
                 self.error(e);
             }
@@ -56,7 +56,7 @@ trait Pending: Send + Sync {
     fn refuse(&self, e: Errno);
 }
 
-impl<R: Refuse> Pending for Mutex<Option<R>> {
+impl<R: ErrorReply> Pending for Mutex<Option<R>> {
     fn refuse(&self, e: Errno) {
         let reply = self.lock().take();
         if let Some(reply) = reply {
@@ -93,13 +93,13 @@ struct UnderWay {
 }
 
 /// The right to answer a request. Dropping it leaves the reply to what has it.
-pub(crate) struct Answer<R: Refuse> {
+pub(crate) struct Answer<R: ErrorReply> {
     reply: Arc<Mutex<Option<R>>>,
     number: u64,
     requests: Requests,
 }
 
-impl<R: Refuse> Answer<R> {
+impl<R: ErrorReply> Answer<R> {
     /// Answers by `tell`, unless the request was answered because its process ends.
     pub(crate) fn give(&self, tell: impl FnOnce(R)) {
         let reply = self.reply.lock().take();
@@ -114,7 +114,7 @@ impl<R: Refuse> Answer<R> {
     }
 }
 
-impl<R: Refuse> Drop for Answer<R> {
+impl<R: ErrorReply> Drop for Answer<R> {
     fn drop(&mut self) {
         self.requests.0.state.lock().under_way.remove(&self.number);
     }
@@ -138,7 +138,7 @@ impl Requests {
     }
 
     /// A request of a thread that is to be answered by `reply`.
-    pub(crate) fn begin<R: Refuse>(&self, thread: u32, reply: R) -> Answer<R> {
+    pub(crate) fn begin<R: ErrorReply>(&self, thread: u32, reply: R) -> Answer<R> {
         let reply = Arc::new(Mutex::new(Some(reply)));
         let pending: Arc<dyn Pending> = Arc::clone(&reply) as _;
         let under_way = UnderWay { thread, since: Instant::now(), reply: pending };
@@ -167,15 +167,15 @@ impl Shared {
             let old: Vec<_> = old.map(|one| (one.thread, Arc::clone(&one.reply))).collect();
             // The system is asked, and the kernel answered, without the lock.
             parking_lot::MutexGuard::unlocked(&mut state, || {
-                let doomed = old.iter().filter(|(thread, _)| is_doomed(*thread));
-                doomed.for_each(|(_, reply)| reply.refuse(Errno::EINTR));
+                let killed = old.iter().filter(|(thread, _)| is_being_killed(*thread));
+                killed.for_each(|(_, reply)| reply.refuse(Errno::EINTR));
             });
         }
     }
 }
 
 /// A signal waits for the thread that will end its process.
-fn is_doomed(thread: u32) -> bool {
+fn is_being_killed(thread: u32) -> bool {
     // The kernel asks for itself, or for a process that cannot be seen from here.
     if thread == 0 {
         return false;
@@ -228,7 +228,7 @@ mod tests {
 
     struct Reply(std::sync::mpsc::Sender<i32>);
 
-    impl Refuse for Reply {
+    impl ErrorReply for Reply {
         fn refuse(self, e: Errno) {
             self.0.send(e.code()).unwrap();
         }

@@ -1,9 +1,9 @@
 //! A file system that is mounted: what the answers to its requests are made of.
 
 use crate::attrs::{attributes, generation};
-use crate::errno::{Done, OrErrno as _};
+use crate::errno::{FuseResult, OrErrno as _};
 use crate::handles::Handles;
-use crate::snapshots::{Of, Snapshots};
+use crate::snapshots::{InodeTarget, Snapshots};
 use crate::{Options, SpaceFn};
 use engine::{Filesystem, Node};
 use fuser::{Errno, FileAttr, Generation, INodeNo, Request};
@@ -25,7 +25,7 @@ pub(crate) struct Front {
 }
 
 /// A file as the kernel is to know it.
-pub(crate) struct Known {
+pub(crate) struct EntryReply {
     pub(crate) attr: FileAttr,
     pub(crate) generation: Generation,
     /// How long it may remember that.
@@ -59,41 +59,43 @@ impl Front {
     }
 
     /// Where what the kernel calls by this number is.
-    pub(crate) fn of(&self, ino: INodeNo) -> Of {
+    pub(crate) fn of(&self, ino: INodeNo) -> InodeTarget {
         match ino.0 {
-            ROOT => Of::Live(self.fs.root_object()),
-            number => Of::read(number),
+            ROOT => InodeTarget::Live(self.fs.root_object()),
+            number => InodeTarget::read(number),
         }
     }
 
     /// The object that is to be changed; what is below `.zfs` cannot be.
-    pub(crate) fn object(&self, ino: INodeNo) -> Done<u64> {
+    pub(crate) fn object(&self, ino: INodeNo) -> FuseResult<u64> {
         match self.of(ino) {
-            Of::Live(object) => Ok(object),
+            InodeTarget::Live(object) => Ok(object),
             _ => Err(Errno::EROFS),
         }
     }
 
     /// A file, also one of a snapshot that is looked into.
-    pub(crate) fn node(&self, ino: INodeNo) -> Done<Node> {
+    pub(crate) fn node(&self, ino: INodeNo) -> FuseResult<Node> {
         match self.of(ino) {
-            Of::Live(object) => self.fs.node(object).or_errno(),
-            Of::Control | Of::Listing => Err(Errno::EISDIR),
-            Of::Root(dataset) => self.snapshots()?.root(dataset)?.1.root().or_errno(),
-            Of::Within(slot, object) => self.snapshots()?.within(slot)?.node(object).or_errno(),
+            InodeTarget::Live(object) => self.fs.node(object).or_errno(),
+            InodeTarget::Control | InodeTarget::Listing => Err(Errno::EISDIR),
+            InodeTarget::Root(dataset) => self.snapshots()?.root(dataset)?.1.root().or_errno(),
+            InodeTarget::Within(slot, object) => {
+                self.snapshots()?.within(slot)?.node(object).or_errno()
+            }
         }
     }
 
     /// What can be below `.zfs`.
-    pub(crate) fn snapshots(&self) -> Done<&Snapshots> {
+    pub(crate) fn snapshots(&self) -> FuseResult<&Snapshots> {
         self.snapshots.as_ref().ok_or(Errno::ESTALE)
     }
 
     /// The attributes, with the number by which the kernel is to know the file.
-    pub(crate) fn known(&self, of: Of, node: &Node) -> Done<Known> {
+    pub(crate) fn known(&self, of: InodeTarget, node: &Node) -> FuseResult<EntryReply> {
         let mut attr = attributes(node).ok_or(Errno::EIO)?;
         attr.ino = INodeNo(of.number());
-        Ok(Known { attr, generation: generation(node), ttl: self.ttl_of(of) })
+        Ok(EntryReply { attr, generation: generation(node), ttl: self.ttl_of(of) })
     }
 
     /// Bytes that can still be written.
@@ -102,10 +104,10 @@ impl Front {
     }
 
     /// How long the kernel may remember a file: a snapshot can go at any time.
-    pub(crate) fn ttl_of(&self, of: Of) -> Duration {
+    pub(crate) fn ttl_of(&self, of: InodeTarget) -> Duration {
         match of {
-            Of::Live(_) | Of::Control | Of::Listing => self.ttl,
-            Of::Root(_) | Of::Within(..) => Duration::ZERO,
+            InodeTarget::Live(_) | InodeTarget::Control | InodeTarget::Listing => self.ttl,
+            InodeTarget::Root(_) | InodeTarget::Within(..) => Duration::ZERO,
         }
     }
 }

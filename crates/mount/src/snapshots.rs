@@ -20,7 +20,7 @@
 //! whenever a txg has become durable since: what a destroyed one referred to is not overwritten
 //! before. What is asked of one that is gone fails with `ESTALE`, and a number is never used again.
 
-use crate::errno::Done;
+use crate::errno::FuseResult;
 use engine::{Dataset, Filesystem, LivePool, PropertyContext};
 use fuser::Errno;
 use parking_lot::RwLock;
@@ -42,7 +42,7 @@ pub(crate) const BELOW: &[u8] = b"snapshot";
 
 /// Where a number of the kernel's is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Of {
+pub(crate) enum InodeTarget {
     /// A file of the file system.
     Live(u64),
     /// `.zfs`.
@@ -55,7 +55,7 @@ pub(crate) enum Of {
     Within(usize, u64),
 }
 
-impl Of {
+impl InodeTarget {
     pub(crate) fn read(number: u64) -> Self {
         let object = number & OBJECTS;
         match number >> OBJECT_BITS {
@@ -130,12 +130,12 @@ impl Snapshots {
         Self { pool: Arc::downgrade(pool), name: name.to_owned(), open: RwLock::default() }
     }
 
-    fn pool(&self) -> Done<Arc<LivePool>> {
+    fn pool(&self) -> FuseResult<Arc<LivePool>> {
         self.pool.upgrade().ok_or(Errno::EIO)
     }
 
     /// All, oldest first.
-    pub(crate) fn all(&self) -> Done<Vec<Listed>> {
+    pub(crate) fn all(&self) -> FuseResult<Vec<Listed>> {
         let pool = self.pool()?;
         let _guard = pool.view().lock_datasets();
         let dsl = pool.view().dsl();
@@ -144,7 +144,7 @@ impl Snapshots {
     }
 
     /// The one of this name.
-    pub(crate) fn find(&self, name: &[u8]) -> Done<Listed> {
+    pub(crate) fn find(&self, name: &[u8]) -> FuseResult<Listed> {
         let name = std::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
         let pool = self.pool()?;
         let _guard = pool.view().lock_datasets();
@@ -168,7 +168,7 @@ impl Snapshots {
     }
 
     /// The place among those looked into, and the files, of the snapshot that is `dataset`.
-    pub(crate) fn root(&self, dataset: u64) -> Done<(usize, Filesystem)> {
+    pub(crate) fn root(&self, dataset: u64) -> FuseResult<(usize, Filesystem)> {
         let known = self.open.read().iter().position(|open| open.dataset == dataset);
         if let Some(slot) = known
             && let Ok(fs) = self.within(slot)
@@ -190,7 +190,7 @@ impl Snapshots {
     }
 
     /// The files of one that was looked into.
-    pub(crate) fn within(&self, slot: usize) -> Done<Filesystem> {
+    pub(crate) fn within(&self, slot: usize) -> FuseResult<Filesystem> {
         let pool = self.pool()?;
         let open = self.open.read();
         let one = open.get(slot).ok_or(Errno::ESTALE)?;
@@ -227,16 +227,16 @@ mod tests {
     #[test]
     fn numbers_say_where_a_file_is() {
         let all = [
-            Of::Live(34),
-            Of::Live(OBJECTS),
-            Of::Control,
-            Of::Listing,
-            Of::Root(77),
-            Of::Within(0, 34),
-            Of::Within(0xfffc, OBJECTS),
+            InodeTarget::Live(34),
+            InodeTarget::Live(OBJECTS),
+            InodeTarget::Control,
+            InodeTarget::Listing,
+            InodeTarget::Root(77),
+            InodeTarget::Within(0, 34),
+            InodeTarget::Within(0xfffc, OBJECTS),
         ];
         for of in all {
-            assert_eq!(Of::read(of.number()), of);
+            assert_eq!(InodeTarget::read(of.number()), of);
         }
         let numbers: std::collections::HashSet<u64> = all.iter().map(|of| of.number()).collect();
         assert_eq!(numbers.len(), all.len());

@@ -68,7 +68,7 @@ pub fn mounted_in(dir: &Path) -> Vec<PathBuf> {
 
 /// What keeps a connection whose mount was taken away.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Keeper {
+pub enum MountHolder {
     /// It is mounted here a second time.
     At(PathBuf),
     /// The mount namespace of this process has the mount too.
@@ -78,15 +78,15 @@ pub enum Keeper {
 }
 
 /// What keeps this connection, as far as this process may see that.
-pub(crate) fn keeper_of(connection: u32) -> Keeper {
+pub(crate) fn keeper_of(connection: u32) -> MountHolder {
     let is_it = |one: &Listed| one.connection == connection;
     if let Some(here) = listed().into_iter().find(is_it) {
-        return Keeper::At(here.dir);
+        return MountHolder::At(here.dir);
     }
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let has_it = |number: &u32| listed_for(&number.to_string()).iter().any(is_it);
-    numbers.find(has_it).map_or(Keeper::OpenFiles, Keeper::Process)
+    numbers.find(has_it).map_or(MountHolder::OpenFiles, MountHolder::Process)
 }
 
 /// Where the kernel shows the connections of file systems of programs: a file system of its own,

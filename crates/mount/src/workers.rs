@@ -6,7 +6,7 @@
 //! fastest way. But a change may wait for room in a transaction group, or for the devices of a
 //! suspended pool, and the content of a file may be on a device that hangs. If all threads did, no
 //! request that needs none of that would be read any more. So only some of them may be within
-//! changes, and some within reads of content ([`Workers::try_here`]); what comes beyond that is
+//! changes, and some within reads of content ([`Workers::try_inline`]); what comes beyond that is
 //! handed to threads of its own, which are started as they are needed and end when they idle. The
 //! rest of the reading threads are always left for names and attributes.
 //!
@@ -43,7 +43,7 @@ pub(crate) struct Workers(Arc<Shared>);
 
 struct Shared {
     /// Reading threads that may be within one class.
-    here_max: usize,
+    inline_max: usize,
     state: Mutex<State>,
     work: Condvar,
 }
@@ -51,21 +51,21 @@ struct Shared {
 #[derive(Default)]
 struct State {
     /// Reading threads that are, by class.
-    here: [usize; CLASSES],
+    inline: [usize; CLASSES],
     line: VecDeque<Job>,
     helpers: usize,
     idle: usize,
 }
 
 /// A reading thread may carry out a request of a class, as long as this lives.
-pub(crate) struct Here<'a> {
+pub(crate) struct InlinePermit<'a> {
     shared: &'a Shared,
     class: Class,
 }
 
-impl Drop for Here<'_> {
+impl Drop for InlinePermit<'_> {
     fn drop(&mut self) {
-        self.shared.state.lock().here[self.class as usize] -= 1;
+        self.shared.state.lock().inline[self.class as usize] -= 1;
     }
 }
 
@@ -73,19 +73,19 @@ impl Workers {
     /// For this many reading threads. At least one of them is left for other requests, if there
     /// are more than two.
     pub(crate) fn new(threads: usize) -> Self {
-        let here_max = threads.saturating_sub(1) / CLASSES;
-        Self(Arc::new(Shared { here_max, state: Mutex::default(), work: Condvar::new() }))
+        let inline_max = threads.saturating_sub(1) / CLASSES;
+        Self(Arc::new(Shared { inline_max, state: Mutex::default(), work: Condvar::new() }))
     }
 
     /// Whether the calling thread, which reads requests, may carry out one of the class.
-    pub(crate) fn try_here(&self, class: Class) -> Option<Here<'_>> {
+    pub(crate) fn try_inline(&self, class: Class) -> Option<InlinePermit<'_>> {
         let mut state = self.0.state.lock();
-        let here = &mut state.here[class as usize];
-        if *here >= self.0.here_max {
+        let inline = &mut state.inline[class as usize];
+        if *inline >= self.0.inline_max {
             return None;
         }
-        *here += 1;
-        Some(Here { shared: &self.0, class })
+        *inline += 1;
+        Some(InlinePermit { shared: &self.0, class })
     }
 
     /// Has a helper do it. When no thread can be started and none is there, the calling one does.
@@ -143,13 +143,13 @@ mod tests {
             let workers = Workers::new(threads);
             let mut held = Vec::new();
             for class in [Class::Change, Class::Content] {
-                while let Some(here) = workers.try_here(class) {
-                    held.push(here);
+                while let Some(inline) = workers.try_inline(class) {
+                    held.push(inline);
                 }
             }
             assert!(held.len() < threads, "{} of {threads}", held.len());
             held.pop();
-            assert_eq!(workers.try_here(Class::Content).is_some(), threads > 2);
+            assert_eq!(workers.try_inline(Class::Content).is_some(), threads > 2);
         }
     }
 

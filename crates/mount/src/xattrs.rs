@@ -2,9 +2,9 @@
 
 use crate::acl;
 use crate::attrs::now;
-use crate::errno::{Done, OrErrno as _};
+use crate::errno::{FuseResult, OrErrno as _};
 use crate::served::Front;
-use crate::snapshots::Of;
+use crate::snapshots::InodeTarget;
 use engine::files::{SetAttrs, XattrMode};
 use fuser::{Errno, INodeNo};
 
@@ -16,9 +16,9 @@ const REPLACE: i32 = 2;
 const USER: &[u8] = b"user.";
 
 impl Front {
-    pub(crate) fn xattr(&self, ino: INodeNo, name: &[u8]) -> Done<Vec<u8>> {
+    pub(crate) fn xattr(&self, ino: INodeNo, name: &[u8]) -> FuseResult<Vec<u8>> {
         self.check_xattr_name(name)?;
-        if matches!(self.of(ino), Of::Control | Of::Listing) {
+        if matches!(self.of(ino), InodeTarget::Control | InodeTarget::Listing) {
             return Err(Errno::ENODATA);
         }
         let mut all = self.node(ino)?.linux_xattrs(self.options.posix_acls).or_errno()?;
@@ -26,8 +26,8 @@ impl Front {
     }
 
     /// The names, each ended by a zero byte.
-    pub(crate) fn xattr_names(&self, ino: INodeNo) -> Done<Vec<u8>> {
-        if matches!(self.of(ino), Of::Control | Of::Listing) {
+    pub(crate) fn xattr_names(&self, ino: INodeNo) -> FuseResult<Vec<u8>> {
+        if matches!(self.of(ino), InodeTarget::Control | InodeTarget::Listing) {
             return Ok(Vec::new());
         }
         if !self.options.xattrs {
@@ -43,7 +43,7 @@ impl Front {
         name: &[u8],
         value: &[u8],
         flags: i32,
-    ) -> Done<()> {
+    ) -> FuseResult<()> {
         self.check_xattr_name(name)?;
         let how = match flags {
             CREATE => XattrMode::Create,
@@ -62,7 +62,7 @@ impl Front {
         })
     }
 
-    pub(crate) fn remove_xattr(&self, ino: INodeNo, name: &[u8]) -> Done<()> {
+    pub(crate) fn remove_xattr(&self, ino: INodeNo, name: &[u8]) -> FuseResult<()> {
         self.check_xattr_name(name)?;
         let stored = self.stored_name(ino, name)?;
         let name = stored.as_deref().unwrap_or(name);
@@ -71,7 +71,7 @@ impl Front {
 
     /// Sets an access list, and the mode that it stands for. One that says no more than that, or
     /// nothing, is not kept.
-    fn set_list(&self, file: u64, name: &[u8], value: &[u8]) -> Done<()> {
+    fn set_list(&self, file: u64, name: &[u8], value: &[u8]) -> FuseResult<()> {
         let list = acl::List::decode(value)?;
         let (is_access, now) = (name == acl::ACCESS, now());
         let kept = list.as_ref().filter(|list| !(is_access && list.is_mode()));
@@ -94,7 +94,7 @@ impl Front {
 
     /// What another system called an attribute that is shown as `name`; `None` when it is stored
     /// by this name, or not at all.
-    fn stored_name(&self, ino: INodeNo, name: &[u8]) -> Done<Option<Vec<u8>>> {
+    fn stored_name(&self, ino: INodeNo, name: &[u8]) -> FuseResult<Option<Vec<u8>>> {
         let Some(bare) = name.strip_prefix(USER) else { return Ok(None) };
         let all = self.node(ino)?.xattrs().or_errno()?;
         Ok((!all.contains_key(name) && all.contains_key(bare)).then(|| bare.to_vec()))
@@ -102,7 +102,7 @@ impl Front {
 
     /// Lists of access rights are attributes only where the dataset has them, and attributes only
     /// where it has any.
-    fn check_xattr_name(&self, name: &[u8]) -> Done<()> {
+    fn check_xattr_name(&self, name: &[u8]) -> FuseResult<()> {
         let is_list = name.starts_with(b"system.");
         match self.options.xattrs && (self.options.posix_acls || !is_list) {
             true => Ok(()),

@@ -28,7 +28,7 @@ const ALLOCATION: &str = "base:allocation";
 const SINCE: [&str; 2] = ["zinc:dirty-since:", "qemu:dirty-bitmap:"];
 
 /// What was agreed on.
-pub(crate) struct Agreed {
+pub(crate) struct Negotiated {
     /// What requests come in by: the connection, or what is inside TLS on it.
     pub(crate) line: Arc<dyn Connection>,
     pub(crate) export: Arc<dyn Export>,
@@ -38,7 +38,7 @@ pub(crate) struct Agreed {
 }
 
 /// What an option leads to.
-enum Next {
+enum NextStep {
     /// The next option.
     Option,
     /// Options inside TLS.
@@ -70,7 +70,7 @@ pub(crate) fn negotiate(
     input: &mut Input,
     sources: &[Arc<dyn Source>],
     tls: Option<&ServerTls>,
-) -> io::Result<Option<Agreed>> {
+) -> io::Result<Option<Negotiated>> {
     let mut hello = Vec::with_capacity(18);
     hello.extend(MAGIC.to_be_bytes());
     hello.extend(OPTION_MAGIC.to_be_bytes());
@@ -110,14 +110,14 @@ pub(crate) fn negotiate(
         }
         input.take(&*line, &mut data, length as usize)?;
         match negotiation.option(option, &data)? {
-            Next::Option => {}
-            Next::End => return Ok(None),
+            NextStep::Option => {}
+            NextStep::End => return Ok(None),
             // What came before the answer came outside of TLS: anyone may have sent it.
-            Next::Tls if input.is_ahead() => return Ok(None),
-            Next::Tls => negotiation.go_inside(input)?,
-            Next::Go(export) => {
+            NextStep::Tls if input.is_ahead() => return Ok(None),
+            NextStep::Tls => negotiation.go_inside(input)?,
+            NextStep::Go(export) => {
                 let Negotiation { line, form, statuses: (_, statuses), .. } = negotiation;
-                return Ok(Some(Agreed { line, export, form, statuses }));
+                return Ok(Some(Negotiated { line, export, form, statuses }));
             }
         }
     }
@@ -146,14 +146,14 @@ impl Negotiation<'_> {
         send(&*self.line, &head, body)
     }
 
-    fn refuse(&self, option: u32, kind: u32, why: &str) -> io::Result<Next> {
+    fn refuse(&self, option: u32, kind: u32, why: &str) -> io::Result<NextStep> {
         self.answer(option, kind, why.as_bytes())?;
-        Ok(Next::Option)
+        Ok(NextStep::Option)
     }
 
-    fn acknowledge(&self, option: u32) -> io::Result<Next> {
+    fn acknowledge(&self, option: u32) -> io::Result<NextStep> {
         self.answer(option, answer::ACK, &[])?;
-        Ok(Next::Option)
+        Ok(NextStep::Option)
     }
 
     /// The source of this name; no name is that of the only one.
@@ -172,12 +172,12 @@ impl Negotiation<'_> {
         Ok(())
     }
 
-    fn option(&mut self, option: u32, data: &[u8]) -> io::Result<Next> {
+    fn option(&mut self, option: u32, data: &[u8]) -> io::Result<NextStep> {
         if self.tls.is_some() && !self.is_inside_tls {
             match option {
                 option::STARTTLS | option::ABORT => {}
                 // It cannot be refused in any other way.
-                option::EXPORT_NAME => return Ok(Next::End),
+                option::EXPORT_NAME => return Ok(NextStep::End),
                 _ => return self.refuse(option, answer::TLS_REQUIRED, "begin with TLS"),
             }
         }
@@ -191,7 +191,7 @@ impl Negotiation<'_> {
             option::ABORT => {
                 // The client may have gone without waiting for this.
                 let _ = self.answer(option, answer::ACK, &[]);
-                Ok(Next::End)
+                Ok(NextStep::End)
             }
             option::LIST => {
                 for source in self.sources {
@@ -223,7 +223,7 @@ impl Negotiation<'_> {
             }
             option::STARTTLS => {
                 self.acknowledge(option)?;
-                Ok(Next::Tls)
+                Ok(NextStep::Tls)
             }
             _ => self.refuse(option, answer::UNSUPPORTED, "the option is not known"),
         }
@@ -235,10 +235,10 @@ impl Negotiation<'_> {
 
     /// The old way to begin, which knows no errors: a client that asks for what is not there is
     /// hung up.
-    fn export_name(&self, data: &[u8]) -> io::Result<Next> {
+    fn export_name(&self, data: &[u8]) -> io::Result<NextStep> {
         let source = options::name(data).and_then(|name| self.source(&name));
         let Some(Ok(export)) = source.map(|source| source.open()) else {
-            return Ok(Next::End);
+            return Ok(NextStep::End);
         };
         let facts = export.facts();
         let mut body = facts.size.to_be_bytes().to_vec();
@@ -247,10 +247,10 @@ impl Negotiation<'_> {
             body.extend([0; 124]);
         }
         send(&*self.line, &body, &[])?;
-        Ok(Next::Go(export))
+        Ok(NextStep::Go(export))
     }
 
-    fn info(&mut self, option: u32, data: &[u8]) -> io::Result<Next> {
+    fn info(&mut self, option: u32, data: &[u8]) -> io::Result<NextStep> {
         let Some(choice) = options::choice(data) else {
             return self.refuse(option, answer::INVALID, "the option cannot be read");
         };
@@ -281,15 +281,15 @@ impl Negotiation<'_> {
         self.answer(option, answer::INFO, &body)?;
         self.acknowledge(option)?;
         if option == option::INFO {
-            return Ok(Next::Option);
+            return Ok(NextStep::Option);
         }
         if self.statuses.0 != choice.name {
             self.statuses.1.clear();
         }
-        Ok(Next::Go(export))
+        Ok(NextStep::Go(export))
     }
 
-    fn contexts(&mut self, option: u32, data: &[u8]) -> io::Result<Next> {
+    fn contexts(&mut self, option: u32, data: &[u8]) -> io::Result<NextStep> {
         let is_set = option == option::SET_META_CONTEXT;
         if is_set {
             self.statuses = (String::new(), Vec::new());

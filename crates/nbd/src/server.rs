@@ -11,7 +11,7 @@
 use crate::export::Source;
 use crate::limits::{CONNECTIONS, EXTRA_THREADS, GRACE, NEGOTIATION, PATIENCE, SPARED};
 use crate::negotiation::negotiate;
-use crate::transmission::{Extras, Transmission};
+use crate::transmission::{ThreadLimit, Transmission};
 use connections::{Connections, HangUp, Slot};
 use nbdwire::{Connection, Input, ServerTls, prepare_tcp, prepare_unix};
 use std::io;
@@ -63,7 +63,7 @@ struct Shared {
     sources: Vec<Arc<dyn Source>>,
     /// Clients are served inside TLS alone.
     tls: Option<ServerTls>,
-    extras: Arc<Extras>,
+    extras: Arc<ThreadLimit>,
     clients: Arc<Connections<Client>>,
 }
 
@@ -78,7 +78,7 @@ impl HangUp for Client {
 impl Shared {
     fn new(sources: Vec<Arc<dyn Source>>, tls: Option<ServerTls>) -> Arc<Self> {
         let clients = Connections::new(CONNECTIONS, SPARED);
-        Arc::new(Self { sources, tls, extras: Extras::new(EXTRA_THREADS), clients })
+        Arc::new(Self { sources, tls, extras: ThreadLimit::new(EXTRA_THREADS), clients })
     }
 
     /// Converses with a client to the end.
@@ -183,7 +183,7 @@ pub(crate) fn conversation(bytes: &[u8]) -> Vec<u8> {
     let own: Arc<dyn Connection> = Arc::<crate::memory::MemoryConnection>::clone(&line);
     if let Ok(Some(agreed)) = negotiate(&own, &mut input, &[source], None) {
         // No extra threads: all is done when this one ends.
-        Transmission::new(input, agreed, Extras::new(0), ()).work();
+        Transmission::new(input, agreed, ThreadLimit::new(0), ()).work();
     }
     line.written()
 }

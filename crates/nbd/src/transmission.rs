@@ -2,7 +2,7 @@
 
 use crate::export::{Errno, Export, Status, Trouble};
 use crate::limits::{IDLE, PAYLOAD, PIECE, THREADS};
-use crate::negotiation::{Agreed, skip};
+use crate::negotiation::{Negotiated, skip};
 use crate::reply::{Form, To};
 use nbdwire::{Command, Request, flag};
 use nbdwire::{Connection, Input, send};
@@ -15,25 +15,25 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 const EXTENTS_MAX: usize = 2048;
 
 /// Threads beyond the first of each connection.
-pub(crate) struct Extras {
+pub(crate) struct ThreadLimit {
     left: AtomicUsize,
 }
 
 /// The right to be one of them.
-struct Extra(Arc<Extras>);
+struct ThreadPermit(Arc<ThreadLimit>);
 
-impl Extras {
+impl ThreadLimit {
     pub(crate) fn new(number: usize) -> Arc<Self> {
         Arc::new(Self { left: AtomicUsize::new(number) })
     }
 
-    fn take(self: &Arc<Self>) -> Option<Extra> {
+    fn take(self: &Arc<Self>) -> Option<ThreadPermit> {
         let taken = self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
-        taken.is_ok().then(|| Extra(Arc::clone(self)))
+        taken.is_ok().then(|| ThreadPermit(Arc::clone(self)))
     }
 }
 
-impl Drop for Extra {
+impl Drop for ThreadPermit {
     fn drop(&mut self) {
         self.0.left.fetch_add(1, Relaxed);
     }
@@ -51,7 +51,7 @@ pub(crate) struct Transmission<T> {
     threads: AtomicUsize,
     waiting: AtomicUsize,
     is_over: AtomicBool,
-    extras: Arc<Extras>,
+    extras: Arc<ThreadLimit>,
     _kept: T,
 }
 
@@ -65,7 +65,12 @@ struct Job {
 }
 
 impl<T: Send + Sync + 'static> Transmission<T> {
-    pub(crate) fn new(input: Input, agreed: Agreed, extras: Arc<Extras>, kept: T) -> Arc<Self> {
+    pub(crate) fn new(
+        input: Input,
+        agreed: Negotiated,
+        extras: Arc<ThreadLimit>,
+        kept: T,
+    ) -> Arc<Self> {
         Arc::new(Self {
             line: agreed.line,
             export: agreed.export,

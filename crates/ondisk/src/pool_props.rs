@@ -5,8 +5,8 @@
 //! `feature@NAME` and `unsupported@GUID` come after these and are not listed here.
 
 use crate::props::Access::{OnceInherit, ReadOnly, Settable};
-use crate::props::Shown::{Hidden, Left, Right};
-use crate::props::{Access, Kind, Shown, applies};
+use crate::props::ListAlignment::{Hidden, Left, Right};
+use crate::props::{Access, Kind, ListAlignment, applies};
 use crate::props::{BOOLEAN, Names, Property, index, number, text};
 
 /// A native property of pools by its name or its column's heading in small letters, as `zpool`
@@ -23,7 +23,7 @@ const fn pool(
     name: &'static str,
     kind: Kind,
     access: Access,
-    shown: Shown,
+    shown: ListAlignment,
     column: &'static str,
     values: &'static str,
 ) -> Property {
@@ -80,7 +80,7 @@ const fn vdev(
     name: &'static str,
     kind: Kind,
     access: Access,
-    shown: Shown,
+    shown: ListAlignment,
     column: &'static str,
     values: &'static str,
 ) -> Property {

@@ -55,7 +55,7 @@ pub enum Access {
 
 /// Whether lists show a property, and how they align it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum ListAlignment {
     /// To the left.
     Left,
     /// To the right.
@@ -92,7 +92,7 @@ pub struct Property {
     /// What has it: bits of [`applies`].
     pub applies: u8,
     /// Whether lists show it.
-    pub shown: Shown,
+    pub shown: ListAlignment,
     /// Heading of its column.
     pub column: &'static str,
     /// The values as help shows them; empty when hidden.
@@ -105,7 +105,7 @@ const fn row(
     kind: Kind,
     access: Access,
     applies: u8,
-    shown: Shown,
+    shown: ListAlignment,
     column: &'static str,
     values: &'static str,
 ) -> Property {
@@ -176,7 +176,7 @@ impl Property {
     /// Lists show it.
     #[must_use]
     pub fn is_visible(&self) -> bool {
-        self.shown != Shown::Hidden
+        self.shown != ListAlignment::Hidden
     }
 }
 

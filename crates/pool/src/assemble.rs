@@ -18,7 +18,7 @@ use vdev::LeafOpen;
 
 /// A device of a pool as it was seen.
 #[derive(Clone)]
-pub struct LeafSight {
+pub struct CandidateLeaf {
     /// Where.
     pub path: PathBuf,
     /// The device.
@@ -37,9 +37,9 @@ pub struct Candidate {
     /// All top-level vdevs the labels describe, under a root; unknown ones are `Missing`.
     pub tree: VdevConfig,
     /// Devices found, by guid.
-    pub leaves: BTreeMap<u64, LeafSight>,
+    pub leaves: BTreeMap<u64, CandidateLeaf>,
     /// Spares and cache devices found, by guid: they name no pool.
-    pub aux: BTreeMap<u64, LeafSight>,
+    pub aux: BTreeMap<u64, CandidateLeaf>,
     /// Names of other pools, active or exported, by the guids of spares that stand in there: a
     /// spare can be one of several pools.
     pub lent: BTreeMap<u64, String>,
@@ -88,20 +88,20 @@ impl Candidate {
 
     fn assemble(
         found: Vec<(&FoundLeaf, Vec<FoundUberblock>)>,
-        aux: BTreeMap<u64, LeafSight>,
+        aux: BTreeMap<u64, CandidateLeaf>,
     ) -> Option<Self> {
         let rings = found.iter().flat_map(|(_, ring)| ring);
         let reached = rings.map(|u| u.uberblock.txg).max().unwrap_or(u64::MAX);
         let mut best: Option<(Weight, &PoolConfig)> = None;
         let mut tops: BTreeMap<u64, (Weight, &VdevConfig)> = BTreeMap::new();
-        let mut best_of: BTreeMap<u64, Sighting> = BTreeMap::new();
+        let mut best_of: BTreeMap<u64, LeafClaim> = BTreeMap::new();
         for (leaf, uberblocks) in found {
             let LabelConfig::Member(c) = &leaf.config else { continue };
             let weight = Weight::of(c, &uberblocks, reached);
             // Two images with one guid are copies of one device from different times, and those
             // do not mix: the newer one counts, with its uberblocks and nothing of the other's.
             if let Some(guid) = c.guid {
-                let new = Sighting { sight: sight(leaf, c.txg), uberblocks };
+                let new = LeafClaim { sight: sight(leaf, c.txg), uberblocks };
                 match best_of.get(&guid) {
                     Some(old) if old.age() >= new.age() => continue,
                     _ => best_of.insert(guid, new),
@@ -257,12 +257,12 @@ impl Weight {
 }
 
 /// A device that claims a guid, with what tells its age.
-struct Sighting {
-    sight: LeafSight,
+struct LeafClaim {
+    sight: CandidateLeaf,
     uberblocks: Vec<FoundUberblock>,
 }
 
-impl Sighting {
+impl LeafClaim {
     /// Grows with every txg the device was part of: first its newest uberblock, then its label.
     fn age(&self) -> (u64, u64, u64) {
         let newest = self.uberblocks.iter().map(|u| (u.uberblock.txg, u.uberblock.timestamp)).max();
@@ -388,8 +388,8 @@ pub(crate) fn is_out_of_use(leaf: &VdevConfig) -> bool {
     leaf.offline || leaf.faulted || leaf.removed
 }
 
-fn sight(leaf: &FoundLeaf, txg: u64) -> LeafSight {
-    LeafSight {
+fn sight(leaf: &FoundLeaf, txg: u64) -> CandidateLeaf {
+    CandidateLeaf {
         path: leaf.path.clone(),
         device: Arc::clone(&leaf.device),
         txg,

@@ -22,7 +22,6 @@
 
 mod alloc;
 mod assemble;
-mod behind;
 mod content;
 mod dtl;
 mod errlog;
@@ -39,6 +38,7 @@ mod props;
 mod removal;
 mod scan;
 mod space;
+mod stale;
 pub mod stats;
 mod status;
 mod uberblocks;
@@ -48,7 +48,7 @@ pub use alloc::{
     AllocOptions, Allocator, AsizeFn, ClassFigures, Figures, MapsAnew, MetaslabArray, SpaceSync,
     TopSpec, init_top, metaslab_shift,
 };
-pub use assemble::{Candidate, CandidateState, LeafSight};
+pub use assemble::{Candidate, CandidateLeaf, CandidateState};
 pub use errlog::{DamagedObject, ErrorLog};
 pub use error::{Absence, Error, MissingDevice, Result, UnknownFeature};
 pub use faults::{FAULTS_KEPT, FaultLog, Repaired};
@@ -67,7 +67,7 @@ pub use space::{
 };
 pub use status::{
     CheckpointNote, Condition, ExpansionNote, Remark, Section, Status, VdevTreeView, VdevView,
-    ViewState, WorkSeen,
+    ViewState, WorkProgress,
 };
 pub use uberblocks::{FoundUberblock, TxgCandidate, Verdict, by_txg, read_ring};
 pub use verdict::{judge_txgs, verdict, verdict_of_txg};

@@ -10,7 +10,7 @@ use crate::faults::FaultLog;
 use crate::gate::{Gate, ReadGuard};
 use crate::scan::{SearchOptions, look_at_device, scan};
 use crate::uberblocks::{self, TxgCandidate};
-use dmu::{BlockStore as _, CachedStore, Objset, StopAhead, Zap};
+use dmu::{BlockStore as _, CachedStore, Objset, ReadAheadStopper, Zap};
 use dsl::Dsl;
 use ondisk::BlkPtr;
 use ondisk::config::{PoolConfig, VdevConfig};
@@ -119,7 +119,7 @@ impl Features {
 }
 
 /// What the process that writes a pool knows of it, without reading.
-pub(crate) struct Now {
+pub(crate) struct LiveState {
     pub(crate) root: VdevConfig,
     /// Spares and cache devices.
     pub(crate) aux: [Vec<VdevConfig>; 2],
@@ -148,7 +148,7 @@ pub struct Pool {
     /// Before the store: what is being read ahead holds the devices. A pool that is open for
     /// writing has another end.
     #[allow(dead_code, reason = "held, not used")]
-    ahead: Option<StopAhead>,
+    ahead: Option<ReadAheadStopper>,
     store: Arc<CachedStore>,
     mos: Objset,
     dsl: Dsl,
@@ -298,7 +298,7 @@ impl Pool {
 
     /// The same pool as it is by now, when it is open for writing, which the process that writes
     /// says. Succeeds when no device answers: a command that looks is to report that.
-    pub(crate) fn seen_again(&self, now: Now) -> Self {
+    pub(crate) fn refreshed(&self, now: LiveState) -> Self {
         let dsl = self.dsl.without_keys();
         let mut pool = self.with_live(self.name(), &self.store, &self.mos, dsl);
         // Some counts are kept in the tables alone; without those, what is known of the others.
@@ -500,7 +500,7 @@ impl Pool {
     /// Devices that were in use, are not where they were opened any more, and are gone without: the
     /// others make up for them.
     #[must_use]
-    pub fn gone_without(&self) -> Vec<(String, device::Displaced)> {
+    pub fn displaced_leaves(&self) -> Vec<(String, device::Displaced)> {
         let tree = self.vdevs();
         let is_out = |l: &vdev::NodeRef<'_>| l.state() == VdevState::Removed;
         let displaced =

@@ -18,4 +18,4 @@ mod works;
 pub use condition::Condition;
 pub use summary::{CheckpointNote, ExpansionNote, Status};
 pub(crate) use view::Members;
-pub use view::{Remark, Section, VdevTreeView, VdevView, ViewState, WorkSeen};
+pub use view::{Remark, Section, VdevTreeView, VdevView, ViewState, WorkProgress};

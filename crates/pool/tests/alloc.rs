@@ -9,7 +9,7 @@ use ondisk::spacemap::{self, Action, Entry, LOG_SHIFT, SpaceMapHeader};
 use pool::{AllocOptions, Allocator, OpenOptions, Pool, TopSpec};
 use std::collections::BTreeMap;
 use testkit::CorpusPool;
-use zio::{Allocate, SpaceClass, Want};
+use zio::{AllocRequest, Allocate, SpaceClass};
 
 /// One pool after the other: some of the images are large.
 fn every_pool(judge: impl Fn(&Pool, &mut Vec<String>)) {
@@ -141,7 +141,7 @@ fn all_that_is_free(pool: &Pool, out: &mut Vec<String>) {
     for class in [SpaceClass::Normal, SpaceClass::Log, SpaceClass::Special, SpaceClass::Dedup] {
         let mut psize = 1 << 20;
         while psize >= 512 {
-            let want = Want { psize, copies: 1, class, txg, gang: false, hint: psize };
+            let want = AllocRequest { psize, copies: 1, class, txg, gang: false, hint: psize };
             while let Ok([dva, ..]) = alloc.allocate(&want) {
                 let from = (dva.offset() >> 9) as usize;
                 let to = from + (dva.asize() >> 9) as usize;

@@ -17,7 +17,7 @@ use pool::{AllocOptions, Allocator, TopSpec, init_top};
 use std::collections::HashMap;
 use std::sync::Arc;
 use testkit::Rng;
-use zio::{Allocate, Block, ErrorKind, Place, SpaceClass, Want, WriteSpec};
+use zio::{AllocRequest, Allocate, Block, ErrorKind, Place, SpaceClass, WriteSpec};
 
 const ASIZE: u64 = 512 << 20;
 const SECTOR: u64 = 4096;
@@ -66,8 +66,14 @@ impl BlockWriter for Disk {
             None => {
                 let (copies, txg) = (spec.copies, spec.birth);
                 let hint = place.object;
-                let want =
-                    Want { psize, copies, class: SpaceClass::Normal, txg, gang: false, hint };
+                let want = AllocRequest {
+                    psize,
+                    copies,
+                    class: SpaceClass::Normal,
+                    txg,
+                    gang: false,
+                    hint,
+                };
                 self.alloc().allocate(&want).expect("there is space")
             }
         };

@@ -5,7 +5,7 @@
 
 use crate::error::Result;
 use crate::plan::Step;
-use check::{At, Issue, Report};
+use check::{Issue, Location, Report};
 use ondisk::DmuType;
 use pool::Pool;
 use pool::live::LivePool;
@@ -36,7 +36,7 @@ enum Change {
 #[derive(Default)]
 pub(crate) struct Files(BTreeMap<String, Vec<Change>>);
 
-fn file_of(at: &At) -> String {
+fn file_of(at: &Location) -> String {
     format!("object {} of {}", at.place.object, at.dataset)
 }
 
@@ -101,7 +101,7 @@ impl Files {
 }
 
 /// Snapshots are not changed, and the MOS has no files.
-fn is_of_head(at: &At) -> bool {
+fn is_of_head(at: &Location) -> bool {
     at.place.objset != 0 && !at.dataset.contains('@')
 }
 
@@ -130,7 +130,7 @@ fn tables(pool: &Pool, report: &Report) -> BTreeSet<(String, u64)> {
 /// What mends an issue, and in which dataset.
 fn change_for(issue: &Issue) -> Option<(String, Change)> {
     let sum = |of: String, from: u64, to: u64| Step::Sum { of, from, to };
-    let numbers = |at: &At, mend: Mend, step: Step| {
+    let numbers = |at: &Location, mend: Mend, step: Step| {
         (at.dataset.to_string(), Change::Numbers { file: at.place.object, mend, step })
     };
     Some(match issue {

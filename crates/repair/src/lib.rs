@@ -24,7 +24,7 @@
 //! file is durable.** Only [`Repair::apply`] and [`undo::put_back`] write.
 #![forbid(unsafe_code)]
 
-mod dead;
+mod deadlists;
 mod error;
 mod files;
 mod overlay;

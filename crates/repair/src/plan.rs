@@ -2,7 +2,7 @@
 
 use check::Issue;
 use pool::Verdict;
-use pool::live::GivenUp;
+use pool::live::AbandonedHead;
 
 /// One thing that is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub enum Step {
         /// Its name.
         dataset: String,
         /// What becomes of it.
-        became: GivenUp,
+        became: AbandonedHead,
     },
     /// Of an intent log what comes before the damage is replayed, and the rest dropped.
     LogLost {
@@ -181,7 +181,7 @@ impl Plan {
 
     /// Nothing is wrong now, or when it is `done`.
     #[must_use]
-    pub fn leaves_well(&self, done: bool) -> bool {
+    pub fn is_clean_after(&self, done: bool) -> bool {
         (self.found.is_empty() && self.found_more == 0) || (done && self.makes_clean())
     }
 

@@ -1,6 +1,6 @@
 //! A repair from its first check to the last write.
 
-use crate::dead::DeadLists;
+use crate::deadlists::DeadLists;
 use crate::error::{Error, NotNow, Result};
 use crate::files::Files;
 use crate::overlay::{Event, Overlay, Overlays};
@@ -10,7 +10,7 @@ use crate::space;
 use crate::sums::Sums;
 use crate::tables::Tables;
 use crate::undo::{self, UndoDevice, UndoHead};
-use check::{CheckOptions, Issue, Report, Severity, TakenSpace, Verify};
+use check::{CheckOptions, Issue, Report, Severity, UsedSpace, Verify};
 use device::{DeviceRef, DeviceSource, Shared, WriteDeviceRef, write_batch};
 use ondisk::scan::State;
 use pool::live::{ImportOptions, LivePool, LogDevices, import, obstacles};
@@ -60,10 +60,10 @@ pub struct Repair {
 }
 
 /// What one check found.
-struct Seen {
+struct CheckResult {
     pool: Pool,
     report: Report,
-    taken: TakenSpace,
+    taken: UsedSpace,
 }
 
 /// Repairs a pool that was found, in memory. Its devices come from `source`.
@@ -140,7 +140,7 @@ struct Begin {
 fn conclude(
     begin: Begin,
     steps: Vec<Step>,
-    seen: &Seen,
+    seen: &CheckResult,
     overlays: Arc<Overlays>,
     reads_all: bool,
 ) -> Repair {
@@ -181,7 +181,7 @@ fn reads_all(options: &RepairOptions) -> bool {
 }
 
 /// The files of which something is lost, by their names.
-fn damaged_files(seen: &Seen) -> Vec<String> {
+fn damaged_files(seen: &CheckResult) -> Vec<String> {
     let of = |i: &Issue| match i {
         Issue::BlockLost { at, .. } if at.place.objset != 0 && at.place.object != 0 => {
             Some(DamagedObject { dataset: at.place.objset, object: at.place.object })
@@ -193,7 +193,7 @@ fn damaged_files(seen: &Seen) -> Vec<String> {
 }
 
 /// What earlier txgs would give, when something of this one is lost.
-fn earlier(seen: &Seen, options: &RepairOptions) -> Vec<(u64, u64, Verdict)> {
+fn earlier(seen: &CheckResult, options: &RepairOptions) -> Vec<(u64, u64, Verdict)> {
     if seen.report.issues.iter().all(|i| i.severity() != Severity::Lost) {
         return Vec::new();
     }
@@ -218,7 +218,7 @@ fn look(
     txg: Option<u64>,
     options: &RepairOptions,
     progress: &Progress,
-) -> Result<Seen> {
+) -> Result<CheckResult> {
     let found = Candidate::group(&scan(search)?);
     let candidate = found.into_iter().find(|c| c.config.pool_guid == guid);
     let absent = || pool::Error::NoSuchPool {
@@ -232,7 +232,7 @@ fn look(
     let how = CheckOptions { verify, ..CheckOptions::default() };
     let (report, taken) = check::survey(&pool, &how, progress);
     match taken {
-        Some(taken) if !report.cancelled => Ok(Seen { pool, report, taken }),
+        Some(taken) if !report.cancelled => Ok(CheckResult { pool, report, taken }),
         _ => Err(Error::Cancelled),
     }
 }
@@ -305,7 +305,7 @@ struct Round {
 
 impl Round {
     /// `None`: there is nothing that can be mended.
-    fn decide(seen: &Seen, rewind: Option<u64>) -> Option<Self> {
+    fn decide(seen: &CheckResult, rewind: Option<u64>) -> Option<Self> {
         let round = |i: &Issue| matches!(i, Issue::LabelRound { .. });
         let half_labels = seen.report.issues.iter().any(round);
         let label = |i: &Issue| match i {

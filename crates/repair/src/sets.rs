@@ -49,7 +49,7 @@ impl Sets {
             }
         }
         for head in &self.heads {
-            if let Ok(became) = live.give_up_head(head) {
+            if let Ok(became) = live.abandon_head(head) {
                 steps.push(Step::DatasetLost { dataset: head.clone(), became });
             }
         }

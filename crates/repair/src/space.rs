@@ -1,7 +1,7 @@
 //! Which space maps are wrong, and what is to be in them.
 
 use crate::plan::Step;
-use check::{Issue, Report, TakenSpace};
+use check::{Issue, Report, UsedSpace};
 use ondisk::config::VdevConfig;
 use pool::{MapsAnew, Pool, TopSpec};
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ const LOGS: &str = "the log space maps";
 pub(crate) fn decide(
     pool: &Pool,
     report: &Report,
-    taken: &TakenSpace,
+    taken: &UsedSpace,
 ) -> Option<(MapsAnew, Vec<Step>)> {
     let tops = &pool.config().vdev_tree.children;
     let specs: Vec<TopSpec> =

@@ -21,7 +21,7 @@
 //! assert_eq!(drawn, Rt::simulate(7, |rt| rt.random_u64()));
 //! ```
 //!
-//! **Invariant: no ZFS word, no unsafe, and no I/O but for the system's randomness.**
+//! **Invariant: no ZFS word, no unsafe, and no I/O except for the system's randomness.**
 
 #![forbid(unsafe_code)]
 

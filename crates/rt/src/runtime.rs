@@ -269,7 +269,7 @@ impl fmt::Debug for Rt {
 /// so it is a wait, with a wait's rules. Otherwise it is nothing.
 #[track_caller]
 pub fn charge(kind: usize, bytes: u64) {
-    if let Some(world) = sim::that_charges() {
+    if let Some(world) = sim::charging_world() {
         world.charge(kind, bytes);
     }
 }

@@ -203,7 +203,7 @@ pub(crate) fn current() -> Option<Arc<World>> {
 }
 
 /// [`current`], if computing takes time there.
-pub(crate) fn that_charges() -> Option<Arc<World>> {
+pub(crate) fn charging_world() -> Option<Arc<World>> {
     let world = |member: &RefCell<Option<Membership>>| {
         let member = member.borrow();
         let world = &member.as_ref()?.world;
@@ -333,7 +333,7 @@ impl World {
 
     #[track_caller]
     pub(crate) fn sleep(&self, duration: Duration) {
-        let me = self.myself();
+        let me = self.this_thread();
         let mut state = self.state.lock();
         let time = state.now.saturating_add(duration);
         let timer = state.add(time, Event::Wake(me));
@@ -372,7 +372,7 @@ impl World {
 
     #[track_caller]
     pub(crate) fn yield_now(&self) {
-        let me = self.myself();
+        let me = self.this_thread();
         let mut state = self.state.lock();
         state.wake(me, false);
         self.stand(state, Some(me));
@@ -387,7 +387,7 @@ impl World {
         guard: &mut MutexGuard<'_, T>,
         deadline: Option<Duration>,
     ) -> bool {
-        let (me, place) = (self.myself(), Location::caller());
+        let (me, place) = (self.this_thread(), Location::caller());
         waiting.lock().push(me);
         let mutex = MutexGuard::mutex(guard);
         // No other thread runs, so none can notify between the line above and the wait.
@@ -431,7 +431,7 @@ impl World {
 
     /// The calling thread's place.
     #[track_caller]
-    fn myself(&self) -> ThreadId {
+    fn this_thread(&self) -> ThreadId {
         let id = SELF.with_borrow(|member| {
             member.as_ref().filter(|m| core::ptr::eq(&raw const *m.world, self)).map(|m| m.id)
         });

@@ -21,7 +21,7 @@ const EXCEPTIONS: [(&str, &str); 4] = [
     ("crates/zinc/src/cli.rs", "use_stderr()"),
     ("crates/zinc/src/progress.rs", "ProgressDrawTarget::stderr()"),
     ("crates/zinc/src/cli.rs", "try_parse_from("),
-    ("crates/zinc/src/others.rs", "try_get_matches_from("),
+    ("crates/zinc/src/foreign_servers.rs", "try_get_matches_from("),
 ];
 
 #[test]

@@ -24,17 +24,17 @@
 //!
 //! # Requests beside it
 //!
-//! Where rows are is an [`Era`]. A request takes the one of its beginning, and keeps it until all
-//! devices have answered (a [`Lease`]). Nothing is written over before all requests of older eras
-//! have ended; requests themselves never wait.
+//! Where rows are is an [`Epoch`]. A request takes the one of its beginning, and keeps it until all
+//! devices have answered (an [`EpochGuard`]). Nothing is written over before all requests of older
+//! epochs have ended; requests themselves never wait.
 //!
 //! A block may be written at any time into the range that is being moved: one of the txg that is
 //! synced, or of an intent log. So a step goes in rounds:
 //!
-//! 1. A new era begins, in which writes to the range are noted. Those of older eras end.
+//! 1. A new epoch begins, in which writes to the range are noted. Those of older epochs end.
 //! 2. What is allocated in the range is copied.
-//! 3. A new era begins, in which rows at old places are written to their new places as well, as far
-//!    as the copy came. Those of the era before end.
+//! 3. A new epoch begins, in which rows at old places are written to their new places as well, as
+//!    far as the copy came. Those of the epoch before end.
 //! 4. What they noted is copied once more. Writes to just that are noted meanwhile; when there were
 //!    any, again from 3.
 //!
@@ -57,25 +57,25 @@ use std::time::Duration;
 /// txg: the step is left to another.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often is looked meanwhile.
-const GLANCE: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Kept by a tree, and by what is under way that began with it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Life(Arc<()>);
+pub(crate) struct TreeUse(Arc<()>);
 
 /// That of a tree that was followed by another.
 #[derive(Clone, Debug)]
-pub(crate) struct PastLife(Weak<()>);
+pub(crate) struct EarlierTreeUse(Weak<()>);
 
-impl Life {
-    pub(crate) fn past(&self) -> PastLife {
-        PastLife(Arc::downgrade(&self.0))
+impl TreeUse {
+    pub(crate) fn downgrade(&self) -> EarlierTreeUse {
+        EarlierTreeUse(Arc::downgrade(&self.0))
     }
 }
 
-impl PastLife {
+impl EarlierTreeUse {
     /// The tree is used still, or something that began with it.
-    pub(crate) fn goes_on(&self) -> bool {
+    pub(crate) fn is_in_use(&self) -> bool {
         self.0.strong_count() > 0
     }
 }
@@ -126,16 +126,16 @@ impl Area {
 
 /// Where rows are, and where they are written besides, from one moment to another.
 #[derive(Debug, Default)]
-pub(crate) struct Era {
+pub(crate) struct Epoch {
     reflow: Reflow,
     /// Sectors before this offset have a copy there; so has each that is written from now on.
     copies: Vec<(u64, Area)>,
 }
 
-/// As long as it is kept, what the era says is true.
-pub(crate) type Lease = Arc<Era>;
+/// As long as it is kept, what the epoch says is true.
+pub(crate) type EpochGuard = Arc<Epoch>;
 
-impl Era {
+impl Epoch {
     /// Where a row that ends before the byte `end` is read and written.
     pub(crate) fn area(&self, end: u64) -> Area {
         match self.reflow {
@@ -162,11 +162,11 @@ pub(crate) struct Flow {
 
 #[derive(Debug, Default)]
 struct State {
-    era: Lease,
+    epoch: EpochGuard,
     /// Eras before, of which there may be requests under way.
-    past: Vec<Weak<Era>>,
+    past: Vec<Weak<Epoch>>,
     /// Trees that knew nothing of the move, of which there may be requests under way.
-    lives: Vec<PastLife>,
+    earlier_trees: Vec<EarlierTreeUse>,
     /// Writes to these ranges are noted, in `touched`.
     watched: Vec<Range<u64>>,
     touched: Vec<Range<u64>>,
@@ -175,27 +175,27 @@ struct State {
 }
 
 impl State {
-    fn begin(&mut self, era: Era) {
-        let before = std::mem::replace(&mut self.era, Arc::new(era));
+    fn begin(&mut self, epoch: Epoch) {
+        let before = std::mem::replace(&mut self.epoch, Arc::new(epoch));
         self.past.push(Arc::downgrade(&before));
     }
 
-    /// An era in which rows are where they were, and written besides to `copies`.
+    /// An epoch in which rows are where they were, and written besides to `copies`.
     fn begin_with(&mut self, copies: Vec<(u64, Area)>) {
-        let reflow = self.era.reflow;
-        self.begin(Era { reflow, copies });
+        let reflow = self.epoch.reflow;
+        self.begin(Epoch { reflow, copies });
     }
 }
 
 /// What is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum ReflowStep {
     Fill,
     Settle,
     Move,
 }
 
-impl Step {
+impl ReflowStep {
     /// The step that comes after this state; `None` at the end.
     pub(crate) fn after(reflow: Reflow, end: u64) -> Option<Self> {
         match reflow {
@@ -235,8 +235,8 @@ impl Step {
 }
 
 impl Flow {
-    pub(crate) fn new(reflow: Reflow, lives: Vec<PastLife>) -> Self {
-        let flow = Self { state: Mutex::new(State { lives, ..State::default() }) };
+    pub(crate) fn new(reflow: Reflow, earlier_trees: Vec<EarlierTreeUse>) -> Self {
+        let flow = Self { state: Mutex::new(State { earlier_trees, ..State::default() }) };
         flow.set(reflow);
         flow
     }
@@ -245,60 +245,60 @@ impl Flow {
     pub(crate) fn set(&self, reflow: Reflow) {
         let mut state = self.state.lock();
         (state.watched, state.touched, state.next) = (Vec::new(), Vec::new(), None);
-        let copies = Step::after(reflow, u64::MAX).map(|step| step.copies_before(reflow));
-        state.begin(Era { reflow, copies: copies.unwrap_or_default() });
+        let copies = ReflowStep::after(reflow, u64::MAX).map(|step| step.copies_before(reflow));
+        state.begin(Epoch { reflow, copies: copies.unwrap_or_default() });
     }
 
     /// What counts now.
     pub(crate) fn reflow(&self) -> Reflow {
-        self.state.lock().era.reflow
+        self.state.lock().epoch.reflow
     }
 
-    /// The era for a read.
-    pub(crate) fn read(&self) -> Lease {
-        Arc::clone(&self.state.lock().era)
+    /// The epoch for a read.
+    pub(crate) fn read(&self) -> EpochGuard {
+        Arc::clone(&self.state.lock().epoch)
     }
 
-    /// The era for a write of a range.
-    pub(crate) fn write(&self, range: &Range<u64>) -> Lease {
+    /// The epoch for a write of a range.
+    pub(crate) fn write(&self, range: &Range<u64>) -> EpochGuard {
         let mut state = self.state.lock();
         let is_watched = |w: &Range<u64>| w.start < range.end && range.start < w.end;
         if state.watched.iter().any(is_watched) {
             state.touched.push(range.clone());
         }
-        Arc::clone(&state.era)
+        Arc::clone(&state.epoch)
     }
 
-    /// Waits until all requests of older eras have ended; whether they have in time.
+    /// Waits until all requests of older epochs have ended; whether they have in time.
     pub(crate) fn drain(&self, rt: &Rt) -> bool {
         let deadline = rt.now() + PATIENCE;
         while !self.is_drained() {
             if rt.now() >= deadline {
                 return false;
             }
-            rt.sleep(GLANCE);
+            rt.sleep(POLL_INTERVAL);
         }
         true
     }
 
     fn is_drained(&self) -> bool {
         let mut state = self.state.lock();
-        state.past.retain(|era| era.strong_count() > 0);
-        state.lives.retain(PastLife::goes_on);
-        state.past.is_empty() && state.lives.is_empty()
+        state.past.retain(|epoch| epoch.strong_count() > 0);
+        state.earlier_trees.retain(EarlierTreeUse::is_in_use);
+        state.past.is_empty() && state.earlier_trees.is_empty()
     }
 
     /// A step begins: writes to its range are noted.
-    pub(crate) fn begin(&self, step: Step, range: Range<u64>) {
+    pub(crate) fn begin(&self, step: ReflowStep, range: Range<u64>) {
         let mut state = self.state.lock();
         (state.watched, state.touched) = (vec![range], Vec::new());
-        let reflow = state.era.reflow;
+        let reflow = state.epoch.reflow;
         state.begin_with(step.copies_before(reflow));
     }
 
     /// The range was copied: what is written from now on is written to both places. What has to be
     /// copied again, because it was written meanwhile.
-    pub(crate) fn begin_round(&self, step: Step, range: Range<u64>) -> Vec<Range<u64>> {
+    pub(crate) fn begin_round(&self, step: ReflowStep, range: Range<u64>) -> Vec<Range<u64>> {
         let mut state = self.state.lock();
         let again = joined(std::mem::take(&mut state.touched), &range, 0);
         state.watched.clone_from(&again);
@@ -307,10 +307,10 @@ impl Flow {
     }
 
     /// The step was done, as far as `to`.
-    pub(crate) fn end(&self, step: Step, to: u64) {
+    pub(crate) fn end(&self, step: ReflowStep, to: u64) {
         let mut state = self.state.lock();
         (state.watched, state.touched) = (Vec::new(), Vec::new());
-        state.next = Some(Reflow { offset: to, scratch_valid: step == Step::Fill });
+        state.next = Some(Reflow { offset: to, scratch_valid: step == ReflowStep::Fill });
     }
 
     /// What the uberblock is to say, when a step was done.
@@ -383,23 +383,28 @@ mod tests {
     fn what_is_written_while_it_is_moved_is_noted_and_then_written_twice() {
         let flow = Flow::new(Reflow { offset: 1 << 20, scratch_valid: false }, Vec::new());
         let rt = Rt::real();
-        let also = |lease: &Lease, at: u64| lease.also(at, Area::Old).collect::<Vec<_>>();
+        let also =
+            |epoch_guard: &EpochGuard, at: u64| epoch_guard.also(at, Area::Old).collect::<Vec<_>>();
         let before = flow.write(&(2 << 20..3 << 20));
-        flow.begin(Step::Move, 1 << 20..4 << 20);
+        flow.begin(ReflowStep::Move, 1 << 20..4 << 20);
         assert!(!flow.is_drained(), "a write began before");
         drop(before);
         assert!(flow.drain(&rt));
         let during = flow.write(&(2 << 20..5 << 20));
         assert!(also(&during, 2 << 20).is_empty());
         assert_eq!(also(&during, 0), [Area::New], "that part of a row was moved before");
-        let again = flow.begin_round(Step::Move, 1 << 20..4 << 20);
+        let again = flow.begin_round(ReflowStep::Move, 1 << 20..4 << 20);
         assert_eq!(again.len(), 1);
         assert_eq!(again[0], 2 << 20..4 << 20);
         let behind = flow.write(&(2 << 20..3 << 20));
         assert_eq!((also(&behind, 2 << 20), also(&behind, 4 << 20)), (vec![Area::New], vec![]));
-        assert_eq!(flow.begin_round(Step::Move, 1 << 20..4 << 20).len(), 1, "it may be in between");
-        assert!(flow.begin_round(Step::Move, 1 << 20..4 << 20).is_empty());
-        flow.end(Step::Move, 4 << 20);
+        assert_eq!(
+            flow.begin_round(ReflowStep::Move, 1 << 20..4 << 20).len(),
+            1,
+            "it may be in between"
+        );
+        assert!(flow.begin_round(ReflowStep::Move, 1 << 20..4 << 20).is_empty());
+        flow.end(ReflowStep::Move, 4 << 20);
         assert_eq!(flow.read().area(3 << 20), Area::Old, "nobody is told before it is durable");
         let next = flow.next().unwrap();
         flow.set(next);

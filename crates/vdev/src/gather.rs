@@ -89,7 +89,7 @@ pub(crate) struct Pending {
 }
 
 /// Why there is nothing to take.
-pub(crate) enum Missed {
+pub(crate) enum ReadFailure {
     Failed,
     /// The device takes unusually long; the read is left to itself.
     Late,
@@ -144,7 +144,8 @@ impl Gather {
             match own {
                 Some(result) => {
                     let parts = batch.pop().map(|m| m.parts).unwrap_or_default();
-                    Deliver { shared: Arc::clone(&shared), parts, pace: None }.finish(result);
+                    ReadCompletion { shared: Arc::clone(&shared), parts, pace: None }
+                        .finish(result);
                 }
                 None => self.submit(node, batch, &shared),
             }
@@ -160,7 +161,7 @@ impl Gather {
         let pace = is_waited_for.then(|| (Arc::clone(&queue.pace), self.rt.clone(), self.rt.now()));
         let read = |m: Merged| {
             let deliver =
-                Deliver { shared: Arc::clone(shared), parts: m.parts, pace: pace.clone() };
+                ReadCompletion { shared: Arc::clone(shared), parts: m.parts, pace: pace.clone() };
             let done: Done = Box::new(move |result| deliver.finish(result));
             Read { offset: m.offset, len: m.len as usize, done }
         };
@@ -192,12 +193,16 @@ impl Pending {
 
     /// [`Self::take_owned`], or [`Self::take`], for a caller that can do without: it does not wait
     /// for a device that takes unusually long, as far as extra reads are allowed.
-    pub(crate) fn take_in_time(&self, index: usize, owned: bool) -> Result<AlignedBuf, Missed> {
+    pub(crate) fn take_in_time(
+        &self,
+        index: usize,
+        owned: bool,
+    ) -> Result<AlignedBuf, ReadFailure> {
         if self.is_late(index) {
-            return Err(Missed::Late);
+            return Err(ReadFailure::Late);
         }
         let taken = if owned { self.take_owned(index) } else { self.take(index) };
-        taken.map_err(|_| Missed::Failed)
+        taken.map_err(|_| ReadFailure::Failed)
     }
 
     /// The device that extent `index` is on.
@@ -316,14 +321,14 @@ fn joined(last: &Merged, e: &Extent, join: Join) -> Option<u64> {
 
 /// Stores the result of one read in its extents' slots. When it is dropped unused, by a device
 /// that forgot it, the extents are read again one by one instead of being waited for forever.
-struct Deliver {
+struct ReadCompletion {
     shared: Arc<Shared>,
     parts: Vec<Part>,
     /// Where it is noted how long it took, and when it began.
     pace: Option<(Arc<Pace>, Rt, Duration)>,
 }
 
-impl Deliver {
+impl ReadCompletion {
     fn finish(mut self, result: Result<AlignedBuf, Error>) {
         let parts = std::mem::take(&mut self.parts);
         let single = parts.len() == 1;
@@ -372,7 +377,7 @@ fn cut(buf: &mut AlignedBuf, part: &Part) -> Option<AlignedBuf> {
     Some(window)
 }
 
-impl Drop for Deliver {
+impl Drop for ReadCompletion {
     fn drop(&mut self) {
         if self.parts.is_empty() {
             return;

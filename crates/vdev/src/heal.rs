@@ -18,13 +18,13 @@
 
 use crate::awaited::Awaited;
 use crate::error::{Error, ErrorKind, Fault};
-use crate::flow::Lease;
+use crate::flow::EpochGuard;
 use crate::gather::Gather;
 use crate::health::{Health, UNKNOWN_TXG};
 use crate::locate::{Piece, Source};
 use crate::queue::IoClass;
 use crate::read::BlockRead;
-use crate::rebuild::{Ask, Correction};
+use crate::rebuild::{Correction, ReadScope};
 use crate::tree::VdevTree;
 use crate::write::Batches;
 use device::{AlignedBuf, Shared, Write};
@@ -69,7 +69,7 @@ struct Part {
     birth: u64,
     health: Arc<Health>,
     is_done: bool,
-    _lease: Option<Lease>,
+    _epoch_guard: Option<EpochGuard>,
 }
 
 impl Part {
@@ -144,8 +144,8 @@ impl VdevTree {
     ) -> Result<Option<crate::rebuild::RequestedBlock<'t>>, ErrorKind> {
         let pieces = self.locate_all(req)?;
         let ask = match heal {
-            Heal::All => Ask::Everything,
-            _ if self.is_missed_somewhere(req, &pieces) => Ask::Current,
+            Heal::All => ReadScope::Everything,
+            _ if self.is_missed_somewhere(req, &pieces) => ReadScope::Current,
             _ => return Ok(None),
         };
         Ok(Some(self.ask(req, pieces, ask, gather)))
@@ -195,7 +195,7 @@ impl VdevTree {
     ) {
         let writing = Awaited::new(self.rt());
         let mut batches = Batches::new();
-        for (block, Correction { source, bytes, lease }) in corrections {
+        for (block, Correction { source, bytes, epoch_guard }) in corrections {
             let Some(index) = self.healer(&source) else { continue };
             let Some(node) = self.nodes.get(index) else { continue };
             if let Some(healed) = out.get_mut(block) {
@@ -209,7 +209,7 @@ impl VdevTree {
                 birth: source.txg,
                 health: Arc::clone(&node.health),
                 is_done: false,
-                _lease: lease,
+                _epoch_guard: epoch_guard,
             };
             let done = Box::new(move |result| part.answer(result));
             let parts = vec![Shared::from(bytes)];

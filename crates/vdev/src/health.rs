@@ -210,7 +210,7 @@ impl Health {
     }
 
     /// Forgets errors and mark, and not what was missed.
-    pub(crate) fn forgive(&self) {
+    pub(crate) fn clear(&self) {
         self.forget_errors();
         self.set_mark(Mark::None);
     }

@@ -17,7 +17,7 @@ impl VdevTree {
             }
             let mark = match node.health.verdict(device) {
                 Mark::None => before,
-                Mark::Faulted | Mark::Removed if !self.does_without(index) => Mark::Degraded,
+                Mark::Faulted | Mark::Removed if !self.can_lose(index) => Mark::Degraded,
                 mark => mark,
             };
             if mark != before {
@@ -31,13 +31,13 @@ impl VdevTree {
     /// Marks the leaves that will not be found again where they were opened. A device remembers
     /// what was seen of it, so a file that was cut short and grew again counts. Asks the system;
     /// whether a mark has changed.
-    pub fn notice_astray(&self) -> bool {
+    pub fn poll_displaced(&self) -> bool {
         let mut changed = false;
         for (index, node) in self.nodes.iter().enumerate() {
             let in_use = node.writer.is_some() && node.health.mark() == Mark::None;
             let device = node.device.as_ref().filter(|_| in_use);
             if device.is_some_and(|device| device.displaced().is_some()) {
-                let is_spared = self.does_without(index);
+                let is_spared = self.can_lose(index);
                 node.health.set_mark(if is_spared { Mark::Removed } else { Mark::Degraded });
                 changed = true;
             }
@@ -47,16 +47,16 @@ impl VdevTree {
 
     /// Every block can still be written, and read from what has missed nothing, without this leaf.
     /// Blocks of logs go elsewhere, and a txg needs none of them.
-    pub(crate) fn does_without(&self, leaf: usize) -> bool {
+    pub(crate) fn can_lose(&self, leaf: usize) -> bool {
         let mut tops = self.tops.values().filter(|top| self.is_below(top.node, leaf));
-        tops.all(|top| self.is_log(top) || self.is_whole_without(top.node, leaf))
+        tops.all(|top| self.is_log(top) || self.is_complete_without(top.node, leaf))
     }
 
     /// Depth was bounded when the tree was built.
-    pub(crate) fn is_whole_without(&self, index: usize, leaf: usize) -> bool {
+    pub(crate) fn is_complete_without(&self, index: usize, leaf: usize) -> bool {
         let Some(node) = self.nodes.get(index) else { return false };
         let mut children = node.children.iter();
-        let is_whole = |c: &usize| self.is_whole_without(*c, leaf);
+        let is_whole = |c: &usize| self.is_complete_without(*c, leaf);
         match &node.role {
             Role::Leaf => index != leaf && is_current(node),
             Role::Mirror | Role::Replacing | Role::Spare => children.any(is_whole),
@@ -132,7 +132,7 @@ impl VdevTree {
     #[must_use]
     pub fn leave_out(&self, guid: u64) -> bool {
         let Some(index) = self.nodes.iter().position(|n| n.guid == guid) else { return false };
-        let spared = self.does_without(index);
+        let spared = self.can_lose(index);
         if let (true, Some(node)) = (spared, self.nodes.get(index)) {
             node.health.set_mark(Mark::Faulted);
         }

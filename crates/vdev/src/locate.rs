@@ -5,7 +5,7 @@
 //! which may be a mirror, a replacement or a spare itself, names the devices that hold a copy.
 
 use crate::error::ErrorKind;
-use crate::flow::{Lease, Purpose};
+use crate::flow::{EpochGuard, Purpose};
 use crate::indirect::Part;
 use crate::map::{BLOCK_SIZE_MAX, BlockMap, MapError};
 use crate::tree::{Node, Role, Top, VdevTree};
@@ -27,7 +27,7 @@ pub(crate) struct Piece<'t> {
     /// The txg that copied it there; 0 when it is where it was written.
     pub(crate) txg: u64,
     /// Where the rows are stays true as long as this is kept.
-    pub(crate) lease: Option<Lease>,
+    pub(crate) epoch_guard: Option<EpochGuard>,
 }
 
 /// A device with a copy of a column.
@@ -49,7 +49,7 @@ pub(crate) struct Source {
 
 /// What is known on the way down to a device.
 #[derive(Clone, Copy)]
-struct Seen {
+struct PathState {
     birth: u64,
     stale: bool,
     /// Distributed spares passed, and the last of them that missed the txg.
@@ -145,17 +145,17 @@ impl VdevTree {
         let top = self.tops.get(&vdev).ok_or(ErrorKind::NoSuchVdev)?;
         let node = self.nodes.get(top.node).ok_or(ErrorKind::NoSuchVdev)?;
         self.within(top, vdev, offset, size, birth)?;
-        let mut lease = None;
+        let mut epoch_guard = None;
         let map = match &node.role {
             Role::Raidz(r) => {
                 let (map, held) = r.place(offset, size, birth, purpose)?;
-                lease = held;
+                epoch_guard = held;
                 map
             }
             Role::Draid(d) => d.map(offset, size)?,
             _ => BlockMap::single(0, offset, size).ok_or(MapError::Overflow(offset))?,
         };
-        Ok(Piece { vdev, node, at, map, txg, lease })
+        Ok(Piece { vdev, node, at, map, txg, epoch_guard })
     }
 
     /// The block with its parity lies within the vdev.
@@ -196,7 +196,7 @@ impl VdevTree {
         };
         let mut out = Vec::with_capacity(1);
         if let Some(node) = index {
-            let seen = Seen { birth, stale: false, spares: 0, lacking_spare: None };
+            let seen = PathState { birth, stale: false, spares: 0, lacking_spare: None };
             self.descend(node, offset, len, seen, &mut out);
         }
         // Stable: equals keep the order of the tree.
@@ -204,11 +204,11 @@ impl VdevTree {
         out
     }
 
-    fn descend(&self, index: usize, offset: u64, len: u64, seen: Seen, out: &mut Vec<Source>) {
+    fn descend(&self, index: usize, offset: u64, len: u64, seen: PathState, out: &mut Vec<Source>) {
         let Some(node) = self.nodes.get(index) else { return };
         let birth = seen.birth;
         let stale = seen.stale || node.is_stale(birth);
-        let seen = Seen { stale, ..seen };
+        let seen = PathState { stale, ..seen };
         match &node.role {
             Role::Leaf => {
                 let open = node.device.is_some();
@@ -233,7 +233,13 @@ impl VdevTree {
                 let lacking_spare = if lacks { Some(index) } else { seen.lacking_spare };
                 let behind = self.behind_spare((*top, *id), offset, len);
                 if let Some(child) = behind.filter(|_| spares <= SPARE_DEPTH) {
-                    self.descend(child, offset, len, Seen { spares, lacking_spare, ..seen }, out);
+                    self.descend(
+                        child,
+                        offset,
+                        len,
+                        PathState { spares, lacking_spare, ..seen },
+                        out,
+                    );
                 }
             }
             _ => {}

@@ -27,7 +27,7 @@
 //! now at `n % physical_width`. The birth txg of a block tells its logical width. Where rows are
 //! while the redistribution runs is said in `flow.rs`.
 
-use crate::flow::{Area, Flow, Lease, PastLife, Purpose, Reflow};
+use crate::flow::{Area, EarlierTreeUse, EpochGuard, Flow, Purpose, Reflow};
 use crate::map::{BLOCK_SIZE_MAX, BlockMap, Column, LABEL_START_SIZE, MapError, Stripe};
 use std::sync::Arc;
 
@@ -94,7 +94,7 @@ impl Raidz {
 
     /// It comes after `old` in a pool that is open, where requests of trees before may be under
     /// way.
-    pub(crate) fn follow(&mut self, old: &Self, past: &[PastLife]) {
+    pub(crate) fn follow(&mut self, old: &Self, past: &[EarlierTreeUse]) {
         self.flow = match (&self.flow, &old.flow) {
             (None, _) => None,
             (Some(_), Some(flow)) => Some(Arc::clone(flow)),
@@ -145,7 +145,7 @@ impl Raidz {
         psize: u64,
         birth: u64,
         purpose: Purpose,
-    ) -> Result<(BlockMap, Option<Lease>), MapError> {
+    ) -> Result<(BlockMap, Option<EpochGuard>), MapError> {
         if psize == 0 || psize > BLOCK_SIZE_MAX {
             return Err(MapError::Size(psize));
         }
@@ -161,11 +161,11 @@ impl Raidz {
             return Ok((self.map_whole(offset, &shape), None));
         }
         let end = offset.saturating_add((shape.rows * logical) << self.ashift);
-        let lease = self.flow.as_ref().map(|flow| match purpose {
+        let epoch_guard = self.flow.as_ref().map(|flow| match purpose {
             Purpose::Read => flow.read(),
             Purpose::Write => flow.write(&(offset..end)),
         });
-        Ok((self.map_rows(offset, &shape, lease.as_ref(), purpose), lease))
+        Ok((self.map_rows(offset, &shape, epoch_guard.as_ref(), purpose), epoch_guard))
     }
 
     /// Block as wide as the vdev: each column is one extent.
@@ -197,7 +197,7 @@ impl Raidz {
         &self,
         offset: u64,
         shape: &Shape,
-        era: Option<&Lease>,
+        epoch: Option<&EpochGuard>,
         purpose: Purpose,
     ) -> BlockMap {
         let first = offset >> self.ashift;
@@ -205,7 +205,7 @@ impl Raidz {
         let mut stripes = Vec::with_capacity(shape.rows as usize);
         for row in 0..shape.rows {
             let start = first + row * shape.width;
-            let area = era.map_or(Area::New, |era| era.area((start + cols) << self.ashift));
+            let area = epoch.map_or(Area::New, |epoch| epoch.area((start + cols) << self.ashift));
             let mut columns = Vec::with_capacity(cols as usize);
             for c in 0..cols {
                 let sector = start + c;
@@ -214,8 +214,8 @@ impl Raidz {
                 let present = row < shape.sectors(c);
                 let at = if c < self.nparity { 0 } else { shape.data_before(c) + row };
                 let place = |area: Area| area.place(sector, self.width, self.ashift);
-                let also = era.filter(|_| present && purpose == Purpose::Write);
-                let also = also.map(|era| era.also(sector << self.ashift, area).map(place));
+                let also = epoch.filter(|_| present && purpose == Purpose::Write);
+                let also = also.map(|epoch| epoch.also(sector << self.ashift, area).map(place));
                 let (child, offset) = place(area);
                 columns.push(Column {
                     child,

@@ -6,7 +6,7 @@
 //! which device is wrong.
 
 use crate::error::{Error, ErrorKind, Fault};
-use crate::gather::{Gather, Missed, Pending};
+use crate::gather::{Gather, Pending, ReadFailure};
 use crate::locate::{Piece, Source};
 use crate::map::{Column as MapColumn, Stripe};
 use crate::queue::IoClass;
@@ -229,8 +229,8 @@ impl VdevTree {
         let late = RefCell::new(late);
         let take = |extent, owned| match pending.take_in_time(extent, owned) {
             Ok(bytes) => Some(bytes),
-            Err(Missed::Failed) => None,
-            Err(Missed::Late) => {
+            Err(ReadFailure::Failed) => None,
+            Err(ReadFailure::Late) => {
                 late.borrow_mut().extend(pending.node_of(extent));
                 None
             }

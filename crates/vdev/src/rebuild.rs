@@ -17,7 +17,7 @@
 //! are therefore suspects too: sector `n` of the vdev was on child `n % width` of every width.
 
 use crate::error::{ErrorKind, Fault, FaultKind};
-use crate::flow::Lease;
+use crate::flow::EpochGuard;
 use crate::gather::Gather;
 use crate::locate::{Piece, Source};
 use crate::map::{BlockMap, Column};
@@ -52,7 +52,7 @@ struct Cell {
 }
 
 /// Everything that was read of one piece.
-struct Harvest<'t> {
+struct PieceData<'t> {
     piece: Piece<'t>,
     /// By stripe, by column.
     cells: Vec<Vec<Cell>>,
@@ -101,7 +101,7 @@ impl VdevTree {
             .iter()
             .map(|r| {
                 let pieces = self.locate(r.dva.vdev(), r.dva.offset(), r.size, r.birth)?;
-                Ok(self.ask(r, pieces, Ask::Everything, &mut gather))
+                Ok(self.ask(r, pieces, ReadScope::Everything, &mut gather))
             })
             .collect();
         let pending = gather.start();
@@ -111,8 +111,8 @@ impl VdevTree {
                 Err(kind) => self.failed(req, kind, Vec::new()),
                 Ok(requested) => {
                     let take = |i| pending.take(i);
-                    let harvest: Vec<_> = requested.into_iter().map(|a| a.harvest(&take)).collect();
-                    self.judge(req, &harvest, true).cut(req)
+                    let data: Vec<_> = requested.into_iter().map(|a| a.data(&take)).collect();
+                    self.judge(req, &data, true).cut(req)
                 }
             });
         }
@@ -126,11 +126,11 @@ impl VdevTree {
         requested: RequestedBlock<'_>,
         take: &dyn Fn(usize) -> Result<AlignedBuf, device::Error>,
     ) -> (BlockResult, Vec<Correction>) {
-        let harvest: Vec<_> = requested.into_iter().map(|a| a.harvest(take)).collect();
-        let result = self.judge(req, &harvest, false);
+        let data: Vec<_> = requested.into_iter().map(|a| a.data(take)).collect();
+        let result = self.judge(req, &data, false);
         let mut out = Vec::new();
         if let Ok(block) = &result.data {
-            harvest.iter().for_each(|h| self.correct(req, h, block, &mut out));
+            data.iter().for_each(|h| self.correct(req, h, block, &mut out));
         }
         (result.cut(req), out)
     }
@@ -142,7 +142,7 @@ impl VdevTree {
         pieces: Vec<Piece<'_>>,
     ) -> (BlockResult, Vec<Correction>) {
         let mut gather = Gather::new(self.rt(), IoClass::Scrub);
-        let requested = self.ask(req, pieces, Ask::Everything, &mut gather);
+        let requested = self.ask(req, pieces, ReadScope::Everything, &mut gather);
         let pending = gather.start();
         self.judge_requested(req, requested, &|i| pending.take(i))
     }
@@ -154,18 +154,18 @@ impl VdevTree {
         pieces: Vec<Piece<'_>>,
     ) -> BlockResult {
         let mut gather = Gather::new(self.rt(), IoClass::SyncRead);
-        let requested = self.ask(req, pieces, Ask::Everything, &mut gather);
+        let requested = self.ask(req, pieces, ReadScope::Everything, &mut gather);
         let pending = gather.start();
         let take = |i| pending.take(i);
-        let harvest: Vec<_> = requested.into_iter().map(|a| a.harvest(&take)).collect();
-        self.judge(req, &harvest, false).cut(req)
+        let data: Vec<_> = requested.into_iter().map(|a| a.data(&take)).collect();
+        self.judge(req, &data, false).cut(req)
     }
 
     pub(crate) fn ask<'t>(
         &self,
         req: &BlockRead<'_>,
         pieces: Vec<Piece<'t>>,
-        ask: Ask,
+        ask: ReadScope,
         gather: &mut Gather,
     ) -> RequestedBlock<'t> {
         let mut out = Vec::with_capacity(pieces.len());
@@ -179,7 +179,7 @@ impl VdevTree {
                         len => self.sources(&piece, c.child, c.offset, len, req.birth),
                     };
                     let mut extent = |s: Source| match ask {
-                        Ask::Current if s.stale => None,
+                        ReadScope::Current if s.stale => None,
                         _ => self.request(gather, s, len),
                     };
                     let with = |s| (s, len, extent(s));
@@ -194,7 +194,7 @@ impl VdevTree {
 
     /// Finds the block in what was read, with the rest of its last sector, and the devices that
     /// delivered something else.
-    fn judge(&self, req: &BlockRead<'_>, pieces: &[Harvest<'_>], all: bool) -> BlockResult {
+    fn judge(&self, req: &BlockRead<'_>, pieces: &[PieceData<'_>], all: bool) -> BlockResult {
         let mut search = Search::new(req, pieces);
         let mut found = search.run();
         found.iter_mut().for_each(|block| settle_rest(req, pieces, block));
@@ -223,7 +223,7 @@ impl VdevTree {
     fn correct(
         &self,
         req: &BlockRead<'_>,
-        h: &Harvest<'_>,
+        h: &PieceData<'_>,
         block: &[u8],
         out: &mut Vec<Correction>,
     ) {
@@ -242,8 +242,8 @@ impl VdevTree {
                     let mut whole = AlignedBuf::zeroed(len);
                     if let Some(front) = whole.get_mut(..bytes.len()) {
                         front.copy_from_slice(bytes);
-                        let lease = h.piece.lease.clone();
-                        out.push(Correction { source: copy.source, bytes: whole, lease });
+                        let epoch_guard = h.piece.epoch_guard.clone();
+                        out.push(Correction { source: copy.source, bytes: whole, epoch_guard });
                     }
                 }
             }
@@ -255,7 +255,7 @@ impl VdevTree {
     fn accuse(
         &self,
         req: &BlockRead<'_>,
-        h: &Harvest<'_>,
+        h: &PieceData<'_>,
         block: Option<&[u8]>,
         all: bool,
         faults: &mut Vec<Fault>,
@@ -287,7 +287,7 @@ impl VdevTree {
     /// `counts`: wrong bytes are an error of the device.
     fn copy_fault(
         &self,
-        h: &Harvest<'_>,
+        h: &PieceData<'_>,
         copy: &Copy,
         kind: FaultKind,
         (repaired, counts): (bool, bool),
@@ -315,7 +315,7 @@ impl VdevTree {
 
 /// What of a block is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
+pub(crate) enum ReadScope {
     /// All there is.
     Everything,
     /// Nothing of devices that missed it.
@@ -327,7 +327,7 @@ pub(crate) struct Correction {
     pub(crate) source: Source,
     pub(crate) bytes: AlignedBuf,
     /// The place is that of the block as long as this is kept.
-    pub(crate) lease: Option<Lease>,
+    pub(crate) epoch_guard: Option<EpochGuard>,
 }
 
 /// All that was asked of a block.
@@ -344,7 +344,7 @@ pub(crate) struct RequestedPiece<'t> {
 }
 
 impl<'t> RequestedPiece<'t> {
-    fn harvest(self, take: &dyn Fn(usize) -> Result<AlignedBuf, device::Error>) -> Harvest<'t> {
+    fn data(self, take: &dyn Fn(usize) -> Result<AlignedBuf, device::Error>) -> PieceData<'t> {
         let cell = |requested: Vec<RequestedCopy>| {
             let copies: Vec<Copy> = requested
                 .into_iter()
@@ -368,7 +368,7 @@ impl<'t> RequestedPiece<'t> {
         let most = contents.max().unwrap_or(1);
         let children = divided_children(&self.piece.map, &cells).len() as u32;
         let choices = most.saturating_pow(children).clamp(1, CHOICES_MAX);
-        Harvest { piece: self.piece, cells, suspects, choices }
+        PieceData { piece: self.piece, cells, suspects, choices }
     }
 }
 
@@ -427,7 +427,7 @@ fn suspect_sets(map: &BlockMap) -> Vec<Vec<Suspect>> {
 /// What is behind the block's last byte, to the end of its sector, was written as zeros, but has no
 /// checksum. Where the device says otherwise, parity tells whether that is so: it was computed from
 /// what was written. Zeros are believed when more parity fits them.
-fn settle_rest(req: &BlockRead<'_>, pieces: &[Harvest<'_>], block: &mut [u8]) {
+fn settle_rest(req: &BlockRead<'_>, pieces: &[PieceData<'_>], block: &mut [u8]) {
     let size = usize::try_from(req.size).unwrap_or(usize::MAX);
     let rest = block.get(size..).unwrap_or_default();
     if rest.iter().all(|b| *b == 0) {
@@ -447,7 +447,7 @@ fn settle_rest(req: &BlockRead<'_>, pieces: &[Harvest<'_>], block: &mut [u8]) {
 }
 
 /// Parity columns that were read and do not fit the block.
-fn wrong_parity(req: &BlockRead<'_>, pieces: &[Harvest<'_>], block: &[u8]) -> usize {
+fn wrong_parity(req: &BlockRead<'_>, pieces: &[PieceData<'_>], block: &[u8]) -> usize {
     let stripes = pieces.iter().flat_map(|h| {
         h.piece.map.stripes.iter().zip(&h.cells).map(move |(stripe, cells)| (h, stripe, cells))
     });
@@ -467,7 +467,7 @@ fn wrong_parity(req: &BlockRead<'_>, pieces: &[Harvest<'_>], block: &[u8]) -> us
 /// What every column of a stripe should hold, given the whole block.
 fn truth(
     req: &BlockRead<'_>,
-    h: &Harvest<'_>,
+    h: &PieceData<'_>,
     stripe: &crate::map::Stripe,
     block: &[u8],
 ) -> Option<Vec<Vec<u8>>> {
@@ -537,7 +537,7 @@ fn verdict(
 /// The walk through the versions of a block.
 struct Search<'a, 't> {
     req: &'a BlockRead<'a>,
-    pieces: &'a [Harvest<'t>],
+    pieces: &'a [PieceData<'t>],
     /// Versions verified.
     tried: u64,
     /// Some version was complete; `None` when memory ran out.
@@ -545,7 +545,7 @@ struct Search<'a, 't> {
 }
 
 impl<'a, 't> Search<'a, 't> {
-    fn new(req: &'a BlockRead<'a>, pieces: &'a [Harvest<'t>]) -> Self {
+    fn new(req: &'a BlockRead<'a>, pieces: &'a [PieceData<'t>]) -> Self {
         Self { req, pieces, tried: 0, complete: Some(false) }
     }
 
@@ -595,7 +595,7 @@ impl<'a, 't> Search<'a, 't> {
     }
 }
 
-impl Harvest<'_> {
+impl PieceData<'_> {
     fn versions(&self) -> u64 {
         self.suspects.len() as u64 * self.choices
     }
@@ -630,7 +630,7 @@ struct Choice {
 }
 
 impl Choice {
-    fn new(h: &Harvest<'_>, mut number: u64) -> Self {
+    fn new(h: &PieceData<'_>, mut number: u64) -> Self {
         let cells = h.cells.iter().flatten();
         let most = cells.map(|c| c.distinct.len() as u64).max().unwrap_or(1).max(1);
         let mut digits = Vec::new();

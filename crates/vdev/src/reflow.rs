@@ -1,8 +1,8 @@
-//! The steps by which the sectors of a RAID-Z vdev move that gets wider. The theory is at the head
-//! of `flow.rs`.
+//! The steps in which the sectors of a RAID-Z vdev that gets wider are moved. The theory is at the
+//! head of `flow.rs`.
 
 use crate::awaited::Awaited;
-use crate::flow::{Area, Flow, Reflow, Step, joined, reach};
+use crate::flow::{Area, Flow, Reflow, ReflowStep, joined, reach};
 use crate::gather::Gather;
 use crate::health::Health;
 use crate::map::BOOT_SIZE;
@@ -52,7 +52,7 @@ pub type AllocatedIn<'a> = dyn FnMut(Range<u64>) -> Result<(Vec<Range<u64>>, u64
 
 /// The vdev and the shape of its move.
 #[derive(Clone, Copy)]
-struct Moving<'t> {
+struct ReflowContext<'t> {
     flow: &'t Flow,
     node: &'t Node,
     /// Children behind it.
@@ -60,13 +60,15 @@ struct Moving<'t> {
     ashift: u32,
 }
 
-impl Moving<'_> {
+impl ReflowContext<'_> {
     /// How far a step may go: no sector is written over whose row is read there.
-    fn limit(&self, step: Step, reflow: Reflow, end: u64) -> u64 {
+    fn limit(&self, step: ReflowStep, reflow: Reflow, end: u64) -> u64 {
         match step {
-            Step::Fill => (BOOT_SIZE >> self.ashift << self.ashift).saturating_mul(self.width),
-            Step::Settle => reflow.offset,
-            Step::Move => {
+            ReflowStep::Fill => {
+                (BOOT_SIZE >> self.ashift << self.ashift).saturating_mul(self.width)
+            }
+            ReflowStep::Settle => reflow.offset,
+            ReflowStep::Move => {
                 let sector = reach(reflow.offset >> self.ashift, self.width - 1);
                 sector.checked_shl(self.ashift).unwrap_or(u64::MAX).min(end)
             }
@@ -97,26 +99,26 @@ impl Drop for Part {
 }
 
 impl VdevTree {
-    fn moving(&self, vdev: u32) -> Result<Moving<'_>, ReflowError> {
+    fn cx(&self, vdev: u32) -> Result<ReflowContext<'_>, ReflowError> {
         let top = self.tops.get(&vdev).ok_or(ReflowError::NotExpanding)?;
         let node = self.nodes.get(top.node).ok_or(ReflowError::NotExpanding)?;
         let Role::Raidz(raidz) = &node.role else { return Err(ReflowError::NotExpanding) };
         let flow = raidz.flow().ok_or(ReflowError::NotExpanding)?;
-        Ok(Moving { flow, node, width: node.children.len() as u64, ashift: top.ashift })
+        Ok(ReflowContext { flow, node, width: node.children.len() as u64, ashift: top.ashift })
     }
 
     /// How far the expansion of a vdev has come that is under way there.
     #[must_use]
     pub fn reflow(&self, vdev: u32) -> Option<Reflow> {
-        self.moving(vdev).ok().map(|moving| moving.flow.reflow())
+        self.cx(vdev).ok().map(|cx| cx.flow.reflow())
     }
 
     /// Whether the rows of a vdev can be moved: every child is a device that is written to, and
     /// has missed nothing.
     #[must_use]
     pub fn can_reflow(&self, vdev: u32) -> bool {
-        let Ok(moving) = self.moving(vdev) else { return false };
-        moving.node.children.iter().all(|child| {
+        let Ok(cx) = self.cx(vdev) else { return false };
+        cx.node.children.iter().all(|child| {
             self.nodes.get(*child).is_some_and(|n| {
                 let is_used = n.writer.is_some() && n.queue.is_some() && !n.health.is_out();
                 matches!(n.role, Role::Leaf)
@@ -132,53 +134,53 @@ impl VdevTree {
     ///
     /// # Errors
     /// The step was not done; nothing has changed for readers.
-    pub fn reflow_a_step(
+    pub fn reflow_step(
         &self,
         vdev: u32,
         end: u64,
         allocated: &mut AllocatedIn<'_>,
     ) -> Result<Reflowed, ReflowError> {
-        let moving = self.moving(vdev)?;
+        let cx = self.cx(vdev)?;
         if !self.can_reflow(vdev) {
             return Err(ReflowError::NotWhole);
         }
-        let reflow = moving.flow.reflow();
-        let Some(step) = Step::after(reflow, end) else { return Ok(Reflowed::All) };
-        let done = self.in_rounds(moving, step, end, allocated);
+        let reflow = cx.flow.reflow();
+        let Some(step) = ReflowStep::after(reflow, end) else { return Ok(Reflowed::All) };
+        let done = self.in_rounds(cx, step, end, allocated);
         if done.is_ok() && self.can_reflow(vdev) {
             return done;
         }
-        moving.flow.give_up();
+        cx.flow.give_up();
         Err(done.err().unwrap_or(ReflowError::NotWhole))
     }
 
     fn in_rounds(
         &self,
-        moving: Moving<'_>,
-        step: Step,
+        cx: ReflowContext<'_>,
+        step: ReflowStep,
         end: u64,
         allocated: &mut AllocatedIn<'_>,
     ) -> Result<Reflowed, ReflowError> {
-        let Moving { flow, .. } = moving;
+        let ReflowContext { flow, .. } = cx;
         let reflow = flow.reflow();
-        let from = if step == Step::Move { reflow.offset } else { 0 };
-        let limit = moving.limit(step, reflow, end);
+        let from = if step == ReflowStep::Move { reflow.offset } else { 0 };
+        let limit = cx.limit(step, reflow, end);
         let drained = || flow.drain(self.rt()).then_some(()).ok_or(ReflowError::Busy);
         flow.begin(step, from..limit);
         drained()?;
         let (mut ranges, mut to) = allocated(from..limit).map_err(ReflowError::Space)?;
         let bytes = ranges.iter().map(|r| r.end - r.start).sum();
-        if step != Step::Move {
+        if step != ReflowStep::Move {
             // The scratch area counts as a whole.
             (ranges, to) = (std::iter::once(from..limit).collect(), limit);
         }
         ranges = joined(ranges, &(from..to), SPAN);
         loop {
-            self.copy(moving, step, &ranges)?;
+            self.copy(cx, step, &ranges)?;
             ranges = flow.begin_round(step, from..to);
             if ranges.is_empty() {
                 flow.end(step, to);
-                return Ok(Reflowed::Copied(if step == Step::Fill { 0 } else { bytes }));
+                return Ok(Reflowed::Copied(if step == ReflowStep::Fill { 0 } else { bytes }));
             }
             drained()?;
         }
@@ -188,40 +190,40 @@ impl VdevTree {
     /// be: the step that was done counts. Otherwise it is given up.
     #[must_use]
     pub fn reflow_to_commit(&self, vdev: u32) -> Option<Reflow> {
-        let moving = self.moving(vdev).ok()?;
-        let next = moving.flow.next()?;
+        let cx = self.cx(vdev).ok()?;
+        let next = cx.flow.next()?;
         if self.can_reflow(vdev) {
             return Some(next);
         }
-        moving.flow.give_up();
+        cx.flow.give_up();
         None
     }
 
     /// The step that was done is given up: what it wrote may be lost.
     pub fn give_up_reflow(&self, vdev: u32) {
-        if let Ok(moving) = self.moving(vdev)
-            && moving.flow.next().is_some()
+        if let Ok(cx) = self.cx(vdev)
+            && cx.flow.next().is_some()
         {
-            moving.flow.give_up();
+            cx.flow.give_up();
         }
     }
 
     /// The uberblock that says this is durable.
     pub fn commit_reflow(&self, vdev: u32, reflow: Reflow) {
-        if let Ok(moving) = self.moving(vdev) {
-            moving.flow.set(reflow);
+        if let Ok(cx) = self.cx(vdev) {
+            cx.flow.set(reflow);
         }
     }
 
     /// Copies ranges to where a step brings them, and waits until they are there.
     fn copy(
         &self,
-        moving: Moving<'_>,
-        step: Step,
+        cx: ReflowContext<'_>,
+        step: ReflowStep,
         ranges: &[Range<u64>],
     ) -> Result<(), ReflowError> {
-        let sectors = |r: &Range<u64>| r.start >> moving.ashift..r.end >> moving.ashift;
-        let most = (BATCH >> moving.ashift).max(1);
+        let sectors = |r: &Range<u64>| r.start >> cx.ashift..r.end >> cx.ashift;
+        let most = (BATCH >> cx.ashift).max(1);
         let mut batch = Vec::new();
         let mut sum = 0;
         for range in ranges.iter().map(sectors) {
@@ -231,18 +233,18 @@ impl VdevTree {
                 (start, sum) = (part.end, sum + (part.end - part.start));
                 batch.push(part);
                 if sum == most {
-                    self.copy_batch(moving, step, &batch)?;
+                    self.copy_batch(cx, step, &batch)?;
                     (batch, sum) = (Vec::new(), 0);
                 }
             }
         }
-        self.copy_batch(moving, step, &batch)
+        self.copy_batch(cx, step, &batch)
     }
 
     fn copy_batch(
         &self,
-        moving: Moving<'_>,
-        step: Step,
+        cx: ReflowContext<'_>,
+        step: ReflowStep,
         batch: &[Range<u64>],
     ) -> Result<(), ReflowError> {
         let (from, to) = step.areas();
@@ -250,11 +252,11 @@ impl VdevTree {
         let mut asked = Vec::with_capacity(batch.len());
         for range in batch {
             let mut columns = Vec::new();
-            for strip in strips(range, from, moving) {
-                let (index, node) = self.child(moving.node, strip.child)?;
+            for column in columns_of(range, from, cx) {
+                let (index, node) = self.child(cx.node, column.child)?;
                 let queue = node.queue.as_ref().ok_or(ReflowError::NotWhole)?;
-                let len = strip.count << moving.ashift;
-                columns.push((strip, index, gather.add(index, queue, strip.offset, len)));
+                let len = column.count << cx.ashift;
+                columns.push((column, index, gather.add(index, queue, column.offset, len)));
             }
             asked.push(columns);
         }
@@ -262,19 +264,19 @@ impl VdevTree {
         let mut out = Vec::new();
         for (range, columns) in batch.iter().zip(asked) {
             let mut read = Vec::with_capacity(columns.len());
-            for (strip, index, request) in columns {
+            for (column, index, request) in columns {
                 let bytes = pending.take(request).inspect_err(|e| {
                     if let Some(node) = self.nodes.get(index) {
                         node.health.read_failed(e);
                     }
                 })?;
-                read.push((strip, bytes));
+                read.push((column, bytes));
             }
-            for strip in strips(range, to, moving) {
-                out.push((strip, deal(&strip, &read, from, to, moving)));
+            for column in columns_of(range, to, cx) {
+                out.push((column, rearrange(&column, &read, from, to, cx)));
             }
         }
-        self.write_strips(moving, out)
+        self.write_columns(cx, out)
     }
 
     fn child<'t>(&'t self, node: &Node, n: usize) -> Result<(usize, &'t Node), ReflowError> {
@@ -282,22 +284,22 @@ impl VdevTree {
         Ok((index, self.nodes.get(index).ok_or(ReflowError::NotWhole)?))
     }
 
-    fn write_strips(
+    fn write_columns(
         &self,
-        moving: Moving<'_>,
-        strips: Vec<(Strip, AlignedBuf)>,
+        cx: ReflowContext<'_>,
+        columns_of: Vec<(ColumnRange, AlignedBuf)>,
     ) -> Result<(), ReflowError> {
         let writing = Awaited::new(self.rt());
         let mut batches = Batches::new();
-        for (strip, bytes) in strips {
-            let (index, node) = self.child(moving.node, strip.child)?;
+        for (column, bytes) in columns_of {
+            let (index, node) = self.child(cx.node, column.child)?;
             let gone = device::ErrorKind::Gone;
-            let unanswered = device::Error::write(gone, &node.name, strip.offset, bytes.len());
+            let unanswered = device::Error::write(gone, &node.name, column.offset, bytes.len());
             writing.begin();
             let (writing, health) = (Arc::clone(&writing), Arc::clone(&node.health));
             let part = Part { writing, health, answer: Err(unanswered) };
             let done = Box::new(move |result| part.answer(result));
-            let write = Write { offset: strip.offset, parts: vec![Shared::from(bytes)], done };
+            let write = Write { offset: column.offset, parts: vec![Shared::from(bytes)], done };
             batches.entry((index, IoClass::Removal)).or_default().push(write);
         }
         self.submit(batches);
@@ -307,7 +309,7 @@ impl VdevTree {
 
 /// The sectors of a range on one child, which lie there one behind the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Strip {
+struct ColumnRange {
     child: usize,
     offset: u64,
     /// The first of them.
@@ -316,32 +318,32 @@ struct Strip {
 }
 
 /// A range of sectors by child, in the order of its sectors.
-fn strips(range: &Range<u64>, area: Area, moving: Moving<'_>) -> Vec<Strip> {
-    let width = area.width(moving.width);
+fn columns_of(range: &Range<u64>, area: Area, cx: ReflowContext<'_>) -> Vec<ColumnRange> {
+    let width = area.width(cx.width);
     let firsts = range.start..range.end.min(range.start + width);
-    let strip = |first: u64| {
-        let (child, offset) = area.place(first, moving.width, moving.ashift);
-        Strip { child, offset, first, count: (range.end - first).div_ceil(width) }
+    let column = |first: u64| {
+        let (child, offset) = area.place(first, cx.width, cx.ashift);
+        ColumnRange { child, offset, first, count: (range.end - first).div_ceil(width) }
     };
-    firsts.map(strip).collect()
+    firsts.map(column).collect()
 }
 
 /// The bytes of a strip of one layout, from those of another.
-fn deal(
-    strip: &Strip,
-    read: &[(Strip, AlignedBuf)],
+fn rearrange(
+    column: &ColumnRange,
+    read: &[(ColumnRange, AlignedBuf)],
     from: Area,
     to: Area,
-    moving: Moving<'_>,
+    cx: ReflowContext<'_>,
 ) -> AlignedBuf {
-    let (before, behind) = (from.width(moving.width), to.width(moving.width));
-    let sector = 1usize << moving.ashift;
-    let mut out = AlignedBuf::zeroed((strip.count as usize) << moving.ashift);
-    let start = read.first().map_or(0, |(strip, _)| strip.first);
-    for (n, slot) in (strip.first..).step_by(behind as usize).zip(out.chunks_exact_mut(sector)) {
+    let (before, behind) = (from.width(cx.width), to.width(cx.width));
+    let sector = 1usize << cx.ashift;
+    let mut out = AlignedBuf::zeroed((column.count as usize) << cx.ashift);
+    let start = read.first().map_or(0, |(column, _)| column.first);
+    for (n, slot) in (column.first..).step_by(behind as usize).zip(out.chunks_exact_mut(sector)) {
         let (column, row) = ((n - start) % before, (n - start) / before);
         let bytes = read.get(column as usize).map_or(&[][..], |(_, bytes)| bytes);
-        let at = (row as usize) << moving.ashift;
+        let at = (row as usize) << cx.ashift;
         if let Some(bytes) = bytes.get(at..at + sector) {
             slot.copy_from_slice(bytes);
         }

@@ -11,7 +11,7 @@ mod successor;
 
 use crate::draid::Draid;
 use crate::error::BuildError;
-use crate::flow::{Life, PastLife, Reflow};
+use crate::flow::{EarlierTreeUse, Reflow, TreeUse};
 use crate::guard::Guard;
 use crate::health::Health;
 use crate::indirect::{IndirectSegment, Mapping};
@@ -269,9 +269,9 @@ pub(crate) struct Top {
 
 /// All vdevs of a pool, over the devices that could be opened.
 pub struct VdevTree {
-    life: Life,
+    tree_use: TreeUse,
     /// Those of the trees before.
-    past: Vec<PastLife>,
+    past: Vec<EarlierTreeUse>,
     rt: Rt,
     pub(crate) nodes: Vec<Node>,
     pub(crate) tops: BTreeMap<u32, Top>,
@@ -325,14 +325,15 @@ impl VdevTree {
             b.adopt(index, node);
         }
         let born = b.rt.now();
-        let (life, past) = (Life::default(), Vec::new());
-        let mut tree = Self { life, past, rt: b.rt, nodes: b.nodes, tops, limits: b.limits, born };
+        let (tree_use, past) = (TreeUse::default(), Vec::new());
+        let mut tree =
+            Self { tree_use, past, rt: b.rt, nodes: b.nodes, tops, limits: b.limits, born };
         tree.settle_draid_spares();
         Ok(tree)
     }
 
-    pub(crate) fn life(&self) -> &Life {
-        &self.life
+    pub(crate) fn tree_use(&self) -> &TreeUse {
+        &self.tree_use
     }
 
     /// What its devices are waited for with.

@@ -20,7 +20,7 @@
 //! Nothing here waits for a device but [`VdevTree::flush`] and [`VdevTree::write_durably`].
 
 use crate::error::ErrorKind;
-use crate::flow::{Lease, Life};
+use crate::flow::{EpochGuard, TreeUse};
 use crate::health::Health;
 use crate::locate::Piece;
 use crate::map::{MapError, Stripe};
@@ -104,7 +104,7 @@ fn because(error: Option<&DeviceError>) -> String {
 }
 
 /// The bytes of one column and where they go.
-struct Out {
+struct ColumnWrite {
     /// Number of its stripe.
     stripe: usize,
     offset: u64,
@@ -115,12 +115,12 @@ struct Out {
 
 /// All of a block.
 #[derive(Default)]
-struct Outs {
-    columns: Vec<Out>,
+struct BlockWrites {
+    columns: Vec<ColumnWrite>,
     /// Of each stripe, columns that may be lost.
     tolerated: Vec<usize>,
     /// Where its rows are stays true until all devices have answered.
-    held: Vec<Lease>,
+    held: Vec<EpochGuard>,
 }
 
 /// Writes by node and class.
@@ -138,7 +138,7 @@ struct Join {
     size: u64,
     end: Mutex<End>,
     /// What has to stay as it is until all devices have answered.
-    _held: (Life, Vec<Lease>),
+    _held: (TreeUse, Vec<EpochGuard>),
 }
 
 /// A column under way.
@@ -198,10 +198,17 @@ impl Drop for Part {
 }
 
 impl Join {
-    fn new(outs: &mut Outs, life: &Life, (dva, size): (Dva, u64), done: BlockDone) -> Self {
-        let (held, Outs { columns, tolerated, .. }) = (std::mem::take(&mut outs.held), &*outs);
+    fn new(
+        outs: &mut BlockWrites,
+        tree_use: &TreeUse,
+        (dva, size): (Dva, u64),
+        done: BlockDone,
+    ) -> Self {
+        let (held, BlockWrites { columns, tolerated, .. }) =
+            (std::mem::take(&mut outs.held), &*outs);
         let stripe = |n: &usize| StripeOut { lost: AtomicUsize::new(0), tolerated: *n };
-        let column = |c: &Out| ColumnOut { stripe: c.stripe, hopes: c.targets.len().into() };
+        let column =
+            |c: &ColumnWrite| ColumnOut { stripe: c.stripe, hopes: c.targets.len().into() };
         let left = columns.iter().map(|c| c.targets.len()).sum::<usize>();
         let join = Self {
             left: AtomicUsize::new(left),
@@ -211,7 +218,7 @@ impl Join {
             dva,
             size,
             end: Mutex::new(End { done: Some(done), error: None }),
-            _held: (life.clone(), held),
+            _held: (tree_use.clone(), held),
         };
         columns.iter().filter(|c| c.targets.is_empty()).for_each(|c| join.lose(c.stripe));
         join
@@ -267,7 +274,7 @@ impl VdevTree {
             let size = data.len() as u64;
             match self.columns_to_write(dva, &data, birth) {
                 Ok(mut outs) => {
-                    let join = Join::new(&mut outs, self.life(), (dva, size), done);
+                    let join = Join::new(&mut outs, self.tree_use(), (dva, size), done);
                     self.queue(&Arc::new(join), outs.columns, (birth, class), &mut batches);
                 }
                 Err(kind) => done(Err(failure(dva, size, kind))),
@@ -329,7 +336,7 @@ impl VdevTree {
     fn queue(
         &self,
         join: &Arc<Join>,
-        columns: Vec<Out>,
+        columns: Vec<ColumnWrite>,
         (birth, class): (u64, IoClass),
         batches: &mut Batches,
     ) {
@@ -360,7 +367,7 @@ impl VdevTree {
         dva: Dva,
         data: &Shared,
         birth: u64,
-    ) -> Result<Outs, WriteErrorKind> {
+    ) -> Result<BlockWrites, WriteErrorKind> {
         let size = data.len() as u64;
         let top = self.tops.get(&dva.vdev()).ok_or(ErrorKind::NoSuchVdev)?;
         let role = self.nodes.get(top.node).map(|n| &n.role).ok_or(ErrorKind::NoSuchVdev)?;
@@ -373,12 +380,12 @@ impl VdevTree {
         }
         let whole = size.checked_next_multiple_of(sector).ok_or(MapError::Size(size));
         let whole = whole.map_err(ErrorKind::from)?;
-        let mut outs = Outs::default();
+        let mut outs = BlockWrites::default();
         for mut piece in self.locate_to_write(dva.vdev(), dva.offset(), whole, birth)? {
             for stripe in &piece.map.stripes {
                 self.stripe_to_write(&piece, stripe, data, birth, &mut outs);
             }
-            outs.held.extend(piece.lease.take());
+            outs.held.extend(piece.epoch_guard.take());
         }
         Ok(outs)
     }
@@ -389,7 +396,7 @@ impl VdevTree {
         stripe: &Stripe,
         data: &Shared,
         birth: u64,
-        outs: &mut Outs,
+        outs: &mut BlockWrites,
     ) {
         let n = stripe.nparity;
         let bytes: Vec<Shared> =
@@ -420,10 +427,10 @@ impl VdevTree {
             let targets = |place| self.targets(piece, place, len, birth);
             for (stripe, place) in (first + 1..).zip(&column.also) {
                 let (parts, targets) = (parts.clone(), targets(*place));
-                outs.columns.push(Out { stripe, offset: place.1, parts, targets });
+                outs.columns.push(ColumnWrite { stripe, offset: place.1, parts, targets });
             }
             let (offset, targets) = (column.offset, targets((column.child, column.offset)));
-            outs.columns.push(Out { stripe: first, offset, parts, targets });
+            outs.columns.push(ColumnWrite { stripe: first, offset, parts, targets });
         }
     }
 
@@ -542,7 +549,7 @@ impl VdevTree {
     /// What a device has is not to be relied on any more: it is given up, where that can be.
     fn not_durable(&self, index: usize, e: DeviceError) -> Result<(), WriteError> {
         let Some(health) = self.nodes.get(index).map(|n| &n.health) else { return Ok(()) };
-        if self.does_without(index) {
+        if self.can_lose(index) {
             health.give_up(&e);
             return Ok(());
         }

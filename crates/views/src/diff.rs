@@ -1,6 +1,6 @@
 //! Changes between a snapshot and something later, a line each, and as JSON.
 
-use engine::diff::{Change, What};
+use engine::diff::{Change, ChangeKind};
 use engine::files::FileKind;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -65,17 +65,17 @@ impl Style {
 /// `+`, `-`, `R` or `M`.
 fn sign(change: &Change) -> char {
     match change.what {
-        What::Added => '+',
-        What::Removed => '-',
-        What::Renamed { .. } => 'R',
-        What::Modified { .. } => 'M',
+        ChangeKind::Added => '+',
+        ChangeKind::Removed => '-',
+        ChangeKind::Renamed { .. } => 'R',
+        ChangeKind::Modified { .. } => 'M',
     }
 }
 
 /// The former path, of a renamed file.
 fn was(change: &Change) -> Option<&[u8]> {
     match &change.what {
-        What::Renamed { from } => Some(from),
+        ChangeKind::Renamed { from } => Some(from),
         _ => None,
     }
 }
@@ -83,7 +83,7 @@ fn was(change: &Change) -> Option<&[u8]> {
 /// The change of the number of links, of a file that was modified.
 fn links(change: &Change) -> i128 {
     match change.what {
-        What::Modified { links } => links,
+        ChangeKind::Modified { links } => links,
         _ => 0,
     }
 }

@@ -1,6 +1,6 @@
 //! Disks in stores of objects: what they are, and what they cost.
 
-use crate::Here;
+use crate::HostInfo;
 use crate::files::time_text;
 use engine::devices::FarName;
 use engine::devices::disk::{self, Collected, Overview, Report};
@@ -14,10 +14,10 @@ use term::human::nicenum;
 
 /// What there is of a disk, in lines.
 #[must_use]
-pub fn overview(here: &dyn Here, found: &Overview, name: &FarName) -> String {
+pub fn overview(host_info: &dyn HostInfo, found: &Overview, name: &FarName) -> String {
     let date = |seconds: u64| {
         let seconds = i64::try_from(seconds).unwrap_or_default();
-        time_text(here, Time { seconds, nanos: 0 })
+        time_text(host_info, Time { seconds, nanos: 0 })
     };
     let mut text = String::new();
     let state = if found.is_closed { "closed" } else { "open, or its writer was killed" };

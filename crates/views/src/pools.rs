@@ -5,7 +5,7 @@ use engine::Pool;
 use engine::features::FEATURES;
 use engine::inventory::Reports;
 use engine::pools::{PoolProperty, PoolPropertySource, Section, VdevView};
-use engine::props::{self, POOL, Shown};
+use engine::props::{self, ListAlignment, POOL};
 use serde::{Deserialize, Serialize};
 use term::human::nicenum;
 
@@ -121,7 +121,7 @@ impl Column {
                 _ => 0,
             };
             let (name, heading) = (p.name.to_owned(), p.column.to_owned());
-            return Some(Self { name, heading, right: p.shown == Shown::Right, width });
+            return Some(Self { name, heading, right: p.shown == ListAlignment::Right, width });
         }
         if word.starts_with("feature@") || word.contains(':') {
             let (name, heading) = (word.to_owned(), word.to_uppercase());

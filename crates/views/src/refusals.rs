@@ -48,7 +48,7 @@ pub fn rule(doing: &str, rule: Rule) -> String {
 
 /// What is said of a refusal.
 #[must_use]
-pub fn phrase(why: &Refusal) -> String {
+pub fn text(why: &Refusal) -> String {
     let fixed = match why {
         Refusal::Exists => "dataset already exists",
         Refusal::HasChildren(_) | Refusal::HasSnapshots(_) => "filesystem has children",
@@ -96,6 +96,6 @@ mod tests {
     #[test]
     fn a_rule_is_worded_for_its_verb() {
         assert_ne!(rule("rename", Rule::OnePool), rule("create", Rule::OnePool));
-        assert_eq!(phrase(&Refusal::NoProperty("x".to_owned())), "invalid property 'x'");
+        assert_eq!(text(&Refusal::NoProperty("x".to_owned())), "invalid property 'x'");
     }
 }

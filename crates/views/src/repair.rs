@@ -1,7 +1,7 @@
 //! What a repair does, for people and for programs.
 
 use engine::check::{Issue, Severity};
-use engine::live::GivenUp;
+use engine::live::AbandonedHead;
 use engine::pools::Verdict;
 use engine::repair::undo::UndoHead;
 use engine::repair::{Plan, Step};
@@ -92,21 +92,21 @@ fn words(step: &Step) -> String {
 }
 
 /// The sentence for a dataset that is given up.
-fn words_of_lost(dataset: &str, became: &GivenUp) -> String {
+fn words_of_lost(dataset: &str, became: &AbandonedHead) -> String {
     match became {
-        GivenUp::RolledBack(to) => format!("take {dataset}, which is lost, back to {to}"),
-        GivenUp::AsCloned(from) => format!("clone {dataset}, which is lost, of {from} again"),
-        GivenUp::Emptied => format!("make {dataset}, which is lost, an empty file system"),
+        AbandonedHead::RolledBack(to) => format!("take {dataset}, which is lost, back to {to}"),
+        AbandonedHead::AsCloned(from) => format!("clone {dataset}, which is lost, of {from} again"),
+        AbandonedHead::Emptied => format!("make {dataset}, which is lost, an empty file system"),
         _ => format!("destroy {dataset}, which is lost"),
     }
 }
 
 /// The word for what becomes of it, and the snapshot to which it goes back.
-fn became_of(became: &GivenUp) -> (&'static str, Option<&str>) {
+fn became_of(became: &AbandonedHead) -> (&'static str, Option<&str>) {
     match became {
-        GivenUp::RolledBack(to) => ("rolled-back", Some(to)),
-        GivenUp::AsCloned(from) => ("as-cloned", Some(from)),
-        GivenUp::Emptied => ("emptied", None),
+        AbandonedHead::RolledBack(to) => ("rolled-back", Some(to)),
+        AbandonedHead::AsCloned(from) => ("as-cloned", Some(from)),
+        AbandonedHead::Emptied => ("emptied", None),
         _ => ("destroyed", None),
     }
 }

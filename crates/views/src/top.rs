@@ -75,7 +75,7 @@ impl Point {
 }
 
 /// What is shown.
-pub struct Scene<'a> {
+pub struct FrameData<'a> {
     /// What happened in the interval.
     pub interval: &'a Snapshot,
     /// What the last txgs did, oldest first, also those before the interval.
@@ -102,20 +102,20 @@ pub struct Line {
 }
 
 /// Draws. No line is longer than `columns`, and there are at most `rows`.
-pub fn frame(scene: &Scene<'_>, columns: usize, rows: usize) -> Vec<Line> {
-    let mut sections = vec![title(scene)];
-    if scene.help {
+pub fn frame(data: &FrameData<'_>, columns: usize, rows: usize) -> Vec<Line> {
+    let mut sections = vec![title(data)];
+    if data.help {
         sections.push(help());
     } else {
         sections.extend([
-            pool(scene),
-            txgs(scene),
-            vdevs(scene),
-            asked(scene),
-            classes(scene),
-            stages(scene),
-            threads(scene),
-            datasets(scene),
+            pool(data),
+            txgs(data),
+            vdevs(data),
+            asked(data),
+            classes(data),
+            stages(data),
+            threads(data),
+            datasets(data),
         ]);
         sections.retain(|s| !s.is_empty());
     }
@@ -131,8 +131,8 @@ pub fn frame(scene: &Scene<'_>, columns: usize, rows: usize) -> Vec<Line> {
 }
 
 /// The same as text, for what is no terminal.
-pub fn text(scene: &Scene<'_>) -> String {
-    let lines = frame(scene, usize::MAX, usize::MAX);
+pub fn text(data: &FrameData<'_>) -> String {
+    let lines = frame(data, usize::MAX, usize::MAX);
     lines.into_iter().map(|l| l.text + "\n").collect()
 }
 
@@ -209,15 +209,15 @@ fn sparkline(values: impl Iterator<Item = f64> + Clone) -> (String, f64) {
     (values.map(level).collect(), max)
 }
 
-fn title(scene: &Scene<'_>) -> Vec<Line> {
-    let now = scene.interval;
+fn title(data: &FrameData<'_>) -> Vec<Line> {
+    let now = data.interval;
     let state = now.root().map_or("", |r| r.state.as_str());
     let text = format!(
         "zinc top  {}  {state}  txg {}  interval {:.1} s  {}  (h: help)",
         now.pool,
         now.txg,
         seconds(now),
-        scene.state,
+        data.state,
     );
     let stopped = now.suspended.iter().map(|why| plain(format!("suspended: {why}")));
     std::iter::once(heading(text)).chain(stopped).collect()
@@ -236,8 +236,8 @@ PEND wait in the queue, ACT are with the device, now; all else is of the interva
     text.lines().map(plain).collect()
 }
 
-fn pool(scene: &Scene<'_>) -> Vec<Line> {
-    let now = scene.interval;
+fn pool(data: &FrameData<'_>) -> Vec<Line> {
+    let now = data.interval;
     let Some(root) = now.root() else { return Vec::new() };
     let mut out = Vec::new();
     let (reads, read) = now.traffic(Direction::Read);
@@ -260,15 +260,15 @@ fn pool(scene: &Scene<'_>) -> Vec<Line> {
         )));
     }
     for (name, of) in [("write", (|p| p.written) as fn(&Point) -> f64), ("read ", |p| p.read)] {
-        let (line, max) = sparkline(scene.points.iter().map(of));
+        let (line, max) = sparkline(data.points.iter().map(of));
         out.push(plain(format!("{name} {line:<POINTS$} max {}/s", nicenum(max as u64))));
     }
     out
 }
 
-fn txgs(scene: &Scene<'_>) -> Vec<Line> {
-    let now = scene.interval;
-    if now.dirty_max_bytes == 0 && scene.txgs.is_empty() {
+fn txgs(data: &FrameData<'_>) -> Vec<Line> {
+    let now = data.interval;
+    if now.dirty_max_bytes == 0 && data.txgs.is_empty() {
         return Vec::new();
     }
     let mut out = vec![heading(
@@ -281,10 +281,10 @@ fn txgs(scene: &Scene<'_>) -> Vec<Line> {
         nicenum(now.dirty_bytes),
         nicenum(now.dirty_max_bytes),
     )));
-    let recent = scene.txgs.get(scene.txgs.len().saturating_sub(POINTS)..).unwrap_or_default();
+    let recent = data.txgs.get(data.txgs.len().saturating_sub(POINTS)..).unwrap_or_default();
     let (line, max) = sparkline(recent.iter().map(|t| t.sync.as_nanos() as f64));
     out.push(plain(format!("sync  {line:<POINTS$} max {}", time(max as u64))));
-    out.extend(scene.txgs.iter().rev().take(TXGS).map(|t| plain(txg(t))));
+    out.extend(data.txgs.iter().rev().take(TXGS).map(|t| plain(txg(t))));
     out
 }
 
@@ -305,8 +305,8 @@ fn txg(t: &TxgRecord) -> String {
     )
 }
 
-fn vdevs(scene: &Scene<'_>) -> Vec<Line> {
-    let now = scene.interval;
+fn vdevs(data: &FrameData<'_>) -> Vec<Line> {
+    let now = data.interval;
     let names = |v: &VdevStats| v.name.chars().count() + 2 * v.depth as usize;
     let width = now.vdevs.iter().map(names).max().unwrap_or(0).clamp(16, 40);
     let mut out = vec![heading(format!(
@@ -341,8 +341,8 @@ fn vdevs(scene: &Scene<'_>) -> Vec<Line> {
 }
 
 /// What is asked of stores of objects; dollars are those of an hour like this interval.
-fn asked(scene: &Scene<'_>) -> Vec<Line> {
-    let now = scene.interval;
+fn asked(data: &FrameData<'_>) -> Vec<Line> {
+    let now = data.interval;
     let hour = (3600.0 / seconds(now)).min(1e6);
     let mut out = Vec::new();
     for (name, asked) in stores::of(now) {
@@ -352,7 +352,7 @@ fn asked(scene: &Scene<'_>) -> Vec<Line> {
                 "STORE"
             )));
         }
-        let dollars = stores::price(name, &asked.times(hour), scene.prices);
+        let dollars = stores::price(name, &asked.times(hour), data.prices);
         out.push(plain(format!(
             "{:<40}  {:>8} {:>6} {:>8} {:>8} {:>8} {:>11} {:>10}",
             tail(name, 40),
@@ -378,8 +378,8 @@ fn tail(name: &str, width: usize) -> String {
     format!("…{}", name.chars().skip(skip).collect::<String>())
 }
 
-fn classes(scene: &Scene<'_>) -> Vec<Line> {
-    let now = scene.interval;
+fn classes(data: &FrameData<'_>) -> Vec<Line> {
+    let now = data.interval;
     let Some(root) = now.root().filter(|r| !r.io.is_empty()) else { return Vec::new() };
     let mut out = vec![heading(
         "CLASS             OPS/s  BYTES/s  PEND   ACT  QUEUE 50%     99%  DISK 50%     99%",
@@ -401,8 +401,8 @@ fn classes(scene: &Scene<'_>) -> Vec<Line> {
     out
 }
 
-fn stages(scene: &Scene<'_>) -> Vec<Line> {
-    let now = scene.interval;
+fn stages(data: &FrameData<'_>) -> Vec<Line> {
+    let now = data.interval;
     if now.stages.is_empty() {
         return Vec::new();
     }
@@ -425,8 +425,8 @@ fn stages(scene: &Scene<'_>) -> Vec<Line> {
 }
 
 /// What the threads of the write pipeline do: how many of a kind are in a stage at a time.
-fn threads(scene: &Scene<'_>) -> Vec<Line> {
-    let now = scene.interval;
+fn threads(data: &FrameData<'_>) -> Vec<Line> {
+    let now = data.interval;
     let did = |k: &&KindProfile| k.stages().iter().any(|(_, stage)| stage.count > 0);
     let mut kinds = now.profile.kinds.iter().filter(did).peekable();
     if kinds.peek().is_none() {
@@ -444,20 +444,20 @@ fn threads(scene: &Scene<'_>) -> Vec<Line> {
     out
 }
 
-fn datasets(scene: &Scene<'_>) -> Vec<Line> {
-    let now = scene.interval;
+fn datasets(data: &FrameData<'_>) -> Vec<Line> {
+    let now = data.interval;
     if now.datasets.is_empty() {
         return Vec::new();
     }
     let mut sorted: Vec<_> = now.datasets.iter().collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
-    match scene.sort {
+    match data.sort {
         Sort::Written => sorted.sort_by_key(|d| std::cmp::Reverse(d.written_bytes)),
         Sort::Read => sorted.sort_by_key(|d| std::cmp::Reverse(d.read_bytes)),
         Sort::Operations => sorted.sort_by_key(|d| std::cmp::Reverse(d.reads + d.writes)),
         Sort::Name => {}
     }
-    let by = scene.sort.name();
+    let by = data.sort.name();
     let mut out = vec![heading(format!("READ/s WRITE/s  RBYTES  WBYTES  DATASET (by {by})"))];
     for d in sorted {
         out.push(plain(format!(

@@ -51,12 +51,12 @@ pub fn missing(pool: &Pool) -> Vec<&'static Feature> {
 
 /// A pool and the features that [`missing`] found.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Lacks {
+pub struct MissingFeatures {
     pool: String,
     features: Vec<String>,
 }
 
-impl Lacks {
+impl MissingFeatures {
     /// What this pool lacks.
     #[must_use]
     pub fn of(pool: &Pool) -> Self {
@@ -95,7 +95,7 @@ pub fn enabled(pool: &str, features: &[&Feature]) -> String {
 
 /// What these pools lack, in the order of their names.
 #[must_use]
-pub fn lacking(mut pools: Vec<Lacks>) -> String {
+pub fn lacking(mut pools: Vec<MissingFeatures>) -> String {
     pools.sort_by(|a, b| a.pool.cmp(&b.pool));
     let mut text = "All pools are formatted using feature flags.\n\n".to_owned();
     pools.retain(|pool| !pool.features.is_empty());
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn pools_are_shown_by_name_and_only_where_they_lack_something() {
-        let lacks = |pool: &str, features: &[&str]| Lacks {
+        let lacks = |pool: &str, features: &[&str]| MissingFeatures {
             pool: pool.to_owned(),
             features: features.iter().map(|f| (*f).to_owned()).collect(),
         };

@@ -45,7 +45,7 @@ impl File {
             d,
             pool,
             &self.dataset,
-            &datasets::Wanted { level, logs: 0, blocks: 0, objects },
+            &datasets::DumpOptions { level, logs: 0, blocks: 0, objects },
         );
     }
 

@@ -10,7 +10,7 @@ use super::context::{Context, Names};
 use super::dump::Dump;
 use super::object::{self, Range};
 use super::roles::{Roles, number_table};
-use super::tree::Much;
+use super::tree::PointerDetail;
 use super::{data, locked, show, zil};
 use crate::Result;
 use engine::inside::dmu::{Object, Objset, Zap};
@@ -25,7 +25,7 @@ use serde_json::json;
 use std::cell::RefCell;
 
 /// What is wanted.
-pub(crate) struct Wanted {
+pub(crate) struct DumpOptions {
     /// Level of `-d`.
     pub(crate) level: u8,
     /// Level of `-i`.
@@ -36,13 +36,13 @@ pub(crate) struct Wanted {
     pub(crate) objects: Vec<Range>,
 }
 
-impl Wanted {
+impl DumpOptions {
     /// How much of each block pointer.
-    fn pointers(&self) -> Much {
+    fn pointers(&self) -> PointerDetail {
         match (self.blocks, self.level) {
-            (6.., _) => Much::All,
-            (_, 6..) => Much::Copies,
-            _ => Much::Short,
+            (6.., _) => PointerDetail::All,
+            (_, 6..) => PointerDetail::Copies,
+            _ => PointerDetail::Short,
         }
     }
 }
@@ -61,7 +61,7 @@ pub(crate) fn kind_name(kind: ObjsetKind) -> String {
 }
 
 /// Prints all datasets of a pool, the MOS first.
-pub(crate) fn all(d: &mut Dump, pool: &Pool, wanted: &Wanted) {
+pub(crate) fn all(d: &mut Dump, pool: &Pool, wanted: &DumpOptions) {
     meta(d, pool, wanted);
     if !wanted.objects.is_empty() {
         return;
@@ -85,7 +85,7 @@ pub(crate) fn all(d: &mut Dump, pool: &Pool, wanted: &Wanted) {
 }
 
 /// Prints the MOS.
-fn meta(d: &mut Dump, pool: &Pool, wanted: &Wanted) {
+fn meta(d: &mut Dump, pool: &Pool, wanted: &DumpOptions) {
     let mos = pool.mos().clone();
     let roles = if wanted.level >= 4 { Roles::find(pool) } else { Roles::default() };
     let cx = Context {
@@ -138,7 +138,7 @@ pub(crate) fn objset(pool: &Pool, dataset: &Dataset) -> Result<Objset, String> {
 }
 
 /// Prints one dataset.
-pub(crate) fn one(d: &mut Dump, pool: &Pool, dataset: &Dataset, wanted: &Wanted) {
+pub(crate) fn one(d: &mut Dump, pool: &Pool, dataset: &Dataset, wanted: &DumpOptions) {
     let os = objset(pool, dataset);
     let Some(os) = d.keep(&dataset.name, os) else { return };
     let is_fs = os.phys().kind == ObjsetKind::Zfs;
@@ -222,7 +222,7 @@ fn line(d: &mut Dump, cx: &Context, name: &str, id: u64, txg: u64, used: u64, in
     }
 }
 
-fn objects(d: &mut Dump, cx: &Context, wanted: &Wanted) {
+fn objects(d: &mut Dump, cx: &Context, wanted: &DumpOptions) {
     let accounting = cx.objset.accounting_objects();
     let special = cx.objset.meta_object().into_iter().chain(accounting.into_iter().flatten());
     let mut headed = false;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// What of labels is wanted.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct LabelOptions {
     /// The configuration.
     pub config: bool,
     /// How much: 2 says where labels are, 3 prints each label, agreeing or not.
@@ -32,7 +32,7 @@ pub struct Wanted {
 ///
 /// # Errors
 /// The device cannot be opened. What is wrong with its labels is said in the dump.
-pub fn dump(d: &mut Dump, path: &Path, wanted: Wanted) -> Result<bool> {
+pub fn dump(d: &mut Dump, path: &Path, wanted: LabelOptions) -> Result<bool> {
     let device = AnyDevices::default()
         .open(path)
         .map_err(|cause| Error::Device { path: path.to_owned(), cause })?;
@@ -55,7 +55,7 @@ pub fn dump(d: &mut Dump, path: &Path, wanted: Wanted) -> Result<bool> {
     Ok(any)
 }
 
-fn one(d: &mut Dump, device: &DeviceRef, path: &Path, views: &[LabelView], wanted: Wanted) {
+fn one(d: &mut Dump, device: &DeviceRef, path: &Path, views: &[LabelView], wanted: LabelOptions) {
     d.open_flat("devices");
     d.say("device", path.display().to_string(), format_args!("Device {}", path.display()));
     d.hold("size", device.size());
@@ -87,7 +87,7 @@ fn one(d: &mut Dump, device: &DeviceRef, path: &Path, views: &[LabelView], wante
 }
 
 /// The labels that say the same as this one, from it on; they are noted in `done`.
-fn agreeing(views: &[LabelView], i: usize, wanted: Wanted, done: &mut [bool]) -> Vec<usize> {
+fn agreeing(views: &[LabelView], i: usize, wanted: LabelOptions, done: &mut [bool]) -> Vec<usize> {
     let mut agree = Vec::new();
     if let Some(view) = views.get(i) {
         let same = |v: &LabelView| match (&v.nvlist, &view.nvlist) {
@@ -117,7 +117,7 @@ fn numbers(labels: &[usize]) -> String {
     labels.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
-fn label(d: &mut Dump, view: &LabelView, agree: &[usize], wanted: Wanted) {
+fn label(d: &mut Dump, view: &LabelView, agree: &[usize], wanted: LabelOptions) {
     d.open_flat("labels");
     d.hold("label", view.index);
     if wanted.config {

@@ -50,7 +50,7 @@ pub use block::{embedded, read as block};
 pub use copy::{File, Target};
 pub use dump::{Dump, Output};
 pub use error::{Error, Result};
-pub use label::{Wanted as LabelParts, dump as labels};
+pub use label::{LabelOptions, dump as labels};
 
 use engine::Pool;
 
@@ -132,7 +132,7 @@ pub fn pool(
         false => modes.level(modes.datasets.max(1)),
     };
     let (logs, blocks) = (level(modes.logs), modes.level(modes.blocks));
-    let wanted = datasets::Wanted { level: datasets, logs, blocks, objects };
+    let wanted = datasets::DumpOptions { level: datasets, logs, blocks, objects };
     if wanted.level > 0 || wanted.logs > 0 {
         if is_inside {
             datasets::one(d, pool, &datasets::by_name(pool, name.trim_end_matches('/'))?, &wanted);

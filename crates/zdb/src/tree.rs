@@ -8,7 +8,7 @@ use serde_json::json;
 
 /// How much of a pointer is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Much {
+pub(crate) enum PointerDetail {
     /// Its first copy, and what is not known from its place.
     Short,
     /// All copies.
@@ -17,23 +17,23 @@ pub(crate) enum Much {
     All,
 }
 
-impl Much {
+impl PointerDetail {
     fn of(self, bp: &BlkPtr) -> String {
         match self {
             Self::All => show::bp(bp),
-            much => show::bp_short(bp, much == Self::Copies),
+            detail => show::bp_short(bp, detail == Self::Copies),
         }
     }
 }
 
 /// Prints all pointers of an object.
-pub(crate) fn dump(d: &mut Dump, object: &Object, much: Much) {
+pub(crate) fn dump(d: &mut Dump, object: &Object, detail: PointerDetail) {
     d.note("Indirect blocks:");
     // It ends early only when its output is not wanted.
-    let _ = object.traverse(0, &mut Lines { d, object, much });
+    let _ = object.traverse(0, &mut Lines { d, object, detail });
     if let Some(bp) = &object.dnode().spill {
         d.hold("spill", show::bp_json(bp));
-        d.note(format_args!("\tSpill block: {}", much.of(bp)));
+        d.note(format_args!("\tSpill block: {}", detail.of(bp)));
     }
     d.blank();
     segments(d, object);
@@ -43,14 +43,14 @@ pub(crate) fn dump(d: &mut Dump, object: &Object, much: Much) {
 struct Lines<'a, 'o> {
     d: &'a mut Dump<'o>,
     object: &'a Object,
-    much: Much,
+    detail: PointerDetail,
 }
 
 impl Visitor for Lines<'_, '_> {
     fn enter(&mut self, bp: &BlkPtr, place: Place) -> Step {
         // The spill block has a line of its own.
         if let (false, Ok(level)) = (place.blkid == Place::BLKID_SPILL, place.level.try_into()) {
-            line(self.d, self.object, bp, level, place.blkid, self.much);
+            line(self.d, self.object, bp, level, place.blkid, self.detail);
         }
         if self.d.is_wanted() { Step::Into } else { Step::Stop }
     }
@@ -60,7 +60,7 @@ impl Visitor for Lines<'_, '_> {
     }
 }
 
-fn line(d: &mut Dump, object: &Object, bp: &BlkPtr, level: u8, blkid: u64, much: Much) {
+fn line(d: &mut Dump, object: &Object, bp: &BlkPtr, level: u8, blkid: u64, detail: PointerDetail) {
     let shift = u32::from(object.dnode().indirect_shift - 7) * u32::from(level);
     let first = if shift >= 64 { 0 } else { blkid.wrapping_shl(shift) };
     let offset = first.wrapping_mul(object.dnode().block_size());
@@ -74,7 +74,7 @@ fn line(d: &mut Dump, object: &Object, bp: &BlkPtr, level: u8, blkid: u64, much:
     }
     let top = object.dnode().levels - 1;
     let (left, right) = ((top - level.min(top)) as usize, level as usize + 1);
-    d.note(format_args!("{offset:16x} {:left$}L{level}{:right$}{}", "", "", much.of(bp)));
+    d.note(format_args!("{offset:16x} {:left$}L{level}{:right$}{}", "", "", detail.of(bp)));
 }
 
 /// The ranges that are stored: of the array of dnodes those of dnodes in use, else whole blocks.

@@ -33,16 +33,16 @@ pub(crate) fn pool(d: &mut Dump, pool: &Pool, visit: &mut OnBlock<'_>) {
 /// Visits what an object set has that was born after `since`.
 fn objset(d: &mut Dump, os: &Objset, since: u64, visit: &mut OnBlock<'_>) {
     // It ends early only when its output is not wanted.
-    let _ = os.traverse(since, &mut Told { d, visit });
+    let _ = os.traverse(since, &mut Reporter { d, visit });
 }
 
 /// Tells the visitor of each pointer, and the dump of what is lost.
-struct Told<'a, 'o, 'v> {
+struct Reporter<'a, 'o, 'v> {
     d: &'a mut Dump<'o>,
     visit: &'a mut OnBlock<'v>,
 }
 
-impl Visitor for Told<'_, '_, '_> {
+impl Visitor for Reporter<'_, '_, '_> {
     fn enter(&mut self, bp: &BlkPtr, place: Place) -> Step {
         (self.visit)(bp, place);
         if self.d.is_wanted() { Step::Into } else { Step::Stop }

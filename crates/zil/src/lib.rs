@@ -24,8 +24,8 @@
 mod live;
 
 pub use live::{
-    About, Backend, Change, FetchData, Finish, IntentLog, LogBias, LogStats, Place as BlockPlace,
-    SyncMode, Synced, What,
+    Backend, Change, FetchData, Finish, IntentLog, LogBias, LogStats, LoggedChange,
+    Place as BlockPlace, SyncMode, SyncScope, Synced,
 };
 
 use dmu::Objset;

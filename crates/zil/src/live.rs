@@ -8,7 +8,7 @@
 //! devices have them. When the txg of a change is durable, the change is dropped, written or not.
 //!
 //! ```text
-//!            add                hurry             take             flush
+//!            add                make_ready             take             flush
 //!   change ------> by object ----------> ready ----------> a batch ------> promised
 //!       \--------------------------------^  names                |
 //!        \---- its txg is durable: dropped wherever it is        |
@@ -75,7 +75,7 @@ pub use self::stats::LogStats;
 use self::gather::{Gather, Gathered};
 use self::pack::{Plan, Sizes};
 use self::queue::Queue;
-use self::waiters::{Due, Waiters};
+use self::waiters::{ToWake, Waiters};
 use self::xattrs::Xattrs;
 use device::Shared;
 use ondisk::blkptr::BlkPtrParts;
@@ -98,7 +98,7 @@ const BATCHES: usize = 2;
 
 /// What a change is about, which decides what has to wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum About {
+pub enum SyncScope {
     /// Names: every sync of the object set.
     Names,
     /// Content or attributes of one object: syncs of that object, and of all.
@@ -107,7 +107,7 @@ pub enum About {
 
 /// What was changed.
 #[derive(Clone, Debug)]
-pub enum What {
+pub enum LoggedChange {
     /// What this record says; its sequence number is given later.
     Record(Box<Record>),
     /// Data were written, which are fetched when they are needed.
@@ -120,7 +120,7 @@ pub enum What {
         length: u64,
     },
     /// Something that no record can say.
-    Unsaid,
+    Unloggable,
 }
 
 /// A change.
@@ -129,9 +129,9 @@ pub struct Change<'a> {
     /// Its txg.
     pub txg: u64,
     /// What it is about.
-    pub about: About,
+    pub about: SyncScope,
     /// What it is.
-    pub what: What,
+    pub what: LoggedChange,
     /// Objects whose changes so far have to be repeated before it.
     pub after: &'a [u64],
     /// Objects that are no more: what waits for them is forgotten.
@@ -210,7 +210,7 @@ pub trait FetchData: Send + Sync {
 #[derive(Debug)]
 struct Itx {
     txg: u64,
-    what: What,
+    what: LoggedChange,
 }
 
 /// A block of the chain.
@@ -273,13 +273,13 @@ struct State {
     stopped: Option<String>,
     stats: LogStats,
     /// What is told without waiting, and for which number.
-    callers: Vec<(u64, Told)>,
+    callers: Vec<(u64, PromiseDone)>,
     /// A thread works for them.
     has_driver: bool,
     waiters: Waiters,
 }
 
-type Told = Box<dyn FnOnce(Result<(), String>) + Send>;
+type PromiseDone = Box<dyn FnOnce(Result<(), String>) + Send>;
 
 impl State {
     /// No change with a lower number is ready or under way.
@@ -289,7 +289,7 @@ impl State {
     }
 
     /// The waiters that the present state concerns.
-    fn due(&mut self) -> Due {
+    fn due(&mut self) -> ToWake {
         if self.stopped.is_some() {
             return self.waiters.due(u64::MAX, None);
         }
@@ -413,7 +413,7 @@ impl IntentLog {
     /// Notes a change that was made just now, while its locks and its transaction are held.
     pub fn add(&self, change: Change<'_>) {
         let mut state = self.state.lock();
-        change.after.iter().for_each(|object| state.queue.hurry(*object));
+        change.after.iter().for_each(|object| state.queue.make_ready(*object));
         state.queue.add(change.about, Itx { txg: change.txg, what: change.what });
         change.gone.iter().for_each(|object| state.queue.forget(*object));
     }
@@ -480,7 +480,7 @@ impl IntentLog {
             let (now, later) = all.into_iter().partition(|(ticket, _)| *ticket <= kept);
             state.callers = later;
             drop(state);
-            let now: Vec<(u64, Told)> = now;
+            let now: Vec<(u64, PromiseDone)> = now;
             now.into_iter().for_each(|(_, told)| told(done.clone()));
         }
     }
@@ -488,8 +488,8 @@ impl IntentLog {
     fn ticket(&self, object: Option<u64>) -> u64 {
         let mut state = self.state.lock();
         match object {
-            Some(object) => state.queue.hurry(object),
-            None => state.queue.hurry_all(),
+            Some(object) => state.queue.make_ready(object),
+            None => state.queue.make_all_ready(),
         }
         state.queue.next()
     }
@@ -533,8 +533,8 @@ impl IntentLog {
 
     /// Makes a batch survive, by its txg, or in the log, where what is returned has to land.
     fn promise(&self, number: u64, mut batch: Vec<Itx>) -> Result<Option<Flight<'_>>, String> {
-        let unsaid = batch.iter().filter(|itx| matches!(itx.what, What::Unsaid));
-        if let Some(txg) = unsaid.map(|itx| itx.txg).max() {
+        let unloggable = batch.iter().filter(|itx| matches!(itx.what, LoggedChange::Unloggable));
+        if let Some(txg) = unloggable.map(|itx| itx.txg).max() {
             self.backend.wait_synced(txg)?;
             batch.retain(|itx| itx.txg > txg);
         }
@@ -547,7 +547,7 @@ impl IntentLog {
         let data = self.data.lock().clone();
         let (backend, data) = (&*self.backend, data.as_deref());
         let bytes = batch.iter().map(|itx| match &itx.what {
-            What::Data { length, .. } => *length,
+            LoggedChange::Data { length, .. } => *length,
             _ => 0,
         });
         // What is written once costs no more here than in the txg.

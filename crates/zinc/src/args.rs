@@ -46,7 +46,7 @@ impl Wait {
 
 /// Where a pool is looked for that is not known, when no places are named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reach {
+pub enum SearchScope {
     /// Nowhere.
     #[default]
     Known,
@@ -62,7 +62,7 @@ pub struct PoolArgs {
     pub search: Vec<PathBuf>,
     /// Where it is looked for without -d, when it is not known.
     #[arg(skip)]
-    pub reach: Reach,
+    pub reach: SearchScope,
     /// A known pool is shown as a process that writes to it has it.
     #[arg(skip)]
     pub for_writers: bool,
@@ -125,7 +125,7 @@ impl PoolArgs {
     /// The same for a verb that only reads, and is meant for pools that are not imported too.
     #[must_use]
     pub fn anywhere(mut self) -> Self {
-        self.reach = Reach::Anywhere;
+        self.reach = SearchScope::Anywhere;
         self.of_files()
     }
 
@@ -251,7 +251,7 @@ pub fn words<T: Clone>(
 }
 
 /// Refuses the name of a dataset, which does not stand for its pool.
-pub fn must_be_a_pool(name: &str) -> Result<(), Failure> {
+pub fn require_pool_name(name: &str) -> Result<(), Failure> {
     match name.find(['/', '@', '#']).and_then(|at| name[at..].chars().next()) {
         Some(c) => {
             Err(Failure::new(format!("cannot open '{name}': invalid character '{c}' in pool name")))

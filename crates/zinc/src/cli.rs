@@ -4,7 +4,7 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::{Failure, USAGE};
 use crate::served::{REACHABLE, denied};
 use crate::session::Session;
-use crate::{cmd, missing, ui};
+use crate::{cmd, ui, unsupported};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -95,7 +95,7 @@ pub enum Command {
 /// Prints what the command line asked for in place of a verb (help, the version), or what is wrong
 /// with it; the exit code. Under OpenZFS's own names -h is a wrong option, as there.
 fn explain(session: &Session, words: &[OsString], e: &clap::Error, is_link: bool) -> ExitCode {
-    if let Some(failure) = missing::option(words, e) {
+    if let Some(failure) = unsupported::option(words, e) {
         return failure.report(session);
     }
     let text = e.render();

@@ -138,7 +138,7 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(e: Error) -> Self {
         if matches!(e.kind(), ErrorKind::Cancelled) {
-            return called_off();
+            return cancelled();
         }
         let hint = e.hint().map(crate::hints::words);
         let what = match (e.kind(), e.place()) {
@@ -171,7 +171,7 @@ impl From<TunableError> for Failure {
 }
 
 /// What is said of a verb that was called off.
-pub fn called_off() -> Failure {
+pub fn cancelled() -> Failure {
     Failure::new("the command was cancelled")
 }
 

@@ -3,13 +3,13 @@
 //! A known pool's devices are looked for where they were, and when some are not there, in the
 //! folders they were in and the usual places for devices, by guid. A name that is not known is
 //! looked for nowhere, as with OpenZFS, but by verbs that only read and are meant for pools that
-//! are not imported ([`Reach::Anywhere`]).
+//! are not imported ([`SearchScope::Anywhere`]).
 
-use crate::args::Reach;
+use crate::args::SearchScope;
 use crate::failure::Failure;
 use crate::places::{candidates, import_places};
 use crate::session::Session;
-use crate::{known, others};
+use crate::{foreign_servers, known};
 use engine::datasets::pool_of;
 use engine::pools::{CandidateState, pick};
 use engine::{Candidate, Error, ErrorKind};
@@ -21,13 +21,13 @@ pub fn find(
     session: &Session,
     search: &[PathBuf],
     name: &str,
-    reach: Reach,
+    reach: SearchScope,
 ) -> Result<Found, Failure> {
     if search.is_empty() {
         if let Some(known) = known::pools(session).find(name) {
             return look_for(known);
         }
-        if reach == Reach::Known {
+        if reach == SearchScope::Known {
             return Err(not_known(session, name));
         }
     }
@@ -36,12 +36,12 @@ pub fn find(
     let is_guid = |c: &Candidate| pool_of(name).parse() == Ok(c.config.pool_guid);
     let wanted = match reach {
         // A destroyed pool has no name any more; its guid still means it.
-        Reach::Known => all.into_iter().filter(|c| lives(c) || is_guid(c)).collect(),
-        Reach::Anywhere => all,
+        SearchScope::Known => all.into_iter().filter(|c| lives(c) || is_guid(c)).collect(),
+        SearchScope::Anywhere => all,
     };
     let picked = pick(wanted, search, name, lives);
     let found = picked.map(|c| Found::at_place(&known::pools(session), c));
-    found.map_err(|e| others::explain(session, e.into(), name))
+    found.map_err(|e| foreign_servers::explain(session, e.into(), name))
 }
 
 /// All known pools, or all in the places that are named, but destroyed ones and those of these
@@ -96,7 +96,7 @@ fn not_known(session: &Session, name: &str) -> Failure {
         "`zinc zpool import` lists what can be imported; \
          -d PATH finds a pool there for this command only",
     );
-    others::explain(session, failure, wanted)
+    foreign_servers::explain(session, failure, wanted)
 }
 
 /// What is said of a pool whose newer state is on devices that are missing.

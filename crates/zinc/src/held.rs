@@ -3,7 +3,7 @@
 //! # States
 //!
 //! ```text
-//!          let_go                     no command left, closing line written
+//!          release                     no command left, closing line written
 //!  open ------------------> closing ------------------------------------------> gone
 //!   ^                          |
 //!   '--------------------------'
@@ -85,7 +85,7 @@ struct Command {
 
 /// Why the pool was not let go.
 #[derive(Debug)]
-pub enum Kept {
+pub enum NotReleased {
     /// It is being let go already, or it is gone.
     Closing,
     /// These commands are running.
@@ -229,30 +229,32 @@ impl Held {
     }
 
     /// Takes it out. `last` is done to it when no command is left; when that fails it stays.
-    pub fn let_go(
+    pub fn release(
         &self,
         mode: CloseMode,
         last: impl FnOnce(&LivePool) -> Result<(), Refusal>,
-    ) -> Result<LivePool, Kept> {
+    ) -> Result<LivePool, NotReleased> {
         let mut state = self.state();
         if state.is_closing || state.pool.is_none() {
-            return Err(Kept::Closing);
+            return Err(NotReleased::Closing);
         }
         (state.is_closing, state.why) = (true, mode.why(&self.name));
         let mut state = self.wait_for_commands(state, mode);
         if !state.commands.is_empty() {
             state.is_closing = false;
             let shown = |c: &Command| format!("process {} runs `{}`", c.pid, c.shown);
-            return Err(Kept::Busy(state.commands.values().take(NAMED).map(shown).collect()));
+            return Err(NotReleased::Busy(
+                state.commands.values().take(NAMED).map(shown).collect(),
+            ));
         }
         let pool = state.pool.clone();
         drop(state);
-        let Some(pool) = pool else { return Err(Kept::Closing) };
+        let Some(pool) = pool else { return Err(NotReleased::Closing) };
         let done = last(&pool);
         drop(pool);
         if let Err(refusal) = done {
             self.state().is_closing = false;
-            return Err(Kept::Failed(refusal));
+            return Err(NotReleased::Failed(refusal));
         }
         self.take()
     }
@@ -273,7 +275,7 @@ impl Held {
             };
             for command in state.commands.values() {
                 if !is_spared || command.presence.is_idle() {
-                    command.presence.call_off(&state.why);
+                    command.presence.cancel(&state.why);
                 }
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -288,9 +290,9 @@ impl Held {
     }
 
     /// Takes it out of the state; those that look at it have it for moments.
-    fn take(&self) -> Result<LivePool, Kept> {
+    fn take(&self) -> Result<LivePool, NotReleased> {
         let until = Instant::now() + CALL_OFF;
-        let Some(mut pool) = self.state().pool.take() else { return Err(Kept::Closing) };
+        let Some(mut pool) = self.state().pool.take() else { return Err(NotReleased::Closing) };
         loop {
             match Arc::try_unwrap(pool) {
                 Ok(pool) => return Ok(pool),
@@ -299,7 +301,9 @@ impl Held {
             if Instant::now() >= until {
                 let mut state = self.state();
                 (state.pool, state.is_closing) = (Some(pool), false);
-                return Err(Kept::Busy(vec!["a request that reads its counters".to_owned()]));
+                return Err(NotReleased::Busy(vec![
+                    "a request that reads its counters".to_owned(),
+                ]));
             }
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -29,7 +29,7 @@ const KEY_MAX: u64 = 4096;
 const FILE_MAX: u64 = 256 << 20;
 
 /// A key as the user gives it.
-type Given = Zeroizing<Vec<u8>>;
+type KeyBytes = Zeroizing<Vec<u8>>;
 
 /// Makes sure that no other process can read the memory of this one.
 fn keep_in() {
@@ -84,7 +84,7 @@ fn from_location(
     session: &Session,
     dataset: &str,
     location: &str,
-) -> Result<Option<Given>, Failure> {
+) -> Result<Option<KeyBytes>, Failure> {
     if location == "prompt" {
         return prompt(session, dataset).map(Some);
     }
@@ -102,7 +102,7 @@ fn from_location(
 }
 
 /// The content of a file, wiped when it is dropped, and whether others can read it.
-fn read(path: &Path, max: u64) -> std::io::Result<(Given, bool)> {
+fn read(path: &Path, max: u64) -> std::io::Result<(KeyBytes, bool)> {
     let file = File::open(path)?;
     let meta = file.metadata()?;
     let is_open = meta.is_file() && meta.mode() & 0o077 != 0;
@@ -121,7 +121,7 @@ fn warn(session: &Session, path: &Path) {
     );
 }
 
-fn read_key(session: &Session, path: &Path) -> Result<Given, Failure> {
+fn read_key(session: &Session, path: &Path) -> Result<KeyBytes, Failure> {
     let (key, is_open) = read(path, KEY_MAX).map_err(|e| {
         Failure::new(format!("cannot read the key in {}", path.display())).because(system_text(&e))
     })?;
@@ -182,7 +182,7 @@ fn load_file(session: &Session, pool: &Pool, path: &Path) -> Result<(), Failure>
     Ok(())
 }
 
-fn unhex(text: &str) -> Option<Given> {
+fn unhex(text: &str) -> Option<KeyBytes> {
     let pairs = text.as_bytes().chunks_exact(2);
     if !pairs.remainder().is_empty() {
         return None;
@@ -194,7 +194,7 @@ fn unhex(text: &str) -> Option<Given> {
     Some(key)
 }
 
-fn prompt(session: &Session, dataset: &str) -> Result<Given, Failure> {
+fn prompt(session: &Session, dataset: &str) -> Result<KeyBytes, Failure> {
     if session.client().is_some() {
         return Err(Failure::new("a server cannot ask for keys on your terminal")
             .hint("give them with --keys FILE or --key DATASET=file:///PATH"));

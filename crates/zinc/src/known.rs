@@ -42,7 +42,7 @@ pub fn all_of_root(session: &Session) -> Vec<Known> {
     if session.user() == 0 || std::env::var_os("ZINC_STATE").is_some() {
         return Vec::new();
     }
-    KnownPools::of_folder_of_others(Path::new(OF_ROOT))
+    KnownPools::of_foreign_folder(Path::new(OF_ROOT))
 }
 
 /// That of this name or guid.

@@ -1,7 +1,7 @@
 //! How verbs that change a pool open it: they take it over, act, write one line into its history,
 //! and leave it as it was, active or exported.
 
-use crate::args::{Reach, Wait};
+use crate::args::{SearchScope, Wait};
 use crate::failure::{Failure, one_line};
 use crate::found;
 use crate::hints;
@@ -27,12 +27,12 @@ pub struct LiveArgs {
     #[arg(short = 'd', long = "dev", value_name = "PATH")]
     pub search: Vec<PathBuf>,
     #[command(flatten)]
-    pub how: LiveHow,
+    pub how: LiveOptions,
 }
 
 /// How it opens the pool, and what it shows.
 #[derive(Args, Clone, Default, Debug)]
-pub struct LiveHow {
+pub struct LiveOptions {
     /// Print what each transaction group did
     #[arg(long)]
     pub txgs: bool,
@@ -120,7 +120,7 @@ fn check_start(name: &str) -> Result<(), Failure> {
 pub fn look(
     session: &Session,
     search: &[PathBuf],
-    how: &LiveHow,
+    how: &LiveOptions,
     name: &str,
 ) -> Result<engine::Pool, Failure> {
     check_start(name)?;
@@ -134,10 +134,10 @@ pub fn look(
         return Ok(seen(pool.look()?));
     }
     served::or_forward(session, search, name, || {
-        let found = found::find(session, search, name, Reach::Known)?;
+        let found = found::find(session, search, name, SearchScope::Known)?;
         // Not kept: this process may be about to write.
         let found = match queue::wait_for_writers(session, how.wait, &found.candidate, false)? {
-            true => found::find(session, search, name, Reach::Known)?,
+            true => found::find(session, search, name, SearchScope::Known)?,
             false => found,
         };
         let mut options = options(session, search, how.cache_mib);
@@ -151,7 +151,7 @@ pub fn look(
 pub fn take(
     session: &Session,
     find: impl FnMut() -> Result<Found, Failure>,
-    how: &LiveHow,
+    how: &LiveOptions,
     tunables: &[Setting],
     adjust: impl Fn(&mut ImportOptions),
 ) -> Result<(Found, LivePool), Failure> {
@@ -178,7 +178,7 @@ pub fn take(
             hostname: host::name(),
             tunables: tunables.to_vec(),
             // A device that was only looked at in another place stays where it is for its host.
-            adopt_paths: found.is_the_known_one(),
+            adopt_paths: found.is_known(),
             ignore_limits: session.user() == 0,
             give_up: named_leaves(session, &found.candidate, &how.give_up),
             ..ImportOptions::new(open)
@@ -217,7 +217,7 @@ fn named_leaves(session: &Session, candidate: &engine::Candidate, names: &[Strin
 pub fn change<T>(
     session: &Session,
     search: &[PathBuf],
-    how: &LiveHow,
+    how: &LiveOptions,
     name: &str,
     act: impl FnOnce(&LivePool) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
@@ -244,13 +244,13 @@ pub fn change<T>(
         let result = result?;
         durable?;
         tell_txgs(session, &pool, how)?;
-        tell_astray(session, &pool)?;
+        warn_displaced(session, &pool)?;
         return Ok(result);
     }
     let tunables = how.tuning.all(session)?;
     let find = || {
         served::forward(session, search, name)?;
-        found::find(session, search, name, Reach::Known)
+        found::find(session, search, name, SearchScope::Known)
     };
     let (found, pool) = take(session, find, how, &tunables, |_| {})?;
     let was_exported = found.is_exported();
@@ -296,7 +296,7 @@ pub fn bring_what_is_missed(session: &Session, pool: &LivePool) {
 ///
 /// # Errors
 /// Nothing makes up for them: what was done is lost when the pool is let go.
-pub fn tell_astray(session: &Session, pool: &LivePool) -> Result<(), Failure> {
+pub fn warn_displaced(session: &Session, pool: &LivePool) -> Result<(), Failure> {
     let name = pool.name();
     pool.can_be_found().map_err(|e| {
         let what = format!("what was done to '{name}' is lost when its server ends");
@@ -308,7 +308,7 @@ pub fn tell_astray(session: &Session, pool: &LivePool) -> Result<(), Failure> {
             None => lost,
         }
     })?;
-    let gone = pool.view().gone_without();
+    let gone = pool.view().displaced_leaves();
     let gone: Vec<String> = gone.iter().map(|(path, what)| format!("{path} {what}")).collect();
     if !gone.is_empty() {
         let text = format!(
@@ -343,7 +343,7 @@ pub fn invocation(session: &Session) -> Invocation {
 }
 
 /// Shows what each txg did, and writes it down, as far as that was asked for.
-pub fn tell_txgs(session: &Session, pool: &LivePool, how: &LiveHow) -> Result<(), Failure> {
+pub fn tell_txgs(session: &Session, pool: &LivePool, how: &LiveOptions) -> Result<(), Failure> {
     if how.txgs || how.tuning.log.is_some() {
         pool.sync()?;
     }

@@ -12,7 +12,7 @@ pub fn local(session: &Session, time: u64) -> u64 {
     time.saturating_add_signed(utc_offset(session, time))
 }
 
-impl views::Here for Session {
+impl views::HostInfo for Session {
     fn user_name(&self, id: u64) -> Option<&str> {
         self.user_name(id)
     }

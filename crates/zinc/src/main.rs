@@ -20,36 +20,36 @@
 #![allow(unreachable_pub, reason = "a binary exports nothing; pub says what a module offers")]
 
 mod args;
-mod cannot;
 mod cli;
 mod cmd;
 mod exports;
 mod failure;
+mod foreign_servers;
 mod found;
 mod held;
 mod hints;
 mod host;
 mod json;
-mod kept;
 mod keys;
 mod known;
 mod live;
 mod local_time;
-mod missing;
 mod mounting;
 mod objsets;
 mod opening;
-mod others;
 mod place;
 mod places;
 mod progress;
 mod queue;
+mod refusals;
 mod report_file;
 mod served;
 mod session;
+mod stored_only;
 mod target;
 mod txgs;
 mod ui;
+mod unsupported;
 mod version;
 
 use clap::CommandFactory as _;

@@ -1,10 +1,10 @@
 //! Mounts and verbs: what is mounted follows the datasets that verbs change (`mount::datasets`),
 //! and what did not is told.
 
-use crate::cannot::cannot;
 use crate::failure::Failure;
+use crate::refusals::cannot;
 use crate::session::{Client, Session};
-use ::mount::datasets::{Changes, DatasetError, Done, Down, Follower};
+use ::mount::datasets::{Changed, Changes, DatasetError, Follower, Unmounting};
 use ::mount::{Error, Mounts};
 use engine::LivePool;
 use std::path::Path;
@@ -83,7 +83,7 @@ pub fn tell(session: &Session, left: Vec<DatasetError>) -> ExitCode {
 fn follow(
     session: &Session,
     change: impl FnOnce() -> Result<(), Failure>,
-    with: impl FnOnce(&Follower<'_>, &mut dyn FnMut() -> Result<(), Failure>) -> Done<Failure>,
+    with: impl FnOnce(&Follower<'_>, &mut dyn FnMut() -> Result<(), Failure>) -> Changed<Failure>,
 ) -> Result<ExitCode, Failure> {
     let Some(client) = session.client() else { return change().map(|()| ExitCode::SUCCESS) };
     let mut change = Some(change);
@@ -94,12 +94,12 @@ fn follow(
 }
 
 /// Does something to datasets that must not be mounted meanwhile.
-pub fn taken_down(
+pub fn while_unmounted(
     session: &Session,
-    down: &Down<'_>,
+    down: &Unmounting<'_>,
     change: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<ExitCode, Failure> {
-    follow(session, change, |follower, change| follower.taken_down(down, change))
+    follow(session, change, |follower, change| follower.while_unmounted(down, change))
 }
 
 /// Changes properties; what is mounted follows them.

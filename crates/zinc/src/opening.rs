@@ -1,11 +1,11 @@
 //! How verbs that only look open pools: those that are served where they are held, the others here,
 //! when no process writes to them any more.
 
-use crate::args::{PoolArgs, Reach, Wait};
+use crate::args::{PoolArgs, SearchScope, Wait};
 use crate::failure::Failure;
 use crate::served::{self, Server};
 use crate::session::Session;
-use crate::{found, known, others, queue, ui};
+use crate::{foreign_servers, found, known, queue, ui};
 use engine::datasets::pool_of;
 use engine::{LivePool, Pool};
 use imported::{Found, Known};
@@ -28,7 +28,7 @@ impl PoolArgs {
             return self.look_at(session, &pool);
         }
         let found = found::find(session, &self.search, name, self.reach)?;
-        let keep = self.reach == Reach::Anywhere;
+        let keep = self.reach == SearchScope::Anywhere;
         let found = match queue::wait_for_writers(session, self.open.wait, &found.candidate, keep)?
         {
             true => found::find(session, &self.search, name, self.reach)?,
@@ -53,7 +53,10 @@ impl PoolArgs {
 
     /// The same, as it is on its devices, whichever process holds it.
     pub fn open_devices(&self, session: &Session, name: &str) -> Result<Pool, Failure> {
-        self.open_found_one(session, &found::find(session, &self.search, name, Reach::Anywhere)?)
+        self.open_found_one(
+            session,
+            &found::find(session, &self.search, name, SearchScope::Anywhere)?,
+        )
     }
 
     fn open_found_one(&self, session: &Session, found: &Found) -> Result<Pool, Failure> {
@@ -70,7 +73,7 @@ impl PoolArgs {
             ui::note(session, &format!("warning: pool '{}': {what}", pool.name()));
         }
         // Verbs that read files anywhere show them: what is missing of them is said.
-        if self.reach == Reach::Anywhere
+        if self.reach == SearchScope::Anywhere
             && let Some(older) = self.open.older_state(&pool)
         {
             ui::note(session, &format!("warning: {older}"));
@@ -140,7 +143,9 @@ impl PoolArgs {
         if session.user() == 0 {
             return;
         }
-        for process in others::of_other_users(session).iter().filter(|p| !told.contains(&p.pool)) {
+        for process in
+            foreign_servers::of_other_users(session).iter().filter(|p| !told.contains(&p.pool))
+        {
             say(&process.pool, &format!("{} has it", process.shown()));
         }
     }

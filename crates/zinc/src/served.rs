@@ -229,12 +229,12 @@ impl Server {
             let there = places::candidates(session, search)?;
             found.retain(|s| there.iter().any(|c| c.config.pool_guid == s.guid));
         }
-        Self::the_one(&mut found, name)?;
+        Self::single(&mut found, name)?;
         Ok(found.pop())
     }
 
     /// The one among these whose pool `name` belongs to.
-    pub fn the_one<'s>(
+    pub fn single<'s>(
         servers: &'s mut [Self],
         name: &str,
     ) -> Result<Option<&'s mut Self>, Failure> {
@@ -267,7 +267,7 @@ impl Server {
     }
 
     /// Has this process's command line run there, with `more` behind it.
-    fn run(&mut self, session: &Session, more: &[String]) -> Result<Ran, Failure> {
+    fn run(&mut self, session: &Session, more: &[String]) -> Result<RunOutcome, Failure> {
         let [output, _] = ui::streams(session)?;
         self.run_to(session, more, output.as_fd(), false)
     }
@@ -304,11 +304,11 @@ impl Server {
             (code, reading.join())
         });
         match (code?, text) {
-            (Ran::Code(0), Ok(text)) => {
+            (RunOutcome::Code(0), Ok(text)) => {
                 let part = serde_json::from_str(&text?);
                 part.map(Ok).map_err(|e| cannot.because(e.to_string()))
             }
-            (Ran::NotBegun(failure), _) => Ok(Err(failure)),
+            (RunOutcome::NotBegun(failure), _) => Ok(Err(failure)),
             _ => Err(cannot),
         }
     }
@@ -319,12 +319,12 @@ impl Server {
         session: &Session,
         params: Value,
         output: BorrowedFd<'_>,
-    ) -> Result<Ran, Failure> {
+    ) -> Result<RunOutcome, Failure> {
         let answer = self.call("run", params)?;
         let text = |key: &str| answer[key].as_str().unwrap_or_default();
         ui::error(session, text("errors"));
         sink::write(output, text("output").as_bytes())?;
-        Ok(Ran::ended(&answer))
+        Ok(RunOutcome::ended(&answer))
     }
 
     /// Has this process's command line run there, with `more` behind it and this file to print to.
@@ -334,7 +334,7 @@ impl Server {
         more: &[String],
         output: BorrowedFd<'_>,
         is_part: bool,
-    ) -> Result<Ran, Failure> {
+    ) -> Result<RunOutcome, Failure> {
         let words = session.arguments().iter().cloned().chain(more.iter().map(OsString::from));
         let args: Vec<Value> = words.map(|a| word_to_json(&a)).collect();
         let folder = std::env::current_dir()?;
@@ -362,23 +362,23 @@ impl Server {
                 mine.set_nonblocking(true)?;
                 return match mine.read(&mut [0]) {
                     Ok(1..) => Err(failure),
-                    _ => Ok(Ran::NotBegun(failure)),
+                    _ => Ok(RunOutcome::NotBegun(failure)),
                 };
             }
         };
-        Ok(Ran::ended(&answer))
+        Ok(RunOutcome::ended(&answer))
     }
 }
 
 /// What became of a command line that a server was to run.
-enum Ran {
+enum RunOutcome {
     /// It ended with this exit code.
     Code(u8),
     /// It did not begin, mostly because the pool is being let go. Any command may open it then.
     NotBegun(Failure),
 }
 
-impl Ran {
+impl RunOutcome {
     /// What the answer to `run` says.
     fn ended(answer: &Value) -> Self {
         let code = answer["code"].as_u64().and_then(|c| u8::try_from(c).ok());
@@ -438,8 +438,8 @@ pub fn forward(session: &Session, search: &[PathBuf], name: &str) -> Result<(), 
     insist(|| match Server::find(session, search, name)? {
         None => Ok(Break(Ok(()))),
         Some(mut server) => match server.run(session, &[])? {
-            Ran::Code(code) => session.end(ExitCode::from(code)),
-            Ran::NotBegun(failure) => Ok(Continue(Err(failure))),
+            RunOutcome::Code(code) => session.end(ExitCode::from(code)),
+            RunOutcome::NotBegun(failure) => Ok(Continue(Err(failure))),
         },
     })?
 }
@@ -470,13 +470,13 @@ pub fn forward_each(session: &Session, search: &[PathBuf]) -> Result<(Vec<u64>, 
     for server in &mut Server::own_in(session, search)? {
         let name = [server.guid.to_string()];
         let ran = insist(|| match server.run(session, &name)? {
-            Ran::NotBegun(failure) if server.is_back(session) => {
-                Ok(Continue(Ran::NotBegun(failure)))
+            RunOutcome::NotBegun(failure) if server.is_back(session) => {
+                Ok(Continue(RunOutcome::NotBegun(failure)))
             }
             ran => Ok(Break(ran)),
         })?;
         // One that has ended leaves its pool to this process.
-        if let Ran::Code(code) = ran {
+        if let RunOutcome::Code(code) = ran {
             worst = worst.max(code);
             guids.push(server.guid);
         }

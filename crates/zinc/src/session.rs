@@ -33,7 +33,7 @@ mod process;
 pub use client::Client;
 pub use process::{Grammar, Process};
 
-use crate::failure::{Failure, called_off};
+use crate::failure::{Failure, cancelled};
 use engine::LivePool;
 use engine::datasets::pool_of;
 use engine::devices::is_far;
@@ -189,7 +189,7 @@ impl Session {
     /// The verb was called off.
     pub fn check(&self) -> Result<(), Failure> {
         match self.client() {
-            Some(client) if !client.presence.is_here() => Err(called_off()),
+            Some(client) if !client.presence.is_here() => Err(cancelled()),
             _ => Ok(()),
         }
     }
@@ -200,7 +200,7 @@ impl Session {
     /// The verb was called off.
     pub fn sleep(&self, time: Duration) -> Result<(), Failure> {
         match self.client() {
-            Some(client) if client.presence.ends_within(time) => Err(called_off()),
+            Some(client) if client.presence.ends_within(time) => Err(cancelled()),
             Some(_) => Ok(()),
             None => {
                 std::thread::sleep(time);

@@ -8,7 +8,7 @@
 use crate::failure::Failure;
 use crate::session::{Client, Session};
 use crate::ui;
-use control::sink::Patience;
+use control::sink::WaitLimit;
 use control::stream::Stream;
 use hostfs::output::{self, Remover};
 use std::fs::File;
@@ -103,7 +103,7 @@ impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some((client, stream)) = &self.client else { return self.inner.write(bytes) };
         self.inner.file()?;
-        stream.write(bytes, Patience::While(&client.presence)).map(|()| bytes.len())
+        stream.write(bytes, WaitLimit::While(&client.presence)).map(|()| bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

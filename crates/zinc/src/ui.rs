@@ -164,7 +164,7 @@ pub fn progress(session: &Session, line: &str) {
 /// any more what it prints.
 pub fn runs_on(session: &Session) {
     match session.client() {
-        Some(client) => client.fate.run_on(),
+        Some(client) => client.output_state.run_on(),
         None => session.process().output.run_on(),
     }
 }
@@ -177,31 +177,31 @@ pub fn be_brief(session: &Session) {
 /// Ends what a verb printed: the exit code it has after all, when it would have `code`.
 pub fn finish(session: &Session, code: ExitCode) -> ExitCode {
     let client = session.client();
-    let fate = client.map_or(&session.process().output, |client| &client.fate);
-    if fate.lost().is_none() {
+    let output = client.map_or(&session.process().output, |client| &client.output_state);
+    if output.lost().is_none() {
         let error = match &client {
             Some(client) => client.close_error(),
             None => sink::close_error(io::stdout()),
         };
-        error.inspect(|e| fate.lose(e));
+        error.inspect(|e| output.lose(e));
     }
     let said = |failure: &Failure| match &client {
-        Some(client) => client.last_words(&failure.text()),
+        Some(client) => client.final_message(&failure.text()),
         None => complain(session, &failure.text()),
     };
-    let code = match (fate.lost(), client.and_then(|c| c.presence.reason())) {
+    let code = match (output.lost(), client.and_then(|c| c.presence.reason())) {
         (Some(Lost::Failed(why)), _) => {
             said(&Failure::new("cannot write to standard output").because(why));
             ExitCode::from(FAILED)
         }
-        (Some(Lost::ReaderGone), _) if !fate.runs_on() => ExitCode::SUCCESS,
+        (Some(Lost::ReaderGone), _) if !output.runs_on() => ExitCode::SUCCESS,
         (_, Some(why)) => {
             said(&Failure::new("the command was cancelled").because(why));
             ExitCode::from(FAILED)
         }
         _ => code,
     };
-    let is_hidden = fate.has_lost_errors() && code == ExitCode::SUCCESS;
+    let is_hidden = output.has_lost_errors() && code == ExitCode::SUCCESS;
     if is_hidden { ExitCode::from(FAILED) } else { code }
 }
 

@@ -16,9 +16,9 @@ pub struct Args {
 }
 
 /// The version of a command, `zpool` or `zfs`.
-pub struct Of(pub &'static str, pub Args);
+pub struct VersionVerb(pub &'static str, pub Args);
 
-impl Verb for Of {
+impl Verb for VersionVerb {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let Self(command, args) = *self;
         let version = concat!("zinc-", env!("CARGO_PKG_VERSION"));

@@ -141,7 +141,7 @@ const TELLING: &[&str] = &[
 ];
 
 /// Verbs that print nothing when all is well, or nothing but what each of many others prints
-/// through the same door.
+/// the same way.
 const SILENT: &[&str] = &[
     "zpool wait",
     "zfs wait",

@@ -40,7 +40,7 @@ impl SpaceClass {
 
 /// Space that is wanted.
 #[derive(Clone, Copy, Debug)]
-pub struct Want {
+pub struct AllocRequest {
     /// Bytes of one copy as stored: the physical size, or that of a gang header.
     pub psize: u64,
     /// Copies, 1 to 3.
@@ -77,7 +77,7 @@ pub trait Allocate: Send + Sync {
     ///
     /// # Errors
     /// When no segment is long enough; nothing is taken then.
-    fn allocate(&self, want: &Want) -> Result<[Dva; 3], AllocError>;
+    fn allocate(&self, want: &AllocRequest) -> Result<[Dva; 3], AllocError>;
 
     /// Gives back the addresses of `bp`, which were allocated in `txg` and which no uberblock
     /// reaches: they may be handed out again at once. Of a gang each header and part comes by

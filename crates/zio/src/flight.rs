@@ -7,8 +7,8 @@
 //!
 //! The table knows every such block by its first address, so that a reader gets it from memory. The
 //! flow counts what is in flight, keeps it below a bound, and keeps the first failure of each txg.
-//! Locks are held only to look something up; a shard's, or that of what is kept (`kept.rs`), may be
-//! taken under the flow's, never the other way round.
+//! Locks are held only to look something up; a shard's, or that of what is kept (`unsynced.rs`),
+//! may be taken under the flow's, never the other way round.
 
 use crate::block::{Block, Place};
 use crate::error::Error;
@@ -25,14 +25,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 const SHARDS: usize = 64;
 
 /// What is to be written of a held block.
-pub(crate) struct Held {
+pub(crate) struct HeldWrites {
     pub(crate) writes: Vec<(Dva, Shared)>,
     /// Everything allocated for it.
     pub(crate) taken: Vec<BlkPtr>,
     pub(crate) place: Place,
 }
 
-impl Held {
+impl HeldWrites {
     /// Bytes that go to the vdevs.
     pub(crate) fn bytes(&self) -> u64 {
         self.writes.iter().map(|(_, b)| b.len() as u64).sum()
@@ -45,7 +45,7 @@ struct Entry {
     block: Arc<Block>,
     /// Tells an entry from a later one for the same address.
     serial: u64,
-    held: Option<Held>,
+    held: Option<HeldWrites>,
     /// It is on its devices, and read from memory until its txg is durable.
     has_landed: bool,
 }
@@ -65,7 +65,7 @@ struct Shard {
 
 /// Where a block stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum BlockState {
     Held,
     InFlight,
     /// On its devices, or never seen.
@@ -87,7 +87,7 @@ impl Table {
 
     /// Adds a block; returns the serial to remove it by. An earlier one at the same address is
     /// forgotten.
-    pub(crate) fn insert(&self, bp: BlkPtr, block: Arc<Block>, held: Option<Held>) -> u64 {
+    pub(crate) fn insert(&self, bp: BlkPtr, block: Arc<Block>, held: Option<HeldWrites>) -> u64 {
         let key = bp.dva(0);
         let mut shard = self.shard(key).lock();
         shard.serial += 1;
@@ -148,13 +148,13 @@ impl Table {
         Some(Arc::clone(&entry.block))
     }
 
-    pub(crate) fn standing(&self, bp: &BlkPtr) -> Standing {
+    pub(crate) fn standing(&self, bp: &BlkPtr) -> BlockState {
         let shard = self.shard(bp.dva(0)).lock();
         match shard.entries.get(&bp.dva(0)).filter(|e| is_same(&e.bp, bp)) {
-            Some(Entry { held: Some(_), .. }) => Standing::Held,
-            Some(Entry { has_landed: true, .. }) => Standing::Gone,
-            Some(_) => Standing::InFlight,
-            None => Standing::Gone,
+            Some(Entry { held: Some(_), .. }) => BlockState::Held,
+            Some(Entry { has_landed: true, .. }) => BlockState::Gone,
+            Some(_) => BlockState::InFlight,
+            None => BlockState::Gone,
         }
     }
 
@@ -166,7 +166,7 @@ impl Table {
     }
 
     /// Forgets a held block.
-    pub(crate) fn take_held(&self, bp: &BlkPtr) -> Option<Held> {
+    pub(crate) fn take_held(&self, bp: &BlkPtr) -> Option<HeldWrites> {
         let key = bp.dva(0);
         let mut shard = self.shard(key).lock();
         let entry = shard.entries.get_mut(&key).filter(|e| is_same(&e.bp, bp))?;
@@ -178,7 +178,7 @@ impl Table {
 
     /// Takes what is to be written of all held blocks, in the order of their addresses. They stay
     /// in the table, in flight.
-    pub(crate) fn release(&self) -> Vec<(BlkPtr, u64, Held)> {
+    pub(crate) fn release(&self) -> Vec<(BlkPtr, u64, HeldWrites)> {
         let mut out = Vec::new();
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -201,8 +201,8 @@ fn is_same(a: &BlkPtr, b: &BlkPtr) -> bool {
 
 /// Counts what is in flight.
 ///
-/// What is parked (`kept.rs`) is not in flight: no thread waits for room or for devices because of
-/// it. A thread that waits for its txg is told of the failure.
+/// What is parked (`unsynced.rs`) is not in flight: no thread waits for room or for devices because
+/// of it. A thread that waits for its txg is told of the failure.
 pub(crate) struct Flow {
     state: Mutex<FlowState>,
     changed: Condvar,
@@ -346,7 +346,7 @@ impl Flow {
 
     /// Waits until the block is not in flight: on its devices, or parked.
     pub(crate) fn wait_gone(&self, table: &Table, is_parked: impl Fn() -> bool, bp: &BlkPtr) {
-        self.wait_until(|_| table.standing(bp) != Standing::InFlight || is_parked());
+        self.wait_until(|_| table.standing(bp) != BlockState::InFlight || is_parked());
     }
 
     pub(crate) fn in_flight(&self) -> u64 {

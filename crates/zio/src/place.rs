@@ -8,7 +8,7 @@
 //! passes over the MOS would not come to an end otherwise.
 
 use crate::GANG_DEPTH;
-use crate::allocate::{AllocError, Allocate, Want};
+use crate::allocate::{AllocError, AllocRequest, Allocate};
 use crate::block::Place;
 use crate::error::ErrorKind;
 use crate::spec::WriteSpec;
@@ -68,7 +68,7 @@ impl Placer<'_> {
             Err(AllocError::NoSpace) if psize <= self.unit => return Err(ErrorKind::NoSpace),
             Err(AllocError::NoSpace) => {}
         }
-        let mut gang = Gang::new(self, stored, Room::New);
+        let mut gang = Gang::new(self, stored, GangSpace::New);
         gang.place().inspect_err(|_| {
             for bp in &gang.taken {
                 self.allocate.discard(bp, self.spec.birth);
@@ -79,18 +79,18 @@ impl Placer<'_> {
     /// Puts the block where a gang of the same size stands, of which this was allocated; `None`
     /// when it does not fit.
     pub(crate) fn over(&self, stored: &Stored, taken: Vec<BlkPtr>) -> Option<Placed> {
-        Gang::new(self, stored, Room::Old(taken.into_iter())).place().ok()
+        Gang::new(self, stored, GangSpace::Old(taken.into_iter())).place().ok()
     }
 
     fn allocate(&self, psize: usize, copies: u8, gang: bool) -> Result<[Dva; 3], AllocError> {
         let (class, txg) = (self.spec.class, self.spec.birth);
-        let want = Want { psize: psize as u64, copies, class, txg, gang, hint: self.hint };
+        let want = AllocRequest { psize: psize as u64, copies, class, txg, gang, hint: self.hint };
         self.allocate.allocate(&want)
     }
 }
 
 /// Where a gang gets its space.
-enum Room {
+enum GangSpace {
     /// It is allocated.
     New,
     /// It is that of an older gang, in the order in which that took it. Sizes alone decide how a
@@ -102,13 +102,13 @@ enum Room {
 struct Gang<'a> {
     placer: &'a Placer<'a>,
     stored: &'a Stored,
-    room: Room,
+    room: GangSpace,
     writes: Vec<(Dva, Shared)>,
     taken: Vec<BlkPtr>,
 }
 
 impl<'a> Gang<'a> {
-    fn new(placer: &'a Placer<'a>, stored: &'a Stored, room: Room) -> Self {
+    fn new(placer: &'a Placer<'a>, stored: &'a Stored, room: GangSpace) -> Self {
         Self { placer, stored, room, writes: Vec::new(), taken: Vec::new() }
     }
 
@@ -126,11 +126,11 @@ impl<'a> Gang<'a> {
         match &mut self.room {
             // One header more than copies: without it all parts are lost, and their space cannot
             // even be freed. With two copies or three there are enough of them.
-            Room::New => placer
+            GangSpace::New => placer
                 .allocate(GANG_HEADER_SIZE, copies.max(2), true)
                 .or_else(|_| placer.allocate(GANG_HEADER_SIZE, copies, true))
                 .map_err(|_: AllocError| ErrorKind::NoSpace),
-            Room::Old(old) => {
+            GangSpace::Old(old) => {
                 let fits = |bp: &BlkPtr| bp.is_gang() && bp.dvas().count() >= usize::from(copies);
                 old.next().filter(fits).map(|bp| addresses(&bp)).ok_or(ErrorKind::Gang)
             }
@@ -141,8 +141,8 @@ impl<'a> Gang<'a> {
     fn part_room(&mut self, len: usize) -> Result<[Dva; 3], AllocError> {
         let copies = copies(self.placer.spec);
         match &mut self.room {
-            Room::New => self.placer.allocate(len, copies, false),
-            Room::Old(old) => {
+            GangSpace::New => self.placer.allocate(len, copies, false),
+            GangSpace::Old(old) => {
                 let fits = |bp: &&BlkPtr| {
                     !bp.is_gang()
                         && bp.psize() == len as u64

@@ -138,7 +138,7 @@ impl Meter {
 }
 
 #[derive(Debug, Default)]
-struct OfKind {
+struct KindCounters {
     threads: AtomicU64,
     threads_most: AtomicU64,
     stages: [Meter; STAGES],
@@ -149,7 +149,7 @@ struct OfKind {
 pub struct Profiler {
     rt: Rt,
     on: AtomicBool,
-    kinds: [OfKind; 4],
+    kinds: [KindCounters; 4],
 }
 
 impl Profiler {
@@ -164,7 +164,7 @@ impl Profiler {
         self.on.store(on, Relaxed);
     }
 
-    fn of(&self, kind: Kind) -> &OfKind {
+    fn of(&self, kind: Kind) -> &KindCounters {
         &self.kinds[kind as usize]
     }
 

@@ -29,9 +29,8 @@ use crate::allocate::Allocate;
 use crate::block::{Block, Place};
 use crate::cpu::Work;
 use crate::error::{Error, ErrorKind, Result};
-use crate::flight::{Flow, Held, Standing, Table};
+use crate::flight::{BlockState, Flow, HeldWrites, Table};
 use crate::issue::Issue;
-use crate::kept::{self, BlockKey, Kept};
 use crate::place::{Placed, Placer, copies, hint};
 use crate::profile::{Profiler, Span, Stage};
 use crate::reader::Reader;
@@ -39,6 +38,7 @@ use crate::recent::Recent;
 use crate::spec::{IN_FLIGHT_MAX, WriteSpec, WriterSettings};
 use crate::stats::ByType;
 use crate::transform::{Form, Stored, transform};
+use crate::unsynced::{self, BlockKey, Unsynced};
 use ondisk::gang::GANG_HEADER_SIZE;
 use ondisk::{BlkPtr, Dva};
 use rt::Rt;
@@ -68,7 +68,7 @@ pub struct Writer {
 struct Core {
     table: Table,
     flow: Flow,
-    kept: Kept<Flight>,
+    kept: Unsynced<Flight>,
     counts: Counts,
     observer: OnceLock<Arc<dyn WriteObserver>>,
     profiler: Arc<Profiler>,
@@ -154,7 +154,7 @@ impl Flight {
     }
 }
 
-type Copy = kept::Copy<Flight>;
+type Copy = unsynced::Copy<Flight>;
 
 impl Copy {
     /// `span`: when it is traced.
@@ -223,7 +223,7 @@ impl Writer {
         let issue = Issue::new(rt, &reader, &profiler);
         let (table, counts, observer) = (Table::new(), Counts::default(), OnceLock::new());
         let types = Arc::clone(reader.types());
-        let kept = Kept::default();
+        let kept = Unsynced::default();
         let core = Core { table, flow, kept, counts, observer, profiler, types };
         let recent = Recent::new();
         Self { reader, allocate, settings, core: Arc::new(core), issue, recent }
@@ -330,7 +330,7 @@ impl Writer {
     /// Holds the block or sends it off.
     fn dispatch(&self, placed: Placed, data: &Arc<Block>, spec: &WriteSpec, place: Place) {
         let Placed { bp, writes, taken } = placed;
-        let held = Held { writes, taken, place };
+        let held = HeldWrites { writes, taken, place };
         if spec.hold {
             self.core.table.insert(bp, Arc::clone(data), Some(held));
             return;
@@ -348,7 +348,7 @@ impl Writer {
         &self,
         bp: BlkPtr,
         serial: u64,
-        held: Held,
+        held: HeldWrites,
         class: IoClass,
         batch: &mut Vec<BlockWrite>,
     ) {
@@ -373,7 +373,7 @@ impl Writer {
         let fits = old.physical_birth() == spec.birth
             && old.psize() == stored.parts.psize
             // Two writes to one place at the same time end in any order.
-            && self.core.table.standing(old) != Standing::InFlight;
+            && self.core.table.standing(old) != BlockState::InFlight;
         if !fits {
             None
         } else if old.is_gang() {
@@ -400,17 +400,17 @@ impl Writer {
                 }
                 return;
             }
-            self.call_off(bp);
+            self.cancel(bp);
         }
         self.free_parts(bp, txg, is_new);
     }
 
     /// Waits until nothing of a block is in flight, and forgets what is parked of it.
-    fn call_off(&self, bp: &BlkPtr) {
+    fn cancel(&self, bp: &BlkPtr) {
         let core = &self.core;
         loop {
             core.wait_gone(bp);
-            if core.table.standing(bp) != Standing::InFlight {
+            if core.table.standing(bp) != BlockState::InFlight {
                 return;
             }
             for copy in core.kept.take_parked(bp) {

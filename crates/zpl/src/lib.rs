@@ -33,7 +33,8 @@ pub use fs::{CaseSensitivity, Filesystem};
 pub use node::{FileKind, Node, Stored};
 pub use ondisk::znode::Time;
 pub use op::{
-    AccessList, At, Cloned, Create, Data, Identity, Op, Outcome, Renaming, StoredData, VolumeOp,
+    AccessList, Cloned, Create, Data, Identity, NameInDir, Op, Outcome, Renaming, StoredData,
+    VolumeOp,
 };
 pub use space::{SpaceKind, SpaceRow};
 pub use volume::Volume;

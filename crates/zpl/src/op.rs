@@ -40,7 +40,7 @@ const SETTABLE: u64 = flags::IMMUTABLE
 
 /// A name in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct At<'a> {
+pub struct NameInDir<'a> {
     /// Object of the directory.
     pub dir: u64,
     /// The name.
@@ -49,7 +49,7 @@ pub struct At<'a> {
     pub any_case: bool,
 }
 
-impl<'a> At<'a> {
+impl<'a> NameInDir<'a> {
     /// The name as the file system looks it up by itself.
     #[must_use]
     pub fn new(dir: u64, name: &'a [u8]) -> Self {
@@ -200,7 +200,7 @@ pub struct Identity {
 #[derive(Clone, Debug)]
 pub struct Create<'a> {
     /// The name it gets.
-    pub at: At<'a>,
+    pub at: NameInDir<'a>,
     /// What it is.
     pub new: NewFile,
     /// The object it is; with it, the group is the file's own whatever the directory says.
@@ -281,22 +281,22 @@ pub enum Op<'a> {
         identity: Option<Identity>,
     },
     /// Takes the name of a file away that is no directory.
-    Unlink(At<'a>),
+    Unlink(NameInDir<'a>),
     /// Removes an empty directory.
-    Rmdir(At<'a>),
+    Rmdir(NameInDir<'a>),
     /// Gives a file another name.
     Link {
         /// The file.
         file: u64,
         /// The name.
-        at: At<'a>,
+        at: NameInDir<'a>,
     },
     /// Moves a name.
     Rename {
         /// The old name.
-        from: At<'a>,
+        from: NameInDir<'a>,
         /// The new one.
-        to: At<'a>,
+        to: NameInDir<'a>,
         /// What becomes of both.
         how: Box<Renaming>,
     },

@@ -190,7 +190,7 @@ fn a_change_of_names_that_fails_leaves_nothing() {
             let after = state(&set, &fs);
             set.commit();
             assert_eq!(state(&set, &fs), after, "{said}: synced");
-            if !faults.came() {
+            if !faults.has_fired() {
                 break;
             }
         }
@@ -224,7 +224,7 @@ fn a_change_that_cannot_be_taken_back_stops_the_pool() {
                     (Err(_), None) => assert!(state(&set, &fs) == before, "{said}"),
                     (Ok(()), stopped) => assert_eq!(stopped, None, "{said}"),
                 }
-                if !faults.came() {
+                if !faults.has_fired() {
                     break;
                 }
             }
@@ -272,7 +272,7 @@ fn what_waits_to_be_freed_goes_in_the_end() {
         fs.drain_unlinked().unwrap();
         set.commit();
         assert_eq!(state(&set, &fs), whole, "access {nth}");
-        if !faults.came() {
+        if !faults.has_fired() {
             break;
         }
     }

@@ -1,6 +1,6 @@
 //! Judging pointers, and finding the pointers inside blocks.
 
-use super::{Item, Out, Owner, Set, Walk};
+use super::{Item, Owner, Set, Walk, WalkOutput};
 use crate::issue::Issue;
 use crate::totals::Kind;
 use dmu::traverse;
@@ -22,7 +22,7 @@ impl Walk<'_> {
         place: Place,
         owner: &Arc<Owner>,
         limit: u64,
-        out: &mut Out<'_>,
+        out: &mut WalkOutput<'_>,
     ) {
         let birth = bp.logical_birth();
         if birth == 0 {
@@ -57,7 +57,7 @@ impl Walk<'_> {
             own.uncompressed = own.uncompressed.saturating_add(space.uncompressed);
         }
         let item = Item { bp, place, of: Arc::clone(owner) };
-        if item.leads_further() && !is_new {
+        if item.has_pointers() && !is_new {
             return owner.mark_incomplete();
         }
         owner.opened();
@@ -111,7 +111,7 @@ impl Walk<'_> {
     }
 
     /// Visits the pointers inside a block.
-    pub(super) fn expand(&self, item: &Item, block: &Block, out: &mut Out<'_>) {
+    pub(super) fn expand(&self, item: &Item, block: &Block, out: &mut WalkOutput<'_>) {
         let kind = item.bp.dmu_type();
         match () {
             () if item.bp.level() > 0 => self.expand_indirect(item, block, out),
@@ -144,7 +144,7 @@ impl Walk<'_> {
         });
     }
 
-    fn expand_indirect(&self, item: &Item, block: &Block, out: &mut Out<'_>) {
+    fn expand_indirect(&self, item: &Item, block: &Block, out: &mut WalkOutput<'_>) {
         let mut filled = 0u64;
         for (place, bp) in traverse::pointers(block, item.place) {
             let bp = match bp {
@@ -159,7 +159,7 @@ impl Walk<'_> {
         self.fill(item, filled);
     }
 
-    fn expand_dnodes(&self, item: &Item, block: &Block, out: &mut Out<'_>) {
+    fn expand_dnodes(&self, item: &Item, block: &Block, out: &mut WalkOutput<'_>) {
         let mut filled = 0;
         for (number, dnode) in traverse::dnodes(block, item.place) {
             filled += 1;
@@ -179,7 +179,7 @@ impl Walk<'_> {
         self.fill(item, filled);
     }
 
-    fn expand_dnode(&self, dnode: &Dnode, owner: Owner, limit: u64, out: &mut Out<'_>) {
+    fn expand_dnode(&self, dnode: &Dnode, owner: Owner, limit: u64, out: &mut WalkOutput<'_>) {
         let owner = Arc::new(owner);
         for (place, bp) in traverse::tops(owner.set.id, owner.number(), dnode) {
             self.visit(*bp, place, &owner, limit, out);
@@ -187,7 +187,7 @@ impl Walk<'_> {
         owner.closed(self.sink);
     }
 
-    fn expand_objset(&self, item: &Item, block: &Block, out: &mut Out<'_>) {
+    fn expand_objset(&self, item: &Item, block: &Block, out: &mut WalkOutput<'_>) {
         let phys = match ObjsetPhys::decode(block, block.endian()) {
             Ok(p) => p,
             Err(e) => return self.bad(item, "object set", &e),
@@ -209,7 +209,7 @@ impl Walk<'_> {
 
     /// The intent log of a head. Not part of [`Self::expand_objset`]: a head that has not changed
     /// since its last snapshot shares the header block with it, but the log is the head's own.
-    pub(super) fn visit_log(&self, set: &Arc<Set>, out: &mut Out<'_>) {
+    pub(super) fn visit_log(&self, set: &Arc<Set>, out: &mut WalkOutput<'_>) {
         if set.is_snapshot || set.id == 0 || set.root.is_hole() {
             return;
         }
@@ -224,7 +224,7 @@ impl Walk<'_> {
     /// Counts the blocks of an intent log that are allocated: those that an import claimed, and
     /// of a log that none has claimed yet those that were synced as allocated. The chain is
     /// readable without a key.
-    fn expand_log(&self, set: &Arc<Set>, header: &ZilHeader, out: &mut Out<'_>) {
+    fn expand_log(&self, set: &Arc<Set>, header: &ZilHeader, out: &mut WalkOutput<'_>) {
         let claimed = header.claim_txg != 0;
         let synced = self.pool.uberblock().txg;
         let mut bp = header.log;
@@ -261,7 +261,7 @@ impl Walk<'_> {
         header: &ZilHeader,
         bytes: &[u8],
         block: &Block,
-        out: &mut Out<'_>,
+        out: &mut WalkOutput<'_>,
     ) {
         for record in records(bytes, block.endian()).filter_map(Result::ok) {
             let Body::Write { block: bp, .. } = &record.body else { continue };

@@ -18,9 +18,9 @@ mod set;
 
 use crate::claims::Claims;
 use crate::damage::Damages;
-use crate::issue::{At, Issue};
+use crate::issue::{Issue, Location};
 use crate::options::{CheckOptions, Verify};
-use crate::shared::{Shared, Visit};
+use crate::shared::{Reference, Shared};
 use crate::sink::Sink;
 use crate::totals::{Kind, Totals};
 use dmu::traverse::{BatchVisitor, DiskOrder};
@@ -59,7 +59,7 @@ impl Local {
 }
 
 /// Where what is visited goes: the counts, and blocks to be read.
-pub(crate) struct Out<'a> {
+pub(crate) struct WalkOutput<'a> {
     pub(crate) local: &'a mut Local,
     pub(crate) found: &'a mut Vec<Item>,
 }
@@ -96,7 +96,7 @@ impl<'p> Walk<'p> {
     pub(crate) fn run(&self, sets: &[Arc<Set>]) -> Local {
         let mut all = Local::default();
         let mut found = Vec::new();
-        let out = &mut Out { local: &mut all, found: &mut found };
+        let out = &mut WalkOutput { local: &mut all, found: &mut found };
         for set in sets.iter().rev() {
             let place = Place::objset(set.id);
             let owner = Arc::new(Owner::root(set));
@@ -115,10 +115,10 @@ impl<'p> Walk<'p> {
     }
 
     /// Reads a batch and does with each block what its kind demands.
-    fn process(&self, batch: Vec<Item>, out: &mut Out<'_>) {
+    fn process(&self, batch: Vec<Item>, out: &mut WalkOutput<'_>) {
         let skip = |i: &Item| match self.options.verify {
             Verify::Metadata if is_data(&i.bp) => true,
-            _ => !i.leads_further() && self.known.is_some_and(|k| k.holds(&i.bp)),
+            _ => !i.has_pointers() && self.known.is_some_and(|k| k.holds(&i.bp)),
         };
         let (skipped, batch): (Vec<Item>, Vec<Item>) = batch.into_iter().partition(skip);
         skipped.iter().for_each(|item| self.close(item));
@@ -211,20 +211,20 @@ impl<'p> Walk<'p> {
         &self,
         bp: &BlkPtr,
         kind: Kind,
-        at: &dyn Fn() -> At,
+        at: &dyn Fn() -> Location,
         totals: &mut Totals,
     ) -> bool {
         match self.shared.visit(bp) {
-            Visit::First(bp) => {
+            Reference::First(bp) => {
                 totals.count(&bp, kind);
                 return bp.is_embedded() || self.claims.claim(&bp, at, self.sink);
             }
-            Visit::Dedup(bp) => {
+            Reference::Dedup(bp) => {
                 totals.count(&bp, kind);
                 totals.dedup_bytes += bp.asize();
                 totals.dedup_blocks += 1;
             }
-            Visit::Clone => {
+            Reference::Clone => {
                 totals.count(bp, kind);
                 totals.clone_bytes += bp.asize();
                 totals.clone_blocks += 1;
@@ -238,7 +238,7 @@ impl BatchVisitor<Arc<Owner>> for Walk<'_> {
     type Local = Local;
 
     fn batch(&self, items: Vec<Item>, local: &mut Local, found: &mut Vec<Item>) {
-        self.process(items, &mut Out { local, found });
+        self.process(items, &mut WalkOutput { local, found });
     }
 
     fn is_stopped(&self) -> bool {
@@ -258,7 +258,7 @@ fn needs_content(item: &Item, has_key: bool) -> bool {
     if item.bp.is_encrypted() && !has_key {
         return false;
     }
-    item.leads_further() || item.bp.uses_crypt() || item.bp.is_embedded()
+    item.has_pointers() || item.bp.uses_crypt() || item.bp.is_embedded()
 }
 
 /// Calls `each` with one pointer per copy. Gang copies stay together: their headers are sealed

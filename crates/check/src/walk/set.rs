@@ -1,6 +1,6 @@
 //! What the walk knows of object sets and objects while their blocks are under way.
 
-use crate::issue::{At, Issue};
+use crate::issue::{Issue, Location};
 use crate::sink::Sink;
 use crate::totals::Kind;
 use dmu::Key;
@@ -73,8 +73,8 @@ impl Shape {
 }
 
 impl Set {
-    pub(crate) fn at(&self, place: Place) -> At {
-        At { dataset: Arc::clone(&self.name), place }
+    pub(crate) fn at(&self, place: Place) -> Location {
+        Location { dataset: Arc::clone(&self.name), place }
     }
 }
 
@@ -101,7 +101,7 @@ impl Owner {
         }
     }
 
-    pub(crate) fn at(&self, place: Place) -> At {
+    pub(crate) fn at(&self, place: Place) -> Location {
         self.set.at(place)
     }
 

@@ -119,16 +119,16 @@ impl Drop for Uring {
 /// A request in a slot.
 struct Active {
     request: Request,
-    motion: Motion,
+    motion: Transfers,
 }
 
 /// A request in the kernel's hands, or between two calls.
-enum Motion {
+enum Transfers {
     Read(Transfer),
     Write(Gather),
 }
 
-impl Motion {
+impl Transfers {
     /// Starts a request. The bytes of a write move into it, because they have to live as long as
     /// the kernel may look at them.
     fn new(core: &Core, request: &mut Request) -> Result<Self, ErrorKind> {
@@ -255,7 +255,7 @@ impl Engine {
 
     /// Takes a request into a slot.
     fn begin(&mut self, mut request: Request) {
-        match Motion::new(&self.core, &mut request) {
+        match Transfers::new(&self.core, &mut request) {
             Ok(motion) => match self.free.pop() {
                 Some(slot) => {
                     self.slots[slot] = Some(Active { request, motion });

@@ -93,7 +93,7 @@ impl Lead {
     }
 
     /// What was asked for lately was all in memory.
-    pub(super) fn is_barren(&self) -> bool {
+    pub(super) fn is_all_cached(&self) -> bool {
         self.state.lock().barren >= BARREN
     }
 
@@ -209,10 +209,10 @@ mod tests {
     fn a_stream_in_memory_is_noticed() {
         let lead = Lead::new(&Arc::new(Budget::new(100)));
         drop(lead.reserve(1));
-        assert!(!lead.is_barren());
+        assert!(!lead.is_all_cached());
         drop(lead.reserve(1));
-        assert!(lead.is_barren());
+        assert!(lead.is_all_cached());
         lead.reserve(1).expect("room").fill(1);
-        assert!(!lead.is_barren());
+        assert!(!lead.is_all_cached());
     }
 }

@@ -48,7 +48,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use streams::{Pace, Streams};
+use streams::{AheadLimits, Streams};
 
 /// Objects whose readers are followed, at most.
 const OBJECTS_MAX: usize = 256;
@@ -154,7 +154,8 @@ impl ReadAhead {
         }
         let max = bytes / block;
         let start = (START_BYTES / block).max(1).min(max);
-        let pace = Pace { start, max, piece: (PIECE_BYTES / block).max(1), end: shape.blocks };
+        let pace =
+            AheadLimits { start, max, piece: (PIECE_BYTES / block).max(1), end: shape.blocks };
         let now = self.threads.rt.now();
         let has_room = {
             let mut shard = self.shard(id).lock();
@@ -277,9 +278,9 @@ impl Threads {
 }
 
 /// Stops reading ahead when it is dropped: what opened a store keeps it.
-pub struct StopAhead(Arc<ReadAhead>);
+pub struct ReadAheadStopper(Arc<ReadAhead>);
 
-impl StopAhead {
+impl ReadAheadStopper {
     /// For this store's readers.
     #[must_use]
     pub fn new(ahead: &Arc<ReadAhead>) -> Self {
@@ -287,7 +288,7 @@ impl StopAhead {
     }
 }
 
-impl Drop for StopAhead {
+impl Drop for ReadAheadStopper {
     fn drop(&mut self) {
         self.0.stop();
     }

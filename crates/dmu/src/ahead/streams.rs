@@ -50,7 +50,7 @@ impl Access {
 
 /// How far streams of an object may be ahead, in its blocks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct AheadLimits {
     /// At first.
     pub(super) start: u64,
     /// At most.
@@ -150,7 +150,7 @@ impl Stream {
     }
 
     /// What to ask for next, and by how much `asked` grows then.
-    fn next(&self, pace: &Pace) -> Option<(Vec<(u64, u64)>, u64)> {
+    fn next(&self, pace: &AheadLimits) -> Option<(Vec<(u64, u64)>, u64)> {
         let room = self.depth.saturating_sub(self.distance()).min(pace.piece);
         match self.pattern {
             Pattern::Forwards => {
@@ -178,9 +178,9 @@ impl Stream {
     }
 
     /// Takes room for what is to be read now; whether there was enough.
-    fn extend(&mut self, pace: &Pace, block_bytes: u64, out: &mut Vec<Piece>) -> bool {
+    fn extend(&mut self, pace: &AheadLimits, block_bytes: u64, out: &mut Vec<Piece>) -> bool {
         let least = pace.start.max(self.at.blocks).min(pace.max);
-        let probing = self.lead.is_barren();
+        let probing = self.lead.is_all_cached();
         if probing {
             self.depth = least;
         }
@@ -224,7 +224,7 @@ impl Streams {
     pub(super) fn note(
         &mut self,
         (a, now): (Access, Duration),
-        (pace, block_bytes): (&Pace, u64),
+        (pace, block_bytes): (&AheadLimits, u64),
         lead: impl FnOnce() -> Arc<Lead>,
         out: &mut Vec<Piece>,
     ) -> bool {
@@ -319,7 +319,7 @@ mod tests {
     use super::super::lead::Budget;
     use super::*;
 
-    const PACE: Pace = Pace { start: 2, max: 16, piece: 4, end: 1000 };
+    const PACE: AheadLimits = AheadLimits { start: 2, max: 16, piece: 4, end: 1000 };
 
     struct Reader {
         streams: Streams,
@@ -430,7 +430,7 @@ mod tests {
     fn readers_at_random_places_are_left_alone() {
         let mut reader = Reader::new(1 << 20);
         let mut place = 1_u64;
-        let pace = Pace { end: 1 << 40, ..PACE };
+        let pace = AheadLimits { end: 1 << 40, ..PACE };
         let mut out = Vec::new();
         for _ in 0..100_000 {
             place = place.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040);

@@ -59,7 +59,7 @@ impl Content {
 }
 
 /// Where a reader finds a block.
-pub(crate) enum Found {
+pub(crate) enum BlockSource {
     Version(Content),
     Hole,
     /// In the tree of this dnode, if anywhere.
@@ -119,15 +119,15 @@ impl State {
         &mut self.versions[at]
     }
 
-    pub(crate) fn find(&self, blkid: u64) -> Found {
+    pub(crate) fn find(&self, blkid: u64) -> BlockSource {
         for v in self.versions.iter().rev() {
             match v.find(blkid) {
-                Some(Some(c)) => return Found::Version(c.clone()),
-                Some(None) => return Found::Hole,
+                Some(Some(c)) => return BlockSource::Version(c.clone()),
+                Some(None) => return BlockSource::Hole,
                 None => {}
             }
         }
-        self.synced.as_ref().map_or(Found::Hole, |d| Found::Tree(Arc::clone(d)))
+        self.synced.as_ref().map_or(BlockSource::Hole, |d| BlockSource::Tree(Arc::clone(d)))
     }
 
     /// The spill block: `Some` when a version decides it.
@@ -152,7 +152,7 @@ impl State {
 
     /// The first block at or behind `from` that a version holds.
     pub(crate) fn next_in_memory(&self, from: u64) -> Option<u64> {
-        let visible = |b: &u64| matches!(self.find(*b), Found::Version(_));
+        let visible = |b: &u64| matches!(self.find(*b), BlockSource::Version(_));
         let of = |m: &BTreeMap<u64, Content>| m.range(from..).map(|(b, _)| *b).find(visible);
         self.versions.iter().flat_map(|v| [of(&v.blocks), of(&v.done_blocks)]).flatten().min()
     }
@@ -274,7 +274,7 @@ impl Version {
     }
 
     /// Hands out what must be synced, and keeps it for readers.
-    pub(super) fn take(&mut self) -> Taken {
+    pub(super) fn take(&mut self) -> ObjectChanges {
         self.dirty = false;
         let holes = std::mem::take(&mut self.holes);
         for (start, end) in holes.iter() {
@@ -290,7 +290,7 @@ impl Version {
         }
         let spill = std::mem::take(&mut self.spill_dirty).then(|| self.spill.clone()).flatten();
         let clear = std::mem::take(&mut self.clear);
-        Taken { attrs: self.attrs.clone(), clear, blocks: taken, holes, spill }
+        ObjectChanges { attrs: self.attrs.clone(), clear, blocks: taken, holes, spill }
     }
 }
 
@@ -305,7 +305,7 @@ fn remove_range(blocks: &mut BTreeMap<u64, Content>, start: u64, end: u64) -> u6
 }
 
 /// What a sync must write of one object.
-pub(super) struct Taken {
+pub(super) struct ObjectChanges {
     pub(super) attrs: Option<Arc<Dnode>>,
     pub(super) clear: bool,
     pub(super) blocks: Vec<(u64, Content)>,

@@ -2,7 +2,7 @@
 
 use super::set::LiveSet;
 use super::spec::DnodeAttrs;
-use super::state::{Content, Found, LiveObject, State, Version};
+use super::state::{BlockSource, Content, LiveObject, State, Version};
 use crate::error::{ErrorKind, Result};
 use crate::object::Object;
 use crate::tx::Tx;
@@ -18,20 +18,20 @@ use zio::{Block, Place};
 const SPILL_MAX: usize = 128 << 10;
 
 /// The base of a block that is about to be changed in part.
-enum Before {
+enum BaseBlock {
     Block(Arc<Block>),
     Stored(Arc<BlkPtr>),
     Hole,
     Tree(Arc<Dnode>),
 }
 
-impl Before {
+impl BaseBlock {
     fn of(state: &State, blkid: u64) -> Self {
         match state.find(blkid) {
-            Found::Version(Content::Block(b)) => Self::Block(b),
-            Found::Version(Content::Stored(bp)) => Self::Stored(bp),
-            Found::Hole => Self::Hole,
-            Found::Tree(d) => Self::Tree(d),
+            BlockSource::Version(Content::Block(b)) => Self::Block(b),
+            BlockSource::Version(Content::Stored(bp)) => Self::Stored(bp),
+            BlockSource::Hole => Self::Hole,
+            BlockSource::Tree(d) => Self::Tree(d),
         }
     }
 
@@ -244,13 +244,13 @@ impl Object {
                         Ok(())
                     });
                 }
-                Before::of(state, blkid)
+                BaseBlock::of(state, blkid)
             };
             let (mut bytes, endian) = match &before {
-                Before::Block(b) => (sized_copy(b, bs), b.endian()),
-                Before::Hole if data.is_none() => return Ok(()),
-                Before::Hole => (AlignedBuf::zeroed(bs as usize), Endian::Little),
-                Before::Stored(_) | Before::Tree(_) => match self.read_block(blkid)? {
+                BaseBlock::Block(b) => (sized_copy(b, bs), b.endian()),
+                BaseBlock::Hole if data.is_none() => return Ok(()),
+                BaseBlock::Hole => (AlignedBuf::zeroed(bs as usize), Endian::Little),
+                BaseBlock::Stored(_) | BaseBlock::Tree(_) => match self.read_block(blkid)? {
                     Some(b) => (sized_copy(&b, bs), b.endian()),
                     None if data.is_none() => return Ok(()),
                     None => (AlignedBuf::zeroed(bs as usize), Endian::Little),

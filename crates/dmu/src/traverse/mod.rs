@@ -202,9 +202,9 @@ impl Traversal<'_> {
         visitor: &mut dyn Visitor,
     ) -> ControlFlow<()> {
         let place = |at: usize| self.place(tree, level, first.saturating_add(at as u64));
-        let leads_further = level > 0 || tree.is_meta;
+        let has_pointers = level > 0 || tree.is_meta;
         for (at, batch) in (0..).step_by(BATCH).zip(pointers.chunks(BATCH)) {
-            let mut read = if leads_further {
+            let mut read = if has_pointers {
                 self.read_batch(tree, batch.iter().zip(at..).map(|(bp, at)| (*bp, place(at))))
             } else {
                 Vec::new()

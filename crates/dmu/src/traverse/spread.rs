@@ -43,7 +43,7 @@ pub struct Item<T> {
 
 impl<T> Item<T> {
     /// The block has pointers inside.
-    pub fn leads_further(&self) -> bool {
+    pub fn has_pointers(&self) -> bool {
         let kind = self.bp.dmu_type();
         self.bp.level() > 0 || kind == DmuType::DNODE || kind == DmuType::OBJSET
     }
@@ -138,7 +138,7 @@ impl<T, V: BatchVisitor<T>> Walk<'_, T, V> {
     fn hand_over(&self, found: &mut Vec<Item<T>>) {
         let mut q = self.queue.lock();
         for item in found.drain(..) {
-            if item.leads_further() {
+            if item.has_pointers() {
                 q.stack.push(item);
             } else {
                 q.pending.push(item);

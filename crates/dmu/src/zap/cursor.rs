@@ -13,7 +13,7 @@
 //! come together, behind all others of it, so that none is left out and the way has an end: each
 //! leaf that is done moves the cursor behind the pointers to it.
 
-use super::{FetchError, Form, Held, Zap};
+use super::{FetchError, Form, TableBlock, Zap};
 use crate::error::Result;
 use ondisk::zap::{Entry, Leaf, ZapHeader};
 
@@ -114,7 +114,7 @@ impl Zap {
 struct Pointers<'z> {
     zap: &'z Zap,
     header: &'z ZapHeader,
-    held: Option<(u64, Held)>,
+    held: Option<(u64, TableBlock)>,
 }
 
 impl Pointers<'_> {

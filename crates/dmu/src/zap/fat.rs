@@ -3,11 +3,11 @@
 use super::blocks::{Blocks, Change};
 use crate::error::{ErrorKind, Result};
 use ondisk::Endian;
-use ondisk::zap::{ENTRY_COUNT_AT, Entry, Fit, KeyHash, Leaf, ZapHeader, ZapKey, ZapName};
+use ondisk::zap::{ENTRY_COUNT_AT, EditOutcome, Entry, KeyHash, Leaf, ZapHeader, ZapKey, ZapName};
 use std::collections::BTreeMap;
 
 /// A leaf in memory.
-struct Held {
+struct HeldLeaf {
     leaf: Leaf,
     changed: bool,
 }
@@ -24,7 +24,7 @@ enum Dirty {
 pub(super) struct Fat {
     header: ZapHeader,
     dirty: Dirty,
-    leaves: BTreeMap<u64, Held>,
+    leaves: BTreeMap<u64, HeldLeaf>,
     /// Changed blocks of the external pointer table.
     table: BTreeMap<u64, Vec<u64>>,
     /// First and number of the blocks of an outgrown pointer table.
@@ -45,7 +45,7 @@ impl Fat {
         let leaf = Leaf::empty(header.block_size(), 0, 0, of.norm_flags != 0);
         let mut fat = Self::open(header, Endian::Little);
         fat.dirty = Dirty::Whole;
-        fat.leaves.insert(1, Held { leaf, changed: true });
+        fat.leaves.insert(1, HeldLeaf { leaf, changed: true });
         fat
     }
 
@@ -78,12 +78,12 @@ impl Fat {
             let (blkid, held) = self.leaf_of(blocks, hash)?;
             let fit = held.leaf.insert(name, hash, cd, int_len, values);
             match fit.map_err(|e| blocks.format_error(blkid, e))? {
-                Fit::Done => {
+                EditOutcome::Done => {
                     held.changed = true;
                     self.count(self.header.entry_count.saturating_add(1));
                     return Ok(());
                 }
-                Fit::Full => self.split(blocks, blkid)?,
+                EditOutcome::Full => self.split(blocks, blkid)?,
             }
         }
     }
@@ -102,11 +102,11 @@ impl Fat {
             let (blkid, held) = self.leaf_of(blocks, key.hash)?;
             let fit = held.leaf.replace(key, int_len, values);
             match fit.map_err(|e| blocks.format_error(blkid, e))? {
-                Some(Fit::Done) => {
+                Some(EditOutcome::Done) => {
                     held.changed = true;
                     return Ok(true);
                 }
-                Some(Fit::Full) => self.split(blocks, blkid)?,
+                Some(EditOutcome::Full) => self.split(blocks, blkid)?,
                 None => return Ok(false),
             }
         }
@@ -164,7 +164,7 @@ impl Fat {
     }
 
     /// The leaf for `hash`.
-    fn leaf_of(&mut self, blocks: &impl Blocks, hash: u64) -> Result<(u64, &mut Held)> {
+    fn leaf_of(&mut self, blocks: &impl Blocks, hash: u64) -> Result<(u64, &mut HeldLeaf)> {
         let blkid = self.pointer(blocks, hash >> (64 - self.header.table.shift))?;
         if blkid == 0 {
             return Err(blocks.error(ErrorKind::Tree("a ZAP's pointer leads to its header")));
@@ -176,7 +176,7 @@ impl Fat {
                 if leaf.buckets.len() * 32 != self.header.block_size() {
                     return Err(blocks.error(ErrorKind::Tree("a leaf has another size")));
                 }
-                v.insert(Held { leaf, changed: false })
+                v.insert(HeldLeaf { leaf, changed: false })
             }
         };
         if !held.leaf.covers(hash) || u64::from(held.leaf.prefix_len) > self.header.table.shift {
@@ -263,7 +263,7 @@ impl Fat {
         let upper = held.leaf.split().map_err(|e| blocks.format_error(blkid, e))?;
         let width = self.header.table.shift - (prefix_len + 1);
         let (first, end) = (upper.prefix << width, (upper.prefix + 1) << width);
-        self.leaves.insert(there, Held { leaf: upper, changed: true });
+        self.leaves.insert(there, HeldLeaf { leaf: upper, changed: true });
         self.header.leaf_count = self.header.leaf_count.saturating_add(1);
         self.point(blocks, first, end, there)
     }

@@ -1,6 +1,6 @@
 //! What the blocks that a sync writes and gives up mean for space, features and dead lists.
 
-use super::dead;
+use super::deadlists;
 use super::features::{BY_BLOCKS, of_checksum};
 use super::meta::{Blocks, DslCx};
 use super::spacing::{Delta, add, beyond};
@@ -217,7 +217,7 @@ pub fn finish_head(
     if t.prev_unique != 0 {
         cx.update_dataset(ds.prev_snap, |prev| add(&mut prev.unique, t.prev_unique))?;
     }
-    dead::insert(cx, ds.deadlist, &t.dead_blocks)?;
+    deadlists::insert(cx, ds.deadlist, &t.dead_blocks)?;
     let by_blocks = BY_BLOCKS.iter().enumerate().filter(|(i, _)| t.features & 1 << i != 0);
     for guid in by_blocks.map(|(_, guid)| guid).chain(features) {
         cx.activate(account.dataset, guid)?;

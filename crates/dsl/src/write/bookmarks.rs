@@ -4,7 +4,7 @@
 //! the next one. While its snapshot is the last, that grows with every block the head gives up;
 //! when the next snapshot goes, what that one's successor gave up is added.
 
-use super::dead;
+use super::deadlists;
 use super::features::{BOOKMARK_V2, BOOKMARK_WRITTEN, BOOKMARKS};
 use super::meta::{DslCx, ZAPIFIED};
 use super::names::{NameKind, check_name};
@@ -84,7 +84,7 @@ impl DslCx<'_> {
             }
             if txg < snap.creation_txg {
                 let next = self.dataset(snap.next_snap)?;
-                let more = dead::space_range(self, next.deadlist, 0, txg)?;
+                let more = deadlists::space_range(self, next.deadlist, 0, txg)?;
                 self.add_freed(head, &name, b, more.into())?;
             } else {
                 let mut b = b;
@@ -105,7 +105,7 @@ impl DslCx<'_> {
             let Some(x) = b.extra.filter(|_| b.guid == s.guid && counts_freed(&b)) else {
                 continue;
             };
-            let freed = dead::space(self, self.dataset(s.next_snap)?.deadlist)?;
+            let freed = deadlists::space(self, self.dataset(s.next_snap)?.deadlist)?;
             b.extra = Some(x.with_spaces(x.referenced(), freed));
             self.put_bookmark(head, &name, &b)?;
         }
@@ -209,7 +209,7 @@ fn of_snapshot(cx: &DslCx<'_>, snap: &Dataset) -> Result<Bookmark> {
     if cx.has(BOOKMARK_WRITTEN)? {
         let referenced =
             Space { used: s.referenced, compressed: s.compressed, uncompressed: s.uncompressed };
-        let freed = dead::space(cx, cx.dataset(s.next_snap)?.deadlist)?;
+        let freed = deadlists::space(cx, cx.dataset(s.next_snap)?.deadlist)?;
         let flags = BookmarkExtra::FLAG_HAS_FREED | BookmarkExtra::FLAG_SNAPSHOT_EXISTS;
         let mut x = BookmarkExtra::default();
         x.flags = flags;
@@ -253,7 +253,7 @@ pub fn destroy_bookmark(cx: &DslCx<'_>, dsl: &Dsl, name: &str) -> Result<()> {
     // A head's list has no keys from its last snapshot on.
     let has_key = b.creation_txg < head.phys.prev_snap_txg;
     if counts_freed(&b) && !snapshot_exists(&b) && !others && has_key {
-        dead::remove_key(cx, head.phys.deadlist, b.creation_txg)?;
+        deadlists::remove_key(cx, head.phys.deadlist, b.creation_txg)?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Making directories, datasets and clones, and the first of them in a new pool.
 
-use super::dead;
+use super::deadlists;
 use super::limits::Counted;
 use super::meta::DslCx;
 use super::names::{NameKind, check_name};
@@ -46,7 +46,7 @@ pub fn create_pool_tree(cx: &DslCx<'_>) -> Result<PoolTree> {
     cx.put(mos::DIRECTORY_OBJECT, mos::ROOT_DATASET, root_dir)?;
     let mos_dir = create_dir(cx, Some((root_dir, MOS_DIR_NAME)))?;
     let free_dir = create_dir(cx, Some((root_dir, FREE_DIR_NAME)))?;
-    let free_bpobj = dead::new_list(cx)?;
+    let free_bpobj = deadlists::new_list(cx)?;
     cx.put(mos::DIRECTORY_OBJECT, mos::FREE_BPOBJ, free_bpobj)?;
     let origin_dir = create_dir(cx, Some((root_dir, ORIGIN_DIR_NAME)))?;
     let origin_head = create_head(cx, origin_dir, None)?;
@@ -89,7 +89,7 @@ pub(super) fn create_head(cx: &DslCx<'_>, dir: u64, origin: Option<u64>) -> Resu
     ds.creation_txg = if txg == TXG_INITIAL { 1 } else { txg };
     ds.flags = DslDataset::FLAG_UNIQUE_ACCURATE;
     let Some(origin) = origin else {
-        ds.deadlist = dead::create(cx)?;
+        ds.deadlist = deadlists::create(cx)?;
         let bonus = ds.encode(Endian::Little);
         let object = cx.alloc(DmuType::DSL_DATASET, DmuType::DSL_DATASET, &bonus)?;
         cx.update_dir(dir, |d| d.head_dataset = object)?;
@@ -105,7 +105,7 @@ pub(super) fn create_head(cx: &DslCx<'_>, dir: u64, origin: Option<u64>) -> Resu
     ds.bp = snap.bp;
     ds.flags |= snap.flags & (DslDataset::FLAG_INCONSISTENT | DslDataset::FLAG_CASE_INSENSITIVE);
     let older = cx.dataset(home.head_dataset)?.deadlist;
-    ds.deadlist = dead::create_like(cx, older, snap.creation_txg)?;
+    ds.deadlist = deadlists::create_like(cx, older, snap.creation_txg)?;
     let bonus = ds.encode(Endian::Little);
     let object = cx.alloc(DmuType::DSL_DATASET, DmuType::DSL_DATASET, &bonus)?;
     cx.copy_features(origin, object)?;

@@ -1,13 +1,13 @@
 //! Destroying snapshots, and heads with their directories.
 
-use super::dead;
+use super::deadlists;
 use super::features::{ASYNC_DESTROY, BOOKMARK_V2, BOOKMARK_WRITTEN, BOOKMARKS};
 use super::limits::Counted;
 use super::meta::DslCx;
 use super::remapped;
 use super::spacing::{Delta, add};
 use crate::error::{Error, Refusal, Result};
-use crate::tree::{Dataset, Dsl, Seen};
+use crate::tree::{Dataset, Dsl, VisitedLinks};
 use ondisk::bpobj::Space;
 use ondisk::dsl::{DslDataset, DslDir, FREE_DIR_NAME, dataset_field};
 use ondisk::mos;
@@ -80,8 +80,7 @@ pub fn destroy_snapshot(cx: &DslCx<'_>, dsl: &Dsl, name: &str, defer: bool) -> R
 /// Destroys a snapshot without clones and holds.
 pub(super) fn destroy_snapshot_object(cx: &DslCx<'_>, object: u64) -> Result<()> {
     let ds = cx.dataset(object)?;
-    let dir = cx.dir(ds.dir)?;
-    let head = dir.head_dataset;
+    let head = cx.dir(ds.dir)?.head_dataset;
     let name = cx.snapshot_name(&cx.dataset(head)?, object)?;
     cx.drop_features(object)?;
     let key_needed = cx.bookmarks_outlive(head, &ds)?;
@@ -93,7 +92,8 @@ pub(super) fn destroy_snapshot_object(cx: &DslCx<'_>, object: u64) -> Result<()>
         if prev.next_snap == object {
             prev.next_snap = ds.next_snap;
             // What the next dataset gave up and both had is now the previous one's alone.
-            let freed = dead::space_range(cx, next.deadlist, prev.prev_snap_txg, ds.prev_snap_txg)?;
+            let since = prev.prev_snap_txg;
+            let freed = deadlists::space_range(cx, next.deadlist, since, ds.prev_snap_txg)?;
             add(&mut prev.unique, freed.used.cast_signed());
             cx.put_dataset(ds.prev_snap, &prev)?;
         } else if prev.next_clones != 0 {
@@ -105,12 +105,11 @@ pub(super) fn destroy_snapshot_object(cx: &DslCx<'_>, object: u64) -> Result<()>
     next.prev_snap_txg = ds.prev_snap_txg;
     cx.put_dataset(ds.next_snap, &next)?;
 
-    // Younger than what comes before, given up by what comes next: nothing refers to these any
-    // more.
-    let freed = dead::move_from(cx, next.deadlist, ds.prev_snap_txg, cx.free_list()?)?;
+    // Younger than what comes before, given up by what comes next: no dataset has these now.
+    let freed = deadlists::move_from(cx, next.deadlist, ds.prev_snap_txg, cx.free_list()?)?;
     cx.charge(ds.dir, DslDir::USED_SNAP, Delta::from(freed).negated())?;
     cx.charge_free(freed)?;
-    dead::merge(cx, next.deadlist, ds.deadlist)?;
+    deadlists::merge(cx, next.deadlist, ds.deadlist)?;
     remapped::close_gap(cx, (object, &ds), ds.next_snap)?;
 
     if !key_needed {
@@ -119,10 +118,10 @@ pub(super) fn destroy_snapshot_object(cx: &DslCx<'_>, object: u64) -> Result<()>
     if next.is_snapshot() {
         // Born after what comes before, given up after the next: the next one's alone now.
         let after = cx.dataset(next.next_snap)?;
-        let own = dead::space_range(cx, after.deadlist, ds.prev_snap_txg, ds.creation_txg)?;
+        let own = deadlists::space_range(cx, after.deadlist, ds.prev_snap_txg, ds.creation_txg)?;
         cx.update_dataset(ds.next_snap, |n| add(&mut n.unique, own.used.cast_signed()))?;
         if !key_needed {
-            dead::remove_key(cx, cx.dataset(head)?.deadlist, ds.creation_txg)?;
+            deadlists::remove_key(cx, cx.dataset(head)?.deadlist, ds.creation_txg)?;
             remapped::remove_key(cx, head, ds.creation_txg)?;
         }
     } else {
@@ -156,20 +155,20 @@ pub(super) fn head_unique(cx: &DslCx<'_>, head: &DslDataset) -> Result<u64> {
         0 => 0,
         n => cx.dataset(n)?.referenced,
     };
-    let gone = dead::space(cx, head.deadlist)?.used;
+    let gone = deadlists::space(cx, head.deadlist)?.used;
     Ok(head.referenced.saturating_sub(before.saturating_sub(gone)))
 }
 
 /// Takes the key of a destroyed snapshot out of the dead lists of all heads that descend from it.
 /// Clones of clones may nest as deep as there are datasets, so this does not recurse.
 fn remove_clones_key(cx: &DslCx<'_>, dir: u64, txg: u64) -> Result<()> {
-    let (mut dirs, mut seen) = (vec![dir], Seen::default());
+    let (mut dirs, mut seen) = (vec![dir], VisitedLinks::default());
     while let Some(dir) = dirs.pop() {
         for head in cx.numbers(cx.dir(dir)?.clones)? {
             let clone = cx.dataset(head)?;
             if cx.origin_txg(&cx.dir(clone.dir)?)? > txg {
                 seen.step(clone.dir, "clones form a loop")?;
-                dead::remove_key(cx, clone.deadlist, txg)?;
+                deadlists::remove_key(cx, clone.deadlist, txg)?;
                 remapped::remove_key(cx, head, txg)?;
                 dirs.push(clone.dir);
             }
@@ -219,7 +218,7 @@ pub(super) fn destroy_head_object(cx: &DslCx<'_>, object: u64) -> Result<()> {
         cx.put_dataset(ds.prev_snap, &prev)?;
         cx.remove_number(cx.dir(prev.dir)?.clones, object)?;
     }
-    dead::free(cx, ds.deadlist)?;
+    deadlists::free(cx, ds.deadlist)?;
     remapped::drop_list(cx, object)?;
 
     // All that its directory accounts for is the head's, which has no snapshots.

@@ -37,7 +37,7 @@ pub trait Blocks: Send + Sync {
 
 /// The time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Now {
+pub struct Timestamp {
     /// Seconds since 1970.
     pub secs: u64,
     /// Nanoseconds within the second.
@@ -56,7 +56,7 @@ pub struct DslCx<'a> {
     /// The pool's features.
     pub features: &'a dyn FeatureCounts,
     /// The time.
-    pub now: Now,
+    pub now: Timestamp,
     /// Random numbers for GUIDs.
     pub guid: &'a dyn Fn() -> u64,
     /// Bytes that all datasets together may take, for what needs room to be allowed.

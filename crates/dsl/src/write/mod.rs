@@ -27,7 +27,7 @@
 mod account;
 mod bookmarks;
 mod create;
-mod dead;
+mod deadlists;
 mod destroy;
 mod features;
 mod holds;
@@ -49,19 +49,19 @@ pub use bookmarks::{create_bookmark, destroy_bookmark};
 pub use create::{
     NewDataset, PoolTree, check_create, clone_dataset, create_dataset, create_pool_tree,
 };
-pub use dead::renew_deadlist;
+pub use deadlists::renew_deadlist;
 pub use destroy::{
     Destroyed, check_destroy_head, check_destroy_snapshot, check_destroyable, destroy_head,
     destroy_snapshot,
 };
 pub use features::MosFeatures;
 pub use holds::{hold, release};
-pub use meta::{Blocks, DslCx, FeatureCounts, Now};
+pub use meta::{Blocks, DslCx, FeatureCounts, Timestamp};
 pub use names::{NameFault, NameKind, check_component, check_name, name_fault};
 pub use promote::{check_promote, promote};
 pub use props::{PropertyChange, parse_value, revert_property, set_property};
 pub use reap::{Drained, drain, is_drained};
 pub use rename::{check_rename, check_rename_with_parents, rename_dir, rename_snapshot};
 pub use rollback::{check_rollback, forget_tree, reset_head, rollback};
-pub use room::{Room, room};
+pub use room::{AvailableSpace, room};
 pub use snapshot::{check_snapshots, snapshot};

@@ -1,12 +1,12 @@
 //! Promoting a clone: it takes over the snapshots that it shares with what it is a clone of.
 
-use super::dead;
+use super::deadlists;
 use super::limits::Counted;
 use super::meta::DslCx;
 use super::room::check_move;
 use super::spacing::Delta;
 use crate::error::{Error, Refusal, Result};
-use crate::tree::{Dataset, Dsl, Seen};
+use crate::tree::{Dataset, Dsl, VisitedLinks};
 use ondisk::bpobj::Space;
 use ondisk::dsl::{DslDataset, DslDir};
 
@@ -61,7 +61,7 @@ impl DslCx<'_> {
     /// very first).
     fn line(&self, first: u64, last: u64) -> Result<Vec<Link>> {
         let mut out = Vec::new();
-        let (mut at, mut seen) = (first, Seen::default());
+        let (mut at, mut seen) = (first, VisitedLinks::default());
         while at != last && at != 0 {
             seen.step(at, "snapshots form a loop")?;
             let ds = self.dataset(at)?;
@@ -74,7 +74,7 @@ impl DslCx<'_> {
     /// Space in the dead lists of a line of blocks born after `txg`.
     fn line_space(&self, line: &[Link], txg: u64) -> Result<u64> {
         line.iter().try_fold(0u64, |sum, (_, ds)| {
-            Ok(sum.saturating_add(dead::space_range(self, ds.deadlist, txg, u64::MAX)?.used))
+            Ok(sum.saturating_add(deadlists::space_range(self, ds.deadlist, txg, u64::MAX)?.used))
         })
     }
 }
@@ -109,7 +109,7 @@ pub fn promote(cx: &DslCx<'_>, dsl: &Dsl, name: &str) -> Result<()> {
     let from = dsl.by_name(&dsl.origin(&clone.dir)?.unwrap_or_default())?.dir;
     let bytes = u64::try_from(moved.used).unwrap_or(0);
     check_move(dsl, &from, &clone.dir, bytes, cx.pool_size)?;
-    let unique = dead::space_range(cx, oldest_ds.deadlist, snap.prev_snap_txg, u64::MAX)?.used;
+    let unique = deadlists::space_range(cx, oldest_ds.deadlist, snap.prev_snap_txg, u64::MAX)?.used;
     let before = cx.origin_txg(&other)?;
     let clone_snaps =
         cx.line_space(&shared, before)?.saturating_add(cx.line_space(&clones, before)?);
@@ -166,7 +166,7 @@ fn moved_space(
         uncompressed: snap.uncompressed.cast_signed(),
     };
     for (_, ds) in snapshots.iter().filter(|(_, ds)| ds.prev_snap != 0) {
-        moved = moved.plus(dead::space(cx, ds.deadlist)?.into());
+        moved = moved.plus(deadlists::space(cx, ds.deadlist)?.into());
     }
     if before == 0 {
         return Ok(moved);

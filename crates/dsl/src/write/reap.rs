@@ -7,7 +7,7 @@
 //! place to go on from is the first block of level 0 that is not freed, in the order of the walk,
 //! as OpenZFS has it, which can take over in the middle.
 
-use super::dead;
+use super::deadlists;
 use super::features::ASYNC_DESTROY;
 use super::meta::DslCx;
 use super::remapped;
@@ -105,7 +105,7 @@ pub fn is_drained(cx: &DslCx<'_>) -> Result<bool> {
 /// Whether nothing waits to be freed.
 fn is_freed(cx: &DslCx<'_>) -> Result<bool> {
     let list = cx.directory(mos::FREE_BPOBJ)?.unwrap_or(0);
-    Ok(cx.directory(mos::BPTREE_OBJ)?.is_none() && (list == 0 || dead::is_empty(cx, list)?))
+    Ok(cx.directory(mos::BPTREE_OBJ)?.is_none() && (list == 0 || deadlists::is_empty(cx, list)?))
 }
 
 /// Frees about `max_blocks` of the blocks that destroyed snapshots and heads left; called once in
@@ -118,7 +118,7 @@ pub fn drain(cx: &DslCx<'_>, max_blocks: u64) -> Result<Drained> {
     let mut out = Drained::default();
     let mut freed = Delta::default();
     if let Some(list) = cx.directory(mos::FREE_BPOBJ)? {
-        dead::consume(cx, list, max_blocks, &mut |bp| {
+        deadlists::consume(cx, list, max_blocks, &mut |bp| {
             cx.blocks.free(bp);
             out.blocks += 1;
             freed = freed.plus(cx.space_of(bp));

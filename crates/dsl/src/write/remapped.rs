@@ -21,7 +21,7 @@
 //!
 //! Each list, and the pool's, counts for the feature `obsolete_counts`.
 
-use super::dead;
+use super::deadlists;
 use super::meta::DslCx;
 use crate::error::Result;
 use ondisk::dsl::{DslDataset, dataset_field};
@@ -47,18 +47,18 @@ pub(super) fn pass_on(cx: &DslCx<'_>, head: u64, snap: u64) -> Result<()> {
 pub(super) fn close_gap(cx: &DslCx<'_>, (object, ds): (u64, &DslDataset), next: u64) -> Result<()> {
     let mut after = list_of(cx, next)?;
     if let Some(list) = after {
-        dead::move_from(cx, list, ds.prev_snap_txg, pools_list(cx)?)?;
+        deadlists::move_from(cx, list, ds.prev_snap_txg, pools_list(cx)?)?;
     }
     let Some(own) = list_of(cx, object)? else { return Ok(()) };
     if after.is_none() {
-        let list = dead::create_like(cx, cx.dataset(next)?.deadlist, u64::MAX)?;
+        let list = deadlists::create_like(cx, cx.dataset(next)?.deadlist, u64::MAX)?;
         cx.zapify(next)?;
         cx.put(next, dataset_field::REMAP_DEADLIST, list)?;
         cx.features.incr(cx, OBSOLETE_COUNTS)?;
         after = Some(list);
     }
     if let Some(list) = after {
-        dead::merge(cx, list, own)?;
+        deadlists::merge(cx, list, own)?;
     }
     cx.features.decr(cx, OBSOLETE_COUNTS)
 }
@@ -66,7 +66,7 @@ pub(super) fn close_gap(cx: &DslCx<'_>, (object, ds): (u64, &DslDataset), next: 
 /// The key of a destroyed snapshot leaves the list of a head.
 pub(super) fn remove_key(cx: &DslCx<'_>, head: u64, txg: u64) -> Result<()> {
     match list_of(cx, head)? {
-        Some(list) => dead::remove_key(cx, list, txg),
+        Some(list) => deadlists::remove_key(cx, list, txg),
         None => Ok(()),
     }
 }
@@ -74,7 +74,7 @@ pub(super) fn remove_key(cx: &DslCx<'_>, head: u64, txg: u64) -> Result<()> {
 /// Removes the list of a head that is destroyed or rolled back.
 pub(super) fn drop_list(cx: &DslCx<'_>, head: u64) -> Result<()> {
     let Some(list) = list_of(cx, head)? else { return Ok(()) };
-    dead::free(cx, list)?;
+    deadlists::free(cx, list)?;
     cx.remove(head, dataset_field::REMAP_DEADLIST)?;
     cx.features.decr(cx, OBSOLETE_COUNTS)
 }
@@ -84,7 +84,7 @@ fn pools_list(cx: &DslCx<'_>) -> Result<u64> {
     if let Some(list) = cx.directory(mos::OBSOLETE_BPOBJ)? {
         return Ok(list);
     }
-    let list = dead::new_list(cx)?;
+    let list = deadlists::new_list(cx)?;
     cx.put(mos::DIRECTORY_OBJECT, mos::OBSOLETE_BPOBJ, list)?;
     cx.features.incr(cx, OBSOLETE_COUNTS)?;
     Ok(list)
@@ -98,9 +98,9 @@ pub(super) fn is_drained(cx: &DslCx<'_>) -> Result<bool> {
 /// Marks up to `max_blocks` ranges of the pool's list as obsolete. An empty list goes.
 pub(super) fn drain(cx: &DslCx<'_>, max_blocks: u64) -> Result<()> {
     let Some(list) = cx.directory(mos::OBSOLETE_BPOBJ)? else { return Ok(()) };
-    dead::consume(cx, list, max_blocks, &mut |bp| cx.blocks.mark_obsolete(bp))?;
-    if dead::is_empty(cx, list)? {
-        dead::free_blocks(cx, list)?;
+    deadlists::consume(cx, list, max_blocks, &mut |bp| cx.blocks.mark_obsolete(bp))?;
+    if deadlists::is_empty(cx, list)? {
+        deadlists::free_blocks(cx, list)?;
         cx.remove(mos::DIRECTORY_OBJECT, mos::OBSOLETE_BPOBJ)?;
         cx.features.decr(cx, OBSOLETE_COUNTS)?;
     }

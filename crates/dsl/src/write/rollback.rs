@@ -1,7 +1,7 @@
 //! Rolling a head back to a snapshot.
 
 use super::bookmarks::check_destroy_bookmark;
-use super::dead;
+use super::deadlists;
 use super::destroy::{check_destroy_snapshot, destroy_snapshot_object};
 use super::meta::DslCx;
 use super::room::check_snapshot_room;
@@ -105,7 +105,7 @@ fn rollback_head(cx: &DslCx<'_>, object: u64) -> Result<()> {
     let prev_object = head.prev_snap;
     let mut prev = cx.dataset(prev_object)?;
     let dir = cx.dir(head.dir)?;
-    let given_up = dead::space(cx, head.deadlist)?;
+    let given_up = deadlists::space(cx, head.deadlist)?;
 
     // What the head alone has: all it references, less what it shares with the snapshot, which is
     // all the snapshot references but what the head gave up.
@@ -118,7 +118,9 @@ fn rollback_head(cx: &DslCx<'_>, object: u64) -> Result<()> {
     let reserved = cx.own_number(head.dir, "refreservation")?;
     let covered = head.unique.min(reserved).cast_signed();
     let counted_as_snapshots =
-        dead::space_range(cx, head.deadlist, cx.origin_txg(&dir)?, u64::MAX)?.used.cast_signed();
+        deadlists::space_range(cx, head.deadlist, cx.origin_txg(&dir)?, u64::MAX)?
+            .used
+            .cast_signed();
     let released = Delta::from(own).negated();
     // A reservation covers again what the head had of its own.
     let delta = Delta { used: released.used.wrapping_add(covered), ..released };
@@ -134,8 +136,8 @@ fn rollback_head(cx: &DslCx<'_>, object: u64) -> Result<()> {
         cx.charge_free(own)?;
     }
 
-    let list = dead::create_like(cx, head.deadlist, head.prev_snap_txg)?;
-    dead::free(cx, head.deadlist)?;
+    let list = deadlists::create_like(cx, head.deadlist, head.prev_snap_txg)?;
+    deadlists::free(cx, head.deadlist)?;
     super::remapped::drop_list(cx, object)?;
     head.deadlist = list;
     head.bp = prev.bp;

@@ -6,14 +6,14 @@ use crate::tree::{Dataset, Dir, Dsl};
 
 /// Space that a dataset may still use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct AvailableSpace {
     /// Bytes, as allocated.
     pub bytes: u64,
     /// Why it is no more: a quota and the dataset it is of; `None`: the pool is full behind it.
     pub quota: Option<(&'static str, String)>,
 }
 
-impl Room {
+impl AvailableSpace {
     /// Whether `bytes` more fit.
     ///
     /// # Errors
@@ -30,8 +30,9 @@ impl Room {
 /// The room a head has, of a pool that can hold `pool_size` bytes, when `pending` bytes are dirty
 /// in it and in all that shares its space. Worth keeping for a txg: what it says changes with
 /// every sync only.
-pub fn room(dsl: &Dsl, head: &Dataset, pool_size: u64, pending: u64) -> Result<Room> {
-    let Room { mut bytes, mut quota } = room_beside(dsl, &head.dir, pool_size, pending, None)?;
+pub fn room(dsl: &Dsl, head: &Dataset, pool_size: u64, pending: u64) -> Result<AvailableSpace> {
+    let AvailableSpace { mut bytes, mut quota } =
+        room_beside(dsl, &head.dir, pool_size, pending, None)?;
     let number = |name| dsl.own_number(head.dir.phys.props_zap, name);
     let reserved = number("refreservation")?.unwrap_or(0);
     let unused = reserved.saturating_sub(head.phys.unique.saturating_add(pending));
@@ -42,11 +43,11 @@ pub fn room(dsl: &Dsl, head: &Dataset, pool_size: u64, pending: u64) -> Result<R
         bytes = here;
         quota = Some(("refquota", head.name.clone()));
     }
-    Ok(Room { bytes, quota })
+    Ok(AvailableSpace { bytes, quota })
 }
 
 /// The room a directory has for more.
-fn room_of_dir(dsl: &Dsl, dir: &Dir, pool_size: u64) -> Result<Room> {
+fn room_of_dir(dsl: &Dsl, dir: &Dir, pool_size: u64) -> Result<AvailableSpace> {
     room_beside(dsl, dir, pool_size, 0, None)
 }
 
@@ -58,7 +59,7 @@ fn room_beside(
     pool_size: u64,
     pending: u64,
     back: Option<(u64, u64)>,
-) -> Result<Room> {
+) -> Result<AvailableSpace> {
     let mut left: Option<u64> = None;
     let mut quota = None;
     for dir in dsl.ancestry(dir)?.iter().rev() {
@@ -82,7 +83,7 @@ fn room_beside(
         }
         left = Some(above.min(here));
     }
-    Ok(Room { bytes: left.unwrap_or(0), quota })
+    Ok(AvailableSpace { bytes: left.unwrap_or(0), quota })
 }
 
 /// Whether `bytes` can move from below the directory `from` to below `to`: what is above both has

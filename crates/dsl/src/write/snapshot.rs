@@ -1,6 +1,6 @@
 //! Taking snapshots.
 
-use super::dead;
+use super::deadlists;
 use super::limits::Counted;
 use super::meta::DslCx;
 use super::names::{NameKind, check_name};
@@ -131,10 +131,10 @@ pub(super) fn snapshot_one(cx: &DslCx<'_>, head: u64, name: &str) -> Result<u64>
     if covered != 0 {
         cx.charge(h.dir, DslDir::USED_REF_RESERVED, Delta::used(covered.cast_signed()))?;
     }
-    let list = dead::create_like(cx, h.deadlist, u64::MAX)?;
-    dead::add_key(cx, list, h.prev_snap_txg)?;
+    let list = deadlists::create_like(cx, h.deadlist, u64::MAX)?;
+    deadlists::add_key(cx, list, h.prev_snap_txg)?;
     for txg in cx.marks_after(head, h.prev_snap_txg)? {
-        dead::add_key(cx, list, txg)?;
+        deadlists::add_key(cx, list, txg)?;
     }
     super::remapped::pass_on(cx, head, object)?;
     h.deadlist = list;

@@ -2,7 +2,9 @@
 
 use crate::disk::Disk;
 use dmu::{LiveSpec, Objset, SetPolicy, SyncContext, Tx};
-use dsl::write::{self, Blocks, DslCx, HeadAccount, MosAccount, MosFeatures, Now, finish_head};
+use dsl::write::{
+    self, Blocks, DslCx, HeadAccount, MosAccount, MosFeatures, Timestamp, finish_head,
+};
 use dsl::{Dsl, Error, Result};
 use ondisk::objset::{OBJSET_SIZE_V3, ObjsetKind};
 use ondisk::{BlkPtr, DmuType, features, mos};
@@ -100,7 +102,7 @@ impl TestPool {
             tx: &tx,
             blocks: &*self.disk,
             features: &MosFeatures,
-            now: Now { secs: 1_700_000_000 + self.txg, nanos: 5 },
+            now: Timestamp { secs: 1_700_000_000 + self.txg, nanos: 5 },
             guid: &guid,
             pool_size: POOL_SIZE,
         };

@@ -12,14 +12,14 @@
 
 mod create;
 mod destroy;
-mod line;
+mod lineage;
 mod names;
 mod reserve;
 mod snapshots;
 
 pub use create::Create;
 pub use destroy::{Destroy, DestroyPlan};
-pub use line::{MakeClone, Rename, Younger, may_roll_back, promote, rollback};
+pub use lineage::{MakeClone, NewerSnapshots, Rename, may_roll_back, promote, rollback};
 pub use names::{heads, pool_of, split};
 pub(crate) use reserve::for_volume;
 pub use snapshots::{bookmark, check_tag, hold, release, snapshot};

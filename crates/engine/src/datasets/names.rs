@@ -44,7 +44,7 @@ pub fn heads(dsl: &Dsl, name: &str) -> Result<Vec<Dataset>> {
 
 /// Which datasets below the one that is named are meant as well.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Below {
+pub(super) enum Descendants {
     /// None.
     Not,
     /// All.
@@ -54,16 +54,16 @@ pub(super) enum Below {
 }
 
 /// The snapshot `name` (`pool/a@x`), and those of that short name of datasets below.
-pub(super) fn snapshots(dsl: &Dsl, name: &str, below: Below) -> Result<Vec<String>> {
+pub(super) fn snapshots(dsl: &Dsl, name: &str, below: Descendants) -> Result<Vec<String>> {
     let Some((head, short)) = split(name).filter(|_| name.contains('@')) else {
         let error = Error::against(Rule::SnapshotName).at(Place::Dataset(name.to_owned()));
         return Err(error.with_hint(Hint::NameSnapshot));
     };
-    if below == Below::Not {
+    if below == Descendants::Not {
         return Ok(vec![name.to_owned()]);
     }
     let all = heads(dsl, head)?.into_iter().map(|h| format!("{}@{short}", h.name));
-    Ok(all.filter(|n| below == Below::All || dsl.by_name(n).is_ok()).collect())
+    Ok(all.filter(|n| below == Descendants::All || dsl.by_name(n).is_ok()).collect())
 }
 
 #[cfg(test)]

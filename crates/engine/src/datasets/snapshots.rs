@@ -1,6 +1,6 @@
 //! Snapshots of many datasets in one moment, what keeps them, and bookmarks.
 
-use super::names::{Below, snapshots};
+use super::names::{Descendants, snapshots};
 use crate::error::{Error, Place, Result, Rule};
 use dsl::Dsl;
 use dsl::write::PropertyChange;
@@ -27,7 +27,7 @@ pub fn snapshot(
     recursive: bool,
     properties: Vec<PropertyChange>,
 ) -> Result<()> {
-    let below = if recursive { Below::All } else { Below::Not };
+    let below = if recursive { Descendants::All } else { Descendants::Not };
     let all = expand(pool, names, |dsl, name| snapshots(dsl, name, below))?;
     pool.snapshot(&all, properties).map_err(|e| {
         let e = Error::from(e);
@@ -62,7 +62,7 @@ fn expand(
 
 /// The snapshots that are to be held or released: each name means one at least.
 fn kept(pool: &LivePool, names: &[impl AsRef<str>], recursive: bool) -> Result<Vec<String>> {
-    let below = if recursive { Below::WithSnapshot } else { Below::Not };
+    let below = if recursive { Descendants::WithSnapshot } else { Descendants::Not };
     expand(pool, names, |dsl, name| {
         let found = snapshots(dsl, name, below)?;
         match found.is_empty() {

@@ -26,7 +26,7 @@ mod signatures;
 mod uses;
 
 pub use device::{
-    Device, DeviceRef, DeviceSource, Error, ErrorKind, MemoryDevice, Patience, WriteDevice,
+    Device, DeviceRef, DeviceSource, Error, ErrorKind, MemoryDevice, OpenPolicy, WriteDevice,
     WriteDeviceRef,
 };
 pub use far::{AnyDevices, Name as FarName, NameError as FarNameError, disk, is_far, price};

@@ -11,7 +11,7 @@ use device::Device;
 
 /// Where the bytes of a sign stand.
 #[derive(Clone, Copy)]
-enum At {
+enum SignatureOffset {
     /// This many bytes from the start.
     Start(u64),
     /// This many bytes before the end, rounded down to a multiple of the second number first.
@@ -20,13 +20,13 @@ enum At {
     Within(u64, u64, u64),
 }
 
-use At::{End, Start, Within};
+use SignatureOffset::{End, Start, Within};
 
 /// The sector that places at the end of a device are multiples of.
 const SECTOR: u64 = 512;
 
 /// Place, bytes, and type of what has them.
-const SIGNS: &[(At, &[u8], &str)] = &[
+const SIGNS: &[(SignatureOffset, &[u8], &str)] = &[
     // Members of volume managers, before the file systems that may be left inside.
     (Start(0x018), b"LVM2 001", "LVM2_member"),
     (Start(0x218), b"LVM2 001", "LVM2_member"),
@@ -156,7 +156,7 @@ const SIGNS: &[(At, &[u8], &str)] = &[
 ];
 
 /// Place, bytes, and type of tables of partitions.
-const TABLES: &[(At, &[u8], &str)] = &[
+const TABLES: &[(SignatureOffset, &[u8], &str)] = &[
     (Start(SECTOR), b"EFI PART", "gpt"),
     (Start(0x1000), b"EFI PART", "gpt"),
     (End(SECTOR, SECTOR), b"EFI PART", "gpt"),
@@ -183,8 +183,11 @@ fn from_end(size: u64, before: u64, step: u64) -> Option<u64> {
     size.checked_sub(before).map(|place| place - place % step)
 }
 
-fn find(device: &dyn Device, signs: &[(At, &[u8], &'static str)]) -> Option<&'static str> {
-    let has = |(at, sign, _): &&(At, &[u8], &str)| {
+fn find(
+    device: &dyn Device,
+    signs: &[(SignatureOffset, &[u8], &'static str)],
+) -> Option<&'static str> {
+    let has = |(at, sign, _): &&(SignatureOffset, &[u8], &str)| {
         let place = match at {
             Start(n) => Some(*n),
             End(n, step) => from_end(device.size(), *n, *step),

@@ -21,7 +21,7 @@ mod objects;
 mod side;
 mod volume;
 
-pub use side::Seen;
+pub use side::FileState;
 pub use volume::VolumeDiff;
 
 use crate::error::{Error, Hint, Place, Result, Rule};
@@ -35,7 +35,7 @@ use zpl::{FileKind, Filesystem};
 
 /// What became of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum ChangeKind {
     /// It was made.
     Added,
     /// It was removed.
@@ -59,9 +59,9 @@ pub struct Change {
     /// Its object.
     pub object: u64,
     /// What became of it.
-    pub what: What,
+    pub what: ChangeKind,
     /// The file as it is, or as it was when it was removed.
-    pub file: Seen,
+    pub file: FileState,
 }
 
 /// The changes between two states, in the order of the objects.
@@ -70,7 +70,7 @@ pub struct Change {
 /// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
 /// # let now = engine::files::Time { seconds: 1, nanos: 0 };
 /// # let new = engine::files::NewFile::new(engine::files::NewKind::File, 0o644, now);
-/// use engine::diff::{Diff, What};
+/// use engine::diff::{Diff, ChangeKind};
 ///
 /// engine::datasets::snapshot(&pool, &["tank@before"], false, Vec::new())?;
 /// let fs = pool.filesystem("tank")?;
@@ -79,7 +79,7 @@ pub struct Change {
 /// let progress = engine::Progress::new();
 /// let on_disk = |dataset: &engine::Dataset| Ok(pool.view().dsl().objset(dataset)?);
 /// let added: Vec<_> = Diff::new(pool.view(), "tank@before", None, &on_disk, &progress)?
-///     .filter_map(|change| change.ok().filter(|c| c.what == What::Added))
+///     .filter_map(|change| change.ok().filter(|c| c.what == ChangeKind::Added))
 ///     .collect();
 /// assert_eq!(added[0].file.path, b"/tank/letter");
 /// # Ok::<(), engine::Error>(())
@@ -175,15 +175,15 @@ impl Iterator for Diff<'_> {
 }
 
 /// What became of one object.
-fn compare(was: Option<Seen>, is: Option<Seen>) -> Vec<(What, Seen)> {
+fn compare(was: Option<FileState>, is: Option<FileState>) -> Vec<(ChangeKind, FileState)> {
     let (was, is) = match (was, is) {
         (None, None) => return Vec::new(),
-        (Some(was), None) => return vec![(What::Removed, was)],
-        (None, Some(is)) => return vec![(What::Added, is)],
+        (Some(was), None) => return vec![(ChangeKind::Removed, was)],
+        (None, Some(is)) => return vec![(ChangeKind::Added, is)],
         (Some(was), Some(is)) => (was, is),
     };
     if was.generation != is.generation {
-        return vec![(What::Removed, was), (What::Added, is)];
+        return vec![(ChangeKind::Removed, was), (ChangeKind::Added, is)];
     }
     if was.ctime == is.ctime {
         return Vec::new();
@@ -193,11 +193,11 @@ fn compare(was: Option<Seen>, is: Option<Seen>) -> Vec<(What, Seen)> {
         _ => i128::from(is.links) - i128::from(was.links),
     };
     if was.path != is.path && links == 0 {
-        return vec![(What::Renamed { from: was.path }, is)];
+        return vec![(ChangeKind::Renamed { from: was.path }, is)];
     }
     // Which of its names is another one cannot be told: it goes by one that it had.
     let path = if links > 0 { was.path } else { is.path };
-    vec![(What::Modified { links }, Seen { path, ..is })]
+    vec![(ChangeKind::Modified { links }, FileState { path, ..is })]
 }
 
 /// `earlier` is a snapshot on the line of snapshots (origins included) that leads to `later`.
@@ -232,12 +232,12 @@ mod tests {
     use super::*;
     use zpl::Time;
 
-    fn seen(generation: u64, changed: i64, path: &str) -> Option<Seen> {
+    fn seen(generation: u64, changed: i64, path: &str) -> Option<FileState> {
         let (kind, ctime) = (FileKind::File, Time { seconds: changed, nanos: 0 });
-        Some(Seen { kind, generation, links: 1, ctime, path: path.into() })
+        Some(FileState { kind, generation, links: 1, ctime, path: path.into() })
     }
 
-    fn what(was: Option<Seen>, is: Option<Seen>) -> Vec<What> {
+    fn what(was: Option<FileState>, is: Option<FileState>) -> Vec<ChangeKind> {
         compare(was, is).into_iter().map(|(what, _)| what).collect()
     }
 
@@ -245,17 +245,17 @@ mod tests {
     fn each_fate_of_a_file_has_its_name() {
         let before = || seen(1, 1, "/a");
         assert_eq!(what(before(), before()), []);
-        assert_eq!(what(None, before()), [What::Added]);
-        assert_eq!(what(before(), None), [What::Removed]);
-        assert_eq!(what(before(), seen(2, 1, "/a")), [What::Removed, What::Added]);
-        assert_eq!(what(before(), seen(1, 2, "/b")), [What::Renamed { from: b"/a".into() }]);
-        assert_eq!(what(before(), seen(1, 2, "/a")), [What::Modified { links: 0 }]);
+        assert_eq!(what(None, before()), [ChangeKind::Added]);
+        assert_eq!(what(before(), None), [ChangeKind::Removed]);
+        assert_eq!(what(before(), seen(2, 1, "/a")), [ChangeKind::Removed, ChangeKind::Added]);
+        assert_eq!(what(before(), seen(1, 2, "/b")), [ChangeKind::Renamed { from: b"/a".into() }]);
+        assert_eq!(what(before(), seen(1, 2, "/a")), [ChangeKind::Modified { links: 0 }]);
         // Its folder was renamed, too.
-        let linked = || Some(Seen { links: 2, ..seen(1, 2, "/b").unwrap() });
+        let linked = || Some(FileState { links: 2, ..seen(1, 2, "/b").unwrap() });
         let of = |was, is| compare(was, is).into_iter().map(|(what, s)| (what, s.path)).next();
-        let gained = (What::Modified { links: 1 }, b"/a".to_vec());
+        let gained = (ChangeKind::Modified { links: 1 }, b"/a".to_vec());
         assert_eq!(of(before(), linked()), Some(gained));
-        let lost = (What::Modified { links: -1 }, b"/c".to_vec());
+        let lost = (ChangeKind::Modified { links: -1 }, b"/c".to_vec());
         assert_eq!(of(linked(), seen(1, 3, "/c")), Some(lost));
     }
 
@@ -284,8 +284,8 @@ mod tests {
             let (progress, view) = (Progress::new(), pool.view());
             let on_disk = |dataset: &Dataset| Ok(view.dsl().objset(dataset)?);
             let diff = Diff::new(view, "tank@before", None, &on_disk, &progress).unwrap();
-            let all: Vec<What> = diff.map(|change| change.unwrap().what).collect();
-            let removed = all.iter().filter(|what| **what == What::Removed).count() as u64;
+            let all: Vec<ChangeKind> = diff.map(|change| change.unwrap().what).collect();
+            let removed = all.iter().filter(|what| **what == ChangeKind::Removed).count() as u64;
             assert_eq!(removed, FILES - 1, "hole_birth {hole_birth}");
             let live = view.dsl().by_name("tank").and_then(|d| view.dsl().objset(&d)).unwrap();
             let first = live.meta_object().unwrap().block_pointer(0, 100 / 32).unwrap();

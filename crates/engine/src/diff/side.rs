@@ -16,7 +16,7 @@ const NAMES_MAX: usize = 1 << 20;
 /// A file as one state has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Seen {
+pub struct FileState {
     /// Its kind.
     pub kind: FileKind,
     /// Tells it from other files that had its object at another time.
@@ -57,7 +57,7 @@ impl<'a> Side<'a> {
 
     /// The file with this object; `None` when there is none, when the object is no file, or when
     /// the file has no name any more and only waits to be freed.
-    pub(super) fn see(&mut self, number: u64) -> Result<Option<Seen>> {
+    pub(super) fn see(&mut self, number: u64) -> Result<Option<FileState>> {
         let object = match self.fs.objset().object(number) {
             Ok(o) => o,
             Err(e) if e.is_absent() => return Ok(None),
@@ -72,7 +72,7 @@ impl<'a> Side<'a> {
             return Ok(None);
         }
         let path = self.path(&node)?;
-        Ok(Some(Seen {
+        Ok(Some(FileState {
             kind: node.kind(),
             generation: node.generation,
             links: node.links,

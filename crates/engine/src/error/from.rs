@@ -3,7 +3,7 @@
 //! Every one of them has its kind here, place and hint where there is one. The floors' errors are
 //! matched without a wildcard: one that is new to a floor is not compiled before it has a kind.
 
-use super::{Error, ErrorKind, Hint, InTheWay, Place};
+use super::{Conflict, Error, ErrorKind, Hint, Place};
 use crate::inventory::HashError;
 use crate::layout::LayoutFault;
 use crate::making::DeviceRefusal;
@@ -270,8 +270,8 @@ impl From<std::io::Error> for Error {
     }
 }
 
-impl From<InTheWay> for Error {
-    fn from(what: InTheWay) -> Self {
-        Self::new(ErrorKind::InTheWay(what))
+impl From<Conflict> for Error {
+    fn from(what: Conflict) -> Self {
+        Self::new(ErrorKind::Conflict(what))
     }
 }

@@ -56,7 +56,7 @@ pub enum ErrorKind {
     /// A quota is used up.
     Quota,
     /// Something of that name is there, and stays.
-    InTheWay(InTheWay),
+    Conflict(Conflict),
     /// Something outside of pools (a file of this machine, an archive) cannot be read or written,
     /// or is not what it should be; the source says which.
     External,
@@ -138,7 +138,7 @@ pub enum ErrorKind {
 /// What stands where a file was to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum InTheWay {
+pub enum Conflict {
     /// A directory.
     Directory,
     /// A file, where a directory was to be made.
@@ -281,7 +281,7 @@ impl fmt::Display for ErrorKind {
             Self::ReadOnly => "is open for reading only",
             Self::NoSpace => "no space is left",
             Self::Quota => "a quota is exceeded",
-            Self::InTheWay(what) => return write!(f, "{what}"),
+            Self::Conflict(what) => return write!(f, "{what}"),
             Self::External => "something outside of the pool fails",
             Self::TooLarge => "is too large",
             Self::NoKey => "is encrypted, and its key is not loaded",
@@ -322,7 +322,7 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-impl fmt::Display for InTheWay {
+impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Directory => "a directory is in the way",

@@ -21,7 +21,7 @@ mod kind;
 mod tests;
 
 pub use hint::Hint;
-pub use kind::{ErrorKind, InTheWay, Rule};
+pub use kind::{Conflict, ErrorKind, Rule};
 
 use std::fmt;
 

@@ -6,7 +6,7 @@ use std::{fmt, io};
 /// A range of a file that could not be read.
 #[derive(Clone, Debug)]
 pub struct Lost {
-    /// First byte.
+    /// FirstName byte.
     pub offset: u64,
     /// Bytes.
     pub length: u64,
@@ -29,7 +29,7 @@ pub(super) enum Failure {
     /// The pool cannot say what it is.
     Pool(zpl::Error),
     /// What there is in the target stays.
-    InTheWay(Error),
+    Conflict(Error),
     /// A block could not be read, and losses are not accepted.
     Lost(Lost),
     /// It was told to stop.
@@ -59,7 +59,7 @@ impl From<Failure> for Error {
         match e {
             Failure::Sink(e) => e.into(),
             Failure::Pool(e) => e.into(),
-            Failure::InTheWay(e) => e,
+            Failure::Conflict(e) => e,
             Failure::Lost(e) => Self::new(ErrorKind::Damaged).because(e),
             Failure::Cancelled(e) => e.into(),
         }

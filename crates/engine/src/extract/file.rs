@@ -4,14 +4,14 @@ use super::data::{self, Source};
 use super::failure::Failure;
 use super::names::escaped;
 use super::{Existing, Extract, Folder, Found, MadeHere, NewFile as _, Sink, kind_phrase};
-use crate::{Error, Hint, InTheWay};
+use crate::{Conflict, Error, Hint};
 use std::io;
 use std::sync::Arc;
 use zpl::write::NewKind;
 use zpl::{FileKind, Node};
 
 /// What there is for a file under its name.
-pub(super) enum Room<I> {
+pub(super) enum NameState<I> {
     /// Nothing, or what will be replaced.
     Free(Option<I>),
     /// A whole copy.
@@ -73,7 +73,7 @@ impl Extract<'_> {
     pub(super) fn tell(&self, shown: &[u8], object: u64, e: Failure) {
         let hint = match &e {
             Failure::Cancelled(_) => return,
-            Failure::InTheWay(e) => e.hint().cloned(),
+            Failure::Conflict(e) => e.hint().cloned(),
             _ => None,
         };
         let why = Error::from(e).to_string();
@@ -103,29 +103,29 @@ impl Extract<'_> {
         folder: &Folder<S>,
         name: &[u8],
         whole: impl Fn(&Found<S::Id>) -> bool,
-    ) -> Result<Room<S::Id>, Failure> {
-        let Some(there) = folder.dir.find(name)? else { return Ok(Room::Free(None)) };
+    ) -> Result<NameState<S::Id>, Failure> {
+        let Some(there) = folder.dir.find(name)? else { return Ok(NameState::Free(None)) };
         if folder.has_made(there.id) {
-            return Err(Failure::InTheWay(Error::external(
+            return Err(Failure::Conflict(Error::external(
                 "another file of the pool was made here: the target does not tell their names \
                  apart",
             )));
         }
         let is_renewed = self.existing != Existing::Refuse && there.is_file();
         if !is_renewed && whole(&there) {
-            return Ok(Room::Whole(there.id));
+            return Ok(NameState::Whole(there.id));
         }
         if there.kind == FileKind::Dir {
-            return Err(Failure::InTheWay(InTheWay::Directory.into()));
+            return Err(Failure::Conflict(Conflict::Directory.into()));
         }
         let why = match self.existing {
-            Existing::Refuse => Error::from(InTheWay::Different),
+            Existing::Refuse => Error::from(Conflict::Different),
             Existing::Renew { force: false } if !there.is_file() => {
                 Error::external(format!("{} is in the way", kind_phrase(there.kind)))
             }
-            _ => return Ok(Room::Free(Some(there.id))),
+            _ => return Ok(NameState::Free(Some(there.id))),
         };
-        Err(Failure::InTheWay(why.with_hint(Hint::Replace)))
+        Err(Failure::Conflict(why.with_hint(Hint::Replace)))
     }
 
     fn regular<S: Sink>(
@@ -143,8 +143,8 @@ impl Extract<'_> {
             return Ok(Copied { id: Some(there.id), lost: None });
         }
         let replaced = match self.room(folder, name, |there| is_copy(there, node))? {
-            Room::Free(replaced) => replaced,
-            Room::Whole(id) => return Ok(Copied { id: Some(id), lost: None }),
+            NameState::Free(replaced) => replaced,
+            NameState::Whole(id) => return Ok(Copied { id: Some(id), lost: None }),
         };
         let out = folder.dir.file(node.size)?;
         let observer = self.observer;
@@ -180,8 +180,8 @@ impl Extract<'_> {
         }
         let whole = |there: &Found<S::Id>| is_special_copy(there, &what, node);
         let replaced = match self.room(folder, name, whole)? {
-            Room::Free(replaced) => replaced,
-            Room::Whole(id) => return Ok(Copied { id: Some(id), lost: None }),
+            NameState::Free(replaced) => replaced,
+            NameState::Whole(id) => return Ok(Copied { id: Some(id), lost: None }),
         };
         if let Some(seen) = replaced {
             folder.dir.remove(name, seen)?;

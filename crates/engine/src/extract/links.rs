@@ -6,15 +6,15 @@
 //! the second name gets a copy of its own.
 
 use super::failure::Failure;
-use super::file::{Room, is_copy};
-use super::walk::Below;
+use super::file::{NameState, is_copy};
+use super::walk::PendingDir;
 use super::{Extract, Folder, Linked, MadeHere, Sink, Tree as _, join, lock};
 use crate::Cancelled;
 use std::collections::HashMap;
 use std::sync::Mutex;
 
 /// The first name of a file that has several.
-pub(super) struct First<I> {
+pub(super) struct FirstName<I> {
     /// Number of its directory.
     pub(super) dir: usize,
     /// Its name there.
@@ -27,10 +27,10 @@ pub(super) struct First<I> {
 pub(super) struct Links<I>(Mutex<Names<I>>);
 
 struct Names<I> {
-    first: HashMap<u64, First<I>>,
-    later: Vec<Below>,
+    first: HashMap<u64, FirstName<I>>,
+    later: Vec<PendingDir>,
     /// Directories that the ones they are in take for files.
-    directories: Vec<Below>,
+    directories: Vec<PendingDir>,
 }
 
 impl<I> Links<I> {
@@ -40,22 +40,22 @@ impl<I> Links<I> {
     }
 
     /// A file was made that has more names.
-    pub(super) fn note_first(&self, object: u64, first: First<I>) {
+    pub(super) fn note_first(&self, object: u64, first: FirstName<I>) {
         lock(&self.0).first.insert(object, first);
     }
 
     /// A name of a file that was come across before.
-    pub(super) fn note_second(&self, above: usize, name: Vec<u8>, object: u64) {
-        lock(&self.0).later.push(Below { above, name, object });
+    pub(super) fn note_later_name(&self, above: usize, name: Vec<u8>, object: u64) {
+        lock(&self.0).later.push(PendingDir { above, name, object });
     }
 
     /// A directory, found among files.
     pub(super) fn note_directory(&self, above: usize, name: Vec<u8>, object: u64) {
-        lock(&self.0).directories.push(Below { above, name, object });
+        lock(&self.0).directories.push(PendingDir { above, name, object });
     }
 
     /// Directories that were found among files.
-    pub(super) fn take_directories(&self) -> Vec<Below> {
+    pub(super) fn take_directories(&self) -> Vec<PendingDir> {
         std::mem::take(&mut lock(&self.0).directories)
     }
 }
@@ -87,8 +87,8 @@ impl Extract<'_> {
 
     fn second_name<S: Sink>(
         &self,
-        second: &Below,
-        known: &mut HashMap<u64, First<S::Id>>,
+        second: &PendingDir,
+        known: &mut HashMap<u64, FirstName<S::Id>>,
         tree: &mut S::Tree,
         folder: &Folder<S>,
     ) -> Result<(), Failure> {
@@ -105,9 +105,9 @@ impl Extract<'_> {
                 return Ok(());
             }
             match self.room(folder, &second.name, |there| is_copy(there, &node))? {
-                Room::Free(Some(replaced)) => folder.dir.remove(&second.name, replaced)?,
-                Room::Free(None) => {}
-                Room::Whole(_) => {
+                NameState::Free(Some(replaced)) => folder.dir.remove(&second.name, replaced)?,
+                NameState::Free(None) => {}
+                NameState::Whole(_) => {
                     let why = "a copy of its own is there";
                     self.observer.not_kept(&shown, "hard link", why);
                     return Ok(());
@@ -125,7 +125,7 @@ impl Extract<'_> {
             }
         }
         if let Some((id, name)) = self.make(&node, folder, &second.name, &shown) {
-            known.insert(second.object, First { dir: second.above, name, id });
+            known.insert(second.object, FirstName { dir: second.above, name, id });
         }
         Ok(())
     }

@@ -30,10 +30,12 @@ mod walk;
 pub use data::volume;
 pub use failure::Lost;
 pub use names::escaped;
-pub use sink::{Attribute, Found, Keep, Linked, NewFile, SetAttribute, Sink, Tree, kind_phrase};
+pub use sink::{
+    Attribute, Found, Linked, NewFile, Preserve, SetAttribute, Sink, Tree, kind_phrase,
+};
 
 use crate::{Cancelled, Hint, Progress};
-use links::{First, Links};
+use links::{FirstName, Links};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use walk::Walk;
@@ -107,7 +109,7 @@ pub enum Existing {
 /// # mod memory {
 /// #     include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/extract/memory.rs"));
 /// # }
-/// use engine::extract::{Extract, Keep};
+/// use engine::extract::{Extract, Preserve};
 /// # use engine::files::{NewFile, NewKind, Time};
 /// # use engine::Progress;
 /// # use memory::{Handle, Memory, Reports};
@@ -121,7 +123,7 @@ pub enum Existing {
 ///
 /// let (progress, reports) = (Progress::new(), Reports::default());
 /// let target = Arc::new(Mutex::new(Memory::default()));
-/// let extract = Extract::new(&fs, Keep::ALL, &progress, &reports);
+/// let extract = Extract::new(&fs, Preserve::ALL, &progress, &reports);
 /// extract.tree(&fs.root()?, Handle::top(&target), b"")?;
 /// assert_eq!(reports.take(), ["letter: done, 0 lost"]);
 /// assert!(target.lock().unwrap().at("letter").data.ends_with(b"behind a hole"));
@@ -131,7 +133,7 @@ pub struct Extract<'a> {
     /// The file system.
     pub fs: &'a Filesystem,
     /// Which attributes are kept.
-    pub keep: Keep,
+    pub keep: Preserve,
     /// The dataset has POSIX access lists.
     pub posix_acls: bool,
     /// What to do with names that are there.
@@ -204,7 +206,7 @@ impl<'a> Extract<'a> {
     /// One that has seen nothing yet.
     pub fn new(
         fs: &'a Filesystem,
-        keep: Keep,
+        keep: Preserve,
         progress: &'a Progress,
         observer: &'a dyn Observer,
     ) -> Self {
@@ -285,11 +287,11 @@ impl<'a> Extract<'a> {
             return links.note_directory(dir, name, task.object);
         }
         if !self.see(task.object) {
-            return links.note_second(dir, name, task.object);
+            return links.note_later_name(dir, name, task.object);
         }
         let made = self.make(&node, &task.folder, &task.name, &shown);
         if let Some((id, name)) = made.filter(|_| node.links > 1) {
-            links.note_first(task.object, First { dir, name, id });
+            links.note_first(task.object, FirstName { dir, name, id });
         }
     }
 }

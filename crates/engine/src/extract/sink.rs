@@ -8,7 +8,7 @@ use zpl::{FileKind, Node, Time};
 
 /// What of a file's attributes is put on the copy.
 #[derive(Clone, Copy, Debug)]
-pub struct Keep {
+pub struct Preserve {
     /// Owner and group, and what is worth something only with them: set-id bits, attributes that
     /// give rights, devices that others may open.
     pub owner: bool,
@@ -20,7 +20,7 @@ pub struct Keep {
     pub devices: bool,
 }
 
-impl Keep {
+impl Preserve {
     /// All that there is.
     pub const ALL: Self = Self { owner: true, declined: false, xattrs: true, devices: true };
 }
@@ -95,7 +95,7 @@ pub trait Sink: SetAttribute + Sized + Send + Sync {
     ///
     /// # Errors
     /// It stays open; nothing is copied into it.
-    fn close(&self, node: &Node, keep: Keep) -> io::Result<()> {
+    fn close(&self, node: &Node, keep: Preserve) -> io::Result<()> {
         let _ = (node, keep);
         Ok(())
     }

@@ -19,7 +19,7 @@ use zpl::{DirCursor, DirEntry, FileKind, Node};
 const PAGE: usize = 1024;
 
 /// A directory still to be made and read.
-pub(super) struct Below {
+pub(super) struct PendingDir {
     /// Number of the one above.
     pub(super) above: usize,
     /// Its name.
@@ -57,7 +57,7 @@ pub(super) struct Walk<'w, 'a, S: Sink> {
     /// Objects of the directories of the tree.
     objects: Vec<u64>,
     made: MadeHere<S::Id>,
-    todo: Vec<Below>,
+    todo: Vec<PendingDir>,
     reading: Option<Reading<S>>,
 }
 
@@ -82,7 +82,7 @@ impl<'w, 'a, S: Sink> Walk<'w, 'a, S> {
     }
 
     /// Goes on with directories found otherwise; false when there are none.
-    pub(super) fn go_on(&mut self, with: Vec<Below>) -> bool {
+    pub(super) fn go_on(&mut self, with: Vec<PendingDir>) -> bool {
         self.todo.extend(with);
         !self.todo.is_empty()
     }
@@ -101,8 +101,8 @@ impl<'w, 'a, S: Sink> Walk<'w, 'a, S> {
     }
 
     /// Makes a directory and begins to read it. What turns out to be a file is handed out.
-    fn enter(&mut self, below: Below) -> Option<Task<S>> {
-        let Below { above, name, object } = below;
+    fn enter(&mut self, below: PendingDir) -> Option<Task<S>> {
+        let PendingDir { above, name, object } = below;
         let path = join(&self.tree.path(above), &name);
         let node = match self.extract.fs.node(object) {
             Ok(node) => node,
@@ -246,7 +246,7 @@ impl<'w, 'a, S: Sink> Walk<'w, 'a, S> {
         let DirEntry { name, object, kind } = entry;
         let opened = || self.extract.fs.node(object).is_ok_and(|n| n.kind() == FileKind::Dir);
         if kind == DIRECTORY || (kind == 0 && opened()) {
-            self.todo.push(Below { above: folder.number, name, object });
+            self.todo.push(PendingDir { above: folder.number, name, object });
             return None;
         }
         Some(Task { folder: Arc::clone(folder), name, object })

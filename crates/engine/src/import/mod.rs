@@ -11,7 +11,7 @@ use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::features;
 use pool::Obstacle;
 use pool::live::{LogDevices, obstacles};
-use pool::{Absence, Candidate, CandidateState, Error, LeafSight, MissingDevice};
+use pool::{Absence, Candidate, CandidateLeaf, CandidateState, Error, MissingDevice};
 use pool::{OpenOptions, Pool, Salvage, UnknownFeature};
 use rt::Rt;
 use std::path::PathBuf;
@@ -275,7 +275,7 @@ fn notes(
         // The labels of one top-level vdev are always written together.
         let seen: Vec<_> = top.walk().filter_map(|v| candidate.leaves.get(&v.guid)).collect();
         let newest = seen.iter().map(|s| s.txg).max().unwrap_or(0);
-        let is_told = |s: &&&LeafSight| {
+        let is_told = |s: &&&CandidateLeaf| {
             let is_it =
                 |m: &MissingDevice| candidate.leaves.get(&m.guid).is_some_and(|l| l.path == s.path);
             missing.iter().any(is_it)

@@ -3,7 +3,7 @@
 use super::ctldir;
 use super::hash::{self, HashError, Hashing};
 use super::json::{Json, Members, hex, put_text_or_hex};
-use super::tree::Found;
+use super::tree::FoundFile;
 use ondisk::acl::{
     POSIX_ACCESS_XATTR, POSIX_DEFAULT_XATTR, decode_posix, posix_from_mode, posix_text,
 };
@@ -66,7 +66,7 @@ pub fn nanoseconds(t: Time) -> i128 {
 #[must_use]
 pub fn describe(
     fs: &Filesystem,
-    found: &Found,
+    found: &FoundFile,
     options: EntryOptions,
     hashing: Hashing<'_>,
 ) -> Described {

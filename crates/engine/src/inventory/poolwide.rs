@@ -62,7 +62,8 @@ fn as_imported(properties: &mut Vec<(String, String)>, read_only: bool) {
 fn device_files(pool: &Pool) -> Json {
     let candidate = pool.candidate();
     let all = candidate.leaves.values().chain(candidate.aux.values());
-    let name = |l: &pool::LeafSight| l.path.file_name().map(|n| n.to_string_lossy().into_owned());
+    let name =
+        |l: &pool::CandidateLeaf| l.path.file_name().map(|n| n.to_string_lossy().into_owned());
     let mut names: Vec<String> = all.filter_map(name).collect();
     // `vdev10` comes after `vdev9`: by length, then by letter.
     names.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));

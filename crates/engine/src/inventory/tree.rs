@@ -35,7 +35,7 @@ const ERRORS_BYTES: usize = 16 << 20;
 
 /// A file that was found.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FoundFile {
     /// Path from the root, without a slash in front; `.` for the root itself.
     pub path: Vec<u8>,
     /// Its object.
@@ -220,12 +220,12 @@ impl<'a> Walk<'a> {
 }
 
 impl Iterator for Walk<'_> {
-    type Item = Found;
+    type Item = FoundFile;
 
-    fn next(&mut self) -> Option<Found> {
+    fn next(&mut self) -> Option<FoundFile> {
         if let Some(object) = self.root.take() {
             self.enter(object);
-            return Some(Found { path: b".".to_vec(), object });
+            return Some(FoundFile { path: b".".to_vec(), object });
         }
         loop {
             let level = self.stack.last_mut()?;
@@ -255,7 +255,7 @@ impl Iterator for Walk<'_> {
                 }
                 self.enter(object);
             }
-            return Some(Found { path: self.path.clone(), object });
+            return Some(FoundFile { path: self.path.clone(), object });
         }
     }
 }

@@ -115,7 +115,7 @@ impl DeviceCheck<'_> {
         }
         let reader = Arc::clone(device).as_device();
         let label = look_at_device(&reader, path.to_owned());
-        let was_begun = |label: &FoundLeaf| self.pool.is_some_and(|pool| pool.never_got(label));
+        let was_begun = |label: &FoundLeaf| self.pool.is_some_and(|pool| pool.is_half_added(label));
         if label.as_ref().is_some_and(was_begun) {
             return Ok(());
         }
@@ -124,8 +124,8 @@ impl DeviceCheck<'_> {
         }
         let content = label.and_then(|label| of_label(&label.config, path, is_spare));
         let content = match content {
-            Some(Held::Nothing) => None,
-            Some(Held::Content(content)) => Some(content),
+            Some(LabelVerdict::Nothing) => None,
+            Some(LabelVerdict::Content(content)) => Some(content),
             // Something else may have been put on what is left of a pool.
             None => foreign(reader.as_ref()).map(Content::Foreign),
         };
@@ -134,13 +134,13 @@ impl DeviceCheck<'_> {
 }
 
 /// What a label makes of the device.
-enum Held {
+enum LabelVerdict {
     Content(Content),
     /// It can be used as it is.
     Nothing,
 }
 
-fn of_label(label: &LabelConfig, path: &Path, is_spare: bool) -> Option<Held> {
+fn of_label(label: &LabelConfig, path: &Path, is_spare: bool) -> Option<LabelVerdict> {
     let content = match label {
         LabelConfig::Member(c) => match c.state {
             PoolState::Destroyed => return None,
@@ -150,13 +150,13 @@ fn of_label(label: &LabelConfig, path: &Path, is_spare: bool) -> Option<Held> {
         },
         // A spare of one pool may be a spare of others too.
         LabelConfig::Aux(c) if is_spare && c.state == PoolState::Spare => {
-            return Some(Held::Nothing);
+            return Some(LabelVerdict::Nothing);
         }
         LabelConfig::Aux(c) => {
             Content::Aux(owner_of_aux(c.guid, path, |s| s != CandidateState::Destroyed)?)
         }
     };
-    Some(Held::Content(content))
+    Some(LabelVerdict::Content(content))
 }
 
 /// The pool of such a state that has a spare or cache device of this guid, among those whose

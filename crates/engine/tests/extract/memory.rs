@@ -2,7 +2,9 @@
 // include it, so it has no attributes of a file.
 
 use engine::Node;
-use engine::extract::{self, Attribute, Found, Keep, Linked, NewFile, SetAttribute, Sink, Tree};
+use engine::extract::{
+    self, Attribute, Found, Linked, NewFile, Preserve, SetAttribute, Sink, Tree,
+};
 use engine::files::{FileKind, NewKind, Time};
 use std::collections::BTreeMap;
 use std::io;
@@ -119,7 +121,7 @@ impl Sink for Handle {
         Ok(Self { path, ..self.of(number) })
     }
 
-    fn close(&self, _: &Node, _: Keep) -> io::Result<()> {
+    fn close(&self, _: &Node, _: Preserve) -> io::Result<()> {
         self.lock().things[self.number].attributes.push("closed".to_owned());
         Ok(())
     }

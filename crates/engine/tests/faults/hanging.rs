@@ -71,7 +71,7 @@ fn leaves_that_hang_for_good_are_gone_without() {
             let guid = run.pool().leaves_away()[0];
             let source = run.bench.source();
             let (refused, took) =
-                timed(rt, || run.pool().bring_back(guid, OwnChanges::Keep, None, &source));
+                timed(rt, || run.pool().online_leaf(guid, OwnChanges::Keep, None, &source));
             let refused = refused.unwrap_err().to_string();
             assert!(refused.contains("have not come back"), "{refused}");
             assert!(took < Duration::from_secs(1));
@@ -125,7 +125,7 @@ fn beyond_the_redundancy_the_pool_waits_and_answers() {
             rt.sleep(Duration::from_secs(1));
             assert!(run.pool().resume(&source).unwrap(), "{shape:?}");
             for guid in run.pool().leaves_away() {
-                run.pool().bring_back(guid, OwnChanges::Keep, None, &source).unwrap();
+                run.pool().online_leaf(guid, OwnChanges::Keep, None, &source).unwrap();
             }
             run.pool().wait_for_scan().unwrap();
             run.pool().sync().unwrap();

@@ -7,7 +7,7 @@ use super::random::{Bench, Run, add_large};
 use super::{DEVICE_BYTES, describe_degraded, set};
 use engine::LivePool;
 use engine::inside::ondisk::scan::{Function, RebuildState, State};
-use engine::live::Bring;
+use engine::live::ResilverKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -78,14 +78,14 @@ fn rebuilds_are_gone_on_with_by_both() {
         let old = run.pool().view().vdevs().leaves().nth(1).unwrap().guid();
         let new = run.bench.extra();
         let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
-        run.pool().replace_by(old, &spec, device, Bring::Sequential).unwrap();
+        run.pool().replace_by(old, &spec, device, ResilverKind::Sequential).unwrap();
     });
     let draid = large(5001, Shape::Draid1, "rebuild-draid");
     let (draid, of_draid) = half_way(draid, dir.path().join("draid"), |run| {
         let pool = run.pool();
         let leaf = pool.view().vdevs().leaves().nth(2).unwrap().guid();
         let spare = pool.spares_left().unwrap()[0].guid;
-        pool.take_spare_by(leaf, spare, None, Bring::Sequential).unwrap();
+        pool.take_spare_by(leaf, spare, None, ResilverKind::Sequential).unwrap();
     });
     let left = |bench: &Bench| assert_eq!(state(bench).state(), State::Active, "the kernel's");
     let finish = |pool: &LivePool| {

@@ -2,7 +2,7 @@
 
 use super::replace::{holds_without, survives_without};
 use super::*;
-use engine::live::Bring;
+use engine::live::ResilverKind;
 
 const DRAIDS: [Shape; 3] = [Shape::Draid1, Shape::Draid2, Shape::Draid3];
 
@@ -130,19 +130,22 @@ fn a_distributed_spare_stays() {
 /// It is replaced like any other child, in both ways, also while another leaf is away.
 #[test]
 fn a_distributed_spare_that_stays_is_replaced() {
-    let ways =
-        [(Bring::Healing, vec![5]), (Bring::Sequential, vec![5]), (Bring::Healing, vec![1, 5])];
-    for (seed, (bring, away)) in (2270..).zip(ways) {
+    let ways = [
+        (ResilverKind::Healing, vec![5]),
+        (ResilverKind::Sequential, vec![5]),
+        (ResilverKind::Healing, vec![1, 5]),
+    ];
+    for (seed, (kind, away)) in (2270..).zip(ways) {
         let (mut run, taken) = spared(seed, Shape::Draid2, &[5]);
         run.pool().detach(named(run.pool(), 5)).unwrap();
         run.without(away);
         let new = run.bench.extra();
         let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
-        run.pool().replace_by(taken[0], &spec, device, bring).unwrap();
+        run.pool().replace_by(taken[0], &spec, device, kind).unwrap();
         (0..20).for_each(|_| run.step());
         run.pool().wait_for_scan().unwrap();
-        assert!(!has(run.pool(), "dspare") && !has(run.pool(), "replacing"), "{bring:?}");
-        assert!(is_settled(run.pool()), "{bring:?}");
+        assert!(!has(run.pool(), "dspare") && !has(run.pool(), "replacing"), "{kind:?}");
+        assert!(is_settled(run.pool()), "{kind:?}");
         run.without(vec![5]);
         (0..20).for_each(|_| run.step());
         run.pool().wait_for_scan().unwrap();

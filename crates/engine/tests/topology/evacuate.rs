@@ -143,7 +143,7 @@ fn a_side_that_missed_the_copies_is_brought_up_to_date() {
         assert!(run.pool().removing().is_some(), "{is_early}");
         run.bench.faults[3].clear();
         if is_early {
-            super::bring_back(run.pool(), &run.bench, 3);
+            super::online_leaf(run.pool(), &run.bench, 3);
             run.pool().wait_for_scan().unwrap();
         }
         set(run.pool(), Tunable::RemovalSuspend, 0);
@@ -153,7 +153,7 @@ fn a_side_that_missed_the_copies_is_brought_up_to_date() {
         if is_early {
             run.pool().resilver().unwrap();
         } else {
-            super::bring_back(run.pool(), &run.bench, last);
+            super::online_leaf(run.pool(), &run.bench, last);
         }
         run.pool().wait_for_scan().unwrap();
         let missed: Vec<_> =

@@ -3,7 +3,7 @@
 use super::replace::{holds_without, is_settled, may_end_at_any_write, rebuilt, replace};
 use super::scrubs::set;
 use super::*;
-use engine::live::{Bring, EventValue};
+use engine::live::{EventValue, ResilverKind};
 
 fn ends_well(pool: &LivePool, case: &str) {
     pool.wait_for_scan().unwrap();
@@ -30,7 +30,7 @@ fn a_leaf_is_replaced_in_order_while_the_pool_is_worked_with() {
                 run.without(vec![1]);
                 (0..20).for_each(|_| run.step());
             }
-            replace(&mut run, old, Bring::Sequential);
+            replace(&mut run, old, ResilverKind::Sequential);
             (0..40).for_each(|_| run.step());
             ends_well(run.pool(), &format!("{shape:?}, {is_away}"));
             // The first group of the last one is on other leaves.
@@ -50,7 +50,7 @@ fn a_mirror_gets_a_side_in_order() {
         let mut run = run(seed, shape, 80);
         let new = run.bench.extra();
         let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
-        run.pool().attach_by(guid(run.pool(), 0), &spec, device, Bring::Sequential).unwrap();
+        run.pool().attach_by(guid(run.pool(), 0), &spec, device, ResilverKind::Sequential).unwrap();
         (0..40).for_each(|_| run.step());
         ends_well(run.pool(), &format!("{shape:?}"));
         let (events, _) = run.pool().events().after(0);
@@ -99,7 +99,7 @@ fn a_rebuild_goes_on() {
         run.pool().sync().unwrap();
         set(run.pool(), "zfs_scan_suspend_progress=1");
         let old = guid(run.pool(), 1);
-        replace(&mut run, old, Bring::Sequential);
+        replace(&mut run, old, ResilverKind::Sequential);
         (0..20).for_each(|_| run.step());
         run.pool().sync().unwrap();
         assert_eq!(rebuilt(run.pool())[0].state(), State::Active);
@@ -118,13 +118,13 @@ fn a_rebuild_begins_anew_and_is_called_off() {
     set(run.pool(), "zfs_scan_suspend_progress=1");
     let new = run.bench.extra();
     let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
-    run.pool().attach_by(guid(run.pool(), 0), &spec, device, Bring::Sequential).unwrap();
+    run.pool().attach_by(guid(run.pool(), 0), &spec, device, ResilverKind::Sequential).unwrap();
     let first = rebuilt(run.pool())[0].max_txg;
     let more = run.bench.extra();
     let (spec, device) = (run.bench.leaf(more), run.bench.write_ref(more));
     let healing = run.pool().attach(guid(run.pool(), 0), &spec, device.clone());
     assert!(healing.unwrap_err().to_string().contains("sequentially resilvering"));
-    run.pool().attach_by(guid(run.pool(), 0), &spec, device, Bring::Sequential).unwrap();
+    run.pool().attach_by(guid(run.pool(), 0), &spec, device, ResilverKind::Sequential).unwrap();
     assert!(rebuilt(run.pool())[0].max_txg > first);
     let side = |run: &Run, n| guid(run.pool(), n);
     run.pool().detach(side(&run, 3)).unwrap();
@@ -142,7 +142,7 @@ fn what_cannot_be_rebuilt_is_refused() {
     let new = run.bench.extra();
     let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
     let old = guid(run.pool(), 0);
-    let refused = run.pool().replace_by(old, &spec, device, Bring::Sequential).unwrap_err();
+    let refused = run.pool().replace_by(old, &spec, device, ResilverKind::Sequential).unwrap_err();
     assert!(refused.to_string().contains("only mirror and dRAID vdevs"), "{refused}");
 }
 
@@ -151,6 +151,6 @@ fn what_cannot_be_rebuilt_is_refused() {
 fn a_rebuild_may_end_at_any_write() {
     let step = super::step(29);
     for (seed, shape) in (2360..).zip([Shape::Mirror, Shape::Draid1]) {
-        may_end_at_any_write(seed, shape, Bring::Sequential, step);
+        may_end_at_any_write(seed, shape, ResilverKind::Sequential, step);
     }
 }

@@ -5,7 +5,7 @@ use super::random::add_large;
 use super::random::shapes::Shape;
 use super::*;
 use engine::inside::pool::Error;
-use engine::live::Bring;
+use engine::live::ResilverKind;
 use engine::live::tunables::Tunable;
 use std::time::Duration;
 
@@ -201,7 +201,7 @@ fn an_expansion_waits_for_its_devices() {
             assert!(!run.pool().wait_for_expansion(Duration::ZERO).unwrap());
             is_whole_now(&run, &format!("{shape:?} after {steps}"));
             run.bench.faults[1].clear();
-            bring_back(run.pool(), &run.bench, 1);
+            online_leaf(run.pool(), &run.bench, 1);
             run.pool().wait_for_scan().unwrap();
             goes_to_its_end(run.pool());
             (0..20).for_each(|_| run.step());
@@ -323,9 +323,9 @@ fn what_cannot_be_expanded_is_left_alone() {
     assert!(attach_to(run.pool(), &run.bench, n).is_err());
     run.pool().discard_checkpoint().unwrap();
     run.pool().wait_for_discard().unwrap();
-    run.pool().take_out(guid(run.pool(), 1), Leave::Offline).unwrap();
+    run.pool().offline_leaf(guid(run.pool(), 1), OfflineMode::Offline).unwrap();
     refused(&run, "must be in use and lack nothing");
-    bring_back(run.pool(), &run.bench, 1);
+    online_leaf(run.pool(), &run.bench, 1);
     run.pool().wait_for_scan().unwrap();
     let small = Arc::new(MemoryDevice::zeros("small", 32 << 20));
     let spec = run.bench.leaf(n);
@@ -335,7 +335,7 @@ fn what_cannot_be_expanded_is_left_alone() {
     let said = run.pool().attach(top(run.pool()).guid, &spec, Arc::new(large)).unwrap_err();
     assert!(said.to_string().contains("alignment requirement"), "{said}");
     let (of, device) = (top(run.pool()).guid, run.bench.write_ref(n));
-    let said = run.pool().attach_by(of, &spec, device, Bring::Sequential).unwrap_err();
+    let said = run.pool().attach_by(of, &spec, device, ResilverKind::Sequential).unwrap_err();
     assert!(said.to_string().contains("support sequential reconstruction"), "{said}");
     run.bench.devices[0].put(512 << 10, b"\xeb\x0eBTX");
     refused(&run, "boot code");

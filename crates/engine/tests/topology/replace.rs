@@ -2,16 +2,16 @@
 
 use super::*;
 use engine::inside::ondisk::scan::RebuildState;
-use engine::live::Bring;
+use engine::live::ResilverKind;
 
 const ALL: [Shape; 6] =
     [Shape::Disk, Shape::Mirror, Shape::Raidz1, Shape::Raidz2, Shape::Raidz3, Shape::Draid2];
 
 /// Begins to replace a leaf by a new device.
-pub(super) fn replace(run: &mut Run, leaf: u64, bring: Bring) {
+pub(super) fn replace(run: &mut Run, leaf: u64, kind: ResilverKind) {
     let new = run.bench.extra();
     let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
-    run.pool().replace_by(leaf, &spec, device, bring).unwrap();
+    run.pool().replace_by(leaf, &spec, device, kind).unwrap();
 }
 
 /// How far the vdevs are that are rebuilt in order.
@@ -53,7 +53,7 @@ fn any_leaf_is_replaced_while_the_pool_is_worked_with() {
         let old = (0..run.bench.redundancy().max(1)).collect::<Vec<_>>();
         let guids: Vec<u64> = old.iter().map(|n| guid(run.pool(), *n)).collect();
         for leaf in &guids {
-            replace(&mut run, *leaf, Bring::Healing);
+            replace(&mut run, *leaf, ResilverKind::Healing);
             (0..20).for_each(|_| run.step());
         }
         run.pool().wait_for_scan().unwrap();
@@ -76,7 +76,7 @@ fn leaves_that_are_gone_are_replaced() {
         (0..30).for_each(|_| run.step());
         let guids: Vec<u64> = old.iter().map(|n| guid(run.pool(), *n)).collect();
         for leaf in &guids {
-            replace(&mut run, *leaf, Bring::Healing);
+            replace(&mut run, *leaf, ResilverKind::Healing);
         }
         (0..20).for_each(|_| run.step());
         run.pool().wait_for_scan().unwrap();
@@ -114,7 +114,7 @@ fn a_replacement_is_called_off_or_replaced_itself() {
             let (bench, model) = run.finish();
             holds_without(bench, &model, &[new]);
         } else {
-            replace(&mut run, guids[1], Bring::Healing);
+            replace(&mut run, guids[1], ResilverKind::Healing);
             (0..20).for_each(|_| run.step());
             run.pool().wait_for_scan().unwrap();
             assert!(is_whole(run.pool()) && is_settled(run.pool(), &guids));
@@ -129,12 +129,12 @@ fn a_replacement_is_called_off_or_replaced_itself() {
 fn a_replacement_may_end_at_any_write() {
     let step = super::step(23);
     for (seed, shape) in (1500..).zip([Shape::Disk, Shape::Mirror, Shape::Raidz1]) {
-        may_end_at_any_write(seed, shape, Bring::Healing, step);
+        may_end_at_any_write(seed, shape, ResilverKind::Healing, step);
     }
 }
 
 /// One in `step` of the writes of a replacement is tried.
-pub(super) fn may_end_at_any_write(seed: u64, shape: Shape, bring: Bring, step: usize) {
+pub(super) fn may_end_at_any_write(seed: u64, shape: Shape, kind: ResilverKind, step: usize) {
     let mut run = run(seed, shape, 30);
     let old = guid(run.pool(), 0);
     let new = run.bench.extra();
@@ -144,7 +144,7 @@ pub(super) fn may_end_at_any_write(seed: u64, shape: Shape, bring: Bring, step: 
         bench = bench.again_from(&before);
         let pool = bench.import();
         bench.cut_power_after(writes);
-        let replaced = pool.replace_by(old, &bench.leaf(new), bench.write_ref(new), bring);
+        let replaced = pool.replace_by(old, &bench.leaf(new), bench.write_ref(new), kind);
         let is_done = replaced.is_ok() && pool.wait_for_scan().is_ok() && pool.sync().is_ok();
         let is_done = is_done && is_settled(&pool, &[old]);
         drop(pool);
@@ -155,7 +155,7 @@ pub(super) fn may_end_at_any_write(seed: u64, shape: Shape, bring: Bring, step: 
             let tree = pool.view().vdevs();
             tree.leaves().nth(*n).is_some_and(|l| pool.leaves_away().contains(&l.guid()))
         };
-        (0..bench.devices.len()).filter(away).for_each(|n| bring_back(&pool, &bench, n));
+        (0..bench.devices.len()).filter(away).for_each(|n| online_leaf(&pool, &bench, n));
         pool.wait_for_scan().unwrap();
         assert!(is_whole(&pool), "{case}: {:?}", rebuilt(&pool));
         let tree = pool.look().unwrap().config().vdev_tree.clone();

@@ -210,9 +210,9 @@ fn cut_off(run: &mut Run) -> Vec<Bench> {
         std::thread::sleep(Duration::from_millis(60));
         if n == COPIES - 1 {
             // What it is for is another leaf from now on.
-            run.pool().take_out(second, Leave::Offline).unwrap();
+            run.pool().offline_leaf(second, OfflineMode::Offline).unwrap();
             run.pool().sync().unwrap();
-            bring_back(run.pool(), &run.bench, 2);
+            online_leaf(run.pool(), &run.bench, 2);
             run.pool().sync().unwrap();
         }
         let mut copy = Bench::new(Shape::Mirror3, ROOMY_BYTES, 12);
@@ -237,13 +237,13 @@ fn a_resilver_that_is_cut_off_goes_on() {
     (0..60).for_each(|_| run.step());
     run.pool().sync().unwrap();
     let first = guid(run.pool(), 1);
-    run.pool().take_out(first, Leave::Offline).unwrap();
+    run.pool().offline_leaf(first, OfflineMode::Offline).unwrap();
     (0..40).for_each(|_| run.step());
     super::random::add_large(run.pool(), LARGE_BYTES);
     run.pool().sync().unwrap();
     in_small_pieces(run.pool());
     set(run.pool(), "zfs_scan_suspend_progress=1");
-    bring_back(run.pool(), &run.bench, 1);
+    online_leaf(run.pool(), &run.bench, 1);
     wait_until_it_is_on_disk(run.pool());
     let mut copies = cut_off(&mut run);
     run.pool().destroy_dataset("tank/large").unwrap();

@@ -77,10 +77,10 @@ fn what_cannot_be_split_is_left_alone() {
     let why = run.pool().sides_to_split(&leaves[..2]).unwrap_err().to_string();
     assert!(why.contains("at most one disk from each mirror"), "{why}");
     assert!(run.pool().sides_to_split(&[7]).is_err());
-    run.pool().take_out(leaves[2], Leave::Offline).unwrap();
+    run.pool().offline_leaf(leaves[2], OfflineMode::Offline).unwrap();
     let why = run.pool().split("new", &leaves[2..]).map(drop).unwrap_err().to_string();
     assert!(why.contains("is not in use"), "{why}");
-    bring_back(run.pool(), &run.bench, 2);
+    online_leaf(run.pool(), &run.bench, 2);
     run.pool().wait_for_scan().unwrap();
     run.pool().checkpoint().unwrap();
     assert!(run.pool().split("new", &leaves[2..]).is_err());

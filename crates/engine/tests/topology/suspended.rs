@@ -104,7 +104,7 @@ fn a_suspended_pool_goes_on_with_nothing_lost() {
                 run.pool().forget_errors(None).unwrap();
                 for guid in run.pool().leaves_away() {
                     run.pool()
-                        .bring_back(guid, OwnChanges::Keep, None, &run.bench.source())
+                        .online_leaf(guid, OwnChanges::Keep, None, &run.bench.source())
                         .unwrap();
                 }
                 run.pool().wait_for_scan().unwrap();
@@ -128,7 +128,7 @@ fn a_suspended_pool_that_ends_has_what_was_durable() {
         fail(&run, run.bench.redundancy() + 1, &ways(0)[3].1);
         run.pool().sync().unwrap_err();
         is_suspended(run.pool(), "it ends");
-        run.pool().wait_no_more();
+        run.pool().stop_waiting();
         assert!(!run.pool().is_waiting() && run.pool().suspended().is_some());
         mend(&run);
         let bench = run.abandon();

@@ -168,7 +168,7 @@ fn a_work_that_devices_broke_off_goes_on_when_they_are_back() {
             run.pool().forget_errors(None).unwrap();
             for leaf in run.pool().leaves_away() {
                 let source = run.bench.source();
-                run.pool().bring_back(leaf, OwnChanges::Keep, None, &source).unwrap();
+                run.pool().online_leaf(leaf, OwnChanges::Keep, None, &source).unwrap();
             }
         }
         finish(run.pool(), work);

@@ -5,7 +5,7 @@ use super::core::{Core, Phase};
 use super::format::{
     Header, Kind, PageRef, Root, checkpoint_name, encode_page, object, pages_name,
 };
-use super::put::{Made, put_and_wait};
+use super::put::{CreateOutcome, put_and_wait};
 use super::seconds;
 use super::writer::Snapshot;
 use crate::store::client::Urgency;
@@ -133,8 +133,8 @@ impl Core {
 
     fn make(&self, name: &str, bytes: &[u8], snapshot: &Snapshot) -> Result<(), Trouble> {
         match put_and_wait(&self.client, Urgency::Later, name, bytes)? {
-            Made::Ours => Ok(()),
-            Made::Theirs(found) => {
+            CreateOutcome::Ours => Ok(()),
+            CreateOutcome::Theirs(found) => {
                 let by = Header::decode(&found).map_or(0, |header| header.epoch);
                 Err(Trouble::Fenced(by.max(snapshot.epoch)))
             }

@@ -5,7 +5,7 @@ use super::answers::Answers;
 use super::map::Index;
 use super::options::Options;
 use super::replay::{State as Replayed, Volume};
-use super::writer::{Told, Writer};
+use super::writer::{WriteReply, Writer};
 use crate::store::StoreError;
 use crate::store::client::Client;
 use device::backend::Counters;
@@ -130,7 +130,7 @@ pub(super) fn kind_of_trouble(trouble: &Trouble) -> ErrorKind {
 }
 
 /// A callback of a device's user, as what a write is told.
-pub(super) fn told(core: &Arc<Core>, (offset, len): (u64, usize), done: WriteDone) -> Told {
+pub(super) fn told(core: &Arc<Core>, (offset, len): (u64, usize), done: WriteDone) -> WriteReply {
     let (core, began) = (Arc::clone(core), core.client.rt().now());
     core.counters.begin();
     Box::new(move |result| {

@@ -2,15 +2,15 @@
 
 use super::Trouble;
 use super::core::{Core, Phase, kind_of_trouble, told};
-use super::format::Super;
+use super::format::Superblock;
 use super::gc::{Collected, KEPT};
 use super::options::Options;
 use super::probe::{Fence, probe_with};
-use super::read::Give;
+use super::read::ReadDone;
 use super::replay::{Volume, replay};
 use super::takeover::{make_disk, take_over};
 use super::write::{pieces_of, trims_of};
-use super::writer::{Told, Writer};
+use super::writer::{WriteReply, Writer};
 use crate::store::Store;
 use crate::store::client::Client;
 use core::time::Duration;
@@ -42,7 +42,7 @@ impl LogDevice {
     pub fn create(
         store: Arc<dyn Store>,
         rt: &Rt,
-        is: &Super,
+        is: &Superblock,
         patience: Duration,
     ) -> Result<(), Trouble> {
         let client = Client::new(store, rt, patience);
@@ -195,7 +195,7 @@ impl LogDevice {
     }
 
     /// Asks for a range that is within the device to be written, or says why not.
-    fn ask_write(&self, offset: u64, parts: &[Shared], told: Told) {
+    fn ask_write(&self, offset: u64, parts: &[Shared], told: WriteReply) {
         let sector = self.core.sector();
         let len: usize = parts.iter().map(|part| part.len()).sum();
         if !offset.is_multiple_of(sector) || !(len as u64).is_multiple_of(sector) {
@@ -205,11 +205,11 @@ impl LogDevice {
     }
 
     /// Changes, and waits until it is done.
-    fn change_now(&self, change: impl FnOnce(Told)) -> Result<(), ErrorKind> {
+    fn change_now(&self, change: impl FnOnce(WriteReply)) -> Result<(), ErrorKind> {
         let (collector, tickets) = collect(self.core.client.rt(), 1);
         let mut change = Some(change);
         for ticket in tickets {
-            let told: Told = Box::new(move |result| ticket.give(result));
+            let told: WriteReply = Box::new(move |result| ticket.give(result));
             if let Some(change) = change.take() {
                 change(told);
             }
@@ -222,7 +222,7 @@ impl LogDevice {
         &self,
         (offset, len): (u64, usize),
         give: impl FnOnce(Result<AlignedBuf, Error>) + Send + 'static,
-    ) -> Give {
+    ) -> ReadDone {
         let (core, began) = (Arc::clone(&self.core), self.core.client.rt().now());
         core.counters.begin();
         Box::new(move |result| {
@@ -385,7 +385,7 @@ fn keep(core: &Arc<Core>) {
             }
         }
         drop(state);
-        let done = core.with_memory(|memory| core.tend(memory)).unwrap_or(Err(Trouble::Gone));
+        let done = core.with_memory(|memory| core.maintain(memory)).unwrap_or(Err(Trouble::Gone));
         let may_rest = done.is_ok_and(|done| done.waiting == 0 && done.moved == 0);
         rest_until = (!may_rest).then(|| core.client.rt().now() + REST);
     }

@@ -274,7 +274,7 @@ pub fn object(header: &Header, body: &[u8]) -> Vec<u8> {
 
 /// What a disk is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Super {
+pub struct Superblock {
     /// Size of the disk in bytes.
     pub size: u64,
     /// Bytes of a sector, a power of two from 512 to 65536.
@@ -289,7 +289,7 @@ pub struct Super {
     pub made_by: String,
 }
 
-impl Super {
+impl Superblock {
     /// The body of its object.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -339,14 +339,14 @@ impl Super {
 
 /// Identifies a writer, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Who {
+pub struct WriterId {
     /// Its machine.
     pub host: String,
     /// Its process there.
     pub pid: u32,
 }
 
-impl Who {
+impl WriterId {
     /// The body of an epoch or a pin.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -742,7 +742,7 @@ mod tests {
     #[test]
     fn the_other_objects_come_back_too() {
         let made_by = "zinc".to_owned();
-        let is = Super {
+        let is = Superblock {
             size: 1 << 40,
             sector: 4096,
             target: 16 << 20,
@@ -750,18 +750,18 @@ mod tests {
             is_fenced: true,
             made_by,
         };
-        assert_eq!(Super::decode(&is.encode()), Ok(is.clone()));
+        assert_eq!(Superblock::decode(&is.encode()), Ok(is.clone()));
         for wrong in [
-            Super { size: 0, ..is.clone() },
-            Super { size: 5000, ..is.clone() },
-            Super { sector: 4095, ..is.clone() },
-            Super { window: 0, ..is.clone() },
-            Super { target: 512, ..is.clone() },
+            Superblock { size: 0, ..is.clone() },
+            Superblock { size: 5000, ..is.clone() },
+            Superblock { sector: 4095, ..is.clone() },
+            Superblock { window: 0, ..is.clone() },
+            Superblock { target: 512, ..is.clone() },
         ] {
-            assert!(Super::decode(&wrong.encode()).is_err(), "{wrong:?}");
+            assert!(Superblock::decode(&wrong.encode()).is_err(), "{wrong:?}");
         }
-        let who = Who { host: "ä".repeat(300), pid: 7 };
-        assert_eq!(Who::decode(&who.encode()).unwrap().host, "ä".repeat(127));
+        let who = WriterId { host: "ä".repeat(300), pid: 7 };
+        assert_eq!(WriterId::decode(&who.encode()).unwrap().host, "ä".repeat(127));
         let extents = [
             Extent { lba: 100, sectors: 5, to: Location { seq: 3, at: 1 } },
             Extent { lba: 105, sectors: 1, to: Location { seq: 1, at: 0 } },

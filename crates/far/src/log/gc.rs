@@ -13,7 +13,7 @@ use super::replay::{checkpoints, places, root};
 use super::write::move_of;
 use super::writer::{Memory, Piece, Writer};
 use crate::store::client::Urgency;
-use crate::store::{Answer, Request, StoreError};
+use crate::store::{Request, Response, StoreError};
 use device::{ErrorKind, Shared};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -104,7 +104,7 @@ impl Core {
             match self.client.call(Urgency::Later, get) {
                 // It was taken back.
                 Err(StoreError::Absent) => {}
-                Ok(Answer::Bytes(bytes)) => {
+                Ok(Response::Bytes(bytes)) => {
                     // One that cannot be read may be at any place.
                     let header =
                         Header::decode(&bytes).map_err(|damage| Trouble::Damaged(name, damage))?;
@@ -164,7 +164,9 @@ impl Core {
                 continue;
             }
             let get = Request::Get { name: name.clone(), from: 0, len: HEADER_BYTES as u64 };
-            let Ok(Answer::Bytes(bytes)) = self.client.call(Urgency::Later, get) else { continue };
+            let Ok(Response::Bytes(bytes)) = self.client.call(Urgency::Later, get) else {
+                continue;
+            };
             let Ok(header) = Header::decode(&bytes) else { continue };
             // A seal that is not clean keeps a writer out that may have stood still since.
             let is_seal = header.kind == Kind::Seal && header.flags & CLEAN == 0;
@@ -202,7 +204,7 @@ impl Core {
             None => return Ok(Some(0)),
         };
         let whole = Request::Get { name: name.clone(), from: 0, len };
-        let Answer::Bytes(bytes) = self.client.call(Urgency::Later, whole)? else {
+        let Response::Bytes(bytes) = self.client.call(Urgency::Later, whole)? else {
             return Err(StoreError::Other("no bytes were answered".to_owned()).into());
         };
         let damaged = |damage| Trouble::Damaged(name.clone(), damage);
@@ -278,7 +280,7 @@ impl Core {
 
     /// What a writer does while it has time: a checkpoint when the log has become long, then what
     /// may be deleted, then what is worth moving.
-    pub(super) fn tend(self: &Arc<Self>, memory: &mut Memory) -> Result<Collected, Trouble> {
+    pub(super) fn maintain(self: &Arc<Self>, memory: &mut Memory) -> Result<Collected, Trouble> {
         let since = self.state.lock().writer.as_ref().map_or(0, |writer| writer.since);
         let mut done = Collected::default();
         if since >= self.options.checkpoint_every {

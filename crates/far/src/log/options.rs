@@ -1,6 +1,6 @@
 //! How a disk in a store is used.
 
-use super::format::Who;
+use super::format::WriterId;
 use core::time::Duration;
 
 /// How a disk in a store is used.
@@ -23,7 +23,7 @@ pub struct Options {
     /// A thread makes checkpoints and collects garbage.
     pub is_tended: bool,
     /// Who writes, for people.
-    pub who: Who,
+    pub who: WriterId,
 }
 
 impl Default for Options {
@@ -37,7 +37,7 @@ impl Default for Options {
             clean_below: 40,
             clean_bytes: 256 << 20,
             is_tended: true,
-            who: Who { host: String::new(), pid: std::process::id() },
+            who: WriterId { host: String::new(), pid: std::process::id() },
         }
     }
 }

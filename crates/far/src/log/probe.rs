@@ -8,7 +8,7 @@ use super::Trouble;
 use super::format::hex;
 use super::takeover::uuid;
 use crate::store::client::{Client, Urgency};
-use crate::store::{Answer, Request, Store, StoreError};
+use crate::store::{Request, Response, Store, StoreError};
 use core::time::Duration;
 use device::Shared;
 use rt::Rt;
@@ -70,7 +70,7 @@ fn race(client: &Client, name: &str) -> Result<Option<String>, Trouble> {
         }
     }
     let get = Request::Get { name: name.to_owned(), from: 0, len: 2 * BYTES as u64 };
-    let Answer::Bytes(there) = client.call(Urgency::Read, get)? else {
+    let Response::Bytes(there) = client.call(Urgency::Read, get)? else {
         return Err(StoreError::Other("no bytes were answered".to_owned()).into());
     };
     let again = client.call(Urgency::Commit, create(RACERS));
@@ -123,14 +123,14 @@ mod tests {
                     rt.after(Duration::from_micros(100), move || {
                         let bytes = body.iter().flat_map(|part| part.to_vec()).collect();
                         objects.lock().insert(name, bytes);
-                        answered(Ok(Answer::Done));
+                        answered(Ok(Response::Done));
                     });
                 }
                 Request::Get { name, .. } => {
                     let found = objects.lock().get(&name).cloned();
-                    answered(found.map(Answer::Bytes).ok_or(StoreError::Absent));
+                    answered(found.map(Response::Bytes).ok_or(StoreError::Absent));
                 }
-                _ => answered(Ok(Answer::Done)),
+                _ => answered(Ok(Response::Done)),
             });
         }
     }

@@ -6,7 +6,7 @@
 
 use super::format::HEADER_BYTES;
 use crate::store::client::{Client, Urgency};
-use crate::store::{Answer, Request, StoreError};
+use crate::store::{Request, Response, StoreError};
 use device::Shared;
 use device::backend::collect;
 
@@ -16,7 +16,7 @@ const TRIES: u32 = 50;
 
 /// What became of it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Made {
+pub(super) enum CreateOutcome {
     /// The object is there, and ours.
     Ours,
     /// Another one has the name; its first bytes.
@@ -24,7 +24,7 @@ pub(super) enum Made {
 }
 
 /// Called once with what became of it; it must not wait.
-pub(super) type MadeCall = Box<dyn FnOnce(Result<Made, StoreError>) + Send>;
+pub(super) type MadeCall = Box<dyn FnOnce(Result<CreateOutcome, StoreError>) + Send>;
 
 struct Job {
     client: Client,
@@ -55,7 +55,7 @@ pub(super) fn put_and_wait(
     urgency: Urgency,
     name: &str,
     body: &[u8],
-) -> Result<Made, StoreError> {
+) -> Result<CreateOutcome, StoreError> {
     let (collector, tickets) = collect(client.rt(), 1);
     for ticket in tickets {
         let done: MadeCall = Box::new(move |made| ticket.give(made));
@@ -69,7 +69,7 @@ impl Job {
         let create = Request::Create { name: self.name.clone(), body: self.body.clone() };
         let (client, urgency) = (self.client.clone(), self.urgency);
         let answered = move |answer| match answer {
-            Ok(_) => (self.done)(Ok(Made::Ours)),
+            Ok(_) => (self.done)(Ok(CreateOutcome::Ours)),
             Err(StoreError::Exists) => self.compare(),
             Err(error) => (self.done)(Err(error)),
         };
@@ -80,10 +80,14 @@ impl Job {
         let get = Request::Get { name: self.name.clone(), from: 0, len: HEADER_BYTES as u64 };
         let (client, urgency) = (self.client.clone(), self.urgency);
         let answered = move |answer| match answer {
-            Ok(Answer::Bytes(found)) => {
+            Ok(Response::Bytes(found)) => {
                 let own = self.body.first().and_then(|part| part.get(..HEADER_BYTES));
                 let is_ours = own.is_some_and(|own| own == found);
-                (self.done)(Ok(if is_ours { Made::Ours } else { Made::Theirs(found) }));
+                (self.done)(Ok(if is_ours {
+                    CreateOutcome::Ours
+                } else {
+                    CreateOutcome::Theirs(found)
+                }));
             }
             Err(StoreError::Absent) if self.tries < TRIES => {
                 self.tries += 1;

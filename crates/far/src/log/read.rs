@@ -3,7 +3,7 @@
 use super::core::{Core, Phase, kind_of};
 use super::format::segment_name;
 use crate::store::client::Urgency;
-use crate::store::{Answer, Request, StoreError};
+use crate::store::{Request, Response, StoreError};
 use device::{AlignedBuf, ErrorKind};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const AT_ONCE: u64 = 8 << 20;
 const TRIES: u32 = 4;
 
 /// Gets the bytes, or why there are none.
-pub(super) type Give = Box<dyn FnOnce(Result<AlignedBuf, ErrorKind>) + Send>;
+pub(super) type ReadDone = Box<dyn FnOnce(Result<AlignedBuf, ErrorKind>) + Send>;
 
 /// A read that is under way.
 struct Job {
@@ -34,7 +34,7 @@ struct Filling {
     /// Some run was not where it should be.
     is_absent: bool,
     failed: Option<ErrorKind>,
-    give: Option<Give>,
+    give: Option<ReadDone>,
 }
 
 /// Bytes in the store that a read wants.
@@ -51,12 +51,12 @@ struct Run {
 impl Core {
     /// Reads ranges that are within the disk; each is given when it is there, on a thread that must
     /// not wait.
-    pub(super) fn ask_reads(self: &Arc<Self>, ranges: Vec<(u64, usize, Give)>) {
+    pub(super) fn ask_reads(self: &Arc<Self>, ranges: Vec<(u64, usize, ReadDone)>) {
         let jobs = ranges.into_iter().map(|(offset, len, give)| (offset, len, 0, give));
         self.read_jobs(jobs.collect());
     }
 
-    fn read_jobs(self: &Arc<Self>, ranges: Vec<(u64, usize, u32, Give)>) {
+    fn read_jobs(self: &Arc<Self>, ranges: Vec<(u64, usize, u32, ReadDone)>) {
         let (mut runs, mut at_once) = (Vec::new(), Vec::new());
         let state = self.state.lock();
         let failed = match state.phase {
@@ -137,7 +137,7 @@ impl Core {
             let end = group.iter().map(|run| run.from + run.len as u64).max().unwrap_or(from);
             let get = Request::Get { name: segment_name(seq), from, len: end - from };
             let core = Arc::clone(self);
-            let answered = move |answer: Result<Answer, StoreError>| {
+            let answered = move |answer: Result<Response, StoreError>| {
                 for run in group {
                     core.arrived(&run, from, &answer);
                 }
@@ -147,11 +147,11 @@ impl Core {
     }
 
     /// The bytes of a run are there, or will not be.
-    fn arrived(self: &Arc<Self>, run: &Run, from: u64, answer: &Result<Answer, StoreError>) {
+    fn arrived(self: &Arc<Self>, run: &Run, from: u64, answer: &Result<Response, StoreError>) {
         let mut state = run.job.state.lock();
         let at = (run.from - from) as usize;
         match answer {
-            Ok(Answer::Bytes(bytes)) => match bytes.get(at..at + run.len) {
+            Ok(Response::Bytes(bytes)) => match bytes.get(at..at + run.len) {
                 Some(own) => state.bytes[run.to..run.to + run.len].copy_from_slice(own),
                 None => state.failed = Some(ErrorKind::Refused("a segment of it is too short")),
             },

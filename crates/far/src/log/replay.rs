@@ -2,12 +2,12 @@
 
 use super::Trouble;
 use super::format::{
-    Change, Damage, Entry, HEADER_BYTES, Hash, Header, Kind, PageRef, Root, SUPER_NAME, Super,
+    Change, Damage, Entry, HEADER_BYTES, Hash, Header, Kind, PageRef, Root, SUPER_NAME, Superblock,
     Uuid, checkpoint_name, decode_page, decode_table, number_of, pages_name, segment_name,
 };
 use super::map::Index;
 use crate::store::client::{Client, Urgency};
-use crate::store::{Answer, Request, StoreError};
+use crate::store::{Request, Response, StoreError};
 
 /// Bytes of a segment that are read at first: its header, and the table of one that is not of small
 /// blocks alone.
@@ -24,7 +24,7 @@ const AGAIN: u32 = 100;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Volume {
     pub(super) uuid: Uuid,
-    pub(super) is: Super,
+    pub(super) is: Superblock,
 }
 
 impl Volume {
@@ -42,7 +42,7 @@ impl Volume {
             return Err(damaged(Damage("it is another object")));
         }
         let body = header.body_of(&bytes).map_err(damaged)?;
-        Ok(Self { uuid: header.volume, is: Super::decode(body).map_err(damaged)? })
+        Ok(Self { uuid: header.volume, is: Superblock::decode(body).map_err(damaged)? })
     }
 
     /// Sectors of the disk.
@@ -51,9 +51,9 @@ impl Volume {
     }
 }
 
-fn bytes_of(answer: Result<Answer, StoreError>) -> Result<Vec<u8>, Trouble> {
+fn bytes_of(answer: Result<Response, StoreError>) -> Result<Vec<u8>, Trouble> {
     match answer? {
-        Answer::Bytes(bytes) => Ok(bytes),
+        Response::Bytes(bytes) => Ok(bytes),
         _ => Err(Trouble::Store(StoreError::Other("no bytes were answered".to_owned()))),
     }
 }

@@ -6,9 +6,10 @@
 //! is enough.
 
 use super::format::{
-    CLEAN, Header, Kind, SUPER_NAME, Super, Uuid, Who, epoch_name, number_of, object, segment_name,
+    CLEAN, Header, Kind, SUPER_NAME, Superblock, Uuid, WriterId, epoch_name, number_of, object,
+    segment_name,
 };
-use super::put::{Made, put_and_wait};
+use super::put::{CreateOutcome, put_and_wait};
 use super::replay::{State, Volume, go_on, replay};
 use super::{Trouble, seconds};
 use crate::store::client::{Client, Urgency};
@@ -26,16 +27,16 @@ pub(super) fn uuid(client: &Client) -> Uuid {
 }
 
 /// Makes a new disk in an empty store.
-pub(super) fn make_disk(client: &Client, is: &Super) -> Result<Volume, Trouble> {
+pub(super) fn make_disk(client: &Client, is: &Superblock) -> Result<Volume, Trouble> {
     // What was decoded is what will be found.
-    let is = Super::decode(&is.encode())
+    let is = Superblock::decode(&is.encode())
         .map_err(|damage| Trouble::Damaged(SUPER_NAME.to_owned(), damage))?;
     let volume = Volume { uuid: uuid(client), is };
     let body = volume.is.encode();
     let mut header = Header::over(Kind::Super, volume.uuid, uuid(client), &body);
     header.time = seconds(client.rt());
     let made = put_and_wait(client, Urgency::Commit, SUPER_NAME, &object(&header, &body))?;
-    if made == Made::Ours { Ok(volume) } else { Err(Trouble::DiskExists) }
+    if made == CreateOutcome::Ours { Ok(volume) } else { Err(Trouble::DiskExists) }
 }
 
 /// A writer that has the disk.
@@ -49,7 +50,7 @@ pub(super) struct Owner {
 pub(super) fn take_over(
     client: &Client,
     volume: &Volume,
-    who: &Who,
+    who: &WriterId,
     memory: u64,
 ) -> Result<Owner, Trouble> {
     let writer = uuid(client);
@@ -69,7 +70,7 @@ pub(super) fn take_over(
 }
 
 /// Takes the next number.
-fn begin(client: &Client, volume: &Volume, writer: Uuid, who: &Who) -> Result<u64, Trouble> {
+fn begin(client: &Client, volume: &Volume, writer: Uuid, who: &WriterId) -> Result<u64, Trouble> {
     let body = who.encode();
     let known = client.names("epoch/", String::new())?;
     let highest = known.iter().filter_map(|(name, _)| number_of(name)).max().unwrap_or(0);
@@ -78,7 +79,8 @@ fn begin(client: &Client, volume: &Volume, writer: Uuid, who: &Who) -> Result<u6
         (header.epoch, header.seq) = (epoch, epoch);
         header.time = seconds(client.rt());
         let bytes = object(&header, &body);
-        if put_and_wait(client, Urgency::Commit, &epoch_name(epoch), &bytes)? == Made::Ours {
+        if put_and_wait(client, Urgency::Commit, &epoch_name(epoch), &bytes)? == CreateOutcome::Ours
+        {
             return Ok(epoch);
         }
     }

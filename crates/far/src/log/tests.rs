@@ -10,7 +10,7 @@
 //!   began, so that a later replay extends an earlier one;
 //! - every byte that is read: nothing that can be reached was deleted or mixed up.
 
-use super::format::{Change, Header, Kind, Super, Who, decode_table, segment_name};
+use super::format::{Change, Header, Kind, Superblock, WriterId, decode_table, segment_name};
 use super::{LogDevice, Options, Trouble, pin, unpin};
 use crate::store::{FaultRates, SimStore, SimWorld};
 use core::time::Duration;
@@ -118,7 +118,7 @@ fn options() -> Options {
         uncounted_max: 8 * SECTOR as u64,
         grace: Duration::from_secs(1),
         is_tended: false,
-        who: Who { host: "simulated".to_owned(), pid: 1 },
+        who: WriterId { host: "simulated".to_owned(), pid: 1 },
         ..Options::default()
     }
 }
@@ -266,7 +266,7 @@ impl Lab {
         let place = device.place();
         assert!(place >= before, "a replay ends at {place}, and the log was at {before}");
         let (_, content) = self.point(place);
-        // What was pinned is that place only if nobody wrote in between.
+        // What was pinned is that place only if nothing was written in between.
         let is_kept = pinned.as_ref().is_some_and(|pin| pin.at == place);
         for _ in 0..2 {
             match Self::content_of(&device) {
@@ -365,7 +365,7 @@ fn ended(result: Result<(), Trouble>) -> bool {
 fn explore(seed: u64, rounds: u64) -> u64 {
     Rt::simulate(seed, |rt| {
         let world = SimWorld::new(rt);
-        let is = Super {
+        let is = Superblock {
             size: (SECTORS * SECTOR) as u64,
             sector: SECTOR as u32,
             target: 4 * SECTOR as u32,

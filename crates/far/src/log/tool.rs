@@ -3,15 +3,16 @@
 use super::Trouble;
 use super::dev::LogDevice;
 use super::format::{
-    Header, Kind, Super, Uuid, Who, check_of, decode_table, hex, object, pin_name, segment_name,
+    Header, Kind, Superblock, Uuid, WriterId, check_of, decode_table, hex, object, pin_name,
+    segment_name,
 };
 use super::options::Options;
-use super::put::{Made, put_and_wait};
+use super::put::{CreateOutcome, put_and_wait};
 use super::replay::{Volume, checkpoints, places, replay};
 use super::seconds;
 use super::takeover::uuid;
 use crate::store::client::{Client, Urgency};
-use crate::store::{Answer, Request, Store, StoreError};
+use crate::store::{Request, Response, Store, StoreError};
 use core::time::Duration;
 use rt::Rt;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub struct WriterInfo {
     /// Its number.
     pub epoch: u64,
     /// Its machine and process.
-    pub who: Who,
+    pub who: WriterId,
     /// When it began, in seconds since 1970 by its clock.
     pub time: u64,
 }
@@ -38,7 +39,7 @@ pub struct PinInfo {
     /// The place in the log that it keeps the state before.
     pub at: u64,
     /// Who made it.
-    pub who: Who,
+    pub who: WriterId,
     /// When, in seconds since 1970 by its clock.
     pub time: u64,
 }
@@ -49,7 +50,7 @@ pub struct Overview {
     /// What tells it from others.
     pub volume: Uuid,
     /// What it is.
-    pub is: Super,
+    pub is: Superblock,
     /// The place behind its log.
     pub next: u64,
     /// The number of its writer.
@@ -96,16 +97,16 @@ pub struct Report {
     pub findings: Vec<Finding>,
 }
 
-fn read_small(client: &Client, name: &str) -> Result<Option<(Header, Who)>, Trouble> {
+fn read_small(client: &Client, name: &str) -> Result<Option<(Header, WriterId)>, Trouble> {
     let get = Request::Get { name: name.to_owned(), from: 0, len: SMALL };
     let bytes = match client.call(Urgency::Read, get) {
         Err(StoreError::Absent) => return Ok(None),
-        Ok(Answer::Bytes(bytes)) => bytes,
+        Ok(Response::Bytes(bytes)) => bytes,
         Ok(_) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
     let found = Header::decode(&bytes).and_then(|header| {
-        let who = Who::decode(header.body_of(&bytes)?)?;
+        let who = WriterId::decode(header.body_of(&bytes)?)?;
         Ok((header, who))
     });
     found.map(Some).map_err(|damage| Trouble::Damaged(name.to_owned(), damage))
@@ -172,7 +173,7 @@ pub fn pin(
     rt: &Rt,
     patience: Duration,
     memory: u64,
-    who: &Who,
+    who: &WriterId,
 ) -> Result<PinInfo, Trouble> {
     let client = &Client::new(store, rt, patience);
     let volume = Volume::find(client)?;
@@ -185,7 +186,7 @@ pub fn pin(
         let name = pin_name(&own);
         let made = put_and_wait(client, Urgency::Read, &name, &object(&header, &body))?;
         // The writer of a newer checkpoint may have looked for pins before this one was there.
-        if made == Made::Ours && checkpoints(client, state.next)?.is_empty() {
+        if made == CreateOutcome::Ours && checkpoints(client, state.next)?.is_empty() {
             let (name, who) = (hex(&own), who.clone());
             return Ok(PinInfo { name, at: state.next, who, time: header.time });
         }
@@ -244,7 +245,7 @@ pub fn check(
         let object = segment_name(seq);
         let get = Request::Get { name: object.clone(), from: 0, len };
         let what = match core.client.call(Urgency::Later, get) {
-            Ok(Answer::Bytes(bytes)) => verify(&bytes, core.volume.sectors(), sector as usize),
+            Ok(Response::Bytes(bytes)) => verify(&bytes, core.volume.sectors(), sector as usize),
             Ok(_) => Some(("no bytes were answered".to_owned(), live)),
             Err(StoreError::Absent) => Some(("it is gone".to_owned(), live)),
             Err(error) => return Err(error.into()),

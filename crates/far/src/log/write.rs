@@ -2,9 +2,9 @@
 
 use super::core::{Core, Phase, State, kind_of};
 use super::format::{Change, Entry, Header, Location, PIECE_MAX, check_of, segment_name};
-use super::put::{Made, put};
+use super::put::{CreateOutcome, put};
 use super::seconds;
-use super::writer::{Bounds, Piece, Sealed, Told, Work, Writer};
+use super::writer::{Bounds, Piece, Sealed, Work, WriteReply, Writer};
 use crate::store::StoreError;
 use crate::store::client::Urgency;
 use device::{ErrorKind, Shared};
@@ -30,7 +30,7 @@ impl Core {
         self: &Arc<Self>,
         mut state: MutexGuard<'_, State>,
         change: impl FnOnce(&mut Writer) -> T,
-    ) -> Option<(T, Vec<Told>)> {
+    ) -> Option<(T, Vec<WriteReply>)> {
         let State { index, writer, .. } = &mut *state;
         let writer = writer.as_mut()?;
         let result = change(writer);
@@ -64,10 +64,10 @@ impl Core {
     }
 
     /// A create has its answer.
-    fn created(self: &Arc<Self>, seq: u64, made: Result<Made, StoreError>) {
+    fn created(self: &Arc<Self>, seq: u64, made: Result<CreateOutcome, StoreError>) {
         match made {
-            Ok(Made::Ours) => {}
-            Ok(Made::Theirs(found)) => {
+            Ok(CreateOutcome::Ours) => {}
+            Ok(CreateOutcome::Theirs(found)) => {
                 let by = Header::decode(&found).map_or(0, |header| header.epoch);
                 return self.fail(ErrorKind::Fenced { by });
             }
@@ -80,7 +80,7 @@ impl Core {
     }
 
     /// Writes, or trims, in pieces that were made for it.
-    pub(super) fn change(self: &Arc<Self>, pieces: Vec<Piece>, told: Told) {
+    pub(super) fn change(self: &Arc<Self>, pieces: Vec<Piece>, told: WriteReply) {
         let state = self.state.lock();
         let kind = match state.phase {
             Phase::Open if state.writer.is_some() => None,

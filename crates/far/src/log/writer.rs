@@ -19,7 +19,7 @@ use device::{AlignedBuf, ErrorKind, Shared};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What a write, or a trim, is told in the end.
-pub(super) type Told = Box<dyn FnOnce(Result<(), ErrorKind>) + Send>;
+pub(super) type WriteReply = Box<dyn FnOnce(Result<(), ErrorKind>) + Send>;
 
 /// What a writer remembers from one collection to the next.
 #[derive(Default)]
@@ -103,7 +103,7 @@ pub(super) struct Piece {
     pub(super) entry: Entry,
     pub(super) parts: Vec<Shared>,
     /// Of the last piece of a write.
-    pub(super) told: Option<Told>,
+    pub(super) told: Option<WriteReply>,
 }
 
 /// A segment that is to be created.
@@ -116,7 +116,7 @@ pub(super) struct Sealed {
 #[derive(Default)]
 pub(super) struct Work {
     pub(super) sealed: Vec<Sealed>,
-    pub(super) told: Vec<Told>,
+    pub(super) told: Vec<WriteReply>,
 }
 
 impl Piece {
@@ -183,7 +183,7 @@ impl Writer {
     }
 
     /// Forgets what does not count; returns what waited.
-    pub(super) fn give_up(&mut self) -> Vec<Told> {
+    pub(super) fn give_up(&mut self) -> Vec<WriteReply> {
         self.pending.clear();
         self.open = Open::default();
         self.backlog.drain(..).filter_map(|piece| piece.told).collect()
@@ -230,7 +230,7 @@ impl Writer {
         }
     }
 
-    fn append(&mut self, index: &mut Index, piece: Piece) -> Option<Told> {
+    fn append(&mut self, index: &mut Index, piece: Piece) -> Option<WriteReply> {
         if self.open.entries.is_empty() {
             index.begin(self.next);
         }

@@ -2,9 +2,9 @@
 //! answered and not flushed.
 
 use super::KEPT_MAX;
-use super::kept::{Data, Kept};
-use super::negotiate::Agreed;
-use super::request::{Call, Due, Job};
+use super::negotiate::ExportInfo;
+use super::request::{Call, DueCompletion, Job};
+use super::unflushed::{Data, Unflushed};
 use crate::name::Name;
 use device::ErrorKind;
 use device::backend::{Counters, delivering};
@@ -31,7 +31,7 @@ const PASSED_MAX: usize = 256;
 pub(super) struct Core {
     pub(super) name: Name,
     pub(super) shown: Arc<str>,
-    pub(super) agreed: Agreed,
+    pub(super) agreed: ExportInfo,
     /// It is written to.
     pub(super) is_writer: bool,
     pub(super) counters: Counters,
@@ -43,7 +43,7 @@ pub(super) struct Core {
     /// Told when the keeper has to look.
     trouble: Condvar,
     /// Takes answers to the thread that gives them.
-    answers: Sender<Due>,
+    answers: Sender<DueCompletion>,
 }
 
 /// Where a client is: see the theory.
@@ -64,7 +64,7 @@ pub(super) struct State {
     /// What is to be sent again, and how much of it was not answered.
     again: VecDeque<Arc<Job>>,
     again_left: usize,
-    kept: Kept,
+    kept: Unflushed,
     /// Bytes of writes that are under way.
     writing: u64,
     /// A flush of the client's own waits or is under way.
@@ -113,7 +113,7 @@ impl State {
             waiting: VecDeque::new(),
             again: VecDeque::new(),
             again_left: 0,
-            kept: Kept::default(),
+            kept: Unflushed::default(),
             writing: 0,
             is_flushing: false,
             has_lost: false,
@@ -222,10 +222,10 @@ impl LinkState {
 impl Core {
     pub(super) fn new(
         name: Name,
-        agreed: Agreed,
+        agreed: ExportInfo,
         is_writer: bool,
         lock: Option<File>,
-        answers: Sender<Due>,
+        answers: Sender<DueCompletion>,
     ) -> Self {
         Self {
             shown: Arc::from(name.as_str()),
@@ -264,7 +264,7 @@ impl Core {
     }
 
     /// Asks for a flush of all that was acknowledged; `None` when none can succeed.
-    pub(super) fn push_flush(&self, answer: super::request::Answer) -> Result<(), ErrorKind> {
+    pub(super) fn push_flush(&self, answer: super::request::Completion) -> Result<(), ErrorKind> {
         let job = {
             let state = self.state.lock();
             if state.has_lost {
@@ -277,7 +277,7 @@ impl Core {
     }
 
     /// Gives an answer, or has it given.
-    fn answer(&self, due: Option<Due>) {
+    fn answer(&self, due: Option<DueCompletion>) {
         match due {
             Some(due) if due.call == Call::Later => {
                 // Without that thread the process ends.
@@ -371,7 +371,7 @@ impl Core {
         }
         self.answer(job.end(result));
         if let Some(kind) = fatal {
-            self.die(kind);
+            self.fail_for_good(kind);
         }
         true
     }
@@ -415,7 +415,7 @@ impl Core {
     }
 
     /// No request succeeds any more, and other programs may have the leaf.
-    pub(super) fn die(&self, kind: ErrorKind) {
+    pub(super) fn fail_for_good(&self, kind: ErrorKind) {
         let mut state = self.state.lock();
         if matches!(state.phase, Phase::Dead(_)) {
             return;
@@ -423,7 +423,7 @@ impl Core {
         state.break_off();
         state.phase = Phase::Dead(kind);
         state.lock = None;
-        state.kept = Kept::default();
+        state.kept = Unflushed::default();
         let lost: Vec<_> = state.waiting.drain(..).collect();
         drop(state);
         self.work.notify_all();
@@ -491,12 +491,12 @@ impl Core {
     }
 
     /// What must be on the device.
-    pub(super) fn samples(&self) -> Vec<super::kept::Sample> {
+    pub(super) fn samples(&self) -> Vec<super::unflushed::Sample> {
         self.state.lock().kept.samples()
     }
 
     /// What was read is known to be on the device, until it is written to.
-    pub(super) fn add_sample(&self, sample: super::kept::Sample) {
+    pub(super) fn add_sample(&self, sample: super::unflushed::Sample) {
         self.state.lock().kept.add_sample(sample);
     }
 }

@@ -1,11 +1,11 @@
 //! The client as a device.
 
 use super::core::Core;
-use super::keeper::{CONNECTING, connect_all, keep, may_write};
-use super::kept::{Data, Sample};
 use super::link::read_now;
 use super::negotiate::Failed;
-use super::request::{Answer, Call, Due, cut};
+use super::reconnect::{CONNECTING, connect_all, keep, may_write};
+use super::request::{Call, Completion, DueCompletion, cut};
+use super::unflushed::{Data, Sample};
 use crate::lock;
 use crate::name::Name;
 use device::backend::{collect, deliver, deliver_write, range_within, split_refused};
@@ -85,13 +85,13 @@ impl NbdDevice {
                 sample = found.ok().map(|found| found.to_vec());
             }
         }
-        let (answers, due) = mpsc::channel::<Due>();
+        let (answers, due) = mpsc::channel::<DueCompletion>();
         let core = Arc::new(Core::new(name.clone(), agreed, is_writer, lock, answers));
         if let Some(bytes) = sample {
             core.add_sample(Sample { offset: LABEL, bytes });
         }
         let failed = |e: std::io::Error| ErrorKind::from_io(&e);
-        let give = move || due.into_iter().for_each(Due::deliver);
+        let give = move || due.into_iter().for_each(DueCompletion::deliver);
         drop(Rt::real().spawn("nbd answers", give).map_err(failed)?);
         let own = Arc::clone(&core);
         drop(Rt::real().spawn("nbd keeper", move || keep(&own, links)).map_err(failed)?);
@@ -115,7 +115,7 @@ impl NbdDevice {
         self.core.counters.begin();
         let (at, widened, skip) = self.widened(offset, len);
         let (core, arrived) = (Arc::clone(&self.core), Instant::now());
-        let answer: Answer = Box::new(move |result| {
+        let answer: Completion = Box::new(move |result| {
             let result = result.map(|mut bytes| {
                 let mut bytes = if skip > 0 { bytes.split_off(skip) } else { bytes };
                 bytes.truncate(len);
@@ -153,7 +153,7 @@ impl NbdDevice {
         };
         let arrived = Instant::now();
         let payload = core.agreed.payload;
-        let answer: Answer = Box::new(move |result| {
+        let answer: Completion = Box::new(move |result| {
             let result = result.map(|_| ());
             core.counters.end_write(result.map(|()| len).map_err(|_| ()), arrived.elapsed());
             give(result.map_err(|kind| Error::write(kind, &core.shown, offset, len)));
@@ -244,7 +244,7 @@ impl WriteDevice for NbdDevice {
         let (collector, tickets) = collect(&Rt::real(), 1);
         let mut result = Ok(());
         for ticket in tickets {
-            let answer: Answer = Box::new(move |done| ticket.give(done));
+            let answer: Completion = Box::new(move |done| ticket.give(done));
             result = self.core.push_flush(answer);
         }
         let result = match result {

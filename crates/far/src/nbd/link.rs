@@ -1,10 +1,10 @@
 //! One connection: how it is made, the thread that sends, and the one that receives.
 
 use super::core::Core;
-use super::kept::{Data, Sample};
-use super::negotiate::{Agreed, Failed, negotiate};
+use super::negotiate::{ExportInfo, Failed, negotiate};
 use super::reply::{Outcome, Pending, body, header};
 use super::request::{Call, Job, cut};
+use super::unflushed::{Data, Sample};
 use crate::name::{Name, Place};
 use device::AlignedBuf;
 use nbdwire::{Command, Connection, Input, Request, prepare_tcp, prepare_unix, send, send_parts};
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Link {
     pub(super) line: Arc<dyn Connection>,
     pub(super) input: Input,
-    pub(super) agreed: Agreed,
+    pub(super) agreed: ExportInfo,
 }
 
 /// Connects, within a time.
@@ -132,7 +132,7 @@ pub(super) fn receive(
 }
 
 /// The last word on a connection.
-pub(super) fn take_leave(line: &dyn Connection) {
+pub(super) fn send_disconnect(line: &dyn Connection) {
     let request =
         Request { flags: 0, command: Command::Disconnect, cookie: 0, offset: 0, length: 0 };
     if let Some(bytes) = request.encode() {

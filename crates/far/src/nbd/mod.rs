@@ -45,13 +45,13 @@
 
 mod core;
 mod dev;
-mod keeper;
-mod kept;
 mod link;
 mod memory;
 mod negotiate;
+mod reconnect;
 mod reply;
 mod request;
+mod unflushed;
 
 pub(crate) use dev::{claim, open};
 

@@ -39,7 +39,7 @@ impl From<io::Error> for Failed {
 
 /// An export as a server describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Agreed {
+pub(super) struct ExportInfo {
     /// Bytes.
     pub(super) size: u64,
     /// Of [`transmission`].
@@ -52,7 +52,7 @@ pub(super) struct Agreed {
     pub(super) is_structured: bool,
 }
 
-impl Agreed {
+impl ExportInfo {
     /// The export has this flag.
     pub(super) fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
@@ -66,7 +66,7 @@ pub(super) fn negotiate(
     input: &mut Input,
     export: &str,
     tls: Option<&Tls>,
-) -> Result<(Agreed, Arc<dyn Connection>), Failed> {
+) -> Result<(ExportInfo, Arc<dyn Connection>), Failed> {
     let (flags, zeros) = greet(&*line, input)?;
     if flags & FIXED_NEWSTYLE == 0 {
         if tls.is_some() {
@@ -141,14 +141,14 @@ fn choose(
     input: &mut Input,
     export: &str,
     zeros: usize,
-) -> Result<Agreed, Failed> {
+) -> Result<ExportInfo, Failed> {
     let is_structured = ask(line, input, option::STRUCTURED_REPLY, &[], &mut |_, _| ())?.is_ok();
     let mut data = Vec::with_capacity(export.len() + 8);
     data.extend(u32::try_from(export.len()).unwrap_or(u32::MAX).to_be_bytes());
     data.extend(export.as_bytes());
     data.extend(1_u16.to_be_bytes());
     data.extend(info::BLOCK_SIZE.to_be_bytes());
-    let mut found = Found::default();
+    let mut found = ExportReply::default();
     let answered =
         ask(line, input, option::GO, &data, &mut |kind, data| found.take_info(kind, data))?;
     match answered {
@@ -171,7 +171,7 @@ fn by_name(
     input: &mut Input,
     export: &str,
     (zeros, is_structured): (usize, bool),
-) -> Result<Agreed, Failed> {
+) -> Result<ExportInfo, Failed> {
     put(line, option::EXPORT_NAME, export.as_bytes())?;
     let mut reply = [0; 10 + 124];
     let reply = reply.get_mut(..10 + zeros).unwrap_or_default();
@@ -180,7 +180,7 @@ fn by_name(
         _ => Failed::Connection(e),
     })?;
     let mut fields = Fields(reply);
-    let found = Found { export: fields.u64().zip(fields.u16()), blocks: None };
+    let found = ExportReply { export: fields.u64().zip(fields.u16()), blocks: None };
     found.agreed(is_structured)
 }
 
@@ -223,14 +223,14 @@ fn ask(
 
 /// What a server said of an export.
 #[derive(Default)]
-struct Found {
+struct ExportReply {
     /// Size and flags.
     export: Option<(u64, u16)>,
     /// Smallest and largest request.
     blocks: Option<(u32, u32)>,
 }
 
-impl Found {
+impl ExportReply {
     fn take_info(&mut self, kind: u32, data: &[u8]) {
         let mut fields = Fields(data);
         match (kind, fields.u16()) {
@@ -243,7 +243,7 @@ impl Found {
         }
     }
 
-    fn agreed(&self, is_structured: bool) -> Result<Agreed, Failed> {
+    fn agreed(&self, is_structured: bool) -> Result<ExportInfo, Failed> {
         let wrong = Failed::Refused("the server does not say what the export is");
         let (size, flags) = self.export.ok_or(wrong)?;
         let flags = if flags & transmission::HAS_FLAGS == 0 { 0 } else { flags };
@@ -255,6 +255,6 @@ impl Found {
         if !size.is_multiple_of(u64::from(block)) {
             return Err(Failed::Refused("the size of the export is not one of whole blocks"));
         }
-        Ok(Agreed { size, flags, block, payload, is_structured })
+        Ok(ExportInfo { size, flags, block, payload, is_structured })
     }
 }

@@ -1,10 +1,10 @@
 //! Requests of callers, and the pieces of them that go to a server.
 //!
-//! A caller's request is one [`Whole`], whatever a server takes at once; it is answered when all of
-//! its pieces are. A piece is a [`Job`]: it is sent, and sent again when the connection that it was
-//! sent by breaks, so everything that a job does can be done twice.
+//! A caller's request is one [`CallerRequest`], whatever a server takes at once; it is answered
+//! when all of its pieces are. A piece is a [`Job`]: it is sent, and sent again when the connection
+//! that it was sent by breaks, so everything that a job does can be done twice.
 
-use super::kept::Data;
+use super::unflushed::Data;
 use device::{AlignedBuf, ErrorKind};
 use nbdwire::Command;
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// Receives the result of a whole: the bytes of a read, an empty buffer of everything else.
-pub(super) type Answer = Box<dyn FnOnce(Result<AlignedBuf, ErrorKind>) + Send>;
+pub(super) type Completion = Box<dyn FnOnce(Result<AlignedBuf, ErrorKind>) + Send>;
 
 /// Where an answer is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) enum Call {
 }
 
 /// One request of a caller.
-pub(super) struct Whole {
+pub(super) struct CallerRequest {
     state: Mutex<State>,
     call: Call,
 }
@@ -35,31 +35,31 @@ struct State {
     failed: Option<ErrorKind>,
     bytes: AlignedBuf,
     /// Gone when it was answered.
-    answer: Option<Answer>,
+    answer: Option<Completion>,
 }
 
 /// An answer that is due, with its result.
-pub(super) struct Due {
+pub(super) struct DueCompletion {
     pub(super) call: Call,
-    answer: Answer,
+    answer: Completion,
     result: Result<AlignedBuf, ErrorKind>,
 }
 
-impl Due {
+impl DueCompletion {
     pub(super) fn deliver(self) {
         (self.answer)(self.result);
     }
 }
 
-impl Whole {
-    fn new(pieces: usize, call: Call, answer: Answer) -> Arc<Self> {
+impl CallerRequest {
+    fn new(pieces: usize, call: Call, answer: Completion) -> Arc<Self> {
         let (failed, bytes) = (None, AlignedBuf::default());
         let state = State { left: pieces, failed, bytes, answer: Some(answer) };
         Arc::new(Self { state: Mutex::new(state), call })
     }
 
     /// One piece was answered; the answer of the whole when it was the last.
-    fn end_piece(&self, result: Result<(), ErrorKind>) -> Option<Due> {
+    fn end_piece(&self, result: Result<(), ErrorKind>) -> Option<DueCompletion> {
         let mut state = self.state.lock();
         if let Err(kind) = result {
             state.failed.get_or_insert(kind);
@@ -71,7 +71,7 @@ impl Whole {
         let answer = state.answer.take()?;
         let bytes = std::mem::take(&mut state.bytes);
         let result = state.failed.map_or(Ok(bytes), Err);
-        Some(Due { call: self.call, answer, result })
+        Some(DueCompletion { call: self.call, answer, result })
     }
 }
 
@@ -82,10 +82,10 @@ pub(super) struct Job {
     pub(super) len: usize,
     /// What is written.
     pub(super) data: Data,
-    /// For a flush, what it is for ([`super::kept::Kept::mark`]).
+    /// For a flush, what it is for ([`super::unflushed::Kept::mark`]).
     pub(super) mark: u64,
     /// `None` for what no caller waits for: a flush of the client's own, and what is sent again.
-    pub(super) whole: Option<Arc<Whole>>,
+    pub(super) whole: Option<Arc<CallerRequest>>,
     /// When a connection first broke while this was under way.
     pub(super) broken_since: OnceLock<Instant>,
     /// Bytes of the whole, and where this piece begins in it.
@@ -138,19 +138,19 @@ impl Job {
     }
 
     /// It was answered; what is due by that.
-    pub(super) fn end(&self, result: Result<(), ErrorKind>) -> Option<Due> {
+    pub(super) fn end(&self, result: Result<(), ErrorKind>) -> Option<DueCompletion> {
         self.whole.as_ref()?.end_piece(result)
     }
 
     /// A flush for what was acknowledged before a mark.
-    pub(super) fn flush(mark: u64, answer: Option<Answer>) -> Arc<Self> {
+    pub(super) fn flush(mark: u64, answer: Option<Completion>) -> Arc<Self> {
         Arc::new(Self {
             command: Command::Flush,
             offset: 0,
             len: 0,
             data: Data::Zeros,
             mark,
-            whole: answer.map(|answer| Whole::new(1, Call::AtOnce, answer)),
+            whole: answer.map(|answer| CallerRequest::new(1, Call::AtOnce, answer)),
             broken_since: OnceLock::new(),
             whole_len: 0,
             at: 0,
@@ -184,11 +184,11 @@ pub(super) fn cut(
     data: &Data,
     payload: u32,
     call: Call,
-    answer: Answer,
+    answer: Completion,
 ) -> Vec<Arc<Job>> {
     let payload = payload as usize;
     let pieces = len.div_ceil(payload).max(1);
-    let whole = Whole::new(pieces, call, answer);
+    let whole = CallerRequest::new(pieces, call, answer);
     let job = |n: usize| {
         let at = n * payload;
         let length = payload.min(len - at);

@@ -13,7 +13,7 @@
 //! One lock, [`Flow`]; of a request its own lock. Neither is held over a call of the store or of a
 //! callback.
 
-use super::{Answer, Answered, Request, Store, StoreError};
+use super::{Answered, Request, Response, Store, StoreError};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use device::StoreUsage;
@@ -80,11 +80,11 @@ struct Flow {
     /// Successes since the limit changed.
     credit: u32,
     under_way: u32,
-    waiting: [VecDeque<Arc<Ask>>; 3],
+    waiting: [VecDeque<Arc<PendingRequest>>; 3],
     is_closed: bool,
 }
 
-struct Ask {
+struct PendingRequest {
     request: Request,
     urgency: Urgency,
     began: Duration,
@@ -145,14 +145,19 @@ impl Client {
     pub(crate) fn ask(&self, urgency: Urgency, request: Request, answered: Answered) {
         let attempts = Attempts { number: 0, is_under_way: false, answered: Some(answered) };
         let began = self.0.rt.now();
-        self.queue(Arc::new(Ask { request, urgency, began, state: Mutex::new(attempts) }));
+        self.queue(Arc::new(PendingRequest {
+            request,
+            urgency,
+            began,
+            state: Mutex::new(attempts),
+        }));
     }
 
     /// Asks, and waits for the answer.
     ///
     /// # Errors
     /// As the store says, or [`StoreError::Lost`] when the client was closed.
-    pub(crate) fn call(&self, urgency: Urgency, request: Request) -> Result<Answer, StoreError> {
+    pub(crate) fn call(&self, urgency: Urgency, request: Request) -> Result<Response, StoreError> {
         self.call_all(urgency, vec![request]).pop().unwrap_or(Err(StoreError::Lost))
     }
 
@@ -161,7 +166,7 @@ impl Client {
         &self,
         urgency: Urgency,
         requests: Vec<Request>,
-    ) -> Vec<Result<Answer, StoreError>> {
+    ) -> Vec<Result<Response, StoreError>> {
         let (collector, tickets) = collect(&self.0.rt, requests.len());
         for (request, ticket) in requests.into_iter().zip(tickets) {
             self.ask(urgency, request, Box::new(move |answer| ticket.give(answer)));
@@ -182,7 +187,7 @@ impl Client {
         let mut all = Vec::new();
         loop {
             let list = Request::List { prefix: prefix.to_owned(), after: after.clone() };
-            let Answer::Names(names) = self.call(Urgency::Read, list)? else {
+            let Response::Names(names) = self.call(Urgency::Read, list)? else {
                 return Err(StoreError::Other("the answer to a list is malformed".to_owned()));
             };
             match names.last() {
@@ -193,7 +198,7 @@ impl Client {
         }
     }
 
-    fn queue(&self, ask: Arc<Ask>) {
+    fn queue(&self, ask: Arc<PendingRequest>) {
         let mut flow = self.0.flow.lock();
         if flow.is_closed {
             drop(flow);
@@ -220,7 +225,7 @@ impl Client {
         }
     }
 
-    fn attempt(&self, ask: &Arc<Ask>) {
+    fn attempt(&self, ask: &Arc<PendingRequest>) {
         let mut state = ask.state.lock();
         if state.answered.is_none() {
             // An earlier attempt was answered while this one waited for its turn.
@@ -243,7 +248,7 @@ impl Client {
     }
 
     /// An attempt has an answer, or its time is over.
-    fn ended(&self, ask: &Arc<Ask>, number: u32, answer: Result<Answer, StoreError>) {
+    fn ended(&self, ask: &Arc<PendingRequest>, number: u32, answer: Result<Response, StoreError>) {
         let mut state = ask.state.lock();
         if state.answered.is_none() {
             return;
@@ -262,7 +267,7 @@ impl Client {
         }
         match answered {
             Some(answered) => {
-                if let Ok(Answer::Bytes(bytes)) = &answer {
+                if let Ok(Response::Bytes(bytes)) = &answer {
                     self.0.counts.received.fetch_add(bytes.len() as u64, Relaxed);
                 }
                 answered(answer);
@@ -277,7 +282,7 @@ impl Client {
         self.pump();
     }
 
-    fn is_settled(&self, ask: &Ask, answer: &Result<Answer, StoreError>) -> bool {
+    fn is_settled(&self, ask: &PendingRequest, answer: &Result<Response, StoreError>) -> bool {
         use StoreError::{Absent, Busy, Denied, Exists, Lost, Other};
         match answer {
             Ok(_) | Err(Exists | Absent) => {
@@ -292,7 +297,7 @@ impl Client {
     }
 
     /// An attempt is over: another may begin, and fewer when the store is busy.
-    fn made_room(&self, answer: &Result<Answer, StoreError>) {
+    fn made_room(&self, answer: &Result<Response, StoreError>) {
         let mut flow = self.0.flow.lock();
         flow.under_way -= 1;
         match answer {
@@ -350,11 +355,11 @@ mod tests {
                 let creates = (0..50).map(|n| create(&format!("x/{n:02}"), b"12345")).collect();
                 for answer in client.call_all(Urgency::Commit, creates) {
                     // One whose answer was lost finds itself.
-                    assert!(matches!(answer, Ok(Answer::Done) | Err(StoreError::Exists)));
+                    assert!(matches!(answer, Ok(Response::Done) | Err(StoreError::Exists)));
                 }
                 assert_eq!(client.names("x/", String::new()).unwrap().len(), 50);
                 let read = client.call(Urgency::Read, get("x/07", 2, 2));
-                assert_eq!(read, Ok(Answer::Bytes(b"34".to_vec())));
+                assert_eq!(read, Ok(Response::Bytes(b"34".to_vec())));
                 assert!(client.usage().retries > 0);
             });
         }
@@ -405,7 +410,7 @@ mod tests {
             let fewest = client.0.flow.lock().limit;
             assert!(fewest < 32, "{fewest}");
             world.set_fault_rates(FaultRates::default());
-            assert_eq!(client.call(Urgency::Commit, create("x", b"1")), Ok(Answer::Done));
+            assert_eq!(client.call(Urgency::Commit, create("x", b"1")), Ok(Response::Done));
             client.call_all(Urgency::Read, gets(5000));
             assert!(client.0.flow.lock().limit > fewest + 20);
             assert_eq!(client.0.flow.lock().under_way, 0);

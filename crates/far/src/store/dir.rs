@@ -4,7 +4,7 @@
 //! name, which fails when there is one: the system's `link` is the fence, on local file systems and
 //! on NFS. What a program that died left behind lies in [`TEMPORARY`].
 
-use super::{Answer, Answered, LISTED_MAX, Request, Store, StoreError};
+use super::{Answered, LISTED_MAX, Request, Response, Store, StoreError};
 use device::Shared;
 use parking_lot::Mutex;
 use rt::Rt;
@@ -76,30 +76,30 @@ fn failure(error: &io::Error) -> StoreError {
 
 /// What comes of a request. While the directory is away, such as one that is mounted, nothing is
 /// known of what is in it.
-fn answer(folder: &Path, request: &Request) -> Result<Answer, StoreError> {
+fn answer(folder: &Path, request: &Request) -> Result<Response, StoreError> {
     match carry_out(folder, request) {
-        Ok(Answer::Done | Answer::Names(_)) | Err(StoreError::Absent) if !folder.is_dir() => {
+        Ok(Response::Done | Response::Names(_)) | Err(StoreError::Absent) if !folder.is_dir() => {
             Err(StoreError::Lost)
         }
         answer => answer,
     }
 }
 
-fn carry_out(folder: &Path, request: &Request) -> Result<Answer, StoreError> {
+fn carry_out(folder: &Path, request: &Request) -> Result<Response, StoreError> {
     let done = match request {
-        Request::Create { name, body } => create(folder, name, body).map(|()| Answer::Done),
+        Request::Create { name, body } => create(folder, name, body).map(|()| Response::Done),
         Request::Get { name, from, len } => get(&path(folder, name)?, *from, *len),
         Request::Head { name } => {
-            std::fs::metadata(path(folder, name)?).map(|m| Answer::Size(m.len()))
+            std::fs::metadata(path(folder, name)?).map(|m| Response::Size(m.len()))
         }
         Request::List { prefix, after } => {
             let mut names = Vec::new();
             let listed = list(folder, &path(folder, prefix)?, after, &mut names);
-            listed.map(|()| Answer::Names(names))
+            listed.map(|()| Response::Names(names))
         }
         Request::Delete { name } => match std::fs::remove_file(path(folder, name)?) {
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(Answer::Done),
-            done => done.map(|()| Answer::Done),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(Response::Done),
+            done => done.map(|()| Response::Done),
         },
     };
     done.map_err(|e| failure(&e))
@@ -154,12 +154,12 @@ fn make_folder(folder: &Path, new: &Path) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-fn get(path: &Path, from: u64, len: u64) -> io::Result<Answer> {
+fn get(path: &Path, from: u64, len: u64) -> io::Result<Response> {
     let file = File::open(path)?;
     let left = file.metadata()?.len().saturating_sub(from).min(len).min(GET_MAX);
     let mut bytes = vec![0; usize::try_from(left).unwrap_or_default()];
     file.read_exact_at(&mut bytes, from)?;
-    Ok(Answer::Bytes(bytes))
+    Ok(Response::Bytes(bytes))
 }
 
 /// Adds the objects in a directory and below that come after a name, in order, until there are
@@ -223,7 +223,7 @@ mod tests {
         let (mut seen, mut after) = (Vec::new(), String::new());
         loop {
             let list = Request::List { prefix: "log/".to_owned(), after: after.clone() };
-            let Ok(Answer::Names(names)) = ask(&store, list) else { panic!("no names") };
+            let Ok(Response::Names(names)) = ask(&store, list) else { panic!("no names") };
             let Some(last) = names.last() else { break };
             after.clone_from(&last.0);
             seen.extend(names.into_iter().map(|(name, _)| name));
@@ -239,7 +239,7 @@ mod tests {
         let (here, away) = (folder.path().join("store"), folder.path().join("away"));
         std::fs::create_dir(&here).unwrap();
         let store = DirStore::new(&here).unwrap();
-        assert_eq!(ask(&store, create("a", b"1")), Ok(Answer::Done));
+        assert_eq!(ask(&store, create("a", b"1")), Ok(Response::Done));
         std::fs::rename(&here, &away).unwrap();
         let list = Request::List { prefix: String::new(), after: String::new() };
         let delete = Request::Delete { name: "a".to_owned() };
@@ -247,7 +247,7 @@ mod tests {
             assert_eq!(ask(&store, request.clone()), Err(StoreError::Lost), "{request:?}");
         }
         std::fs::rename(&away, &here).unwrap();
-        assert_eq!(ask(&store, get("a", 0, 1)), Ok(Answer::Bytes(b"1".to_vec())));
+        assert_eq!(ask(&store, get("a", 0, 1)), Ok(Response::Bytes(b"1".to_vec())));
         assert_eq!(ask(&store, get("b", 0, 1)), Err(StoreError::Absent));
     }
 

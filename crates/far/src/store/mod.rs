@@ -67,7 +67,7 @@ pub enum Request {
 
 /// What a store answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Response {
     /// To a create or delete.
     Done,
     /// To a get: fewer bytes than asked for when the object ends before, none behind its end.
@@ -112,7 +112,7 @@ impl fmt::Display for StoreError {
 impl std::error::Error for StoreError {}
 
 /// Called once with the answer, on a thread of the store's or the caller's. It must not wait.
-pub type Answered = Box<dyn FnOnce(Result<Answer, StoreError>) + Send>;
+pub type Answered = Box<dyn FnOnce(Result<Response, StoreError>) + Send>;
 
 /// A store of objects, and a place in it: names are those within.
 pub trait Store: Send + Sync {
@@ -140,7 +140,7 @@ pub(crate) mod tests {
     use std::sync::mpsc;
 
     /// Asks and waits, in real time.
-    pub(crate) fn ask(store: &dyn Store, request: Request) -> Result<Answer, StoreError> {
+    pub(crate) fn ask(store: &dyn Store, request: Request) -> Result<Response, StoreError> {
         let (send, receive) = mpsc::channel();
         store.submit(request, Box::new(move |answer| drop(send.send(answer))));
         receive.recv().unwrap_or(Err(StoreError::Lost))
@@ -157,31 +157,31 @@ pub(crate) mod tests {
     /// What every store does.
     pub(crate) fn keeps_the_rules(store: &dyn Store) {
         assert_eq!(ask(store, get("a/x", 0, 9)), Err(StoreError::Absent));
-        assert_eq!(ask(store, create("a/x", b"hello")), Ok(Answer::Done));
+        assert_eq!(ask(store, create("a/x", b"hello")), Ok(Response::Done));
         assert_eq!(ask(store, create("a/x", b"other")), Err(StoreError::Exists));
-        assert_eq!(ask(store, get("a/x", 1, 3)), Ok(Answer::Bytes(b"ell".to_vec())));
-        assert_eq!(ask(store, get("a/x", 3, 99)), Ok(Answer::Bytes(b"lo".to_vec())));
-        assert_eq!(ask(store, get("a/x", 5, 9)), Ok(Answer::Bytes(vec![])));
-        assert_eq!(ask(store, get("a/x", 77, 9)), Ok(Answer::Bytes(vec![])));
+        assert_eq!(ask(store, get("a/x", 1, 3)), Ok(Response::Bytes(b"ell".to_vec())));
+        assert_eq!(ask(store, get("a/x", 3, 99)), Ok(Response::Bytes(b"lo".to_vec())));
+        assert_eq!(ask(store, get("a/x", 5, 9)), Ok(Response::Bytes(vec![])));
+        assert_eq!(ask(store, get("a/x", 77, 9)), Ok(Response::Bytes(vec![])));
         let head = |name: &str| ask(store, Request::Head { name: name.to_owned() });
-        assert_eq!(head("a/x"), Ok(Answer::Size(5)));
+        assert_eq!(head("a/x"), Ok(Response::Size(5)));
         assert_eq!(head("a/y"), Err(StoreError::Absent));
         let list = |prefix: &str, after: &str| {
             let (prefix, after) = (prefix.to_owned(), after.to_owned());
             ask(store, Request::List { prefix, after })
         };
-        assert_eq!(list("log/", ""), Ok(Answer::Names(vec![])));
+        assert_eq!(list("log/", ""), Ok(Response::Names(vec![])));
         for name in ["log/01/0101", "log/00/0200", "log/00/0100", "lo/1"] {
-            assert_eq!(ask(store, create(name, b"1")), Ok(Answer::Done), "{name}");
+            assert_eq!(ask(store, create(name, b"1")), Ok(Response::Done), "{name}");
         }
         let names =
-            |all: &[&str]| Ok(Answer::Names(all.iter().map(|n| ((*n).to_owned(), 1)).collect()));
+            |all: &[&str]| Ok(Response::Names(all.iter().map(|n| ((*n).to_owned(), 1)).collect()));
         assert_eq!(list("log/", ""), names(&["log/00/0100", "log/00/0200", "log/01/0101"]));
         assert_eq!(list("log/", "log/00/0100"), names(&["log/00/0200", "log/01/0101"]));
         assert_eq!(list("log/", "log/01/0101"), names(&[]));
         let delete = |name: &str| ask(store, Request::Delete { name: name.to_owned() });
-        assert_eq!(delete("log/00/0100"), Ok(Answer::Done));
-        assert_eq!(delete("log/00/0100"), Ok(Answer::Done));
+        assert_eq!(delete("log/00/0100"), Ok(Response::Done));
+        assert_eq!(delete("log/00/0100"), Ok(Response::Done));
         assert_eq!(list("log/", ""), names(&["log/00/0200", "log/01/0101"]));
     }
 
@@ -200,7 +200,7 @@ pub(crate) mod tests {
             assert_eq!(answers.len(), 16);
             let won: Vec<u8> = answers.iter().filter(|a| a.1.is_ok()).map(|a| a.0).collect();
             assert_eq!(won.len(), 1, "{answers:?}");
-            assert_eq!(ask(store, get(&name, 0, 9999)), Ok(Answer::Bytes(vec![won[0]; 3000])));
+            assert_eq!(ask(store, get(&name, 0, 9999)), Ok(Response::Bytes(vec![won[0]; 3000])));
         }
     }
 }

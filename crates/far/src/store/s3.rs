@@ -9,7 +9,7 @@
 //! Credentials come from the environment, from the file of `AWS_SHARED_CREDENTIALS_FILE` (as a
 //! rule `~/.aws/credentials`), or from the machine in the cloud that this runs on, in this order.
 
-use super::{Answer, Answered, LISTED_MAX, Request, Store, StoreError, client, credentials};
+use super::{Answered, LISTED_MAX, Request, Response, Store, StoreError, client, credentials};
 use crate::name::Bucket;
 use bytes::Bytes;
 use core::cell::Cell;
@@ -102,7 +102,7 @@ fn connect(bucket: &Bucket) -> io::Result<AmazonS3> {
     builder
         .with_bucket_name(&bucket.bucket)
         .with_client_options(options)
-        .with_http_connector(Noting(ReqwestConnector::default()))
+        .with_http_connector(RecordingConnector(ReqwestConnector::default()))
         // Without TLS the signature is all that holds bytes together on their way.
         .with_unsigned_payload(!is_plain)
         .with_conditional_put(S3ConditionalPut::ETagMatch)
@@ -130,7 +130,7 @@ impl Remote {
         Path::parse(format!("{}/{name}", self.prefix)).map_err(|e| StoreError::Other(e.to_string()))
     }
 
-    async fn answer(&self, request: Request) -> Result<Answer, StoreError> {
+    async fn answer(&self, request: Request) -> Result<Response, StoreError> {
         match request {
             Request::Create { name, body } => {
                 let parts = body.into_iter().map(Bytes::from_owner);
@@ -138,26 +138,26 @@ impl Remote {
                 let path = self.path(&name)?;
                 let put = self.s3.put_opts(&path, body, PutMode::Create.into()).await;
                 put.map_err(|e| meaning(&e))?;
-                Ok(Answer::Done)
+                Ok(Response::Done)
             }
             Request::Get { name, from, len } => self.get(&self.path(&name)?, from, len).await,
             Request::Head { name } => match self.s3.head(&self.path(&name)?).await {
-                Ok(found) => Ok(Answer::Size(found.size)),
+                Ok(found) => Ok(Response::Size(found.size)),
                 Err(e) => Err(meaning(&e)),
             },
             Request::List { prefix, after } => self.list(&prefix, &after).await,
             Request::Delete { name } => match self.s3.delete(&self.path(&name)?).await {
-                Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(Answer::Done),
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(Response::Done),
                 Err(e) => Err(meaning(&e)),
             },
         }
     }
 
-    async fn get(&self, path: &Path, from: u64, len: u64) -> Result<Answer, StoreError> {
+    async fn get(&self, path: &Path, from: u64, len: u64) -> Result<Response, StoreError> {
         let range = GetRange::Bounded(from..from.saturating_add(len));
         let options = GetOptions { range: Some(range), ..GetOptions::default() };
         let found = match self.s3.get_opts(path, options).await {
-            Err(_) if met().status == Some(416) => return Ok(Answer::Bytes(Vec::new())),
+            Err(_) if met().status == Some(416) => return Ok(Response::Bytes(Vec::new())),
             found => found.map_err(|e| meaning(&e))?,
         };
         let expected = found.range.end.saturating_sub(found.range.start);
@@ -171,10 +171,10 @@ impl Remote {
             all.extend_from_slice(&part);
         }
         // What is cut off on its way is no short object.
-        if all.len() as u64 == expected { Ok(Answer::Bytes(all)) } else { Err(StoreError::Lost) }
+        if all.len() as u64 == expected { Ok(Response::Bytes(all)) } else { Err(StoreError::Lost) }
     }
 
-    async fn list(&self, prefix: &str, after: &str) -> Result<Answer, StoreError> {
+    async fn list(&self, prefix: &str, after: &str) -> Result<Response, StoreError> {
         let own = format!("{}/", self.prefix);
         let options = PaginatedListOptions {
             offset: (!after.is_empty()).then(|| format!("{own}{after}")),
@@ -194,14 +194,14 @@ impl Remote {
         }
         match names.is_empty() && page.page_token.is_some() {
             true => Err(StoreError::Other("a part of a list is empty".to_owned())),
-            false => Ok(Answer::Names(names)),
+            false => Ok(Response::Names(names)),
         }
     }
 }
 
 /// What a request met on its way, as far as the errors of the library do not tell it.
 #[derive(Clone, Copy, Default)]
-struct Met {
+struct RequestContext {
     /// The status of the last answer.
     status: Option<u16>,
     /// The last that was asked was the machine that this runs on, for credentials.
@@ -210,25 +210,25 @@ struct Met {
 
 tokio::task_local! {
     /// Of the request that a task is about.
-    static MET: Cell<Met>;
+    static MET: Cell<RequestContext>;
 }
 
 /// What HTTP is spoken with: that of the library, noting what is met.
 #[derive(Debug)]
-struct Noting(ReqwestConnector);
+struct RecordingConnector(ReqwestConnector);
 
 #[derive(Debug)]
-struct NotingClient(HttpClient);
+struct RecordingClient(HttpClient);
 
-impl HttpConnector for Noting {
+impl HttpConnector for RecordingConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(NotingClient(self.0.connect(options)?)))
+        Ok(HttpClient::new(RecordingClient(self.0.connect(options)?)))
     }
 }
 
 type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-impl HttpService for NotingClient {
+impl HttpService for RecordingClient {
     fn call<'a, 'b>(&'a self, request: HttpRequest) -> Pending<'b, Result<HttpResponse, HttpError>>
     where
         'a: 'b,
@@ -238,7 +238,7 @@ impl HttpService for NotingClient {
             let is_machine = request.uri().host().is_some_and(|host| host == MACHINE);
             // It is only asked for within a task.
             let note = |status| {
-                let _ = MET.try_with(|met| met.set(Met { status, is_machine }));
+                let _ = MET.try_with(|met| met.set(RequestContext { status, is_machine }));
             };
             note(None);
             let response = self.0.execute(request).await?;
@@ -248,7 +248,7 @@ impl HttpService for NotingClient {
     }
 }
 
-fn met() -> Met {
+fn met() -> RequestContext {
     MET.try_with(Cell::get).unwrap_or_default()
 }
 
@@ -267,7 +267,7 @@ fn meaning(error: &object_store::Error) -> StoreError {
         E::NotFound { .. } => return StoreError::Absent,
         _ => {}
     }
-    let Met { status, is_machine } = met();
+    let RequestContext { status, is_machine } = met();
     match status {
         _ if is_machine => StoreError::Denied(
             "there are no credentials in the environment or a file, nor does this machine give any"

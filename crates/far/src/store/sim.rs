@@ -5,7 +5,7 @@
 //! decides what is lost, late, doubled or refused. Creating is exclusive always, and
 //! what was created is there: without that there would be nothing to explore.
 
-use super::{Answer, Answered, LISTED_MAX, Request, Store, StoreError};
+use super::{Answered, LISTED_MAX, Request, Response, Store, StoreError};
 use core::time::Duration;
 use parking_lot::Mutex;
 use rt::Rt;
@@ -106,7 +106,7 @@ impl SimWorld {
 }
 
 impl Objects {
-    fn carry_out(&mut self, request: &Request) -> Result<Answer, StoreError> {
+    fn carry_out(&mut self, request: &Request) -> Result<Response, StoreError> {
         match request {
             Request::Create { name, body } => {
                 if self.now.contains_key(name) {
@@ -115,27 +115,29 @@ impl Objects {
                 let bytes: Arc<[u8]> = body.iter().flat_map(|part| part.iter().copied()).collect();
                 self.ever.entry(name.clone()).or_insert_with(|| Arc::clone(&bytes));
                 self.now.insert(name.clone(), bytes);
-                Ok(Answer::Done)
+                Ok(Response::Done)
             }
             Request::Get { name, from, len } => {
                 let bytes = self.now.get(name).ok_or(StoreError::Absent)?;
                 let from = usize::try_from(*from).unwrap_or(usize::MAX).min(bytes.len());
                 let len = usize::try_from(*len).unwrap_or(usize::MAX).min(bytes.len() - from);
-                Ok(Answer::Bytes(bytes[from..from + len].to_vec()))
+                Ok(Response::Bytes(bytes[from..from + len].to_vec()))
             }
             Request::Head { name } => {
                 let bytes = self.now.get(name).ok_or(StoreError::Absent)?;
-                Ok(Answer::Size(bytes.len() as u64))
+                Ok(Response::Size(bytes.len() as u64))
             }
             Request::List { prefix, after } => {
                 let all = self.now.range(prefix.clone()..);
                 let within = all.take_while(|(name, _)| name.starts_with(prefix));
                 let rest = within.filter(|(name, _)| *name > after).take(LISTED_MAX);
-                Ok(Answer::Names(rest.map(|(n, bytes)| (n.clone(), bytes.len() as u64)).collect()))
+                Ok(Response::Names(
+                    rest.map(|(n, bytes)| (n.clone(), bytes.len() as u64)).collect(),
+                ))
             }
             Request::Delete { name } => {
                 self.deleted += u64::from(self.now.remove(name).is_some());
-                Ok(Answer::Done)
+                Ok(Response::Done)
             }
         }
     }
@@ -210,7 +212,7 @@ mod tests {
     use super::*;
     use device::backend::collect;
 
-    fn ask(rt: &Rt, store: &SimStore, request: &Request) -> Option<Result<Answer, StoreError>> {
+    fn ask(rt: &Rt, store: &SimStore, request: &Request) -> Option<Result<Response, StoreError>> {
         let (collector, tickets) = collect(rt, 1);
         for ticket in tickets {
             store.submit(request.clone(), Box::new(move |answer| ticket.give(answer)));
@@ -229,7 +231,7 @@ mod tests {
             rt.sleep(Duration::from_secs(1));
             ask(rt, &two, &create("x", b"mine")).zip(ask(rt, &two, &get("x", 0, 9)))
         });
-        let late = Ok(Answer::Bytes(b"late".to_vec()));
+        let late = Ok(Response::Bytes(b"late".to_vec()));
         assert_eq!(landed, Some((Err(StoreError::Exists), late)));
     }
 
@@ -242,10 +244,10 @@ mod tests {
             assert_eq!(ask(rt, &store, &create("x", b"1")), Some(Err(StoreError::Busy)));
             let late_for = Duration::from_secs(1);
             world.set_fault_rates(FaultRates { doubled: 1000, late_for, ..FaultRates::default() });
-            assert_eq!(ask(rt, &store, &create("x", b"1")), Some(Ok(Answer::Done)));
+            assert_eq!(ask(rt, &store, &create("x", b"1")), Some(Ok(Response::Done)));
             world.set_fault_rates(FaultRates::default());
             let delete = Request::Delete { name: "x".to_owned() };
-            assert_eq!(ask(rt, &store, &delete), Some(Ok(Answer::Done)));
+            assert_eq!(ask(rt, &store, &delete), Some(Ok(Response::Done)));
             rt.sleep(Duration::from_secs(3));
             // The create that came twice has made it again.
             assert_eq!(world.names(), [("x".to_owned(), 1)]);

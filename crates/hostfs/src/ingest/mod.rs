@@ -5,10 +5,10 @@ mod source;
 pub mod unpack;
 
 use engine::files::{NewKind, Time};
-use engine::ingest::{CHUNK, Ingest, Spot, Write};
+use engine::ingest::{CHUNK, Destination, Ingest, Write};
 use engine::{Error, Result};
 use rustix::fs::{Dir, SeekFrom, major, minor, seek};
-use source::{Id, Name, attributes, changed, id, look, look_again, open_directory, open_file};
+use source::{Id, Name, attributes, changed, id, look, open_directory, open_file, reopen};
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, Metadata};
 use std::io;
@@ -74,7 +74,7 @@ struct Task {
 }
 
 /// Another name of a file that has several.
-struct Later {
+struct LaterName {
     file: Id,
     at: Arc<Name>,
     dir: u64,
@@ -86,7 +86,7 @@ struct Later {
 struct Links {
     made: HashMap<Id, u64>,
     begun: HashSet<Id>,
-    later: Vec<Later>,
+    later: Vec<LaterName>,
 }
 
 /// Copies `path` to `name` in the directory `dir`; without a name what is in it goes there.
@@ -108,9 +108,9 @@ pub fn copy(
     let links = links.into_inner().unwrap_or_else(PoisonError::into_inner);
     for later in &links.later {
         let shown = || later.at.below(&later.name).path();
-        let spot = Spot { dir: later.dir, name: &later.name, shown: &shown };
+        let dest = Destination { dir: later.dir, name: &later.name, shown: &shown };
         let made = match links.made.get(&later.file) {
-            Some(object) => into.ingest.link(*object, spot),
+            Some(object) => into.ingest.link(*object, dest),
             None => Err(Error::external("a second name of a file that was not copied")),
         };
         made.or_else(|e| give_up(into, &shown(), e))?;
@@ -148,7 +148,7 @@ fn one(
         let mut links = lock();
         if !links.begun.insert(file) {
             let Task { at, dir, name, .. } = task;
-            links.later.push(Later { file, at, dir, name });
+            links.later.push(LaterName { file, at, dir, name });
             return Ok(());
         }
     }
@@ -172,12 +172,12 @@ fn make(into: &TreeIn<'_>, task: &Task) -> Result<u64> {
     into.ingest.progress.check()?;
     let shown = || task.shown();
     let name = task.as_name.as_ref().unwrap_or(&task.name);
-    let spot = Spot { dir: task.dir, name, shown: &shown };
+    let dest = Destination { dir: task.dir, name, shown: &shown };
     let kind = task.found.file_type();
     if kind.is_file() {
-        return regular(into, task, spot);
+        return regular(into, task, dest);
     }
-    let file = look_again(&task.from, &task.name, &task.found)?;
+    let file = reopen(&task.from, &task.name, &task.found)?;
     let dev = task.found.rdev();
     let special = match () {
         () if kind.is_symlink() => NewKind::Symlink(source::read_link(&file)?),
@@ -187,20 +187,20 @@ fn make(into: &TreeIn<'_>, task: &Task) -> Result<u64> {
         () if kind.is_char_device() => NewKind::Char(major(dev), minor(dev)),
         () => return Err(Error::external("a file of a kind that is not known")),
     };
-    into.ingest.special(spot, special, &attributes(into, &file, &task.found, &shown))
+    into.ingest.special(dest, special, &attributes(into, &file, &task.found, &shown))
 }
 
 /// Why a file is not copied.
 const SHORTER: &str = "became shorter while it was copied";
 
-fn regular(into: &TreeIn<'_>, task: &Task, spot: Spot<'_>) -> Result<u64> {
+fn regular(into: &TreeIn<'_>, task: &Task, dest: Destination<'_>) -> Result<u64> {
     let (file, found) = open_file(&task.from, &task.name, &task.found)?;
     let size = found.len();
-    let attributes = attributes(into, &file, &found, spot.shown);
+    let attributes = attributes(into, &file, &found, dest.shown);
     let state = |m: &Metadata| (m.len(), m.mtime(), m.mtime_nsec());
     let has_changed = || -> Result<bool> { Ok(state(&file.metadata()?) != state(&found)) };
-    let is_there = into.ingest.fs.node(spot.dir)?.lookup(spot.name)?.is_some();
-    let object = into.ingest.file(spot, size, &attributes, &mut |write| {
+    let is_there = into.ingest.fs.node(dest.dir)?.lookup(dest.name)?.is_some();
+    let object = into.ingest.file(dest, size, &attributes, &mut |write| {
         pieces(&file, size, write)?;
         // What may be torn takes no place of what is whole.
         match is_there && has_changed()? {
@@ -316,9 +316,9 @@ impl Walk<'_, '_> {
         if let Some(name) = name {
             let shown = || at.path();
             let a = attributes(self.into, &file, &found, &shown);
-            let spot = Spot { dir, name, shown: &shown };
-            object = self.into.ingest.dir(spot, &a)?;
-            self.into.ingest.set_attributes(object, &a, spot)?;
+            let dest = Destination { dir, name, shown: &shown };
+            object = self.into.ingest.dir(dest, &a)?;
+            self.into.ingest.set_attributes(object, &a, dest)?;
             self.times.push((Arc::clone(&at), object, a.atime, a.mtime));
         }
         let fd = OwnedFd::from(file);

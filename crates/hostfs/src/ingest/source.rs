@@ -84,7 +84,7 @@ pub(super) fn look(dir: &OwnedFd, name: &[u8]) -> io::Result<(File, Metadata)> {
 }
 
 /// The same, for what was looked at before and must not be anything else now.
-pub(super) fn look_again(dir: &OwnedFd, name: &[u8], before: &Metadata) -> Result<File> {
+pub(super) fn reopen(dir: &OwnedFd, name: &[u8], before: &Metadata) -> Result<File> {
     let (file, found) = look(dir, name)?;
     let same = id(&found) == id(before) && found.file_type() == before.file_type();
     if same { Ok(file) } else { Err(changed()) }

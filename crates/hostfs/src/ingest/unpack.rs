@@ -3,7 +3,7 @@
 use super::DEPTH_MAX;
 use archive::{Archive, EntryType, Member};
 use engine::files::{NewKind, SetAttrs, Time};
-use engine::ingest::{Attributes, CHUNK, Ingest, Spot, Write};
+use engine::ingest::{Attributes, CHUNK, Destination, Ingest, Write};
 use engine::{Cancelled, Error, Result};
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -101,8 +101,9 @@ impl<'u, 'a> Unpack<'u, 'a> {
                 return Err(Error::external("directories nest too deep"));
             }
             let usual = Attributes { mode: 0o755, ..Attributes::default() };
-            let spot = Spot { dir: above, name: name.as_bytes(), shown: &|| path.to_owned() };
-            let object = self.ingest.dir(spot, &usual)?;
+            let dest =
+                Destination { dir: above, name: name.as_bytes(), shown: &|| path.to_owned() };
+            let object = self.ingest.dir(dest, &usual)?;
             self.trail.push((name.as_bytes().to_vec(), object));
         }
         Ok(self.trail.last().map_or(self.top, |(_, object)| *object))
@@ -131,7 +132,7 @@ impl<'u, 'a> Unpack<'u, 'a> {
         let (Some((above, name)), false) = (above_and_name, member.kind.is_dir()) else {
             return self.directory(&path, a);
         };
-        let spot = Spot { dir: self.dir(above)?, name: name.as_bytes(), shown };
+        let dest = Destination { dir: self.dir(above)?, name: name.as_bytes(), shown };
         let special = match member.kind {
             EntryType::Symlink if member.link.contains(&0) => {
                 return Err(Error::external("it is a link to a name with a NUL"));
@@ -140,21 +141,21 @@ impl<'u, 'a> Unpack<'u, 'a> {
             EntryType::Fifo => NewKind::Fifo,
             EntryType::Char => NewKind::Char(member.device.0, member.device.1),
             EntryType::Block => NewKind::Block(member.device.0, member.device.1),
-            EntryType::Link => return self.link(&member.link, spot),
+            EntryType::Link => return self.link(&member.link, dest),
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
                 let size = member.size().map_err(of_archive)?;
                 let fill = &mut |write: &mut Write<'_>| {
                     let write = &mut |at: u64, piece: &[u8]| write(at, piece).map_err(Fault);
                     member.content(archive, CHUNK, write).map_err(|Fault(e)| e)
                 };
-                self.ingest.file(spot, size, a, fill)?;
-                self.refused.remove(&(spot.dir, spot.name.to_vec()));
+                self.ingest.file(dest, size, a, fill)?;
+                self.refused.remove(&(dest.dir, dest.name.to_vec()));
                 return Ok(());
             }
             _ => return Err(Error::external("an entry of a kind that is not known")),
         };
-        self.ingest.special(spot, special, a)?;
-        self.refused.remove(&(spot.dir, spot.name.to_vec()));
+        self.ingest.special(dest, special, a)?;
+        self.refused.remove(&(dest.dir, dest.name.to_vec()));
         Ok(())
     }
 
@@ -162,7 +163,7 @@ impl<'u, 'a> Unpack<'u, 'a> {
     fn directory(&mut self, path: &Path, a: &Attributes) -> Result<()> {
         let object = self.dir(path)?;
         let name = path.file_name().unwrap_or(OsStr::new(".")).as_bytes();
-        let spot = Spot { dir: self.top, name, shown: &|| path.to_owned() };
+        let dest = Destination { dir: self.top, name, shown: &|| path.to_owned() };
         // The root is the directory the user named, which keeps its mode.
         match path.as_os_str().is_empty() {
             true => {
@@ -172,7 +173,7 @@ impl<'u, 'a> Unpack<'u, 'a> {
                     self.ingest.fs.set_attrs(object, &set, (self.ingest.clock)())?;
                 }
             }
-            false => self.ingest.set_attributes(object, a, spot)?,
+            false => self.ingest.set_attributes(object, a, dest)?,
         }
         let name = name.to_vec();
         self.timed.push(Timed { object, name, atime: a.atime, mtime: a.mtime });
@@ -180,7 +181,7 @@ impl<'u, 'a> Unpack<'u, 'a> {
     }
 
     /// A second name of a member before.
-    fn link(&mut self, target: &[u8], spot: Spot<'_>) -> Result<()> {
+    fn link(&mut self, target: &[u8], dest: Destination<'_>) -> Result<()> {
         let old = inner(target)?;
         let (Some(above), Some(name)) = (old.parent(), old.file_name()) else {
             return Err(Error::external("a second name of nothing"));
@@ -194,7 +195,7 @@ impl<'u, 'a> Unpack<'u, 'a> {
         }
         let found = self.ingest.fs.node(from)?.lookup(name.as_bytes())?;
         let missing = Error::external("a second name of a file that is not there");
-        self.ingest.link(found.ok_or(missing)?.object, spot)
+        self.ingest.link(found.ok_or(missing)?.object, dest)
     }
 
     /// Gives the directories their times, which what was made in them changed.

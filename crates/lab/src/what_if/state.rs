@@ -7,7 +7,7 @@ use crate::disk::Preset;
 use crate::error::LabError;
 use crate::stream::{StreamError, write_record};
 use engine::inside::rt::{Rng as _, Xoshiro256};
-use engine::live::{Devices, Leave, LivePool, OwnChanges};
+use engine::live::{Devices, LivePool, OfflineMode, OwnChanges};
 use std::fmt;
 use std::str::FromStr;
 
@@ -102,7 +102,7 @@ pub(super) fn prepare(
     let first = pool.stats().vdevs.into_iter().find(|v| v.name.ends_with("disk0"));
     let first = first.map_or(0, |v| v.guid);
     if q.state == State::Resilvering {
-        pool.take_out(first, Leave::OfflineForNow)?;
+        pool.offline_leaf(first, OfflineMode::OfflineForNow)?;
     }
     let records = Files::records(q);
     if q.has_files() {
@@ -117,8 +117,8 @@ pub(super) fn prepare(
             let filler = fill(pool, q, |n| content(n))?;
             age(pool, q, &files, filler, |n| content(n), &mut rng)?;
         }
-        State::Degraded => pool.take_out(first, Leave::Offline)?,
-        State::Resilvering => pool.bring_back(first, OwnChanges::GiveUp, None, devices)?,
+        State::Degraded => pool.offline_leaf(first, OfflineMode::Offline)?,
+        State::Resilvering => pool.online_leaf(first, OwnChanges::GiveUp, None, devices)?,
     }
     Ok(files)
 }

@@ -7,8 +7,8 @@
 //!     programs use one: those before it are mounted again, and nothing is changed
 //! ```
 
-use super::{DatasetError, Result, Wanted, all_wanted, mount, properties, shown};
-use crate::{Error, How, Mounted, Mounts, Options, system};
+use super::{DatasetError, MountRequest, Result, all_wanted, mount, properties, shown};
+use crate::{Error, Mounted, Mounts, Options, UnmountMode, system};
 use engine::props;
 use engine::{LivePool, Pool, Source};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Which mounts are taken away during a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum MountScope {
     /// Those of the datasets. What was where its property says is then where it says now.
     All,
     /// The same, and all come back to where they were, with what is mounted in them.
@@ -26,19 +26,19 @@ pub enum Which {
 }
 
 /// What is taken away during a change, and what comes back.
-pub struct Down<'a> {
+pub struct Unmounting<'a> {
     /// The datasets.
     pub affects: &'a dyn Fn(&str) -> bool,
     /// Their names then; what has none is not mounted again.
     pub again: &'a dyn Fn(&str) -> Option<String>,
     /// Which of their mounts.
-    pub which: Which,
+    pub which: MountScope,
     /// Also when programs use them.
     pub force: bool,
 }
 
 /// A mount that is taken away.
-pub struct Taken {
+pub struct Unmounted {
     mounted: Mounted,
     /// It goes only because it lies in one that does, and comes back to where it was.
     is_inner: bool,
@@ -62,11 +62,11 @@ pub struct Follower<'a> {
 }
 
 /// What came of a change, and of mounts that should have come back after it.
-pub type Done<E> = (std::result::Result<(), E>, Vec<DatasetError>);
+pub type Changed<E> = (std::result::Result<(), E>, Vec<DatasetError>);
 
 impl Follower<'_> {
     /// What is to be known of a mount before it is taken away.
-    fn taken(&self, mounted: Mounted) -> Result<Taken> {
+    fn taken(&self, mounted: Mounted) -> Result<Unmounted> {
         let pool = self.pool.view();
         let _guard = pool.lock_datasets();
         let fail = |e: engine::Error| DatasetError::engine("open", &mounted.name, e);
@@ -76,11 +76,11 @@ impl Follower<'_> {
         let usual = shown(&said.options);
         let given = shown(&mounted.options).into_iter().filter(|o| !usual.contains(o)).collect();
         let is_dir_ours = is_by_property && said.source != Source::Local;
-        Ok(Taken { mounted, is_inner: false, is_by_property, is_dir_ours, given })
+        Ok(Unmounted { mounted, is_inner: false, is_by_property, is_dir_ours, given })
     }
 
     /// Mounts something again under this name.
-    fn bring_back(&self, taken: &Taken, name: String, is_moved: bool) -> Result<()> {
+    fn mount_again(&self, taken: &Unmounted, name: String, is_moved: bool) -> Result<()> {
         let moves = is_moved && taken.is_by_property;
         if moves && !has_place(self.pool.view(), &name)? {
             return Ok(());
@@ -92,22 +92,24 @@ impl Follower<'_> {
             let _ = std::fs::create_dir_all(&taken.mounted.dir);
         }
         let overlay = taken.mounted.options.overlay;
-        let wanted = Wanted { name, dir, overlay, options: taken.given.clone() };
+        let wanted = MountRequest { name, dir, overlay, options: taken.given.clone() };
         mount(self.pool, self.mounts, &wanted).map(drop)
     }
 
     /// The mounts that go for a change. Nothing else is mounted in them: it would go with them.
-    fn meant(&self, down: &Down<'_>) -> Result<Vec<Taken>> {
-        let mut meant: Vec<Taken> = Vec::new();
+    fn meant(&self, down: &Unmounting<'_>) -> Result<Vec<Unmounted>> {
+        let mut meant: Vec<Unmounted> = Vec::new();
         for one in self.mounts.all() {
-            let is_in = |outer: &Taken| system::mounted_in(&outer.mounted.dir).contains(&one.dir);
+            let is_in =
+                |outer: &Unmounted| system::mounted_in(&outer.mounted.dir).contains(&one.dir);
             let is_affected = (down.affects)(&one.name);
-            let is_inner = !is_affected && down.which == Which::InPlace && meant.iter().any(is_in);
+            let is_inner =
+                !is_affected && down.which == MountScope::InPlace && meant.iter().any(is_in);
             if !is_affected && !is_inner {
                 continue;
             }
-            let taken = Taken { is_inner, ..self.taken(one)? };
-            if down.which != Which::Following || taken.is_by_property {
+            let taken = Unmounted { is_inner, ..self.taken(one)? };
+            if down.which != MountScope::Following || taken.is_by_property {
                 meant.push(taken);
             }
         }
@@ -125,11 +127,11 @@ impl Follower<'_> {
     /// lingers that `must_end`, those that went before come back; what does not is told beside.
     fn take_away(
         &self,
-        meant: Vec<Taken>,
+        meant: Vec<Unmounted>,
         must_end: impl Fn(&str) -> bool,
-        how: How,
-    ) -> std::result::Result<Vec<Taken>, (DatasetError, Vec<DatasetError>)> {
-        let mut taken: Vec<Taken> = Vec::new();
+        how: UnmountMode,
+    ) -> std::result::Result<Vec<Unmounted>, (DatasetError, Vec<DatasetError>)> {
+        let mut taken: Vec<Unmounted> = Vec::new();
         for one in meant.into_iter().rev() {
             let dir = &one.mounted.dir;
             if let Err(e) = self.mounts.unmount(dir, how) {
@@ -147,35 +149,37 @@ impl Follower<'_> {
     ///
     /// # Errors
     /// One stays, or lingers. What did not come back is told beside.
-    pub fn take_all(&self) -> std::result::Result<Vec<Taken>, (DatasetError, Vec<DatasetError>)> {
+    pub fn take_all(
+        &self,
+    ) -> std::result::Result<Vec<Unmounted>, (DatasetError, Vec<DatasetError>)> {
         let meant = self.mounts.all().into_iter().map(|one| self.taken(one)).collect::<Result<_>>();
-        self.take_away(meant.map_err(|e| (e, Vec::new()))?, |_| true, How::Politely)
+        self.take_away(meant.map_err(|e| (e, Vec::new()))?, |_| true, UnmountMode::Politely)
     }
 
     /// Mounts again, where it was, what was taken away; what does not come back.
-    pub fn put_back(&self, taken: &[Taken]) -> Vec<DatasetError> {
+    pub fn put_back(&self, taken: &[Unmounted]) -> Vec<DatasetError> {
         self.put(taken, |one| Some(one.mounted.name.clone()), false)
     }
 
     fn put(
         &self,
-        taken: &[Taken],
-        name: impl Fn(&Taken) -> Option<String>,
+        taken: &[Unmounted],
+        name: impl Fn(&Unmounted) -> Option<String>,
         is_moved: bool,
     ) -> Vec<DatasetError> {
-        let again = |one: &Taken| self.bring_back(one, name(one)?, is_moved).err();
+        let again = |one: &Unmounted| self.mount_again(one, name(one)?, is_moved).err();
         taken.iter().rev().filter_map(again).collect()
     }
 
     /// Changes datasets that must not be mounted meanwhile.
-    pub fn taken_down<E: From<DatasetError>>(
+    pub fn while_unmounted<E: From<DatasetError>>(
         &self,
-        down: &Down<'_>,
+        down: &Unmounting<'_>,
         change: impl FnOnce() -> std::result::Result<(), E>,
-    ) -> Done<E> {
-        let how = if down.force { How::Forcibly } else { How::Politely };
+    ) -> Changed<E> {
+        let how = if down.force { UnmountMode::Forcibly } else { UnmountMode::Politely };
         // What only moves may linger where it was.
-        let must_end = |name: &str| down.which != Which::Following && (down.affects)(name);
+        let must_end = |name: &str| down.which != MountScope::Following && (down.affects)(name);
         let meant = self.meant(down).map_err(|e| (e, Vec::new()));
         let taken = match meant.and_then(|meant| self.take_away(meant, must_end, how)) {
             Ok(taken) => taken,
@@ -184,11 +188,11 @@ impl Follower<'_> {
         if let Err(failure) = change() {
             return (Err(failure), self.put_back(&taken));
         }
-        let name = |one: &Taken| match one.is_inner {
+        let name = |one: &Unmounted| match one.is_inner {
             true => Some(one.mounted.name.clone()),
             false => (down.again)(&one.mounted.name),
         };
-        let left = self.put(&taken, name, down.which != Which::InPlace);
+        let left = self.put(&taken, name, down.which != MountScope::InPlace);
         let there = self.mounts.all();
         for one in taken.iter().filter(|one| one.is_dir_ours) {
             if !there.iter().any(|mounted| mounted.dir == one.mounted.dir) {
@@ -204,16 +208,16 @@ impl Follower<'_> {
         &self,
         changes: &Changes<'_>,
         change: impl FnOnce() -> std::result::Result<(), E>,
-    ) -> Done<E> {
+    ) -> Changed<E> {
         let moves = !changes.stays && changes.has("mountpoint");
         let goes = !changes.stays && changes.any("canmount", |value| value == Some("off"));
         let affects = |name: &str| {
             (moves && changes.is_below(name)) || (goes && changes.names.iter().any(|n| n == name))
         };
         let again = |name: &str| Some(name.to_owned());
-        let which = Which::Following;
-        let down = Down { affects: &affects, again: &again, which, force: false };
-        let (done, mut left) = self.taken_down(&down, change);
+        let which = MountScope::Following;
+        let down = Unmounting { affects: &affects, again: &again, which, force: false };
+        let (done, mut left) = self.while_unmounted(&down, change);
         if done.is_err() {
             return (done, left);
         }
@@ -230,7 +234,7 @@ impl Follower<'_> {
         &self,
         name: &str,
         change: impl FnOnce() -> std::result::Result<(), E>,
-    ) -> Done<E> {
+    ) -> Changed<E> {
         if !self.mounts_all {
             return (change(), Vec::new());
         }
@@ -255,7 +259,7 @@ impl Follower<'_> {
             Ok(wanted) => wanted,
             Err(e) => return vec![e],
         };
-        let is_there = |wanted: &Wanted| there.iter().any(|one| one.name == wanted.name);
+        let is_there = |wanted: &MountRequest| there.iter().any(|one| one.name == wanted.name);
         let new = wanted.iter().filter(|wanted| !is_there(wanted) && is_meant(&wanted.name));
         new.filter_map(|wanted| mount(self.pool, self.mounts, wanted).err()).collect()
     }

@@ -9,9 +9,9 @@ mod error;
 mod following;
 
 pub use error::DatasetError;
-pub use following::{Changes, Done, Down, Follower, Taken, Which, is_below};
+pub use following::{Changed, Changes, Follower, MountScope, Unmounted, Unmounting, is_below};
 
-use crate::{Mounted, Mounts, Options, Snapshots, What, space_of, system};
+use crate::{MountSpec, Mounted, Mounts, Options, Snapshots, space_of, system};
 use engine::{Dataset, DatasetKind, LivePool, Pool, PropertyContext, Source};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const REMOUNT: &str = "remount";
 
 /// What is to be mounted, and how.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct MountRequest {
     /// The file system or snapshot.
     pub name: String,
     /// Where; otherwise its property says.
@@ -36,7 +36,7 @@ pub struct Wanted {
     pub options: Vec<String>,
 }
 
-impl Wanted {
+impl MountRequest {
     /// A dataset with these options, each a list.
     ///
     /// # Errors
@@ -136,7 +136,7 @@ fn properties(pool: &Pool, dataset: &Dataset) -> engine::Result<Properties> {
 /// # Errors
 /// It is no file system, is locked or mounted already; its properties name no place; the system
 /// refuses.
-pub fn mount(pool: &Arc<LivePool>, mounts: &Mounts, wanted: &Wanted) -> Result<PathBuf> {
+pub fn mount(pool: &Arc<LivePool>, mounts: &Mounts, wanted: &MountRequest) -> Result<PathBuf> {
     let name = wanted.name.as_str();
     let refuse = |why: &str| DatasetError::refused(name, why);
     let (dataset, said) = find(pool.view(), name)?;
@@ -177,7 +177,7 @@ pub fn mount(pool: &Arc<LivePool>, mounts: &Mounts, wanted: &Wanted) -> Result<P
     };
     let fs = fs.map_err(|e| DatasetError::engine("mount", name, e))?;
     let snapshots = (!dataset.is_snapshot()).then(|| Snapshots::of(pool, name));
-    let what = What { name: name.to_owned(), fs, space: space_of(pool, name), snapshots };
+    let what = MountSpec { name: name.to_owned(), fs, space: space_of(pool, name), snapshots };
     mounts.mount(what, &dir, &options).map_err(|e| DatasetError::system(name, e))
 }
 
@@ -197,7 +197,7 @@ fn find(pool: &Pool, name: &str) -> Result<(Dataset, Properties)> {
 }
 
 /// Gives a mount the options that were asked for; the others stay.
-fn again(mounts: &Mounts, mounted: Mounted, wanted: &Wanted) -> Result<PathBuf> {
+fn again(mounts: &Mounts, mounted: Mounted, wanted: &MountRequest) -> Result<PathBuf> {
     let Mounted { name, dir, mut options } = mounted;
     let had_xattrs = options.xattrs;
     for option in &wanted.options {
@@ -235,7 +235,7 @@ fn point(said: &Properties, dataset: &Dataset) -> std::result::Result<PathBuf, S
 ///
 /// # Errors
 /// Properties cannot be read.
-pub fn all_wanted(pool: &Pool) -> Result<Vec<Wanted>> {
+pub fn all_wanted(pool: &Pool) -> Result<Vec<MountRequest>> {
     let _guard = pool.lock_datasets();
     let dsl = pool.dsl();
     let mut out = Vec::new();
@@ -247,7 +247,7 @@ pub fn all_wanted(pool: &Pool) -> Result<Vec<Wanted>> {
         let fail = |e: engine::Error| DatasetError::engine("mount", &name, e);
         let said = properties(pool, &dataset).map_err(fail)?;
         if said.is_automatic() && dsl.is_unlocked(&dataset).map_err(|e| fail(e.into()))? {
-            out.push((said.mountpoint, Wanted::new(&name, &[])?));
+            out.push((said.mountpoint, MountRequest::new(&name, &[])?));
         }
     }
     out.sort_by(|a, b| a.0.cmp(&b.0));

@@ -3,7 +3,7 @@
 //! In the order in which `zfs get all` prints them. Facts as of OpenZFS 2.3.
 
 use super::Access::{Inherit, Once, OnceInherit, ReadOnly, Settable};
-use super::Shown::{Hidden, Left, Right};
+use super::ListAlignment::{Hidden, Left, Right};
 use super::{BOOLEAN, Names, Property, applies, index, number, row, text};
 
 const FS: u8 = applies::FILESYSTEM;

@@ -104,11 +104,11 @@ pub enum Match {
 pub struct ZapKey {
     /// Its hash.
     pub hash: u64,
-    wanted: Wanted,
+    wanted: KeyMatch,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Wanted {
+enum KeyMatch {
     Exact(Vec<u8>),
     Normal { norm_flags: u64, form: Vec<u8> },
     Words(Vec<u64>),
@@ -125,9 +125,9 @@ impl ZapKey {
         };
         // With case kept and no normal form asked for, what is left is comparing bytes.
         let wanted = if norm_flags == 0 {
-            Wanted::Exact(name.to_vec())
+            KeyMatch::Exact(name.to_vec())
         } else {
-            Wanted::Normal { norm_flags, form: normalize(name, norm_flags, false) }
+            KeyMatch::Normal { norm_flags, form: normalize(name, norm_flags, false) }
         };
         Self { hash: of.name(name), wanted }
     }
@@ -135,22 +135,22 @@ impl ZapKey {
     /// An integer key.
     #[must_use]
     pub fn words(of: &KeyHash, key: &[u64]) -> Self {
-        Self { hash: of.words(key), wanted: Wanted::Words(key.to_vec()) }
+        Self { hash: of.words(key), wanted: KeyMatch::Words(key.to_vec()) }
     }
 
     /// Whether keys of the kind looked for are integers.
     #[must_use]
     pub fn is_integers(&self) -> bool {
-        matches!(self.wanted, Wanted::Words(_))
+        matches!(self.wanted, KeyMatch::Words(_))
     }
 
     /// Whether the stored name is the one looked for.
     #[must_use]
     pub fn matches_name(&self, stored: &[u8]) -> bool {
         match &self.wanted {
-            Wanted::Exact(name) => name == stored,
-            Wanted::Normal { norm_flags, form } => *form == normalize(stored, *norm_flags, false),
-            Wanted::Words(_) => false,
+            KeyMatch::Exact(name) => name == stored,
+            KeyMatch::Normal { norm_flags, form } => *form == normalize(stored, *norm_flags, false),
+            KeyMatch::Words(_) => false,
         }
     }
 
@@ -159,7 +159,7 @@ impl ZapKey {
     pub fn matches(&self, stored: &super::ZapName) -> bool {
         match stored {
             super::ZapName::Bytes(b) => self.matches_name(b),
-            super::ZapName::U64s(w) => matches!(&self.wanted, Wanted::Words(key) if key == w),
+            super::ZapName::U64s(w) => matches!(&self.wanted, KeyMatch::Words(key) if key == w),
         }
     }
 }

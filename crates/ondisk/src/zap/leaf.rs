@@ -16,7 +16,7 @@
 
 mod edit;
 
-pub use edit::Fit;
+pub use edit::EditOutcome;
 
 use super::hash::ZapKey;
 use super::{BLOCK_LEAF, BLOCK_SIZE_MIN, Entry, FAT_BLOCK_SIZE_MAX, ZapName};

@@ -23,7 +23,7 @@ mod unicode5;
 
 pub use hash::{FLAG_HASH64, FLAG_PRE_HASHED_KEY, FLAG_UINT64_KEY, KeyHash, Match, ZapKey};
 pub use header::{ENTRY_COUNT_AT, PointerTable, TablePlace, ZAP_MAGIC, ZapHeader};
-pub use leaf::{CHAIN_END, Chunk, ENTRIES_CD_SORTED, Fit, LEAF_MAGIC, Leaf, LeafEntry};
+pub use leaf::{CHAIN_END, Chunk, ENTRIES_CD_SORTED, EditOutcome, LEAF_MAGIC, Leaf, LeafEntry};
 pub use micro::{
     MICRO_BLOCK_SIZE_MAX, MICRO_CHUNK_SIZE, MICRO_NAME_SIZE, MicroChunk, MicroEntry, MicroZap,
 };

@@ -21,7 +21,7 @@
 //! of their logs. They wait in memory for the map, and are freed by the discard instead: a map that
 //! came after the last piece would belong to no checkpoint.
 
-use super::kept::Kept;
+use super::checkpointed::Checkpointed;
 use super::maps::{self, Change, Shape, WriteMaps};
 use super::ranges::Ranges;
 use super::stored::header_of;
@@ -206,11 +206,11 @@ fn is_empty(tops: &Tops) -> bool {
 }
 
 /// What the table of a vdev says that is kept.
-pub(super) fn open(mos: &Objset, table: &Zap) -> dmu::Result<Kept> {
+pub(super) fn open(mos: &Objset, table: &Zap) -> dmu::Result<Checkpointed> {
     let object = table.get_u64(vdev_zap::CHECKPOINT_SPACE_MAP)?.unwrap_or(0);
     if object == 0 {
-        return Ok(Kept::default());
+        return Ok(Checkpointed::default());
     }
     let allocated = header_of(&mos.object(object)?)?.allocated;
-    Ok(Kept::new(object, allocated.min(0).unsigned_abs()))
+    Ok(Checkpointed::new(object, allocated.min(0).unsigned_abs()))
 }

@@ -15,13 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 /// Free space that is not handed out until this is dropped.
-pub struct Held {
+pub struct HeldSpace {
     top: Arc<Top>,
     metaslab: usize,
     ranges: Vec<(u64, u64)>,
 }
 
-impl Held {
+impl HeldSpace {
     /// The ranges, in order, as offsets of the vdev.
     #[must_use]
     pub fn ranges(&self) -> &[(u64, u64)] {
@@ -29,7 +29,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldSpace {
     fn drop(&mut self) {
         let Some(m) = self.top.metaslabs.get(self.metaslab) else { return };
         for (start, end) in &self.ranges {
@@ -64,14 +64,14 @@ impl Allocator {
 
     /// Holds what is free in a part of one metaslab. `None`: its map cannot be read now.
     #[must_use]
-    pub fn hold(&self, id: u32, space: &Range<u64>) -> Option<Held> {
+    pub fn hold(&self, id: u32, space: &Range<u64>) -> Option<HeldSpace> {
         self.held(id, space, |m, room| m.hold(room, space.start, space.end))
     }
 
     /// Holds what became free in a part of one metaslab, ranges of `min` bytes and more, and
     /// forgets that it did. `None`: there is none, or its map cannot be read now.
     #[must_use]
-    pub fn hold_freed(&self, id: u32, space: &Range<u64>, min: u64) -> Option<Held> {
+    pub fn hold_freed(&self, id: u32, space: &Range<u64>, min: u64) -> Option<HeldSpace> {
         let top = self.top(id)?;
         if !top.metaslab(space.start, space.end)?.has_freed() {
             return None;
@@ -84,7 +84,7 @@ impl Allocator {
         id: u32,
         space: &Range<u64>,
         hold: impl FnOnce(&Metaslab, &AtomicI64) -> Vec<(u64, u64)>,
-    ) -> Option<Held> {
+    ) -> Option<HeldSpace> {
         let top = self.top(id)?;
         let index = usize::try_from(space.start >> top.ms_shift).ok()?;
         top.metaslab(space.start, space.end)?;
@@ -92,7 +92,7 @@ impl Allocator {
             return None;
         }
         let ranges = hold(top.metaslabs.get(index)?, &top.room);
-        Some(Held { top, metaslab: index, ranges })
+        Some(HeldSpace { top, metaslab: index, ranges })
     }
 
     /// Metaslabs remember what becomes free from now on, or not any more.

@@ -4,12 +4,12 @@
 //! its cursor: one lock that no other thread wants, no tree, no allocation of memory. The
 //! metaslab hears of it when the piece is used up, or before its map is written.
 
-use super::avoid::Avoid;
+use super::separation::Separation;
 use super::top::{COPIES, Miss, Top};
 use ondisk::Dva;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use zio::Want;
+use zio::AllocRequest;
 
 /// Bytes of a piece, when there is room.
 pub(super) const PIECE: u64 = 1 << 20;
@@ -69,8 +69,8 @@ impl Piece {
 }
 
 /// One try to allocate.
-pub(super) struct Try<'a> {
-    pub(super) want: &'a Want,
+pub(super) struct AllocAttempt<'a> {
+    pub(super) want: &'a AllocRequest,
     /// Lanes of the class.
     pub(super) lanes: u64,
     /// Metaslabs, by vdev, that could not be read when they were asked for.
@@ -86,7 +86,7 @@ pub(super) struct Lane {
 }
 
 /// An address that was found for one copy.
-struct Found {
+struct FoundSpace {
     top: Arc<Top>,
     offset: u64,
     asize: u64,
@@ -94,9 +94,9 @@ struct Found {
 
 impl Lane {
     /// Addresses for all copies, or none.
-    pub(super) fn allocate(&mut self, t: &Try<'_>) -> Result<[Dva; COPIES], Miss> {
+    pub(super) fn allocate(&mut self, t: &AllocAttempt<'_>) -> Result<[Dva; COPIES], Miss> {
         let copies = usize::from(t.want.copies).clamp(1, COPIES);
-        let mut found: [Option<Found>; COPIES] = [const { None }; COPIES];
+        let mut found: [Option<FoundSpace>; COPIES] = [const { None }; COPIES];
         for copy in 0..copies {
             let (others, rest) = found.split_at_mut(copy);
             // On another vdev while there is one; a second copy on the same is better than none.
@@ -125,11 +125,11 @@ impl Lane {
 
     fn one(
         &mut self,
-        t: &Try<'_>,
+        t: &AllocAttempt<'_>,
         copy: usize,
-        others: &[Option<Found>],
+        others: &[Option<FoundSpace>],
         elsewhere: bool,
-    ) -> Result<Found, Miss> {
+    ) -> Result<FoundSpace, Miss> {
         let (psize, txg) = (t.want.psize, t.want.txg);
         let used = |top: &Top| others.iter().flatten().any(|f| f.top.id == top.id);
         let mut best: Option<(usize, u64)> = None;
@@ -139,8 +139,9 @@ impl Lane {
             if p.room() < asize || (elsewhere && used(&p.top)) {
                 continue;
             }
-            let near =
-                |f: &Found| f.top.id == p.top.id && f.offset.abs_diff(p.cursor) < distance(&p.top);
+            let near = |f: &FoundSpace| {
+                f.top.id == p.top.id && f.offset.abs_diff(p.cursor) < distance(&p.top)
+            };
             if !p.near && others.iter().flatten().any(near) {
                 continue;
             }
@@ -161,15 +162,15 @@ impl Lane {
         if piece.room() == 0 {
             list.swap_remove(index).give_back();
         }
-        Ok(Found { top, offset, asize })
+        Ok(FoundSpace { top, offset, asize })
     }
 
     /// Takes a new piece; its index, and the bytes the block takes there.
     fn refill(
         &mut self,
-        t: &Try<'_>,
+        t: &AllocAttempt<'_>,
         copy: usize,
-        others: &[Option<Found>],
+        others: &[Option<FoundSpace>],
         elsewhere: bool,
     ) -> Result<(usize, u64), Miss> {
         let list = &mut self.pieces[copy];
@@ -193,7 +194,7 @@ impl Lane {
             let full = if at.is_empty() { 0 } else { distance(top) };
             let mut apart = full;
             loop {
-                let avoid = Avoid { at: &at, distance: apart };
+                let avoid = Separation { at: &at, distance: apart };
                 match top.take((min, piece), copy, avoid, t.skip) {
                     Ok(taken) => {
                         top.advance(taken.end - taken.start);
@@ -233,7 +234,7 @@ impl Lane {
     }
 }
 
-impl Found {
+impl FoundSpace {
     fn discard(&self, txg: u64) {
         let end = self.offset + self.asize;
         if let Some(m) = self.top.metaslab(self.offset, end) {

@@ -18,9 +18,9 @@
 //! A metaslab of which nothing is changed has no more than its numbers in memory: freeing does not
 //! need to know what is free, so the map is only read when space is taken.
 
-use super::avoid::Avoid;
 use super::maps::{BUCKETS, Change, Shape, optimal_length};
 use super::ranges::{Free, Ranges};
+use super::separation::Separation;
 use crate::space::FRAGMENTATION;
 use parking_lot::Mutex;
 use std::mem::take;
@@ -352,7 +352,7 @@ impl Metaslab {
         room: &AtomicI64,
         (min, want): (u64, u64),
         unit: u64,
-        avoid: Avoid<'_>,
+        avoid: Separation<'_>,
     ) -> Option<(u64, u64)> {
         let apart = !avoid.permits(self.start, self.end);
         self.change(room, |state| {
@@ -360,12 +360,12 @@ impl Metaslab {
             let free = a.free.as_mut()?;
             let (start, end) = if apart {
                 far_fit(free, min, want, unit, avoid)?
-            } else if free.is_mostly(want) {
+            } else if free.is_mostly_at_least(want) {
                 free.next_fit(a.cursor, want, NEXT_FIT_TRIES).or_else(|| free.best_fit(want))?
             } else {
                 let mut lengths =
                     (1..=BLOCKS_AT_ONCE.ilog2()).rev().map(|n| min.saturating_mul(1 << n));
-                let usual = lengths.find(|len| free.is_mostly(*len));
+                let usual = lengths.find(|len| free.is_mostly_at_least(*len));
                 free.best_fit(usual.unwrap_or(min))?
             };
             let len = (end - start).min(want);
@@ -675,7 +675,13 @@ impl Metaslab {
 
 /// The first free range of `want` bytes that is far enough from the other copies, or else the
 /// longest of `min` and more, among the first [`FAR_FIT_TRIES`].
-fn far_fit(free: &Free, min: u64, want: u64, unit: u64, avoid: Avoid<'_>) -> Option<(u64, u64)> {
+fn far_fit(
+    free: &Free,
+    min: u64,
+    want: u64,
+    unit: u64,
+    avoid: Separation<'_>,
+) -> Option<(u64, u64)> {
     let mut best = None;
     let mut best_len = min.saturating_sub(1);
     for (start, end) in free.iter().take(FAR_FIT_TRIES) {

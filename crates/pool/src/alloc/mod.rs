@@ -30,7 +30,8 @@
 //! allocated until the checkpoint is discarded (`checkpoint.rs`).
 //!
 //! **Removed vdevs** have no metaslabs. What is freed of one is freed where it is now, and noted as
-//! obsolete in the vdev's own map (`moved.rs`). Of a vdev that leaves both happens (`leaving.rs`).
+//! obsolete in the vdev's own map (`indirect.rs`). Of a vdev that leaves both happens
+//! (`evacuating.rs`).
 //!
 //! **No space** means: all pieces of all lanes were given back, and still no metaslab has a range
 //! that is long enough, in the class asked for or in those it may fall back to.
@@ -38,21 +39,21 @@
 //! **Log space maps** are read when the pool is opened for writing, and their changes become
 //! changes of the first txg, which writes them into the metaslabs' own maps and removes the logs.
 
-mod anew;
-mod avoid;
 mod checkpoint;
+mod checkpointed;
 mod create;
+mod evacuating;
 mod figures;
 mod hold;
-mod kept;
+mod indirect;
 mod lanes;
-mod leaving;
 mod maps;
 mod metaslab;
-mod moved;
 mod open;
 mod ranges;
 mod removed;
+mod rewrite;
+mod separation;
 mod slabs;
 mod spec;
 mod stored;
@@ -62,17 +63,17 @@ mod top;
 #[cfg(test)]
 mod tests;
 
-pub use anew::MapsAnew;
 pub use create::{MetaslabArray, init_top, metaslab_shift};
 pub use figures::{ClassFigures, Figures};
 pub(crate) use hold::Slab;
-pub(crate) use moved::MovedSpec;
+pub(crate) use indirect::MovedSpec;
+pub use rewrite::MapsAnew;
 pub use spec::{AsizeFn, TopSpec};
 pub use sync::SpaceSync;
 
-use self::lanes::{Lane, PIECE, Try};
+use self::indirect::Moved;
+use self::lanes::{AllocAttempt, Lane, PIECE};
 use self::maps::{BUCKETS, ReadMaps};
-use self::moved::Moved;
 use self::spec::Summaries;
 use self::top::{Miss, Top};
 use ondisk::gang::GANG_HEADER_SIZE;
@@ -81,7 +82,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use zio::{AllocError, Allocate, SpaceClass, Want};
+use zio::{AllocError, AllocRequest, Allocate, SpaceClass};
 
 type Tops = BTreeMap<u32, Arc<Top>>;
 
@@ -223,7 +224,7 @@ impl Allocator {
     }
 
     /// Space in one class.
-    fn try_class(&self, class: SpaceClass, want: &Want) -> Option<[Dva; 3]> {
+    fn try_class(&self, class: SpaceClass, want: &AllocRequest) -> Option<[Dva; 3]> {
         let problems = |text| self.problem(text);
         let mut skip = Vec::new();
         loop {
@@ -245,11 +246,11 @@ impl Allocator {
     fn try_lanes(
         &self,
         class: SpaceClass,
-        want: &Want,
+        want: &AllocRequest,
         skip: &[(u32, usize)],
     ) -> Result<[Dva; 3], Miss> {
         let lanes = self.lanes_of(class);
-        let attempt = Try { want, lanes: lanes.len() as u64, skip };
+        let attempt = AllocAttempt { want, lanes: lanes.len() as u64, skip };
         // Neighbouring numbers go to different lanes.
         let first = want.hint.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let first = first as usize % lanes.len();
@@ -263,7 +264,7 @@ impl Allocator {
     }
 
     /// All pieces of a class are given back, and every map is read that could have the space.
-    fn reclaim(&self, class: SpaceClass, want: &Want) {
+    fn reclaim(&self, class: SpaceClass, want: &AllocRequest) {
         for lane in self.lanes_of(class) {
             lane.0.lock().clear();
         }
@@ -383,7 +384,7 @@ impl Allocator {
 }
 
 impl Allocate for Allocator {
-    fn allocate(&self, want: &Want) -> Result<[Dva; 3], AllocError> {
+    fn allocate(&self, want: &AllocRequest) -> Result<[Dva; 3], AllocError> {
         for class in chain(want.class) {
             if let Some(dvas) = self.try_class(*class, want) {
                 return Ok(dvas);

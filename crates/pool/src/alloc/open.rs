@@ -3,8 +3,8 @@
 //! Only the headers of the metaslabs' maps are read here: so much is allocated, and so long are the
 //! free ranges. Log space maps are read whole; a pool that was exported has none to speak of.
 
-use super::anew::MapsAnew;
 use super::metaslab::{Summary, fragmentation};
+use super::rewrite::MapsAnew;
 use super::spec::{Summaries, TopSpec};
 use super::stored::{Logs, MosMaps, header_of, may_have_histogram, read_map};
 use super::top::Top;

@@ -193,7 +193,7 @@ impl Free {
     }
 
     /// Most of the bytes are in ranges of `len` and more, as far as powers of two tell.
-    pub(super) fn is_mostly(&self, len: u64) -> bool {
+    pub(super) fn is_mostly_at_least(&self, len: u64) -> bool {
         let long = self.index.histogram.iter().enumerate().skip(bucket(len.saturating_sub(1)) + 1);
         let at_least: u64 = long.map(|(log2, n)| n << log2).sum();
         at_least > self.bytes / 2

@@ -1,9 +1,9 @@
 //! One top-level vdev: its metaslabs, and which of them is allocated from.
 
-use super::avoid::Avoid;
-use super::kept::Kept;
+use super::checkpointed::Checkpointed;
 use super::maps::{ReadMaps, free_of};
 use super::metaslab::Metaslab;
+use super::separation::Separation;
 use super::slabs::Metaslabs;
 use super::spec::{Summaries, TopSpec};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -15,7 +15,7 @@ pub(super) const COPIES: usize = 3;
 
 /// Space that was taken from a metaslab.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taken {
+pub(super) struct TakenRange {
     pub(super) metaslab: usize,
     pub(super) start: u64,
     pub(super) end: u64,
@@ -49,7 +49,7 @@ pub(super) struct Top {
     pub(super) deflate_ratio: DeflateRatio,
     pub(super) metaslabs: Metaslabs,
     /// What is kept for a checkpoint.
-    pub(super) kept: Kept,
+    pub(super) kept: Checkpointed,
     /// Bytes that can be allocated.
     pub(super) room: AtomicI64,
     /// How far it has come in the rotation: space taken, in proportion to what there was.
@@ -88,7 +88,7 @@ impl Top {
             unit,
             deflate_ratio: DeflateRatio::of(|size, birth| (spec.asize)(size, birth)),
             metaslabs: Metaslabs::new(metaslabs),
-            kept: Kept::default(),
+            kept: Checkpointed::default(),
             room: AtomicI64::new(room.cast_signed()),
             pace: AtomicU64::new(0),
             weight: AtomicU64::new(room.max(1)),
@@ -147,13 +147,13 @@ impl Top {
         &self,
         (min, want): (u64, u64),
         copy: usize,
-        avoid: Avoid<'_>,
+        avoid: Separation<'_>,
         skip: &[(u32, usize)],
-    ) -> Result<Taken, Miss> {
+    ) -> Result<TakenRange, Miss> {
         let take = |index: usize| {
             let m = self.metaslabs.get(index)?;
             let (start, end) = m.take(&self.room, (min, want), self.unit, avoid)?;
-            Some(Taken { metaslab: index, start, end })
+            Some(TakenRange { metaslab: index, start, end })
         };
         let active = &self.active[copy.min(COPIES - 1)];
         let current = active.load(Relaxed);
@@ -188,7 +188,7 @@ impl Top {
     }
 
     /// The best metaslab with a free range of `need` bytes, the first of equals.
-    fn best(&self, need: u64, avoid: Avoid<'_>, skip: &[usize]) -> Option<usize> {
+    fn best(&self, need: u64, avoid: Separation<'_>, skip: &[usize]) -> Option<usize> {
         let mut best = None;
         let mut best_score = 0;
         for (i, m) in self.metaslabs.iter().enumerate() {
@@ -239,7 +239,7 @@ impl Top {
         if current.is_some_and(|m| m.is_loaded() && m.longest() >= want) {
             return;
         }
-        if let Some(index) = self.best(want, Avoid::NONE, &[])
+        if let Some(index) = self.best(want, Separation::NONE, &[])
             && self.load(index, maps, problems)
         {
             self.active[0].store(index, Relaxed);

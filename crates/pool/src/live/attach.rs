@@ -2,14 +2,14 @@
 //!
 //! # Theory
 //!
-//! A device that comes is a side that missed everything (`sides.rs`): its log says so, it is
+//! A device that comes is a side that missed everything (`config_edit.rs`): its log says so, it is
 //! written to from then on, and a resilver brings the rest. Nothing is special about the time in
 //! between: a pool that is closed meanwhile goes on with it when it is opened, by OpenZFS as well.
 //!
 //! Replacing is a *replacing* vdev around the old device and the new one. When the new one lacks
 //! nothing any more and the old one is not needed, the old one is detached; that is looked for
 //! after each scan and when a pool is opened, so nothing has to be remembered. If the new
-//! one is detached before, the replacement is called off. Spares: `spares.rs`.
+//! one is detached before, the replacement is cancelled. Spares: `spares.rs`.
 //!
 //! What it lacks may also be brought by a *rebuild* (`scan/rebuild.rs`), where the vdev is a mirror
 //! or a dRAID.
@@ -20,10 +20,10 @@
 
 use super::LivePool;
 use super::config::{Builder, FIRST_TXG, VdevSpec};
+use super::config_edit::{AttachKind, bad, parent_of, refused, top_of, with_child, without_child};
 use super::create::{guid_from, new_vdev_zap, set_member};
 use super::scan::{NOT_SEQUENTIAL, REBUILDING};
 use super::shared::{Shared, TaskCx};
-use super::sides::{Beside, bad, parent_of, refused, top_of, with_side, without_side};
 use super::vdevs::aux_label;
 use crate::error::Result;
 use device::WriteDeviceRef;
@@ -37,7 +37,7 @@ use vdev::{LeafOpen, VdevTree, label};
 
 /// How a device that comes is brought what it lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Bring {
+pub enum ResilverKind {
     /// By a resilver, which follows pointers and verifies blocks.
     #[default]
     Healing,
@@ -47,35 +47,35 @@ pub enum Bring {
 
 /// A device that comes.
 #[derive(Clone)]
-pub(super) struct NewSide {
+pub(super) struct NewChild {
     pub(super) guid: u64,
     pub(super) path: String,
-    pub(super) what: SideKind,
-    pub(super) bring: Bring,
+    pub(super) what: NewChildKind,
+    pub(super) resilver: ResilverKind,
 }
 
 /// What it is.
 #[derive(Clone)]
-pub(super) enum SideKind {
+pub(super) enum NewChildKind {
     /// A device, which is called a file in its labels, or a disk.
     Device { is_file: bool, device: WriteDeviceRef },
     /// Distributed spare `id` of the dRAID with this guid, which has no device of its own.
     Distributed { top: u64, id: u64 },
 }
 
-impl NewSide {
+impl NewChild {
     /// Its configuration, as the side of a vdev.
     pub(super) fn config(&self, txg: u64) -> Builder {
         let kind = match self.what {
-            SideKind::Device { is_file: true, .. } => "file",
-            SideKind::Device { .. } => "disk",
-            SideKind::Distributed { .. } => "dspare",
+            NewChildKind::Device { is_file: true, .. } => "file",
+            NewChildKind::Device { .. } => "disk",
+            NewChildKind::Distributed { .. } => "dspare",
         };
         let new = Builder::new().text("type", kind).u64("id", 0).u64("guid", self.guid);
         let new = new.text("path", &self.path);
         let new = match self.what {
-            SideKind::Device { .. } => new.u64("whole_disk", 0),
-            SideKind::Distributed { top, id } => {
+            NewChildKind::Device { .. } => new.u64("whole_disk", 0),
+            NewChildKind::Distributed { top, id } => {
                 new.u64("top_guid", top).u64("spareid", id).u64("whole_disk", 1)
             }
         };
@@ -84,8 +84,8 @@ impl NewSide {
 
     pub(super) fn device(&self) -> Option<&WriteDeviceRef> {
         match &self.what {
-            SideKind::Device { device, .. } => Some(device),
-            SideKind::Distributed { .. } => None,
+            NewChildKind::Device { device, .. } => Some(device),
+            NewChildKind::Distributed { .. } => None,
         }
     }
 }
@@ -129,7 +129,7 @@ impl TaskCx<'_> {
     pub(super) fn take_in(
         &self,
         planned: &VdevConfig,
-        side: &NewSide,
+        side: &NewChild,
         new: &mut VdevConfig,
     ) -> Result<()> {
         if let Some(device) = side.device() {
@@ -149,7 +149,7 @@ impl TaskCx<'_> {
 
 impl Shared {
     /// The vdevs as they are planned, with the device of a side that comes.
-    pub(super) fn tree_with(&self, planned: &VdevConfig, side: &NewSide) -> Result<VdevTree> {
+    pub(super) fn tree_with(&self, planned: &VdevConfig, side: &NewChild) -> Result<VdevTree> {
         let mut open = |c: &VdevConfig| {
             let device = side.device().filter(|_| c.guid == side.guid)?;
             Some(LeafOpen::Writable(Arc::clone(device)))
@@ -169,10 +169,10 @@ impl Shared {
     }
 
     /// A rebuild and a resilver do not go on beside each other.
-    fn check_no_other(&self, bring: Bring) -> Result<()> {
-        match bring {
-            Bring::Healing if self.is_rebuilding() => Err(refused(REBUILDING)),
-            Bring::Sequential if self.is_resilver_under_way() => {
+    fn check_no_other(&self, kind: ResilverKind) -> Result<()> {
+        match kind {
+            ResilverKind::Healing if self.is_rebuilding() => Err(refused(REBUILDING)),
+            ResilverKind::Sequential if self.is_resilver_under_way() => {
                 Err(refused("currently resilvering"))
             }
             _ => Ok(()),
@@ -180,49 +180,49 @@ impl Shared {
     }
 
     /// Puts a device beside a leaf.
-    pub(super) fn attach(&self, (leaf, how): (u64, Beside), new: &NewSide) -> Result<()> {
+    pub(super) fn attach(&self, (leaf, how): (u64, AttachKind), new: &NewChild) -> Result<()> {
         let side = new.clone();
         let (guid, path) = (side.guid, side.path.clone());
         let around = guid_from(&self.rt)();
         self.run(move |cx| {
             cx.check_no_checkpoint()?;
-            if cx.shared.removals.leaving().is_some() {
+            if cx.shared.removals.running().is_some() {
                 return Err(refused("a device is being removed"));
             }
             let shared = cx.shared;
-            shared.check_no_other(side.bring)?;
+            shared.check_no_other(side.resilver)?;
             let root = shared.config.lock().root.clone();
             let mut new = side.config(cx.tx.txg());
-            if how == Beside::Spare {
+            if how == AttachKind::Spare {
                 new = new.u64("is_spare", 1);
             }
             // What comes in the place of a device relieves the spare that stands in for it.
             let is_spared = parent_of(&root, leaf).is_some_and(|v| v.kind == VdevKind::Spare);
-            if how == Beside::Replacing && is_spared {
+            if how == AttachKind::Replacing && is_spared {
                 new = new.u64("unspare", 1);
             }
             let mut new = VdevConfig::decode(&new.done()).map_err(|e| bad(&e))?;
             // All that can be refused is, before anything is written.
             let top = top_of(&root, leaf)?;
-            if side.bring == Bring::Sequential {
+            if side.resilver == ResilverKind::Sequential {
                 shared.check_rebuild(top)?;
                 cx.mark_rebuilt(&mut new)?;
             }
-            let planned = with_side(&root, leaf, (&new, how), around)?;
+            let planned = with_child(&root, leaf, (&new, how), around)?;
             let next = shared.tree_with(&planned, &side)?;
             cx.take_in(&planned, &side, &mut new)?;
             let old = root.find(leaf).and_then(|v| v.path.clone()).unwrap_or_default();
-            let root = with_side(&root, leaf, (&new, how), around)?;
+            let root = with_child(&root, leaf, (&new, how), around)?;
             next.has_missed(guid, &std::iter::once(FIRST_TXG..=cx.tx.txg()).collect());
             let id = top.id;
             cx.put_tree(root, next);
-            if side.bring == Bring::Sequential {
+            if side.resilver == ResilverKind::Sequential {
                 cx.begin_rebuild(id, cx.tx.txg())?;
             }
             let text = match how {
-                Beside::Mirror => format!("attach vdev={path} to vdev={old}"),
-                Beside::Replacing => format!("replace vdev={path} for vdev={old}"),
-                Beside::Spare => format!("spare in vdev={path} for vdev={old}"),
+                AttachKind::Mirror => format!("attach vdev={path} to vdev={old}"),
+                AttachKind::Replacing => format!("replace vdev={path} for vdev={old}"),
+                AttachKind::Spare => format!("spare in vdev={path} for vdev={old}"),
             };
             cx.log_event_of_pool("vdev attach", &text)
         })
@@ -232,13 +232,13 @@ impl Shared {
     pub(super) fn detach(&self, leaf: u64) -> Result<()> {
         self.check_no_checkpoint()?;
         let root = self.config.lock().root.clone();
-        without_side(&root, leaf)?;
+        without_child(&root, leaf)?;
         // A spare goes back to where it was taken from.
         let spare = root.find(leaf).filter(|v| v.is_spare);
         let spare = spare.map(|v| v.path.clone().unwrap_or_default());
         let tree = self.reader.vdevs();
         let device = tree.leaves().find(|l| l.guid() == leaf).and_then(|l| l.writer().cloned());
-        if !tree.keeps_a_side_without(leaf) {
+        if !tree.top_is_complete_without(leaf) {
             return Err(refused("no valid replicas"));
         }
         drop(tree);
@@ -248,7 +248,7 @@ impl Shared {
             let shared = cx.shared;
             let root = shared.config.lock().root.clone();
             let gone = root.find(leaf).cloned();
-            let left = without_side(&root, leaf)?;
+            let left = without_child(&root, leaf)?;
             let is_spare = |root: &VdevConfig, guid: u64| root.find(guid).map(|v| v.is_spare);
             let spares = root.walk().filter(|v| v.is_spare).map(|v| v.guid);
             let kept: Vec<u64> = spares.filter(|n| is_spare(&left, *n) == Some(false)).collect();
@@ -324,12 +324,12 @@ impl Shared {
 }
 
 /// The device of a specification of one.
-fn one_device(rt: &rt::Rt, spec: &VdevSpec, device: WriteDeviceRef) -> Result<NewSide> {
+fn one_device(rt: &rt::Rt, spec: &VdevSpec, device: WriteDeviceRef) -> Result<NewChild> {
     match spec {
         VdevSpec::Leaf { path, is_file } => {
-            let what = SideKind::Device { is_file: *is_file, device };
-            let bring = Bring::default();
-            Ok(NewSide { guid: guid_from(rt)(), path: path.clone(), what, bring })
+            let what = NewChildKind::Device { is_file: *is_file, device };
+            let resilver = ResilverKind::default();
+            Ok(NewChild { guid: guid_from(rt)(), path: path.clone(), what, resilver })
         }
         _ => Err(refused("what comes beside a device is one device")),
     }
@@ -344,7 +344,7 @@ impl LivePool {
     /// # Errors
     /// When the leaf is part of something else, or the device too small or failing.
     pub fn attach(&self, leaf: u64, spec: &VdevSpec, device: WriteDeviceRef) -> Result<()> {
-        self.attach_by(leaf, spec, device, Bring::Healing)
+        self.attach_by(leaf, spec, device, ResilverKind::Healing)
     }
 
     /// The same, and how the device is brought what is on the others.
@@ -356,25 +356,25 @@ impl LivePool {
         leaf: u64,
         spec: &VdevSpec,
         device: WriteDeviceRef,
-        bring: Bring,
+        kind: ResilverKind,
     ) -> Result<()> {
-        let new = NewSide { bring, ..one_device(&self.shared.rt, spec, device)? };
+        let new = NewChild { resilver: kind, ..one_device(&self.shared.rt, spec, device)? };
         let raidz = |v: &VdevConfig| v.guid == leaf && matches!(v.kind, VdevKind::Raidz { .. });
         if self.shared.config.lock().root.children.iter().any(raidz) {
-            if bring == Bring::Sequential {
+            if kind == ResilverKind::Sequential {
                 return Err(refused(NOT_SEQUENTIAL));
             }
             return self.shared.widen(leaf, &new);
         }
-        self.shared.attach((leaf, Beside::Mirror), &new)?;
-        self.bring(bring)
+        self.shared.attach((leaf, AttachKind::Mirror), &new)?;
+        self.start_resilver(kind)
     }
 
     /// What a side that came lacks is brought to it, in the background.
-    pub(super) fn bring(&self, bring: Bring) -> Result<()> {
-        match bring {
-            Bring::Healing => self.resilver(),
-            Bring::Sequential => self.shared.want_rebuild(),
+    pub(super) fn start_resilver(&self, kind: ResilverKind) -> Result<()> {
+        match kind {
+            ResilverKind::Healing => self.resilver(),
+            ResilverKind::Sequential => self.shared.want_rebuild(),
         }
     }
 
@@ -394,7 +394,7 @@ impl LivePool {
     /// # Errors
     /// When the device is too small or failing.
     pub fn replace(&self, leaf: u64, spec: &VdevSpec, device: WriteDeviceRef) -> Result<()> {
-        self.replace_by(leaf, spec, device, Bring::Healing)
+        self.replace_by(leaf, spec, device, ResilverKind::Healing)
     }
 
     /// The same, and how the device is brought what was on the other.
@@ -406,10 +406,10 @@ impl LivePool {
         leaf: u64,
         spec: &VdevSpec,
         device: WriteDeviceRef,
-        bring: Bring,
+        kind: ResilverKind,
     ) -> Result<()> {
-        let new = NewSide { bring, ..one_device(&self.shared.rt, spec, device)? };
-        self.shared.attach((leaf, Beside::Replacing), &new)?;
-        self.bring(bring)
+        let new = NewChild { resilver: kind, ..one_device(&self.shared.rt, spec, device)? };
+        self.shared.attach((leaf, AttachKind::Replacing), &new)?;
+        self.start_resilver(kind)
     }
 }

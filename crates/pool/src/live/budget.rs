@@ -93,7 +93,7 @@ pub(super) struct HeadRoom {
 
 /// How a transaction that wants room fares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fit {
+pub(super) enum RoomCheck {
     /// There is room.
     Now,
     /// There may be, when others are done.
@@ -124,7 +124,7 @@ impl Budget {
     }
 
     /// `txg` had nothing that is still to be written.
-    pub(super) fn nothing_in(&self, txg: u64) {
+    pub(super) fn mark_clean(&self, txg: u64) {
         self.in_flight.synced(txg);
     }
 
@@ -257,13 +257,19 @@ impl HeadSpace {
     }
 
     /// Promises `bytes`, at worst `worst`, if there is room.
-    pub(super) fn promise(&self, pool: &Budget, bytes: u64, worst: u64, space: SpaceUse) -> Fit {
+    pub(super) fn promise(
+        &self,
+        pool: &Budget,
+        bytes: u64,
+        worst: u64,
+        space: SpaceUse,
+    ) -> RoomCheck {
         match space {
             SpaceUse::Always => pool.in_flight.promise(worst),
             SpaceUse::Free => {
                 let room = pool.for_freeing.load(Relaxed);
                 if !pool.in_flight.promise_within(worst, room) {
-                    return Fit::Later;
+                    return RoomCheck::Later;
                 }
             }
             SpaceUse::Write | SpaceUse::Optional => {
@@ -273,21 +279,21 @@ impl HeadSpace {
                 let in_pool_later = in_pool.saturating_add(pool.deferred.load(Relaxed));
                 let alone = bytes.saturating_add(above);
                 if worst > in_pool_later || alone > self.later.load(Relaxed) {
-                    return Fit::Never;
+                    return RoomCheck::Never;
                 }
                 if !pool.in_flight.promise_within(worst, in_pool) {
-                    return Fit::Later;
+                    return RoomCheck::Later;
                 }
                 let fits = here.checked_sub(above);
                 if !fits.is_some_and(|room| self.in_flight.promise_within(bytes, room)) {
                     pool.in_flight.take_back(worst);
-                    return Fit::Later;
+                    return RoomCheck::Later;
                 }
-                return Fit::Now;
+                return RoomCheck::Now;
             }
         }
         self.in_flight.promise(bytes);
-        Fit::Now
+        RoomCheck::Now
     }
 
     /// Promises them, room or not.
@@ -325,22 +331,22 @@ mod tests {
         let space = HeadSpace::new();
         let fits = |worst| {
             let fit = space.promise(&pool, 10, worst, SpaceUse::Write);
-            if fit == Fit::Now {
+            if fit == RoomCheck::Now {
                 space.take_back(&pool, 10, worst);
             }
             fit
         };
         pool.in_flight.promise(300);
-        assert_eq!((fits(700), fits(701)), (Fit::Now, Fit::Later));
-        assert_eq!((fits(1500), fits(1501)), (Fit::Later, Fit::Never));
+        assert_eq!((fits(700), fits(701)), (RoomCheck::Now, RoomCheck::Later));
+        assert_eq!((fits(1500), fits(1501)), (RoomCheck::Later, RoomCheck::Never));
         // A quota is not waited for.
         let room = (10 + 10 / 4) + (64 << 10);
         space.set_room(HeadRoom { now: room - 1, later: room - 1, is_quota: false });
-        assert_eq!(fits(1), Fit::Never);
+        assert_eq!(fits(1), RoomCheck::Never);
         space.set_room(HeadRoom { now: room - 1, later: room, is_quota: false });
-        assert_eq!(fits(1), Fit::Later);
-        assert_eq!(space.promise(&pool, 10, 1201, SpaceUse::Free), Fit::Later);
-        assert_eq!(space.promise(&pool, 10, 1 << 40, SpaceUse::Always), Fit::Now);
+        assert_eq!(fits(1), RoomCheck::Later);
+        assert_eq!(space.promise(&pool, 10, 1201, SpaceUse::Free), RoomCheck::Later);
+        assert_eq!(space.promise(&pool, 10, 1 << 40, SpaceUse::Always), RoomCheck::Now);
         assert_eq!(pool.in_flight.live.load(Relaxed), (1 << 40) + 300);
     }
 }

@@ -68,7 +68,7 @@ impl TaskCx<'_> {
         if tops.iter().any(|top| top.removing) {
             return Err(Error::Invalid { what: "a device is being removed".to_owned() });
         }
-        if shared.reflows.widening().is_some() {
+        if shared.reflows.running().is_some() {
             return Err(Error::Invalid { what: "raidz expansion in progress".to_owned() });
         }
         self.check_room(&pool())?;
@@ -106,7 +106,7 @@ impl TaskCx<'_> {
     }
 
     /// In each txg: frees a piece of a checkpoint that was discarded.
-    pub(super) fn discard_a_piece(&self) -> Result<()> {
+    pub(super) fn discard_piece(&self) -> Result<()> {
         let shared = self.shared;
         if !shared.discarding.load(Ordering::Relaxed) {
             return Ok(());

@@ -19,8 +19,8 @@ use super::config::{
 use super::datasets::NewFilesystem;
 use super::features::{ENABLED_BY_DEFAULT, FeatureTable};
 use super::history::{self, Invocation};
-use super::patient::mos_over;
 use super::shared::{ConfigState, Parts, USUAL_ROUNDS};
+use super::sync_reads::mos_over;
 use super::tunables::Setting;
 use super::{LivePool, mos as util};
 use crate::alloc::{self, AllocOptions, Allocator, MapsAnew, MovedSpec, TopSpec};
@@ -35,7 +35,7 @@ use dmu::bpobj::Lists;
 use dmu::zap::ZapSpec;
 use dmu::{CachedStore, Objset, PendingSource, Tx, Zap, ZapValue, zap};
 use dsl::DatasetKind;
-use dsl::write::{DslCx, Now, PropertyChange, parse_value};
+use dsl::write::{DslCx, PropertyChange, Timestamp, parse_value};
 use ondisk::config::{PoolConfig, PoolState, VdevConfig, VdevKind};
 use ondisk::features;
 use ondisk::label::LABELS;
@@ -443,7 +443,7 @@ fn first_txg(
         tx: &tx,
         blocks: &blocks,
         features: &parts.features,
-        now: Now { secs: wall.as_secs(), nanos: u64::from(wall.subsec_nanos()) },
+        now: Timestamp { secs: wall.as_secs(), nanos: u64::from(wall.subsec_nanos()) },
         guid: &|| rt.random_u64(),
         pool_size: u64::MAX,
     };

@@ -83,9 +83,9 @@ fn each_once(names: &[String]) -> Vec<String> {
 }
 
 /// As long as this lives, the log of a head is empty.
-struct Quiet(Arc<Head>);
+struct LogQuiesced(Arc<Head>);
 
-impl Drop for Quiet {
+impl Drop for LogQuiesced {
     fn drop(&mut self) {
         self.0.log.resume();
     }
@@ -416,14 +416,14 @@ impl LivePool {
 
     /// Empties the log of a dataset that is about to be another one, or none, when it is open. What
     /// is wrong with the name is said by the function that looks it up next.
-    fn without_log(&self, name: &str) -> Result<Option<Quiet>> {
+    fn without_log(&self, name: &str) -> Result<Option<LogQuiesced>> {
         let dataset = {
             let _guard = self.shared.gate.read();
             self.shared.dsl.by_name(name)
         };
         let Ok(dataset) = dataset else { return Ok(None) };
         let head = self.shared.heads.read().get(&dataset.object).cloned();
-        let Some(quiet) = head.map(Quiet) else { return Ok(None) };
+        let Some(quiet) = head.map(LogQuiesced) else { return Ok(None) };
         quiet.0.log.suspend().map_err(|why| self.shared.stopped(&why))?;
         Ok(Some(quiet))
     }

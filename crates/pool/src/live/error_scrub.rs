@@ -42,7 +42,7 @@ type Entry = (Zbookmark, Option<u64>);
 
 /// What looking again gave.
 #[derive(Default)]
-struct Found {
+struct RecheckResult {
     /// They are whole, or not referenced any more.
     fine: BTreeSet<Entry>,
     /// They cannot be had.
@@ -75,7 +75,7 @@ impl Shared {
     }
 
     /// Looks again at some blocks.
-    fn look_again(&self, entries: &[Entry], found: &mut Found) {
+    fn look_again(&self, entries: &[Entry], found: &mut RecheckResult) {
         let _gate = self.gate.read();
         for entry in entries {
             // The pool's own metadata, what is of no tree, and what cannot be looked up for damage
@@ -118,12 +118,12 @@ impl TaskCx<'_> {
 
 impl LivePool {
     /// Looks again at the blocks of the error log, repairs what can be, and takes what is whole off
-    /// it. `goes_on` is asked now and then. How many blocks cannot be had.
+    /// it. `keep_going` is asked now and then. How many blocks cannot be had.
     ///
     /// # Errors
-    /// A scrub or resilver runs, the log cannot be read, or `goes_on` said no: then the log is as
-    /// it was.
-    pub fn error_scrub(&self, goes_on: &dyn Fn() -> bool) -> Result<u64> {
+    /// A scrub or resilver runs, the log cannot be read, or `keep_going` said no: then the log is
+    /// as it was.
+    pub fn error_scrub(&self, keep_going: &dyn Fn() -> bool) -> Result<u64> {
         let shared = &self.shared;
         if self.is_scanning() {
             return Err(Error::Invalid { what: "a scrub or resilver is in progress".to_owned() });
@@ -133,9 +133,9 @@ impl LivePool {
             let _gate = shared.gate.read();
             read(&shared.mos, shared.features.count(BY_HEAD).is_some())?
         };
-        let mut found = Found::default();
+        let mut found = RecheckResult::default();
         for piece in log.blocks.chunks(PIECE) {
-            if !goes_on() {
+            if !keep_going() {
                 return Err(Error::Invalid { what: "it was cancelled".to_owned() });
             }
             shared.look_again(piece, &mut found);
@@ -146,7 +146,7 @@ impl LivePool {
         let mut state = ErrorScrubState::default().with_state(State::Finished);
         (state.start_time, state.end_time) = (start_time, shared.rt.wall().as_secs());
         (state.to_examine, state.examined, state.errors) = (all, all, found.lost);
-        let Found { fine, lost } = found;
+        let RecheckResult { fine, lost } = found;
         let healed: BTreeSet<Zbookmark> = fine.iter().map(|(block, _)| *block).collect();
         shared.run_keeping_datasets(move |cx| cx.end_error_scrub(&state, &fine))?;
         shared.block_faults.are_found(&healed);

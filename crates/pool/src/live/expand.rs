@@ -27,8 +27,8 @@
 
 use super::LivePool;
 use super::config::set_u64;
+use super::config_edit::bad;
 use super::shared::{Shared, TaskCx};
-use super::sides::bad;
 use crate::alloc::TopSpec;
 use crate::error::Result;
 use ondisk::config::VdevConfig;

@@ -14,7 +14,7 @@ use super::tunables::Tunable;
 use crate::error::{Error, Result};
 use codec::compress::Algorithm;
 use dmu::{LiveSpec, Objset, RedundantMetadata, SetPolicy};
-use dsl::write::Room;
+use dsl::write::AvailableSpace;
 use dsl::{Dataset, Dsl, StoredProperties};
 use ondisk::props::compression_parts;
 use ondisk::{BlkPtr, Checksum, Compression, ObjsetKind, ZilHeader};
@@ -230,7 +230,7 @@ impl Shared {
         // What is freed but not free yet cannot be written to.
         let usable = figures.dspace.saturating_sub(figures.slop()).saturating_sub(figures.kept);
         let usable = usable.saturating_sub(figures.normal.deferred);
-        let Room { bytes: now, quota } = dsl::write::room(dsl, dataset, usable, 0)?;
+        let AvailableSpace { bytes: now, quota } = dsl::write::room(dsl, dataset, usable, 0)?;
         // A quota counts what is referenced, whatever becomes free.
         let deferred = if quota.is_some() { 0 } else { figures.normal.deferred };
         let is_quota = quota.is_some();

@@ -13,11 +13,11 @@ use super::LivePool;
 use super::config::PoolFacts;
 use super::create::allocator;
 use super::features::FeatureTable;
-use super::halfway::Halfway;
+use super::interrupted_split::InterruptedSplit;
 use super::log::{LogDevices, claims, cut_logs, damaged_logs, missing_logs};
-use super::patient::mos_over;
 use super::rewind;
 use super::shared::{ConfigState, Parts, USUAL_ROUNDS};
+use super::sync_reads::mos_over;
 use super::tunables::Setting;
 use super::writable::obstacles;
 use crate::alloc::MapsAnew;
@@ -143,10 +143,10 @@ pub fn import(
     let mut root = reading.config().vdev_tree.clone();
     let was_exported = candidate.state() == CandidateState::Exported;
     let found = |guid: &u64| candidate.leaves.contains_key(guid);
-    super::leaves::welcome(&mut root, &found, was_exported)
+    super::leaves::mark_found(&mut root, &found, was_exported)
         .map_err(|e| Error::Invalid { what: e.to_string() })?;
-    let halfway = Halfway::of(reading.config(), candidate, &root);
-    halfway.take_back(&mut root)?;
+    let split = InterruptedSplit::of(reading.config(), candidate, &root);
+    split.take_back(&mut root)?;
     let logs = super::leaves::logs_of(reading.mos(), &root);
     let Devices { open: devices, failed } = open_devices(candidate, &root, &name, source)?;
     unchanged(&devices, newest.txg, &name)?;
@@ -162,7 +162,7 @@ pub fn import(
     };
     cut.extend(damaged);
     let mut pool = assemble(rt, &reading, options, (root, newest.txg), &devices)?;
-    pool.end_split(&halfway)?;
+    pool.end_split(&split)?;
     pool.shared.post_system("pool_import");
     if options.ignore_limits {
         pool.shared.dsl.ignore_limits();
@@ -175,12 +175,12 @@ pub fn import(
     if have_aux_moved {
         pool.rewrite_aux()?;
     }
-    pool.welcome_back(devices, &logs)?;
+    pool.online_returned(devices, &logs)?;
     pool.expand_if_wanted()?;
     let autotrim = pool.view().stored_number("autotrim")?;
     pool.shared.set_autotrim(autotrim == Some(1))?;
-    pool.shared.go_on_with_works()?;
-    if pool.shared.removal_goes_on() || pool.shared.reflow_goes_on() {
+    pool.shared.resume_works()?;
+    if pool.shared.is_removal_running() || pool.shared.is_reflow_running() {
         pool.shared.txgs.want_next();
     }
     Ok(pool)

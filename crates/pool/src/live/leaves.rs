@@ -32,7 +32,7 @@ use vdev::{NodeRef, Txgs, VdevState};
 
 impl Shared {
     /// The MOS says of every leaf what it missed and whether it is used.
-    pub(super) fn are_leaves_said(&self) -> bool {
+    pub(super) fn are_leaves_recorded(&self) -> bool {
         let tree = self.reader.vdevs();
         let config = self.config.lock();
         let nodes: BTreeMap<u64, NodeRef<'_>> = tree.sides().map(|l| (l.guid(), l)).collect();
@@ -138,12 +138,12 @@ pub(super) fn unmark(leaf: &mut VdevConfig) -> ondisk::Result<()> {
 /// Says of every leaf below `vdev` whether it was found. What was decided of leaves before the pool
 /// was exported does not count any more: they may stand in another machine now. The depth of a
 /// configuration is bounded.
-pub(super) fn welcome(
+pub(super) fn mark_found(
     vdev: &mut VdevConfig,
     found: &dyn Fn(&u64) -> bool,
     was_exported: bool,
 ) -> ondisk::Result<()> {
-    vdev.children.iter_mut().try_for_each(|child| welcome(child, found, was_exported))?;
+    vdev.children.iter_mut().try_for_each(|child| mark_found(child, found, was_exported))?;
     if !matches!(vdev.kind, VdevKind::Disk | VdevKind::File) {
         return Ok(());
     }

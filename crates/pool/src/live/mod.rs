@@ -19,14 +19,14 @@
 //! features  config  history      what the MOS says of the pool itself
 //! events  notice                 what happened to it, while it is open
 //! mode  suspend                  devices that fail, and what becomes of threads that wait
-//! paths  leaves  back            where its devices are, what they missed, how they come back
+//! paths  leaves  online          where its devices are, what they missed, how they come back
 //! attach  split                  sides of mirrors
 //! remove                         log, cache and spare devices that go
 //! evacuate  removals             vdevs with data on them that go
 //! reflow  reflows                raidz vdevs that get wider
 //! scans  scan  errlog            scrub and resilver, and what was found to be lost
 //! error_scrub                    that looked at again
-//! work  works                    initialize, trim, autotrim
+//! work  running_work             initialize, trim, autotrim
 //! datasets                       file systems, volumes, snapshots, clones
 //! vdevs  expand                  adding devices, new guids; devices that have grown
 //! checkpoint  rewind             a state of the pool that is kept, and going back to it
@@ -37,12 +37,13 @@
 //! The state that is shared (`shared.rs`) knows what it is made of (`head.rs`, `scans.rs`,
 //! `budget.rs`, `tunables`), and none of that knows it: what is done with it stands in files above.
 
+mod abandon;
 mod attach;
-mod back;
 mod blocks;
 mod budget;
 mod checkpoint;
 mod config;
+mod config_edit;
 mod create;
 mod datasets;
 mod early;
@@ -52,22 +53,21 @@ mod evacuate;
 mod events;
 mod expand;
 mod features;
-mod give_up;
-mod halfway;
 mod head;
 mod heads;
 mod history;
 mod import;
+mod interrupted_split;
 mod labels;
 mod leaves;
 mod log;
 mod mark;
+mod membership;
 mod mode;
 mod mos;
 mod notice;
-mod own;
+mod online;
 mod paths;
-mod patient;
 mod pipeline;
 mod record;
 mod reflow;
@@ -75,14 +75,15 @@ mod reflows;
 mod removals;
 mod remove;
 mod rewind;
+mod running_work;
 mod scan;
 mod scans;
 mod shared;
-mod sides;
 mod spares;
 mod split;
 mod suspend;
 mod sync;
+mod sync_reads;
 mod task;
 mod task_faults;
 pub mod throttle;
@@ -94,11 +95,10 @@ mod txg;
 mod uses;
 mod vdevs;
 mod work;
-mod works;
 mod writable;
 
-pub use attach::Bring;
-pub use back::{Leave, OwnChanges};
+pub use abandon::AbandonedHead;
+pub use attach::ResilverKind;
 pub use config::{FIRST_TXG, VdevSpec};
 pub use create::{
     CreateOptions, DEVICE_MIN, Devices, NewTop, PropertyWord, WrapAllocator, clear_labels, create,
@@ -106,27 +106,27 @@ pub use create::{
 pub use datasets::NewFilesystem;
 pub use events::{Event, EventValue, Events};
 pub use features::{ENABLED_BY_DEFAULT, is_writable};
-pub use give_up::GivenUp;
 pub use head::Head;
 pub use history::Invocation;
 pub use import::{ImportOptions, import};
 pub use log::{GivenUpLog, LogDevices};
 pub use mark::mark_destroyed;
 pub use mode::FailMode;
+pub use online::{OfflineMode, OwnChanges};
 pub use paths::{identity, is_same};
-pub use record::{Pushed, TxgRecord, TxgState};
+pub use record::{PushReason, TxgRecord, TxgState};
 pub use shared::TaskCx;
 pub use spares::SpareTaken;
 pub use task_faults::TaskFaults;
 pub use tunables::{Setting, Tunable, TunableError, Tunables};
-pub use txg::{StopWatch, TxgLimits};
+pub use txg::{StopWaiter, TxgLimits};
 pub use uses::InUse;
 pub(crate) use writable::can_write_features;
 pub use writable::obstacles;
 pub use zio::SpaceClass;
 
 use crate::error::{Error, Result};
-use crate::open::{Now, Pool};
+use crate::open::{LiveState, Pool};
 use config::PoolFacts;
 use log::Claim;
 use ondisk::config::{PoolState, VdevConfig};
@@ -222,7 +222,7 @@ impl LivePool {
         let comment = self.shared.config.lock().facts.comment.clone();
         let uberblock = *self.shared.uberblock.lock();
         let _guard = self.view.lock_datasets();
-        Ok(self.view.seen_again(Now {
+        Ok(self.view.refreshed(LiveState {
             root,
             aux,
             comment,
@@ -275,7 +275,7 @@ impl LivePool {
     /// Makes everything durable that was changed before the call.
     pub fn sync(&self) -> Result<()> {
         let open = self.shared.txgs.open();
-        let synced = self.shared.txgs.wait_synced_unless_suspended(open, Pushed::Waited);
+        let synced = self.shared.txgs.wait_synced_unless_suspended(open, PushReason::Waited);
         synced.map_err(|why| self.shared.stopped(&why))
     }
 
@@ -297,8 +297,8 @@ impl LivePool {
 
     /// What waits for the end of the pool without keeping it open.
     #[must_use]
-    pub fn stop_watch(&self) -> StopWatch {
-        StopWatch::new(&self.shared.txgs)
+    pub fn stop_waiter(&self) -> StopWaiter {
+        StopWaiter::new(&self.shared.txgs)
     }
 
     /// The last txg that is durable.
@@ -431,7 +431,7 @@ impl LivePool {
     }
 
     fn leave(self, state: PoolState) -> Result<()> {
-        self.wait_no_more();
+        self.stop_waiting();
         self.shared.removals.pause();
         self.shared.reflows.pause();
         self.shared.end_works();
@@ -451,7 +451,7 @@ impl LivePool {
 
     /// Stops after what is dirty is durable.
     pub fn close(self) -> Result<()> {
-        self.wait_no_more();
+        self.stop_waiting();
         self.shared.removals.pause();
         self.shared.reflows.pause();
         self.shared.end_works();
@@ -508,7 +508,7 @@ fn with_aux(mut config: NvList, pool: &Pool) -> NvList {
 impl Drop for LivePool {
     fn drop(&mut self) {
         if self.syncer.lock().is_some() {
-            self.wait_no_more();
+            self.stop_waiting();
             // A caller that wants to know whether this worked calls `close`.
             let _ = self.sync();
             self.stop();
@@ -537,9 +537,9 @@ fn start_syncer(shared: &Arc<Shared>) -> Result<Task<()>> {
                 match shared.sync(&mut record) {
                     Ok(()) => {
                         shared.txgs.done(record);
-                        shared.go_on_after_reflow();
+                        shared.resume_after_reflow();
                         // What is being destroyed goes on being freed without a request.
-                        if shared.goes_on() {
+                        if shared.has_background_work() {
                             shared.txgs.want_next();
                         }
                     }

@@ -6,7 +6,7 @@
 //! it may be a better name (one of `/dev/disk/by-id` for one in `/dev`).
 
 use super::config::{set_text, unset};
-use crate::assemble::LeafSight;
+use crate::assemble::CandidateLeaf;
 use ondisk::config::{VdevConfig, VdevKind};
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub(super) const OLD_PLACES: [&str; 3] = ["devid", "phys_path", "vdev_enc_sysfs_path"];
 
 /// Gives every leaf below `vdev` the path at which it was found.
-pub(super) fn adopt(vdev: &mut VdevConfig, found: &BTreeMap<u64, LeafSight>) {
+pub(super) fn adopt(vdev: &mut VdevConfig, found: &BTreeMap<u64, CandidateLeaf>) {
     // Depth is bounded: the configuration's decoder limits it.
     vdev.children.iter_mut().for_each(|child| adopt(child, found));
     let is_device = matches!(vdev.kind, VdevKind::Disk | VdevKind::File);
@@ -97,9 +97,12 @@ mod tests {
         VdevConfig::decode(&list).unwrap()
     }
 
-    fn found(path: &Path) -> BTreeMap<u64, LeafSight> {
+    fn found(path: &Path) -> BTreeMap<u64, CandidateLeaf> {
         let device: DeviceRef = Arc::new(MemoryDevice::zeros("disk", 1 << 20));
-        BTreeMap::from([(7, LeafSight { path: path.to_owned(), device, txg: 1, newest_label: 1 })])
+        BTreeMap::from([(
+            7,
+            CandidateLeaf { path: path.to_owned(), device, txg: 1, newest_label: 1 },
+        )])
     }
 
     #[test]

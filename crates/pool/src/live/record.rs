@@ -41,7 +41,7 @@ impl TxgState {
 /// Why a txg was pushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Pushed {
+pub enum PushReason {
     /// It was open for `zfs_txg_timeout`.
     Timeout,
     /// It held enough dirty data for the devices to begin.
@@ -59,7 +59,7 @@ pub enum Pushed {
     Freeing,
 }
 
-impl Pushed {
+impl PushReason {
     /// As tables have it.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -137,7 +137,7 @@ pub struct TxgRecord {
     #[serde(rename = "stopped_ns", with = "nanos")]
     pub waited: Duration,
     /// Why it was pushed.
-    pub pushed: Pushed,
+    pub pushed: PushReason,
 }
 
 impl TxgRecord {
@@ -172,7 +172,7 @@ mod tests {
             txg: 9,
             state: TxgState::Committed,
             sync: Duration::from_millis(3),
-            pushed: Pushed::Limit,
+            pushed: PushReason::Limit,
             ..TxgRecord::default()
         };
         let text = serde_json::to_string(&record).unwrap();

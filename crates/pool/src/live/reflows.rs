@@ -14,7 +14,7 @@ pub(super) struct Reflows {
 
 #[derive(Default)]
 pub(super) struct Reflow {
-    pub(super) widening: Option<Widening>,
+    pub(super) running: Option<RunningExpansion>,
     /// It runs, or not everything has happened that comes behind its end.
     pub(super) is_waited_for: bool,
     /// Nothing is copied for now: the pool is being closed.
@@ -27,7 +27,7 @@ pub(super) struct Reflow {
 
 /// An expansion that runs, as the MOS has it.
 #[derive(Clone, Copy)]
-pub(super) struct Widening {
+pub(super) struct RunningExpansion {
     pub(super) id: u32,
     /// The table of the vdev; 0: none.
     pub(super) table: u64,
@@ -40,14 +40,14 @@ impl Reflows {
     }
 
     /// The expansion that runs.
-    pub(super) fn widening(&self) -> Option<Widening> {
-        self.state.lock().widening
+    pub(super) fn running(&self) -> Option<RunningExpansion> {
+        self.state.lock().running
     }
 
     /// An expansion runs from now on.
-    pub(super) fn begin(&self, widening: Widening) {
+    pub(super) fn begin(&self, running: RunningExpansion) {
         let mut state = self.state.lock();
-        (state.widening, state.stands, state.is_waited_for) = (Some(widening), None, true);
+        (state.running, state.stands, state.is_waited_for) = (Some(running), None, true);
     }
 
     /// A txg is durable; what ended in it.
@@ -58,7 +58,7 @@ impl Reflows {
     /// It has ended, and what waits for that has not happened yet.
     pub(super) fn has_ended(&self) -> bool {
         let state = self.state.lock();
-        state.is_waited_for && state.widening.is_none()
+        state.is_waited_for && state.running.is_none()
     }
 
     /// It has ended, and so has everything that waited for that.
@@ -73,8 +73,8 @@ impl Reflows {
     }
 
     /// It runs, and something may be copied in the next txg.
-    pub(super) fn goes_on(&self) -> Option<Widening> {
+    pub(super) fn runnable(&self) -> Option<RunningExpansion> {
         let state = self.state.lock();
-        state.widening.filter(|_| !state.is_paused && state.stands.is_none())
+        state.running.filter(|_| !state.is_paused && state.stands.is_none())
     }
 }

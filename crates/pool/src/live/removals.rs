@@ -15,7 +15,7 @@ pub(super) struct Removals {
 #[derive(Default)]
 pub(super) struct Removal {
     /// The vdev that leaves.
-    pub(super) leaving: Option<Leaving>,
+    pub(super) running: Option<RunningRemoval>,
     /// It runs, or its end is not durable yet.
     pub(super) is_waited_for: bool,
     /// Nothing is copied for now: the pool is being closed.
@@ -29,7 +29,7 @@ pub(super) struct Removal {
 
 /// A removal that runs, as the MOS has it.
 #[derive(Clone, Copy)]
-pub(super) struct Leaving {
+pub(super) struct RunningRemoval {
     pub(super) id: u32,
     pub(super) record: RemovalState,
     /// Object of the mapping.
@@ -46,26 +46,26 @@ impl Removals {
     }
 
     /// The removal that runs.
-    pub(super) fn leaving(&self) -> Option<Leaving> {
-        self.state.lock().leaving
+    pub(super) fn running(&self) -> Option<RunningRemoval> {
+        self.state.lock().running
     }
 
     /// A piece is copied in each txg.
-    pub(super) fn goes_on(&self) -> bool {
+    pub(super) fn is_running(&self) -> bool {
         let state = self.state.lock();
-        state.leaving.is_some() && !state.is_paused
+        state.running.is_some() && !state.is_paused
     }
 
     /// A removal runs from now on.
-    pub(super) fn begin(&self, leaving: Leaving) {
+    pub(super) fn begin(&self, running: RunningRemoval) {
         let mut state = self.state.lock();
-        (state.leaving, state.failure, state.is_waited_for) = (Some(leaving), None, true);
+        (state.running, state.failure, state.is_waited_for) = (Some(running), None, true);
     }
 
     /// A txg is durable; the devices that left in it.
     pub(super) fn synced(&self) -> Vec<(u64, WriteDeviceRef)> {
         let mut state = self.state.lock();
-        if state.leaving.is_none() && std::mem::take(&mut state.is_waited_for) {
+        if state.running.is_none() && std::mem::take(&mut state.is_waited_for) {
             self.changed.notify_all();
         }
         std::mem::take(&mut state.gone)

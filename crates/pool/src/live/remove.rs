@@ -18,10 +18,10 @@
 
 use super::LivePool;
 use super::config::{Builder, with_children};
+use super::config_edit::{bad, refused};
 use super::labels;
 use super::log::missing_logs;
 use super::shared::TaskCx;
-use super::sides::{bad, refused};
 use crate::error::Result;
 use device::WriteDeviceRef;
 use dmu::Zap;

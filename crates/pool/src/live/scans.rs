@@ -11,7 +11,7 @@ use vdev::Txgs;
 
 /// What runs and what is wanted.
 pub(super) struct Scans {
-    pub(super) state: Mutex<Wanted>,
+    pub(super) state: Mutex<ScanRequests>,
     pub(super) changed: Condvar,
     /// What runs now is to end early.
     pub(super) interrupted: AtomicBool,
@@ -24,11 +24,11 @@ pub(super) struct Scans {
     /// Top-level vdevs of which a rebuild is under way, by guid.
     pub(super) rebuilds: Mutex<BTreeSet<u64>>,
     /// A scrub that is paused, and what is left of it.
-    pub(super) paused: Mutex<Option<(ScanState, Rest)>>,
+    pub(super) paused: Mutex<Option<(ScanState, ScanRemainder)>>,
 }
 
 #[derive(Default)]
-pub(super) struct Wanted {
+pub(super) struct ScanRequests {
     /// Rebuilds that are under way are to be gone on with.
     pub(super) rebuild: bool,
     pub(super) resilver: bool,
@@ -62,7 +62,7 @@ pub(super) enum Activity {
     Scans(Function),
 }
 
-impl Wanted {
+impl ScanRequests {
     /// A scan runs, or is about to.
     pub(super) fn is_running(&self) -> bool {
         self.activity != Activity::None
@@ -129,7 +129,7 @@ pub(super) struct Set {
 }
 
 /// What of a scrub is left, and what came of it so far.
-pub(super) struct Rest {
+pub(super) struct ScanRemainder {
     pub(super) left: VecDeque<Set>,
     /// Guids of datasets that were visited or are in the list.
     pub(super) seen: BTreeSet<u64>,

@@ -10,16 +10,16 @@ use super::early::EarlyBlocks;
 use super::events::{Events, Seen};
 use super::features::FeatureTable;
 use super::head::Heads;
-use super::patient::{Mos, PatientStore};
-use super::record::Pushed;
+use super::record::PushReason;
 use super::reflows::Reflows;
 use super::removals::Removals;
+use super::running_work::RunningWork;
 use super::scans::Scans;
+use super::sync_reads::{Mos, PatientStore};
 use super::task_faults::TaskFaults;
 use super::tunables::{Tunable, Tunables};
 use super::txg::{TxgLimits, Txgs};
 use super::uses::Uses;
-use super::works::Works;
 use crate::alloc::Allocator;
 use crate::dtl::Logs;
 use crate::error::{Error, Result};
@@ -147,7 +147,7 @@ pub(crate) struct Shared {
     /// Scrub and resilver.
     pub(super) scans: Scans,
     /// Initialize and trim.
-    pub(super) works: Works,
+    pub(super) works: RunningWork,
     /// A vdev that leaves.
     pub(super) removals: Removals,
     /// A raidz vdev that gets wider.
@@ -180,7 +180,7 @@ pub struct TaskCx<'a> {
 
 /// What is known of a task before it runs, as [`Task`] has it.
 #[derive(Clone, Copy, Default)]
-struct When {
+struct TaskOrder {
     is_first: bool,
     keeps_datasets: bool,
 }
@@ -204,7 +204,7 @@ impl Shared {
         &self,
         task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.run_task(task, When::default())
+        self.run_task(task, TaskOrder::default())
     }
 
     /// The same for a task that changes no dataset and comes before all that its txg frees.
@@ -212,7 +212,7 @@ impl Shared {
         &self,
         task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.run_task(task, When { is_first: true, keeps_datasets: true })
+        self.run_task(task, TaskOrder { is_first: true, keeps_datasets: true })
     }
 
     /// The same for a task that changes no dataset, so that the place of a scrub stays true.
@@ -220,13 +220,13 @@ impl Shared {
         &self,
         task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.run_task(task, When { is_first: false, keeps_datasets: true })
+        self.run_task(task, TaskOrder { is_first: false, keeps_datasets: true })
     }
 
     fn run_task<T: Send + 'static>(
         &self,
         task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
-        When { is_first, keeps_datasets }: When,
+        TaskOrder { is_first, keeps_datasets }: TaskOrder,
     ) -> Result<T> {
         if let Some(why) = self.txgs.why_suspended() {
             return Err(Error::Suspended { pool: self.pool(), cause: why.to_string() });
@@ -246,24 +246,24 @@ impl Shared {
             txg
         };
         // The sync of a txg takes the tasks after the next was opened, so this one is among them.
-        let synced = self.txgs.wait_synced_unless_suspended(txg, Pushed::Task);
+        let synced = self.txgs.wait_synced_unless_suspended(txg, PushReason::Task);
         synced.map_err(|why| self.stopped(&why))?;
         let answer = slot.lock().take();
         answer.unwrap_or_else(|| Err(self.stopped("the task was not run")))
     }
 
     /// There is something to do in the next txg, though none was requested.
-    pub(super) fn goes_on(&self) -> bool {
+    pub(super) fn has_background_work(&self) -> bool {
         let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
         is_set(&self.reaping)
             || is_set(&self.discarding)
-            || self.removal_goes_on()
-            || self.reflow_goes_on()
+            || self.is_removal_running()
+            || self.is_reflow_running()
     }
 
     /// A removal copies a piece in each txg.
-    pub(super) fn removal_goes_on(&self) -> bool {
-        self.removals.goes_on() && self.tunables.get(Tunable::RemovalSuspend) == 0
+    pub(super) fn is_removal_running(&self) -> bool {
+        self.removals.is_running() && self.tunables.get(Tunable::RemovalSuspend) == 0
     }
 
     /// The tasks that belong to `txg` or an older one.
@@ -322,7 +322,7 @@ impl Shared {
             block_faults,
             faults,
             scans: Scans::new(rt),
-            works: Works::new(rt),
+            works: RunningWork::new(rt),
             removals: Removals::new(rt),
             reflows: Reflows::new(rt),
             events: Arc::new(Events::new(rt)),

@@ -19,14 +19,14 @@
 //! A *distributed* spare has no device and no label: it is the room that its dRAID left free on all
 //! its devices, so it stands in for a device of that dRAID only.
 //!
-//! [`LivePool::take_spares`] is the rule by which spares are taken; when it is asked is for the
-//! program to say that holds the pool. Log devices have no spares, as in OpenZFS: what would be
+//! [`LivePool::take_spares`] is the rule by which spares are taken; the program that holds the
+//! pool says when it is applied. Log devices have no spares, as in OpenZFS: what would be
 //! brought to them is gone with the txg.
 
 use super::LivePool;
-use super::attach::{Bring, NewSide, SideKind};
+use super::attach::{NewChild, NewChildKind, ResilverKind};
+use super::config_edit::{AttachKind, parent_of, refused, top_of};
 use super::labels::aux_guid;
-use super::sides::{Beside, parent_of, refused, top_of};
 use crate::error::Result;
 use device::{DeviceSource, WriteDeviceRef};
 use ondisk::config::{PoolState, VdevConfig, VdevKind};
@@ -61,7 +61,7 @@ impl LivePool {
     /// When the device is not that spare any more, is too small or fails, or a distributed spare is
     /// of another vdev.
     pub fn take_spare(&self, leaf: u64, spare: u64, device: Option<WriteDeviceRef>) -> Result<()> {
-        self.take_spare_by(leaf, spare, device, Bring::Healing)
+        self.take_spare_by(leaf, spare, device, ResilverKind::Healing)
     }
 
     /// The same, and how the spare is brought what was on the leaf.
@@ -73,7 +73,7 @@ impl LivePool {
         leaf: u64,
         spare: u64,
         device: Option<WriteDeviceRef>,
-        bring: Bring,
+        resilver: ResilverKind,
     ) -> Result<()> {
         let left = self.spares_left()?;
         let Some(config) = left.iter().find(|s| s.guid == spare) else {
@@ -92,15 +92,16 @@ impl LivePool {
                 ));
             }
             (VdevKind::DraidSpare { top_guid, spare_id }, _) => {
-                SideKind::Distributed { top: *top_guid, id: *spare_id }
+                NewChildKind::Distributed { top: *top_guid, id: *spare_id }
             }
             (kind, Some(device)) if aux_guid(&device, PoolState::Spare) == Some(spare) => {
-                SideKind::Device { is_file: matches!(kind, VdevKind::File), device }
+                NewChildKind::Device { is_file: matches!(kind, VdevKind::File), device }
             }
             _ => return Err(refused("its label says that it is not a spare, or of another pool")),
         };
-        self.shared.attach((leaf, Beside::Spare), &NewSide { guid: spare, path, what, bring })?;
-        self.bring(bring)
+        self.shared
+            .attach((leaf, AttachKind::Spare), &NewChild { guid: spare, path, what, resilver })?;
+        self.start_resilver(resilver)
     }
 
     /// Lets spares stand in for all leaves that are out of use and have none, as far as there are
@@ -123,7 +124,7 @@ impl LivePool {
             let used = left.iter().position(|spare| {
                 if matches!(spare.kind, VdevKind::DraidSpare { .. }) {
                     // Its dRAID is rebuilt fastest in order, when nothing stands in the way.
-                    let mut ways = [Bring::Sequential, Bring::Healing].into_iter();
+                    let mut ways = [ResilverKind::Sequential, ResilverKind::Healing].into_iter();
                     return ways.any(|by| self.take_spare_by(leaf, spare.guid, None, by).is_ok());
                 }
                 let Some(path) = spare.path.as_deref() else { return false };

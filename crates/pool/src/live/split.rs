@@ -14,7 +14,7 @@
 //! ```
 //!
 //! The first uberblock of the new pool decides. What a crash leaves in between is ended by the next
-//! to open the pool for writing (`halfway.rs`).
+//! to open the pool for writing (`interrupted_split.rs`).
 //!
 //! The new pool is opened with the guid that it is going to have, and its first txg writes labels
 //! and uberblock as any other that changes the configuration (`vdev::label`), so no state of it
@@ -24,10 +24,10 @@
 
 use super::LivePool;
 use super::config::{PoolFacts, Split, set_u64};
+use super::config_edit::{bad, refused, without_child};
 use super::create::guid_from;
 use super::import::{ImportOptions, open_part};
 use super::log::LogDevices;
-use super::sides::{bad, refused, without_side};
 use crate::assemble::Candidate;
 use crate::error::Result;
 use crate::open::OpenOptions;
@@ -79,7 +79,7 @@ fn others(root: &VdevConfig, sides: &[u64]) -> Vec<VdevConfig> {
 
 /// A pool of these sides alone, with this guid.
 fn of_sides(root: &VdevConfig, sides: &[u64], guid: u64) -> Result<VdevConfig> {
-    let without = |root: VdevConfig, leaf: &VdevConfig| without_side(&root, leaf.guid);
+    let without = |root: VdevConfig, leaf: &VdevConfig| without_child(&root, leaf.guid);
     let mut new = others(root, sides).iter().try_fold(root.clone(), without)?;
     set_u64(&mut new, "guid", guid).map_err(|e| bad(&e))?;
     Ok(new)
@@ -99,7 +99,7 @@ impl LivePool {
     fn check_split(&self, sides: &[u64]) -> Result<BTreeMap<u64, (PathBuf, WriteDeviceRef)>> {
         let shared = &self.shared;
         shared.check_no_checkpoint()?;
-        if shared.removals.leaving().is_some() {
+        if shared.removals.running().is_some() {
             return Err(refused("a device is being removed"));
         }
         if self.is_scanning() {
@@ -114,7 +114,7 @@ impl LivePool {
             let Some(writer) = leaf.and_then(|l| l.writer().cloned()) else {
                 return Err(refused(&format!("{path} is not in use, or has not everything")));
             };
-            match tree.keeps_a_side_without(side) {
+            match tree.top_is_complete_without(side) {
                 true => Ok((side, (PathBuf::from(path), writer))),
                 false => Err(refused("no valid replicas: the other sides have not everything")),
             }
@@ -148,7 +148,7 @@ impl LivePool {
         let new = self.open_sides(name, (sides, devices), &old, text.clone())?;
         let goes = sides.to_vec();
         self.run(move |cx| {
-            cx.let_sides_go(&goes)?;
+            cx.remove_split_sides(&goes)?;
             cx.log_event_of_pool("split", &text)
         })?;
         new.without_logs()

@@ -6,7 +6,7 @@
 //! and nothing is lost yet: what changed is in memory. The sync stands still where it is, and lets
 //! readers of the MOS in ([`Gate::pause`](crate::gate::Gate::pause)), so that all threads can look
 //! at the pool. A read of the sync that finds too few devices waits in the same way, where it is
-//! (`patient.rs`); what is lost though its devices are there stops the pool.
+//! (`sync_reads.rs`); what is lost though its devices are there stops the pool.
 //!
 //! ```text
 //!            a device is needed and fails
@@ -18,8 +18,8 @@
 //!
 //! **Nothing is taken for granted afterwards.** A device that was away may have lost what it had
 //! answered for since the last flush, so all blocks of the txg are written again, not only those
-//! that were refused (`zio`, `kept.rs`), and flushed. A device that is used again after that has
-//! everything of the txgs that are not durable, whatever its log says of them. A device that is
+//! that were refused (`zio`, `unsynced.rs`), and flushed. A device that is used again after that
+//! has everything of the txgs that are not durable, whatever its log says of them. A device that is
 //! opened anew must be the one that left: its newest uberblock is the pool's last one, or the one
 //! that was being written.
 //!
@@ -70,7 +70,7 @@ impl Shared {
 
     /// What was written again of a txg whose uberblock may be somewhere already is durable, and
     /// where it is not, the device does not get the uberblock.
-    pub(super) fn land_again(&self, txg: u64) -> Result<()> {
+    pub(super) fn rewrite_durably(&self, txg: u64) -> Result<()> {
         let written = self.writer.wait_txg(txg);
         written.map_err(|e| self.failed("writing blocks", &e))?;
         let vdevs = self.reader.vdevs();
@@ -122,7 +122,7 @@ impl LivePool {
 
     /// Nothing waits for devices any more: a pool that is suspended stops, and what is not durable
     /// is lost.
-    pub fn wait_no_more(&self) {
+    pub fn stop_waiting(&self) {
         let txgs = &self.shared.txgs;
         txgs.outlast(false);
         if let Some(why) = txgs.why_suspended() {
@@ -158,8 +158,8 @@ impl LivePool {
     /// What scans and works on free space were broken off by does not hold them up any more.
     fn go_on_with_the_rest(&self) -> Result<()> {
         self.resilver()?;
-        self.go_on_with_scan()?;
-        self.shared.go_on_with_works()
+        self.resume_scan()?;
+        self.shared.resume_works()
     }
 
     /// Devices that do not answer, opened where they were, when they are the ones that left.

@@ -89,15 +89,15 @@ impl Shared {
         let heads = self.dirty_heads(txg);
         let tasks = self.take_tasks(txg);
         // Before the first write, with which a file that was cut short grows again.
-        self.reader.vdevs().notice_astray();
-        let said = !self.config.lock().dirty && self.are_leaves_said();
+        self.reader.vdevs().poll_displaced();
+        let said = !self.config.lock().dirty && self.are_leaves_recorded();
         let logged = !self.block_faults.has_lost();
         let idle =
             heads.is_empty() && tasks.is_empty() && said && logged && self.early.is_empty(txg);
-        let more = self.mos.is_dirty(txg) || self.goes_on();
+        let more = self.mos.is_dirty(txg) || self.has_background_work();
         // An empty txg brings what was freed before one txg closer to being free.
         if idle && !more && !self.alloc.has_deferred() {
-            self.space.nothing_in(txg);
+            self.space.mark_clean(txg);
             return Ok(());
         }
         self.reader.vdevs().absent_miss(txg);
@@ -119,8 +119,8 @@ impl Shared {
             let root = self.sync_objset(head, txg, &account)?;
             written.push((account, root, self.log_features(head, txg)));
         }
-        let piece = self.copy_a_piece(txg);
-        let reflowed = self.reflow_a_step();
+        let piece = self.copy_piece(txg);
+        let reflowed = self.reflow_step();
         for bp in self.early.take_left(txg) {
             self.writer.free_logged(&bp, txg);
         }
@@ -135,8 +135,8 @@ impl Shared {
         }
         self.run_tasks(&mut cx, tasks)?;
         cx.log_what_was_read()?;
-        cx.free_a_piece(tasks_ran)?;
-        cx.discard_a_piece()?;
+        cx.free_piece(tasks_ran)?;
+        cx.discard_piece()?;
         let prepared = self.write_all(&cx, record)?;
         let after = self.writer.stats();
         record.blocks = after.blocks - before.blocks;
@@ -226,7 +226,7 @@ impl Shared {
                 self.give_up_reflow();
             }
             match self.land_and_prepare(cx.tx.txg(), root) {
-                Ok(prepared) if self.are_leaves_said() => return Ok(prepared),
+                Ok(prepared) if self.are_leaves_recorded() => return Ok(prepared),
                 Ok(_) => {}
                 Err(failure) => {
                     self.suspend(cx.tx.txg(), failure)?;
@@ -256,7 +256,7 @@ impl Shared {
         };
         while let Err(failure) = waiting(&|| self.commit(prepared)) {
             self.suspend(txg, failure)?;
-            while let Err(failure) = waiting(&|| self.land_again(txg)) {
+            while let Err(failure) = waiting(&|| self.rewrite_durably(txg)) {
                 self.suspend(txg, failure)?;
             }
         }

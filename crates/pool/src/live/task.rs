@@ -33,7 +33,7 @@ use super::history::{self, Invocation};
 use super::shared::{Shared, TaskCx};
 use crate::error::Result;
 use dmu::{Objset, Tx};
-use dsl::write::{Blocks, DslCx, FeatureCounts, Now, PropertyChange, finish_head};
+use dsl::write::{Blocks, DslCx, FeatureCounts, PropertyChange, Timestamp, finish_head};
 use dsl::{Dataset, Dsl, StoredValue};
 use ondisk::nvlist::NvList;
 use ondisk::{ObjsetKind, mos};
@@ -89,7 +89,7 @@ impl<'a> TaskCx<'a> {
             tx: self.tx,
             blocks: &*self.shared.blocks as &dyn Blocks,
             features: &self.shared.features as &dyn FeatureCounts,
-            now: Now { secs: wall.as_secs(), nanos: u64::from(wall.subsec_nanos()) },
+            now: Timestamp { secs: wall.as_secs(), nanos: u64::from(wall.subsec_nanos()) },
             guid: self.guid,
             pool_size: self.pool_size,
         }
@@ -138,7 +138,7 @@ impl<'a> TaskCx<'a> {
     /// Frees a piece of what was destroyed before. `tasks_ran` when this txg may have added to it:
     /// many ways lead there (a snapshot, its last hold or clone, a rollback), so the lists are
     /// asked, not what may have filled them.
-    pub(super) fn free_a_piece(&self, tasks_ran: bool) -> Result<()> {
+    pub(super) fn free_piece(&self, tasks_ran: bool) -> Result<()> {
         let reaping = &self.shared.reaping;
         if tasks_ran {
             reaping.store(!dsl::write::is_drained(&self.dsl())?, Ordering::Relaxed);

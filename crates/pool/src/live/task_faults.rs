@@ -34,8 +34,8 @@ impl TaskFaults {
 
     /// Whether the access that was to fail came.
     #[must_use]
-    pub fn came(&self) -> bool {
-        self.accesses.came()
+    pub fn has_fired(&self) -> bool {
+        self.accesses.has_fired()
     }
 
     /// Accesses of the last task of which one was to fail.

@@ -1,8 +1,8 @@
 //! Transactions of heads: the way into the open txg, past the room that is left (`budget.rs`) and
 //! the throttle.
 
-use super::budget::{Fit, HeadSpace};
-use super::record::Pushed;
+use super::budget::{HeadSpace, RoomCheck};
+use super::record::PushReason;
 use super::shared::Shared;
 use dmu::{Hold, SpaceUse, Transactions, Tx};
 use ondisk::BlkPtr;
@@ -56,7 +56,7 @@ impl Transactions for HeadTransactions {
                 return Err(stopped(objset, "the dataset was destroyed or rolled back"));
             }
             let fit = space.promise(&shared.space, bytes, worst, hold.space);
-            if fit == Fit::Now {
+            if fit == RoomCheck::Now {
                 break;
             }
             if hold.space == SpaceUse::Optional {
@@ -66,13 +66,16 @@ impl Transactions for HeadTransactions {
                 space.promise_anyway(&shared.space, bytes, worst);
                 break;
             }
-            let others = shared.reaping.load(Relaxed) || fit == Fit::Later;
+            let others = shared.reaping.load(Relaxed) || fit == RoomCheck::Later;
             if attempt >= if others { TXGS_OF_OTHERS } else { TXGS_WAITED } {
                 let kind = space.lack(&shared.space, worst);
                 return Err(dmu::Error { objset, object: 0, kind });
             }
             let open = shared.txgs.open();
-            shared.txgs.wait_synced(open, Pushed::Space).map_err(|why| stopped(objset, &why))?;
+            shared
+                .txgs
+                .wait_synced(open, PushReason::Space)
+                .map_err(|why| stopped(objset, &why))?;
         }
         let throttled = (hold.space == SpaceUse::Write).then_some(bytes);
         let entered = match hold.space {
@@ -94,7 +97,7 @@ impl Transactions for HeadTransactions {
     fn wait_synced(&self, txg: u64) -> dmu::Result<()> {
         let shared = self.shared.upgrade();
         let shared = shared.ok_or_else(|| stopped(0, "the pool is closed"))?;
-        shared.txgs.wait_synced(txg, Pushed::Waited).map_err(|why| stopped(0, &why))
+        shared.txgs.wait_synced(txg, PushReason::Waited).map_err(|why| stopped(0, &why))
     }
 
     fn dirtied(&self, txg: u64, bytes: u64) {

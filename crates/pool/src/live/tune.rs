@@ -82,7 +82,7 @@ impl Shared {
                 self.choose_throttle();
             }
             Push::DirtyUntilDurable => self.txgs.keep_dirty(is_on),
-            Push::AwaitedIsUrgent => self.txgs.hurry_for_awaited(is_on),
+            Push::AwaitedIsUrgent => self.txgs.set_awaited_urgent(is_on),
             Push::History => self.txgs.keep_records(number),
             Push::Throttle => self.choose_throttle(),
             Push::IndirectShift => self.set_indirect_shift(value),

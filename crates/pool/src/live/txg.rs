@@ -5,13 +5,13 @@
 //! ```text
 //!            enter/leave            last leaves       its turn         durable
 //!   open  ------------------> quiescing ------> waiting ------> syncing ------> synced
-//!                             (door shut)  (the next is open)
+//!                              (closed)    (the next is open)
 //! ```
 //!
 //! One txg is entered at a time (`docs/decisions/0007-write-path.md`). Entering takes no lock: it
-//! counts itself in and looks whether the door is open; if not, it counts itself out and waits.
-//! Quiescing shuts the door, waits until the count is zero, opens the next txg and the door. So
-//! a thread that counted itself in and saw the door open is seen by the quiescer.
+//! counts itself in and looks whether the txg is still open; if not, it counts itself out and
+//! waits. Quiescing closes the txg, waits until the count is zero, and opens the next one. So a
+//! thread that counted itself in and saw the txg open is seen by the quiescer.
 //!
 //! A txg is pushed when a thread waits for it, when it holds enough dirty data that the devices
 //! should begin to work, when it was open for `timeout` and is dirty, and at the end. That is the
@@ -42,8 +42,10 @@
 //! only for a moment.
 
 use super::mode::FailMode;
-use super::record::{Pushed, TxgRecord, TxgState};
-use super::throttle::{Admit, HardLimit, LimitKnobs, Load, Request, Synced, Throttle, WriteLimit};
+use super::record::{PushReason, TxgRecord, TxgState};
+use super::throttle::{
+    Admission, HardLimit, LimitKnobs, Load, Request, Synced, Throttle, WriteLimit,
+};
 use super::turn::{Turn, Turns};
 use device::IdleMemory;
 use parking_lot::{Mutex, MutexGuard};
@@ -98,7 +100,7 @@ fn memory_held(limits: &TxgLimits) -> usize {
 }
 
 /// The machine was stopped: why, for all that waited.
-pub(crate) type Stopped = Arc<str>;
+pub(crate) type StopReason = Arc<str>;
 
 /// What is counted of one txg.
 #[derive(Default)]
@@ -120,7 +122,7 @@ struct State {
     /// All txgs up to this one are to be synced.
     wanted: u64,
     /// Why, as the first request said.
-    wanted_why: Pushed,
+    wanted_why: PushReason,
     opened: [Duration; SLOTS],
     /// The open txg is being quiesced.
     quiescing: bool,
@@ -130,19 +132,19 @@ struct State {
     waiting: Option<(TxgRecord, Duration)>,
     /// The txg that is being synced, and since when.
     syncing: Option<(TxgRecord, Duration)>,
-    stop: Option<Stopped>,
+    stop: Option<StopReason>,
     /// Why the sync thread waits for devices.
-    suspended: Option<Stopped>,
+    suspended: Option<StopReason>,
     records: VecDeque<TxgRecord>,
 }
 
 impl State {
-    fn check(&self) -> Result<(), Stopped> {
+    fn check(&self) -> Result<(), StopReason> {
         self.stop.as_ref().map_or(Ok(()), |why| Err(Arc::clone(why)))
     }
 
     /// The same for a thread that gives up waiting when the machine is suspended.
-    fn check_going(&self, mode: FailMode) -> Result<(), Stopped> {
+    fn check_not_suspended(&self, mode: FailMode) -> Result<(), StopReason> {
         self.check()?;
         match &self.suspended {
             Some(why) if mode != FailMode::Wait => Err(suspended(why)),
@@ -150,7 +152,7 @@ impl State {
         }
     }
 
-    fn want(&mut self, txg: u64, why: Pushed) {
+    fn want(&mut self, txg: u64, why: PushReason) {
         if self.wanted < txg {
             (self.wanted, self.wanted_why) = (txg, why);
         }
@@ -200,7 +202,7 @@ pub(crate) struct Txgs {
     work: Condvar,
     /// The last transaction of a quiescing txg ended.
     quiet: Condvar,
-    /// The door opened again, or the txg that waited has its turn.
+    /// A txg was opened, or the txg that waited has its turn.
     opened: Condvar,
     /// A txg was synced, or the machine stopped.
     synced: Condvar,
@@ -243,7 +245,7 @@ impl Txgs {
             state: Mutex::new(State {
                 synced: last,
                 wanted: 0,
-                wanted_why: Pushed::default(),
+                wanted_why: PushReason::default(),
                 opened,
                 quiescing: false,
                 quiescing_since: Duration::ZERO,
@@ -286,7 +288,7 @@ impl Txgs {
     }
 
     /// Whether writes are urgent while a thread waits for a txg.
-    pub(crate) fn hurry_for_awaited(&self, urgent: bool) {
+    pub(crate) fn set_awaited_urgent(&self, urgent: bool) {
         self.awaited_is_urgent.store(urgent, Ordering::Relaxed);
     }
 
@@ -360,7 +362,7 @@ impl Txgs {
         }
         let txg = self.open();
         let opened = state.opened[slot(txg)];
-        // While it quiesces the door is shut: it is not open any more.
+        // While it quiesces it is not open any more.
         let closed = state.quiescing.then_some(state.quiescing_since);
         let slot = &self.slots[slot(txg)];
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -397,16 +399,16 @@ impl Txgs {
 
     /// Enters the open txg. A transaction that is `throttled` waits as the policy says, and
     /// reserves its bytes until it leaves.
-    pub(crate) fn enter(&self, throttled: Option<u64>) -> Result<u64, Stopped> {
+    pub(crate) fn enter(&self, throttled: Option<u64>) -> Result<u64, StopReason> {
         if throttled.is_some() {
-            self.hold_back()?;
+            self.throttle_writer()?;
         }
         self.enter_in(throttled, &|| self.fail_mode())
     }
 
     /// The same for a transaction that is not worth waiting for: neither for others that are
     /// throttled nor for devices.
-    pub(crate) fn enter_unless_suspended(&self) -> Result<u64, Stopped> {
+    pub(crate) fn enter_unless_suspended(&self) -> Result<u64, StopReason> {
         self.enter_in(None, &|| FailMode::Continue)
     }
 
@@ -414,7 +416,7 @@ impl Txgs {
         &self,
         throttled: Option<u64>,
         mode: &dyn Fn() -> FailMode,
-    ) -> Result<u64, Stopped> {
+    ) -> Result<u64, StopReason> {
         loop {
             // What is changed from then on would never be durable, or not soon.
             if self.stands.load(Ordering::Relaxed) {
@@ -432,12 +434,12 @@ impl Txgs {
             while self.shut.load(Ordering::SeqCst) {
                 self.opened.wait(&mut state);
             }
-            state.check_going(mode())?;
+            state.check_not_suspended(mode())?;
         }
     }
 
     /// Asks the policy, and does what it says until it lets the transaction go.
-    fn hold_back(&self) -> Result<(), Stopped> {
+    fn throttle_writer(&self) -> Result<(), StopReason> {
         let calm = self.calm_below.load(Ordering::Relaxed);
         if self.dirty() + self.reserved() < calm {
             return Ok(());
@@ -461,21 +463,21 @@ impl Txgs {
                 continue;
             }
             match self.policy().admit(&load, &request) {
-                Admit::Go => return Ok(()),
-                Admit::Delay { until } if until < load.now + SHORTEST_SLEEP => return Ok(()),
-                Admit::Delay { .. } if request.delayed => return Ok(()),
-                Admit::Delay { until } => {
+                Admission::Go => return Ok(()),
+                Admission::Delay { until } if until < load.now + SHORTEST_SLEEP => return Ok(()),
+                Admission::Delay { .. } if request.delayed => return Ok(()),
+                Admission::Delay { until } => {
                     keep();
                     request.delayed = true;
                     self.delay(slot, load.now, until)?;
                 }
-                Admit::NextTxg => {
+                Admission::NextTxg => {
                     keep();
                     self.wait_for_next(txg)?;
                 }
                 // Nothing can become less than nothing.
-                Admit::Room if load.dirty == 0 => return Ok(()),
-                Admit::Room => {
+                Admission::Room if load.dirty == 0 => return Ok(()),
+                Admission::Room => {
                     keep();
                     self.wait_for_room(load.dirty)?;
                 }
@@ -483,13 +485,13 @@ impl Txgs {
         }
     }
 
-    fn delay(&self, slot: &Slot, now: Duration, until: Duration) -> Result<(), Stopped> {
+    fn delay(&self, slot: &Slot, now: Duration, until: Duration) -> Result<(), StopReason> {
         slot.delays.fetch_add(1, Ordering::Relaxed);
         slot.delayed_ns.fetch_add(nanos(until.saturating_sub(now)), Ordering::Relaxed);
         probes::fire!(throttle__delay, nanos(until.saturating_sub(now)));
         let mut state = self.state.lock();
         while self.rt.now() < until {
-            state.check_going(self.fail_mode())?;
+            state.check_not_suspended(self.fail_mode())?;
             self.stopping.wait_until(&mut state, until);
         }
         state.check()
@@ -504,12 +506,12 @@ impl Txgs {
     }
 
     /// Waits until less than `seen`, or than the limit, is dirty.
-    fn wait_for_room(&self, seen: u64) -> Result<(), Stopped> {
+    fn wait_for_room(&self, seen: u64) -> Result<(), StopReason> {
         let began = self.rt.now();
         self.at_the_limit.fetch_add(1, Ordering::SeqCst);
         let mut state = self.state.lock();
         let outcome = loop {
-            if let Err(why) = state.check_going(self.fail_mode()) {
+            if let Err(why) = state.check_not_suspended(self.fail_mode()) {
                 break Err(why);
             }
             let dirty = self.dirty();
@@ -519,7 +521,7 @@ impl Txgs {
             let txg = self.open();
             if dirty == self.slots[slot(txg)].dirty.load(Ordering::SeqCst) {
                 // Nothing else can land, so the open txg must go.
-                state.want(txg, Pushed::Limit);
+                state.want(txg, PushReason::Limit);
                 self.work.notify_all();
             }
             self.room.wait(&mut state);
@@ -531,16 +533,16 @@ impl Txgs {
     }
 
     /// Waits until another txg than `txg` is open, and sees to that.
-    fn wait_for_next(&self, txg: u64) -> Result<(), Stopped> {
+    fn wait_for_next(&self, txg: u64) -> Result<(), StopReason> {
         let began = self.rt.now();
         let mut state = self.state.lock();
         while self.open() == txg {
-            state.check_going(self.fail_mode())?;
+            state.check_not_suspended(self.fail_mode())?;
             if state.quiescing || state.waiting.is_some() {
                 self.opened.wait(&mut state);
                 continue;
             }
-            self.quiesce(&mut state, txg, Pushed::Limit);
+            self.quiesce(&mut state, txg, PushReason::Limit);
             self.work.notify_all();
         }
         drop(state);
@@ -598,7 +600,7 @@ impl Txgs {
 
     /// Pushes `txg` and waits until it is durable; while the machine is suspended as [`FailMode`]
     /// says.
-    pub(crate) fn wait_synced(&self, txg: u64, why: Pushed) -> Result<(), Stopped> {
+    pub(crate) fn wait_synced(&self, txg: u64, why: PushReason) -> Result<(), StopReason> {
         self.wait_synced_in(txg, why, &|| self.fail_mode())
     }
 
@@ -606,35 +608,35 @@ impl Txgs {
     pub(crate) fn wait_synced_unless_suspended(
         &self,
         txg: u64,
-        why: Pushed,
-    ) -> Result<(), Stopped> {
+        why: PushReason,
+    ) -> Result<(), StopReason> {
         self.wait_synced_in(txg, why, &|| FailMode::Continue)
     }
 
     fn wait_synced_in(
         &self,
         txg: u64,
-        why: Pushed,
+        why: PushReason,
         mode: &dyn Fn() -> FailMode,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), StopReason> {
         let mut state = self.state.lock();
         if state.synced < txg {
             state.want(txg, why);
             self.work.notify_all();
         }
         self.awaited.fetch_add(1, Ordering::Relaxed);
-        while state.synced < txg && state.check_going(mode()).is_ok() {
+        while state.synced < txg && state.check_not_suspended(mode()).is_ok() {
             self.synced.wait(&mut state);
         }
         self.awaited.fetch_sub(1, Ordering::Relaxed);
-        if state.synced < txg { state.check_going(mode()) } else { Ok(()) }
+        if state.synced < txg { state.check_not_suspended(mode()) } else { Ok(()) }
     }
 
     /// The open txg is to be synced as soon as that can be.
     pub(crate) fn want_next(&self) {
         let mut state = self.state.lock();
         let open = self.open();
-        state.want(open, Pushed::Freeing);
+        state.want(open, PushReason::Freeing);
     }
 
     /// Waits until a txg has to be synced and has no transactions any more. `None`: stopped.
@@ -664,9 +666,9 @@ impl Txgs {
                 let why = state.wanted_why;
                 self.quiesce(&mut state, txg, why);
             } else if dirty >= self.push_at.load(Ordering::Relaxed) {
-                self.quiesce(&mut state, txg, Pushed::Dirty);
+                self.quiesce(&mut state, txg, PushReason::Dirty);
             } else if dirty > 0 && self.rt.now() >= due {
-                self.quiesce(&mut state, txg, Pushed::Timeout);
+                self.quiesce(&mut state, txg, PushReason::Timeout);
             } else if dirty > 0 {
                 self.work.wait_until(&mut state, due);
             } else if self.rt.is_simulated() {
@@ -684,7 +686,7 @@ impl Txgs {
 
     /// Lets the last transactions of the open txg end, opens the next, and leaves the txg waiting
     /// for its turn. No other thread quiesces, and no txg waits.
-    fn quiesce(&self, state: &mut MutexGuard<'_, State>, txg: u64, why: Pushed) {
+    fn quiesce(&self, state: &mut MutexGuard<'_, State>, txg: u64, why: PushReason) {
         let began = self.rt.now();
         state.quiescing = true;
         state.quiescing_since = began;
@@ -797,7 +799,7 @@ impl zio::WriteObserver for Txgs {
 
 mod suspend;
 
-pub use suspend::StopWatch;
+pub use suspend::StopWaiter;
 pub(crate) use suspend::suspended;
 
 #[cfg(test)]

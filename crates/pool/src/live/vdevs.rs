@@ -361,7 +361,7 @@ impl Pool {
     /// The device was about to become one of this pool's when that was cut off: all its labels
     /// name the pool, which does not have it, and no uberblock was ever written to it.
     #[must_use]
-    pub fn never_got(&self, found: &FoundLeaf) -> bool {
+    pub fn is_half_added(&self, found: &FoundLeaf) -> bool {
         let aux = || self.spares().iter().chain(self.l2cache());
         let tree = &self.config().vdev_tree;
         let has = |guid| tree.find(guid).is_some() || aux().any(|device| device.guid == guid);

@@ -9,7 +9,7 @@ use crate::dtl;
 use crate::error::{Absence, Error, Result, UnknownFeature};
 use crate::faults::FaultLog;
 use crate::uberblocks;
-use dmu::{BlockStore, CachedStore, Objset, StopAhead, Zap};
+use dmu::{BlockStore, CachedStore, Objset, ReadAheadStopper, Zap};
 use dsl::Dsl;
 use ondisk::config::{PoolConfig, VdevConfig, VdevKind, aux_devices};
 use ondisk::features;
@@ -178,7 +178,7 @@ impl<'a> Opening<'a> {
             candidate: self.candidate.clone(),
             config,
             uberblock: self.uberblock,
-            ahead: Some(StopAhead::new(store.reading_ahead())),
+            ahead: Some(ReadAheadStopper::new(store.reading_ahead())),
             store,
             mos,
             dsl,

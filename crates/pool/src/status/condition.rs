@@ -1,7 +1,7 @@
 //! What is wrong with a pool, by OpenZFS's list. Only conditions that can be seen in a pool opened
 //! for reading are here.
 
-use super::view::{Remark, VdevTreeView, VdevView, ViewState, lacks_something};
+use super::view::{Remark, VdevTreeView, VdevView, ViewState, has_missed_txgs};
 use crate::live::{ENABLED_BY_DEFAULT, is_writable};
 use crate::open::Pool;
 use ondisk::features::{FEATURES, Feature, VERSION_FEATURES};
@@ -81,7 +81,7 @@ impl Condition {
             Self::Missing => missing(),
             Self::BadLabel => other(),
             Self::Behind => !late.is_empty(),
-            Self::Lacking => pool.vdevs().leaves().any(lacks_something),
+            Self::Lacking => pool.vdevs().leaves().any(has_missed_txgs),
             Self::Displaced => !pool.displaced().is_empty(),
             Self::DeviceErrors => {
                 let errors = |v: &VdevView| v.read_errors + v.write_errors + v.checksum_errors;

@@ -101,7 +101,7 @@ impl Remark {
 
 /// How far the work on the free space of a device is.
 #[derive(Clone, Copy, Debug)]
-pub struct WorkSeen {
+pub struct WorkProgress {
     /// Which.
     pub work: LeafWork,
     /// How far.
@@ -123,8 +123,8 @@ pub struct VdevView {
     pub state: ViewState,
     /// What is to be said beside.
     pub remark: Option<Remark>,
-    /// Work on its free space, where that was asked for ([`Pool::see_works`]).
-    pub works: Vec<WorkSeen>,
+    /// Work on its free space, where that was asked for ([`Pool::add_work_progress`]).
+    pub works: Vec<WorkProgress>,
     /// Failed reads.
     pub read_errors: u64,
     /// Failed writes.
@@ -352,7 +352,7 @@ impl Pool {
 
 // Depth is bounded: the configuration's decoder limits it.
 fn mark_lacking(vdev: &mut VdevView, nodes: &HashMap<u64, NodeRef<'_>>, remark: &Remark) {
-    let lacks = nodes.get(&vdev.guid).is_some_and(|n| lacks_something(*n));
+    let lacks = nodes.get(&vdev.guid).is_some_and(|n| has_missed_txgs(*n));
     if lacks && vdev.children.is_empty() && vdev.remark.is_none() {
         vdev.remark = Some(remark.clone());
     }
@@ -360,7 +360,7 @@ fn mark_lacking(vdev: &mut VdevView, nodes: &HashMap<u64, NodeRef<'_>>, remark: 
 }
 
 /// It is in use, and has not all that was written while it was not.
-pub(super) fn lacks_something(node: NodeRef<'_>) -> bool {
+pub(super) fn has_missed_txgs(node: NodeRef<'_>) -> bool {
     node.state().is_readable() && !node.missed().is_empty()
 }
 

@@ -1,6 +1,6 @@
 //! How far the free space of devices is initialized and trimmed.
 
-use super::view::{VdevTreeView, VdevView, WorkSeen};
+use super::view::{VdevTreeView, VdevView, WorkProgress};
 use crate::leaf_work::LeafWork;
 use crate::open::Pool;
 use ondisk::config::{VdevConfig, VdevKind};
@@ -16,13 +16,13 @@ fn size_of_leaf(top: &VdevConfig) -> u64 {
 
 impl Pool {
     /// Adds to each device how far the work on its free space is.
-    pub fn see_works(&self, view: &mut VdevTreeView) {
+    pub fn add_work_progress(&self, view: &mut VdevTreeView) {
         for top in &self.config().vdev_tree.children {
             let size = size_of_leaf(top);
             for leaf in top.walk().filter(|v| v.kind.is_leaf()) {
                 let progress = |work| Some((work, self.leaf_progress(leaf.guid, work)?));
                 let works = [LeafWork::Initialize, LeafWork::Trim].into_iter().filter_map(progress);
-                let seen = works.map(|(work, progress)| WorkSeen { work, progress, size });
+                let seen = works.map(|(work, progress)| WorkProgress { work, progress, size });
                 if let Some(v) = find(view.sections.iter_mut().flatten(), leaf.guid) {
                     v.works = seen.collect();
                 }

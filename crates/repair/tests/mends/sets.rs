@@ -2,7 +2,7 @@
 
 use super::files::names;
 use super::kit::*;
-use pool::live::GivenUp;
+use pool::live::AbandonedHead;
 
 #[test]
 fn sums_of_datasets_directories_and_dead_lists() {
@@ -48,7 +48,7 @@ fn is_own(d: &dsl::Dataset) -> bool {
 }
 
 /// What became of a dataset.
-fn became(steps: &[Step], name: &str) -> Option<GivenUp> {
+fn became(steps: &[Step], name: &str) -> Option<AbandonedHead> {
     steps.iter().find_map(|step| match step {
         Step::DatasetLost { dataset, became } if dataset == name => Some(became.clone()),
         _ => None,
@@ -63,7 +63,7 @@ fn a_dataset_that_is_lost_and_was_made_of_nothing_is_gone() {
     });
     s.destroy_all(&head.phys.bp);
     let steps = mends(&s, &["block-lost"], Zdb::Errs);
-    assert_eq!(became(&steps, &head.name), Some(GivenUp::Destroyed));
+    assert_eq!(became(&steps, &head.name), Some(AbandonedHead::Destroyed));
     assert!(s.open().dsl().by_name(&head.name).is_err());
 }
 
@@ -73,7 +73,7 @@ fn a_dataset_that_is_lost_and_has_others_below_is_empty() {
     let head = a_head(&s, |pool, d| has_below(pool, d) && snapshots(pool, d).is_empty());
     s.destroy_all(&head.phys.bp);
     let steps = mends(&s, &["block-lost"], Zdb::Errs);
-    assert_eq!(became(&steps, &head.name), Some(GivenUp::Emptied));
+    assert_eq!(became(&steps, &head.name), Some(AbandonedHead::Emptied));
     assert!(names(&s, head.object).is_empty());
 }
 
@@ -86,7 +86,7 @@ fn a_dataset_that_is_lost_is_as_its_last_snapshot_that_is_whole() {
     s.destroy_all(&head.phys.bp);
     let last = snapshots(&s.open(), &head).pop().unwrap();
     let steps = mends(&s, &["block-lost"], Zdb::Errs);
-    assert_eq!(became(&steps, &head.name), Some(GivenUp::RolledBack(last.name.clone())));
+    assert_eq!(became(&steps, &head.name), Some(AbandonedHead::RolledBack(last.name.clone())));
     assert_eq!(names(&s, head.object), names(&s, last.object));
 }
 
@@ -106,7 +106,7 @@ fn a_clone_that_is_lost_is_as_its_origin() {
     let head = a_head(&s, |_, d| d.name == clone);
     s.destroy_all(&head.phys.bp);
     let steps = mends(&s, &["block-lost"], Zdb::Errs);
-    assert_eq!(became(&steps, &head.name), Some(GivenUp::AsCloned(origin)));
+    assert_eq!(became(&steps, &head.name), Some(AbandonedHead::AsCloned(origin)));
 }
 
 #[test]

@@ -76,7 +76,7 @@ enum Owner {
 }
 
 /// A request that the device has.
-struct Out {
+struct Outstanding {
     operation: Operation,
     offset: u64,
     len: u64,
@@ -88,7 +88,7 @@ struct Out {
 #[derive(Default)]
 struct State {
     /// By number, so the oldest is the first.
-    out: BTreeMap<u64, Out>,
+    out: BTreeMap<u64, Outstanding>,
     next: u64,
     /// Those of `out` that were given up.
     late: usize,
@@ -105,7 +105,7 @@ pub(crate) struct Guard {
     device: DeviceRef,
     writer: Option<WriteDeviceRef>,
     calls: Arc<Calls>,
-    watch: Arc<Watch>,
+    watch: Arc<Watchdog>,
     stray: Arc<LastAnswer<Option<Displaced>>>,
     size: Arc<LastAnswer<u64>>,
 }
@@ -117,7 +117,7 @@ struct LastAnswer<T> {
 }
 
 /// What outlives the guard as long as requests are out.
-struct Watch {
+struct Watchdog {
     rt: Rt,
     name: Arc<str>,
     limits: Arc<QueueLimits>,
@@ -125,8 +125,8 @@ struct Watch {
 }
 
 /// The answer to a request. Dropped unused, it counts as a device that is gone.
-struct Answer {
-    watch: Arc<Watch>,
+struct GuardedRequest {
+    watch: Arc<Watchdog>,
     number: Option<u64>,
 }
 
@@ -138,7 +138,7 @@ impl Guard {
         limits: Arc<QueueLimits>,
     ) -> Arc<Self> {
         let name = Arc::from(device.name());
-        let watch = Watch { rt: rt.clone(), name, limits, state: Mutex::default() };
+        let watch = Watchdog { rt: rt.clone(), name, limits, state: Mutex::default() };
         let stray = Arc::new(LastAnswer { state: Mutex::default(), answered: rt.condvar() });
         let size = LastAnswer { state: Mutex::new((device.size(), false)), answered: rt.condvar() };
         let (watch, size) = (Arc::new(watch), Arc::new(size));
@@ -245,7 +245,7 @@ impl Owner {
     }
 }
 
-impl Watch {
+impl Watchdog {
     fn error(&self, kind: ErrorKind, operation: Operation, offset: u64, len: u64) -> Error {
         let device = Arc::clone(&self.name);
         Error { kind, operation, device, offset, len }
@@ -256,7 +256,7 @@ impl Watch {
         self: &Arc<Self>,
         (operation, offset, len): (Operation, u64, u64),
         owner: Owner,
-    ) -> Result<Answer, Owner> {
+    ) -> Result<GuardedRequest, Owner> {
         let begun = self.rt.now();
         let mut state = self.state.lock();
         if state.late > 0 {
@@ -264,13 +264,13 @@ impl Watch {
         }
         let number = state.next;
         state.next += 1;
-        state.out.insert(number, Out { operation, offset, len, begun, owner: Some(owner) });
+        state.out.insert(number, Outstanding { operation, offset, len, begun, owner: Some(owner) });
         let is_first = !std::mem::replace(&mut state.is_watched, true);
         drop(state);
         if is_first {
             self.look_later(self.limits.silence().min(self.limits.lost()));
         }
-        Ok(Answer { watch: Arc::clone(self), number: Some(number) })
+        Ok(GuardedRequest { watch: Arc::clone(self), number: Some(number) })
     }
 
     fn look_later(self: &Arc<Self>, after: Duration) {
@@ -329,7 +329,7 @@ impl Watch {
     }
 }
 
-impl Answer {
+impl GuardedRequest {
     /// `tell` gets the owner, when that still waits.
     fn end(mut self, tell: impl FnOnce(Owner)) {
         let owner = self.number.take().and_then(|number| self.watch.end(number));
@@ -337,7 +337,7 @@ impl Answer {
     }
 }
 
-impl Drop for Answer {
+impl Drop for GuardedRequest {
     fn drop(&mut self) {
         let owner = self.number.take().and_then(|number| self.watch.end(number));
         if let Some(owner) = owner {

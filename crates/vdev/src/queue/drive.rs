@@ -10,14 +10,14 @@ use std::ptr;
 use std::sync::Arc;
 
 /// A queue that sends.
-pub(super) trait Sends {
+pub(super) trait Dispatch {
     /// Sends what may begin now.
     fn send_more(self: Arc<Self>);
 }
 
 thread_local! {
     /// `Some` while this thread sends: queues that have more to send.
-    static DEFERRED: RefCell<Option<Vec<Arc<dyn Sends>>>> = const { RefCell::new(None) };
+    static DEFERRED: RefCell<Option<Vec<Arc<dyn Dispatch>>>> = const { RefCell::new(None) };
 }
 
 /// This thread is inside a submission.
@@ -26,10 +26,10 @@ pub(super) fn is_within() -> bool {
 }
 
 /// Notes, inside a submission, that a queue has more to send.
-pub(super) fn defer(queue: Arc<dyn Sends>) {
+pub(super) fn defer(queue: Arc<dyn Dispatch>) {
     DEFERRED.with_borrow_mut(|deferred| {
         let deferred = deferred.get_or_insert_default();
-        let is_it = |q: &Arc<dyn Sends>| ptr::addr_eq(Arc::as_ptr(q), Arc::as_ptr(&queue));
+        let is_it = |q: &Arc<dyn Dispatch>| ptr::addr_eq(Arc::as_ptr(q), Arc::as_ptr(&queue));
         if !deferred.iter().any(is_it) {
             deferred.push(queue);
         }

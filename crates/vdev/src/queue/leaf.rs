@@ -3,10 +3,10 @@
 use super::class::{CLASSES, IoClass};
 use super::drive;
 use super::limits::QueueLimits;
-use super::line::{Io, Lines, Picked, Work};
+use super::line::{Io, Lines, PickedRequest, Work};
 use super::pace::Pace;
 use super::schedule::Schedule;
-use super::stats::{Ended, LeafStats};
+use super::stats::{CompletedRequest, LeafStats};
 use device::{AlignedBuf, DeviceRef, Error, Read, Shared, Write, WriteDeviceRef, sample_weight};
 use parking_lot::Mutex;
 use rt::Rt;
@@ -34,9 +34,9 @@ struct State {
 }
 
 /// A request that begins.
-pub(super) struct Beginning {
+pub(super) struct StartedRequest {
     class: IoClass,
-    picked: Picked,
+    picked: PickedRequest,
     /// When it came, if it had to wait.
     arrived: Option<u64>,
     /// As how many it counts where times are counted; 0: it is not timed.
@@ -44,7 +44,7 @@ pub(super) struct Beginning {
 }
 
 /// Requests that begin together.
-type Begun = Vec<Beginning>;
+type StartedRequests = Vec<StartedRequest>;
 
 /// A request at the device. Counts as failed when the device drops it unanswered.
 struct Issued {
@@ -143,7 +143,12 @@ impl LeafQueue {
                 // Where little is going on there is no line to stand in.
                 let begin = |io: Io| {
                     let weight = self.begin(&mut state, class, io.len);
-                    Beginning { class, picked: Picked::alone(io), arrived: None, weight }
+                    StartedRequest {
+                        class,
+                        picked: PickedRequest::alone(io),
+                        arrived: None,
+                        weight,
+                    }
                 };
                 ios.map(begin).collect()
             } else {
@@ -160,7 +165,7 @@ impl LeafQueue {
     }
 
     /// Sends what has begun and whatever that leads to; inside another submission it is deferred.
-    fn send_or_defer(self: &Arc<Self>, nested: bool, begun: Begun) {
+    fn send_or_defer(self: &Arc<Self>, nested: bool, begun: StartedRequests) {
         if nested {
             drive::defer(Arc::clone(self) as _);
         } else if !begun.is_empty() {
@@ -247,13 +252,22 @@ impl LeafQueue {
         for bytes in sizes {
             let arrived = began;
             let (bytes, begun) = (*bytes, began);
-            let ended = Ended { class, bytes, failed, aggregated, weight, arrived, begun, ended };
+            let ended = CompletedRequest {
+                class,
+                bytes,
+                failed,
+                aggregated,
+                weight,
+                arrived,
+                begun,
+                ended,
+            };
             state.stats.count(&ended);
         }
     }
 
     /// Takes what can begin now out of the lines.
-    fn pick(&self, state: &mut State) -> Begun {
+    fn pick(&self, state: &mut State) -> StartedRequests {
         let mut out = Vec::new();
         while !state.lines.is_empty() {
             let State { lines, schedule, .. } = state;
@@ -267,17 +281,17 @@ impl LeafQueue {
             let Some(picked) = lines.take(class, limit) else { break };
             let weight = self.begin(state, class, picked.len());
             let arrived = Some(picked.io.arrived);
-            out.push(Beginning { class, picked, arrived, weight });
+            out.push(StartedRequest { class, picked, arrived, weight });
         }
         out
     }
 
     /// Hands over what has begun, with one submission of each kind.
-    fn send(self: &Arc<Self>, begun: Begun) {
+    fn send(self: &Arc<Self>, begun: StartedRequests) {
         let is_timed = begun.iter().any(|b| b.weight > 0);
         let now = if is_timed { self.clock() } else { 0 };
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
-        for Beginning { class, picked, arrived, weight } in begun {
+        for StartedRequest { class, picked, arrived, weight } in begun {
             let times = (arrived.unwrap_or(now), now);
             if !picked.is_alone() {
                 writes.push(self.joint_write(class, picked.ascending(), weight, times));
@@ -350,7 +364,7 @@ impl LeafQueue {
     }
 
     /// A request has ended; `again` stand in line once more, each for itself.
-    fn ended(self: &Arc<Self>, ended: &Ended, again: Vec<Io>) {
+    fn ended(self: &Arc<Self>, ended: &CompletedRequest, again: Vec<Io>) {
         let nested = drive::is_within();
         let begun = {
             let mut state = self.state.lock();
@@ -370,7 +384,7 @@ impl LeafQueue {
     }
 }
 
-impl drive::Sends for LeafQueue {
+impl drive::Dispatch for LeafQueue {
     fn send_more(self: Arc<Self>) {
         let begun = self.pick(&mut self.state.lock());
         if !begun.is_empty() {
@@ -384,7 +398,7 @@ impl Issued {
     /// device: the caller that is told next may want to open the device anew.
     fn end(&mut self, failed: bool, again: Vec<Io>) {
         let Some(queue) = self.queue.take() else { return };
-        let ended = Ended {
+        let ended = CompletedRequest {
             class: self.class,
             bytes: self.bytes,
             failed,

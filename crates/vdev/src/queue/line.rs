@@ -47,14 +47,14 @@ impl Io {
 }
 
 /// A request that begins, with the writes around it that go along.
-pub(super) struct Picked {
+pub(super) struct PickedRequest {
     pub(super) io: Io,
     /// From the nearest to the farthest.
     before: Vec<Io>,
     after: Vec<Io>,
 }
 
-impl Picked {
+impl PickedRequest {
     pub(super) fn alone(io: Io) -> Self {
         Self { io, before: Vec::new(), after: Vec::new() }
     }
@@ -115,7 +115,7 @@ impl Lines {
     /// The next request of a class; with it, if it is a write that goes by offset, the writes
     /// around it in its line, up to `limit` bytes in all. Neighbours in another line, or of another
     /// age, stay: a second index of everything would cost more than they are worth.
-    pub(super) fn take(&mut self, class: IoClass, limit: u64) -> Option<Picked> {
+    pub(super) fn take(&mut self, class: IoClass, limit: u64) -> Option<PickedRequest> {
         let line = &mut self.lines[class as usize];
         let first = *line.first_key_value()?.0;
         let key = match class.is_in_turn() {
@@ -126,7 +126,7 @@ impl Lines {
                 next.filter(|k| k.0 == first.0).unwrap_or(first)
             }
         };
-        let mut out = Picked::alone(line.remove(&key)?);
+        let mut out = PickedRequest::alone(line.remove(&key)?);
         let mut end = out.io.end();
         if !class.is_in_turn() && !line.is_empty() && out.io.may_join() {
             end = join(line, key, &mut out, limit);
@@ -139,7 +139,7 @@ impl Lines {
 
 /// Takes the writes in front of and behind the picked one, which had this key; returns where they
 /// end.
-fn join(line: &mut BTreeMap<Key, Io>, key: Key, out: &mut Picked, limit: u64) -> u64 {
+fn join(line: &mut BTreeMap<Key, Io>, key: Key, out: &mut PickedRequest, limit: u64) -> u64 {
     let (mut start, mut end) = (out.io.offset, out.io.end());
     let mut parts = out.io.parts().len();
     let mut keys = Vec::new();

@@ -32,7 +32,7 @@
 //! *Which thread does the work*. There is no thread here. The submitter sends what is admitted; the
 //! thread that brings a result, a thread of the device, sends what the freed place admits before it
 //! tells the owner. No lock is held over a submission, and a submission within a submission only
-//! leaves word for the outer one (`drive`), so nothing recurses, however the device answers.
+//! leaves a note for the outer one (`drive`), so nothing recurses, however the device answers.
 //!
 //! *Never stuck*: a limit is at least 1, so something waits only while something is active, and
 //! whatever ends looks for what to send next.

@@ -82,7 +82,7 @@ impl LeafStats {
 }
 
 /// A request that ended.
-pub(super) struct Ended {
+pub(super) struct CompletedRequest {
     pub(super) class: IoClass,
     pub(super) bytes: u64,
     pub(super) failed: bool,
@@ -95,7 +95,7 @@ pub(super) struct Ended {
 }
 
 impl LeafStats {
-    pub(super) fn count(&mut self, e: &Ended) {
+    pub(super) fn count(&mut self, e: &CompletedRequest) {
         let class = &mut self.classes[e.class as usize];
         class.ops += 1;
         if e.failed {

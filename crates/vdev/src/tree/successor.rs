@@ -42,8 +42,8 @@ impl VdevTree {
             }
             None => LeafOpen::Missing,
         })?;
-        next.past = self.past.iter().filter(|past| past.goes_on()).cloned().collect();
-        next.past.push(self.life.past());
+        next.past = self.past.iter().filter(|past| past.is_in_use()).cloned().collect();
+        next.past.push(self.tree_use.downgrade());
         let past = next.past.clone();
         for node in &mut next.nodes {
             let old = before.get(&node.guid).filter(|old| old.is_like(node));
@@ -58,7 +58,7 @@ impl VdevTree {
             }
             match old {
                 _ if is_new => {
-                    node.health.forgive();
+                    node.health.clear();
                     node.take_over(rt, old.copied(), &self.limits);
                 }
                 Some(old) if matches!(node.role, Role::Leaf) => node.keep(old),
@@ -110,19 +110,19 @@ impl VdevTree {
     /// Whether all blocks can still be read and written without these leaves, from leaves that
     /// missed nothing.
     #[must_use]
-    pub fn is_whole_without_leaves(&self, guids: &[u64]) -> bool {
+    pub fn can_lose_all(&self, guids: &[u64]) -> bool {
         let index = |guid: &u64| self.nodes.iter().position(|n| n.guid == *guid);
         let leaves: Vec<usize> = guids.iter().filter_map(index).collect();
-        leaves.iter().all(|leaf| self.does_without(*leaf))
+        leaves.iter().all(|leaf| self.can_lose(*leaf))
     }
 
     /// Whether the top-level vdev of this leaf is whole without it, also where it has nothing but
     /// logs: a mirror keeps a side that has missed nothing.
     #[must_use]
-    pub fn keeps_a_side_without(&self, guid: u64) -> bool {
+    pub fn top_is_complete_without(&self, guid: u64) -> bool {
         let Some(leaf) = self.nodes.iter().position(|n| n.guid == guid) else { return true };
         let mut tops = self.tops.values().filter(|top| self.is_below(top.node, leaf));
-        tops.all(|top| self.is_whole_without(top.node, leaf))
+        tops.all(|top| self.is_complete_without(top.node, leaf))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Properties of datasets, a line each.
 
 use super::{Selected, Style, dataset, property_json, text};
-use crate::{Here, json};
+use crate::{HostInfo, json};
 use engine::{Property, Source, props};
 use serde_json::{Map, Value};
 use term::Table;
@@ -95,7 +95,7 @@ impl Chosen<'_> {
     #[must_use]
     pub fn table(
         &self,
-        here: &dyn Here,
+        host_info: &dyn HostInfo,
         all: &[Selected],
         fields: &[Field],
         script: bool,
@@ -112,7 +112,7 @@ impl Chosen<'_> {
                     Field::Name => s.name.clone(),
                     Field::Property => name.clone(),
                     Field::Value if name == "name" => s.name.clone(),
-                    Field::Value => property.map_or_else(dash, |p| text(here, p, parsable)),
+                    Field::Value => property.map_or_else(dash, |p| text(host_info, p, parsable)),
                     Field::Received => {
                         property.and_then(|p| p.received.clone()).unwrap_or_else(dash)
                     }
@@ -126,11 +126,11 @@ impl Chosen<'_> {
 
     /// The same as JSON.
     #[must_use]
-    pub fn json(&self, here: &dyn Here, all: &[Selected], style: &Style) -> Value {
+    pub fn json(&self, host_info: &dyn HostInfo, all: &[Selected], style: &Style) -> Value {
         let mut content = Map::new();
         for s in all {
             let rows = self.rows(s).into_iter();
-            let properties = rows.map(|(n, p)| (n, property_json(here, p, style))).collect();
+            let properties = rows.map(|(n, p)| (n, property_json(host_info, p, style))).collect();
             content.insert(s.name.clone(), dataset(s, properties, style));
         }
         json::document("zfs get", "datasets", content)

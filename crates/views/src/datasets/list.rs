@@ -1,16 +1,16 @@
 //! Datasets, a line each, and the order in which they are asked for.
 
 use super::{Selected, text};
-use crate::Here;
+use crate::HostInfo;
 use engine::props;
-use engine::props::Shown;
+use engine::props::ListAlignment;
 use std::cmp::Ordering;
 use term::Table;
 
 /// A table of datasets; the columns are properties by their full names, and `name`.
 #[must_use]
 pub fn table(
-    here: &dyn Here,
+    host_info: &dyn HostInfo,
     all: &[Selected],
     columns: &[String],
     script: bool,
@@ -24,14 +24,14 @@ pub fn table(
     let headings: Vec<String> = columns.iter().map(heading).collect();
     let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
     let is_right = |c: &String| {
-        c.starts_with("written@") || native(c).is_some_and(|p| p.shown == Shown::Right)
+        c.starts_with("written@") || native(c).is_some_and(|p| p.shown == ListAlignment::Right)
     };
     let right: Vec<bool> = columns.iter().map(is_right).collect();
     let mut table = Table::new(&headings, &right, script);
     for s in all {
         let cell = |c: &String| match c.as_str() {
             "name" => s.name.clone(),
-            c => s.property(c).map_or_else(|| "-".to_owned(), |p| text(here, p, parsable)),
+            c => s.property(c).map_or_else(|| "-".to_owned(), |p| text(host_info, p, parsable)),
         };
         table.row(columns.iter().map(cell).collect());
     }

@@ -7,7 +7,7 @@ pub mod owners;
 mod pretty;
 pub mod versions;
 
-use crate::{Here, json};
+use crate::{HostInfo, json};
 use engine::properties::parse_owner;
 use engine::{Property, Source, props};
 use pretty::pretty;
@@ -171,7 +171,7 @@ pub struct Style {
 
 /// The text of a value.
 #[must_use]
-pub fn text(here: &dyn Here, property: &Property, parsable: bool) -> String {
+pub fn text(host_info: &dyn HostInfo, property: &Property, parsable: bool) -> String {
     if property.name == "clones" {
         return beginning(&property.value);
     }
@@ -181,7 +181,7 @@ pub fn text(here: &dyn Here, property: &Property, parsable: bool) -> String {
     if let Some(text) = property.number().and_then(|n| owners::pretty(&property.name, n)) {
         return text;
     }
-    let offset = property.number().map_or(0, |time| here.utc_offset(time));
+    let offset = property.number().map_or(0, |time| host_info.utc_offset(time));
     pretty(property, offset)
 }
 
@@ -220,17 +220,21 @@ pub fn source(source: &Source) -> (&'static str, String) {
 
 /// One property as JSON; `None` stands for one the dataset does not have.
 #[must_use]
-pub fn property_json(here: &dyn Here, property: Option<&Property>, style: &Style) -> Value {
+pub fn property_json(
+    host_info: &dyn HostInfo,
+    property: Option<&Property>,
+    style: &Style,
+) -> Value {
     let Some(p) = property else { return json::property(&json!("-"), "NONE", "-") };
     let (kind, data) = source(&p.source);
-    let text = text(here, p, style.parsable || style.json_int);
+    let text = text(host_info, p, style.parsable || style.json_int);
     json::property(&json::text_or_number(&text, style.json_int), kind, &data)
 }
 
 /// The output of a command that shows `names` of each dataset.
 #[must_use]
 pub fn document(
-    here: &dyn Here,
+    host_info: &dyn HostInfo,
     command: &str,
     datasets: &[Selected],
     names: &[&str],
@@ -240,7 +244,7 @@ pub fn document(
     for s in datasets {
         let properties = names.iter().map(|n| {
             let full = props::find_dataset(n).map_or(*n, |p| p.name);
-            (full.to_owned(), property_json(here, s.property(n), style))
+            (full.to_owned(), property_json(host_info, s.property(n), style))
         });
         content.insert(s.name.clone(), dataset(s, properties.collect(), style));
     }

@@ -1,6 +1,6 @@
 //! What users, groups and projects use and may use: properties, and tables by owner.
 
-use crate::{Here, json};
+use crate::{HostInfo, json};
 use engine::files::{SpaceKind, SpaceRow};
 use engine::properties::{OwnerFigure, parse_owner};
 use serde_json::{Map, Value, json};
@@ -61,7 +61,7 @@ pub fn type_of(kind: SpaceKind, row: &SpaceRow) -> &'static str {
 /// The owners of one kind in a file system.
 pub struct Owners<'a> {
     /// For names and times.
-    pub here: &'a dyn Here,
+    pub host_info: &'a dyn HostInfo,
     /// What kind.
     pub kind: SpaceKind,
     /// Numbers, and no names.
@@ -118,8 +118,8 @@ impl Owners<'_> {
 
     fn name(&self, row: &SpaceRow) -> String {
         let known = match self.kind {
-            SpaceKind::User => self.here.user_name(row.id),
-            SpaceKind::Group => self.here.group_name(row.id),
+            SpaceKind::User => self.host_info.user_name(row.id),
+            SpaceKind::Group => self.host_info.group_name(row.id),
             SpaceKind::Project => None,
         };
         match known.filter(|_| !self.is_numeric && row.domain.is_none()) {

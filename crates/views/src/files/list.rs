@@ -1,7 +1,7 @@
 //! Directories: names in columns, a line for each file, and JSON.
 
 use super::{mode_text, time_text};
-use crate::Here;
+use crate::HostInfo;
 use engine::files::FileKind;
 use engine::inventory::json::{Json, Members, hex};
 use engine::inventory::{kind_name, nanoseconds};
@@ -22,18 +22,18 @@ pub struct Line {
 pub type Widths = [usize; 6];
 
 /// The long form: type and mode, links, owner, group, size, time, name.
-pub struct Long<'a> {
+pub struct LongListing<'a> {
     /// The file system.
     pub fs: &'a Filesystem,
     /// For names and times.
-    pub here: &'a dyn Here,
+    pub host_info: &'a dyn HostInfo,
     /// Numbers of users and groups, and no names.
     pub is_numeric: bool,
     /// Numbers of objects before the lines.
     pub with_objects: bool,
 }
 
-impl Long<'_> {
+impl LongListing<'_> {
     /// Makes columns wide enough for a line.
     pub fn widen(&self, widths: &mut Widths, line: &Line) {
         widen(widths, &self.cells(line));
@@ -82,10 +82,10 @@ impl Long<'_> {
         [
             mode_text(node),
             node.links.to_string(),
-            named(node.uid, self.here.user_name(node.uid)),
-            named(node.gid, self.here.group_name(node.gid)),
+            named(node.uid, self.host_info.user_name(node.uid)),
+            named(node.gid, self.host_info.group_name(node.gid)),
             size,
-            time_text(self.here, node.mtime),
+            time_text(self.host_info, node.mtime),
         ]
     }
 }

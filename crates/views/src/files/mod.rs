@@ -4,7 +4,7 @@
 pub mod list;
 pub mod stat;
 
-use crate::Here;
+use crate::HostInfo;
 use engine::Node;
 use engine::files::{FileKind, Time};
 use term::human::Civil;
@@ -12,8 +12,8 @@ use term::human::Civil;
 /// `2026-11-21 20:18:34` in local time; before 1970 as if the zone had been then what it was in
 /// 1970.
 #[must_use]
-pub fn time_text(here: &dyn Here, t: Time) -> String {
-    let offset = here.utc_offset(u64::try_from(t.seconds).unwrap_or(0));
+pub fn time_text(host_info: &dyn HostInfo, t: Time) -> String {
+    let offset = host_info.utc_offset(u64::try_from(t.seconds).unwrap_or(0));
     Civil::of(t.seconds.saturating_add(offset)).stamp(' ')
 }
 

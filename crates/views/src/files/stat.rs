@@ -1,7 +1,7 @@
 //! Everything about a file.
 
 use super::{mode_text, time_text};
-use crate::Here;
+use crate::HostInfo;
 use engine::files::acl::{self, POSIX_ACCESS_XATTR, POSIX_DEFAULT_XATTR};
 use engine::files::{FileKind, Segment, Stored, flags};
 use engine::inventory::json::{Json, Members, hex};
@@ -53,7 +53,7 @@ pub struct Facts<'a> {
     /// Its file system has access lists of POSIX.
     pub has_posix_acls: bool,
     /// For names and times.
-    pub here: &'a dyn Here,
+    pub host_info: &'a dyn HostInfo,
 }
 
 impl Facts<'_> {
@@ -91,8 +91,8 @@ impl Facts<'_> {
             Some(name) => format!("{} ({name})", self.fs.id_text(id)),
             None => self.fs.id_text(id),
         };
-        line("Owner", named(n.uid, self.here.user_name(n.uid)));
-        line("Group", named(n.gid, self.here.group_name(n.gid)));
+        line("Owner", named(n.uid, self.host_info.user_name(n.uid)));
+        line("Group", named(n.gid, self.host_info.group_name(n.gid)));
         if n.project != 0 {
             line("Project", n.project.to_string());
         }
@@ -103,7 +103,7 @@ impl Facts<'_> {
         line("Size", format!("{} bytes, {} of 512 used", n.size, n.blocks()));
         let times = [("Access", n.atime), ("Modify", n.mtime), ("Change", n.ctime)];
         for (what, t) in times.into_iter().chain([("Birth", n.crtime)]) {
-            line(what, format!("{}.{:09}", time_text(self.here, t), t.nanos));
+            line(what, format!("{}.{:09}", time_text(self.host_info, t), t.nanos));
         }
         line("Flags", format!("{:#x} {}", n.flags, self.flag_names().join(" ")));
         let form = if n.is_old_form() { "znode" } else { "system attributes" };

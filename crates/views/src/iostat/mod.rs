@@ -1,9 +1,9 @@
 //! What pools read and write, as `zpool iostat` prints it.
 
-mod inside;
+mod internals;
 mod layout;
 #[cfg(test)]
 mod tests;
 
-pub use inside::{Inside, Style};
+pub use internals::{InternalTables, Style};
 pub use layout::{Histograms, Layout};

@@ -20,7 +20,7 @@ pub fn action(condition: Condition) -> &'static str {
 
 /// Where to read about it.
 #[must_use]
-pub fn see(condition: Condition) -> Option<String> {
+pub fn see_also(condition: Condition) -> Option<String> {
     texts(condition).2.map(|page| format!("{DOCS}{page}"))
 }
 

@@ -24,7 +24,7 @@ const FAULTS_SHOWN: usize = 10;
 /// Work on the free space of devices of which is said how far it is; of other it is only said when
 /// it is under way.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Works {
+pub struct WorkColumns {
     /// Initializing.
     pub initialize: bool,
     /// Trimming.
@@ -45,14 +45,14 @@ pub struct View {
     /// Slow requests are shown.
     pub shows_slow: bool,
     /// How far devices are initialized and trimmed.
-    pub works: Works,
+    pub works: WorkColumns,
     /// Verbs that advice may name and that the program does not have.
     pub lacking: &'static [&'static str],
 }
 
 /// What a report says of a pool beside its status.
 #[derive(Debug)]
-pub struct Seen {
+pub struct StatusContext {
     /// It is exported.
     pub is_exported: bool,
     /// Devices in use that cannot be written to, and why.
@@ -64,7 +64,7 @@ pub struct Seen {
 impl View {
     /// The report of `zpool status`, and what zinc met while it looked.
     #[must_use]
-    pub fn text(&self, pool: &Pool, status: &Status, seen: &Seen) -> String {
+    pub fn text(&self, pool: &Pool, status: &Status, seen: &StatusContext) -> String {
         let mut t = self.report(status);
         if seen.is_exported {
             let state = format!(" state: {}\n", status.health);
@@ -128,7 +128,7 @@ impl View {
         if let Some(c) = status.condition {
             let _ =
                 writeln!(out, "status: {}\naction: {}", condition::text(c), condition::action(c));
-            if let Some(page) = condition::see(c) {
+            if let Some(page) = condition::see_also(c) {
                 let _ = writeln!(out, "   see: {page}");
             }
         }
@@ -191,7 +191,7 @@ impl View {
         if let Some(c) = status.condition {
             put("status", json!(one_line(condition::text(c))));
             put("action", json!(one_line(condition::action(c))));
-            if let Some(page) = condition::see(c) {
+            if let Some(page) = condition::see_also(c) {
                 put("msgid", json!(page.rsplit('/').next()));
                 put("moreinfo", json!(page));
             }

@@ -2,7 +2,7 @@
 
 use super::View;
 use engine::config::VdevKind;
-use engine::pools::{LeafWork, Remark, Section, Status, VdevView, WorkSeen, WorkState};
+use engine::pools::{LeafWork, Remark, Section, Status, VdevView, WorkProgress, WorkState};
 use std::fmt::Write as _;
 use term::human::{ctime, nicenum};
 
@@ -83,7 +83,7 @@ impl View {
         all.join("  ")
     }
 
-    fn work(&self, seen: &WorkSeen) -> Option<String> {
+    fn work(&self, seen: &WorkProgress) -> Option<String> {
         let (is_wanted, did, doing) = match seen.work {
             LeafWork::Initialize => (self.works.initialize, "initialized", "(initializing)"),
             LeafWork::Trim => (self.works.trim, "trimmed", "(trimming)"),
@@ -130,17 +130,17 @@ pub fn remark(remark: &Remark) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Works;
+    use super::super::WorkColumns;
     use super::*;
     use engine::pools::LeafProgress;
 
     #[test]
     fn works_are_noted_as_openzfs_does() {
-        let works = Works { initialize: true, ..Works::default() };
+        let works = WorkColumns { initialize: true, ..WorkColumns::default() };
         let view = View { works, ..View::default() };
         let text = |state, offset| {
             let progress = LeafProgress { state, offset, ..LeafProgress::default() };
-            let seen = WorkSeen { work: LeafWork::Initialize, progress, size: 1 << 30 };
+            let seen = WorkProgress { work: LeafWork::Initialize, progress, size: 1 << 30 };
             view.work(&seen).unwrap_or_default()
         };
         assert_eq!(text(WorkState::None, 0), "(uninitialized)");
@@ -149,7 +149,7 @@ mod tests {
         assert!(text(WorkState::Suspended, half).contains(", suspended, started at"));
         assert!(text(WorkState::Complete, 0).starts_with("(100% initialized, completed at"));
         let progress = LeafProgress { state: WorkState::Active, ..LeafProgress::default() };
-        let seen = WorkSeen { work: LeafWork::Trim, progress, size: 1 };
+        let seen = WorkProgress { work: LeafWork::Trim, progress, size: 1 };
         assert_eq!(view.work(&seen).as_deref(), Some("(trimming)"));
     }
 }

@@ -89,10 +89,10 @@ fn interval() -> Snapshot {
     snapshot(2).since(&snapshot(1))
 }
 
-fn scene<'a>(interval: &'a Snapshot, points: &'a [Point]) -> Scene<'a> {
+fn data<'a>(interval: &'a Snapshot, points: &'a [Point]) -> FrameData<'a> {
     let txgs = &*TXGS_SEEN;
     let (sort, prices) = (Sort::Written, &*PRICES);
-    Scene { interval, txgs, points, sort, state: "live", help: false, prices }
+    FrameData { interval, txgs, points, sort, state: "live", help: false, prices }
 }
 
 #[test]
@@ -103,19 +103,19 @@ fn a_frame_shows_the_interval() {
     let mut settings = insta::Settings::clone_current();
     settings.set_omit_expression(true);
     settings.set_prepend_module_to_snapshot(false);
-    settings.bind(|| insta::assert_snapshot!("top", text(&scene(&now, &points))));
+    settings.bind(|| insta::assert_snapshot!("top", text(&data(&now, &points))));
 }
 
 #[test]
 fn a_frame_fits_the_screen() {
     let now = interval();
-    let scene = scene(&now, &[]);
+    let data = data(&now, &[]);
     for (columns, rows) in [(80, 24), (40, 12), (20, 5), (1, 1), (0, 0), (500, 200)] {
-        let lines = frame(&scene, columns, rows);
+        let lines = frame(&data, columns, rows);
         assert!(lines.len() <= rows, "{columns}x{rows}: {} lines", lines.len());
         assert!(lines.iter().all(|l| l.text.chars().count() <= columns));
     }
-    let small = frame(&scene, 80, 18);
+    let small = frame(&data, 80, 18);
     assert_eq!(small.len(), 18);
     assert!(small.iter().any(|l| l.text.ends_with(" more")), "{small:?}");
 }
@@ -124,7 +124,7 @@ fn a_frame_fits_the_screen() {
 fn datasets_are_sorted() {
     let now = interval();
     let first = |sort| {
-        let lines = datasets(&Scene { sort, ..scene(&now, &[]) });
+        let lines = datasets(&FrameData { sort, ..data(&now, &[]) });
         lines[1].text.rsplit(' ').next().unwrap().to_owned()
     };
     assert_eq!(first(Sort::Written), "tank/b");
@@ -141,10 +141,10 @@ fn datasets_are_sorted() {
 #[test]
 fn an_empty_pool_and_help_are_shown_too() {
     let empty = Snapshot::default();
-    let shown = text(&scene(&empty, &[]));
+    let shown = text(&data(&empty, &[]));
     assert!(shown.starts_with("zinc top"), "{shown}");
     let now = interval();
-    let help = text(&Scene { help: true, ..scene(&now, &[]) });
+    let help = text(&FrameData { help: true, ..data(&now, &[]) });
     assert!(help.contains("quit") && !help.contains("VDEV"));
 }
 

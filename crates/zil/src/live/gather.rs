@@ -10,7 +10,7 @@
 //! such parts are copied here.
 
 use super::pack::{RECORD_DATA_MAX, pointer_record, record_of};
-use super::{Backend, FetchData, Itx, LARGE, LogBias, What};
+use super::{Backend, FetchData, Itx, LARGE, LogBias, LoggedChange};
 use ondisk::BlkPtr;
 use ondisk::zil::{Body, Record, TxType};
 use std::collections::VecDeque;
@@ -58,9 +58,9 @@ impl<'a> Gather<'a> {
         let mut rest = VecDeque::from(batch);
         while let Some(Itx { txg, what }) = rest.pop_front() {
             match what {
-                What::Record(record) => out.records.push(*record),
-                What::Unsaid => {}
-                What::Data { object, offset, length } => {
+                LoggedChange::Record(record) => out.records.push(*record),
+                LoggedChange::Unloggable => {}
+                LoggedChange::Data { object, offset, length } => {
                     let range = (object, offset, length);
                     if !self.write(txg, range, &rest, &mut out) {
                         self.backend.wait_synced(txg)?;
@@ -116,8 +116,8 @@ impl<'a> Gather<'a> {
 }
 
 /// Whether a change cuts data of an object off that were written before it.
-fn cuts(what: &What, object: u64) -> bool {
-    let What::Record(record) = what else { return false };
+fn cuts(what: &LoggedChange, object: u64) -> bool {
+    let LoggedChange::Record(record) = what else { return false };
     let about = record.object() == Some(object);
     about
         && (record.kind == TxType::TRUNCATE

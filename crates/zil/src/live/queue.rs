@@ -1,6 +1,6 @@
 //! Changes that are not promised: by object, and ready in the order in which they are written.
 
-use super::{About, Itx};
+use super::{Itx, SyncScope};
 use std::collections::{BTreeMap, VecDeque};
 
 #[derive(Default)]
@@ -13,10 +13,10 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn add(&mut self, about: About, itx: Itx) {
+    pub(super) fn add(&mut self, about: SyncScope, itx: Itx) {
         match about {
-            About::Names => self.push(itx),
-            About::Object(object) => self.waiting.entry(object).or_default().push(itx),
+            SyncScope::Names => self.push(itx),
+            SyncScope::Object(object) => self.waiting.entry(object).or_default().push(itx),
         }
     }
 
@@ -26,13 +26,13 @@ impl Queue {
     }
 
     /// Makes the changes of an object ready.
-    pub(super) fn hurry(&mut self, object: u64) {
+    pub(super) fn make_ready(&mut self, object: u64) {
         for itx in self.waiting.remove(&object).unwrap_or_default() {
             self.push(itx);
         }
     }
 
-    pub(super) fn hurry_all(&mut self) {
+    pub(super) fn make_all_ready(&mut self) {
         for itx in std::mem::take(&mut self.waiting).into_values().flatten() {
             self.push(itx);
         }

@@ -163,13 +163,13 @@ fn log() -> (Arc<Pool>, Arc<IntentLog>) {
 fn names(log: &IntentLog, txg: u64, name: &str) {
     let body = Body::Remove { directory: 4, name: name.as_bytes().to_vec() };
     let record = Box::new(Record::new(TxType::REMOVE, txg, 0, body));
-    let what = What::Record(record);
-    log.add(Change { txg, about: About::Names, what, after: &[], gone: &[] });
+    let what = LoggedChange::Record(record);
+    log.add(Change { txg, about: SyncScope::Names, what, after: &[], gone: &[] });
 }
 
 fn data(log: &IntentLog, txg: u64, object: u64, length: u64) {
-    let what = What::Data { object, offset: 0, length };
-    log.add(Change { txg, about: About::Object(object), what, after: &[], gone: &[] });
+    let what = LoggedChange::Data { object, offset: 0, length };
+    log.add(Change { txg, about: SyncScope::Object(object), what, after: &[], gone: &[] });
 }
 
 fn kinds(records: &[Record]) -> Vec<TxType> {
@@ -251,8 +251,14 @@ fn what_cannot_be_written_waits_for_its_txg() {
     names(&log, 10, "a");
     log.commit(None).unwrap();
     let waits = || pool.waits.load(Ordering::SeqCst);
-    let unsaid = Change { txg: 11, about: About::Names, what: What::Unsaid, after: &[], gone: &[] };
-    log.add(unsaid);
+    let unloggable = Change {
+        txg: 11,
+        about: SyncScope::Names,
+        what: LoggedChange::Unloggable,
+        after: &[],
+        gone: &[],
+    };
+    log.add(unloggable);
     log.commit(None).unwrap();
     assert_eq!(waits(), 2);
     pool.full.store(true, Ordering::SeqCst);
@@ -309,8 +315,8 @@ fn what_a_rename_moves_comes_before_it_and_what_is_gone_does_not_come() {
         source: b"x".to_vec(),
         target: b"y".to_vec(),
     };
-    let what = What::Record(Box::new(Record::new(TxType::RENAME, 11, 0, body)));
-    log.add(Change { txg: 11, about: About::Names, what, after: &[9], gone: &[8] });
+    let what = LoggedChange::Record(Box::new(Record::new(TxType::RENAME, 11, 0, body)));
+    log.add(Change { txg: 11, about: SyncScope::Names, what, after: &[9], gone: &[8] });
     log.commit(Some(8)).unwrap();
     assert_eq!(kinds(&pool.records()), [TxType::WRITE, TxType::RENAME]);
 }
@@ -333,8 +339,8 @@ fn whole_large_blocks_are_written_to_where_they_belong() {
     names(&log, 10, "a");
     log.commit(None).unwrap();
     let at = |offset, length| {
-        let what = What::Data { object: 9, offset, length };
-        log.add(Change { txg: 11, about: About::Object(9), what, after: &[], gone: &[] });
+        let what = LoggedChange::Data { object: 9, offset, length };
+        log.add(Change { txg: 11, about: SyncScope::Object(9), what, after: &[], gone: &[] });
         log.commit(Some(9)).unwrap();
     };
     let block = 64 << 10;

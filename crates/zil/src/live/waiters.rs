@@ -34,9 +34,9 @@ impl Signal {
 /// Threads that are to be woken, when no lock is held any more.
 #[must_use]
 #[derive(Default)]
-pub(super) struct Due(Vec<Arc<Signal>>);
+pub(super) struct ToWake(Vec<Arc<Signal>>);
 
-impl Due {
+impl ToWake {
     pub(super) fn wake(self) {
         self.0.iter().for_each(|signal| signal.give());
     }
@@ -58,12 +58,12 @@ impl Waiters {
     }
 
     /// All is kept below `kept`, and of those that wait for more than `ready` one may lead.
-    pub(super) fn due(&mut self, kept: u64, ready: Option<u64>) -> Due {
+    pub(super) fn due(&mut self, kept: u64, ready: Option<u64>) -> ToWake {
         let mut due: Vec<_> =
             self.all.extract_if(.., |(ticket, _)| *ticket <= kept).map(|(_, s)| s).collect();
         let leader = ready.and_then(|first| self.all.iter().position(|(t, _)| *t > first));
         due.extend(leader.map(|at| self.all.remove(at).1));
-        Due(due)
+        ToWake(due)
     }
 }
 

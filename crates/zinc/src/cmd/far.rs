@@ -9,7 +9,7 @@ use crate::ui;
 use engine::Progress;
 use engine::devices::FarName;
 use engine::devices::disk::{
-    self, Collected, LogDevice, SECTOR_BYTES, SEGMENT_BYTES, Super, Trouble, WINDOW,
+    self, Collected, LogDevice, SECTOR_BYTES, SEGMENT_BYTES, Superblock, Trouble, WINDOW,
 };
 use engine::devices::price::{Prices, Workload};
 use std::path::{Path, PathBuf};
@@ -207,7 +207,7 @@ fn claimed(
 impl Verb for Create {
     fn run(self: Box<Self>, _: &Session) -> Result<ExitCode, Failure> {
         let name = named(&self.name)?;
-        let is = Super {
+        let is = Superblock {
             size: self.size,
             sector: SECTOR_BYTES,
             target: SEGMENT_BYTES,

@@ -80,14 +80,14 @@ fn parse_mode(text: &str) -> Result<u32, String> {
 }
 
 /// A place in a file system that is open for writing.
-struct Spot {
+struct FileLocation {
     fs: Filesystem,
     dataset: u64,
     path: Vec<u8>,
     shown: String,
 }
 
-impl Spot {
+impl FileLocation {
     fn find(pool: &LivePool, text: &OsStr) -> Result<Self, Failure> {
         let place = Place::from(text);
         let found = place.find(pool.view())?;
@@ -126,7 +126,7 @@ fn each(
     session: &Session,
     live: &LiveArgs,
     places: &[OsString],
-    mut act: impl FnMut(&Spot) -> Result<(), Failure>,
+    mut act: impl FnMut(&FileLocation) -> Result<(), Failure>,
 ) -> Result<ExitCode, Failure> {
     let mut pools = places.iter().map(|p| Place::from(p.as_os_str()).pool());
     let first = pools.next().unwrap_or_default();
@@ -134,7 +134,7 @@ fn each(
         return Err(Failure::usage("all names must be of one pool"));
     }
     live.change(session, &first, |pool| {
-        places.iter().try_for_each(|text| act(&Spot::find(pool, text)?))
+        places.iter().try_for_each(|text| act(&FileLocation::find(pool, text)?))
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -150,27 +150,27 @@ impl Verb for Mkdir {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        each(session, &self.live, &self.places, |spot| {
-            let fail = |e| spot.fail("create directory", &e);
+        each(session, &self.live, &self.places, |file| {
+            let fail = |e| file.fail("create directory", &e);
             if !self.parents {
-                let (dir, name) = spot.above("create directory")?;
-                spot.fs
+                let (dir, name) = file.above("create directory")?;
+                file.fs
                     .create(dir, &name, &new_file(session, NewKind::Dir, self.mode))
                     .map_err(fail)?;
                 return Ok(());
             }
-            let mut at = spot.fs.root().map_err(fail)?;
-            for name in spot.path.split(|b| *b == b'/').filter(|n| !n.is_empty()) {
+            let mut at = file.fs.root().map_err(fail)?;
+            for name in file.path.split(|b| *b == b'/').filter(|n| !n.is_empty()) {
                 at = match at.lookup(name).map_err(fail)? {
-                    Some(entry) => spot.fs.node(entry.object).map_err(fail)?,
+                    Some(entry) => file.fs.node(entry.object).map_err(fail)?,
                     None => {
                         let new = new_file(session, NewKind::Dir, self.mode);
-                        spot.fs.create(at.number(), name, &new).map_err(fail)?
+                        file.fs.create(at.number(), name, &new).map_err(fail)?
                     }
                 };
                 if at.kind() != FileKind::Dir {
                     let what = format!("'{}' is no directory", printable(name));
-                    return Err(spot.fail("create directory", &what));
+                    return Err(file.fail("create directory", &what));
                 }
             }
             Ok(())
@@ -186,26 +186,26 @@ impl Verb for Rm {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let progress = Progress::new();
         progress.begin("removed", 0);
-        each(session, &self.live, &self.places, |spot| {
-            let fail = |e| spot.fail("remove", &e);
-            let (dir, name) = match spot.above("remove") {
+        each(session, &self.live, &self.places, |file| {
+            let fail = |e| file.fail("remove", &e);
+            let (dir, name) = match file.above("remove") {
                 Ok(above) => above,
                 Err(_) if self.force => return Ok(()),
                 Err(e) => return Err(e),
             };
-            let parent = spot.fs.node(dir).map_err(fail)?;
+            let parent = file.fs.node(dir).map_err(fail)?;
             let Some(entry) = parent.lookup(&name).map_err(fail)? else {
-                let gone = || spot.fail("remove", &"No such file or directory");
+                let gone = || file.fail("remove", &"No such file or directory");
                 return if self.force { Ok(()) } else { Err(gone()) };
             };
-            let is_dir = spot.fs.node(entry.object).map_err(fail)?.kind() == FileKind::Dir;
+            let is_dir = file.fs.node(entry.object).map_err(fail)?.kind() == FileKind::Dir;
             match (is_dir, self.recursive) {
-                (false, _) => spot.fs.unlink(dir, &name, now()).map_err(fail),
+                (false, _) => file.fs.unlink(dir, &name, now()).map_err(fail),
                 (true, false) => {
-                    Err(spot.fail("remove", &"Is a directory").hint("-r removes directories"))
+                    Err(file.fail("remove", &"Is a directory").hint("-r removes directories"))
                 }
                 (true, true) => {
-                    while_showing(session, &progress, || tree(spot, (dir, &name), &progress))
+                    while_showing(session, &progress, || tree(file, (dir, &name), &progress))
                 }
             }
         })
@@ -213,10 +213,10 @@ impl Verb for Rm {
 }
 
 /// Removes a directory with all in it.
-fn tree(spot: &Spot, top: (u64, &[u8]), progress: &Progress) -> Result<(), Failure> {
-    remove_tree(&spot.fs, top, &now, progress).map_err(|e| {
+fn tree(file: &FileLocation, top: (u64, &[u8]), progress: &Progress) -> Result<(), Failure> {
+    remove_tree(&file.fs, top, &now, progress).map_err(|e| {
         let path: Vec<String> = e.names.iter().map(|name| printable(name)).collect();
-        spot.fail("remove", &format!("'{}': {}", path.join("/"), e.cause))
+        file.fail("remove", &format!("'{}': {}", path.join("/"), e.cause))
     })
 }
 
@@ -228,7 +228,8 @@ impl Verb for Mv {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let how = if self.no_clobber { RenameMode::NoReplace } else { RenameMode::Replace };
         self.live.change(session, &Place::from(self.from.as_os_str()).pool(), |pool| {
-            let (from, to) = (Spot::find(pool, &self.from)?, Spot::find(pool, &self.to)?);
+            let (from, to) =
+                (FileLocation::find(pool, &self.from)?, FileLocation::find(pool, &self.to)?);
             if from.dataset != to.dataset {
                 return Err(from
                     .fail("move", &"it goes to another dataset")
@@ -250,24 +251,24 @@ impl Verb for Ln {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         self.live.change(session, &Place::from(self.place.as_os_str()).pool(), |pool| {
-            let spot = Spot::find(pool, &self.place)?;
-            let fail = |e| spot.fail("create link", &e);
+            let file = FileLocation::find(pool, &self.place)?;
+            let fail = |e| file.fail("create link", &e);
             let text = self.target.as_bytes();
             if self.symbolic {
                 let last = parent(text).1.unwrap_or(text);
-                let (dir, name) = spot.target("create link", last)?;
+                let (dir, name) = file.target("create link", last)?;
                 let kind = NewKind::Symlink(text.to_vec());
-                spot.fs.create(dir, &name, &new_file(session, kind, 0o777)).map_err(fail)?;
+                file.fs.create(dir, &name, &new_file(session, kind, 0o777)).map_err(fail)?;
                 return Ok(());
             }
-            let old = Spot::find(pool, &self.target)?;
-            if old.dataset != spot.dataset {
-                return Err(spot.fail("create link", &"the file is in another dataset"));
+            let old = FileLocation::find(pool, &self.target)?;
+            if old.dataset != file.dataset {
+                return Err(file.fail("create link", &"the file is in another dataset"));
             }
             let (_, last) = old.above("link")?;
             let node = old.fs.by_path(&old.path, false).map_err(|e| old.fail("link", &e))?;
-            let (dir, name) = spot.target("create link", &last)?;
-            spot.fs.link(node.number(), dir, &name, now()).map_err(fail)
+            let (dir, name) = file.target("create link", &last)?;
+            file.fs.link(node.number(), dir, &name, now()).map_err(fail)
         })?;
         Ok(ExitCode::SUCCESS)
     }

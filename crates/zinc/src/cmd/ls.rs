@@ -11,7 +11,7 @@ use engine::files::{DirEntry, FileKind};
 use engine::inventory::tree::Walk;
 use engine::{Error, Filesystem, Node};
 use std::process::ExitCode;
-use views::files::list::{Line, Long, Widths, columns, json};
+use views::files::list::{Line, LongListing, Widths, columns, json};
 
 /// Arguments of `zinc ls`.
 #[derive(clap::Args)]
@@ -178,8 +178,8 @@ impl Args {
         self.print_names(session, &names);
     }
 
-    fn long_form<'a>(&self, session: &'a Session, fs: &'a Filesystem) -> Long<'a> {
-        Long { fs, here: session, is_numeric: self.numeric, with_objects: self.inode }
+    fn long_form<'a>(&self, session: &'a Session, fs: &'a Filesystem) -> LongListing<'a> {
+        LongListing { fs, host_info: session, is_numeric: self.numeric, with_objects: self.inode }
     }
 
     fn print_names(&self, session: &Session, names: &[(Vec<u8>, u64)]) {

@@ -20,8 +20,8 @@ use crate::mounting::{made, not_unmounted};
 use crate::served::{self, Server};
 use crate::session::Session;
 use crate::ui;
-use ::mount::How;
-use ::mount::datasets::{Wanted, mount};
+use ::mount::UnmountMode;
+use ::mount::datasets::{MountRequest, mount};
 use ::mount::system::{self, Listed};
 use engine::datasets::pool_of;
 use std::ffi::{OsStr, OsString};
@@ -97,16 +97,16 @@ impl Verb for Mount {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let dir = self.dir.as_deref().map(|dir| session.path(dir));
         let (name, overlay) = (self.name.clone(), self.overlay);
-        let wanted = Wanted { dir, overlay, ..Wanted::new(&name, &self.options)? };
+        let wanted = MountRequest { dir, overlay, ..MountRequest::new(&name, &self.options)? };
         let wanted = vec![wanted];
         let how = Begin { live: &self.live, is_inner: self.inner, in_foreground: self.foreground };
-        how.mount(session, &name, &wanted, Says::What)
+        how.mount(session, &name, &wanted, MountReport::What)
     }
 }
 
 /// What is said of mounts that were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Says {
+pub enum MountReport {
     /// What is where.
     What,
     /// Nothing, as OpenZFS does.
@@ -129,14 +129,14 @@ impl Begin<'_> {
         &self,
         session: &Session,
         name: &str,
-        wanted: &[Wanted],
-        says: Says,
+        wanted: &[MountRequest],
+        report: MountReport,
     ) -> Result<ExitCode, Failure> {
         if let Some(pool) = session.held(name) {
             let Some(client) = session.client() else { return Ok(ExitCode::FAILURE) };
             for one in wanted {
                 let dir = mount(&pool, &client.mounts, one)?;
-                if says == Says::What {
+                if report == MountReport::What {
                     ui::out(session, &made(&one.name, &dir));
                 }
             }
@@ -147,7 +147,7 @@ impl Begin<'_> {
                 let args = serve::Args::for_mounts(self.live, pool_of(name), wanted.to_vec());
                 return Box::new(args).run(session);
             }
-            background::start(session, None, says == Says::What)
+            background::start(session, None, report == MountReport::What)
         })
     }
 }
@@ -228,7 +228,7 @@ fn unmount_one(session: &Session, one: &Listed, force: bool) -> Result<(), Failu
     if let Some(pool) = session.held(&one.name) {
         let Some(client) = session.client() else { return Ok(()) };
         pool.sync()?;
-        let how = if force { How::Forcibly } else { How::Politely };
+        let how = if force { UnmountMode::Forcibly } else { UnmountMode::Politely };
         return client.mounts.unmount(&one.dir, how).map_err(|e| not_unmounted(&one.dir, &e));
     }
     match Server::find(session, &[], &one.name)? {

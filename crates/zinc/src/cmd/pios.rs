@@ -2,7 +2,7 @@
 
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
-use crate::live::{LiveHow, change};
+use crate::live::{LiveOptions, change};
 use crate::report_file::ReportFile;
 use crate::session::Session;
 use crate::ui::{self, Table};
@@ -125,7 +125,7 @@ pub struct Args {
     #[arg(short = 'd', long = "dev", value_name = "PATH")]
     search: Vec<PathBuf>,
     #[command(flatten)]
-    how: LiveHow,
+    how: LiveOptions,
     /// Chunks are up to this many bytes longer or shorter
     #[arg(short = 'N', long = "chunknoise", value_name = "SIZE", default_value = "0")]
     chunk_noise: String,

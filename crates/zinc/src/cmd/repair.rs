@@ -1,6 +1,6 @@
 //! `zinc repair`: a plan, and with `--yes` what it says.
 
-use crate::args::{Reach, Wait};
+use crate::args::{SearchScope, Wait};
 use crate::cmd::verb::Verb;
 use crate::failure::{Failure, ISSUES};
 use crate::progress::while_showing;
@@ -77,7 +77,7 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         let name = self.name.as_deref().unwrap_or_default();
-        let find = || found::find(session, &self.search, name, Reach::Anywhere);
+        let find = || found::find(session, &self.search, name, SearchScope::Anywhere);
         let mut found = find()?;
         if queue::wait_for_writers(session, self.wait, &found.candidate, !self.yes)? {
             found = find()?;
@@ -105,7 +105,7 @@ impl Args {
             true => ui::json(session, &view::value(plan, undo.as_deref())),
             false => ui::out(session, &view::text(plan, undo.as_deref())),
         }
-        let is_well = plan.leaves_well(undo.is_some());
+        let is_well = plan.is_clean_after(undo.is_some());
         Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(ISSUES) })
     }
 }

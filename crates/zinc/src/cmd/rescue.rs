@@ -2,7 +2,7 @@
 
 use crate::args::PoolArgs;
 use crate::cmd::cp::cancelled;
-use crate::cmd::cp::keep::KeepArgs;
+use crate::cmd::cp::preserve::KeepArgs;
 use crate::cmd::verb::Verb;
 use crate::failure::{FAILED, Failure};
 use crate::objsets::Sets;

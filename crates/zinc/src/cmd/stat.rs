@@ -72,7 +72,7 @@ impl Args {
         };
         let name = if found.path().is_empty() { b".".to_vec() } else { found.path().to_vec() };
         let has_posix_acls = has_posix_acls(pool, &found.dataset);
-        let facts = Facts { name, fs: &fs, node: &node, has_posix_acls, here: session };
+        let facts = Facts { name, fs: &fs, node: &node, has_posix_acls, host_info: session };
         if self.json {
             ui::json_line(session, &facts.json().dump());
         } else {

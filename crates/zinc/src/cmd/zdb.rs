@@ -3,7 +3,7 @@
 //! The options are those of OpenZFS's zdb; here they become what the crate `zdb` is asked for. What
 //! cannot be read or decoded is said where it stands, the dump goes on, and the exit code is 1.
 
-use crate::args::{OpenArgs, Reach};
+use crate::args::{OpenArgs, SearchScope};
 use crate::cmd::verb::Verb;
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::found;
@@ -13,7 +13,7 @@ use crate::ui;
 use engine::{OpenOptions, Pool};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use zdb::{Dump, LabelParts, Modes};
+use zdb::{Dump, LabelOptions, Modes};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -211,7 +211,7 @@ impl Args {
 
     fn dump_labels(&self, d: &mut Dump<'_>) -> Result<bool, Failure> {
         let level = |given: u8| if given == 0 { 0 } else { given.saturating_add(self.verbose) };
-        let wanted = LabelParts {
+        let wanted = LabelOptions {
             config: !self.quiet,
             level: level(self.labels),
             uberblocks: level(self.uberblocks),
@@ -230,7 +230,7 @@ impl Args {
         o.checkpoint = self.checkpointed || self.open.checkpoint;
         o.allow_missing = self.open.allow_missing;
         o.cache_bytes = self.open.cache_mib.max(1) << 20;
-        let found = found::find(session, &self.search, name, Reach::Anywhere)?;
+        let found = found::find(session, &self.search, name, SearchScope::Anywhere)?;
         found.complete(&mut o);
         let pool = Pool::open_candidate(&found.candidate, &o)?;
         self.open.load_keys(session, &pool)?;

@@ -1,7 +1,7 @@
 //! A client of the server: what its process has, as the verb that runs for it sees it.
 
 use control::Presence;
-use control::sink::{Fate, Patience};
+use control::sink::{OutputState, WaitLimit};
 use control::stream::Stream;
 use engine::LivePool;
 use imported::Listed;
@@ -43,7 +43,7 @@ pub struct Client {
     /// Whether it is still there.
     pub presence: Arc<Presence>,
     /// What became of what was printed for it.
-    pub fate: Fate,
+    pub output_state: OutputState,
     /// Held by the thread that prints: the client's streams may be one pipe.
     pub turn: Mutex<()>,
     /// How the pool that is held stands in the list of known pools.
@@ -62,13 +62,13 @@ impl Client {
     /// It was lost, now or before, or the verb was called off.
     pub fn print(&self, bytes: &[u8]) -> io::Result<()> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        self.fate.check()?;
-        let written = self.output.write(bytes, Patience::While(&self.presence));
+        self.output_state.check()?;
+        let written = self.output.write(bytes, WaitLimit::While(&self.presence));
         written.inspect_err(|e| {
             if self.presence.is_here() {
-                self.fate.lose(e);
-                if !self.fate.runs_on() {
-                    self.presence.call_off("its output cannot be written");
+                self.output_state.lose(e);
+                if !self.output_state.runs_on() {
+                    self.presence.cancel("its output cannot be written");
                 }
             }
         })
@@ -77,27 +77,27 @@ impl Client {
     /// Prints to its standard error, as long as the verb is wanted.
     pub fn complain(&self, text: &str) {
         if self.presence.is_here() {
-            self.say(text, Patience::While(&self.presence));
+            self.say(text, WaitLimit::While(&self.presence));
         }
     }
 
     /// Says why the verb ended.
-    pub fn last_words(&self, text: &str) {
-        self.say(text, Patience::Until(Instant::now() + LAST_WORDS));
+    pub fn final_message(&self, text: &str) {
+        self.say(text, WaitLimit::Until(Instant::now() + LAST_WORDS));
     }
 
-    fn say(&self, text: &str, patience: Patience<'_>) {
+    fn say(&self, text: &str, patience: WaitLimit<'_>) {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(e) = self.errors.write(text.as_bytes(), patience)
             && self.presence.is_here()
         {
-            self.fate.lose_errors(&e);
+            self.output_state.lose_errors(&e);
         }
     }
 
     /// What closing its standard output would say, as long as the verb is wanted.
     pub fn close_error(&self) -> Option<io::Error> {
-        let error = self.output.close_error(Patience::While(&self.presence));
+        let error = self.output.close_error(WaitLimit::While(&self.presence));
         error.filter(|_| self.presence.is_here())
     }
 

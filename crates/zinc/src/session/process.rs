@@ -1,7 +1,7 @@
 //! What all sessions of a process share.
 
 use super::Session;
-use control::sink::Fate;
+use control::sink::OutputState;
 use control::stream::Stream;
 use hostfs::users::Names;
 use std::collections::{BTreeSet, HashMap};
@@ -25,7 +25,7 @@ pub struct Process {
     /// What a command line can say.
     pub grammar: Grammar,
     /// What became of its own output.
-    pub output: Fate,
+    pub output: OutputState,
     /// Its standard error, once it waits for no reader.
     pub errors: OnceLock<io::Result<Stream>>,
     /// The servers that did not answer it.
@@ -33,7 +33,7 @@ pub struct Process {
     /// The locks it keeps until it ends.
     pub kept: KeptLocks,
     /// What it has warned of.
-    pub warned: Warned,
+    pub warned: Warnings,
     /// The names of users and groups.
     pub names: Names,
     /// Where `main` waits for the exit code.
@@ -56,11 +56,11 @@ impl Process {
         Self {
             arguments,
             grammar,
-            output: Fate::default(),
+            output: OutputState::default(),
             errors: OnceLock::new(),
             silent: SilentServers::default(),
             kept: KeptLocks::default(),
-            warned: Warned::default(),
+            warned: Warnings::default(),
             names: Names::default(),
             ends,
         }
@@ -75,18 +75,18 @@ impl Process {
 
 /// Servers that did not answer, by their sockets.
 #[derive(Default)]
-pub struct SilentServers(Mutex<HashMap<PathBuf, Silent>>);
+pub struct SilentServers(Mutex<HashMap<PathBuf, SilentServer>>);
 
 /// A server that did not answer.
 #[derive(Clone, Copy)]
-pub struct Silent {
+pub struct SilentServer {
     /// Its process, where the system tells.
     pub pid: Option<i32>,
     since: Instant,
 }
 
 impl SilentServers {
-    fn all(&self) -> MutexGuard<'_, HashMap<PathBuf, Silent>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<PathBuf, SilentServer>> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, silent| silent.since.elapsed() < REST);
         all
@@ -94,7 +94,7 @@ impl SilentServers {
 
     /// The one at this socket did not answer just now.
     pub fn add(&self, path: &Path, pid: Option<i32>) {
-        self.all().insert(path.to_owned(), Silent { pid, since: Instant::now() });
+        self.all().insert(path.to_owned(), SilentServer { pid, since: Instant::now() });
     }
 
     /// Whether the one at this socket did not answer a moment ago.
@@ -103,7 +103,7 @@ impl SilentServers {
     }
 
     /// The one whose socket has this name in whatever folder.
-    pub fn named(&self, name: &str) -> Option<Silent> {
+    pub fn named(&self, name: &str) -> Option<SilentServer> {
         let all = self.all();
         let is_it = |path: &Path| path.file_name() == Some(name.as_ref());
         all.iter().find(|(path, _)| is_it(path)).map(|(_, silent)| *silent)
@@ -128,13 +128,13 @@ impl KeptLocks {
 
 /// Subjects of which the user has been warned: each is told once.
 #[derive(Default)]
-pub struct Warned {
+pub struct Warnings {
     subjects: Mutex<BTreeSet<String>>,
     is_list_unread: AtomicBool,
     is_still_listed: AtomicBool,
 }
 
-impl Warned {
+impl Warnings {
     /// Whether nothing was said about this subject yet; from now on something was.
     pub fn is_first(&self, subject: &str) -> bool {
         self.subjects.lock().unwrap_or_else(PoisonError::into_inner).insert(subject.to_owned())

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use testkit::Rng;
 use vdev::{LeafOpen, Scope, VdevTree};
 use zio::{
-    AllocError, Allocate, Block, Outcome, Place, Reader, Request, Want, WriteSpec, Writer,
+    AllocError, AllocRequest, Allocate, Block, Outcome, Place, Reader, Request, WriteSpec, Writer,
     WriterSettings,
 };
 
@@ -186,7 +186,7 @@ impl Books {
 }
 
 impl Allocate for Books {
-    fn allocate(&self, want: &Want) -> Result<[Dva; 3], AllocError> {
+    fn allocate(&self, want: &AllocRequest) -> Result<[Dva; 3], AllocError> {
         assert!(!want.gang || want.psize == 512);
         let tree = self.reader.vdevs();
         let tops: Vec<u32> = tree.tops().map(|t| t.id()).collect();

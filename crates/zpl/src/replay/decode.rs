@@ -3,8 +3,8 @@
 use super::acl;
 use super::refusal::Refusal;
 use crate::op::{
-    AccessList, At, Cloned, Create, Data, FlagChange, Identity, NewFile, NewKind, Op, Renaming,
-    SetAttrs, StoredData, VolumeOp, XattrMode,
+    AccessList, Cloned, Create, Data, FlagChange, Identity, NameInDir, NewFile, NewKind, Op,
+    Renaming, SetAttrs, StoredData, VolumeOp, XattrMode,
 };
 use ondisk::fuid::{Fuid, FuidTable};
 use ondisk::zil::{self, AclPart, AttrBit, Body, ExtraAttrs, Record, TxType, Whiteout};
@@ -87,7 +87,7 @@ impl Decoder<'_> {
     /// The record contradicts itself, or says what is not known here.
     pub fn op<'r>(&self, record: &'r Record) -> Result<Op<'r>> {
         let any_case = record.case_insensitive;
-        let at = |dir: u64, name: &'r [u8]| At { dir, name, any_case };
+        let at = |dir: u64, name: &'r [u8]| NameInDir { dir, name, any_case };
         Ok(match &record.body {
             Body::Create(c) => return self.create(record, c, at(c.directory, &c.name)),
             Body::Remove { directory, name } => match record.kind {
@@ -144,7 +144,7 @@ impl Decoder<'_> {
         })
     }
 
-    fn create<'r>(&self, record: &Record, c: &NewObject, at: At<'r>) -> Result<Op<'r>> {
+    fn create<'r>(&self, record: &Record, c: &NewObject, at: NameInDir<'r>) -> Result<Op<'r>> {
         let kind = c.mode & mode::TYPE;
         let fits = match record.kind {
             TxType::MKXATTR => kind == mode::DIR,

@@ -6,8 +6,8 @@
 
 use super::decode::{ACL_HINTS, FLAG_BITS, mask};
 use crate::op::{
-    AccessList, At, Cloned, Create, Data, Identity, NewFile, NewKind, Op, Renaming, SetAttrs,
-    VolumeOp,
+    AccessList, Cloned, Create, Data, Identity, NameInDir, NewFile, NewKind, Op, Renaming,
+    SetAttrs, VolumeOp,
 };
 use ondisk::fuid::{Fuid, FuidTable};
 use ondisk::zil::{self, AclPart, AttrBit, Body, ExtraAttrs, Record, TxType, Whiteout};
@@ -38,7 +38,7 @@ impl Encoder<'_> {
     }
 
     fn body(&self, op: &Op<'_>) -> Option<(TxType, bool, Body)> {
-        let named = |at: &At<'_>| (at.dir, at.name.to_vec(), at.any_case);
+        let named = |at: &NameInDir<'_>| (at.dir, at.name.to_vec(), at.any_case);
         Some(match op {
             Op::Create(create) => {
                 let (kind, body) = self.create(create)?;
@@ -248,7 +248,11 @@ fn clone(object: u64, cloned: &Cloned<'_>) -> (TxType, Body) {
     (TxType::CLONE_RANGE, Body::CloneRange { object, offset, length, block_size, blocks })
 }
 
-fn rename(from: &At<'_>, to: &At<'_>, how: &Renaming) -> Option<(TxType, bool, Body)> {
+fn rename(
+    from: &NameInDir<'_>,
+    to: &NameInDir<'_>,
+    how: &Renaming,
+) -> Option<(TxType, bool, Body)> {
     let (kind, whiteout) = match how {
         Renaming::Replace | Renaming::NoReplace => (TxType::RENAME, None),
         Renaming::Exchange => (TxType::RENAME_EXCHANGE, None),
@@ -357,7 +361,7 @@ mod tests {
             project: Some(4711),
             ..SetAttrs::default()
         };
-        let at = At { dir: 5, name: b"name", any_case: true };
+        let at = NameInDir { dir: 5, name: b"name", any_case: true };
         let mut ops = Vec::new();
         for kind in [NewKind::File, NewKind::Dir, NewKind::Char(1, 3)] {
             for (set, acl) in
@@ -388,7 +392,7 @@ mod tests {
         let fuids = table();
         let encoder = Encoder { fuids: &fuids, endian: Endian::Little };
         let new = NewFile::new(NewKind::File, 0o600, NOW);
-        let (at, set, acl) = (At::new(5, b"name"), SetAttrs::default(), None);
+        let (at, set, acl) = (NameInDir::new(5, b"name"), SetAttrs::default(), None);
         let create = Create { at, new: new.clone(), identity: None, set, acl };
         let foreign = NewFile { uid: Fuid::new(9, 1).0, ..new };
         let identity = Some(Identity { object: 77, slots: 1, generation: 9 });

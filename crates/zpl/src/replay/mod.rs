@@ -33,7 +33,7 @@ mod refusal;
 
 pub use decode::Decoder;
 pub use encode::{Encoder, volume_record};
-pub use refusal::{Refusal, Stop};
+pub use refusal::{Refusal, ReplayStop};
 
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
@@ -88,7 +88,7 @@ pub struct ReplayReport {
     /// Files of the delete queue that are gone.
     pub released: u64,
     /// The record that could not be applied; it and what follows it is lost.
-    pub stopped: Option<Stop>,
+    pub stopped: Option<ReplayStop>,
     /// Why the log ends where it does.
     pub log_end: LogEnd,
 }
@@ -241,7 +241,7 @@ fn repeat(
             Err(e) => Err(e.into()),
         };
         if let Err(why) = done {
-            report.stopped = Some(Stop { seq: record.seq, kind: record.kind, why });
+            report.stopped = Some(ReplayStop { seq: record.seq, kind: record.kind, why });
             break;
         }
         report.applied += 1;

@@ -64,7 +64,7 @@ impl From<ondisk::Error> for Refusal {
 
 /// The record at which a replay stopped.
 #[derive(Clone, Debug)]
-pub struct Stop {
+pub struct ReplayStop {
     /// Its sequence number.
     pub seq: u64,
     /// Its type.
@@ -73,7 +73,7 @@ pub struct Stop {
     pub why: Refusal,
 }
 
-impl fmt::Display for Stop {
+impl fmt::Display for ReplayStop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.kind.name().unwrap_or("of an unknown type");
         write!(f, "log record {} ({name}): {}", self.seq, self.why)

@@ -7,7 +7,7 @@ use super::undo::{Undo, taken_back};
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::node::Node;
-use crate::op::{At, Create, Identity, NewFile, NewKind, Op, Outcome, SetAttrs};
+use crate::op::{Create, Identity, NameInDir, NewFile, NewKind, Op, Outcome, SetAttrs};
 use dmu::{NewObject, Object, Tx, zap};
 use ondisk::DmuType;
 use ondisk::blkptr::SECTOR_SIZE;
@@ -19,7 +19,7 @@ const LINKS_MAX: u64 = i32::MAX as u64;
 
 fn create_op<'a>(dir: u64, name: &'a [u8], new: &NewFile) -> Op<'a> {
     Op::Create(Box::new(Create {
-        at: At::new(dir, name),
+        at: NameInDir::new(dir, name),
         new: new.clone(),
         identity: None,
         set: SetAttrs::default(),
@@ -84,7 +84,7 @@ impl Filesystem {
         let is_dir = c.new.kind == NewKind::Dir;
         let entered = self.enter(tx, &names, c.at.name, number, c.new.kind.mode_type());
         let done = entered.and_then(|()| {
-            self.count_entries(&mut parent, Count::came(is_dir), now);
+            self.count_entries(&mut parent, Count::added(is_dir), now);
             parent.save(self, tx)
         });
         if let Err(e) = done {
@@ -294,16 +294,16 @@ impl Filesystem {
     /// # Errors
     /// `Exists`; `IsDirectory` for a directory; a file with too many names, or without any.
     pub fn link(&self, file: u64, dir: u64, name: &[u8], now: Time) -> Result<()> {
-        self.run(&Op::Link { file, at: At::new(dir, name) }, now).map(drop)
+        self.run(&Op::Link { file, at: NameInDir::new(dir, name) }, now).map(drop)
     }
 
     /// [`Self::link`] within a transaction.
     pub fn link_tx(&self, tx: &Tx, file: u64, dir: u64, name: &[u8], now: Time) -> Result<()> {
-        self.apply(tx, &Op::Link { file, at: At::new(dir, name) }, now).map(drop)
+        self.apply(tx, &Op::Link { file, at: NameInDir::new(dir, name) }, now).map(drop)
     }
 
-    pub(super) fn link_now(&self, tx: &Tx, file: u64, at: &At<'_>, now: Time) -> Result<()> {
-        let At { dir, name, .. } = *at;
+    pub(super) fn link_now(&self, tx: &Tx, file: u64, at: &NameInDir<'_>, now: Time) -> Result<()> {
+        let NameInDir { dir, name, .. } = *at;
         self.check_new_name(name)?;
         let _lock = self.inner.state.attrs.lock(&[file, dir], super::locks::Mode::Exclusive);
         let mut parent = self.load_dir(dir)?;
@@ -333,7 +333,7 @@ impl Filesystem {
             target.set(zpl::PARENT, dir);
             target.state_changed(now);
             target.save(self, tx)?;
-            self.count_entries(&mut parent, Count::came(false), now);
+            self.count_entries(&mut parent, Count::added(false), now);
             parent.save(self, tx)
         });
         if let Err(e) = done {

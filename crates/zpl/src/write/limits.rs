@@ -9,7 +9,7 @@ pub(crate) struct Limits(pub(super) [[BTreeMap<u64, u64>; 2]; 3]);
 
 /// The limits as they are known.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownLimits {
     /// How often one was set: limits that were read before are not kept.
     pub(super) changes: u64,
     pub(super) limits: Option<Arc<Limits>>,

@@ -22,7 +22,7 @@ pub(crate) enum Mode {
 
 /// An object that a thread holds or waits for.
 #[derive(Default)]
-struct Held {
+struct LockState {
     sharers: u32,
     exclusive: bool,
     /// Threads that wait to hold it exclusively.
@@ -51,7 +51,7 @@ impl Changed {
     }
 }
 
-impl Held {
+impl LockState {
     fn allows(&self, mode: Mode) -> bool {
         match mode {
             Mode::Shared => !self.exclusive && self.waiting_exclusive == 0,
@@ -91,7 +91,7 @@ pub(crate) struct KeyedLocks {
 }
 
 /// A part of the objects.
-type Shard = Mutex<HashMap<u64, Held>>;
+type Shard = Mutex<HashMap<u64, LockState>>;
 
 impl KeyedLocks {
     pub(crate) fn new(rt: &Rt) -> Self {

@@ -18,7 +18,7 @@ use dmu::{Hold, Object, Objset, Tx};
 use ondisk::fuid::Fuid;
 use ondisk::{BlkPtr, Endian};
 use std::sync::{Arc, Weak};
-use zil::{About, Change, FetchData, IntentLog, SyncMode, What};
+use zil::{Change, FetchData, IntentLog, LoggedChange, SyncMode, SyncScope};
 
 /// What a sync is about that waits for names alone: no file is object 0.
 const NAMES: u64 = 0;
@@ -98,7 +98,7 @@ fn wait_for_txg(objset: &Objset) -> Result<()> {
 }
 
 impl Op<'_> {
-    fn about(&self) -> About {
+    fn about(&self) -> SyncScope {
         match self {
             Self::Write { file, .. }
             | Self::Append { file, .. }
@@ -109,8 +109,8 @@ impl Op<'_> {
             | Self::SetAttrs { file, .. }
             | Self::SetAcl { file, .. }
             | Self::SetXattr { file, .. }
-            | Self::RemoveXattr { file, .. } => About::Object(*file),
-            _ => About::Names,
+            | Self::RemoveXattr { file, .. } => SyncScope::Object(*file),
+            _ => SyncScope::Names,
         }
     }
 }
@@ -170,8 +170,8 @@ impl Filesystem {
             return Ok(());
         }
         self.promise(Some(match op.about() {
-            About::Object(file) => file,
-            About::Names => NAMES,
+            SyncScope::Object(file) => file,
+            SyncScope::Names => NAMES,
         }))
     }
 
@@ -181,13 +181,15 @@ impl Filesystem {
         let Some(log) = self.log() else { return };
         let what = match op {
             Op::Write { file, offset, data: Data::Bytes(bytes) } => {
-                What::Data { object: *file, offset: *offset, length: bytes.len() as u64 }
+                LoggedChange::Data { object: *file, offset: *offset, length: bytes.len() as u64 }
             }
-            Op::SetAttrs { set, .. } if has_domain(set) => What::Unsaid,
+            Op::SetAttrs { set, .. } if has_domain(set) => LoggedChange::Unloggable,
             _ => {
                 let encoder = Encoder { fuids: self.fuids(), endian: Endian::Little };
                 let record = encoder.record(op, tx.txg(), 0);
-                record.map_or(What::Unsaid, |record| What::Record(Box::new(record)))
+                record.map_or(LoggedChange::Unloggable, |record| {
+                    LoggedChange::Record(Box::new(record))
+                })
             }
         };
         log.add(Change { txg: tx.txg(), about: op.about(), what, after, gone });
@@ -200,14 +202,20 @@ impl Filesystem {
         let is_empty = matches!(op, Op::SetXattr { value: [], .. });
         match is_in_list_alone && !is_empty && log.says_xattrs() {
             true => self.note(tx, op, &[], &[]),
-            false => self.note_unsaid(tx, op.about(), &[]),
+            false => self.note_unloggable(tx, op.about(), &[]),
         }
     }
 
     /// Notes a change that no operation says.
-    pub(super) fn note_unsaid(&self, tx: &Tx, about: About, gone: &[u64]) {
+    pub(super) fn note_unloggable(&self, tx: &Tx, about: SyncScope, gone: &[u64]) {
         if let Some(log) = self.log() {
-            log.add(Change { txg: tx.txg(), about, what: What::Unsaid, after: &[], gone });
+            log.add(Change {
+                txg: tx.txg(),
+                about,
+                what: LoggedChange::Unloggable,
+                after: &[],
+                gone,
+            });
         }
     }
 
@@ -217,7 +225,7 @@ impl Filesystem {
             return;
         }
         let Ok(object) = self.objset().object(number) else {
-            return self.note_unsaid(tx, About::Names, &[]);
+            return self.note_unloggable(tx, SyncScope::Names, &[]);
         };
         let slots = object.dnode().extra_slots + 1;
         let identity = Some(Identity { object: number, slots, generation: tx.txg() });
@@ -289,13 +297,15 @@ impl Volume {
     pub(super) fn note(&self, tx: &Tx, op: Option<&VolumeOp<'_>>) {
         let Some(log) = self.log() else { return };
         let what = match op {
-            Some(VolumeOp::Write { offset, data: Data::Bytes(bytes) }) => {
-                What::Data { object: VOLUME_DATA, offset: *offset, length: bytes.len() as u64 }
-            }
-            Some(op) => What::Record(Box::new(volume_record(op, tx.txg(), 0))),
-            None => What::Unsaid,
+            Some(VolumeOp::Write { offset, data: Data::Bytes(bytes) }) => LoggedChange::Data {
+                object: VOLUME_DATA,
+                offset: *offset,
+                length: bytes.len() as u64,
+            },
+            Some(op) => LoggedChange::Record(Box::new(volume_record(op, tx.txg(), 0))),
+            None => LoggedChange::Unloggable,
         };
-        let about = About::Object(VOLUME_DATA);
+        let about = SyncScope::Object(VOLUME_DATA);
         log.add(Change { txg: tx.txg(), about, what, after: &[], gone: &[] });
     }
 }

@@ -78,7 +78,7 @@ impl Filesystem {
             for entry in &named {
                 zap::remove(&names, tx, entry.name.as_slice())?;
                 let is_dir = FileKind::from_mode(u64::from(entry.kind) << 12) == FileKind::Dir;
-                self.count_entries(&mut parent, Count::went(is_dir), Time::default());
+                self.count_entries(&mut parent, Count::removed(is_dir), Time::default());
             }
             times.into_iter().for_each(|(name, time)| parent.set_time(name, time));
             parent.save(self, tx)?;
@@ -118,7 +118,7 @@ impl Filesystem {
             attrs.set(zpl::PARENT, dir);
             let is_dir = attrs.is_dir();
             attrs.save(self, tx)?;
-            self.count_entries(&mut parent, Count::came(is_dir), now);
+            self.count_entries(&mut parent, Count::added(is_dir), now);
             parent.save(self, tx)?;
             Ok(name.clone())
         })

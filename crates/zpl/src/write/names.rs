@@ -5,7 +5,7 @@ use crate::dir::DirEntry;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::names::{LONGEST, LONGEST_WITH_FEATURE};
-use crate::op::At;
+use crate::op::NameInDir;
 use dmu::{Object, Tx, Zap, zap};
 use ondisk::sa::zpl;
 use ondisk::znode::{Dirent, Time, ZPL_VERSION_DIRENT_TYPE, flags, mode};
@@ -20,11 +20,11 @@ pub(super) struct Count {
 }
 
 impl Count {
-    pub(super) fn came(is_dir: bool) -> Self {
+    pub(super) fn added(is_dir: bool) -> Self {
         Self { entries: 1, dirs: i64::from(is_dir) }
     }
 
-    pub(super) fn went(is_dir: bool) -> Self {
+    pub(super) fn removed(is_dir: bool) -> Self {
         Self { entries: -1, dirs: -i64::from(is_dir) }
     }
 }
@@ -70,12 +70,12 @@ impl Filesystem {
     }
 
     /// The same for a name that is part of an operation, whose directory this is.
-    pub(super) fn find_at(&self, dir: &Object, at: &At<'_>) -> Result<Option<DirEntry>> {
+    pub(super) fn find_at(&self, dir: &Object, at: &NameInDir<'_>) -> Result<Option<DirEntry>> {
         self.find_in(&Zap::open(dir)?, at.name, at.any_case)
     }
 
     /// Looks a name up that will lead to a change: the lock is taken for the lookup alone.
-    pub(super) fn peek(&self, at: &At<'_>) -> Result<Option<DirEntry>> {
+    pub(super) fn peek(&self, at: &NameInDir<'_>) -> Result<Option<DirEntry>> {
         let _lock = self.inner.state.attrs.shared(at.dir);
         self.find_at(&self.dir_object(at.dir)?, at)
     }

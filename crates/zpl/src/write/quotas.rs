@@ -8,7 +8,7 @@
 //! nothing is looked up for a change.
 
 use super::attrs::Attrs;
-use super::limits::{Known, Limits};
+use super::limits::{KnownLimits, Limits};
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::space::{OBJECT_PREFIX, SpaceKind};
@@ -22,19 +22,19 @@ use std::sync::Arc;
 
 /// What is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limited {
+pub enum QuotaKind {
     /// Bytes.
     Space,
     /// Objects: files, directories and links.
     Objects,
 }
 
-impl Limited {
+impl QuotaKind {
     const ALL: [Self; 2] = [Self::Space, Self::Objects];
 }
 
 impl Limits {
-    fn of(&self, kind: SpaceKind, what: Limited) -> &BTreeMap<u64, u64> {
+    fn of(&self, kind: SpaceKind, what: QuotaKind) -> &BTreeMap<u64, u64> {
         &self.0[kind.index()][what as usize]
     }
 
@@ -51,7 +51,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// Object sets that do not count for projects have no limits for them; no space.
-    pub fn set_quota(&self, kind: SpaceKind, what: Limited, id: u64, limit: u64) -> Result<()> {
+    pub fn set_quota(&self, kind: SpaceKind, what: QuotaKind, id: u64, limit: u64) -> Result<()> {
         if kind == SpaceKind::Project && !self.counts_projects() {
             return Err(Error::Unsupported("limits of projects"));
         }
@@ -59,7 +59,7 @@ impl Filesystem {
         let done = self.with_small_tx(|tx| self.set_quota_tx(tx, (kind, what), id, limit));
         // Also after an error: what is in the tables then is read again.
         let mut known = self.inner.state.limits.lock();
-        *known = Known { changes: known.changes + 1, limits: None };
+        *known = KnownLimits { changes: known.changes + 1, limits: None };
         drop(known);
         done
     }
@@ -67,7 +67,7 @@ impl Filesystem {
     fn set_quota_tx(
         &self,
         tx: &Tx,
-        (kind, what): (SpaceKind, Limited),
+        (kind, what): (SpaceKind, QuotaKind),
         id: u64,
         limit: u64,
     ) -> Result<()> {
@@ -104,7 +104,7 @@ impl Filesystem {
         let mut limits = Limits::default();
         let master = self.master()?;
         for kind in SpaceKind::ALL {
-            for what in Limited::ALL {
+            for what in QuotaKind::ALL {
                 let name = kind.quotas()[what as usize];
                 let Some(number) = master.get_u64(name)?.filter(|n| *n != 0) else { continue };
                 for entry in Zap::open(&self.objset().object(number)?)?.to_vec()? {
@@ -125,24 +125,24 @@ impl Filesystem {
 
     /// Refuses to write to a file whose owner, group or project has reached its limit.
     pub(super) fn check_space_of(&self, file: &Attrs) -> Result<()> {
-        self.check_limits(file, &[Limited::Space], |_| true)
+        self.check_limits(file, &[QuotaKind::Space], |_| true)
     }
 
     /// Refuses a new file of an owner that has reached a limit.
     pub(super) fn check_made(&self, file: &Attrs) -> Result<()> {
-        self.check_limits(file, &Limited::ALL, |_| true)
+        self.check_limits(file, &QuotaKind::ALL, |_| true)
     }
 
     /// Refuses to give a file to an owner that has reached a limit and had it not `before`.
     pub(super) fn check_given(&self, file: &Attrs, before: &Attrs) -> Result<()> {
         let before = owners_of(before);
-        self.check_limits(file, &Limited::ALL, |owner| !before.contains(owner))
+        self.check_limits(file, &QuotaKind::ALL, |owner| !before.contains(owner))
     }
 
     fn check_limits(
         &self,
         file: &Attrs,
-        all: &[Limited],
+        all: &[QuotaKind],
         counts: impl Fn(&(SpaceKind, u64)) -> bool,
     ) -> Result<()> {
         if file.replays() {
@@ -165,7 +165,7 @@ impl Filesystem {
     }
 
     /// What an owner uses, as of the last txg that was counted.
-    fn used_by(&self, kind: SpaceKind, what: Limited, id: u64) -> Result<u64> {
+    fn used_by(&self, kind: SpaceKind, what: QuotaKind, id: u64) -> Result<u64> {
         let [user, group, project] = self.objset().accounting_objects();
         let table = match kind {
             SpaceKind::User => user,
@@ -178,8 +178,8 @@ impl Filesystem {
             return Ok(0);
         }
         let prefix = match what {
-            Limited::Space => "",
-            Limited::Objects => OBJECT_PREFIX,
+            QuotaKind::Space => "",
+            QuotaKind::Objects => OBJECT_PREFIX,
         };
         Ok(Zap::open(&table)?.get_u64(&format!("{prefix}{id:x}"))?.unwrap_or(0))
     }

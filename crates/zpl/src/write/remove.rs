@@ -10,7 +10,7 @@ use super::undo::Undo;
 use crate::dir::DirEntry;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
-use crate::op::{At, Op};
+use crate::op::{NameInDir, Op};
 use dmu::{Tx, Zap, zap};
 use ondisk::sa::zpl;
 use ondisk::znode::{Dirent, Time, flags};
@@ -26,13 +26,13 @@ impl Filesystem {
     /// # Errors
     /// `NotFound`; `IsDirectory`; flags that forbid it.
     pub fn unlink(&self, dir: u64, name: &[u8], now: Time) -> Result<()> {
-        self.run(&Op::Unlink(At::new(dir, name)), now).map(drop)
+        self.run(&Op::Unlink(NameInDir::new(dir, name)), now).map(drop)
     }
 
     /// [`Self::unlink`] within a transaction. A large file is freed by the next change that begins
     /// its own, or when the file system is opened.
     pub fn unlink_tx(&self, tx: &Tx, dir: u64, name: &[u8], now: Time) -> Result<()> {
-        self.apply(tx, &Op::Unlink(At::new(dir, name)), now).map(drop)
+        self.apply(tx, &Op::Unlink(NameInDir::new(dir, name)), now).map(drop)
     }
 
     /// Removes an empty directory.
@@ -40,15 +40,21 @@ impl Filesystem {
     /// # Errors
     /// `NotFound`; `NotDirectory`; `NotEmpty`; flags that forbid it.
     pub fn rmdir(&self, dir: u64, name: &[u8], now: Time) -> Result<()> {
-        self.run(&Op::Rmdir(At::new(dir, name)), now).map(drop)
+        self.run(&Op::Rmdir(NameInDir::new(dir, name)), now).map(drop)
     }
 
     /// [`Self::rmdir`] within a transaction.
     pub fn rmdir_tx(&self, tx: &Tx, dir: u64, name: &[u8], now: Time) -> Result<()> {
-        self.apply(tx, &Op::Rmdir(At::new(dir, name)), now).map(drop)
+        self.apply(tx, &Op::Rmdir(NameInDir::new(dir, name)), now).map(drop)
     }
 
-    pub(super) fn remove(&self, tx: &Tx, at: &At<'_>, is_dir: bool, now: Time) -> Result<()> {
+    pub(super) fn remove(
+        &self,
+        tx: &Tx,
+        at: &NameInDir<'_>,
+        is_dir: bool,
+        now: Time,
+    ) -> Result<()> {
         let dir = at.dir;
         let absent = || Error::NotFound(at.shown());
         loop {
@@ -71,7 +77,7 @@ impl Filesystem {
             undo.name(dir, &found.name, Some(dirent(&found)));
             let names = parent.object().clone();
             let gone = if_gone(&file);
-            self.count_entries(&mut parent, Count::went(is_dir), now);
+            self.count_entries(&mut parent, Count::removed(is_dir), now);
             let done = (|| {
                 zap::remove(&names, tx, found.name.as_slice())?;
                 parent.save(self, tx)?;

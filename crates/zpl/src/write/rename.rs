@@ -11,7 +11,7 @@ use super::undo::Undo;
 use crate::dir::DirEntry;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
-use crate::op::{At, Identity, NewFile, Op, Renaming};
+use crate::op::{Identity, NameInDir, NewFile, Op, Renaming};
 use dmu::{Tx, zap};
 use ondisk::DmuType;
 use ondisk::sa::zpl;
@@ -35,9 +35,9 @@ pub enum RenameMode {
 }
 
 /// What a move changes in the tables of names.
-struct Step<'a> {
-    from: &'a At<'a>,
-    to: &'a At<'a>,
+struct RenameStep<'a> {
+    from: &'a NameInDir<'a>,
+    to: &'a NameInDir<'a>,
     now: Time,
     source: &'a DirEntry,
     replaced: Option<&'a DirEntry>,
@@ -45,8 +45,8 @@ struct Step<'a> {
 
 /// A rename whose files are locked.
 struct Move<'a> {
-    from: &'a At<'a>,
-    to: &'a At<'a>,
+    from: &'a NameInDir<'a>,
+    to: &'a NameInDir<'a>,
     now: Time,
     source: DirEntry,
     target: Option<DirEntry>,
@@ -58,7 +58,11 @@ fn rename_op<'a>(from: (u64, &'a [u8]), to: (u64, &'a [u8]), how: RenameMode) ->
         RenameMode::NoReplace => Renaming::NoReplace,
         RenameMode::Exchange => Renaming::Exchange,
     };
-    Op::Rename { from: At::new(from.0, from.1), to: At::new(to.0, to.1), how: Box::new(how) }
+    Op::Rename {
+        from: NameInDir::new(from.0, from.1),
+        to: NameInDir::new(to.0, to.1),
+        how: Box::new(how),
+    }
 }
 
 impl Filesystem {
@@ -92,7 +96,7 @@ impl Filesystem {
     pub(super) fn rename_now(
         &self,
         tx: &Tx,
-        (from, to): (&At<'_>, &At<'_>),
+        (from, to): (&NameInDir<'_>, &NameInDir<'_>),
         how: &Renaming,
         now: Time,
     ) -> Result<()> {
@@ -219,8 +223,8 @@ impl Filesystem {
         let was = replaced.as_ref().filter(|_| !respelled);
         undo.name(to.dir, to.name, was.map(dirent));
         undo.name(from.dir, &source.name, Some(dirent(&source)));
-        let step = Step { from, to, now, source: &source, replaced: replaced.as_ref() };
-        let gone = victim.as_ref().map(|victim| Count::went(victim.is_dir()));
+        let step = RenameStep { from, to, now, source: &source, replaced: replaced.as_ref() };
+        let gone = victim.as_ref().map(|victim| Count::removed(victim.is_dir()));
         let moved = self.move_checked(tx, &step, file, (from_dir, to_dir), gone);
         let moved = moved.and_then(|()| match how {
             Renaming::Whiteout(new, identity) => {
@@ -249,7 +253,7 @@ impl Filesystem {
         let file = self.make_with(tx, new, identity, &Parent::Dir(&parent), |_| Ok(()))?;
         undo.made(file);
         self.enter(tx, &self.dir_object(dir)?, name, file, mode::CHAR)?;
-        self.count_entries(&mut parent, Count::came(false), now);
+        self.count_entries(&mut parent, Count::added(false), now);
         parent.save(self, tx)
     }
 
@@ -258,7 +262,7 @@ impl Filesystem {
     fn move_checked(
         &self,
         tx: &Tx,
-        step: &Step<'_>,
+        step: &RenameStep<'_>,
         file: Attrs,
         (from_dir, to_dir): (Attrs, Attrs),
         gone: Option<Count>,
@@ -266,14 +270,14 @@ impl Filesystem {
         let (from_names, to_names) =
             (self.dir_object(step.from.dir)?, self.dir_object(step.to.dir)?);
         zap::remove(&from_names, tx, step.source.name.as_slice())?;
-        let mut count = Count::came(file.is_dir());
+        let mut count = Count::added(file.is_dir());
         if let (Some(gone), Some(entry)) = (gone, step.replaced) {
             zap::remove(&to_names, tx, entry.name.as_slice())?;
             count.entries += gone.entries;
             count.dirs += gone.dirs;
         }
         self.enter(tx, &to_names, step.to.name, step.source.object, file.mode())?;
-        let left = Count::went(file.is_dir());
+        let left = Count::removed(file.is_dir());
         self.settle(tx, file, &to_dir, step.now)?;
         self.save_dirs(tx, (from_dir, left), (to_dir, count), step.now)
     }

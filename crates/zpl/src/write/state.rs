@@ -1,6 +1,6 @@
 //! What a file system keeps to be changed.
 
-use super::limits::Known;
+use super::limits::KnownLimits;
 use super::locks::KeyedLocks;
 use super::opens::OpenTable;
 use super::settings::FsSettings;
@@ -18,7 +18,7 @@ pub(crate) struct State {
     pub(crate) opens: Arc<OpenTable>,
     pub(crate) log: OnceLock<Arc<IntentLog>>,
     /// The limits of owners, once they were read.
-    pub(crate) limits: Mutex<Known>,
+    pub(crate) limits: Mutex<KnownLimits>,
 }
 
 impl State {

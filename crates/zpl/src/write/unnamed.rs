@@ -19,7 +19,7 @@ use crate::op::{NewFile, NewKind, SetAttrs};
 use dmu::{Tx, zap};
 use ondisk::sa::zpl;
 use ondisk::znode::Time;
-use zil::About;
+use zil::SyncScope;
 
 impl Filesystem {
     /// Makes a file that has no name yet and will have one in the directory `dir`, as far as that
@@ -50,7 +50,7 @@ impl Filesystem {
         };
         // From here on it is in use: emptying the queue does not free it.
         let open = self.use_unnamed(number);
-        self.note_unsaid(tx, About::Object(number), &[]);
+        self.note_unloggable(tx, SyncScope::Object(number), &[]);
         match self.take_links(tx, number) {
             Ok(()) => Ok(open),
             Err(e) => {
@@ -134,7 +134,7 @@ impl Filesystem {
         attrs.set(zpl::LINKS, 1);
         attrs.set(zpl::PARENT, dir);
         attrs.state_changed(now);
-        let count = if before.is_some() { Count::default() } else { Count::came(false) };
+        let count = if before.is_some() { Count::default() } else { Count::added(false) };
         self.count_entries(&mut parent, count, now);
         let done = (|| {
             if let Some(entry) = &before {
@@ -149,7 +149,7 @@ impl Filesystem {
             dropped.or_else(|e| self.enqueue(tx, file).and(Err(e)))
         })();
         undo.end(done)?;
-        self.note_unsaid(tx, About::Names, gone.as_slice());
+        self.note_unloggable(tx, SyncScope::Names, gone.as_slice());
         self.inner.state.opens.named(file);
         Ok(())
     }

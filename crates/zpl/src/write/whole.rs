@@ -15,7 +15,7 @@ use crate::op::{NewFile, NewKind, SetAttrs};
 use dmu::Tx;
 use ondisk::sa::zpl;
 use ondisk::znode::Time;
-use zil::About;
+use zil::SyncScope;
 
 /// A file to be made with all that is in it.
 #[derive(Clone, Copy, Debug)]
@@ -71,15 +71,15 @@ impl Filesystem {
         let entered =
             filled.and_then(|()| self.enter(tx, &names, name, number, new.kind.mode_type()));
         let done = entered.and_then(|()| {
-            self.count_entries(&mut parent, Count::came(false), now);
+            self.count_entries(&mut parent, Count::added(false), now);
             parent.save(self, tx)
         });
         if let Err(e) = done {
             let left = self.leave(tx, dir, name, number);
             return self.unmake(tx, number, taken_back(tx, e, left));
         }
-        self.note_unsaid(tx, About::Object(number), &[]);
-        self.note_unsaid(tx, About::Names, &[]);
+        self.note_unloggable(tx, SyncScope::Object(number), &[]);
+        self.note_unloggable(tx, SyncScope::Names, &[]);
         Ok(number)
     }
 

@@ -28,7 +28,7 @@ const NAME_MAX: usize = 255;
 
 /// Where a name is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Found {
+struct FoundIn {
     list: bool,
     dir: bool,
 }
@@ -172,13 +172,13 @@ impl Filesystem {
         Ok(())
     }
 
-    fn find_xattr(&self, attrs: &Attrs, list: &NvList, name: &[u8]) -> Result<Found> {
+    fn find_xattr(&self, attrs: &Attrs, list: &NvList, name: &[u8]) -> Result<FoundIn> {
         let in_list = list.pairs.iter().any(|p| p.name == name);
         let in_dir = match attrs.get(zpl::XATTR) {
             0 => false,
             dir => self.find(&self.dir_object(dir)?, name)?.is_some(),
         };
-        Ok(Found { list: in_list, dir: in_dir })
+        Ok(FoundIn { list: in_list, dir: in_dir })
     }
 
     /// Sets an attribute in the directory, which is made when there is none, and saves its owner.
@@ -218,7 +218,7 @@ impl Filesystem {
             None => {
                 undo.attrs(&dir);
                 self.enter(tx, &names, name, file, mode::FILE)?;
-                self.count_entries(&mut dir, Count::came(false), now);
+                self.count_entries(&mut dir, Count::added(false), now);
                 dir.save(self, tx)?;
             }
         }
@@ -263,7 +263,7 @@ impl Filesystem {
         undo.name(dir.number(), &entry.name, Some(dirent(&entry)));
         undo.attrs(&dir);
         let names = dir.object().clone();
-        self.count_entries(&mut dir, Count::went(false), now);
+        self.count_entries(&mut dir, Count::removed(false), now);
         let done = (|| {
             zap::remove(&names, tx, entry.name.as_slice())?;
             dir.save(self, tx)?;

@@ -3,7 +3,7 @@
 use super::{Job, SetSync, Write};
 use crate::error::{ErrorKind, Result};
 use crate::live::set::{DNODE_BLOCK_SIZE, FIRST_SPECIAL, SLOTS_PER_BLOCK};
-use crate::live::state::{Content, Taken};
+use crate::live::state::{Content, ObjectChanges};
 use crate::ranges::BlockRanges;
 use device::AlignedBuf;
 use ondisk::dnode::{DNODE_SLOT_SIZE, EXTRA_SLOTS_AT};
@@ -33,7 +33,7 @@ impl SetSync<'_> {
         let Some(last) = groups.last().and_then(|g| g.first()) else { return Ok(()) };
         let mut attrs = Dnode::clone(&before);
         attrs.max_block = attrs.max_block.max(block_of(last));
-        let taken = Taken {
+        let taken = ObjectChanges {
             attrs: Some(Arc::new(attrs)),
             clear: false,
             blocks: Vec::new(),

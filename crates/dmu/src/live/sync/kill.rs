@@ -46,8 +46,8 @@ struct Killing<'a> {
 impl BatchVisitor<Option<usize>> for Killing<'_> {
     type Local = ();
 
-    fn batch(&self, doomed: Vec<Subtree>, (): &mut (), below: &mut Vec<Subtree>) {
-        for (d, block) in doomed.iter().zip(self.read(&doomed)) {
+    fn batch(&self, to_free: Vec<Subtree>, (): &mut (), below: &mut Vec<Subtree>) {
+        for (d, block) in to_free.iter().zip(self.read(&to_free)) {
             match block {
                 Ok(block) => self.kill_inside(d, &block, below),
                 Err(e) => self.sync.live.leaked.lock().push(e),
@@ -58,16 +58,16 @@ impl BatchVisitor<Option<usize>> for Killing<'_> {
 }
 
 impl Killing<'_> {
-    fn read(&self, doomed: &[Subtree]) -> Vec<Result<Arc<Block>>> {
+    fn read(&self, to_free: &[Subtree]) -> Vec<Result<Arc<Block>>> {
         let is_at_home = |d: &&Subtree| d.bp.level() == d.place.level.cast_unsigned();
-        let wanted = doomed.iter().filter(is_at_home).map(|d| (d.bp, d.place));
+        let wanted = to_free.iter().filter(is_at_home).map(|d| (d.bp, d.place));
         let mut read = self.sync.read_many(&wanted.collect::<Vec<_>>()).into_iter();
         let block = |d: &Subtree| {
             let rule = "a pointer has another level than its place";
             let strange = || self.sync.set.error(d.place.object, ErrorKind::Tree(rule));
             Some(d).filter(is_at_home).and_then(|_| read.next()).unwrap_or_else(|| Err(strange()))
         };
-        doomed.iter().map(block).collect()
+        to_free.iter().map(block).collect()
     }
 
     /// Kills what a block points to at level 0; what is higher goes to `below`.

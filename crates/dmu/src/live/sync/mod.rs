@@ -20,7 +20,7 @@ mod tree;
 use super::policy::SetPolicy;
 use super::set::{Base, FIRST_SPECIAL, LiveSet};
 use super::spec::SyncContext;
-use super::state::{Content, LiveObject, Taken};
+use super::state::{Content, LiveObject, ObjectChanges};
 use super::write::spill_place;
 use crate::error::{Error, ErrorKind, Result};
 use crate::objset::Objset;
@@ -52,7 +52,7 @@ struct Job {
     object: Arc<LiveObject>,
     /// Dnode and tree before.
     before: Option<Arc<Dnode>>,
-    taken: Taken,
+    taken: ObjectChanges,
     tree: Option<Tree>,
     /// Change of the space used.
     used: AtomicI64,
@@ -137,8 +137,8 @@ impl SetSync<'_> {
 
     fn write_trees(&self, jobs: &mut [Job]) -> Result<()> {
         self.for_each(jobs, |job| self.prune(job))?;
-        let doomed = self.doomed(jobs);
-        self.kill_all(jobs, doomed)?;
+        let to_free = self.to_free(jobs);
+        self.kill_all(jobs, to_free)?;
         let mut writes = Vec::new();
         let mut spills = Vec::new();
         for (i, job) in jobs.iter_mut().enumerate() {
@@ -202,12 +202,12 @@ impl SetSync<'_> {
     }
 
     /// The pointers that prune and removed objects leave behind, with the job they belong to.
-    fn doomed(&self, jobs: &mut [Job]) -> Vec<Subtree> {
+    fn to_free(&self, jobs: &mut [Job]) -> Vec<Subtree> {
         let mut out = Vec::new();
         for (i, job) in jobs.iter_mut().enumerate() {
             let number = job.object.number();
             if let Some(tree) = &mut job.tree {
-                for (bp, level, id) in tree.doomed.drain(..) {
+                for (bp, level, id) in tree.to_free.drain(..) {
                     out.push(Subtree { bp, place: self.place(number, level, id), of: Some(i) });
                 }
                 let old = tree.dnode.spill.take_if(|_| job.taken.spill.is_some());

@@ -32,13 +32,13 @@ pub(super) struct Tree {
     /// loaded yet.
     nodes: Vec<BTreeMap<u64, Option<Node>>>,
     /// Freed pointers with their level and number.
-    pub(super) doomed: Vec<(BlkPtr, u8, u64)>,
+    pub(super) to_free: Vec<(BlkPtr, u8, u64)>,
 }
 
 impl Tree {
     pub(super) fn new(number: u64, dnode: Dnode) -> Self {
         let nodes = (1..dnode.levels).map(|_| BTreeMap::new()).collect();
-        Self { number, dnode, nodes, doomed: Vec::new() }
+        Self { number, dnode, nodes, to_free: Vec::new() }
     }
 
     fn fanout_shift(&self) -> u32 {
@@ -129,7 +129,7 @@ impl Tree {
         Ok(Node { buf: AlignedBuf::copy_of(&block), endian: block.endian(), old: *bp })
     }
 
-    /// Makes the blocks from `start` up to `end` holes. What was there is doomed.
+    /// Makes the blocks from `start` up to `end` holes. What was there is to be freed.
     pub(super) fn punch(&mut self, sync: &SetSync<'_>, start: u64, end: u64) -> Result<()> {
         let end = if end == u64::MAX { u128::MAX } else { u128::from(end) };
         let top = self.top();
@@ -154,7 +154,7 @@ impl Tree {
             return Ok(());
         }
         if range.0 <= first && behind <= range.1 && !loaded {
-            self.doomed.push((bp, level, id));
+            self.to_free.push((bp, level, id));
             let size = match level {
                 0 => self.dnode.block_size(),
                 _ => 1 << self.dnode.indirect_shift,

@@ -19,7 +19,7 @@ enum Link {
 
 /// What came of a change that needs room in the leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fit {
+pub enum EditOutcome {
     /// It is done.
     Done,
     /// The leaf has too few free chunks and is as it was: split it and try again.
@@ -85,9 +85,9 @@ impl Leaf {
         cd: Option<u32>,
         int_len: u8,
         values: &[u8],
-    ) -> Result<Fit> {
+    ) -> Result<EditOutcome> {
         if Self::chunks_of(name, values.len()) > usize::from(self.free_count) {
-            return Ok(Fit::Full);
+            return Ok(EditOutcome::Full);
         }
         let cd = match cd {
             Some(cd) => cd,
@@ -109,23 +109,28 @@ impl Leaf {
         };
         self.link(at, entry)?;
         self.entry_count = self.entry_count.saturating_add(1);
-        Ok(Fit::Done)
+        Ok(EditOutcome::Done)
     }
 
     /// Gives the entry that `key` matches another value; `None` when there is no such entry.
-    pub fn replace(&mut self, key: &ZapKey, int_len: u8, values: &[u8]) -> Result<Option<Fit>> {
+    pub fn replace(
+        &mut self,
+        key: &ZapKey,
+        int_len: u8,
+        values: &[u8],
+    ) -> Result<Option<EditOutcome>> {
         let Some((_, at, mut entry)) = self.position(key)? else { return Ok(None) };
         let before = usize::from(entry.value_len) * usize::from(entry.int_len);
         let (old, new) = (before.div_ceil(ARRAY_BYTES), values.len().div_ceil(ARRAY_BYTES));
         if new > old + usize::from(self.free_count) {
-            return Ok(Some(Fit::Full));
+            return Ok(Some(EditOutcome::Full));
         }
         self.drop_array(entry.value_chunk)?;
         entry.value_chunk = self.store_array(values)?;
         entry.value_len = (values.len() / usize::from(int_len.max(1))) as u16;
         entry.int_len = int_len;
         self.put(at, Chunk::Entry(entry))?;
-        Ok(Some(Fit::Done))
+        Ok(Some(EditOutcome::Done))
     }
 
     /// Takes the entry that `key` matches out; false when there is none.

@@ -10,7 +10,7 @@ use ondisk::{BlkPtr, Dva, Endian};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use zio::{SpaceClass, Want};
+use zio::{AllocRequest, SpaceClass};
 
 /// Small blocks, so that maps are condensed and two-word entries meet the ends of blocks.
 pub(super) const BLOCK: usize = 512;
@@ -185,8 +185,8 @@ pub(super) fn raidz(spec: &TopSpec, nparity: u64, width: u64) -> TopSpec {
     TopSpec { asize: Arc::new(asize), ..spec.clone() }
 }
 
-pub(super) fn want(psize: u64, copies: u8, txg: u64, hint: u64) -> Want {
-    Want { psize, copies, class: SpaceClass::Normal, txg, gang: false, hint }
+pub(super) fn want(psize: u64, copies: u8, txg: u64, hint: u64) -> AllocRequest {
+    AllocRequest { psize, copies, class: SpaceClass::Normal, txg, gang: false, hint }
 }
 
 pub(super) fn pointer(dvas: [Dva; 3]) -> BlkPtr {

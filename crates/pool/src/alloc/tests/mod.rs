@@ -7,7 +7,7 @@ mod threads;
 use self::harness::{BLOCK, Store, plain, pointer, raidz, want};
 use super::Allocator;
 use super::spec::TopSpec;
-use zio::{AllocError, Allocate, SpaceClass, Want};
+use zio::{AllocError, AllocRequest, Allocate, SpaceClass};
 
 fn vdevs(dvas: &[ondisk::Dva; 3]) -> Vec<u32> {
     dvas.iter().filter(|d| !d.is_empty()).map(|d| d.vdev()).collect()
@@ -78,7 +78,7 @@ fn classes_fall_back_when_they_are_full_or_absent() {
     let specs = [plain(0, 9, 20, 8), special];
     let alloc = Store::default().open(&specs, 1);
     let get = |class| {
-        let want = Want { class, ..want(64 << 10, 1, 1, 0) };
+        let want = AllocRequest { class, ..want(64 << 10, 1, 1, 0) };
         alloc.allocate(&want).map(|d| d[0].vdev())
     };
     assert_eq!(get(SpaceClass::Normal), Ok(0));
@@ -99,7 +99,7 @@ fn gang_headers_are_freed_by_their_own_size() {
     let store = Store::default();
     let spec = raidz(&plain(0, 12, 24, 4), 2, 6);
     let alloc = store.open(std::slice::from_ref(&spec), 1);
-    let dvas = alloc.allocate(&Want { gang: true, ..want(512, 1, 1, 0) }).unwrap();
+    let dvas = alloc.allocate(&AllocRequest { gang: true, ..want(512, 1, 1, 0) }).unwrap();
     assert!(dvas[0].is_gang() && dvas[0].asize() == 3 << 12);
     // A gang's address counts all its members.
     let whole = ondisk::Dva::new(0, dvas[0].offset(), 30 << 12, true);

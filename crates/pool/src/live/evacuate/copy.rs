@@ -6,7 +6,7 @@ use core::ops::Range;
 use ondisk::Dva;
 use std::collections::VecDeque;
 use vdev::IndirectSegment;
-use zio::{Allocate, SpaceClass, Want};
+use zio::{AllocRequest, Allocate, SpaceClass};
 
 /// Bytes that are read at the same time.
 const BATCH: u64 = 16 << 20;
@@ -114,8 +114,8 @@ struct Source {
 impl Shared {
     /// Copies the next piece of the vdev that leaves, as a part of `txg`. What it writes is on its
     /// way when this returns.
-    pub(in crate::live) fn copy_a_piece(&self, txg: u64) -> Piece {
-        let Some(leaving) = self.removals.leaving().filter(|_| self.removal_goes_on()) else {
+    pub(in crate::live) fn copy_piece(&self, txg: u64) -> Piece {
+        let Some(running) = self.removals.running().filter(|_| self.is_removal_running()) else {
             return Piece::None;
         };
         // The first txg takes in what logs of space maps say.
@@ -126,12 +126,12 @@ impl Shared {
         let source = {
             let config = self.config.lock();
             let mut tops = config.root.children.iter();
-            let top = tops.find(|top| top.id == u64::from(leaving.id));
+            let top = tops.find(|top| top.id == u64::from(running.id));
             let Some(top) = top else { return Piece::None };
             let sector = 1 << top.ashift.unwrap_or(9).min(16);
-            Source { id: leaving.id, class: crate::class_of(top), sector, txg }
+            Source { id: running.id, class: crate::class_of(top), sector, txg }
         };
-        let ranges = match self.alloc.allocated_from(source.id, leaving.header.max_offset, piece) {
+        let ranges = match self.alloc.allocated_from(source.id, running.header.max_offset, piece) {
             Ok(ranges) => first_of(ranges, piece),
             Err(what) => return Piece::Copied(Vec::new(), Some(format!("cannot read {what}"))),
         };
@@ -184,7 +184,7 @@ impl Shared {
     }
 
     fn space_for(&self, source: &Source, size: u64) -> Option<Dva> {
-        let want = Want {
+        let want = AllocRequest {
             psize: size,
             copies: 1,
             class: source.class,

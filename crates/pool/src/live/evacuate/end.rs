@@ -2,9 +2,9 @@
 
 use crate::error::Result;
 use crate::live::config::Builder;
-use crate::live::removals::Leaving;
+use crate::live::config_edit::{bad, refused};
+use crate::live::removals::RunningRemoval;
 use crate::live::shared::TaskCx;
-use crate::live::sides::{bad, refused};
 use crate::mapping::segments;
 use ondisk::config::VdevConfig;
 use ondisk::nvlist::{NvList, NvValue};
@@ -53,61 +53,61 @@ fn with_top(root: &VdevConfig, new: &VdevConfig) -> Result<VdevConfig> {
 
 impl TaskCx<'_> {
     /// All of a vdev was copied: from this txg on its blocks are read where they are now.
-    pub(super) fn end_removal(&self, leaving: Leaving) -> Result<()> {
+    pub(super) fn end_removal(&self, running: RunningRemoval) -> Result<()> {
         let shared = self.shared;
         let root = shared.config.lock().root.clone();
-        let top = root.children.iter().find(|top| top.id == u64::from(leaving.id));
+        let top = root.children.iter().find(|top| top.id == u64::from(running.id));
         let top = top.ok_or_else(|| refused("no such device in pool"))?;
-        let new = indirect(top, (self.guid)(), leaving.record.prev_indirect_vdev)?;
+        let new = indirect(top, (self.guid)(), running.record.prev_indirect_vdev)?;
         let next = with_top(&root, &new)?;
         let now = shared.reader.vdevs();
         let tree = now.successor(&shared.rt, &next, &mut |_| None);
         let mut tree = tree.map_err(|e| bad(&e))?;
         let moved = segments(self.objects(), &new)?.unwrap_or_default();
-        tree.set_indirect(leaving.id, moved).map_err(|e| bad(&e))?;
+        tree.set_indirect(running.id, moved).map_err(|e| bad(&e))?;
         let below: Vec<u64> = top.walk().filter(|v| v.kind.is_leaf()).map(|v| v.guid).collect();
         let leaves = now.leaves().filter(|leaf| below.contains(&leaf.guid()));
         let gone = leaves.filter_map(|leaf| Some((leaf.guid(), leaf.writer().cloned()?)));
         let gone: Vec<_> = gone.collect();
         self.touch();
-        let maps = shared.alloc.end_leaving(leaving.id, self.tx.txg());
+        let maps = shared.alloc.end_leaving(running.id, self.tx.txg());
         self.free_space_of(top, &maps)?;
-        let mut record = leaving.record.with_state(State::Finished);
+        let mut record = running.record.with_state(State::Finished);
         record.prev_indirect_vdev = record.vdev;
         record.end_time = self.dsl().now.secs;
         self.put_removal(&record)?;
         self.put_tree(next, tree);
         below.iter().for_each(|guid| drop(shared.config.lock().logs.remove(guid)));
         let mut state = shared.removals.state.lock();
-        (state.leaving, state.gone) = (None, gone);
+        (state.running, state.gone) = (None, gone);
         drop(state);
-        let text = format!("{} vdev {}", shared.pool(), leaving.id);
+        let text = format!("{} vdev {}", shared.pool(), running.id);
         self.log_event_of_pool("vdev remove completed", &text)
     }
 
     /// Frees all copies; the vdev is used as before.
-    pub(super) fn call_off_removal(&self) -> Result<()> {
+    pub(super) fn undo_removal(&self) -> Result<()> {
         let shared = self.shared;
         let none = || refused("there is no removal in progress");
-        let leaving = shared.removals.leaving().ok_or_else(none)?;
+        let running = shared.removals.running().ok_or_else(none)?;
         let mut root = shared.config.lock().root.clone();
-        let top = root.children.iter_mut().find(|top| top.id == u64::from(leaving.id));
+        let top = root.children.iter_mut().find(|top| top.id == u64::from(running.id));
         let top = top.ok_or_else(|| refused("no such device in pool"))?;
-        let copied = shared.alloc.copies_of(leaving.id);
+        let copied = shared.alloc.copies_of(running.id);
         let copied = copied.map_err(|what| refused(&format!("cannot read {what}")))?;
         self.touch();
-        self.free_mapping(&leaving, top)?;
-        shared.alloc.give_up_copies(leaving.id, &copied, self.tx.txg());
+        self.free_mapping(&running, top)?;
+        shared.alloc.give_up_copies(running.id, &copied, self.tx.txg());
         self.unmark(top)?;
         let path = top.path.clone().unwrap_or_else(|| "-".to_owned());
-        let mut record = leaving.record.with_state(State::Canceled);
+        let mut record = running.record.with_state(State::Canceled);
         record.end_time = self.dsl().now.secs;
         self.put_removal(&record)?;
         let tree = shared.reader.vdevs();
         let tree = tree.successor(&shared.rt, &root, &mut |_| None).map_err(|e| bad(&e))?;
         self.put_tree(root, tree);
-        shared.removals.state.lock().leaving = None;
-        let text = format!("{} vdev {} {path}", shared.pool(), leaving.id);
+        shared.removals.state.lock().running = None;
+        let text = format!("{} vdev {} {path}", shared.pool(), running.id);
         self.log_event_of_pool("vdev remove canceled", &text)
     }
 }

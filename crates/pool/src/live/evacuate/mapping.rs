@@ -2,7 +2,7 @@
 
 use super::copy::{Moved, Piece};
 use crate::error::{Error, Result};
-use crate::live::removals::Leaving;
+use crate::live::removals::RunningRemoval;
 use crate::live::shared::TaskCx;
 use dmu::{NewObject, ZapValue, zap};
 use ondisk::config::VdevConfig;
@@ -43,21 +43,21 @@ impl TaskCx<'_> {
     }
 
     /// Frees them when it is called off.
-    pub(super) fn free_mapping(&self, leaving: &Leaving, top: &VdevConfig) -> Result<()> {
+    pub(super) fn free_mapping(&self, running: &RunningRemoval, top: &VdevConfig) -> Result<()> {
         let (objects, features) = (self.objects(), &self.shared.features);
         features.add(self.tx, REMOVAL, -1)?;
-        if let Some(counts) = leaving.header.counts_object.filter(|n| *n != 0) {
+        if let Some(counts) = running.header.counts_object.filter(|n| *n != 0) {
             objects.free(self.tx, counts)?;
             features.add(self.tx, OBSOLETE, -1)?;
         }
-        objects.free(self.tx, leaving.mapping)?;
-        objects.free(self.tx, leaving.births)?;
+        objects.free(self.tx, running.mapping)?;
+        objects.free(self.tx, running.births)?;
         let Some(number) = top.vdev_zap_top.filter(|n| *n != 0) else { return Ok(()) };
         let table = objects.object(number)?;
         if zap::remove(&table, self.tx, vdev_zap::OBSOLETE_COUNTS_PRECISE)? {
             features.add(self.tx, OBSOLETE, -1)?;
         }
-        let map = self.shared.alloc.obsolete_map(leaving.id);
+        let map = self.shared.alloc.obsolete_map(running.id);
         if map != 0 {
             let object = objects.object(map)?;
             let dnode = object.dnode();
@@ -81,18 +81,18 @@ impl TaskCx<'_> {
 
     /// Puts what a txg copied into the mapping; ends the removal when nothing is left.
     pub(in crate::live) fn settle_piece(&self, piece: Piece) -> Result<()> {
-        let Some(leaving) = self.shared.removals.leaving() else { return Ok(()) };
+        let Some(running) = self.shared.removals.running() else { return Ok(()) };
         match piece {
             Piece::None => Ok(()),
-            Piece::All => self.end_removal(leaving),
+            Piece::All => self.end_removal(running),
             Piece::Copied(moved, failure) => {
                 if !moved.is_empty() {
-                    self.extend(leaving, &moved)?;
+                    self.extend(running, &moved)?;
                 }
                 match failure {
                     Some(why) => {
                         self.shared.removals.state.lock().failure = Some(why);
-                        self.call_off_removal()
+                        self.undo_removal()
                     }
                     None => Ok(()),
                 }
@@ -100,9 +100,9 @@ impl TaskCx<'_> {
         }
     }
 
-    fn extend(&self, mut leaving: Leaving, moved: &[Moved]) -> Result<()> {
+    fn extend(&self, mut running: RunningRemoval, moved: &[Moved]) -> Result<()> {
         let objects = self.objects();
-        let header = &mut leaving.header;
+        let header = &mut running.header;
         let (mut entries, mut counts, mut copied) = (Vec::new(), Vec::new(), 0u64);
         for Moved { segment, gaps } in moved {
             let entry = MappingEntry::new(segment.src_offset, segment.dst);
@@ -113,7 +113,7 @@ impl TaskCx<'_> {
             counts.extend(gaps.to_le_bytes());
             copied = copied.saturating_add(segment.size - u64::from(gaps));
         }
-        let mapping = objects.object(leaving.mapping)?;
+        let mapping = objects.object(running.mapping)?;
         mapping.write_at(self.tx, header.num_entries * MappingEntry::SIZE as u64, &entries)?;
         if let Some(number) = header.counts_object.filter(|n| *n != 0) {
             objects.object(number)?.write_at(self.tx, header.num_entries * 4, &counts)?;
@@ -121,33 +121,33 @@ impl TaskCx<'_> {
         header.num_entries += moved.len() as u64;
         mapping.set_bonus(self.tx, WORDS, &header.encode(Endian::Little))?;
         let birth = BirthEntry { offset: header.max_offset, txg: self.tx.txg() };
-        let births = objects.object(leaving.births)?;
-        let at = leaving.births_count * BirthEntry::SIZE as u64;
+        let births = objects.object(running.births)?;
+        let at = running.births_count * BirthEntry::SIZE as u64;
         births.write_at(self.tx, at, &birth.encode(Endian::Little))?;
-        leaving.births_count += 1;
-        let count = BirthsHeader { count: leaving.births_count };
+        running.births_count += 1;
+        let count = BirthsHeader { count: running.births_count };
         births.set_bonus(self.tx, WORDS, &count.encode(Endian::Little))?;
         let segments: Vec<_> = moved.iter().map(|m| m.segment).collect();
-        self.shared.alloc.extend_leaving(leaving.id, &segments);
-        self.count_copied(leaving, copied)
+        self.shared.alloc.extend_leaving(running.id, &segments);
+        self.count_copied(running, copied)
     }
 
     /// Bytes that were freed before they were copied count as copied. In each pass of a sync.
     pub(in crate::live) fn count_spared(&self) -> Result<()> {
-        let Some(leaving) = self.shared.removals.leaving() else { return Ok(()) };
-        match self.shared.alloc.take_spared(leaving.id) {
+        let Some(running) = self.shared.removals.running() else { return Ok(()) };
+        match self.shared.alloc.take_spared(running.id) {
             0 => Ok(()),
-            bytes => self.count_copied(leaving, bytes),
+            bytes => self.count_copied(running, bytes),
         }
     }
 
-    fn count_copied(&self, mut leaving: Leaving, bytes: u64) -> Result<()> {
-        let record = &mut leaving.record;
+    fn count_copied(&self, mut running: RunningRemoval, bytes: u64) -> Result<()> {
+        let record = &mut running.record;
         record.copied = record.copied.saturating_add(bytes);
         self.put_removal(record)?;
         let left = record.to_copy.saturating_sub(record.copied);
-        self.shared.alloc.set_left(leaving.id, left);
-        self.shared.removals.state.lock().leaving = Some(leaving);
+        self.shared.alloc.set_left(running.id, left);
+        self.shared.removals.state.lock().running = Some(running);
         Ok(())
     }
 

@@ -20,7 +20,7 @@
 //! copy     what is allocated behind the last entry, a piece of it, is read and written elsewhere.
 //!          Not under the gate: blocks are read and written meanwhile as ever  (copy.rs)
 //! extend   the entries go into the mapping, under the gate                    (mapping.rs)
-//! ...      tasks; frees are resolved when the maps are written                (alloc/leaving.rs)
+//! ...      tasks; frees are resolved when the maps are written                (alloc/running.rs)
 //! commit   copies and mapping are durable together
 //! ```
 //!
@@ -48,15 +48,15 @@ pub(super) use mapping::OBSOLETE;
 pub(super) use start::check_layout;
 
 use super::LivePool;
+use super::config_edit::refused;
 use super::labels;
 use super::shared::Shared;
-use super::sides::refused;
 use crate::error::Result;
 use ondisk::indirect::RemovalState;
 use std::time::Duration;
 
 /// How long is waited before it is looked whether the pool has stopped.
-const GLANCE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Shared {
     /// A txg is durable: devices that left in it lose their labels.
@@ -73,7 +73,7 @@ impl LivePool {
     /// The removal of a vdev with data that runs.
     #[must_use]
     pub fn removing(&self) -> Option<RemovalState> {
-        self.shared.removals.leaving().map(|leaving| leaving.record)
+        self.shared.removals.running().map(|running| running.record)
     }
 
     /// Calls the removal off that runs: the vdev is used as before.
@@ -81,11 +81,11 @@ impl LivePool {
     /// # Errors
     /// When none runs.
     pub fn cancel_removal(&self) -> Result<()> {
-        if self.shared.removals.leaving().is_none() {
+        if self.shared.removals.running().is_none() {
             return Err(refused("there is no removal in progress"));
         }
-        self.shared.run_keeping_datasets(|cx| cx.call_off_removal())?;
-        self.shared.go_on_with_works()
+        self.shared.run_keeping_datasets(|cx| cx.undo_removal())?;
+        self.shared.resume_works()
     }
 
     /// Waits until no removal runs, and no longer than this; whether none does.
@@ -101,7 +101,7 @@ impl LivePool {
                 drop(state);
                 return Err(self.shared.stopped(&why));
             }
-            let next = (self.rt().now() + GLANCE).min(deadline);
+            let next = (self.rt().now() + POLL_INTERVAL).min(deadline);
             removals.changed.wait_until(&mut state, next);
         }
         match (&state.failure, state.is_waited_for) {

@@ -3,10 +3,10 @@
 use crate::error::Result;
 use crate::live::LivePool;
 use crate::live::config::{set_u64, unset};
-use crate::live::removals::Leaving;
+use crate::live::config_edit::{bad, refused};
+use crate::live::removals::RunningRemoval;
 use crate::live::scan::REBUILDING;
 use crate::live::shared::{Shared, TaskCx};
-use crate::live::sides::{bad, refused};
 use crate::mapping::segments;
 use dmu::{Objset, Zap};
 use ondisk::config::{VdevConfig, VdevKind};
@@ -55,10 +55,10 @@ impl Shared {
         if self.is_rebuilding() {
             return Err(refused(REBUILDING));
         }
-        if self.removals.leaving().is_some() {
+        if self.removals.running().is_some() {
             return Err(refused("Pool busy; removal may already be in progress"));
         }
-        if self.reflows.widening().is_some() {
+        if self.reflows.running().is_some() {
             return Err(refused("raidz expansion in progress"));
         }
         let root = self.config.lock().root.clone();
@@ -128,8 +128,8 @@ impl Shared {
         let births_count = BirthsHeader::decode(&bytes, endian).map_err(|e| bad(&e))?.count;
         let id = u32::try_from(top.id).map_err(|e| bad(&e))?;
         self.alloc.set_left(id, record.to_copy.saturating_sub(record.copied));
-        let leaving = Leaving { id, record, mapping, header, births, births_count };
-        self.removals.begin(leaving);
+        let running = RunningRemoval { id, record, mapping, header, births, births_count };
+        self.removals.begin(running);
         Ok(())
     }
 }
@@ -179,8 +179,8 @@ impl TaskCx<'_> {
         let tree = shared.reader.vdevs();
         let tree = tree.successor(&shared.rt, &root, &mut |_| None).map_err(|e| bad(&e))?;
         self.put_tree(root, tree);
-        let leaving = Leaving { id, record, mapping, header, births, births_count: 0 };
-        shared.removals.begin(leaving);
+        let running = RunningRemoval { id, record, mapping, header, births, births_count: 0 };
+        shared.removals.begin(running);
         let pool = shared.pool();
         self.log_event_of_pool("vdev remove started", &format!("{pool} vdev {id} {path}"))
     }
@@ -227,7 +227,7 @@ impl LivePool {
             .and_then(|()| shared.run_keeping_datasets(move |cx| cx.begin_removal(id)));
         if begun.is_err() {
             shared.alloc.set_allocating(id, allocated);
-            shared.go_on_with_works()?;
+            shared.resume_works()?;
         }
         begun
     }

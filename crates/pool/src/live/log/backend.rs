@@ -5,7 +5,7 @@
 //! room, there is no block.
 
 use super::super::budget::HeadSpace;
-use super::super::record::Pushed;
+use super::super::record::PushReason;
 use super::super::shared::Shared;
 use dmu::{Objset, Tx};
 use ondisk::{BlkPtr, Dva, ZilHeader};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use vdev::queue::IoClass;
 use vdev::{BlockWrite, WriteError};
 use zil::{Backend, BlockPlace, Finish};
-use zio::{Allocate, SpaceClass, Want};
+use zio::{AllocRequest, Allocate, SpaceClass};
 
 /// The pool of one head's log.
 pub(in super::super) struct LogBackend {
@@ -58,8 +58,14 @@ impl Backend for LogBackend {
         let mut allocated = None;
         let done = self.within(&shared, |txg| {
             let hint = self.objset.id();
-            let want =
-                Want { psize: size, copies: 1, class: SpaceClass::Log, txg, gang: false, hint };
+            let want = AllocRequest {
+                psize: size,
+                copies: 1,
+                class: SpaceClass::Log,
+                txg,
+                gang: false,
+                hint,
+            };
             let dvas = shared.alloc.allocate(&want).map_err(|e| e.to_string())?;
             keep(BlockPlace { dvas, size, birth: txg });
             allocated = Some(txg);
@@ -104,7 +110,7 @@ impl Backend for LogBackend {
 
     fn wait_synced(&self, txg: u64) -> Result<(), String> {
         let shared = self.shared()?;
-        shared.txgs.wait_synced(txg, Pushed::Waited).map_err(|why| why.to_string())
+        shared.txgs.wait_synced(txg, PushReason::Waited).map_err(|why| why.to_string())
     }
 }
 

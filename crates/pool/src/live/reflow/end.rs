@@ -3,9 +3,9 @@
 use crate::alloc::TopSpec;
 use crate::error::Result;
 use crate::live::config::{set_u64, set_u64s, unset};
-use crate::live::reflows::Widening;
+use crate::live::config_edit::{bad, refused};
+use crate::live::reflows::RunningExpansion;
 use crate::live::shared::TaskCx;
-use crate::live::sides::{bad, refused};
 use ondisk::expand::{KEY_END_TIME, KEY_STATE};
 use ondisk::scan::State;
 use vdev::asize_max;
@@ -15,7 +15,7 @@ const TXGS_ALIVE: u64 = 3;
 
 impl TaskCx<'_> {
     /// All rows are at their new places, by the uberblock of the txg before.
-    pub(super) fn end_reflow(&self, mut now: Widening) -> Result<()> {
+    pub(super) fn end_reflow(&self, mut now: RunningExpansion) -> Result<()> {
         let shared = self.shared;
         let mut root = shared.config.lock().root.clone();
         let top = root.children.iter_mut().find(|top| top.id == u64::from(now.id));
@@ -37,10 +37,10 @@ impl TaskCx<'_> {
         self.put_tree(root, next);
         now.record.state = State::Finished;
         now.record.end_time = self.dsl().now.secs;
-        self.put_widening(&now, &[KEY_STATE, KEY_END_TIME])?;
+        self.put_expansion(&now, &[KEY_STATE, KEY_END_TIME])?;
         {
             let mut state = shared.reflows.state.lock();
-            (state.widening, state.ended) = (None, TopSpec::of(&top, &shared.reader));
+            (state.running, state.ended) = (None, TopSpec::of(&top, &shared.reader));
         }
         let text = format!("{} vdev {} new width {width}", shared.pool(), now.id);
         self.log_event_of_pool("raidz vdev expansion completed", &text)

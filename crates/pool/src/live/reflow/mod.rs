@@ -9,7 +9,7 @@
 //!                     '---- waits ------'   while a device is away or lacks something
 //! ```
 //!
-//! How sectors move is the vdev's matter (`vdev::VdevTree::reflow_a_step`, theory in its
+//! How sectors move is the vdev's matter (`vdev::VdevTree::reflow_step`, theory in its
 //! `flow.rs`). Here is what makes a step a part of a txg:
 //!
 //! ```text
@@ -51,12 +51,12 @@ use ondisk::expand::Expansion;
 use std::time::Duration;
 
 /// How long is waited before it is looked whether the pool has stopped.
-const GLANCE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Shared {
     /// Something of an expansion is copied in the next txg.
-    pub(super) fn reflow_goes_on(&self) -> bool {
-        self.reflows.goes_on().is_some_and(|now| {
+    pub(super) fn is_reflow_running(&self) -> bool {
+        self.reflows.runnable().is_some_and(|now| {
             self.reader.vdevs().can_reflow(now.id) && !self.is_reflow_held(&now.record)
         })
     }
@@ -73,7 +73,7 @@ impl LivePool {
     /// The number of the vdev that is being expanded, and how far that is.
     #[must_use]
     pub fn expanding(&self) -> Option<(u64, Expansion)> {
-        self.shared.reflows.widening().map(|now| (u64::from(now.id), now.record))
+        self.shared.reflows.running().map(|now| (u64::from(now.id), now.record))
     }
 
     /// An expansion goes on by itself, or has just ended.
@@ -81,17 +81,17 @@ impl LivePool {
     pub fn is_expanding(&self) -> bool {
         let (is_waited_for, runs) = {
             let state = self.shared.reflows.state.lock();
-            (state.is_waited_for, state.widening.is_some())
+            (state.is_waited_for, state.running.is_some())
         };
-        let goes_on = || !runs || self.shared.reflow_goes_on();
-        is_waited_for && self.suspended().is_none() && goes_on()
+        let is_resumed = || !runs || self.shared.is_reflow_running();
+        is_waited_for && self.suspended().is_none() && is_resumed()
     }
 
     /// Why an expansion that runs does not go on.
     #[must_use]
     pub fn why_expansion_waits(&self) -> Option<String> {
         let state = self.shared.reflows.state.lock();
-        state.widening.and_then(|_| state.stands.clone())
+        state.running.and_then(|_| state.stands.clone())
     }
 
     /// Waits until no expansion runs, and no longer than this; whether none does.
@@ -107,7 +107,7 @@ impl LivePool {
                 drop(state);
                 return Err(self.shared.stopped(&why));
             }
-            let next = (self.rt().now() + GLANCE).min(deadline);
+            let next = (self.rt().now() + POLL_INTERVAL).min(deadline);
             reflows.changed.wait_until(&mut state, next);
         }
         Ok(!state.is_waited_for)

@@ -1,11 +1,11 @@
 //! Whether a raidz vdev can be expanded, and the beginning of it.
 
 use crate::error::Result;
-use crate::live::attach::NewSide;
+use crate::live::attach::NewChild;
 use crate::live::config::{set_flag, with_children};
-use crate::live::reflows::Widening;
+use crate::live::config_edit::{bad, refused};
+use crate::live::reflows::RunningExpansion;
 use crate::live::shared::{Shared, TaskCx};
-use crate::live::sides::{bad, refused};
 use dmu::{Zap, zap};
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::expand::{Expansion, KEY_BYTES_COPIED, KEY_END_TIME, KEY_START_TIME, KEY_STATE};
@@ -50,10 +50,10 @@ impl Shared {
                         raidz";
             return Err(refused(what));
         }
-        if self.reflows.widening().is_some() {
+        if self.reflows.running().is_some() {
             return Err(refused("raidz expansion in progress"));
         }
-        if self.removals.leaving().is_some() {
+        if self.removals.running().is_some() {
             return Err(refused("a device is being removed"));
         }
         let config = self.config.lock();
@@ -90,14 +90,14 @@ impl Shared {
     }
 
     /// Puts a device into a raidz vdev, which is expanded from then on.
-    pub(in crate::live) fn widen(&self, guid: u64, new: &NewSide) -> Result<()> {
+    pub(in crate::live) fn widen(&self, guid: u64, new: &NewChild) -> Result<()> {
         self.check_widening(guid)?;
         let top = find_top(&self.config.lock().root, guid)?.clone();
         top.walk().filter(|v| v.kind.is_leaf()).for_each(|v| self.end_works_on(v.guid));
         let new = new.clone();
-        let begun = self.run(move |cx| cx.begin_widening(guid, &new));
+        let begun = self.run(move |cx| cx.begin_expansion(guid, &new));
         if begun.is_err() {
-            self.go_on_with_works()?;
+            self.resume_works()?;
         }
         begun
     }
@@ -117,13 +117,13 @@ impl Shared {
                 Expansion::gather(|key| table.get_u64(key).ok().flatten())
             }
         };
-        self.reflows.begin(Widening { id, table, record: record.unwrap_or(unknown) });
+        self.reflows.begin(RunningExpansion { id, table, record: record.unwrap_or(unknown) });
         Ok(())
     }
 }
 
 impl TaskCx<'_> {
-    fn begin_widening(&self, top: u64, side: &NewSide) -> Result<()> {
+    fn begin_expansion(&self, top: u64, side: &NewChild) -> Result<()> {
         let shared = self.shared;
         shared.check_widening(top)?;
         let root = shared.config.lock().root.clone();
@@ -149,8 +149,8 @@ impl TaskCx<'_> {
         };
         let number = u32::try_from(before.id).map_err(|e| bad(&e))?;
         let table = before.vdev_zap_top.unwrap_or(0);
-        let widening = Widening { id: number, table, record };
-        self.put_widening(&widening, &[KEY_STATE, KEY_START_TIME])?;
+        let running = RunningExpansion { id: number, table, record };
+        self.put_expansion(&running, &[KEY_STATE, KEY_START_TIME])?;
         // What the last one left.
         let object = self.objects().object(table)?;
         let left = Zap::open(&object)?;
@@ -160,7 +160,7 @@ impl TaskCx<'_> {
             }
         }
         self.put_tree(root, next);
-        shared.reflows.begin(widening);
+        shared.reflows.begin(running);
         let pool = shared.pool();
         let text = format!("{pool} vdev {number} new width {}", id + 1);
         self.log_event_of_pool("raidz vdev expansion started", &text)?;

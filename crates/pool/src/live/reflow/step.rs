@@ -1,7 +1,7 @@
 //! A step of an expansion as a part of a txg.
 
 use crate::error::Result;
-use crate::live::reflows::Widening;
+use crate::live::reflows::RunningExpansion;
 use crate::live::shared::{Shared, TaskCx};
 use crate::live::tunables::Tunable;
 use dmu::zap;
@@ -12,18 +12,18 @@ use vdev::{Reflow, ReflowError, Reflowed};
 impl Shared {
     /// Does the next step of the expansion that runs; `None`: none was done. What it wrote is on
     /// the devices when this returns, and not flushed.
-    pub(in crate::live) fn reflow_a_step(&self) -> Option<Reflowed> {
-        let (widening, is_paused) = {
+    pub(in crate::live) fn reflow_step(&self) -> Option<Reflowed> {
+        let (running, is_paused) = {
             let state = self.reflows.state.lock();
-            (state.widening, state.is_paused)
+            (state.running, state.is_paused)
         };
-        let now = widening.filter(|now| !is_paused && !self.is_reflow_held(&now.record))?;
+        let now = running.filter(|now| !is_paused && !self.is_reflow_held(&now.record))?;
         // The first txg takes in what logs of space maps say.
         if self.alloc.has_logs() {
             return None;
         }
         let most = self.tunables.get(Tunable::ReflowPiece);
-        let done = self.reader.vdevs().reflow_a_step(now.id, self.alloc.end_of(now.id), &mut |r| {
+        let done = self.reader.vdevs().reflow_step(now.id, self.alloc.end_of(now.id), &mut |r| {
             self.alloc.taken_in(now.id, &r, most)
         });
         let mut state = self.reflows.state.lock();
@@ -39,7 +39,7 @@ impl Shared {
     /// What the uberblock of a txg that is about to be durable says of the expansion; the vdev and
     /// what is to be told to it behind that, when a step was done.
     pub(in crate::live) fn put_reflow(&self, uberblock: &mut Uberblock) -> Option<(u32, Reflow)> {
-        let Some(now) = self.reflows.widening() else {
+        let Some(now) = self.reflows.running() else {
             uberblock.set_raidz_reflow(ReflowScratch::NotInUse, 0);
             return None;
         };
@@ -54,16 +54,16 @@ impl Shared {
 
     /// What the devices hold of the txg that is synced is not certain.
     pub(in crate::live) fn give_up_reflow(&self) {
-        if let Some(now) = self.reflows.widening() {
+        if let Some(now) = self.reflows.running() {
             self.reader.vdevs().give_up_reflow(now.id);
         }
     }
 
     /// After a txg, when no thread holds the gate: what waited for the end of an expansion.
-    pub(in crate::live) fn go_on_after_reflow(&self) {
+    pub(in crate::live) fn resume_after_reflow(&self) {
         if self.reflows.has_ended() {
             // What fails is tried again when the pool is opened, or asked for.
-            let _ = self.go_on_with_works();
+            let _ = self.resume_works();
             let _ = self.want_scrub();
             self.reflows.end();
         }
@@ -73,14 +73,14 @@ impl Shared {
 impl TaskCx<'_> {
     /// Notes what was copied; ends the expansion when nothing is left.
     pub(in crate::live) fn settle_reflow(&self, done: Option<Reflowed>) -> Result<()> {
-        let (Some(done), Some(mut now)) = (done, self.shared.reflows.widening()) else {
+        let (Some(done), Some(mut now)) = (done, self.shared.reflows.running()) else {
             return Ok(());
         };
         match done {
             Reflowed::Copied(bytes) => {
                 now.record.bytes_copied = now.record.bytes_copied.saturating_add(bytes);
-                self.put_widening(&now, &[KEY_BYTES_COPIED])?;
-                self.shared.reflows.state.lock().widening = Some(now);
+                self.put_expansion(&now, &[KEY_BYTES_COPIED])?;
+                self.shared.reflows.state.lock().running = Some(now);
                 Ok(())
             }
             Reflowed::All => self.end_reflow(now),
@@ -88,7 +88,7 @@ impl TaskCx<'_> {
     }
 
     /// Writes entries of an expansion into the vdev's table, where it has one.
-    pub(super) fn put_widening(&self, now: &Widening, keys: &[&str]) -> Result<()> {
+    pub(super) fn put_expansion(&self, now: &RunningExpansion, keys: &[&str]) -> Result<()> {
         if now.table == 0 {
             return Ok(());
         }

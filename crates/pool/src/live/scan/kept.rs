@@ -54,7 +54,7 @@ pub(super) type Queue = BTreeMap<u64, u64>;
 
 /// How far a scrub is.
 #[derive(Clone)]
-pub(super) struct Kept {
+pub(super) struct SavedScan {
     pub(super) state: ScanState,
     pub(super) queue: Queue,
 }
@@ -67,7 +67,7 @@ fn state_in(objset: &Objset) -> Result<Option<ScanState>> {
 }
 
 /// The scan that is under way, as the MOS has it. A queue that cannot be read is begun anew.
-pub(super) fn under_way(objset: &Objset) -> Result<Option<Kept>> {
+pub(super) fn under_way(objset: &Objset) -> Result<Option<SavedScan>> {
     let Some(state) = state_in(objset)?.filter(|s| s.state() == State::Active) else {
         return Ok(None);
     };
@@ -86,8 +86,8 @@ pub(super) fn under_way(objset: &Objset) -> Result<Option<Kept>> {
     };
     let is_at_begin = state.queue_obj == 0;
     Ok(Some(match if is_at_begin { Ok(Queue::new()) } else { read() } {
-        Ok(queue) => Kept { state, queue },
-        Err(_) => Kept { state: at_begin(state), queue: Queue::new() },
+        Ok(queue) => SavedScan { state, queue },
+        Err(_) => SavedScan { state: at_begin(state), queue: Queue::new() },
     }))
 }
 
@@ -127,7 +127,7 @@ impl TaskCx<'_> {
     }
 
     /// Writes how far a scrub is, and where, unless something changed since that was found out.
-    pub(super) fn put_place(&self, kept: &Kept, tasks: u64) -> Result<()> {
+    pub(super) fn put_place(&self, kept: &SavedScan, tasks: u64) -> Result<()> {
         match self.shared.scans.tasks.load(Ordering::Acquire) == tasks {
             true => self.put_scan(&kept.state, &kept.queue),
             false => self.put_scan(&at_begin(kept.state), &Queue::new()),
@@ -152,7 +152,7 @@ impl TaskCx<'_> {
 
 /// What is to become of the scan that was under way when the pool was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum PendingScan {
     Nothing,
     /// A scrub, which goes on.
     Scrub,
@@ -164,14 +164,16 @@ pub(super) enum Left {
 
 impl Shared {
     /// The scan that was under way when the pool was closed; what is known of its place.
-    pub(super) fn left_over(&self) -> Result<Left> {
-        let Some(Kept { state, .. }) = under_way(&self.mos)? else { return Ok(Left::Nothing) };
+    pub(super) fn left_over(&self) -> Result<PendingScan> {
+        let Some(SavedScan { state, .. }) = under_way(&self.mos)? else {
+            return Ok(PendingScan::Nothing);
+        };
         let has_place = state.bookmark != Zbookmark::default();
         self.scans.has_place.store(has_place, Ordering::Release);
         Ok(match state.function() {
-            Function::Scrub if state.flags & ScanState::FLAG_PAUSED != 0 => Left::Paused,
-            Function::Scrub => Left::Scrub,
-            _ => Left::Resilver,
+            Function::Scrub if state.flags & ScanState::FLAG_PAUSED != 0 => PendingScan::Paused,
+            Function::Scrub => PendingScan::Scrub,
+            _ => PendingScan::Resilver,
         })
     }
 }

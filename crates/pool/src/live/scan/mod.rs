@@ -50,7 +50,7 @@ pub(super) use targets::RESILVER_TXG;
 use super::LivePool;
 use super::errlog::OldErrors;
 use super::mos as util;
-use super::scans::{Activity, Outcome, Rest, Wanted};
+use super::scans::{Activity, Outcome, ScanRemainder, ScanRequests};
 use super::shared::{Shared, TaskCx};
 use super::tunables::Tunable;
 use crate::error::{Error, Result};
@@ -87,7 +87,7 @@ impl Shared {
     }
 
     /// Starts what is wanted, when nothing runs.
-    fn want(&self, choose: impl FnOnce(&mut Wanted)) -> Result<()> {
+    fn want(&self, choose: impl FnOnce(&mut ScanRequests)) -> Result<()> {
         let mut state = self.scans.state.lock();
         if state.closing {
             return Ok(());
@@ -229,7 +229,7 @@ impl Shared {
             Function::Scrub => (self.rest_of_scrub()?, BTreeMap::new()),
             _ => (self.rest_of_resilver(&stale)?, stale),
         };
-        let goes_on = rest.is_some();
+        let is_resumed = rest.is_some();
         let since = match function {
             Function::Scrub => self.scrubs_since()?,
             _ => 0,
@@ -247,12 +247,12 @@ impl Shared {
             Some((_, rest)) => walk::Walk::of_rest(self, &state, &targets, rest),
             None => walk::Walk::new(self, function, &targets, state.min_txg, state.max_txg),
         };
-        match goes_on {
+        match is_resumed {
             // Also because a scrub waits for what is being freed, which takes a txg.
             true => self.put_place_of(&walk, state)?,
             false => self.begin(state, &targets)?,
         }
-        self.post_scan(function, if goes_on { "resume" } else { "start" });
+        self.post_scan(function, if is_resumed { "resume" } else { "start" });
         let end = self.walk(&mut walk, &state)?;
         let is_done = end == End::Done;
         if !is_done && function == Function::Resilver {
@@ -284,7 +284,7 @@ impl Shared {
         // What was written is durable before a log says less.
         self.reader.vdevs().flush().map_err(|e| self.failed("flushing", &e))?;
         // What was not looked at may still be lost.
-        let saw_all = !goes_on && state.min_txg == 0;
+        let saw_all = !is_resumed && state.min_txg == 0;
         let old = if saw_all { OldErrors::Replaced } else { OldErrors::Kept };
         self.run_keeping_datasets(move |cx| cx.end_scan(&state, &targets, &outcome, old))?;
         self.post_scan(function, if is_done { "finish" } else { "abort" });
@@ -335,7 +335,7 @@ impl Shared {
     }
 
     /// What is left of a scrub that was paused, or under way when the pool was closed.
-    fn rest_of_scrub(&self) -> Result<Option<(ScanState, Rest)>> {
+    fn rest_of_scrub(&self) -> Result<Option<(ScanState, ScanRemainder)>> {
         if let Some(paused) = self.scans.paused.lock().take() {
             return Ok(Some(paused));
         }
@@ -343,7 +343,7 @@ impl Shared {
         let _gate = self.gate.read();
         let kept = kept::under_way(&self.mos)?;
         let kept = kept.filter(|k| k.state.function() == Function::Scrub);
-        let go_on = |k: kept::Kept| {
+        let go_on = |k: kept::SavedScan| {
             let walk = walk::Walk::go_on(self, &k, &BTreeMap::new())?;
             Ok((k.state, walk.into_rest()))
         };
@@ -393,7 +393,7 @@ impl Shared {
             if state.function() == Function::Resilver && walk.outcome.leaves_gaps() {
                 (state, queue) = (kept::at_begin(state), kept::Queue::new());
             }
-            (kept::Kept { state, queue }, self.scans.tasks.load(Ordering::Acquire))
+            (kept::SavedScan { state, queue }, self.scans.tasks.load(Ordering::Acquire))
         };
         let lost = walk.outcome.lost_blocks.clone();
         self.run_keeping_datasets(move |cx| {
@@ -421,7 +421,7 @@ impl Shared {
         if self.txgs.last_synced() >= txg {
             return Ok(());
         }
-        let waited = self.txgs.wait_synced(txg, super::record::Pushed::Waited);
+        let waited = self.txgs.wait_synced(txg, super::record::PushReason::Waited);
         waited.map_err(|why| self.stopped(&why))
     }
 
@@ -439,7 +439,7 @@ impl Shared {
             let each = Duration::from_secs(self.tunables.get(Tunable::ScanPlaceEach));
             if !is_done && walk.time_since_place() >= each {
                 self.put_place_of(walk, *state)?;
-                walk.place_was_kept();
+                walk.note_place_saved();
             }
             if let Some(now) = &mut self.scans.state.lock().now {
                 walk.outcome.note(now);
@@ -549,21 +549,21 @@ impl LivePool {
     }
 
     /// What was under way when the pool was closed goes on; a scrub that was paused waits.
-    pub(super) fn go_on_with_scan(&self) -> Result<()> {
+    pub(super) fn resume_scan(&self) -> Result<()> {
         let shared = &self.shared;
         if shared.is_rebuilding() {
             return shared.want_rebuild();
         }
         match shared.left_over()? {
-            kept::Left::Nothing => Ok(()),
-            kept::Left::Paused => {
+            kept::PendingScan::Nothing => Ok(()),
+            kept::PendingScan::Paused => {
                 let rest = shared.rest_of_scrub()?;
                 *shared.scans.paused.lock() = rest;
                 Ok(())
             }
-            kept::Left::Scrub => shared.want(|state| state.scrub = true),
-            kept::Left::Resilver if !shared.stale_leaves().is_empty() => Ok(()),
-            kept::Left::Resilver => shared.run_keeping_datasets(|cx| cx.end_left_over()),
+            kept::PendingScan::Scrub => shared.want(|state| state.scrub = true),
+            kept::PendingScan::Resilver if !shared.stale_leaves().is_empty() => Ok(()),
+            kept::PendingScan::Resilver => shared.run_keeping_datasets(|cx| cx.end_left_over()),
         }
     }
 
@@ -579,7 +579,7 @@ impl LivePool {
             if !is_scrub && !state.scrub {
                 drop(state);
                 return match self.shared.left_over()? {
-                    kept::Left::Paused => none("scrub is already paused"),
+                    kept::PendingScan::Paused => none("scrub is already paused"),
                     _ => none("there is no active scrub"),
                 };
             }
@@ -630,7 +630,7 @@ impl LivePool {
         let is_scrub = state.now.is_some_and(|now| now.function() == Function::Scrub);
         if !is_scrub && !state.scrub {
             drop(state);
-            if self.shared.left_over()? == kept::Left::Paused {
+            if self.shared.left_over()? == kept::PendingScan::Paused {
                 self.shared.scans.paused.lock().take();
                 return self.shared.run_keeping_datasets(|cx| cx.end_left_over());
             }
@@ -659,7 +659,7 @@ impl LivePool {
         self.is_resilvering_in(&self.shared.scans.state.lock())
     }
 
-    fn is_resilvering_in(&self, state: &Wanted) -> bool {
+    fn is_resilvering_in(&self, state: &ScanRequests) -> bool {
         let is_held_up = self.shared.tunables.get(Tunable::ScanSuspend) == 1;
         let runs = [Activity::Scans(Function::Resilver), Activity::Rebuilds];
         let is_wanted = state.is_running() && (state.resilver || state.rebuild);

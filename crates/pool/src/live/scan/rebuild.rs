@@ -30,9 +30,9 @@
 //! began leaves the logs. What could not be read or written stays, and a resilver follows.
 
 use super::super::config::{FIRST_TXG, unset};
+use super::super::config_edit::{bad, refused};
 use super::super::create::set_member;
 use super::super::shared::{Shared, TaskCx};
-use super::super::sides::{bad, refused};
 use super::super::tunables::Tunable;
 use super::{End, REAPED};
 use crate::error::Result;
@@ -318,7 +318,7 @@ impl TaskCx<'_> {
     /// runs there begins anew. `last` is the last txg that the side missed.
     pub(in crate::live) fn begin_rebuild(&self, top: u64, last: u64) -> Result<()> {
         let top = &self.top_of_id(top).ok_or_else(|| refused("no such device in pool"))?;
-        let goes_on = state_in(self.objects(), top)?.is_some_and(|s| s.state() == State::Active);
+        let is_resumed = state_in(self.objects(), top)?.is_some_and(|s| s.state() == State::Active);
         let state = RebuildState {
             min_txg: FIRST_TXG - 1,
             max_txg: last,
@@ -326,11 +326,11 @@ impl TaskCx<'_> {
             ..RebuildState::default()
         };
         put(self, top, &state.with_state(State::Active))?;
-        if !goes_on {
+        if !is_resumed {
             self.shared.features.add(self.tx, FEATURE, 1)?;
         }
         self.shared.scans.rebuilds.lock().insert(top.guid);
-        log(self, top, if goes_on { "reset" } else { "started" })
+        log(self, top, if is_resumed { "reset" } else { "started" })
     }
 
     /// Marks a new side as one that is rebuilt.

@@ -2,7 +2,7 @@
 //! `kept.rs` has the theory.
 
 use super::super::config::{set_u64, unset};
-use super::super::scans::Rest;
+use super::super::scans::ScanRemainder;
 use super::super::shared::{Shared, TaskCx};
 use super::kept;
 use super::walk::Walk;
@@ -53,7 +53,7 @@ impl Shared {
     pub(super) fn rest_of_resilver(
         &self,
         stale: &BTreeMap<u64, Txgs>,
-    ) -> Result<Option<(ScanState, Rest)>> {
+    ) -> Result<Option<(ScanState, ScanRemainder)>> {
         // No dataset comes or goes between the place and what it leads to.
         let _gate = self.gate.read();
         let Some(kept) = kept::under_way(&self.mos)? else { return Ok(None) };

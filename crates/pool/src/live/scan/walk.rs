@@ -19,10 +19,10 @@
 //! ([`Walk::go_on`]); `kept.rs` has what these terms are. What is left is then what the queue
 //! leads to, and everything else counts as visited.
 
-use super::kept::{Kept, NO_OBJSET, Queue};
+use super::kept::{NO_OBJSET, Queue, SavedScan};
 use crate::error::Result;
 use crate::faults::{LOST_KEPT, bookmark};
-use crate::live::scans::{Outcome, Rest, Set};
+use crate::live::scans::{Outcome, ScanRemainder, Set};
 use crate::live::shared::Shared;
 use crate::live::tunables::Tunable;
 use dmu::{Objset, Place, Step, Traversal, Visitor};
@@ -62,7 +62,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Its place is on disk.
-    pub(super) fn place_was_kept(&mut self) {
+    pub(super) fn note_place_saved(&mut self) {
         self.kept = self.shared.rt.now();
     }
 
@@ -87,8 +87,8 @@ impl<'a> Walk<'a> {
     }
 
     /// What is left of it, for one that goes on with it later.
-    pub(super) fn into_rest(self) -> Rest {
-        Rest { left: self.left, seen: self.seen, outcome: self.outcome }
+    pub(super) fn into_rest(self) -> ScanRemainder {
+        ScanRemainder { left: self.left, seen: self.seen, outcome: self.outcome }
     }
 
     /// A walk over what is left of an earlier one; of a resilver with what its leaves missed.
@@ -96,11 +96,11 @@ impl<'a> Walk<'a> {
         shared: &'a Shared,
         state: &ScanState,
         targets: &BTreeMap<u64, Txgs>,
-        rest: Rest,
+        rest: ScanRemainder,
     ) -> Self {
         let (min, max) = (state.min_txg, state.max_txg);
         let walk = Self::new(shared, state.function(), targets, min, max);
-        let Rest { left, seen, outcome } = rest;
+        let ScanRemainder { left, seen, outcome } = rest;
         Self { left, seen, outcome, ..walk }
     }
 
@@ -108,7 +108,7 @@ impl<'a> Walk<'a> {
     /// caller holds the gate.
     pub(super) fn go_on(
         shared: &'a Shared,
-        kept: &Kept,
+        kept: &SavedScan,
         targets: &BTreeMap<u64, Txgs>,
     ) -> Result<Self> {
         let ScanState { min_txg: min, max_txg: max, bookmark, .. } = kept.state;
@@ -330,8 +330,8 @@ impl PieceVisitor<'_, '_> {
                     outcome.lost_blocks.insert(bookmark(*place), bp.logical_birth());
                 }
                 // What is below was not visited, and is not younger.
-                let leads_further = place.level != 0 || bp.dmu_type() == DmuType::DNODE;
-                let first = if leads_further { 0 } else { birth };
+                let has_pointers = place.level != 0 || bp.dmu_type() == DmuType::DNODE;
+                let first = if has_pointers { 0 } else { birth };
                 outcome.lost.add(first, birth.max(bp.logical_birth()).saturating_add(1));
                 outcome.lost.merge(&births(&tree, bp));
             }

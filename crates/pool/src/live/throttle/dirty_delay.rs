@@ -28,7 +28,7 @@
 //! What OpenZFS has and zinc does not: the same curve over the un-synced log bytes of the ZIL,
 //! and the reserve for the overhead of the sync itself.
 
-use super::{Admit, Load, Request, Synced, Throttle, percent_of};
+use super::{Admission, Load, Request, Synced, Throttle, percent_of};
 use parking_lot::Mutex;
 use std::time::Duration;
 
@@ -91,17 +91,17 @@ impl Throttle for DirtyDelay {
         true
     }
 
-    fn admit(&self, load: &Load, request: &Request) -> Admit {
+    fn admit(&self, load: &Load, request: &Request) -> Admission {
         if load.dirty >= self.knobs.dirty_max {
-            return Admit::Room;
+            return Admission::Room;
         }
         let tx_time = self.tx_time(load.dirty.saturating_add(load.reserved));
         if request.delayed || tx_time.is_zero() || load.now > request.began + tx_time {
-            return Admit::Go;
+            return Admission::Go;
         }
         let mut last = self.last_wakeup.lock();
         *last = (request.began + tx_time).max(*last + tx_time);
-        Admit::Delay { until: *last }
+        Admission::Delay { until: *last }
     }
 
     fn calm_below(&self) -> u64 {
@@ -168,11 +168,11 @@ mod tests {
         let request = Request { began: now, delayed: false };
         let step = Duration::from_micros(500);
         for n in 1..=5 {
-            assert_eq!(policy.admit(&load, &request), Admit::Delay { until: now + step * n });
+            assert_eq!(policy.admit(&load, &request), Admission::Delay { until: now + step * n });
         }
         // Once is enough.
         let again = Request { delayed: true, ..request };
-        assert_eq!(policy.admit(&load, &again), Admit::Go);
+        assert_eq!(policy.admit(&load, &again), Admission::Go);
     }
 
     #[test]
@@ -182,8 +182,8 @@ mod tests {
         let request = Request { began: now, delayed: false };
         let load = Load { now, dirty: M / 2, reserved: M / 10 * 3, ..Load::default() };
         let until = now + Duration::from_micros(500);
-        assert_eq!(policy.admit(&load, &request), Admit::Delay { until });
-        assert_eq!(policy.admit(&Load { reserved: 0, ..load }, &request), Admit::Go);
+        assert_eq!(policy.admit(&load, &request), Admission::Delay { until });
+        assert_eq!(policy.admit(&Load { reserved: 0, ..load }, &request), Admission::Go);
     }
 
     #[test]
@@ -196,16 +196,16 @@ mod tests {
             dirty: M / 10 * 8,
             ..Load::default()
         };
-        assert_eq!(policy.admit(&at(501), &request), Admit::Go);
+        assert_eq!(policy.admit(&at(501), &request), Admission::Go);
         let until = began + Duration::from_micros(500);
-        assert_eq!(policy.admit(&at(400), &request), Admit::Delay { until });
+        assert_eq!(policy.admit(&at(400), &request), Admission::Delay { until });
     }
 
     #[test]
     fn it_waits_for_room_at_the_end_and_is_calm_at_the_beginning() {
         let policy = policy();
         let full = Load { dirty: M, ..Load::default() };
-        assert_eq!(policy.admit(&full, &Request::default()), Admit::Room);
+        assert_eq!(policy.admit(&full, &Request::default()), Admission::Room);
         assert_eq!((policy.calm_below(), policy.push_at(), policy.limit()), (M / 10 * 6, M / 5, M));
     }
 }

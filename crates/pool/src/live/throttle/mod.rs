@@ -63,7 +63,7 @@ pub struct Request {
 
 /// What a policy says to a writer. See the head of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admit {
+pub enum Admission {
     /// Go on.
     Go,
     /// Go on at this time.
@@ -100,9 +100,9 @@ pub trait Throttle: Send + Sync {
     }
 
     /// Judges a transaction.
-    fn admit(&self, load: &Load, request: &Request) -> Admit;
+    fn admit(&self, load: &Load, request: &Request) -> Admission;
 
-    /// Dirty and reserved bytes of all txgs together below which every answer is [`Admit::Go`]:
+    /// Dirty and reserved bytes of all txgs together below which every answer is [`Admission::Go`]:
     /// then it is not asked.
     fn calm_below(&self) -> u64;
 
@@ -130,8 +130,8 @@ impl Throttle for HardLimit {
         "none"
     }
 
-    fn admit(&self, load: &Load, _: &Request) -> Admit {
-        if load.dirty < self.dirty_max { Admit::Go } else { Admit::Room }
+    fn admit(&self, load: &Load, _: &Request) -> Admission {
+        if load.dirty < self.dirty_max { Admission::Go } else { Admission::Room }
     }
 
     fn calm_below(&self) -> u64 {

@@ -38,7 +38,7 @@
 //! guest there; txgs are also pushed at a part of the limit (`zfs_dirty_data_sync_percent`), where
 //! 2008 waited for the wall or the timeout; at 100 it does too; and `zfs_dirty_data_max` holds.
 
-use super::{Admit, Load, Request, Synced, Throttle, percent_of};
+use super::{Admission, Load, Request, Synced, Throttle, percent_of};
 use parking_lot::Mutex;
 use std::time::Duration;
 
@@ -156,19 +156,19 @@ impl Throttle for WriteLimit {
         "write-limit"
     }
 
-    fn admit(&self, load: &Load, request: &Request) -> Admit {
+    fn admit(&self, load: &Load, request: &Request) -> Admission {
         if self.knobs.off {
-            return Admit::Go;
+            return Admission::Go;
         }
         let limit = self.limit();
         let reserved = self.inflate(load.open).saturating_add(self.inflate(load.reserved) / 2);
         if reserved > limit {
-            return Admit::NextTxg;
+            return Admission::NextTxg;
         }
         let soft = (u128::from(limit) * u128::from(self.knobs.delay_eighths.min(8)) / 8) as u64;
         match reserved > soft && load.waiting && !request.delayed {
-            true => Admit::Delay { until: load.now + TICK },
-            false => Admit::Go,
+            true => Admission::Delay { until: load.now + TICK },
+            false => Admission::Go,
         }
     }
 
@@ -288,15 +288,15 @@ mod tests {
             let load = Load { now, open, reserved, waiting, dirty: open };
             policy.admit(&load, &Request::default())
         };
-        assert_eq!(ask(800, 0, false), Admit::Go);
-        assert_eq!(ask(801, 0, false), Admit::NextTxg);
-        assert_eq!(ask(700, 200, false), Admit::Go);
-        assert_eq!(ask(700, 202, false), Admit::NextTxg);
+        assert_eq!(ask(800, 0, false), Admission::Go);
+        assert_eq!(ask(801, 0, false), Admission::NextTxg);
+        assert_eq!(ask(700, 200, false), Admission::Go);
+        assert_eq!(ask(700, 202, false), Admission::NextTxg);
         // Over 7/8, and a txg waits: one tick.
-        assert_eq!(ask(700, 0, true), Admit::Go);
-        assert_eq!(ask(701, 0, true), Admit::Delay { until: now + TICK });
+        assert_eq!(ask(700, 0, true), Admission::Go);
+        assert_eq!(ask(701, 0, true), Admission::Delay { until: now + TICK });
         let load = Load { now, open: 701, waiting: true, ..Load::default() };
-        assert_eq!(policy.admit(&load, &Request { delayed: true, began: now }), Admit::Go);
+        assert_eq!(policy.admit(&load, &Request { delayed: true, began: now }), Admission::Go);
         assert_eq!(policy.calm_below(), 700);
     }
 
@@ -308,10 +308,10 @@ mod tests {
         wrote(&policy, 100, 10_000);
         assert_eq!(policy.limit(), 1600 * MIB);
         let full = Load { open: 801 * MIB, ..Load::default() };
-        assert_eq!(policy.admit(&full, &Request::default()), Admit::NextTxg);
+        assert_eq!(policy.admit(&full, &Request::default()), Admission::NextTxg);
         assert_eq!(policy.push_at(), 160 * MIB);
         let off = policy.with_knobs(LimitKnobs { off: true, ..fixed });
-        assert_eq!(off.admit(&full, &Request::default()), Admit::Go);
+        assert_eq!(off.admit(&full, &Request::default()), Admission::Go);
         assert_eq!(off.calm_below(), u64::MAX);
     }
 

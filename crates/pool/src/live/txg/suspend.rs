@@ -1,19 +1,19 @@
 //! The machine, suspended: its one thread that syncs waits for devices, and may go on.
 
-use super::{Stopped, Txgs};
+use super::{StopReason, Txgs};
 use crate::live::mode::FailMode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// What those are told that do not wait.
-pub(crate) fn suspended(why: &str) -> Stopped {
+pub(crate) fn suspended(why: &str) -> StopReason {
     Arc::from(format!("I/O is suspended: {why}"))
 }
 
 /// Waits for the end of a pool that is open for writing, and does not keep it open.
-pub struct StopWatch(Arc<Txgs>);
+pub struct StopWaiter(Arc<Txgs>);
 
-impl StopWatch {
+impl StopWaiter {
     pub(crate) fn new(txgs: &Arc<Txgs>) -> Self {
         Self(Arc::clone(txgs))
     }
@@ -53,7 +53,7 @@ impl Txgs {
     ///
     /// # Errors
     /// It is stopped, or not to be suspended.
-    pub(crate) fn suspend(&self, why: &str) -> Result<(), Stopped> {
+    pub(crate) fn suspend(&self, why: &str) -> Result<(), StopReason> {
         let mut state = self.state.lock();
         state.check()?;
         if !self.outlasts.load(Ordering::Relaxed) || self.fail_mode() == FailMode::Panic {
@@ -81,10 +81,13 @@ impl Txgs {
 
     /// For a thread that wants to enter: waits as long as the machine is suspended, where the mode
     /// says so.
-    pub(super) fn wait_while_suspended(&self, mode: &dyn Fn() -> FailMode) -> Result<(), Stopped> {
+    pub(super) fn wait_while_suspended(
+        &self,
+        mode: &dyn Fn() -> FailMode,
+    ) -> Result<(), StopReason> {
         let mut state = self.state.lock();
         loop {
-            state.check_going(mode())?;
+            state.check_not_suspended(mode())?;
             if state.suspended.is_none() {
                 return Ok(());
             }
@@ -93,10 +96,10 @@ impl Txgs {
     }
 
     /// Waits until the machine is suspended again or `txg` is durable; why it is suspended.
-    pub(crate) fn outcome_of(&self, txg: u64) -> Result<(), Stopped> {
+    pub(crate) fn outcome_of(&self, txg: u64) -> Result<(), StopReason> {
         let mut state = self.state.lock();
         while state.synced < txg {
-            state.check_going(FailMode::Continue)?;
+            state.check_not_suspended(FailMode::Continue)?;
             self.synced.wait(&mut state);
         }
         Ok(())

@@ -20,7 +20,7 @@ fn a_txg_waits_for_its_transactions_and_nobody_enters_meanwhile() {
         record.txg
     });
     let waiter = Arc::clone(&txgs);
-    let waiting = std::thread::spawn(move || waiter.wait_synced(11, Pushed::Waited));
+    let waiting = std::thread::spawn(move || waiter.wait_synced(11, PushReason::Waited));
     while !txgs.shut.load(Ordering::SeqCst) {
         std::thread::yield_now();
     }
@@ -48,7 +48,7 @@ fn txgs_that_are_alive_are_shown_where_they_stand() {
         txgs.dirtied(11, 500);
         let (waiter, syncer, sleeper) = (Arc::clone(&txgs), Arc::clone(&txgs), rt.clone());
         rt.sleep(MS * 3);
-        let waiter = rt.spawn("waiter", move || waiter.wait_synced(11, Pushed::Waited));
+        let waiter = rt.spawn("waiter", move || waiter.wait_synced(11, PushReason::Waited));
         let syncer = rt.spawn("syncer", move || {
             let record = syncer.next().unwrap();
             sleeper.sleep(MS * 5);
@@ -99,7 +99,7 @@ fn dirty_data_is_bounded_and_pushes() {
 fn stopping_frees_everybody() {
     let txgs = machine(TxgLimits::default());
     let waiter = Arc::clone(&txgs);
-    let waiting = std::thread::spawn(move || waiter.wait_synced(11, Pushed::Waited));
+    let waiting = std::thread::spawn(move || waiter.wait_synced(11, PushReason::Waited));
     txgs.stop("the test ends");
     assert_eq!(&*waiting.join().unwrap().unwrap_err(), "the test ends");
     assert!(txgs.next().is_none());
@@ -124,7 +124,7 @@ fn nothing_is_lost_between_entering_and_quiescing() {
     }
     for n in 11..300 {
         let waiter = Arc::clone(&txgs);
-        let waiting = std::thread::spawn(move || waiter.wait_synced(n, Pushed::Waited));
+        let waiting = std::thread::spawn(move || waiter.wait_synced(n, PushReason::Waited));
         let record = txgs.next().unwrap();
         assert_eq!(record.txg, n);
         assert_eq!(inside[slot(n)].load(Ordering::SeqCst), 0);
@@ -222,7 +222,7 @@ fn load_here(rt: &Rt, writers: usize, each: u64, set: fn(&Txgs)) -> Seen {
     let threads: Vec<_> = (0..writers).map(write).collect();
     let latency = threads.into_iter().map(|t| t.join().unwrap()).max().unwrap();
     let took = rt.now() - began;
-    txgs.wait_synced(txgs.open(), Pushed::Waited).unwrap();
+    txgs.wait_synced(txgs.open(), PushReason::Waited).unwrap();
     assert_eq!((txgs.dirty(), txgs.reserved()), (0, 0));
     txgs.stop("the test ends");
     syncer.join().unwrap();
@@ -273,7 +273,7 @@ fn dirty_delay_bounds_dirty_data_with_many_short_delays() {
     // A delay of a tenth of a second at most, the turns of others, which are not handed on in the
     // order of asking, and the time in which a txg is made durable and nothing lands.
     assert!(seen.latency < Duration::from_millis(300), "{:?}", seen.latency);
-    assert!(seen.records.iter().any(|r| r.pushed == Pushed::Dirty));
+    assert!(seen.records.iter().any(|r| r.pushed == PushReason::Dirty));
     // The devices set the pace: 2000 MiB at 200 MiB/s, less what is dirty at the end.
     let secs = seen.took.as_secs_f64();
     assert!((8.0..11.5).contains(&secs), "{secs}");
@@ -311,7 +311,7 @@ fn without_a_policy_writers_stand_at_the_limit() {
 #[test]
 fn a_write_limit_makes_txgs_of_the_target_time_and_a_wall() {
     let seen = load(3, 8, 400, write_limit);
-    let last: Vec<_> = seen.records.iter().filter(|r| r.pushed == Pushed::Limit).collect();
+    let last: Vec<_> = seen.records.iter().filter(|r| r.pushed == PushReason::Limit).collect();
     assert!(last.len() > 5, "{}", last.len());
     // The limit is 200 MiB/s × 1 s, counted twice, and so long do syncs take.
     let settled = &last[last.len() - 3..];
@@ -323,7 +323,7 @@ fn a_write_limit_makes_txgs_of_the_target_time_and_a_wall() {
     let waits: u64 = seen.records.iter().map(|r| r.waits).sum();
     assert!(delays > 0 && waits > 0, "{delays} delays, {waits} waits");
     // A stop is one of the txg that is entered after it: the one after that which met the wall.
-    let wall = seen.records.iter().position(|r| r.pushed == Pushed::Limit).unwrap();
+    let wall = seen.records.iter().position(|r| r.pushed == PushReason::Limit).unwrap();
     assert_eq!(seen.records.iter().position(|r| r.waits > 0), Some(wall + 1));
     // The wall is what dirty-delay was made against.
     assert!(seen.latency > Duration::from_millis(300), "{:?}", seen.latency);

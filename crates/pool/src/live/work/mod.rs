@@ -23,15 +23,15 @@
 //!
 //! `autotrim` (`auto.rs`) does the same with what became free, some txgs later.
 //!
-//! Locks: `Works` (`works.rs`) has one lock, under which nothing else is taken.
+//! Locks: `RunningWork` (`running_work.rs`) has one lock, under which nothing else is taken.
 
 mod auto;
 mod run;
 
 use super::LivePool;
+use super::config_edit::{refused, top_of};
+use super::running_work::{Running, State};
 use super::shared::{Shared, TaskCx};
-use super::sides::{refused, top_of};
-use super::works::{Running, State};
 use crate::error::Result;
 use crate::leaf_work::{self, LeafProgress, LeafWork, WorkState};
 use ondisk::config::VdevConfig;
@@ -118,7 +118,7 @@ impl Shared {
     }
 
     /// What was under way on devices that are written to goes on.
-    pub(super) fn go_on_with_works(&self) -> Result<()> {
+    pub(super) fn resume_works(&self) -> Result<()> {
         let tree = self.reader.vdevs();
         let leaves = tree.leaves().filter(|l| l.writer().is_some()).map(|l| l.guid());
         for leaf in leaves.filter(|leaf| self.why_no_work(*leaf).is_none()).collect::<Vec<_>>() {

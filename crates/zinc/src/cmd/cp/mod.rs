@@ -1,14 +1,14 @@
 //! `zinc cp`: files, trees and volumes out of a pool, and files, trees and archives into one.
 
 pub mod into;
-pub mod keep;
+pub mod preserve;
 mod report;
 
 use crate::args::PoolArgs;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::known;
-use crate::live::{LiveArgs, LiveHow, Tuning};
+use crate::live::{LiveArgs, LiveOptions, Tuning};
 use crate::objsets::Sets;
 use crate::place::{Found, Place, printable};
 use crate::progress::while_showing;
@@ -20,7 +20,7 @@ use engine::files::FileKind;
 use engine::properties::has_posix_acls;
 use engine::{DatasetKind, Pool, Volume};
 use hostfs::{Dir, names};
-use keep::KeepArgs;
+use preserve::KeepArgs;
 use report::CopyReport;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -167,7 +167,7 @@ impl Args {
             (Some(_), _) => return Err(Failure::usage("an archive, or files: not both")),
             (None, _) => return Err(Failure::usage("what is to be copied?")),
         }
-        let how = LiveHow {
+        let how = LiveOptions {
             txgs: self.txgs,
             cache_mib: self.pool.open.cache_mib,
             wait: self.pool.open.wait,

@@ -44,10 +44,10 @@ pub fn program(session: &Session, path: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// The threads that tell.
-pub struct Teller(Vec<JoinHandle<()>>);
+pub struct EventThreads(Vec<JoinHandle<()>>);
 
 /// Starts to tell what happens.
-pub fn watch(held: &Arc<Held>, hook: Option<PathBuf>) -> std::io::Result<Option<Teller>> {
+pub fn watch(held: &Arc<Held>, hook: Option<PathBuf>) -> std::io::Result<Option<EventThreads>> {
     let Some(events) = held.pool().map(|pool| pool.events()) else { return Ok(None) };
     let begin = |name: &str, run: Box<dyn FnOnce() + Send>| {
         std::thread::Builder::new().name(name.to_owned()).spawn(run)
@@ -57,10 +57,10 @@ pub fn watch(held: &Arc<Held>, hook: Option<PathBuf>) -> std::io::Result<Option<
     if let Some(program) = hook {
         threads.push(begin("hook", Box::new(move || run(&events, program)))?);
     }
-    Ok(Some(Teller(threads)))
+    Ok(Some(EventThreads(threads)))
 }
 
-impl Teller {
+impl EventThreads {
     /// The pool is gone: waits until its last events are told, but not for long.
     pub fn finish(self) {
         let until = Instant::now() + AT_END;

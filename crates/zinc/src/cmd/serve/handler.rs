@@ -19,7 +19,7 @@
 
 use crate::cmd::tunables::to_json;
 use crate::failure::{FAILED, Failure};
-use crate::held::{CloseMode, Held, Kept};
+use crate::held::{CloseMode, Held, NotReleased};
 use crate::host;
 use crate::known;
 use crate::mounting::{not_unmounted, tell};
@@ -27,11 +27,11 @@ use crate::served::{denied, file_name};
 use crate::session::{self, Client, Session};
 use crate::txgs::keep_last;
 use crate::ui;
-use ::mount::datasets::{DatasetError, Follower, Taken};
-use ::mount::{How, Mounts};
-use control::sink::Fate;
+use ::mount::datasets::{DatasetError, Follower, Unmounted};
+use ::mount::{Mounts, UnmountMode};
+use control::sink::OutputState;
 use control::stream::Stream;
-use control::{Handler, Lifeline, Peer, Presence, Refusal, Request};
+use control::{ClientWatch, Handler, Peer, Presence, Refusal, Request};
 use engine::LivePool;
 use engine::live::{Invocation, Setting, Tunable, TunableError};
 use imported::Listed;
@@ -255,7 +255,7 @@ impl Service {
         if forced {
             // What waits for devices would keep the pool.
             self.held.look(|pool| {
-                pool.wait_no_more();
+                pool.stop_waiting();
                 Ok(())
             })?;
         }
@@ -266,7 +266,7 @@ impl Service {
         };
         let taken = self.unmount_all(verb, forced)?;
         let mode = if forced { CloseMode::Forced } else { CloseMode::Polite };
-        let pool = self.held.let_go(mode, log).map_err(|kept| {
+        let pool = self.held.release(mode, log).map_err(|kept| {
             if let Some(pool) = self.held.pool() {
                 tell(&self.session, self.follower(&pool).put_back(&taken));
             }
@@ -302,7 +302,7 @@ impl Service {
 
     /// Unmounts everything, because the pool is about to be exported or destroyed. What brings it
     /// back, when the pool stays after all; by force nothing does.
-    fn unmount_all(&self, verb: &str, forced: bool) -> Result<Vec<Taken>, Refusal> {
+    fn unmount_all(&self, verb: &str, forced: bool) -> Result<Vec<Unmounted>, Refusal> {
         let busy = |why: String| {
             Refusal::new(format!("cannot {verb} '{}': pool is busy", self.held.name()))
                 .because(why)
@@ -319,10 +319,10 @@ impl Service {
             });
         }
         for one in self.mounts.all().into_iter().rev() {
-            let done = self.mounts.unmount(&one.dir, How::Forcibly);
+            let done = self.mounts.unmount(&one.dir, UnmountMode::Forcibly);
             done.map_err(|e| busy(e.to_string()))?;
         }
-        let done = self.mounts.end_lingering(|_| true, How::Forcibly);
+        let done = self.mounts.end_lingering(|_| true, UnmountMode::Forcibly);
         done.map(|()| Vec::new()).map_err(|(_, e)| busy(e.to_string()))
     }
 
@@ -334,7 +334,7 @@ impl Service {
             if !force {
                 pool.sync().map_err(|e| refusal(&Failure::from(e)))?;
             }
-            let how = if force { How::Forcibly } else { How::Politely };
+            let how = if force { UnmountMode::Forcibly } else { UnmountMode::Politely };
             let done = self.mounts.unmount(&dir, how);
             done.map_err(|e| refusal(&not_unmounted(&dir, &e)))?;
             Ok(Value::Null)
@@ -342,12 +342,12 @@ impl Service {
     }
 
     /// Why a client's export was refused.
-    fn kept(&self, verb: &str, kept: Kept) -> Refusal {
+    fn kept(&self, verb: &str, kept: NotReleased) -> Refusal {
         let name = self.held.name();
         match kept {
-            Kept::Closing => Refusal::new(format!("{name} is being exported already")),
-            Kept::Failed(refusal) => refusal,
-            Kept::Busy(commands) => {
+            NotReleased::Closing => Refusal::new(format!("{name} is being exported already")),
+            NotReleased::Failed(refusal) => refusal,
+            NotReleased::Busy(commands) => {
                 let busy = Refusal::new(format!("cannot {verb} '{name}': pool is busy"));
                 let busy = commands.into_iter().fold(busy, Refusal::because);
                 busy.hint(format!("wait for its end, or cancel it with `zinc zpool {verb} -f`"))
@@ -371,7 +371,7 @@ impl Service {
         let line =
             Line { folder: PathBuf::from("/"), environment: BTreeMap::new(), ..Line::of(request)? };
         let presence: Arc<Presence> = Arc::default();
-        presence.gives_way();
+        presence.set_preemptible();
         let code = self.run_line(line, peer, streams().map_err(cannot)?, &presence, || ())?;
         let text = |mut file: File| -> std::io::Result<String> {
             if file.metadata()?.len() > SHOWN_MAX {
@@ -398,9 +398,10 @@ impl Service {
             return self.show(request, peer);
         }
         let presence: Arc<Presence> = Arc::default();
-        let lifeline = if files.len() > 3 { files.pop() } else { None };
-        let lifeline = lifeline.map(|end| Lifeline::watch(UnixStream::from(end), &presence));
-        let lifeline = lifeline
+        let client_watch = if files.len() > 3 { files.pop() } else { None };
+        let client_watch =
+            client_watch.map(|end| ClientWatch::watch(UnixStream::from(end), &presence));
+        let client_watch = client_watch
             .transpose()
             .map_err(|e| Refusal::new("cannot run: no thread for it").because(e.to_string()))?;
         let line = Line::of(request)?;
@@ -408,7 +409,7 @@ impl Service {
         let files = files
             .map_err(|_| Refusal::new("cannot run: it takes three files to read and write"))?
             .map(File::from);
-        let begun = || lifeline.iter().for_each(Lifeline::begun);
+        let begun = || client_watch.iter().for_each(ClientWatch::begun);
         let code = self.run_line(line, peer, files, &presence, begun)?;
         Ok(json!({ "code": code }))
     }
@@ -440,7 +441,7 @@ impl Service {
                 output: Stream::new(output),
                 errors: Stream::new(errors),
                 presence: Arc::clone(presence),
-                fate: Fate::default(),
+                output_state: OutputState::default(),
                 turn: Mutex::default(),
                 listed: Arc::clone(&self.listed),
                 is_part: line.is_part,

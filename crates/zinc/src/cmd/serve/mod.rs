@@ -23,22 +23,22 @@ mod panic;
 mod spares;
 mod web;
 
-use crate::args::Reach;
-use crate::args::must_be_a_pool;
+use crate::args::SearchScope;
+use crate::args::require_pool_name;
 use crate::cmd::verb::Verb;
 use crate::exports::Exports;
 use crate::failure::{FAILED, Failure};
 use crate::found;
-use crate::held::{self, CloseMode, Held, Kept};
+use crate::held::{self, CloseMode, Held, NotReleased};
 use crate::known;
-use crate::live::{self, LiveArgs, LiveHow};
+use crate::live::{self, LiveArgs, LiveOptions};
 use crate::mounting;
 use crate::served::{self, Server as Other};
 use crate::session::Session;
 use crate::target::Output;
 use crate::ui;
-use ::mount::datasets::{self, Wanted};
-use ::mount::{How, Mounts};
+use ::mount::datasets::{self, MountRequest};
+use ::mount::{Mounts, UnmountMode};
 use control::log::{self, Filter};
 use control::{Endpoint, Server};
 use engine::LivePool;
@@ -133,7 +133,7 @@ pub struct Args {
     part: Option<String>,
     /// Mounts that it is started for.
     #[arg(skip)]
-    mounts: Vec<Wanted>,
+    mounts: Vec<MountRequest>,
     /// It ends when the last mount is gone.
     #[arg(skip)]
     ends_with_mounts: bool,
@@ -150,7 +150,7 @@ impl Args {
 
     /// The server that `zinc mount` starts: for these mounts, or without any for all that the
     /// properties say.
-    pub fn for_mounts(live: &LiveArgs, pool: &str, mounts: Vec<Wanted>) -> Self {
+    pub fn for_mounts(live: &LiveArgs, pool: &str, mounts: Vec<MountRequest>) -> Self {
         let args = Self::of(live.clone(), pool.to_owned());
         let mount = mounts.is_empty();
         Self { inner: true, mount, mounts, ends_with_mounts: true, ..args }
@@ -271,7 +271,7 @@ impl Args {
     /// Holds the pool until something ends that.
     fn hold(&self, session: &Session) -> Result<ExitCode, Failure> {
         let name = self.pool.as_deref().unwrap_or_default();
-        must_be_a_pool(name)?;
+        require_pool_name(name)?;
         let time = self.seconds.map(Duration::try_from_secs_f64).transpose();
         let time = time.map_err(|_| Failure::usage("--for takes a number of seconds"))?;
         self.refuse_a_second(session, name)?;
@@ -281,7 +281,7 @@ impl Args {
         // Before the pool is held, so that a signal never ends it half.
         let (ends, ended) = channel();
         listen_to_signals(session, ends.clone())?;
-        let find = || found::find(session, &self.live.search, name, Reach::Known);
+        let find = || found::find(session, &self.live.search, name, SearchScope::Known);
         let (found, pool) = live::take(session, find, how, &tunables, |options| {
             options.force = self.force;
         })?;
@@ -311,7 +311,7 @@ impl Args {
         let left =
             leave(session, &held, &self.live.how, &served, &ended, (!is_known).then_some(&*listed));
         drop(held);
-        teller.into_iter().for_each(events::Teller::finish);
+        teller.into_iter().for_each(events::EventThreads::finish);
         let end = served?;
         let code = match left {
             // Why it cannot be closed well is told below.
@@ -490,16 +490,16 @@ impl Args {
 /// Unmounts everything; what programs use is taken from them.
 fn unmount_all(session: &Session, mounts: &Mounts) {
     for one in mounts.all().into_iter().rev() {
-        if mounts.unmount(&one.dir, How::Politely).is_ok() {
+        if mounts.unmount(&one.dir, UnmountMode::Politely).is_ok() {
             continue;
         }
         let dir = one.dir.display();
         tracing::warn!(target: "zinc::mount", "{dir} is unmounted while programs use it");
-        if let Err(e) = mounts.unmount(&one.dir, How::Forcibly) {
+        if let Err(e) = mounts.unmount(&one.dir, UnmountMode::Forcibly) {
             mounting::not_unmounted(&one.dir, &e).report(session);
         }
     }
-    if let Err((dir, e)) = mounts.end_lingering(|_| true, How::Forcibly) {
+    if let Err((dir, e)) = mounts.end_lingering(|_| true, UnmountMode::Forcibly) {
         mounting::not_unmounted(&dir, &e).report(session);
     }
 }
@@ -508,7 +508,7 @@ fn unmount_all(session: &Session, mounts: &Mounts) {
 fn leave(
     session: &Session,
     held: &Held,
-    how: &LiveHow,
+    how: &LiveOptions,
     served: &Result<End, Failure>,
     ended: &Receiver<End>,
     exports: Option<&Listed>,
@@ -519,7 +519,7 @@ fn leave(
     if !matches!(served, Ok(End::Unmounted)) {
         end_in_time(session)?;
         if let Some(pool) = held.pool() {
-            pool.wait_no_more();
+            pool.stop_waiting();
         }
     }
     let reason = match served {
@@ -533,17 +533,17 @@ fn leave(
     let waits = matches!(served, Ok(End::Unmounted));
     let mode = if waits { CloseMode::Polite } else { CloseMode::Ending(reason) };
     loop {
-        match held.let_go(mode, |_| Ok(())) {
+        match held.release(mode, |_| Ok(())) {
             Ok(pool) => return close(session, pool, how, exports),
-            Err(Kept::Busy(_)) if waits => {}
-            Err(Kept::Busy(commands)) => {
+            Err(NotReleased::Busy(_)) if waits => {}
+            Err(NotReleased::Busy(commands)) => {
                 let failure = Failure::new("commands are still running");
                 let failure = commands.into_iter().fold(failure, Failure::because);
                 return Err(failure.hint(LIKE_A_CRASH));
             }
-            Err(Kept::Failed(refusal)) => return Err(Failure::new(refusal.to_string())),
+            Err(NotReleased::Failed(refusal)) => return Err(Failure::new(refusal.to_string())),
             // A client is about to export it: that is waited for, or takes its turn.
-            Err(Kept::Closing) => {
+            Err(NotReleased::Closing) => {
                 if let Ok(End::Exported(exported)) = ended.recv_timeout(TURN) {
                     return outcome(&exported);
                 }
@@ -578,7 +578,7 @@ fn outcome(exported: &Exported) -> Result<ExitCode, Failure> {
 fn close(
     session: &Session,
     pool: LivePool,
-    how: &LiveHow,
+    how: &LiveOptions,
     exports: Option<&Listed>,
 ) -> Result<ExitCode, Failure> {
     let told = live::tell_txgs(session, &pool, how);

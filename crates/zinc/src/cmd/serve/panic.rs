@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 
 /// Starts the thread. It ends when the pool has stopped, or was let go.
 pub fn watch(held: &Arc<Held>, ends: Sender<End>) -> std::io::Result<()> {
-    let Some(stop) = held.pool().map(|pool| pool.stop_watch()) else { return Ok(()) };
+    let Some(stop) = held.pool().map(|pool| pool.stop_waiter()) else { return Ok(()) };
     let held = Arc::downgrade(held);
     let watch = move || {
         let why = stop.wait();

@@ -21,9 +21,9 @@ use views::prometheus::{self, Form};
 pub const ADDRESS: &str = "127.0.0.1:9134";
 
 /// The pool that this process holds.
-struct Own(Weak<Held>);
+struct HeldPool(Weak<Held>);
 
-impl Source for Own {
+impl Source for HeldPool {
     fn sample(&self) -> ControlFlow<(), Option<Sample>> {
         let Some(held) = self.0.upgrade() else { return Break(()) };
         match held.look(|pool| Ok(Sample { snapshot: pool.stats(), alive: pool.txgs_alive() })) {
@@ -100,7 +100,7 @@ impl Source for Remote {
 /// Answers with the page of this pool, and its metrics.
 pub fn serve_page(address: SocketAddr, held: &Arc<Held>) -> Result<(), Failure> {
     let recorder = Arc::new(Recorder::default());
-    recorder.watch(Arc::new(Own(Arc::downgrade(held))))?;
+    recorder.watch(Arc::new(HeldPool(Arc::downgrade(held))))?;
     serve_recorded(address, &recorder)
 }
 

@@ -25,7 +25,7 @@ use screen::{Key, Screen};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use views::top::{self as frame, POINTS, Point, Scene, Sort};
+use views::top::{self as frame, FrameData, POINTS, Point, Sort};
 
 /// Shortest and longest interval that keys set.
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(125), Duration::from_secs(64));
@@ -144,9 +144,9 @@ impl Watch {
         Ok(Some(wait.unwrap_or(self.interval)))
     }
 
-    fn scene<'a>(&'a self, sort: Sort, state: &'a str, help: bool) -> Scene<'a> {
+    fn data<'a>(&'a self, sort: Sort, state: &'a str, help: bool) -> FrameData<'a> {
         let (interval, txgs, points) = (&self.shown, &self.txgs, &self.points);
-        Scene { interval, txgs, points, sort, state, help, prices: &self.prices }
+        FrameData { interval, txgs, points, sort, state, help, prices: &self.prices }
     }
 }
 
@@ -201,7 +201,7 @@ impl Args {
 
     fn print_one(&self, session: &Session, watch: &Watch) -> Result<(), Failure> {
         if !self.json {
-            let text = frame::text(&watch.scene(Sort::Written, watch.source.name(), false));
+            let text = frame::text(&watch.data(Sort::Written, watch.source.name(), false));
             ui::out(session, &format!("{text}\n"));
             return Ok(());
         }
@@ -225,7 +225,7 @@ impl Args {
                 (false, false) => watch.source.name(),
             };
             let (columns, rows) = screen.size();
-            screen.show(&frame::frame(&watch.scene(sort, state, help), columns, rows))?;
+            screen.show(&frame::frame(&watch.data(sort, state, help), columns, rows))?;
             match screen.key(due)? {
                 Some(Key::Quit) => return Ok(()),
                 Some(Key::Sort) => sort = sort.next(),

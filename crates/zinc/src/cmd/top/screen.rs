@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use views::top::Line;
 
 /// Longest wait before signals are looked at.
-const GLANCE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What the user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Screen {
                 return Ok(Some(Key::Quit));
             }
             let left = until.saturating_duration_since(Instant::now());
-            if event::poll(left.min(GLANCE))? {
+            if event::poll(left.min(POLL_INTERVAL))? {
                 return Ok(Some(meaning(&event::read()?)));
             }
             if left.is_zero() {

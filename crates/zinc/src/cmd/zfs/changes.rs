@@ -1,7 +1,7 @@
 //! Properties as they are given to verbs that make datasets: `-o compression=zstd`.
 
-use crate::cannot::cannot;
 use crate::failure::Failure;
+use crate::refusals::cannot;
 use engine::{DatasetKind, PropertyChange, properties};
 
 /// Divides `name=value`.

@@ -1,13 +1,13 @@
 //! `zinc zfs create`: file systems and volumes.
 
 use super::changes::Target;
-use crate::cannot::cannot;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
-use crate::kept;
 use crate::live::LiveArgs;
 use crate::mounting::with_new;
+use crate::refusals::cannot;
 use crate::session::Session;
+use crate::stored_only;
 use crate::ui;
 use engine::datasets::Create;
 use engine::props::{find_dataset, is_user_property};
@@ -92,7 +92,7 @@ impl Verb for Args {
                 false => with_new(session, &self.name, make),
             }
         })?;
-        kept::note(session, &self.properties);
+        stored_only::note(session, &self.properties);
         Ok(code)
     }
 }

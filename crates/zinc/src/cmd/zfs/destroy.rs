@@ -1,14 +1,14 @@
 //! `zinc zfs destroy`: file systems, volumes, snapshots (also lists and ranges of them), bookmarks.
 
-use crate::cannot::cannot;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
-use crate::live::{self, LiveHow};
-use crate::mounting::taken_down;
+use crate::live::{self, LiveOptions};
+use crate::mounting::while_unmounted;
 use crate::progress::while_wanted;
+use crate::refusals::cannot;
 use crate::session::Session;
 use crate::ui;
-use ::mount::datasets::{Down, Which};
+use ::mount::datasets::{MountScope, Unmounting};
 use engine::datasets::{Destroy, DestroyPlan};
 use engine::{Error, ErrorKind, Pool};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub struct Args {
     #[arg(long = "dev", value_name = "PATH")]
     search: Vec<PathBuf>,
     #[command(flatten)]
-    how: LiveHow,
+    how: LiveOptions,
     /// Destroy all below too, and snapshots of the same name of all below
     #[arg(short = 'r')]
     recursive: bool,
@@ -87,14 +87,14 @@ impl Verb for Args {
             return Ok(ExitCode::SUCCESS);
         }
         live::change(session, &self.search, &self.how, name, |pool| {
-            let doomed = plan(pool.view())?;
-            self.say(session, pool.view(), &doomed)?;
-            let names: Vec<String> = doomed.names().map(|name| name.to_string()).collect();
+            let plan = plan(pool.view())?;
+            self.say(session, pool.view(), &plan)?;
+            let names: Vec<String> = plan.names().map(|name| name.to_string()).collect();
             let goes = |mounted: &str| names.iter().any(|name| name == mounted);
-            let (which, force) = (Which::All, self.force);
-            let down = Down { affects: &goes, again: &|_| None, which, force };
-            taken_down(session, &down, || {
-                while_wanted(session, |progress| doomed.run(pool, progress))
+            let (which, force) = (MountScope::All, self.force);
+            let down = Unmounting { affects: &goes, again: &|_| None, which, force };
+            while_unmounted(session, &down, || {
+                while_wanted(session, |progress| plan.run(pool, progress))
                     .map_err(|e| failed(name, e))
             })
         })
@@ -113,19 +113,19 @@ impl Args {
         if self.defer { destroy.deferred() } else { destroy }
     }
 
-    fn say(&self, session: &Session, pool: &Pool, doomed: &DestroyPlan) -> Result<(), Failure> {
+    fn say(&self, session: &Session, pool: &Pool, plan: &DestroyPlan) -> Result<(), Failure> {
         if !(self.verbose || self.parsable) {
             return Ok(());
         }
         let will = if self.dry { "would" } else { "will" };
         let mut text = String::new();
-        for name in doomed.names() {
+        for name in plan.names() {
             text.push_str(&match self.parsable {
                 true => format!("destroy\t{name}\n"),
                 false => format!("{will} destroy {name}\n"),
             });
         }
-        if let Some(bytes) = doomed.reclaims(pool)? {
+        if let Some(bytes) = plan.reclaims(pool)? {
             text.push_str(&match self.parsable {
                 true => format!("reclaim\t{bytes}\n"),
                 false => format!("{will} reclaim {}\n", nicebytes(bytes)),

@@ -1,7 +1,7 @@
 //! `zinc zfs get`: properties, one a line.
 
 use super::list::SPACE;
-use super::select::{Wanted, named_by_path, select};
+use super::select::{SelectFilter, named_by_path, select};
 use super::value;
 use crate::args::{DepthArgs, JsonArgs, TableArgs, words};
 use crate::cmd::verb::{Served, Verb};
@@ -79,7 +79,7 @@ impl Verb for Args {
         let (pool, depth) = self.pool.clone().split(session);
         let mut pools = Pools::new(pool);
         let recursive = self.recursive || depth.is_some() || self.names.is_empty();
-        let wanted = Wanted::new(self.types, recursive, depth, Types::ALL);
+        let wanted = SelectFilter::new(self.types, recursive, depth, Types::ALL);
         let since = asked_for(names.iter().copied());
         let named = named_by_path(session, &pools, &self.names)?;
         let Some(mut selection) = select(session, &mut pools, &named, &wanted, &since)? else {

@@ -1,6 +1,6 @@
 //! `zinc zfs list`: datasets as a table, one a line.
 
-use super::select::{Wanted, named_by_path, select};
+use super::select::{SelectFilter, named_by_path, select};
 use super::value;
 use crate::args::{DepthArgs, JsonArgs, TableArgs};
 use crate::cmd::verb::{Served, Verb};
@@ -109,7 +109,7 @@ impl Verb for Args {
         let mut pools = Pools::new(pool);
         let recursive = self.recursive || depth.is_some() || self.names.is_empty();
         let since = asked_for(columns.iter().map(String::as_str));
-        let wanted = Wanted::new(self.types, recursive, depth, Types::HEADS);
+        let wanted = SelectFilter::new(self.types, recursive, depth, Types::HEADS);
         let named = named_by_path(session, &pools, &self.names)?;
         let Some(mut selection) = select(session, &mut pools, &named, &wanted, &since)? else {
             return Ok(ExitCode::SUCCESS);

@@ -5,9 +5,9 @@ mod create;
 mod destroy;
 mod diff;
 mod get;
+mod hold;
 mod holds;
-mod keep;
-mod line;
+mod lineage;
 mod list;
 mod mounts;
 mod owners;
@@ -22,7 +22,7 @@ mod wait;
 pub use changes::Target;
 
 use crate::cmd::verb::Verb;
-use crate::{missing, version};
+use crate::{unsupported, version};
 use engine::files::SpaceKind;
 use std::ffi::OsString;
 
@@ -37,23 +37,23 @@ pub enum Command {
     #[command(alias = "snap")]
     Snapshot(snapshot::Args),
     /// Take a file system or volume back to a snapshot
-    Rollback(line::Rollback),
+    Rollback(lineage::Rollback),
     /// Make a file system or volume of a snapshot
-    Clone(line::MakeClone),
+    Clone(lineage::MakeClone),
     /// Make a clone independent of where it comes from
-    Promote(line::Promote),
+    Promote(lineage::Promote),
     /// Rename file systems, volumes and snapshots
-    Rename(line::Rename),
+    Rename(lineage::Rename),
     /// Set properties of datasets
     Set(set::Set),
     /// Let properties have the value of the dataset above
     Inherit(set::Inherit),
     /// Keep snapshots from being destroyed
-    Hold(keep::Hold),
+    Hold(hold::Hold),
     /// Let go what was held
-    Release(keep::Hold),
+    Release(hold::Hold),
     /// Make a bookmark of a snapshot
-    Bookmark(keep::Bookmark),
+    Bookmark(hold::Bookmark),
     /// List datasets with their properties
     List(list::Args),
     /// Show properties of datasets, and where they come from
@@ -99,21 +99,21 @@ impl Command {
             Self::Set(a) => Box::new(a),
             Self::Inherit(a) => Box::new(a),
             Self::Hold(a) => Box::new(a),
-            Self::Release(a) => Box::new(keep::Release(a)),
+            Self::Release(a) => Box::new(hold::Release(a)),
             Self::Bookmark(a) => Box::new(a),
             Self::List(a) => Box::new(a),
             Self::Get(a) => Box::new(a),
-            Self::Userspace(a) => Box::new(space::Of(SpaceKind::User, a)),
-            Self::Groupspace(a) => Box::new(space::Of(SpaceKind::Group, a)),
-            Self::Projectspace(a) => Box::new(space::Of(SpaceKind::Project, a)),
+            Self::Userspace(a) => Box::new(space::SpaceVerb(SpaceKind::User, a)),
+            Self::Groupspace(a) => Box::new(space::SpaceVerb(SpaceKind::Group, a)),
+            Self::Projectspace(a) => Box::new(space::SpaceVerb(SpaceKind::Project, a)),
             Self::Diff(a) => Box::new(a),
             Self::Holds(a) => Box::new(a),
             Self::Mount(a) => Box::new(a),
             Self::Unmount(a) => Box::new(a),
             Self::Upgrade(a) => Box::new(a),
             Self::Wait(a) => Box::new(a),
-            Self::Version(a) => Box::new(version::Of("zfs", a)),
-            Self::Other(words) => Box::new(missing::Word("zfs", words, &missing::ZFS)),
+            Self::Version(a) => Box::new(version::VersionVerb("zfs", a)),
+            Self::Other(words) => Box::new(unsupported::Word("zfs", words, &unsupported::ZFS)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `zinc zfs mount` and `zinc zfs unmount`, with OpenZFS's options.
 
-use crate::cmd::mount::{Begin, Says, answered_for, find, unmount_all};
+use crate::cmd::mount::{Begin, MountReport, answered_for, find, unmount_all};
 use crate::cmd::serve::{self, background};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
@@ -8,7 +8,7 @@ use crate::live::{self, LiveArgs};
 use crate::mounting::{follower, tell};
 use crate::session::Session;
 use crate::{known, served, ui};
-use ::mount::datasets::{Wanted, all_wanted};
+use ::mount::datasets::{MountRequest, all_wanted};
 use ::mount::system;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -70,8 +70,11 @@ impl Verb for Mount {
                 Ok(ExitCode::SUCCESS)
             }
             (Some(name), false) => {
-                let wanted = Wanted { overlay: self.overlay, ..Wanted::new(name, &self.options)? };
-                self.begin().mount(session, name, &[wanted], Says::Nothing)
+                let wanted = MountRequest {
+                    overlay: self.overlay,
+                    ..MountRequest::new(name, &self.options)?
+                };
+                self.begin().mount(session, name, &[wanted], MountReport::Nothing)
             }
             (Some(name), true) => self.mount_all(session, name),
             (None, true) => {

@@ -1,9 +1,9 @@
 //! Quotas of users, groups and projects: `userquota@NAME=SIZE` and their like.
 
-use crate::cannot::cannot;
 use crate::failure::Failure;
+use crate::refusals::cannot;
 use crate::session::Session;
-use engine::files::{Limited, SpaceKind};
+use engine::files::{QuotaKind, SpaceKind};
 use engine::properties::{OwnerFigure, parse_owner};
 use engine::{DatasetKind, LivePool, StoredValue, parse_value};
 
@@ -11,7 +11,7 @@ use engine::{DatasetKind, LivePool, StoredValue, parse_value};
 #[derive(Clone, Debug)]
 pub struct Limit {
     kind: SpaceKind,
-    what: Limited,
+    what: QuotaKind,
     id: u64,
     /// 0: none.
     value: u64,
@@ -25,8 +25,8 @@ impl Limit {
     pub fn read(session: &Session, property: &str, value: &str) -> Result<Option<Self>, Failure> {
         let Some((kind, what, owner)) = parse_owner(property) else { return Ok(None) };
         let what = match what {
-            OwnerFigure::Quota => Limited::Space,
-            OwnerFigure::ObjectQuota => Limited::Objects,
+            OwnerFigure::Quota => QuotaKind::Space,
+            OwnerFigure::ObjectQuota => QuotaKind::Objects,
             OwnerFigure::Used | OwnerFigure::Objects => {
                 return Err(Failure::new(format!("'{property}' is readonly")));
             }

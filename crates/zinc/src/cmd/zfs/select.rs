@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use views::datasets::{Selected, Types};
 
 /// What to look for.
-pub struct Wanted {
+pub struct SelectFilter {
     pub types: Types,
     /// Levels below the named ones; `None`: all.
     pub depth: Option<usize>,
@@ -26,7 +26,7 @@ pub struct Wanted {
     pub is_strict: bool,
 }
 
-impl Wanted {
+impl SelectFilter {
     /// As a verb's options say: `depth` is that of `-d`, and `others` are the types without `-t`.
     pub fn new(
         types: Option<Types>,
@@ -69,7 +69,7 @@ pub fn select(
     session: &Session,
     pools: &mut Pools,
     names: &[String],
-    wanted: &Wanted,
+    wanted: &SelectFilter,
     since: &[String],
 ) -> Result<Option<Selection>, Failure> {
     let mut out = Selection::default();
@@ -147,7 +147,7 @@ pub fn named_by_path(
     if !names.iter().any(|n| n.starts_with('/')) {
         return Ok(names);
     }
-    let wanted = Wanted { types: Types::FILESYSTEM, depth: None, is_strict: false };
+    let wanted = SelectFilter { types: Types::FILESYSTEM, depth: None, is_strict: false };
     // As they stand on the devices: a server is asked later, by name.
     let mut all = Selection::default();
     for pool in pools.args().open_found(session, &[])?.pools.into_iter().flatten() {
@@ -174,7 +174,7 @@ pub fn named_by_path(
 
 struct Finder<'a> {
     pool: &'a Pool,
-    wanted: &'a Wanted,
+    wanted: &'a SelectFilter,
     /// Properties that are made when asked for: they are not among the ordinary ones.
     since: &'a [String],
     context: PropertyContext,
@@ -188,7 +188,7 @@ impl<'a> Finder<'a> {
         session: &Session,
         pool: &'a Pool,
         size: u64,
-        wanted: &'a Wanted,
+        wanted: &'a SelectFilter,
         since: &'a [String],
     ) -> Self {
         let altroot = pool.altroot().map(str::to_owned);
@@ -357,7 +357,7 @@ impl Selection {
         let mut servers = Server::all_in(session, &args.search)?;
         for name in names {
             // Two pools of one name are told apart by their guids.
-            Server::the_one(&mut servers, name)?;
+            Server::single(&mut servers, name)?;
         }
         servers.retain(|s| names.is_empty() || names.iter().any(|name| s.is_called(name)));
         if let ([server], false) = (&mut servers[..], names.is_empty())

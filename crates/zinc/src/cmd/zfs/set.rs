@@ -3,13 +3,13 @@
 use super::changes::divide;
 use super::owners::Limit;
 use super::snapshot::one_pool;
-use crate::cannot::cannot;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
 use crate::mounting::with_properties;
+use crate::refusals::cannot;
 use crate::session::Session;
-use crate::{hints, kept};
+use crate::{hints, stored_only};
 use ::mount::datasets::Changes;
 use engine::properties::{self, Setting};
 use engine::props::{self, Access};
@@ -107,7 +107,7 @@ impl Verb for Set {
                 limits.iter().try_for_each(|(dataset, limit)| limit.set(pool, dataset))
             })
         })?;
-        kept::note(session, settings);
+        stored_only::note(session, settings);
         Ok(code)
     }
 }

@@ -1,10 +1,10 @@
 //! `zinc zfs snapshot`: snapshots, all of one moment.
 
 use super::changes::Target;
-use crate::cannot::cannot;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
+use crate::refusals::cannot;
 use crate::session::Session;
 use engine::datasets::{self, pool_of};
 use engine::{DatasetKind, Error, ErrorKind, Refusal};

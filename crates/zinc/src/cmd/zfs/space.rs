@@ -73,9 +73,9 @@ fn parse_types(text: &str) -> Result<Types, String> {
 }
 
 /// The space of one kind of owners.
-pub struct Of(pub SpaceKind, pub Args);
+pub struct SpaceVerb(pub SpaceKind, pub Args);
 
-impl Verb for Of {
+impl Verb for SpaceVerb {
     fn served(&self, _: &Session) -> Served {
         Served::ToOwner
     }
@@ -91,7 +91,7 @@ impl Verb for Of {
             rows.retain(|r| types.contains(&type_of(kind, r)));
         }
         let owners = Owners {
-            here: session,
+            host_info: session,
             kind,
             is_numeric: args.numeric,
             is_parsable: args.table.parsable,

@@ -1,6 +1,6 @@
 //! `zinc zfs upgrade`: versions of file systems. Each is told; none is changed yet.
 
-use super::select::{Selection, Wanted, select};
+use super::select::{SelectFilter, Selection, select};
 use crate::args::PoolArgs;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
@@ -47,7 +47,8 @@ impl Verb for Args {
             return Err(Failure::usage(format!("zinc writes version {NEWEST} alone")));
         }
         let depth = (!self.names.is_empty() && !self.recursive).then_some(0);
-        let wanted = Wanted::new(Some(Types::FILESYSTEM), depth.is_none(), None, Types::HEADS);
+        let wanted =
+            SelectFilter::new(Some(Types::FILESYSTEM), depth.is_none(), None, Types::HEADS);
         let mut pools = Pools::new(self.pool.clone());
         let Some(mut selection) = select(session, &mut pools, &self.names, &wanted, &[])? else {
             return Ok(ExitCode::SUCCESS);

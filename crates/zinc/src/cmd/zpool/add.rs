@@ -4,13 +4,13 @@ use super::claim::{claim, refused};
 use super::each;
 use super::naming::Naming;
 use super::settings::{self, Setting};
-use crate::args::Reach;
-use crate::cannot::cannot;
+use crate::args::SearchScope;
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::found;
 use crate::known;
 use crate::live::{self, LiveArgs, invocation, tell_txgs};
+use crate::refusals::cannot;
 use crate::served::Server;
 use crate::session::Session;
 use crate::ui;
@@ -70,7 +70,7 @@ fn shown(top: &VdevConfig, naming: Naming) -> String {
 
 impl Verb for Args {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        each::must_be_a_pool(&self.pool)?;
+        each::require_pool_name(&self.pool)?;
         let layout = layout::parse(&self.vdevs)?;
         if !self.dry
             && let Some(server) = Server::find(session, &self.live.search, &self.pool)?
@@ -83,7 +83,7 @@ impl Verb for Args {
                     server.pid
                 )));
         }
-        let found = found::find(session, &self.live.search, &self.pool, Reach::Known)?;
+        let found = found::find(session, &self.live.search, &self.pool, SearchScope::Known)?;
         let mut options = live::options(session, &self.live.search, self.live.how.cache_mib);
         found.complete(&mut options);
         let pool = engine::Pool::open_candidate(&found.candidate, &options)?;
@@ -144,7 +144,8 @@ impl Args {
         let fail = |e| cannot("add to", &self.pool, e);
         let how = &self.live.how;
         let find = || {
-            let mut found = found::find(session, &self.live.search, &self.pool, Reach::Known)?;
+            let mut found =
+                found::find(session, &self.live.search, &self.pool, SearchScope::Known)?;
             // They may name the pool since an earlier command was cut off, and are taken already.
             let is_new = |seen: &Path| {
                 devices.keys().any(|new| {
@@ -188,7 +189,7 @@ impl Args {
             search.extend(layout.paths().into_iter().map(PathBuf::from));
         }
         let how = &self.live.how;
-        let find = || found::find(session, &search, &self.pool, Reach::Known);
+        let find = || found::find(session, &search, &self.pool, SearchScope::Known);
         let (found, pool) = live::take(session, find, how, &how.tuning.all(session)?, |_| {})?;
         let logged = pool.log(&invocation(session)).map_err(fail);
         live::bring_what_is_missed(session, &pool);

@@ -3,7 +3,7 @@
 use super::each;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
-use crate::live::{self, LiveHow};
+use crate::live::{self, LiveOptions};
 use crate::progress::while_showing;
 use crate::session::Session;
 use engine::{LivePool, Progress};
@@ -20,7 +20,7 @@ pub struct Checkpoint {
     #[arg(long = "dev", value_name = "PATH")]
     search: Vec<PathBuf>,
     #[command(flatten)]
-    how: LiveHow,
+    how: LiveOptions,
     /// Give the checkpoint up, and free what was kept for it
     #[arg(short = 'd', long)]
     discard: bool,
@@ -69,7 +69,7 @@ impl Verb for Checkpoint {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        each::must_be_a_pool(&self.pool)?;
+        each::require_pool_name(&self.pool)?;
         let act = |pool: &LivePool| self.act(session, pool);
         live::change(session, &self.search, &self.how, &self.pool, act)?;
         Ok(ExitCode::SUCCESS)

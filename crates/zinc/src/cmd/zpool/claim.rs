@@ -2,10 +2,10 @@
 //! at first, so that nothing of value is overwritten by a slip.
 
 use crate::args::{PAUSE, Wait};
-use crate::cannot::cannot;
 use crate::failure::Failure;
 use crate::known;
 use crate::queue::holder;
+use crate::refusals::cannot;
 use crate::served::Server;
 use crate::session::Session;
 use engine::config::{LabelConfig, PoolState};

@@ -2,14 +2,14 @@
 
 use super::claim::{claim, refused};
 use super::settings::{self, Remembered, Setting};
-use crate::cannot::cannot;
 use crate::cmd::verb::Verb;
 use crate::cmd::zfs::Target;
 use crate::failure::Failure;
-use crate::live::{LiveHow, invocation, options as live_options, tell_txgs};
+use crate::live::{LiveOptions, invocation, options as live_options, tell_txgs};
+use crate::refusals::cannot;
 use crate::served::Server;
 use crate::session::Session;
-use crate::{found, host, kept, known, ui};
+use crate::{found, host, known, stored_only, ui};
 use engine::DatasetKind;
 use engine::Rt;
 use engine::layout;
@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(short = 't', value_name = "NAME")]
     temporary: Option<String>,
     #[command(flatten)]
-    how: LiveHow,
+    how: LiveOptions,
     /// Name of the pool
     pool: String,
     /// What it is made of
@@ -147,7 +147,7 @@ impl Verb for Args {
         if let Some(text) = views::far::advice(layout, &prices) {
             ui::error(session, &text);
         }
-        kept::note(session, self.properties.iter().chain(&self.fs_properties));
+        stored_only::note(session, self.properties.iter().chain(&self.fs_properties));
         told?;
         Ok(ExitCode::SUCCESS)
     }

@@ -10,8 +10,8 @@ use crate::live::LiveArgs;
 use crate::session::Session;
 use crate::ui;
 use engine::devices::{AnyDevices, DeviceSource as _};
-use engine::live::{Leave, OwnChanges};
-use engine::pools::{Member, Own};
+use engine::live::{OfflineMode, OwnChanges};
+use engine::pools::{DeviceRole, Member};
 use engine::{LivePool, Pool};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -110,12 +110,16 @@ pub(super) fn device(
 }
 
 /// What the file or disk of this path is for the pool, by its label.
-pub(super) fn own(session: &Session, pool: &LivePool, name: &str) -> Result<Option<Own>, Failure> {
+pub(super) fn own(
+    session: &Session,
+    pool: &LivePool,
+    name: &str,
+) -> Result<Option<DeviceRole>, Failure> {
     let (path, seen) = (session.path(name.as_ref()), pool.look()?);
     let Ok(device) = AnyDevices::default().open(&path) else {
-        return Ok(Own::distributed(&seen, name));
+        return Ok(DeviceRole::distributed(&seen, name));
     };
-    Ok(Own::of(&seen, &device, &path))
+    Ok(DeviceRole::of(&seen, &device, &path))
 }
 
 /// Uses a device again that is in another place than before.
@@ -126,18 +130,18 @@ pub(super) fn bring_from(
     name: &str,
 ) -> Result<(), Failure> {
     let path = session.path(name.as_ref());
-    pool.bring_back(guid, OwnChanges::GiveUp, Some(&path), &AnyDevices::default())
+    pool.online_leaf(guid, OwnChanges::GiveUp, Some(&path), &AnyDevices::default())
         .map_err(|e| Failure::from(e).about(&format!("cannot online {name}")))
 }
 
 /// Uses a device again, from where it was found, or where its label says that it is.
-fn bring_back(pool: &LivePool, guid: u64, own: OwnChanges) -> engine::Result<()> {
+fn online_leaf(pool: &LivePool, guid: u64, own: OwnChanges) -> engine::Result<()> {
     let seen = pool.view().candidate().leaves.get(&guid).map(|sight| sight.path.clone());
-    Ok(pool.bring_back(guid, own, seen.as_deref(), &AnyDevices::default())?)
+    Ok(pool.online_leaf(guid, own, seen.as_deref(), &AnyDevices::default())?)
 }
 
 /// A command that holds the pool itself sees to the end of what it began.
-pub(super) fn see_to_the_end(session: &Session, pool: &LivePool) -> Result<(), Failure> {
+pub(super) fn finish_unless_served(session: &Session, pool: &LivePool) -> Result<(), Failure> {
     if session.client().is_some() { Ok(()) } else { wait(session, pool) }
 }
 
@@ -158,20 +162,20 @@ impl Verb for Online {
     }
 
     fn run(mut self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        each::must_be_a_pool(&self.pool)?;
+        each::require_pool_name(&self.pool)?;
         self.live.how.give_up.clone_from(&self.devices);
         self.live.change(session, &self.pool, |pool| {
             for name in &self.devices {
                 let start = format!("cannot online {name}");
                 let fail = |e| Failure::from(e).about(&start);
                 let guid = match (find(session, pool, name)?, own(session, pool, name)?) {
-                    (None, Some(Own::Leaf(guid))) => {
+                    (None, Some(DeviceRole::Leaf(guid))) => {
                         bring_from(session, pool, guid, name)?;
                         guid
                     }
                     _ => {
                         let guid = device(session, pool, "online", name)?;
-                        bring_back(pool, guid, OwnChanges::GiveUp)
+                        online_leaf(pool, guid, OwnChanges::GiveUp)
                             .map_err(|e| Failure::from(e).about(&start))?;
                         guid
                     }
@@ -182,7 +186,7 @@ impl Verb for Online {
                 }
                 .map_err(fail)?;
             }
-            see_to_the_end(session, pool)
+            finish_unless_served(session, pool)
         })?;
         Ok(ExitCode::SUCCESS)
     }
@@ -194,18 +198,18 @@ impl Verb for Offline {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        each::must_be_a_pool(&self.pool)?;
+        each::require_pool_name(&self.pool)?;
         let how = match (self.temporary, self.fault) {
-            (true, true) => Leave::FaultedForNow,
-            (false, true) => Leave::Faulted,
-            (true, _) => Leave::OfflineForNow,
-            _ => Leave::Offline,
+            (true, true) => OfflineMode::FaultedForNow,
+            (false, true) => OfflineMode::Faulted,
+            (true, _) => OfflineMode::OfflineForNow,
+            _ => OfflineMode::Offline,
         };
         self.live.change(session, &self.pool, |pool| {
             for name in &self.devices {
                 let guid = device(session, pool, "offline", name)?;
                 let start = format!("cannot offline {name}");
-                pool.take_out(guid, how).map_err(|e| Failure::from(e).about(&start))?;
+                pool.offline_leaf(guid, how).map_err(|e| Failure::from(e).about(&start))?;
             }
             Ok(())
         })?;
@@ -226,7 +230,7 @@ impl Verb for Clear {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        each::must_be_a_pool(&self.pool)?;
+        each::require_pool_name(&self.pool)?;
         self.live.change(session, &self.pool, |pool| {
             let name = self.vdev.as_deref();
             let chosen = name.map(|name| {
@@ -250,7 +254,7 @@ impl Verb for Clear {
             pool.forget_errors(chosen.as_ref().map(|c| c.guid))?;
             let is_meant = |guid: &u64| chosen.as_ref().is_none_or(|c| c.devices.contains(guid));
             try_again(pool, is_meant);
-            see_to_the_end(session, pool)
+            finish_unless_served(session, pool)
         })?;
         Ok(ExitCode::SUCCESS)
     }
@@ -261,7 +265,7 @@ impl Verb for Clear {
 fn try_again(pool: &LivePool, is_meant: impl Fn(&u64) -> bool) {
     for guid in pool.leaves_away().into_iter().filter(is_meant) {
         // What `status` says of it is all that there is to be said.
-        let _ = bring_back(pool, guid, OwnChanges::Keep);
+        let _ = online_leaf(pool, guid, OwnChanges::Keep);
     }
 }
 
@@ -272,11 +276,11 @@ impl Verb for Reopen {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         for name in &self.pools {
-            each::must_be_a_pool(name)?;
+            each::require_pool_name(name)?;
             self.live.change(session, name, |pool| {
                 try_again(pool, |_| true);
                 pool.expand_if_wanted()?;
-                see_to_the_end(session, pool)
+                finish_unless_served(session, pool)
             })?;
         }
         Ok(ExitCode::SUCCESS)

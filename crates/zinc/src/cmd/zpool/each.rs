@@ -6,7 +6,7 @@
 //! ([`Session::is_for_a_part`]): it looks at the pool it holds, prints what it saw as one line of
 //! JSON, and shows nothing.
 
-pub use crate::args::must_be_a_pool;
+pub use crate::args::require_pool_name;
 
 use crate::args::PoolArgs;
 use crate::failure::Failure;
@@ -90,7 +90,7 @@ pub(super) fn each_or_closed<T: Serialize + DeserializeOwned>(
     mut closed: impl FnMut(&Candidate) -> Option<T>,
     show: impl FnOnce(Vec<T>, bool),
 ) -> Result<ExitCode, Failure> {
-    names.iter().try_for_each(|name| must_be_a_pool(name))?;
+    names.iter().try_for_each(|name| require_pool_name(name))?;
     let args = &PoolArgs { for_writers: true, ..args.clone() };
     let mut part_of = |pool: Result<Pool, Failure>| {
         let pool = pool?;
@@ -138,7 +138,7 @@ pub(super) fn each_or_closed<T: Serialize + DeserializeOwned>(
         }
     }
     for name in names {
-        let called = Server::the_one(&mut servers, name);
+        let called = Server::single(&mut servers, name);
         add(called.and_then(|server| see(session, args, name, server, &mut part_of)));
     }
     if names.is_empty() {

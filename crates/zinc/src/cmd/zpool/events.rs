@@ -3,7 +3,7 @@
 //! Events are kept by the process that holds a pool, in memory. So a pool that is served has those
 //! since it is served, and one that each command opens for itself has none.
 
-use super::each::must_be_a_pool;
+use super::each::require_pool_name;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::served::{self, Server};
@@ -44,7 +44,7 @@ pub struct Args {
 
 /// What a server says of one event.
 #[derive(Serialize, Deserialize)]
-struct Told {
+struct EventLine {
     seconds: u64,
     nanos: u32,
     text: String,
@@ -53,7 +53,7 @@ struct Told {
 /// What a server says of all.
 #[derive(Default, Serialize, Deserialize)]
 struct Part {
-    told: Vec<Told>,
+    told: Vec<EventLine>,
     cleared: usize,
 }
 
@@ -69,7 +69,7 @@ impl Args {
         if self.clear {
             return Part { told: Vec::new(), cleared: kept.clear() };
         }
-        let told = |event: &Event| Told {
+        let told = |event: &Event| EventLine {
             seconds: event.time.as_secs(),
             nanos: event.time.subsec_nanos(),
             text: self.text(session, event),
@@ -85,7 +85,7 @@ impl Args {
         if !self.script {
             ui::out(session, &events::heading());
         }
-        let mut told: Vec<Told> = parts.into_iter().flat_map(|part| part.told).collect();
+        let mut told: Vec<EventLine> = parts.into_iter().flat_map(|part| part.told).collect();
         told.sort_by_key(|told| (told.seconds, told.nanos));
         told.iter().for_each(|told| ui::out(session, &told.text));
     }
@@ -128,7 +128,7 @@ impl Verb for Args {
             return self.run_here(session, &client.pool);
         }
         if let Some(name) = &self.pool {
-            must_be_a_pool(name)?;
+            require_pool_name(name)?;
             served::forward(session, &self.search, name)?;
             if self.search.is_empty() && known::pools(session).find(name).is_none() {
                 return Err(Failure::new(format!("cannot open '{name}': no such pool")));

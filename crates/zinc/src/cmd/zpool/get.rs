@@ -104,7 +104,7 @@ struct Subject {
 
 /// A pool and what is shown of it.
 #[derive(Serialize, Deserialize)]
-struct Shown {
+struct ShownPool {
     name: String,
     /// What JSON says of every pool.
     about: Map<String, Value>,
@@ -144,7 +144,7 @@ impl Verb for Args {
             known::complete(session, &mut properties, pool.guid());
             Ok(self.shown(pool, vec![Subject { name: pool.name().to_owned(), properties }]))
         };
-        each(session, &self.pool, &self.names, look, |all: Vec<Shown>, _| {
+        each(session, &self.pool, &self.names, look, |all: Vec<ShownPool>, _| {
             self.show(session, &all, false);
         })
     }
@@ -160,9 +160,9 @@ impl Args {
         Ok(self.names.iter().all(|name| servers.iter().any(|s| s.is_called(name))))
     }
 
-    fn shown(&self, pool: &Pool, subjects: Vec<Subject>) -> Shown {
+    fn shown(&self, pool: &Pool, subjects: Vec<Subject>) -> ShownPool {
         let about = json::pool(pool, self.output.json_int);
-        Shown { name: pool.name().to_owned(), about, subjects }
+        ShownPool { name: pool.name().to_owned(), about, subjects }
     }
 
     fn check_names(&self, table: &'static [props::Property]) -> Result<(), Failure> {
@@ -195,7 +195,7 @@ impl Args {
         out
     }
 
-    fn show(&self, session: &Session, all: &[Shown], of_vdevs: bool) {
+    fn show(&self, session: &Session, all: &[ShownPool], of_vdevs: bool) {
         if self.output.json {
             return self.show_json(session, all, of_vdevs);
         }
@@ -229,10 +229,10 @@ impl Args {
         ui::table(session, &table);
     }
 
-    fn show_json(&self, session: &Session, all: &[Shown], of_vdevs: bool) {
+    fn show_json(&self, session: &Session, all: &[ShownPool], of_vdevs: bool) {
         let style = Style { parsable: self.table.parsable, json_int: self.output.json_int };
         let mut content = Map::new();
-        for Shown { name, about, subjects } in all {
+        for ShownPool { name, about, subjects } in all {
             let mut map = about.clone();
             let mut vdevs = Map::new();
             for s in subjects {

@@ -3,7 +3,7 @@
 //! A pool that another zinc process serves is asked; any other is opened for reading, and then the
 //! figures are those of the opening itself, as `zpool iostat` shows those of the import.
 
-use super::each::must_be_a_pool;
+use super::each::require_pool_name;
 use super::list::{repetition, stamp};
 use super::naming::Naming;
 use crate::args::{JsonArgs, PoolArgs, TableArgs};
@@ -18,7 +18,7 @@ use imported::Found;
 use serde_json::{Map, Value};
 use std::ops::ControlFlow::{Break, Continue};
 use std::process::ExitCode;
-use views::iostat::{Histograms, Inside, Layout, Style};
+use views::iostat::{Histograms, InternalTables, Layout, Style};
 
 /// Lines between two headings on a terminal whose height is not known.
 const HEADING_EVERY: u64 = 24;
@@ -197,11 +197,11 @@ impl Args {
     }
 
     /// The tables in place of the columns, when they are asked for.
-    fn inside(&self) -> Option<Inside> {
+    fn inside(&self) -> Option<InternalTables> {
         match (self.stages, self.blocks, self.datasets) {
-            (true, ..) => Some(Inside::Stages),
-            (_, true, _) => Some(Inside::Blocks),
-            (.., true) => Some(Inside::Datasets),
+            (true, ..) => Some(InternalTables::Stages),
+            (_, true, _) => Some(InternalTables::Blocks),
+            (.., true) => Some(InternalTables::Datasets),
             _ => None,
         }
     }
@@ -232,7 +232,7 @@ impl Args {
         let mut served = Server::all_in(session, &self.pool.search)?;
         // The name of a dataset does not stand for its pool; paths are those of vdevs.
         let mut names = self.names.iter().filter(|name| served.iter().any(|s| s.is_called(name)));
-        names.try_for_each(|name| must_be_a_pool(name))?;
+        names.try_for_each(|name| require_pool_name(name))?;
         let is_named = |s: &Server| self.names.iter().any(|n| s.is_called(n));
         let is_served = |name: &&String| served.iter().any(|s| s.is_called(name));
         let (held, others): (Vec<&String>, Vec<&String>) = self.names.iter().partition(is_served);

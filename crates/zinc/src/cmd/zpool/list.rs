@@ -46,7 +46,7 @@ pub struct Args {
 
 /// What is listed of a pool: lines, or JSON.
 #[derive(Default, Serialize, Deserialize)]
-struct Seen {
+struct ListedPool {
     name: String,
     rows: Vec<Row>,
     value: Value,
@@ -138,7 +138,7 @@ impl Args {
             let mut view = pool.vdev_view(&space);
             self.naming.apply(pool, &mut view);
             let section = |s| view.section(s);
-            let mut seen = Seen { name: pool.name().to_owned(), ..Seen::default() };
+            let mut seen = ListedPool { name: pool.name().to_owned(), ..ListedPool::default() };
             if self.output.json {
                 let mut map = json::pool(pool, self.output.json_int);
                 map.insert("properties".to_owned(), self.properties_json(&columns, &properties));
@@ -158,7 +158,7 @@ impl Args {
             Ok(seen)
         };
         let closed = |candidate: &Candidate| Some(self.closed(candidate, &columns));
-        each_or_closed(session, &self.pool, &self.pools, look, closed, |all: Vec<Seen>, _| {
+        each_or_closed(session, &self.pool, &self.pools, look, closed, |all: Vec<ListedPool>, _| {
             if self.output.json {
                 let content = all.into_iter().map(|seen| (seen.name, seen.value)).collect();
                 ui::json(session, &json::document("zpool list", "pools", self.keys.keys(content)));
@@ -170,10 +170,10 @@ impl Args {
     }
 
     /// A pool that has too few devices to be opened.
-    fn closed(&self, candidate: &Candidate, columns: &[Column]) -> Seen {
+    fn closed(&self, candidate: &Candidate, columns: &[Column]) -> ListedPool {
         let mut status = Status::of_closed(&Rt::real(), candidate);
         self.naming.apply_to_closed(candidate, &mut status.vdevs);
-        let mut seen = Seen { name: status.pool.clone(), ..Seen::default() };
+        let mut seen = ListedPool { name: status.pool.clone(), ..ListedPool::default() };
         let cell = |c: &Column| match c.name.as_str() {
             "name" => status.pool.clone(),
             "health" => status.health.clone(),

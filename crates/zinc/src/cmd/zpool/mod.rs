@@ -1,33 +1,33 @@
 //! `zinc zpool`: verbs about pools.
 
 mod add;
+mod attach;
 mod checkpoint;
 mod claim;
 pub mod create;
 mod devices;
 pub mod each;
 mod events;
+mod export;
 mod get;
 mod history;
 mod import;
+mod initialize;
 pub mod iostat;
 mod labelclear;
-mod leave;
 mod list;
 mod naming;
 mod remove;
 mod scrub;
 mod set;
 pub mod settings;
-mod sides;
 mod split;
 mod status;
 mod wait;
-mod works;
 
 use crate::cmd::verb::Verb;
 use crate::session::Session;
-use crate::{missing, version};
+use crate::{unsupported, version};
 use engine::Pool;
 use engine::pools::CandidateState;
 use std::ffi::OsString;
@@ -38,9 +38,9 @@ pub enum Command {
     /// Make a pool on files and disks
     Create(create::Args),
     /// Destroy a pool
-    Destroy(leave::Destroy),
+    Destroy(export::Destroy),
     /// Say goodbye to pools, so that any system takes them
-    Export(leave::Export),
+    Export(export::Export),
     /// Show which pools can be opened, and why others cannot; or take pools over
     Import(Box<import::Args>),
     /// Add vdevs to a pool
@@ -54,11 +54,11 @@ pub enum Command {
     /// Try devices again that are not there
     Reopen(devices::Reopen),
     /// Give a mirror another side, or make a disk one side of a mirror
-    Attach(sides::Attach),
+    Attach(attach::Attach),
     /// Take a side off a mirror
-    Detach(sides::Detach),
+    Detach(attach::Detach),
     /// Put a device in the place of a side of a mirror, or of a single disk
-    Replace(sides::Replace),
+    Replace(attach::Replace),
     /// Make a pool of one side of each mirror
     Split(split::Split),
     /// Take devices out of a pool; what is on them is copied to the others
@@ -66,9 +66,9 @@ pub enum Command {
     /// Keep the state of a pool as it is now, to go back to, or give that up
     Checkpoint(checkpoint::Checkpoint),
     /// Overwrite the free space of devices
-    Initialize(works::Initialize),
+    Initialize(initialize::Initialize),
     /// Give the free space of devices back to them
-    Trim(works::Trim),
+    Trim(initialize::Trim),
     /// Verify everything, and repair what can be
     Scrub(scrub::Scrub),
     /// Bring devices what they missed
@@ -140,8 +140,8 @@ impl Command {
             Self::History(a) => Box::new(a),
             Self::Events(a) => Box::new(a),
             Self::Wait(a) => Box::new(a),
-            Self::Version(a) => Box::new(version::Of("zpool", a)),
-            Self::Other(words) => Box::new(missing::Word("zpool", words, &missing::ZPOOL)),
+            Self::Version(a) => Box::new(version::VersionVerb("zpool", a)),
+            Self::Other(words) => Box::new(unsupported::Word("zpool", words, &unsupported::ZPOOL)),
         }
     }
 }

@@ -105,7 +105,7 @@ impl Remove {
         Ok(())
     }
 
-    fn call_off(&self, pool: &LivePool) -> Result<(), Failure> {
+    fn cancel(&self, pool: &LivePool) -> Result<(), Failure> {
         let start = "cannot cancel removal";
         pool.cancel_removal().map_err(|e| Failure::from(e).about(start))
     }
@@ -133,11 +133,11 @@ impl Verb for Remove {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        each::must_be_a_pool(&self.pool)?;
+        each::require_pool_name(&self.pool)?;
         match self.dry {
             true => self.foresee(session)?,
             false if self.cancel => {
-                self.live.change(session, &self.pool, |pool| self.call_off(pool))?;
+                self.live.change(session, &self.pool, |pool| self.cancel(pool))?;
             }
             false => self.live.change(session, &self.pool, |pool| self.act(session, pool))?,
         }

@@ -1,6 +1,6 @@
 //! `zinc zpool scrub` and `zpool resilver`.
 
-use super::devices::{see_to_the_end, wait};
+use super::devices::{finish_unless_served, wait};
 use super::each;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
@@ -64,7 +64,7 @@ impl Scrub {
         match (self.stop || self.pause, self.until_done) {
             (true, _) => Ok(()),
             (false, true) => wait(session, pool),
-            (false, false) => see_to_the_end(session, pool),
+            (false, false) => finish_unless_served(session, pool),
         }
     }
 }
@@ -80,7 +80,7 @@ impl Verb for Scrub {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         for name in &self.pools {
-            each::must_be_a_pool(name)?;
+            each::require_pool_name(name)?;
             self.live.change(session, name, |pool| self.act(session, pool))?;
         }
         Ok(ExitCode::SUCCESS)
@@ -94,10 +94,10 @@ impl Verb for Resilver {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         for name in &self.pools {
-            each::must_be_a_pool(name)?;
+            each::require_pool_name(name)?;
             self.live.change(session, name, |pool| {
                 pool.resilver()?;
-                see_to_the_end(session, pool)
+                finish_unless_served(session, pool)
             })?;
         }
         Ok(ExitCode::SUCCESS)

@@ -2,23 +2,23 @@
 
 use super::each;
 use super::settings::{self, Setting};
-use crate::args::Reach;
-use crate::cannot::cannot;
+use crate::args::SearchScope;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::found;
 use crate::known;
 use crate::live::{self, LiveArgs, tell_txgs};
+use crate::refusals::cannot;
 use crate::served::Server;
 use crate::session::Session;
-use crate::{kept, ui};
+use crate::{stored_only, ui};
 use engine::features;
 use engine::live::is_writable;
 use engine::pools::CandidateState;
 use imported::Cachefile;
 use imported::Found;
 use std::process::ExitCode;
-use views::upgrade::{self, Lacks};
+use views::upgrade::{self, MissingFeatures};
 
 /// Arguments of `zinc zpool set`.
 #[derive(clap::Args)]
@@ -82,7 +82,7 @@ impl Verb for Set {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        each::must_be_a_pool(&self.pool)?;
+        each::require_pool_name(&self.pool)?;
         let doing = format!("cannot set property for '{}'", self.pool);
         let fail = |what: &str| Err(Failure::new(format!("{doing}: {what}")));
         let setting = settings::parse(&doing, &self.setting)?;
@@ -110,7 +110,7 @@ impl Verb for Set {
             };
             done.map_err(|e| cannot("set property for", &self.pool, e))
         })?;
-        kept::note(session, [&self.setting]);
+        stored_only::note(session, [&self.setting]);
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -137,7 +137,7 @@ impl Verb for Upgrade {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        self.pools.iter().try_for_each(|name| each::must_be_a_pool(name))?;
+        self.pools.iter().try_for_each(|name| each::require_pool_name(name))?;
         // A server is told with -a which pool is its own.
         let is_server = session.client().is_some();
         if self.all && !self.pools.is_empty() && !is_server {
@@ -217,14 +217,14 @@ impl Upgrade {
     /// What a client asked for that shows all pools.
     fn show_part(&self, session: &Session) -> Result<ExitCode, Failure> {
         let Some(client) = session.client() else { return Ok(ExitCode::SUCCESS) };
-        let lacks = Lacks::of(&client.pool.look()?);
+        let lacks = MissingFeatures::of(&client.pool.look()?);
         let line = serde_json::to_string(&lacks).map_err(|e| Failure::new(e.to_string()))?;
         ui::json_line(session, &line);
         Ok(ExitCode::SUCCESS)
     }
 
     fn show(&self, session: &Session) -> Result<ExitCode, Failure> {
-        let mut all: Vec<Lacks> = Vec::new();
+        let mut all: Vec<MissingFeatures> = Vec::new();
         let mut served = Vec::new();
         for server in &mut Server::own_in(session, &self.live.search)? {
             all.push(server.part(session)?);
@@ -235,7 +235,7 @@ impl Upgrade {
         for found in found::all(session, &self.live.search, &served)? {
             let opened = |found: Found| self.live.look(session, &found.guid().to_string());
             match found.and_then(opened) {
-                Ok(pool) => all.push(Lacks::of(&pool)),
+                Ok(pool) => all.push(MissingFeatures::of(&pool)),
                 Err(failure) => code = failure.report(session),
             }
         }
@@ -273,7 +273,7 @@ impl Verb for Reguid {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        each::must_be_a_pool(&self.pool)?;
+        each::require_pool_name(&self.pool)?;
         self.live.change(session, &self.pool, |pool| {
             if self.guid == Some(pool.look()?.guid()) {
                 let what = format!("cannot reguid '{}': it has this guid already", self.pool);
@@ -291,7 +291,7 @@ impl Verb for SyncPools {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        self.pools.iter().try_for_each(|name| each::must_be_a_pool(name))?;
+        self.pools.iter().try_for_each(|name| each::require_pool_name(name))?;
         let mut code = 0;
         let names = match self.pools.is_empty() {
             true => {
@@ -312,10 +312,10 @@ impl Verb for SyncPools {
             crate::served::forward(session, &self.live.search, name)?;
             if let Some(pool) = session.held(name) {
                 pool.sync()?;
-                live::tell_astray(session, &pool)?;
+                live::warn_displaced(session, &pool)?;
                 continue;
             }
-            let find = || found::find(session, &self.live.search, name, Reach::Known);
+            let find = || found::find(session, &self.live.search, name, SearchScope::Known);
             let is_readonly = |known: &imported::Known| known.is_readonly();
             let there = find()?;
             if there.is_exported() || there.listed.known().is_some_and(is_readonly) {

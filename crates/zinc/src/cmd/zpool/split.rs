@@ -5,10 +5,10 @@ use super::devices::device;
 use super::each;
 use super::naming::Naming;
 use super::settings::{self, Remembered, Setting};
-use crate::cannot::cannot;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
+use crate::refusals::cannot;
 use crate::session::Session;
 use crate::{known, ui};
 use engine::LivePool;
@@ -79,7 +79,7 @@ impl Verb for Split {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        each::must_be_a_pool(&self.pool)?;
+        each::require_pool_name(&self.pool)?;
         check_pool_name(&self.new, "split into")?;
         let doing = format!("cannot split '{}'", self.pool);
         let settings = settings::parse_all(&doing, &self.properties)?;

@@ -11,12 +11,12 @@ use crate::args::{JsonArgs, PoolArgs};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::session::Session;
-use crate::{json, local_time, missing, ui};
+use crate::{json, local_time, ui, unsupported};
 use engine::pools::{Status, VdevView, ViewState};
 use engine::{Candidate, Pool, Rt};
 use serde_json::Value;
 use std::process::ExitCode;
-use views::status::{self, Seen, View, Works};
+use views::status::{self, StatusContext, View, WorkColumns};
 
 /// Arguments of `zinc zpool status`.
 #[derive(clap::Args)]
@@ -85,14 +85,14 @@ impl Args {
             if self.errors {
                 status.vdevs.sections.iter_mut().for_each(|s| s.retain_mut(keep_sick));
             }
-            pool.see_works(&mut status.vdevs);
+            pool.add_work_progress(&mut status.vdevs);
             let trouble = status.condition.filter(|c| !c.is_advice());
             let healthy = trouble.is_none() && status.damaged.is_empty();
             let report = match (self.sick && healthy, self.output.json) {
                 (true, _) => None,
                 (false, true) => Some(self.view(session, &status).value(pool, &status)),
                 (false, false) => {
-                    let seen = Seen {
+                    let seen = StatusContext {
                         is_exported: super::is_exported(session, pool),
                         refused: self.refused(session, pool),
                         prices: crate::cmd::far::prices_if(session, self.slow)?,
@@ -145,8 +145,8 @@ impl Args {
             is_flat: self.flat,
             utc_offset: local_time::utc_offset(session, status::latest(status)),
             shows_slow: self.slow,
-            works: Works { initialize: self.initialize, trim: self.trim },
-            lacking: &missing::ZPOOL,
+            works: WorkColumns { initialize: self.initialize, trim: self.trim },
+            lacking: &unsupported::ZPOOL,
         }
     }
 

@@ -4,7 +4,7 @@
 //! by itself: a command that opens it goes on with what is unfinished, so where there is something
 //! to wait for, this one does.
 
-use super::each::must_be_a_pool;
+use super::each::require_pool_name;
 use super::list::{repetition, stamp};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
@@ -103,7 +103,7 @@ impl Verb for Args {
         let [name] = self.pool.as_slice() else {
             return Err(Failure::usage("one pool is waited for at a time"));
         };
-        must_be_a_pool(name)?;
+        require_pool_name(name)?;
         if let Some(pool) = session.held(name) {
             self.wait(session, &pool, &wanted, interval)?;
             return Ok(ExitCode::SUCCESS);

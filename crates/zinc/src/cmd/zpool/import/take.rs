@@ -6,12 +6,12 @@ use crate::cmd::zpool::create::check_pool_name;
 use crate::cmd::zpool::settings::{self, Remembered, Setting};
 use crate::failure::Failure;
 use crate::found;
-use crate::live::{self, LiveHow, Tuning, invocation, tell_txgs};
+use crate::live::{self, LiveOptions, Tuning, invocation, tell_txgs};
 use crate::place::printable;
 use crate::places::{candidates, import_places};
 use crate::served::Server;
 use crate::session::Session;
-use crate::{kept, known, ui};
+use crate::{known, stored_only, ui};
 use engine::live::{LogDevices, cache_config};
 use engine::pools::CandidateState;
 use engine::pools::pick;
@@ -69,7 +69,7 @@ pub struct TakeArgs {
 /// the devices of its pool are elsewhere by now, is in no one's way: the import writes it anew.
 fn is_imported(session: &Session, pool: &Candidate) -> bool {
     let guid = pool.config.pool_guid;
-    let is_it = |known: &Known| known.guid() == guid || known.lies_on(pool);
+    let is_it = |known: &Known| known.guid() == guid || known.is_on_devices_of(pool);
     let is_there = |known: &Known| !imported::is_gone(known, &import_places(&[]));
     Server::holds(session, guid)
         || known::pools(session).all().iter().any(|known| is_it(known) && is_there(known))
@@ -186,7 +186,7 @@ impl Args {
             refuse()?;
             return remembered.remember(session, &doing, cache_config(&pool), &name);
         }
-        let how = LiveHow {
+        let how = LiveOptions {
             txgs: self.take.show_txgs,
             cache_mib: self.pool.open.cache_mib,
             wait: self.pool.open.wait,
@@ -312,7 +312,7 @@ impl Args {
         session: &Session,
         pool: LivePool,
         settings: Vec<Setting>,
-        how: &LiveHow,
+        how: &LiveOptions,
     ) -> Result<(), Failure> {
         for setting in settings {
             setting.store(&pool)?;
@@ -322,7 +322,7 @@ impl Args {
         let told = tell_txgs(session, &pool, how);
         known::pools(session).refresh(pool.guid(), &pool);
         pool.close()?;
-        kept::note(session, &self.take.properties);
+        stored_only::note(session, &self.take.properties);
         told
     }
 }

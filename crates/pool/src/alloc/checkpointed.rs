@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a vdev keeps.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct Checkpointed {
     /// Object of its checkpoint space map; 0: none.
     pub(super) object: AtomicU64,
     /// Bytes in the map.
@@ -16,7 +16,7 @@ pub(super) struct Kept {
     pub(super) new: Mutex<BTreeMap<usize, Ranges>>,
 }
 
-impl Kept {
+impl Checkpointed {
     /// As the map on disk has it.
     pub(super) fn new(object: u64, bytes: u64) -> Self {
         let (object, bytes) = (AtomicU64::new(object), AtomicU64::new(bytes));

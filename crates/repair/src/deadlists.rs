@@ -18,21 +18,21 @@ use std::collections::{BTreeSet, HashMap};
 use zio::Place;
 
 /// Object, level and number of a block.
-type At = (u64, i8, u64);
+type BlockId = (u64, i8, u64);
 
-fn at(place: Place) -> At {
+fn at(place: Place) -> BlockId {
     (place.object, place.level, place.blkid)
 }
 
 /// The blocks of a dataset that are as old as the snapshot before it, where younger ones lead to
 /// them.
-struct Kept {
+struct OldBlocks {
     until: u64,
-    blocks: HashMap<At, [u64; 16]>,
+    blocks: HashMap<BlockId, [u64; 16]>,
     lost: Option<dmu::Error>,
 }
 
-impl Visitor for Kept {
+impl Visitor for OldBlocks {
     fn enter(&mut self, bp: &BlkPtr, place: Place) -> Walk {
         if bp.is_hole() || bp.logical_birth() > self.until {
             return Walk::Into;
@@ -48,7 +48,7 @@ impl Visitor for Kept {
 
 /// The blocks of a snapshot that the dataset after it has not.
 struct Dead {
-    kept: HashMap<At, [u64; 16]>,
+    kept: HashMap<BlockId, [u64; 16]>,
     blocks: Vec<BlkPtr>,
     lost: Option<dmu::Error>,
 }
@@ -84,9 +84,9 @@ fn dead_blocks(pool: &Pool, dataset: &Dataset) -> dsl::Result<Vec<BlkPtr>> {
         resume: None,
     };
     let until = dataset.phys.prev_snap_txg;
-    let mut kept = Kept { until, blocks: HashMap::new(), lost: None };
+    let mut kept = OldBlocks { until, blocks: HashMap::new(), lost: None };
     let _ = walk(dataset.object).objset(&dataset.phys.bp, &mut kept);
-    let Kept { blocks: kept, lost, .. } = kept;
+    let OldBlocks { blocks: kept, lost, .. } = kept;
     let mut dead = Dead { kept, blocks: Vec::new(), lost };
     let _ = walk(before.object).objset(&before.phys.bp, &mut dead);
     match dead.lost {

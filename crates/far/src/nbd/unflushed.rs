@@ -71,14 +71,14 @@ pub(super) struct Sample {
 
 /// All that was acknowledged since it was made durable last.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct Unflushed {
     pieces: BTreeMap<u64, Piece>,
     bytes: u64,
     next: u64,
     samples: VecDeque<Sample>,
 }
 
-impl Kept {
+impl Unflushed {
     /// Bytes that are kept.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
@@ -174,7 +174,7 @@ mod tests {
     }
 
     /// What a disk of zeros would hold.
-    fn disk(kept: &Kept, len: usize) -> Vec<u8> {
+    fn disk(kept: &Unflushed, len: usize) -> Vec<u8> {
         let mut out = vec![0; len];
         for (at, len, data) in kept.all() {
             let at = at as usize;
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn later_bytes_cover_earlier_ones() {
-        let mut kept = Kept::default();
+        let mut kept = Unflushed::default();
         kept.add(10, 10, parts(b"aaaaaaaaaa"));
         kept.add(0, 5, parts(b"bbbbb"));
         kept.add(12, 4, parts(b"cdef"));
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_flush_is_for_what_was_answered_before_it() {
-        let mut kept = Kept::default();
+        let mut kept = Unflushed::default();
         kept.add(0, 4, parts(b"aaaa"));
         let mark = kept.mark();
         kept.add(8, 4, parts(b"bbbb"));
@@ -221,7 +221,7 @@ mod tests {
     fn random_writes_and_flushes_agree_with_a_disk() {
         let rt = rt::Rt::simulated(7);
         for _ in 0..200 {
-            let (mut kept, mut whole, mut durable) = (Kept::default(), [0u8; 64], [0u8; 64]);
+            let (mut kept, mut whole, mut durable) = (Unflushed::default(), [0u8; 64], [0u8; 64]);
             for step in 0..40u8 {
                 let draw = |n: u64| rt.random_u64() % n;
                 if draw(8) == 0 {

@@ -1,10 +1,10 @@
 //! `zinc zfs hold`, `release` and `bookmark`: what is kept of snapshots.
 
 use super::snapshot::one_pool;
-use crate::cannot::cannot;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
+use crate::refusals::cannot;
 use crate::session::Session;
 use engine::{Error, ErrorKind, LivePool, Refusal, Rule, datasets};
 use std::process::ExitCode;

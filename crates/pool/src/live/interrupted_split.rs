@@ -12,19 +12,19 @@
 //! is ended in the same way.
 
 use super::LivePool;
-use super::back::change_leaf;
 use super::config::{Split, set_u64, unset};
+use super::config_edit::{bad, without_child};
 use super::leaves::unmark;
+use super::online::change_leaf;
 use super::scan::RESILVER_TXG;
 use super::shared::TaskCx;
-use super::sides::{bad, without_side};
 use crate::assemble::Candidate;
 use crate::error::Result;
 use ondisk::config::{PoolConfig, VdevConfig};
 use vdev::{LeafOpen, Txgs};
 
 /// A split that was cut off.
-pub(super) enum Halfway {
+pub(super) enum InterruptedSplit {
     /// There was none, or it is not known how far it came.
     Unknown,
     /// The new pool was made. These leaves are its devices.
@@ -33,7 +33,7 @@ pub(super) enum Halfway {
     NotBegun(Vec<u64>),
 }
 
-impl Halfway {
+impl InterruptedSplit {
     /// Of a pool that is opened, with the devices that were found.
     pub(super) fn of(config: &PoolConfig, found: &Candidate, root: &VdevConfig) -> Self {
         let is_leaf = |guid: &&u64| root.find(**guid).is_some_and(|v| v.kind.is_leaf());
@@ -89,11 +89,11 @@ impl TaskCx<'_> {
     }
 
     /// The sides are no part of the pool any more.
-    pub(super) fn let_sides_go(&self, sides: &[u64]) -> Result<()> {
+    pub(super) fn remove_split_sides(&self, sides: &[u64]) -> Result<()> {
         let shared = self.shared;
         let root = shared.config.lock().root.clone();
         let gone: Vec<_> = sides.iter().filter_map(|n| root.find(*n).cloned()).collect();
-        let left = gone.iter().try_fold(root, |root, side| without_side(&root, side.guid))?;
+        let left = gone.iter().try_fold(root, |root, side| without_child(&root, side.guid))?;
         let tree = shared.reader.vdevs();
         let next = tree.successor(&shared.rt, &left, &mut |_| None).map_err(|e| bad(&e))?;
         gone.iter().try_for_each(|leaf| self.free_objects(leaf))?;
@@ -107,20 +107,20 @@ impl TaskCx<'_> {
 
 impl LivePool {
     /// Ends a split that was cut off, where it is known how far it came.
-    pub(super) fn end_split(&self, halfway: &Halfway) -> Result<()> {
-        match halfway {
-            Halfway::Done(sides) => {
+    pub(super) fn end_split(&self, split: &InterruptedSplit) -> Result<()> {
+        match split {
+            InterruptedSplit::Done(sides) => {
                 let sides = sides.clone();
                 self.run(move |cx| {
-                    cx.let_sides_go(&sides)?;
+                    cx.remove_split_sides(&sides)?;
                     cx.log_event_of_pool("split", "a split that was cut off has ended")
                 })
             }
-            Halfway::NotBegun(_) => {
+            InterruptedSplit::NotBegun(_) => {
                 self.shared.config.lock().facts.split = Split::None;
                 Ok(())
             }
-            Halfway::Unknown => Ok(()),
+            InterruptedSplit::Unknown => Ok(()),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Which attributes a copy out of a pool gets: the options that `cp` and `rescue` share.
 
-use engine::extract::Keep;
+use engine::extract::Preserve;
 use hostfs::is_root;
 
 /// What is kept of a file beside its content.
 #[derive(Clone, Copy, clap::Args)]
 pub struct KeepArgs {
-    /// Keep owners, set-id bits and attributes that give rights, though not root
+    /// Preserve owners, set-id bits and attributes that give rights, though not root
     #[arg(long)]
     pub owner: bool,
     /// Leave owners, and with them set-id bits and security.* and trusted.* attributes; devices
@@ -23,8 +23,8 @@ pub struct KeepArgs {
 
 impl KeepArgs {
     /// What is kept when this user runs it.
-    pub fn keep(self) -> Keep {
-        Keep {
+    pub fn keep(self) -> Preserve {
+        Preserve {
             owner: self.owner || (is_root() && !self.no_owner),
             declined: self.no_owner,
             xattrs: !self.no_xattrs,

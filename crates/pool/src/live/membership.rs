@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What a pool consists of.
-struct Own<'p> {
+struct Members<'p> {
     name: &'p str,
     guid: u64,
     root: &'p VdevConfig,
     aux: [&'p [VdevConfig]; 2],
 }
 
-impl Own<'_> {
+impl Members<'_> {
     /// Refuses a device that is one of them, by what its label says or by its name.
     fn refuse(&self, path: &str, device: &device::WriteDeviceRef) -> Result<()> {
         let reader = Arc::clone(device).as_device();
@@ -47,7 +47,7 @@ impl Pool {
     /// # Errors
     /// [`Error::OwnDevice`].
     pub fn refuse_own(&self, devices: &Devices) -> Result<()> {
-        let own = Own {
+        let own = Members {
             name: self.name(),
             guid: self.guid(),
             root: &self.config().vdev_tree,
@@ -70,7 +70,7 @@ impl TaskCx<'_> {
         };
         let [spares, l2cache] = self.shared.aux.lock().clone();
         let own =
-            Own { name: &facts.name, guid: facts.guid, root: &root, aux: [&spares, &l2cache] };
+            Members { name: &facts.name, guid: facts.guid, root: &root, aux: [&spares, &l2cache] };
         let mut named = names.into_iter().filter_map(|name| devices.get_key_value(name));
         named.try_for_each(|(path, device)| own.refuse(path, device))
     }

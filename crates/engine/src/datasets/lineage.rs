@@ -90,7 +90,7 @@ pub fn promote(pool: &LivePool, name: &str) -> Result<()> {
 
 /// What becomes of snapshots and bookmarks that are younger than the state to go back to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Younger {
+pub enum NewerSnapshots {
     /// They stay: if there are any, nothing is done.
     Keep,
     /// They are destroyed, unless clones were made of them.
@@ -104,10 +104,10 @@ pub enum Younger {
 ///
 /// # Errors
 /// There is no such snapshot; younger ones are in the way.
-pub fn may_roll_back(pool: &Pool, snapshot: &str, way: Younger) -> Result<()> {
+pub fn may_roll_back(pool: &Pool, snapshot: &str, way: NewerSnapshots) -> Result<()> {
     let _guard = pool.lock_datasets();
     match younger(pool.dsl(), snapshot)?.last() {
-        Some(last) if way == Younger::Keep => {
+        Some(last) if way == NewerSnapshots::Keep => {
             Err(dsl::Error::refused(snapshot, Refusal::HasYounger(last.name)).into())
         }
         _ => Ok(()),
@@ -119,12 +119,12 @@ pub fn may_roll_back(pool: &Pool, snapshot: &str, way: Younger) -> Result<()> {
 ///
 /// # Errors
 /// Younger ones are in the way, held, or cloned.
-pub fn rollback(pool: &LivePool, snapshot: &str, younger: Younger) -> Result<()> {
+pub fn rollback(pool: &LivePool, snapshot: &str, younger: NewerSnapshots) -> Result<()> {
     if !snapshot.contains('@') {
         let why = Refusal::NotASnapshot;
         return Err(dsl::Error::refused(snapshot, why).into());
     }
-    if younger == Younger::DestroyWithClones {
+    if younger == NewerSnapshots::DestroyWithClones {
         let clones = {
             let _guard = pool.view().lock_datasets();
             let dsl = pool.view().dsl();
@@ -134,7 +134,7 @@ pub fn rollback(pool: &LivePool, snapshot: &str, younger: Younger) -> Result<()>
         };
         clones.run_within(pool)?;
     }
-    Ok(pool.rollback(snapshot, younger != Younger::Keep)?)
+    Ok(pool.rollback(snapshot, younger != NewerSnapshots::Keep)?)
 }
 
 /// Another name for a file system or volume with all below, or for a snapshot.

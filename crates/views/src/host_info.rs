@@ -1,7 +1,7 @@
 //! Where figures are shown.
 
 /// What the machine knows on which something is shown: its users, and its time.
-pub trait Here {
+pub trait HostInfo {
     /// The name of a user.
     fn user_name(&self, id: u64) -> Option<&str>;
 

@@ -2,15 +2,15 @@
 //! snapshots.
 
 use super::changes::divide;
-use crate::cannot::cannot;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
-use crate::kept;
 use crate::live::LiveArgs;
-use crate::mounting::{taken_down, with_new};
+use crate::mounting::{while_unmounted, with_new};
+use crate::refusals::cannot;
 use crate::session::Session;
-use ::mount::datasets::{Down, Which, is_below};
-use engine::datasets::{self, Younger};
+use crate::stored_only;
+use ::mount::datasets::{MountScope, Unmounting, is_below};
+use engine::datasets::{self, NewerSnapshots};
 use std::process::ExitCode;
 
 /// Arguments of `zinc zfs rollback`.
@@ -95,20 +95,20 @@ impl Verb for Rollback {
             return Err(Failure::usage(what).hint("snapshots are named DATASET@SNAPSHOT"));
         }
         let younger = match (self.clones, self.recursive) {
-            (true, _) => Younger::DestroyWithClones,
-            (false, true) => Younger::Destroy,
-            (false, false) => Younger::Keep,
+            (true, _) => NewerSnapshots::DestroyWithClones,
+            (false, true) => NewerSnapshots::Destroy,
+            (false, false) => NewerSnapshots::Keep,
         };
         let head = name.split('@').next().unwrap_or_default();
         let clones = self.clones;
         let goes = |mounted: &str| mounted == head || (clones && mounted.contains('@'));
         let again = |mounted: &str| (mounted == head).then(|| mounted.to_owned());
-        let which = Which::InPlace;
-        let down = Down { affects: &goes, again: &again, which, force: self.force };
+        let which = MountScope::InPlace;
+        let down = Unmounting { affects: &goes, again: &again, which, force: self.force };
         self.live.change(session, name, |pool| {
             let possible = datasets::may_roll_back(pool.view(), name, younger);
             possible.map_err(|e| cannot("rollback to", name, e))?;
-            taken_down(session, &down, || {
+            while_unmounted(session, &down, || {
                 let done = datasets::rollback(pool, name, younger);
                 done.map_err(|e| cannot("rollback to", name, e))
             })
@@ -139,7 +139,7 @@ impl Verb for MakeClone {
                 false => with_new(session, name, make),
             }
         })?;
-        kept::note(session, &self.properties);
+        stored_only::note(session, &self.properties);
         Ok(code)
     }
 }
@@ -178,10 +178,10 @@ impl Verb for Rename {
         }
         let is_of = |mounted: &str| is_below(mounted, from);
         let again = |mounted: &str| Some(format!("{to}{}", mounted.strip_prefix(&**from)?));
-        let which = if self.unmounted { Which::InPlace } else { Which::All };
-        let down = Down { affects: &is_of, again: &again, which, force: self.force };
+        let which = if self.unmounted { MountScope::InPlace } else { MountScope::All };
+        let down = Unmounting { affects: &is_of, again: &again, which, force: self.force };
         self.live.change(session, from, |pool| {
-            taken_down(session, &down, || rename.run(pool).map_err(fail))
+            while_unmounted(session, &down, || rename.run(pool).map_err(fail))
         })
     }
 }

@@ -63,7 +63,7 @@ fn not_found(start: &str, name: &str, missing: &str) -> Failure {
 }
 
 fn refused(start: &str, name: &str, error: &Error, why: &Refusal) -> Failure {
-    let text = refusals::phrase(why);
+    let text = refusals::text(why);
     let about = place(error).unwrap_or(name);
     let is_told = about == name || about == "new dataset" || text.contains(about);
     let about = if is_told { String::new() } else { format!("'{about}': ") };

@@ -1,7 +1,7 @@
 //! `zinc zpool export` and `zinc zpool destroy`: the two ways to end with a pool.
 
 use super::each;
-use crate::args::Reach;
+use crate::args::SearchScope;
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::found;
@@ -100,7 +100,7 @@ fn end_served(
 
 impl Verb for Export {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        self.pools.iter().try_for_each(|name| each::must_be_a_pool(name))?;
+        self.pools.iter().try_for_each(|name| each::require_pool_name(name))?;
         let search = &self.live.search;
         let mut code = ExitCode::SUCCESS;
         let mut report = |done: Result<(), Failure>| {
@@ -172,7 +172,7 @@ impl Export {
         let active = |c: &Candidate| c.state() == CandidateState::Active;
         let find = || {
             if self.live.search.is_empty() {
-                return found::find(session, &[], name, Reach::Known);
+                return found::find(session, &[], name, SearchScope::Known);
             }
             let candidate =
                 pick(candidates(session, &self.live.search)?, &self.live.search, name, active)?;
@@ -211,13 +211,13 @@ impl Export {
     /// be written to.
     fn is_only_forgotten(&self, session: &Session, known: &Known) -> bool {
         known.is_readonly()
-            || (self.force && found::find(session, &[], known.name(), Reach::Known).is_err())
+            || (self.force && found::find(session, &[], known.name(), SearchScope::Known).is_err())
     }
 }
 
 impl Verb for Destroy {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        each::must_be_a_pool(&self.pool)?;
+        each::require_pool_name(&self.pool)?;
         if let Some(server) = Server::find(session, &self.live.search, &self.pool)? {
             end_served(session, server, self.force, true)?;
             return Ok(ExitCode::SUCCESS);
@@ -225,7 +225,7 @@ impl Verb for Destroy {
         if self.force && self.is_forgotten(session)? {
             return Ok(ExitCode::SUCCESS);
         }
-        let find = || found::find(session, &self.live.search, &self.pool, Reach::Known);
+        let find = || found::find(session, &self.live.search, &self.pool, SearchScope::Known);
         match end(session, &self.live, self.force, find, |pool| Ok(pool.destroy()?)) {
             Err(failure) if self.force && (failure.is_of_pool() || failure.was_held()) => {
                 self.mark(session, &find()?)?;

@@ -12,7 +12,7 @@ use term::human::nicenum;
 
 /// Which tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inside {
+pub enum InternalTables {
     /// The stages of the pipeline, and the threads that go through them.
     Stages,
     /// Blocks by type and level.
@@ -52,7 +52,7 @@ impl Style {
 /// A column: its heading, and whether it is flush right.
 type Column = (&'static str, bool);
 
-impl Inside {
+impl InternalTables {
     /// The tables of these pools.
     pub fn text(self, pools: &[&Snapshot], style: Style) -> String {
         match self {
@@ -250,7 +250,7 @@ mod tests {
         }
     }
 
-    fn shown(which: Inside, style: Style) -> String {
+    fn shown(which: InternalTables, style: Style) -> String {
         which.text(&[&snapshot()], style)
     }
 
@@ -263,7 +263,7 @@ tank  checksum      4   512K     0.80   2ms  2ms
 pool  threads    count  compress  checksum  at once  allocate  i/o  i/os  at once
 tank  leaf_sync      2         -       8ms     2.00         -    -     0     0.00
 ";
-        assert_eq!(shown(Inside::Stages, Style::default()), expected);
+        assert_eq!(shown(InternalTables::Stages, Style::default()), expected);
     }
 
     #[test]
@@ -272,10 +272,10 @@ tank  leaf_sync      2         -       8ms     2.00         -    -     0     0.0
 pool  level  type            reads  read  mean   99%  writes  written  mean
 tank  L1     ZFS plain file      3   12K  50us  65us       0        0     -
 ";
-        assert_eq!(shown(Inside::Blocks, Style::default()), expected);
+        assert_eq!(shown(InternalTables::Blocks, Style::default()), expected);
         let style = Style { parsable: true, scripted: true };
         assert_eq!(
-            shown(Inside::Datasets, style),
+            shown(InternalTables::Datasets, style),
             "tank\ttank/home\t0\t0\t-\t-\t2\t2048\t9000\t16384\n"
         );
     }

@@ -19,14 +19,14 @@ use std::sync::{Arc, OnceLock};
 use zio::{Block, Place};
 
 /// What a read does that failed as this says.
-pub(super) type Outlast = dyn Fn(&zio::Error) -> bool + Send + Sync;
+pub(super) type RetryRead = dyn Fn(&zio::Error) -> bool + Send + Sync;
 
 /// See the head of the file.
 pub(super) struct PatientStore {
     store: Arc<CachedStore>,
     /// Waits for devices, and says whether they are back. Set when the pool runs; before that
     /// nothing waits.
-    outlast: OnceLock<Box<Outlast>>,
+    outlast: OnceLock<Box<RetryRead>>,
 }
 
 /// The MOS of a pool that is opened for writing.
@@ -62,7 +62,7 @@ impl PatientStore {
     }
 
     /// Its reads wait by `outlast` from now on.
-    pub(super) fn wait_by(&self, outlast: Box<Outlast>) {
+    pub(super) fn wait_by(&self, outlast: Box<RetryRead>) {
         let _ = self.outlast.set(outlast);
     }
 

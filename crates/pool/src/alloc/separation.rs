@@ -2,14 +2,14 @@
 
 /// Space to keep away from: that of another copy of the same block.
 #[derive(Clone, Copy)]
-pub(super) struct Avoid<'a> {
+pub(super) struct Separation<'a> {
     /// Where the other copies are.
     pub(super) at: &'a [u64],
     /// Bytes to keep between.
     pub(super) distance: u64,
 }
 
-impl Avoid<'_> {
+impl Separation<'_> {
     /// Anywhere will do.
     pub(super) const NONE: Self = Self { at: &[], distance: 0 };
 

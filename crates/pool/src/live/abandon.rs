@@ -22,7 +22,7 @@ use ondisk::{BlkPtr, mos};
 /// What became of a head that was given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum GivenUp {
+pub enum AbandonedHead {
     /// It is as this snapshot of it.
     RolledBack(String),
     /// It is as the snapshot of which it was cloned.
@@ -34,11 +34,11 @@ pub enum GivenUp {
 }
 
 /// What can become of a head, and the snapshots in the way.
-fn way_out(dsl: &Dsl, head: &Dataset) -> Result<GivenUp> {
+fn outcome_for(dsl: &Dsl, head: &Dataset) -> Result<AbandonedHead> {
     let is_whole = |d: &Dataset| dsl.objset(d).is_ok();
     let snapshots = dsl.snapshots(head)?;
     if let Some(snapshot) = snapshots.iter().rev().find(|s| is_whole(s)) {
-        return Ok(GivenUp::RolledBack(snapshot.name.clone()));
+        return Ok(AbandonedHead::RolledBack(snapshot.name.clone()));
     }
     let stays = |why: &str| Err(Error::Invalid { what: format!("{} {why}", head.name) });
     if !snapshots.is_empty() {
@@ -46,34 +46,34 @@ fn way_out(dsl: &Dsl, head: &Dataset) -> Result<GivenUp> {
     }
     if let Some(origin) = dsl.origin(&head.dir)? {
         return match is_whole(&dsl.by_name(&origin)?) {
-            true => Ok(GivenUp::AsCloned(origin)),
+            true => Ok(AbandonedHead::AsCloned(origin)),
             false => stays("is a clone of a snapshot that cannot be read either"),
         };
     }
     let is_root = head.dir.object == dsl.root()?.object;
     Ok(match is_root || !dsl.child_names(&head.dir)?.is_empty() {
-        true => GivenUp::Emptied,
-        false => GivenUp::Destroyed,
+        true => AbandonedHead::Emptied,
+        false => AbandonedHead::Destroyed,
     })
 }
 
 impl TaskCx<'_> {
-    fn give_up(&self, name: &str) -> Result<GivenUp> {
+    fn abandon(&self, name: &str) -> Result<AbandonedHead> {
         let dsl = self.datasets();
         let head = dsl.by_name(name)?;
         if dsl.objset(&head).is_ok() {
             return Err(Error::Invalid { what: format!("{name} can be read") });
         }
         self.check_unused(&head)?;
-        let way = way_out(dsl, &head)?;
+        let way = outcome_for(dsl, &head)?;
         match &way {
-            GivenUp::RolledBack(snapshot) => {
+            AbandonedHead::RolledBack(snapshot) => {
                 dsl::write::check_rollback(&self.dsl(), dsl, snapshot, true)?;
             }
-            GivenUp::Destroyed => {
+            AbandonedHead::Destroyed => {
                 dsl::write::check_destroy_head(&self.dsl(), dsl, name)?;
             }
-            GivenUp::AsCloned(_) | GivenUp::Emptied => {
+            AbandonedHead::AsCloned(_) | AbandonedHead::Emptied => {
                 self.check_room(name)?;
             }
         }
@@ -82,19 +82,19 @@ impl TaskCx<'_> {
         self.drop_head(head.object);
         dsl::write::forget_tree(&self.dsl(), head.object)?;
         match &way {
-            GivenUp::RolledBack(snapshot) => {
+            AbandonedHead::RolledBack(snapshot) => {
                 dsl::write::rollback(&self.dsl(), dsl, snapshot, true)?;
                 self.empty_log(&dsl.by_name(name)?, false)?;
             }
-            GivenUp::AsCloned(_) => {
+            AbandonedHead::AsCloned(_) => {
                 dsl::write::reset_head(&self.dsl(), head.object)?;
                 self.empty_log(&dsl.by_name(name)?, false)?;
             }
-            GivenUp::Emptied => {
+            AbandonedHead::Emptied => {
                 dsl::write::reset_head(&self.dsl(), head.object)?;
                 self.format_filesystem(head.object, &NewFilesystem::default())?;
             }
-            GivenUp::Destroyed => dsl::write::destroy_head(&self.dsl(), dsl, name)?,
+            AbandonedHead::Destroyed => dsl::write::destroy_head(&self.dsl(), dsl, name)?,
         }
         self.log_event_of("give_up", " ", (name, head.object))?;
         Ok(way)
@@ -132,8 +132,8 @@ impl LivePool {
     ///
     /// # Errors
     /// It can be read; or nothing can be done: snapshots or the origin are lost too.
-    pub fn give_up_head(&self, name: &str) -> Result<GivenUp> {
+    pub fn abandon_head(&self, name: &str) -> Result<AbandonedHead> {
         let name = name.to_owned();
-        self.run(move |cx| cx.give_up(&name))
+        self.run(move |cx| cx.abandon(&name))
     }
 }

@@ -6,7 +6,7 @@
 use engine::props;
 
 /// A property that zinc does not act on.
-struct Kept {
+struct StoredOnly {
     name: &'static str,
     /// Values that ask for nothing that zinc does not do.
     fulfilled: &'static [&'static str],
@@ -18,8 +18,8 @@ const fn kept(
     name: &'static str,
     fulfilled: &'static [&'static str],
     instead: &'static str,
-) -> Kept {
-    Kept { name, fulfilled, instead }
+) -> StoredOnly {
+    StoredOnly { name, fulfilled, instead }
 }
 
 const SNAPSHOTS: &str = "`zinc zfs list` shows snapshots with -t snapshot or -t all";
@@ -27,7 +27,7 @@ const NO_SELINUX: &str = "zinc mounts without contexts of SELinux";
 const NAMED_VOLUMES: &str = "zinc exports the volumes and snapshots that are named";
 
 #[rustfmt::skip]
-const DATASETS: [Kept; 21] = [
+const DATASETS: [StoredOnly; 21] = [
     kept("aclinherit", &["discard", "restricted", "secure"],
         "zinc gives a new file the access that its mode says"),
     kept("aclmode", &["discard"], "zinc discards an access list when the mode is changed"),
@@ -54,7 +54,7 @@ const DATASETS: [Kept; 21] = [
 ];
 
 #[rustfmt::skip]
-const POOLS: [Kept; 4] = [
+const POOLS: [StoredOnly; 4] = [
     kept("autoreplace", &["off"], "zinc replaces no device by itself"),
     kept("dedup_table_quota", &["none"], "zinc deduplicates nothing that it writes"),
     kept("delegation", &["on"], "zinc asks the system alone who may change a pool"),
@@ -88,13 +88,13 @@ mod tests {
         ashift comment multihost autotrim compatibility version";
 
     /// Every property that a user can set is on exactly one of the lists.
-    fn every_one_is_known(properties: &[props::Property], kept: &[Kept], acted_on: &str) {
+    fn every_one_is_known(properties: &[props::Property], kept: &[StoredOnly], acted_on: &str) {
         let acted_on: Vec<&str> = acted_on.split_whitespace().collect();
         for property in properties {
             let listed = acted_on.iter().filter(|n| **n == property.name).count()
                 + kept.iter().filter(|k| k.name == property.name).count();
             let can_be_set = !matches!(property.access, Access::ReadOnly)
-                && !matches!(property.shown, props::Shown::Hidden);
+                && !matches!(property.shown, props::ListAlignment::Hidden);
             assert_eq!(listed, usize::from(can_be_set), "{}", property.name);
         }
         for name in acted_on.into_iter().chain(kept.iter().map(|k| k.name)) {

@@ -16,7 +16,7 @@
 //!
 //! The order on return is what a crash must not find otherwise: **its log holds all that it missed
 //! before anything is written to it**. Until then its rings and labels are the sign of its absence
-//! (`behind.rs`), and the first label would take that sign away. So there is a txg that writes
+//! (`stale.rs`), and the first label would take that sign away. So there is a txg that writes
 //! the log, and the leaf comes back in a later one.
 //!
 //! A leaf is known by the guids in its label. What it missed begins after its last uberblock, when
@@ -25,15 +25,15 @@
 
 use super::LivePool;
 use super::config::{set_u64, unset};
+use super::config_edit::parent_of;
 use super::leaves::unmark;
 use super::scan::RESILVER_TXG;
 use super::shared::Shared;
-use super::sides::parent_of;
 use crate::dtl::Logs;
 use crate::error::{Error, Result};
 use crate::scan::{FoundLeaf, look_at_device};
 use crate::uberblocks::read_ring;
-use device::{DeviceRef, DeviceSource, Patience, WriteDeviceRef};
+use device::{DeviceRef, DeviceSource, OpenPolicy, WriteDeviceRef};
 use ondisk::BlkPtr;
 use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
 use std::collections::BTreeMap;
@@ -61,7 +61,7 @@ pub enum OwnChanges {
 
 /// Why a leaf is taken out of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leave {
+pub enum OfflineMode {
     /// The administrator said so; it is not used by the next import either.
     Offline,
     /// The administrator said so, as long as the pool is open.
@@ -196,25 +196,25 @@ impl LivePool {
     ///
     /// # Errors
     /// When there is no such leaf, or the rest cannot do without it.
-    pub fn take_out(&self, guid: u64, how: Leave) -> Result<()> {
+    pub fn offline_leaf(&self, guid: u64, how: OfflineMode) -> Result<()> {
         let shared = &self.shared;
         if leaf_of(&shared.config.lock().root, guid).is_none() {
             return Err(shared.invalid(format!("there is no device {guid}")));
         }
-        if !shared.reader.vdevs().is_whole_without_leaves(&[guid]) {
+        if !shared.reader.vdevs().can_lose_all(&[guid]) {
             let what = "no valid replicas: the rest has not all that is on it".to_owned();
             return Err(shared.invalid(what));
         }
         let open = match how {
-            Leave::Faulted | Leave::FaultedForNow => LeafOpen::Faulted,
-            Leave::Offline | Leave::OfflineForNow => LeafOpen::Offline,
+            OfflineMode::Faulted | OfflineMode::FaultedForNow => LeafOpen::Faulted,
+            OfflineMode::Offline | OfflineMode::OfflineForNow => LeafOpen::Offline,
         };
         shared.put_leaf(guid, open, move |leaf| {
             unmark(leaf)?;
             match how {
-                Leave::Offline => set_u64(leaf, "offline", 1),
-                Leave::OfflineForNow | Leave::FaultedForNow => Ok(()),
-                Leave::Faulted => {
+                OfflineMode::Offline => set_u64(leaf, "offline", 1),
+                OfflineMode::OfflineForNow | OfflineMode::FaultedForNow => Ok(()),
+                OfflineMode::Faulted => {
                     set_u64(leaf, "faulted", 1)?;
                     super::config::set_text(leaf, "aux_state", "external")
                 }
@@ -222,9 +222,9 @@ impl LivePool {
         })
     }
 
-    /// Lets go of a leaf's device, as if it had been pulled out. [`Self::bring_back`] is how it
+    /// Lets go of a leaf's device, as if it had been pulled out. [`Self::online_leaf`] is how it
     /// comes back.
-    fn let_go(&self, guid: u64) -> Result<()> {
+    fn close_leaf(&self, guid: u64) -> Result<()> {
         self.shared.put_leaf(guid, LeafOpen::Missing, |_| Ok(()))
     }
 
@@ -235,7 +235,7 @@ impl LivePool {
     /// # Errors
     /// When the device cannot be opened, is not the leaf's, or has changes that are to be kept: the
     /// leaf stays away.
-    pub fn bring_back(
+    pub fn online_leaf(
         &self,
         guid: u64,
         own: OwnChanges,
@@ -268,21 +268,21 @@ impl LivePool {
         }
         let is_open = |l: vdev::NodeRef<'_>| l.guid() == guid && l.device().is_some();
         if shared.reader.vdevs().leaves().any(is_open) {
-            self.let_go(guid)?;
+            self.close_leaf(guid)?;
         }
         let pool = self.name().to_owned();
-        let patience = Patience { again: IN_USE, pause: BETWEEN_TRIES, ..Patience::default() };
+        let patience = OpenPolicy { again: IN_USE, pause: BETWEEN_TRIES, ..OpenPolicy::default() };
         let is_in_use = |kind| kind == device::ErrorKind::InUse;
         let opened = patience.again(&shared.rt, is_in_use, || source.claim(&path));
         let device = opened.map_err(|cause| Error::Device { pool, cause })?;
         let place = super::paths::other_place(known.as_deref(), &path);
-        self.use_again(guid, own, device, place)
+        self.bring_online(guid, own, device, place)
     }
 
     /// Leaves that were away when the pool was written, and are here now, are used again, and what
     /// leaves missed is brought to them. One that was written without the others stays as it is,
-    /// until the user says that nothing of it is wanted ([`Self::bring_back`]).
-    pub(super) fn welcome_back(
+    /// until the user says that nothing of it is wanted ([`Self::online_leaf`]).
+    pub(super) fn online_returned(
         &self,
         devices: BTreeMap<u64, WriteDeviceRef>,
         logs: &Logs,
@@ -297,17 +297,17 @@ impl LivePool {
             let missed = found.map(|found| shared.missed_by(&found, guid, &log));
             if missed.is_ok_and(|(_, has_stood_still)| has_stood_still) {
                 // A leaf that cannot be used is what it was before: away.
-                let _ = self.use_again(guid, OwnChanges::Keep, device, None);
+                let _ = self.bring_online(guid, OwnChanges::Keep, device, None);
             }
         }
         // A replacement that was complete when the pool was closed; one that goes on ends later.
         shared.detach_outlived()?;
         self.resilver()?;
-        self.go_on_with_scan()
+        self.resume_scan()
     }
 
     /// The same, with the device, and where it is now when that is another place.
-    pub(super) fn use_again(
+    pub(super) fn bring_online(
         &self,
         guid: u64,
         own: OwnChanges,
@@ -343,7 +343,7 @@ impl LivePool {
             }
             unset(leaf, &["offline"])
         })?;
-        shared.go_on_with_works()?;
+        shared.resume_works()?;
         self.resilver()
     }
 
@@ -380,7 +380,7 @@ impl LivePool {
             (config.root, config.dirty) = (root, true);
             Ok(())
         })?;
-        self.shared.go_on_with_works()
+        self.shared.resume_works()
     }
 
     /// The leaves that are not used and can be tried again: all but those that the administrator

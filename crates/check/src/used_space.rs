@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 /// What of the space of each vdev is taken by blocks that were met. When some could not be read,
 /// what is below them was not met, and all that the space maps say to be allocated counts as taken
 /// too.
-pub struct TakenSpace {
+pub struct UsedSpace {
     vdevs: BTreeMap<u32, Bitmap>,
     complete: bool,
 }
 
-impl TakenSpace {
+impl UsedSpace {
     pub(crate) fn new(claims: Claims<'_>, maps: &BTreeMap<u32, Bitmap>, complete: bool) -> Self {
         let vdevs = claims.into_taken();
         if !complete {

@@ -6,7 +6,7 @@ use rt::{Condvar, Rt, Task};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What runs.
-pub(super) struct Works {
+pub(super) struct RunningWork {
     pub(super) state: Mutex<State>,
     pub(super) changed: Condvar,
 }
@@ -33,7 +33,7 @@ pub(super) struct Running {
     pub(super) is_to_end: bool,
 }
 
-impl Works {
+impl RunningWork {
     pub(super) fn new(rt: &Rt) -> Self {
         Self { state: Mutex::default(), changed: rt.condvar() }
     }
@@ -48,11 +48,11 @@ impl Works {
     }
 
     /// Waits for the turn on a vdev: what one holds there the others would pass over.
-    pub(super) fn turn(&self, top: u32) -> Turn<'_> {
+    pub(super) fn turn(&self, top: u32) -> VdevTurn<'_> {
         let mut state = self.state.lock();
         self.changed.wait_while(&mut state, |state| state.busy.contains(&top));
         state.busy.insert(top);
-        Turn { works: self, top }
+        VdevTurn { works: self, top }
     }
 
     /// One that runs is to end.
@@ -63,12 +63,12 @@ impl Works {
 }
 
 /// The turn on a vdev, until it is dropped.
-pub(super) struct Turn<'w> {
-    works: &'w Works,
+pub(super) struct VdevTurn<'w> {
+    works: &'w RunningWork,
     top: u32,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for VdevTurn<'_> {
     fn drop(&mut self) {
         self.works.state.lock().busy.remove(&self.top);
         self.works.changed.notify_all();

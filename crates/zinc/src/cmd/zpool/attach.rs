@@ -1,7 +1,7 @@
 //! `zinc zpool attach`, `detach` and `replace`: devices that come beside others, and go.
 
 use super::claim::claim;
-use super::devices::{bring_from, device, find, own, see_to_the_end, wait};
+use super::devices::{bring_from, device, find, finish_unless_served, own, wait};
 use super::each;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
@@ -9,8 +9,8 @@ use crate::live::LiveArgs;
 use crate::session::Session;
 use engine::devices::{AnyDevices, DeviceSource as _};
 use engine::layout;
-use engine::live::Bring;
-use engine::pools::Own;
+use engine::live::ResilverKind;
+use engine::pools::DeviceRole;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 pub struct Attach {
     #[command(flatten)]
-    new: New,
+    new: NewDevice,
     /// The pool
     pool: String,
     /// A side of the mirror, a disk that becomes one, or a raidz vdev, which gets wider
@@ -31,7 +31,7 @@ pub struct Attach {
 #[derive(clap::Args)]
 pub struct Replace {
     #[command(flatten)]
-    new: New,
+    new: NewDevice,
     /// The pool
     pool: String,
     /// The device that goes
@@ -53,7 +53,7 @@ pub struct Detach {
 
 /// How a device comes.
 #[derive(clap::Args)]
-struct New {
+struct NewDevice {
     #[command(flatten)]
     live: LiveArgs,
     /// Use a device that holds something
@@ -81,7 +81,7 @@ fn in_full(session: &Session, name: &str) -> String {
     known.to_str().filter(|_| is_short).unwrap_or(name).to_owned()
 }
 
-impl New {
+impl NewDevice {
     /// Uses it beside, or in the place of, one of the pool's.
     fn change(
         &self,
@@ -90,7 +90,7 @@ impl New {
         (doing, old): (Doing, &str),
         new: Option<&str>,
     ) -> Result<ExitCode, Failure> {
-        each::must_be_a_pool(pool)?;
+        each::require_pool_name(pool)?;
         self.live.change(session, pool, |pool| {
             let verb = if doing == Doing::Attach { "attach" } else { "replace" };
             let guid = match find(session, pool, old)? {
@@ -105,39 +105,41 @@ impl New {
                 Doing::Replace => format!("cannot replace {old} with {new}"),
             };
             match own(session, pool, &new)? {
-                Some(Own::Leaf(there)) if there == guid && !is_in_use(session, pool, old)? => {
+                Some(DeviceRole::Leaf(there))
+                    if there == guid && !is_in_use(session, pool, old)? =>
+                {
                     // It is the device itself, which is in another place by now.
                     bring_from(session, pool, guid, &new)?;
-                    return see_to_the_end(session, pool);
+                    return finish_unless_served(session, pool);
                 }
-                Some(Own::Distributed(spare)) if doing == Doing::Replace => {
-                    let done = pool.take_spare_by(guid, spare, None, self.bring());
+                Some(DeviceRole::Distributed(spare)) if doing == Doing::Replace => {
+                    let done = pool.take_spare_by(guid, spare, None, self.resilver_kind());
                     done.map_err(|e| Failure::from(e).about(&start))?;
                     return self.end(session, pool);
                 }
-                Some(Own::Spare(spare)) if doing == Doing::Replace => {
+                Some(DeviceRole::Spare(spare)) if doing == Doing::Replace => {
                     let device = AnyDevices::default().claim(&session.path(new.as_ref()));
                     let device = device.map_err(|e| Failure::new(&start).because(e.to_string()))?;
-                    let done = pool.take_spare_by(guid, spare, Some(device), self.bring());
+                    let done = pool.take_spare_by(guid, spare, Some(device), self.resilver_kind());
                     done.map_err(|e| Failure::from(e).about(&start))?;
                     return self.end(session, pool);
                 }
-                Some(Own::Spare(_) | Own::Distributed(_)) => {
+                Some(DeviceRole::Spare(_) | DeviceRole::Distributed(_)) => {
                     return Err(Failure::new(start)
                         .because(format!("{new} is a spare of this pool"))
                         .hint("`zinc zpool replace POOL DEVICE SPARE` lets it stand in"));
                 }
-                Some(Own::Cache) => {
+                Some(DeviceRole::Cache) => {
                     let why = format!("{new} is a cache device of this pool");
                     return Err(Failure::new(start).because(why));
                 }
-                Some(Own::Leaf(_)) if find(session, pool, &new)?.is_none() => {
+                Some(DeviceRole::Leaf(_)) if find(session, pool, &new)?.is_none() => {
                     let why = format!("{new} is another device of this pool, which was moved");
                     return Err(Failure::new(start)
                         .because(why)
                         .hint("`zinc zpool online POOL PATH` uses it where it is now"));
                 }
-                Some(Own::Leaf(_)) | None => {}
+                Some(DeviceRole::Leaf(_)) | None => {}
             }
             self.take(session, pool, (doing, guid), (&new, &start))
         })?;
@@ -166,20 +168,22 @@ impl New {
             return Err(Failure::new(start).because(format!("'{new}' is not one device")));
         };
         let done = match doing {
-            Doing::Attach => pool.attach_by(guid, &top.spec, device.clone(), self.bring()),
-            Doing::Replace => pool.replace_by(guid, &top.spec, device.clone(), self.bring()),
+            Doing::Attach => pool.attach_by(guid, &top.spec, device.clone(), self.resilver_kind()),
+            Doing::Replace => {
+                pool.replace_by(guid, &top.spec, device.clone(), self.resilver_kind())
+            }
         };
         done.map_err(|e| Failure::from(e).about(start))?;
         self.end(session, pool)
     }
 
-    fn bring(&self) -> Bring {
-        if self.sequential { Bring::Sequential } else { Bring::Healing }
+    fn resilver_kind(&self) -> ResilverKind {
+        if self.sequential { ResilverKind::Sequential } else { ResilverKind::Healing }
     }
 
     /// The device is there; what it lacks is waited for where no server does.
     fn end(&self, session: &Session, pool: &engine::LivePool) -> Result<(), Failure> {
-        if self.until_done { wait(session, pool) } else { see_to_the_end(session, pool) }
+        if self.until_done { wait(session, pool) } else { finish_unless_served(session, pool) }
     }
 }
 
@@ -218,7 +222,7 @@ impl Verb for Detach {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        each::must_be_a_pool(&self.pool)?;
+        each::require_pool_name(&self.pool)?;
         self.live.change(session, &self.pool, |pool| {
             let name = &self.device;
             let guid = device(session, pool, "detach", name)?;

@@ -66,7 +66,7 @@ impl LeafHistory {
     }
 
     /// How it was away while `best` was there, when it was.
-    fn away(&self, best: &Self) -> Option<Away> {
+    fn away(&self, best: &Self) -> Option<MissedWrites> {
         let has = |of: &Self, txg: &u64, round: &Round| of.rounds.get(txg) == Some(round);
         let mut newest_first = self.rounds.iter().rev();
         let common = newest_first.find(|(txg, round)| has(best, txg, round)).map_or(0, |(t, _)| *t);
@@ -92,12 +92,17 @@ impl LeafHistory {
         };
         let txgs = last.saturating_sub(since).max(1);
         let has_changes = own >= OWN_CHANGES;
-        was_away.then_some(Away { txgs, last, has_own: own > 0 || common == 0, has_changes })
+        was_away.then_some(MissedWrites {
+            txgs,
+            last,
+            has_own: own > 0 || common == 0,
+            has_changes,
+        })
     }
 }
 
 /// What a device was not there for.
-struct Away {
+struct MissedWrites {
     /// Txgs it is behind.
     txgs: u64,
     /// The newest one of the others.
@@ -109,7 +114,7 @@ struct Away {
     has_changes: bool,
 }
 
-impl Away {
+impl MissedWrites {
     /// Births of blocks that it may not have.
     fn missed(&self) -> Txgs {
         let first = if self.has_own { 1 } else { self.last - self.txgs.min(self.last) + 1 };
@@ -142,7 +147,7 @@ impl Candidate {
         away.filter_map(|(guid, away)| away.has_changes.then_some(guid)).collect()
     }
 
-    fn away(&self, tree: &VdevConfig, txg: u64) -> BTreeMap<u64, Away> {
+    fn away(&self, tree: &VdevConfig, txg: u64) -> BTreeMap<u64, MissedWrites> {
         let mut out = BTreeMap::new();
         let states = uberblocks::by_txg(&self.uberblocks);
         let opened = states.iter().map(|s| s.uberblock).find(|u| u.txg <= txg);

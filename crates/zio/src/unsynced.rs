@@ -65,7 +65,7 @@ impl<F> Copy<F> {
 }
 
 /// See the head of the file.
-pub(crate) struct Kept<F> {
+pub(crate) struct Unsynced<F> {
     is_on: AtomicBool,
     state: Mutex<State<F>>,
 }
@@ -77,7 +77,7 @@ struct State<F> {
     parked: BTreeMap<BlockKey, Vec<Copy<F>>>,
 }
 
-impl<F> Default for Kept<F> {
+impl<F> Default for Unsynced<F> {
     fn default() -> Self {
         Self { is_on: AtomicBool::new(false), state: Mutex::default() }
     }
@@ -93,7 +93,7 @@ fn key(dva: Dva) -> (u32, u64) {
     (dva.vdev(), dva.offset())
 }
 
-impl<F> Kept<F> {
+impl<F> Unsynced<F> {
     pub(crate) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }

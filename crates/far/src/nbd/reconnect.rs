@@ -1,8 +1,8 @@
 //! The thread that keeps a device connected.
 
 use super::core::{Core, Trouble};
-use super::link::{Link, connect, is_the_same, receive, send_jobs, take_leave};
-use super::negotiate::{Agreed, Failed};
+use super::link::{Link, connect, is_the_same, receive, send_disconnect, send_jobs};
+use super::negotiate::{ExportInfo, Failed};
 use super::{LINKS, LINKS_TO_READ};
 use crate::name::Name;
 use device::ErrorKind;
@@ -49,18 +49,18 @@ const OTHER: ErrorKind =
 pub(super) fn keep(core: &Arc<Core>, links: Vec<Link>) {
     let mut threads = match start(core, links) {
         Ok(threads) => threads,
-        Err(e) => return core.die(ErrorKind::from_io(&e)),
+        Err(e) => return core.fail_for_good(ErrorKind::from_io(&e)),
     };
     let mut pause = PAUSE;
     loop {
         let trouble = core.wait_for_trouble();
         match trouble {
-            Trouble::Over => core.lines().iter().for_each(|line| take_leave(&**line)),
-            Trouble::Silent => core.die(ErrorKind::NoAnswer),
+            Trouble::Over => core.lines().iter().for_each(|line| send_disconnect(&**line)),
+            Trouble::Silent => core.fail_for_good(ErrorKind::NoAnswer),
             Trouble::Broken => {}
         }
         if !matches!(trouble, Trouble::Broken) {
-            core.die(ErrorKind::Gone);
+            core.fail_for_good(ErrorKind::Gone);
         }
         for thread in threads.drain(..) {
             // One that panicked has ended too.
@@ -76,7 +76,7 @@ pub(super) fn keep(core: &Arc<Core>, links: Vec<Link>) {
             .and_then(|links| start(core, links).map_err(|e| ErrorKind::from_io(&e)))
         {
             Ok(started) => threads = started,
-            Err(kind) => return core.die(kind),
+            Err(kind) => return core.fail_for_good(kind),
         }
     }
 }
@@ -130,7 +130,7 @@ fn start(core: &Arc<Core>, links: Vec<Link>) -> io::Result<Vec<Task<()>>> {
 }
 
 /// What an export says of itself, judged for a device that is to be written to.
-pub(super) fn may_write(agreed: &Agreed) -> Result<(), ErrorKind> {
+pub(super) fn may_write(agreed: &ExportInfo) -> Result<(), ErrorKind> {
     if agreed.has(transmission::READ_ONLY) {
         return Err(ErrorKind::Io { errno: libc::EROFS });
     }

@@ -43,7 +43,7 @@ const OF_TOPS: [&str; 12] = [
 
 /// What a device is put beside another for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Beside {
+pub(super) enum AttachKind {
     /// To hold the same from now on.
     Mirror,
     /// To take its place.
@@ -52,7 +52,7 @@ pub(super) enum Beside {
     Spare,
 }
 
-impl Beside {
+impl AttachKind {
     fn kind(self) -> VdevKind {
         match self {
             Self::Mirror => VdevKind::Mirror,
@@ -128,10 +128,10 @@ fn with_other(vdev: &VdevConfig, guid: u64, other: &VdevConfig) -> Option<VdevCo
 }
 
 /// The tree with `new` beside a leaf; `guid` is for a vdev that has to be made around both.
-pub(super) fn with_side(
+pub(super) fn with_child(
     root: &VdevConfig,
     leaf: u64,
-    (new, how): (&VdevConfig, Beside),
+    (new, how): (&VdevConfig, AttachKind),
     guid: u64,
 ) -> Result<VdevConfig> {
     let missing = || refused("no such device in pool");
@@ -143,11 +143,11 @@ pub(super) fn with_side(
         return Err(refused("a side is put beside a single device"));
     }
     let is_at_top = matches!(parent.kind, VdevKind::Root);
-    if how == Beside::Mirror && parent.kind != VdevKind::Mirror && !is_at_top {
+    if how == AttachKind::Mirror && parent.kind != VdevKind::Mirror && !is_at_top {
         return Err(refused("can only attach to mirrors and top-level disks"));
     }
     // A spare that stands in is relieved by another spare, or by the device that it stands in for.
-    if old.is_spare && parent.kind == VdevKind::Spare && how != Beside::Spare {
+    if old.is_spare && parent.kind == VdevKind::Spare && how != AttachKind::Spare {
         return Err(refused("device is a spare in use, and only another spare can take its place"));
     }
     let changed = if parent.kind == how.kind() {
@@ -162,7 +162,7 @@ pub(super) fn with_side(
 }
 
 /// The tree without a side. The last spare that stands in for nothing any more is a device as any.
-pub(super) fn without_side(root: &VdevConfig, leaf: u64) -> Result<VdevConfig> {
+pub(super) fn without_child(root: &VdevConfig, leaf: u64) -> Result<VdevConfig> {
     let no_sides = || refused("only applicable to mirror and replacing vdevs");
     let parent = parent_of(root, leaf).ok_or_else(no_sides)?;
     if !matches!(parent.kind, VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare) {
@@ -226,15 +226,15 @@ mod tests {
     #[test]
     fn a_side_that_comes_and_goes_leaves_the_tree_as_it_was() {
         for leaf in [103, 105] {
-            for how in [Beside::Replacing, Beside::Spare] {
-                let with = with_side(&root(), leaf, (&new(200), how), 300).unwrap();
+            for how in [AttachKind::Replacing, AttachKind::Spare] {
+                let with = with_child(&root(), leaf, (&new(200), how), 300).unwrap();
                 let around = parent_of(&with, 200).unwrap();
                 assert_eq!((around.guid, &around.kind), (300, &how.kind()));
                 assert_eq!(guids(around), [300, leaf, 200]);
                 assert_eq!(around.asize.is_some(), leaf == 105);
-                let without = without_side(&with, 200).unwrap();
+                let without = without_child(&with, 200).unwrap();
                 assert_eq!(without.to_nvlist(), root().to_nvlist());
-                let replaced = without_side(&with, leaf).unwrap();
+                let replaced = without_child(&with, leaf).unwrap();
                 assert!(replaced.find(leaf).is_none() && replaced.find(300).is_none());
                 assert_eq!(replaced.find(200).unwrap().asize, root().find(leaf).unwrap().asize);
             }
@@ -244,10 +244,10 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         let root = root();
-        assert!(with_side(&root, 103, (&new(200), Beside::Mirror), 300).is_err());
-        assert!(with_side(&root, 101, (&new(200), Beside::Replacing), 300).is_err());
-        assert!(with_side(&root, 999, (&new(200), Beside::Replacing), 300).is_err());
-        assert!(without_side(&root, 103).is_err() && without_side(&root, 105).is_err());
+        assert!(with_child(&root, 103, (&new(200), AttachKind::Mirror), 300).is_err());
+        assert!(with_child(&root, 101, (&new(200), AttachKind::Replacing), 300).is_err());
+        assert!(with_child(&root, 999, (&new(200), AttachKind::Replacing), 300).is_err());
+        assert!(without_child(&root, 103).is_err() && without_child(&root, 105).is_err());
     }
 
     /// A device with a spare that is replaced: the spare goes by itself, or stays and is none any
@@ -256,15 +256,15 @@ mod tests {
     fn a_spare_beside_a_replacement() {
         let mut spare = new(200);
         set_u64(&mut spare, "is_spare", 1).unwrap();
-        let spared = with_side(&root(), 103, (&spare, Beside::Spare), 300).unwrap();
-        let both = with_side(&spared, 103, (&new(201), Beside::Replacing), 301).unwrap();
+        let spared = with_child(&root(), 103, (&spare, AttachKind::Spare), 300).unwrap();
+        let both = with_child(&spared, 103, (&new(201), AttachKind::Replacing), 301).unwrap();
         assert_eq!(guids(parent_of(&both, 301).unwrap()), [300, 301, 103, 201, 200]);
-        let relieve = with_side(&spared, 200, (&new(202), Beside::Replacing), 302);
+        let relieve = with_child(&spared, 200, (&new(202), AttachKind::Replacing), 302);
         assert!(relieve.unwrap_err().to_string().contains("only another spare"));
-        let done = without_side(&both, 103).unwrap();
+        let done = without_child(&both, 103).unwrap();
         assert_eq!(guids(done.find(300).unwrap()), [300, 201, 200]);
         assert!(done.find(200).unwrap().is_spare);
-        let kept = without_side(&spared, 103).unwrap();
+        let kept = without_child(&spared, 103).unwrap();
         assert!(!kept.find(200).unwrap().is_spare && kept.find(300).is_none());
     }
 }

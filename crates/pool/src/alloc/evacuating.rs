@@ -13,7 +13,7 @@
 //! between.
 
 use super::Allocator;
-use super::moved::{Moved, MovedSpec};
+use super::indirect::{Moved, MovedSpec};
 use core::ops::Range;
 use ondisk::Dva;
 use std::sync::Arc;

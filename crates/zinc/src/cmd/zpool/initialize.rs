@@ -5,7 +5,7 @@ use super::devices::{device, find};
 use super::each;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
-use crate::live::{self, LiveHow};
+use crate::live::{self, LiveOptions};
 use crate::session::Session;
 use engine::LivePool;
 use engine::pools::LeafWork;
@@ -46,7 +46,7 @@ struct Common {
     #[arg(long = "dev", value_name = "PATH")]
     search: Vec<PathBuf>,
     #[command(flatten)]
-    how: LiveHow,
+    how: LiveOptions,
     /// Call it off
     #[arg(short = 'c', long)]
     cancel: bool,
@@ -90,7 +90,7 @@ enum Doing {
 
 impl Common {
     fn run(&self, session: &Session, work: LeafWork, doing: Doing) -> Result<ExitCode, Failure> {
-        each::must_be_a_pool(&self.pool)?;
+        each::require_pool_name(&self.pool)?;
         let act = |pool: &LivePool| self.act(session, pool, work, doing);
         live::change(session, &self.search, &self.how, &self.pool, act)?;
         Ok(ExitCode::SUCCESS)

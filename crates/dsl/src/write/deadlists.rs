@@ -2,7 +2,7 @@
 
 use super::meta::DslCx;
 use crate::error::Result;
-use crate::tree::Seen;
+use crate::tree::VisitedLinks;
 use dmu::bpobj::{self, Lists};
 use dmu::deadlist;
 use ondisk::BlkPtr;
@@ -91,7 +91,7 @@ pub(super) fn free(cx: &DslCx<'_>, list: u64) -> Result<()> {
 pub fn renew_deadlist(cx: &DslCx<'_>, dataset: u64, blocks: &[BlkPtr]) -> Result<()> {
     let ds = cx.dataset(dataset)?;
     let list = create(cx)?;
-    let mut seen = Seen::default();
+    let mut seen = VisitedLinks::default();
     let mut at = ds.prev_snap;
     while at != 0 {
         seen.step(at, "snapshots form a loop")?;
@@ -101,7 +101,7 @@ pub fn renew_deadlist(cx: &DslCx<'_>, dataset: u64, blocks: &[BlkPtr]) -> Result
     }
     insert(cx, list, blocks)?;
     if ds.deadlist != 0 {
-        with(cx, |l| deadlist::scrap(l, ds.deadlist))?;
+        with(cx, |l| deadlist::remove_damaged(l, ds.deadlist))?;
     }
     cx.update_dataset(dataset, |ds| ds.deadlist = list)
 }

@@ -1,0 +1,61 @@
+//! Comments and documents speak of threads, programs, files and machines as of things: words that
+//! stand for persons are refused, so that they do not come back where a thing is meant.
+
+use tidy::source::has_word;
+use tidy::{Tracked, report, tracked_files};
+
+/// Words for persons that were used of things.
+const WORDS: [&str; 7] =
+    ["nobody", "somebody", "anybody", "everybody", "whoever", "whomever", "for who"];
+
+/// The document of this path is held to the rule. What was released is left as it was said.
+fn is_held(path: &str) -> bool {
+    let is_source = path.starts_with("crates/") && path.contains("/src/") && path.ends_with(".rs");
+    let is_top = ["ARCHITECTURE.md", "README.md"].contains(&path);
+    let is_doc = path.starts_with("docs/") && path.ends_with(".md") && !path.contains("/holdout/");
+    is_source || is_top || is_doc
+}
+
+/// What of a line is prose: all of a document's, the comment of a source's. Code in backticks is
+/// left out.
+fn prose(path: &str, line: &str) -> String {
+    let text = match path.ends_with(".rs") {
+        true => line.find("//").map_or("", |at| line.get(at..).unwrap_or_default()),
+        false => line,
+    };
+    text.split('`').step_by(2).collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+fn offences(files: &[Tracked]) -> Vec<String> {
+    let mut out = Vec::new();
+    for Tracked { path, text } in files.iter().filter(|file| is_held(&file.path)) {
+        for (number, line) in (1..).zip(text.as_deref().unwrap_or_default().lines()) {
+            let prose = prose(path, line);
+            for word in WORDS.into_iter().filter(|word| has_word(&prose, word)) {
+                out.push(format!("{path}:{number}: \"{word}\": say which thread, program or file"));
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn threads_and_programs_are_things() {
+    report("words for persons, of things", &offences(&tracked_files()));
+}
+
+#[test]
+fn the_rule_sees_words_in_comments_and_documents_and_nowhere_else() {
+    let file = |path: &str, text: &str| Tracked { path: path.into(), text: Some(text.into()) };
+    let bad = [
+        file("crates/rt/src/lock.rs", "/// Waits until nobody has it.\nlet nobody = 1;\n"),
+        file("docs/guide/nbd.md", "Whoever connects.\n"),
+    ];
+    assert_eq!(offences(&bad).len(), 2);
+    let good = [
+        file("crates/zpl/src/acl.rs", "/// `nobody`.\nconst NOBODY: u32 = 65534;\n"),
+        file("crates/rt/tests/lock.rs", "// Nobody.\n"),
+        file("CHANGELOG.md", "Nobody.\n"),
+    ];
+    assert!(offences(&good).is_empty());
+}
