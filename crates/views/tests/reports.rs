@@ -6,6 +6,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "reports/values.rs"]
+mod values;
+
 use engine::{OpenOptions, Pool};
 use std::path::Path;
 use testkit::CorpusPool;
