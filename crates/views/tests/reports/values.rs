@@ -7,17 +7,17 @@
 
 use engine::check::{Issue, Kind, Report, Sum, Totals};
 use engine::config::{NvList, NvValue, VdevKind};
-use engine::inside::check::{At, DeviceDamage};
+use engine::inside::check::{DeviceDamage, Location};
 use engine::inside::ondisk::expand::Expansion;
 use engine::inside::ondisk::indirect::RemovalState;
 use engine::inside::ondisk::{DmuType, Dva};
 use engine::inside::pool::ErrorLog;
 use engine::inside::zio::Place;
-use engine::live::{Event, EventValue, GivenUp, Pushed, TxgRecord, TxgState};
+use engine::live::{AbandonedHead, Event, EventValue, PushReason, TxgRecord, TxgState};
 use engine::pools::{
     CheckpointNote, Condition, ExpansionNote, Function, HistoryRecord, LeafProgress, LeafWork,
     Reason, RebuildState, Remark, Removal, ScanProgress, ScanState, Section, Status, VdevState,
-    VdevTreeView, VdevView, Verdict, ViewState, WorkSeen, WorkState,
+    VdevTreeView, VdevView, Verdict, ViewState, WorkProgress, WorkState,
 };
 use engine::repair::{Plan, Step};
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use views::history::{HistoryFormat, history_text};
-use views::status::{View, Works};
+use views::status::{View, WorkColumns};
 use views::{check, events, repair, txgs};
 
 /// A Monday in November.
@@ -292,14 +292,14 @@ fn devices_that_fail_and_spares() {
 #[test]
 fn work_on_free_space_and_slow_devices() {
     let progress = |state| LeafProgress { state, offset: 4 * GIB, time: NOW, ..Default::default() };
-    let seen = |work, state| WorkSeen { work, progress: progress(state), size: 8 * GIB };
+    let seen = |work, state| WorkProgress { work, progress: progress(state), size: 8 * GIB };
     let mut disks = vec![disk("/dev/sda"), disk("/dev/sdb"), disk("/dev/sdc")];
     disks[0].works.push(seen(LeafWork::Initialize, WorkState::Active));
     disks[1].works.push(seen(LeafWork::Trim, WorkState::Suspended));
     (disks[2].slow_requests, disks[2].sits_out) = (17, true);
     let status = status(vec![vdev("raidz1-0", VdevKind::Raidz { nparity: 1 }, disks)]);
     let of = |view: View| view.report(&status);
-    let works = Works { initialize: true, trim: true };
+    let works = WorkColumns { initialize: true, trim: true };
     let all = [
         ("as always", of(View::default())),
         ("-i -t", of(View { works, ..View::default() })),
@@ -344,8 +344,8 @@ fn conditions() {
     hold("status_conditions", &[("all of them", text)]);
 }
 
-fn at(dataset: &str, object: u64, blkid: u64) -> At {
-    At { dataset: Arc::from(dataset), place: Place { objset: 54, object, level: 0, blkid } }
+fn at(dataset: &str, object: u64, blkid: u64) -> Location {
+    Location { dataset: Arc::from(dataset), place: Place { objset: 54, object, level: 0, blkid } }
 }
 
 /// Something of each weight.
@@ -464,10 +464,10 @@ fn steps() -> Vec<Step> {
         Step::Sum { of: text("the links of tank/home object 8"), from: 7, to: 1 },
         Step::List { of: text("the dead list of tank/home"), used: 4096 },
         Step::SnapshotLost { snapshot: text("tank/home@monday") },
-        lost(GivenUp::RolledBack(text("tank/lost@monday"))),
-        lost(GivenUp::AsCloned(text("tank/home@monday"))),
-        lost(GivenUp::Emptied),
-        lost(GivenUp::Destroyed),
+        lost(AbandonedHead::RolledBack(text("tank/lost@monday"))),
+        lost(AbandonedHead::AsCloned(text("tank/home@monday"))),
+        lost(AbandonedHead::Emptied),
+        lost(AbandonedHead::Destroyed),
         Step::LogLost { dataset: text("tank/home"), replayed: 1 },
         Step::NameRemoved { dir: text("tank/home:/"), name: text("a\nb"), object: 4711 },
         Step::Dropped { what: text("object 4711 of tank/home") },
@@ -545,7 +545,7 @@ fn events_and_txgs() {
         delayed: time(1900),
         waits: 1,
         waited: time(2_000_000),
-        pushed: Pushed::Timeout,
+        pushed: PushReason::Timeout,
         ..TxgRecord::default()
     };
     let open =
