@@ -482,7 +482,7 @@ fn steps() -> Vec<Step> {
 
 #[test]
 fn what_a_repair_does() {
-    let undo = Some(Path::new("/root/undo"));
+    let undo = Some(Path::new("/backup/undo"));
     let clean = plan(steps(), Vec::new());
     let mut partly = plan(steps(), issues());
     partly.absent = vec!["/dev/sdc UNAVAIL".to_owned()];
