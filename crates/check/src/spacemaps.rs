@@ -223,7 +223,11 @@ fn metaslab(pool: &Pool, v: &Vdev, index: u64, number: u64, sink: &Sink) -> dmu:
 }
 
 fn complain(v: &Vdev, r: &Range, rule: &str, sink: &Sink) {
-    let cause = format!("{:?} of {} bytes at {:#x} {rule}", r.action, r.size, r.offset);
+    let action = match r.action {
+        Action::Alloc => "allocation",
+        Action::Free => "freeing",
+    };
+    let cause = format!("{action} of {} bytes at {:#x} {rule}", r.size, r.offset);
     sink.put(Issue::SpaceMap { vdev: v.id, metaslab: v.metaslab(r.offset), cause });
 }
 

@@ -4,7 +4,7 @@
 use engine::config::LabelConfig;
 use engine::devices::{MemoryDevice, WriteDeviceRef};
 use engine::layout::{Layout, Level, Mismatch};
-use engine::live::{CreateOptions, Devices, NewTop, SpaceClass, VdevSpec};
+use engine::live::{CreateOptions, Devices, NewTop, PropertyWord, SpaceClass, VdevSpec};
 use engine::pools::{Add, Content, CreatePool, DeviceCheck, DeviceRefusal, look_at_device};
 use engine::{ErrorKind, Hint, LivePool, NewPool, Rt, Rule};
 use std::path::{Path, PathBuf};
@@ -85,6 +85,30 @@ fn what_is_likely_to_be_a_mistake_is_added_when_it_is_meant() {
     // The last vdev that is there is what new ones are compared with.
     add.despite_ashift(true).despite_mismatch(true).run(&pool, &devices).unwrap();
     pool.export().unwrap();
+}
+
+#[test]
+fn a_comment_and_a_set_of_features_are_in_the_labels_from_the_beginning() {
+    let devices = memory(&["/m/0"]);
+    let text = |text: &str| PropertyWord::Text(text.to_owned());
+    let properties = vec![
+        ("comment".to_owned(), text("backups")),
+        ("compatibility".to_owned(), text("openzfs-2.2")),
+        ("org.example:rack".to_owned(), text("7")),
+    ];
+    let options = CreateOptions { properties, ..CreateOptions::new("tank", Vec::new()) };
+    let made = CreatePool::new(disk("/m/0"), options).run(&Rt::real(), &devices).unwrap();
+    let pool = made.into_pool();
+    let seen = pool.look().unwrap();
+    assert_eq!(seen.config().comment.as_deref(), Some("backups"));
+    assert_eq!(seen.config().compatibility.as_deref(), Some("openzfs-2.2"));
+    drop(seen);
+    pool.export().unwrap();
+    let device = Arc::clone(devices.get("/m/0").unwrap()).as_device();
+    let found = look_at_device(&device, PathBuf::from("/m/0")).unwrap();
+    let LabelConfig::Member(config) = found.config else { panic!("no member of a pool") };
+    assert_eq!(config.comment.as_deref(), Some("backups"));
+    assert_eq!(config.compatibility.as_deref(), Some("openzfs-2.2"));
 }
 
 #[test]

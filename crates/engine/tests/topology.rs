@@ -120,16 +120,24 @@ fn online_leaf(pool: &LivePool, bench: &Bench, n: usize) {
     pool.online_leaf(guid(pool, n), OwnChanges::GiveUp, None, &bench.source()).unwrap();
 }
 
-/// Groups of leaves that are away, as many as may be lost: two that have none in common, so that
-/// each leaf is once among those that have to do. `ZINC_STEP=1` takes one from each leaf on.
+/// Groups of leaves that are away, as many as may be lost, and so few that each leaf is once among
+/// those that have to do: two where they need have none in common. `ZINC_STEP=1` takes one from
+/// each leaf on.
 fn groups_away(leaves: &[usize], lost: usize) -> Vec<Vec<usize>> {
     let from = |first: usize| (first..first + lost).map(|n| leaves[n % leaves.len()]).collect();
-    let firsts = match (lost, step(2)) {
-        (0, _) => 0..0,
-        (_, 1) => 0..leaves.len(),
-        (lost, _) => return vec![from(0), from(lost)],
-    };
-    firsts.map(from).collect()
+    if lost == 0 {
+        return Vec::new();
+    }
+    if step(2) == 1 {
+        return (0..leaves.len()).map(from).collect();
+    }
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let are_all_away =
+        |leaf: &usize, groups: &[Vec<usize>]| groups.iter().all(|g| g.contains(leaf));
+    while leaves.iter().any(|leaf| are_all_away(leaf, &groups)) && groups.len() < leaves.len() {
+        groups.push(from(groups.len() * lost));
+    }
+    groups
 }
 
 /// An exported pool has everything on every leaf: whichever are away, the others do.

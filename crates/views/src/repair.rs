@@ -1,6 +1,6 @@
 //! What a repair does, for people and for programs.
 
-use engine::check::{Issue, Severity};
+use engine::check::Issue;
 use engine::live::AbandonedHead;
 use engine::pools::Verdict;
 use engine::repair::undo::UndoHead;
@@ -157,12 +157,15 @@ pub fn text(plan: &Plan, undo: Option<&std::path::Path>) -> String {
             writeln!(text, "  an earlier state, of txg {txg} (--txg {txg}): {}", line(&verdict));
     }
     if !plan.is_of_use() {
-        let heals = |issue: &Issue| issue.severity() == Severity::Repairable;
+        let heals = |issue: &Issue| match issue {
+            Issue::DeviceDamaged(damage) => damage.lost == 0,
+            _ => false,
+        };
         let by_scrub = plan.found_more == 0 && plan.found.iter().all(heals);
-        text.push_str(match by_scrub {
-            true => "nothing is lost: `zinc zpool scrub` makes it good from what is redundant\n",
-            false => "none of it can be repaired\n",
-        });
+        let _ = match by_scrub {
+            true => writeln!(text, "`zinc zpool scrub` makes it good from what is whole{not_read}"),
+            false => writeln!(text, "none of it can be repaired"),
+        };
         damaged(plan, &mut text);
         return text;
     }

@@ -197,7 +197,7 @@ pub(crate) fn nvlist_json(list: &NvList) -> Value {
     Value::Object(list.pairs.iter().map(member).collect())
 }
 
-fn nvvalue_json(value: &NvValue) -> Value {
+pub(crate) fn nvvalue_json(value: &NvValue) -> Value {
     let text = |s: &[u8]| Value::from(String::from_utf8_lossy(s).into_owned());
     match value {
         NvValue::Boolean => true.into(),

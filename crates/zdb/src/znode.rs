@@ -219,7 +219,7 @@ fn xattrs(d: &mut Dump, packed: &[u8]) {
         let name = show::text(&pair.name);
         let value = match &pair.value {
             NvValue::ByteArray(v) | NvValue::U8Array(v) => v.clone(),
-            other => format!("{other:?}").into_bytes(),
+            other => show::nvvalue_json(other).to_string().into_bytes(),
         };
         d.push("sa_xattrs", json!({"name": name, "value": show::hex(&value)}));
         d.note(format_args!("\t{name} = {}", show::text(&value)));

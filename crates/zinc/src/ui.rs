@@ -160,8 +160,8 @@ pub fn progress(session: &Session, line: &str) {
     }
 }
 
-/// The verb changes something from now on, and is done to its end even when its output is not read
-/// any more what it prints.
+/// The verb changes something from now on, and is done to its end even when its output is not
+/// read any more.
 pub fn runs_on(session: &Session) {
     match session.client() {
         Some(client) => client.output_state.run_on(),

@@ -6,7 +6,7 @@ use std::{fmt, io};
 /// A range of a file that could not be read.
 #[derive(Clone, Debug)]
 pub struct Lost {
-    /// FirstName byte.
+    /// First byte.
     pub offset: u64,
     /// Bytes.
     pub length: u64,

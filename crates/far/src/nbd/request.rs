@@ -82,7 +82,7 @@ pub(super) struct Job {
     pub(super) len: usize,
     /// What is written.
     pub(super) data: Data,
-    /// For a flush, what it is for ([`super::unflushed::Kept::mark`]).
+    /// For a flush, what it is for ([`super::unflushed::Unflushed::mark`]).
     pub(super) mark: u64,
     /// `None` for what no caller waits for: a flush of the client's own, and what is sent again.
     pub(super) whole: Option<Arc<CallerRequest>>,

@@ -77,7 +77,8 @@ pub struct CreateOptions {
     pub features: BTreeMap<String, bool>,
     /// Only what is in `features` is enabled.
     pub no_features: bool,
-    /// Pool properties that are stored: name and value as it is stored.
+    /// Pool properties that are stored: name and value as it is stored. A comment and the name of
+    /// a set of features go into the labels, as OpenZFS has them.
     pub properties: Vec<(String, PropertyWord)>,
     /// Properties of the root dataset as text, validated by [`dsl`].
     pub fs_properties: Vec<(String, String)>,
@@ -368,6 +369,13 @@ fn first_labels(facts: &PoolFacts, root: &VdevConfig, devices: &Devices) -> Resu
 /// Makes what was planned.
 fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Result<LivePool> {
     let Plan { wanted, root } = plan;
+    let of_labels = |name: &str| {
+        let found = options.properties.iter().rev().find(|(known, _)| known == name);
+        found.and_then(|(_, word)| match word {
+            PropertyWord::Text(text) if !text.is_empty() => Some(text.clone()),
+            _ => None,
+        })
+    };
     let facts = PoolFacts {
         version: 5000,
         name: options.name.clone(),
@@ -375,8 +383,8 @@ fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Resu
         hostid: options.hostid,
         hostname: options.hostname.clone(),
         errata: 0,
-        comment: None,
-        compatibility: None,
+        comment: of_labels("comment"),
+        compatibility: of_labels("compatibility"),
         features_for_read: Vec::new(),
         split: Split::default(),
     };
@@ -563,17 +571,24 @@ impl Maker<'_> {
     }
 
     fn properties(&self) -> dmu::Result<()> {
-        if self.options.properties.is_empty() {
+        let is_of_table = |(name, _): &&(String, PropertyWord)| !is_in_labels(name);
+        let mut properties = self.options.properties.iter().filter(is_of_table).peekable();
+        if properties.peek().is_none() {
             return Ok(());
         }
         let table = util::new_zap(self.mos, self.tx, DmuType::POOL_PROPS)?;
         self.put(mos::POOL_PROPS, table)?;
         let object = self.mos.object(table)?;
-        for (name, word) in &self.options.properties {
+        for (name, word) in properties {
             zap::set(&object, self.tx, name.as_bytes(), &word.value())?;
         }
         Ok(())
     }
+}
+
+/// Whether a pool property is in the labels and the configuration instead of the table.
+fn is_in_labels(name: &str) -> bool {
+    matches!(name, "comment" | "compatibility")
 }
 
 impl PropertyWord {

@@ -145,6 +145,11 @@ const RECENT_SHARE: u64 = 4;
 
 /// A pool that is open for writing. Dropping it stops it after what is dirty is durable, and leaves
 /// it active, as a crash right after that would; [`LivePool::export`] says goodbye properly.
+///
+/// Its methods that change datasets, vdevs, features or properties are each one step of the pool.
+/// They refuse what the pool could not be after it, and have no rules beyond that: which values a
+/// property can have, what a new dataset inherits, or what is likely to be a mistake is judged by
+/// the operations above, which call them.
 pub struct LivePool {
     shared: Arc<Shared>,
     view: Pool,

@@ -281,7 +281,7 @@ impl LivePool {
         })
     }
 
-    /// Sets a stored pool property.
+    /// Sets a stored pool property to a value that is taken as it is.
     pub fn set_pool_property(&self, name: &str, word: PropertyWord) -> Result<()> {
         let expands = name == "autoexpand";
         let name = name.to_owned();

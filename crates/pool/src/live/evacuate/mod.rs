@@ -20,7 +20,7 @@
 //! copy     what is allocated behind the last entry, a piece of it, is read and written elsewhere.
 //!          Not under the gate: blocks are read and written meanwhile as ever  (copy.rs)
 //! extend   the entries go into the mapping, under the gate                    (mapping.rs)
-//! ...      tasks; frees are resolved when the maps are written                (alloc/running.rs)
+//! ...      tasks; frees are resolved when the maps are written             (alloc/evacuating.rs)
 //! commit   copies and mapping are durable together
 //! ```
 //!

@@ -6,7 +6,7 @@ use hostfs::is_root;
 /// What is kept of a file beside its content.
 #[derive(Clone, Copy, clap::Args)]
 pub struct KeepArgs {
-    /// Preserve owners, set-id bits and attributes that give rights, though not root
+    /// Keep owners, set-id bits and attributes that give rights, though not root
     #[arg(long)]
     pub owner: bool,
     /// Leave owners, and with them set-id bits and security.* and trusted.* attributes; devices

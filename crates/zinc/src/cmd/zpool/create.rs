@@ -13,7 +13,7 @@ use crate::{found, host, known, stored_only, ui};
 use engine::DatasetKind;
 use engine::Rt;
 use engine::layout;
-use engine::live::{CreateOptions, LivePool, PropertyWord};
+use engine::live::{CreateOptions, LivePool};
 use engine::pools::CreatePool;
 use engine::{NameKind, check_name};
 use std::process::ExitCode;
@@ -122,7 +122,6 @@ impl Verb for Args {
         }
         let doing = format!("cannot create '{}'", self.pool);
         known::check_writable(session, &doing, &remembered.cachefile)?;
-        let comments: Vec<_> = self.late()?;
         let fail = |e| cannot("create", &self.pool, e);
         let prices = crate::cmd::far::prices(session, None)?;
         let _names = known::pools(session).hold_names();
@@ -132,9 +131,6 @@ impl Verb for Args {
         let guid = made.pool().guid();
         let mut told = Ok(());
         let complete = |pool: LivePool| {
-            for (name, word) in comments {
-                pool.set_pool_property(name, word).map_err(fail)?;
-            }
             told = tell_txgs(session, &pool, &self.how);
             remembered.remember(session, &doing, pool.cache_config(), name)?;
             pool.close().map_err(fail)
@@ -199,17 +195,6 @@ impl Args {
         settings::parse_all(&doing, &self.properties)
     }
 
-    /// Properties that stand in the labels and not in the table.
-    fn late(&self) -> Result<Vec<(&'static str, PropertyWord)>, Failure> {
-        let settings = self.settings()?.into_iter();
-        Ok(settings
-            .filter_map(|s| match s {
-                Setting::Stored(name @ ("comment" | "compatibility"), word) => Some((name, word)),
-                _ => None,
-            })
-            .collect())
-    }
-
     fn options(&self, session: &Session) -> Result<CreateOptions, Failure> {
         let mut options = CreateOptions::new(&self.pool, Vec::new());
         options.no_features = self.no_features;
@@ -235,9 +220,7 @@ impl Args {
                     }
                     options.features.insert(name, enabled);
                 }
-                Setting::Stored("comment" | "compatibility", _)
-                | Setting::Cachefile(_)
-                | Setting::Altroot(_) => {}
+                Setting::Cachefile(_) | Setting::Altroot(_) => {}
                 Setting::Stored(name, word) => options.properties.push((name.to_owned(), word)),
                 Setting::ReadOnly(_) => {
                     let what = "property 'readonly' can only be set at import time";
