@@ -42,7 +42,7 @@ pub trait Observer: Sync {
 ///
 /// ```
 /// # use engine::files::Time;
-/// # use engine::ingest::{Attributes, Ingest, Observer, Spot};
+/// # use engine::ingest::{Attributes, Ingest, Observer, Destination};
 /// # use std::path::PathBuf;
 /// struct Quiet;
 /// impl Observer for Quiet {
@@ -59,9 +59,9 @@ pub trait Observer: Sync {
 /// let ingest =
 ///     Ingest { fs, progress, observer, clock, replace, owner, xattrs, posix_acls, made };
 /// let shown = || PathBuf::from("letter");
-/// let spot = Spot { dir: fs.root_object(), name: b"letter", shown: &shown };
+/// let dest = Destination { dir: fs.root_object(), name: b"letter", shown: &shown };
 /// // Of ten bytes the first six are a hole.
-/// ingest.file(spot, 10, &Attributes::default(), &mut |write| write(6, b"text"))?;
+/// ingest.file(dest, 10, &Attributes::default(), &mut |write| write(6, b"text"))?;
 /// assert_eq!(fs.by_path(b"/letter", true)?.size, 10);
 /// # Ok::<(), engine::Error>(())
 /// ```

@@ -312,7 +312,7 @@ pub mod check {
 /// let source = std::sync::Arc::new(AnyDevices::default());
 /// let repair = repair::repair(&found[0], source, &options, &engine::Progress::new())?;
 /// // Nothing is wrong with this one; else `repair.apply` writes what it undoes, and repairs.
-/// assert!(!repair.plan().is_of_use() && repair.plan().leaves_well(false));
+/// assert!(!repair.plan().is_of_use() && repair.plan().is_clean_after(false));
 /// # Ok::<(), engine::Error>(())
 /// ```
 pub mod repair {
