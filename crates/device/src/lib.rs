@@ -55,7 +55,7 @@ pub use histogram::{
     AtomicHistogram, HISTOGRAM_CLASSES, Histogram, SAMPLE, SMALL_BYTES, histogram_class,
     sample_weight,
 };
-pub use memory::MemoryDevice;
+pub use memory::{MemoryDevice, is_zero};
 pub use model::{DiskModel, ModelKind, ModelRequest, run_model};
 pub use partition::{Partition, RwPartition};
 pub use sim::{SimCost, SimDevice, SimDisks, SimModel, SimOptions};

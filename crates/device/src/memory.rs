@@ -175,7 +175,9 @@ impl MemoryDevice {
     }
 }
 
-fn is_zero(bytes: &[u8]) -> bool {
+/// Whether all bytes are zero.
+#[must_use]
+pub fn is_zero(bytes: &[u8]) -> bool {
     // Slices are compared many bytes at once in every build, and the comparison stops early.
     static ZEROS: [u8; 4096] = [0; 4096];
     bytes.chunks(ZEROS.len()).all(|chunk| *chunk == ZEROS[..chunk.len()])

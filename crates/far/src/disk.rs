@@ -221,7 +221,6 @@ pub fn copy_in(from: &Path, device: &LogDevice, mut seen: impl FnMut(u64)) -> Re
 
 /// The parts of some bytes that are not all zero, and where they begin.
 fn filled(bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
-    static ZEROS: [u8; HOLE] = [0; HOLE];
     let parts = bytes.chunks(HOLE).enumerate().map(|(n, part)| ((n * HOLE) as u64, part));
-    parts.filter(|(_, part)| **part != ZEROS[..part.len()])
+    parts.filter(|(_, part)| !device::is_zero(part))
 }

@@ -146,7 +146,8 @@ impl NbdDevice {
         }
         core.counters.begin();
         let can_zero = core.agreed.has(transmission::WRITE_ZEROES);
-        let is_zero = can_zero && len >= ZEROS_MIN && parts.iter().all(|part| is_zero(part));
+        let is_zero =
+            can_zero && len >= ZEROS_MIN && parts.iter().all(|part| device::is_zero(part));
         let (command, data) = match is_zero {
             true => (Command::WriteZeroes, Data::Zeros),
             false => (Command::Write, Data::Parts(parts)),
@@ -160,11 +161,6 @@ impl NbdDevice {
         });
         self.core.push(cut(command, (offset, len), &data, payload, call, answer));
     }
-}
-
-/// Whether all bytes are zero. Most parts end this at their beginning.
-fn is_zero(bytes: &[u8]) -> bool {
-    bytes.chunks(64).all(|chunk| chunk.iter().fold(0, |all, byte| all | byte) == 0)
 }
 
 impl Device for NbdDevice {
