@@ -15,7 +15,7 @@ use ondisk::objset::{
     FLAG_PROJECTQUOTA_COMPLETE, FLAG_USERACCOUNTING_COMPLETE, FLAG_USEROBJACCOUNTING_COMPLETE,
 };
 use ondisk::znode::{flags, master};
-use ondisk::{DmuType, ObjsetKind};
+use ondisk::{DmuType, ObjsetKind, spelling};
 use rt::Progress;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -187,7 +187,7 @@ impl Survey<'_> {
             let twice = !names.insert(e.name.clone());
             let cause = zpl::names::fault(&e.name, self.longest);
             if let Some(cause) = cause.or(twice.then_some("there twice")) {
-                let (at, name) = (self.at(number), String::from_utf8_lossy(&e.name).into_owned());
+                let (at, name) = (self.at(number), spelling::file(&e.name));
                 self.sink.put(Issue::BadEntry { at, name, cause });
             }
             let is_dir = match e.kind {
@@ -197,7 +197,7 @@ impl Survey<'_> {
             };
             subdirs += u64::from(is_dir);
             if self.fs.objset().object(e.object).is_err() {
-                let name = String::from_utf8_lossy(&e.name).into_owned();
+                let name = spelling::file(&e.name);
                 let (at, object) = (self.at(number), e.object);
                 self.sink.put(Issue::DanglingEntry { at, name, object });
             }

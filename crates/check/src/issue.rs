@@ -310,7 +310,7 @@ pub enum Issue {
     DanglingEntry {
         /// The directory.
         at: Location,
-        /// The name.
+        /// The name, spelled.
         name: String,
         /// Object it names.
         object: u64,
@@ -321,7 +321,7 @@ pub enum Issue {
     BadEntry {
         /// The directory or table; of a wrong kind the file.
         at: Location,
-        /// The name; empty where it is not known.
+        /// The name, spelled; empty where it is not known.
         name: String,
         /// What is wrong with it.
         cause: &'static str,
@@ -552,14 +552,10 @@ impl fmt::Display for Issue {
                 write!(f, "{at}: directory size {stored}, entries make {counted}")
             }
             Self::DanglingEntry { at, name, object } => {
-                write!(f, "{at}: {name:?} names object {object}, which is no file")
+                write!(f, "{at}: '{name}' names object {object}, which is no file")
             }
             Self::BadEntry { at, name, cause } if name.is_empty() => write!(f, "{at}: {cause}"),
-            // Spelled as everywhere, where nothing is left to be escaped.
-            Self::BadEntry { at, name, cause } if at.place.objset == 0 => {
-                write!(f, "{at}: '{name}' is {cause}")
-            }
-            Self::BadEntry { at, name, cause } => write!(f, "{at}: {name:?} is {cause}"),
+            Self::BadEntry { at, name, cause } => write!(f, "{at}: '{name}' is {cause}"),
             Self::Orphan { at, links } => write!(f, "{at}: {links} links, but no name"),
             Self::WrongParent { at, parent, .. } => {
                 write!(f, "{at}: parent {parent} does not name it")

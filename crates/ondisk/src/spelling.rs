@@ -20,8 +20,7 @@ pub fn name(stored: &[u8]) -> String {
     for b in stored {
         match is_allowed(*b) {
             true => out.push(char::from(*b)),
-            // Writing to a String cannot fail.
-            false => drop(write!(out, "\\x{b:02x}")),
+            false => spell(&mut out, &[*b]),
         }
     }
     out
@@ -50,6 +49,31 @@ pub fn stored(spelling: &str) -> Vec<u8> {
     out
 }
 
+/// The spelling of the name of a file in a message: as it is, but that what orders a terminal and
+/// what is no UTF-8 is spelled byte by byte. A file may have any name, a backslash in it too, so
+/// this is to be read and leads back to nothing.
+#[must_use]
+pub fn file(stored: &[u8]) -> String {
+    let mut out = String::with_capacity(stored.len());
+    for chunk in stored.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c.is_control() {
+                true => spell(&mut out, c.encode_utf8(&mut [0; 4]).as_bytes()),
+                false => out.push(c),
+            }
+        }
+        spell(&mut out, chunk.invalid());
+    }
+    out
+}
+
+fn spell(out: &mut String, bytes: &[u8]) {
+    for b in bytes {
+        // Writing to a String cannot fail.
+        let _ = write!(out, "\\x{b:02x}");
+    }
+}
+
 /// Text that stands in a line with other text: it ends no line and no column.
 #[must_use]
 pub fn in_line(text: &str) -> String {
@@ -75,5 +99,12 @@ mod tests {
         }
         assert_eq!(stored("a\\x4"), b"a\\x4");
         assert_eq!(stored("\\xé1"), "\\xé1".as_bytes());
+    }
+
+    #[test]
+    fn a_file_orders_nothing_of_a_terminal() {
+        assert_eq!(file("it's \"ä\" \\ @/".as_bytes()), "it's \"ä\" \\ @/");
+        assert_eq!(file(b"a\x1b[2J\n\t\x7f\xff"), "a\\x1b[2J\\x0a\\x09\\x7f\\xff");
+        assert_eq!(file("\u{9b}2J".as_bytes()), "\\xc2\\x9b2J");
     }
 }

@@ -263,19 +263,19 @@ impl fmt::Display for Error {
             }
             Self::NoSuchPool { wanted, found, searched } => {
                 match searched.len() {
-                    0 => write!(f, "no pool {wanted:?}: there are no places to search")?,
-                    1 => write!(f, "no pool {wanted:?} in 1 place searched")?,
-                    n => write!(f, "no pool {wanted:?} in {n} places searched")?,
+                    0 => write!(f, "no pool '{wanted}': there are no places to search")?,
+                    1 => write!(f, "no pool '{wanted}' in 1 place searched")?,
+                    n => write!(f, "no pool '{wanted}' in {n} places searched")?,
                 }
                 let names: Vec<_> = found.iter().map(|(n, g)| format!("{n} ({g})")).collect();
                 if names.is_empty() { Ok(()) } else { write!(f, "; found {}", names.join(", ")) }
             }
             Self::Ambiguous { name, guids } => {
                 let guids: Vec<_> = guids.iter().map(u64::to_string).collect();
-                write!(f, "more than one pool is named {name:?}: {}", guids.join(", "))
+                write!(f, "more than one pool is named '{name}': {}", guids.join(", "))
             }
             Self::MissingDevices { pool, missing } => {
-                write!(f, "cannot open {pool:?}: too few devices")?;
+                write!(f, "cannot open '{pool}': too few devices")?;
                 for m in missing {
                     let path = m.path.as_deref().unwrap_or("path unknown");
                     let what = m.absence;
@@ -292,7 +292,7 @@ impl fmt::Display for Error {
                 Ok(())
             }
             Self::UnknownFeatures { pool, features } => {
-                write!(f, "cannot open {pool:?}: it uses unknown features")?;
+                write!(f, "cannot open '{pool}': it uses unknown features")?;
                 for u in features {
                     write!(f, "; {}", u.guid)?;
                     if let Some(d) = &u.description {
@@ -302,58 +302,58 @@ impl fmt::Display for Error {
                 Ok(())
             }
             Self::NewerVersion { pool, version } => {
-                write!(f, "cannot open {pool:?}: pool version {version} is not known")
+                write!(f, "cannot open '{pool}': pool version {version} is not known")
             }
             Self::NoUberblock { pool, txg: Some(t), available } => {
                 let all: Vec<_> = available.iter().map(u64::to_string).collect();
                 write!(
                     f,
-                    "cannot open {pool:?}: no uberblock of txg {t}; there are {}",
+                    "cannot open '{pool}': no uberblock of txg {t}; there are {}",
                     all.join(", ")
                 )
             }
             Self::NoUberblock { pool, .. } => {
-                write!(f, "cannot open {pool:?}: no valid uberblock on any device")
+                write!(f, "cannot open '{pool}': no valid uberblock on any device")
             }
             Self::OwnDevice { pool, path } => {
-                write!(f, "pool {pool:?} has the device {} already", path.display())
+                write!(f, "pool '{pool}' has the device {} already", path.display())
             }
             Self::RowsMoved { pool, txg } => write!(
                 f,
-                "cannot open {pool:?} at txg {txg}: rows of a raidz that was expanded have been \
+                "cannot open '{pool}' at txg {txg}: rows of a raidz that was expanded have been \
                  moved since"
             ),
-            Self::NoCheckpoint { pool } => write!(f, "pool {pool:?} has no checkpoint"),
-            Self::CheckpointExists { pool } => write!(f, "pool {pool:?} has a checkpoint"),
+            Self::NoCheckpoint { pool } => write!(f, "pool '{pool}' has no checkpoint"),
+            Self::CheckpointExists { pool } => write!(f, "pool '{pool}' has a checkpoint"),
             Self::CheckpointDiscarding { pool } => {
-                write!(f, "pool {pool:?} is discarding its checkpoint")
+                write!(f, "pool '{pool}' is discarding its checkpoint")
             }
             Self::Damaged { pool, txg, what, cause } => {
-                write!(f, "cannot open {pool:?} at txg {txg}: {what}: {cause}")
+                write!(f, "cannot open '{pool}' at txg {txg}: {what}: {cause}")
             }
             Self::Config { pool, cause } => {
-                write!(f, "cannot open {pool:?}: configuration: {cause}")
+                write!(f, "cannot open '{pool}': configuration: {cause}")
             }
             Self::NotWritable { pool, obstacles } => {
                 let all: Vec<_> = obstacles.iter().map(ToString::to_string).collect();
-                write!(f, "cannot open {pool:?} for writing: {}", all.join("; "))
+                write!(f, "cannot open '{pool}' for writing: {}", all.join("; "))
             }
-            Self::Destroyed { pool } => write!(f, "pool {pool:?} was destroyed"),
+            Self::Destroyed { pool } => write!(f, "pool '{pool}' was destroyed"),
             Self::ForeignHost { pool, hostid, host } => {
-                write!(f, "pool {pool:?} was last used by host {host:?} ({hostid:x})")?;
+                write!(f, "pool '{pool}' was last used by host '{host}' ({hostid:x})")?;
                 f.write_str(" and not exported there")
             }
-            Self::InUse { pool } => write!(f, "pool {pool:?} is in use elsewhere"),
-            Self::Device { pool, cause } => write!(f, "pool {pool:?}: {cause}"),
+            Self::InUse { pool } => write!(f, "pool '{pool}' is in use elsewhere"),
+            Self::Device { pool, cause } => write!(f, "pool '{pool}': {cause}"),
             Self::Invalid { what } => f.write_str(what),
-            Self::Stopped { pool, cause } => write!(f, "pool {pool:?} has stopped: {cause}"),
-            Self::Suspended { pool, cause } => write!(f, "pool {pool:?} is suspended: {cause}"),
+            Self::Stopped { pool, cause } => write!(f, "pool '{pool}' has stopped: {cause}"),
+            Self::Suspended { pool, cause } => write!(f, "pool '{pool}' is suspended: {cause}"),
             Self::Displaced { pool, devices } => write!(
                 f,
-                "pool {pool:?}: what it holds is not where it will be looked for: {}",
+                "pool '{pool}': what it holds is not where it will be looked for: {}",
                 devices.join(", ")
             ),
-            Self::Failed { pool, doing, cause } => write!(f, "pool {pool:?}: {doing}: {cause}"),
+            Self::Failed { pool, doing, cause } => write!(f, "pool '{pool}': {doing}: {cause}"),
             Self::Dmu(e) => write!(f, "{e}"),
             Self::Dsl(e) => write!(f, "{e}"),
             Self::Zpl(e) => write!(f, "{e}"),

@@ -6,7 +6,7 @@
 use crate::error::Result;
 use crate::plan::Step;
 use check::{Issue, Location, Report};
-use ondisk::DmuType;
+use ondisk::{DmuType, spelling};
 use pool::Pool;
 use pool::live::LivePool;
 use std::collections::{BTreeMap, BTreeSet};
@@ -184,14 +184,14 @@ impl Change {
                 let dir_name = format!("directory {dir} of {dataset}");
                 let name = |name: Vec<u8>| Step::NameRemoved {
                     dir: dir_name.clone(),
-                    name: String::from_utf8_lossy(&name).into_owned(),
+                    name: spelling::file(&name),
                     object,
                 };
                 fs.drop_names(dir, object)?.into_iter().map(name).collect()
             }
             Self::Adopt { file } => {
                 let name = fs.adopt(file, now)?;
-                let name = String::from_utf8_lossy(&name).into_owned();
+                let name = spelling::file(&name);
                 let path = format!("{dataset}:/lost+found/{name}");
                 vec![Step::Adopted { file: format!("object {file} of {dataset}"), path }]
             }

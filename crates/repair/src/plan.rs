@@ -65,7 +65,7 @@ pub enum Step {
     NameRemoved {
         /// The directory.
         dir: String,
-        /// The name.
+        /// The name, spelled.
         name: String,
         /// The object that it named.
         object: u64,

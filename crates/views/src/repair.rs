@@ -64,7 +64,7 @@ fn words(step: &Step) -> String {
             format!("replay {n} of the intent log of {dataset}, and drop the rest: it is damaged")
         }
         Step::NameRemoved { dir, name, object } => {
-            format!("take {name:?} out of {dir}: object {object} is lost")
+            format!("take '{name}' out of {dir}: object {object} is lost")
         }
         Step::Dropped { what } => format!("take what is left of {what} out of the way: lost"),
         Step::DeadList { dataset, blocks } => {

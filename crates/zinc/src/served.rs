@@ -241,7 +241,7 @@ impl Server {
         let mut called: Vec<_> = servers.iter_mut().filter(|s| s.is_called(name)).collect();
         if called.len() > 1 {
             let guids: Vec<_> = called.iter().map(|s| s.guid.to_string()).collect();
-            let what = format!("more than one pool {:?} is served", pool_of(name));
+            let what = format!("more than one pool '{}' is served", pool_of(name));
             let hint = format!("name one by its guid: {}", guids.join(", "));
             return Err(Failure::new(what).hint(hint));
         }
@@ -291,7 +291,7 @@ impl Server {
         &mut self,
         session: &Session,
     ) -> Result<Result<T, Failure>, Failure> {
-        let cannot = Failure::new(format!("cannot see pool {:?}, which is served", self.name));
+        let cannot = Failure::new(format!("cannot see pool '{}', which is served", self.name));
         let (mut from, to) = std::io::pipe()?;
         let (code, text) = std::thread::scope(|scope| {
             // Whatever is in the way of the answer, so as to make room for what comes before it.
@@ -396,7 +396,7 @@ pub fn denied() -> Failure {
 
 /// Why a verb that needs a server does nothing.
 pub fn not_served(name: &str) -> Failure {
-    Failure::new(format!("pool {:?} is not served", pool_of(name)))
+    Failure::new(format!("pool '{}' is not served", pool_of(name)))
         .hint("`zinc serve POOL` holds it open, so that it can be watched and turned")
 }
 

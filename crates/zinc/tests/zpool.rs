@@ -144,7 +144,7 @@ fn a_pool_without_its_metadata_is_faulted() {
     let out = zinc(&["zpool", "import", "-d", arg(&image)]).ok();
     assert!(out.contains("  state: FAULTED\nstatus: The pool metadata is corrupted.\n"), "{out}");
     assert!(out.contains("FAULTED  corrupted data\n"), "{out}");
-    assert!(out.contains("because: cannot open \"gangs\" at txg "), "{out}");
+    assert!(out.contains("because: cannot open 'gangs' at txg "), "{out}");
     let run = zinc(&["zpool", "list", "-d", arg(dir.path())]);
     assert_eq!(run.code, 1, "{}", run.out);
     assert!(run.err.contains("hint: an older state may be intact"), "{}", run.err);
@@ -223,7 +223,7 @@ fn several_pools_are_listed_and_a_lost_one_fails_alone() {
     assert_eq!(all, "dr\ngangs\n");
     let run = zinc(&[&["zpool", "list", "-Ho", "name", "nix", "gangs"][..], &dirs].concat());
     assert_eq!((run.code, run.out.as_str()), (1, "gangs\n"));
-    assert!(run.err.contains("no pool \"nix\""), "{}", run.err);
+    assert!(run.err.contains("no pool 'nix'"), "{}", run.err);
     let value: Value = zinc(&[&["zpool", "list", "-j"][..], &dirs].concat()).json();
     assert_eq!(value["pools"].as_object().map(serde_json::Map::len), Some(2));
 }

@@ -263,7 +263,7 @@ impl fmt::Display for ErrorKind {
             Self::Against(rule) => return write!(f, "{rule}"),
             Self::Refused(why) => return write!(f, "{why}"),
             Self::BadValue { property, value } => {
-                return write!(f, "{property:?} cannot be {value:?}");
+                return write!(f, "'{property}' cannot be '{value}'");
             }
             Self::InvalidName => "the name breaks the rules for names",
             Self::NotFound => "does not exist",

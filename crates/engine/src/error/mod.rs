@@ -56,10 +56,10 @@ pub enum Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Pool(name) => write!(f, "pool {name:?}"),
+            Self::Pool(name) => write!(f, "pool '{name}'"),
             Self::Dataset(name) | Self::File(name) => f.write_str(name),
-            Self::Property(name) => write!(f, "property {name:?}"),
-            Self::Tunable(name) => write!(f, "tunable {name:?}"),
+            Self::Property(name) => write!(f, "property '{name}'"),
+            Self::Tunable(name) => write!(f, "tunable '{name}'"),
             Self::Path(path) => write!(f, "{}", path.display()),
             Self::Object { objset, object } => write!(f, "objset {objset} object {object}"),
         }

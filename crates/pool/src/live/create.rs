@@ -138,7 +138,7 @@ impl CreateOptions {
     fn wanted(&self) -> Result<Vec<&'static features::Feature>> {
         for name in self.features.keys() {
             if features::by_name(name).is_none() {
-                return Err(Error::Invalid { what: format!("there is no feature {name:?}") });
+                return Err(Error::Invalid { what: format!("there is no feature '{name}'") });
             }
         }
         let wanted = |f: &&features::Feature| {

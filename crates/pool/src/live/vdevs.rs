@@ -305,7 +305,7 @@ impl LivePool {
                 (name, _) => {
                     let text = if let PropertyWord::Text(text) = &word { text.len() } else { 0 };
                     if text > PROPERTY_MAX || name.len() > PROPERTY_NAME_MAX {
-                        let what = format!("the property {name:?} or its value is too long");
+                        let what = format!("the property '{name}' or its value is too long");
                         return Err(Error::Invalid { what });
                     }
                     let table = cx.objects().object(cx.pool_props()?)?;
@@ -328,7 +328,7 @@ impl LivePool {
 
     /// Enables a feature, by name, and those it needs.
     pub fn enable_feature(&self, name: &str) -> Result<()> {
-        let unknown = || Error::Invalid { what: format!("there is no feature {name:?}") };
+        let unknown = || Error::Invalid { what: format!("there is no feature '{name}'") };
         let feature = features::by_name(name).ok_or_else(unknown)?;
         self.run(move |cx| {
             cx.keep_errors_by_head(|| Ok(cx.shared.features.enable(cx.tx, feature)?))?;

@@ -104,7 +104,7 @@ impl Args {
     fn none(&self, session: &Session) -> Result<ExitCode, Failure> {
         match &self.name {
             Some(name) => {
-                let failure = Failure::new(format!("cannot find {name:?}: no such pool available"));
+                let failure = Failure::new(format!("cannot find '{name}': no such pool available"));
                 let unread = crate::failure::unread(&self.pool.options(session).search.paths);
                 Err(unread.into_iter().fold(failure, Failure::because).hint(
                     "name directories, files or disks to search with -d PATH; \

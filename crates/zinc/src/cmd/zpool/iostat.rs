@@ -294,7 +294,7 @@ impl Args {
         }
         let unknown = vdevs.iter().find(|v| !names.iter().flatten().any(|n| n == *v));
         if let Some(name) = unknown {
-            return Err(Failure::new(format!("no pool or vdev has the name {name:?}"))
+            return Err(Failure::new(format!("no pool or vdev has the name '{name}'"))
                 .hint("`zinc zpool iostat -v` shows the names of the vdevs"));
         }
         let mut has = names.iter().map(|all| all.iter().any(|n| vdevs.contains(n)));
