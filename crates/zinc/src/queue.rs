@@ -172,7 +172,7 @@ pub fn wait_for_writers(
             if is_served || began.elapsed() >= patience {
                 return Err(served::held_by(session, guid, busy(candidate, &sight.path)));
             }
-            std::thread::sleep(PAUSE);
+            session.sleep(PAUSE)?;
         }
         // A file system without locks has none that are held.
         locks.push(file);

@@ -280,7 +280,7 @@ impl Server {
 
     /// Has it run there for a part of what this process will show (`cmd/zpool/each`).
     pub fn part<T: DeserializeOwned>(&mut self, session: &Session) -> Result<T, Failure> {
-        insist(|| match self.part_at_once(session)? {
+        insist(session, || match self.part_at_once(session)? {
             Err(failure) if self.is_back(session) => Ok(Continue(Err(failure))),
             part => Ok(Break(part)),
         })?
@@ -421,12 +421,13 @@ fn failed(e: &CallError, pid: u64, pool: &str) -> Failure {
 /// Does what `attempt` does, again and again as long as it says `Continue`, but for no longer than
 /// this process waits for a pool: a server may be about to end, or another may take its place.
 pub fn insist<T>(
+    session: &Session,
     mut attempt: impl FnMut() -> Result<ControlFlow<T, T>, Failure>,
 ) -> Result<T, Failure> {
     let (began, patience) = (Instant::now(), Wait::default().patience()?);
     loop {
         match attempt()? {
-            Continue(_) if began.elapsed() < patience => std::thread::sleep(PAUSE),
+            Continue(_) if began.elapsed() < patience => session.sleep(PAUSE)?,
             Break(done) | Continue(done) => return Ok(done),
         }
     }
@@ -435,7 +436,7 @@ pub fn insist<T>(
 /// Ends this process with what a server did instead, if the pool is served. Otherwise nothing
 /// happened. A server that is about to end is waited for.
 pub fn forward(session: &Session, search: &[PathBuf], name: &str) -> Result<(), Failure> {
-    insist(|| match Server::find(session, search, name)? {
+    insist(session, || match Server::find(session, search, name)? {
         None => Ok(Break(Ok(()))),
         Some(mut server) => match server.run(session, &[])? {
             RunOutcome::Code(code) => session.end(ExitCode::from(code)),
@@ -452,7 +453,7 @@ pub fn or_forward<T>(
     name: &str,
     mut here: impl FnMut() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    insist(|| {
+    insist(session, || {
         forward(session, search, name)?;
         match here() {
             Err(failure) if Server::find(session, search, name)?.is_some() => {
@@ -469,7 +470,7 @@ pub fn forward_each(session: &Session, search: &[PathBuf]) -> Result<(Vec<u64>, 
     let (mut guids, mut worst) = (Vec::new(), 0);
     for server in &mut Server::own_in(session, search)? {
         let name = [server.guid.to_string()];
-        let ran = insist(|| match server.run(session, &name)? {
+        let ran = insist(session, || match server.run(session, &name)? {
             RunOutcome::NotBegun(failure) if server.is_back(session) => {
                 Ok(Continue(RunOutcome::NotBegun(failure)))
             }

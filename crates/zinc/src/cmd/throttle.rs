@@ -63,7 +63,7 @@ impl Args {
         let mut seen = 0;
         if interval.is_some() {
             seen = server.txgs(false)?.last().map_or(0, |r| r.txg);
-            std::thread::sleep(interval.unwrap_or_default());
+            session.sleep(interval.unwrap_or_default())?;
         }
         self.records.repeat.run(session, || {
             let mut records = server.txgs(false)?;

@@ -188,7 +188,7 @@ impl Args {
         }
         let mut count = self.count.unwrap_or(u64::MAX);
         while count > 0 {
-            std::thread::sleep(wait);
+            session.sleep(wait)?;
             match watch.step()? {
                 Some(next) => wait = next,
                 None => return Ok(()),

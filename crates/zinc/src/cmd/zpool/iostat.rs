@@ -165,7 +165,7 @@ impl Args {
     /// The pools to watch, each with its first snapshot, and the names of vdevs. A server that ends
     /// before it gave one leaves its pool to this process, or to another server.
     fn begin(&self, session: &Session) -> Result<(Vec<Watched>, Vec<String>, ExitCode), Failure> {
-        served::insist(|| {
+        served::insist(session, || {
             let (mut pools, only, code) = self.sources(session)?;
             match pools.iter_mut().try_for_each(|pool| pool.step(session, &self.naming)) {
                 Ok(()) => Ok(Break(Ok((pools, only, code)))),
