@@ -308,10 +308,11 @@ fn tree_json(tree: &ImportTree, as_int: bool) -> Value {
     let mut root = vdev_json(&tree.root, as_int);
     let tops = tree.tops.iter().map(|top| {
         let mut v = vdev_json(&top.vdev, as_int);
-        if top.class != SpaceClass::Normal
+        let known = Some(top.class.name()).filter(|_| top.class != SpaceClass::Normal);
+        if let Some(class) = top.unknown_class.as_deref().or(known)
             && let Some(map) = v.as_object_mut()
         {
-            map.insert("class".to_owned(), json!(top.class.name()));
+            map.insert("class".to_owned(), json!(class));
         }
         (top.vdev.name.clone(), v)
     });

@@ -44,6 +44,9 @@ pub struct ImportTop {
     pub vdev: ImportVdev,
     /// What its space is for.
     pub class: SpaceClass,
+    /// The word for it that the pool stores, where it is none of those that are known: its space is
+    /// used as that of all others.
+    pub unknown_class: Option<String>,
     id: u64,
 }
 
@@ -79,7 +82,8 @@ impl ImportTree {
                 continue;
             }
             let (vdev, class) = (shown(candidate, node), class_of(top));
-            out.tops.push(ImportTop { vdev, class, id: top.id });
+            let unknown_class = unknown_class(top);
+            out.tops.push(ImportTop { vdev, class, unknown_class, id: top.id });
         }
         out
     }
@@ -109,6 +113,7 @@ impl ImportTree {
         for top in &mut self.tops {
             if let Some(config) = configs.iter().find(|config| config.id == top.id) {
                 top.class = class_of(config);
+                top.unknown_class = unknown_class(config);
             }
         }
     }
@@ -118,6 +123,10 @@ impl ImportTree {
         let tops = self.tops.iter().filter(move |top| top.class == class);
         tops.map(|top| &top.vdev)
     }
+}
+
+fn unknown_class(top: &VdevConfig) -> Option<String> {
+    top.alloc_bias.clone().filter(|word| !top.is_log && SpaceClass::from_name(word).is_none())
 }
 
 // Depth is bounded: configurations nest at most `MAX_VDEV_DEPTH` deep.
