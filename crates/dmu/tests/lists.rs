@@ -238,6 +238,42 @@ fn dead_lists_at_random() {
     testkit::shrinking(16, 240, |steps| dead_lists(steps, true));
 }
 
+/// Takes away a key, whose blocks go to the one before; with the first key the list.
+fn remove_key(lists: &Lists<'_>, all: &mut BTreeMap<u64, Model>, number: u64, rng: &mut Rng) {
+    let model = all.get_mut(&number).unwrap();
+    let keys: Vec<u64> = model.keys().copied().collect();
+    let txg = *rng.pick(&keys);
+    assert_eq!(deadlist::remove_key(lists, number, txg).is_ok(), txg != 0);
+    if txg == 0 {
+        all.remove(&number);
+        deadlist::free(lists, number).unwrap();
+    } else {
+        let blocks = model.remove(&txg).unwrap();
+        model.range_mut(..txg).next_back().unwrap().1.extend(blocks);
+    }
+}
+
+/// Moves all of one list to another, when all keys of this are keys of that, as in one line of
+/// snapshots.
+fn merge(
+    mos: &Objset,
+    lists: &Lists<'_>,
+    all: &mut BTreeMap<u64, Model>,
+    (number, from): (u64, u64),
+) {
+    if from == number || !all[&number].keys().all(|k| all[&from].contains_key(k)) {
+        return;
+    }
+    deadlist::merge(lists, number, from).unwrap();
+    assert_dead(mos, from, &Model::new());
+    deadlist::free(lists, from).unwrap();
+    let gone = all.remove(&from).unwrap();
+    let model = all.get_mut(&number).unwrap();
+    for (key, blocks) in gone {
+        model.range_mut(..=key).next_back().unwrap().1.extend(blocks);
+    }
+}
+
 fn dead_lists(steps: &[u64], shared: bool) {
     let features: &[(&str, u64)] = if shared { &[(EMPTY, 0)] } else { &[] };
     let (mos, tx, table) = mos(features);
@@ -274,19 +310,7 @@ fn dead_lists(steps: &[u64], shared: bool) {
                 deadlist::add_key(&lists, number, txg).unwrap();
                 model.insert(txg, Vec::new());
             }
-            (8, Some(number)) => {
-                let model = all.get_mut(&number).unwrap();
-                let keys: Vec<u64> = model.keys().copied().collect();
-                let txg = *rng.pick(&keys);
-                assert_eq!(deadlist::remove_key(&lists, number, txg).is_ok(), txg != 0);
-                if txg == 0 {
-                    all.remove(&number);
-                    deadlist::free(&lists, number).unwrap();
-                } else {
-                    let blocks = model.remove(&txg).unwrap();
-                    model.range_mut(..txg).next_back().unwrap().1.extend(blocks);
-                }
-            }
+            (8, Some(number)) => remove_key(&lists, &mut all, number, &mut rng),
             (9, Some(number)) => {
                 let max = if rng.below(2) == 0 { u64::MAX } else { 1 + rng.below(TXG) };
                 let new = deadlist::clone(&lists, number, max).unwrap();
@@ -294,18 +318,7 @@ fn dead_lists(steps: &[u64], shared: bool) {
                 all.insert(new, keys);
             }
             (10, Some(number)) => {
-                let from = *rng.pick(&numbers);
-                // All keys of the one are keys of the other, as in one line of snapshots.
-                if from != number && all[&number].keys().all(|k| all[&from].contains_key(k)) {
-                    deadlist::merge(&lists, number, from).unwrap();
-                    assert_dead(&mos, from, &Model::new());
-                    deadlist::free(&lists, from).unwrap();
-                    let gone = all.remove(&from).unwrap();
-                    let model = all.get_mut(&number).unwrap();
-                    for (key, blocks) in gone {
-                        model.range_mut(..=key).next_back().unwrap().1.extend(blocks);
-                    }
-                }
+                merge(&mos, &lists, &mut all, (number, *rng.pick(&numbers)));
             }
             (_, Some(number)) => {
                 let model = all.get_mut(&number).unwrap();

@@ -76,10 +76,31 @@ fn object(files: &Filesystem, path: &str) -> u64 {
 
 /// Every change that has a record, each promised by itself.
 fn change(files: &Filesystem, volume: &Volume) {
-    let root = files.root_object();
-    let (dir, other) = (object(files, "/dir"), object(files, "/other"));
-    let old = |n: u32| object(files, &format!("/old{n}"));
-    let done = || files.sync_all().unwrap();
+    make_all_kinds(files);
+    change_files(files);
+    change_names(files);
+    let other = object(files, "/other");
+    for n in 0..40u64 {
+        let new = NewFile::new(NewKind::File, 0o600, NOW);
+        let file = files.create(other, format!("many{n}").as_bytes(), &new).unwrap().number();
+        files.write_at(file, n * 1000, &bytes(n, 9_000), NOW).unwrap();
+        if n % 3 == 0 {
+            files.sync(file).unwrap();
+        }
+    }
+    files.sync_all().unwrap();
+    for n in 0..20 {
+        volume.write_at(n * 40_000, &bytes(n + 50, 30_000)).unwrap();
+        if n % 4 == 0 {
+            volume.flush().unwrap();
+        }
+    }
+    volume.trim(400_000, 100_000).unwrap();
+    volume.flush().unwrap();
+}
+
+fn make_all_kinds(files: &Filesystem) {
+    let dir = object(files, "/dir");
     let kinds = [
         NewKind::File,
         NewKind::Dir,
@@ -93,8 +114,14 @@ fn change(files: &Filesystem, volume: &Volume) {
     for (n, kind) in kinds.into_iter().enumerate() {
         let new = NewFile { uid: 1000, gid: 1001, ..NewFile::new(kind, 0o640, NOW) };
         files.create(dir, format!("new{n}").as_bytes(), &new).unwrap();
-        done();
+        files.sync_all().unwrap();
     }
+}
+
+/// Content, attributes, extended attributes.
+fn change_files(files: &Filesystem) {
+    let old = |n: u32| object(files, &format!("/old{n}"));
+    let done = || files.sync_all().unwrap();
     let file = object(files, "/dir/new0");
     files.write_at(file, 0, b"some bytes", NOW).unwrap();
     done();
@@ -125,7 +152,13 @@ fn change(files: &Filesystem, volume: &Volume) {
     files.remove_xattr(old(1), b"user.gone", NOW).unwrap();
     files.set_xattr(old(1), b"user.word", b"another", XattrMode::Replace, NOW).unwrap();
     done();
-    files.link(old(1), dir, b"link", NOW).unwrap();
+}
+
+fn change_names(files: &Filesystem) {
+    let root = files.root_object();
+    let (dir, other) = (object(files, "/dir"), object(files, "/other"));
+    let done = || files.sync_all().unwrap();
+    files.link(object(files, "/old1"), dir, b"link", NOW).unwrap();
     files.rename((root, b"old2"), (dir, b"moved"), RenameMode::NoReplace, NOW).unwrap();
     files.rename((root, b"old9"), (root, b"old10"), RenameMode::Replace, NOW).unwrap();
     files.rename((dir, b"new1"), (other, b"deep"), RenameMode::Replace, NOW).unwrap();
@@ -134,23 +167,6 @@ fn change(files: &Filesystem, volume: &Volume) {
     files.unlink(dir, b"new4", NOW).unwrap();
     files.rmdir(other, b"deep", NOW).unwrap();
     done();
-    for n in 0..40u64 {
-        let new = NewFile::new(NewKind::File, 0o600, NOW);
-        let file = files.create(other, format!("many{n}").as_bytes(), &new).unwrap().number();
-        files.write_at(file, n * 1000, &bytes(n, 9_000), NOW).unwrap();
-        if n % 3 == 0 {
-            files.sync(file).unwrap();
-        }
-    }
-    done();
-    for n in 0..20 {
-        volume.write_at(n * 40_000, &bytes(n + 50, 30_000)).unwrap();
-        if n % 4 == 0 {
-            volume.flush().unwrap();
-        }
-    }
-    volume.trim(400_000, 100_000).unwrap();
-    volume.flush().unwrap();
 }
 
 fn acl(files: &Filesystem) {

@@ -58,6 +58,12 @@ fn options(n: usize, seed: u64) -> SimOptions {
     SimOptions { name, size: DISK_BYTES, seed: seed + n as u64, ..SimOptions::default() }
 }
 
+/// What a write makes of content.
+fn put(content: &mut Vec<u8>, at: usize, data: &[u8]) {
+    content.resize(content.len().max(at + data.len()), 0);
+    content[at..][..data.len()].copy_from_slice(data);
+}
+
 /// One change of a file, or of the volume; what the state is after it.
 fn change(fs: &Filesystem, volume: &Volume, rng: &mut testkit::Rng, state: &mut State) {
     let root = fs.root_object();
@@ -71,8 +77,7 @@ fn change(fs: &Filesystem, volume: &Volume, rng: &mut testkit::Rng, state: &mut 
     if what == 0 {
         let at = at * 10;
         volume.write_at(at, &data).unwrap();
-        let all = state.get_mut("").unwrap();
-        all[at as usize..][..data.len()].copy_from_slice(&data);
+        put(state.get_mut("").unwrap(), at as usize, &data);
         return;
     }
     let Some(entry) = fs.root().unwrap().lookup(name.as_bytes()).unwrap() else {
@@ -101,41 +106,53 @@ fn change(fs: &Filesystem, volume: &Volume, rng: &mut testkit::Rng, state: &mut 
                 state.insert(target, data);
             }
         }
+        _ => {
+            let content = state.get_mut(&name).unwrap();
+            change_content(fs, file, content, (what, at), &data, rng);
+        }
+    }
+}
+
+/// The same, where it is the content of one file.
+fn change_content(
+    fs: &Filesystem,
+    file: u64,
+    content: &mut Vec<u8>,
+    (what, at): (u64, u64),
+    data: &[u8],
+    rng: &mut testkit::Rng,
+) {
+    match what {
         3 => {
             fs.truncate(file, at, NOW).unwrap();
-            state.get_mut(&name).unwrap().resize(at as usize, 0);
+            content.resize(at as usize, 0);
         }
         4 => {
             fs.punch(file, at, data.len() as u64, NOW).unwrap();
-            let all = state.get_mut(&name).unwrap();
-            let end = all.len().min(at as usize + data.len());
+            let end = content.len().min(at as usize + data.len());
             if (at as usize) < end {
-                all[at as usize..end].fill(0);
+                content[at as usize..end].fill(0);
             }
         }
         5 => {
             let set = SetAttrs { size: Some(at), mode: Some(0o600), ..SetAttrs::default() };
             fs.set_attrs(file, &set, NOW).unwrap();
-            state.get_mut(&name).unwrap().resize(at as usize, 0);
+            content.resize(at as usize, 0);
+        }
+        6 => {
+            fs.append(file, data, NOW).unwrap();
+            content.extend(data);
         }
         7 | 8 => {
             let block = rng.next_u64() as u8;
             let data = vec![block; WHOLE * (1 + rng.below(2) as usize)];
             let at = rng.below(3) as usize * WHOLE;
             fs.write_at(file, at as u64, &data, NOW).unwrap();
-            let all = state.get_mut(&name).unwrap();
-            all.resize(all.len().max(at + data.len()), 0);
-            all[at..][..data.len()].copy_from_slice(&data);
-        }
-        6 => {
-            fs.append(file, &data, NOW).unwrap();
-            state.get_mut(&name).unwrap().extend(&data);
+            put(content, at, &data);
         }
         _ => {
-            fs.write_at(file, at, &data, NOW).unwrap();
-            let all = state.get_mut(&name).unwrap();
-            all.resize(all.len().max(at as usize + data.len()), 0);
-            all[at as usize..][..data.len()].copy_from_slice(&data);
+            fs.write_at(file, at, data, NOW).unwrap();
+            put(content, at as usize, data);
         }
     }
 }

@@ -48,11 +48,44 @@ fn lay_out(beside: &Path) {
     rustix::fs::mknodat(rustix::fs::CWD, beside.join("pipe"), fifo, mode, 0).unwrap();
 }
 
-/// Fills a file system with nodes of all kinds, and then writes its directories at random.
-fn fill_badly(fill: &Fill<'_>, beside: &Path, rng: &mut Rng) {
+/// Names that entries of directories get.
+const NAMES: [&[u8]; 26] = [
+    b"a",
+    b"b",
+    b"c",
+    b"d",
+    b"e",
+    b"f",
+    b"g",
+    b"h",
+    b"d0",
+    b"d1",
+    b"f0",
+    b"l0",
+    b"pipe",
+    b"..",
+    b".",
+    b"a/b",
+    b"../victim",
+    b"../../etc",
+    b"/",
+    b"\xff\xfe",
+    b"\x1b[2J",
+    b"lost+found",
+    b".zinc-9.part",
+    b"rescue.jsonl",
+    b"#9",
+    b"a%2Fb",
+];
+
+/// Where a name beside the output is.
+fn outside(beside: &Path, name: &str) -> Vec<u8> {
+    beside.join(name).into_os_string().into_encoded_bytes()
+}
+
+/// Nodes of all kinds, each with the kind that directories note, beside these directories.
+fn nodes_of_all_kinds(fill: &Fill<'_>, beside: &Path, dirs: &[u64]) -> Vec<(u64, u8)> {
     let root = fill.root();
-    let outside = |name: &str| beside.join(name).into_os_string().into_encoded_bytes();
-    let dirs: Vec<u64> = (0..8).map(|n| fill.dir(root, &format!("d{n}"), 0o777)).collect();
     let mut nodes: Vec<(u64, u8)> = dirs.iter().map(|d| (*d, 4)).collect();
     nodes.push((root, 4));
     for n in 0..6 {
@@ -63,7 +96,7 @@ fn fill_badly(fill: &Fill<'_>, beside: &Path, rng: &mut Rng) {
         nodes.push((fill.node(root, &name, kind, 0o6777), dirent));
     };
     for (n, name) in ["victim", "folder", "link", "pipe", "new", "."].iter().enumerate() {
-        add(format!("l{n}"), NewKind::Symlink(outside(name)), 10);
+        add(format!("l{n}"), NewKind::Symlink(outside(beside, name)), 10);
     }
     for (n, target) in ["..", "../..", "d0", "l1/inside", "."].iter().enumerate() {
         add(format!("m{n}"), NewKind::Symlink(target.as_bytes().to_vec()), 10);
@@ -73,6 +106,14 @@ fn fill_badly(fill: &Fill<'_>, beside: &Path, rng: &mut Rng) {
     add("null".to_owned(), NewKind::Char(1, 3), 2);
     // The master node, an object that is nothing, and one that cannot be.
     nodes.extend([(1, 8), (1, 4), (7_777, 8), (7_777, 4), ((1 << 47) + 1, 4)]);
+    nodes
+}
+
+/// Fills a file system with nodes of all kinds, and then writes its directories at random.
+fn fill_badly(fill: &Fill<'_>, beside: &Path, rng: &mut Rng) {
+    let root = fill.root();
+    let dirs: Vec<u64> = (0..8).map(|n| fill.dir(root, &format!("d{n}"), 0o777)).collect();
+    let mut nodes = nodes_of_all_kinds(fill, beside, &dirs);
     // Names longer than any file here can have, and a table of another form.
     let wide = fill.dir(root, "wide", 0o755);
     for n in 0..8 {
@@ -82,35 +123,8 @@ fn fill_badly(fill: &Fill<'_>, beside: &Path, rng: &mut Rng) {
         fill.name(wide, &[b"../", &[b'0' + n][..]].concat(), object, kind);
     }
     nodes.push((wide, 4));
-    let absolute = outside("victim");
-    let mut names: Vec<&[u8]> = vec![
-        b"a",
-        b"b",
-        b"c",
-        b"d",
-        b"e",
-        b"f",
-        b"g",
-        b"h",
-        b"d0",
-        b"d1",
-        b"f0",
-        b"l0",
-        b"pipe",
-        b"..",
-        b".",
-        b"a/b",
-        b"../victim",
-        b"../../etc",
-        b"/",
-        b"\xff\xfe",
-        b"\x1b[2J",
-        b"lost+found",
-        b".zinc-9.part",
-        b"rescue.jsonl",
-        b"#9",
-        b"a%2Fb",
-    ];
+    let absolute = outside(beside, "victim");
+    let mut names = NAMES.to_vec();
     names.extend(Some(&absolute[..]).filter(|name| name.len() < 50));
     for dir in dirs.iter().chain([&root]) {
         let count = rng.below(40);

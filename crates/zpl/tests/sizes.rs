@@ -157,10 +157,55 @@ fn a_directory_of_fifty_thousand() {
     assert_eq!(view.root().unwrap().sorted_entries().unwrap().len(), 1);
 }
 
+const THREADS: u64 = 4;
+const ROUNDS: u64 = 400;
+
+/// What a thread does beside the others: files with names of its own, its part of one file, the end
+/// of another, and a name that all want.
+fn work(fs: &Filesystem, dirs: &[u64; 3], (shared, log): (u64, u64), t: u64) {
+    let root = fs.root_object();
+    let mut rng = Rng::new(t);
+    for i in 0..ROUNDS {
+        let name = format!("{t}-{i}").into_bytes();
+        let (from, to) = (*rng.pick(dirs), *rng.pick(dirs));
+        let n = fs.create(from, &name, &new_file()).unwrap().number();
+        fs.write_at(n, 0, &name, at(3)).unwrap();
+        fs.write_at(shared, (t * ROUNDS + i) * 700, &[t as u8 + 1; 700], at(3)).unwrap();
+        fs.append(log, &[t as u8; 100], at(3)).unwrap();
+        let moved = [b"moved-", name.as_slice()].concat();
+        fs.rename((from, &name), (to, &moved), RenameMode::NoReplace, at(4)).unwrap();
+        // One of them gets it.
+        let prize = (root, &b"prize"[..]);
+        let _ = fs.rename((to, &moved), prize, RenameMode::Replace, at(4));
+        let _ = fs.link(n, from, &name, at(4));
+        if i % 3 == 0 {
+            let _ = fs.unlink(from, &name, at(5));
+        }
+    }
+}
+
+/// Every name leads to a file, every file has as many names as it says; how many have any.
+fn count_named(view: &Filesystem, dirs: &[u64]) -> usize {
+    let mut names = std::collections::HashMap::new();
+    for dir in dirs {
+        let node = view.node(*dir).unwrap();
+        let entries = node.sorted_entries().unwrap();
+        assert_eq!(node.size, entries.len() as u64 + 2);
+        for entry in entries {
+            *names.entry(entry.object).or_insert(0u64) += 1;
+        }
+    }
+    for (n, count) in &names {
+        let node = view.node(*n).unwrap();
+        if node.kind() == zpl::FileKind::File {
+            assert_eq!(node.links, *count, "object {n}");
+        }
+    }
+    names.len()
+}
+
 #[test]
 fn many_threads_at_once() {
-    const THREADS: u64 = 4;
-    const ROUNDS: u64 = 400;
     let (set, fs) = filesystem(&FormatOptions::new(at(1)));
     let root = fs.root_object();
     let mkdir = |name: &[u8]| {
@@ -174,29 +219,7 @@ fn many_threads_at_once() {
         let workers: Vec<_> = (0..THREADS)
             .map(|t| {
                 let (fs, dirs) = (&fs, &dirs);
-                s.spawn(move || {
-                    let mut rng = Rng::new(t);
-                    for i in 0..ROUNDS {
-                        let name = format!("{t}-{i}").into_bytes();
-                        let (from, to) = (*rng.pick(dirs), *rng.pick(dirs));
-                        let n = fs.create(from, &name, &new_file()).unwrap().number();
-                        fs.write_at(n, 0, &name, at(3)).unwrap();
-                        // Each thread's own part of one file, and the end of another.
-                        fs.write_at(shared, (t * ROUNDS + i) * 700, &[t as u8 + 1; 700], at(3))
-                            .unwrap();
-                        fs.append(log, &[t as u8; 100], at(3)).unwrap();
-                        let moved = [b"moved-", name.as_slice()].concat();
-                        let how = RenameMode::NoReplace;
-                        fs.rename((from, &name), (to, &moved), how, at(4)).unwrap();
-                        // One name that all want: one of them gets it.
-                        let prize = (root, &b"prize"[..]);
-                        let _ = fs.rename((to, &moved), prize, RenameMode::Replace, at(4));
-                        let _ = fs.link(n, from, &name, at(4));
-                        if i % 3 == 0 {
-                            let _ = fs.unlink(from, &name, at(5));
-                        }
-                    }
-                })
+                s.spawn(move || work(fs, dirs, (shared, log), t))
             })
             .collect();
         s.spawn(|| {
@@ -220,22 +243,7 @@ fn many_threads_at_once() {
     let log = content(&view, log);
     assert_eq!(log.len() as u64, THREADS * ROUNDS * 100);
     assert!(log.chunks(100).all(|c| c.iter().all(|b| *b == c[0])));
-    // Every name leads to a file, every file has as many names as it says, nothing is lost.
-    let mut names = std::collections::HashMap::new();
-    for dir in [root, dirs[0], dirs[1], dirs[2]] {
-        let node = view.node(dir).unwrap();
-        let entries = node.sorted_entries().unwrap();
-        assert_eq!(node.size, entries.len() as u64 + 2);
-        for entry in entries {
-            *names.entry(entry.object).or_insert(0u64) += 1;
-        }
-    }
-    for (n, count) in &names {
-        let node = view.node(*n).unwrap();
-        if node.kind() == zpl::FileKind::File {
-            assert_eq!(node.links, *count, "object {n}");
-        }
-    }
-    let objects = set.view().objects().count();
-    assert_eq!(objects, 5 + 1 + names.len());
+    // Nothing is lost.
+    let named = count_named(&view, &[root, dirs[0], dirs[1], dirs[2]]);
+    assert_eq!(set.view().objects().count(), 5 + 1 + named);
 }

@@ -111,18 +111,7 @@ impl History {
                 format!("create {name}")
             }
             2..=8 => self.change(&head),
-            9..=12 if snaps.len() < 30 => {
-                // A head that changes in the same txg: its blocks are the snapshot's.
-                if self.rng.below(2) == 0 {
-                    self.change(&head);
-                }
-                let mut names = vec![format!("{head}@s{step}")];
-                let other = self.pick(&heads).filter(|o| *o != head);
-                names.extend(other.map(|o| format!("{o}@s{step}")));
-                let made = self.pool.task(|cx, dsl| write::snapshot(cx, dsl, &names, &[]));
-                allowed(made);
-                format!("snapshot {names:?}")
-            }
+            9..=12 if snaps.len() < 30 => self.snapshot(&head, &heads),
             13..=15 => {
                 let Some(name) = snap else { return "nothing".into() };
                 let defer = self.rng.below(3) == 0;
@@ -171,41 +160,57 @@ impl History {
                 format!("rename {head} {to}: {:?}", allowed(done))
             }
             22 => self.property(&head),
-            _ => match (self.rng.below(4), snap) {
-                (0, Some(snap)) => {
-                    let mark = format!("{}#m{step}", snap.split('@').next().unwrap());
-                    let made =
-                        self.pool.task(|cx, dsl| write::create_bookmark(cx, dsl, &mark, &snap));
-                    allowed(made);
-                    format!("bookmark {mark} {snap}")
-                }
-                (1, _) => {
-                    let dsl = self.pool.dsl();
-                    let marks = dsl.bookmarks(&dsl.by_name(&head).unwrap()).unwrap();
-                    let Some(mark) = marks.into_iter().next() else { return "nothing".into() };
-                    let copy = format!("{head}#c{step}");
-                    let made = self
-                        .pool
-                        .task(|cx, dsl| write::create_bookmark(cx, dsl, &copy, &mark.name));
-                    assert_eq!(made.unwrap(), mark.phys);
-                    format!("bookmark {copy} {}", mark.name)
-                }
-                (2, _) => {
-                    let dsl = self.pool.dsl();
-                    let marks = dsl.bookmarks(&dsl.by_name(&head).unwrap()).unwrap();
-                    let Some(mark) = marks.into_iter().next() else { return "nothing".into() };
-                    let gone =
-                        self.pool.task(|cx, dsl| write::destroy_bookmark(cx, dsl, &mark.name));
-                    gone.unwrap();
-                    format!("destroy {}", mark.name)
-                }
-                _ => {
-                    let max = 1 + self.rng.below(60);
-                    let done = self.pool.task(|cx, _| write::drain(cx, max)).unwrap();
-                    assert_eq!(done.lost, 0);
-                    format!("drain {max}: {done:?}")
-                }
-            },
+            _ => self.bookmark_or_drain(&head, snap),
+        }
+    }
+
+    /// Snapshots of one or two heads, of which one may have changed in the same txg: its blocks are
+    /// the snapshot's.
+    fn snapshot(&mut self, head: &str, heads: &[String]) -> String {
+        if self.rng.below(2) == 0 {
+            self.change(head);
+        }
+        let step = self.step;
+        let mut names = vec![format!("{head}@s{step}")];
+        let other = self.pick(heads).filter(|o| *o != head);
+        names.extend(other.map(|o| format!("{o}@s{step}")));
+        allowed(self.pool.task(|cx, dsl| write::snapshot(cx, dsl, &names, &[])));
+        format!("snapshot {names:?}")
+    }
+
+    fn bookmark_or_drain(&mut self, head: &str, snap: Option<String>) -> String {
+        let step = self.step;
+        match (self.rng.below(4), snap) {
+            (0, Some(snap)) => {
+                let mark = format!("{}#m{step}", snap.split('@').next().unwrap());
+                let made = self.pool.task(|cx, dsl| write::create_bookmark(cx, dsl, &mark, &snap));
+                allowed(made);
+                format!("bookmark {mark} {snap}")
+            }
+            (1, _) => {
+                let dsl = self.pool.dsl();
+                let marks = dsl.bookmarks(&dsl.by_name(head).unwrap()).unwrap();
+                let Some(mark) = marks.into_iter().next() else { return "nothing".into() };
+                let copy = format!("{head}#c{step}");
+                let made =
+                    self.pool.task(|cx, dsl| write::create_bookmark(cx, dsl, &copy, &mark.name));
+                assert_eq!(made.unwrap(), mark.phys);
+                format!("bookmark {copy} {}", mark.name)
+            }
+            (2, _) => {
+                let dsl = self.pool.dsl();
+                let marks = dsl.bookmarks(&dsl.by_name(head).unwrap()).unwrap();
+                let Some(mark) = marks.into_iter().next() else { return "nothing".into() };
+                let gone = self.pool.task(|cx, dsl| write::destroy_bookmark(cx, dsl, &mark.name));
+                gone.unwrap();
+                format!("destroy {}", mark.name)
+            }
+            _ => {
+                let max = 1 + self.rng.below(60);
+                let done = self.pool.task(|cx, _| write::drain(cx, max)).unwrap();
+                assert_eq!(done.lost, 0);
+                format!("drain {max}: {done:?}")
+            }
         }
     }
 
