@@ -116,7 +116,19 @@ fn summary(r: &Report, no_verify: bool, text: &mut String) {
     if locked > 0 {
         let _ = write!(text, "; without a key, so not decrypted: {locked} datasets");
     }
+    let absent = r.issues.iter().filter(|i| matches!(i, Issue::DeviceAbsent { .. })).count();
+    text.push_str(&unavailable(absent));
     text.push_str(if no_verify { "; files' and volumes' data not read\n" } else { "\n" });
+}
+
+/// What a verdict does not cover: what is on devices that are unavailable, which may be all that
+/// would make up for damage elsewhere.
+pub(crate) fn unavailable(devices: usize) -> String {
+    match devices {
+        0 => String::new(),
+        1 => "; 1 device is unavailable: copies and parity on it were not checked".to_owned(),
+        n => format!("; {n} devices are unavailable: copies and parity on them were not checked"),
+    }
 }
 
 fn table(t: &Totals, text: &mut String) {

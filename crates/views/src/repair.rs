@@ -1,5 +1,6 @@
 //! What a repair does, for people and for programs.
 
+use crate::check::unavailable;
 use engine::check::Issue;
 use engine::live::AbandonedHead;
 use engine::pools::Verdict;
@@ -142,7 +143,7 @@ pub fn text(plan: &Plan, undo: Option<&std::path::Path>) -> String {
     let found = plan.found.len() as u64 + plan.found_more;
     let (pool, txg) = (line(&plan.pool), plan.before);
     let issues = count(found, "issue", "issues");
-    let not_read = if plan.reads_all { "" } else { NOT_READ };
+    let not_read = unavailable(plan.absent.len()) + if plan.reads_all { "" } else { NOT_READ };
     if found == 0 && !plan.is_of_use() {
         let _ = writeln!(text, "pool '{pool}' at txg {txg}: nothing is wrong{not_read}");
         return text;

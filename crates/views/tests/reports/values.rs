@@ -383,6 +383,11 @@ fn issues() -> Vec<Issue> {
         },
         Issue::DeviceDamaged(damaged),
         Issue::Label { device: "/dev/sdb".to_owned(), label: 2, cause: "is empty".to_owned() },
+        Issue::DeviceAbsent {
+            device: "/dev/sdc".to_owned(),
+            guid: 18,
+            state: "missing".to_owned(),
+        },
         Issue::Locked { dataset: Arc::from("tank/secret") },
     ]
 }
@@ -494,6 +499,7 @@ fn what_a_repair_does() {
         vec![(4710, NOW, Verdict::Intact), (4709, NOW, Verdict::Lost("no root".to_owned()))];
     partly.damaged = vec!["tank/home:/letter".to_owned()];
     let nothing = Plan { found: Vec::new(), ..plan(Vec::new(), Vec::new()) };
+    let without = Plan { absent: partly.absent.clone(), ..nothing.clone() };
     let json = |plan: &Plan| format!("{:#}\n", repair::value(plan, None));
     let all = [
         ("a plan", repair::text(&clean, None)),
@@ -501,6 +507,7 @@ fn what_a_repair_does() {
         ("a plan that leaves something", repair::text(&partly, None)),
         ("nothing can be done", repair::text(&plan(Vec::new(), issues()), None)),
         ("nothing is wrong", repair::text(&nothing, None)),
+        ("nothing is wrong, as far as one can see", repair::text(&without, None)),
         ("-j", json(&partly)),
     ];
     hold("repair", &all);

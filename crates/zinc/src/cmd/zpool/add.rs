@@ -14,7 +14,7 @@ use crate::refusals::cannot;
 use crate::served::Server;
 use crate::session::Session;
 use crate::ui;
-use engine::config::VdevConfig;
+use engine::config::{VdevConfig, VdevKind};
 use engine::layout::{self, Layout, Level};
 use engine::live::{SpaceClass, is_same};
 use engine::pools::{Add, class_of};
@@ -61,9 +61,15 @@ fn shown(top: &VdevConfig, naming: Naming) -> String {
         return line(2, &path(top));
     };
     let leaves = top.children.iter().map(|c| line(4, &path(c)));
-    let name = match class_of(top) {
-        SpaceClass::Normal => format!("{}-{}", level.name(), top.id),
+    let kind = match top.kind {
+        VdevKind::Draid { ndata, nspares, .. } => {
+            views::layout::draid(&level, ndata.into(), top.children.len(), nspares.into())
+        }
         _ => level.name(),
+    };
+    let name = match class_of(top) {
+        SpaceClass::Normal => format!("{kind}-{}", top.id),
+        _ => kind,
     };
     line(2, &name) + &leaves.collect::<String>()
 }
