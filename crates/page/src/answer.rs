@@ -148,7 +148,11 @@ fn vdevs(now: &Snapshot, interval: &Snapshot, report: Option<&Report>) -> Vec<Vd
             name: line(&v.name),
             section: v.section.clone(),
             state: v.state.clone(),
-            remark: report.and_then(|r| r.remarks.get(&guid)).map(|r| line(r)).unwrap_or_default(),
+            remark: report
+                .and_then(|r| r.remarks.get(&guid))
+                .map(|r| line(r))
+                .or_else(|| views::top::expansion(v))
+                .unwrap_or_default(),
             errors: [v.read_errors, v.write_errors, v.checksum_errors],
             size_bytes: v.size_bytes,
             allocated_bytes: v.allocated_bytes,

@@ -272,6 +272,24 @@ fn vdev_families(w: &mut Writer, pools: &[Snapshot]) {
             }
         });
     }
+    let families: [OfVdev; 2] = [
+        ("zinc_vdev_reflowed_bytes", "Bytes of a raidz that its expansion has moved.", |v| {
+            v.reflowed_bytes
+        }),
+        (
+            "zinc_vdev_to_reflow_bytes",
+            "Bytes of a raidz that its expansion moves; 0 without one.",
+            |v| v.to_reflow_bytes,
+        ),
+    ];
+    for (name, help, value) in families {
+        w.family(name, "gauge", help);
+        each_vdev(pools, |v, labels| {
+            if v.kind == "raidz" {
+                w.sample(name, labels, value(v));
+            }
+        });
+    }
 }
 
 /// What was asked of the stores of objects that devices are kept in.

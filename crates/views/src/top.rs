@@ -336,8 +336,19 @@ fn vdevs(data: &FrameData<'_>) -> Vec<Line> {
             errors,
         );
         out.push(plain(line));
+        out.extend(expansion(vdev).map(|words| plain(format!("{indent}  {words}"))));
     }
     out
+}
+
+/// How far the expansion of a RAID-Z vdev is.
+#[must_use]
+pub fn expansion(vdev: &VdevStats) -> Option<String> {
+    let all = vdev.to_reflow_bytes;
+    let moved = vdev.reflowed_bytes.min(all);
+    let percent = 100.0 * moved as f64 / all.max(1) as f64;
+    (all > 0)
+        .then(|| format!("expanding: {} of {} moved, {percent:.1} %", nicenum(moved), nicenum(all)))
 }
 
 /// What is asked of stores of objects; dollars are those of an hour like this interval.

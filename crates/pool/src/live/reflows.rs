@@ -1,5 +1,6 @@
 //! What a pool keeps of a raidz vdev that gets wider. It is done in `reflow`.
 
+use super::LivePool;
 use crate::alloc::TopSpec;
 use ondisk::expand::Expansion;
 use parking_lot::Mutex;
@@ -32,6 +33,13 @@ pub(super) struct RunningExpansion {
     /// The table of the vdev; 0: none.
     pub(super) table: u64,
     pub(super) record: Expansion,
+}
+
+impl LivePool {
+    /// The vdev that is spread over another disk, and bytes that were moved.
+    pub(crate) fn reflowed(&self) -> Option<(u32, u64)> {
+        self.shared.reflows.running().map(|now| (now.id, now.record.bytes_copied))
+    }
 }
 
 impl Reflows {

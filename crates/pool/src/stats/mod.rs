@@ -108,6 +108,11 @@ pub struct VdevStats {
     pub checksum_errors: u64,
     /// What went to its devices, by class; classes without any are left out.
     pub io: Vec<ClassStats>,
+    /// Of a RAID-Z vdev that is spread over another disk, bytes that were moved, and that there
+    /// are to move; 0 for all others.
+    pub reflowed_bytes: u64,
+    /// See `reflowed_bytes`.
+    pub to_reflow_bytes: u64,
     /// What was asked of the stores of objects that its devices are kept in; `None`: of no store.
     pub store: Option<StoreUsage>,
 }

@@ -75,6 +75,7 @@ impl Walk<'_> {
             checksum_errors: node.map_or(0, NodeRef::checksum_errors),
             io: node.and_then(NodeRef::io).map(|io| classes(&io)).unwrap_or_default(),
             store: node.and_then(NodeRef::device).and_then(|device| device.stats().store),
+            ..VdevStats::default()
         });
         for child in &view.children {
             self.add(child, depth + 1, section);
@@ -194,6 +195,13 @@ impl LivePool {
         out.suspended = self.suspended().map(|why| why.to_string());
         if let Some(root) = out.vdevs.first_mut().filter(|_| out.suspended.is_some()) {
             root.state = SUSPENDED.to_owned();
+        }
+        let expanding = self.reflowed().and_then(|(id, bytes)| {
+            let guid = root.children.iter().find(|top| top.id == u64::from(id))?.guid;
+            Some((out.vdevs.iter_mut().find(|v| v.guid == guid)?, bytes))
+        });
+        if let Some((vdev, bytes)) = expanding {
+            (vdev.reflowed_bytes, vdev.to_reflow_bytes) = (bytes, vdev.allocated_bytes);
         }
         out.dirty_bytes = self.dirty();
         out.dirty_max_bytes = self.limits().dirty_max;

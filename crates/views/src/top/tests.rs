@@ -153,3 +153,14 @@ fn times_are_short() {
     let shown = [0, 999, 1_000, 999_999, 1_500_000, 12_000_000, 1_000_000_000].map(time);
     assert_eq!(shown, ["0ns", "999ns", "1us", "999us", "1.5ms", "12ms", "1.0s"]);
 }
+
+#[test]
+fn an_expansion_stands_below_its_vdev() {
+    let mut vdev = VdevStats { reflowed_bytes: 3 << 20, ..VdevStats::default() };
+    assert_eq!(expansion(&vdev), None);
+    vdev.to_reflow_bytes = 12 << 20;
+    assert_eq!(expansion(&vdev).as_deref(), Some("expanding: 3M of 12M moved, 25.0 %"));
+    // What is freed meanwhile was moved before.
+    vdev.to_reflow_bytes = 2 << 20;
+    assert_eq!(expansion(&vdev).as_deref(), Some("expanding: 2M of 2M moved, 100.0 %"));
+}
