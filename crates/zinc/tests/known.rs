@@ -425,8 +425,9 @@ fn a_log_is_opened_before_the_work_and_neither_waits_nor_follows_links() {
     let run = place.run("serve -b --log pipe tank");
     assert!(run.code == 1 && run.err.contains("no program reads"), "{}", run.err);
     let run = place.run("serve -b --log its.log nopool");
-    assert!(run.code == 1 && run.err.contains("its.log says why"), "{}", run.err);
-    assert!(std::fs::read_to_string(place.path().join("its.log")).unwrap().contains("nopool"));
+    assert_eq!(run.code, 1);
+    assert!(run.err.contains("nopool") && !run.err.contains("says why"), "{}", run.err);
+    assert_eq!(std::fs::read_to_string(place.path().join("its.log")).unwrap(), run.err);
 }
 
 #[test]

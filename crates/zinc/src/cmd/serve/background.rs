@@ -5,6 +5,7 @@ use crate::failure::{FAILED, Failure};
 use crate::session::Session;
 use crate::{target, ui};
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -13,6 +14,9 @@ use term::escape;
 
 /// The option that tells the second process that it is the one.
 pub const INNER: &str = "serve-now";
+
+/// Bytes that are shown of the log of one that did not start, at most.
+const LOG_SHOWN: u64 = 64 << 10;
 
 /// What the line of one that is ready begins with when not all is there that it was to mount.
 const INCOMPLETE: char = '!';
@@ -77,10 +81,23 @@ pub fn start_with(
     if let Some(mut errors) = child.stderr.take() {
         errors.read_to_string(&mut said).map_err(fail)?;
     }
-    ui::error(session, &said);
     if let Some(path) = log {
-        ui::note(session, &format!("it could not be started: {} says why", path.display()));
+        said = logged(&session.path(path)).unwrap_or_default();
+        if said.is_empty() {
+            said = format!("zinc: it could not be started: {} says why\n", path.display());
+        }
     }
+    ui::error(session, &said);
     let code = child.wait().map_err(fail)?.code().and_then(|c| u8::try_from(c).ok());
     Ok(ExitCode::from(code.unwrap_or(FAILED)))
+}
+
+/// What one that did not start wrote into its log, which it had for itself; `None`: it is no file.
+fn logged(path: &Path) -> Option<String> {
+    if !std::fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
+    let mut said = Vec::new();
+    File::open(path).ok()?.take(LOG_SHOWN).read_to_end(&mut said).ok()?;
+    Some(String::from_utf8_lossy(&said).into_owned())
 }
