@@ -245,6 +245,11 @@ impl Health {
         matches!(self.mark(), Mark::Faulted | Mark::Removed)
     }
 
+    /// It is gone without for its place, and not for what became of requests.
+    pub(crate) fn went_astray(&self) -> bool {
+        self.mark() == Mark::Removed && !self.recent.lock().is_gone
+    }
+
     /// What the mark makes of the state that opening gave.
     pub(crate) fn standing(&self) -> Option<(VdevState, Reason)> {
         match self.mark() {

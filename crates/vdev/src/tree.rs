@@ -757,6 +757,14 @@ impl<'t> NodeRef<'t> {
         self.node.device.as_ref().and_then(|d| d.displaced())
     }
 
+    /// It was gone without because its file or disk was not where it had been opened, and that very
+    /// one is there again. Asks the system.
+    #[must_use]
+    pub fn is_there_again(self) -> bool {
+        let device = self.node.device.as_ref().filter(|_| self.node.health.went_astray());
+        device.is_some_and(|device| device.displaced().is_none())
+    }
+
     /// The device, when it may be changed and has not failed at that.
     #[must_use]
     pub fn writer(self) -> Option<&'t WriteDeviceRef> {

@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use support::place::until;
 use support::{Run, has};
 
 const MIB: u64 = 1 << 20;
@@ -597,6 +598,34 @@ fn a_side_of_a_mirror_that_goes_astray_is_gone_without() {
         place.run(&["zfs", "list", "-d", ".", "tank/after"]).ok();
         assert_eq!(place.run(&["check", "-d", ".", "tank"]).code, 0, "{what}");
     }
+}
+
+/// A side that was moved away and comes back is used again by itself, and has what it missed.
+#[test]
+fn a_side_of_a_mirror_that_comes_back_is_used_again() {
+    let place = Place::new(&["mirror"], &["a", "b"]);
+    let mut server = place.serve();
+    let elsewhere = tempfile::tempdir_in(place.path(".")).unwrap();
+    let away = elsewhere.path().join("b");
+    // It may happen again at once.
+    for dataset in ["tank/after", "tank/later"] {
+        std::fs::rename(place.path("b"), &away).unwrap();
+        for verb in [&["zfs", "create", dataset][..], &["zpool", "sync", "tank"]] {
+            assert_eq!(place.run(verb).code, 0, "{verb:?}");
+        }
+        has(&place.run(&["zpool", "status", "tank"]).out, &["REMOVED", "was moved away"]);
+        std::fs::rename(&away, place.path("b")).unwrap();
+        let began = std::time::Instant::now();
+        until("it is used again", || {
+            place.run(&["zpool", "list", "-Ho", "health", "tank"]).out.trim() == "ONLINE"
+        });
+        assert!(began.elapsed() < std::time::Duration::from_secs(30), "{dataset}");
+    }
+    place.run(&["zpool", "export", "tank"]).ok();
+    assert!(server.0.wait().unwrap().success());
+    // It has all by itself.
+    std::fs::remove_file(place.path("a")).unwrap();
+    place.run(&["zfs", "list", "-d", ".", "tank/after", "tank/later"]).ok();
 }
 
 /// Both sides are deleted: nothing makes up for that, and the pool is not ONLINE.

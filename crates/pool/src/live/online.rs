@@ -279,6 +279,20 @@ impl LivePool {
         self.bring_online(guid, own, device, place)
     }
 
+    /// Leaves that were gone without because their files were moved away, and that are back: the
+    /// same files, which the pool has had open all the time.
+    #[must_use]
+    pub fn leaves_there_again(&self) -> Vec<u64> {
+        let tree = self.shared.reader.vdevs();
+        tree.leaves().filter(|l| l.is_there_again()).map(vdev::NodeRef::guid).collect()
+    }
+
+    /// Uses those again, as far as they can be; which these are.
+    pub fn use_what_is_there_again(&self, source: &dyn DeviceSource) -> Vec<u64> {
+        let is_used = |guid: &u64| self.online_leaf(*guid, OwnChanges::Keep, None, source).is_ok();
+        self.leaves_there_again().into_iter().filter(is_used).collect()
+    }
+
     /// Leaves that were away when the pool was written, and are here now, are used again, and what
     /// leaves missed is brought to them. One that was written without the others stays as it is,
     /// until the user says that nothing of it is wanted ([`Self::online_leaf`]).

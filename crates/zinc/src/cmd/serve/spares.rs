@@ -1,4 +1,5 @@
-//! Hot spares that a server takes by itself when a device of its pool fails.
+//! What a server does by itself when a device of its pool fails: it takes a hot spare, and uses the
+//! device again when it was moved away and is back.
 //!
 //! OpenZFS leaves this to a daemon of its own, zed. Here it is a thread of the process that holds
 //! the pool: commands that open a pool for a moment take no spares, as they cannot tell a device
@@ -6,6 +7,7 @@
 
 use crate::held::Held;
 use control::Presence;
+use engine::LivePool;
 use engine::devices::AnyDevices;
 use engine::live::SpareTaken;
 use std::sync::{Arc, Weak};
@@ -13,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// How often the devices are looked at.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long spares that did not fit are left alone, when nothing has changed.
+/// How long what did not help is left alone, when nothing has changed.
 const AGAIN: Duration = Duration::from_mins(1);
 
 /// Starts the thread. It ends when the pool is gone.
@@ -23,40 +25,78 @@ pub fn watch(held: &Arc<Held>) -> std::io::Result<()> {
     std::thread::Builder::new().name("spares".to_owned()).spawn(watch).map(drop)
 }
 
+/// Leaves for which something was tried, and when.
+#[derive(Default)]
+struct Tried(Option<(Vec<u64>, Instant)>);
+
+impl Tried {
+    /// Whether it is to be tried for these; it is noted then.
+    fn is_new(&mut self, leaves: Vec<u64>) -> bool {
+        let is_same =
+            |(before, at): &(Vec<u64>, Instant)| *before == leaves && at.elapsed() < AGAIN;
+        let is_new = !leaves.is_empty() && !self.0.as_ref().is_some_and(is_same);
+        if is_new {
+            self.0 = Some((leaves, Instant::now()));
+        }
+        is_new
+    }
+}
+
 fn run(held: &Weak<Held>) {
-    let mut tried: Option<(Vec<u64>, Instant)> = None;
+    let (mut used, mut spared) = (Tried::default(), Tried::default());
     loop {
         std::thread::sleep(LOOK);
         let Some(held) = held.upgrade() else { return };
         let Some(pool) = held.pool() else { return };
-        let failed = pool.leaves_without_spare();
+        let (back, failed) = (pool.leaves_there_again(), pool.leaves_without_spare());
         drop(pool);
-        let is_same =
-            |(before, at): &(Vec<u64>, Instant)| *before == failed && at.elapsed() < AGAIN;
-        if failed.is_empty() || tried.as_ref().is_some_and(is_same) {
-            continue;
+        // One that is back needs no spare.
+        if used.is_new(back) {
+            if use_again(&held) {
+                // The same may happen to it again.
+                used = Tried::default();
+            }
+        } else if spared.is_new(failed) {
+            take(&held);
         }
-        tried = Some((failed, Instant::now()));
-        take(&held);
     }
 }
 
-fn take(held: &Held) {
+/// What a leaf is called.
+fn name_of(pool: &LivePool, guid: u64) -> String {
+    let path = || {
+        let seen = pool.look().ok()?;
+        seen.config().vdev_tree.find(guid).and_then(|v| v.path.clone())
+    };
+    path().unwrap_or_else(|| guid.to_string())
+}
+
+fn work<T: Default>(held: &Held, shown: &str, work: impl FnOnce(&LivePool) -> T) -> T {
     let presence = Arc::new(Presence::default());
     let pid = i32::try_from(std::process::id()).unwrap_or(0);
-    let shown = "taking hot spares";
-    let done = held.work(shown, pid, &presence, |pool| {
-        let name_of = |guid: u64| {
-            let seen = pool.look().ok()?;
-            let root = &seen.config().vdev_tree;
-            root.find(guid).and_then(|v| v.path.clone())
-        };
-        let name = |guid| name_of(guid).unwrap_or_else(|| guid.to_string());
-        // A pool that is being closed takes none; what fails is tried again.
-        let taken = pool.take_spares(&AnyDevices::default()).unwrap_or_default();
-        Ok(taken.iter().map(|SpareTaken { leaf, spare }| (name(*leaf), name(*spare))).collect())
+    // A pool that is being closed does nothing more.
+    held.work(shown, pid, &presence, |pool| Ok(work(pool))).unwrap_or_default()
+}
+
+/// Whether any could be used.
+fn use_again(held: &Held) -> bool {
+    let used = work(held, "using devices that are back", |pool| {
+        let used = pool.use_what_is_there_again(&AnyDevices::default());
+        used.into_iter().map(|leaf| name_of(pool, leaf)).collect::<Vec<_>>()
     });
-    let taken: Vec<(String, String)> = done.unwrap_or_default();
+    for leaf in &used {
+        tracing::warn!(target: "zinc::pool", "{}: {leaf} is back and used again", held.name());
+    }
+    !used.is_empty()
+}
+
+fn take(held: &Held) {
+    let taken = work(held, "taking hot spares", |pool| {
+        // What fails is tried again.
+        let taken = pool.take_spares(&AnyDevices::default()).unwrap_or_default();
+        let names = |t: &SpareTaken| (name_of(pool, t.leaf), name_of(pool, t.spare));
+        taken.iter().map(names).collect::<Vec<_>>()
+    });
     for (leaf, spare) in taken {
         let pool = held.name();
         tracing::warn!(target: "zinc::pool", "{pool}: spare {spare} stands in for {leaf}");
