@@ -46,6 +46,15 @@ impl Surgeon {
         Self { dir, disks, name: corpus.name().to_owned() }
     }
 
+    /// One disk more in the folder, empty and as large as the first.
+    pub fn add_disk(&mut self) -> std::path::PathBuf {
+        let path = self.dir.path().join(format!("disk{}.img", self.disks.len() + 1));
+        let disk = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        disk.set_len(self.disks[0].metadata().unwrap().len()).unwrap();
+        self.disks.push(disk);
+        path
+    }
+
     /// The folder of the copy.
     pub fn dir(&self) -> &std::path::Path {
         self.dir.path()

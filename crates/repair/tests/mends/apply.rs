@@ -198,7 +198,7 @@ fn a_state_that_is_lost_and_an_earlier_one() {
 
 #[test]
 fn without_a_device_what_may_be_on_it_is_not_given_up_unasked() {
-    let s = surgeon("mirror");
+    let s = mirror();
     std::fs::remove_file(s.dir().join("disk2.img")).unwrap();
     let file = find(&s, |n| is_plain(n) && n.kind() == FileKind::File);
     s.edit_bonus(file, SA_LINKS, |_| 7);

@@ -9,7 +9,7 @@ pub(crate) use device::{
 };
 pub(crate) use ondisk::DmuType;
 pub(crate) use pool::OpenOptions;
-pub(crate) use pool::live::{ImportOptions, LivePool};
+pub(crate) use pool::live::{ImportOptions, LivePool, VdevSpec};
 use pool::{Candidate, SearchOptions, scan};
 use repair::RepairOptions;
 pub(crate) use repair::{Plan, Repair, Step, repair};
@@ -29,6 +29,20 @@ pub(crate) const SA_LINKS: usize = 128;
 
 pub(crate) fn surgeon(case: &str) -> Surgeon {
     Surgeon::new(&testkit::corpus(case))
+}
+
+/// A mirror of two disks, `disk.img` and `disk2.img`: OpenZFS's pool `basic`, and a disk that the
+/// engine attached to it.
+pub(crate) fn mirror() -> Surgeon {
+    let mut s = surgeon("basic");
+    let second = s.add_disk();
+    let live = live(&s);
+    let first = live.look().unwrap().config().vdev_tree.children[0].guid;
+    let spec = VdevSpec::Leaf { path: second.to_str().unwrap().to_owned(), is_file: true };
+    live.attach(first, &spec, LocalDevices::default().claim(&second).unwrap()).unwrap();
+    live.wait_for_scan().unwrap();
+    live.export().unwrap();
+    s
 }
 
 pub(crate) fn local() -> Arc<dyn DeviceSource> {

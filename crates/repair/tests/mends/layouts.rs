@@ -5,8 +5,6 @@ use super::kit::*;
 use pool::live::NewFilesystem;
 use zpl::{Mend, NewFile, NewKind, Time};
 
-const CASES: [&str; 2] = ["mirror", "raidz1"];
-
 /// A pool with a dataset that shares nothing with snapshots, and what is in it.
 struct Made {
     s: Surgeon,
@@ -17,8 +15,7 @@ struct Made {
     root: u64,
 }
 
-fn made(case: &str) -> Made {
-    let s = surgeon(case);
+fn made(s: Surgeon) -> Made {
     let name = format!("{}/new", s.open().name());
     let live = live(&s);
     live.create_filesystem(&name, NewFilesystem::default(), Vec::new()).unwrap();
@@ -41,8 +38,7 @@ fn made(case: &str) -> Made {
 }
 
 fn in_each(act: impl Fn(&Made), expected: &[&str], zdb: Zdb) {
-    for case in CASES {
-        let made = made(case);
+    for made in [mirror(), surgeon("raidz1")].map(made) {
         act(&made);
         mends(&made.s, expected, zdb);
     }
