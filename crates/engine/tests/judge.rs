@@ -284,7 +284,7 @@ const GO_ON: &str = r"
 set -x
 fail=0
 for pool in half-replacing half-spare half-scrub; do
-    zpool import -d /dev $pool || exit 1
+    zpool import -N -d /dev $pool || exit 1
 done
 zpool scrub half-scrub || fail=1
 zpool wait -t scrub half-scrub

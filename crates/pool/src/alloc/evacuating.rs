@@ -99,6 +99,11 @@ impl Allocator {
         Ok(out)
     }
 
+    /// The metaslabs of a vdev have two to the power of this many bytes.
+    pub(crate) fn ms_shift_of(&self, id: u32) -> u32 {
+        self.top(id).map_or(0, |top| top.ms_shift)
+    }
+
     /// Where the last metaslab of a vdev ends, in bytes.
     pub(crate) fn end_of(&self, id: u32) -> u64 {
         self.top(id).map_or(0, |top| (top.metaslabs.len() as u64) << top.ms_shift)

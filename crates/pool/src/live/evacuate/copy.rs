@@ -70,14 +70,17 @@ impl Segment {
     }
 }
 
-/// Joins ranges, which are in order, to segments of at most `max` bytes.
-fn segments(ranges: &[Range<u64>], max: u64) -> VecDeque<Segment> {
+/// Joins ranges, which are in order and each in one metaslab, to segments of at most `max` bytes.
+/// None crosses the end of a metaslab (`1 << ms_shift` bytes long): OpenZFS copies one metaslab
+/// after the other, and zdb aborts on an entry of two.
+fn segments(ranges: &[Range<u64>], max: u64, ms_shift: u32) -> VecDeque<Segment> {
     let mut out: VecDeque<Segment> = VecDeque::new();
     for range in ranges {
         let mut rest = range.clone();
         if let Some(last) = out.back_mut()
             && rest.start - last.range().end <= SPAN
             && rest.end - last.range().start <= max
+            && rest.start >> ms_shift == last.range().start >> ms_shift
         {
             last.parts.push(rest);
             continue;
@@ -108,6 +111,7 @@ struct Source {
     id: u32,
     class: SpaceClass,
     sector: u64,
+    ms_shift: u32,
     txg: u64,
 }
 
@@ -129,7 +133,8 @@ impl Shared {
             let top = tops.find(|top| top.id == u64::from(running.id));
             let Some(top) = top else { return Piece::None };
             let sector = 1 << top.ashift.unwrap_or(9).min(16);
-            Source { id: running.id, class: crate::class_of(top), sector, txg }
+            let ms_shift = self.alloc.ms_shift_of(running.id);
+            Source { id: running.id, class: crate::class_of(top), sector, ms_shift, txg }
         };
         let ranges = match self.alloc.allocated_from(source.id, running.header.max_offset, piece) {
             Ok(ranges) => first_of(ranges, piece),
@@ -145,7 +150,7 @@ impl Shared {
     /// Copies ranges, in order, as far as that goes, and why it goes no further.
     fn copy(&self, source: &Source, ranges: &[Range<u64>]) -> (Vec<Moved>, Option<String>) {
         let mut max = SEGMENT_MAX;
-        let mut left = segments(ranges, max);
+        let mut left = segments(ranges, max, source.ms_shift);
         let mut out = Vec::new();
         while !left.is_empty() {
             let mut batch: Vec<(Segment, Dva)> = Vec::new();
@@ -161,7 +166,7 @@ impl Shared {
                     None if segment.size() > source.sector => {
                         max = (segment.size() / 2).next_multiple_of(source.sector);
                         let rest: Vec<_> = left.drain(..).flat_map(|s| s.parts).collect();
-                        left = segments(&rest, max);
+                        left = segments(&rest, max, source.ms_shift);
                     }
                     None => failure = Some("out of space".to_owned()),
                 }
@@ -231,15 +236,22 @@ mod tests {
     fn what_lies_close_together_is_one_segment_and_none_is_too_long() {
         let of = |ranges: &[Range<u64>], max| -> Vec<(u64, u64, u64)> {
             let pair = |s: &Segment| (s.range().start / K, s.range().end / K, s.allocated() / K);
-            segments(ranges, max).iter().map(pair).collect()
+            segments(ranges, max, 20).iter().map(pair).collect()
         };
         let near = [0..4 * K, 36 * K..40 * K, 73 * K..80 * K];
         assert_eq!(of(&near, SEGMENT_MAX), [(0, 40, 8), (73, 80, 7)]);
         assert_eq!(of(&near, 16 * K).len(), 3);
         let long = 0..10 * K;
         assert_eq!(of(std::slice::from_ref(&long), 4 * K), [(0, 4, 4), (4, 8, 4), (8, 10, 2)]);
-        let gaps: Vec<_> = segments(&near, SEGMENT_MAX)[0].gaps().collect();
+        let gaps: Vec<_> = segments(&near, SEGMENT_MAX, 20)[0].gaps().collect();
         assert_eq!((gaps.len(), gaps[0].start, gaps[0].end), (1, 4 * K, 36 * K));
+    }
+
+    #[test]
+    fn a_segment_ends_with_its_metaslab() {
+        let ranges = [60 * K..64 * K, 64 * K..68 * K, 70 * K..72 * K];
+        let of = |ms_shift| segments(&ranges, SEGMENT_MAX, ms_shift).len();
+        assert_eq!((of(20), of(16)), (1, 2));
     }
 
     #[test]
