@@ -70,6 +70,11 @@ pub trait Transactions: Send + Sync {
         let _ = (txg, bytes);
     }
 
+    /// One more object has changes in `txg`: it takes memory beside the bytes that are dirty in it.
+    fn joined(&self, txg: u64) {
+        let _ = txg;
+    }
+
     /// Writes a block of the open `txg` to its devices before the sync, and returns its pointer at
     /// once. The block is in a tree when the sync tells the owner that it was born; when `txg` is
     /// synced without that, it is freed. `None`: there is no space that could be spared, no block

@@ -157,6 +157,10 @@ impl LiveSet {
     pub(super) fn touch(&self, object: &Arc<LiveObject>, txg: u64) {
         let mut dirty = self.dirty.lock();
         dirty.entry(txg).or_default().objects.insert(object.number(), Arc::clone(object));
+        drop(dirty);
+        if let Some(t) = &self.transactions {
+            t.joined(txg);
+        }
     }
 
     pub(super) fn dirtied(&self, txg: u64, bytes: u64) {

@@ -106,6 +106,12 @@ impl Transactions for HeadTransactions {
         shared.txgs.dirtied(txg, bytes);
     }
 
+    fn joined(&self, txg: u64) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.txgs.joined(txg);
+        }
+    }
+
     fn write_early(
         &self,
         txg: u64,

@@ -14,7 +14,8 @@
 //! thread that counted itself in and saw the txg open is seen by the quiescer.
 //!
 //! A txg is pushed when a thread waits for it, when it holds enough dirty data that the devices
-//! should begin to work, when it was open for `timeout` and is dirty, and at the end. That is the
+//! should begin to work, when it has changed [`OBJECTS_MAX`] objects, when it was open for
+//! `timeout` and is dirty, and at the end. That is the
 //! sync thread's to see, so it happens when nothing is being synced. The exception is a writer at
 //! the throttle's wall: it quiesces the open txg itself, which waits for its turn. At most one
 //! txg waits so; a writer at the next wall waits until its sync has begun.
@@ -67,6 +68,11 @@ const RECORDS_KEPT: usize = 100;
 /// delays become a few of this length, and the rate stays what the policy says.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 
+/// Changed objects at which a txg is pushed. Each takes some kilobytes of memory that are no dirty
+/// data, and a small file whole pages: 8 Ki small files are 100 MB, and no limit of dirty data would
+/// come before ten times as many.
+const OBJECTS_MAX: u64 = 8 << 10;
+
 fn slot(txg: u64) -> usize {
     (txg % SLOTS as u64) as usize
 }
@@ -109,6 +115,8 @@ struct Slot {
     dirtied: AtomicU64,
     /// Bytes of them that are not on the devices.
     dirty: AtomicU64,
+    /// Objects that were changed in it.
+    objects: AtomicU64,
     /// Bytes that its live transactions may still make dirty.
     reserved: AtomicU64,
     delays: AtomicU64,
@@ -579,6 +587,22 @@ impl Txgs {
         }
     }
 
+    /// One more object was changed in `txg`.
+    pub(crate) fn joined(&self, txg: u64) {
+        let before = self.slots[slot(txg)].objects.fetch_add(1, Ordering::Relaxed);
+        if before + 1 == OBJECTS_MAX {
+            let _state = self.state.lock();
+            self.work.notify_all();
+        }
+    }
+
+    /// The devices should begin with `txg`, by what it holds.
+    fn is_full(&self, txg: u64) -> bool {
+        let Slot { dirtied, objects, .. } = &self.slots[slot(txg)];
+        dirtied.load(Ordering::Relaxed) >= self.push_at.load(Ordering::Relaxed)
+            || objects.load(Ordering::Relaxed) >= OBJECTS_MAX
+    }
+
     /// `bytes` that were dirty in `txg` are on the devices.
     fn cleaned(&self, txg: u64, bytes: u64) {
         let less = |dirty: u64| Some(dirty.saturating_sub(bytes));
@@ -665,7 +689,7 @@ impl Txgs {
             if state.wanted >= txg {
                 let why = state.wanted_why;
                 self.quiesce(&mut state, txg, why);
-            } else if dirty >= self.push_at.load(Ordering::Relaxed) {
+            } else if self.is_full(txg) {
                 self.quiesce(&mut state, txg, PushReason::Dirty);
             } else if dirty > 0 && self.rt.now() >= due {
                 self.quiesce(&mut state, txg, PushReason::Timeout);
@@ -738,6 +762,7 @@ impl Txgs {
         let slot = &self.slots[slot(record.txg)];
         slot.dirty.store(0, Ordering::SeqCst);
         slot.dirtied.store(0, Ordering::Relaxed);
+        slot.objects.store(0, Ordering::Relaxed);
         record.state = TxgState::Committed;
         record.dirty_at_end = self.dirty();
         state.synced = record.txg;

@@ -96,6 +96,33 @@ fn dirty_data_is_bounded_and_pushes() {
 }
 
 #[test]
+fn many_changed_objects_push() {
+    const MS: Duration = Duration::from_millis(1);
+    Rt::simulate(1, |rt| {
+        let txgs = Arc::new(Txgs::new(rt, 10, TxgLimits::default()));
+        let syncer = Arc::clone(&txgs);
+        let syncer = rt.spawn("syncer", move || {
+            while let Some(record) = syncer.next() {
+                syncer.done(record);
+            }
+        });
+        // The same in the next txg: what was counted goes with its txg.
+        for txg in [11, 12] {
+            txgs.dirtied(txg, 1);
+            (1..OBJECTS_MAX).for_each(|_| txgs.joined(txg));
+            rt.sleep(MS);
+            assert_eq!(txgs.open(), txg);
+            txgs.joined(txg);
+            rt.sleep(MS);
+            assert_eq!((txgs.open(), txgs.last_synced()), (txg + 1, txg));
+        }
+        assert!(txgs.records().iter().all(|record| record.pushed == PushReason::Dirty));
+        txgs.stop("the test ends");
+        syncer.unwrap().join().unwrap();
+    });
+}
+
+#[test]
 fn stopping_frees_everybody() {
     let txgs = machine(TxgLimits::default());
     let waiter = Arc::clone(&txgs);
