@@ -170,7 +170,7 @@ fn a_stopped_pool_says_so() {
     });
     let (_devices, pool, fs, error) = stopped.expect("a failure half way stops the pool");
     let said = error.to_string();
-    assert!(said.contains("\"tank\" has stopped") && said.contains("half way"), "{said}");
+    assert!(said.contains("'tank' has stopped") && said.contains("half way"), "{said}");
     assert_eq!(engine::Error::from(error).hint(), Some(&engine::Hint::OpenAgain));
     let look = pool.look().unwrap();
     assert!(look.dsl().by_name("tank/a@3").is_ok(), "what was not written is not seen");

@@ -44,7 +44,7 @@ impl TxgState {
 pub enum PushReason {
     /// It was open for `zfs_txg_timeout`.
     Timeout,
-    /// It held enough dirty data for the devices to begin.
+    /// It held enough dirty data, or changes of enough objects, for the devices to begin.
     Dirty,
     /// A writer stood at the limit.
     Limit,
