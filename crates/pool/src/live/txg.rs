@@ -68,9 +68,9 @@ const RECORDS_KEPT: usize = 100;
 /// delays become a few of this length, and the rate stays what the policy says.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 
-/// Changed objects at which a txg is pushed. Each takes some kilobytes of memory that are no dirty
-/// data, and a small file whole pages: 8 Ki small files are 100 MB, and no limit of dirty data would
-/// come before ten times as many.
+/// Changed objects at which a txg is pushed. Each takes some kilobytes of memory that are not dirty
+/// data, and a small file whole pages: 8 Ki small files are 100 MB, and no limit of dirty data
+/// would come before ten times as many.
 const OBJECTS_MAX: u64 = 8 << 10;
 
 fn slot(txg: u64) -> usize {
