@@ -146,6 +146,13 @@ impl VdevKind {
     }
 }
 
+/// What the name of a dRAID vdev begins with: parity and data columns of a group, children, and
+/// distributed spares, as in `draid2:3d:8c:1s`.
+#[must_use]
+pub fn draid_name(nparity: u64, ndata: u64, children: usize, nspares: u64) -> String {
+    format!("draid{nparity}:{ndata}d:{children}c:{nspares}s")
+}
+
 /// One vdev and all below it.
 ///
 /// `None` or `false` is what a missing member means. Texts that are only shown or tried (paths,
@@ -311,6 +318,18 @@ impl VdevConfig {
             children,
             nvlist: own,
         })
+    }
+
+    /// What its name begins with, if that is no path: `mirror`, `raidz1`, `draid2:3d:8c:1s`.
+    #[must_use]
+    pub fn kind_name(&self) -> String {
+        match self.kind {
+            VdevKind::Raidz { nparity } => format!("raidz{nparity}"),
+            VdevKind::Draid { nparity, ndata, nspares, .. } => {
+                draid_name(nparity.into(), ndata.into(), self.children.len(), nspares.into())
+            }
+            _ => self.kind.name().to_owned(),
+        }
     }
 
     /// The list as stored, every member in its place.

@@ -29,6 +29,7 @@ use crate::draid_seeds::{CHILDREN_MIN, SEEDS};
 use crate::map::{BLOCK_SIZE_MAX, BlockMap, Column, LABEL_START_SIZE, MapError, Stripe};
 use crate::raidz::Shape;
 use core::ops::Range;
+use ondisk::config::draid_name;
 
 /// Height of a row: what one child holds of one group. As large as the largest block, so that a
 /// block of a group with one data column fits.
@@ -54,15 +55,8 @@ pub struct Draid {
 
 impl std::fmt::Debug for Draid {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::fmt::Display for Draid {
-    /// As in a vdev's name: `draid2:3d:8c:1s`.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { nparity, ndata, nspares, children, .. } = self;
-        write!(f, "draid{nparity}:{ndata}d:{children}c:{nspares}s")
+        f.write_str(&draid_name(*nparity, *ndata, *children as usize, *nspares))
     }
 }
 

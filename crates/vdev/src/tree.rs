@@ -670,15 +670,12 @@ fn role(config: &VdevConfig, parent: &'static str, ashift: u32) -> Result<Role, 
 
 /// Path of a device; for other vdevs the name that `zpool status` shows.
 fn name(config: &VdevConfig, role: &Role) -> Arc<str> {
-    let id = config.id;
     match role {
         Role::Leaf | Role::DraidSpare { .. } => match &config.path {
             Some(path) => path.as_str().into(),
             None => config.guid.to_string().into(),
         },
-        Role::Raidz(r) => format!("raidz{}-{id}", r.nparity()).into(),
-        Role::Draid(d) => format!("{d}-{id}").into(),
-        other => format!("{}-{id}", other.name()).into(),
+        _ => format!("{}-{}", config.kind_name(), config.id).into(),
     }
 }
 

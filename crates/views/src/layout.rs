@@ -1,6 +1,6 @@
 //! What a new pool is made of, as `zpool create -n` shows it.
 
-use engine::layout::{Layout, Level};
+use engine::layout::Layout;
 use engine::live::{SpaceClass, VdevSpec};
 use std::fmt::Write as _;
 
@@ -55,12 +55,6 @@ pub fn line(indent: usize, text: &str) -> String {
     format!("\t{:indent$}{}\n", "", shown(text))
 }
 
-/// A dRAID vdev with its geometry: data columns of a group, children, and distributed spares.
-#[must_use]
-pub fn draid(level: &Level, ndata: u64, children: usize, nspares: u64) -> String {
-    format!("{}:{ndata}d:{children}c:{nspares}s", level.name())
-}
-
 fn shown(path: &str) -> &str {
     path.strip_prefix("/dev/").unwrap_or(path)
 }
@@ -68,13 +62,10 @@ fn shown(path: &str) -> &str {
 fn tree(out: &mut String, spec: &VdevSpec, indent: usize) {
     match spec {
         VdevSpec::Leaf { path, .. } => out.push_str(&line(indent, path)),
-        VdevSpec::Mirror(children) | VdevSpec::Raidz { children, .. } => {
-            out.push_str(&line(indent, &Level::of(spec).name()));
-            children.iter().for_each(|c| tree(out, c, indent + 2));
-        }
-        VdevSpec::Draid { ndata, nspares, children, .. } => {
-            let name = draid(&Level::of(spec), *ndata, children.len(), *nspares);
-            out.push_str(&line(indent, &name));
+        VdevSpec::Mirror(children)
+        | VdevSpec::Raidz { children, .. }
+        | VdevSpec::Draid { children, .. } => {
+            out.push_str(&line(indent, &spec.kind_name()));
             children.iter().for_each(|c| tree(out, c, indent + 2));
         }
     }

@@ -77,8 +77,7 @@ impl Level {
     }
 
     /// The kind of the vdev, as layouts name it.
-    #[must_use]
-    pub fn name(&self) -> String {
+    fn name(&self) -> String {
         match self {
             Self::Single => "disk".to_owned(),
             Self::Mirror(_) => "mirror".to_owned(),

@@ -4,7 +4,7 @@
 //! that members this program knows nothing of survive every change. Members stand in the order in
 //! which OpenZFS writes them. Specified in `docs/format/config.md`.
 
-use ondisk::config::{PoolConfig, PoolState, VdevConfig, VdevKind};
+use ondisk::config::{PoolConfig, PoolState, VdevConfig, VdevKind, draid_name};
 use ondisk::nvlist::{NvList, NvValue};
 use ondisk::spelling;
 use vdev::draid::Draid;
@@ -53,6 +53,20 @@ impl VdevSpec {
             Self::Leaf { path, .. } => vec![path],
             Self::Mirror(c) | Self::Raidz { children: c, .. } | Self::Draid { children: c, .. } => {
                 c.iter().flat_map(Self::leaves).collect()
+            }
+        }
+    }
+
+    /// What its name begins with, as [`VdevConfig::kind_name`] says of a vdev that is there.
+    #[must_use]
+    pub fn kind_name(&self) -> String {
+        match self {
+            Self::Leaf { is_file: true, .. } => "file".to_owned(),
+            Self::Leaf { .. } => "disk".to_owned(),
+            Self::Mirror(_) => "mirror".to_owned(),
+            Self::Raidz { nparity, .. } => format!("raidz{nparity}"),
+            Self::Draid { nparity, ndata, nspares, children } => {
+                draid_name(*nparity, *ndata, children.len(), *nspares)
             }
         }
     }

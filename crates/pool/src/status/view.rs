@@ -413,7 +413,6 @@ fn is_absent(config: &VdevConfig, state: VdevState, reason: Reason) -> bool {
 
 /// The name `zpool status -P` prints.
 fn printed_name(config: &VdevConfig, absent: bool) -> String {
-    let id = config.id;
     match &config.kind {
         VdevKind::Disk | VdevKind::File | VdevKind::DraidSpare { .. } => match &config.path {
             Some(path) if !absent => in_line(path),
@@ -421,12 +420,7 @@ fn printed_name(config: &VdevConfig, absent: bool) -> String {
         },
         // A vdev that no label describes has no guid either.
         VdevKind::Missing if config.guid != 0 => config.guid.to_string(),
-        VdevKind::Raidz { nparity } => format!("raidz{nparity}-{id}"),
-        VdevKind::Draid { nparity, ndata, nspares, .. } => {
-            let children = config.children.len();
-            format!("draid{nparity}:{ndata}d:{children}c:{nspares}s-{id}")
-        }
-        other => format!("{}-{id}", other.name()),
+        _ => format!("{}-{}", config.kind_name(), config.id),
     }
 }
 

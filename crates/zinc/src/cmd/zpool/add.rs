@@ -57,19 +57,13 @@ pub struct Args {
 /// A vdev that is there, as the layout shows new ones.
 fn shown(top: &VdevConfig, naming: Naming) -> String {
     let path = |v: &VdevConfig| naming.of_leaf(v);
-    let Some(level) = Level::of_config(top).filter(|l| *l != Level::Single) else {
+    if matches!(top.kind, VdevKind::Disk | VdevKind::File) {
         return line(2, &path(top));
-    };
+    }
     let leaves = top.children.iter().map(|c| line(4, &path(c)));
-    let kind = match top.kind {
-        VdevKind::Draid { ndata, nspares, .. } => {
-            views::layout::draid(&level, ndata.into(), top.children.len(), nspares.into())
-        }
-        _ => level.name(),
-    };
     let name = match class_of(top) {
-        SpaceClass::Normal => format!("{kind}-{}", top.id),
-        _ => kind,
+        SpaceClass::Normal => format!("{}-{}", top.kind_name(), top.id),
+        _ => top.kind_name(),
     };
     line(2, &name) + &leaves.collect::<String>()
 }
