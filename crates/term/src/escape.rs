@@ -5,53 +5,20 @@
 //! properties and histories come from pools that others made, so every character that is
 //! an order and not a letter is shown as `\xNN`, byte by byte, before text is printed.
 //!
-//! | characters | why |
-//! | --- | --- |
-//! | C0, DEL, C1 | the orders themselves; C1 holds one-byte forms of `ESC [` and its like |
-//! | bytes that are no UTF-8 | some terminals read them as C1 |
-//! | bidirectional controls | they reorder what follows: one name looks like another |
-//! | line and paragraph separators | they break lines where none is expected |
-//! | invisible characters | zero width space, word joiner, byte order mark, tags, annotations |
-//!
-//! The joiners U+200C and U+200D stay: several scripts and emoji need them, and they reorder
-//! nothing. A line end and a tab stay in text that the command itself lays out ([`text`]); in what
+//! Which characters these are is said in one place for all, [`ondisk::spelling`], as errors from
+//! below spell names too. A line end and a tab stay in text that the command itself lays out
+//! ([`text`]); in what
 //! stands in one line or cell they are escaped too ([`line`]), so that a value forges no row.
 
+use ondisk::spelling::{is_order, without_orders};
 use std::borrow::Cow;
 
-/// Whether a terminal must not get this character.
-fn is_order(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
-            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-}
+/// The name of a file, which may be any bytes.
+pub use ondisk::spelling::file as name;
 
 /// Whether nothing in these bytes can need a change.
 fn is_plain(bytes: &[u8]) -> bool {
     bytes.iter().all(|b| matches!(b, b' '..=b'~' | b'\n' | b'\t'))
-}
-
-fn push(out: &mut String, bytes: &[u8]) {
-    for b in bytes {
-        out.push_str(&format!("\\x{b:02x}"));
-    }
-}
-
-fn escaped<'a>(text: &'a str, stays: impl Fn(char) -> bool) -> Cow<'a, str> {
-    let is_fine = |c: char| stays(c) || !is_order(c);
-    if text.chars().all(is_fine) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        match is_fine(c) {
-            true => out.push(c),
-            false => push(&mut out, c.encode_utf8(&mut [0; 4]).as_bytes()),
-        }
-    }
-    Cow::Owned(out)
 }
 
 /// Text of several lines, laid out by the command.
@@ -59,27 +26,17 @@ pub fn text(text: &str) -> Cow<'_, str> {
     if is_plain(text.as_bytes()) {
         return Cow::Borrowed(text);
     }
-    escaped(text, |c| c == '\n' || c == '\t')
+    without_orders(text, |c| c == '\n' || c == '\t')
 }
 
 /// What stands in one line or in one cell of a table.
 pub fn line(text: &str) -> Cow<'_, str> {
-    escaped(text, |_| false)
+    without_orders(text, |_| false)
 }
 
 /// A cell for programs: as it is, but that it stays in its row and column.
 pub fn cell(text: &str) -> Cow<'_, str> {
-    escaped(text, |c| c != '\n' && c != '\t')
-}
-
-/// The name of a file, which may be any bytes.
-pub fn name(name: &[u8]) -> String {
-    let mut out = String::new();
-    for chunk in name.utf8_chunks() {
-        out.push_str(&line(chunk.valid()));
-        push(&mut out, chunk.invalid());
-    }
-    out
+    without_orders(text, |c| c != '\n' && c != '\t')
 }
 
 /// JSON with escapes of its own for the same characters: what a reader gets is what it was.

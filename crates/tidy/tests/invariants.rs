@@ -104,7 +104,7 @@ const KNOWN: [(&str, &[&str]); 11] = [
     ("control", &["connections"]),
     ("nbd", &["connections", "nbdwire"]),
     ("archive", &[]),
-    ("term", &[]),
+    ("term", &["ondisk"]),
     ("views", &["engine", "term"]),
     ("page", &["engine", "term", "views"]),
 ];
