@@ -582,8 +582,7 @@ impl Txgs {
         let push_at = self.push_at.load(Ordering::Relaxed);
         // The first byte starts the clock of the timeout.
         if before == 0 || (before < push_at && before + bytes >= push_at) {
-            let _state = self.state.lock();
-            self.work.notify_all();
+            self.wake_for_work();
         }
     }
 
@@ -591,9 +590,15 @@ impl Txgs {
     pub(crate) fn joined(&self, txg: u64) {
         let before = self.slots[slot(txg)].objects.fetch_add(1, Ordering::Relaxed);
         if before + 1 == OBJECTS_MAX {
-            let _state = self.state.lock();
-            self.work.notify_all();
+            self.wake_for_work();
         }
+    }
+
+    /// Has the threads that wait for work look at the counts of the txgs.
+    fn wake_for_work(&self) {
+        // A thread that has looked and does not wait yet holds the lock.
+        let _state = self.state.lock();
+        self.work.notify_all();
     }
 
     /// The devices should begin with `txg`, by what it holds.
