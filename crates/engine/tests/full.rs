@@ -17,6 +17,8 @@ use random::shapes::{SHAPES, Shape};
 use testkit::Rng;
 
 const DEVICE_BYTES: u64 = 64 << 20;
+/// Ways to empty a pool.
+const WAYS: u64 = 4;
 const NOW: Time = Time { seconds: 1_700_000_000, nanos: 0 };
 
 fn is_full(e: &Error) -> bool {
@@ -88,7 +90,8 @@ fn settle(pool: &LivePool) {
     }
 }
 
-fn rounds(shape: Shape, rounds: u64) {
+/// Each step is a round for each way to empty the pool again.
+fn rounds(shape: Shape, steps: &[u64]) {
     let bench = Bench::new(shape, DEVICE_BYTES, 12);
     let pool = bench.create();
     // Devices in memory are fast, and a txg must not hold all there is.
@@ -96,10 +99,11 @@ fn rounds(shape: Shape, rounds: u64) {
         dirty_max: 16 << 20,
         ..Default::default()
     });
-    let mut rng = Rng::new(shape as u64);
     let begin = used(&pool);
     let mut least = 0;
-    for round in 0..rounds {
+    for round in 0..WAYS * steps.len() as u64 {
+        let (step, way) = (steps[(round / WAYS) as usize], round % WAYS);
+        let mut rng = Rng::new(step.wrapping_add(way));
         let at = |what: &str| format!("{shape:?}, round {round}: {what}");
         pool.create_filesystem("tank/fs", NewFilesystem::default(), Vec::new()).unwrap();
         let fs = pool.filesystem("tank/fs").unwrap();
@@ -110,7 +114,7 @@ fn rounds(shape: Shape, rounds: u64) {
         let root = fs.root_object();
         let number =
             |name: &str| fs.root().unwrap().lookup(name.as_bytes()).unwrap().unwrap().object;
-        match round % 4 {
+        match way {
             0 => {
                 for name in &names {
                     fs.unlink(root, name.as_bytes(), NOW)
@@ -160,7 +164,7 @@ fn rounds(shape: Shape, rounds: u64) {
     bench.zdb();
 }
 
-fn every_shape(n: u64) {
+fn every_shape(steps: usize) {
     let next = std::sync::atomic::AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..rt::threads_available().min(SHAPES.len()) {
@@ -168,7 +172,7 @@ fn every_shape(n: u64) {
                 loop {
                     let i = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     let Some(shape) = SHAPES.get(i) else { break };
-                    rounds(*shape, n);
+                    testkit::shrinking_seed(*shape as u64, steps, |steps| rounds(*shape, steps));
                 }
             });
         }
@@ -177,14 +181,14 @@ fn every_shape(n: u64) {
 
 #[test]
 fn filled_and_emptied_again() {
-    every_shape(8);
+    every_shape(2);
 }
 
 /// The long form: `cargo test -p engine --test full -- --ignored`.
 #[test]
 #[ignore = "long form: minutes"]
 fn filled_and_emptied_a_hundred_times() {
-    every_shape(100);
+    every_shape(25);
 }
 
 /// Many writers change what they have in a pool with little left over: room comes back with every

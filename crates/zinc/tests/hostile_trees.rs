@@ -4,8 +4,9 @@
 //! its target changes: a tree beside the target, to which all links lead, is compared by all that
 //! `lstat` says and by content. As root this has teeth: root may change what it likes.
 //!
-//! Each round makes a pool from a seed, which a failure names. Bounded to `ZINC_CAMPAIGN_SECONDS`
-//! (default 20); `ZINC_SEED` is the seed of the first round.
+//! Each round makes a pool from a seed, which a failure names after entries were left out as long
+//! as it failed without them. Bounded to `ZINC_CAMPAIGN_SECONDS` (default 20); `ZINC_SEED` is the
+//! seed of the first round.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test")]
 
 mod made;
@@ -109,12 +110,20 @@ fn nodes_of_all_kinds(fill: &Fill<'_>, beside: &Path, dirs: &[u64]) -> Vec<(u64,
     nodes
 }
 
-/// Fills a file system with nodes of all kinds, and then writes its directories at random.
-fn fill_badly(fill: &Fill<'_>, beside: &Path, rng: &mut Rng) {
+/// Entries that directories get beside those of all rounds: as many as `seed` says.
+fn entries(seed: u64, run: impl Fn(&[u64])) {
+    let count = Rng::new(seed).below(360) as usize;
+    testkit::shrinking_seed(seed, count, run);
+}
+
+/// Fills a file system with nodes of all kinds, and then writes its directories: each step is an
+/// entry of one of them.
+fn fill_badly(fill: &Fill<'_>, beside: &Path, seed: u64, steps: &[u64]) {
     let root = fill.root();
     let dirs: Vec<u64> = (0..8).map(|n| fill.dir(root, &format!("d{n}"), 0o777)).collect();
     let mut nodes = nodes_of_all_kinds(fill, beside, &dirs);
     // Names longer than any file here can have, and a table of another form.
+    let mut rng = Rng::new(seed);
     let wide = fill.dir(root, "wide", 0o755);
     for n in 0..8 {
         let (object, kind) = *rng.pick(&nodes);
@@ -126,19 +135,20 @@ fn fill_badly(fill: &Fill<'_>, beside: &Path, rng: &mut Rng) {
     let absolute = outside(beside, "victim");
     let mut names = NAMES.to_vec();
     names.extend(Some(&absolute[..]).filter(|name| name.len() < 50));
-    for dir in dirs.iter().chain([&root]) {
-        let count = rng.below(40);
-        let mut entries: Vec<(&[u8], u64, u8)> = Vec::new();
-        for _ in 0..count {
-            let (object, kind) = *rng.pick(&nodes);
-            let swapped = *rng.pick(&[0, 1, 4, 8, 10, 15]);
-            let kind = if rng.below(4) == 0 { swapped } else { kind };
-            let name = rng.pick(&names);
-            entries.push((*name, object, kind));
-        }
+    let mut tables: Vec<Vec<(&[u8], u64, u8)>> = vec![Vec::new(); dirs.len() + 1];
+    for step in steps {
+        let mut rng = Rng::new(*step);
+        // Some directories get many, others few.
+        let table = rng.below(tables.len() as u64).min(rng.below(tables.len() as u64));
+        let (object, kind) = *rng.pick(&nodes);
+        let swapped = *rng.pick(&[0, 1, 4, 8, 10, 15]);
+        let kind = if rng.below(4) == 0 { swapped } else { kind };
+        tables[table as usize].push((*rng.pick(&names), object, kind));
+    }
+    for (dir, table) in [root].iter().chain(&dirs).zip(&mut tables) {
         // A way down, so that not every root is a dead end.
-        entries.push((b"down", *rng.pick(&dirs), 4));
-        fill.table(*dir, &entries);
+        table.push((b"down", *rng.pick(&dirs), 4));
+        fill.table(*dir, table);
     }
 }
 
@@ -168,10 +178,10 @@ fn within_limits(made: &Made, words: &str) -> Result<(), String> {
     }
 }
 
-fn round(seed: u64) {
+fn round(seed: u64, steps: &[u64]) {
     let beside = tempfile::Builder::new().prefix("b").rand_bytes(4).tempdir().unwrap();
     lay_out(beside.path());
-    let made = Made::new(|fill| fill_badly(fill, beside.path(), &mut Rng::new(seed)));
+    let made = Made::new(|fill| fill_badly(fill, beside.path(), seed, steps));
     let before = full(beside.path());
     let pool = full(&made.path("pool"));
     for words in COMMANDS {
@@ -203,7 +213,7 @@ fn hostile_trees_stay_in_their_target() {
         if rounds > 0 && start.elapsed() > budget {
             break;
         }
-        round(seed);
+        entries(seed, |steps| round(seed, steps));
         rounds += 1;
     }
     println!("{rounds} hostile trees from seed {first}");
@@ -214,24 +224,27 @@ fn hostile_trees_stay_in_their_target() {
 #[test]
 fn differences_of_hostile_trees_end() {
     for seed in 1..4 {
-        let beside = tempfile::Builder::new().prefix("b").rand_bytes(4).tempdir().unwrap();
-        lay_out(beside.path());
-        let made = Made::new(|fill| {
-            let dirs: Vec<u64> =
-                (0..50).map(|n| fill.dir(fill.root(), &format!("x{n}"), 0o755)).collect();
-            fill.pool.snapshot(&["p/fs@a".to_owned()], Vec::new()).unwrap();
-            for (n, dir) in dirs.iter().enumerate() {
-                fill.file(*dir, "f", b"text");
-                let next = dirs[(n + 1) % dirs.len()];
-                fill.table(*dir, &[(b"next", next, 4), (b"next", next, 4), (b"back", *dir, 4)]);
-            }
-            fill.pool.snapshot(&["p/fs@b".to_owned()], Vec::new()).unwrap();
-            fill_badly(fill, beside.path(), &mut Rng::new(seed));
-        });
-        for words in ["zfs diff p/fs@a p/fs@b", "zfs diff -FHt p/fs@b p/fs", "zfs diff p/fs@a p/fs"]
-        {
-            assert_eq!(within_limits(&made, words), Ok(()), "seed {seed}: {words}");
+        entries(seed, |steps| differences_end(seed, steps));
+    }
+}
+
+fn differences_end(seed: u64, steps: &[u64]) {
+    let beside = tempfile::Builder::new().prefix("b").rand_bytes(4).tempdir().unwrap();
+    lay_out(beside.path());
+    let made = Made::new(|fill| {
+        let dirs: Vec<u64> =
+            (0..50).map(|n| fill.dir(fill.root(), &format!("x{n}"), 0o755)).collect();
+        fill.pool.snapshot(&["p/fs@a".to_owned()], Vec::new()).unwrap();
+        for (n, dir) in dirs.iter().enumerate() {
+            fill.file(*dir, "f", b"text");
+            let next = dirs[(n + 1) % dirs.len()];
+            fill.table(*dir, &[(b"next", next, 4), (b"next", next, 4), (b"back", *dir, 4)]);
         }
+        fill.pool.snapshot(&["p/fs@b".to_owned()], Vec::new()).unwrap();
+        fill_badly(fill, beside.path(), seed, steps);
+    });
+    for words in ["zfs diff p/fs@a p/fs@b", "zfs diff -FHt p/fs@b p/fs", "zfs diff p/fs@a p/fs"] {
+        assert_eq!(within_limits(&made, words), Ok(()), "seed {seed}: {words}");
     }
 }
 
@@ -241,36 +254,40 @@ fn differences_of_hostile_trees_end() {
 #[test]
 fn hostile_trees_are_walked_through_a_mount() {
     for seed in 1..4 {
-        let beside = tempfile::Builder::new().prefix("b").rand_bytes(4).tempdir().unwrap();
-        lay_out(beside.path());
-        let made = Made::new(|fill| fill_badly(fill, beside.path(), &mut Rng::new(seed)));
-        fs::create_dir(made.path("mnt")).unwrap();
-        let before = full(beside.path());
-        let command = |words: &str| {
-            let mut command = made.command(words);
-            command.env("ZINC_SOCKETS", made.path("run/sockets")).output().unwrap()
-        };
-        let mounted = command("mount p/fs mnt");
-        let line = String::from_utf8_lossy(&mounted.stdout).into_owned();
-        let said = String::from_utf8_lossy(&mounted.stderr).into_owned();
-        assert!(mounted.status.success(), "seed {seed}: {said}");
-        let server = line.trim().rsplit(' ').next().unwrap();
-        let walk = "timeout -k 1 5 ls -lR mnt; timeout -k 1 5 find mnt -ls; \
-                    timeout -k 1 5 find mnt -type f -exec cat {} +; true";
-        let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", walk]).current_dir(made.path("")).stdin(Stdio::null());
-        shell.stdout(Stdio::null()).stderr(Stdio::null());
-        assert!(shell.status().unwrap().success());
-        let status = fs::read_to_string(format!("/proc/{server}/status"));
-        let status = status.unwrap_or_else(|e| panic!("seed {seed}: the server is gone: {e}"));
-        let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap();
-        let kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
-        assert!(kib < MEMORY_MAX, "seed {seed}: {kib} KiB");
-        let mut unmount = std::process::Command::new(env!("CARGO_BIN_EXE_zinc"));
-        unmount.args(["unmount", "mnt"]).current_dir(made.path(""));
-        unmount.env("ZINC_STATE", made.path("run/state"));
-        let gone = unmount.env("ZINC_SOCKETS", made.path("run/sockets")).output().unwrap();
-        assert!(gone.status.success(), "{}", String::from_utf8_lossy(&gone.stderr));
-        assert_eq!(full(beside.path()), before, "seed {seed}: something beside was changed");
+        entries(seed, |steps| walked_through_a_mount(seed, steps));
     }
+}
+
+fn walked_through_a_mount(seed: u64, steps: &[u64]) {
+    let beside = tempfile::Builder::new().prefix("b").rand_bytes(4).tempdir().unwrap();
+    lay_out(beside.path());
+    let made = Made::new(|fill| fill_badly(fill, beside.path(), seed, steps));
+    fs::create_dir(made.path("mnt")).unwrap();
+    let before = full(beside.path());
+    let command = |words: &str| {
+        let mut command = made.command(words);
+        command.env("ZINC_SOCKETS", made.path("run/sockets")).output().unwrap()
+    };
+    let mounted = command("mount p/fs mnt");
+    let line = String::from_utf8_lossy(&mounted.stdout).into_owned();
+    let said = String::from_utf8_lossy(&mounted.stderr).into_owned();
+    assert!(mounted.status.success(), "seed {seed}: {said}");
+    let server = line.trim().rsplit(' ').next().unwrap();
+    let walk = "timeout -k 1 5 ls -lR mnt; timeout -k 1 5 find mnt -ls; \
+                timeout -k 1 5 find mnt -type f -exec cat {} +; true";
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", walk]).current_dir(made.path("")).stdin(Stdio::null());
+    shell.stdout(Stdio::null()).stderr(Stdio::null());
+    assert!(shell.status().unwrap().success());
+    let status = fs::read_to_string(format!("/proc/{server}/status"));
+    let status = status.unwrap_or_else(|e| panic!("seed {seed}: the server is gone: {e}"));
+    let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap();
+    let kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(kib < MEMORY_MAX, "seed {seed}: {kib} KiB");
+    let mut unmount = std::process::Command::new(env!("CARGO_BIN_EXE_zinc"));
+    unmount.args(["unmount", "mnt"]).current_dir(made.path(""));
+    unmount.env("ZINC_STATE", made.path("run/state"));
+    let gone = unmount.env("ZINC_SOCKETS", made.path("run/sockets")).output().unwrap();
+    assert!(gone.status.success(), "{}", String::from_utf8_lossy(&gone.stderr));
+    assert_eq!(full(beside.path()), before, "seed {seed}: something beside was changed");
 }
