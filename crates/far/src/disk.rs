@@ -41,14 +41,14 @@ pub fn store(name: &Name) -> Result<Arc<dyn Store>, Trouble> {
             let store = DirStore::new(folder);
             Ok(Arc::new(store.map_err(|e| Trouble::Machine(e.to_string()))?))
         }
-        #[cfg(feature = "s3")]
+        #[cfg(feature = "buckets")]
         Place::Bucket(bucket) => {
-            let store = crate::store::S3Store::new(bucket);
+            let store = crate::store::BucketStore::new(bucket);
             Ok(Arc::new(store.map_err(|e| Trouble::Machine(e.to_string()))?))
         }
-        #[cfg(not(feature = "s3"))]
+        #[cfg(not(feature = "buckets"))]
         Place::Bucket(_) => {
-            Err(Trouble::Machine("this program was built without stores that speak S3".to_owned()))
+            Err(Trouble::Machine("this program was built without stores in buckets".to_owned()))
         }
         Place::Tcp(..) | Place::Unix(_) => {
             Err(Trouble::Machine("it is no store of objects".to_owned()))

@@ -1,7 +1,8 @@
 //! Leaves on other machines.
 //!
 //! A name that begins with `nbd://` or `nbd+unix://` is an export of an NBD server, one with
-//! `dir://` a disk in a store of objects, and each is a leaf as a disk of this machine is one.
+//! `dir://`, `s3://`, `gs://` or `az://` a disk in a store of objects, and each is a leaf as a disk
+//! of this machine is one.
 //! [`AnyDevices`] makes devices of all names, near and far; nothing above asks where a leaf is but
 //! through [`is_far`].
 //!
@@ -26,7 +27,7 @@ mod source;
 pub mod store;
 
 pub use lock::file as lock_file;
-pub use name::{Name, NameError, is_far};
+pub use name::{Name, NameError, is_bucket, is_far};
 
 pub use source::AnyDevices;
 

@@ -4,11 +4,12 @@
 //! `nbd+unix:///EXPORT?socket=PATH`, inside TLS `nbds://` and `nbds+unix://`, with
 //! `tls-certificates=DIRECTORY` (without it `/etc/zinc/tls`) and `tls-hostname=NAME` where the
 //! certificate has another name than the host; `dir:///PATH`, which is a disk in a store of
-//! objects that a directory is; and `s3://BUCKET/PREFIX`, which is one in a bucket of a server that
-//! speaks S3, with `endpoint=URL`, `region=NAME` and `addressing=path` or `virtual` where the
-//! environment does not say them. Bytes may stand as `%` and two digits. `timeout=SECONDS` says how
-//! long a server or store may be silent before the leaf counts as gone. A user or password is
-//! refused, because names stand in labels.
+//! objects that a directory is; and `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` and
+//! `az://CONTAINER/PREFIX`, which are disks in buckets: of a server that speaks S3, of Google's
+//! cloud, of Azure. They have `endpoint=URL`, the first `region=NAME` and `addressing=path` or
+//! `virtual`, the last `account=NAME`, where the environment does not say them. Bytes may stand as
+//! `%` and two digits. `timeout=SECONDS` says how long a server or store may be silent before the
+//! leaf counts as gone. A user or password is refused, because names stand in labels.
 
 use core::fmt;
 use core::time::Duration;
@@ -31,7 +32,8 @@ const CERTIFICATES: &str = "/etc/zinc/tls";
 const TCP: &str = "nbd://";
 const UNIX: &str = "nbd+unix://";
 const FOLDER: &str = "dir://";
-const BUCKET: &str = "s3://";
+const BUCKETS: [(&str, Cloud); 3] =
+    [("s3://", Cloud::S3), ("gs://", Cloud::Google), ("az://", Cloud::Azure)];
 const TLS_TCP: &str = "nbds://";
 const TLS_UNIX: &str = "nbds+unix://";
 
@@ -39,7 +41,14 @@ const TLS_UNIX: &str = "nbds+unix://";
 #[must_use]
 pub fn is_far(name: &Path) -> bool {
     let starts = |scheme: &str| name.to_str().is_some_and(|name| name.starts_with(scheme));
-    [TCP, UNIX, TLS_TCP, TLS_UNIX, FOLDER, BUCKET].into_iter().any(starts)
+    let is_bucket = name.to_str().is_some_and(is_bucket);
+    is_bucket || [TCP, UNIX, TLS_TCP, TLS_UNIX, FOLDER].into_iter().any(starts)
+}
+
+/// Whether a name is that of a disk in a bucket, which is paid for by the request.
+#[must_use]
+pub fn is_bucket(name: &str) -> bool {
+    BUCKETS.iter().any(|(scheme, _)| name.starts_with(scheme))
 }
 
 /// Where a server listens.
@@ -55,14 +64,25 @@ pub(crate) enum Place {
     Bucket(Bucket),
 }
 
-/// A prefix of a bucket of a server that speaks S3, and what its name says of the server.
+/// What is spoken with the server of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cloud {
+    S3,
+    Google,
+    Azure,
+}
+
+/// A prefix of a bucket, and what its name says of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bucket {
+    pub(crate) cloud: Cloud,
     pub(crate) bucket: String,
     /// Without a `/` at either end; not empty.
     pub(crate) prefix: String,
     pub(crate) endpoint: Option<String>,
     pub(crate) region: Option<String>,
+    /// To whom it belongs: each account of Azure has containers of all names.
+    pub(crate) account: Option<String>,
     /// The bucket is part of the host, not of the path.
     pub(crate) is_virtual: Option<bool>,
 }
@@ -115,8 +135,10 @@ impl Name {
         if let Some(rest) = text.strip_prefix(FOLDER) {
             return Self::read_folder(rest);
         }
-        if let Some(rest) = text.strip_prefix(BUCKET) {
-            return Self::read_bucket(rest);
+        for (scheme, cloud) in BUCKETS {
+            if let Some(rest) = text.strip_prefix(scheme) {
+                return Self::read_bucket(scheme, cloud, rest);
+            }
         }
         let schemes = [(TCP, false), (UNIX, true), (TLS_TCP, false), (TLS_UNIX, true)];
         let known = schemes.into_iter().find(|(scheme, _)| text.starts_with(scheme));
@@ -198,7 +220,7 @@ impl Name {
         Ok(Self { place, export: String::new(), silence, tls: None, text })
     }
 
-    fn read_bucket(rest: &str) -> Result<Self, NameError> {
+    fn read_bucket(scheme: &str, cloud: Cloud, rest: &str) -> Result<Self, NameError> {
         if rest.contains('#') {
             return Err(NameError("a '#' in it is written %23"));
         }
@@ -206,7 +228,11 @@ impl Name {
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         if bucket.is_empty() || !bucket.bytes().all(is_plain) {
-            return Err(NameError("it names no bucket (s3://BUCKET/PREFIX)"));
+            return Err(NameError(match cloud {
+                Cloud::S3 => "it names no bucket (s3://BUCKET/PREFIX)",
+                Cloud::Google => "it names no bucket (gs://BUCKET/PREFIX)",
+                Cloud::Azure => "it names no container (az://CONTAINER/PREFIX)",
+            }));
         }
         let own = decoded(prefix.trim_matches('/'))?;
         let is_part = |part: &str| !matches!(part, "" | "." | "..");
@@ -214,23 +240,24 @@ impl Name {
             let why = "a prefix has only letters, digits, '-', '.', '_' and '/'";
             return Err(NameError(why));
         }
-        let (mut endpoint, mut region, mut is_virtual) = (None, None, None);
-        let mut silence = STORE_SILENCE;
+        let (mut endpoint, mut region, mut account, mut is_virtual) = (None, None, None, None);
+        let (mut silence, is_s3) = (STORE_SILENCE, cloud == Cloud::S3);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
                 Some(("timeout", n)) => silence = seconds(n)?,
                 Some(("endpoint", url)) => endpoint = Some(endpoint_of(url)?),
-                Some(("region", name)) => region = Some(decoded(name)?),
-                Some(("addressing", "path")) => is_virtual = Some(false),
-                Some(("addressing", "virtual")) => is_virtual = Some(true),
+                Some(("region", name)) if is_s3 => region = Some(decoded(name)?),
+                Some(("addressing", "path")) if is_s3 => is_virtual = Some(false),
+                Some(("addressing", "virtual")) if is_s3 => is_virtual = Some(true),
+                Some(("account", name)) if cloud == Cloud::Azure => account = Some(decoded(name)?),
                 _ => return Err(UNKNOWN),
             }
         }
         let shown = prefix.trim_matches('/');
         let query = if query.is_empty() { String::new() } else { format!("?{query}") };
-        let text = format!("{BUCKET}{bucket}/{shown}{query}");
-        let bucket =
-            Bucket { bucket: bucket.to_owned(), prefix: own, endpoint, region, is_virtual };
+        let text = format!("{scheme}{bucket}/{shown}{query}");
+        let (bucket, prefix) = (bucket.to_owned(), own);
+        let bucket = Bucket { cloud, bucket, prefix, endpoint, region, account, is_virtual };
         let place = Place::Bucket(bucket);
         Ok(Self { place, export: String::new(), silence, tls: None, text })
     }
@@ -259,9 +286,14 @@ impl Name {
                 let own = own.unwrap_or_else(|_| path.components().collect());
                 format!("dir\0{}", own.to_string_lossy())
             }
-            Place::Bucket(Bucket { bucket, prefix, endpoint, .. }) => {
+            Place::Bucket(Bucket { cloud, bucket, prefix, endpoint, account, .. }) => {
                 let endpoint = endpoint.as_deref().unwrap_or_default();
-                format!("s3\0{endpoint}\0{bucket}\0{prefix}")
+                let cloud = match cloud {
+                    Cloud::S3 => "s3".to_owned(),
+                    Cloud::Google => "gs".to_owned(),
+                    Cloud::Azure => format!("az\0{}", account.as_deref().unwrap_or_default()),
+                };
+                format!("{cloud}\0{endpoint}\0{bucket}\0{prefix}")
             }
         };
         *blake3::hash(format!("{place}\0{}", self.export).as_bytes()).as_bytes()
@@ -391,6 +423,29 @@ mod tests {
         assert!(wrong("s3://pools/tank?endpoint=http://key:secret@host").contains("user"));
         assert!(wrong("s3://pools/tank?endpoint=host").contains("URL"));
         assert!(wrong("s3://pools/tank?secret=x").contains("parameter"));
+    }
+
+    #[test]
+    fn buckets_of_other_clouds_have_what_is_theirs() {
+        let name = read("az://pools/tank/?account=me&endpoint=http://[::1]:1/me").unwrap();
+        let Place::Bucket(bucket) = &name.place else { panic!("{name:?}") };
+        assert_eq!((bucket.cloud, bucket.account.as_deref()), (Cloud::Azure, Some("me")));
+        assert_eq!(bucket.endpoint.as_deref(), Some("http://[::1]:1/me"));
+        assert!(is_bucket(name.as_str()) && is_far(Path::new("gs://")) && name.is_store());
+        assert!(!is_bucket("dir:///s3://") && !is_bucket("nbd://h/e"));
+        let same = |a, b| read(a).unwrap().identity() == read(b).unwrap().identity();
+        assert!(same("gs://pools/tank?timeout=5", "gs://pools/tank/"));
+        assert!(!same("gs://pools/tank", "s3://pools/tank"));
+        assert!(!same("az://pools/tank", "gs://pools/tank"));
+        assert!(!same("az://pools/tank?account=me", "az://pools/tank?account=you"));
+        let wrong = |text: &str| read(text).unwrap_err().0;
+        assert!(wrong("az:///tank").contains("container"));
+        assert!(wrong("gs:///tank").contains("gs://"));
+        for name in ["gs://b/p?region=eu", "gs://b/p?account=me", "az://b/p?addressing=path"] {
+            assert!(wrong(name).contains("parameter"), "{name}");
+        }
+        assert!(wrong("s3://b/p?account=me").contains("parameter"));
+        assert!(wrong("az://b/p?sas=secret").contains("parameter"));
     }
 
     #[test]

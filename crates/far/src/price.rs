@@ -6,6 +6,7 @@
 //! asked is counted ([`StoreUsage`]).
 
 use crate::disk::SEGMENT_BYTES;
+use crate::is_bucket;
 use crate::log::Options;
 use core::fmt;
 use device::StoreUsage;
@@ -60,6 +61,13 @@ impl Default for Prices {
 }
 
 impl Prices {
+    /// Whether what a disk asks for costs these prices: it is in a bucket, of Amazon's or another
+    /// server that speaks S3 if this is the list that is built in.
+    #[must_use]
+    pub fn are_of(&self, name: &str) -> bool {
+        is_bucket(name) && (name.starts_with("s3://") || *self != Self::default())
+    }
+
     /// Reads a list: a line `NAME = VALUE` for each price that is not that of the list that is
     /// built in, in dollars, and `source` and `date`; `#` begins a comment.
     ///

@@ -43,6 +43,16 @@ fn a_list_of_ones_own() {
 }
 
 #[test]
+fn amazons_prices_are_not_those_of_other_clouds() {
+    let (amazon, own) = (Prices::default(), Prices::parse("source = mine").unwrap());
+    let is_of = |name: &str| (amazon.are_of(name), own.are_of(name));
+    assert_eq!(is_of("s3://bucket/disk"), (true, true));
+    assert_eq!(is_of("gs://bucket/disk"), (false, true));
+    assert_eq!(is_of("az://bucket/disk"), (false, true));
+    assert_eq!(is_of("dir:///disk"), (false, false));
+}
+
+#[test]
 fn small_money_is_not_nothing() {
     let texts = [0, 400, 5_000, 9_999_999, 10_000_000, u64::MAX].map(|n| Money(n).to_string());
     let expected = ["0", "<0.000001", "0.000005", "0.01", "0.01", "18446744073.70"];

@@ -2,8 +2,8 @@
 //! no flush that returned is lost, and one that stood still is fenced. Each is this program,
 //! started again as a writer.
 //!
-//! 25 of them in each `./test`, in a directory and, where versitygw is there, in a bucket of it;
-//! `ZINC_TAKEOVERS=1000` says how many else, `ZINC_SEED` where to begin.
+//! 25 of them in each `./test`, in a directory and, where versitygw and Azurite are there, in a
+//! bucket of each; `ZINC_TAKEOVERS=1000` says how many else, `ZINC_SEED` where to begin.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use device::{Device as _, ErrorKind, WriteDevice as _};
@@ -17,7 +17,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use testkit::{Rng, S3Server};
+use testkit::{AzureServer, Rng, S3Server};
 
 const SECTOR: usize = 4096;
 /// Numbers are written to this many places, one after the other.
@@ -43,7 +43,17 @@ fn main() -> ExitCode {
     } else {
         say("test in_a_bucket ... ignored, needs versitygw (scripts/versitygw)");
     }
-    let (passed, ignored) = (1 + u8::from(is_there), u8::from(!is_there));
+    let is_azure_there = AzureServer::is_there();
+    if is_azure_there {
+        let server = AzureServer::start(&folder.path().join("azure"), "bucket");
+        let name = format!("az://bucket/disk?endpoint={}", server.endpoint());
+        take_turns(&name, &server.environment());
+        say("test in_a_container ... ok");
+    } else {
+        say("test in_a_container ... ignored, needs Azurite (scripts/azurite)");
+    }
+    let there = u8::from(is_there) + u8::from(is_azure_there);
+    let (passed, ignored) = (1 + there, 2 - there);
     say(&format!("test result: ok. {passed} passed; 0 failed; {ignored} ignored; 0 measured"));
     ExitCode::SUCCESS
 }

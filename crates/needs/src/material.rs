@@ -21,7 +21,13 @@ const MACHINE: [Trial; 10] = [
 ];
 
 /// Programs of OpenZFS, and of others, that scripts lay under `target`.
-const FETCHED: [(&str, &str, &str); 3] = [
+const FETCHED: [(&str, &str, &str); 5] = [
+    ("azurite", "azurite/node_modules/azurite/dist/src/blob/main.js", "Azurite (scripts/azurite)"),
+    (
+        "fake-gcs-server",
+        "fake-gcs-server/fake-gcs-server",
+        "fake-gcs-server (scripts/fake-gcs-server)",
+    ),
     ("zdb", "oracle/bin/zdb", "zdb (scripts/oracle)"),
     ("ztest", "oracle/bin/ztest", "ztest (scripts/oracle)"),
     ("versitygw", "versitygw/versitygw", "versitygw (scripts/versitygw)"),

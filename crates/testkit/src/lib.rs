@@ -13,22 +13,27 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod azure_server;
 mod corpus;
 mod corrupt;
+mod google_server;
 mod image;
 mod nbd_server;
 pub mod oracle;
 pub mod posix;
 mod rng;
+mod running;
 mod s3_server;
 mod shrinking;
 mod unpack;
 
+pub use azure_server::AzureServer;
 pub use corpus::{
     CorpusPool, corpus, corpus_among, corpus_cases, every_unreplayed, figures, fixture,
     fixture_cases, sample, sample_cases,
 };
 pub use corrupt::{Corruptor, Damage, DamageKind};
+pub use google_server::GoogleServer;
 pub use image::{SparseImage, is_zero};
 pub use nbd_server::NbdServer;
 pub use needs::needs;

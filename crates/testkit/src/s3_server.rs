@@ -1,13 +1,11 @@
 //! A server that speaks S3: versitygw, as `scripts/versitygw` builds it under `target/versitygw`.
 
+use crate::running::{Running, free_port};
 use crate::workspace_root;
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
-/// How long it may take until it answers.
-const START: Duration = Duration::from_secs(60);
 /// What requests are signed with.
 const KEY: &str = "zinc-tests";
 /// What must be nowhere but in the environment.
@@ -15,7 +13,7 @@ const SECRET: &str = "vYq3s0Kx-of-the-tests-8fR2";
 
 /// A server on this machine, killed when it is dropped. Its objects are files of a folder.
 pub struct S3Server {
-    child: Child,
+    running: Running,
     port: u16,
 }
 
@@ -33,10 +31,8 @@ impl S3Server {
     #[must_use]
     pub fn start(folder: &Path, bucket: &str) -> Self {
         std::fs::create_dir_all(folder.join(bucket)).expect("a folder");
-        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = free.local_addr().expect("an address").port();
-        drop(free);
-        Self { child: run(folder, port), port }
+        let port = free_port();
+        Self { running: run(folder, port), port }
     }
 
     /// Ends it as a power failure does, and starts it again after this time.
@@ -44,9 +40,9 @@ impl S3Server {
     /// # Panics
     /// It does not start.
     pub fn restart(&mut self, folder: &Path, after: Duration) {
-        self.end();
+        self.running.end();
         std::thread::sleep(after);
-        self.child = run(folder, self.port);
+        self.running = run(folder, self.port);
     }
 
     /// Where it answers.
@@ -66,40 +62,15 @@ impl S3Server {
     pub fn secret(&self) -> &'static str {
         SECRET
     }
-
-    fn end(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for S3Server {
-    fn drop(&mut self) {
-        self.end();
-    }
 }
 
 fn program() -> PathBuf {
     workspace_root().join("target/versitygw/versitygw")
 }
 
-fn run(folder: &Path, port: u16) -> Child {
-    let address = format!("127.0.0.1:{port}");
-    let mut child = Command::new(program())
-        .args(["--port", &address, "--quiet", "posix"])
-        .arg(folder)
-        .env("ROOT_ACCESS_KEY", KEY)
-        .env("ROOT_SECRET_KEY", SECRET)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("versitygw starts");
-    let until = Instant::now() + START;
-    while TcpStream::connect(&address).is_err() {
-        assert!(child.try_wait().expect("a child").is_none(), "versitygw ended at once");
-        assert!(Instant::now() < until, "versitygw does not listen");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    child
+fn run(folder: &Path, port: u16) -> Running {
+    let mut program = Command::new(program());
+    program.args(["--port", &format!("127.0.0.1:{port}"), "--quiet", "posix"]).arg(folder);
+    program.env("ROOT_ACCESS_KEY", KEY).env("ROOT_SECRET_KEY", SECRET);
+    Running::start(&mut program, port)
 }

@@ -27,7 +27,7 @@ const GLOBALS: [(&str, &str, &str); 19] = [
     ("crates/device/src/complete.rs", "QUEUE", "the depth of this thread's own stack"),
     ("crates/device/src/file/standard.rs", "IS_CLOSED", "what the process was started with"),
     ("crates/dmu/src/usage.rs", "WITHIN", "the depth of this thread's own stack"),
-    ("crates/far/src/store/s3.rs", "MET", "what the request of a task met, for its own errors"),
+    ("crates/far/src/store/http.rs", "MET", "what the request of a task met, for its own errors"),
     (
         "crates/rt/src/affinity.rs",
         "TAKEN",

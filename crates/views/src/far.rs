@@ -4,6 +4,7 @@ use crate::HostInfo;
 use crate::files::time_text;
 use engine::devices::FarName;
 use engine::devices::disk::{self, Collected, Overview, Report};
+use engine::devices::is_bucket;
 use engine::devices::price::{Item, Money, Prices, Workload};
 use engine::files::Time;
 use engine::layout::Layout;
@@ -131,8 +132,9 @@ pub fn cost(workload: &Workload, prices: &Prices) -> String {
 /// What a user who makes a pool with devices in buckets should know; nothing of other pools.
 #[must_use]
 pub fn advice(layout: &Layout, prices: &Prices) -> Option<String> {
-    let is_bucket = |path: &&str| path.starts_with("s3://");
-    if !layout.tops.iter().any(|top| top.spec.leaves().iter().any(is_bucket)) {
+    let leaves = layout.tops.iter().flat_map(|top| top.spec.leaves());
+    let buckets: Vec<&str> = leaves.filter(|path| is_bucket(path)).collect();
+    if buckets.is_empty() {
         return None;
     }
     let idle = Workload { kept: 0, written: 0, read: 0, read_size: 1, txg: 5, busy: 0, syncs: 0 };
@@ -146,6 +148,9 @@ pub fn advice(layout: &Layout, prices: &Prices) -> Option<String> {
          for transaction groups (${slow} with zfs_txg_timeout={TXG_ADVISED}); `zinc far cost` \
          counts your own use\n"
     );
+    if !buckets.iter().all(|name| prices.are_of(name)) {
+        let _ = writeln!(text, "note: these are the {}; ZINC_PRICES names others", prices.source);
+    }
     let lacks = |class| !layout.tops.iter().any(|top| top.class == class);
     if lacks(SpaceClass::Log) {
         let _ = writeln!(

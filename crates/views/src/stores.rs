@@ -28,9 +28,10 @@ pub(crate) fn of(snapshot: &Snapshot) -> impl Iterator<Item = (&str, StoreUsage)
     leaves.filter_map(|(_, v)| Some((v.name.as_str(), v.store?)))
 }
 
-/// What was asked costs; `None`: it is not asked of a bucket, and costs nothing.
+/// What was asked costs; `None`: it is not asked of a bucket, and costs nothing, or the prices are
+/// those of another cloud.
 pub(crate) fn price(name: &str, asked: &StoreUsage, prices: &Prices) -> Option<String> {
-    name.starts_with("s3://").then(|| prices.of(asked).to_string())
+    prices.are_of(name).then(|| prices.of(asked).to_string())
 }
 
 /// A line for each device that is kept in a store, under a heading; nothing when there is none.

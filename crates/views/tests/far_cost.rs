@@ -30,4 +30,6 @@ fn a_new_pool() {
     insta::assert_snapshot!(advice("s3://bucket/tank").unwrap());
     let all = "s3://bucket/tank log dir:///log special mirror dir:///a dir:///b";
     assert_eq!(advice(all).unwrap().lines().count(), 1);
+    let elsewhere = advice("gs://bucket/tank log dir:///log special dir:///a").unwrap();
+    assert!(elsewhere.contains("note: these are the list prices of Amazon"), "{elsewhere}");
 }

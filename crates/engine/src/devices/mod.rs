@@ -29,7 +29,9 @@ pub use device::{
     Device, DeviceRef, DeviceSource, Error, ErrorKind, MemoryDevice, OpenPolicy, WriteDevice,
     WriteDeviceRef,
 };
-pub use far::{AnyDevices, Name as FarName, NameError as FarNameError, disk, is_far, price};
+pub use far::{
+    AnyDevices, Name as FarName, NameError as FarNameError, disk, is_bucket, is_far, price,
+};
 pub use signatures::foreign;
 pub use uses::{Process, SystemUse, locked_by, loop_above, use_by_system};
 

@@ -8,23 +8,31 @@
 //!
 //! Requests are submitted without waiting, each with a callback. `client` makes patience of it:
 //! deadlines, retries, and how many requests are under way. The kinds of stores: a directory
-//! ([`DirStore`]), a bucket of a server that speaks S3 (`S3Store`, by the cargo feature `s3`), and
-//! a simulated one ([`SimStore`]).
+//! ([`DirStore`]), a bucket of a cloud (`BucketStore`, by the cargo feature `buckets`), and a
+//! simulated one ([`SimStore`]).
 
+#[cfg(feature = "buckets")]
+mod az;
+#[cfg(feature = "buckets")]
+mod bucket;
 pub(crate) mod client;
-#[cfg(feature = "s3")]
+#[cfg(feature = "buckets")]
 mod credentials;
 mod dir;
-#[cfg(feature = "s3")]
+#[cfg(feature = "buckets")]
+mod gs;
+#[cfg(feature = "buckets")]
+mod http;
+#[cfg(feature = "buckets")]
 mod s3;
 mod sim;
 
 use core::fmt;
 use device::Shared;
 
+#[cfg(feature = "buckets")]
+pub use bucket::BucketStore;
 pub use dir::DirStore;
-#[cfg(feature = "s3")]
-pub use s3::S3Store;
 pub use sim::{FaultRates, SimStore, SimWorld};
 
 /// What is asked of a store. Names are made of small letters, digits, `-` and `/`.

@@ -44,7 +44,7 @@ pub struct Create {
     /// There will never be more than one writer at a time: take a store that keeps none apart
     #[arg(long)]
     single_writer: bool,
-    /// The store, as dir:///PATH or s3://BUCKET/PREFIX
+    /// The store: dir:///PATH, or a bucket as s3://BUCKET/PREFIX (or gs://, az://)
     #[arg(value_name = "STORE")]
     name: String,
     /// The size of the disk in bytes, such as 10T
@@ -55,7 +55,7 @@ pub struct Create {
 /// Arguments of `zinc far ls`.
 #[derive(clap::Args)]
 pub struct Ls {
-    /// The store, as dir:///PATH or s3://BUCKET/PREFIX
+    /// The store: dir:///PATH, or a bucket as s3://BUCKET/PREFIX (or gs://, az://)
     #[arg(value_name = "STORE")]
     name: String,
 }
@@ -66,7 +66,7 @@ pub struct Ls {
 What is wrong here was done by the store; what `zinc check` finds beyond that is wrong in the pool.
 Exit code 3 when something is wrong.")]
 pub struct Check {
-    /// The store, as dir:///PATH or s3://BUCKET/PREFIX
+    /// The store: dir:///PATH, or a bucket as s3://BUCKET/PREFIX (or gs://, az://)
     #[arg(value_name = "STORE")]
     name: String,
 }
@@ -74,8 +74,8 @@ pub struct Check {
 /// Arguments of `zinc far copy`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-One of both is a store (dir:///PATH, s3://BUCKET/PREFIX). A file is made anew, with holes where
-the disk has nothing.
+One of both is a store (dir:///PATH, s3://BUCKET/PREFIX, gs://…, az://…). A file is made anew,
+with holes where the disk has nothing.
 A file is copied into a disk that is there already and at least as large.")]
 pub struct Copy {
     /// What is copied
@@ -94,7 +94,7 @@ pub struct Gc {
     #[arg(long, value_name = "PERCENT", default_value_t = 40,
           value_parser = clap::value_parser!(u32).range(0..=90))]
     below: u32,
-    /// The store, as dir:///PATH or s3://BUCKET/PREFIX
+    /// The store: dir:///PATH, or a bucket as s3://BUCKET/PREFIX (or gs://, az://)
     #[arg(value_name = "STORE")]
     name: String,
 }
@@ -130,7 +130,7 @@ pub struct Cost {
     /// Prices in place of Amazon's; without it, the file of ZINC_PRICES
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// The disk that it is about, as dir:///PATH or s3://BUCKET/PREFIX
+    /// The disk that it is about: dir:///PATH, s3://BUCKET/PREFIX (or gs://, az://)
     #[arg(value_name = "STORE")]
     name: Option<String>,
 }
@@ -141,7 +141,7 @@ pub struct Pin {
     /// Take the pin of this name back
     #[arg(long, value_name = "PIN")]
     remove: Option<String>,
-    /// The store, as dir:///PATH or s3://BUCKET/PREFIX
+    /// The store: dir:///PATH, or a bucket as s3://BUCKET/PREFIX (or gs://, az://)
     #[arg(value_name = "STORE")]
     name: String,
 }
@@ -175,7 +175,7 @@ fn store(text: &str) -> Result<Option<FarName>, Failure> {
 fn named(text: &str) -> Result<FarName, Failure> {
     let none = || {
         Failure::new(format!("{text} is no name of a store"))
-            .hint("a store is dir:///PATH or s3://BUCKET/PREFIX")
+            .hint("a store is dir:///PATH, or s3://, gs:// or az://BUCKET/PREFIX")
     };
     store(text)?.ok_or_else(none)
 }
@@ -271,7 +271,7 @@ impl Verb for Copy {
                 Err(Failure::usage("one of both is a file").hint("copy it out, and in again"))
             }
             (None, None) => Err(Failure::usage("neither of the two is a store")
-                .hint("one is dir:///PATH or s3://…")),
+                .hint("one is dir:///PATH, or s3://, gs:// or az://BUCKET/PREFIX")),
         }?;
         Ok(ExitCode::SUCCESS)
     }

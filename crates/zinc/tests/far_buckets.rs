@@ -1,4 +1,5 @@
-//! Pools on disks in a bucket of a real server that speaks S3.
+//! Pools on disks in buckets of real servers: one that speaks S3, one that speaks as Azure does,
+//! and one that speaks as Google's cloud does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
@@ -7,33 +8,54 @@ use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
 use support::place::Place;
-use testkit::S3Server;
+use testkit::{AzureServer, GoogleServer, S3Server};
 
 const BUCKET: &str = "pools";
 
 struct Bucket {
     place: Place,
-    server: S3Server,
+    scheme: &'static str,
+    endpoint: String,
+    environment: Vec<(&'static str, &'static str)>,
+    secret: &'static str,
 }
 
 impl Bucket {
-    fn new() -> Self {
+    fn of_s3() -> (Self, S3Server) {
         let place = Place::new(&[]);
         let server = S3Server::start(&place.path().join("server"), BUCKET);
-        Self { place, server }
+        let (endpoint, secret) = (server.endpoint(), server.secret());
+        let environment = server.environment().to_vec();
+        (Self { place, scheme: "s3", endpoint, environment, secret }, server)
+    }
+
+    fn of_azure() -> (Self, AzureServer) {
+        let place = Place::new(&[]);
+        let server = AzureServer::start(&place.path().join("server"), BUCKET);
+        let (endpoint, secret) = (server.endpoint(), server.secret());
+        let environment = server.environment().to_vec();
+        (Self { place, scheme: "az", endpoint, environment, secret }, server)
+    }
+
+    fn of_google(is_fenced: bool) -> (Self, GoogleServer) {
+        let place = Place::new(&[]);
+        let server = GoogleServer::start(&place.path().join("server"), BUCKET, is_fenced);
+        let (endpoint, secret) = (server.endpoint(), server.secret());
+        let environment = server.environment().to_vec();
+        (Self { place, scheme: "gs", endpoint, environment, secret }, server)
     }
 
     fn name(&self, prefix: &str) -> String {
-        format!("s3://{BUCKET}/{prefix}?endpoint={}&timeout=60", self.server.endpoint())
+        format!("{}://{BUCKET}/{prefix}?endpoint={}&timeout=60", self.scheme, self.endpoint)
     }
 
     fn run(&self, command: &str, environment: &[(&str, &str)]) -> Output {
         let mut started = self.place.command_here(command);
         started.env("HOME", self.place.path());
-        started.envs(self.server.environment()).envs(environment.iter().copied());
+        started.envs(self.environment.clone()).envs(environment.iter().copied());
         let output = started.output().unwrap();
         for text in [&output.stdout, &output.stderr] {
-            assert!(!holds(text, self.server.secret()), "{command} shows a secret");
+            assert!(!holds(text, self.secret), "{command} shows a secret");
         }
         output
     }
@@ -83,7 +105,25 @@ fn is_nowhere(text: &str, below: &Path) {
 #[testkit::needs("versitygw")]
 #[test]
 fn a_pool_in_a_bucket_is_openzfs_own() {
-    let bucket = Bucket::new();
+    let (bucket, _server) = Bucket::of_s3();
+    is_openzfs_own(&bucket);
+}
+
+#[testkit::needs("azurite")]
+#[test]
+fn a_pool_in_a_container_of_azure_is_openzfs_own() {
+    let (bucket, _server) = Bucket::of_azure();
+    is_openzfs_own(&bucket);
+}
+
+#[testkit::needs("fake-gcs-server")]
+#[test]
+fn a_pool_in_a_bucket_of_google_is_openzfs_own() {
+    let (bucket, _server) = Bucket::of_google(true);
+    is_openzfs_own(&bucket);
+}
+
+fn is_openzfs_own(bucket: &Bucket) {
     let (one, two) = (bucket.name("a/one"), bucket.name("a/two"));
     // The store is tried by creates that race.
     bucket.ok(&format!("far create {one} 256M"));
@@ -110,26 +150,26 @@ fn a_pool_in_a_bucket_is_openzfs_own() {
     bucket.ok(&format!("zpool import -d {two} tank"));
     assert!(bucket.ok("cat tank:/x") == bytes);
     bucket.ok("zpool export tank");
-    is_nowhere(bucket.server.secret(), bucket.place.path());
+    is_nowhere(bucket.secret, bucket.place.path());
 }
 
 #[testkit::needs("versitygw")]
 #[test]
 fn a_server_that_goes_away_and_comes_back_loses_nothing() {
-    let mut bucket = Bucket::new();
+    let (bucket, mut server) = Bucket::of_s3();
     let one = bucket.name("one");
     bucket.ok(&format!("far create {one} 256M"));
     bucket.ok(&format!("zpool create tank {one}"));
     let bytes = bucket.noise("x", 48, 2);
     let mut copy = bucket.place.command_here("cp x tank:/");
-    let mut copy = copy.envs(bucket.server.environment()).spawn().unwrap();
+    let mut copy = copy.envs(bucket.environment.clone()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(500));
-    bucket.server.restart(&bucket.place.path().join("server"), Duration::from_secs(2));
+    server.restart(&bucket.place.path().join("server"), Duration::from_secs(2));
     assert!(copy.wait().unwrap().success());
     assert!(bucket.ok("cat tank:/x") == bytes);
     // A zinc that is killed leaves a whole pool; the next one takes the disk over.
     let mut copy = bucket.place.command_here("cp x tank:/y");
-    let mut copy = copy.envs(bucket.server.environment()).spawn().unwrap();
+    let mut copy = copy.envs(bucket.environment.clone()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(700));
     copy.kill().unwrap();
     copy.wait().unwrap();
@@ -142,7 +182,7 @@ fn a_server_that_goes_away_and_comes_back_loses_nothing() {
 #[testkit::needs("versitygw")]
 #[test]
 fn what_a_server_refuses_is_said_at_once() {
-    let bucket = Bucket::new();
+    let (bucket, server) = Bucket::of_s3();
     let one = bucket.name("one");
     let ls = format!("far ls {one}");
     assert!(bucket.fails(&ls, &[]).contains("no disk"), "{}", bucket.fails(&ls, &[]));
@@ -153,7 +193,7 @@ fn what_a_server_refuses_is_said_at_once() {
     assert!(said.contains("bucket"), "{said}");
     // Keys of a file, by the name of a profile.
     let file = bucket.place.path().join("keys");
-    let [(_, id), (_, secret), _] = bucket.server.environment();
+    let [(_, id), (_, secret), _] = server.environment();
     let keys = format!("[ours]\naws_access_key_id = {id}\naws_secret_access_key = {secret}\n");
     std::fs::write(&file, keys).unwrap();
     let own = |profile: &str| {
@@ -166,4 +206,40 @@ fn what_a_server_refuses_is_said_at_once() {
     assert!(String::from_utf8_lossy(&said.stderr).contains("no keys for the profile 'theirs'"));
     let said = own("ours");
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+}
+
+#[testkit::needs("azurite")]
+#[test]
+fn what_azure_refuses_is_said_at_once() {
+    let (bucket, _server) = Bucket::of_azure();
+    let one = bucket.name("one");
+    let ls = format!("far ls {one}");
+    assert!(bucket.fails(&ls, &[]).contains("no disk"));
+    let said = bucket.fails(&ls, &[("AZURE_STORAGE_KEY", "YW5vdGhlcg==")]);
+    assert!(said.contains("403") && !said.contains("YW5v"), "{said}");
+    let said = bucket.fails(&format!("far create {} 1G", one.replace(BUCKET, "other")), &[]);
+    assert!(said.contains("bucket"), "{said}");
+    // Whose container it is may stand in the name, or else in the environment.
+    let mut command = bucket.place.command_here(&ls);
+    let said = command.env_remove("AZURE_STORAGE_ACCOUNT").output().unwrap();
+    assert!(String::from_utf8_lossy(&said.stderr).contains("needs an account"), "{said:?}");
+}
+
+#[testkit::needs("fake-gcs-server")]
+#[test]
+fn a_server_that_ignores_conditions_is_for_a_single_writer() {
+    let (bucket, _server) = Bucket::of_google(false);
+    let one = bucket.name("one");
+    let said = bucket.fails(&format!("far create {one} 256M"), &[]);
+    assert!(said.contains("does not keep two writers apart"), "{said}");
+    bucket.ok(&format!("far create --single-writer {one} 256M"));
+    bucket.ok(&format!("zpool create tank {one}"));
+    let bytes = bucket.noise("x", 4, 3);
+    bucket.ok("cp x tank:/");
+    assert!(bucket.ok("cat tank:/x") == bytes);
+    bucket.ok("zpool export tank");
+    // No credentials at all, on a machine that gives none: the file that is named says it first.
+    let missing = ("GOOGLE_APPLICATION_CREDENTIALS", "/nonexistent/key.json");
+    let said = bucket.fails(&format!("far ls {one}"), &[missing]);
+    assert!(said.contains("/nonexistent/key.json"), "{said}");
 }

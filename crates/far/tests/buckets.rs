@@ -1,0 +1,152 @@
+//! Buckets of real servers keep the rules of a store, and are told apart from those that do not.
+//! This program is started again for each, because credentials are in the environment.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use device::Shared;
+use far::Name;
+use far::disk;
+use far::log::{Fence, probe};
+use far::store::{Request, Response, Store, StoreError};
+use rt::Rt;
+use std::io::Write as _;
+use std::process::{Command, ExitCode};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use testkit::{AzureServer, GoogleServer, S3Server};
+
+/// More than a list gives at once.
+const MANY: usize = 1100;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match &arguments[..] {
+        [what, name] if what == "fenced" => return try_bucket(name, true),
+        [what, name] if what == "unfenced" => return try_bucket(name, false),
+        _ => {}
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (mut passed, mut ignored) = (0, 0);
+    let mut tried = |test: &str, missing: Option<&str>, run: &dyn Fn()| match missing {
+        None => {
+            run();
+            say(&format!("test {test} ... ok"));
+            passed += 1;
+        }
+        Some(what) => {
+            say(&format!("test {test} ... ignored, needs {what}"));
+            ignored += 1;
+        }
+    };
+    let lacks = |is_there: bool, what: &'static str| (!is_there).then_some(what);
+    tried("s3", lacks(S3Server::is_there(), "versitygw (scripts/versitygw)"), &|| {
+        let server = S3Server::start(&folder.path().join("s3"), "bucket");
+        run("s3", &server.endpoint(), &server.environment());
+    });
+    tried("azure", lacks(AzureServer::is_there(), "Azurite (scripts/azurite)"), &|| {
+        let server = AzureServer::start(&folder.path().join("azure"), "bucket");
+        run("az", &server.endpoint(), &server.environment());
+    });
+    let lacking = lacks(GoogleServer::is_there(), "fake-gcs-server (scripts/fake-gcs-server)");
+    for (test, is_fenced) in [("google", true), ("google_without_conditions", false)] {
+        tried(test, lacking, &|| {
+            let server = GoogleServer::start(&folder.path().join(test), "bucket", is_fenced);
+            run(
+                if is_fenced { "gs" } else { "gs unfenced" },
+                &server.endpoint(),
+                &server.environment(),
+            );
+        });
+    }
+    say(&format!("test result: ok. {passed} passed; 0 failed; {ignored} ignored; 0 measured"));
+    ExitCode::SUCCESS
+}
+
+fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush()).unwrap();
+}
+
+/// Tries a bucket in another process.
+fn run(what: &str, endpoint: &str, environment: &[(&str, &str)]) {
+    let (scheme, what) = what.split_once(' ').unwrap_or((what, "fenced"));
+    let name = format!("{scheme}://bucket/a/disk?endpoint={endpoint}");
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([what, &name]).envs(environment.iter().copied());
+    assert!(command.status().unwrap().success(), "{name}");
+}
+
+fn ask(store: &dyn Store, request: Request) -> Result<Response, StoreError> {
+    all(store, vec![request]).remove(0)
+}
+
+/// Asks everything at once; the answers are in the order of the requests.
+fn all(store: &dyn Store, requests: Vec<Request>) -> Vec<Result<Response, StoreError>> {
+    let (send, receive) = channel();
+    for (at, request) in requests.into_iter().enumerate() {
+        let send = send.clone();
+        store.submit(request, Box::new(move |answer| drop(send.send((at, answer)))));
+    }
+    drop(send);
+    let mut answers: Vec<_> = receive.iter().collect();
+    answers.sort_by_key(|(at, _)| *at);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+fn create(name: &str, bytes: &[u8]) -> Request {
+    Request::Create { name: name.to_owned(), body: vec![Shared::copy_of(bytes)] }
+}
+
+fn get(name: &str, from: u64, len: u64) -> Request {
+    Request::Get { name: name.to_owned(), from, len }
+}
+
+fn try_bucket(name: &str, is_fenced: bool) -> ExitCode {
+    let name = Name::parse(name.as_ref()).unwrap().unwrap();
+    let store = disk::store(&name).unwrap();
+    let is = |request, answer| assert_eq!(ask(&*store, request), answer);
+    is(get("a/x", 0, 9), Err(StoreError::Absent));
+    is(Request::Head { name: "a/x".to_owned() }, Err(StoreError::Absent));
+    is(create("a/x", b"hello"), Ok(Response::Done));
+    let fence = probe(store.clone(), &Rt::real(), Duration::from_secs(60)).unwrap();
+    if is_fenced {
+        assert_eq!(fence, Fence::Holds);
+        is(create("a/x", b"other"), Err(StoreError::Exists));
+    } else {
+        assert!(matches!(fence, Fence::Broken(_)), "{fence:?}");
+    }
+    is(get("a/x", 1, 3), Ok(Response::Bytes(b"ell".to_vec())));
+    is(get("a/x", 3, 99), Ok(Response::Bytes(b"lo".to_vec())));
+    is(get("a/x", 77, 9), Ok(Response::Bytes(vec![])));
+    is(Request::Head { name: "a/x".to_owned() }, Ok(Response::Size(5)));
+    lists(&*store);
+    let large: Vec<u8> = (0..16 << 20).map(|n: u32| n.wrapping_mul(2_654_435_761) as u8).collect();
+    is(create("log/large", &large), Ok(Response::Done));
+    let (from, len) = (5 << 20, 3 << 20);
+    let part = large[from..from + len].to_vec();
+    is(get("log/large", from as u64, len as u64), Ok(Response::Bytes(part)));
+    for _ in 0..2 {
+        is(Request::Delete { name: "log/large".to_owned() }, Ok(Response::Done));
+    }
+    is(get("log/large", 0, 1), Err(StoreError::Absent));
+    ExitCode::SUCCESS
+}
+
+/// Lists are whole and in order, wherever they begin, over several answers.
+fn lists(store: &dyn Store) {
+    let names: Vec<String> = (0..MANY).map(|n| format!("many/{:02x}/{n:04}", n / 100)).collect();
+    let creates = names.iter().map(|name| create(name, b"1")).collect();
+    assert!(all(store, creates).iter().all(Result::is_ok));
+    assert_eq!(ask(store, create("mane/1", b"1")), Ok(Response::Done));
+    for first in [0, 1, 999, 1000, 1001, MANY - 1, MANY] {
+        let mut after = first.checked_sub(1).map_or(String::new(), |last| names[last].clone());
+        let mut found = Vec::new();
+        loop {
+            let list = Request::List { prefix: "many/".to_owned(), after: after.clone() };
+            let Ok(Response::Names(part)) = ask(store, list) else { panic!("no list") };
+            let Some((last, _)) = part.last() else { break };
+            after.clone_from(last);
+            found.extend(part.into_iter().map(|(name, _)| name));
+        }
+        assert_eq!(found, names[first..], "from {first} on");
+    }
+}
