@@ -1,4 +1,4 @@
-//! `#[needs("raidz2")]` on a test: without that material the test is reported as ignored.
+//! `#[needs("fragmented")]` on a test: without that material the test is reported as ignored.
 //!
 //! A test that returns early counts as passed, though it tested nothing. Rust's test harness knows
 //! ignored tests only from the attribute `#[ignore]`, so whether the material is there is looked up
@@ -13,7 +13,7 @@ mod trials;
 use proc_macro::{TokenStream, TokenTree};
 
 /// Ignores a test unless all that is named is there, and says what is missing. Use as
-/// `#[testkit::needs("zdb", "raidz2")]`; what can be named stands in `material.rs`: programs,
+/// `#[testkit::needs("zdb", "fragmented")]`; what can be named stands in `material.rs`: programs,
 /// OpenZFS's tools, rights, and the pools of the collection.
 #[proc_macro_attribute]
 pub fn needs(names: TokenStream, test: TokenStream) -> TokenStream {

@@ -93,7 +93,7 @@ fn combinations(case: &str, lab: &Lab, parity: usize) {
     assert!(lost > 0 || lab.images.len() == parity + 1, "{case}");
 }
 
-/// Layouts that are there with the checkout alone; OpenZFS's own of them are in the tests below.
+/// Layouts that are made here; OpenZFS's own of them are in the tests below.
 #[test]
 fn pools_that_are_made_here() {
     combinations("mirror", &made(3, false, VdevSpec::Mirror), 2);
@@ -105,7 +105,6 @@ fn pools_that_are_made_here() {
     combinations("expanded", &made(3, true, raidz), 1);
 }
 
-#[testkit::needs("mirror")]
 #[test]
 fn mirror() {
     every_combination("mirror", 2);
@@ -116,13 +115,11 @@ fn raidz1() {
     every_combination("raidz1", 1);
 }
 
-#[testkit::needs("raidz2")]
 #[test]
 fn raidz2() {
     every_combination("raidz2", 2);
 }
 
-#[testkit::needs("raidz3")]
 #[test]
 fn raidz3() {
     every_combination("raidz3", 3);
@@ -133,7 +130,6 @@ fn draid() {
     every_combination("draid", 2);
 }
 
-#[testkit::needs("expanded")]
 #[test]
 fn expanded_raidz() {
     every_combination("expanded", 1);

@@ -34,7 +34,6 @@ fn pointers(case: &str) -> (Pool, Vec<ondisk::BlkPtr>) {
     (pool, found)
 }
 
-#[testkit::needs("expanded")]
 #[test]
 fn an_expanded_raidz_has_old_blocks_of_several_rows() {
     let (pool, found) = pointers("expanded");
@@ -68,7 +67,6 @@ fn without(case: &str, lost: &[usize]) {
     assert!(tally.blocks > 200);
 }
 
-#[testkit::needs("mirror")]
 #[test]
 fn mirror_is_clean() {
     scrub("mirror");
@@ -79,13 +77,11 @@ fn raidz1_is_clean() {
     scrub("raidz1");
 }
 
-#[testkit::needs("raidz2")]
 #[test]
 fn raidz2_is_clean() {
     scrub("raidz2");
 }
 
-#[testkit::needs("raidz3")]
 #[test]
 fn raidz3_is_clean() {
     scrub("raidz3");
@@ -96,7 +92,6 @@ fn draid_is_clean() {
     scrub("draid");
 }
 
-#[testkit::needs("expanded")]
 #[test]
 fn expanded_raidz_is_clean() {
     scrub("expanded");
@@ -117,7 +112,6 @@ fn mirrors_live_on_one_side() {
     without("stripe", &[1, 4]);
 }
 
-#[testkit::needs("mirror")]
 #[test]
 fn mirrors_of_three_live_on_one_side() {
     without("mirror", &[0, 2]);
@@ -128,14 +122,12 @@ fn raidz1_lives_without_a_disk() {
     without("raidz1", &[1]);
 }
 
-#[testkit::needs("raidz2", "raidz3")]
 #[test]
 fn raidz_lives_without_as_many_disks_as_it_has_parity() {
     without("raidz2", &[0, 3]);
     without("raidz3", &[1, 2, 5]);
 }
 
-#[testkit::needs("expanded")]
 #[test]
 fn expanded_raidz_lives_without_old_and_new_disks() {
     without("expanded", &[0]);
