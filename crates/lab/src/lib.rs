@@ -4,8 +4,9 @@
 //! engine (or a bare disk) under the study's load, on a real device, a pool, or a simulated disk in
 //! virtual time, and gives an [`outcome::Outcome`]: its figures beside the published ones.
 //!
-//! **Invariant: every published figure stands in the table of its experiment, and nowhere else;**
-//! the code that measures does not know it.
+//! **Invariant: every published figure stands in the table of its experiment, and in no other
+//! code;** the code that measures does not know it. Tests compare the tables with
+//! `tests/published.toml`, and that with the documents.
 #![forbid(unsafe_code)]
 
 pub mod advise;
@@ -42,6 +43,10 @@ pub mod what_if;
 pub mod workspace;
 
 use experiment::Experiment;
+
+/// Figures of the documents, which tests compare the tables with.
+#[cfg(test)]
+const DOCUMENTS: &str = include_str!("../tests/published.toml");
 
 /// All experiments, in the order of the studies; behind them those that were held out.
 pub const EXPERIMENTS: &[Experiment] = &[

@@ -304,12 +304,9 @@ fn meaning(outcome: &Outcome) -> String {
 mod tests {
     use super::*;
 
-    /// The table is the study's, as far as the study is at hand.
-    #[testkit::needs("figures")]
     #[test]
     fn the_table_is_the_published_one() {
-        let text = testkit::figures();
-        let section = text.split("[sync_stream]").nth(1).expect("the section");
+        let section = crate::DOCUMENTS.split("[sync_stream]").nth(1).expect("the section");
         let rows = section.lines().find_map(|l| l.strip_prefix("rows = ")).expect("rows");
         let mine = TABLE
             .iter()

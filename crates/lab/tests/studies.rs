@@ -6,6 +6,9 @@ use lab::outcome::Outcome;
 use lab::row::{Kind, Row, Verdict};
 use lab::target::Target;
 
+/// Figures of the documents.
+const DOCUMENTS: &str = include_str!("published.toml");
+
 fn run(name: &str, sim: &str, seed: u64) -> Outcome {
     let Some(experiment) = lab::experiment(name) else { panic!("no experiment {name}") };
     let target = Target::sim(sim).unwrap_or_else(|e| panic!("{e}"));
@@ -98,7 +101,7 @@ fn a_file_is_not_taken_for_the_study_s_disk_by_its_name() {
     assert!(refused.contains("rpm is 0"), "{refused}");
 }
 
-/// A line `KEY = [[…], …]` of the data file, which is JSON on its right.
+/// A line `KEY = [[…], …]` of a file of figures, which is JSON on its right.
 fn data(text: &str, section: &str, key: &str) -> Vec<Vec<f64>> {
     let head = format!("[{section}]");
     let line = text
@@ -110,61 +113,81 @@ fn data(text: &str, section: &str, key: &str) -> Vec<Vec<f64>> {
         .unwrap_or_else(|| panic!("no {key} in [{section}]"))
 }
 
-#[testkit::needs("figures")]
 #[test]
-fn the_tables_are_those_of_the_data_file() {
-    let text = testkit::figures();
+fn the_tables_of_seek_are_the_published_ones() {
     let published = |outcome: &Outcome, rows: &[String]| -> Vec<f64> {
         let figure = |name: &String| outcome.row(name)?.published()?.figure();
         rows.iter().map(|name| figure(name).unwrap_or(f64::NAN)).collect()
     };
-    let column = |rows: Vec<Vec<f64>>, n: usize| rows.iter().map(|r| r[n]).collect::<Vec<f64>>();
+    let column = |rows: &[Vec<f64>], n: usize| rows.iter().map(|r| r[n]).collect::<Vec<f64>>();
     let seek = run("seek", "", 1);
-    let names = |pattern: &str, what: &str| -> Vec<String> {
-        let bytes = (9..=17).map(|shift| 1 << shift);
-        bytes.map(|bytes: u64| format!("{pattern}, {bytes} bytes{what}")).collect()
-    };
     for pattern in ["linear", "random"] {
-        let data = || data(&text, "seek", pattern);
-        assert_eq!(published(&seek, &names(pattern, "")), column(data(), 1));
-        assert_eq!(published(&seek, &names(pattern, ": bandwidth")), column(data(), 2));
-    }
-    let random = published(&seek, &names("random", ": idle"));
-    assert_eq!(random, column(data(&text, "seek", "random"), 3));
-    let pairs = ["32 KiB instead of 16", "64 KiB instead of 32", "128 KiB instead of 64"];
-    let names = pairs.map(|pair| format!("break-even of {pair}, by the text"));
-    assert_eq!(published(&seek, &names), column(data(&text, "seek", "break_even_percent"), 1));
-    assert!(text.contains("bandwidth_break_bytes = 8192"));
-    assert!(text.contains("idle_break_bytes = 32768"));
-}
-
-/// Both tables of the study itself, every column; the data file has two of the idle percentages
-/// wrong.
-#[testkit::needs("figures")]
-#[test]
-fn the_columns_of_seek_are_the_study_s() {
-    let dir = testkit::shared_dir().expect("the study stands beside its figures");
-    let study = dir.join("seeds/003_5ab444fba215f4f0.txt");
-    let text = std::fs::read_to_string(study).unwrap_or_else(|e| panic!("{e}"));
-    let lines: Vec<Vec<&str>> = text
-        .lines()
-        .filter(|line| line.contains("bs="))
-        .map(|line| line.split_whitespace().collect())
-        .collect();
-    assert_eq!(lines.len(), 18);
-    let outcome = run("seek", "", 1);
-    for (n, line) in lines.iter().enumerate() {
-        let pattern = if n < 9 { "linear" } else { "random" };
-        let bytes = line[10].trim_start_matches("bs=");
-        let is = |what: &str, column: usize| {
-            let row = outcome.row(&format!("{pattern}, {bytes} bytes{what}"));
-            let published = row.and_then(|row| row.published()?.figure());
-            assert_eq!(published, line[column].parse().ok(), "{pattern} {bytes} {what}");
-        };
-        for (what, column) in
-            [("", 3), (": bandwidth", 4), (": user", 5), (": system", 7), (": idle", 9)]
-        {
-            is(what, column);
+        let rows = data(DOCUMENTS, "seek", pattern);
+        assert_eq!(column(&rows, 0), (9..=17).map(|n| f64::from(1 << n)).collect::<Vec<_>>());
+        for (n, what) in ["", ": bandwidth", ": user", ": system", ": idle"].iter().enumerate() {
+            let name = |row: &Vec<f64>| format!("{pattern}, {} bytes{what}", row[0]);
+            let names: Vec<String> = rows.iter().map(name).collect();
+            assert_eq!(published(&seek, &names), column(&rows, n + 1), "{pattern}{what}");
         }
     }
+    let pairs = ["32 KiB instead of 16", "64 KiB instead of 32", "128 KiB instead of 64"];
+    let names = pairs.map(|pair| format!("break-even of {pair}, by the text"));
+    let break_even = data(DOCUMENTS, "seek", "break_even_percent");
+    assert_eq!(published(&seek, &names), column(&break_even, 1));
+}
+
+/// Members of a file as `SECTION KEY = VALUE`, in its order.
+fn members(text: &str) -> Vec<String> {
+    let mut section = "";
+    let mut out = Vec::new();
+    for line in text.lines().map(|line| line.split('#').next().unwrap_or(line).trim()) {
+        if line.starts_with('[') {
+            section = line;
+        } else if line.contains(" = ") {
+            out.push(format!("{section} {line}"));
+        }
+    }
+    out
+}
+
+/// The figures that all tables are compared with, and the documents: the data file beside them, and
+/// the documents themselves where it has other figures than they.
+#[testkit::needs("figures")]
+#[test]
+fn the_figures_are_those_of_the_documents() {
+    let of_itself = ["[throttle.synctime_1s] ", "[seek] linear", "[seek] random"];
+    let all = members(&testkit::figures());
+    let mut rest = all.iter();
+    let mine = members(DOCUMENTS);
+    for member in mine.iter().filter(|m| !of_itself.iter().any(|o| m.starts_with(o))) {
+        assert!(rest.any(|other| other == member), "{member} is not there, or not in this order");
+    }
+    let document = |name: &str| {
+        let dir = testkit::shared_dir().expect("the documents are beside their figures");
+        std::fs::read_to_string(dir.join("seeds").join(name)).unwrap_or_else(|e| panic!("{e}"))
+    };
+    // Both tables, every column.
+    let text = document("003_5ab444fba215f4f0.txt");
+    let lines = text.lines().filter(|line| line.contains("bs="));
+    let numbers = |line: &str| -> Vec<f64> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let columns = [10, 3, 4, 5, 7, 9].map(|n| words[n].trim_start_matches("bs=").parse().ok());
+        columns.into_iter().flatten().collect()
+    };
+    let tables = ["linear", "random"].map(|pattern| data(DOCUMENTS, "seek", pattern)).concat();
+    assert_eq!(lines.map(numbers).collect::<Vec<_>>(), tables);
+    // The histograms of the second of three reports.
+    let text = document("001_4c5b96ab6be1dfd1.txt");
+    let report = text.split("Sync time (ms)").nth(2).expect("the second report");
+    let report = report.split("Two things").next().unwrap_or(report);
+    let buckets: Vec<Vec<f64>> = report
+        .lines()
+        .filter(|line| line.contains('|'))
+        .map(|line| line.replace("< 200", "0").replace(['>', '=', '|', '@'], " "))
+        .map(|line| line.split_whitespace().filter_map(|word| word.parse().ok()).collect())
+        .filter(|bucket: &Vec<f64>| bucket.last() != Some(&0.0))
+        .collect();
+    let keys = ["sync_ms", "written_mb", "write_limit_mb"];
+    let tables = keys.map(|key| data(DOCUMENTS, "throttle.synctime_1s", key)).concat();
+    assert_eq!(buckets, tables);
 }
