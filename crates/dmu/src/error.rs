@@ -1,5 +1,6 @@
 //! Why an object, table or attribute could not be read.
 
+use ondisk::spelling::file;
 use std::fmt;
 use zio::Place;
 
@@ -111,15 +112,19 @@ impl fmt::Display for Error {
             ErrorKind::NoObject => f.write_str("no such object"),
             ErrorKind::Tree(rule) => write!(f, "block tree contradicts itself: {rule}"),
             ErrorKind::WrongType { wanted, found } => write!(f, "is {found}, not {wanted}"),
-            ErrorKind::NoEntry(name) => write!(f, "no entry {name:?}"),
-            ErrorKind::EntryExists(name) => write!(f, "entry {name:?} exists already"),
+            ErrorKind::NoEntry(name) => write!(f, "no entry '{}'", file(name.as_bytes())),
+            ErrorKind::EntryExists(name) => {
+                write!(f, "entry '{}' exists already", file(name.as_bytes()))
+            }
             ErrorKind::ReadOnly => f.write_str("is open for reading only"),
             ErrorKind::Exists => f.write_str("exists already"),
             ErrorKind::Stopped(why) => write!(f, "the pool has stopped: {why}"),
             ErrorKind::Invalid(rule) => write!(f, "cannot be changed so: {rule}"),
             ErrorKind::Unsupported(what) => write!(f, "cannot be written: {what}"),
             ErrorKind::Injected => f.write_str("a failure that a test asked for"),
-            ErrorKind::EntryForm(name) => write!(f, "entry {name:?} has an unexpected form"),
+            ErrorKind::EntryForm(name) => {
+                write!(f, "entry '{}' has an unexpected form", file(name.as_bytes()))
+            }
             ErrorKind::Io(_) | ErrorKind::Format { .. } => Ok(()),
             ErrorKind::NoSpace | ErrorKind::Quota | ErrorKind::Memory => Ok(()),
         }

@@ -110,7 +110,7 @@ fn entries(path: &Path) -> std::result::Result<Entries, Unreadable> {
         let name = String::from_utf8_lossy(&name);
         match known {
             Some(known) => entries.pools.push(known),
-            None => entries.damaged.push(format!("{name:?} is no configuration of a pool")),
+            None => entries.damaged.push(format!("'{name}' is no configuration of a pool")),
         }
     }
     Ok(entries)

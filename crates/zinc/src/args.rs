@@ -40,7 +40,7 @@ impl Wait {
         }
         let Some(text) = std::env::var_os("ZINC_WAIT") else { return Ok(PATIENCE) };
         let text = text.to_string_lossy();
-        seconds(&text).map_err(|why| Failure::usage(format!("ZINC_WAIT is {text:?}: {why}")))
+        seconds(&text).map_err(|why| Failure::usage(format!("ZINC_WAIT is '{text}': {why}")))
     }
 }
 
@@ -245,7 +245,7 @@ pub fn words<T: Clone>(
 ) -> Result<std::sync::Arc<[T]>, String> {
     let one = |word| {
         let found = known.iter().find(|(name, _)| *name == word);
-        found.map(|(_, v)| v.clone()).ok_or_else(|| format!("invalid {what} {word:?}"))
+        found.map(|(_, v)| v.clone()).ok_or_else(|| format!("invalid {what} '{word}'"))
     };
     text.split(',').map(one).collect()
 }

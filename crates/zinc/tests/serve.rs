@@ -610,7 +610,7 @@ fn nonsense_on_the_socket_harms_nobody() {
     for (line, what) in [
         ("\u{0}\u{1}\n", "not a request"),
         ("[[[[[[[[[[[[[[[[[[\n", "not a request"),
-        ("{\"do\":\"fly\"}\n", "no request is named \"fly\""),
+        ("{\"do\":\"fly\"}\n", "no request is named 'fly'"),
         ("{\"do\":\"run\"}\n", "bad request \"run\": `args` is not a list of words"),
         ("{\"do\":\"run\",\"args\":[],\"folder\":\"/\"}\n", "cannot run: it takes three files"),
         ("{\"do\":\"txgs\",\"count\":-1}\n", "bad request \"txgs\": `count` is not a number"),

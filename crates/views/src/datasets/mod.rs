@@ -51,7 +51,7 @@ impl Types {
                 "snapshot" | "snap" => Self::SNAPSHOT.0,
                 "bookmark" => Self::BOOKMARK.0,
                 "all" => Self::ALL.0,
-                other => return Err(format!("invalid type {other:?}")),
+                other => return Err(format!("invalid type '{other}'")),
             };
         }
         Ok(Self(out))

@@ -76,7 +76,7 @@ pub struct Ln {
 
 fn parse_mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|m| *m <= 0o7777);
-    mode.ok_or_else(|| format!("invalid mode {text:?}"))
+    mode.ok_or_else(|| format!("invalid mode '{text}'"))
 }
 
 /// A place in a file system that is open for writing.

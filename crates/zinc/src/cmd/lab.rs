@@ -147,7 +147,7 @@ impl From<LabError> for Failure {
 
 fn experiment(name: &str) -> Result<&'static Experiment, Failure> {
     lab::experiment(name).ok_or_else(|| {
-        Failure::usage(format!("no experiment {name:?}"))
+        Failure::usage(format!("no experiment '{name}'"))
             .hint("`zinc lab list` lists them; `zinc lab run all` runs all")
     })
 }
@@ -184,7 +184,7 @@ impl Verb for Presets {
             return Ok(ExitCode::SUCCESS);
         };
         let preset = lab::disk::preset(&name).ok_or_else(|| {
-            Failure::usage(format!("no simulated disk {name:?}"))
+            Failure::usage(format!("no simulated disk '{name}'"))
                 .hint("`zinc lab presets` lists them")
         })?;
         ui::json(session, &serde_json::to_value(preset).map_err(|e| Failure::new(e.to_string()))?);

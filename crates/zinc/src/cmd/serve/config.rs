@@ -96,7 +96,7 @@ fn parse(text: &str) -> Result<Vec<Line>, (usize, String)> {
             None => (line, None),
         };
         if name.starts_with('-') || name.contains(char::is_whitespace) || FOREIGN.contains(&name) {
-            return Err((number, format!("{name:?} is no option for a file")));
+            return Err((number, format!("'{name}' is no option for a file")));
         }
         let word = value.map_or_else(|| format!("--{name}"), |value| format!("--{name}={value}"));
         out.push(Line { number, pool: pool.clone(), word });

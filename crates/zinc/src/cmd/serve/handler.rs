@@ -528,7 +528,7 @@ impl Handler for Service {
             "unmount" => self.unmount(request, peer),
             "export" => self.export(request, peer),
             "run" => self.run(request, peer, files),
-            other => Err(Refusal::new(format!("no request is named {other:?}")).hint(
+            other => Err(Refusal::new(format!("no request is named '{other}'")).hint(
                 "there are ping, status, stats, report, txgs, tunables, sync, mounts, unmount, \
                  export and run",
             )),

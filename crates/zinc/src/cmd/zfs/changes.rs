@@ -8,7 +8,7 @@ use engine::{DatasetKind, PropertyChange, properties};
 pub fn divide(text: &str) -> Result<(&str, &str), Failure> {
     text.split_once('=')
         .filter(|(name, _)| !name.is_empty())
-        .ok_or_else(|| Failure::usage(format!("missing '=' for property=value argument: {text:?}")))
+        .ok_or_else(|| Failure::usage(format!("missing '=' for property=value argument: '{text}'")))
 }
 
 /// What the properties are for.

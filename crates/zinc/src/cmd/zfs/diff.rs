@@ -54,7 +54,7 @@ impl Verb for Args {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let Some((path, _)) = self.from.split_once('@') else {
-            return Err(Failure::usage(format!("{:?} is not a snapshot", self.from)));
+            return Err(Failure::usage(format!("'{}' is not a snapshot", self.from)));
         };
         let to = diff::later_name(path, self.to.as_deref());
         let mut pools = Pools::new(self.pool.clone().of_files());
@@ -73,7 +73,7 @@ impl Args {
     fn refused(&self, to: &str, e: Error) -> Failure {
         match (e.kind(), e.hint()) {
             (ErrorKind::Against(rule @ Rule::NotEarlier), Some(hint)) => {
-                Failure::new(format!("cannot compare {:?} with {to:?}", self.from))
+                Failure::new(format!("cannot compare '{}' with '{to}'", self.from))
                     .because(rule.to_string())
                     .hint(hints::words(hint))
             }

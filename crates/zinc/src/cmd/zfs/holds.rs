@@ -40,7 +40,7 @@ impl Verb for Args {
         let mut table = Table::new(&["NAME", "TAG", "TIMESTAMP"], &[], self.table.script);
         for name in &self.snapshots {
             if !name.contains('@') {
-                return Err(Failure::new(format!("{name:?} is not a snapshot")));
+                return Err(Failure::new(format!("'{name}' is not a snapshot")));
             }
             let pool = pools.of(session, name)?;
             let (dsl, _guard) = (pool.dsl(), pool.lock_datasets());

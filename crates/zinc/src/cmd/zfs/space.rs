@@ -15,7 +15,7 @@ type Fields = std::sync::Arc<[Field]>;
 
 fn parse_field(word: &str) -> Result<Field, String> {
     let found = FIELDS.iter().find(|(name, _)| *name == word);
-    found.map(|(_, f)| *f).ok_or_else(|| format!("invalid field {word:?}"))
+    found.map(|(_, f)| *f).ok_or_else(|| format!("invalid field '{word}'"))
 }
 
 fn parse_fields(text: &str) -> Result<Fields, String> {
@@ -66,7 +66,7 @@ fn parse_types(text: &str) -> Result<Types, String> {
             "posixgroup" => out.push("POSIX Group"),
             "smbgroup" => out.push("SMB Group"),
             "project" => out.push("Project"),
-            other => return Err(format!("invalid type {other:?}")),
+            other => return Err(format!("invalid type '{other}'")),
         }
     }
     Ok(out.into())

@@ -13,7 +13,7 @@ use imported::{Cachefile, Known};
 pub fn divide(text: &str) -> Result<(&str, &str), Failure> {
     text.split_once('=')
         .filter(|(name, _)| !name.is_empty())
-        .ok_or_else(|| Failure::usage(format!("missing '=' for property=value argument: {text:?}")))
+        .ok_or_else(|| Failure::usage(format!("missing '=' for property=value argument: '{text}'")))
 }
 
 /// Reads all of a command line; a property is given once. `doing` begins the message when one is
