@@ -340,3 +340,31 @@ fn vdev_json(vdev: &ImportVdev, as_int: bool) -> Value {
     }
     Value::Object(map)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use engine::{Candidate, OpenOptions, pools};
+
+    /// The class of a vdev is shown by the word that the pool has for it, also where that is one of
+    /// a later version.
+    #[test]
+    fn a_class_that_is_not_known_is_shown() {
+        let case = testkit::corpus("stripe");
+        let options = OpenOptions::in_places([&case.dir]);
+        let found = Candidate::group(&pools::scan(&options.search).unwrap());
+        let mut verdict = ImportVerdict::of(&found[0], &options, 0);
+        let classes = |v: &ImportVerdict<'_>| -> Vec<String> {
+            let json = value(v, false);
+            let tops = json["vdev_tree"]["vdevs"].as_object().unwrap().values();
+            let mut all: Vec<_> = tops.filter_map(|top| top["class"].as_str()).collect();
+            all.sort_unstable();
+            all.into_iter().map(str::to_owned).collect()
+        };
+        assert_eq!(classes(&verdict), ["log", "special"]);
+        let top = verdict.tree.tops.iter_mut().find(|top| top.class == SpaceClass::Normal);
+        top.unwrap().unknown_class = Some("archive".to_owned());
+        assert_eq!(classes(&verdict), ["archive", "log", "special"]);
+    }
+}

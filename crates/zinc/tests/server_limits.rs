@@ -246,6 +246,31 @@ fn a_signal_ends_a_server_whatever_client_stalls() {
     place.is_clean();
 }
 
+/// A command that waits, here for a device that another process has, ends with its client.
+#[test]
+fn a_wait_ends_with_its_client() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let path = place.path().join("more");
+    let device = std::fs::File::create(&path).unwrap();
+    device.set_len(512 << 20).unwrap();
+    device.lock().unwrap();
+    let disk = place.path().join("disk");
+    let attach = ["zpool", "attach", "--wait", "3600", "tank", arg(&disk), arg(&path)];
+    let mut client = place.command(&attach).spawn().unwrap();
+    let pid = u64::from(client.id());
+    place.wait_until(|status| status["commands"][0]["pid"] == pid);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(client.try_wait().unwrap().is_none(), "it waits");
+    client.kill().unwrap();
+    client.wait().unwrap();
+    place.wait_until(|status| status["commands"].as_array().unwrap().is_empty());
+    server.signal(Signal::TERM);
+    let (code, _, words) = server.end();
+    assert_eq!(code, Some(0), "{words}");
+    place.is_clean();
+}
+
 /// A terminal whose user typed Ctrl-S, or that nothing reads, is still ready for a few bytes, and
 /// then for none.
 #[test]

@@ -142,3 +142,24 @@ fn shown(candidate: &Candidate, node: NodeRef<'_>) -> ImportVdev {
         children: node.children().map(|c| shown(candidate, c)).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ondisk::nvlist::{NvList, NvValue};
+
+    #[test]
+    fn a_class_is_unknown_if_its_word_is_and_it_is_no_log() {
+        let unknown = |word: &str, is_log: u64| {
+            let mut list = NvList::new();
+            list.set("type", NvValue::String(b"disk".to_vec()));
+            list.set("guid", NvValue::U64(1));
+            list.set("is_log", NvValue::U64(is_log));
+            list.set("alloc_bias", NvValue::String(word.as_bytes().to_vec()));
+            unknown_class(&VdevConfig::decode(&list).expect("a vdev"))
+        };
+        assert_eq!(unknown("archive", 0).as_deref(), Some("archive"));
+        assert_eq!(unknown("special", 0), None);
+        assert_eq!(unknown("log", 1), None);
+    }
+}
