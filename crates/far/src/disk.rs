@@ -1,12 +1,13 @@
 //! Disks in stores, by their names.
 
 use crate::lock;
-use crate::log::{self, Options, open_error};
+use crate::log::{self, CachePlace, Options, open_error};
 use crate::name::{Name, Place};
 use crate::store::{DirStore, Store};
 use core::time::Duration;
 use device::{Device as _, DeviceRef, Error, ErrorKind, WriteDevice as _, WriteDeviceRef};
 use rt::Rt;
+use std::env;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::FileExt as _;
@@ -25,6 +26,12 @@ pub const SEGMENT_BYTES: u32 = 16 << 20;
 pub const SECTOR_BYTES: u32 = 512;
 /// Segments that a writer of a new disk has under way at most.
 pub const WINDOW: u32 = 64;
+
+/// The folder for what was read from disks in stores, and the bytes that it may have of each.
+const CACHE: &str = "ZINC_CACHE";
+const CACHE_SIZE: &str = "ZINC_CACHE_SIZE";
+/// Bytes of the cache of a disk, unless the environment says otherwise.
+const CACHE_BYTES: u64 = 4 << 30;
 
 /// Bytes that are copied at once: half a segment.
 const PIECE: usize = 8 << 20;
@@ -67,6 +74,32 @@ fn options(name: &Name) -> Options {
     Options { patience: name.silence, who: this_process(), ..Options::default() }
 }
 
+/// Those of a disk that is to be read, with the cache that the environment of this machine names: a
+/// name would carry the path to other machines, and a label that another wrote to this one.
+fn options_with_cache(name: &Name) -> Result<Options, Trouble> {
+    let cache = match env::var_os(CACHE).filter(|folder| !folder.is_empty()) {
+        None => None,
+        Some(folder) => {
+            let bytes = match env::var(CACHE_SIZE) {
+                Ok(text) => size_of(&text).ok_or_else(|| {
+                    Trouble::Machine(format!("{CACHE_SIZE}: '{text}' is no size, as 10G is one"))
+                })?,
+                Err(_) => CACHE_BYTES,
+            };
+            Some(CachePlace { folder: folder.into(), bytes })
+        }
+    };
+    Ok(Options { cache, ..options(name) })
+}
+
+/// A number, of KiB, MiB, GiB or TiB if the letter for it follows.
+fn size_of(text: &str) -> Option<u64> {
+    let unit = "KMGT".find(text.chars().last()?.to_ascii_uppercase());
+    let digits = if unit.is_some() { text.get(..text.len() - 1)? } else { text };
+    let factor = 1_u64 << unit.map_or(0, |at| 10 * (at + 1));
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
 fn patience(name: &Name) -> Duration {
     name.silence
 }
@@ -90,7 +123,7 @@ pub fn create(name: &Name, is: &Superblock) -> Result<(), Trouble> {
 /// # Errors
 /// Why it cannot be had.
 pub fn open(name: &Name) -> Result<Arc<LogDevice>, Trouble> {
-    LogDevice::open(store(name)?, name.as_str(), &Rt::real(), options(name))
+    LogDevice::open(store(name)?, name.as_str(), &Rt::real(), options_with_cache(name)?)
 }
 
 /// Becomes the writer of a disk, for this program alone.
@@ -98,7 +131,7 @@ pub fn open(name: &Name) -> Result<Arc<LogDevice>, Trouble> {
 /// # Errors
 /// Another program of this machine has it (`None`), or why it cannot be had.
 pub fn claim(name: &Name) -> Result<Arc<LogDevice>, Option<Trouble>> {
-    claim_with(name, options(name))
+    claim_with(name, options_with_cache(name).map_err(Some)?)
 }
 
 /// The same to clean up: what is dead is not kept for readers without a pin.

@@ -2,6 +2,7 @@
 
 use super::Trouble;
 use super::answers::Answers;
+use super::cache::Cache;
 use super::map::Index;
 use super::options::Options;
 use super::replay::{State as Replayed, Volume};
@@ -23,6 +24,7 @@ pub(super) struct Core {
     pub(super) options: Options,
     pub(super) counters: Counters,
     pub(super) answers: Answers,
+    pub(super) cache: Option<Cache>,
     pub(super) state: Mutex<State>,
     /// Told of everything that a thread may wait for.
     pub(super) changed: Condvar,
@@ -63,6 +65,10 @@ impl Core {
         writer: Option<Writer>,
     ) -> Result<Arc<Self>, Trouble> {
         let answers = Answers::start(client.rt()).map_err(|e| Trouble::Machine(e.to_string()))?;
+        // Without one it is only slower.
+        let note = (state.next.saturating_sub(1), state.previous);
+        let place = options.cache.as_ref();
+        let cache = place.and_then(|place| Cache::start(place, &client, volume.uuid, note));
         let (changed, keeper) = (client.rt().condvar(), client.rt().condvar());
         let state =
             State { phase: Phase::Open, index: state.index, next: state.next, writer, lock: None };
@@ -73,6 +79,7 @@ impl Core {
             options,
             counters: Counters::default(),
             answers,
+            cache,
             state: Mutex::new(state),
             changed,
             keeper,

@@ -48,10 +48,12 @@
 //!
 //! One lock, [`core::Core::state`], never held over a request. Answers of the store come on its
 //! threads and never wait. Callbacks of the device's users are called by a thread of its own
-//! (`answers`), as they may read from the device. A writer has a *keeper*, which makes checkpoints
+//! (`answers`), as they may read from the device. A cache on a local disk, if there is one, has a
+//! thread as well (`cache`). A writer has a *keeper*, which makes checkpoints
 //! and collects garbage while there is work; an idle disk asks nothing of its store.
 
 mod answers;
+mod cache;
 mod checkpoint;
 mod core;
 mod dev;
@@ -76,6 +78,7 @@ use ::core::fmt;
 use format::Damage;
 use rt::Rt;
 
+pub use cache::CachePlace;
 pub use dev::LogDevice;
 pub(crate) use dev::open_error;
 pub use gc::Collected;

@@ -1,5 +1,6 @@
 //! How a disk in a store is used.
 
+use super::cache::CachePlace;
 use super::format::WriterId;
 use core::time::Duration;
 
@@ -24,6 +25,8 @@ pub struct Options {
     pub is_tended: bool,
     /// Who writes, for people.
     pub who: WriterId,
+    /// Where on this machine is kept what was read; `None`: nowhere.
+    pub cache: Option<CachePlace>,
 }
 
 impl Default for Options {
@@ -38,6 +41,7 @@ impl Default for Options {
             clean_bytes: 256 << 20,
             is_tended: true,
             who: WriterId { host: String::new(), pid: std::process::id() },
+            cache: None,
         }
     }
 }

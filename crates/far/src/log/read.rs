@@ -1,5 +1,7 @@
-//! Reading: ranges become runs of segments, those that lie close together are read at once.
+//! Reading: ranges become runs of segments, those that lie close together are read at once. What a
+//! cache has is read there first.
 
+use super::cache::{LINE, Lines};
 use super::core::{Core, Phase, kind_of};
 use super::format::segment_name;
 use crate::store::client::Urgency;
@@ -84,7 +86,13 @@ impl Core {
             }));
         }
         drop(state);
-        self.fetch(runs);
+        match &self.cache {
+            Some(cache) if !runs.is_empty() => {
+                let core = Arc::clone(self);
+                cache.look(Box::new(move |lines| core.look(lines, runs)));
+            }
+            _ => self.fetch(runs),
+        }
         at_once.into_iter().for_each(|(give, result)| give(result));
     }
 
@@ -117,6 +125,19 @@ impl Core {
         stored
     }
 
+    /// Gives the runs that a cache has, and reads the others.
+    fn look(self: &Arc<Self>, lines: &mut Lines, runs: Vec<Run>) {
+        let mut missing = Vec::new();
+        for run in runs {
+            match lines.read(run.seq, run.from, run.len) {
+                Some(bytes) => self.arrived(&run, run.from, &Ok(Response::Bytes(bytes))),
+                None => missing.push(run),
+            }
+        }
+        self.fetch(missing);
+    }
+
+    /// Reads runs from the store.
     fn fetch(self: &Arc<Self>, mut runs: Vec<Run>) {
         runs.sort_by_key(|run| (run.seq, run.from));
         let mut groups: Vec<Vec<Run>> = Vec::new();
@@ -133,13 +154,19 @@ impl Core {
             }
         }
         for group in groups {
-            let (seq, from) = group.first().map_or((0, 0), |run| (run.seq, run.from));
-            let end = group.iter().map(|run| run.from + run.len as u64).max().unwrap_or(from);
+            let (seq, mut from) = group.first().map_or((0, 0), |run| (run.seq, run.from));
+            let mut end = group.iter().map(|run| run.from + run.len as u64).max().unwrap_or(from);
+            if self.cache.is_some() {
+                (from, end) = (from / LINE * LINE, end.next_multiple_of(LINE));
+            }
             let get = Request::Get { name: segment_name(seq), from, len: end - from };
             let core = Arc::clone(self);
             let answered = move |answer: Result<Response, StoreError>| {
                 for run in group {
                     core.arrived(&run, from, &answer);
+                }
+                if let (Some(cache), Ok(Response::Bytes(bytes))) = (&core.cache, answer) {
+                    cache.keep(seq, from, bytes);
                 }
             };
             self.client.ask(Urgency::Read, get, Box::new(answered));

@@ -1,5 +1,6 @@
 //! Random explorations in simulated time: any number of writers, readers, crashes, writers that
-//! stand still and go on, lost, late and doubled requests, checkpoints and collections.
+//! stand still and go on, lost, late and doubled requests, checkpoints and collections. Some have
+//! caches of a few lines, which are shared, damaged and lost.
 //!
 //! Beside the store stands an *oracle*: it sees every object that was ever created, deleted or not,
 //! and goes through the log from its beginning by the rule alone, without checkpoints, moves or
@@ -11,15 +12,18 @@
 //! - every byte that is read: nothing that can be reached was deleted or mixed up.
 
 use super::format::{Change, Header, Kind, Superblock, WriterId, decode_table, segment_name};
-use super::{LogDevice, Options, Trouble, pin, unpin};
+use super::{CachePlace, LogDevice, Options, Trouble, cache, pin, unpin};
 use crate::store::{FaultRates, SimStore, SimWorld};
 use core::time::Duration;
 use device::{Device as _, Error, ErrorKind, WriteDevice as _};
 use parking_lot::Mutex;
 use rt::Rt;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
+use tempfile::TempDir;
 
 const SECTOR: usize = 512;
 const SECTORS: usize = 64;
@@ -110,6 +114,8 @@ struct Lab {
     asleep: Mutex<Vec<Holder>>,
     stamps: Mutex<u64>,
     takeovers: Mutex<u64>,
+    /// Where caches are; `None`: there are none.
+    caches: Option<TempDir>,
 }
 
 fn options() -> Options {
@@ -126,6 +132,26 @@ fn options() -> Options {
 impl Lab {
     fn below(&self, bound: u64) -> u64 {
         self.rt.random_u64() % bound
+    }
+
+    /// With one of the caches, which another may have at the time; it may be damaged, or lost.
+    fn options(&self) -> Options {
+        let Some(folder) = &self.caches else { return options() };
+        let folder = folder.path().join(self.below(3).to_string());
+        let bytes = 8192 + 6 * (cache::LINE + 64);
+        for file in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            match self.below(16) {
+                0 => std::fs::remove_file(file.path()).unwrap(),
+                1..=4 => {
+                    let file = File::options().write(true).open(file.path()).unwrap();
+                    // The head, the table, or a line.
+                    let at = [8192, 8192, bytes][self.below(3) as usize];
+                    file.write_all_at(&[0x5a; 64], self.below(at)).unwrap();
+                }
+                _ => {}
+            }
+        }
+        Options { cache: Some(CachePlace { folder, bytes }), ..options() }
     }
 
     fn rest(&self, most: u64) {
@@ -158,7 +184,7 @@ impl Lab {
     fn take_over(&self) -> Option<Holder> {
         let store = SimStore::new(&self.world);
         let before = self.end_of_log();
-        let claimed = LogDevice::claim(store.clone(), "sim", &self.rt, options(), None);
+        let claimed = LogDevice::claim(store.clone(), "sim", &self.rt, self.options(), None);
         let device = match claimed {
             Ok(device) => device,
             Err(Trouble::Fenced(_)) => return None,
@@ -259,7 +285,7 @@ impl Lab {
             pin(store.clone(), &self.rt, PATIENCE, 1 << 30, &options().who).expect("a pin")
         });
         let before = self.end_of_log();
-        let device = match LogDevice::open(store.clone(), "sim", &self.rt, options()) {
+        let device = match LogDevice::open(store.clone(), "sim", &self.rt, self.options()) {
             Ok(device) => device,
             Err(trouble) => panic!("{trouble}"),
         };
@@ -377,6 +403,10 @@ fn explore(seed: u64, rounds: u64) -> u64 {
         if rt.random_u64() % 4 > 0 {
             world.set_fault_rates(FaultRates::rough());
         }
+        let caches = (rt.random_u64() % 2 == 0).then(|| tempfile::tempdir().unwrap());
+        for n in 0..3 {
+            caches.iter().for_each(|c| std::fs::create_dir(c.path().join(n.to_string())).unwrap());
+        }
         let lab = Arc::new(Lab {
             rt: rt.clone(),
             world: Arc::clone(&world),
@@ -384,6 +414,7 @@ fn explore(seed: u64, rounds: u64) -> u64 {
             asleep: Mutex::default(),
             stamps: Mutex::new(0),
             takeovers: Mutex::new(0),
+            caches,
         });
         let machines: Vec<_> = (0..3)
             .map(|n| {

@@ -44,7 +44,11 @@ impl Core {
         };
         writer.pump(&bounds, index, &mut work);
         let is_long = writer.since >= self.options.checkpoint_every;
+        let settled = writer.settled();
         drop(state);
+        if let (Some(cache), Some(note)) = (&self.cache, settled) {
+            cache.note(note);
+        }
         if is_long {
             self.keeper.notify_all();
         }

@@ -175,6 +175,11 @@ impl Writer {
         self.pending.first_key_value().map_or(self.next, |(seq, _)| *seq)
     }
 
+    /// The last place and the hash of its header, when all that was sealed counts.
+    pub(super) fn settled(&self) -> Option<(u64, Hash)> {
+        self.pending.is_empty().then(|| (self.next - 1, self.previous))
+    }
+
     /// A segment counts.
     pub(super) fn counts(&mut self, seq: u64) {
         if let Some(payload) = self.pending.remove(&seq) {
