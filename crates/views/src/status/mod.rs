@@ -13,7 +13,10 @@ use crate::json::{self, one_line};
 use crate::stores;
 use engine::Pool;
 use engine::devices::price::Prices;
-use engine::pools::{CandidateState, ExpansionNote, ScanState, Section, Status, VdevView};
+use engine::pools::{
+    CandidateState, CheckpointNote, ExpansionNote, RebuildState, Removal, ScanProgress, ScanState,
+    Section, Status, VdevView,
+};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use term::escape::line;
@@ -200,8 +203,19 @@ impl View {
             "activity",
             activity::lines(status, self.utc_offset).iter().map(|l| json!(one_line(l))).collect(),
         );
-        if let Some(s) = &status.scan {
-            put("scan_stats", scan(s, int));
+        let mut scans = status.scan.as_ref().map_or_else(Map::new, |s| scan(s, int));
+        let rebuilds = rebuilds(status, int);
+        if !rebuilds.is_empty() {
+            scans.insert("rebuild_stats".to_owned(), Value::Object(rebuilds));
+        }
+        if !scans.is_empty() {
+            put("scan_stats", Value::Object(scans));
+        }
+        if let Some(r) = &status.removal {
+            put("removal_stats", removal(r, status, int));
+        }
+        if let Some(c) = &status.checkpoint {
+            put("checkpoint_stats", checkpoint(c, int));
         }
         if let Some(e) = &status.expansion {
             put("raidz_expand_stats", expansion(e, int));
@@ -326,17 +340,93 @@ pub fn latest(status: &Status) -> u64 {
     scan.max(removal).max(checkpoint)
 }
 
-fn scan(s: &ScanState, int: bool) -> Value {
+/// OpenZFS's word for how far a scan, a removal or an expansion is.
+fn word(state: ScanProgress) -> String {
+    match state {
+        ScanProgress::Active => "SCANNING".to_owned(),
+        state => state.name().to_uppercase(),
+    }
+}
+
+fn scan(s: &ScanState, int: bool) -> Map<String, Value> {
+    let number = |n| json::number(n, int);
+    let members = [
+        ("function", json!(s.function().name().to_uppercase())),
+        ("state", json!(word(s.state()))),
+        ("start_time", number(s.start_time)),
+        ("end_time", number(s.end_time)),
+        ("to_examine", number(s.to_examine)),
+        ("examined", number(s.examined)),
+        ("skipped", number(s.skipped)),
+        ("processed", number(s.processed)),
+        ("errors", number(s.errors)),
+    ];
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The last rebuild of each top-level vdev, with OpenZFS's names. What it did since the pool was
+/// opened (`pass_…`) is not on disk, and no part of it.
+fn rebuilds(status: &Status, int: bool) -> Map<String, Value> {
+    let number = |n| json::number(n, int);
+    let one = |(s, name): &(RebuildState, String)| {
+        let state = match s.state() {
+            ScanProgress::None => return None,
+            ScanProgress::Active => "ACTIVE",
+            ScanProgress::Finished => "COMPLETE",
+            _ => "CANCELED",
+        };
+        let sections = [
+            (Section::Normal, "normal"),
+            (Section::Special, "special"),
+            (Section::Dedup, "dedup"),
+            (Section::Logs, "logs"),
+        ];
+        let (vdev, class) = sections.into_iter().find_map(|(section, class)| {
+            let vdev = status.vdevs.section(section).iter().find(|v| v.name == *name)?;
+            Some((vdev, class))
+        })?;
+        let stats = json!({
+            "name": name,
+            "vdev_type": vdev.kind.name(),
+            "guid": number(vdev.guid),
+            "class": class,
+            "state": state,
+            "start_time": number(s.start_time),
+            "end_time": number(s.end_time),
+            // In nanoseconds.
+            "scan_time": number(s.scan_time_ms.saturating_mul(1_000_000)),
+            "scanned": number(s.bytes_scanned),
+            "issued": number(s.bytes_issued),
+            "rebuilt": number(s.bytes_rebuilt),
+            "to_scan": number(s.bytes_estimated),
+            "errors": number(s.errors),
+        });
+        Some((name.clone(), stats))
+    };
+    status.rebuilds.iter().filter_map(one).collect()
+}
+
+fn removal(r: &Removal, status: &Status, int: bool) -> Value {
+    let number = |n| json::number(n, int);
+    // The vdev that was is called so.
+    let name = if status.removing.is_empty() { "indirect" } else { &status.removing };
     json!({
-        "function": s.function().name().to_uppercase(),
-        "state": s.state().name().to_uppercase(),
-        "start_time": json::number(s.start_time, int),
-        "end_time": json::number(s.end_time, int),
-        "to_examine": json::number(s.to_examine, int),
-        "examined": json::number(s.examined, int),
-        "skipped": json::number(s.skipped, int),
-        "processed": json::number(s.processed, int),
-        "errors": json::number(s.errors, int),
+        "name": name,
+        "state": word(r.state.state()),
+        "removing_vdev": number(r.state.vdev),
+        "start_time": number(r.state.start_time),
+        "end_time": number(r.state.end_time),
+        "to_copy": number(r.state.to_copy),
+        "copied": number(r.state.copied),
+        "mapping_memory": number(r.mapping_memory),
+    })
+}
+
+fn checkpoint(c: &CheckpointNote, int: bool) -> Value {
+    json!({
+        "state": if c.made.is_some() { "EXISTS" } else { "DISCARDING" },
+        "start_time": json::number(c.made.unwrap_or(0), int),
+        "space": json::number(c.bytes, int),
     })
 }
 
@@ -345,7 +435,7 @@ fn expansion(e: &ExpansionNote, int: bool) -> Value {
     let name = e.name.split_once('-').map_or(&*e.name, |(kind, _)| kind);
     json!({
         "name": name,
-        "state": e.state.state.name().to_uppercase(),
+        "state": word(e.state.state),
         "expanding_vdev": json::number(e.vdev, int),
         "start_time": json::number(e.state.start_time, int),
         "end_time": json::number(e.state.end_time, int),

@@ -20,6 +20,7 @@ use engine::pools::{
     VdevTreeView, VdevView, Verdict, ViewState, WorkProgress, WorkState,
 };
 use engine::repair::{Plan, Step};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -199,6 +200,68 @@ fn resilvers_and_rebuilds() {
         ("a rebuild has ended", report(&rebuilt)),
     ];
     hold("status_resilver", &all);
+}
+
+/// Names and words are those that OpenZFS 2.3.2 printed for a pool in the same states.
+#[test]
+fn what_a_pool_is_doing_in_json() {
+    let view = View { as_int: true, ..View::default() };
+    let rebuild = RebuildState {
+        start_time: NOW,
+        end_time: NOW + 1,
+        bytes_scanned: 4,
+        bytes_issued: 3,
+        bytes_rebuilt: 2,
+        bytes_estimated: 5,
+        scan_time_ms: 689,
+        ..RebuildState::default()
+    };
+    let states = [
+        (ScanProgress::Active, "ACTIVE"),
+        (ScanProgress::Finished, "COMPLETE"),
+        (ScanProgress::Canceled, "CANCELED"),
+    ];
+    for (state, word) in states {
+        let rebuilds = vec![(rebuild.with_state(state), "mirror-0".to_owned())];
+        let of = Status { rebuilds, ..status(mirror()) };
+        let guid = of.vdevs.section(Section::Normal)[0].guid;
+        let stats = json!({
+            "name": "mirror-0", "vdev_type": "mirror", "guid": guid, "class": "normal",
+            "state": word, "start_time": NOW, "end_time": NOW + 1, "scan_time": 689_000_000,
+            "scanned": 4, "issued": 3, "rebuilt": 2, "to_scan": 5, "errors": 0,
+        });
+        let scan = json!({ "rebuild_stats": { "mirror-0": stats } });
+        assert_eq!(view.closed_value(&of)["scan_stats"], scan);
+        let both = Status { scan: scrubbed(), ..of };
+        let both = &view.closed_value(&both)["scan_stats"];
+        assert_eq!((&both["function"], &both["state"]), (&json!("SCRUB"), &json!("FINISHED")));
+        assert_eq!(both["rebuild_stats"], scan["rebuild_stats"]);
+    }
+    assert!(view.closed_value(&status(mirror())).get("scan_stats").is_none());
+
+    let mut words = RemovalState::default();
+    (words.vdev, words.start_time, words.to_copy, words.copied) = (1, NOW, 5, 4);
+    let state = words.with_state(ScanProgress::Active);
+    let removal = Some(Removal { state, mapping_memory: 48 });
+    let removing = Status { removal, removing: "/dev/sdb".to_owned(), ..status(mirror()) };
+    let stats = json!({
+        "name": "/dev/sdb", "state": "SCANNING", "removing_vdev": 1, "start_time": NOW,
+        "end_time": 0, "to_copy": 5, "copied": 4, "mapping_memory": 48,
+    });
+    assert_eq!(view.closed_value(&removing)["removal_stats"], stats);
+
+    for (made, stats) in [
+        (Some(NOW), json!({ "state": "EXISTS", "start_time": NOW, "space": 44_544 })),
+        (None, json!({ "state": "DISCARDING", "start_time": 0, "space": 44_544 })),
+    ] {
+        let checkpoint = Some(CheckpointNote { made, bytes: 44_544 });
+        let kept = Status { checkpoint, ..status(mirror()) };
+        assert_eq!(view.closed_value(&kept)["checkpoint_stats"], stats);
+    }
+}
+
+fn scrubbed() -> Option<ScanState> {
+    scan(Function::Scrub, ScanProgress::Finished)
 }
 
 #[test]
