@@ -31,6 +31,7 @@ mod partition;
 mod sim;
 mod source;
 mod stats;
+mod version;
 mod write;
 
 /// What implementations of devices need to keep the rules of callbacks.
@@ -61,6 +62,7 @@ pub use partition::{Partition, RwPartition};
 pub use sim::{SimCost, SimDevice, SimDisks, SimModel, SimOptions};
 pub use source::{DeviceSource, LocalDevices, OpenPolicy};
 pub use stats::{LATENCY_CLASSES, Stats, StoreUsage};
+pub use version::Version;
 pub use write::{Shared, Write, WriteDevice, WriteDeviceRef, write_batch};
 
 use std::sync::Arc;

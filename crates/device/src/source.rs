@@ -9,8 +9,8 @@
 
 use crate::gpt::Gpt;
 use crate::{
-    DeviceRef, Error, ErrorKind, FileDevice, Options, RwFileDevice, RwPartition, WriteDevice,
-    WriteDeviceRef,
+    DeviceRef, Error, ErrorKind, FileDevice, Options, RwFileDevice, RwPartition, Version,
+    WriteDevice, WriteDeviceRef,
 };
 use core::time::Duration;
 use parking_lot::Mutex;
@@ -44,6 +44,13 @@ pub trait DeviceSource: Send + Sync {
     /// # Errors
     /// Another program has it ([`ErrorKind::InUse`]); it cannot be opened, or does not answer.
     fn claim(&self, name: &Path) -> Result<WriteDeviceRef, Error>;
+
+    /// What is behind a name, as far as that can be told without opening it; `None`: it cannot be,
+    /// or nothing is.
+    fn version(&self, name: &Path) -> Option<Version> {
+        let _ = name;
+        None
+    }
 
     /// What took longer to be opened than it should ([`OpenPolicy::slow`]), and how long, since
     /// this was asked last.
@@ -250,6 +257,11 @@ impl DeviceSource for LocalDevices {
         let part = table.as_ref().and_then(|t| t.zfs().find(|p| p.number == number));
         let Some(part) = part else { return self.claim_whole(name) };
         Ok(Arc::new(RwPartition::new(disk, &format!("#{number}"), part.start, part.len)))
+    }
+
+    fn version(&self, name: &Path) -> Option<Version> {
+        let disk = partition(name).map_or(name, |(disk, _)| disk);
+        Version::of(disk).ok()
     }
 
     fn take_slow(&self) -> Vec<(PathBuf, Duration)> {

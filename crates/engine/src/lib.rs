@@ -248,9 +248,10 @@ pub mod live {
     pub use pool::live::{
         AbandonedHead, CreateOptions, DEVICE_MIN, Devices, ENABLED_BY_DEFAULT, Event, EventValue,
         Events, FailMode, GivenUpLog, Head, ImportOptions, InUse, Invocation, LivePool, LogDevices,
-        NewTop, OfflineMode, OwnChanges, PropertyWord, PushReason, ResilverKind, Setting,
-        SpaceClass, SpareTaken, StopWaiter, Tunable, TunableError, TxgLimits, TxgRecord, TxgState,
-        VdevSpec, cache_config, import, is_same, is_writable, mark_destroyed,
+        Lookout, Missing, NewTop, NotUsed, OfflineMode, OwnChanges, PropertyWord, PushReason,
+        ResilverKind, Returned, Setting, Sighting, SpaceClass, SpareTaken, StopWaiter, Tunable,
+        TunableError, TxgLimits, TxgRecord, TxgState, VdevSpec, cache_config, import, is_same,
+        is_writable, mark_destroyed,
     };
 
     /// What can be tuned, in a table with units and ranges.

@@ -4,8 +4,8 @@ use crate::name::{Name, NameError};
 use crate::{disk, nbd};
 use device::gpt::Gpt;
 use device::{
-    DeviceRef, DeviceSource, Error, ErrorKind, LocalDevices, OpenPolicy, RwPartition, WriteDevice,
-    WriteDeviceRef,
+    DeviceRef, DeviceSource, Error, ErrorKind, LocalDevices, OpenPolicy, RwPartition, Version,
+    WriteDevice, WriteDeviceRef,
 };
 use parking_lot::Mutex;
 use rt::Rt;
@@ -109,6 +109,10 @@ impl DeviceSource for AnyDevices {
             }
             None => Err(Error::open(ErrorKind::Gone, &Arc::from(path.to_string_lossy()))),
         }
+    }
+
+    fn version(&self, path: &Path) -> Option<Version> {
+        if far(path).is_some() { None } else { self.near.version(path) }
     }
 
     fn take_slow(&self) -> Vec<(PathBuf, Duration)> {

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Smallest file of a directory that is looked at, in bytes. OpenZFS makes no vdev below 64 MiB,
 /// but an image may have been cut short.
-const FILE_SIZE_MIN: u64 = DATA_START + END_SIZE + 1;
+pub(crate) const FILE_SIZE_MIN: u64 = DATA_START + END_SIZE + 1;
 
 /// Devices looked at at the same time, at most. They wait for disks, not for processors.
 pub(crate) const SEARCHERS: usize = 16;

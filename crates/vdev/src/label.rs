@@ -170,6 +170,18 @@ pub fn initialise(device: &dyn WriteDevice, config: &NvList) -> Result<(), Label
     Ok(device.flush()?)
 }
 
+/// Makes the rings of uberblocks zeros, in all labels, so that no state of the pool is found on the
+/// device. Waits until it is durable.
+///
+/// # Errors
+/// The device is too small to have labels, or refuses.
+pub fn clear_rings(device: &dyn WriteDevice) -> Result<(), LabelError> {
+    let zeros = Shared::from(AlignedBuf::zeroed(Part::Ring.size() as usize));
+    let rings = offsets(device)?.map(|start| (start + Part::Ring.start(), zeros.clone()));
+    put(device, rings.to_vec())?;
+    Ok(device.flush()?)
+}
+
 /// Makes labels zeros, by their numbers, so that the device belongs to no pool when all that are
 /// good go. Waits until it is durable.
 ///

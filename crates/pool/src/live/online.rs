@@ -32,11 +32,13 @@ use super::shared::Shared;
 use crate::dtl::Logs;
 use crate::error::{Error, Result};
 use crate::scan::{FoundLeaf, look_at_device};
-use crate::uberblocks::read_ring;
+use crate::uberblocks::{is_before_move, read_ring};
 use device::{DeviceRef, DeviceSource, OpenPolicy, WriteDeviceRef};
-use ondisk::BlkPtr;
 use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
+use ondisk::label::LABELS;
+use ondisk::{BlkPtr, Uberblock};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +48,14 @@ use vdev::{LeafOpen, Txgs};
 /// device that they began with.
 const IN_USE: Duration = Duration::from_secs(1);
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+
+/// Why a device is not used that has a history of its own.
+pub(super) const WROTE_ALONE: &str =
+    "it was written without the others, and may hold changes that they lack";
+
+/// Txgs without anything in them between the last one of a leaf and the first that it missed, at
+/// most: an import begins a few txgs later.
+const SKIPPED_TXGS: u64 = 8;
 
 /// What tells one uberblock from another: txg, time, pointer.
 type Mark = (u64, u64, BlkPtr);
@@ -57,6 +67,40 @@ pub enum OwnChanges {
     GiveUp,
     /// They are kept: a leaf that was written without the others stays away.
     Keep,
+}
+
+/// What a leaf that has come back lacks.
+pub(super) struct Absence {
+    /// Births of blocks that it may not have.
+    pub(super) missed: Txgs,
+    /// It was not written to without the others.
+    pub(super) has_stood_still: bool,
+    /// It is as it was when it left, and no copy from before that.
+    pub(super) is_as_it_left: bool,
+}
+
+/// Why a device is not the one that was there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// It has no label.
+    NoLabel,
+    /// It is of another pool.
+    OtherPool,
+    /// It is of this pool, and another leaf.
+    OtherLeaf,
+    /// It is no part of a vdev.
+    Aux,
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoLabel => "has no label: it is not the device that was there",
+            Self::OtherPool => "belongs to another pool",
+            Self::OtherLeaf => "is another device of this pool",
+            Self::Aux => "is a spare or cache device",
+        })
+    }
 }
 
 /// Why a leaf is taken out of use.
@@ -72,14 +116,12 @@ pub enum OfflineMode {
     FaultedForNow,
 }
 
-fn marks(leaf: &FoundLeaf) -> Vec<Mark> {
-    let of = |u: ondisk::Uberblock| (u.txg, u.timestamp, u.rootbp);
-    let all = read_ring(leaf).into_iter().map(|found| of(found.uberblock));
-    all.filter(|mark| mark.0 > 0).collect()
+fn mark(uberblock: &Uberblock) -> Mark {
+    (uberblock.txg, uberblock.timestamp, uberblock.rootbp)
 }
 
 /// The leaf of a configuration with this guid.
-fn leaf_of(root: &VdevConfig, guid: u64) -> Option<&VdevConfig> {
+pub(super) fn leaf_of(root: &VdevConfig, guid: u64) -> Option<&VdevConfig> {
     root.walk().find(|v| v.guid == guid && v.kind.is_leaf())
 }
 
@@ -135,49 +177,97 @@ impl Shared {
         })
     }
 
-    /// What a leaf that has come back missed, by its uberblocks, those of a leaf beside it and its
-    /// log; and whether it stood still meanwhile.
-    fn missed_by(&self, leaf: &FoundLeaf, guid: u64, log: &Txgs) -> (Txgs, bool) {
-        let tree = self.reader.vdevs();
+    /// What a leaf that has come back lacks, by its uberblocks, those of a leaf beside it and its
+    /// log.
+    pub(super) fn absence(&self, leaf: &FoundLeaf, guid: u64, log: &Txgs) -> Absence {
         let last = self.txgs.last_synced();
-        let all = || (std::iter::once(1..=last).collect(), false);
-        let top = tree.tops().find(|t| below(t.node()).contains(&guid));
-        let Some(top) = top else { return all() };
+        let all = |has_stood_still| {
+            let missed = std::iter::once(1..=last).collect();
+            Absence { missed, has_stood_still, is_as_it_left: false }
+        };
+        let ring: Vec<_> = read_ring(leaf).into_iter().filter(|u| u.uberblock.txg > 0).collect();
+        let newest = ring.iter().map(|u| u.uberblock).max_by_key(|u| (u.txg, u.timestamp));
+        let (Some(newest), Some(others)) = (newest, self.marks_beside(guid)) else {
+            return all(false);
+        };
+        // The others' rings may be too young to have anything in common with it.
+        let is_before_log = log.bounds().is_some_and(|(first, _)| newest.txg < first);
+        if !is_before_log && !others.contains(&mark(&newest)) {
+            return all(false);
+        }
+        let is_as_it_left = is_as_it_left(newest.txg, log, &others);
+        let is_before_move =
+            || is_before_move(&newest, &self.uberblock.lock(), &self.config.lock().root);
+        if !is_as_it_left && (lacked_something(leaf, guid) || is_before_move()) {
+            return all(true);
+        }
+        // A copy that was made while the device was in use is as old as the label that was copied
+        // first.
+        let of_label = |n| {
+            let in_it = ring.iter().filter(|u| u.label == n);
+            in_it.map(|u| u.uberblock.txg).max()
+        };
+        let since = (0..LABELS).filter_map(of_label).min().unwrap_or(newest.txg);
+        let mut missed = Txgs::default();
+        missed.add(since + 1, last.saturating_add(1));
+        Absence { missed, has_stood_still: true, is_as_it_left }
+    }
+
+    /// The uberblocks of a leaf in use beside that one.
+    fn marks_beside(&self, guid: u64) -> Option<Vec<Mark>> {
+        let tree = self.reader.vdevs();
+        let top = tree.tops().find(|t| below(t.node()).contains(&guid))?;
         // A log is written beside all others: any of them has seen what became of its txgs.
         let is_beside = |n: u64| top.is_log() || below(top.node()).contains(&n);
         let mut others = tree
             .leaves()
             .filter(|l| l.guid() != guid && l.writer().is_some() && is_beside(l.guid()));
-        let Some(device) = others.find_map(|l| l.device().cloned()) else { return all() };
-        let Some(other) = look_at_device(&device, PathBuf::new()) else { return all() };
-        let (own, others) = (marks(leaf), marks(&other));
-        // The others' rings may be too young to have anything in common with it.
-        let is_before_log = |newest: &Mark| log.bounds().is_some_and(|(first, _)| newest.0 < first);
-        match own.iter().max_by_key(|(txg, time, _)| (*txg, *time)) {
-            Some(newest) if others.contains(newest) || is_before_log(newest) => {
-                let mut missed = Txgs::default();
-                missed.add(newest.0 + 1, last.saturating_add(1));
-                (missed, true)
-            }
-            _ => all(),
-        }
+        let device = others.find_map(|l| l.device().cloned())?;
+        let other = look_at_device(&device, PathBuf::new())?;
+        let marks = read_ring(&other).into_iter().map(|found| mark(&found.uberblock));
+        Some(marks.filter(|(txg, ..)| *txg > 0).collect())
     }
 
     /// A device is the leaf that it is to be.
     fn check_label(&self, device: &DeviceRef, guid: u64) -> Result<FoundLeaf> {
         let name = device.name().to_owned();
-        let no = |why: &str| Err(self.invalid(format!("{name} {why}")));
-        let Some(found) = look_at_device(device, PathBuf::from(&name)) else {
-            return no("has no label: it is not the device that was there");
-        };
-        let pool = self.config.lock().facts.guid;
-        match &found.config {
-            LabelConfig::Member(c) if c.pool_guid != pool => no("belongs to another pool"),
-            LabelConfig::Member(c) if c.guid == Some(guid) => Ok(found),
-            LabelConfig::Member(_) => no("is another device of this pool"),
-            LabelConfig::Aux(_) => no("is a spare or cache device"),
+        let found = look_at_device(device, PathBuf::from(&name));
+        match (self.unfit(found.as_ref(), guid), found) {
+            (None, Some(found)) => Ok(found),
+            (why, _) => Err(self.invalid(format!("{name} {}", why.unwrap_or(Unfit::NoLabel)))),
         }
     }
+
+    /// Why what was found is not that leaf's device.
+    pub(super) fn unfit(&self, found: Option<&FoundLeaf>, guid: u64) -> Option<Unfit> {
+        let pool = self.config.lock().facts.guid;
+        match found.map(|found| &found.config) {
+            None => Some(Unfit::NoLabel),
+            Some(LabelConfig::Member(c)) if c.pool_guid != pool => Some(Unfit::OtherPool),
+            Some(LabelConfig::Member(c)) if c.guid == Some(guid) => None,
+            Some(LabelConfig::Member(_)) => Some(Unfit::OtherLeaf),
+            Some(LabelConfig::Aux(_)) => Some(Unfit::Aux),
+        }
+    }
+}
+
+/// Nothing but the txgs that the log has is between the last uberblock of a leaf and now: it is as
+/// it was when it left. What is older than the others' rings is known to be so only when the log
+/// begins right after it.
+fn is_as_it_left(newest: u64, log: &Txgs, others: &[Mark]) -> bool {
+    let after = log.runs().filter(|run| *run.end() > newest);
+    let first = after.map(|run| (*run.start()).max(newest + 1)).min();
+    let is_between = |txg: u64| newest < txg && first.is_none_or(|first| txg < first);
+    let is_seen = others.iter().any(|(txg, ..)| *txg <= newest);
+    let is_next = first.is_some_and(|first| first - newest <= SKIPPED_TXGS);
+    (is_seen || is_next) && !others.iter().any(|(txg, ..)| is_between(*txg))
+}
+
+/// The labels of a leaf say that it was being brought what it lacked.
+fn lacked_something(leaf: &FoundLeaf, guid: u64) -> bool {
+    let LabelConfig::Member(config) = &leaf.config else { return false };
+    let own = leaf_of(&config.vdev_tree, guid);
+    own.is_none_or(|v| v.resilver_txg.is_some() || v.rebuild_txg.is_some())
 }
 
 fn one(txg: u64) -> Txgs {
@@ -308,8 +398,8 @@ impl LivePool {
         for (guid, device) in away {
             let found = shared.check_label(&Arc::clone(&device).as_device(), guid);
             let log = logs.get(&guid).cloned().unwrap_or_default();
-            let missed = found.map(|found| shared.missed_by(&found, guid, &log));
-            if missed.is_ok_and(|(_, has_stood_still)| has_stood_still) {
+            let absence = found.map(|found| shared.absence(&found, guid, &log));
+            if absence.is_ok_and(|absence| absence.has_stood_still) {
                 // A leaf that cannot be used is what it was before: away.
                 let _ = self.bring_online(guid, OwnChanges::Keep, device, None);
             }
@@ -332,15 +422,20 @@ impl LivePool {
         let found = shared.check_label(&Arc::clone(&device).as_device(), guid)?;
         let tree = shared.reader.vdevs();
         let log = tree.leaves().find(|l| l.guid() == guid).map(vdev::NodeRef::missed);
-        let (missed, has_stood_still) = shared.missed_by(&found, guid, &log.unwrap_or_default());
+        let Absence { missed, has_stood_still, .. } =
+            shared.absence(&found, guid, &log.unwrap_or_default());
         if own == OwnChanges::Keep && !has_stood_still {
-            let what = "it was written without the others, and may hold changes that they lack";
-            return Err(shared.invalid(what.to_owned()));
+            return Err(shared.invalid(WROTE_ALONE.to_owned()));
         }
         tree.has_missed(guid, &missed);
         drop(tree);
         // Its log is on disk before anything is written to it.
         self.sync()?;
+        if !has_stood_still {
+            // Its own txgs may have higher numbers than the pool's: an import takes the highest.
+            let cleared = vdev::label::clear_rings(device.as_ref());
+            cleared.map_err(|e| shared.failed("clearing uberblocks", &e))?;
+        }
         let is_spared = {
             let config = shared.config.lock();
             parent_of(&config.root, guid).is_some_and(|v| v.kind == VdevKind::Spare)

@@ -1,5 +1,5 @@
 //! What a server does by itself when a device of its pool fails: it takes a hot spare, and uses the
-//! device again when it was moved away and is back.
+//! device again when it is back, as another file or disk too.
 //!
 //! OpenZFS leaves this to a daemon of its own, zed. Here it is a thread of the process that holds
 //! the pool: commands that open a pool for a moment take no spares, as they cannot tell a device
@@ -7,9 +7,9 @@
 
 use crate::held::Held;
 use control::Presence;
-use engine::LivePool;
 use engine::devices::AnyDevices;
-use engine::live::SpareTaken;
+use engine::live::{Lookout, Missing, NotUsed, Returned, SpareTaken};
+use engine::{LivePool, Rt};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -44,11 +44,13 @@ impl Tried {
 
 fn run(held: &Weak<Held>) {
     let (mut used, mut spared) = (Tried::default(), Tried::default());
+    let mut lookout = Lookout::new(&Rt::real(), Arc::new(AnyDevices::default()));
     loop {
         std::thread::sleep(LOOK);
         let Some(held) = held.upgrade() else { return };
         let Some(pool) = held.pool() else { return };
-        let (back, failed) = (pool.leaves_there_again(), pool.leaves_without_spare());
+        let (back, missing) = (pool.leaves_there_again(), pool.missing());
+        let failed = pool.leaves_without_spare();
         drop(pool);
         // One that is back needs no spare.
         if used.is_new(back) {
@@ -56,7 +58,7 @@ fn run(held: &Weak<Held>) {
                 // The same may happen to it again.
                 used = Tried::default();
             }
-        } else if spared.is_new(failed) {
+        } else if !use_returned(&held, &mut lookout, &missing) && spared.is_new(failed) {
             take(&held);
         }
     }
@@ -88,6 +90,36 @@ fn use_again(held: &Held) -> bool {
         tracing::warn!(target: "zinc::pool", "{}: {leaf} is back and used again", held.name());
     }
     !used.is_empty()
+}
+
+/// Looks for the devices of leaves that are missing; whether one of them is used.
+fn use_returned(held: &Held, lookout: &mut Lookout, missing: &Missing) -> bool {
+    let found = lookout.search(missing);
+    if found.is_empty() {
+        return false;
+    }
+    let became = work(held, "using devices that are back", |pool| {
+        let became = pool.use_returned(found, &AnyDevices::default());
+        became.into_iter().map(|r| (name_of(pool, r.leaf), r)).collect::<Vec<_>>()
+    });
+    for (leaf, Returned { path, refusal, .. }) in &became {
+        let (pool, path) = (held.name(), path.display());
+        let Some(why) = refusal else {
+            tracing::warn!(target: "zinc::pool", "{pool}: {leaf} is back and used again");
+            continue;
+        };
+        let hint = match why {
+            NotUsed::Unfit(_) => {
+                format!("`zinc zpool replace {pool} DEVICE` makes it a new device")
+            }
+            NotUsed::Failed(_) => "it is tried again".to_owned(),
+            _ => format!("`zinc zpool online {pool} {path}` gives up what only it has"),
+        };
+        tracing::warn!(target: "zinc::pool", "{pool}: {path} is not used as {leaf}: {why}; {hint}");
+    }
+    let is_failure = |r: &&(_, Returned)| matches!(r.1.refusal, Some(NotUsed::Failed(_)));
+    became.iter().filter(is_failure).for_each(|(_, r)| lookout.try_again(&r.path));
+    became.iter().any(|(_, r)| r.refusal.is_none())
 }
 
 fn take(held: &Held) {

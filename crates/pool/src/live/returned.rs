@@ -1,0 +1,313 @@
+//! Devices that come back as other files or disks than those that left.
+//!
+//! # Theory
+//!
+//! A file that was moved away and is back is the one that the pool has had open all the time
+//! (`is_there_again`). Everything else that may be a leaf's device is found by its label: a disk
+//! that was plugged in again, also under another name; a file that was copied back into its place;
+//! a device that was not there when the pool was opened.
+//!
+//! ```text
+//! what leaves are missing  ->  [`Lookout::search`]  ->  [`LivePool::use_returned`]
+//!     (`missing`)                what is new there,       by label, uberblocks and log
+//!                                without the pool
+//! ```
+//!
+//! The search needs no pool, for a disk that hangs holds it up. It lists the places in which the
+//! devices of the pool are, and opens a file or disk once for each [`Version`] of it. A file is
+//! looked at when it has not changed for [`QUIET`]: what is being copied has labels before it has
+//! data.
+//!
+//! Where a leaf was, any earlier state of it is used, and brought what it lacks by its log.
+//! *Elsewhere* only the state in which it left is: a copy that was put aside on purpose would be
+//! written over. What is of this pool and not used is refused with a reason, and changes nothing.
+
+use super::LivePool;
+use super::online::{OwnChanges, Unfit, WROTE_ALONE, leaf_of};
+use crate::assemble::newest_label;
+use crate::scan::{FILE_SIZE_MIN, FoundLeaf, SearchOptions, scan};
+use crate::uberblocks::read_ring;
+use device::{DeviceSource, Version};
+use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
+use rt::Rt;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use vdev::{Reason, VdevState};
+
+/// How long a file has to be as it is before it is looked at.
+const QUIET: Duration = Duration::from_secs(3);
+/// The time between two searches, at least.
+const PAUSE: Duration = Duration::from_secs(1);
+/// No more than one part in so many of the time is spent on listing places.
+const SHARE: u32 = 50;
+/// When what should have been used, and could not be, is tried again.
+const AGAIN: Duration = Duration::from_mins(1);
+
+/// Leaves whose devices are not there.
+#[derive(Clone, Debug, Default)]
+pub struct Missing {
+    pool: u64,
+    /// Their guids, and where they were.
+    leaves: BTreeMap<u64, Option<PathBuf>>,
+    /// The places in which the devices of the pool are.
+    places: BTreeSet<PathBuf>,
+}
+
+impl Missing {
+    /// There is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.leaves.is_empty()
+    }
+
+    /// Whose place that is.
+    fn leaf_of_place(&self, path: &Path) -> Option<u64> {
+        let own = |leaf: &(&u64, &Option<PathBuf>)| leaf.1.as_deref() == Some(path);
+        self.leaves.iter().find(own).map(|(guid, _)| *guid)
+    }
+}
+
+/// What may be the device of a leaf that is missing.
+pub struct Sighting {
+    leaf: u64,
+    path: PathBuf,
+    /// Its label; `None`: it has none, and is where the leaf's device was.
+    found: Option<FoundLeaf>,
+}
+
+/// What became of something that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Returned {
+    /// The leaf.
+    pub leaf: u64,
+    /// Where it was found.
+    pub path: PathBuf,
+    /// Why it is not used; `None`: it is.
+    pub refusal: Option<NotUsed>,
+}
+
+/// Why what was found is not used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotUsed {
+    /// It is in the leaf's place, and something else.
+    Unfit(Unfit),
+    /// The pool has not come that far.
+    Newer {
+        /// Its last txg.
+        txg: u64,
+        /// The last one of the pool.
+        pool: u64,
+    },
+    /// It has a history of its own.
+    WroteAlone,
+    /// It is older than the device was when it left, and elsewhere.
+    Copy,
+    /// It was to be used, and that failed.
+    Failed(String),
+}
+
+impl fmt::Display for NotUsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unfit(why) => write!(f, "it {why}"),
+            Self::Newer { txg, pool } => {
+                write!(f, "it was written elsewhere up to txg {txg}, and the pool is at {pool}")
+            }
+            Self::WroteAlone => f.write_str(WROTE_ALONE),
+            Self::Copy => f.write_str("it is an earlier copy, and not where the device was"),
+            Self::Failed(why) => f.write_str(why),
+        }
+    }
+}
+
+/// What was seen of a file or disk.
+struct Seen {
+    version: Version,
+    /// When it is to be opened; `None`: it was.
+    due: Option<Duration>,
+}
+
+/// Looks for the devices of missing leaves, as often as it is asked to.
+pub struct Lookout {
+    rt: Rt,
+    source: Arc<dyn DeviceSource>,
+    leaves: Vec<u64>,
+    seen: HashMap<PathBuf, Seen>,
+    not_before: Duration,
+}
+
+impl Lookout {
+    /// Nothing was seen yet. `source` is what lists and opens devices.
+    #[must_use]
+    pub fn new(rt: &Rt, source: Arc<dyn DeviceSource>) -> Self {
+        let (leaves, seen, not_before) = Default::default();
+        Self { rt: rt.clone(), source, leaves, seen, not_before }
+    }
+
+    /// What has come since the last time that may be one of those that are missing. Waits for
+    /// devices that are opened.
+    pub fn search(&mut self, missing: &Missing) -> Vec<Sighting> {
+        let leaves: Vec<u64> = missing.leaves.keys().copied().collect();
+        if leaves != self.leaves {
+            // What was looked at for others may be what is missing now.
+            self.seen.clear();
+            self.leaves = leaves;
+            self.not_before = Duration::ZERO;
+        }
+        let began = self.rt.now();
+        if missing.is_empty() || began < self.not_before {
+            return Vec::new();
+        }
+        // A device is known by the name that the pool has for it, if it has several.
+        let mut files: Vec<PathBuf> = missing.leaves.values().flatten().cloned().collect();
+        let list = |place: &PathBuf| self.source.list(place, FILE_SIZE_MIN).unwrap_or_default();
+        files.extend(missing.places.iter().flat_map(list));
+        let mut once = HashSet::new();
+        files.retain(|file| once.insert(file.clone()));
+        self.seen.retain(|file, _| once.contains(file));
+        let new: Vec<PathBuf> =
+            files.into_iter().filter(|file| self.is_to_be_opened(file, began)).collect();
+        let took = self.rt.now().saturating_sub(began);
+        self.not_before = began + PAUSE.max(took * SHARE);
+        self.look_at(new, missing)
+    }
+
+    fn is_to_be_opened(&mut self, file: &Path, now: Duration) -> bool {
+        let Some(version) = self.source.version(file) else {
+            self.seen.remove(file);
+            return false;
+        };
+        if self.seen.get(file).is_none_or(|seen| seen.version != version) {
+            let quiet = if version.is_file() { QUIET } else { Duration::ZERO };
+            self.seen.insert(file.to_owned(), Seen { version, due: Some(now + quiet) });
+        }
+        let seen = self.seen.get_mut(file);
+        seen.is_some_and(|seen| seen.due.take_if(|due| *due <= now).is_some())
+    }
+
+    fn look_at(&self, files: Vec<PathBuf>, missing: &Missing) -> Vec<Sighting> {
+        if files.is_empty() {
+            return Vec::new();
+        }
+        let (paths, source) = (files.clone(), Arc::clone(&self.source));
+        let found = scan(&SearchOptions { paths, source, leaves_out: true }).unwrap_or_default();
+        let mut out: Vec<Sighting> = Vec::new();
+        for found in found {
+            let of_it = match &found.config {
+                LabelConfig::Member(c) if c.pool_guid == missing.pool => c.guid,
+                _ => None,
+            };
+            let of_it = of_it.filter(|guid| missing.leaves.contains_key(guid));
+            // What is in a leaf's place is told of, whatever it is.
+            let leaf = of_it.or_else(|| missing.leaf_of_place(&found.path));
+            out.extend(leaf.map(|leaf| {
+                let path = found.path.clone();
+                Sighting { leaf, path, found: Some(found) }
+            }));
+        }
+        for path in files {
+            let is_told = out.iter().any(|s| s.path == path);
+            let leaf = missing.leaf_of_place(&path).filter(|_| !is_told);
+            out.extend(leaf.map(|leaf| Sighting { leaf, path, found: None }));
+        }
+        out
+    }
+
+    /// What was found and could not be used will be found again, after a while.
+    pub fn try_again(&mut self, path: &Path) {
+        if let Some(seen) = self.seen.get_mut(path) {
+            seen.due = Some(self.rt.now() + AGAIN);
+        }
+    }
+}
+
+impl LivePool {
+    /// Leaves whose devices are not there: they went away, or were not found. Not those that failed
+    /// or were taken out, which come back when the administrator says so; and none of a pool that
+    /// is suspended, for the same reason.
+    #[must_use]
+    pub fn missing(&self) -> Missing {
+        let mut out = Missing::default();
+        if self.is_waiting() {
+            return out;
+        }
+        let tree = self.shared.reader.vdevs();
+        let (root, pool) = {
+            let config = self.shared.config.lock();
+            (config.root.clone(), config.facts.guid)
+        };
+        out.pool = pool;
+        for leaf in tree.leaves().filter(|leaf| is_missing(*leaf)) {
+            let config = leaf_of(&root, leaf.guid()).filter(|c| is_device(c));
+            let Some(config) = config.filter(|c| !c.offline && !c.faulted) else { continue };
+            out.leaves.insert(leaf.guid(), config.path.clone().map(PathBuf::from));
+        }
+        if !out.is_empty() {
+            let paths = root.walk().filter(|v| is_device(v)).filter_map(|v| v.path.as_deref());
+            let near = paths.map(Path::new).filter(|p| p.is_absolute() && !far::is_far(p));
+            out.places = near.filter_map(|p| p.parent().map(Path::to_owned)).collect();
+        }
+        out
+    }
+
+    /// Uses what was found in the place of leaves that are missing, as far as it may be: it is
+    /// brought what it lacks. `source` opens it for writing. What became of each; of what was found
+    /// after one that is used, nothing.
+    pub fn use_returned(&self, found: Vec<Sighting>, source: &dyn DeviceSource) -> Vec<Returned> {
+        let mut out = Vec::new();
+        for sighting in found {
+            let missing = self.missing();
+            let Some(own) = missing.leaves.get(&sighting.leaf) else { continue };
+            let is_in_place = own.as_ref() == Some(&sighting.path);
+            let Sighting { leaf, path, found } = sighting;
+            let refusal = self.why_not(found.as_ref(), leaf, is_in_place).or_else(|| {
+                // Closed before it is opened for writing.
+                drop(found);
+                let used = self.online_leaf(leaf, OwnChanges::Keep, Some(&path), source);
+                used.err().map(|e| NotUsed::Failed(e.to_string()))
+            });
+            out.push(Returned { leaf, path, refusal });
+        }
+        out
+    }
+
+    fn why_not(&self, found: Option<&FoundLeaf>, leaf: u64, is_in_place: bool) -> Option<NotUsed> {
+        let shared = &self.shared;
+        if let Some(unfit) = shared.unfit(found, leaf) {
+            return Some(NotUsed::Unfit(unfit));
+        }
+        let found = found?;
+        let committed = read_ring(found).into_iter().map(|u| u.uberblock.txg).max();
+        let txg = newest_label(found).max(committed.unwrap_or(0));
+        let pool = shared.txgs.last_synced();
+        if txg > pool {
+            return Some(NotUsed::Newer { txg, pool });
+        }
+        let tree = shared.reader.vdevs();
+        let log = tree.leaves().find(|l| l.guid() == leaf).map(vdev::NodeRef::missed);
+        let absence = shared.absence(found, leaf, &log.unwrap_or_default());
+        match () {
+            () if !absence.has_stood_still => Some(NotUsed::WroteAlone),
+            () if !is_in_place && !absence.is_as_it_left => Some(NotUsed::Copy),
+            () => None,
+        }
+    }
+}
+
+fn is_device(config: &VdevConfig) -> bool {
+    matches!(config.kind, VdevKind::Disk | VdevKind::File)
+}
+
+/// It is not in use for want of its device, and no request is on its way to one.
+fn is_missing(leaf: vdev::NodeRef<'_>) -> bool {
+    let is_away = match leaf.state() {
+        VdevState::Removed => true,
+        VdevState::Unavail => matches!(leaf.reason(), Reason::CannotOpen | Reason::BadLabel),
+        _ => false,
+    };
+    is_away && !leaf.is_silent()
+}

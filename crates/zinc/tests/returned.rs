@@ -1,0 +1,270 @@
+//! Devices of a served pool that come back as other files or disks than those that left.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+mod support;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use support::has;
+use support::place::{Place, until};
+
+/// A served mirror of `a` and `b`, and what its server says.
+struct Served {
+    place: Place,
+    server: Child,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// Starts a server of `tank` whose words go to the file `said`.
+fn serve(place: &Place) -> Child {
+    let said = File::create(place.path().join("said")).unwrap();
+    let mut command = place.command_here("serve tank");
+    let server = command.stdout(Stdio::null()).stderr(said).spawn().unwrap();
+    until("the pool is served", || {
+        place.command_here("tunables --pool tank").output().unwrap().status.success()
+    });
+    server
+}
+
+impl Served {
+    fn mirror() -> Self {
+        let place = Place::new(&["a", "b"]);
+        std::fs::create_dir(place.path().join("aside")).unwrap();
+        place.ok("zpool create tank mirror a b");
+        let server = serve(&place);
+        Self { place, server }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    fn said(&self) -> String {
+        std::fs::read_to_string(self.at("said")).unwrap()
+    }
+
+    /// Copies a file; the copy is another one in the eyes of the system.
+    fn copy(&self, from: &str, to: &str) {
+        let sparse = ["--sparse=always", "--reflink=never"];
+        let (from, to) = (self.at(from), self.at(to));
+        assert!(Command::new("cp").args(sparse).arg(from).arg(to).status().unwrap().success());
+    }
+
+    fn rename(&self, from: &str, to: &str) {
+        std::fs::rename(self.at(from), self.at(to)).unwrap();
+    }
+
+    fn remove(&self, name: &str) {
+        std::fs::remove_file(self.at(name)).unwrap();
+    }
+
+    /// A file in the pool of bytes that do not compress, which is durable.
+    fn write(&self, name: &str, seed: u64) {
+        let mut bytes = vec![0; 4 << 20];
+        testkit::Rng::new(seed).fill(&mut bytes);
+        std::fs::write(self.at(name), bytes).unwrap();
+        self.now(&format!("cp {name} tank:/{name}"));
+        self.now("zpool sync tank");
+    }
+
+    /// Does it, whatever is said of devices that are away.
+    fn now(&self, command: &str) -> String {
+        let output = self.place.command_here(command).output().unwrap();
+        assert!(output.status.success(), "{command}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn health(&self) -> String {
+        self.now("zpool list -Ho health tank").trim().to_owned()
+    }
+
+    fn is_used_again(&self) {
+        // Its resilver has begun by then.
+        until("the device is used again", || self.said().contains("is back and used again"));
+        self.now("zpool wait -t resilver tank");
+        assert_eq!(self.health(), "ONLINE");
+    }
+
+    /// Everything is on `b`, or what is in its place: nothing is left for a scrub to mend, and it
+    /// has these files without the other side.
+    fn holds(mut self, files: &[&str]) {
+        self.now("zpool scrub -w tank");
+        let status = self.now("zpool status tank");
+        has(&status, &["scrub repaired 0B", "with 0 errors", "No known data errors"]);
+        self.now("zpool export tank");
+        assert!(self.server.wait().unwrap().success(), "{}", self.said());
+        self.place.zdb_is_content("tank");
+        self.remove("a");
+        self.place.ok("check -d . tank");
+        for name in files {
+            let command = format!("cat -d . tank:/{name}");
+            let stored = self.place.command_here(&command).output().unwrap().stdout;
+            assert!(stored == std::fs::read(self.at(name)).unwrap(), "{name}");
+        }
+    }
+}
+
+/// A copy that was made while the device was in use, and is older than it was when it was deleted.
+#[test]
+fn an_old_copy_in_the_place_of_a_device_is_brought_what_it_lacks() {
+    let served = Served::mirror();
+    served.write("x", 1);
+    served.copy("b", "aside/b");
+    served.write("y", 2);
+    served.remove("b");
+    served.write("z", 3);
+    assert_eq!(served.health(), "DEGRADED");
+    served.copy("aside/b", "b");
+    served.is_used_again();
+    served.holds(&["x", "y", "z"]);
+}
+
+/// The device as it left, under another name; an older copy of it beside is left alone.
+#[test]
+fn a_device_is_found_under_another_name_and_an_earlier_copy_is_not_taken_for_it() {
+    let served = Served::mirror();
+    served.write("x", 1);
+    served.copy("b", "copy");
+    let before = std::fs::read(served.at("copy")).unwrap();
+    served.write("y", 2);
+    served.rename("b", "aside/b");
+    served.write("z", 3);
+    until("the copy is seen", || {
+        served.said().contains("/copy is not used as ") && served.said().contains("earlier copy")
+    });
+    has(&served.said(), &["zpool online tank", "gives up what only it has"]);
+    assert_eq!(served.health(), "DEGRADED");
+    served.copy("aside/b", "returned");
+    served.is_used_again();
+    has(&served.now("zpool status tank"), &["/returned"]);
+    assert!(std::fs::read(served.at("copy")).unwrap() == before, "the copy is as it was");
+    served.remove("copy");
+    served.holds(&["x", "y", "z"]);
+}
+
+/// What has a later or another history than the pool is refused, until the administrator says so.
+#[test]
+fn a_device_that_was_written_elsewhere_is_refused() {
+    for (changes, why) in [(40, "it was written elsewhere up to txg"), (3, "without the others")] {
+        let mut served = Served::mirror();
+        served.write("x", 1);
+        served.now("zpool export tank");
+        served.server.wait().unwrap();
+        served.copy("b", "aside/b");
+        for n in 0..changes {
+            let made = format!("zfs create -d aside tank/n{n}");
+            assert!(served.place.command_here(&made).output().unwrap().status.success());
+        }
+        served.now("zpool import -d a -d b tank");
+        served.server = serve(&served.place);
+        served.remove("b");
+        // One of its txgs for each of the other's, so that the numbers cannot tell them.
+        let own = if changes < 10 { 10 } else { 1 };
+        (0..own).for_each(|n| served.write(&format!("y{n}"), 2 + n));
+        served.copy("aside/b", "b");
+        until("it is refused", || served.said().contains("/b is not used as "));
+        has(&served.said(), &[why, "zpool online tank"]);
+        assert_eq!(served.health(), "DEGRADED");
+        let path = served.at("b");
+        served.now(&format!("zpool online tank {}", path.display()));
+        served.now("zpool wait -t resilver tank");
+        assert_eq!(served.health(), "ONLINE");
+        served.holds(&["x", "y0"]);
+    }
+}
+
+/// Something else in the place of the device.
+#[test]
+fn what_is_no_device_of_the_pool_is_refused_and_left_as_it_is() {
+    let served = Served::mirror();
+    served.write("x", 1);
+    served.rename("b", "aside/b");
+    served.write("y", 2);
+    served.place.extra("b");
+    until("the file is seen", || served.said().contains("/b is not used as "));
+    has(&served.said(), &["it has no label", "zpool replace tank"]);
+    served.now("zpool create other b");
+    served.now("zpool export other");
+    until("the pool is seen", || served.said().contains("it belongs to another pool"));
+    assert_eq!(served.health(), "DEGRADED");
+    has(&served.now("zpool import -d ."), &["other", "ONLINE"]);
+    served.remove("b");
+    served.rename("aside/b", "b");
+    served.is_used_again();
+    served.holds(&["x", "y"]);
+}
+
+/// A file is looked at when it is not being written any more.
+#[test]
+fn a_file_that_is_still_being_copied_is_waited_for() {
+    let served = Served::mirror();
+    served.write("x", 1);
+    served.rename("b", "aside/b");
+    served.write("y", 2);
+    let bytes = std::fs::read(served.at("aside/b")).unwrap();
+    let file = File::create(served.at("b")).unwrap();
+    file.set_len(bytes.len() as u64).unwrap();
+    // It has labels at both ends all the time.
+    let size = bytes.len() / 16;
+    let parts = bytes.chunks(size).enumerate().map(|(n, part)| ((n * size) as u64, part));
+    let [first, rest @ ..] = &parts.collect::<Vec<_>>()[..] else { unreachable!() };
+    for (at, part) in [first, rest.last().unwrap()].into_iter().chain(rest).chain([first]) {
+        file.write_all_at(part, *at).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(served.health(), "DEGRADED", "at {at}");
+    }
+    drop(file);
+    served.is_used_again();
+    served.holds(&["x", "y"]);
+}
+
+/// A disk that was not there when the pool was opened is attached by another name.
+#[testkit::needs("loop")]
+#[test]
+fn a_disk_that_is_attached_again_by_another_name_is_used() {
+    let place = Place::new(&["a", "b"]);
+    let attach = |file: &str| {
+        let mut set_up = Command::new("losetup");
+        set_up.args(["-f", "--show"]).arg(place.path().join(file));
+        let output = set_up.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        Loop(String::from_utf8(output.stdout).unwrap().trim().to_owned())
+    };
+    let (a, b) = (attach("a"), attach("b"));
+    place.ok_here(&format!("zpool create tank mirror {} {}", a.0, b.0));
+    place.ok_here("zpool export tank");
+    drop(b);
+    place.ok_here(&format!("zpool import -d {} tank", a.0));
+    let mut server = serve(&place);
+    place.ok_here("zfs create tank/missed");
+    has(&place.ok_here("zpool status tank"), &["DEGRADED", "UNAVAIL"]);
+    // Something else has its name by now.
+    place.extra("c");
+    let (c, b) = (attach("c"), attach("b"));
+    let health = || place.ok_here("zpool list -Ho health tank");
+    until("the disk is used again", || health() == "ONLINE\n");
+    place.ok_here("zpool wait -t resilver tank");
+    has(&place.ok_here("zpool status -P tank"), &[&b.0, "with 0 errors"]);
+    place.ok_here("zpool export tank");
+    assert!(server.wait().unwrap().success());
+    drop((a, c));
+    place.ok_here(&format!("zfs list -d {} tank/missed", b.0));
+}
+
+/// A block device over a file; it goes when this is dropped.
+struct Loop(String);
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("-d").arg(&self.0).status();
+    }
+}
