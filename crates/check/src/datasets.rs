@@ -23,6 +23,7 @@ use crate::issue::{Issue, Location};
 use crate::lists;
 use crate::sets::Sets;
 use crate::sink::Sink;
+use crate::tables::shown;
 use crate::walk::Space;
 use dmu::Zap;
 use dsl::{Dataset, Dir};
@@ -315,7 +316,7 @@ impl Audit<'_> {
         for e in read().iter().flat_map(Zap::entries).filter_map(Result::ok) {
             let words: Vec<u64> = e.ints().collect();
             if let Err(error) = Bookmark::from_words(&words) {
-                issue(format!("bookmark {:?}: {error}", e.name));
+                issue(format!("bookmark {}: {error}", shown(&e.name)));
             }
         }
     }

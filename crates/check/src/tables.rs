@@ -12,13 +12,21 @@ use ondisk::bpobj::BpobjHeader;
 use ondisk::history::HistoryPhys;
 use ondisk::nvlist::NvList;
 use ondisk::zap::{Match, ZapKey, ZapName};
-use ondisk::{DmuType, Layout};
+use ondisk::{DmuType, Layout, spelling};
 use rt::Progress;
 use std::sync::Arc;
 use zio::Place;
 
 /// Longest packed list that is decoded.
 const LIST_MAX: u64 = 64 << 20;
+
+/// The name of an entry in a finding.
+pub(crate) fn shown(name: &ZapName) -> String {
+    match name {
+        ZapName::Bytes(bytes) => format!("'{}'", spelling::file(bytes)),
+        ZapName::U64s(words) => format!("{words:x?}"),
+    }
+}
 
 /// Looks at all objects of a set.
 pub(crate) fn decode_all(objset: &Objset, name: &Arc<str>, sink: &Sink, progress: &Progress) {
@@ -76,7 +84,7 @@ fn table(object: &Object) -> Result<(), String> {
         };
         match zap.find(&key) {
             Ok(Some(found)) if found.name == e.name => {}
-            Ok(_) => return Err(format!("entry {:?} is not found by its name", e.name)),
+            Ok(_) => return Err(format!("entry {} is not found by its name", shown(&e.name))),
             Err(e) => return judged(&e),
         }
     }
