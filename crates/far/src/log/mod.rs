@@ -27,7 +27,11 @@
 //!   place is
 //!   *fenced*, for good. No clock is compared.
 //! - *A writer that ends* says so (`Kind::Close`) when nothing of it is under way; the next one
-//!   then seals one place, without a gap.
+//!   then seals one place, without a gap. A third one, which had found the log at a place m before
+//!   it was closed, may have seals under way that arrive behind that, at most at m+W−1. Such a seal
+//!   comes too late to make its writer the present one, but it cuts: the present writer meets it at
+//!   its next place, is fenced although it has no successor, and has nothing at m+2W or beyond,
+//!   where the log goes on.
 //! - *Seals that are not clean are never deleted*: a writer that stood still for a year finds its
 //!   place taken. Everything else that is deleted lies before a checkpoint, where only its own
 //!   writer can create it again, which is a leak and does no harm.
