@@ -187,12 +187,11 @@ pub fn read_labels(device: &DeviceRef) -> Vec<LabelView> {
         let mut is_altered = false;
         let unread = block.as_ref().err().cloned();
         let list = block.map_err(|e| e.to_string()).and_then(|b| {
-            let at = offset + Part::Config.start();
-            let is_good = codec::checksum::verify_label(&b, at).is_ok();
-            is_altered = !is_good && label::decode_nvlist(&b).is_ok();
-            codec::checksum::verify_label(&b, offset + Part::Config.start())
-                .map_err(|e| e.to_string())?;
-            label::decode_nvlist(&b).map_err(|e| e.to_string())
+            let sum = codec::checksum::verify_label(&b, offset + Part::Config.start());
+            let list = label::decode_nvlist(&b);
+            is_altered = sum.is_err() && list.is_ok();
+            sum.map_err(|e| e.to_string())?;
+            list.map_err(|e| e.to_string())
         });
         let config = list
             .as_ref()

@@ -49,6 +49,14 @@ pub enum Verdict {
 /// The uberblocks of a device with good checksums, in the order of rings and slots.
 #[must_use]
 pub fn read_ring(leaf: &FoundLeaf) -> Vec<FoundUberblock> {
+    read_ring_where(leaf, |_| true)
+}
+
+/// The same of some of them: the checksums of the others are not computed.
+pub(crate) fn read_ring_where(
+    leaf: &FoundLeaf,
+    is_wanted: impl Fn(&Uberblock) -> bool,
+) -> Vec<FoundUberblock> {
     let mut out = Vec::new();
     let Some(offsets) = label::label_offsets(leaf.device.size()) else { return out };
     let ashift = match &leaf.config {
@@ -64,10 +72,8 @@ pub fn read_ring(leaf: &FoundLeaf) -> Vec<FoundUberblock> {
         let Ok(ring) = ring else { continue };
         for (slot, bytes) in ring.chunks_exact(slot_size).enumerate() {
             let at = start + (slot * slot_size) as u64;
-            if codec::checksum::verify_label(bytes, at).is_err() {
-                continue;
-            }
-            if let Ok((uberblock, _)) = Uberblock::decode(bytes) {
+            let Ok((uberblock, _)) = Uberblock::decode(bytes) else { continue };
+            if is_wanted(&uberblock) && codec::checksum::verify_label(bytes, at).is_ok() {
                 out.push(FoundUberblock { uberblock, leaf: guid, label, slot });
             }
         }

@@ -311,20 +311,20 @@ pub(super) fn watch(rt: &Rt, candidate: &Candidate, best: &Uberblock, pool: &str
 
 /// Txg, time and multihost sequence of the newest uberblock on the devices now.
 fn newest(candidate: &Candidate) -> Option<(u64, u64, u64)> {
-    let rings = candidate.leaves.values().flat_map(|l| ring(&l.device));
+    let rings = candidate.leaves.values().flat_map(|l| ring(&l.device, |_| true));
     rings.map(|u| (u.txg, u.timestamp, u.mmp_config)).max()
 }
 
-fn ring(device: &DeviceRef) -> Vec<Uberblock> {
+fn ring(device: &DeviceRef, is_wanted: impl Fn(&Uberblock) -> bool) -> Vec<Uberblock> {
     let leaf = look_at_device(device, PathBuf::new());
-    let found = leaf.map(|l| uberblocks::read_ring(&l)).unwrap_or_default();
+    let found = leaf.map(|l| uberblocks::read_ring_where(&l, is_wanted)).unwrap_or_default();
     found.into_iter().map(|f| f.uberblock).collect()
 }
 
 /// Between the first look and the lock another program may have written.
 fn unchanged(devices: &BTreeMap<u64, WriteDeviceRef>, txg: u64, pool: &str) -> Result<()> {
     for device in devices.values() {
-        if ring(&Arc::clone(device).as_device()).iter().any(|u| u.txg > txg) {
+        if !ring(&Arc::clone(device).as_device(), |u| u.txg > txg).is_empty() {
             return Err(Error::InUse { pool: pool.to_owned() });
         }
     }
