@@ -97,6 +97,13 @@ impl MemoryDevice {
         (pages * PAGE_BYTES) as u64
     }
 
+    /// The pages in use, as `(offset, bytes)`, in no order: what a copy of the device has to hold
+    /// beside zeros. The last may go on, with zeros, after the end of the device.
+    pub fn contents(&self) -> impl Iterator<Item = (u64, Arc<[u8]>)> {
+        let page = |(n, page): (&u64, &Arc<[u8]>)| (n * PAGE_BYTES as u64, Arc::clone(page));
+        self.shards.iter().flat_map(move |shard| shard.read().iter().map(page).collect::<Vec<_>>())
+    }
+
     /// Replaces the contents at `offset`: the test's hand, which is not counted.
     ///
     /// # Panics
@@ -359,6 +366,16 @@ mod tests {
         let device = MemoryDevice::from_bytes("m", &vec![7; 4 * PAGE_BYTES]);
         device.write(page, &vec![0; PAGE_BYTES]).expect("write");
         assert_eq!(device.allocated(), 3 * page);
+    }
+
+    #[test]
+    fn contents_are_what_is_not_zero() {
+        let page = PAGE_BYTES as u64;
+        let device = MemoryDevice::zeros("m", 4 * page);
+        device.write(2 * page + 5, b"x").expect("write");
+        let contents: Vec<_> = device.contents().collect();
+        let [(at, bytes)] = contents.as_slice() else { panic!("{} pages", contents.len()) };
+        assert_eq!((*at, bytes[5], bytes.len()), (2 * page, b'x', PAGE_BYTES));
     }
 
     #[test]

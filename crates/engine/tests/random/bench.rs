@@ -257,21 +257,16 @@ impl Bench {
 
     /// Copies the devices into files of a directory.
     pub fn save(&self, dir: &Path) -> Vec<PathBuf> {
-        let mut buffer = vec![0; 64 << 10];
-        let mut save = |(n, device): (usize, &Arc<MemoryDevice>)| {
+        let save = |(n, device): (usize, &Arc<MemoryDevice>)| {
             let path = dir.join(format!("vdev{n}.img"));
             let file = File::create(&path).unwrap();
-            file.set_len(device.size()).unwrap();
-            for at in (0..device.size()).step_by(buffer.len()) {
-                let piece = &mut buffer[..(device.size() - at).min(64 << 10) as usize];
-                device.read(at, piece).unwrap();
-                if !testkit::is_zero(piece) {
-                    file.write_all_at(piece, at).unwrap();
-                }
+            for (at, bytes) in device.contents() {
+                file.write_all_at(&bytes, at).unwrap();
             }
+            file.set_len(device.size()).unwrap();
             path
         };
-        self.devices.iter().enumerate().map(&mut save).collect()
+        self.devices.iter().enumerate().map(save).collect()
     }
 
     /// What `zdb` says of them.
