@@ -20,7 +20,7 @@ use core::fmt;
 use core::ops::{Deref, DerefMut, Range};
 use core::ptr::NonNull;
 use idle::Block;
-pub use idle::{IdleMemory, KeptMemory, map_large_blocks, share_arena};
+pub use idle::{IdleMemory, KeptMemory, limit_arenas, map_large_blocks};
 use std::alloc::{Layout, handle_alloc_error};
 use std::sync::Arc;
 

@@ -44,7 +44,7 @@ pub mod backend {
 
 pub use batch::{read_batch, read_one};
 pub use buf::{
-    ALIGNMENT, AlignedBuf, Allocator, IdleMemory, KeptMemory, map_large_blocks, share_arena,
+    ALIGNMENT, AlignedBuf, Allocator, IdleMemory, KeptMemory, limit_arenas, map_large_blocks,
 };
 pub use crash::{CrashLog, CrashMode};
 pub use error::{Error, ErrorKind, Operation};

@@ -93,12 +93,12 @@ fn survive_file_limit() {
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, noted);
 }
 
-/// Under a limit of addresses the allocator takes few of them.
-fn respect_address_limit() {
+/// The allocator keeps no more memory apart than processors can use at a time, and under a limit of
+/// addresses takes few of them.
+fn limit_memory() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::As);
-    if limit.current.is_some() {
-        engine::process::share_arena();
-    }
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    engine::process::limit_arenas(if limit.current.is_some() { 1 } else { processors });
 }
 
 /// Output to a stream that was closed (`>&-`) is an error as with any other program, and does not
@@ -126,7 +126,7 @@ fn run(session: &Session) -> ExitCode {
 /// The verb runs in a thread of its own, and the process ends with the first exit code that arrives
 /// here: that of the verb, or of what ends it at once ([`Session::end`]).
 fn main() -> ExitCode {
-    respect_address_limit();
+    limit_memory();
     survive_file_limit();
     lose_what_is_closed();
     let (ends, ended) = mpsc::channel();
