@@ -443,7 +443,7 @@ fn a_time_to_wait_that_is_no_number_is_refused() {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("ZINC_WAIT is \"long\": it is a number of seconds"), "{said}");
+    assert!(said.contains("ZINC_WAIT is 'long': it is a number of seconds"), "{said}");
 }
 
 #[test]
