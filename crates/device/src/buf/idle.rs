@@ -199,8 +199,8 @@ pub fn map_large_blocks() {
 ///
 /// Of itself the allocator has eight for each processor, and buffers are made by one thread and
 /// freed by another: what is free in the arena of one thread is of no use to the next, and is not
-/// given back. One for each processor is as fast, with a third less memory for a check and for a
-/// large write (`bench/check`). Each also reserves 64 MiB of addresses: where these are bounded
+/// given back. One for each processor is as fast, with a third less memory for a check
+/// (`bench/check`). Each also reserves 64 MiB of addresses: where these are bounded
 /// (`ulimit -v`), they run out long before memory does, and one arena is right.
 pub fn limit_arenas(count: usize) {
     #[cfg(target_env = "gnu")]
