@@ -250,6 +250,13 @@ pub fn words<T: Clone>(
     text.split(',').map(one).collect()
 }
 
+/// Divides `property=value`.
+pub fn divide(text: &str) -> Result<(&str, &str), Failure> {
+    text.split_once('=')
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or_else(|| Failure::usage(format!("missing '=' for property=value argument: '{text}'")))
+}
+
 /// Refuses the name of a dataset, which does not stand for its pool.
 pub fn require_pool_name(name: &str) -> Result<(), Failure> {
     match name.find(['/', '@', '#']).and_then(|at| name[at..].chars().next()) {

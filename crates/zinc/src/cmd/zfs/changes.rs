@@ -1,15 +1,9 @@
 //! Properties as they are given to verbs that make datasets: `-o compression=zstd`.
 
+use crate::args::divide;
 use crate::failure::Failure;
 use crate::refusals::cannot;
 use engine::{DatasetKind, PropertyChange, properties};
-
-/// Divides `name=value`.
-pub fn divide(text: &str) -> Result<(&str, &str), Failure> {
-    text.split_once('=')
-        .filter(|(name, _)| !name.is_empty())
-        .ok_or_else(|| Failure::usage(format!("missing '=' for property=value argument: '{text}'")))
-}
 
 /// What the properties are for.
 pub struct Target<'a> {

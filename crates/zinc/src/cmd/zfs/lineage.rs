@@ -1,7 +1,7 @@
 //! `zinc zfs rollback`, `clone`, `promote` and `rename`: what happens to a dataset and its line of
 //! snapshots.
 
-use super::changes::divide;
+use crate::args::divide;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;

@@ -1,8 +1,8 @@
 //! `zinc zfs set` and `zinc zfs inherit`: properties of datasets that are there.
 
-use super::changes::divide;
 use super::owners::Limit;
 use super::snapshot::one_pool;
+use crate::args::divide;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;

@@ -2,6 +2,7 @@
 
 use super::claim::{claim, refused};
 use super::settings::{self, Remembered, Setting};
+use crate::args::divide;
 use crate::cmd::verb::Verb;
 use crate::cmd::zfs::Target;
 use crate::failure::Failure;
@@ -229,7 +230,7 @@ impl Args {
             }
         }
         for text in &self.fs_properties {
-            let (name, value) = settings::divide(text)?;
+            let (name, value) = divide(text)?;
             options.fs_properties.push((name.to_owned(), value.to_owned()));
         }
         if let Some(path) = &self.mountpoint {

@@ -1,5 +1,6 @@
 //! Pool properties as they are set: `-o ashift=12 -o comment=text -o feature@x=enabled`.
 
+use crate::args::divide;
 use crate::failure::Failure;
 use crate::known;
 use crate::session::Session;
@@ -8,13 +9,6 @@ use engine::properties::pool;
 pub use engine::properties::pool::Setting;
 use engine::{Error, ErrorKind as Kind, Hint, Place, Refusal, Rule};
 use imported::{Cachefile, Known};
-
-/// Divides `name=value`.
-pub fn divide(text: &str) -> Result<(&str, &str), Failure> {
-    text.split_once('=')
-        .filter(|(name, _)| !name.is_empty())
-        .ok_or_else(|| Failure::usage(format!("missing '=' for property=value argument: '{text}'")))
-}
 
 /// Reads all of a command line; a property is given once. `doing` begins the message when one is
 /// malformed.
