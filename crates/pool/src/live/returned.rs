@@ -236,15 +236,20 @@ impl LivePool {
             return out;
         }
         let tree = self.shared.reader.vdevs();
+        let missing: Vec<u64> =
+            tree.leaves().filter(|leaf| is_missing(*leaf)).map(vdev::NodeRef::guid).collect();
+        if missing.is_empty() {
+            return out;
+        }
         let (root, pool) = {
             let config = self.shared.config.lock();
             (config.root.clone(), config.facts.guid)
         };
         out.pool = pool;
-        for leaf in tree.leaves().filter(|leaf| is_missing(*leaf)) {
-            let config = leaf_of(&root, leaf.guid()).filter(|c| is_device(c));
+        for guid in missing {
+            let config = leaf_of(&root, guid).filter(|c| is_device(c));
             let Some(config) = config.filter(|c| !c.offline && !c.faulted) else { continue };
-            out.leaves.insert(leaf.guid(), config.path.clone().map(PathBuf::from));
+            out.leaves.insert(guid, config.path.clone().map(PathBuf::from));
         }
         if !out.is_empty() {
             let paths = root.walk().filter(|v| is_device(v)).filter_map(|v| v.path.as_deref());
