@@ -17,6 +17,10 @@ use crate::{
 };
 use parking_lot::RwLock;
 use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -97,9 +101,21 @@ impl MemoryDevice {
         (pages * PAGE_BYTES) as u64
     }
 
-    /// The pages in use, as `(offset, bytes)`, in no order: what a copy of the device has to hold
-    /// beside zeros. The last may go on, with zeros, after the end of the device.
-    pub fn contents(&self) -> impl Iterator<Item = (u64, Arc<[u8]>)> {
+    /// Writes what it holds to the new, sparse file `path`.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        let file = File::create(path)?;
+        for (at, bytes) in self.contents() {
+            file.write_all_at(&bytes, at)?;
+        }
+        // The last page may go on after the end of the device.
+        file.set_len(self.size())
+    }
+
+    /// The pages in use, as `(offset, bytes)`, in no order.
+    fn contents(&self) -> impl Iterator<Item = (u64, Arc<[u8]>)> {
         let page = |(n, page): (&u64, &Arc<[u8]>)| (n * PAGE_BYTES as u64, Arc::clone(page));
         self.shards.iter().flat_map(move |shard| shard.read().iter().map(page).collect::<Vec<_>>())
     }

@@ -9,7 +9,7 @@
 mod shapes;
 
 use engine::files::{NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode};
-use engine::inside::device::{Device, DeviceRef, MemoryDevice};
+use engine::inside::device::{DeviceRef, MemoryDevice};
 use engine::inside::pool::live::{
     self, CreateOptions, Devices, ImportOptions, NewFilesystem, TxgLimits,
 };
@@ -215,9 +215,7 @@ impl Bench {
     fn save(&self, dir: &Path) -> Vec<PathBuf> {
         let save = |(n, device): (usize, &Arc<MemoryDevice>)| {
             let path = dir.join(format!("vdev{n}.img"));
-            let mut bytes = vec![0; DEVICE_BYTES as usize];
-            device.read(0, &mut bytes).unwrap();
-            fs::write(&path, bytes).unwrap();
+            device.save(&path).unwrap();
             path
         };
         self.devices.iter().enumerate().map(save).collect()

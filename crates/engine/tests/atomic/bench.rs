@@ -1,6 +1,6 @@
 //! A pool with a bit of everything, in memory, of which copies cost nothing.
 
-use engine::inside::device::{Device, DeviceRef, MemoryDevice};
+use engine::inside::device::{DeviceRef, MemoryDevice};
 use engine::inside::dsl::write::PropertyChange;
 use engine::inside::dsl::{Dataset, PropertyContext, StoredValue};
 use engine::inside::ondisk::DmuType;
@@ -91,9 +91,7 @@ impl Bench {
     pub fn zdb(&self, said: &str) {
         let dir = tempfile::Builder::new().prefix("zinc-atomic").tempdir().unwrap();
         for (device, name) in [(&self.own, "own"), (&self.spare, "spare")] {
-            let mut bytes = vec![0; SIZE as usize];
-            device.read(0, &mut bytes).unwrap();
-            std::fs::write(dir.path().join(name), &bytes).unwrap();
+            device.save(&dir.path().join(name)).unwrap();
         }
         if let Some(verdict) = testkit::oracle::verdict(dir.path(), "tank") {
             assert!(verdict.is_clean(), "{said}: zdb:\n{}", verdict.text);

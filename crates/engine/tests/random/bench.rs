@@ -8,8 +8,6 @@ use engine::inside::{check, pool, rt};
 use engine::live;
 use engine::live::{Devices, ImportOptions, LivePool, TxgLimits, VdevSpec};
 use engine::{Candidate, OpenOptions, Pool};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -259,11 +257,7 @@ impl Bench {
     pub fn save(&self, dir: &Path) -> Vec<PathBuf> {
         let save = |(n, device): (usize, &Arc<MemoryDevice>)| {
             let path = dir.join(format!("vdev{n}.img"));
-            let file = File::create(&path).unwrap();
-            for (at, bytes) in device.contents() {
-                file.write_all_at(&bytes, at).unwrap();
-            }
-            file.set_len(device.size()).unwrap();
+            device.save(&path).unwrap();
             path
         };
         self.devices.iter().enumerate().map(save).collect()
