@@ -8,11 +8,10 @@ use far::disk;
 use far::log::{Fence, probe};
 use far::store::{Request, Response, Store, StoreError};
 use rt::Rt;
-use std::io::Write as _;
 use std::process::{Command, ExitCode};
 use std::sync::mpsc::channel;
 use std::time::Duration;
-use testkit::{AzureServer, GoogleServer, S3Server};
+use testkit::{AzureServer, GoogleServer, S3Server, Unharnessed};
 
 /// More than a list gives at once.
 const MANY: usize = 1100;
@@ -25,30 +24,17 @@ fn main() -> ExitCode {
         _ => {}
     }
     let folder = tempfile::tempdir().unwrap();
-    let (mut passed, mut ignored) = (0, 0);
-    let mut tried = |test: &str, missing: Option<&str>, run: &dyn Fn()| match missing {
-        None => {
-            run();
-            say(&format!("test {test} ... ok"));
-            passed += 1;
-        }
-        Some(what) => {
-            say(&format!("test {test} ... ignored, needs {what}"));
-            ignored += 1;
-        }
-    };
-    let lacks = |is_there: bool, what: &'static str| (!is_there).then_some(what);
-    tried("s3", lacks(S3Server::is_there(), "versitygw (scripts/versitygw)"), &|| {
+    let mut tests = Unharnessed::default();
+    tests.test("s3", S3Server::missing(), || {
         let server = S3Server::start(&folder.path().join("s3"), "bucket");
         run("s3", &server.endpoint(), &server.environment());
     });
-    tried("azure", lacks(AzureServer::is_there(), "Azurite (scripts/azurite)"), &|| {
+    tests.test("azure", AzureServer::missing(), || {
         let server = AzureServer::start(&folder.path().join("azure"), "bucket");
         run("az", &server.endpoint(), &server.environment());
     });
-    let lacking = lacks(GoogleServer::is_there(), "fake-gcs-server (scripts/fake-gcs-server)");
     for (test, is_fenced) in [("google", true), ("google_without_conditions", false)] {
-        tried(test, lacking, &|| {
+        tests.test(test, GoogleServer::missing(), || {
             let server = GoogleServer::start(&folder.path().join(test), "bucket", is_fenced);
             run(
                 if is_fenced { "gs" } else { "gs unfenced" },
@@ -57,13 +43,7 @@ fn main() -> ExitCode {
             );
         });
     }
-    say(&format!("test result: ok. {passed} passed; 0 failed; {ignored} ignored; 0 measured"));
-    ExitCode::SUCCESS
-}
-
-fn say(text: &str) {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}").and_then(|()| out.flush()).unwrap();
+    tests.end()
 }
 
 /// Tries a bucket in another process.

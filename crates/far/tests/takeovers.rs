@@ -17,7 +17,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use testkit::{AzureServer, Rng, S3Server};
+use testkit::{AzureServer, Rng, S3Server, Unharnessed};
 
 const SECTOR: usize = 4096;
 /// Numbers are written to this many places, one after the other.
@@ -31,31 +31,21 @@ fn main() -> ExitCode {
         _ => {}
     }
     let folder = tempfile::tempdir().unwrap();
-    take_turns(&format!("dir://{}/disk", folder.path().display()), &[]);
-    // As the harness says it that this program does without.
-    say("test in_a_folder ... ok");
-    let is_there = S3Server::is_there();
-    if is_there {
+    let mut tests = Unharnessed::default();
+    tests.test("in_a_folder", None, || {
+        take_turns(&format!("dir://{}/disk", folder.path().display()), &[]);
+    });
+    tests.test("in_a_bucket", S3Server::missing(), || {
         let server = S3Server::start(&folder.path().join("server"), "bucket");
         let name = format!("s3://bucket/disk?endpoint={}", server.endpoint());
         take_turns(&name, &server.environment());
-        say("test in_a_bucket ... ok");
-    } else {
-        say("test in_a_bucket ... ignored, needs versitygw (scripts/versitygw)");
-    }
-    let is_azure_there = AzureServer::is_there();
-    if is_azure_there {
+    });
+    tests.test("in_a_container", AzureServer::missing(), || {
         let server = AzureServer::start(&folder.path().join("azure"), "bucket");
         let name = format!("az://bucket/disk?endpoint={}", server.endpoint());
         take_turns(&name, &server.environment());
-        say("test in_a_container ... ok");
-    } else {
-        say("test in_a_container ... ignored, needs Azurite (scripts/azurite)");
-    }
-    let there = u8::from(is_there) + u8::from(is_azure_there);
-    let (passed, ignored) = (1 + there, 2 - there);
-    say(&format!("test result: ok. {passed} passed; 0 failed; {ignored} ignored; 0 measured"));
-    ExitCode::SUCCESS
+    });
+    tests.end()
 }
 
 fn options() -> Options {

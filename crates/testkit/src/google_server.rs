@@ -21,10 +21,11 @@ pub struct GoogleServer {
 }
 
 impl GoogleServer {
-    /// Whether the program is there, for tests that [`needs`](crate::needs) cannot mark.
+    /// What is missing when the program is not there, for tests that [`needs`](crate::needs)
+    /// cannot mark.
     #[must_use]
-    pub fn is_there() -> bool {
-        program().is_file()
+    pub fn missing() -> Option<&'static str> {
+        (!program().is_file()).then_some("fake-gcs-server (scripts/fake-gcs-server)")
     }
 
     /// Starts one with a bucket; unless it is fenced, conditions of creates are ignored.

@@ -25,6 +25,7 @@ mod rng;
 mod running;
 mod s3_server;
 mod shrinking;
+mod unharnessed;
 mod unpack;
 
 pub use azure_server::AzureServer;
@@ -40,6 +41,7 @@ pub use needs::needs;
 pub use rng::Rng;
 pub use s3_server::S3Server;
 pub use shrinking::{shrinking, shrinking_seed, steps};
+pub use unharnessed::Unharnessed;
 pub use unpack::{read_zst, unpack_zst};
 
 use std::path::{Path, PathBuf};

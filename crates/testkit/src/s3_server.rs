@@ -18,10 +18,11 @@ pub struct S3Server {
 }
 
 impl S3Server {
-    /// Whether the program is there, for tests that [`needs`](crate::needs) cannot mark.
+    /// What is missing when the program is not there, for tests that [`needs`](crate::needs)
+    /// cannot mark.
     #[must_use]
-    pub fn is_there() -> bool {
-        program().is_file()
+    pub fn missing() -> Option<&'static str> {
+        (!program().is_file()).then_some("versitygw (scripts/versitygw)")
     }
 
     /// Starts one with a bucket.
