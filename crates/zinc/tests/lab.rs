@@ -13,7 +13,7 @@ use support::{Run, zinc_in};
 const BYTES: u64 = 256 << 20;
 
 /// Everything there is, a little of each.
-const ALL: &str = "lab run all --seconds 0.02 --scale 0.01 -j";
+const ALL: &str = "lab run all --seconds 0.1 --scale 0.01 -j";
 
 fn place() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
