@@ -14,9 +14,19 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "zinc", version, max_term_width = 100, propagate_version = true)]
 #[command(args_override_self = true)]
-#[command(after_help = "Verbs open the pools that are known (created or imported) or served, by \
-                        name; -d PATH opens one among directories, files and disks for this \
-                        command.")]
+#[command(after_help = "\
+Verbs open the pools that are known (created or imported) or served, by name; -d PATH opens one
+among directories, files and disks for this command.
+
+Environment:
+  ZINC_STATE                   Folder in which known pools are remembered
+  ZINC_SOCKETS                 Folder for the sockets of servers, in place of the usual ones
+  ZINC_WAIT                    Seconds to wait for commands that have the pool [default: 30]
+  ZINC_LOG                     What a server logs, as its --log-filter
+  ZINC_CACHE, ZINC_CACHE_SIZE  Folder that keeps what was read from stores of objects, and the
+                               most that each disk takes there [default: 4G]
+  ZINC_PRICES                  File of prices for `zinc far cost`
+  ZPOOL_IMPORT_PATH            Folders in which `zpool import` looks, with : between them")]
 pub struct Cli {
     /// The verb.
     #[command(subcommand)]
@@ -27,10 +37,10 @@ pub struct Cli {
 #[derive(Subcommand)]
 pub enum Command {
     /// Pools: make, find, list, status, devices, scrub, resilver, properties, history
-    #[command(subcommand)]
+    #[command(subcommand, after_help = unsupported::lacking(&unsupported::ZPOOL))]
     Zpool(cmd::zpool::Command),
     /// Datasets: make, snapshot, clone, list, properties, holds, differences
-    #[command(subcommand)]
+    #[command(subcommand, after_help = unsupported::lacking(&unsupported::ZFS))]
     Zfs(cmd::zfs::Command),
     /// Everything inside a pool, structure by structure
     Zdb(cmd::zdb::Args),

@@ -34,6 +34,11 @@ pub const ZFS: [&str; 17] = [
     "zone",
 ];
 
+/// The end of the help of `zpool` or `zfs`: the verbs of OpenZFS's that it lacks.
+pub fn lacking(verbs: &[&str]) -> String {
+    format!("Not supported by zinc yet: {}.", verbs.join(", "))
+}
+
 /// A word that is not a verb of zinc's, and all behind it, under a command whose verbs of OpenZFS
 /// that zinc does not do are these.
 pub struct Word(pub &'static str, pub Vec<OsString>, pub &'static [&'static str]);
@@ -48,14 +53,14 @@ impl Verb for Word {
 fn failure(command: &str, words: &[OsString], known: &[&str]) -> Failure {
     let verb = words.first().map(|w| w.to_string_lossy().into_owned()).unwrap_or_default();
     if known.contains(&verb.as_str()) {
-        return Failure::new(format!("{command} {verb}: zinc does not do this yet"))
+        return Failure::new(format!("{command} {verb}: not supported by zinc yet"))
             .hint(format!("`zinc {command} --help` lists what it does"));
     }
     Failure::usage(format!("unrecognized command '{verb}'"))
         .hint(format!("`zinc {command} --help` lists the commands there are"))
 }
 
-const SIDES: &str = "zinc copies what is in use, and keeps the sector size of the vdev";
+const SIDES: &str = "zinc keeps the sector size of the vdev";
 const SCRIPTS: &str = "zinc runs no scripts for the columns of a table";
 const REWIND: &str = "zinc goes back to an older txg only to read: --txg N of ls, cat and cp";
 
@@ -64,11 +69,11 @@ const ENCLOSURES: &str = "zinc switches no enclosures";
 const MOUNT_KEYS: &str = "zinc mounts no encrypted file systems yet";
 
 /// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
-const OPTIONS: [(&str, &[&str], &str); 19] = [
+const OPTIONS: [(&str, &[&str], &str); 18] = [
     ("zfs mount", &["-l"], MOUNT_KEYS),
     ("zfs unmount", &["-u"], MOUNT_KEYS),
-    ("zpool attach", &["-s", "-o"], SIDES),
-    ("zpool replace", &["-s", "-o"], SIDES),
+    ("zpool attach", &["-o"], SIDES),
+    ("zpool replace", &["-o"], SIDES),
     ("zpool clear", &["-F", "-n", "-X"], REWIND),
     ("zpool split", &["-l"], MOUNT_KEYS),
     ("zpool offline", &["--power"], ENCLOSURES),
@@ -76,11 +81,6 @@ const OPTIONS: [(&str, &[&str], &str); 19] = [
     ("zpool clear", &["--power"], ENCLOSURES),
     ("zpool scrub", &["-a"], "zinc scrubs the pools that are named"),
     ("zpool import", &["-F", "-n", "-X", "-T"], REWIND),
-    (
-        "zpool import",
-        &["-m"],
-        "zinc writes to no pool whose log devices are missing; `-o readonly=on` reads it",
-    ),
     ("zpool import", &["-l"], "zinc keeps no keys: verbs take them with --keys, --key or --ask"),
     ("zpool iostat", &["-c"], SCRIPTS),
     ("zpool status", &["-c"], SCRIPTS),
@@ -108,5 +108,5 @@ pub fn option(words: &[OsString], e: &clap::Error) -> Option<Failure> {
         _ => format!("{command} {}", words.next()?),
     };
     let (.., why) = OPTIONS.iter().find(|(of, names, _)| *of == verb && names.contains(&option))?;
-    Some(Failure::new(format!("{verb} {option}: zinc does not do this yet")).because(*why))
+    Some(Failure::new(format!("{verb} {option}: not supported by zinc yet")).because(*why))
 }

@@ -10,9 +10,9 @@ use support::zinc;
 #[test]
 fn a_verb_that_is_missing_says_so() {
     for (verb, code, text) in [
-        ("zpool prefetch a", 1, "zpool prefetch: zinc does not do this yet"),
-        ("zfs send -R a@b", 1, "zfs send: zinc does not do this yet"),
-        ("zfs recv a", 1, "zfs recv: zinc does not do this yet"),
+        ("zpool prefetch a", 1, "zpool prefetch: not supported by zinc yet"),
+        ("zfs send -R a@b", 1, "zfs send: not supported by zinc yet"),
+        ("zfs recv a", 1, "zfs recv: not supported by zinc yet"),
         ("zpool nix", 2, "unrecognized command 'nix'"),
         ("zfs nix -x", 2, "unrecognized command 'nix'"),
     ] {

@@ -29,13 +29,16 @@ use std::sync::Arc;
 
 /// Arguments of `zinc cp`.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "zinc cp [OPTIONS] <SOURCE>... <DEST>",
+    after_help = "\
 POOL/DATASET: without a path copies a volume as an image, or with -r what is in the root of a file
 system. Holes stay holes; times, modes, hard links and extended attributes are kept, owners when
 zinc runs as root. A file that was copied whole before is left as it is, so an interrupted copy
 is continued by the same command. A directory is closed to others until all that is in it is there.
 A destination POOL/DATASET:PATH is in a pool: the sources are files and directories of this machine,
-of which owners are kept in any case. SOURCE/. means what is in it.")]
+of which owners are kept in any case. SOURCE/. means what is in it."
+)]
 pub struct Args {
     #[command(flatten)]
     pool: PoolArgs,

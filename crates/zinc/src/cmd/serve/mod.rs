@@ -95,8 +95,8 @@ pub struct Args {
     /// What -b starts
     #[arg(long = background::INNER, hide = true)]
     inner: bool,
-    /// Show what the pool does to browsers at this address, with /metrics beside it; port 0 is any
-    /// that is free [default: 127.0.0.1:9134]
+    /// Show what the pool does to browsers, with /metrics beside it; not unless asked for. Without
+    /// an address at 127.0.0.1:9134; port 0 is any that is free
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, require_equals = true,
         default_missing_value = web::ADDRESS)]
     http: Option<SocketAddr>,

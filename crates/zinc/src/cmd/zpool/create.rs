@@ -22,9 +22,12 @@ use std::process::ExitCode;
 /// Arguments of `zinc zpool create`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-VDEV: a file or disk, or mirror, raidz1, raidz2, raidz3 followed by several; log, special, dedup,
-cache and spare say what those behind them are for. Files must exist: `truncate -s 1G FILE` makes
-one.
+VDEV: a file or disk, or mirror, raidz1, raidz2, raidz3, or draid1, draid2, draid3 (with the sizes
+behind it: draid2:8d:12c:1s has groups of 8 data disks, 12 disks and one distributed spare)
+followed by several; log, special, dedup, cache and spare say what those behind them are for.
+Files must exist: `truncate -s 1G FILE` makes one. A disk may also be elsewhere: nbd://HOST/EXPORT,
+nbds://…, nbd+unix:///EXPORT?socket=PATH, or in a store of objects: s3://BUCKET/PREFIX, gs://…,
+az://…, dir:///FOLDER, which `zinc far create` makes.
 The pool has the features enabled that zinc can write; -o feature@NAME=enabled adds one, -d leaves
 all out. It is known by its name until `zinc zpool export` gives it up; -o cachefile= says where it
 is remembered: nothing for the usual place, none, or a file for `zinc zpool import -c`.")]

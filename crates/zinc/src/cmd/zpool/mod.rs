@@ -53,11 +53,11 @@ pub enum Command {
     Clear(devices::Clear),
     /// Try devices again that are not there
     Reopen(devices::Reopen),
-    /// Give a mirror another side, or make a disk one side of a mirror
+    /// Give a mirror another side, make a disk one side of a mirror, or make a raidz wider
     Attach(attach::Attach),
     /// Take a side off a mirror
     Detach(attach::Detach),
-    /// Put a device in the place of a side of a mirror, or of a single disk
+    /// Put a new device in the place of another
     Replace(attach::Replace),
     /// Make a pool of one side of each mirror
     Split(split::Split),
@@ -79,7 +79,7 @@ pub enum Command {
     Upgrade(set::Upgrade),
     /// Give a pool a new guid
     Reguid(set::Reguid),
-    /// Write a new txg, so that everything is on disk, where it is after every command
+    /// Write what a served pool holds in memory to its devices, now
     Sync(set::SyncPools),
     /// Take the labels off a device
     Labelclear(labelclear::Args),

@@ -27,7 +27,7 @@ pub struct Args {
     /// Only pools that are not healthy
     #[arg(short = 'x')]
     sick: bool,
-    /// Accepted as OpenZFS does; counts are exact in JSON, and below 1024
+    /// Accepted as in OpenZFS; exact counts are in JSON
     #[arg(short = 'p')]
     parsable: bool,
     /// Only vdevs that are not healthy
