@@ -23,9 +23,15 @@
 //!   n … n+W−1, each seal saying that the log goes on at n+2W. The first seal that stands cuts the
 //!   log: a segment of the writer before cannot count behind it, because its place is taken; and
 //!   that writer sends nothing beyond n+2W−2, because it waits for the cut. So what was flushed
-//!   stands before the cut, in every later replay. A writer that meets another's object at its next
-//!   place is
-//!   *fenced*, for good. No clock is compared.
+//!   stands before the cut, in every later replay. A writer that meets another's object at a place
+//!   that it asked for is *fenced*, for good. No clock is compared.
+//! - *Seals arrive in any order*, and some may never arrive. One may stand at n+1 while n is
+//!   absent: then the log ends at n, and its writer there is the old one still; but with two
+//!   segments under way that one meets the seal, and is fenced before the log says so. No flush of
+//!   it returned for n+1. Its segment at n may arrive afterwards, and counts, like that of a writer
+//!   that died; then the log is cut at n+1. If the takeover died the log has no writer until the
+//!   next one, which seals n itself. So a fence says that another one began later, and not that it
+//!   is the writer.
 //! - *A writer that ends* says so (`Kind::Close`) when nothing of it is under way; the next one
 //!   then seals one place, without a gap. A third one, which had found the log at a place m before
 //!   it was closed, may have seals under way that arrive behind that, at most at m+W−1. Such a seal

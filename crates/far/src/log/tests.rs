@@ -9,13 +9,18 @@
 //! - every flush that returned: what it covers is in the log, by this writer, from then on;
 //! - every opening: it ends at a place that the oracle has, not before where the oracle was when it
 //!   began, so that a later replay extends an earlier one;
-//! - every byte that is read: nothing that can be reached was deleted or mixed up.
+//! - every byte that is read: nothing that can be reached was deleted or mixed up;
+//! - every error: a writer that is fenced is so by an object of another one, and an opening that
+//!   gives up by a writer that began after it.
+//!
+//! What it found is in `scripted` as well, step by step.
 
 use super::format::{
-    CLEAN, Change, Header, Kind, Superblock, WriterId, decode_table, segment_name,
+    CLEAN, Change, Header, Kind, Superblock, Uuid, WriterId, decode_table, segment_name,
 };
 use super::{CachePlace, LogDevice, Options, Trouble, cache, pin, unpin};
-use crate::store::{FaultRates, SimStore, SimWorld};
+use crate::store::{FaultRates, SimStore, SimWorld, Store, StoreError};
+use core::fmt::Display;
 use core::time::Duration;
 use device::{Device as _, Error, ErrorKind, WriteDevice as _};
 use parking_lot::Mutex;
@@ -26,6 +31,8 @@ use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use tempfile::TempDir;
+
+mod scripted;
 
 const SECTOR: usize = 512;
 const SECTORS: usize = 64;
@@ -42,7 +49,7 @@ struct Oracle {
     /// The place of the last clean seal.
     clean: Option<u64>,
     epoch: u64,
-    writer: [u8; 16],
+    writer: Uuid,
     content: Content,
     /// What was there when the log ended at a place, and whose place it was.
     points: BTreeMap<u64, (u64, Content)>,
@@ -118,6 +125,7 @@ struct Holder {
     device: Arc<LogDevice>,
     store: Arc<SimStore>,
     epoch: u64,
+    writer: Uuid,
     content: Content,
 }
 
@@ -145,6 +153,18 @@ fn options() -> Options {
 }
 
 impl Lab {
+    fn new(rt: &Rt, world: &Arc<SimWorld>, caches: Option<TempDir>) -> Arc<Self> {
+        Arc::new(Self {
+            rt: rt.clone(),
+            world: Arc::clone(world),
+            oracle: Mutex::new(Oracle::new()),
+            asleep: Mutex::default(),
+            stamps: Mutex::new(0),
+            takeovers: Mutex::new(0),
+            caches,
+        })
+    }
+
     fn below(&self, bound: u64) -> u64 {
         self.rt.random_u64() % bound
     }
@@ -173,10 +193,11 @@ impl Lab {
         self.rt.sleep(Duration::from_millis(self.below(most)));
     }
 
-    fn end_of_log(&self) -> u64 {
+    /// Where the log ends, and the number of the writer there.
+    fn end_of_log(&self) -> (u64, u64) {
         let mut oracle = self.oracle.lock();
         oracle.advance(&self.world);
-        oracle.next
+        (oracle.next, oracle.epoch)
     }
 
     /// What the oracle has at a place.
@@ -198,20 +219,29 @@ impl Lab {
 
     fn take_over(&self) -> Option<Holder> {
         let store = SimStore::new(&self.world);
-        let before = self.end_of_log();
-        let claimed = LogDevice::claim(store.clone(), "sim", &self.rt, self.options(), None);
-        let device = match claimed {
+        self.take_over_by(store.clone(), store)
+    }
+
+    /// The same of a machine with another way to its store.
+    fn take_over_by(&self, way: Arc<dyn Store>, store: Arc<SimStore>) -> Option<Holder> {
+        let (before, present) = self.end_of_log();
+        let device = match LogDevice::claim(way, "sim", &self.rt, self.options(), None) {
             Ok(device) => device,
-            Err(Trouble::Fenced(_)) => return None,
+            Err(Trouble::Fenced(by)) => {
+                let now = self.end_of_log().1;
+                assert!(present < by && by <= now, "{by} is not between {present} and {now}");
+                return None;
+            }
             Err(trouble) => panic!("{trouble}"),
         };
         let place = device.place();
         assert!(place >= before, "a takeover ends at {place}, and the log was at {before}");
         let (epoch, content) = self.point(place);
-        let own = device.core().state.lock().writer.as_ref().map(|writer| writer.epoch);
-        assert_eq!(own, Some(epoch));
+        let own = device.core().state.lock().writer.as_ref().map(|own| (own.epoch, own.uuid));
+        let (number, writer) = own.expect("a writer");
+        assert_eq!(number, epoch);
         *self.takeovers.lock() += 1;
-        Some(Holder { device, store, epoch, content })
+        Some(Holder { device, store, epoch, writer, content })
     }
 
     /// A writer works for a while; whether it still believes that it is one.
@@ -222,10 +252,13 @@ impl Lab {
                 9 => self.trim(holder),
                 10..=13 => self.flush(holder),
                 14 | 15 => self.look(holder),
-                16 => ended(holder.device.age().and_then(|()| holder.device.collect().map(|_| ()))),
-                17 => ended(holder.device.clean(60, 1 << 20).map(|_| ())),
-                18 => ended(holder.device.collect().map(|_| ())),
-                _ => ended(holder.device.sweep().map(|_| ())),
+                16 => {
+                    let aged = holder.device.age();
+                    self.ended(holder, aged.and_then(|()| holder.device.collect().map(|_| ())))
+                }
+                17 => self.ended(holder, holder.device.clean(60, 1 << 20).map(|_| ())),
+                18 => self.ended(holder, holder.device.collect().map(|_| ())),
+                _ => self.ended(holder, holder.device.sweep().map(|_| ())),
             };
             if !is_on {
                 return false;
@@ -250,18 +283,18 @@ impl Lab {
             holder.content[lba + n] = stamp;
             bytes.extend(stamp.to_le_bytes().repeat(SECTOR / 8));
         }
-        still(holder.device.write((lba * SECTOR) as u64, &bytes))
+        self.still(holder, holder.device.write((lba * SECTOR) as u64, &bytes))
     }
 
     fn trim(&self, holder: &mut Holder) -> bool {
         let lba = self.below(SECTORS as u64) as usize;
         let sectors = (1 + self.below(20) as usize).min(SECTORS - lba);
         holder.content[lba..lba + sectors].fill(0);
-        still(holder.device.trim((lba * SECTOR) as u64, (sectors * SECTOR) as u64))
+        self.still(holder, holder.device.trim((lba * SECTOR) as u64, (sectors * SECTOR) as u64))
     }
 
     fn flush(&self, holder: &Holder) -> bool {
-        if !still(holder.device.flush()) {
+        if !self.still(holder, holder.device.flush()) {
             return false;
         }
         // Moves may be under way behind what was flushed.
@@ -280,18 +313,54 @@ impl Lab {
                 true
             }
             // Another one may have deleted what this one still wants to read.
-            Err(error) if self.is_fenced(holder) => {
-                assert!(matches!(error.kind, ErrorKind::Refused(_) | ErrorKind::Fenced { .. }));
+            Err(error) => {
+                let is_known =
+                    matches!(error.kind, ErrorKind::Refused(_) | ErrorKind::Fenced { .. });
+                assert!(is_known, "{error}");
+                self.must_be_fenced(holder, &error);
                 false
             }
-            Err(error) => panic!("{error}"),
         }
     }
 
+    /// Whether a writer was not fenced.
+    fn still(&self, holder: &Holder, result: Result<(), Error>) -> bool {
+        let Err(error) = result else { return true };
+        assert!(matches!(error.kind, ErrorKind::Fenced { .. }), "{error}");
+        self.must_be_fenced(holder, &error);
+        false
+    }
+
+    /// The same of what the store was asked for by the way.
+    fn ended(&self, holder: &Holder, result: Result<(), Trouble>) -> bool {
+        let Err(trouble) = result else { return true };
+        match &trouble {
+            Trouble::Machine(text) => assert!(text.contains("taken it over"), "{text}"),
+            // What a fenced writer wants to move may be gone.
+            Trouble::Fenced(_) | Trouble::Gone | Trouble::Store(StoreError::Absent) => {}
+            trouble => panic!("{trouble}"),
+        }
+        self.must_be_fenced(holder, &trouble);
+        false
+    }
+
+    fn must_be_fenced(&self, holder: &Holder, error: &dyn Display) {
+        let Holder { epoch, .. } = holder;
+        assert!(self.is_fenced(holder), "writer {epoch} is fenced, and by no object: {error}");
+    }
+
+    /// Whether the rule fences a writer: the log went on without it, or another one has a place
+    /// that it asked for. The seals of a takeover arrive in any order: one of them may stand behind
+    /// the end of the log before the one at the end does, and that one may never come.
     fn is_fenced(&self, holder: &Holder) -> bool {
-        self.end_of_log();
-        let oracle = self.oracle.lock();
-        oracle.epoch > holder.epoch || (oracle.epoch == holder.epoch && oracle.writer == [0; 16])
+        let asked = holder.device.place();
+        let mut oracle = self.oracle.lock();
+        oracle.advance(&self.world);
+        let is_theirs = |place| {
+            let object = self.world.first(&segment_name(place));
+            object.is_some_and(|object| Header::decode(&object).unwrap().writer != holder.writer)
+        };
+        oracle.writer != holder.writer || (oracle.next..asked).any(is_theirs)
     }
 
     fn read(&self) {
@@ -300,7 +369,7 @@ impl Lab {
         let pinned = is_pinned.then(|| {
             pin(store.clone(), &self.rt, PATIENCE, 1 << 30, &options().who).expect("a pin")
         });
-        let before = self.end_of_log();
+        let (before, _) = self.end_of_log();
         let device = match LogDevice::open(store.clone(), "sim", &self.rt, self.options()) {
             Ok(device) => device,
             Err(trouble) => panic!("{trouble}"),
@@ -377,45 +446,24 @@ fn say(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-/// Whether a writer was not fenced.
-fn still(result: Result<(), Error>) -> bool {
-    match result {
-        Ok(()) => true,
-        Err(error) => {
-            assert!(matches!(error.kind, ErrorKind::Fenced { .. }), "{error}");
-            false
-        }
-    }
-}
-
-/// The same of what the store was asked for by the way.
-fn ended(result: Result<(), Trouble>) -> bool {
-    match result {
-        Ok(()) => true,
-        Err(Trouble::Fenced(_) | Trouble::Gone) => false,
-        Err(Trouble::Machine(text)) => {
-            assert!(text.contains("taken it over"), "{text}");
-            false
-        }
-        // What a fenced writer wants to move may be gone.
-        Err(Trouble::Store(crate::store::StoreError::Absent)) => false,
-        Err(trouble) => panic!("{trouble}"),
-    }
+/// A disk whose segments are full with four sectors.
+fn make_disk(rt: &Rt, world: &Arc<SimWorld>, window: u64) {
+    let is = Superblock {
+        size: (SECTORS * SECTOR) as u64,
+        sector: SECTOR as u32,
+        target: 4 * SECTOR as u32,
+        window: window as u32,
+        is_fenced: false,
+        made_by: String::new(),
+    };
+    LogDevice::create(SimStore::new(world), rt, &is, PATIENCE).expect("a disk");
 }
 
 /// One exploration; how many writers it had.
 fn explore(seed: u64, rounds: u64) -> u64 {
     Rt::simulate(seed, |rt| {
         let world = SimWorld::new(rt);
-        let is = Superblock {
-            size: (SECTORS * SECTOR) as u64,
-            sector: SECTOR as u32,
-            target: 4 * SECTOR as u32,
-            window: 1 + (rt.random_u64() % WINDOW_MAX) as u32,
-            is_fenced: false,
-            made_by: String::new(),
-        };
-        LogDevice::create(SimStore::new(&world), rt, &is, PATIENCE).expect("a disk");
+        make_disk(rt, &world, 1 + rt.random_u64() % WINDOW_MAX);
         if rt.random_u64() % 4 > 0 {
             world.set_fault_rates(FaultRates::rough());
         }
@@ -423,15 +471,7 @@ fn explore(seed: u64, rounds: u64) -> u64 {
         for n in 0..3 {
             caches.iter().for_each(|c| std::fs::create_dir(c.path().join(n.to_string())).unwrap());
         }
-        let lab = Arc::new(Lab {
-            rt: rt.clone(),
-            world: Arc::clone(&world),
-            oracle: Mutex::new(Oracle::new()),
-            asleep: Mutex::default(),
-            stamps: Mutex::new(0),
-            takeovers: Mutex::new(0),
-            caches,
-        });
+        let lab = Lab::new(rt, &world, caches);
         let machines: Vec<_> = (0..3)
             .map(|n| {
                 let lab = Arc::clone(&lab);
