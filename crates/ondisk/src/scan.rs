@@ -132,7 +132,7 @@ word_struct! {
         pub queue_obj: u64,
         /// Blocks born in this txg or before are passed over.
         pub min_txg: u64,
-        /// Blocks born after this txg are passed over.
+        /// Blocks born in this txg or after are passed over.
         pub max_txg: u64,
         /// `min_txg` of the dataset that is being visited.
         pub cur_min_txg: u64,
@@ -146,9 +146,9 @@ word_struct! {
         pub to_examine: u64,
         /// Bytes found so far.
         pub examined: u64,
-        /// Bytes passed over (formerly: to be processed).
+        /// Bytes come to and passed over (formerly: to be processed).
         pub skipped: u64,
-        /// Bytes resilvered or repaired.
+        /// Bytes written to leaves.
         pub processed: u64,
         /// Errors that could not be repaired.
         pub errors: u64,
@@ -239,7 +239,7 @@ word_struct! {
         pub last_offset: u64,
         /// Lowest txg of the missing range.
         pub min_txg: u64,
-        /// Highest txg of the missing range.
+        /// The txg after the last of the missing range.
         pub max_txg: u64,
         /// Begin, seconds since 1970.
         pub start_time: u64,

@@ -315,6 +315,44 @@ fn the_state_of_a_scrub() {
     assert_eq!(ErrorScrubState::from_words(&[0; 9]).unwrap().state(), State::None);
 }
 
+/// `scan` of a mirror of which one side was away from txg 8 to 22, after OpenZFS had brought it
+/// what it lacked: both txgs are outside of what was missed.
+#[test]
+fn the_state_of_a_resilver() {
+    let words = [
+        2,
+        2,
+        0,
+        7,
+        23,
+        7,
+        23,
+        1_795_768_121,
+        1_795_768_123,
+        26_693_632,
+        9_560_064,
+        0,
+        9_732_096,
+        0,
+        0,
+        3,
+        0,
+        0,
+        0,
+        u64::MAX,
+        0,
+        0,
+        0,
+        0,
+    ];
+    let s = ScanState::from_words(&words).unwrap();
+    assert_eq!((s.function(), s.state()), (Function::Resilver, State::Finished));
+    assert_eq!((s.min_txg, s.max_txg), (7, 23));
+    // More than was examined: a metadata block is written once for each of its copies.
+    assert_eq!((s.examined, s.skipped, s.processed), (9_560_064, 0, 9_732_096));
+    assert_eq!(s.to_words(), words);
+}
+
 /// Splits a sample of table entries: key (5 words), length (16 bits), packed value.
 fn ddt_values(mut data: &[u8]) -> Vec<(DdtKey, Vec<u8>)> {
     let mut out = Vec::new();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use engine::inside::device::Device;
+use engine::inside::vdev::Txgs;
 
 /// Much of each side is overwritten, never the same on all.
 fn damage(run: &mut Run) {
@@ -223,6 +224,14 @@ fn cut_off(run: &mut Run) -> Vec<Bench> {
     copies
 }
 
+/// What the leaves missed that a resilver under way is for.
+fn marked_leaves(pool: &Pool) -> Vec<Txgs> {
+    let marked = pool.config().vdev_tree.walk().filter(|v| v.resilver_txg.is_some());
+    let tree = pool.vdevs();
+    let missed = |guid: u64| tree.leaves().find(|l| l.guid() == guid).unwrap().missed();
+    marked.map(|v| missed(v.guid)).collect()
+}
+
 /// Number of those copies.
 const COPIES: usize = 4;
 
@@ -252,10 +261,16 @@ fn a_resilver_that_is_cut_off_goes_on() {
     for (n, copy) in copies.iter_mut().enumerate() {
         let before = state_on(copy);
         let seen = copy.open();
-        let marked = seen.config().vdev_tree.walk().filter(|v| v.resilver_txg.is_some()).count();
+        let marked = marked_leaves(&seen);
         let begun = setups(&seen);
         drop(seen);
-        assert!(marked > 0 || before.state() == State::Finished, "copy {n}");
+        assert!(!marked.is_empty() || before.state() == State::Finished, "copy {n}");
+        for missed in marked {
+            let (first, last) = missed.bounds().unwrap();
+            // As OpenZFS has them: both are just outside of what is visited.
+            assert!(before.min_txg < first && last < before.max_txg, "copy {n}: {before:?}");
+            assert!(n == COPIES - 1 || last + 1 == before.max_txg, "copy {n}: {before:?}, {last}");
+        }
         copy.zdb();
         let pool = copy.import();
         pool.wait_for_scan().unwrap();
@@ -272,8 +287,7 @@ fn a_resilver_that_is_cut_off_goes_on() {
             gone_on += 1;
         }
         pool.export().unwrap();
-        let marked = copy.open().config().vdev_tree.walk().any(|v| v.resilver_txg.is_some());
-        assert!(!marked, "copy {n}");
+        assert!(marked_leaves(&copy.open()).is_empty(), "copy {n}");
         copy.zdb();
         copy.away = vec![0, 2];
         whole(copy, &format!("copy {n}: the leaf alone"));
@@ -303,7 +317,7 @@ fn a_scrub_of_what_is_new_since_the_last_one() {
         let seen = pool.look().unwrap();
         let properties = seen.properties(&seen.space());
         let last = properties.iter().find(|p| p.name == "last_scrubbed_txg").unwrap();
-        assert_eq!(last.value, done.max_txg.to_string());
+        assert_eq!(last.value, (done.max_txg - 1).to_string(), "the last txg that was visited");
         done
     };
     let whole = scrub(run.pool());
@@ -313,7 +327,7 @@ fn a_scrub_of_what_is_new_since_the_last_one() {
     run.pool().sync().unwrap();
     damage(&mut run);
     let new = scrub(run.pool());
-    assert_eq!(new.min_txg, whole.max_txg);
+    assert_eq!(new.min_txg, whole.max_txg - 1);
     assert!(new.processed > 0 && new.examined < whole.examined / 2, "{new:?}");
     // What is older was damaged as well.
     run.pool().scrub().unwrap();
@@ -322,6 +336,38 @@ fn a_scrub_of_what_is_new_since_the_last_one() {
     assert!((all.min_txg, all.errors) == (0, 0) && all.processed > new.processed, "{all:?}");
     run.pool().destroy_dataset("tank/large").unwrap();
     run.pool().forget_errors(None).unwrap();
+    let (bench, model) = run.finish();
+    holds_on_each(bench, &model);
+}
+
+/// Between what two leaves missed lies what neither did: it is counted as examined and as skipped,
+/// as OpenZFS does, and is not written.
+#[test]
+fn a_resilver_counts_what_it_passes_over() {
+    let bench = Bench::new(Shape::Mirror3, ROOMY_BYTES, 12);
+    let mut run = Run::new(1960, bench);
+    (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
+    (0..20).for_each(|_| run.step());
+    set(run.pool(), "zfs_scan_suspend_progress=1");
+    for n in [1, 2] {
+        let away = guid(run.pool(), n);
+        run.pool().offline_leaf(away, OfflineMode::Offline).unwrap();
+        (0..10).for_each(|_| run.step());
+        run.pool().sync().unwrap();
+        online_leaf(run.pool(), &run.bench, n);
+        if n == 1 {
+            super::random::add_large(run.pool(), LARGE_BYTES);
+            run.pool().sync().unwrap();
+        }
+    }
+    set(run.pool(), "zfs_scan_suspend_progress=0");
+    run.pool().wait_for_scan().unwrap();
+    let done = run.pool().view().scan_state().unwrap().unwrap();
+    assert_eq!((done.function(), done.state()), (Function::Resilver, State::Finished));
+    assert!(is_whole(run.pool()) && done.errors == 0);
+    assert!(done.skipped >= LARGE_BYTES && done.processed > 0, "{done:?}");
+    assert!(done.examined > done.skipped && done.processed < LARGE_BYTES, "{done:?}");
+    run.pool().destroy_dataset("tank/large").unwrap();
     let (bench, model) = run.finish();
     holds_on_each(bench, &model);
 }

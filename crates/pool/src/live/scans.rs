@@ -89,6 +89,7 @@ impl Scans {
 #[derive(Default)]
 pub(super) struct Outcome {
     pub(super) examined: u64,
+    pub(super) skipped: u64,
     pub(super) processed: u64,
     pub(super) errors: u64,
     /// Blocks that could not be had.
@@ -102,8 +103,8 @@ pub(super) struct Outcome {
 impl Outcome {
     /// What was done before counts as well.
     pub(super) fn begin_at(&mut self, state: &ScanState) {
-        (self.examined, self.processed) = (state.examined, state.processed);
-        self.errors = state.errors;
+        (self.examined, self.skipped) = (state.examined, state.skipped);
+        (self.processed, self.errors) = (state.processed, state.errors);
     }
 
     /// Leaves lack something that the scan came to.
@@ -112,8 +113,8 @@ impl Outcome {
     }
 
     pub(super) fn note(&self, state: &mut ScanState) {
-        (state.examined, state.processed) = (self.examined, self.processed);
-        state.errors = self.errors;
+        (state.examined, state.skipped) = (self.examined, self.skipped);
+        (state.processed, state.errors) = (self.processed, self.errors);
     }
 }
 

@@ -25,7 +25,7 @@
 //! A scrub that is paused stays in memory, and its place is written again when the pool is closed.
 //!
 //! A *resilver* is kept in the same way, and goes on only when it is for the same leaves. Each leaf
-//! that it is for is marked in its configuration with the last txg of it (OpenZFS's
+//! that it is for is marked in its configuration with the second txg of it (OpenZFS's
 //! `resilver_txg`), when it begins. A leaf that leaves or comes back loses its mark in the txg in
 //! which it does, for the walk passes it over meanwhile. So the next process that opens the pool
 //! goes on when all leaves that lack something bear the mark, and lack nothing that the resilver

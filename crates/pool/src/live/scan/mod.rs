@@ -78,6 +78,11 @@ pub(super) enum End {
     Interrupted,
 }
 
+/// The last txg that a scan looks at.
+fn last_of(state: &ScanState) -> u64 {
+    state.max_txg.saturating_sub(1)
+}
+
 impl Shared {
     /// Leaves that are written to and missed something.
     fn stale_leaves(&self) -> BTreeMap<u64, Txgs> {
@@ -241,7 +246,7 @@ impl Shared {
             return Ok(End::Done);
         };
         state.flags &= !ScanState::FLAG_PAUSED;
-        self.wait_for_txg(state.max_txg)?;
+        self.wait_for_txg(last_of(&state))?;
         self.scans.state.lock().now = Some(state);
         let mut walk = match rest {
             Some((_, rest)) => walk::Walk::of_rest(self, &state, &targets, rest),
@@ -313,9 +318,9 @@ impl Shared {
                 let (first, last) = bounds.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
                 // Blocks of any age may have been copied by a removal in one of them.
                 let is_moved = self.reader.vdevs().has_moved_since(first);
-                (if is_moved { 0 } else { first.saturating_sub(1) }, last)
+                (if is_moved { 0 } else { first.saturating_sub(1) }, last.saturating_add(1))
             }
-            _ => (since, self.txgs.last_synced()),
+            _ => (since, self.txgs.last_synced().saturating_add(1)),
         };
         state.start_time = self.rt.wall().as_secs();
         state.to_examine = self.alloc.space_of_tops().values().map(|(_, used)| *used).sum();
@@ -511,7 +516,8 @@ impl TaskCx<'_> {
             return Ok(());
         }
         if state.function() == Function::Scrub {
-            let (name, txg) = (mos::LAST_SCRUBBED_TXG, state.max_txg);
+            // The next one begins behind it, and leaves nothing out.
+            let (name, txg) = (mos::LAST_SCRUBBED_TXG, last_of(state));
             util::set_u64(self.objects(), self.tx, mos::DIRECTORY_OBJECT, name, txg)?;
         }
         self.touch();

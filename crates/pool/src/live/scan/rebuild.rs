@@ -134,7 +134,7 @@ impl Shared {
         self.run_keeping_datasets(|cx| cx.end_left_over())?;
         while let Some((top, state)) = self.next_rebuild()? {
             self.scans.moved.lock().clear();
-            self.wait_for_txg(state.max_txg)?;
+            self.wait_for_txg(last_missed(&state))?;
             let mut pass = Pass::new(self, top, state);
             let end = pass.run()?;
             if end == End::Interrupted {
@@ -144,6 +144,11 @@ impl Shared {
         }
         Ok(End::Done)
     }
+}
+
+/// The last txg that devices missed and a rebuild brings.
+fn last_missed(state: &RebuildState) -> u64 {
+    state.max_txg.saturating_sub(1)
 }
 
 /// One of a top-level vdev, from where it was.
@@ -321,7 +326,7 @@ impl TaskCx<'_> {
         let is_resumed = state_in(self.objects(), top)?.is_some_and(|s| s.state() == State::Active);
         let state = RebuildState {
             min_txg: FIRST_TXG - 1,
-            max_txg: last,
+            max_txg: last.saturating_add(1),
             start_time: self.dsl().now.secs,
             ..RebuildState::default()
         };
@@ -338,16 +343,16 @@ impl TaskCx<'_> {
         Ok(set_member(self.objects(), side, REBUILD_TXG, self.tx.txg())?)
     }
 
-    /// The rebuild that began with this last missed txg still runs.
-    fn is_rebuild(&self, top: &VdevConfig, last: u64) -> Result<bool> {
-        let is_it = |s: RebuildState| s.state() == State::Active && s.max_txg == last;
+    /// The rebuild that began with this second txg still runs.
+    fn is_rebuild(&self, top: &VdevConfig, end: u64) -> Result<bool> {
+        let is_it = |s: RebuildState| s.state() == State::Active && s.max_txg == end;
         Ok(state_in(self.objects(), top)?.is_some_and(is_it))
     }
 
-    /// Writes the state of a rebuild that began with this last missed txg, and still runs.
-    fn change_rebuild(&self, top: u64, last: u64, now: &RebuildState) -> Result<()> {
+    /// Writes the state of a rebuild that began with this second txg, and still runs.
+    fn change_rebuild(&self, top: u64, end: u64, now: &RebuildState) -> Result<()> {
         let Some(top) = self.top_of_id(top) else { return Ok(()) };
-        match self.is_rebuild(&top, last)? {
+        match self.is_rebuild(&top, end)? {
             true => put(self, &top, now),
             false => Ok(()),
         }
@@ -376,7 +381,7 @@ impl TaskCx<'_> {
             let moved = shared.scans.moved.lock().clone();
             let was_written = |guid: &u64| !moved.contains(guid) && tree.is_written(*guid);
             for guid in targets.keys().filter(|guid| was_written(guid)) {
-                tree.has_caught_up(*guid, &std::iter::once(0..=end.max_txg).collect());
+                tree.has_caught_up(*guid, &std::iter::once(0..=last_missed(end)).collect());
             }
         }
         self.unmark_rebuilt()

@@ -12,32 +12,32 @@ use ondisk::scan::{Function, ScanState};
 use std::collections::BTreeMap;
 use vdev::Txgs;
 
-/// The member of a leaf's configuration: the last txg of the resilver that is for it.
+/// The member of a leaf's configuration: the second txg of the resilver that is for it.
 pub(in crate::live) const RESILVER_TXG: &str = "resilver_txg";
 
 /// Marks the leaves below a vdev that are among `leaves`, and takes the mark off all others;
 /// whether anything changed. The depth of a configuration is bounded.
-fn mark_below(vdev: &mut VdevConfig, leaves: &[u64], last: u64) -> ondisk::Result<bool> {
+fn mark_below(vdev: &mut VdevConfig, leaves: &[u64], end: u64) -> ondisk::Result<bool> {
     let mut changed = false;
     for child in &mut vdev.children {
-        changed |= mark_below(child, leaves, last)?;
+        changed |= mark_below(child, leaves, end)?;
     }
-    let wanted = (vdev.kind.is_leaf() && leaves.contains(&vdev.guid)).then_some(last);
+    let wanted = (vdev.kind.is_leaf() && leaves.contains(&vdev.guid)).then_some(end);
     if vdev.resilver_txg == wanted {
         return Ok(changed);
     }
     match wanted {
-        Some(last) => set_u64(vdev, RESILVER_TXG, last)?,
+        Some(end) => set_u64(vdev, RESILVER_TXG, end)?,
         None => unset(vdev, &[RESILVER_TXG])?,
     }
     Ok(true)
 }
 
 impl TaskCx<'_> {
-    /// A resilver up to the txg `last` is for these leaves, and for no other.
-    pub(super) fn mark_targets(&self, leaves: &[u64], last: u64) -> Result<()> {
+    /// A resilver of what was born before txg `end` is for these leaves, and for no other.
+    pub(super) fn mark_targets(&self, leaves: &[u64], end: u64) -> Result<()> {
         let mut root = self.shared.config.lock().root.clone();
-        let marked = mark_below(&mut root, leaves, last);
+        let marked = mark_below(&mut root, leaves, end);
         if marked.map_err(|e| Error::Invalid { what: e.to_string() })? {
             self.touch();
             let mut config = self.shared.config.lock();
@@ -67,7 +67,7 @@ impl Shared {
             let is_marked = leaf.is_some_and(|leaf| leaf.resilver_txg == Some(state.max_txg));
             let range = missed.bounds();
             is_marked
-                && range.is_some_and(|(first, last)| first > state.min_txg && last <= state.max_txg)
+                && range.is_some_and(|(first, last)| first > state.min_txg && last < state.max_txg)
         };
         if stale.is_empty() || !stale.iter().all(|(guid, missed)| is_brought(guid, missed)) {
             return Ok(None);

@@ -287,6 +287,11 @@ fn births(tree: &VdevTree, bp: &BlkPtr) -> Txgs {
     out
 }
 
+/// Bytes that a block has of all vdevs.
+fn allocated(bp: &BlkPtr) -> u64 {
+    bp.dvas().map(|(_, dva)| dva.asize()).sum()
+}
+
 /// Blocks that are healed together.
 #[derive(Default)]
 struct Batch {
@@ -306,7 +311,19 @@ impl PieceVisitor<'_, '_> {
     fn is_wanted(&self, bp: &BlkPtr) -> bool {
         let tree = self.walk.shared.reader.vdevs();
         let is_missed = |missed: &Txgs| births(&tree, bp).meets(missed);
-        bp.physical_birth() <= self.walk.max && self.walk.missed.as_ref().is_none_or(is_missed)
+        bp.physical_birth() < self.walk.max && self.walk.missed.as_ref().is_none_or(is_missed)
+    }
+
+    /// Counts a block that is passed over; as OpenZFS does, also as examined when it is only no
+    /// leaf that lacks it, and not at all when it is younger than the scan.
+    fn pass_over(&mut self, bp: &BlkPtr) {
+        let (walk, bytes) = (&mut *self.walk, allocated(bp));
+        if bp.logical_birth() > walk.max {
+            return;
+        }
+        let is_in_range = walk.min < bp.physical_birth() && bp.physical_birth() < walk.max;
+        walk.outcome.skipped += bytes;
+        walk.outcome.examined += if is_in_range { bytes } else { 0 };
     }
 
     fn heal(&mut self) {
@@ -319,7 +336,7 @@ impl PieceVisitor<'_, '_> {
         let outcome = &mut self.walk.outcome;
         for ((bp, place), mended) in blocks.iter().zip(mended) {
             let birth = bp.physical_birth();
-            outcome.examined += bp.dvas().map(|(_, dva)| dva.asize()).sum::<u64>();
+            outcome.examined += allocated(bp);
             outcome.processed += mended.repaired;
             for guid in mended.refused {
                 outcome.refused.entry(guid).or_default().merge(&births(&tree, bp));
@@ -341,9 +358,13 @@ impl PieceVisitor<'_, '_> {
 
 impl Visitor for PieceVisitor<'_, '_> {
     fn enter(&mut self, bp: &BlkPtr, place: Place) -> Step {
-        if !bp.is_hole() && !bp.is_embedded() && !bp.is_redacted() && self.is_wanted(bp) {
-            self.batch.blocks.push((*bp, place));
-            self.batch.bytes += bp.psize() * bp.dvas().count() as u64;
+        match bp.is_hole() || bp.is_embedded() || bp.is_redacted() {
+            true => {}
+            false if self.is_wanted(bp) => {
+                self.batch.blocks.push((*bp, place));
+                self.batch.bytes += bp.psize() * bp.dvas().count() as u64;
+            }
+            false => self.pass_over(bp),
         }
         let is_full = self.batch.bytes >= BATCH_BYTES || self.batch.blocks.len() >= BATCH_BLOCKS;
         if is_full {
