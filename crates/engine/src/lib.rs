@@ -249,9 +249,9 @@ pub mod live {
         AbandonedHead, CreateOptions, DEVICE_MIN, Devices, ENABLED_BY_DEFAULT, Event, EventValue,
         Events, FailMode, GivenUpLog, Head, ImportOptions, InUse, Invocation, LivePool, LogDevices,
         Lookout, Missing, NewTop, NotUsed, OfflineMode, OwnChanges, PropertyWord, PushReason,
-        ResilverKind, Returned, Setting, Sighting, SpaceClass, SpareTaken, StopWaiter, Tunable,
-        TunableError, TxgLimits, TxgRecord, TxgState, VdevSpec, cache_config, import, is_same,
-        is_writable, mark_destroyed,
+        Refused, ResilverKind, Returned, Setting, Sighting, SpaceClass, SpareTaken, StopWaiter,
+        Tunable, TunableError, TxgLimits, TxgRecord, TxgState, VdevSpec, cache_config, import,
+        is_same, is_writable, mark_destroyed,
     };
 
     /// What can be tuned, in a table with units and ranges.

@@ -1,11 +1,11 @@
 //! What is known of a pool beside its counters: advice, the scan, space by dataset.
 
 use engine::live::LivePool;
-use engine::pools::{Function, ScanProgress as State, ScanState};
+use engine::pools::{Function, ScanProgress as State, ScanState, VdevView};
 use engine::{DatasetKind, Pool};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use views::status::{condition, remark};
+use views::status::{condition, refused, remark};
 
 /// Datasets that are named at most.
 pub(crate) const DATASETS_MAX: usize = 500;
@@ -85,7 +85,11 @@ impl Report {
         let status = pool.status(&space);
         let usable_bytes = space.usable();
         let (datasets, left_out) = spaces(&pool, usable_bytes);
-        let remarks = status.vdevs.walk().filter_map(|v| Some((v.guid, v.remark.as_ref()?)));
+        let said = |v: &VdevView| {
+            let all = v.remark.iter().map(remark).chain(v.refused.iter().map(refused));
+            (v.guid.to_string(), all.collect::<Vec<_>>().join("  "))
+        };
+        let remarks = status.vdevs.walk().map(said);
         Ok(Self {
             health: status.health.clone(),
             advice: status
@@ -93,7 +97,7 @@ impl Report {
                 .map(|c| [one_line(condition::text(c)), one_line(condition::action(c))]),
             damaged: status.damaged.len(),
             scan: status.scan.as_ref().and_then(Scan::of),
-            remarks: remarks.map(|(guid, what)| (guid.to_string(), remark(what))).collect(),
+            remarks: remarks.filter(|(_, said)| !said.is_empty()).collect(),
             usable_bytes,
             datasets,
             left_out,

@@ -32,6 +32,7 @@ mod history;
 mod leaf_work;
 pub mod live;
 mod mapping;
+mod not_used;
 mod obstacle;
 mod open;
 mod props;

@@ -8,6 +8,7 @@ use crate::assemble::{Candidate, newest_label};
 use crate::error::{Error, Result, UnknownFeature};
 use crate::faults::FaultLog;
 use crate::gate::{Gate, ReadGuard};
+use crate::not_used::Refused;
 use crate::scan::{SearchOptions, look_at_device, scan};
 use crate::uberblocks::{self, TxgCandidate};
 use dmu::{BlockStore as _, CachedStore, Objset, ReadAheadStopper, Zap};
@@ -129,6 +130,7 @@ pub(crate) struct LiveState {
     pub(crate) suspended: Option<Arc<str>>,
     pub(crate) is_waiting: bool,
     pub(crate) scan: Option<ScanState>,
+    pub(crate) refused: BTreeMap<u64, Refused>,
 }
 
 /// What could not be read while opening and was not needed.
@@ -168,6 +170,8 @@ pub struct Pool {
     pub(crate) is_waiting: bool,
     /// The scrub or resilver that runs, where this process runs it.
     pub(crate) scan: Option<ScanState>,
+    /// Of a pool that is open for writing: what came back and is not used, by leaf.
+    pub(crate) refused: BTreeMap<u64, Refused>,
 }
 
 /// The word for the state of a pool that takes no more changes.
@@ -253,6 +257,7 @@ impl Pool {
             suspended: self.suspended.clone(),
             is_waiting: self.is_waiting,
             scan: self.scan,
+            refused: self.refused.clone(),
         }
     }
 
@@ -309,6 +314,7 @@ impl Pool {
         pool.config.vdev_tree = now.root;
         (pool.uberblock, pool.suspended) = (now.uberblock, now.suspended);
         (pool.is_waiting, pool.scan) = (now.is_waiting, now.scan);
+        pool.refused = now.refused;
         [pool.spares, pool.l2cache] = now.aux;
         pool
     }
@@ -353,6 +359,7 @@ impl Pool {
             suspended: None,
             is_waiting: false,
             scan: None,
+            refused: BTreeMap::new(),
         })
     }
 

@@ -87,11 +87,20 @@ impl Served {
         self.now("zpool list -Ho health tank").trim().to_owned()
     }
 
+    /// What `zpool status` says of a device.
+    fn row(&self, name: &str) -> String {
+        let status = self.now("zpool status tank");
+        let path = self.at(name).display().to_string();
+        let row = status.lines().find(|l| l.split_whitespace().next() == Some(path.as_str()));
+        row.unwrap_or_else(|| panic!("{name} is not in {status}")).to_owned()
+    }
+
     fn is_used_again(&self) {
         // Its resilver has begun by then.
         until("the device is used again", || self.said().contains("is back and used again"));
         self.now("zpool wait -t resilver tank");
         assert_eq!(self.health(), "ONLINE");
+        assert!(!self.now("zpool status tank").contains("is not used"));
     }
 
     /// Everything is on `b`, or what is in its place: nothing is left for a scrub to mend, and it
@@ -142,6 +151,7 @@ fn a_device_is_found_under_another_name_and_an_earlier_copy_is_not_taken_for_it(
         served.said().contains("/copy is not used as ") && served.said().contains("earlier copy")
     });
     has(&served.said(), &["zpool online tank", "gives up what only it has"]);
+    has(&served.row("b"), &["REMOVED", "/copy is not used: it is an earlier copy"]);
     assert_eq!(served.health(), "DEGRADED");
     served.copy("aside/b", "returned");
     served.is_used_again();
@@ -173,11 +183,14 @@ fn a_device_that_was_written_elsewhere_is_refused() {
         served.copy("aside/b", "b");
         until("it is refused", || served.said().contains("/b is not used as "));
         has(&served.said(), &[why, "zpool online tank"]);
+        has(&served.row("b"), &["REMOVED", "/b is not used: ", why]);
+        has(&served.now("zpool status -j tank"), &["/b is not used: ", why]);
         assert_eq!(served.health(), "DEGRADED");
         let path = served.at("b");
         served.now(&format!("zpool online tank {}", path.display()));
         served.now("zpool wait -t resilver tank");
         assert_eq!(served.health(), "ONLINE");
+        assert!(!served.now("zpool status tank").contains("is not used"));
         served.holds(&["x", "y0"]);
     }
 }
@@ -192,10 +205,12 @@ fn what_is_no_device_of_the_pool_is_refused_and_left_as_it_is() {
     served.place.extra("b");
     until("the file is seen", || served.said().contains("/b is not used as "));
     has(&served.said(), &["it has no label", "zpool replace tank"]);
+    has(&served.row("b"), &["/b is not used: it has no label"]);
     served.now("zpool create other b");
     served.now("zpool export other");
     until("the pool is seen", || served.said().contains("it belongs to another pool"));
     assert_eq!(served.health(), "DEGRADED");
+    has(&served.row("b"), &["/b is not used: it belongs to another pool"]);
     has(&served.now("zpool import -d ."), &["other", "ONLINE"]);
     served.remove("b");
     served.rename("aside/b", "b");

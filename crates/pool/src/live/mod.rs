@@ -98,6 +98,7 @@ mod vdevs;
 mod work;
 mod writable;
 
+pub use crate::not_used::{NotUsed, Refused, Unfit};
 pub use abandon::AbandonedHead;
 pub use attach::ResilverKind;
 pub use config::{FIRST_TXG, VdevSpec};
@@ -113,10 +114,10 @@ pub use import::{ImportOptions, import};
 pub use log::{GivenUpLog, LogDevices};
 pub use mark::mark_destroyed;
 pub use mode::FailMode;
-pub use online::{OfflineMode, OwnChanges, Unfit};
+pub use online::{OfflineMode, OwnChanges};
 pub use paths::{identity, is_same};
 pub use record::{PushReason, TxgRecord, TxgState};
-pub use returned::{Lookout, Missing, NotUsed, Returned, Sighting};
+pub use returned::{Lookout, Missing, Returned, Sighting};
 pub use shared::TaskCx;
 pub use spares::SpareTaken;
 pub use task_faults::TaskFaults;
@@ -238,6 +239,7 @@ impl LivePool {
             suspended: self.suspended(),
             is_waiting: self.is_waiting(),
             scan: self.scan(),
+            refused: self.shared.refused.lock().clone(),
         }))
     }
 

@@ -31,6 +31,7 @@ use super::scan::RESILVER_TXG;
 use super::shared::Shared;
 use crate::dtl::Logs;
 use crate::error::{Error, Result};
+use crate::not_used::{Unfit, WROTE_ALONE};
 use crate::scan::{FoundLeaf, look_at_device};
 use crate::uberblocks::{is_before_move, read_ring};
 use device::{DeviceRef, DeviceSource, OpenPolicy, WriteDeviceRef};
@@ -38,7 +39,6 @@ use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
 use ondisk::label::LABELS;
 use ondisk::{BlkPtr, Uberblock};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,10 +48,6 @@ use vdev::{LeafOpen, Txgs};
 /// device that they began with.
 const IN_USE: Duration = Duration::from_secs(1);
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
-
-/// Why a device is not used that has a history of its own.
-pub(super) const WROTE_ALONE: &str =
-    "it was written without the others, and may hold changes that they lack";
 
 /// Txgs without anything in them between the last one of a leaf and the first that it missed, at
 /// most: an import begins a few txgs later.
@@ -71,36 +67,14 @@ pub enum OwnChanges {
 
 /// What a leaf that has come back lacks.
 pub(super) struct Absence {
+    /// Txg of its last uberblock; 0: it has none.
+    pub(super) newest: u64,
     /// Births of blocks that it may not have.
     pub(super) missed: Txgs,
     /// It was not written to without the others.
     pub(super) has_stood_still: bool,
     /// It is as it was when it left, and no copy from before that.
     pub(super) is_as_it_left: bool,
-}
-
-/// Why a device is not the one that was there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unfit {
-    /// It has no label.
-    NoLabel,
-    /// It is of another pool.
-    OtherPool,
-    /// It is of this pool, and another leaf.
-    OtherLeaf,
-    /// It is no part of a vdev.
-    Aux,
-}
-
-impl fmt::Display for Unfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoLabel => "has no label: it is not the device that was there",
-            Self::OtherPool => "belongs to another pool",
-            Self::OtherLeaf => "is another device of this pool",
-            Self::Aux => "is a spare or cache device",
-        })
-    }
 }
 
 /// Why a leaf is taken out of use.
@@ -181,12 +155,13 @@ impl Shared {
     /// log.
     pub(super) fn absence(&self, leaf: &FoundLeaf, guid: u64, log: &Txgs) -> Absence {
         let last = self.txgs.last_synced();
-        let all = |has_stood_still| {
-            let missed = std::iter::once(1..=last).collect();
-            Absence { missed, has_stood_still, is_as_it_left: false }
-        };
         let ring: Vec<_> = read_ring(leaf).into_iter().filter(|u| u.uberblock.txg > 0).collect();
         let newest = ring.iter().map(|u| u.uberblock).max_by_key(|u| (u.txg, u.timestamp));
+        let all = |has_stood_still| {
+            let missed = std::iter::once(1..=last).collect();
+            let newest = newest.map_or(0, |u| u.txg);
+            Absence { newest, missed, has_stood_still, is_as_it_left: false }
+        };
         let (Some(newest), Some(others)) = (newest, self.marks_beside(guid)) else {
             return all(false);
         };
@@ -210,7 +185,7 @@ impl Shared {
         let since = (0..LABELS).filter_map(of_label).min().unwrap_or(newest.txg);
         let mut missed = Txgs::default();
         missed.add(since + 1, last.saturating_add(1));
-        Absence { missed, has_stood_still: true, is_as_it_left }
+        Absence { newest: newest.txg, missed, has_stood_still: true, is_as_it_left }
     }
 
     /// The uberblocks of a leaf in use beside that one.
@@ -452,6 +427,7 @@ impl LivePool {
             }
             unset(leaf, &["offline"])
         })?;
+        shared.refused.lock().remove(&guid);
         shared.resume_works()?;
         self.resilver()
     }

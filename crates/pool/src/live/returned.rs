@@ -21,17 +21,17 @@
 //! Where a leaf was, any earlier state of it is used, and brought what it lacks by its log.
 //! *Elsewhere* only the state in which it left is: a copy that was put aside on purpose would be
 //! written over. What is of this pool and not used is refused with a reason, and changes nothing.
+//! The reason stands at the leaf in reports of the pool until the leaf is used again.
 
 use super::LivePool;
-use super::online::{OwnChanges, Unfit, WROTE_ALONE, leaf_of};
+use super::online::{OwnChanges, leaf_of};
 use crate::assemble::newest_label;
+use crate::not_used::{NotUsed, Refused};
 use crate::scan::{FILE_SIZE_MIN, FoundLeaf, SearchOptions, scan};
-use crate::uberblocks::read_ring;
 use device::{DeviceSource, Version};
 use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
 use rt::Rt;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,41 +87,6 @@ pub struct Returned {
     pub path: PathBuf,
     /// Why it is not used; `None`: it is.
     pub refusal: Option<NotUsed>,
-}
-
-/// Why what was found is not used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NotUsed {
-    /// It is in the leaf's place, and something else.
-    Unfit(Unfit),
-    /// The pool has not come that far.
-    Newer {
-        /// Its last txg.
-        txg: u64,
-        /// The last one of the pool.
-        pool: u64,
-    },
-    /// It has a history of its own.
-    WroteAlone,
-    /// It is older than the device was when it left, and elsewhere.
-    Copy,
-    /// It was to be used, and that failed.
-    Failed(String),
-}
-
-impl fmt::Display for NotUsed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unfit(why) => write!(f, "it {why}"),
-            Self::Newer { txg, pool } => {
-                write!(f, "it was written elsewhere up to txg {txg}, and the pool is at {pool}")
-            }
-            Self::WroteAlone => f.write_str(WROTE_ALONE),
-            Self::Copy => f.write_str("it is an earlier copy, and not where the device was"),
-            Self::Failed(why) => f.write_str(why),
-        }
-    }
 }
 
 /// What was seen of a file or disk.
@@ -275,6 +240,10 @@ impl LivePool {
                 let used = self.online_leaf(leaf, OwnChanges::Keep, Some(&path), source);
                 used.err().map(|e| NotUsed::Failed(e.to_string()))
             });
+            if let Some(why) = refusal.clone() {
+                let refused = Refused { path: path.clone(), why };
+                self.shared.refused.lock().insert(leaf, refused);
+            }
             out.push(Returned { leaf, path, refusal });
         }
         out
@@ -286,16 +255,13 @@ impl LivePool {
             return Some(NotUsed::Unfit(unfit));
         }
         let found = found?;
-        let committed = read_ring(found).into_iter().map(|u| u.uberblock.txg).max();
-        let txg = newest_label(found).max(committed.unwrap_or(0));
-        let pool = shared.txgs.last_synced();
-        if txg > pool {
-            return Some(NotUsed::Newer { txg, pool });
-        }
         let tree = shared.reader.vdevs();
         let log = tree.leaves().find(|l| l.guid() == leaf).map(vdev::NodeRef::missed);
         let absence = shared.absence(found, leaf, &log.unwrap_or_default());
+        let txg = newest_label(found).max(absence.newest);
+        let pool = shared.txgs.last_synced();
         match () {
+            () if txg > pool => Some(NotUsed::Newer { txg, pool }),
             () if !absence.has_stood_still => Some(NotUsed::WroteAlone),
             () if !is_in_place && !absence.is_as_it_left => Some(NotUsed::Copy),
             () => None,

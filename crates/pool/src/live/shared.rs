@@ -25,6 +25,7 @@ use crate::dtl::Logs;
 use crate::error::{Error, Result};
 use crate::faults::FaultLog;
 use crate::gate::Gate;
+use crate::not_used::Refused;
 use dmu::{CachedStore, Objset, Tx};
 use dsl::Dsl;
 use dsl::write::MosAccount;
@@ -146,6 +147,8 @@ pub(crate) struct Shared {
     pub(super) faults: Arc<TaskFaults>,
     /// Scrub and resilver.
     pub(super) scans: Scans,
+    /// What was found in the place of leaves and is not used, by their guids (`returned.rs`).
+    pub(super) refused: Mutex<BTreeMap<u64, Refused>>,
     /// Initialize and trim.
     pub(super) works: RunningWork,
     /// A vdev that leaves.
@@ -322,6 +325,7 @@ impl Shared {
             block_faults,
             faults,
             scans: Scans::new(rt),
+            refused: Mutex::default(),
             works: RunningWork::new(rt),
             removals: Removals::new(rt),
             reflows: Reflows::new(rt),

@@ -173,7 +173,6 @@ impl<'a> Opening<'a> {
         let l2cache = self.aux(&mos, &directory, mos::L2CACHE, "l2cache");
         // Nearly every pool has the flag, so a directory that cannot be read is taken to have it.
         let flag = self.excuse("the flag of deflation", directory.get_u64(mos::DEFLATE));
-        let deflate = flag.is_none_or(|flag| flag.is_some_and(|n| n != 0));
         Ok(Pool {
             candidate: self.candidate.clone(),
             config,
@@ -187,12 +186,13 @@ impl<'a> Opening<'a> {
             salvage: self.salvage,
             spares,
             l2cache,
-            deflate,
+            deflate: flag.is_none_or(|flag| flag.is_some_and(|n| n != 0)),
             altroot: None,
             gate: None,
             suspended: None,
             is_waiting: false,
             scan: None,
+            refused: BTreeMap::new(),
         })
     }
 

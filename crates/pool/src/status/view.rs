@@ -1,12 +1,13 @@
 //! The vdevs of a pool as reports show them.
 
 use crate::leaf_work::{LeafProgress, LeafWork};
+use crate::not_used::Refused;
 use crate::open::Pool;
 use crate::space::{PoolSpace, class_of};
 use device::{Displaced, StoreUsage};
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::spelling::in_line;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use vdev::{NodeRef, Reason, VdevState, VdevTree};
 use zio::SpaceClass;
 
@@ -123,6 +124,8 @@ pub struct VdevView {
     pub state: ViewState,
     /// What is to be said beside.
     pub remark: Option<Remark>,
+    /// What came back in its place, and is not used.
+    pub refused: Option<Refused>,
     /// Work on its free space, where that was asked for ([`Pool::add_work_progress`]).
     pub works: Vec<WorkProgress>,
     /// Failed reads.
@@ -278,6 +281,9 @@ impl Pool {
             out.sections[section as usize].push(view);
         }
         self.mark_lacking(&mut out, &nodes);
+        for section in &mut out.sections {
+            section.iter_mut().for_each(|vdev| mark_refused(vdev, &self.refused));
+        }
         let aux = |config: &VdevConfig| self.aux_view(config, &nodes);
         out.sections[Section::Cache as usize] = members.l2cache.iter().map(aux).collect();
         out.sections[Section::Spares as usize] = members.spares.iter().map(aux).collect();
@@ -359,6 +365,14 @@ fn mark_lacking(vdev: &mut VdevView, nodes: &HashMap<u64, NodeRef<'_>>, remark: 
     vdev.children.iter_mut().for_each(|child| mark_lacking(child, nodes, remark));
 }
 
+// Depth is bounded: the configuration's decoder limits it.
+fn mark_refused(vdev: &mut VdevView, refused: &BTreeMap<u64, Refused>) {
+    if vdev.children.is_empty() {
+        vdev.refused = refused.get(&vdev.guid).cloned();
+    }
+    vdev.children.iter_mut().for_each(|child| mark_refused(child, refused));
+}
+
 /// It is in use, and has not all that was written while it was not.
 pub(super) fn has_missed_txgs(node: NodeRef<'_>) -> bool {
     node.state().is_readable() && !node.missed().is_empty()
@@ -387,6 +401,7 @@ fn view_of(config: &VdevConfig, nodes: &HashMap<u64, NodeRef<'_>>) -> VdevView {
         kind: config.kind.clone(),
         state: ViewState::Vdev(if removed { VdevState::Online } else { state }),
         remark,
+        refused: None,
         works: Vec::new(),
         read_errors: node.map_or(0, |n| n.read_errors()),
         write_errors: node.map_or(0, |n| n.write_errors()),

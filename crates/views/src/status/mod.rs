@@ -7,7 +7,7 @@ mod activity;
 pub mod condition;
 mod table;
 
-pub use table::remark;
+pub use table::{refused, remark};
 
 use crate::json::{self, one_line};
 use crate::stores;

@@ -2,8 +2,10 @@
 
 use super::View;
 use engine::config::VdevKind;
+use engine::live::Refused;
 use engine::pools::{LeafWork, Remark, Section, Status, VdevView, WorkProgress, WorkState};
 use std::fmt::Write as _;
+use term::escape::line;
 use term::human::{ctime, nicenum};
 
 impl View {
@@ -79,7 +81,8 @@ impl View {
     /// What stands behind the counts of a vdev; empty for nothing to say.
     pub(super) fn remark(&self, v: &VdevView) -> String {
         let works = v.works.iter().filter_map(|seen| self.work(seen));
-        let all: Vec<String> = v.remark.iter().map(remark).chain(works).collect();
+        let refused = v.refused.iter().map(refused);
+        let all: Vec<String> = v.remark.iter().map(remark).chain(refused).chain(works).collect();
         all.join("  ")
     }
 
@@ -126,6 +129,13 @@ pub fn remark(remark: &Remark) -> String {
         Remark::InUse => "currently in use".to_owned(),
         Remark::InUseBy(pool) => format!("in use by pool '{pool}'"),
     }
+}
+
+/// What came back in the place of a device, and is not used, as it stands behind the counts.
+#[must_use]
+pub fn refused(refused: &Refused) -> String {
+    let path = refused.path.to_string_lossy();
+    format!("{} is not used: {}", line(&path), line(&refused.why.to_string()))
 }
 
 #[cfg(test)]

@@ -13,7 +13,9 @@ use engine::inside::ondisk::indirect::RemovalState;
 use engine::inside::ondisk::{DmuType, Dva};
 use engine::inside::pool::ErrorLog;
 use engine::inside::zio::Place;
-use engine::live::{AbandonedHead, Event, EventValue, PushReason, TxgRecord, TxgState};
+use engine::live::{
+    AbandonedHead, Event, EventValue, NotUsed, PushReason, Refused, TxgRecord, TxgState,
+};
 use engine::pools::{
     CheckpointNote, Condition, ExpansionNote, Function, HistoryRecord, LeafProgress, LeafWork,
     Reason, RebuildState, Remark, Removal, ScanProgress, ScanState, Section, Status, VdevState,
@@ -42,6 +44,7 @@ fn vdev(name: &str, kind: VdevKind, children: Vec<VdevView>) -> VdevView {
         kind,
         state: ViewState::Vdev(VdevState::Online),
         remark: None,
+        refused: None,
         works: Vec::new(),
         read_errors: 0,
         write_errors: 0,
@@ -340,6 +343,12 @@ fn devices_that_fail_and_spares() {
         aux(ViewState::Available, None, disk("/dev/sdh")),
     ];
     let away = one(VdevState::Unavail, why(Reason::Behind(7)), Condition::Behind);
+    let mut refused = one(VdevState::Removed, None, Condition::Removed);
+    let [mirror] = &mut refused.vdevs.sections[Section::Normal as usize][..] else {
+        unreachable!()
+    };
+    let other = NotUsed::Newer { txg: 4711, pool: 815 };
+    mirror.children[1].refused = Some(Refused { path: "/dev/sdx\n".into(), why: other });
     let all = [
         ("a device with too many errors", report(&faulted)),
         ("SUSPENDED", report(&suspended)),
@@ -347,6 +356,7 @@ fn devices_that_fail_and_spares() {
         ("errors that the other side made up for", report(&errors)),
         ("a spare in use", report(&spare)),
         ("a device that was away", report(&away)),
+        ("a device that was written elsewhere is back", report(&refused)),
         ("a device offline", report(&one(VdevState::Offline, None, Condition::Offline))),
     ];
     hold("status_devices", &all);
