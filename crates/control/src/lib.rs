@@ -14,6 +14,7 @@
 //! that a command which is run by the server reads and writes what its caller's terminal is;
 //! `place` makes the socket and takes over the name of one that was left behind; `server` answers,
 //! one thread for each connection, of which there are as many as may be; `client` asks.
+//! [`held`] lets what is held for clients go while their commands run.
 //! `presence` says whether a client whose command runs is still there, [`stream`] and [`sink`]
 //! write to its files and wait no longer for their readers than for it. `http` has pages for
 //! monitoring systems and browsers. [`log`] writes what a server tells of itself, and [`hook`] runs
@@ -25,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+pub mod held;
 pub mod hook;
 pub mod http;
 pub mod log;

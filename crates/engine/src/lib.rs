@@ -108,6 +108,7 @@ pub mod layout;
 mod making;
 mod members;
 mod new_pool;
+mod open_pool;
 mod orphans;
 pub mod properties;
 mod remove;
@@ -131,6 +132,20 @@ pub use dsl::{DatasetKind, Dir, Dsl, NamedBookmark, Refusal};
 pub use dsl::{Property, PropertyContext, Source, StoredValue};
 pub use error::{Conflict, Error, ErrorKind, Hint, Place, Result, Rule};
 pub use new_pool::NewPool;
+/// ```
+/// use engine::{NewPool, OpenOptions, OpenPool, Pool};
+/// use std::sync::Arc;
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let image = folder.path().join("pool.img");
+/// NewPool::new("tank").file(&image, 64 << 20)?.create()?.export()?;
+/// let pool = Pool::open("tank", &OpenOptions::in_places([&image]))?;
+/// let pool = OpenPool::from(&Arc::new(pool));
+/// assert!(pool.is_read_only() && !pool.is_behind("tank")?);
+/// assert_eq!(pool.filesystem("tank")?.root()?.links, 2);
+/// # Ok::<(), engine::Error>(())
+/// ```
+pub use open_pool::{OpenPool, WeakPool};
 /// ```
 /// use engine::{NewPool, OpenOptions, Pool};
 ///

@@ -17,4 +17,4 @@ mod file;
 mod volume;
 
 pub use file::FileSource;
-pub use volume::{Place, VolumeSource};
+pub use volume::VolumeSource;

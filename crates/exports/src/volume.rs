@@ -8,7 +8,7 @@
 use crate::extents::{push, read_only};
 use engine::diff::VolumeDiff;
 use engine::live::InUse;
-use engine::{Error, ErrorKind, LivePool, Pool, PropertyContext, Volume};
+use engine::{Error, ErrorKind, OpenPool, PropertyContext, Volume};
 use nbd::{Errno, Export, Extent, Facts, Source, Status, Trouble};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,29 +19,10 @@ const COMPARED: u64 = 1 << 30;
 /// Bytes of zeros that are written at a time.
 static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
 
-/// Where volumes are.
-#[derive(Clone)]
-pub enum Place {
-    /// In a pool that this process holds.
-    Held(Arc<LivePool>),
-    /// In a pool as it is on its devices.
-    Devices(Arc<Pool>),
-}
-
-impl Place {
-    /// The pool, to look at.
-    fn view(&self) -> &Pool {
-        match self {
-            Self::Held(pool) => pool.view(),
-            Self::Devices(pool) => pool,
-        }
-    }
-}
-
 /// A volume, or a snapshot of one.
 #[derive(Clone)]
 struct Exported {
-    place: Place,
+    pool: OpenPool,
     /// Its object in the pool.
     object: u64,
 }
@@ -49,14 +30,14 @@ struct Exported {
 impl Exported {
     /// Its name now.
     fn name(&self) -> Result<String, Error> {
-        let _guard = self.place.view().lock_datasets();
-        Ok(self.place.view().dsl().name_of(self.object)?)
+        let _guard = self.pool.view().lock_datasets();
+        Ok(self.pool.view().dsl().name_of(self.object)?)
     }
 
     /// What its property `readonly` says.
     fn is_read_only(&self) -> Result<bool, Error> {
-        let _guard = self.place.view().lock_datasets();
-        let dsl = self.place.view().dsl();
+        let _guard = self.pool.view().lock_datasets();
+        let dsl = self.pool.view().dsl();
         let dataset = dsl.by_name(&dsl.name_of(self.object)?)?;
         let context = PropertyContext { pool_size: None, altroot: None };
         let property = dsl.property(&dataset, &context, "readonly")?;
@@ -88,17 +69,17 @@ impl VolumeSource {
     ///
     /// # Errors
     /// It is not, is no volume, or cannot be read.
-    pub fn new(place: Place, name: &str, is_read_only: bool) -> engine::Result<Self> {
-        let is_read_only = is_read_only || name.contains('@') || matches!(place, Place::Devices(_));
-        let in_use = match &place {
-            Place::Held(pool) => Some(pool.hold_open(name)?),
-            Place::Devices(_) => None,
+    pub fn new(pool: OpenPool, name: &str, is_read_only: bool) -> engine::Result<Self> {
+        let is_read_only = is_read_only || name.contains('@') || pool.is_read_only();
+        let in_use = match &pool {
+            OpenPool::Live(pool) => Some(pool.hold_open(name)?),
+            OpenPool::ReadOnly(_) => None,
         };
         let object = {
-            let _guard = place.view().lock_datasets();
-            place.view().dsl().by_name(name)?.object
+            let _guard = pool.view().lock_datasets();
+            pool.view().dsl().by_name(name)?.object
         };
-        let exported = Exported { place, object };
+        let exported = Exported { pool, object };
         let source = Self { exported, name: name.to_owned(), is_read_only, _in_use: in_use };
         source.volume()?;
         Ok(source)
@@ -107,7 +88,7 @@ impl VolumeSource {
     /// The names of the snapshots that are older than what is exported.
     fn snapshots(&self) -> Result<Vec<String>, Error> {
         let name = self.exported.name()?;
-        let view = self.exported.place.view();
+        let view = self.exported.pool.view();
         let dsl = view.dsl();
         let _guard = view.lock_datasets();
         let (head, own) = name.split_once('@').map_or((&*name, None), |(h, s)| (h, Some(s)));
@@ -117,16 +98,7 @@ impl VolumeSource {
     }
 
     fn volume(&self) -> Result<Volume, Error> {
-        let name = self.exported.name()?;
-        let at_rest = |pool: &Pool| {
-            let _guard = pool.lock_datasets();
-            pool.volume(&name)
-        };
-        Ok(match &self.exported.place {
-            Place::Held(pool) if !name.contains('@') => pool.volume(&name)?,
-            Place::Held(pool) => at_rest(pool.view())?,
-            Place::Devices(pool) => at_rest(pool)?,
-        })
+        self.exported.pool.volume(&self.exported.name()?)
     }
 }
 
@@ -174,14 +146,14 @@ impl VolumeExport {
         length: u64,
         max: usize,
     ) -> Result<Vec<Extent>, Error> {
-        let place = &self.exported.place;
-        if let (Place::Held(pool), true) = (place, self.volume.object().has_changes()) {
+        let pool = &self.exported.pool;
+        if let (OpenPool::Live(pool), true) = (pool, self.volume.object().has_changes()) {
             pool.sync()?;
         }
         let name = self.exported.name()?;
         let head = name.split('@').next().unwrap_or_default();
         let from = format!("{head}@{since}");
-        let diff = VolumeDiff::new(place.view(), &from, self.volume.clone())?;
+        let diff = VolumeDiff::new(pool.view(), &from, self.volume.clone())?;
         let end = offset.saturating_add(length.min(COMPARED));
         let (mut at, mut extents) = (offset, Vec::new());
         for range in diff.ranges(at, end - at)? {
@@ -200,7 +172,7 @@ impl VolumeExport {
 
     /// Whether its properties forbid changes by now.
     fn is_forbidden(&self) -> Result<bool, Error> {
-        let Place::Held(pool) = &self.exported.place else { return Ok(true) };
+        let OpenPool::Live(pool) = &self.exported.pool else { return Ok(true) };
         let durable = pool.last_synced();
         let checked = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((txg, said)) = *checked()

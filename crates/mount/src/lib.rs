@@ -31,7 +31,7 @@
 //! mount whose connection outlives it is in `mounts.rs`.
 //!
 //! [`datasets`] says what of a pool is to be mounted where, by its properties, and lets mounts
-//! follow datasets that change.
+//! follow datasets that change. [`reading`] answers for the mounts of a pool that is only read.
 //!
 //! **Invariant:** the only crate that knows FUSE; nothing of a pool is reached but through the
 //! engine.
@@ -50,6 +50,7 @@ mod listing;
 mod mounts;
 mod names;
 mod progress;
+pub mod reading;
 mod requests;
 mod served;
 mod snapshots;
@@ -61,7 +62,7 @@ pub use mounts::{MountSpec, Mounted, Mounts, UnmountMode};
 pub use snapshots::Snapshots;
 pub use system::MountHolder;
 
-use engine::LivePool;
+use engine::OpenPool;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -122,8 +123,8 @@ pub type SpaceFn = Arc<dyn Fn() -> Option<Space> + Send + Sync>;
 
 /// The space of the dataset `name` of a pool, for as long as the pool is open.
 #[must_use]
-pub fn space_of(pool: &Arc<LivePool>, name: &str) -> SpaceFn {
-    let (pool, name) = (Arc::downgrade(pool), name.to_owned());
+pub fn space_of(pool: &OpenPool, name: &str) -> SpaceFn {
+    let (pool, name) = (pool.downgrade(), name.to_owned());
     Arc::new(move || {
         let pool = pool.upgrade()?;
         let dsl = pool.view().dsl();

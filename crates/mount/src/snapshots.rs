@@ -21,11 +21,10 @@
 //! before. What is asked of one that is gone fails with `ESTALE`, and a number is never used again.
 
 use crate::errno::FuseResult;
-use engine::{Dataset, Filesystem, LivePool, PropertyContext};
+use engine::{Dataset, Filesystem, OpenPool, PropertyContext, WeakPool};
 use fuser::Errno;
 use parking_lot::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 
 /// Bits of an object's number.
 const OBJECT_BITS: u32 = 48;
@@ -80,7 +79,7 @@ impl InodeTarget {
 
 /// The snapshots of a dataset, for as long as its pool is open.
 pub struct Snapshots {
-    pool: Weak<LivePool>,
+    pool: WeakPool,
     name: String,
     open: RwLock<Vec<Open>>,
 }
@@ -126,11 +125,11 @@ fn short(name: &str) -> &str {
 impl Snapshots {
     /// Those of the dataset `name`.
     #[must_use]
-    pub fn of(pool: &Arc<LivePool>, name: &str) -> Self {
-        Self { pool: Arc::downgrade(pool), name: name.to_owned(), open: RwLock::default() }
+    pub fn of(pool: &OpenPool, name: &str) -> Self {
+        Self { pool: pool.downgrade(), name: name.to_owned(), open: RwLock::default() }
     }
 
-    fn pool(&self) -> FuseResult<Arc<LivePool>> {
+    fn pool(&self) -> FuseResult<OpenPool> {
         self.pool.upgrade().ok_or(Errno::EIO)
     }
 
@@ -179,7 +178,7 @@ impl Snapshots {
         let name = format!("{}@{}", self.name, listed.ok_or(Errno::ESTALE)?.name);
         let pool = self.pool()?;
         let seen = AtomicU64::new(pool.last_synced());
-        let fs = pool.view().filesystem(&name).map_err(|_| Errno::EIO)?;
+        let fs = pool.filesystem(&name).map_err(|_| Errno::EIO)?;
         let mut open = self.open.write();
         // A place of one that is gone is not used again: the kernel may know numbers of it.
         open.push(Open { dataset, name, fs: fs.clone(), seen });

@@ -4,10 +4,10 @@ use crate::failure::Failure;
 use crate::held::Held;
 use crate::session::Session;
 use crate::{served, ui};
-use ::exports::{FileSource, Place, VolumeSource};
+use ::exports::{FileSource, VolumeSource};
 use control::{Endpoint, Presence};
-use engine::LivePool;
 use engine::datasets::pool_of;
+use engine::{LivePool, OpenPool};
 use nbd::{Listener, Server, ServerTls, Source, uri};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -53,10 +53,10 @@ impl Exports {
     }
 
     /// The volumes.
-    pub fn volume_sources(&self, place: &Place) -> Result<Vec<Arc<dyn Source>>, Failure> {
+    pub fn volume_sources(&self, pool: &OpenPool) -> Result<Vec<Arc<dyn Source>>, Failure> {
         let source = |name: &String| -> Result<Arc<dyn Source>, Failure> {
             let fail = |e| Failure::from(e).about(&format!("cannot export '{name}'"));
-            let volume = VolumeSource::new(place.clone(), name, self.is_read_only);
+            let volume = VolumeSource::new(pool.clone(), name, self.is_read_only);
             Ok(Arc::new(volume.map_err(fail)?))
         };
         self.volumes.iter().map(source).collect()
@@ -124,7 +124,7 @@ impl Exports {
         ready: impl FnOnce(),
     ) -> Result<(), Failure> {
         let mut sources = self.file_sources()?;
-        sources.extend(self.volume_sources(&Place::Held(Arc::clone(pool)))?);
+        sources.extend(self.volume_sources(&pool.into())?);
         let running = self.start(session, sources)?;
         ready();
         presence.wait_for_end();

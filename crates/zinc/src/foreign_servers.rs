@@ -51,7 +51,7 @@ fn serving(session: &Session, pid: u32) -> Option<Process> {
 /// pool, nor is the one that started it for that (`zinc serve -b`).
 fn out_of_reach(session: &Session) -> Vec<Process> {
     let own = [std::process::id(), std::os::unix::process::parent_id()];
-    let reached: Vec<u64> = Server::all(session).iter().map(|server| server.pid).collect();
+    let reached: Vec<u64> = Server::reachable(session).iter().map(|server| server.pid).collect();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
     let others = numbers.filter(|pid| !reached.contains(&u64::from(*pid)) && !own.contains(pid));

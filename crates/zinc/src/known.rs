@@ -37,6 +37,12 @@ pub fn pools(session: &Session) -> KnownPools<'_> {
     KnownPools::in_folder(folder(session), told).searched_in(import_places(&[]))
 }
 
+/// Whether the pool that `name` (anything in it) belongs to was imported with `-o readonly=on`.
+/// With places to search, what was said then does not count.
+pub fn is_readonly(session: &Session, search: &[PathBuf], name: &str) -> bool {
+    search.is_empty() && pools(session).find(pool_of(name)).is_some_and(|k| k.is_readonly())
+}
+
 /// The pools that root has imported, for another user: every user may read root's list.
 pub fn all_of_root(session: &Session) -> Vec<Known> {
     if session.user() == 0 || std::env::var_os("ZINC_STATE").is_some() {

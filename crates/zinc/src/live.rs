@@ -1,7 +1,7 @@
 //! How verbs that change a pool open it: they take it over, act, write one line into its history,
 //! and leave it as it was, active or exported.
 
-use crate::args::{SearchScope, Wait};
+use crate::args::{OpenArgs, PoolArgs, SearchScope, Wait};
 use crate::failure::{Failure, one_line};
 use crate::found;
 use crate::hints;
@@ -99,6 +99,13 @@ impl LiveArgs {
         act: impl FnOnce(&LivePool) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         change(session, &self.search, &self.how, name, act)
+    }
+
+    /// The same for one that only reads, and keeps others from writing for as long.
+    pub fn to_read(&self) -> PoolArgs {
+        let LiveOptions { cache_mib, wait, .. } = self.how;
+        let open = OpenArgs { cache_mib, wait, ..OpenArgs::default() };
+        PoolArgs { search: self.search.clone(), open, ..PoolArgs::default() }.anywhere()
     }
 
     /// Opens it for reading, to see what would be done.

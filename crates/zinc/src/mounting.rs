@@ -4,7 +4,9 @@
 use crate::failure::Failure;
 use crate::refusals::cannot;
 use crate::session::{Client, Session};
+use crate::ui;
 use ::mount::datasets::{Changed, Changes, DatasetError, Follower, Unmounting};
+use ::mount::reading::Made;
 use ::mount::{Error, Mounts};
 use engine::LivePool;
 use std::path::Path;
@@ -14,6 +16,17 @@ use std::sync::Arc;
 /// What is said of a mount that was made.
 pub fn made(name: &str, dir: &Path) -> String {
     format!("{name} is mounted at {}, by process {}\n", dir.display(), std::process::id())
+}
+
+/// The same where the pool is only read, and a warning if something is missing.
+pub fn made_to_read(session: &Session, made: &Made, pid: u64) -> String {
+    let Made { name, dir, is_behind } = made;
+    if *is_behind {
+        let what = "what was written last is in its intent log and not seen here: `zinc cp` and \
+                    others show it with --replay";
+        ui::note(session, &format!("warning: {name}: {what}"));
+    }
+    format!("{name} is mounted read-only at {}, by process {pid}\n", dir.display())
 }
 
 impl From<DatasetError> for Failure {

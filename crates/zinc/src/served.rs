@@ -12,6 +12,7 @@ use crate::args::{PAUSE, Wait};
 use crate::failure::{FAILED, Failure};
 use crate::session::{ENVIRONMENT, Session};
 use crate::{known, places, ui};
+use ::mount::reading;
 use control::protocol::word_to_json;
 use control::{CallError, Client, Endpoint, sink};
 use engine::datasets::pool_of;
@@ -64,6 +65,8 @@ pub struct Server {
     pub path: PathBuf,
     /// It is another user's, which is root.
     pub is_other: bool,
+    /// It only reads the pool, as any command may, and answers for what it has mounted alone.
+    pub is_reader: bool,
     client: Client,
 }
 
@@ -134,20 +137,31 @@ impl Server {
             guid: text("guid").and_then(|g| g.parse().ok()).unwrap_or_default(),
             pid: about["pid"].as_u64().unwrap_or_default(),
             path: path.to_owned(),
+            is_reader: reading::is_reader(&about),
             is_other: std::fs::symlink_metadata(path)
                 .is_ok_and(|meta| u64::from(meta.uid()) != session.user()),
             client,
         })
     }
 
-    /// All that can be reached, in the order of the names of their pools.
+    /// All that can be reached and take commands, in the order of the names of their pools.
     pub fn all(session: &Session) -> Vec<Self> {
+        Self::reachable(session).into_iter().filter(|server| !server.is_reader).collect()
+    }
+
+    /// The same with those that only read.
+    pub fn reachable(session: &Session) -> Vec<Self> {
         let mut sockets = sockets(session);
         sockets.retain(|path| !session.process().silent.has(path));
         let mut all: Vec<_> =
             sockets.iter().filter_map(|path| Self::at(session, path).ok()).collect();
         all.sort_by(|a, b| (&a.name, a.guid).cmp(&(&b.name, b.guid)));
         all
+    }
+
+    /// Those of this user that may have mounted something.
+    pub fn mounting(session: &Session) -> Vec<Self> {
+        Self::reachable(session).into_iter().filter(|server| !server.is_other).collect()
     }
 
     /// Those of this user.
@@ -164,7 +178,7 @@ impl Server {
     /// Whether one that can be reached serves the pool with this guid, answering or not.
     pub fn holds(session: &Session, guid: u64) -> bool {
         session.client().is_none()
-            && (Self::all(session).iter().any(|server| server.guid == guid)
+            && (Self::reachable(session).iter().any(|server| server.guid == guid)
                 || not_answering(session, guid).is_some())
     }
 
@@ -216,11 +230,41 @@ impl Server {
         search: &[PathBuf],
         name: &str,
     ) -> Result<Option<Self>, Failure> {
+        Self::find_among(session, Self::all, search, name)
+    }
+
+    /// The same for one that only reads the pool.
+    pub fn reader(
+        session: &Session,
+        search: &[PathBuf],
+        name: &str,
+    ) -> Result<Option<Self>, Failure> {
+        let readers = |session: &Session| {
+            Self::mounting(session).into_iter().filter(|server| server.is_reader).collect()
+        };
+        Self::find_among(session, readers, search, name)
+    }
+
+    /// Either of them.
+    pub fn holding(
+        session: &Session,
+        search: &[PathBuf],
+        name: &str,
+    ) -> Result<Option<Self>, Failure> {
+        Self::find_among(session, Self::reachable, search, name)
+    }
+
+    fn find_among(
+        session: &Session,
+        all: impl Fn(&Session) -> Vec<Self>,
+        search: &[PathBuf],
+        name: &str,
+    ) -> Result<Option<Self>, Failure> {
         // A verb that a server runs must not come back to a server.
         if session.client().is_some() {
             return Ok(None);
         }
-        let mut found: Vec<Self> = Self::all(session);
+        let mut found: Vec<Self> = all(session);
         found.retain(|s| s.is_called(name));
         let is_own = found.iter().any(|s| !s.is_other)
             || known::pools(session).find(pool_of(name)).is_some();
@@ -488,7 +532,10 @@ pub fn forward_each(session: &Session, search: &[PathBuf]) -> Result<(Vec<u64>, 
 /// Which process holds a pool that cannot be opened because its devices are in use, as a failure
 /// says it.
 pub fn held_by(session: &Session, guid: u64, failure: Failure) -> Failure {
-    match Server::all(session).into_iter().find(|s| s.guid == guid) {
+    match Server::reachable(session).into_iter().find(|s| s.guid == guid) {
+        Some(server) if server.is_reader => failure
+            .because(format!("process {} keeps it open to be read alone", server.pid))
+            .hint("it can be written when that process has ended, with its last mount or by kill"),
         Some(server) => failure
             .because(format!("process {} serves it (`zinc serve`)", server.pid))
             .hint(format!(

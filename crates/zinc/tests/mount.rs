@@ -3,6 +3,8 @@
 
 #[path = "mount/following.rs"]
 mod following;
+#[path = "mount/reading.rs"]
+mod reading;
 mod support;
 
 use std::io::{BufRead as _, BufReader};

@@ -150,6 +150,23 @@ fn files_are_exported_for_reading() {
     server.end();
 }
 
+#[testkit::needs("nbdinfo", "nbdcopy")]
+#[test]
+fn a_volume_of_a_pool_that_was_imported_readonly_is_exported_so() {
+    let place = tank();
+    let server = Exporting::start(&place, "nbd --socket s tank/vol");
+    ok(&place, "head -c 64M /dev/urandom > raw; nbdcopy --flush raw $V");
+    server.end();
+    place.ok_here("zpool export tank");
+    ok(&place, "mkdir before; cp a b c d before/");
+    place.ok_here("zpool import -o readonly=on -d a -d b -d c -d d tank");
+    let server = Exporting::start(&place, "nbd --socket s tank/vol");
+    ok(&place, "nbdinfo --is read-only $V; nbdcopy $V back; cmp raw back");
+    assert!(sh(&place, "nbdcopy raw $V").is_err());
+    server.end();
+    ok(&place, "for disk in a b c d; do cmp $disk before/$disk; done");
+}
+
 #[test]
 fn other_machines_are_kept_out_unless_they_are_let_in() {
     let place = tank();

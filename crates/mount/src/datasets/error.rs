@@ -57,7 +57,7 @@ impl DatasetError {
         Self::System { name: name.to_owned(), error }
     }
 
-    pub(super) fn unmount(dir: &Path, error: Error) -> Self {
+    pub(crate) fn unmount(dir: &Path, error: Error) -> Self {
         Self::Unmount { dir: dir.to_owned(), error }
     }
 }

@@ -93,7 +93,7 @@ impl Follower<'_> {
         }
         let overlay = taken.mounted.options.overlay;
         let wanted = MountRequest { name, dir, overlay, options: taken.given.clone() };
-        mount(self.pool, self.mounts, &wanted).map(drop)
+        mount(&self.pool.into(), self.mounts, &wanted).map(drop)
     }
 
     /// The mounts that go for a change. Nothing else is mounted in them: it would go with them.
@@ -261,7 +261,8 @@ impl Follower<'_> {
         };
         let is_there = |wanted: &MountRequest| there.iter().any(|one| one.name == wanted.name);
         let new = wanted.iter().filter(|wanted| !is_there(wanted) && is_meant(&wanted.name));
-        new.filter_map(|wanted| mount(self.pool, self.mounts, wanted).err()).collect()
+        let pool = self.pool.into();
+        new.filter_map(|wanted| mount(&pool, self.mounts, wanted).err()).collect()
     }
 
     /// Changes the options of what is mounted.

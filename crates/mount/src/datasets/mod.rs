@@ -12,9 +12,8 @@ pub use error::DatasetError;
 pub use following::{Changed, Changes, Follower, MountScope, Unmounted, Unmounting, is_below};
 
 use crate::{MountSpec, Mounted, Mounts, Options, Snapshots, space_of, system};
-use engine::{Dataset, DatasetKind, LivePool, Pool, PropertyContext, Source};
+use engine::{Dataset, DatasetKind, OpenPool, Pool, PropertyContext, Source};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 type Result<T> = std::result::Result<T, DatasetError>;
 
@@ -131,15 +130,17 @@ fn properties(pool: &Pool, dataset: &Dataset) -> engine::Result<Properties> {
     })
 }
 
-/// Mounts a dataset of the pool; where that is.
+/// Mounts a dataset of the pool; where that is. Of a pool that is only read, and of a snapshot,
+/// nothing can be changed, whatever the options say.
 ///
 /// # Errors
 /// It is no file system, is locked or mounted already; its properties name no place; the system
 /// refuses.
-pub fn mount(pool: &Arc<LivePool>, mounts: &Mounts, wanted: &MountRequest) -> Result<PathBuf> {
+pub fn mount(pool: &OpenPool, mounts: &Mounts, wanted: &MountRequest) -> Result<PathBuf> {
     let name = wanted.name.as_str();
     let refuse = |why: &str| DatasetError::refused(name, why);
     let (dataset, said) = find(pool.view(), name)?;
+    let is_fixed = pool.is_read_only() || dataset.is_snapshot();
     let all = mounts.all();
     if all.is_empty() {
         // Before the first one: its threads have memory of their own.
@@ -148,7 +149,7 @@ pub fn mount(pool: &Arc<LivePool>, mounts: &Mounts, wanted: &MountRequest) -> Re
     let there = all.into_iter().rfind(|mounted| mounted.name == name);
     let remounts = wanted.options.iter().any(|option| option == REMOUNT);
     match there {
-        Some(mounted) if remounts => return again(mounts, mounted, wanted),
+        Some(mounted) if remounts => return again(mounts, mounted, wanted, is_fixed),
         Some(_) => return Err(refuse("filesystem already mounted")),
         None if remounts => return Err(refuse("it is not mounted")),
         None => {}
@@ -168,14 +169,8 @@ pub fn mount(pool: &Arc<LivePool>, mounts: &Mounts, wanted: &MountRequest) -> Re
     if options.xattrs && !has_xattrs {
         return Err(refuse("its property xattr is off, which no option of a mount overrides"));
     }
-    let fs = match dataset.is_snapshot() {
-        true => {
-            options.read_only = true;
-            pool.view().filesystem(name)
-        }
-        false => pool.filesystem(name),
-    };
-    let fs = fs.map_err(|e| DatasetError::engine("mount", name, e))?;
+    options.read_only |= is_fixed;
+    let fs = pool.filesystem(name).map_err(|e| DatasetError::engine("mount", name, e))?;
     let snapshots = (!dataset.is_snapshot()).then(|| Snapshots::of(pool, name));
     let what = MountSpec { name: name.to_owned(), fs, space: space_of(pool, name), snapshots };
     mounts.mount(what, &dir, &options).map_err(|e| DatasetError::system(name, e))
@@ -197,12 +192,18 @@ fn find(pool: &Pool, name: &str) -> Result<(Dataset, Properties)> {
 }
 
 /// Gives a mount the options that were asked for; the others stay.
-fn again(mounts: &Mounts, mounted: Mounted, wanted: &MountRequest) -> Result<PathBuf> {
+fn again(
+    mounts: &Mounts,
+    mounted: Mounted,
+    wanted: &MountRequest,
+    is_fixed: bool,
+) -> Result<PathBuf> {
     let Mounted { name, dir, mut options } = mounted;
     let had_xattrs = options.xattrs;
     for option in &wanted.options {
         let _ = set(&mut options, option);
     }
+    options.read_only |= is_fixed;
     if options.xattrs != had_xattrs {
         return Err(DatasetError::refused(&name, "xattr is chosen when it is mounted"));
     }
@@ -255,7 +256,7 @@ pub fn all_wanted(pool: &Pool) -> Result<Vec<MountRequest>> {
 }
 
 /// The options of a mount by their names.
-fn shown(options: &Options) -> Vec<String> {
+pub(crate) fn shown(options: &Options) -> Vec<String> {
     let pairs = [
         (options.read_only, "ro", "rw"),
         (options.set_id, "suid", "nosuid"),

@@ -16,14 +16,16 @@ use crate::cmd::serve::{self, background};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
-use crate::mounting::{made, not_unmounted};
+use crate::mounting::{made, made_to_read, not_unmounted};
 use crate::served::{self, Server};
 use crate::session::Session;
 use crate::ui;
 use ::mount::UnmountMode;
 use ::mount::datasets::{MountRequest, mount};
+use ::mount::reading;
 use ::mount::system::{self, Listed};
 use engine::datasets::pool_of;
+use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -47,6 +49,9 @@ pub struct Mount {
     /// Where the pool is not served: serve it in this process, and not in one of its own
     #[arg(long)]
     foreground: bool,
+    /// Where the pool is not served: open it to be read alone, and write nothing to its devices
+    #[arg(long)]
+    read_only: bool,
     /// What the process of its own is
     #[arg(long = background::INNER, hide = true)]
     inner: bool,
@@ -97,9 +102,16 @@ impl Verb for Mount {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let dir = self.dir.as_deref().map(|dir| session.path(dir));
         let (name, overlay) = (self.name.clone(), self.overlay);
-        let wanted = MountRequest { dir, overlay, ..MountRequest::new(&name, &self.options)? };
+        let mut options = self.options.clone();
+        options.extend(self.read_only.then(|| "ro".to_owned()));
+        let wanted = MountRequest { dir, overlay, ..MountRequest::new(&name, &options)? };
         let wanted = vec![wanted];
-        let how = Begin { live: &self.live, is_inner: self.inner, in_foreground: self.foreground };
+        let how = Begin {
+            live: &self.live,
+            is_inner: self.inner,
+            in_foreground: self.foreground,
+            read_only: self.read_only,
+        };
         how.mount(session, &name, &wanted, MountReport::What)
     }
 }
@@ -121,6 +133,8 @@ pub struct Begin<'a> {
     pub is_inner: bool,
     /// It is held by this process.
     pub in_foreground: bool,
+    /// It is only read.
+    pub read_only: bool,
 }
 
 impl Begin<'_> {
@@ -135,21 +149,49 @@ impl Begin<'_> {
         if let Some(pool) = session.held(name) {
             let Some(client) = session.client() else { return Ok(ExitCode::FAILURE) };
             for one in wanted {
-                let dir = mount(&pool, &client.mounts, one)?;
+                let dir = mount(&(&pool).into(), &client.mounts, one)?;
                 if report == MountReport::What {
                     ui::out(session, &made(&one.name, &dir));
                 }
             }
             return Ok(ExitCode::SUCCESS);
         }
+        if let Some(mut reader) = Server::reader(session, &self.live.search, name)? {
+            for one in wanted {
+                mount_by(session, &mut reader, Some(one), report)?;
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
         served::or_forward(session, &self.live.search, name, || {
             if self.is_inner || self.in_foreground {
-                let args = serve::Args::for_mounts(self.live, pool_of(name), wanted.to_vec());
+                let pool = pool_of(name);
+                let args =
+                    serve::Args::for_mounts(self.live, pool, wanted.to_vec(), self.read_only);
                 return Box::new(args).run(session);
             }
             background::start(session, None, report == MountReport::What)
         })
     }
+}
+
+/// Has a process that only reads its pool mount something of it, or what its properties say.
+pub fn mount_by(
+    session: &Session,
+    reader: &mut Server,
+    wanted: Option<&MountRequest>,
+    report: MountReport,
+) -> Result<(), Failure> {
+    let answer = match wanted {
+        Some(wanted) => reader.call("mount", reading::parameters(wanted)?)?,
+        None => reader.call("mount", Value::Null)?,
+    };
+    for made in reading::made(&answer) {
+        let text = made_to_read(session, &made, reader.pid);
+        if report == MountReport::What {
+            ui::out(session, &text);
+        }
+    }
+    Ok(())
 }
 
 impl Verb for Unmount {
@@ -192,7 +234,7 @@ pub fn answered_for(session: &Session, mounts: Vec<Listed>) -> Result<Vec<Listed
         _ if mounts.is_empty() => {}
         Some(client) => dirs.extend(client.mounts.all().into_iter().map(|one| one.dir)),
         None => {
-            for mut server in Server::own(session) {
+            for mut server in Server::mounting(session) {
                 dirs.extend(server.mounts()?);
             }
         }
@@ -231,7 +273,7 @@ fn unmount_one(session: &Session, one: &Listed, force: bool) -> Result<(), Failu
         let how = if force { UnmountMode::Forcibly } else { UnmountMode::Politely };
         return client.mounts.unmount(&one.dir, how).map_err(|e| not_unmounted(&one.dir, &e));
     }
-    match Server::find(session, &[], &one.name)? {
+    match Server::holding(session, &[], &one.name)? {
         Some(mut server) => {
             let params = serde_json::json!({ "dir": one.dir.to_string_lossy(), "force": force });
             server.call("unmount", params).map(drop)

@@ -5,19 +5,18 @@
 //! ```text
 //! the pool is served        the server runs this verb for its client, until the client is gone
 //! it is not                 this process serves the pool (`cmd/serve`), and exports beside that
-//! --read-only, not served   this process opens the pool for reading
+//! it is only to be read     this process opens the pool for reading (--read-only, readonly=on)
 //! files alone               there is no pool
 //! ```
 
-use crate::args::{OpenArgs, PoolArgs};
 use crate::cmd::serve::{self, background};
 use crate::cmd::verb::{Served, Verb};
 use crate::exports::Exports;
 use crate::failure::Failure;
 use crate::live::LiveArgs;
-use crate::served;
 use crate::session::Session;
-use ::exports::Place;
+use crate::{known, served};
+use engine::OpenPool;
 use engine::datasets::pool_of;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -128,16 +127,8 @@ impl Args {
     fn read_only(&self, session: &Session, exports: &Exports) -> Result<ExitCode, Failure> {
         let mut sources = exports.file_sources()?;
         if let Some(name) = exports.volumes.first() {
-            let open = OpenArgs {
-                cache_mib: self.live.how.cache_mib,
-                wait: self.live.how.wait,
-                ..OpenArgs::default()
-            };
-            let search = self.live.search.clone();
-            let args = PoolArgs { search, open, ..PoolArgs::default() }.anywhere();
-            let pool = Arc::new(args.open(session, name)?);
-            let place = Place::Devices(pool);
-            sources.extend(exports.volume_sources(&place)?);
+            let pool = Arc::new(self.live.to_read().open(session, name)?);
+            sources.extend(exports.volume_sources(&OpenPool::from(&pool))?);
         }
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
         let running = exports.start(session, sources)?;
@@ -168,7 +159,7 @@ impl Verb for Args {
             exports.run(session, &pool, &client.presence, || ())?;
             return Ok(ExitCode::SUCCESS);
         }
-        if self.read_only {
+        if self.read_only || known::is_readonly(session, &self.live.search, &name) {
             return self.read_only(session, &exports);
         }
         let pool = pool_of(&name).to_owned();

@@ -117,7 +117,7 @@ fn pools(session: &Session, skip: &[String]) -> Vec<Pool> {
         if skip.iter().any(|skip| known.is_called(skip)) {
             continue;
         }
-        if let Ok(Some(other)) = Other::find(session, &[], &guid.to_string()) {
+        if let Ok(Some(other)) = Other::holding(session, &[], &guid.to_string()) {
             tracing::info!(target: "zinc", "{name} is served by process {} already", other.pid);
             continue;
         }

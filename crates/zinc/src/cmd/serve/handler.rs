@@ -502,7 +502,8 @@ fn stopped_or(pool: &LivePool, failure: &Failure) -> Refusal {
     }
 }
 
-fn refusal(failure: &Failure) -> Refusal {
+/// A failure, as a client is told.
+pub fn refusal(failure: &Failure) -> Refusal {
     let (what, because, hint) = failure.parts();
     Refusal { what: what.to_owned(), because: because.to_vec(), hint: hint.map(str::to_owned) }
 }

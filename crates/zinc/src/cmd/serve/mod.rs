@@ -20,6 +20,7 @@ mod events;
 mod handler;
 mod notify;
 mod panic;
+mod reading;
 mod spares;
 mod web;
 
@@ -38,10 +39,11 @@ use crate::session::Session;
 use crate::target::Output;
 use crate::ui;
 use ::mount::datasets::{self, MountRequest};
+use ::mount::reading::Made;
 use ::mount::{Mounts, UnmountMode};
 use control::log::{self, Filter};
 use control::{Endpoint, Server};
-use engine::LivePool;
+use engine::{LivePool, OpenPool};
 use handler::{Exported, Service, Socket};
 use imported::Listed;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -104,6 +106,10 @@ pub struct Args {
     /// for this machine's own, port 0 for any that is free
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
+    /// Open the pool to be read alone, and write nothing to its devices; one that was imported with
+    /// readonly=on is opened so without this
+    #[arg(long)]
+    read_only: bool,
     /// What is exported beside
     #[arg(skip)]
     nbd: Option<Exports>,
@@ -150,10 +156,15 @@ impl Args {
 
     /// The server that `zinc mount` starts: for these mounts, or without any for all that the
     /// properties say.
-    pub fn for_mounts(live: &LiveArgs, pool: &str, mounts: Vec<MountRequest>) -> Self {
+    pub fn for_mounts(
+        live: &LiveArgs,
+        pool: &str,
+        mounts: Vec<MountRequest>,
+        read_only: bool,
+    ) -> Self {
         let args = Self::of(live.clone(), pool.to_owned());
         let mount = mounts.is_empty();
-        Self { inner: true, mount, mounts, ends_with_mounts: true, ..args }
+        Self { inner: true, mount, mounts, ends_with_mounts: true, read_only, ..args }
     }
 
     /// Serving a pool for the sake of something else.
@@ -169,6 +180,7 @@ impl Args {
             inner: false,
             http: None,
             metrics: None,
+            read_only: false,
             nbd: None,
             mount: false,
             mounts: Vec::new(),
@@ -261,7 +273,7 @@ impl Args {
     }
 
     fn refuse_a_second(&self, session: &Session, name: &str) -> Result<(), Failure> {
-        let Some(other) = Other::find(session, &self.live.search, name)? else { return Ok(()) };
+        let Some(other) = Other::holding(session, &self.live.search, name)? else { return Ok(()) };
         let what = format!("cannot serve '{}': process {} does", other.name, other.pid);
         Err(Failure::new(what)
             .because(format!("it listens at {}", other.path.display()))
@@ -281,6 +293,9 @@ impl Args {
         // Before the pool is held, so that a signal never ends it half.
         let (ends, ended) = channel();
         listen_to_signals(session, ends.clone())?;
+        if self.read_only || known::is_readonly(session, &self.live.search, name) {
+            return self.hold_to_read(session, name, ends, &ended, time);
+        }
         let find = || found::find(session, &self.live.search, name, SearchScope::Known);
         let (found, pool) = live::take(session, find, how, &tunables, |options| {
             options.force = self.force;
@@ -299,7 +314,7 @@ impl Args {
         let (name, guid) = (pool.name().to_owned(), pool.view().guid());
         ui::be_brief(session);
         pool.outlast_failures()?;
-        let held = Held::new(pool);
+        let held = Held::new(&name, guid, pool);
         let teller = events::watch(&held, hook)?;
         let gone = ends.clone();
         let mounts = Arc::new(Mounts::new(move || drop(gone.send(End::Unmounted))));
@@ -334,13 +349,35 @@ impl Args {
             End::Unmounted => return Ok(code),
         };
         tracing::info!(target: "zinc::pool", "{name} is {how}: {why}");
-        // What was started in the background, or for one of many pools, has told its starter.
-        let is_told = is_complete || self.inner || self.part.is_some();
-        Ok(if is_told { code } else { ExitCode::from(FAILED) })
+        Ok(if self.is_told(is_complete) { code } else { ExitCode::from(FAILED) })
     }
 }
 
 impl Args {
+    /// Whether what is not mounted was told: what was started in the background, or for one of many
+    /// pools, has told its starter.
+    fn is_told(&self, is_complete: bool) -> bool {
+        is_complete || self.inner || self.part.is_some()
+    }
+
+    /// Listens for requests about the pool with this guid.
+    fn listen(&self, session: &Session, guid: u64) -> Result<Endpoint, Failure> {
+        let fail = |e: &dyn std::fmt::Display| {
+            Failure::new("cannot listen for requests").because(e.to_string())
+        };
+        let path = match &self.socket {
+            Some(path) => path.clone(),
+            None => {
+                let folder = served::folders(session).into_iter().next().unwrap_or_default();
+                Endpoint::make_folder(&folder).map_err(|e| fail(&e))?;
+                folder.join(served::file_name(guid))
+            }
+        };
+        Endpoint::listen(&path).map_err(|e| {
+            fail(&e).hint("--socket PATH listens elsewhere; only this user may use the folder")
+        })
+    }
+
     /// Answers until something ends it; that, and whether all is mounted that was to be.
     fn serve(
         &self,
@@ -352,20 +389,8 @@ impl Args {
         time: Option<Duration>,
     ) -> Result<(End, bool), Failure> {
         let _pidfile = self.pidfile.as_deref().map(|path| write_pid(session, path)).transpose()?;
-        let fail = |e: &dyn std::fmt::Display| {
-            Failure::new("cannot listen for requests").because(e.to_string())
-        };
-        let path = match &self.socket {
-            Some(path) => path.clone(),
-            None => {
-                let folder = served::folders(session).into_iter().next().unwrap_or_default();
-                Endpoint::make_folder(&folder).map_err(|e| fail(&e))?;
-                folder.join(served::file_name(held.guid()))
-            }
-        };
-        let endpoint = Endpoint::listen(&path).map_err(|e| {
-            fail(&e).hint("--socket PATH listens elsewhere; only this user may use the folder")
-        })?;
+        let endpoint = self.listen(session, held.guid())?;
+        let path = endpoint.path().to_owned();
         let socket = Socket::new(path.clone());
         let _at_end = AtEnd(Arc::clone(&socket));
         let of = (Arc::clone(held), Arc::clone(mounts), Arc::clone(listed));
@@ -373,7 +398,7 @@ impl Args {
         let service = Service::new(session.clone(), of, self.mount, socket, move |what| {
             let _ = ends.send(what.map_or(End::Unmounted, End::Exported));
         });
-        let _server = Server::start(endpoint, Arc::new(service)).map_err(|e| fail(&e))?;
+        let _server = Server::start(endpoint, Arc::new(service))?;
         let (pid, name, guid) = (std::process::id(), held.name(), held.guid());
         if let Some(address) = self.metrics {
             web::serve_metrics(address, held)?;
@@ -382,7 +407,9 @@ impl Args {
             web::serve_page(address, held)?;
         }
         spares::watch(held)?;
-        let (made, is_complete) = self.make_mounts(session, held, mounts)?;
+        let pool = held.pool().ok_or_else(|| Failure::new("the pool is gone"))?;
+        let (made, is_complete) = self.make_mounts(session, &(&pool).into(), mounts)?;
+        drop(pool);
         let ready = |line: &str| background::ready_line(line, is_complete || !self.inner);
         match &self.nbd {
             Some(exports) => export(session, held, exports)?,
@@ -395,7 +422,7 @@ impl Args {
         }
         notify::ready(&format!("serving {name}"));
         let until = time.map(|time| Instant::now() + time);
-        let end = self.wait_for_end(held, mounts, ended, until);
+        let end = self.wait_for_end(&|| held.is_unused(), mounts, ended, until);
         if let End::Signal(signal) = end {
             notify::stopping();
             tracing::info!(target: "zinc::pool", "signal {signal}: {name} is being closed");
@@ -409,14 +436,14 @@ impl Args {
     /// command that runs then, such as one that exports volumes, can be reached until it ends.
     fn wait_for_end(
         &self,
-        held: &Held,
+        is_unused: &dyn Fn() -> bool,
         mounts: &Mounts,
         ended: &Receiver<End>,
         until: Option<Instant>,
     ) -> End {
         loop {
             let is_over = self.ends_with_mounts && mounts.is_idle();
-            if is_over && held.is_unused() {
+            if is_over && is_unused() {
                 return End::Unmounted;
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -458,19 +485,18 @@ impl Args {
     fn make_mounts(
         &self,
         session: &Session,
-        held: &Held,
+        pool: &OpenPool,
         mounts: &Mounts,
     ) -> Result<(String, bool), Failure> {
-        let pool = held.pool().ok_or_else(|| Failure::new("the pool is gone"))?;
         let (mut text, mut is_complete) = (String::new(), true);
         for wanted in &self.mounts {
-            let dir = datasets::mount(&pool, mounts, wanted)?;
-            text.push_str(&mounting::made(&wanted.name, &dir));
+            let dir = datasets::mount(pool, mounts, wanted)?;
+            text.push_str(&made(session, pool, &wanted.name, dir));
         }
         if self.mount {
             for wanted in datasets::all_wanted(pool.view())? {
-                match datasets::mount(&pool, mounts, &wanted) {
-                    Ok(dir) => text.push_str(&mounting::made(&wanted.name, &dir)),
+                match datasets::mount(pool, mounts, &wanted) {
+                    Ok(dir) => text.push_str(&made(session, pool, &wanted.name, dir)),
                     Err(e) => {
                         Failure::from(e).report(session);
                         is_complete = false;
@@ -485,6 +511,16 @@ impl Args {
         let line = text.lines().next().map(|line| format!("{line}\n")).unwrap_or_default();
         Ok((line, is_complete))
     }
+}
+
+/// What is said of a mount.
+fn made(session: &Session, pool: &OpenPool, name: &str, dir: PathBuf) -> String {
+    if !pool.is_read_only() {
+        return mounting::made(name, &dir);
+    }
+    let is_behind = pool.is_behind(name).unwrap_or(false);
+    let made = Made { name: name.to_owned(), dir, is_behind };
+    mounting::made_to_read(session, &made, u64::from(std::process::id()))
 }
 
 /// Unmounts everything; what programs use is taken from them.

@@ -130,7 +130,7 @@ pub fn serve_recorded(address: SocketAddr, recorder: &Arc<Recorder>) -> Result<(
 pub fn serve_metrics(address: SocketAddr, held: &Arc<Held>) -> Result<(), Failure> {
     let held = Arc::clone(held);
     let pages = move |asked: &PageRequest<'_>| {
-        let now: Vec<Snapshot> = held.snapshot().into_iter().collect();
+        let now: Vec<Snapshot> = held.look(|pool| Ok(pool.stats())).into_iter().collect();
         (asked.path == "/metrics").then(|| metrics(&now, asked))
     };
     let bound = listen(address, pages)?;

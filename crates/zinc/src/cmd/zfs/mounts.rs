@@ -1,11 +1,12 @@
 //! `zinc zfs mount` and `zinc zfs unmount`, with OpenZFS's options.
 
-use crate::cmd::mount::{Begin, MountReport, answered_for, find, unmount_all};
+use crate::cmd::mount::{Begin, MountReport, answered_for, find, mount_by, unmount_all};
 use crate::cmd::serve::{self, background};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::{self, LiveArgs};
 use crate::mounting::{follower, tell};
+use crate::served::Server;
 use crate::session::Session;
 use crate::{known, served, ui};
 use ::mount::datasets::{MountRequest, all_wanted};
@@ -96,7 +97,7 @@ impl Verb for Mount {
 
 impl Mount {
     fn begin(&self) -> Begin<'_> {
-        Begin { live: &self.live, is_inner: self.inner, in_foreground: false }
+        Begin { live: &self.live, is_inner: self.inner, in_foreground: false, read_only: false }
     }
 
     /// Mounts all of a pool that its properties say and that is not mounted.
@@ -105,9 +106,13 @@ impl Mount {
             let Some(client) = session.client() else { return Ok(ExitCode::FAILURE) };
             return Ok(tell(session, follower(client).mount_new(|_| true)));
         }
+        if let Some(mut reader) = Server::reader(session, &self.live.search, pool)? {
+            mount_by(session, &mut reader, None, MountReport::Nothing)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         served::or_forward(session, &self.live.search, pool, || {
             if self.inner {
-                let args = serve::Args::for_mounts(&self.live, pool, Vec::new());
+                let args = serve::Args::for_mounts(&self.live, pool, Vec::new(), false);
                 return Box::new(args).run(session);
             }
             // Where nothing is to be mounted, nothing is started.

@@ -178,9 +178,17 @@ struct Finder<'a> {
     /// Properties that are made when asked for: they are not among the ordinary ones.
     since: &'a [String],
     context: PropertyContext,
-    /// What this process has mounted, where it holds the pool. The system's list does not say of
-    /// which pool of that name a mount is.
+    /// What this process has mounted, where it holds the pool, or one that only reads it. The
+    /// system's list does not say of which pool of that name a mount is.
     mounted: BTreeSet<String>,
+}
+
+/// What a process that only reads the pool has mounted of it.
+fn mounted_to_read(session: &Session, guid: u64) -> BTreeSet<String> {
+    let reader = Server::reader(session, &[], &guid.to_string()).ok().flatten();
+    let dirs = reader.and_then(|mut reader| reader.mounts().ok()).unwrap_or_default();
+    let mounted = system::listed().into_iter().filter(|one| dirs.contains(&one.dir));
+    mounted.map(|one| one.name).collect()
 }
 
 impl<'a> Finder<'a> {
@@ -194,8 +202,10 @@ impl<'a> Finder<'a> {
         let altroot = pool.altroot().map(str::to_owned);
         let context = PropertyContext { pool_size: Some(size), altroot };
         let client = session.client().filter(|client| client.pool.guid() == pool.guid());
-        let mounted = client.into_iter().flat_map(|client| client.mounts.all());
-        let mounted = mounted.map(|one| one.name).collect();
+        let mounted = match client {
+            Some(client) => client.mounts.all().into_iter().map(|one| one.name).collect(),
+            None => mounted_to_read(session, pool.guid()),
+        };
         Self { pool, wanted, since, context, mounted }
     }
 
@@ -309,8 +319,8 @@ impl<'a> Finder<'a> {
             };
             properties.extend(made);
         }
-        // A process that mounts holds the pool: what is mounted of one that is looked at elsewhere
-        // is dead.
+        // A process that mounts holds the pool, or only reads it: what is mounted of one that is
+        // looked at elsewhere is dead.
         if kind == Types::FILESYSTEM {
             let value = if self.mounted.contains(&dataset.name) { "yes" } else { "no" };
             match properties.iter_mut().find(|p| p.name == "mounted") {

@@ -98,6 +98,14 @@ fn end_served(
     Ok(())
 }
 
+/// Ends the process that only reads a pool, when there is one: what it has mounted goes.
+fn end_reader(session: &Session, args: &LiveArgs, name: &str, force: bool) -> Result<(), Failure> {
+    match Server::reader(session, &args.search, name)? {
+        Some(mut reader) => reader.call("export", json!({ "force": force })).map(drop),
+        None => Ok(()),
+    }
+}
+
 impl Verb for Export {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         self.pools.iter().try_for_each(|name| each::require_pool_name(name))?;
@@ -163,6 +171,7 @@ impl Export {
     }
 
     fn export(&self, session: &Session, name: &str) -> Result<(), Failure> {
+        end_reader(session, &self.live, name, self.force)?;
         if self.live.search.is_empty()
             && let Some(known) = known::pools(session).find(name)
             && self.is_only_forgotten(session, &known)
@@ -222,8 +231,11 @@ impl Verb for Destroy {
             end_served(session, server, self.force, true)?;
             return Ok(ExitCode::SUCCESS);
         }
-        if self.force && self.is_forgotten(session)? {
-            return Ok(ExitCode::SUCCESS);
+        if self.force {
+            end_reader(session, &self.live, &self.pool, true)?;
+            if self.is_forgotten(session)? {
+                return Ok(ExitCode::SUCCESS);
+            }
         }
         let find = || found::find(session, &self.live.search, &self.pool, SearchScope::Known);
         match end(session, &self.live, self.force, find, |pool| Ok(pool.destroy()?)) {
