@@ -149,11 +149,22 @@ fn where_nothing_is_left_to_serve_it_is_said_why() {
     let place = place();
     let mut all = serve(place.command_here("serve -a --skip one --skip two"));
     all.says("all known pools are served already, or left out");
-    assert!(all.child.wait().unwrap().success());
+    assert_eq!(all.end(), Some(0), "{}", all.said());
     place.ok_here("zpool destroy one");
     place.ok_here("zpool destroy two");
-    let all = serve(place.command_here("serve -a"));
-    all.says("no pools are known: import or create some");
+    let mut all = serve(place.command_here("serve -a"));
+    assert_eq!(all.line(), "serving 0 of 0 pools\n");
+    all.says("no pools are known yet: import or create some");
+
+    // What becomes known is served without a restart, and again when it is imported again.
+    let disk = place.path().join("a").display().to_string();
+    place.ok_here(&format!("zpool create one {disk}"));
+    let first = all.process_of("one");
+    place.ok_here("zpool export one");
+    until("its process ends", || kill_process(first, Signal::CONT).is_err());
+    place.ok_here(&format!("zpool import -d {disk} one"));
+    until("a new process of one", || all.process_of("one") != first);
+    assert_eq!(all.end(), Some(0), "{}", all.said());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `zinc serve -a`: every known pool, by a process of its own, and one that looks after these.
 //!
 //! ```text
-//! start -> serves -> ended well (exported): it stays so
+//! found -> serves -> ended well (exported): until it is found again
 //!   ^        |
 //!   '- pause-'  failed, or was killed
 //! ```
@@ -9,7 +9,8 @@
 //! A process of a pool is `zinc serve` with the same options, and a hidden one that names its pool.
 //! It is started again when it fails, after pauses that double up to [`PAUSE_MAX`]: a device may
 //! come late at boot, and a server that was killed has left nothing but a socket. One that ended
-//! well is left alone: its pool was exported.
+//! well has let its pool go, which mostly was exported. Once a second it is looked for pools that
+//! are known and not served: they were imported or made since.
 //!
 //! A signal to end is handed on, each process closes its pool within a minute (`held`), and this
 //! one ends after the last of them. They are in groups of their own, so that a terminal's Ctrl-C
@@ -28,6 +29,7 @@ use page::Recorder;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
@@ -40,6 +42,8 @@ use std::time::{Duration, Instant};
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The longest one.
 const PAUSE_MAX: Duration = Duration::from_secs(64);
+/// How often it is looked for pools that have become known.
+const LOOK: Duration = Duration::from_secs(1);
 /// What ran so long is started again after the first pause.
 const WELL: Duration = Duration::from_mins(10);
 
@@ -54,6 +58,7 @@ struct Pool {
 /// What all threads know.
 #[derive(Default)]
 struct Keeper {
+    recorder: Arc<Recorder>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -62,6 +67,10 @@ struct Keeper {
 struct State {
     is_ending: bool,
     children: Vec<Pid>,
+    /// Pools that have a thread, by their guids.
+    kept: BTreeSet<u64>,
+    /// One was not closed well at the end.
+    has_failed: bool,
 }
 
 /// Ends this process when the one that started it does.
@@ -70,60 +79,31 @@ pub fn end_with_parent() {
     let _ = set_parent_process_death_signal(Some(Signal::TERM));
 }
 
-/// Serves all known pools until a signal, or until all are exported.
+/// Serves all known pools until a signal, also those that become known meanwhile.
 pub fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let _pidfile = args.pidfile.as_deref().map(|path| write_pid(session, path)).transpose()?;
     ui::be_brief(session);
-    let pools = pools(session, &args.skip);
     let keeper = Arc::new(Keeper::default());
     listen_to_signals(&keeper)?;
-    let recorder = Arc::new(Recorder::default());
-    for pool in &pools {
-        let folder = served::folders(session).into_iter().next().unwrap_or_default();
-        let path = folder.join(served::file_name(pool.guid));
-        recorder.watch(Arc::new(Remote::new(session, path, &pool.is_gone)))?;
-    }
     if let Some(address) = args.http {
-        web::serve_recorded(address, &recorder)?;
+        web::serve_recorded(address, &keeper.recorder)?;
     }
-    if pools.is_empty() {
+    let (begun, begins) = channel();
+    let count = keeper.keep_new(session, &args.skip, Some(&begun))?;
+    if count == 0 {
         let why = match known::pools(session).all().is_empty() {
-            true => "no pools are known: import or create some",
+            true => "no pools are known yet: import or create some",
             false => "all known pools are served already, or left out",
         };
         tracing::info!(target: "zinc", "{why}");
     }
-    let (begun, begins) = channel();
-    let keep = |pool: Pool| {
-        let (session, keeper, begun) = (session.clone(), Arc::clone(&keeper), begun.clone());
-        let name = format!("keep_{}", pool.guid);
-        let keep = move || keeper.keep(&session, &pool, &mut Some(begun));
-        std::thread::Builder::new().name(name).spawn(keep)
-    };
-    let count = pools.len();
-    let threads: Vec<_> = pools.into_iter().map(keep).collect::<Result<_, _>>()?;
     let served = begins.iter().take(count).filter(|is_served| *is_served).count();
     ui::out(session, &format!("serving {served} of {count} pools\n"));
     notify::ready(&format!("serving {served} of {count} pools"));
-    let ended: Vec<bool> = threads.into_iter().map(|t| t.join().unwrap_or(false)).collect();
-    Ok(if ended.iter().all(|well| *well) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The pools to serve: those that are known here, are not left out, and are not served yet.
-fn pools(session: &Session, skip: &[String]) -> Vec<Pool> {
-    let mut out = Vec::new();
-    for known in known::pools(session).all() {
-        let (name, guid) = (known.name().to_owned(), known.guid());
-        if skip.iter().any(|skip| known.is_called(skip)) {
-            continue;
-        }
-        if let Ok(Some(other)) = Other::holding(session, &[], &guid.to_string()) {
-            tracing::info!(target: "zinc", "{name} is served by process {} already", other.pid);
-            continue;
-        }
-        out.push(Pool { name, guid, is_gone: Arc::default() });
+    while !keeper.pause(LOOK) {
+        keeper.keep_new(session, &args.skip, None)?;
     }
-    out
+    Ok(if keeper.wait_for_all() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The first signal is handed on; a second one too, so that the servers end at once.
@@ -154,6 +134,66 @@ impl Keeper {
             let _ = kill_process(*child, Signal::TERM);
         }
         self.changed.notify_all();
+    }
+
+    /// Begins to serve what is known here, is not left out, and is not served yet; how many that
+    /// are. `begun` is told of each, once, whether its process serves it.
+    fn keep_new(
+        self: &Arc<Self>,
+        session: &Session,
+        skip: &[String],
+        begun: Option<&Sender<bool>>,
+    ) -> Result<usize, Failure> {
+        let all = known::pools(session).all();
+        let mut count = 0;
+        for known in all.iter().filter(|known| !skip.iter().any(|skip| known.is_called(skip))) {
+            let (name, guid) = (known.name().to_owned(), known.guid());
+            if self.state().kept.contains(&guid) {
+                continue;
+            }
+            if let Ok(Some(other)) = Other::holding(session, &[], &guid.to_string()) {
+                if begun.is_some() {
+                    let pid = other.pid;
+                    tracing::info!(target: "zinc", "{name} is served by process {pid} already");
+                }
+                continue;
+            }
+            self.begin(session, Pool { name, guid, is_gone: Arc::default() }, begun.cloned())?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Starts the thread that keeps the process of a pool running.
+    fn begin(
+        self: &Arc<Self>,
+        session: &Session,
+        pool: Pool,
+        mut begun: Option<Sender<bool>>,
+    ) -> Result<(), Failure> {
+        let guid = pool.guid;
+        let folder = served::folders(session).into_iter().next().unwrap_or_default();
+        let path = folder.join(served::file_name(guid));
+        self.recorder.watch(Arc::new(Remote::new(session, path, &pool.is_gone)))?;
+        let (session, keeper) = (session.clone(), Arc::clone(self));
+        self.state().kept.insert(guid);
+        let keep = move || {
+            let is_well = keeper.keep(&session, &pool, &mut begun);
+            let mut state = keeper.state();
+            state.kept.remove(&guid);
+            state.has_failed |= !is_well;
+            drop(state);
+            keeper.changed.notify_all();
+        };
+        std::thread::Builder::new().name(format!("keep_{guid}")).spawn(keep)?;
+        Ok(())
+    }
+
+    /// Waits for the end of all processes; whether all pools were closed well.
+    fn wait_for_all(&self) -> bool {
+        let is_busy = |state: &mut State| !state.kept.is_empty();
+        let waited = self.changed.wait_while(self.state(), is_busy);
+        !waited.unwrap_or_else(PoisonError::into_inner).has_failed
     }
 
     /// Keeps the process of a pool running; whether it ended well. `begun` is told once whether it
