@@ -30,7 +30,7 @@ use dsl::{Dataset, Dir};
 use ondisk::bookmark::Bookmark;
 use ondisk::bpobj::BpobjHeader;
 use ondisk::deadlist::{DeadlistHeader, Form, parse_int_key};
-use ondisk::dsl::dataset_field;
+use ondisk::dsl::{FREE_DIR_NAME, MOS_DIR_NAME, ORIGIN_DIR_NAME, dataset_field};
 use ondisk::{BlkPtr, DmuType, DslDir};
 use pool::Pool;
 use std::collections::BTreeMap;
@@ -81,6 +81,13 @@ struct Audit<'a> {
     sets: &'a Sets,
     sink: &'a Sink,
     dead: BTreeMap<u64, Dead>,
+}
+
+/// Directories of its own that a pool of a version has below its root. OpenZFS opens no pool that
+/// lacks one of them.
+pub fn own_dirs(version: u64) -> impl Iterator<Item = &'static str> {
+    let since = [(MOS_DIR_NAME, 1), (ORIGIN_DIR_NAME, 11), (FREE_DIR_NAME, 26)];
+    since.into_iter().filter(move |(_, first)| version >= *first).map(|(name, _)| name)
 }
 
 /// Compares all sums.
@@ -368,6 +375,25 @@ impl Audit<'_> {
         }
         for dir in &all {
             self.directory(dir, children.get(&dir.object).map_or(&[][..], Vec::as_slice));
+        }
+        self.own_directories();
+    }
+
+    /// The directories of the pool's own are below the root by their names. What cannot be read of
+    /// the table was met by the walk.
+    fn own_directories(&self) {
+        let dsl = self.pool.dsl();
+        let (Ok(root), Ok(found)) = (dsl.root(), dsl.internal_dirs()) else { return };
+        for name in own_dirs(self.pool.uberblock().version) {
+            let found = found.iter().find(|(n, _)| n == name);
+            if found.is_some_and(|(_, object)| dsl.dir(*object, String::new()).is_ok()) {
+                continue;
+            }
+            let place = Place { objset: 0, object: root.phys.child_zap, level: 0, blkid: 0 };
+            let at = Location { dataset: Arc::from("MOS"), place };
+            let what = DmuType::DSL_DIR_CHILD_MAP.name();
+            let cause = format!("{name} is missing, without which OpenZFS opens no pool");
+            self.sink.put(Issue::BadStructure { at, what, cause });
         }
     }
 

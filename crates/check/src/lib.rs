@@ -51,6 +51,7 @@ mod walk;
 
 pub use accounting::space_of;
 pub use damage::{DeviceDamage, RANGES_MAX};
+pub use datasets::own_dirs;
 pub use issue::{Cause, Issue, Location, LostPart, Severity};
 pub use options::{CheckOptions, Verify};
 pub use report::Report;

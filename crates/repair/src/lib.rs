@@ -26,8 +26,10 @@
 
 mod deadlists;
 mod error;
+mod fields;
 mod files;
 mod overlay;
+mod own_dirs;
 mod plan;
 mod rounds;
 mod sets;

@@ -84,11 +84,11 @@ pub enum Step {
     },
     /// The history of the pool, which cannot be read, begins anew.
     History,
-    /// A table is made anew of the entries that can be read.
+    /// A table is made anew of the entries that can be read or that other objects tell of.
     Table {
         /// Which.
         table: String,
-        /// Entries that are kept.
+        /// Entries that are still known.
         kept: u64,
     },
     /// A file that no directory names gets a name.

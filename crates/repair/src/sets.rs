@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::plan::Step;
+use dsl::Dataset;
 use pool::Pool;
 use pool::live::LivePool;
 
@@ -23,7 +24,9 @@ impl Sets {
         let mut out = Self::default();
         let dsl = pool.dsl();
         let readable = dsl.datasets().into_iter().filter_map(|(_, d)| d.ok());
-        for dataset in readable.filter(|d| !d.phys.bp.is_hole()) {
+        // Where it is not known whether there is a key, nothing is said about the object set.
+        let is_judged = |d: &Dataset| !d.phys.bp.is_hole() && dsl.key_object(&d.dir).is_ok();
+        for dataset in readable.filter(is_judged) {
             let is_lost = dsl.objset(&dataset).is_err();
             match dataset.phys.is_snapshot() {
                 true if is_lost && dataset.phys.num_children <= 1 => {

@@ -2,19 +2,23 @@
 //!
 //! They are made anew of the entries that can be read. What other objects say as well is put in
 //! again: which snapshots a head has, what is below a directory, and the clones. Their names stand
-//! nowhere else: they are called `lost-` and their number. Properties, permissions and holds that
-//! cannot be read are lost; the error log is written again by the next scrub.
+//! nowhere else: they are called `lost-` and their number, but for the directories of the pool's
+//! own, which are known by what they are. Properties, permissions and holds that cannot be read are
+//! lost; the error log is written again by the next scrub.
 
 use crate::error::Result;
+use crate::fields::{self, Fields};
+use crate::own_dirs;
 use crate::plan::Step;
 use check::{Issue, Report};
-use dmu::{Zap, zap};
+use dmu::{Zap, ZapEntry, zap};
 use dsl::Dataset;
 use ondisk::deadlist::int_key;
-use ondisk::{DmuType, DslDir};
+use ondisk::dsl::ORIGIN_SNAPSHOT_NAME;
+use ondisk::{DmuType, DslDir, Layout, spelling};
 use pool::Pool;
 use pool::live::{LivePool, TaskCx};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Tables that a pool can do without.
 const KINDS: [DmuType; 9] = [
@@ -33,7 +37,11 @@ const KINDS: [DmuType; 9] = [
 struct Table {
     number: u64,
     kind: DmuType,
+    /// Which it is, in words.
+    what: String,
     known: Vec<(String, u64)>,
+    /// Names of it that are wrong: what they lead to is among what is put in.
+    wrong: Vec<String>,
 }
 
 /// The tables that are made anew in one round.
@@ -62,7 +70,17 @@ impl Tables {
             let kind = object.dnode().kind;
             out.history |= kind == DmuType::SPA_HISTORY;
             if KINDS.contains(&kind) {
-                out.tables.push(Table { number, kind, known: known(pool, number, kind) });
+                out.tables.push(Table::known(pool, number, kind));
+            } else if kind.layout() == Layout::Zap && object.dnode().bonus_kind == DmuType::DSL_DIR
+            {
+                let fields = fields::known(pool, number, datasets(pool));
+                out.tables.extend(fields.map(|Fields { what, known }| Table {
+                    number,
+                    kind,
+                    what,
+                    known,
+                    wrong: Vec::new(),
+                }));
             }
         }
         out
@@ -74,18 +92,10 @@ impl Tables {
             live.renew_history()?;
             steps.push(Step::History);
         }
-        for Table { number, kind, known } in self.tables {
-            let kept = live.run(move |cx| {
-                let (mos, tx) = (cx.dsl().mos, cx.tx);
-                let kept = mos.renew_table(tx, number, 0)?;
-                let table = mos.object(number)?;
-                known
-                    .iter()
-                    .try_for_each(|(name, value)| zap::set_u64(&table, tx, name, *value))?;
-                Ok(kept.saturating_add(known.len() as u64))
-            })?;
-            let table = format!("object {number} of the MOS ({})", kind.name());
-            steps.push(Step::Table { table, kept });
+        for table in self.tables {
+            let (kind, what) = (table.kind, table.what.clone());
+            let kept = live.run(move |cx| table.renew(cx))?;
+            steps.push(Step::Table { table: what, kept });
             if kind == DmuType::DSL_PERMS {
                 live.run(free_unused_permissions)?;
             }
@@ -115,21 +125,58 @@ fn free_unused_permissions(cx: &TaskCx<'_>) -> pool::Result<()> {
     Ok(all.difference(&used).try_for_each(|unused| mos.free(cx.tx, *unused))?)
 }
 
-/// What other objects say is in a table and is not among what can be read of it.
-fn known(pool: &Pool, number: u64, kind: DmuType) -> Vec<(String, u64)> {
-    let all = match kind {
-        DmuType::DSL_DS_SNAP_MAP => snapshots_of(pool, number),
-        DmuType::DSL_DIR_CHILD_MAP => directories_below(pool, number),
-        DmuType::NEXT_CLONES => clones_of_snapshot(pool, number),
-        DmuType::DSL_CLONES => clones_of_directory(pool, number),
-        _ => Vec::new(),
-    };
-    let table = pool.mos().object(number).and_then(|o| Zap::open(&o));
-    let entries = table.iter().flat_map(Zap::entries).filter_map(std::result::Result::ok);
-    let read: BTreeSet<u64> = entries.filter_map(|e| e.u64()).collect();
-    let has_name = matches!(kind, DmuType::DSL_DS_SNAP_MAP | DmuType::DSL_DIR_CHILD_MAP);
-    let name = |n: u64| if has_name { format!("lost-{n}") } else { int_key(n) };
-    all.into_iter().filter(|n| !read.contains(n)).map(|n| (name(n), n)).collect()
+impl Table {
+    /// With what other objects say is in it and is not among what can be read of it.
+    fn known(pool: &Pool, number: u64, kind: DmuType) -> Self {
+        let table = pool.mos().object(number).and_then(|o| Zap::open(&o));
+        let entries = table.iter().flat_map(Zap::entries).filter_map(std::result::Result::ok);
+        let entry = |e: ZapEntry| Some((e.u64()?, e.name.bytes().map(spelling::name)?));
+        let read: BTreeMap<u64, String> = entries.filter_map(entry).collect();
+        let mut own = BTreeMap::new();
+        let all = match kind {
+            DmuType::DSL_DS_SNAP_MAP => {
+                let (all, is_origin) = snapshots_of(pool, number);
+                own.extend(all.iter().filter(|_| is_origin).map(|n| (*n, ORIGIN_SNAPSHOT_NAME)));
+                all
+            }
+            DmuType::DSL_DIR_CHILD_MAP => {
+                let (parent, below) = directories_below(pool, number);
+                if pool.dsl().root().is_ok_and(|root| root.object == parent) {
+                    own = own_dirs::names(pool, &below, &read);
+                }
+                below.into_iter().map(|(n, _)| n).collect()
+            }
+            DmuType::NEXT_CLONES => clones_of_snapshot(pool, number),
+            DmuType::DSL_CLONES => clones_of_directory(pool, number),
+            _ => Vec::new(),
+        };
+        let has_name = matches!(kind, DmuType::DSL_DS_SNAP_MAP | DmuType::DSL_DIR_CHILD_MAP);
+        let name = |n: u64| match own.get(&n) {
+            Some(own) => (*own).to_owned(),
+            None if has_name => format!("lost-{n}"),
+            None => int_key(n),
+        };
+        let is_wrong =
+            |n: &u64| own.get(n).is_some_and(|own| read.get(n).is_some_and(|r| r != own));
+        let wrong =
+            all.iter().filter(|n| is_wrong(n)).filter_map(|n| read.get(n).cloned()).collect();
+        let missing = all.into_iter().filter(|n| !read.contains_key(n) || is_wrong(n));
+        let known = missing.map(|n| (name(n), n)).collect();
+        let what = format!("object {number} of the MOS ({})", kind.name());
+        Self { number, kind, what, known, wrong }
+    }
+
+    /// Makes it anew; how many entries it has.
+    fn renew(&self, cx: &TaskCx<'_>) -> pool::Result<u64> {
+        let (mos, tx) = (cx.dsl().mos, cx.tx);
+        let kept = mos.renew_table(tx, self.number, 0)?;
+        let table = mos.object(self.number)?;
+        for name in &self.wrong {
+            zap::remove(&table, tx, name.as_str())?;
+        }
+        self.known.iter().try_for_each(|(name, value)| zap::set_u64(&table, tx, name, *value))?;
+        Ok(kept.saturating_sub(self.wrong.len() as u64).saturating_add(self.known.len() as u64))
+    }
 }
 
 /// Every dataset record of the MOS, with an empty name.
@@ -148,11 +195,11 @@ fn directories(pool: &Pool) -> impl Iterator<Item = (u64, DslDir)> {
     })
 }
 
-/// The snapshots behind the head whose table of names this is.
-fn snapshots_of(pool: &Pool, table: u64) -> Vec<u64> {
-    let head = datasets(pool).find(|d| d.phys.snapnames_zap == table);
-    let Some(head) = head.filter(|d| !d.is_snapshot()) else { return Vec::new() };
+/// The snapshots behind the head whose table of names this is, and whether the head is `$ORIGIN`.
+fn snapshots_of(pool: &Pool, table: u64) -> (Vec<u64>, bool) {
     let mut out = Vec::new();
+    let head = datasets(pool).find(|d| d.phys.snapnames_zap == table);
+    let Some(head) = head.filter(|d| !d.is_snapshot()) else { return (out, false) };
     let mut at = head.phys.prev_snap;
     while let Ok(snapshot) = pool.dsl().nameless(at) {
         if snapshot.phys.dir != head.phys.dir || out.contains(&at) {
@@ -161,14 +208,14 @@ fn snapshots_of(pool: &Pool, table: u64) -> Vec<u64> {
         out.push(at);
         at = snapshot.phys.prev_snap;
     }
-    out
+    (out, own_dirs::is_origin(pool, &head.dir.phys))
 }
 
-/// The directories whose parent has this table of names.
-fn directories_below(pool: &Pool, table: u64) -> Vec<u64> {
+/// The directory that has this table of names, and those whose parent it is.
+fn directories_below(pool: &Pool, table: u64) -> (u64, Vec<(u64, DslDir)>) {
     let parent = directories(pool).find(|(_, d)| d.child_zap == table);
-    let Some((parent, _)) = parent else { return Vec::new() };
-    directories(pool).filter(|(_, d)| d.parent == parent).map(|(n, _)| n).collect()
+    let Some((parent, _)) = parent else { return (0, Vec::new()) };
+    (parent, directories(pool).filter(|(_, d)| d.parent == parent).collect())
 }
 
 /// The clones of the snapshot that has this table of them.

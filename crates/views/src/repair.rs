@@ -77,7 +77,7 @@ fn words(step: &Step) -> String {
         Step::History => "begin a new history of the pool: the old one is lost".to_owned(),
         Step::Table { table, kept } => {
             let n = count(*kept, "entry", "entries");
-            format!("make {table}, a table, anew of {n} that can be read")
+            format!("make {table}, a table, anew of {n} still known")
         }
         Step::Adopted { file, path } => format!("name {file}, which has no name, {path}"),
         Step::Kind { file } => format!("say in directories what kind of file {file} is"),

@@ -2,7 +2,10 @@
 
 use super::kit::*;
 use dmu::zap::ZapSpec;
+use dsl::StoredValue;
+use dsl::write::PropertyChange;
 use ondisk::bpobj::BpobjHeader;
+use ondisk::dsl::dir_field::{FILESYSTEM_COUNT, SNAPSHOT_COUNT};
 
 /// The objects of the MOS of a type that have a block which is not embedded.
 fn objects(s: &Surgeon, kind: DmuType) -> Vec<(u64, ondisk::BlkPtr)> {
@@ -116,6 +119,93 @@ fn names_of_datasets_that_cannot_be_read() {
     mends(&s, &["block-lost"], Zdb::Errs);
     let (now, lost) = named(&s, "/lost-");
     assert!(now == all && lost >= below(&head), "{now} of {all}, {lost}");
+}
+
+/// Names and objects of the pool's own directories.
+fn own_dirs(s: &Surgeon) -> Vec<(String, u64)> {
+    s.open().dsl().internal_dirs().unwrap()
+}
+
+/// The table of what is below the root.
+fn root_table(s: &Surgeon) -> u64 {
+    s.open().dsl().root().unwrap().phys.child_zap
+}
+
+#[test]
+fn the_pools_own_directories_get_their_names_back() {
+    for case in ["basic", "history"] {
+        let s = surgeon(case);
+        let own = own_dirs(&s);
+        let origin = own.iter().find(|(name, _)| name == "$ORIGIN").unwrap().1;
+        let below = s.open().dsl().dir(origin, String::new()).unwrap();
+        let head = s.open().dsl().head(&below).unwrap().unwrap();
+        lose(&s, root_table(&s));
+        lose(&s, head.phys.snapnames_zap);
+        mends(&s, &["block-lost"], Zdb::Errs);
+        assert_eq!(own_dirs(&s), own);
+        let pool = s.open();
+        let snapshots = pool.dsl().snapshots(&head).unwrap();
+        let names: Vec<_> = snapshots.iter().map(|d| d.name.as_str()).collect();
+        assert!(matches!(names[..], [one] if one.ends_with("@$ORIGIN")), "{names:?}");
+    }
+}
+
+#[test]
+fn the_pools_own_directories_under_other_names() {
+    let s = surgeon("history");
+    let own = own_dirs(&s);
+    let table = root_table(&s);
+    let live = live(&s);
+    let (gone, renamed) = (own.clone(), ["$ORIGIN", "$FREE"]);
+    let done = live.run(move |cx| {
+        let (table, tx) = (cx.dsl().mos.object(table)?, cx.tx);
+        for (name, object) in gone.iter().filter(|(name, _)| renamed.contains(&name.as_str())) {
+            dmu::zap::remove(&table, tx, name.as_str())?;
+            dmu::zap::set_u64(&table, tx, format!("lost-{object}").as_str(), *object)?;
+        }
+        Ok(())
+    });
+    done.unwrap();
+    live.export().unwrap();
+    mends(&s, &["bad-structure"], Zdb::Errs);
+    assert_eq!(own_dirs(&s), own);
+}
+
+/// Makes the later fields of a dataset's directory, which are a table in its object, unreadable;
+/// the directory.
+fn lose_fields(s: &Surgeon, name: &str) -> u64 {
+    let pool = s.open();
+    let dir = pool.dsl().by_name(name).unwrap().dir.clone();
+    assert!(dir.has_fields, "{name} has no later fields");
+    lose(s, dir.object);
+    assert!(s.open().dsl().key_object(&dir).is_err());
+    dir.object
+}
+
+#[test]
+fn later_fields_of_a_directory_that_cannot_be_read() {
+    let s = surgeon("history");
+    let pool = s.open();
+    let has_fields =
+        |d: &dsl::Dataset| d.dir.has_fields && !pool.dsl().snapshots(d).unwrap().is_empty();
+    let name = heads(&pool).into_iter().find(has_fields).expect("a head with snapshots").name;
+    let (all, _) = named(&s, "");
+    let live = live(&s);
+    let value = Some(StoredValue::Number(50));
+    live.set_property(&name, PropertyChange { name: "filesystem_limit".into(), value }).unwrap();
+    live.export().unwrap();
+    let counts = |s: &Surgeon, dir: u64| {
+        let pool = s.open();
+        let fields = pool.dsl().fields(dir, true).unwrap().unwrap();
+        [FILESYSTEM_COUNT, SNAPSHOT_COUNT].map(|field| fields.get_u64(field).unwrap().unwrap())
+    };
+    let before = counts(&s, s.open().dsl().by_name(&name).unwrap().dir.object);
+    assert!(before[1] > 0, "{before:?}");
+    let dir = lose_fields(&s, &name);
+    let steps = mends(&s, &["block-lost"], Zdb::Errs);
+    assert!(matches!(&steps[..], [Step::Table { kept: 2, .. }]), "{steps:?}");
+    assert_eq!(counts(&s, dir), before);
+    assert_eq!(named(&s, "").0, all, "no dataset is given up");
 }
 
 #[test]
