@@ -73,7 +73,7 @@ impl Dsl {
 
     /// True when the dataset is not encrypted or its key is unlocked.
     pub fn is_unlocked(&self, dataset: &Dataset) -> Result<bool> {
-        Ok(match self.key_object(&dataset.dir)? {
+        Ok(match self.key_object_of(dataset)? {
             Some(o) => self.keyring().get(o).is_some(),
             None => true,
         })

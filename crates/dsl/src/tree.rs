@@ -401,9 +401,19 @@ impl Dsl {
 
     /// Opens the object set of a dataset, with its key when that is unlocked.
     pub fn objset(&self, dataset: &Dataset) -> Result<Objset> {
-        let key: Option<Key> = self.key_object(&dataset.dir)?.and_then(|o| self.keys.get(o));
+        let key: Option<Key> = self.key_object_of(dataset)?.and_then(|o| self.keys.get(o));
         let store = Arc::clone(self.mos.store());
         Ok(Objset::open(store, dataset.object, &dataset.phys.bp, key)?)
+    }
+
+    /// The key object of a dataset; `None` when it is not encrypted. Its object set says that too:
+    /// where the directory's later fields cannot be read, what is not encrypted needs no key.
+    pub(crate) fn key_object_of(&self, dataset: &Dataset) -> Result<Option<u64>> {
+        let is_plain = !dataset.phys.bp.is_hole() && !dataset.phys.bp.uses_crypt();
+        match self.key_object(&dataset.dir) {
+            Err(_) if is_plain => Ok(None),
+            found => found,
+        }
     }
 
     /// The key object of a directory; `None` when it is not encrypted.
