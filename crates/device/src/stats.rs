@@ -173,6 +173,8 @@ pub struct StoreUsage {
     pub sent_bytes: u64,
     /// Bytes of objects that came.
     pub received_bytes: u64,
+    /// Caches on local disks that could not be opened or written to: of a device one at most.
+    pub cache_failures: u64,
 }
 
 impl StoreUsage {
@@ -185,6 +187,7 @@ impl StoreUsage {
             retries: of(self.retries, other.retries),
             sent_bytes: of(self.sent_bytes, other.sent_bytes),
             received_bytes: of(self.received_bytes, other.received_bytes),
+            cache_failures: of(self.cache_failures, other.cache_failures),
         }
     }
 

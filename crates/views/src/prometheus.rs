@@ -295,7 +295,7 @@ fn vdev_families(w: &mut Writer, pools: &[Snapshot]) {
 /// What was asked of the stores of objects that devices are kept in.
 fn store_families(w: &mut Writer, pools: &[Snapshot]) {
     type OfStore = (&'static str, &'static str, fn(&StoreUsage) -> Vec<(&'static str, u64)>);
-    let families: [OfStore; 3] = [
+    let families: [OfStore; 4] = [
         ("zinc_store_requests_total", "Attempts of requests to a store of objects.", |u| {
             vec![("create", u.creates), ("get", u.gets), ("list", u.lists), ("delete", u.deletes)]
         }),
@@ -308,6 +308,11 @@ fn store_families(w: &mut Writer, pools: &[Snapshot]) {
             "zinc_store_bytes_total",
             "Bytes of objects that were sent to a store and came from it.",
             |u| vec![("sent", u.sent_bytes), ("received", u.received_bytes)],
+        ),
+        (
+            "zinc_store_cache_failures_total",
+            "Caches on local disks that could not be opened or written to.",
+            |u| vec![("all", u.cache_failures)],
         ),
     ];
     for (name, help, values) in families {

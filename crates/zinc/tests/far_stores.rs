@@ -98,6 +98,25 @@ fn verbs_take_names_of_stores() {
 }
 
 #[test]
+fn a_cache_that_cannot_be_used_is_told() {
+    let place = Place::new(&[]);
+    let one = disk(&place, "one");
+    place.ok_here(&format!("zpool create tank {one}"));
+    std::fs::create_dir(place.path().join("cache")).unwrap();
+    let status = |cache: &str| {
+        let mut command = place.command_here("zpool status tank");
+        let output = command.env("ZINC_CACHE", place.path().join(cache)).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let told = "(its cache cannot be opened or written to)";
+    assert!(!status("cache").contains(told));
+    let absent = status("absent");
+    let row = absent.lines().find(|line| line.contains(&one)).expect("a row for the store");
+    assert!(row.contains("ONLINE") && row.ends_with(told), "{absent}");
+}
+
+#[test]
 fn a_zinc_that_is_killed_leaves_a_whole_pool() {
     let place = Place::new(&[]);
     let one = disk(&place, "one");

@@ -36,6 +36,7 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Bytes of an object that are kept or not: little more to read for one record of a pool, and
 /// enough of them for large ones.
@@ -68,6 +69,8 @@ pub(super) struct Cache(Arc<Queue>);
 struct Queue {
     state: Mutex<State>,
     changed: Condvar,
+    /// The file could not be written to.
+    has_failed: AtomicBool,
 }
 
 struct State {
@@ -82,18 +85,25 @@ struct State {
 }
 
 impl Cache {
-    /// A cache for a disk whose log was read up to a place; `None` when it cannot be had.
+    /// A cache for a disk whose log was read up to a place.
+    ///
+    /// # Errors
+    /// It cannot be had: `WouldBlock` when another program has it.
     pub(super) fn start(
         place: &CachePlace,
         client: &Client,
         disk: Uuid,
         note: (u64, Hash),
-    ) -> Option<Self> {
-        let mut lines = Lines::open(place, disk).ok()?;
+    ) -> io::Result<Self> {
+        let mut lines = Lines::open(place, disk)?;
         if !lines.note.is_some_and(|old| is_of_this_log(client, old, note)) {
-            lines.clear().ok()?;
+            lines.clear()?;
         }
-        lines.write_note(note).ok()?;
+        lines.write_note(note)?;
+        Self::serve(lines, client, note)
+    }
+
+    fn serve(lines: Lines, client: &Client, note: (u64, Hash)) -> io::Result<Self> {
         let state = State {
             wanted: VecDeque::new(),
             found: VecDeque::new(),
@@ -102,10 +112,19 @@ impl Cache {
             is_over: false,
         };
         let changed = client.rt().condvar();
-        let queue = Arc::new(Queue { state: Mutex::new(state), changed });
+        let queue = Arc::new(Queue {
+            state: Mutex::new(state),
+            changed,
+            has_failed: AtomicBool::new(false),
+        });
         let own = Arc::clone(&queue);
-        drop(client.rt().spawn("far cache", move || own.serve(lines)).ok()?);
-        Some(Self(queue))
+        drop(client.rt().spawn("far cache", move || own.serve(lines))?);
+        Ok(Self(queue))
+    }
+
+    /// It could not be written to, and is only read since.
+    pub(super) fn has_failed(&self) -> bool {
+        self.0.has_failed.load(Relaxed)
     }
 
     /// Has something looked for.
@@ -166,6 +185,7 @@ impl Queue {
                 state.waiting -= bytes.len() as u64;
                 drop(state);
                 lines.keep(note, seq, from, &bytes);
+                self.has_failed.store(lines.is_broken, Relaxed);
             } else if state.is_over {
                 return;
             } else {
@@ -510,10 +530,55 @@ mod tests {
             assert!(place.reads(MIB, 1) > 0);
             assert!(std::fs::metadata(place.file()).unwrap().len() <= MIB as u64);
         }
-        // One that has room for nothing, or no folder, is none.
-        drop(place.reader(1000));
+    }
+
+    /// One that has room for nothing, or no folder, is none, and that is counted.
+    #[test]
+    fn one_that_cannot_be_opened_is_counted() {
+        let place = Place::new();
+        place.write(1);
+        let fails = |bytes| {
+            let device = place.reader(bytes);
+            assert_eq!(device.read_new(0, 4096).unwrap()[0], 1);
+            device.stats().store.unwrap().cache_failures
+        };
+        assert_eq!(fails(MIB), 0);
+        place.rests();
+        assert_eq!(fails(1000), 1);
         std::fs::remove_dir_all(place.path("cache")).unwrap();
-        assert_eq!(place.reader(MIB).read_new(0, 4096).unwrap()[0], 1);
+        assert_eq!(fails(MIB), 1);
+        std::fs::write(place.path("cache"), "no folder").unwrap();
+        assert_eq!(fails(MIB), 1);
+    }
+
+    #[test]
+    fn one_that_cannot_be_written_to_is_only_read() {
+        let place = Place::new();
+        let rt = Rt::real();
+        let client = Client::new(place.store(), &rt, Duration::from_secs(10));
+        let cache = CachePlace { folder: place.path("cache"), bytes: 16 * MIB as u64 };
+        let mut lines = Lines::open(&cache, [7; 16]).unwrap();
+        lines.clear().unwrap();
+        let note = (9, [0; 32]);
+        lines.keep(note, 1, 0, b"kept");
+        assert!(!lines.is_broken);
+        lines.file = File::open(place.file()).unwrap();
+        let cache = Cache::serve(lines, &client, note).unwrap();
+        assert!(!cache.has_failed());
+        cache.keep(2, 0, b"not kept".to_vec());
+        let (told, seen) = std::sync::mpsc::channel();
+        let find = move |lines: &mut Lines| {
+            told.send((lines.read(1, 0, 4), lines.read(2, 0, 8))).unwrap();
+        };
+        for _ in 0..2000 {
+            if cache.has_failed() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(cache.has_failed());
+        cache.look(Box::new(find));
+        assert_eq!(seen.recv().unwrap(), (Some(b"kept".to_vec()), None));
     }
 
     #[test]
@@ -570,5 +635,6 @@ mod tests {
         let before = gets(&second);
         second.read_new(0, SIZE).unwrap();
         assert!(gets(&second) > before);
+        assert_eq!(second.usage().cache_failures, 0);
     }
 }

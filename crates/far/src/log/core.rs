@@ -25,6 +25,8 @@ pub(super) struct Core {
     pub(super) counters: Counters,
     pub(super) answers: Answers,
     pub(super) cache: Option<Cache>,
+    /// It should have a cache, which cannot be used.
+    pub(super) lacks_cache: bool,
     pub(super) state: Mutex<State>,
     /// Told of everything that a thread may wait for.
     pub(super) changed: Condvar,
@@ -65,10 +67,12 @@ impl Core {
         writer: Option<Writer>,
     ) -> Result<Arc<Self>, Trouble> {
         let answers = Answers::start(client.rt()).map_err(|e| Trouble::Machine(e.to_string()))?;
-        // Without one it is only slower.
         let note = (state.next.saturating_sub(1), state.previous);
         let place = options.cache.as_ref();
-        let cache = place.and_then(|place| Cache::start(place, &client, volume.uuid, note));
+        let cache = place.map(|place| Cache::start(place, &client, volume.uuid, note));
+        // Without one it is only slower. One that another program has is as it should be.
+        let is_failure = |e: &std::io::Error| e.kind() != std::io::ErrorKind::WouldBlock;
+        let lacks_cache = matches!(&cache, Some(Err(e)) if is_failure(e));
         let (changed, keeper) = (client.rt().condvar(), client.rt().condvar());
         let state =
             State { phase: Phase::Open, index: state.index, next: state.next, writer, lock: None };
@@ -79,7 +83,8 @@ impl Core {
             options,
             counters: Counters::default(),
             answers,
-            cache,
+            cache: cache.and_then(Result::ok),
+            lacks_cache,
             state: Mutex::new(state),
             changed,
             keeper,

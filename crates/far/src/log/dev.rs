@@ -1,6 +1,7 @@
 //! A disk in a store as a device.
 
 use super::Trouble;
+use super::cache::Cache;
 use super::core::{Core, Phase, kind_of_trouble, told};
 use super::format::Superblock;
 use super::gc::{Collected, KEPT};
@@ -110,7 +111,9 @@ impl LogDevice {
     /// What was asked of the store since it was opened.
     #[must_use]
     pub fn usage(&self) -> StoreUsage {
-        self.core.client.usage()
+        let cache = self.core.cache.as_ref();
+        let has_failed = self.core.lacks_cache || cache.is_some_and(Cache::has_failed);
+        StoreUsage { cache_failures: u64::from(has_failed), ..self.core.client.usage() }
     }
 
     /// The place of the log that it reads or writes next.

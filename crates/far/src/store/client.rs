@@ -128,6 +128,7 @@ impl Client {
             retries: retries.load(Relaxed),
             sent_bytes: sent.load(Relaxed),
             received_bytes: received.load(Relaxed),
+            cache_failures: 0,
         }
     }
 
