@@ -131,13 +131,25 @@ fn plain(word: &[u8]) -> Vec<u8> {
     out
 }
 
+/// How long a mount is waited for to find out whether it is dead. The kernel says so of a dead one
+/// at once; one that does not answer in this time has a process that is stopped or stuck.
+const ANSWER: Duration = Duration::from_secs(2);
+
 /// Whether the process that served what is mounted at `dir` is gone.
 #[must_use]
 pub fn is_dead(dir: &Path) -> bool {
     // The second is what those are told that asked when it died.
     let gone = [Errno::ENOTCONN, Errno::ECONNABORTED];
-    // Attributes the kernel may remember; for space it always asks.
-    nix::sys::statvfs::statvfs(dir).is_err_and(|e| gone.contains(&e))
+    let at = dir.to_owned();
+    let (said, heard) = std::sync::mpsc::channel();
+    let ask = move || {
+        // Attributes the kernel may remember; for space it always asks.
+        let is_gone = nix::sys::statvfs::statvfs(&at).is_err_and(|e| gone.contains(&e));
+        let _ = said.send(is_gone);
+    };
+    // No time is given to a system call: the thread is left behind in it.
+    let asks = std::thread::Builder::new().name("mount-asks".to_owned()).spawn(ask);
+    asks.is_ok() && heard.recv_timeout(ANSWER).unwrap_or(false)
 }
 
 /// Takes away what processes that died left mounted at `dir` and above it, the outermost first:

@@ -58,6 +58,26 @@ fn what_a_killed_server_left_is_mounted_over_and_taken_away() {
 
 #[testkit::needs("fuse")]
 #[test]
+fn a_server_that_is_stopped_holds_nobody() {
+    let said = alone(
+        r#"
+        zinc zfs set mountpoint="$PWD/tree" tank
+        zinc serve -b --mount --pidfile pid tank > /dev/null
+        trap 'kill -CONT $(cat pid); zinc zpool export -f tank > /dev/null 2>&1 || true' EXIT
+        kill -STOP $(cat pid)
+        # What is mounted is listed by anybody, and another user of the machine has no other pool.
+        export ZINC_SOCKETS=$PWD/other ZINC_STATE=$PWD/none
+        zinc zfs mount > listed & list=$!
+        (sleep 20; kill $list) 2> /dev/null & guard=$!
+        wait $list && echo 1 $(cut -d ' ' -f 1 listed); kill $guard
+        zinc zfs unmount -a; echo 2 $(mounted)
+        "#,
+    );
+    assert_eq!(said, "1 tank\n2 tank\n");
+}
+
+#[testkit::needs("fuse")]
+#[test]
 fn what_is_not_mounted_is_told_and_is_a_failure() {
     let said = alone(
         r#"
