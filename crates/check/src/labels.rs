@@ -7,7 +7,7 @@ use ondisk::config::{LabelConfig, PoolConfig};
 use ondisk::errlog::{HeadEntry, Zbookmark};
 use ondisk::mos;
 use pool::{LabelView, Pool};
-use vdev::{Reason, VdevState};
+use vdev::{NodeRef, Reason, VdevState};
 
 /// Judges all devices.
 pub(crate) fn audit(pool: &Pool, sink: &Sink) {
@@ -16,7 +16,7 @@ pub(crate) fn audit(pool: &Pool, sink: &Sink) {
         let (device, guid) = (leaf.name().to_owned(), leaf.guid());
         if let (Some(d), Some(size_min)) = (leaf.device(), leaf.size_missed()) {
             sink.put(Issue::DeviceShort { device, guid, size: d.size(), size_min });
-        } else if leaf.state() != VdevState::Online {
+        } else if !is_read(leaf) {
             let (state, reason) = (leaf.state(), leaf.reason());
             let state = match reason {
                 Reason::Behind(_) => format!("{state}: {reason}"),
@@ -36,6 +36,16 @@ pub(crate) fn audit(pool: &Pool, sink: &Sink) {
     }
     for salvage in pool.salvage() {
         sink.put(Issue::Unopened { what: salvage.what, cause: salvage.cause.clone() });
+    }
+}
+
+/// Whether what is on a device is read like that of any other. Of one that is DEGRADED it is: that
+/// only says that it has shown many errors.
+fn is_read(leaf: NodeRef<'_>) -> bool {
+    match leaf.state() {
+        VdevState::Online => true,
+        VdevState::Degraded => leaf.device().is_some() && !leaf.is_stale(),
+        _ => false,
     }
 }
 

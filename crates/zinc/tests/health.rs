@@ -628,6 +628,22 @@ fn a_side_of_a_mirror_that_comes_back_is_used_again() {
     place.run(&["zfs", "list", "-d", ".", "tank/after", "tank/later"]).ok();
 }
 
+/// A side that has shown many errors is DEGRADED, and read like any other.
+#[test]
+fn a_side_with_many_errors_is_checked() {
+    let place = Place::new(&["mirror"], &["a", "b"]);
+    place.fill(24);
+    let server = place.serve();
+    let noise = std::fs::File::options().write(true).open(place.path("b")).unwrap();
+    noise.write_all_at(&vec![0xa5; 40 << 20], 5 << 20).unwrap();
+    place.run(&["zpool", "scrub", "-w", "tank"]).ok();
+    has(&place.run(&["zpool", "status", "tank"]).out, &["DEGRADED", "too many errors"]);
+    let check = place.run(&["check", "tank"]);
+    assert_eq!(check.code, 0, "{}{}", check.out, check.err);
+    has_not(&check.out, &["device-absent", "not checked"]);
+    drop(server);
+}
+
 /// Both sides are deleted: nothing makes up for that, and the pool is not ONLINE.
 #[test]
 fn a_mirror_without_any_side_that_will_be_found_is_not_healthy() {
