@@ -149,6 +149,13 @@ impl Candidate {
         &self.config.name
     }
 
+    /// Whether it was a pool at any time. Labels without a txg are of devices that were to be added
+    /// to a pool, or to become one, when the command was cut off.
+    #[must_use]
+    pub fn was_written(&self) -> bool {
+        self.config.txg != 0
+    }
+
     /// Its state as the newest label says.
     #[must_use]
     pub fn state(&self) -> CandidateState {

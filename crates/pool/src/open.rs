@@ -569,7 +569,7 @@ pub(crate) fn find(wanted: &str, options: &OpenOptions) -> Result<Candidate> {
 fn pick(wanted: &str, candidates: &[Candidate], options: &OpenOptions) -> Result<Candidate> {
     let guid = wanted.parse::<u64>().ok();
     // A destroyed pool has no name any more, but is still what its guid says.
-    let living = |c: &Candidate| c.state() != crate::CandidateState::Destroyed;
+    let living = |c: &Candidate| c.state() != crate::CandidateState::Destroyed && c.was_written();
     let fits =
         |c: &Candidate| (c.name() == wanted && living(c)) || guid == Some(c.config.pool_guid);
     let mut fitting: Vec<_> = candidates.iter().filter(|c| fits(c)).cloned().collect();

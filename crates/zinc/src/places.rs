@@ -7,7 +7,7 @@ use engine::pools::scan;
 use engine::{Candidate, SearchOptions};
 use std::path::PathBuf;
 
-/// The pools in these places; without any, in those of `ZPOOL_IMPORT_PATH` or the usual ones.
+/// The pools that are or were in these places; without any, in those of `ZPOOL_IMPORT_PATH` or the usual ones.
 pub fn candidates(session: &Session, search: &[PathBuf]) -> Result<Vec<Candidate>, Failure> {
     let paths = search.iter().map(|p| session.path(p)).collect();
     let options = SearchOptions { paths, ..SearchOptions::default() };
@@ -16,7 +16,9 @@ pub fn candidates(session: &Session, search: &[PathBuf]) -> Result<Vec<Candidate
         let (path, seconds) = (path.display(), took.as_secs());
         ui::note(session, &format!("warning: it took {path} {seconds} seconds to answer"));
     }
-    Ok(Candidate::group(&found))
+    let mut found = Candidate::group(&found);
+    found.retain(Candidate::was_written);
+    Ok(found)
 }
 
 /// The places to search for pools to import.
