@@ -153,6 +153,24 @@ fn end(archive: &mut Vec<u8>) {
 }
 
 #[test]
+fn a_link_that_is_named_is_followed() {
+    let place = Place::new(128);
+    fs::write(place.path().join("file"), "bytes").unwrap();
+    for (name, to) in [("link", "file"), ("none", "nix"), ("folder", ".")] {
+        std::os::unix::fs::symlink(to, place.path().join(name)).unwrap();
+    }
+    place.ok("cp -d . link tank/fs:/");
+    assert_eq!(place.ok("cat -d . tank/fs:/link"), "bytes");
+    for name in ["none", "folder"] {
+        let run = place.run(&format!("cp -d . {name} tank/fs:/"));
+        assert!(run.code == 1 && run.err.contains(name), "{}", run.err);
+    }
+    // Of trees all links are kept.
+    place.ok("cp -d . -r link tank/fs:/kept");
+    assert!(place.ok("ls -d . -l tank/fs:/").contains("kept -> file"));
+}
+
+#[test]
 fn a_member_that_is_cut_off_leaves_nothing_and_the_whole_archive_makes_it_good() {
     let place = Place::new(128);
     let (small, large) = (noise(100_000, 1), noise(9_000_000, 2));

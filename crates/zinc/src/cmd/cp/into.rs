@@ -71,14 +71,17 @@ pub fn is_local(session: &Session, source: &OsStr) -> bool {
     !source.as_bytes().contains(&b':') || session.path(Path::new(source)).symlink_metadata().is_ok()
 }
 
+fn cannot_copy(source: &OsStr) -> Failure {
+    Failure::new(format!("cannot copy '{}'", source.display()))
+}
+
 impl IntoArgs {
     /// Copies. Exit code 1 when something was not.
     pub fn run(self, session: &Session) -> Result<ExitCode, Failure> {
         let place = Place::from(self.dest.as_os_str());
         for source in &self.sources {
             if let Err(e) = std::fs::symlink_metadata(source) {
-                let what = format!("cannot copy '{}'", source.display());
-                return Err(Failure::new(what).because(system_text(&e)));
+                return Err(cannot_copy(source).because(system_text(&e)));
             }
         }
         let report = CopyReport::new(session, self.verbose);
@@ -150,10 +153,16 @@ impl IntoArgs {
         target: impl Fn(&OsStr) -> (u64, Option<Vec<u8>>),
     ) -> Result<(), Failure> {
         for source in &self.sources {
-            let path = Path::new(source);
+            let mut path = PathBuf::from(source);
+            if !self.recursive && path.is_symlink() {
+                // As with cp, a link that is named is followed, where trees are not kept as they are.
+                let failed = |e| cannot_copy(source).because(system_text(&e));
+                path = path.canonicalize().map_err(failed)?;
+            }
+            let path = path.as_path();
             let is_dir = std::fs::symlink_metadata(path)?.is_dir();
             if is_dir && !self.recursive {
-                let what = format!("{}: a directory, not copied", path.display());
+                let what = format!("{}: a directory, not copied", source.display());
                 return Err(Failure::new(what).hint("-r copies directories"));
             }
             let (dir, name) = target(source);

@@ -122,7 +122,10 @@ impl Args {
             let what = format!("'{}' is no place in a pool to copy to", dest.display());
             return Err(Failure::usage(what)
                 .because("what is to be copied are files of this machine")
-                .hint("a destination in a pool is written POOL/DATASET:/PATH, with the colon"));
+                .hint(
+                    "a destination in a pool is written POOL/DATASET:/PATH, with the colon; a \
+                     volume has no files, and `zinc nbd` makes it a disk to write to",
+                ));
         }
         let pool = self.pool.clone().anywhere().open(session, &first)?;
         let progress = Progress::new();
