@@ -35,8 +35,9 @@ pub fn words(hint: &Hint) -> String {
              holds it, `zinc zpool export -f` lets go of it, and `zinc zpool import` takes it anew"
         }
         Hint::Clear => {
-            "nothing is lost: when the devices are back `zinc zpool clear` goes on, and does what \
-             was asked for; `zinc zpool export -f` lets go of the pool without what is not durable"
+            "nothing is lost: when the devices are back `zinc zpool clear` goes on with what was \
+             begun before; a command that was refused is to be given again; `zinc zpool export -f` \
+             lets go of the pool without what is not durable"
         }
         Hint::SaveData => {
             "while the pool is open, copy its data out or put the file back where it was; \

@@ -23,6 +23,21 @@ fn a_verb_that_is_missing_says_so() {
 }
 
 #[test]
+fn without_pools_nothing_is_healthy_and_nothing_is_measured() {
+    let place = Place::new(&["a"]);
+    let run = place.run("zpool status -x");
+    assert_eq!((run.code, run.out.as_str(), run.err.as_str()), (0, "", "no pools available\n"));
+    let run = place.run("zpool iostat");
+    assert_eq!((run.code, run.out.as_str()), (1, ""));
+    assert!(run.err.contains("no pools available"), "{}", run.err);
+    // Nor is there anything to do for all of them.
+    assert_eq!(place.ok("zpool reopen"), "");
+    place.ok("zpool create tank a");
+    assert_eq!(place.ok("zpool reopen"), "");
+    assert_eq!(place.ok("zpool status -x"), "all pools are healthy\n");
+}
+
+#[test]
 fn flags_may_be_given_twice() {
     let place = Place::new(&["a"]);
     place.ok("zpool create tank a");

@@ -233,7 +233,7 @@ impl Verb for Mv {
             if from.dataset != to.dataset {
                 return Err(from
                     .fail("move", &"it goes to another dataset")
-                    .hint("`zinc cp` copies out of one and into another"));
+                    .hint("`zinc cp` copies out of a pool, and back into another dataset, by way of this machine"));
             }
             let (old_dir, old) = from.above("move")?;
             let (dir, name) = to.target("move to", &old)?;

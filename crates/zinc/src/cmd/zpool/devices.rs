@@ -71,8 +71,7 @@ pub struct Reopen {
     /// Accepted: a scrub goes on in any case
     #[arg(short = 'n')]
     scrub_goes_on: bool,
-    /// Pools
-    #[arg(required = true)]
+    /// Pools; all that are active when none is named
     pools: Vec<String>,
 }
 
@@ -275,14 +274,15 @@ impl Verb for Reopen {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        for name in &self.pools {
-            each::require_pool_name(name)?;
+        self.pools.iter().try_for_each(|name| each::require_pool_name(name))?;
+        let (names, code) = each::or_all_active(session, &self.live.search, &self.pools)?;
+        for name in &names {
             self.live.change(session, name, |pool| {
                 try_again(pool, |_| true);
                 pool.expand_if_wanted()?;
                 finish_unless_served(session, pool)
             })?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(ExitCode::from(code))
     }
 }

@@ -10,13 +10,16 @@ pub use crate::args::require_pool_name;
 
 use crate::args::PoolArgs;
 use crate::failure::Failure;
+use crate::found;
 use crate::known;
 use crate::served::{self, Server};
 use crate::session::Session;
 use crate::ui;
+use engine::pools::CandidateState;
 use engine::{Candidate, Pool};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// What was seen of a pool.
@@ -65,6 +68,27 @@ fn code_of_all(session: &Session, none: bool, code: ExitCode) -> ExitCode {
         ui::error(session, "no pools available\n");
     }
     code
+}
+
+/// These pools; without any, those that are active and not served, by guid: servers have carried
+/// the command out by now, and the second is the worst of their exit codes.
+pub(super) fn or_all_active(
+    session: &Session,
+    search: &[PathBuf],
+    names: &[String],
+) -> Result<(Vec<String>, u8), Failure> {
+    if !names.is_empty() {
+        return Ok((names.to_vec(), 0));
+    }
+    let (served, worst) = served::forward_each(session, search)?;
+    let mut active = Vec::new();
+    for found in found::all(session, search, &served)? {
+        let found = found?;
+        if found.candidate.state() == CandidateState::Active {
+            active.push(found.guid().to_string());
+        }
+    }
+    Ok((active, worst))
 }
 
 /// Looks at each named pool, in the order of the names; without names at all that are served or

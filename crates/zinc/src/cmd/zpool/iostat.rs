@@ -276,7 +276,7 @@ impl Args {
             false => wanted.iter().for_each(|name| open(self.pool.open_here(session, name))),
         }
         if pools.is_empty() && code == ExitCode::SUCCESS {
-            ui::error(session, "no pools available\n");
+            return Err(Failure::new("no pools available"));
         }
         if !vdevs.is_empty() {
             self.check_vdevs(&mut pools, &vdevs)?;

@@ -14,7 +14,6 @@ use crate::session::Session;
 use crate::{stored_only, ui};
 use engine::features;
 use engine::live::is_writable;
-use engine::pools::CandidateState;
 use imported::Cachefile;
 use imported::Found;
 use std::process::ExitCode;
@@ -292,22 +291,7 @@ impl Verb for SyncPools {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         self.pools.iter().try_for_each(|name| each::require_pool_name(name))?;
-        let mut code = 0;
-        let names = match self.pools.is_empty() {
-            true => {
-                let (served, worst) = crate::served::forward_each(session, &self.live.search)?;
-                code = worst;
-                let mut names = Vec::new();
-                for found in found::all(session, &self.live.search, &served)? {
-                    let found = found?;
-                    if found.candidate.state() == CandidateState::Active {
-                        names.push(found.guid().to_string());
-                    }
-                }
-                names
-            }
-            false => self.pools.clone(),
-        };
+        let (names, code) = each::or_all_active(session, &self.live.search, &self.pools)?;
         for name in &names {
             crate::served::forward(session, &self.live.search, name)?;
             if let Some(pool) = session.held(name) {
