@@ -22,16 +22,11 @@
 //! The measure is a device that holds the uberblock the pool is opened with, since its blocks are
 //! the ones that are read: sides that were written each without the other may end with the same
 //! txg at the same second, and then nothing else tells whose state it is.
-//!
-//! A ring reaches back only some dozens of rounds. A device that was away for longer has none in
-//! common with the others, and by the rings alone everything on it is doubtful. Its dirty time log
-//! in the state that is opened knows more: up to where that begins, the device was there.
 
 use crate::assemble::Candidate;
 use crate::uberblocks::{self, FoundUberblock};
 use ondisk::BlkPtr;
 use ondisk::config::VdevConfig;
-use ondisk::label::LABELS;
 use std::collections::BTreeMap;
 use vdev::Txgs;
 
@@ -143,20 +138,6 @@ impl Candidate {
     /// The txgs that such devices may have missed, by guid.
     pub(crate) fn absences(&self, tree: &VdevConfig, txg: u64) -> BTreeMap<u64, Txgs> {
         self.away(tree, txg).into_iter().map(|(guid, away)| (guid, away.missed())).collect()
-    }
-
-    /// The txgs that a device may have missed of a state of txg `last` in which this is its log;
-    /// `None`: it has rounds of the time for which the log says that it was away, or none at all.
-    pub(crate) fn missed_by_log(&self, leaf: u64, log: &Txgs, last: u64) -> Option<Txgs> {
-        let (first, _) = log.bounds()?;
-        let of_label = |n| {
-            let own = self.uberblocks.iter().filter(|f| f.leaf == leaf && f.label == n);
-            own.map(|f| f.uberblock.txg).filter(|txg| *txg > 0).max()
-        };
-        // A copy that was made of a device in use is as old as the label that was copied first.
-        let newest = (0..LABELS).filter_map(of_label);
-        let (since, newest) = (newest.clone().min()?, newest.max()?);
-        (newest < first).then(|| std::iter::once(since + 1..=last).collect())
     }
 
     /// Devices of `tree` that were written without those that hold the state of txg `txg`, and

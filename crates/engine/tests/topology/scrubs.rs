@@ -371,34 +371,3 @@ fn a_resilver_counts_what_it_passes_over() {
     let (bench, model) = run.finish();
     holds_on_each(bench, &model);
 }
-
-/// A leaf was away for more rounds than a ring has, in another process: it is brought what its log
-/// says, and not everything.
-#[test]
-fn a_leaf_that_was_away_for_long_is_brought_what_it_missed() {
-    for shape in [Shape::Mirror, Shape::Raidz1] {
-        let mut run = Run::new(1970, Bench::new(shape, ROOMY_BYTES, 12));
-        (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
-        (0..10).for_each(|_| run.step());
-        super::random::add_large(run.pool(), LARGE_BYTES);
-        run.pool().sync().unwrap();
-        let away = guid(run.pool(), 1);
-        run.pool().offline_leaf(away, OfflineMode::Offline).unwrap();
-        for _ in 0..40 {
-            run.step();
-            run.pool().sync().unwrap();
-        }
-        let (bench, model) = run.finish();
-        let pool = bench.import();
-        online_leaf(&pool, &bench, 1);
-        pool.wait_for_scan().unwrap();
-        let done = pool.view().scan_state().unwrap().unwrap();
-        assert_eq!((done.function(), done.state()), (Function::Resilver, State::Finished));
-        assert!(done.min_txg > 0 && done.processed > 0, "{shape:?}: {done:?}");
-        assert!(written(&pool, away) < LARGE_BYTES / 2, "{shape:?}: {done:?}");
-        assert!(is_whole(&pool), "{shape:?}");
-        pool.destroy_dataset("tank/large").unwrap();
-        pool.export().unwrap();
-        holds_on_each(bench, &model);
-    }
-}

@@ -433,11 +433,7 @@ fn assemble(
     let object =
         dmu::Zap::open(&mos.objects.object(mos::DIRECTORY_OBJECT)?)?.need_u64(mos::CONFIG)?;
     let logs = super::leaves::logs_of(&mos.objects, &root);
-    for (guid, missed) in &absences {
-        let by_log = logs.get(guid).and_then(|log| candidate.missed_by_log(*guid, log, txg));
-        reader.vdevs().has_missed(*guid, by_log.as_ref().unwrap_or(missed));
-    }
-    for (guid, missed) in &logs {
+    for (guid, missed) in logs.iter().chain(&absences) {
         reader.vdevs().has_missed(*guid, missed);
     }
     let config = ConfigState::new(facts, root, object, logs, rounds(devices, txg));
