@@ -53,7 +53,8 @@ pub(crate) fn known(
     Some(Fields { what, known: missing.map(|(name, n)| (name.to_owned(), n)).collect() })
 }
 
-/// The counts of file systems and snapshots below a directory, where such are kept.
+/// The counts of file systems and snapshots below a directory, where such are kept; `None` also
+/// where not all of what is below can be seen. OpenZFS counts anew what has no count.
 fn counts(dsl: &Dsl, dir: &Dir) -> Option<[(&'static str, u64); 2]> {
     let parent = dsl.dir(dir.phys.parent, String::new()).ok();
     let is_counted = parent.is_some_and(|p| field(dsl, &p, FILESYSTEM_COUNT).is_some());
@@ -62,9 +63,10 @@ fn counts(dsl: &Dsl, dir: &Dir) -> Option<[(&'static str, u64); 2]> {
     if !is_counted && !LIMITS.into_iter().any(has) {
         return None;
     }
-    let below = format!("{}/", dir.name);
+    let below = format!("{}/", dsl.dir_name(dir.object).ok()?);
     let (mut filesystems, mut snapshots) = (0, 0);
-    for found in dsl.walk().into_iter().filter_map(|(_, found)| found.ok()) {
+    for (_, found) in dsl.walk() {
+        let found = found.ok()?;
         let is_below = found.name.starts_with(&below);
         filesystems += u64::from(is_below);
         if is_below || found.object == dir.object {

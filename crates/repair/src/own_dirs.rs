@@ -36,7 +36,12 @@ pub(crate) fn names(
     let mut headless: Vec<_> = nameless.clone().filter(|(_, d)| d.head_dataset == 0).collect();
     headless.sort_by_key(|(n, d)| (d.creation_time, *n));
     let names = own_dirs(pool.uberblock().version).filter(|name| *name != ORIGIN_DIR_NAME);
-    let names = names.chain([LEAK_DIR_NAME]).filter(is_missing);
+    let names: Vec<_> = names.filter(is_missing).collect();
+    if headless.len() < names.len() {
+        // One of them is lost itself, and which is not known.
+        headless.clear();
+    }
+    let names = names.into_iter().chain([LEAK_DIR_NAME].into_iter().filter(is_missing));
     let mut out: BTreeMap<_, _> = headless.into_iter().map(|(n, _)| *n).zip(names).collect();
     let origin = nameless.clone().find(|(_, d)| is_origin(pool, d));
     out.extend(origin.map(|(n, _)| (*n, ORIGIN_DIR_NAME)).filter(|(_, name)| is_missing(name)));
