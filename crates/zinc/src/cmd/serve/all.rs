@@ -83,6 +83,7 @@ pub fn end_with_parent() {
 pub fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let _pidfile = args.pidfile.as_deref().map(|path| write_pid(session, path)).transpose()?;
     ui::be_brief(session);
+    let began = Instant::now();
     let keeper = Arc::new(Keeper::default());
     listen_to_signals(&keeper)?;
     if let Some(address) = args.http {
@@ -100,8 +101,13 @@ pub fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let served = begins.iter().take(count).filter(|is_served| *is_served).count();
     ui::out(session, &format!("serving {served} of {count} pools\n"));
     notify::ready(&format!("serving {served} of {count} pools"));
-    while !keeper.pause(LOOK) {
-        keeper.keep_new(session, &args.skip, None)?;
+    // The process of each pool ends by itself after the time that was asked for.
+    let is_time_up = || args.seconds.is_some_and(|most| began.elapsed().as_secs_f64() >= most);
+    while !keeper.pause(LOOK) && !is_time_up() {
+        if let Err(failure) = keeper.keep_new(session, &args.skip, None) {
+            let (why, ..) = failure.parts();
+            tracing::error!(target: "zinc::pool", "a new pool is not served: {why}");
+        }
     }
     Ok(if keeper.wait_for_all() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -185,8 +191,11 @@ impl Keeper {
             drop(state);
             keeper.changed.notify_all();
         };
-        std::thread::Builder::new().name(format!("keep_{guid}")).spawn(keep)?;
-        Ok(())
+        let spawned = std::thread::Builder::new().name(format!("keep_{guid}")).spawn(keep);
+        if spawned.is_err() {
+            self.state().kept.remove(&guid);
+        }
+        Ok(spawned.map(drop)?)
     }
 
     /// Waits for the end of all processes; whether all pools were closed well.
@@ -214,6 +223,11 @@ impl Keeper {
                 Ok(None) => return true,
                 Err(e) => e.to_string(),
             };
+            if known::pools(session).by_guid(pool.guid).is_none() {
+                // It was exported or destroyed meanwhile: there is nothing to serve again.
+                pool.is_gone.store(true, Ordering::Relaxed);
+                return true;
+            }
             if began.elapsed() > WELL {
                 pause = PAUSE_MIN;
             }
