@@ -11,7 +11,7 @@ fn alone(script: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     let zinc = env!("CARGO_BIN_EXE_zinc");
     let start = format!(
-        "umount -l -a -t fuse.zinc || true; zinc() {{ {zinc} \"$@\"; }}; \
+        "umount -l -a -t fuse.zinc || true; zinc={zinc}; zinc() {{ $zinc \"$@\"; }}; \
          mounted() {{ sed -n 's/^\\(tank[^ ]*\\) .* fuse.zinc .*/\\1/p' /proc/self/mounts; }}; \
          dies() {{ kill -9 $(cat pid); \
                    while kill -0 $(cat pid) 2> /dev/null; do sleep 0.05; done; }}; \
@@ -66,11 +66,9 @@ fn a_server_that_is_stopped_holds_nobody() {
         trap 'kill -CONT $(cat pid); zinc zpool export -f tank > /dev/null 2>&1 || true' EXIT
         kill -STOP $(cat pid)
         # What is mounted is listed by anybody, and another user of the machine has no other pool.
-        export ZINC_SOCKETS=$PWD/other ZINC_STATE=$PWD/none
-        zinc zfs mount > listed & list=$!
-        (sleep 20; kill $list) 2> /dev/null & guard=$!
-        wait $list && echo 1 $(cut -d ' ' -f 1 listed); kill $guard
-        zinc zfs unmount -a; echo 2 $(mounted)
+        other() { (export ZINC_SOCKETS=$PWD/other ZINC_STATE=$PWD/none; exec timeout 20 "$@"); }
+        other $zinc zfs mount > listed && echo 1 $(cut -d ' ' -f 1 listed)
+        other $zinc zfs unmount -a; echo 2 $(mounted)
         "#,
     );
     assert_eq!(said, "1 tank\n2 tank\n");
