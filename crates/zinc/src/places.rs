@@ -7,7 +7,8 @@ use engine::pools::scan;
 use engine::{Candidate, SearchOptions};
 use std::path::PathBuf;
 
-/// The pools that are or were in these places; without any, in those of `ZPOOL_IMPORT_PATH` or the usual ones.
+/// The pools that are or were in these places; without any, in those of `ZPOOL_IMPORT_PATH` or the
+/// usual ones.
 pub fn candidates(session: &Session, search: &[PathBuf]) -> Result<Vec<Candidate>, Failure> {
     let paths = search.iter().map(|p| session.path(p)).collect();
     let options = SearchOptions { paths, ..SearchOptions::default() };

@@ -231,9 +231,9 @@ impl Verb for Mv {
             let (from, to) =
                 (FileLocation::find(pool, &self.from)?, FileLocation::find(pool, &self.to)?);
             if from.dataset != to.dataset {
-                return Err(from
-                    .fail("move", &"it goes to another dataset")
-                    .hint("`zinc cp` copies out of a pool, and back into another dataset, by way of this machine"));
+                return Err(from.fail("move", &"it goes to another dataset").hint(
+                    "`zinc cp` copies out of one to this machine, and from there into another",
+                ));
             }
             let (old_dir, old) = from.above("move")?;
             let (dir, name) = to.target("move to", &old)?;

@@ -155,7 +155,7 @@ impl IntoArgs {
         for source in &self.sources {
             let mut path = PathBuf::from(source);
             if !self.recursive && path.is_symlink() {
-                // As with cp, a link that is named is followed, where trees are not kept as they are.
+                // As with cp: a link that is named is followed, unless trees are kept.
                 let failed = |e| cannot_copy(source).because(system_text(&e));
                 path = path.canonicalize().map_err(failed)?;
             }
