@@ -211,7 +211,7 @@ impl Verb for Unmount {
 pub fn find(session: &Session, name: &Path) -> Result<Listed, Failure> {
     let listed = system::listed();
     let typed = session.path(name);
-    // One whose process died cannot be looked at, and one whose process is stopped lets nobody go.
+    // One whose process died cannot be looked at, and one whose process is stopped never answers.
     let plain = std::path::absolute(&typed).unwrap_or_else(|_| typed.clone());
     let is_listed = listed.iter().any(|one| one.dir == plain);
     let dir = if is_listed { plain } else { typed.canonicalize().unwrap_or(plain) };
