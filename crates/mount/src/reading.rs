@@ -38,6 +38,15 @@ pub struct Made {
     pub is_behind: bool,
 }
 
+impl Made {
+    /// A file system of that pool that was mounted there.
+    #[must_use]
+    pub fn of(pool: &OpenPool, name: &str, dir: PathBuf) -> Self {
+        let is_behind = pool.is_behind(name).unwrap_or(false);
+        Self { name: name.to_owned(), dir, is_behind }
+    }
+}
+
 /// Why the process is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadingEnd {
@@ -136,9 +145,8 @@ impl Reader {
 
     fn mount_one(&self, wanted: &MountRequest) -> Result<Value, DatasetError> {
         let dir = mount(&self.pool, &self.mounts, wanted)?;
-        let name = &wanted.name;
-        let behind = self.pool.is_behind(name).unwrap_or(false);
-        Ok(json!({ "name": name, "dir": dir.to_string_lossy(), "behind": behind }))
+        let Made { name, dir, is_behind } = Made::of(&self.pool, &wanted.name, dir);
+        Ok(json!({ "name": name, "dir": dir.to_string_lossy(), "behind": is_behind }))
     }
 
     fn mount(&self, request: &Request) -> Result<Value, Refusal> {

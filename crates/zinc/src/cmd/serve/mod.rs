@@ -518,8 +518,7 @@ fn made(session: &Session, pool: &OpenPool, name: &str, dir: PathBuf) -> String 
     if !pool.is_read_only() {
         return mounting::made(name, &dir);
     }
-    let is_behind = pool.is_behind(name).unwrap_or(false);
-    let made = Made { name: name.to_owned(), dir, is_behind };
+    let made = Made::of(pool, name, dir);
     mounting::made_to_read(session, &made, u64::from(std::process::id()))
 }
 

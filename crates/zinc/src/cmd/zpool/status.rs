@@ -113,7 +113,7 @@ impl Args {
             Some((status.pool, Some(report)))
         };
         let show = |all: Vec<(String, Option<Value>)>, is_whole: bool| {
-            let is_none_healthy = all.is_empty();
+            let has_none = all.is_empty();
             let reports = all.into_iter().filter_map(|(name, report)| Some((name, report?)));
             let reports: Vec<(String, Value)> = reports.collect();
             if self.output.json {
@@ -122,9 +122,7 @@ impl Args {
                     session,
                     &json::document("zpool status", "pools", self.keys.keys(content)),
                 );
-            } else if self.sick && reports.is_empty() && is_none_healthy {
-                // That there are none is told elsewhere.
-            } else if self.sick && reports.is_empty() && is_whole {
+            } else if self.sick && reports.is_empty() && is_whole && !has_none {
                 ui::out(
                     session,
                     &match self.pools.as_slice() {
