@@ -1,10 +1,12 @@
-//! Datasets with their properties: values as text and as JSON, tables of datasets ([`list`]) and of
-//! properties ([`get`]), and what owners of files use ([`owners`]).
+//! Datasets with their properties: which ones are meant ([`select`]), values as text and as JSON,
+//! tables of datasets ([`list`]) and of properties ([`get`]), and what owners of files use
+//! ([`owners`]).
 
 pub mod get;
 pub mod list;
 pub mod owners;
 mod pretty;
+pub mod select;
 pub mod versions;
 
 use crate::{HostInfo, json};

@@ -56,12 +56,3 @@ impl Limit {
         pool.sync().map_err(|e| fail(e.into()))
     }
 }
-
-/// Whether an owner has this name on this machine.
-pub fn is_called(session: &Session, kind: SpaceKind, id: u64, name: &str) -> bool {
-    match kind {
-        SpaceKind::User => session.user_name(id) == Some(name),
-        SpaceKind::Group => session.group_name(id) == Some(name),
-        SpaceKind::Project => false,
-    }
-}
