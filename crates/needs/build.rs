@@ -9,7 +9,7 @@ fn main() {
     let beside = PathBuf::from("../../../shared");
     let shared = std::env::var_os("ZINC_SHARED").map_or(beside, PathBuf::from);
     // Of a folder that is not there, so that it is looked for each time.
-    for part in ["pools", "seeds/figures.toml"] {
+    for part in ["pools", "seeds/figures.toml", "streams/streams.json"] {
         println!("cargo::rerun-if-changed={}", shared.join(part).display());
     }
     println!("cargo::rerun-if-changed=../../fixtures/pools");

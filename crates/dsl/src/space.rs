@@ -23,6 +23,7 @@ use dmu::Zap;
 use ondisk::bookmark::{Bookmark, BookmarkExtra};
 use ondisk::bpobj::{BpobjHeader, Space};
 use ondisk::deadlist::{DeadlistHeader, Form, parse_int_key};
+use ondisk::dsl::DslDataset;
 
 /// What is wrong with a chain of snapshots that comes back to where it was.
 const CIRCLE: &str = "snapshots form a loop";
@@ -42,6 +43,22 @@ pub fn slop_space(space: u64, embedded_log: u64) -> u64 {
     let slop = (space >> SLOP_SHIFT).min(SLOP_MAX);
     let slop = slop - embedded_log.min(slop >> 1);
     slop.max((space >> 1).min(SLOP_MIN))
+}
+
+fn add(to: &mut Space, more: Space) {
+    to.used = to.used.saturating_add(more.used);
+    to.compressed = to.compressed.saturating_add(more.compressed);
+    to.uncompressed = to.uncompressed.saturating_add(more.uncompressed);
+}
+
+/// What a dataset has, and what was freed of what it had, without what it had.
+fn grown(is: &DslDataset, freed: Space, was: Space) -> Space {
+    let grown = |is: u64, freed: u64, was: u64| is.saturating_add(freed).saturating_sub(was);
+    Space {
+        used: grown(is.referenced, freed.used, was.used),
+        compressed: grown(is.compressed, freed.compressed, was.compressed),
+        uncompressed: grown(is.uncompressed, freed.uncompressed, was.uncompressed),
+    }
 }
 
 impl Dsl {
@@ -99,21 +116,31 @@ impl Dsl {
     /// Bytes written to `dataset` since the older snapshot `since` of its line (its origin's
     /// included); `None` when `since` is not in its line.
     pub fn written_since(&self, dataset: &Dataset, since: &Dataset) -> Result<Option<u64>> {
+        Ok(self.space_since(dataset, since)?.map(|space| space.used))
+    }
+
+    /// The same, and also what it is compressed and uncompressed.
+    pub fn space_since(&self, dataset: &Dataset, since: &Dataset) -> Result<Option<Space>> {
         let old = since.phys.creation_txg;
-        let mut freed = 0u64;
+        let mut freed = Space::default();
         let mut at = dataset.clone();
         let mut seen = VisitedLinks::default();
         loop {
             seen.step(at.object, CIRCLE)?;
             if at.object == since.object {
-                let grown = dataset.phys.referenced.saturating_add(freed);
-                return Ok(Some(grown.saturating_sub(since.phys.referenced)));
+                let was = &since.phys;
+                let was = Space {
+                    used: was.referenced,
+                    compressed: was.compressed,
+                    uncompressed: was.uncompressed,
+                };
+                return Ok(Some(grown(&dataset.phys, freed, was)));
             }
             // Nothing in this dead list is younger than the snapshot before.
             let whole = at.phys.prev_snap_txg == old;
             let limit = if whole { u64::MAX } else { old };
             let space = self.deadlist_space(at.phys.deadlist, limit)?;
-            freed = freed.saturating_add(space.used);
+            add(&mut freed, space);
             match at.phys.prev_snap {
                 0 => return Ok(None),
                 n => at = self.dataset(n, String::new(), &dataset.dir)?,
@@ -128,13 +155,22 @@ impl Dsl {
         dataset: &Dataset,
         since: &Bookmark,
     ) -> Result<Option<u64>> {
+        Ok(self.space_since_bookmark(dataset, since)?.map(|space| space.used))
+    }
+
+    /// The same, and also what it is compressed and uncompressed.
+    pub fn space_since_bookmark(
+        &self,
+        dataset: &Dataset,
+        since: &Bookmark,
+    ) -> Result<Option<Space>> {
         let has_freed = |x: &&BookmarkExtra| x.flags & BookmarkExtra::FLAG_HAS_FREED != 0;
         let Some(extra) = since.extra.as_ref().filter(has_freed) else { return Ok(None) };
         let old = since.creation_txg;
         if dataset.phys.is_snapshot() && dataset.phys.creation_txg < old {
             return Ok(None);
         }
-        let mut freed = 0u64;
+        let mut freed = Space::default();
         let mut at = dataset.clone();
         let mut seen = VisitedLinks::default();
         loop {
@@ -142,14 +178,13 @@ impl Dsl {
             let before = at.phys.prev_snap_txg;
             // The bookmark itself remembers what was freed until the next snapshot was made.
             if before < old {
-                freed = freed.saturating_add(extra.freed_before_next_snap().used);
+                add(&mut freed, extra.freed_before_next_snap());
             } else {
                 let limit = if before == old { u64::MAX } else { old };
-                freed = freed.saturating_add(self.deadlist_space(at.phys.deadlist, limit)?.used);
+                add(&mut freed, self.deadlist_space(at.phys.deadlist, limit)?);
             }
             if before <= old {
-                let grown = dataset.phys.referenced.saturating_add(freed);
-                return Ok(Some(grown.saturating_sub(extra.referenced().used)));
+                return Ok(Some(grown(&dataset.phys, freed, extra.referenced())));
             }
             at = self.dataset(at.phys.prev_snap, String::new(), &dataset.dir)?;
         }

@@ -114,6 +114,7 @@ pub mod properties;
 mod remove;
 pub mod replay;
 pub mod rescue;
+pub mod send;
 mod vdev_properties;
 
 pub use datasets::Create;
@@ -418,6 +419,12 @@ pub mod pools {
     pub use pool::{PoolProperty, PoolPropertySource};
     pub use pool::{class_of, default_search_paths, denied, look_at_device, scan};
     pub use vdev::{ErrorCounts, Reason, VdevState};
+}
+
+/// Send streams as sequences of records.
+pub mod streams {
+    pub use ondisk::stream::{Body, RECORD_SIZE, Record};
+    pub use stream::{Error, ErrorKind, Reader, Result, Writer};
 }
 
 /// The tables of all properties: of datasets, pools and vdevs.

@@ -22,6 +22,7 @@ mod mos;
 mod nbd;
 mod storage;
 mod stores;
+mod streams;
 mod structures;
 
 /// A function that takes any bytes and comes back.
@@ -38,6 +39,7 @@ pub fn targets() -> Vec<(&'static str, Target)> {
     all.extend(control::TARGETS);
     all.extend(nbd::TARGETS);
     all.extend(stores::TARGETS);
+    all.extend(streams::TARGETS);
     all.extend(storage::TARGETS);
     all.sort_by_key(|(name, _)| *name);
     all

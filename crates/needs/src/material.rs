@@ -21,7 +21,7 @@ const MACHINE: [Trial; 10] = [
 ];
 
 /// Programs of OpenZFS, and of others, that scripts lay under `target`.
-const FETCHED: [(&str, &str, &str); 5] = [
+const FETCHED: [(&str, &str, &str); 6] = [
     ("azurite", "azurite/node_modules/azurite/dist/src/blob/main.js", "Azurite (scripts/azurite)"),
     (
         "fake-gcs-server",
@@ -30,6 +30,7 @@ const FETCHED: [(&str, &str, &str); 5] = [
     ),
     ("zdb", "oracle/bin/zdb", "zdb (scripts/oracle)"),
     ("ztest", "oracle/bin/ztest", "ztest (scripts/oracle)"),
+    ("zstream", "oracle/bin/zstream", "zstream (scripts/oracle)"),
     ("versitygw", "versitygw/versitygw", "versitygw (scripts/versitygw)"),
 ];
 
@@ -57,7 +58,8 @@ const PROGRAMS: [(&str, &str); 19] = [
 ];
 
 /// What is missing, in words, when `name` is not there. A name that is none of the lists above is
-/// that of a path (`"/dev/shm"`), of the studies' figures, or of a pool of the collection.
+/// that of a path (`"/dev/shm"`), of the studies' figures, of the send streams, or of a pool of the
+/// collection.
 pub(crate) fn missing(name: &str) -> Option<String> {
     let (is_there, what) = if let Some((_, is_so, what)) = MACHINE.iter().find(|m| m.0 == name) {
         (is_so(), (*what).to_owned())
@@ -92,6 +94,7 @@ fn is_of_collection(name: &str) -> bool {
     };
     match name {
         "figures" => shared.join("seeds/figures.toml").is_file(),
+        "streams" => shared.join("streams/streams.json").is_file(),
         pool => [shared.join("pools"), root().join("fixtures/pools"), root().join("fixtures")]
             .iter()
             .any(|folder| folder.join(pool).join("manifest.json").is_file()),

@@ -38,6 +38,7 @@ pub mod sa;
 pub mod scan;
 pub mod spacemap;
 pub mod spelling;
+pub mod stream;
 pub mod uberblock;
 mod wordstruct;
 pub mod zap;

@@ -16,6 +16,14 @@ pub fn zdb() -> Command {
     program("zdb")
 }
 
+/// `zstream`, which shows send streams.
+///
+/// # Panics
+/// As [`ztest`].
+pub fn zstream() -> Command {
+    program("zstream")
+}
+
 /// `ztest`, which makes lively pools of plain objects.
 ///
 /// # Panics

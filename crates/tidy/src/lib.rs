@@ -16,7 +16,7 @@ pub mod licence;
 pub mod source;
 
 /// The floors of the house, from the ground up. A crate may use those before it only.
-pub const FLOORS: [&str; 31] = [
+pub const FLOORS: [&str; 32] = [
     "probes",
     "ondisk",
     "codec",
@@ -30,6 +30,7 @@ pub const FLOORS: [&str; 31] = [
     "dsl",
     "zil",
     "zpl",
+    "stream",
     "pool",
     "check",
     "repair",

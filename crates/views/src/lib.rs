@@ -20,6 +20,7 @@
 //! | [`prometheus`] | everything, in the text format that Prometheus collects |
 //! | [`refusals`] | why a dataset or property cannot be changed |
 //! | [`status`] | the health of pools |
+//! | [`streams`] | send streams, record by record |
 //! | [`top`] | one frame of a screen |
 //! | [`txgs`] | transaction groups |
 //! | [`upgrade`] | features that pools have and lack |
@@ -50,6 +51,7 @@ pub mod repair;
 pub mod status;
 pub mod stored_only;
 pub mod stores;
+pub mod streams;
 pub mod top;
 pub mod txgs;
 pub mod upgrade;

@@ -42,6 +42,9 @@ pub enum Command {
     /// Datasets: make, snapshot, clone, list, properties, holds, differences
     #[command(subcommand, after_help = unsupported::lacking(&unsupported::ZFS))]
     Zfs(cmd::zfs::Command),
+    /// Send streams: what is in them
+    #[command(subcommand, after_help = unsupported::lacking(&unsupported::ZSTREAM))]
+    Zstream(cmd::zstream::Command),
     /// Everything inside a pool, structure by structure
     Zdb(cmd::zdb::Args),
     /// List a directory of a dataset
@@ -131,6 +134,7 @@ impl Command {
         match self {
             Self::Zpool(c) => c.verb(),
             Self::Zfs(c) => c.verb(),
+            Self::Zstream(c) => c.verb(),
             Self::Zdb(a) => Box::new(a),
             Self::Ls(a) => Box::new(a),
             Self::Stat(a) => Box::new(a),
@@ -249,7 +253,7 @@ mod tests {
         let told = |text: &str, but: &[&str]| -> BTreeSet<String> {
             text.split(", ").filter(|verb| !but.contains(verb)).map(str::to_owned).collect()
         };
-        let groups = ["zpool", "zfs", "lab", "far", "help"];
+        let groups = ["zpool", "zfs", "zstream", "lab", "far", "help"];
         // These reach it by themselves, or are more than one verb.
         let others = ["zfs", "lab run", "top", "txgs", "throttle"];
         assert_eq!(told(verbs, &others), served(&[], &groups));

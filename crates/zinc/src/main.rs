@@ -14,7 +14,7 @@
 //! | `held`, `mounting`, `exports` | what a process does with a pool that it holds |
 //! | `cmd`, `cli` | the verbs, and the command line as a whole |
 //!
-//! Called under the name `zpool`, `zfs` or `zdb` the binary is that command, and as
+//! Called under the name `zpool`, `zfs`, `zdb` or `zstream` the binary is that command, and as
 //! `mount.fuse.zinc` it mounts for `mount`.
 #![forbid(unsafe_code)]
 #![allow(unreachable_pub, reason = "a binary exports nothing; pub says what a module offers")]
@@ -77,7 +77,7 @@ fn arguments() -> Vec<OsString> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     let name = args.first().map(std::path::PathBuf::from);
     let name = name.and_then(|p| p.file_name().map(OsString::from)).unwrap_or_default();
-    if ["zpool", "zfs", "zdb"].iter().any(|n| name == *n) {
+    if ["zpool", "zfs", "zdb", "zstream"].iter().any(|n| name == *n) {
         args.insert(1, name);
     } else if name == MOUNT_HELPER {
         return cmd::mount::helper_arguments(args);

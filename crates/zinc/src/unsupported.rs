@@ -14,7 +14,7 @@ use std::process::ExitCode;
 pub const ZPOOL: [&str; 2] = ["ddtprune", "prefetch"];
 
 /// The verbs of OpenZFS 2.3's `zfs` that zinc does not do.
-pub const ZFS: [&str; 17] = [
+pub const ZFS: [&str; 16] = [
     "allow",
     "change-key",
     "jail",
@@ -24,7 +24,6 @@ pub const ZFS: [&str; 17] = [
     "receive",
     "recv",
     "redact",
-    "send",
     "share",
     "unallow",
     "unjail",
@@ -33,6 +32,9 @@ pub const ZFS: [&str; 17] = [
     "unzone",
     "zone",
 ];
+
+/// The verbs of OpenZFS 2.3's `zstream` that zinc does not do.
+pub const ZSTREAM: [&str; 4] = ["decompress", "recompress", "redup", "token"];
 
 /// The end of the help of `zpool` or `zfs`: the verbs of OpenZFS's that it lacks.
 pub fn lacking(verbs: &[&str]) -> String {
@@ -68,8 +70,16 @@ const ENCLOSURES: &str = "zinc switches no enclosures";
 
 const MOUNT_KEYS: &str = "zinc mounts no encrypted file systems yet";
 
+const SENDS: &str = "zinc sends one snapshot at a time, decrypted and without properties";
+
 /// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
-const OPTIONS: [(&str, &[&str], &str); 18] = [
+const OPTIONS: [(&str, &[&str], &str); 20] = [
+    (
+        "zfs send",
+        &["-b", "-D", "-h", "-I", "-p", "-R", "-s", "-S", "-t", "-V", "-w", "-X", "--redact"],
+        SENDS,
+    ),
+    ("zstream dump", &["-d"], "zinc shows records without their data"),
     ("zfs mount", &["-l"], MOUNT_KEYS),
     ("zfs unmount", &["-u"], MOUNT_KEYS),
     ("zpool attach", &["-o"], SIDES),

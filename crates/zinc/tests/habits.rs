@@ -11,7 +11,7 @@ use support::zinc;
 fn a_verb_that_is_missing_says_so() {
     for (verb, code, text) in [
         ("zpool prefetch a", 1, "zpool prefetch: not supported by zinc yet"),
-        ("zfs send -R a@b", 1, "zfs send: not supported by zinc yet"),
+        ("zfs send -R a@b", 1, "zfs send -R: not supported by zinc yet"),
         ("zfs recv a", 1, "zfs recv: not supported by zinc yet"),
         ("zpool nix", 2, "unrecognized command 'nix'"),
         ("zfs nix -x", 2, "unrecognized command 'nix'"),
@@ -487,7 +487,7 @@ fn a_limit_of_memory_ends_a_command_with_a_message() {
     let place = Place::new(&["a", "b"]);
     place.ok("zpool create tank mirror a b");
     let mut refused = 0;
-    let limits = [42, 44, 46, 48, 50, 52, 55, 60, 64, 66, 70, 80, 100, 120, 140, 200, 300, 4000];
+    let limits = [43, 44, 46, 48, 50, 52, 55, 60, 64, 66, 70, 80, 100, 120, 140, 200, 300, 4000];
     let checks = limits.map(|mib| (mib, "check tank".to_owned()));
     for (mib, verb) in checks.into_iter().chain(limits.map(|m| (m, format!("zfs create tank/{m}"))))
     {

@@ -16,7 +16,7 @@ use testkit::{CorpusPool, corpus, fixture};
 const FOLDER: &str = "screens";
 
 /// Verbs that have verbs.
-const FAMILIES: [&str; 4] = ["zpool", "zfs", "lab", "far"];
+const FAMILIES: [&str; 5] = ["zpool", "zfs", "zstream", "lab", "far"];
 
 /// Holds a text under a name.
 fn hold(name: &str, text: &str) {

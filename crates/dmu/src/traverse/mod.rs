@@ -77,6 +77,13 @@ pub trait Visitor {
         ControlFlow::Continue(())
     }
 
+    /// An object, before its blocks, whether they changed or not: its dnode stands in a block that
+    /// was entered. In a walk over an object set only.
+    fn object(&mut self, number: u64, dnode: &Dnode) -> Step {
+        let _ = (number, dnode);
+        Step::Into
+    }
+
     /// A hole that does not say when it came to be: nothing was ever there, or the pool does not
     /// note the births of holes. Told of those that stand beside what is visited.
     fn unborn(&mut self, place: Place) {
@@ -324,6 +331,9 @@ impl Traversal<'_> {
         for (number, dnode) in dnodes(block, place).filter(|(number, _)| *number != 0) {
             match dnode {
                 Ok(dnode) => {
+                    if !step(visitor.object(number, &dnode))? {
+                        continue;
+                    }
                     let tree = Tree { number, dnode: &dnode, is_meta: false, places };
                     self.tree(&tree, visitor)?;
                 }

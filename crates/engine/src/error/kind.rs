@@ -70,6 +70,8 @@ pub enum ErrorKind {
     Damaged,
     /// It can be read and not be changed by this program yet.
     Unsupported,
+    /// It can be read and not be sent by this program yet, for this reason.
+    NotSent(&'static str),
     /// The request makes no sense; the source says why.
     Invalid,
     /// It was told to stop.
@@ -317,6 +319,7 @@ impl fmt::Display for ErrorKind {
             Self::Suspended => "pool I/O is currently suspended",
             Self::Displaced => "its devices will not be found again",
             Self::NotRepaired(why) => return write!(f, "{why}"),
+            Self::NotSent(why) => return write!(f, "cannot be sent yet: {why}"),
             Self::Failed => "failed",
         })
     }

@@ -26,3 +26,4 @@ pub mod verb;
 pub mod zdb;
 pub mod zfs;
 pub mod zpool;
+pub mod zstream;

@@ -12,6 +12,7 @@ mod list;
 mod mounts;
 mod owners;
 mod select;
+mod send;
 mod set;
 mod snapshot;
 mod space;
@@ -66,6 +67,8 @@ pub enum Command {
     Projectspace(space::Args),
     /// Show what changed between a snapshot and a later one, or the file system
     Diff(diff::Args),
+    /// Write a snapshot to standard output, for `zfs receive`
+    Send(send::Args),
     /// List the holds of snapshots
     Holds(holds::Args),
     /// Mount file systems, or list what is mounted
@@ -107,6 +110,7 @@ impl Command {
             Self::Groupspace(a) => Box::new(space::SpaceVerb(SpaceKind::Group, a)),
             Self::Projectspace(a) => Box::new(space::SpaceVerb(SpaceKind::Project, a)),
             Self::Diff(a) => Box::new(a),
+            Self::Send(a) => Box::new(a),
             Self::Holds(a) => Box::new(a),
             Self::Mount(a) => Box::new(a),
             Self::Unmount(a) => Box::new(a),

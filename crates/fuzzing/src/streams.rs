@@ -1,0 +1,38 @@
+//! The target for send streams.
+
+use crate::Target;
+use ondisk::Endian;
+use ondisk::stream::{RECORD_SIZE, Record};
+use stream::Reader;
+
+pub(crate) const TARGETS: &[(&str, Target)] = &[("stream", stream)];
+
+/// A stream as it is, and with every checksum believed, which comes further in damaged copies; its
+/// records one by one.
+fn stream(data: &[u8]) {
+    for trusting in [false, true] {
+        let mut input = Reader::new(data);
+        if trusting {
+            input = input.trusting();
+        }
+        let mut records = 0u64;
+        while let Ok(Some(record)) = input.record() {
+            records += 1;
+            let size = record.payload_size();
+            match input.payload() {
+                Ok(payload) => assert_eq!(payload.len() as u64, size),
+                Err(_) => break,
+            }
+        }
+        let length = input.length();
+        assert!(length <= data.len() as u64 && records <= data.len() as u64);
+    }
+    for bytes in data.chunks_exact(RECORD_SIZE) {
+        let Ok(bytes) = <&[u8; RECORD_SIZE]>::try_from(bytes) else { continue };
+        for endian in [Endian::Little, Endian::Big] {
+            let Ok(record) = Record::decode(bytes, endian) else { continue };
+            let again = Record::decode(&record.encode(endian), endian);
+            assert_eq!(again.as_ref(), Ok(&record), "{endian:?}: encoding changes the value");
+        }
+    }
+}

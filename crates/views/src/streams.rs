@@ -1,0 +1,317 @@
+//! Send streams, record by record and in sum, as `zstream dump` shows them.
+
+use engine::config::{NvList, NvValue};
+use engine::spelling::in_line;
+use engine::streams::{self, Body, RECORD_SIZE, Reader, Record};
+use std::fmt::Write as _;
+use std::io::Read;
+
+/// Which kinds of records the sum has a line for, in its order.
+const SUMMED: [usize; 9] = [0, 5, 1, 2, 3, 6, 8, 4, 7];
+
+/// What is shown of each record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detail {
+    /// Where streams begin and end.
+    #[default]
+    Ends,
+    /// A line for each record.
+    Records,
+    /// And its checksum.
+    Checksums,
+}
+
+/// Counts the records of a stream.
+#[derive(Debug, Default)]
+pub struct Dump {
+    detail: Detail,
+    records: [u64; Body::NAMES.len()],
+    bytes: [u64; Body::NAMES.len()],
+}
+
+impl Dump {
+    /// Nothing was read yet.
+    #[must_use]
+    pub fn new(detail: Detail) -> Self {
+        Self { detail, ..Self::default() }
+    }
+
+    /// Reads a stream to its end and hands on the text of each record, and then the sum, also when
+    /// the stream cannot be read further.
+    ///
+    /// # Errors
+    /// Why it cannot be read further.
+    pub fn run<R: Read>(
+        mut self,
+        input: &mut Reader<R>,
+        mut out: impl FnMut(&str),
+    ) -> streams::Result<()> {
+        let read = self.records(input, &mut out);
+        out(&self.sum(input.length()));
+        read
+    }
+
+    fn records<R: Read>(
+        &mut self,
+        input: &mut Reader<R>,
+        out: &mut impl FnMut(&str),
+    ) -> streams::Result<()> {
+        while let Some(record) = input.record()? {
+            let number = record.body.number() as usize;
+            if let Some(records) = self.records.get_mut(number) {
+                *records += 1;
+            }
+            if let Some(bytes) = self.bytes.get_mut(number) {
+                *bytes += record.payload_size();
+            }
+            out(&self.head(&record));
+            let payload = input.payload()?;
+            if matches!(record.body, Body::Begin(_)) && !payload.is_empty() {
+                out(&list_of(payload));
+            }
+        }
+        Ok(())
+    }
+
+    /// A record without its payload.
+    fn head(&self, record: &Record) -> String {
+        let mut out = String::new();
+        if self.detail >= Detail::Records || matches!(record.body, Body::Begin(_) | Body::End(_)) {
+            out.push_str(&line(record));
+        }
+        if self.detail >= Detail::Records && matches!(record.body, Body::Begin(_)) {
+            out.push('\n');
+        }
+        if self.detail == Detail::Checksums && !matches!(record.body, Body::Begin(_)) {
+            // Writing to a String cannot fail.
+            let _ = writeln!(out, "    checksum = {}", words(&record.checksum));
+        }
+        out
+    }
+
+    /// How many records there were, and how long all was.
+    fn sum(&self, length: u64) -> String {
+        let mut out = "SUMMARY:\n".to_owned();
+        for kind in SUMMED {
+            let (name, count, bytes) = (Body::NAMES[kind], self.records[kind], self.bytes[kind]);
+            let _ = writeln!(out, "\tTotal DRR_{name} records = {count} ({bytes} bytes)");
+        }
+        let (records, payload) = (self.records.iter().sum::<u64>(), self.bytes.iter().sum::<u64>());
+        let _ = writeln!(out, "\tTotal records = {records}");
+        let headers = records * RECORD_SIZE as u64;
+        let sizes =
+            [("payload size", payload), ("header overhead", headers), ("stream length", length)];
+        for (name, bytes) in sizes {
+            let _ = writeln!(out, "\tTotal {name} = {bytes} (0x{bytes:x})");
+        }
+        out
+    }
+}
+
+/// What `zfs send -v` says of a stream before it begins; for programs with `is_exact`.
+#[must_use]
+pub fn estimate(name: &str, from: Option<&str>, size: u64, is_exact: bool) -> String {
+    if is_exact {
+        return match from {
+            None => format!("full\t{name}\t{size}\nsize\t{size}\n"),
+            Some(from) => format!("incremental\t{from}\t{name}\t{size}\nsize\t{size}\n"),
+        };
+    }
+    let what = match from {
+        None => format!("full send of {name}"),
+        Some(from) => format!("send from {from} to {name}"),
+    };
+    let size = term::human::nicebytes(size);
+    format!("{what} estimated size is {size}\ntotal estimated size is {size}\n")
+}
+
+fn words(words: &[u64; 4]) -> String {
+    let [a, b, c, d] = words;
+    format!("{a:x}/{b:x}/{c:x}/{d:x}")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// A record as a line; BEGIN and END as many.
+fn line(record: &Record) -> String {
+    match &record.body {
+        Body::Begin(b) => format!(
+            "BEGIN record\n\thdrtype = {}\n\tfeatures = {:x}\n\tmagic = {:x}\n\tcreation_time = \
+             {:x}\n\ttype = {}\n\tflags = 0x{:x}\n\ttoguid = {:x}\n\tfromguid = {:x}\n\ttoname = \
+             {}\n\tpayloadlen = {}\n",
+            b.kind(),
+            b.features(),
+            b.magic,
+            b.creation_time,
+            b.objset_kind,
+            b.flags,
+            b.to_guid,
+            b.from_guid,
+            in_line(&String::from_utf8_lossy(&b.to_name)),
+            record.payload_len,
+        ),
+        Body::End(end) => format!("END checksum = {}\n", words(&end.checksum)),
+        Body::Object(_) | Body::FreeObjects(_) | Body::ObjectRange(_) => of_objects(&record.body),
+        body => of_data(body, record.payload_size()),
+    }
+}
+
+fn of_objects(body: &Body) -> String {
+    match body {
+        Body::Object(o) => format!(
+            "OBJECT object = {} type = {} bonustype = {} blksz = {} bonuslen = {} dn_slots = {} \
+             raw_bonuslen = {} flags = {} maxblkid = {} indblkshift = {} nlevels = {} nblkptr = \
+             {}\n",
+            o.object,
+            o.kind,
+            o.bonus_kind,
+            o.block_size,
+            o.bonus_len,
+            o.slots,
+            o.raw_bonus_len,
+            o.flags,
+            o.max_block,
+            o.indirect_shift,
+            o.levels,
+            o.pointers,
+        ),
+        Body::FreeObjects(f) => {
+            format!("FREEOBJECTS firstobj = {} numobjs = {}\n", f.first, f.count)
+        }
+        Body::ObjectRange(r) => format!(
+            "OBJECT_RANGE firstobj = {} numslots = {} flags = {} {}\n",
+            r.first,
+            r.slots,
+            r.flags,
+            secrets(&r.salt, &r.iv, &r.mac),
+        ),
+        _ => String::new(),
+    }
+}
+
+fn of_data(body: &Body, payload: u64) -> String {
+    match body {
+        Body::Write(w) => format!(
+            "WRITE object = {} type = {} checksum type = {} compression type = {} flags = {} \
+             offset = {} logical_size = {} compressed_size = {} payload_size = {payload} props = \
+             {:x} {}\n",
+            w.object,
+            w.kind,
+            w.checksum_kind,
+            w.compression,
+            w.flags,
+            w.offset,
+            w.logical_size,
+            w.compressed_size,
+            w.key,
+            secrets(&w.salt, &w.iv, &w.mac),
+        ),
+        Body::Free(f) => {
+            let length = f.length.cast_signed();
+            format!("FREE object = {} offset = {} length = {length}\n", f.object, f.offset)
+        }
+        Body::WriteByRef(w) => format!(
+            "WRITE_BYREF object = {} checksum type = {} props = {:x} offset = {} length = {} \
+             toguid = {:x} refguid = {:x} refobject = {} refoffset = {}\n",
+            w.object,
+            w.checksum_kind,
+            w.key,
+            w.offset,
+            w.length,
+            w.to_guid,
+            w.ref_guid,
+            w.ref_object,
+            w.ref_offset,
+        ),
+        Body::Spill(s) => format!(
+            "SPILL block for object = {} length = {} flags = {} compression type = {} \
+             compressed_size = {} payload_size = {payload} {}\n",
+            s.object,
+            s.length,
+            s.flags,
+            s.compression,
+            s.compressed_size,
+            secrets(&s.salt, &s.iv, &s.mac),
+        ),
+        Body::WriteEmbedded(w) => format!(
+            "WRITE_EMBEDDED object = {} offset = {} length = {} toguid = {:x} comp = {} etype = {} \
+             lsize = {} psize = {}\n",
+            w.object,
+            w.offset,
+            w.length,
+            w.to_guid,
+            w.compression,
+            w.embedded_kind,
+            w.logical_size,
+            w.physical_size,
+        ),
+        Body::Redact(r) => {
+            format!("REDACT object = {} offset = {} length = {}\n", r.object, r.offset, r.length)
+        }
+        _ => String::new(),
+    }
+}
+
+/// How a block is encrypted.
+fn secrets(salt: &[u8], iv: &[u8], mac: &[u8]) -> String {
+    format!("salt = {} iv = {} mac = {}", hex(salt), hex(iv), hex(mac))
+}
+
+/// The list of a BEGIN.
+fn list_of(packed: &[u8]) -> String {
+    match NvList::decode(packed) {
+        Ok(list) => {
+            let mut out = String::new();
+            list_lines(&mut out, &list, 0);
+            out
+        }
+        Err(e) => format!("the list of properties is damaged: {e}\n"),
+    }
+}
+
+// Depth is bounded: lists come from the decoder.
+fn list_lines(out: &mut String, list: &NvList, depth: usize) {
+    let outer = "\t".repeat(depth);
+    let _ = writeln!(out, "{outer}nvlist version: {}", list.version);
+    for pair in &list.pairs {
+        let name = in_line(&String::from_utf8_lossy(&pair.name));
+        if let NvValue::NvList(inner) = &pair.value {
+            let _ = writeln!(out, "{outer}\t{name} = (embedded nvlist)");
+            list_lines(out, inner, depth + 1);
+            let _ = writeln!(out, "{outer}\t(end {name})\n");
+        } else {
+            let _ = writeln!(out, "{outer}\t{name} = {}", value(&pair.value));
+        }
+    }
+}
+
+/// A value that is no list: numbers without a sign in hexadecimal.
+fn value(value: &NvValue) -> String {
+    let each = |all: &mut dyn Iterator<Item = String>| all.collect::<Vec<_>>().join(" ");
+    match value {
+        NvValue::Boolean => "1".to_owned(),
+        NvValue::BooleanValue(v) => u8::from(*v).to_string(),
+        NvValue::Byte(v) => format!("0x{v:02x}"),
+        NvValue::U8(v) => format!("0x{v:x}"),
+        NvValue::U16(v) => format!("0x{v:x}"),
+        NvValue::U32(v) => format!("0x{v:x}"),
+        NvValue::U64(v) => format!("0x{v:x}"),
+        NvValue::Hrtime(v) => format!("0x{v:x}"),
+        NvValue::I8(v) => v.to_string(),
+        NvValue::I16(v) => v.to_string(),
+        NvValue::I32(v) => v.to_string(),
+        NvValue::I64(v) => v.to_string(),
+        NvValue::String(v) => in_line(&String::from_utf8_lossy(v)),
+        NvValue::ByteArray(v) => each(&mut v.iter().map(|v| format!("0x{v:02x}"))),
+        NvValue::U8Array(v) => each(&mut v.iter().map(|v| format!("0x{v:x}"))),
+        NvValue::U16Array(v) => each(&mut v.iter().map(|v| format!("0x{v:x}"))),
+        NvValue::U32Array(v) => each(&mut v.iter().map(|v| format!("0x{v:x}"))),
+        NvValue::U64Array(v) => each(&mut v.iter().map(|v| format!("0x{v:x}"))),
+        NvValue::StringArray(v) => {
+            each(&mut v.iter().map(|v| in_line(&String::from_utf8_lossy(v))))
+        }
+        other => format!("{other:?}"),
+    }
+}
