@@ -47,6 +47,31 @@ pub struct Peer {
     pub is_other: bool,
 }
 
+impl Peer {
+    /// The groups it is in: its own, and those that the system says its process has besides. Where
+    /// the process is gone or has become another user's, its own alone.
+    #[must_use]
+    pub fn groups(&self) -> Vec<u32> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid));
+        let mut groups = more_groups(&status.unwrap_or_default(), self.user);
+        groups.insert(0, self.group);
+        groups
+    }
+}
+
+/// The supplementary groups of a process by its `/proc/PID/status`, if it is this user's in every
+/// respect.
+fn more_groups(status: &str, user: u32) -> Vec<u32> {
+    let line = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let numbers = line.unwrap_or_default().split_whitespace().map(str::parse);
+        numbers.collect::<Result<Vec<u32>, _>>().unwrap_or_default()
+    };
+    let users = line("Uid:");
+    let is_theirs = !users.is_empty() && users.iter().all(|one| *one == user);
+    if is_theirs { line("Groups:") } else { Vec::new() }
+}
+
 /// What requests mean.
 pub trait Handler: Send + Sync + 'static {
     /// Answers one. `files` are those that came with it.
@@ -176,6 +201,18 @@ mod tests {
     use serde_json::json;
     use std::io::{BufRead as _, BufReader, Write as _};
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    #[test]
+    fn groups_count_only_for_processes_of_that_user() {
+        let status = |uid: &str| format!("Name:\tx\nUid:\t{uid}\nGid:\t9\nGroups:\t4 24 1000 \n");
+        assert_eq!(more_groups(&status("7\t7\t7\t7"), 7), [4, 24, 1000]);
+        // Another user's, one that is both (set-user-id), and a number that begins the same.
+        for other in ["8\t8\t8\t8", "7\t0\t7\t7", "7\t7\t7\t0", "77\t77\t77\t77", "", "x"] {
+            assert_eq!(more_groups(&status(other), 7), [0; 0], "{other}");
+        }
+        assert_eq!(more_groups("", 7), [0; 0]);
+        assert_eq!(more_groups("Uid:\t7\t7\t7\t7\nGroups:\t\n", 7), [0; 0]);
+    }
 
     /// Requests that are being answered until they may end.
     static HERE: AtomicUsize = AtomicUsize::new(0);

@@ -110,6 +110,12 @@ pub enum Refusal {
     OldVersion,
     /// The pool does not have the feature.
     NoFeature(&'static str),
+    /// There is no permission, or set of permissions, of that name.
+    NotAPermission(String),
+    /// The user does not have a permission that this needs.
+    Denied,
+    /// Permissions are off in this pool.
+    DelegationOff,
     /// This program cannot do that yet.
     Unsupported(&'static str),
 }
@@ -148,6 +154,9 @@ impl fmt::Display for Refusal {
             Self::BadValue(v) => write!(f, "'{v}' is no value for it"),
             Self::OldVersion => f.write_str("file systems of older versions are not made"),
             Self::NoFeature(guid) => write!(f, "the pool does not have the feature {guid}"),
+            Self::NotAPermission(name) => write!(f, "there is no permission '{name}'"),
+            Self::Denied => f.write_str("permission denied"),
+            Self::DelegationOff => f.write_str("delegated administration is disabled on pool"),
             Self::Unsupported(what) => write!(f, "{what} cannot be changed yet"),
         }
     }

@@ -11,6 +11,7 @@
 //! read once stays true, because a pool opened for reading does not change.
 #![forbid(unsafe_code)]
 
+pub mod access;
 mod bookmarks;
 mod deleg;
 mod error;
@@ -24,6 +25,7 @@ mod space;
 mod tree;
 pub mod write;
 
+pub use access::{Action, Caller};
 pub use bookmarks::NamedBookmark;
 pub use deleg::Delegation;
 pub use error::{Error, Refusal, Result};

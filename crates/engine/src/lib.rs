@@ -351,6 +351,15 @@ pub mod errors {
     pub use zpl::Error as ZplError;
 }
 
+/// Delegated permissions: who has them, and what each operation needs. They are given and taken by
+/// [`datasets::Permissions`]; what is done through a handle of [`LivePool::on_behalf_of`] needs
+/// them.
+pub mod permissions {
+    pub use dsl::access::{Action, Caller, On, RULES, of_property};
+    pub use dsl::{Delegation, write::Taken};
+    pub use ondisk::dsl::deleg::{PERMISSIONS, Scope, Who, WhoKey, is_permission, is_set_name};
+}
+
 /// What files are made of: kinds, attributes, flags, lists of access rights, names.
 pub mod files {
     pub use crate::orphans::orphans;

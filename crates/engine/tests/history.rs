@@ -6,6 +6,7 @@ mod writing;
 
 use engine::inside::dsl::write::PropertyChange;
 use engine::inside::pool::live::NewFilesystem;
+use engine::permissions::{Delegation, Taken, WhoKey};
 use engine::{LivePool, StoredValue};
 use writing::Pools;
 use writing::shapes::Shape;
@@ -52,6 +53,17 @@ fn the_engine_notes_what_it_does_in_the_words_of_openzfs() {
     p.promote("tank/c").unwrap();
     p.rename("tank/c", "tank/d").unwrap();
     p.rename_snapshot("tank/d@y", "z", true).unwrap();
+    let who = |key| WhoKey::parse(key).unwrap();
+    let given = [("ul$1001", "snapshot mount"), ("Ud$1001", "@ops")];
+    let given = given.map(|(key, all)| Delegation {
+        who: who(key),
+        permissions: all.split(' ').map(str::to_owned).collect(),
+    });
+    p.allow("tank/a", given.to_vec()).unwrap();
+    let some = Some(names(&["mount", "hold"]));
+    let taken = [("ul$1001", some.clone()), ("ud$1001", some), ("Ud$1001", None)];
+    let taken = taken.map(|(key, permissions)| Taken { who: who(key), permissions });
+    p.unallow(&names(&["tank/a"]), taken.to_vec()).unwrap();
     p.destroy_dataset("tank/a").unwrap();
     let mut found = events(&p);
     // Numbers of objects differ.
@@ -76,6 +88,12 @@ fn the_engine_notes_what_it_does_in_the_words_of_openzfs() {
         "promote tank/c  ",
         "rename tank/c -> tank/d",
         "rename tank/d@y -> @z",
+        "permission update tank/a ul$1001 snapshot",
+        "permission update tank/a ul$1001 mount",
+        "permission update tank/a Ud$1001 @ops",
+        "permission remove tank/a ul$1001 mount",
+        "permission remove tank/a ul$1001 hold",
+        "permission who remove tank/a Ud$1001",
         "destroy tank/a  ",
     ];
     assert_eq!(found, wanted);

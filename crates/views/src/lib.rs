@@ -53,7 +53,9 @@ pub mod stored_only;
 pub mod stores;
 pub mod streams;
 pub mod top;
+pub mod txg_lines;
 pub mod txgs;
+pub mod unsupported;
 pub mod upgrade;
 pub mod waiting;
 

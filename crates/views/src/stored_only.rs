@@ -54,10 +54,9 @@ const DATASETS: [StoredOnly; 21] = [
 ];
 
 #[rustfmt::skip]
-const POOLS: [StoredOnly; 4] = [
+const POOLS: [StoredOnly; 3] = [
     kept("autoreplace", &["off"], "zinc replaces no device by itself"),
     kept("dedup_table_quota", &["none"], "zinc deduplicates nothing that it writes"),
-    kept("delegation", &["on"], "zinc asks the system alone who may change a pool"),
     kept("listsnapshots", &["off"], SNAPSHOTS),
 ];
 

@@ -90,6 +90,13 @@ impl Tuning {
 }
 
 impl LiveArgs {
+    /// The same as [`PoolArgs::is_for_everyone`].
+    pub fn is_for_everyone(&self, session: &Session, names: &[String]) -> bool {
+        let LiveOptions { txgs, tuning: Tuning { settings, file, log }, .. } = &self.how;
+        let is_plain = !txgs && settings.is_empty() && file.is_none() && log.is_none();
+        is_plain && self.to_read().is_for_everyone(session, names)
+    }
+
     /// Opens the pool that `name` (a pool or anything in it) belongs to, lets `act` change it, and
     /// closes it. A pool that was exported is exported again; what failed is not in its history.
     pub fn change<T>(
@@ -187,6 +194,7 @@ pub fn take(
             // A device that was only looked at in another place stays where it is for its host.
             adopt_paths: found.is_known(),
             ignore_limits: session.user() == 0,
+            user: session.user(),
             give_up: named_leaves(session, &found.candidate, &how.give_up),
             ..ImportOptions::new(open)
         };
@@ -246,7 +254,7 @@ pub fn change<T>(
             // This line is written after what was done: when it is durable, all is.
             Ok(_) => pool.log(&invocation(session)),
             // What was done before it failed: only then it is seen by a process that looks.
-            Err(_) => pool.sync(),
+            Err(_) => pool.sync_changes(),
         };
         let result = result?;
         durable?;

@@ -25,3 +25,13 @@ impl views::HostInfo for Session {
         utc_offset(self, time)
     }
 }
+
+impl views::datasets::permissions::Accounts for Session {
+    fn user_id(&self, name: &str) -> Option<u64> {
+        self.user_id(name)
+    }
+
+    fn group_id(&self, name: &str) -> Option<u64> {
+        self.group_id(name)
+    }
+}

@@ -106,12 +106,19 @@ fn follow(
     done.map(|()| code)
 }
 
+/// Refuses to take mounts away for another user: as elsewhere on Linux, root mounts and unmounts.
+fn check_mounts(session: &Session, affects: &dyn Fn(&str) -> bool) -> Result<(), Failure> {
+    let client = session.client().filter(|client| client.is_other_user);
+    Ok(client.map_or(Ok(()), |client| follower(client).check_unmounted(affects))?)
+}
+
 /// Does something to datasets that must not be mounted meanwhile.
 pub fn while_unmounted(
     session: &Session,
     down: &Unmounting<'_>,
     change: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<ExitCode, Failure> {
+    check_mounts(session, down.affects)?;
     follow(session, change, |follower, change| follower.while_unmounted(down, change))
 }
 
@@ -121,14 +128,20 @@ pub fn with_properties(
     changes: &Changes<'_>,
     change: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<ExitCode, Failure> {
-    follow(session, change, |follower, change| follower.with_properties(changes, change))
+    check_mounts(session, &|name| changes.moves(name))?;
+    let stays = changes.stays || session.is_for_another_user();
+    let changes = Changes { stays, ..*changes };
+    follow(session, change, |follower, change| follower.with_properties(&changes, change))
 }
 
-/// Makes a file system, which may be mounted at once.
+/// Makes a file system, which may be mounted at once, but for another user.
 pub fn with_new(
     session: &Session,
     name: &str,
     change: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<ExitCode, Failure> {
+    if session.is_for_another_user() {
+        return change().map(|()| ExitCode::SUCCESS);
+    }
     follow(session, change, |follower, change| follower.with_new(name, change))
 }

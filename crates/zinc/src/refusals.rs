@@ -65,7 +65,8 @@ fn not_found(start: &str, name: &str, missing: &str) -> Failure {
 fn refused(start: &str, name: &str, error: &Error, why: &Refusal) -> Failure {
     let text = refusals::text(why);
     let about = place(error).unwrap_or(name);
-    let is_told = about == name || about == "new dataset" || text.contains(about);
+    let is_denied = matches!(why, Refusal::Denied | Refusal::DelegationOff);
+    let is_told = is_denied || about == name || about == "new dataset" || text.contains(about);
     let about = if is_told { String::new() } else { format!("'{about}': ") };
     Failure::new(format!("{start}: {about}{text}"))
 }

@@ -106,7 +106,7 @@ impl Session {
         self.client().is_some_and(|client| client.is_part)
     }
 
-    /// The verb runs for a client of another user, which may only look.
+    /// The verb runs for a client of another user, for whom the pool asks for permissions.
     pub fn is_for_another_user(&self) -> bool {
         self.client().is_some_and(|client| client.is_other_user)
     }

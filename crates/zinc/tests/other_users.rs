@@ -1,5 +1,5 @@
-//! Pools that root serves, as other users see them: they may look, and nothing else. Needs root,
-//! which takes another user's place.
+//! Pools that root serves, as other users see them: they may look, and change what they have
+//! permissions for. Needs root, which takes another user's place.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::fs::Permissions;
@@ -15,6 +15,19 @@ use std::process::{Command, Output, Stdio};
 const NOBODY: u32 = 65534;
 
 struct Place(tempfile::TempDir);
+
+/// Runs it. A process that another test starts meanwhile has the program open for writing, as long
+/// as it is not another program yet.
+fn output(command: &mut Command) -> Output {
+    loop {
+        match command.output() {
+            Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            done => return done.unwrap(),
+        }
+    }
+}
 
 impl Place {
     /// A folder that all may read, with the command in it.
@@ -57,7 +70,7 @@ impl Place {
     }
 
     fn run(&self, user: u32, command: &str) -> Output {
-        self.command(user, command).output().unwrap()
+        output(&mut self.command(user, command))
     }
 
     fn ok(&self, user: u32, command: &str) -> String {
@@ -151,11 +164,151 @@ fn they_look_at_pools_that_root_serves_and_change_nothing() {
     }
 }
 
+/// Another user, and a group that nobody is in by itself.
+const DAEMON: u32 = 1;
+const GROUP: u32 = 61_234;
+
+impl Place {
+    /// Root serves `tank` with these file systems.
+    fn serve(&self, filesystems: &[&str]) {
+        let disk = self.path().join("root/disk");
+        std::fs::File::create(&disk).unwrap().set_len(192 << 20).unwrap();
+        self.ok(0, &format!("zpool create tank {}", disk.display()));
+        for name in filesystems {
+            self.ok(0, &format!("zfs create {name}"));
+        }
+        self.ok(0, "serve -b tank");
+    }
+
+    /// What a user is told who may not.
+    fn refused(&self, user: u32, command: &str, why: &str) {
+        let Output { status, stdout, stderr } = self.run(user, command);
+        let said = String::from_utf8_lossy(&stderr);
+        assert!(!status.success() && stdout.is_empty(), "{user}: {command}: {said}");
+        assert!(said.contains(why), "{user}: {command}: {said}");
+    }
+}
+
+#[testkit::needs("another user")]
+#[test]
+fn they_change_what_they_have_permissions_for() {
+    let place = Place::new();
+    place.serve(&["tank/a", "tank/a/b", "tank/c"]);
+    place.ok(0, "zfs allow nobody snapshot,hold,release,compression,userquota tank/a");
+    place.ok(0, "zfs allow -l nobody create,mount,destroy,rename tank/a");
+    place.ok(0, "zfs allow -c snapshot,destroy,mount tank/a");
+    let no = |command: &str, why: &str| place.refused(NOBODY, command, why);
+    for allowed in [
+        "zfs snapshot tank/a@1",
+        "zfs snapshot -r tank/a@r",
+        "zfs hold tag tank/a@1",
+        "zfs release tag tank/a@1",
+        "zfs set compression=zstd tank/a/b",
+        "zfs inherit compression tank/a/b",
+        "zfs set userquota@daemon=1M tank/a",
+        "zfs create tank/a/mine",
+        "zfs create -s -V 1M tank/a/disk",
+        "zfs snapshot tank/a/mine@1",
+    ] {
+        assert_eq!(place.ok(NOBODY, allowed), "", "{allowed}");
+    }
+    // All of it by the one name that each refusal has in OpenZFS.
+    no("zfs snapshot tank/c@1", "cannot create snapshot 'tank/c@1': permission denied");
+    no("zfs snapshot tank@1", "cannot create snapshot 'tank@1': permission denied");
+    no("zfs snapshot -r tank@1", "permission denied");
+    no("zfs snapshot -o my:word=x tank/a@2", "permission denied");
+    no("zfs create tank/c/x", "cannot create 'tank/c/x': permission denied");
+    no("zfs create tank/a/b/x", "cannot create 'tank/a/b/x': permission denied");
+    no("zfs create -o quota=1M tank/a/x", "cannot create 'tank/a/x': permission denied");
+    no("zfs create -V 1M tank/a/x", "cannot create 'tank/a/x': permission denied");
+    no("zfs create -p tank/c/x/y", "permission denied");
+    no("zfs destroy tank/a/b@r", "cannot destroy 'tank/a/b@r': permission denied");
+    no("zfs destroy tank/a@1", "cannot destroy 'tank/a@1': permission denied");
+    no("zfs destroy tank/c", "cannot destroy 'tank/c': permission denied");
+    no("zfs destroy -r tank/a", "permission denied");
+    no("zfs rename tank/a tank/z", "cannot rename 'tank/a': permission denied");
+    no("zfs rename tank/a/b tank/a/z", "cannot rename 'tank/a/b': permission denied");
+    no("zfs clone tank/a@1 tank/a/z", "cannot create 'tank/a/z'");
+    no("zfs rollback tank/a/b@r", "cannot rollback to 'tank/a/b@r': permission denied");
+    no("zfs promote tank/a/mine", "cannot promote 'tank/a/mine': permission denied");
+    no("zfs bookmark tank/a@1 #m", "cannot create bookmark 'tank/a#m': permission denied");
+    no("zfs set quota=1M tank/a", "cannot set property for 'tank/a': permission denied");
+    no("zfs set compression=lz4 tank/c", "cannot set property for 'tank/c': permission denied");
+    no("zfs set groupquota@daemon=1M tank/a", "permission denied");
+    no("zfs set my:word=x tank/a", "permission denied");
+    no("zfs inherit atime tank/a", "permission denied");
+    no("zfs diff tank/a@1", "cannot compare 'tank/a@1': permission denied");
+    no("zfs allow daemon snapshot tank/a", "cannot set permissions on 'tank/a': permission denied");
+    no("zfs unallow nobody tank/a", "cannot set permissions on 'tank/a': permission denied");
+    no("zfs mount tank/a", "permission denied");
+    no("zpool set comment=x tank", "permission denied");
+    no("zfs snapshot --tunable zfs_txg_timeout=1 tank/a@t", "permission denied");
+    no("zfs snapshot --tunables secret tank/a@t", "permission denied");
+    no("zfs snapshot --txgs-log log tank/a@t", "permission denied");
+    for other in ["zfs snapshot tank/a@d", "zfs destroy tank/a/disk", "zfs create tank/a/d"] {
+        place.refused(DAEMON, other, "permission denied");
+    }
+    // What was made is the user's: its root directory, its line of history, what creators get.
+    assert!(place.ok(0, "stat tank/a/mine:/").contains("65534"));
+    let history = place.ok(0, "zpool history -l tank");
+    let line = history.lines().find(|line| line.contains("zfs create tank/a/mine")).unwrap();
+    assert!(line.contains("nobody"), "{line}");
+    assert!(!history.contains("tank/c@1"), "{history}");
+    place.ok(0, "zfs destroy tank/a/mine@1");
+    place.ok(NOBODY, "zfs destroy tank/a/disk");
+    // A permission that is taken is gone.
+    place.ok(0, "zfs unallow nobody snapshot tank/a");
+    no("zfs snapshot tank/a@late", "permission denied");
+    let shown = place.ok(NOBODY, "zfs allow tank/a");
+    assert_eq!(shown, place.ok(0, "zfs allow tank/a"));
+    assert!(shown.contains("Local permissions:\n\tuser nobody create,destroy,mount,rename\n"));
+    place.ok(0, "zpool set delegation=off tank");
+    no("zfs hold tag tank/a@1", "delegated administration is disabled on pool");
+    place.ok(0, "zpool export tank");
+}
+
+#[testkit::needs("another user")]
+#[test]
+fn they_are_in_the_groups_that_the_system_says() {
+    let place = Place::new();
+    place.serve(&["tank/a", "tank/b"]);
+    place.ok(0, &format!("zfs allow -g {GROUP} snapshot tank/a"));
+    place.ok(0, "zfs allow -e hold tank/b");
+    place.ok(0, "zfs allow -s @all diff,snapshot tank");
+    place.ok(0, "zfs allow -d nobody @all tank");
+    let with_groups = |groups: &str, command: &str| {
+        let mut started = Command::new("setpriv");
+        let user = DAEMON.to_string();
+        started.args(["--reuid", &user, "--regid", &user, "--groups", groups]);
+        let folder = place.path().join("nobody");
+        started.arg(place.program()).args(command.split_whitespace()).current_dir(&folder);
+        started.env("ZINC_STATE", folder.join("state"));
+        output(started.env("ZINC_SOCKETS", place.path().join("run")))
+    };
+    let others = format!("{},7", GROUP + 1);
+    assert!(!with_groups(&others, "zfs snapshot tank/a@1").status.success());
+    let member = with_groups(&format!("7,{GROUP}"), "zfs snapshot tank/a@1");
+    assert!(member.status.success(), "{}", String::from_utf8_lossy(&member.stderr));
+    assert!(!with_groups(&GROUP.to_string(), "zfs snapshot tank/b@1").status.success());
+    // Everyone, and a set that was given above.
+    place.ok(NOBODY, "zfs snapshot tank/b@1");
+    place.refused(NOBODY, "zfs snapshot tank@1", "permission denied");
+    for user in [NOBODY, DAEMON] {
+        place.ok(user, &format!("zfs hold tag{user} tank/b@1"));
+        place.refused(user, &format!("zfs release tag{user} tank/b@1"), "permission denied");
+    }
+    assert_eq!(place.ok(NOBODY, "zfs diff tank/b@1"), "");
+    place.refused(DAEMON, "zfs diff tank/b@1", "permission denied");
+    place.ok(0, "zfs unallow -s @all diff tank");
+    place.refused(NOBODY, "zfs diff tank/b@1", "permission denied");
+    place.ok(0, "zpool export tank");
+}
+
 /// Where the socket of [`raw_client`] is.
 const RAW_SOCKET: &str = "RAW_SOCKET";
 
 /// Requests that `zinc` never sends, each with what its answer says.
-const RAW: [(&str, &str); 22] = [
+const RAW: [(&str, &str); 26] = [
     (r#"{"do":"status"}"#, "permission denied"),
     (r#"{"do":"txgs"}"#, "permission denied"),
     (r#"{"do":"txgs","count":-1,"alive":true}"#, "permission denied"),
@@ -179,6 +332,22 @@ const RAW: [(&str, &str); 22] = [
     (
         r#"{"do":"run","args":["zinc","pios","-p","tank","-P","touch /tmp/x"],"folder":"/"}"#,
         "denied",
+    ),
+    (
+        r#"{"do":"run","args":["zinc","zfs","snapshot","-d","/","tank@x"],"folder":"/"}"#,
+        "denied: the pool is root's",
+    ),
+    (
+        r#"{"do":"run","args":["zinc","zfs","set","--tunables","/x","a:b=c","tank"],"folder":"/"}"#,
+        "denied: the pool is root's",
+    ),
+    (
+        r#"{"do":"run","args":["zinc","zfs","destroy","-d","/x","tank@x"],"folder":"/"}"#,
+        "denied: the pool is root's",
+    ),
+    (
+        r#"{"do":"run","args":["zinc","zfs","allow","--dev","/x","tank"],"user":0,"folder":"/"}"#,
+        "denied: the pool is root's",
     ),
     (r#"{"do":"run","args":["zpool","export","-f","tank"],"folder":"/"}"#, "code\":"),
     (r#"{"id":{"a":[1]},"do":["run"]}"#, "error"),

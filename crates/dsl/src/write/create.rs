@@ -220,6 +220,7 @@ pub fn create_dataset(
     let dir = create_dir(cx, Some((parent.object, last)))?;
     let origin = cx.origin_snap()?;
     let head = create_head(cx, dir, origin)?;
+    cx.give_to_creator(dir)?;
     for change in properties {
         set_on_new(cx, dir, head, change)?;
     }
@@ -251,6 +252,7 @@ pub fn clone_dataset(
     check_features(cx, name, properties)?;
     let dir = create_dir(cx, Some((parent.object, last)))?;
     let head = create_head(cx, dir, Some(snap.object))?;
+    cx.give_to_creator(dir)?;
     for change in properties {
         set_on_new(cx, dir, head, change)?;
     }

@@ -272,10 +272,8 @@ fn destroy_dir(cx: &DslCx<'_>, object: u64) -> Result<()> {
         cx.count(dir.parent, Counted::Filesystems, -1)?;
     }
     cx.remove(parent.child_zap, &name)?;
-    for (_, words) in cx.entries(dir.deleg_zap)? {
-        cx.free_table(words.first().copied().unwrap_or(0))?;
-    }
-    for table in [dir.child_zap, dir.props_zap, dir.clones, dir.deleg_zap] {
+    cx.free_delegations(dir.deleg_zap)?;
+    for table in [dir.child_zap, dir.props_zap, dir.clones] {
         cx.free_table(table)?;
     }
     cx.free_record(object)

@@ -61,6 +61,8 @@ pub struct DslCx<'a> {
     pub guid: &'a dyn Fn() -> u64,
     /// Bytes that all datasets together may take, for what needs room to be allowed.
     pub pool_size: u64,
+    /// The user who makes what is made: it gets the permissions that creators get.
+    pub creator: u64,
 }
 
 impl DslCx<'_> {

@@ -28,6 +28,7 @@ mod account;
 mod bookmarks;
 mod create;
 mod deadlists;
+mod deleg;
 mod destroy;
 mod features;
 mod holds;
@@ -50,6 +51,7 @@ pub use create::{
     NewDataset, PoolTree, check_create, clone_dataset, create_dataset, create_pool_tree,
 };
 pub use deadlists::renew_deadlist;
+pub use deleg::{DelegationEvent, Taken, allow, unallow};
 pub use destroy::{
     Destroyed, check_destroy_head, check_destroy_snapshot, check_destroyable, destroy_head,
     destroy_snapshot,

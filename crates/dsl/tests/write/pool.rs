@@ -104,6 +104,7 @@ impl TestPool {
             features: &MosFeatures,
             now: Timestamp { secs: 1_700_000_000 + self.txg, nanos: 5 },
             guid: &guid,
+            creator: 0,
             pool_size: POOL_SIZE,
         };
         f(&cx)

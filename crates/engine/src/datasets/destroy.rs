@@ -3,7 +3,7 @@
 
 use super::names::{heads, split};
 use crate::error::{Error, Hint, Place, Result, Rule};
-use dsl::{Dataset, Dsl, Refusal};
+use dsl::{Action, Dataset, Dsl, Refusal};
 use pool::Pool;
 use pool::live::LivePool;
 use rt::Progress;
@@ -151,6 +151,10 @@ impl DestroyPlan {
     /// Some of it is in use or held, and nothing is done; or a step failed, and those before it are
     /// done.
     pub fn run(&self, pool: &LivePool, progress: &Progress) -> Result<()> {
+        if !self.name.contains(['@', '#']) {
+            // Also when there is nothing in it that could go.
+            pool.permit(Action::Destroy, &self.name)?;
+        }
         self.check(pool)?;
         for step in &self.steps {
             progress.check()?;

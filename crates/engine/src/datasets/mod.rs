@@ -14,6 +14,7 @@ mod create;
 mod destroy;
 mod lineage;
 mod names;
+mod permissions;
 mod reserve;
 mod snapshots;
 
@@ -21,5 +22,6 @@ pub use create::Create;
 pub use destroy::{Destroy, DestroyPlan};
 pub use lineage::{MakeClone, NewerSnapshots, Rename, may_roll_back, promote, rollback};
 pub use names::{heads, pool_of, split};
+pub use permissions::{Holder, Permissions, permissions};
 pub(crate) use reserve::for_volume;
 pub use snapshots::{bookmark, check_tag, hold, release, snapshot};

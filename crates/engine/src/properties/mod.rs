@@ -4,7 +4,7 @@ mod owners;
 pub mod pool;
 mod set;
 
-pub use owners::{OwnerFigure, is_default_quota, owner_property, parse_owner};
+pub use owners::{OwnerFigure, is_default_quota, owner_property, parse_owner, set_quota};
 pub(crate) use set::whole_volume;
 pub use set::{Inherit, Setting, set};
 

@@ -1,6 +1,9 @@
 //! Properties of users, groups and projects: `userused@NAME`, `groupquota@ID` and their like.
 
+use crate::error::Result;
 use dsl::{Dataset, Dsl, Property, Source};
+use pool::live::LivePool;
+use zpl::write::QuotaKind;
 use zpl::{Filesystem, SpaceKind, SpaceRow};
 
 /// What such a property says.
@@ -83,6 +86,29 @@ pub fn owner_property(
         received: None,
         native: None,
     })
+}
+
+/// Sets a quota of an owner of files; 0: none. Durable when this returns.
+///
+/// # Errors
+/// It is no file system.
+pub fn set_quota(
+    pool: &LivePool,
+    dataset: &str,
+    (kind, what): (SpaceKind, QuotaKind),
+    owner: u64,
+    value: u64,
+) -> Result<()> {
+    let figure = match what {
+        QuotaKind::Space => OwnerFigure::Quota,
+        QuotaKind::Objects => OwnerFigure::ObjectQuota,
+    };
+    let word = |found: Option<&'static str>| found.unwrap_or_default();
+    let kind_name = word(KINDS.iter().find(|(_, k)| *k == kind).map(|(word, _)| *word));
+    let figure_name = word(FIGURES.iter().find(|(_, f)| *f == figure).map(|(word, _)| *word));
+    let property = format!("{kind_name}{figure_name}@{owner}");
+    pool.filesystem_to_set(dataset, &property)?.set_quota(kind, what, owner, value)?;
+    Ok(pool.sync()?)
 }
 
 #[cfg(test)]

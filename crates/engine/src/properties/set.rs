@@ -113,7 +113,7 @@ fn reserved(pool: &LivePool, volume: &Dataset, size: u64, block: u64) -> Result<
 /// that.
 fn resize(pool: &LivePool, dataset: &Dataset, size: u64) -> Result<Option<PropertyChange>> {
     let name = &dataset.name;
-    let mut volume = pool.volume(name)?;
+    let mut volume = pool.volume_to_set(name, "volsize")?;
     let (old, block) = (volume.size(), volume.block_size());
     if size < old {
         pool.check_unused(dataset)?;

@@ -11,6 +11,7 @@ use engine::inside::pool::live::{
 };
 use engine::inside::zpl::write::{NewFile, NewKind};
 use engine::inside::{check as checker, pool, rt};
+use engine::permissions::{Delegation, WhoKey};
 use engine::{Candidate, OpenOptions, Pool};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -136,10 +137,17 @@ fn furnish(pool: &LivePool) {
     pool.volume("tank/v").unwrap().write_at(0, &[7; 100_000]).unwrap();
     one("tank/v@1");
     pool.clone_snapshot("tank/v@1", "tank/w", Vec::new()).unwrap();
+    pool.allow("tank", vec![given("c-$", "destroy"), given("C-$", "@ops")]).unwrap();
+    pool.allow("tank/d", vec![given("ul$1000", "mount"), given("el$", "diff")]).unwrap();
     pool.hold(&["tank/a@3".to_owned(), "tank/v@1".to_owned()], "busy").unwrap();
     pool.release(&["tank/a@3".to_owned()], "busy").unwrap();
     pool.destroy_snapshots(&["tank/v@1".to_owned()], true).unwrap();
     pool.sync().unwrap();
+}
+
+/// A permission by the key of its holder.
+pub fn given(key: &str, permission: &str) -> Delegation {
+    Delegation { who: WhoKey::parse(key).unwrap(), permissions: vec![permission.to_owned()] }
 }
 
 /// Makes two snapshots of a dataset, and makes them of one txg.
@@ -264,6 +272,9 @@ fn each(pool: &Pool, mut with: impl FnMut(&Dataset, Vec<(String, String)>)) {
             let holds = dsl.holds(&dataset).unwrap();
             all.extend(holds.into_iter().map(|h| (format!("hold {}", h.tag), String::new())));
         } else {
+            let given = dsl.delegations(&dataset.dir).unwrap();
+            let given = given.into_iter().map(|d| (d.who.format(), d.permissions.join(",")));
+            all.extend(given);
             let marks = dsl.bookmarks(&dataset).unwrap();
             all.extend(marks.into_iter().map(|b| (b.name, String::new())));
         }

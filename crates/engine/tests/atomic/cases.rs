@@ -1,12 +1,13 @@
 //! Every sync task once, on the pool of `bench.rs`; and what must be refused.
 
-use crate::bench::{Bench, number, text};
+use crate::bench::{Bench, given, number, text};
 use engine::inside::dsl::write::PropertyChange;
 use engine::inside::pool::Result;
 use engine::inside::pool::live::{
     Devices, Invocation, LivePool, NewFilesystem, NewTop, PropertyWord,
 };
 use engine::inside::pool::live::{SpaceClass, VdevSpec};
+use engine::permissions::Taken;
 use std::sync::Arc;
 
 pub struct Case {
@@ -85,6 +86,11 @@ pub const CASES: &[Case] = cases! {
         p.set_property("tank/a", PropertyChange { name: "my:word".into(), value: None })
     },
     "revert a property" => |p, _| p.revert_property(&names(&["tank/a"]), "my:word"),
+    "give permissions" => |p, _| p.allow("tank/a", vec![given("ud$1000", "hold")]),
+    "take permissions" => |p, _| {
+        let who = given("el$", "diff").who;
+        p.unallow(&names(&["tank/d", "tank/a"]), vec![Taken { who, permissions: None }])
+    },
     "bookmark" => |p, _| p.bookmark("tank/a#new", "tank/a@3"),
     "the first bookmark" => |p, _| p.bookmark("tank/c#new", "tank/c@mine"),
     "destroy a bookmark" => |p, _| p.destroy_bookmark("tank/a#mark"),

@@ -40,6 +40,8 @@ pub enum DatasetError {
         /// Why.
         error: Error,
     },
+    /// It is mounted here, and the user may not unmount it.
+    NotPermitted(PathBuf),
     /// Its properties have changed, and its mount has the options it had.
     Remount(Error),
 }
@@ -71,6 +73,9 @@ impl fmt::Display for DatasetError {
             Self::System { name, error } => write!(f, "cannot mount '{name}': {error}"),
             Self::Unmount { dir, error } => {
                 write!(f, "cannot unmount '{}': {error}", dir.display())
+            }
+            Self::NotPermitted(dir) => {
+                write!(f, "cannot unmount '{}': permission denied", dir.display())
             }
             Self::Remount(error) => {
                 write!(f, "property may be set but unable to remount filesystem: {error}")

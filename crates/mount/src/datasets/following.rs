@@ -171,6 +171,17 @@ impl Follower<'_> {
         taken.iter().rev().filter_map(again).collect()
     }
 
+    /// Refuses when one of these datasets is mounted: for users who may not unmount.
+    ///
+    /// # Errors
+    /// It is.
+    pub fn check_unmounted(&self, affects: &dyn Fn(&str) -> bool) -> Result<()> {
+        match self.mounts.all().into_iter().find(|mounted| affects(&mounted.name)) {
+            None => Ok(()),
+            Some(mounted) => Err(DatasetError::NotPermitted(mounted.dir)),
+        }
+    }
+
     /// Changes datasets that must not be mounted meanwhile.
     pub fn while_unmounted<E: From<DatasetError>>(
         &self,
@@ -210,10 +221,7 @@ impl Follower<'_> {
         change: impl FnOnce() -> std::result::Result<(), E>,
     ) -> Changed<E> {
         let moves = !changes.stays && changes.has("mountpoint");
-        let goes = !changes.stays && changes.any("canmount", |value| value == Some("off"));
-        let affects = |name: &str| {
-            (moves && changes.is_below(name)) || (goes && changes.names.iter().any(|n| n == name))
-        };
+        let affects = |name: &str| changes.moves(name);
         let again = |name: &str| Some(name.to_owned());
         let which = MountScope::Following;
         let down = Unmounting { affects: &affects, again: &again, which, force: false };
@@ -313,6 +321,14 @@ impl Changes<'_> {
 
     fn has(&self, wanted: &str) -> bool {
         self.any(wanted, |_| true)
+    }
+
+    /// Whether a mount of this dataset moves or goes.
+    #[must_use]
+    pub fn moves(&self, name: &str) -> bool {
+        let goes = || self.any("canmount", |value| value == Some("off"));
+        let is_named = || self.names.iter().any(|n| n == name);
+        !self.stays && ((self.has("mountpoint") && self.is_below(name)) || (goes() && is_named()))
     }
 
     /// Whether it is one of the datasets, or below one.

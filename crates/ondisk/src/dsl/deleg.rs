@@ -11,8 +11,65 @@
 //!
 //! In upper case (`Ul$1000`) the second ZAP has names of sets, not of permissions.
 
+use crate::props::{self, Access};
+
 /// Character between the two letters and the name.
 pub const SEPARATOR: char = '$';
+
+/// Longest name of a set in bytes, with its `@`.
+const SET_NAME_MAX: usize = 63;
+
+/// The permissions that are not named after a property.
+pub const PERMISSIONS: [&str; 31] = [
+    "allow",
+    "bookmark",
+    "change-key",
+    "clone",
+    "create",
+    "destroy",
+    "diff",
+    "groupobjquota",
+    "groupobjused",
+    "groupquota",
+    "groupused",
+    "hold",
+    "load-key",
+    "mount",
+    "projectobjquota",
+    "projectobjused",
+    "projectquota",
+    "projectused",
+    "promote",
+    "receive",
+    "release",
+    "rename",
+    "rollback",
+    "send",
+    "share",
+    "snapshot",
+    "userobjquota",
+    "userobjused",
+    "userprop",
+    "userquota",
+    "userused",
+];
+
+/// Whether there is a permission of that name: one of [`PERMISSIONS`], or a property that can be
+/// set.
+#[must_use]
+pub fn is_permission(name: &str) -> bool {
+    // The security label of a dataset is not delegated.
+    let is_settable = |p: &props::Property| p.access != Access::ReadOnly && p.name != "mlslabel";
+    PERMISSIONS.contains(&name) || props::find(&props::DATASET, name).is_some_and(is_settable)
+}
+
+/// Whether a set can have that name: `@` and the characters of a dataset's name.
+#[must_use]
+pub fn is_set_name(name: &str) -> bool {
+    let is_good = |c: char| c.is_ascii_alphanumeric() || "-_.: ".contains(c);
+    let rest = name.strip_prefix('@').unwrap_or_default();
+    !rest.is_empty() && name.len() <= SET_NAME_MAX && rest.chars().all(is_good)
+}
 
 /// The kind of holder of a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +157,21 @@ impl WhoKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn permissions_are_operations_and_properties() {
+        for good in ["snapshot", "load-key", "userprop", "compression", "volsize", "encryption"] {
+            assert!(is_permission(good), "{good}");
+        }
+        for bad in ["", "used", "mlslabel", "compress", "com.x:y", "@set", "Snapshot"] {
+            assert!(!is_permission(bad), "{bad}");
+        }
+        assert!(PERMISSIONS.is_sorted());
+        for bad in ["", "@", "ops", "@a@b", "@a/b", "@\u{e9}", &format!("@{}", "x".repeat(63))] {
+            assert!(!is_set_name(bad), "{bad}");
+        }
+        assert!(is_set_name("@ops") && is_set_name(&format!("@{}", "x".repeat(62))));
+    }
 
     #[test]
     fn keys_go_both_ways() {

@@ -454,6 +454,7 @@ fn first_txg(
         now: Timestamp { secs: wall.as_secs(), nanos: u64::from(wall.subsec_nanos()) },
         guid: &|| rt.random_u64(),
         pool_size: u64::MAX,
+        creator: 0,
     };
     let tree = dsl::write::create_pool_tree(&cx)?;
     let candidate = seen(devices, &options.name)?;

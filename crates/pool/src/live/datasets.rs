@@ -4,12 +4,13 @@
 //! done at one point of one txg, and durable when the function returns. What the tasks write is in
 //! [`dsl::write`].
 
+use super::behalf::Need;
 use super::head::settings;
 use super::uses::InUse;
 use super::{Head, LivePool, TaskCx};
 use crate::error::{Error, Result};
 use dsl::write::{Destroyed, PropertyChange};
-use dsl::{Dataset, StoredValue};
+use dsl::{Action, Dataset, StoredValue};
 use ondisk::ObjsetKind;
 use ondisk::znode::Time;
 use std::collections::HashSet;
@@ -82,6 +83,23 @@ fn each_once(names: &[String]) -> Vec<String> {
     names.iter().filter(|name| seen.insert(name.as_str())).cloned().collect()
 }
 
+/// What a user needs to make a dataset with these properties.
+fn needs_to_make(name: &str, properties: &[PropertyChange]) -> Vec<Need> {
+    let new = |change: &PropertyChange| Need::NewProperty(name.to_owned(), change.name.clone());
+    let create = Need::To(Action::Create, name.to_owned());
+    std::iter::once(create).chain(properties.iter().map(new)).collect()
+}
+
+/// What a user needs to give something another name.
+fn needs_to_rename(from: &str, to: &str) -> Vec<Need> {
+    [(Action::Rename, from), (Action::RenameTo, to)].map(|(a, n)| Need::To(a, n.to_owned())).into()
+}
+
+/// A snapshot's name when its short name is another.
+fn renamed(snapshot: &str, short: &str) -> String {
+    format!("{}@{short}", snapshot.split('@').next().unwrap_or_default())
+}
+
 /// As long as this lives, the log of a head is empty.
 struct LogQuiesced(Arc<Head>);
 
@@ -92,6 +110,42 @@ impl Drop for LogQuiesced {
 }
 
 impl TaskCx<'_> {
+    /// Refuses a user who may not destroy what is younger than a snapshot.
+    fn permit_younger(&self, head: &Dataset, snapshot: &str) -> Result<()> {
+        if !self.is_for_caller() {
+            return Ok(());
+        }
+        let dsl = self.datasets();
+        let txg = dsl.by_name(snapshot)?.phys.creation_txg;
+        for one in dsl.snapshots(head)?.iter().filter(|one| one.phys.creation_txg > txg) {
+            self.permit(&Need::To(Action::Destroy, one.name.clone()))?;
+        }
+        for one in dsl.bookmarks(head)?.iter().filter(|one| one.phys.creation_txg > txg) {
+            self.permit(&Need::To(Action::DestroyBookmark, one.name.clone()))?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a user who may not rename all snapshots of that name below.
+    fn permit_renames_below(&self, snapshot: &str, to: &str) -> Result<()> {
+        if !self.is_for_caller() {
+            return Ok(());
+        }
+        let dsl = self.datasets();
+        let (head, short) = snapshot.split_once('@').unwrap_or((snapshot, ""));
+        let below = format!("{head}/");
+        for (name, _) in dsl.walk().iter().filter(|(name, _)| name.starts_with(&below)) {
+            let one = format!("{name}@{short}");
+            match dsl.by_name(&one) {
+                Err(dsl::Error::NoSuchDataset(_)) => continue,
+                found => found.map(drop)?,
+            }
+            let needs = needs_to_rename(&one, &renamed(&one, to));
+            needs.iter().try_for_each(|need| self.permit(need))?;
+        }
+        Ok(())
+    }
+
     /// Formats the object set of the new dataset `head` as a file system.
     pub(super) fn format_filesystem(&self, head: u64, new: &NewFilesystem) -> Result<()> {
         let wall = self.dsl().now;
@@ -124,7 +178,7 @@ impl LivePool {
         properties: Vec<PropertyChange>,
     ) -> Result<()> {
         let name = name.to_owned();
-        self.run(move |cx| {
+        self.run_with(needs_to_make(&name, &properties), move |cx| {
             cx.check_room(&name)?;
             new.check()?;
             let made = dsl::write::create_dataset(&cx.dsl(), cx.datasets(), &name, &properties)?;
@@ -142,7 +196,7 @@ impl LivePool {
         properties: Vec<PropertyChange>,
     ) -> Result<()> {
         let name = name.to_owned();
-        self.run(move |cx| {
+        self.run_with(needs_to_make(&name, &properties), move |cx| {
             cx.check_room(&name)?;
             Volume::check_format(size, block_size)?;
             let made = dsl::write::create_dataset(&cx.dsl(), cx.datasets(), &name, &properties)?;
@@ -161,7 +215,9 @@ impl LivePool {
         properties: Vec<PropertyChange>,
     ) -> Result<()> {
         let (origin, name) = (origin.to_owned(), name.to_owned());
-        self.run(move |cx| {
+        let mut needs = needs_to_make(&name, &properties);
+        needs.push(Need::To(Action::CloneOf, origin.clone()));
+        self.run_with(needs, move |cx| {
             cx.check_room(&name)?;
             let dsl = cx.datasets();
             cx.check_log(&dsl.by_name(&origin)?)?;
@@ -175,10 +231,16 @@ impl LivePool {
     /// Makes snapshots `pool/a@x`, all of the same moment, so one of each dataset; a name that is
     /// given twice counts once.
     pub fn snapshot(&self, names: &[String], properties: Vec<PropertyChange>) -> Result<()> {
-        let wanted = Arc::new((each_once(names), properties));
+        let names = each_once(names);
+        let mut needs = Need::to_each(Action::Snapshot, &names);
+        for (name, change) in names.iter().flat_map(|n| properties.iter().map(move |p| (n, p))) {
+            let head = name.split('@').next().unwrap_or_default().to_owned();
+            needs.push(Need::Property(head, change.name.clone()));
+        }
+        let wanted = Arc::new((names, properties));
         loop {
             let wanted = Arc::clone(&wanted);
-            let taken = self.run(move |cx| {
+            let taken = self.run_with(needs.clone(), move |cx| {
                 let (names, properties) = &*wanted;
                 cx.check_room(&names.join(" "))?;
                 dsl::write::snapshot(&cx.dsl(), cx.datasets(), names, properties)?;
@@ -200,7 +262,7 @@ impl LivePool {
     /// changed here. So that nothing of many is destroyed when one cannot be.
     pub fn check_destroyable(&self, names: &[String], defer: bool) -> Result<()> {
         let names = each_once(names);
-        self.run(move |cx| {
+        self.run_with(Need::to_each(Action::Destroy, &names), move |cx| {
             let dsl = cx.datasets();
             for name in &names {
                 let dataset = dsl.by_name(name)?;
@@ -215,7 +277,7 @@ impl LivePool {
     /// or none.
     pub fn destroy_snapshots(&self, names: &[String], defer: bool) -> Result<()> {
         let names = each_once(names);
-        self.run(move |cx| {
+        self.run_with(Need::to_each(Action::Destroy, &names), move |cx| {
             let dsl = cx.datasets();
             for name in &names {
                 cx.check_unused(&dsl.by_name(name)?)?;
@@ -237,9 +299,11 @@ impl LivePool {
     /// Destroys a file system or volume that has no snapshots and nothing below. Its blocks are
     /// freed in the background.
     pub fn destroy_dataset(&self, name: &str) -> Result<()> {
+        let needs = vec![Need::To(Action::Destroy, name.to_owned())];
+        self.ask(&needs)?;
         let _quiet = self.without_log(name)?;
         let name = name.to_owned();
-        self.run(move |cx| {
+        self.run_with(needs, move |cx| {
             let dsl = cx.datasets();
             let head = dsl::write::check_destroy_head(&cx.dsl(), dsl, &name)?;
             cx.check_unused(&head)?;
@@ -253,12 +317,15 @@ impl LivePool {
 
     /// Takes a head back to a snapshot; with `destroy_younger` the snapshots after it go.
     pub fn rollback(&self, snapshot: &str, destroy_younger: bool) -> Result<()> {
+        let needs = vec![Need::To(Action::Rollback, snapshot.to_owned())];
+        self.ask(&needs)?;
         let _quiet = self.without_log(snapshot.split('@').next().unwrap_or_default())?;
         let snapshot = snapshot.to_owned();
-        self.run(move |cx| {
+        self.run_with(needs, move |cx| {
             let dsl = cx.datasets();
             let check = dsl::write::check_rollback;
             let (head, _) = check(&cx.dsl(), dsl, &snapshot, destroy_younger)?;
+            cx.permit_younger(&head, &snapshot)?;
             cx.check_unused(&head)?;
             cx.check_log(&head)?;
             cx.check_log(&dsl.by_name(&snapshot)?)?;
@@ -273,10 +340,11 @@ impl LivePool {
     /// Makes a clone independent of its origin, which becomes its clone.
     pub fn promote(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
-        self.run(move |cx| {
+        self.run_with(vec![Need::To(Action::Promote, name.clone())], move |cx| {
             let dsl = cx.datasets();
             let mut with_livelists = vec![dsl.by_name(&name)?];
             if let Some(origin) = dsl.origin(&with_livelists[0].dir)? {
+                cx.permit(&Need::To(Action::PromoteOver, origin.clone()))?;
                 let head = origin.split('@').next().unwrap_or_default();
                 with_livelists.push(dsl.by_name(head)?);
             }
@@ -290,7 +358,7 @@ impl LivePool {
     /// Gives a file system or volume, and all below, another name.
     pub fn rename(&self, from: &str, to: &str) -> Result<()> {
         let (from, to) = (from.to_owned(), to.to_owned());
-        self.run(move |cx| {
+        self.run_with(needs_to_rename(&from, &to), move |cx| {
             dsl::write::rename_dir(&cx.dsl(), cx.datasets(), &from, &to)?;
             // It inherits from another place now.
             cx.shared.refresh_heads()?;
@@ -303,8 +371,11 @@ impl LivePool {
     /// all datasets below.
     pub fn rename_snapshot(&self, name: &str, to: &str, recursive: bool) -> Result<()> {
         let (name, to) = (name.to_owned(), to.to_owned());
-        self.run(move |cx| {
+        self.run_with(needs_to_rename(&name, &renamed(&name, &to)), move |cx| {
             let dsl = cx.datasets();
+            if recursive {
+                cx.permit_renames_below(&name, &to)?;
+            }
             for (from, object) in
                 dsl::write::rename_snapshot(&cx.dsl(), dsl, &name, &to, recursive)?
             {
@@ -317,7 +388,8 @@ impl LivePool {
     /// Sets or clears a property.
     pub fn set_property(&self, dataset: &str, change: PropertyChange) -> Result<()> {
         let dataset = dataset.to_owned();
-        self.run(move |cx| {
+        let need = Need::Property(dataset.clone(), change.name.clone());
+        self.run_with(vec![need], move |cx| {
             dsl::write::set_property(&cx.dsl(), cx.datasets(), &dataset, &change)?;
             cx.shared.refresh_heads()?;
             cx.log_change(&dataset, &change)
@@ -327,7 +399,11 @@ impl LivePool {
     /// Sets or clears properties, each of the dataset that stands beside it, in one txg. The first
     /// that is refused ends it; those before it are set.
     pub fn set_properties(&self, changes: Vec<(String, PropertyChange)>) -> Result<()> {
-        self.run_each(changes, |cx, (dataset, change)| {
+        let need = |(name, change): &(String, PropertyChange)| {
+            Need::Property(name.clone(), change.name.clone())
+        };
+        let needs = changes.iter().map(need).collect();
+        self.run_each(needs, changes, |cx, (dataset, change)| {
             dsl::write::set_property(&cx.dsl(), cx.datasets(), dataset, change)?;
             cx.log_change(dataset, change)
         })
@@ -336,7 +412,9 @@ impl LivePool {
     /// Gives each dataset the value of a property again that was received for it.
     pub fn revert_property(&self, datasets: &[String], property: &str) -> Result<()> {
         let property = property.to_owned();
-        self.run_each(datasets.to_vec(), move |cx, dataset| {
+        let need = |name: &String| Need::Property(name.clone(), property.clone());
+        let needs = datasets.iter().map(need).collect();
+        self.run_each(needs, datasets.to_vec(), move |cx, dataset| {
             dsl::write::revert_property(&cx.dsl(), cx.datasets(), dataset, &property)?;
             cx.log_event("inherit", &format!("{property}="), dataset)
         })
@@ -346,10 +424,11 @@ impl LivePool {
     /// is refused. Each is a task of its own: what went before a refusal stays.
     fn run_each<T: Send + 'static>(
         &self,
+        needs: Vec<Need>,
         all: Vec<T>,
         one: impl Fn(&TaskCx<'_>, &T) -> Result<()> + Send + 'static,
     ) -> Result<()> {
-        self.run(move |cx| {
+        self.run_with(needs, move |cx| {
             let done = all.iter().try_for_each(|item| cx.whole(|cx| one(cx, item)));
             cx.shared.refresh_heads()?;
             Ok(done)
@@ -359,7 +438,7 @@ impl LivePool {
     /// Holds snapshots by a tag.
     pub fn hold(&self, names: &[String], tag: &str) -> Result<()> {
         let (names, tag) = (each_once(names), tag.to_owned());
-        self.run(move |cx| {
+        self.run_with(Need::to_each(Action::Hold, &names), move |cx| {
             dsl::write::hold(&cx.dsl(), cx.datasets(), &names, &tag)?;
             names.iter().try_for_each(|name| {
                 let (object, count) = cx.holds(name)?;
@@ -372,7 +451,7 @@ impl LivePool {
     /// Releases them.
     pub fn release(&self, names: &[String], tag: &str) -> Result<()> {
         let (names, tag) = (each_once(names), tag.to_owned());
-        self.run(move |cx| {
+        self.run_with(Need::to_each(Action::Release, &names), move |cx| {
             let dsl = cx.datasets();
             // Before, since the last hold may be what keeps a snapshot.
             let held: Vec<_> = names.iter().map(|name| cx.holds(name)).collect();
@@ -389,7 +468,7 @@ impl LivePool {
     /// Makes a bookmark of a snapshot.
     pub fn bookmark(&self, name: &str, source: &str) -> Result<()> {
         let (name, source) = (name.to_owned(), source.to_owned());
-        self.run(move |cx| {
+        self.run_with(vec![Need::To(Action::Bookmark, name.clone())], move |cx| {
             let dsl = cx.datasets();
             let made = dsl::write::create_bookmark(&cx.dsl(), dsl, &name, &source)?;
             let (head, short) = name.split_once('#').unwrap_or((&name, ""));
@@ -407,7 +486,7 @@ impl LivePool {
     /// Destroys a bookmark.
     pub fn destroy_bookmark(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
-        self.run(move |cx| {
+        self.run_with(vec![Need::To(Action::DestroyBookmark, name.clone())], move |cx| {
             dsl::write::destroy_bookmark(&cx.dsl(), cx.datasets(), &name)?;
             let (head, short) = name.split_once('#').unwrap_or((&name, ""));
             cx.log_event("remove bookmark", &format!("name={short}"), head)
@@ -430,6 +509,12 @@ impl LivePool {
 
     /// A dataset's head, open for writing.
     pub fn head(&self, name: &str) -> Result<Arc<Head>> {
+        self.check_administrator()?;
+        self.open_head(name)
+    }
+
+    /// The same, without asking who wants it.
+    pub(super) fn open_head(&self, name: &str) -> Result<Arc<Head>> {
         let dataset = {
             let _guard = self.shared.gate.read();
             self.shared.dsl.by_name(name)?
@@ -437,7 +522,7 @@ impl LivePool {
         let head = self.shared.head(&dataset)?;
         let livelist = self.shared.features.count("com.delphix:livelist").unwrap_or(0) > 0;
         if livelist || head.log.is_foreign() {
-            self.run(move |cx| cx.take_over(&dataset))?;
+            self.shared.run(move |cx| cx.take_over(&dataset))?;
         }
         Ok(head)
     }
@@ -456,6 +541,11 @@ impl LivePool {
     /// As [`Self::filesystem`].
     pub fn undrained_filesystem(&self, name: &str) -> Result<Filesystem> {
         let head = self.head(name)?;
+        self.filesystem_of(name, &head)
+    }
+
+    /// A head as a file system.
+    pub(super) fn filesystem_of(&self, name: &str, head: &Head) -> Result<Filesystem> {
         if head.objset.phys().kind != ObjsetKind::Zfs {
             return Err(Error::Invalid { what: format!("{name} is not a file system") });
         }
@@ -468,7 +558,11 @@ impl LivePool {
 
     /// A volume, open for writing.
     pub fn volume(&self, name: &str) -> Result<Volume> {
-        let head = self.head(name)?;
+        Self::volume_of(name, &*self.head(name)?)
+    }
+
+    /// A head as a volume.
+    pub(super) fn volume_of(name: &str, head: &Head) -> Result<Volume> {
         if head.objset.phys().kind != ObjsetKind::Zvol {
             return Err(Error::Invalid { what: format!("{name} is not a volume") });
         }

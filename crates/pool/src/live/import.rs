@@ -38,6 +38,7 @@ use rt::Rt;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use vdev::label::Round;
 use vdev::{LeafOpen, Txgs, VdevTree};
@@ -69,6 +70,8 @@ pub struct ImportOptions {
     /// Limits on the number of file systems and snapshots stop nothing: the user who opens the pool
     /// may change them.
     pub ignore_limits: bool,
+    /// The user who opens it: what is made has the permissions that its creator gets.
+    pub user: u64,
     /// Tunables that are not to have their defaults.
     pub tunables: Vec<Setting>,
     /// Space maps that are wrong, and what is to be in their place.
@@ -94,6 +97,7 @@ impl ImportOptions {
             logs: LogDevices::default(),
             give_up: Vec::new(),
             ignore_limits: false,
+            user: 0,
             tunables: Vec::new(),
             maps_anew: Arc::default(),
             to_repair: false,
@@ -164,6 +168,7 @@ pub fn import(
     let mut pool = assemble(rt, &reading, options, (root, newest.txg), &devices)?;
     pool.end_split(&split)?;
     pool.shared.post_system("pool_import");
+    pool.shared.owner.store(options.user, Ordering::Relaxed);
     if options.ignore_limits {
         pool.shared.dsl.ignore_limits();
         pool.view().dsl().ignore_limits();

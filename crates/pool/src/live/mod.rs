@@ -28,6 +28,7 @@
 //! error_scrub                    that looked at again
 //! work  running_work             initialize, trim, autotrim
 //! datasets                       file systems, volumes, snapshots, clones
+//! behalf  delegations            what other users may change, and who says so
 //! vdevs  expand                  adding devices, new guids; devices that have grown
 //! checkpoint  rewind             a state of the pool that is kept, and going back to it
 //! writable                       what is opened read-only, and why
@@ -39,6 +40,7 @@
 
 mod abandon;
 mod attach;
+mod behalf;
 mod blocks;
 mod budget;
 mod checkpoint;
@@ -46,6 +48,7 @@ mod config;
 mod config_edit;
 mod create;
 mod datasets;
+mod delegations;
 mod early;
 mod errlog;
 mod error_scrub;
@@ -130,6 +133,7 @@ pub use zio::SpaceClass;
 
 use crate::error::{Error, Result};
 use crate::open::{LiveState, Pool};
+use behalf::Behalf;
 use config::PoolFacts;
 use log::Claim;
 use ondisk::config::{PoolState, VdevConfig};
@@ -165,6 +169,8 @@ pub struct LivePool {
     replayed: Mutex<Vec<(String, ReplayReport)>>,
     /// Logs that were given up because a log device is missing.
     given_up: Vec<GivenUpLog>,
+    /// Whom the handle is for, when that is not the administrator.
+    behalf: Option<Behalf>,
 }
 
 impl LivePool {
@@ -194,6 +200,7 @@ impl LivePool {
             claims: Vec::new(),
             replayed: Mutex::default(),
             given_up: Vec::new(),
+            behalf: None,
         })
     }
 
@@ -398,6 +405,7 @@ impl LivePool {
         &self,
         task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        self.check_administrator()?;
         self.shared.run(task)
     }
 
@@ -408,10 +416,13 @@ impl LivePool {
         &self.shared.faults
     }
 
-    /// Adds a line to the pool's history.
+    /// Adds a line to the pool's history; for a user only after a change.
     pub fn log(&self, what: &Invocation) -> Result<()> {
+        if !self.may_have_changed() {
+            return Ok(());
+        }
         let what = what.clone();
-        self.run(move |cx| cx.log_command(&what))
+        self.shared.run(move |cx| cx.log_command(&what))
     }
 
     /// Makes everything durable, marks the pool exported, and lets go of its devices.

@@ -27,8 +27,8 @@ use crate::faults::FaultLog;
 use crate::gate::Gate;
 use crate::not_used::Refused;
 use dmu::{CachedStore, Objset, Tx};
-use dsl::Dsl;
 use dsl::write::MosAccount;
+use dsl::{Caller, Dsl};
 use ondisk::config::{PoolState, VdevConfig};
 use ondisk::uberblock::Uberblock;
 use parking_lot::{Mutex, RwLock};
@@ -119,6 +119,10 @@ pub(crate) struct Shared {
     /// The datasets for the sync; all others read [`Self::dsl`].
     pub(super) dsl_in_sync: Dsl,
     pub(super) dsl: Dsl,
+    /// Those of [`Self::dsl_in_sync`], for tasks of users for whom limits count.
+    pub(super) dsl_for_users: Dsl,
+    /// The user who opened the pool.
+    pub(super) owner: AtomicU64,
     pub(super) features: FeatureTable,
     pub(super) gate: Arc<Gate>,
     pub(super) heads: RwLock<Heads>,
@@ -175,6 +179,8 @@ pub struct TaskCx<'a> {
     pub(super) guid: &'a dyn Fn() -> u64,
     /// Bytes that all datasets together may take.
     pub(super) pool_size: u64,
+    /// The user whom the task is for, when that is not the administrator.
+    pub(super) caller: RefCell<Option<Arc<Caller>>>,
     /// What was changed beside the MOS.
     pub(super) touched: Cell<u64>,
     /// Why a task stopped half way: the txg must not become durable.
@@ -284,6 +290,7 @@ impl Shared {
         let Mos { objects: mos, in_sync: mos_in_sync, patient } = mos;
         let dsl = Dsl::open(mos.clone(), pool)?;
         let dsl_in_sync = dsl.through(mos_in_sync.clone());
+        let dsl_for_users = dsl_in_sync.without_keys();
         let last = uberblock.txg.max(FIRST_TXG - 1);
         store.set_settled(uberblock.txg);
         let blocks = Arc::new(TxgBlocks::new(&alloc, &writer));
@@ -308,6 +315,8 @@ impl Shared {
             blocks,
             dsl_in_sync,
             dsl,
+            dsl_for_users,
+            owner: AtomicU64::new(0),
             features,
             gate: Arc::new(Gate::new(rt)),
             heads: RwLock::default(),

@@ -48,7 +48,8 @@ const FREES_PER_TXG: u64 = 20_000;
 impl<'a> TaskCx<'a> {
     pub(super) fn new(shared: &'a Shared, tx: &'a Tx, guid: &'a dyn Fn() -> u64) -> Self {
         let pool_size = shared.size_for_datasets();
-        Self { shared, tx, guid, pool_size, touched: Cell::new(0), broken: RefCell::default() }
+        let (caller, broken) = (RefCell::default(), RefCell::default());
+        Self { shared, tx, guid, pool_size, caller, touched: Cell::new(0), broken }
     }
 
     /// Runs a task, or a part of one that stands alone. When it fails after a change the txg is
@@ -77,14 +78,19 @@ impl<'a> TaskCx<'a> {
 
     /// The datasets, for a sync: its reads wait for devices.
     pub(super) fn datasets(&self) -> &'a Dsl {
-        &self.shared.dsl_in_sync
+        match self.is_for_caller() {
+            true => &self.shared.dsl_for_users,
+            false => &self.shared.dsl_in_sync,
+        }
     }
 
     /// The context of the functions of [`dsl::write`].
     #[must_use]
     pub fn dsl(&self) -> DslCx<'_> {
         let wall = self.shared.rt.wall();
+        let caller = self.caller.borrow().as_ref().map(|caller| caller.user);
         DslCx {
+            creator: caller.unwrap_or_else(|| self.shared.owner.load(Ordering::Relaxed)),
             mos: self.objects(),
             tx: self.tx,
             blocks: &*self.shared.blocks as &dyn Blocks,

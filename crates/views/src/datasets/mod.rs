@@ -1,10 +1,11 @@
 //! Datasets with their properties: which ones are meant ([`select`]), values as text and as JSON,
 //! tables of datasets ([`list`]) and of properties ([`get`]), and what owners of files use
-//! ([`owners`]).
+//! ([`owners`]), and what users may do ([`permissions`]).
 
 pub mod get;
 pub mod list;
 pub mod owners;
+pub mod permissions;
 mod pretty;
 pub mod select;
 pub mod versions;

@@ -1,12 +1,73 @@
 //! What users, groups and projects use and may use: properties, and tables by owner.
 
+use super::permissions::Accounts;
 use crate::{HostInfo, json};
-use engine::files::{SpaceKind, SpaceRow};
-use engine::properties::{OwnerFigure, parse_owner};
+use engine::files::{QuotaKind, SpaceKind, SpaceRow};
+use engine::properties::{OwnerFigure, parse_owner, set_quota};
+use engine::{DatasetKind, LivePool, StoredValue, parse_value};
 use serde_json::{Map, Value, json};
 use std::cmp::Ordering;
 use term::Table;
 use term::human::{nicebytes, nicenum};
+
+/// A limit that is to be set for an owner.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    kind: SpaceKind,
+    what: QuotaKind,
+    id: u64,
+    /// 0: none.
+    value: u64,
+}
+
+/// Why a limit cannot be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoLimit {
+    /// It is a figure that is counted.
+    Readonly,
+    /// This machine does not know the owner.
+    Owner,
+    /// It is no size, and not `none`.
+    Value,
+}
+
+impl Limit {
+    /// Reads one; `None` when the property is another.
+    ///
+    /// # Errors
+    /// No such user, group or size.
+    pub fn read(
+        accounts: &dyn Accounts,
+        property: &str,
+        value: &str,
+    ) -> Result<Option<Self>, NoLimit> {
+        let Some((kind, what, owner)) = parse_owner(property) else { return Ok(None) };
+        let what = match what {
+            OwnerFigure::Quota => QuotaKind::Space,
+            OwnerFigure::ObjectQuota => QuotaKind::Objects,
+            OwnerFigure::Used | OwnerFigure::Objects => return Err(NoLimit::Readonly),
+        };
+        let known = || match kind {
+            SpaceKind::User => accounts.user_id(owner),
+            SpaceKind::Group => accounts.group_id(owner),
+            SpaceKind::Project => None,
+        };
+        let id = owner.parse::<u32>().ok().map(u64::from).or_else(known).ok_or(NoLimit::Owner)?;
+        // A reservation is a size, or none, too.
+        match parse_value("reservation", value, DatasetKind::Filesystem, false) {
+            Ok(StoredValue::Number(value)) => Ok(Some(Self { kind, what, id, value })),
+            _ => Err(NoLimit::Value),
+        }
+    }
+
+    /// Sets it for a file system.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn set(&self, pool: &LivePool, dataset: &str) -> engine::Result<()> {
+        set_quota(pool, dataset, (self.kind, self.what), self.id, self.value)
+    }
+}
 
 /// The value for people; `None` when `name` is another property.
 #[must_use]

@@ -11,9 +11,16 @@ pub enum Served {
     Never,
     /// For its own user.
     ToOwner,
-    /// Also for other users, where root serves the pool: the verb only looks, at that pool, and
-    /// names no file.
+    /// Also for other users, where root serves the pool: the verb looks at that pool or changes it
+    /// by its operations, which ask for permissions, and names no file.
     ToEveryone,
+}
+
+impl Served {
+    /// To everyone, if that holds.
+    pub fn everyone_if(is_for_everyone: bool) -> Self {
+        if is_for_everyone { Self::ToEveryone } else { Self::ToOwner }
+    }
 }
 
 /// A verb with its arguments.

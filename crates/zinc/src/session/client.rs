@@ -51,7 +51,7 @@ pub struct Client {
     /// It wants what is seen of the pool that is held, as data, to show it together with what is
     /// seen of others.
     pub is_part: bool,
-    /// It is of another user, and may only look.
+    /// It is of another user, who may look, and change what it has permissions for.
     pub is_other_user: bool,
 }
 

@@ -34,6 +34,7 @@ use control::stream::Stream;
 use control::{ClientWatch, Handler, Peer, Presence, Refusal, Request};
 use engine::LivePool;
 use engine::live::{Invocation, Setting, Tunable, TunableError};
+use engine::permissions::Caller;
 use imported::Listed;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::{Map, Value, json};
@@ -355,9 +356,9 @@ impl Service {
         }
     }
 
-    /// Runs a verb for another user, which may look at the pool and name no file: what this process
-    /// opens, it opens with its own rights. What the verb prints goes into memory and back with the
-    /// answer, and nothing of the client is waited for.
+    /// Runs a verb for another user, which may look at the pool, change what it has permissions
+    /// for, and name no file: what this process opens, it opens with its own rights. What the verb
+    /// prints goes into memory and back with the answer, and nothing of the client is waited for.
     fn show(&self, request: &Request, peer: Peer) -> Result<Value, Refusal> {
         let cannot = |e: std::io::Error| Refusal::new("cannot run").because(e.to_string());
         let memory = |name: &str| -> std::io::Result<File> {
@@ -427,9 +428,11 @@ impl Service {
         let words = line.args.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
         let shown = words.join(" ");
         self.held.work(&shown, peer.pid, presence, |pool| {
+            let theirs = peer.is_other.then(|| pool.on_behalf_of(caller(peer))).transpose();
+            let theirs = theirs.map_err(|e| refusal(&Failure::from(e)))?;
             begun();
             let client = Arc::new(Client {
-                pool: Arc::clone(pool),
+                pool: theirs.map_or_else(|| Arc::clone(pool), Arc::new),
                 mounts: Arc::clone(&self.mounts),
                 mounts_all: self.mounts_all,
                 args: line.args,
@@ -479,6 +482,12 @@ impl Line {
             is_part: request.params.get("part") == Some(&Value::Bool(true)),
         })
     }
+}
+
+/// Another user, as the system says who that is: nothing of it comes from the request.
+fn caller(peer: Peer) -> Caller {
+    let groups = peer.groups().into_iter().map(u64::from).collect();
+    Caller { user: u64::from(peer.user), groups }
 }
 
 /// The number of an exit code.

@@ -13,6 +13,7 @@ use engine::datasets::Create;
 use engine::props::{find_dataset, is_user_property};
 use engine::{DatasetKind, Error, ErrorKind, Pool, Refusal};
 use std::process::ExitCode;
+use std::slice::from_ref;
 
 /// Properties of a volume that are shown as what becomes of them.
 const VOLUMES_OWN: [&str; 2] = ["volsize", "volblocksize"];
@@ -60,8 +61,8 @@ fn is_property(name: &str) -> bool {
 }
 
 impl Verb for Args {
-    fn served(&self, _: &Session) -> Served {
-        Served::ToOwner
+    fn served(&self, session: &Session) -> Served {
+        Served::everyone_if(self.live.is_for_everyone(session, from_ref(&self.name)))
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {

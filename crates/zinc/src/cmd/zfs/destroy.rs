@@ -2,7 +2,7 @@
 
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
-use crate::live::{self, LiveOptions};
+use crate::live::{self, LiveArgs, LiveOptions};
 use crate::mounting::while_unmounted;
 use crate::progress::while_wanted;
 use crate::refusals::cannot;
@@ -58,8 +58,10 @@ pub struct Args {
 }
 
 impl Verb for Args {
-    fn served(&self, _: &Session) -> Served {
-        Served::ToOwner
+    fn served(&self, session: &Session) -> Served {
+        let live = LiveArgs { search: self.search.clone(), how: self.how.clone() };
+        let names_no_path = self.defer_or_path.iter().all(String::is_empty);
+        Served::everyone_if(names_no_path && live.is_for_everyone(session, &self.names))
     }
 
     fn run(mut self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {

@@ -6,12 +6,15 @@ use crate::failure::Failure;
 use crate::objsets::Sets;
 use crate::opening::Pools;
 use crate::progress::while_wanted;
+use crate::refusals::cannot;
 use crate::session::Session;
 use crate::{hints, ui};
 use engine::diff::{self, Diff};
+use engine::permissions::Action;
 use engine::{Dataset, Error, ErrorKind, Rule};
 use serde_json::json;
 use std::process::ExitCode;
+use std::slice::from_ref;
 use views::diff::{self as view, Style};
 
 /// Arguments of `zinc zfs diff`.
@@ -48,8 +51,8 @@ pub struct Args {
 }
 
 impl Verb for Args {
-    fn served(&self, _: &Session) -> Served {
-        Served::ToOwner
+    fn served(&self, session: &Session) -> Served {
+        Served::everyone_if(self.pool.is_for_everyone(session, from_ref(&self.from)))
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
@@ -57,6 +60,8 @@ impl Verb for Args {
             return Err(Failure::usage(format!("'{}' is not a snapshot", self.from)));
         };
         let to = diff::later_name(path, self.to.as_deref());
+        self.permit(session, &self.from)?;
+        self.permit(session, &to)?;
         let mut pools = Pools::new(self.pool.clone().of_files());
         let pool = pools.of(session, &self.from)?;
         while_wanted(session, |progress| {
@@ -70,6 +75,12 @@ impl Verb for Args {
 }
 
 impl Args {
+    /// Refuses another user who may not compare this.
+    fn permit(&self, session: &Session, name: &str) -> Result<(), Failure> {
+        let Some(pool) = session.held(name) else { return Ok(()) };
+        pool.permit(Action::Diff, name).map_err(|e| cannot("compare", name, e))
+    }
+
     fn refused(&self, to: &str, e: Error) -> Failure {
         match (e.kind(), e.hint()) {
             (ErrorKind::Against(rule @ Rule::NotEarlier), Some(hint)) => {

@@ -37,8 +37,8 @@ pub struct Bookmark {
 }
 
 impl Verb for Hold {
-    fn served(&self, _: &Session) -> Served {
-        Served::ToOwner
+    fn served(&self, session: &Session) -> Served {
+        Served::everyone_if(self.live.is_for_everyone(session, &self.names))
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
@@ -66,8 +66,8 @@ impl Verb for Hold {
 pub struct Release(pub Hold);
 
 impl Verb for Release {
-    fn served(&self, _: &Session) -> Served {
-        Served::ToOwner
+    fn served(&self, session: &Session) -> Served {
+        Served::everyone_if(self.0.live.is_for_everyone(session, &self.0.names))
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
@@ -101,8 +101,10 @@ fn absent(doing: &str, e: &Error) -> Failure {
 }
 
 impl Verb for Bookmark {
-    fn served(&self, _: &Session) -> Served {
-        Served::ToOwner
+    fn served(&self, session: &Session) -> Served {
+        let both = [&self.source, &self.name].into_iter();
+        let whole: Vec<_> = both.filter(|n| !n.starts_with(['@', '#'])).cloned().collect();
+        Served::everyone_if(self.live.is_for_everyone(session, &whole))
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {

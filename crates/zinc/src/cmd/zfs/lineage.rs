@@ -12,6 +12,7 @@ use crate::stored_only;
 use ::mount::datasets::{MountScope, Unmounting, is_below};
 use engine::datasets::{self, NewerSnapshots};
 use std::process::ExitCode;
+use std::slice::from_ref;
 
 /// Arguments of `zinc zfs rollback`.
 #[derive(clap::Args)]
@@ -84,8 +85,8 @@ pub struct Rename {
 }
 
 impl Verb for Rollback {
-    fn served(&self, _: &Session) -> Served {
-        Served::ToOwner
+    fn served(&self, session: &Session) -> Served {
+        Served::everyone_if(self.live.is_for_everyone(session, from_ref(&self.snapshot)))
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
@@ -117,8 +118,8 @@ impl Verb for Rollback {
 }
 
 impl Verb for MakeClone {
-    fn served(&self, _: &Session) -> Served {
-        Served::ToOwner
+    fn served(&self, session: &Session) -> Served {
+        Served::everyone_if(self.live.is_for_everyone(session, from_ref(&self.snapshot)))
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
@@ -145,8 +146,8 @@ impl Verb for MakeClone {
 }
 
 impl Verb for Promote {
-    fn served(&self, _: &Session) -> Served {
-        Served::ToOwner
+    fn served(&self, session: &Session) -> Served {
+        Served::everyone_if(self.live.is_for_everyone(session, from_ref(&self.name)))
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
@@ -158,8 +159,8 @@ impl Verb for Promote {
 }
 
 impl Verb for Rename {
-    fn served(&self, _: &Session) -> Served {
-        Served::ToOwner
+    fn served(&self, session: &Session) -> Served {
+        Served::everyone_if(self.live.is_for_everyone(session, from_ref(&self.from)))
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {

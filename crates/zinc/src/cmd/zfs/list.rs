@@ -94,10 +94,7 @@ impl FromArgMatches for Order {
 
 impl Verb for Args {
     fn served(&self, session: &Session) -> Served {
-        match self.pool.is_for_everyone(session, &self.names) {
-            true => Served::ToEveryone,
-            false => Served::ToOwner,
-        }
+        Served::everyone_if(self.pool.is_for_everyone(session, &self.names))
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {

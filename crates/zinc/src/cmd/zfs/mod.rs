@@ -1,5 +1,6 @@
 //! `zinc zfs`: verbs about datasets.
 
+mod allow;
 mod changes;
 mod create;
 mod destroy;
@@ -55,6 +56,10 @@ pub enum Command {
     Release(hold::Hold),
     /// Make a bookmark of a snapshot
     Bookmark(hold::Bookmark),
+    /// Let other users change datasets, or list what they may
+    Allow(allow::Allow),
+    /// Let them no more
+    Unallow(allow::Unallow),
     /// List datasets with their properties
     List(list::Args),
     /// Show properties of datasets, and where they come from
@@ -104,6 +109,8 @@ impl Command {
             Self::Hold(a) => Box::new(a),
             Self::Release(a) => Box::new(hold::Release(a)),
             Self::Bookmark(a) => Box::new(a),
+            Self::Allow(a) => Box::new(a),
+            Self::Unallow(a) => Box::new(a),
             Self::List(a) => Box::new(a),
             Self::Get(a) => Box::new(a),
             Self::Userspace(a) => Box::new(space::SpaceVerb(SpaceKind::User, a)),

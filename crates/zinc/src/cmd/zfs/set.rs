@@ -1,6 +1,6 @@
 //! `zinc zfs set` and `zinc zfs inherit`: properties of datasets that are there.
 
-use super::owners::Limit;
+use super::owners::limit;
 use super::snapshot::one_pool;
 use crate::args::divide;
 use crate::cmd::verb::{Served, Verb};
@@ -65,8 +65,9 @@ fn refuse_unwritten(dataset: &str, setting: &str) -> Result<(), Failure> {
 }
 
 impl Verb for Set {
-    fn served(&self, _: &Session) -> Served {
-        Served::ToOwner
+    fn served(&self, session: &Session) -> Served {
+        let names: Vec<_> = self.words.iter().filter(|w| !w.contains('=')).cloned().collect();
+        Served::everyone_if(self.live.is_for_everyone(session, &names))
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
@@ -92,7 +93,7 @@ impl Verb for Set {
         for dataset in &names {
             for setting in &settings {
                 let (property, value) = divide(setting)?;
-                match Limit::read(session, property, value)? {
+                match limit(session, property, value)? {
                     Some(limit) => limits.push((dataset, limit)),
                     None => all.push(Setting { dataset, property, value }),
                 }
@@ -104,7 +105,10 @@ impl Verb for Set {
             with_properties(session, &changes, || {
                 let done = properties::set(pool, &all);
                 done.map_err(|e| cannot("set property for", first, e))?;
-                limits.iter().try_for_each(|(dataset, limit)| limit.set(pool, dataset))
+                limits.iter().try_for_each(|(dataset, limit)| {
+                    let done = limit.set(pool, dataset);
+                    done.map_err(|e| cannot("set property for", dataset, e))
+                })
             })
         })?;
         stored_only::note(session, settings);
@@ -113,8 +117,8 @@ impl Verb for Set {
 }
 
 impl Verb for Inherit {
-    fn served(&self, _: &Session) -> Served {
-        Served::ToOwner
+    fn served(&self, session: &Session) -> Served {
+        Served::everyone_if(self.live.is_for_everyone(session, &self.names))
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {

@@ -27,8 +27,8 @@ pub struct Args {
 }
 
 impl Verb for Args {
-    fn served(&self, _: &Session) -> Served {
-        Served::ToOwner
+    fn served(&self, session: &Session) -> Served {
+        Served::everyone_if(self.live.is_for_everyone(session, &self.names))
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {

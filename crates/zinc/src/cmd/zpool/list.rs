@@ -114,10 +114,7 @@ pub(super) fn repeated(
 
 impl Verb for Args {
     fn served(&self, session: &Session) -> Served {
-        match self.pool.is_for_everyone(session, &self.pools) {
-            true => Served::ToEveryone,
-            false => Served::ToOwner,
-        }
+        Served::everyone_if(self.pool.is_for_everyone(session, &self.pools))
     }
 
     /// Runs it, as often as is asked for. Pools are opened anew each time: other processes may be

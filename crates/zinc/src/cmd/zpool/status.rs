@@ -64,10 +64,7 @@ pub struct Args {
 
 impl Verb for Args {
     fn served(&self, session: &Session) -> Served {
-        match !self.verbose && self.pool.is_for_everyone(session, &self.pools) {
-            true => Served::ToEveryone,
-            false => Served::ToOwner,
-        }
+        Served::everyone_if(!self.verbose && self.pool.is_for_everyone(session, &self.pools))
     }
 
     /// Runs it, as often as is asked for.

@@ -1,0 +1,176 @@
+//! A pool as a user has it who is not its administrator.
+//!
+//! # Theory
+//!
+//! [`LivePool::on_behalf_of`] makes a second handle of a pool that is open. What is changed through
+//! it is changed for one user, and only by the tasks that say what they [need](Need): those of
+//! `datasets.rs` and `delegations.rs`. All other tasks, and opening a dataset for writing, are
+//! refused, whatever permissions the user has. So a task that is new is refused until it says what
+//! it needs.
+//!
+//! Permissions are asked for twice. Before the task, so that a request without permission costs no
+//! txg; and in the task, where no dataset is renamed and no permission is taken between the
+//! question and the change. Limits on the number of file systems and snapshots count for the user,
+//! also where they do not for the administrator.
+
+use super::shared::TaskCx;
+use super::{Head, LivePool};
+use crate::error::Result;
+use dsl::write::Taken;
+use dsl::{Action, Caller, Delegation, Dsl, Refusal};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use zpl::{Filesystem, Volume};
+
+/// Whom a handle is for.
+pub(super) struct Behalf {
+    caller: Arc<Caller>,
+    /// Something was changed through it.
+    has_changed: AtomicBool,
+}
+
+/// What a task needs of a user.
+#[derive(Clone, Debug)]
+pub(super) enum Need {
+    /// To do that to a dataset.
+    To(Action, String),
+    /// To change a property of a dataset.
+    Property(String, String),
+    /// To give a property to a dataset that is made.
+    NewProperty(String, String),
+    /// To give permissions on a dataset.
+    Allow(String, Arc<Vec<Delegation>>),
+    /// To take permissions on a dataset.
+    Unallow(String, Arc<Vec<Taken>>),
+}
+
+impl Need {
+    /// The same for each of these names.
+    pub(super) fn to_each(action: Action, names: &[String]) -> Vec<Self> {
+        names.iter().map(|name| Self::To(action, name.clone())).collect()
+    }
+
+    /// Refuses a user who does not have it.
+    fn ask(&self, dsl: &Dsl, caller: &Caller) -> Result<()> {
+        Ok(match self {
+            Self::To(action, name) => dsl.permit(caller, *action, name),
+            Self::Property(name, property) => dsl.permit_property(caller, name, property),
+            Self::NewProperty(name, property) => dsl.permit_new_property(caller, name, property),
+            Self::Allow(name, given) => dsl.permit_allow(caller, name, given),
+            Self::Unallow(name, taken) => dsl.permit_unallow(caller, name, taken),
+        }?)
+    }
+}
+
+impl TaskCx<'_> {
+    /// Refuses the task when it is done for a user who does not have this. Before any change.
+    pub(super) fn permit(&self, need: &Need) -> Result<()> {
+        match &*self.caller.borrow() {
+            Some(caller) => need.ask(self.datasets(), caller),
+            None => Ok(()),
+        }
+    }
+
+    /// It is done for a user, and not for the administrator.
+    pub(super) fn is_for_caller(&self) -> bool {
+        self.caller.borrow().is_some()
+    }
+}
+
+impl LivePool {
+    /// The pool as this user has it: it changes what it has permissions for, and nothing else. The
+    /// pool stays open when the handle is dropped, and the handle is of no use when the pool is
+    /// closed.
+    ///
+    /// # Errors
+    /// Those of [`LivePool::look`].
+    pub fn on_behalf_of(&self, caller: Caller) -> Result<Self> {
+        Ok(Self {
+            shared: Arc::clone(&self.shared),
+            view: self.look()?,
+            syncer: parking_lot::Mutex::default(),
+            left_out: Vec::new(),
+            claims: Vec::new(),
+            replayed: parking_lot::Mutex::default(),
+            given_up: Vec::new(),
+            behalf: Some(Behalf { caller: Arc::new(caller), has_changed: AtomicBool::new(false) }),
+        })
+    }
+
+    /// Refuses what only the administrator does.
+    pub(super) fn check_administrator(&self) -> Result<()> {
+        match self.behalf {
+            None => Ok(()),
+            Some(_) => Err(dsl::Error::refused(self.name(), Refusal::Denied).into()),
+        }
+    }
+
+    /// Refuses a user who may not do that to a dataset. What changes a dataset asks for itself;
+    /// this is for what reads one.
+    ///
+    /// # Errors
+    /// It may not, or there is no such dataset.
+    pub fn permit(&self, action: Action, name: &str) -> Result<()> {
+        self.ask(&[Need::To(action, name.to_owned())])
+    }
+
+    /// Refuses a user who does not have all of this.
+    pub(super) fn ask(&self, needs: &[Need]) -> Result<()> {
+        let Some(Behalf { caller, .. }) = &self.behalf else { return Ok(()) };
+        let _guard = self.shared.gate.read();
+        needs.iter().try_for_each(|need| need.ask(&self.shared.dsl, caller))
+    }
+
+    /// Something was changed through this handle, or may have been: a command of a user who may
+    /// change nothing leaves no line in the history.
+    pub(super) fn may_have_changed(&self) -> bool {
+        self.behalf.as_ref().is_none_or(|behalf| behalf.has_changed.load(Ordering::Relaxed))
+    }
+
+    /// Runs a task that needs this of a user.
+    pub(super) fn run_with<T: Send + 'static>(
+        &self,
+        needs: Vec<Need>,
+        task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let Some(behalf) = &self.behalf else { return self.shared.run(task) };
+        self.ask(&needs)?;
+        let caller = Arc::clone(&behalf.caller);
+        let done = self.shared.run(move |cx| {
+            cx.caller.replace(Some(caller));
+            let permitted = needs.iter().try_for_each(|need| cx.permit(need));
+            let done = permitted.and_then(|()| task(cx));
+            cx.caller.replace(None);
+            done
+        })?;
+        behalf.has_changed.store(true, Ordering::Relaxed);
+        Ok(done)
+    }
+
+    /// A dataset's head, to change a property that is kept in it.
+    fn head_to_set(&self, name: &str, property: &str) -> Result<Arc<Head>> {
+        self.ask(&[Need::Property(name.to_owned(), property.to_owned())])?;
+        if let Some(behalf) = &self.behalf {
+            behalf.has_changed.store(true, Ordering::Relaxed);
+        }
+        self.open_head(name)
+    }
+
+    /// A volume, to set a property that is kept in it: for a user who may.
+    ///
+    /// # Errors
+    /// As [`LivePool::volume`].
+    pub fn volume_to_set(&self, name: &str, property: &str) -> Result<Volume> {
+        let head = self.head_to_set(name, property)?;
+        Self::volume_of(name, &head)
+    }
+
+    /// A file system, to set a property that is kept in it: for a user who may.
+    ///
+    /// # Errors
+    /// As [`LivePool::filesystem`].
+    pub fn filesystem_to_set(&self, name: &str, property: &str) -> Result<Filesystem> {
+        let head = self.head_to_set(name, property)?;
+        self.filesystem_of(name, &head)
+    }
+}

@@ -1,0 +1,93 @@
+//! What OpenZFS's commands have and zinc does not: verbs, options, and why.
+
+/// The verbs of OpenZFS 2.3's `zpool` that zinc does not do.
+pub const ZPOOL: [&str; 2] = ["ddtprune", "prefetch"];
+
+/// The verbs of OpenZFS 2.3's `zfs` that zinc does not do.
+pub const ZFS: [&str; 14] = [
+    "change-key",
+    "jail",
+    "load-key",
+    "program",
+    "project",
+    "receive",
+    "recv",
+    "redact",
+    "share",
+    "unjail",
+    "unload-key",
+    "unshare",
+    "unzone",
+    "zone",
+];
+
+/// The verbs of OpenZFS 2.3's `zstream` that zinc does not do.
+pub const ZSTREAM: [&str; 4] = ["decompress", "recompress", "redup", "token"];
+
+/// The end of the help of `zpool` or `zfs`: the verbs of OpenZFS's that it lacks.
+#[must_use]
+pub fn lacking(verbs: &[&str]) -> String {
+    format!("Not supported by zinc yet: {}.", verbs.join(", "))
+}
+
+const SIDES: &str = "zinc keeps the sector size of the vdev";
+const SCRIPTS: &str = "zinc runs no scripts for the columns of a table";
+const REWIND: &str = "zinc goes back to an older txg only to read: --txg N of ls, cat and cp";
+
+const ENCLOSURES: &str = "zinc switches no enclosures";
+
+const MOUNT_KEYS: &str = "zinc mounts no encrypted file systems yet";
+
+const SENDS: &str = "zinc sends one snapshot at a time, decrypted and without properties";
+
+/// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
+const OPTIONS: [(&str, &[&str], &str); 20] = [
+    (
+        "zfs send",
+        &["-b", "-D", "-h", "-I", "-p", "-R", "-s", "-S", "-t", "-V", "-w", "-X", "--redact"],
+        SENDS,
+    ),
+    ("zstream dump", &["-d"], "zinc shows records without their data"),
+    ("zfs mount", &["-l"], MOUNT_KEYS),
+    ("zfs unmount", &["-u"], MOUNT_KEYS),
+    ("zpool attach", &["-o"], SIDES),
+    ("zpool replace", &["-o"], SIDES),
+    ("zpool clear", &["-F", "-n", "-X"], REWIND),
+    ("zpool split", &["-l"], MOUNT_KEYS),
+    ("zpool offline", &["--power"], ENCLOSURES),
+    ("zpool online", &["--power"], ENCLOSURES),
+    ("zpool clear", &["--power"], ENCLOSURES),
+    ("zpool scrub", &["-a"], "zinc scrubs the pools that are named"),
+    ("zpool import", &["-F", "-n", "-X", "-T"], REWIND),
+    ("zpool import", &["-l"], "zinc keeps no keys: verbs take them with --keys, --key or --ask"),
+    ("zpool iostat", &["-c"], SCRIPTS),
+    ("zpool status", &["-c"], SCRIPTS),
+    ("zpool status", &["-D"], "`zinc zdb -D POOL` shows the tables of deduplication"),
+    ("zdb", &["-U"], "zinc finds pools by its own list of known pools, or at -p PATH"),
+    (
+        "zdb",
+        &["-M", "-y", "-T", "-Z"],
+        "`zinc check` verifies; -m and -D show space maps and dedup",
+    ),
+    ("zdb", &["-B", "-I", "-N", "-o", "-x"], "zinc's zdb has no such part"),
+];
+
+/// Why an option of a verb does nothing, when it is one that OpenZFS has and zinc lacks.
+#[must_use]
+pub fn option(verb: &str, option: &str) -> Option<&'static str> {
+    let row = OPTIONS.iter().find(|(of, names, _)| *of == verb && names.contains(&option));
+    row.map(|(.., why)| *why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_is_lacked_by_its_verb_alone() {
+        assert_eq!(option("zpool attach", "-o"), Some(SIDES));
+        assert_eq!(option("zpool add", "-o"), None);
+        assert_eq!(option("zpool attach", "-f"), None);
+        assert_eq!(lacking(&["a", "b"]), "Not supported by zinc yet: a, b.");
+    }
+}
