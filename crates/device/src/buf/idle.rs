@@ -53,15 +53,11 @@ struct Idle {
     blocks: BTreeMap<usize, Vec<Block>>,
 }
 
-static IDLE: Mutex<Idle> = Mutex::new(Idle {
-    bytes: 0,
-    used: 0,
-    peak: 0,
-    raised: 0,
-    keepers: 0,
-    busy: false,
-    blocks: BTreeMap::new(),
-});
+/// One list with its accounts. The process has one; a test has its own, so that what others
+/// allocate does not count in it.
+struct List(Mutex<Idle>);
+
+static PROCESS: List = List::new();
 
 impl Idle {
     fn use_more(&mut self, size: usize) {
@@ -92,23 +88,114 @@ impl Idle {
     }
 }
 
+impl List {
+    const fn new() -> Self {
+        Self(Mutex::new(Idle {
+            bytes: 0,
+            used: 0,
+            peak: 0,
+            raised: 0,
+            keepers: 0,
+            busy: false,
+            blocks: BTreeMap::new(),
+        }))
+    }
+
+    fn raise(&'static self, bytes: usize) -> IdleMemory {
+        let mut idle = self.0.lock();
+        idle.raised = idle.raised.saturating_add(bytes);
+        IdleMemory { bytes, list: self }
+    }
+
+    fn keep(&'static self) -> KeptMemory {
+        self.0.lock().keepers += 1;
+        KeptMemory(self)
+    }
+
+    fn allocate(&self, len: usize, zeroed: bool) -> Option<Block> {
+        let size = rounded(len)?;
+        let layout = Layout::from_size_align(size, ALIGNMENT).ok()?;
+        let (waiting, freed) = {
+            let mut idle = self.0.lock();
+            let waiting = idle.take(size);
+            if waiting.is_none() && idle.used.checked_add(size)? > isize::MAX as usize {
+                return None;
+            }
+            idle.use_more(size);
+            idle.busy = true;
+            let too_many = |i: &Idle| i.bytes > IDLE_BYTES_MAX && i.used + i.bytes > i.peak;
+            let freed = if waiting.is_none() { idle.evict(too_many) } else { Vec::new() };
+            (waiting, freed)
+        };
+        freed.into_iter().for_each(Block::free);
+        if let Some(block) = waiting {
+            if zeroed {
+                // SAFETY: a waiting block is an allocation of `size` bytes that is not in use.
+                unsafe { block.start.write_bytes(0, size) };
+            }
+            return Some(block);
+        }
+        // SAFETY: the layout's size is at least a page.
+        let start =
+            unsafe { if zeroed { System.alloc_zeroed(layout) } else { System.alloc(layout) } };
+        let start = NonNull::new(start);
+        if start.is_none() {
+            self.0.lock().used -= size;
+        }
+        Some(Block { start: start?, layout })
+    }
+
+    /// Takes back an allocation that is not used any more.
+    fn take_back(&self, block: Block) {
+        let size = block.layout.size();
+        {
+            let mut idle = self.0.lock();
+            idle.used -= size;
+            let room = match idle.keepers {
+                0 => idle.raised.saturating_add(IDLE_BYTES_MAX),
+                // No more than was used at once.
+                _ => idle.peak - idle.used,
+            };
+            if size <= BLOCK_BYTES_MAX && idle.bytes + size <= room {
+                idle.bytes += size;
+                idle.blocks.entry(size).or_default().push(block);
+                return;
+            }
+        }
+        block.free();
+    }
+
+    /// Gives what waits back to the system, but for the little that always may.
+    fn shrink(&self) {
+        let (freed, was_busy) = {
+            let mut idle = self.0.lock();
+            idle.peak = idle.used;
+            let was_busy = std::mem::take(&mut idle.busy);
+            (idle.evict(|idle| idle.bytes > IDLE_BYTES_MAX), was_busy)
+        };
+        freed.into_iter().for_each(Block::free);
+        if was_busy {
+            trim_allocator();
+        }
+    }
+}
+
 /// Lets more memory wait for its next use, as long as it lives. See [`IdleMemory::new`].
 pub struct IdleMemory {
     bytes: usize,
+    list: &'static List,
 }
 
 impl IdleMemory {
     /// Lets `bytes` of freed buffers wait in this process, beside the little that always may.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
-        let mut idle = IDLE.lock();
-        idle.raised = idle.raised.saturating_add(bytes);
-        Self { bytes }
+        PROCESS.raise(bytes)
     }
 
     /// Another bound from now on.
     pub fn resize(&mut self, bytes: usize) {
-        let mut idle = IDLE.lock();
+        let mut idle = self.list.0.lock();
         idle.raised = idle.raised.saturating_sub(self.bytes).saturating_add(bytes);
         self.bytes = bytes;
     }
@@ -119,22 +206,10 @@ impl IdleMemory {
     ///
     /// Nothing is given back while there is a [`KeptMemory`].
     pub fn release(&self) {
-        if IDLE.lock().keepers == 0 {
-            give_back();
+        let kept = self.list.0.lock().keepers != 0;
+        if !kept {
+            self.list.shrink();
         }
-    }
-}
-
-fn give_back() {
-    let (freed, was_busy) = {
-        let mut idle = IDLE.lock();
-        idle.peak = idle.used;
-        let was_busy = std::mem::take(&mut idle.busy);
-        (idle.evict(|idle| idle.bytes > IDLE_BYTES_MAX), was_busy)
-    };
-    freed.into_iter().for_each(Block::free);
-    if was_busy {
-        trim_allocator();
     }
 }
 
@@ -143,15 +218,13 @@ fn give_back() {
 /// For a program that opens one pool after the other: the next one asks for as much memory as the
 /// last one gave back, and to have the system clear it once more costs up to a third of the time.
 /// When one of several ends, what waits is given back once.
-#[derive(Debug)]
-pub struct KeptMemory(());
+pub struct KeptMemory(&'static List);
 
 impl KeptMemory {
     /// Begins now.
     #[must_use]
     pub fn new() -> Self {
-        IDLE.lock().keepers += 1;
-        Self(())
+        PROCESS.keep()
     }
 }
 
@@ -163,8 +236,8 @@ impl Default for KeptMemory {
 
 impl Drop for KeptMemory {
     fn drop(&mut self) {
-        IDLE.lock().keepers -= 1;
-        give_back();
+        self.0.0.lock().keepers -= 1;
+        self.0.shrink();
     }
 }
 
@@ -222,36 +295,7 @@ impl Drop for IdleMemory {
 impl Block {
     /// An allocation of at least `len` bytes; `None` when the system has not that much memory.
     pub(super) fn new(len: usize, zeroed: bool) -> Option<Self> {
-        let size = rounded(len)?;
-        let layout = Layout::from_size_align(size, ALIGNMENT).ok()?;
-        let (waiting, freed) = {
-            let mut idle = IDLE.lock();
-            let waiting = idle.take(size);
-            if waiting.is_none() && idle.used.checked_add(size)? > isize::MAX as usize {
-                return None;
-            }
-            idle.use_more(size);
-            idle.busy = true;
-            let too_many = |i: &Idle| i.bytes > IDLE_BYTES_MAX && i.used + i.bytes > i.peak;
-            let freed = if waiting.is_none() { idle.evict(too_many) } else { Vec::new() };
-            (waiting, freed)
-        };
-        freed.into_iter().for_each(Self::free);
-        if let Some(block) = waiting {
-            if zeroed {
-                // SAFETY: a waiting block is an allocation of `size` bytes that is not in use.
-                unsafe { block.start.write_bytes(0, size) };
-            }
-            return Some(block);
-        }
-        // SAFETY: the layout's size is at least a page.
-        let start =
-            unsafe { if zeroed { System.alloc_zeroed(layout) } else { System.alloc(layout) } };
-        let start = NonNull::new(start);
-        if start.is_none() {
-            IDLE.lock().used -= size;
-        }
-        Some(Self { start: start?, layout })
+        PROCESS.allocate(len, zeroed)
     }
 
     /// Gives it back to the system.
@@ -264,22 +308,7 @@ impl Block {
 
 /// Takes back an allocation that is not used any more.
 pub(super) fn give(block: Block) {
-    let size = block.layout.size();
-    {
-        let mut idle = IDLE.lock();
-        idle.used -= size;
-        let room = match idle.keepers {
-            0 => idle.raised.saturating_add(IDLE_BYTES_MAX),
-            // No more than was used at once.
-            _ => idle.peak - idle.used,
-        };
-        if size <= BLOCK_BYTES_MAX && idle.bytes + size <= room {
-            idle.bytes += size;
-            idle.blocks.entry(size).or_default().push(block);
-            return;
-        }
-    }
-    block.free();
+    PROCESS.take_back(block);
 }
 
 /// The size of an allocation for `len` bytes: at least a page; `None` beyond all memory.
@@ -312,46 +341,58 @@ mod tests {
         assert_eq!(rounded(usize::MAX), None);
     }
 
+    /// A list that no other test allocates from.
+    fn list() -> &'static List {
+        Box::leak(Box::new(List::new()))
+    }
+
+    fn some(list: &List, count: usize, len: usize) -> Vec<Block> {
+        (0..count).map(|_| list.allocate(len, false).unwrap()).collect()
+    }
+
+    fn free(list: &List, blocks: Vec<Block>) {
+        blocks.into_iter().for_each(|block| list.take_back(block));
+    }
+
     #[test]
     fn what_waits_is_bounded() {
-        let blocks: Vec<_> = (0..40).filter_map(|_| Block::new(3 << 20, false)).collect();
-        assert_eq!(blocks.len(), 40);
-        blocks.into_iter().for_each(give);
-        let idle = IDLE.lock();
-        assert!(idle.bytes <= idle.raised + IDLE_BYTES_MAX);
+        let list = list();
+        let blocks = some(list, 40, 3 << 20);
+        free(list, blocks);
+        let idle = list.0.lock();
+        assert_eq!((idle.bytes, idle.used), (30 << 20, 0));
         let counted: usize = idle.blocks.iter().map(|(size, list)| size * list.len()).sum();
         assert_eq!(idle.bytes, counted);
     }
 
-    /// Other tests of this process use the same list, so only what they cannot change is told.
     #[test]
     fn more_waits_while_it_is_wanted() {
-        const SIZE: usize = 7 << 20;
-        let waiting = || IDLE.lock().blocks.get(&SIZE).map_or(0, Vec::len);
-        let kept = IdleMemory::new(512 << 20);
-        let blocks: Vec<_> = (0..20).filter_map(|_| Block::new(SIZE, false)).collect();
-        blocks.into_iter().for_each(give);
+        const MIB: usize = 1 << 20;
+        let list = list();
+        let waiting = || list.0.lock().blocks.get(&(7 * MIB)).map_or(0, Vec::len);
+        let mut kept = list.raise(512 * MIB);
+        free(list, some(list, 20, 7 * MIB));
         assert_eq!(waiting(), 20);
-        let again: Vec<_> = (0..20).filter_map(|_| Block::new(SIZE, false)).collect();
+        let again = some(list, 20, 7 * MIB);
         assert_eq!(waiting(), 0);
-        again.into_iter().for_each(give);
+        free(list, again);
         // Memory that is wanted in another size does not come on top of what waits.
-        let (used, bytes) = {
-            let i = IDLE.lock();
-            (i.used, i.bytes)
-        };
-        let other: Vec<_> = (0..10).filter_map(|_| Block::new(5 << 20, false)).collect();
-        let idle = IDLE.lock();
-        assert!(idle.bytes < bytes || idle.used < used + (50 << 20), "{} {bytes}", idle.bytes);
-        drop(idle);
-        other.into_iter().for_each(give);
-        let keeper = KeptMemory::new();
+        let other = some(list, 10, 5 * MIB);
+        {
+            let idle = list.0.lock();
+            assert_eq!((idle.used, idle.peak), (50 * MIB, 140 * MIB));
+            assert_eq!(idle.bytes, 12 * 7 * MIB);
+        }
+        free(list, other);
+        let keeper = list.keep();
         kept.release();
-        assert!(IDLE.lock().bytes > IDLE_BYTES_MAX);
+        assert_eq!(list.0.lock().bytes, 134 * MIB);
         drop(keeper);
-        assert!(waiting() * SIZE <= IDLE_BYTES_MAX);
-        drop(kept);
-        let idle = IDLE.lock();
-        assert!(idle.used <= idle.peak && idle.bytes <= idle.raised + IDLE_BYTES_MAX);
+        // The largest go first, until 32 MiB are left at most.
+        assert_eq!((waiting(), list.0.lock().bytes), (0, 30 * MIB));
+        kept.resize(0);
+        free(list, some(list, 20, 7 * MIB));
+        let idle = list.0.lock();
+        assert_eq!((idle.bytes, idle.used, idle.raised), (30 * MIB, 0, 0));
     }
 }
