@@ -1,5 +1,6 @@
 //! Why a dataset could not be had.
 
+use crate::props::DatasetKind;
 use std::fmt;
 
 /// Result of this crate.
@@ -70,8 +71,8 @@ pub enum Refusal {
     BelowVolume,
     /// There is something below, this for one.
     HasChildren(String),
-    /// It has snapshots, this for one.
-    HasSnapshots(String),
+    /// It is of this kind and has snapshots, this for one.
+    HasSnapshots(DatasetKind, String),
     /// Clones were made of it.
     HasClones(Vec<String>),
     /// There are younger snapshots or bookmarks, this for one.
@@ -134,7 +135,7 @@ impl fmt::Display for Refusal {
             Self::BelowItself => f.write_str("would be below itself"),
             Self::BelowVolume => f.write_str("would be below a volume"),
             Self::HasChildren(n) => write!(f, "has datasets below it, such as '{n}'"),
-            Self::HasSnapshots(n) => write!(f, "has snapshots, such as '{n}'"),
+            Self::HasSnapshots(_, n) => write!(f, "has snapshots, such as '{n}'"),
             Self::HasClones(n) => write!(f, "has clones: {}", n.join(", ")),
             Self::HasYounger(n) => write!(f, "is older than '{n}'"),
             Self::Held(tag) => write!(f, "is held by '{tag}'"),

@@ -19,6 +19,8 @@ const TIME_CLASSES: std::ops::Range<usize> = 9..35;
 /// Bounds of the buckets of sizes: 512 bytes to 16 MiB.
 const SIZE_CLASSES: std::ops::Range<usize> = 8..24;
 
+/// The one figure of stores that is no counter.
+const CACHES_FAILED: &str = "zinc_store_caches_failed";
 /// States of a pool.
 const STATES: [&str; 6] = ["ONLINE", "DEGRADED", "FAULTED", "OFFLINE", "UNAVAIL", SUSPENDED];
 
@@ -309,16 +311,15 @@ fn store_families(w: &mut Writer, pools: &[Snapshot]) {
             "Bytes of objects that were sent to a store and came from it.",
             |u| vec![("sent", u.sent_bytes), ("received", u.received_bytes)],
         ),
-        (
-            "zinc_store_cache_failures_total",
-            "Caches on local disks that could not be opened or written to.",
-            |u| vec![("all", u.cache_failures)],
-        ),
+        (CACHES_FAILED, "Caches on local disks that could not be opened or written to.", |u| {
+            vec![("all", u.cache_failures)]
+        }),
     ];
     for (name, help, values) in families {
+        let kind = if name == CACHES_FAILED { "gauge" } else { "counter" };
         let stores = || pools.iter().flat_map(|s| stores::of(s).map(move |of| (&s.pool, of)));
         if stores().next().is_some() {
-            w.family(name, "counter", help);
+            w.family(name, kind, help);
         }
         for (pool, (vdev, asked)) in stores() {
             for (kind, n) in values(&asked) {

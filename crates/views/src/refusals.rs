@@ -1,6 +1,6 @@
 //! Why a dataset or property cannot be changed, in the words of OpenZFS, which scripts look for.
 
-use engine::{Hint, Refusal, Rule};
+use engine::{DatasetKind, Hint, Refusal, Rule};
 
 /// Longest name and value of a property that users invented, in bytes.
 const NAME_MAX: usize = 255;
@@ -51,7 +51,8 @@ pub fn rule(doing: &str, rule: Rule) -> String {
 pub fn text(why: &Refusal) -> String {
     let fixed = match why {
         Refusal::Exists => "dataset already exists",
-        Refusal::HasChildren(_) | Refusal::HasSnapshots(_) => "filesystem has children",
+        Refusal::HasSnapshots(DatasetKind::Volume, _) => "volume has children",
+        Refusal::HasChildren(_) | Refusal::HasSnapshots(..) => "filesystem has children",
         Refusal::HasClones(_) => "snapshot has dependent clones",
         Refusal::HasYounger(_) => "more recent snapshots or bookmarks exist",
         Refusal::Held(_) | Refusal::Busy => "dataset is busy",

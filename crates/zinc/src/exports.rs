@@ -101,7 +101,12 @@ impl Exports {
         let server = Server::start(listeners, sources, tls).map_err(|e| fail(&e))?;
         let (names, places) = (names.join(", "), places.join(" and "));
         let names = ui::escape::line(&names);
-        ui::out(session, &format!("exporting {names} at {places}\n"));
+        // Of a server, whose process has more to do, a signal is not the way to end this.
+        let process = match session.client() {
+            Some(_) => String::new(),
+            None => format!(" as process {}", std::process::id()),
+        };
+        ui::out(session, &format!("exporting {names}{process} at {places}\n"));
         Ok(Running { server, _endpoint: endpoint })
     }
 

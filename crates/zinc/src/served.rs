@@ -534,8 +534,8 @@ pub fn forward_each(session: &Session, search: &[PathBuf]) -> Result<(Vec<u64>, 
 pub fn held_by(session: &Session, guid: u64, failure: Failure) -> Failure {
     match Server::reachable(session).into_iter().find(|s| s.guid == guid) {
         Some(server) if server.is_reader => failure
-            .because(format!("process {} keeps it open to be read alone", server.pid))
-            .hint("it can be written when that process has ended, with its last mount or by kill"),
+            .because(format!("process {} has it open read-only", server.pid))
+            .hint("that process ends with the last of its mounts, or by a signal"),
         Some(server) => failure
             .because(format!("process {} serves it (`zinc serve`)", server.pid))
             .hint(format!(

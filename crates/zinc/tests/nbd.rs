@@ -91,7 +91,9 @@ fn tank() -> Place {
 fn images_are_converted_into_a_volume_and_out_of_it() {
     let place = tank();
     let server = Exporting::start(&place, "nbd --socket s tank/vol");
-    assert!(server.line.starts_with("exporting tank/vol at nbd+unix:///tank/vol?socket="));
+    let process = server.child.id();
+    let at = format!("exporting tank/vol as process {process} at nbd+unix:///tank/vol?socket=");
+    assert!(server.line.starts_with(&at), "{}", server.line);
     ok(&place, "head -c 5000000 /dev/urandom > raw; truncate -s 64M raw");
     ok(&place, "qemu-img convert -n -f raw -O raw raw $V && qemu-img compare -f raw -F raw raw $V");
     ok(&place, "qemu-img convert -f raw -O qcow2 $V out.qcow2 && qemu-img check out.qcow2");

@@ -374,6 +374,8 @@ fn what_is_refused() {
     place.ok("zpool create tank mirror a b");
     place.ok("zfs create -d . tank/fs");
     place.ok("zfs snapshot -d . tank/fs@s");
+    place.ok("zfs create -d . -V 1M tank/vol");
+    place.ok("zfs snapshot -d . tank/vol@s");
     let before = place.ok("zpool history -d . tank");
     let cases = [
         ("zpool create p", 2, "error: the following required arguments were not provided:"),
@@ -402,6 +404,7 @@ fn what_is_refused() {
         ("zfs snapshot -d . tank/fs", 2, "invalid snapshot name"),
         ("zfs snapshot -d . tank/nix@s", 1, "does not exist"),
         ("zfs destroy -d . tank/fs", 1, "zinc: cannot destroy 'tank/fs': filesystem has children"),
+        ("zfs destroy -d . tank/vol", 1, "zinc: cannot destroy 'tank/vol': volume has children"),
         ("zfs destroy -d . tank/nix", 1, "does not exist"),
         ("zfs destroy -d . tank/fs@nix", 1, "does not exist"),
         ("zfs set -d . quota=1 tank/fs@s", 1, "'quota' cannot be set on snapshots"),

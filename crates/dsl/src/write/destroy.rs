@@ -188,7 +188,7 @@ pub fn check_destroy_head(cx: &DslCx<'_>, dsl: &Dsl, name: &str) -> Result<Datas
         return Err(Error::refused(name, Refusal::HasChildren(below)));
     }
     if let Some((snap, _)) = dsl.names_in(head.phys.snapnames_zap)?.into_iter().next() {
-        return Err(Error::refused(name, Refusal::HasSnapshots(snap)));
+        return Err(Error::refused(name, Refusal::HasSnapshots(dsl.kind(&head), snap)));
     }
     Ok(head)
 }

@@ -8,7 +8,7 @@ mod pool;
 mod random;
 
 use dsl::write::{self, Destroyed, PropertyChange};
-use dsl::{Error, Refusal, StoredValue};
+use dsl::{DatasetKind, Error, Refusal, StoredValue};
 use pool::{POOL_SIZE, TestPool};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -86,7 +86,7 @@ fn what_is_in_use_is_not_destroyed() {
     assert_eq!(refusal(gone), Refusal::PoolRoot);
     pool.task(|cx, dsl| write::destroy_head(cx, dsl, "p/a/b")).unwrap();
     let gone = pool.task(|cx, dsl| write::destroy_head(cx, dsl, "p/a"));
-    assert_eq!(refusal(gone), Refusal::HasSnapshots("1".into()));
+    assert_eq!(refusal(gone), Refusal::HasSnapshots(DatasetKind::Filesystem, "1".into()));
     pool.task(|cx, dsl| write::clone_dataset(cx, dsl, "p/c", "p/a@1", &[])).unwrap();
     let gone = pool.task(|cx, dsl| write::destroy_snapshot(cx, dsl, "p/a@1", false));
     assert_eq!(refusal(gone), Refusal::HasClones(vec!["p/c".into()]));

@@ -301,8 +301,12 @@ impl<'a> Order<'a> {
         if let Some(child) = self.dsl.children(&dir)?.into_iter().next() {
             return Err(refused(Refusal::HasChildren(last(&child.name))));
         }
-        match self.dsl.snapshots(&self.dsl.by_name(name)?)?.into_iter().next() {
-            Some(snapshot) => Err(refused(Refusal::HasSnapshots(last(&snapshot.name)))),
+        let head = self.dsl.by_name(name)?;
+        match self.dsl.snapshots(&head)?.into_iter().next() {
+            Some(snapshot) => {
+                let kind = self.dsl.kind(&head);
+                Err(refused(Refusal::HasSnapshots(kind, last(&snapshot.name))))
+            }
             None => Ok(()),
         }
     }

@@ -104,7 +104,7 @@ impl Hint {
     pub(super) fn of_refusal(why: &Refusal) -> Option<Self> {
         Some(match why {
             Refusal::HasChildren(one) => Self::DestroyBelow(one.clone()),
-            Refusal::HasSnapshots(one) => Self::DestroySnapshots(one.clone()),
+            Refusal::HasSnapshots(_, one) => Self::DestroySnapshots(one.clone()),
             Refusal::HasClones(all) => {
                 Self::DestroyClones { clones: all.clone(), are_examples: false }
             }

@@ -49,7 +49,7 @@ pub struct Mount {
     /// Where the pool is not served: serve it in this process, and not in one of its own
     #[arg(long)]
     foreground: bool,
-    /// Where the pool is not served: open it to be read alone, and write nothing to its devices
+    /// Where the pool is not served: open it read-only, and write nothing to its devices
     #[arg(long)]
     read_only: bool,
     /// What the process of its own is

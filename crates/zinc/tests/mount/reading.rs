@@ -130,7 +130,11 @@ fn an_intent_log_is_not_replayed_by_a_reader_and_is_there_afterwards() {
     assert_eq!(place.zinc(&["cat", "--replay", "tank:/b"]).ok(), "late\n");
     // It may be written to, but not now: the reader would see blocks that are used again.
     let refused = place.zinc(&["zfs", "create", "tank/x"]);
-    assert!(refused.err.contains(&format!("process {pid} keeps it open")), "{}", refused.err);
+    assert!(
+        refused.err.contains(&format!("process {pid} has it open read-only")),
+        "{}",
+        refused.err
+    );
     place.unmount();
     wait_for_end(pid);
     assert!(bytes(&place) == before, "bytes of the device have changed");

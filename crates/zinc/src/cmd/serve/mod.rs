@@ -106,7 +106,7 @@ pub struct Args {
     /// for this machine's own, port 0 for any that is free
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
-    /// Open the pool to be read alone, and write nothing to its devices; one that was imported with
+    /// Open the pool read-only, and write nothing to its devices; one that was imported with
     /// readonly=on is opened so without this
     #[arg(long)]
     read_only: bool,
