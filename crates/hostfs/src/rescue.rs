@@ -47,8 +47,10 @@ pub struct Log {
     pub files: AtomicU64,
     /// Things of which something is lost.
     pub losses: AtomicU64,
-    /// Bytes lost.
+    /// Bytes lost of files that were copied.
     pub lost_bytes: AtomicU64,
+    /// Datasets of which nothing was copied.
+    lost_datasets: AtomicU64,
     /// Things that have other names in the copy.
     pub renamed: AtomicU64,
 }
@@ -107,15 +109,37 @@ impl Log {
         }
         let counts = || AtomicU64::new(0);
         let [files, losses, lost_bytes, renamed] = [counts(), counts(), counts(), counts()];
+        let lost_datasets = counts();
         let (file, broken) = (Mutex::new(file), Mutex::new(None));
         let first = Mutex::default();
-        Ok(Self { file, whole, broken, first, files, losses, lost_bytes, renamed })
+        Ok(Self { file, whole, broken, first, files, losses, lost_bytes, lost_datasets, renamed })
     }
 
     /// The first thing that was not copied, and why. Where the copy has no room left, that is said
     /// of all.
     pub fn first_failure(&self) -> Option<String> {
         self.first.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What is lost, in words.
+    pub fn losses_in_words(&self) -> String {
+        let count = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        let noun = match count(&self.losses) {
+            0 => return "nothing lost".to_owned(),
+            1 => "1 loss".to_owned(),
+            n => format!("{n} losses"),
+        };
+        let datasets = match count(&self.lost_datasets) {
+            0 => None,
+            1 => Some("nothing of 1 dataset was copied".to_owned()),
+            n => Some(format!("nothing of {n} datasets was copied")),
+        };
+        let bytes = match (count(&self.lost_bytes), &datasets) {
+            (0, Some(_)) => None,
+            (n, _) => Some(format!("{n} bytes are missing in copied files")),
+        };
+        let parts: Vec<String> = datasets.into_iter().chain(bytes).collect();
+        format!("{noun}: {}", parts.join(", "))
     }
 
     /// Writes a line.
@@ -202,7 +226,13 @@ impl Observer for DatasetLog<'_> {
     fn failed(&self, path: &[u8], object: u64, why: &str) {
         self.log.losses.fetch_add(1, Ordering::Relaxed);
         let cause = without_number(why.to_owned());
-        let said = || format!("'{}': {cause}", escape::name(path));
+        // Without a path it is the dataset itself.
+        let name = match path.is_empty() {
+            true => self.dataset.as_bytes(),
+            false => path,
+        };
+        self.log.lost_datasets.fetch_add(u64::from(path.is_empty()), Ordering::Relaxed);
+        let said = || format!("'{}': {cause}", escape::name(name));
         let mut first = self.log.first.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert_with(said);
         drop(first);

@@ -149,3 +149,33 @@ fn a_resilver_that_cannot_end_names_the_file() {
     let names = listed(&place);
     assert!(names.contains(&BOTH[0].to_owned()), "{names:?}");
 }
+
+/// The header of a file system is on no device any more: the rescue says that nothing of it was
+/// copied, and copies the others.
+#[test]
+fn a_rescue_says_which_dataset_is_lost_as_a_whole() {
+    let (place, content) = with_file("", &["a"]);
+    place.ok("zfs create tank/lost");
+    place.ok("cp lost tank/lost:/file");
+    let shown = place.ok("zdb -dddd tank/lost");
+    let root = shown.lines().find(|line| line.contains("rootbp")).expect("zdb shows its root");
+    let image = std::fs::OpenOptions::new().write(true).open(place.path().join("a")).unwrap();
+    let mut copies = 0;
+    for dva in root.split("DVA[").skip(1) {
+        let dva = dva.split_once('<').and_then(|(_, rest)| rest.split_once('>')).unwrap().0;
+        let parts: Vec<u64> =
+            dva.split(':').map(|part| u64::from_str_radix(part, 16).unwrap()).collect();
+        // Behind the labels and the boot area.
+        let at = parts[1] + (4 << 20);
+        image.write_all_at(&vec![0x5a; parts[2] as usize], at).unwrap();
+        copies += 1;
+    }
+    assert!(copies > 1, "{root}");
+    let rescue = place.run("rescue tank saved");
+    assert_eq!(rescue.code, 1, "{}", rescue.err);
+    let said = "zinc: 1 file rescued, 1 loss: nothing of 1 dataset was copied; see ";
+    assert!(rescue.err.starts_with(said), "{}", rescue.err);
+    assert!(rescue.err.contains("because: 'tank/lost': "), "{}", rescue.err);
+    let saved = std::fs::read(place.path().join("saved/tank%fs/dir/lost")).unwrap();
+    assert!(saved == content);
+}

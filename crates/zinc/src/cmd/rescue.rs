@@ -100,10 +100,6 @@ impl Verb for Args {
         if let Some(e) = log.broken() {
             return Err(cannot(e).hint("the log is not whole"));
         }
-        let lost = match losses {
-            0 => "nothing lost".to_owned(),
-            _ => format!("{losses} losses, {lost_bytes} bytes that cannot be read"),
-        };
         let renamed = match count(&log.renamed) {
             0 => String::new(),
             n => format!(", {n} under other names"),
@@ -111,9 +107,11 @@ impl Verb for Args {
         let logged = self.dest.join(LOG_NAME);
         let see = match losses == 0 && renamed.is_empty() {
             true => String::new(),
-            false => format!(": see {}", logged.display()),
+            false => format!("; see {}", logged.display()),
         };
-        let said = Failure::new(format!("{files} files rescued, {lost}{renamed}{see}"));
+        let lost = log.losses_in_words();
+        let noun = if files == 1 { "file" } else { "files" };
+        let said = Failure::new(format!("{files} {noun} rescued, {lost}{renamed}{see}"));
         let why = log.first_failure().into_iter();
         ui::error(session, &why.fold(said, Failure::because).text());
         Ok(if losses == 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
