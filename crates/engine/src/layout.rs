@@ -315,6 +315,10 @@ impl Layout {
     /// included.
     #[must_use]
     pub fn mismatch(&self, present: &[Level]) -> Option<Mismatch> {
+        // A pool that is mixed already is not kept from being mixed further.
+        if present.windows(2).any(|pair| pair[0].differs(pair[1])) {
+            return None;
+        }
         if let Some(why) = self.tops.iter().find_map(|top| uneven(&top.spec)) {
             return Some(why);
         }
@@ -322,11 +326,11 @@ impl Layout {
         let counts = |t: &&NewTop| !matches!(t.class, SpaceClass::Log);
         let new: Vec<Level> = self.tops.iter().filter(counts).map(|t| Level::of(&t.spec)).collect();
         let mut pairs = new.iter().zip(new.iter().skip(1));
-        if let Some((a, b)) = pairs.find(|(a, b)| a.differs(b)) {
+        if let Some((a, b)) = pairs.find(|(a, b)| a.differs(**b)) {
             return Some(Mismatch::Levels(*a, *b));
         }
-        let (pool, new) = (*present.last()?, *new.first()?);
-        pool.differs(&new).then_some(Mismatch::WithPool { pool, new })
+        let (pool, new) = (*present.last()?, *new.last()?);
+        pool.differs_from_new(new).then_some(Mismatch::WithPool { pool, new })
     }
 }
 
@@ -375,20 +379,107 @@ mod tests {
         let (_dir, words) = files(&[&words[..], &["h"]].concat());
         let layout = parse(&words).unwrap();
         let levels: Vec<_> = layout.tops.iter().map(|t| Level::of(&t.spec)).collect();
-        assert_eq!(levels, [Level::Mirror(2), Level::Raidz(1, 3), Level::Single]);
+        assert_eq!(levels, [Level::Mirror(2), Level::Raidz(1, 3), Level::Single { is_file: true }]);
         assert_eq!(layout.tops[2].class, SpaceClass::Log);
         assert_eq!((layout.cache.len(), layout.spares.len()), (1, 1));
         // Each of them survives the loss of one device.
         assert_eq!(layout.mismatch(&[]), None);
     }
 
+    /// What `zpool create -n` of OpenZFS 2.3.2 says of such layouts.
     #[test]
-    fn vdevs_that_survive_unequal_losses_do_not_match() {
-        let (_dir, words) = files(&["mirror", "a", "b", "c", "raidz", "d", "e", "f"]);
-        let both = "mismatched replication level: both mirror and raidz1 vdevs are present";
-        let why = parse(&words).unwrap().mismatch(&[]).unwrap();
-        assert_eq!(why, Mismatch::Levels(Level::Mirror(3), Level::Raidz(1, 3)));
-        assert_eq!(why.to_string(), both);
+    fn new_vdevs_that_do_not_go_together() {
+        let (single, disk) = (Level::Single { is_file: true }, Level::Single { is_file: false });
+        let fine = [
+            (Level::Raidz(1, 3), Level::Raidz(1, 4)),
+            (Level::Draid(1, 3), Level::Draid(1, 4)),
+            (Level::Raidz(1, 3), Level::Draid(1, 4)),
+            (Level::Raidz(1, 3), Level::Mirror(2)),
+            (Level::Draid(2, 6), Level::Mirror(3)),
+        ];
+        for (a, b) in fine {
+            assert!(!a.differs(b) && !b.differs(a), "{a:?} {b:?}");
+        }
+        let bad = [
+            (
+                Level::Draid(1, 3),
+                Level::Draid(2, 4),
+                "draid and draid vdevs with different redundancy, 1 vs. 2",
+            ),
+            (
+                Level::Raidz(1, 3),
+                Level::Draid(2, 4),
+                "raidz and draid vdevs with different redundancy, 1 vs. 2",
+            ),
+            (
+                Level::Mirror(2),
+                Level::Raidz(2, 3),
+                "raidz and mirror vdevs with different redundancy, 2 vs. 1 (2-way)",
+            ),
+            (
+                Level::Draid(1, 3),
+                Level::Mirror(3),
+                "draid and mirror vdevs with different redundancy, 1 vs. 2 (3-way)",
+            ),
+            (Level::Mirror(2), Level::Mirror(3), "both 2-way and 3-way mirror vdevs"),
+            (single, Level::Mirror(2), "both file and mirror vdevs"),
+            (disk, Level::Raidz(1, 3), "both disk and raidz vdevs"),
+            (disk, single, "both disk and file vdevs"),
+        ];
+        for (a, b, said) in bad {
+            assert!(a.differs(b) && b.differs(a), "{a:?} {b:?}");
+            let text = Mismatch::Levels(a, b).to_string();
+            assert_eq!(text, format!("mismatched replication level: {said} are present"));
+        }
+    }
+
+    /// What its `zpool add -n` says.
+    #[test]
+    fn new_vdevs_that_do_not_go_together_with_the_pool() {
+        let (single, raidz) = (Level::Single { is_file: true }, Level::Raidz(1, 3));
+        assert!(!raidz.differs_from_new(Level::Mirror(2)));
+        assert!(!Level::Mirror(2).differs_from_new(raidz));
+        let bad = [
+            (raidz, Level::Raidz(1, 4), "pool uses 3-way raidz and new vdev uses 4-way raidz"),
+            (raidz, Level::Raidz(2, 4), "pool uses 1 device parity and new vdev uses 2"),
+            (raidz, Level::Draid(1, 4), "pool uses raidz and new vdev is draid"),
+            (
+                raidz,
+                Level::Mirror(3),
+                "pool and new vdev with different redundancy, \
+                 raidz and mirror vdevs, 1 vs. 2 (3-way)",
+            ),
+            (raidz, single, "pool uses raidz and new vdev is file"),
+            (
+                Level::Mirror(2),
+                Level::Mirror(3),
+                "pool uses 2-way mirror and new vdev uses 3-way mirror",
+            ),
+            (
+                Level::Mirror(2),
+                Level::Draid(2, 4),
+                "pool and new vdev with different redundancy, \
+                 draid and mirror vdevs, 2 vs. 1 (2-way)",
+            ),
+            (
+                Level::Draid(1, 3),
+                Level::Draid(2, 4),
+                "pool uses 1 device parity and new vdev uses 2",
+            ),
+            (single, Level::Mirror(2), "pool uses file and new vdev is mirror"),
+        ];
+        for (pool, new, said) in bad {
+            assert!(pool.differs_from_new(new), "{pool:?} {new:?}");
+            let text = Mismatch::WithPool { pool, new }.to_string();
+            assert_eq!(text, format!("mismatched replication level: {said}"));
+        }
+        let (_dir, words) = files(&["mirror", "a", "b"]);
+        let layout = parse(&words).unwrap();
+        let new = Level::Mirror(2);
+        assert_eq!(layout.mismatch(&[raidz, raidz]), None);
+        assert_eq!(layout.mismatch(&[single]), Some(Mismatch::WithPool { pool: single, new }));
+        // It is mixed already.
+        assert_eq!(layout.mismatch(&[Level::Mirror(2), single]), None);
     }
 
     #[test]

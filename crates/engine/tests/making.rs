@@ -74,7 +74,7 @@ fn what_is_likely_to_be_a_mistake_is_added_when_it_is_meant() {
         tops(vec![(both, SpaceClass::Normal)])
     };
     let error = Add::new(mirror()).run(&pool, &devices).unwrap_err();
-    let why = Mismatch::WithPool { pool: Level::Single, new: Level::Mirror(2) };
+    let why = Mismatch::WithPool { pool: Level::Single { is_file: true }, new: Level::Mirror(2) };
     assert_eq!(error.kind(), &ErrorKind::Mismatched(why));
     assert_eq!(error.hint(), Some(&Hint::Insist));
     let add = Add::new(disk("/m/3")).with_ashift(Some(13));

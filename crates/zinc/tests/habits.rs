@@ -221,6 +221,8 @@ fn vdevs_that_survive_as_much_go_together() {
     assert!(text.contains("mismatched replication level"), "{text}");
     place.ok("zpool add -d . --allow-replication-mismatch tank e");
     place.ok("zpool destroy -d . tank");
+    place.ok("zpool create tank raidz1 a b raidz1 c d e");
+    place.ok("zpool destroy -d . tank");
     let text = place.fails("zpool create tank raidz1 a b c special d");
     assert!(text.contains("mismatched replication level"), "{text}");
     place.ok("zpool create tank raidz1 a b c special mirror d e");

@@ -12,9 +12,10 @@ pub enum Mismatch {
     FilesAndDisks(Level),
     /// The devices of a vdev of this kind have different sizes.
     Sizes(Level),
-    /// New vdevs survive unequal losses.
+    /// New vdevs survive unequal losses, or are of kinds that do not go together.
     Levels(Level, Level),
-    /// The new vdev and those that are there survive unequal losses.
+    /// So are the last of those that are there and the last new one; beside what is there, width
+    /// counts too.
     WithPool {
         /// One that is there.
         pool: Level,
@@ -24,6 +25,7 @@ pub enum Mismatch {
 }
 
 impl fmt::Display for Mismatch {
+    /// In the words of OpenZFS, which names a vdev with parity without its number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const LEVEL: &str = "mismatched replication level";
         match self {
@@ -31,19 +33,20 @@ impl fmt::Display for Mismatch {
                 write!(f, "{LEVEL}: {} contains both files and devices", of.name())
             }
             Self::Sizes(of) => write!(f, "{} contains devices of different sizes", of.name()),
-            Self::Levels(a, b) => write!(f, "{LEVEL}: both {} vdevs are present", a.beside(b)),
-            Self::WithPool { pool, new } => {
-                write!(f, "{LEVEL}: pool uses {} and new vdev is {}", pool.shown(), new.shown())
-            }
+            Self::Levels(a, b) => write!(f, "{LEVEL}: {} are present", a.beside(*b)),
+            Self::WithPool { pool, new } => write!(f, "{LEVEL}: {}", pool.and_new(*new)),
         }
     }
 }
 
-/// How much a vdev survives.
+/// What a vdev is made of, and how much it survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// Nothing: one device.
-    Single,
+    Single {
+        /// It is a file.
+        is_file: bool,
+    },
     /// Of this many copies all but one.
     Mirror(usize),
     /// Parity and devices.
@@ -57,7 +60,7 @@ impl Level {
     #[must_use]
     pub fn of(spec: &VdevSpec) -> Self {
         match spec {
-            VdevSpec::Leaf { .. } => Self::Single,
+            VdevSpec::Leaf { is_file, .. } => Self::Single { is_file: *is_file },
             VdevSpec::Mirror(c) => Self::Mirror(c.len()),
             VdevSpec::Raidz { nparity, children } => Self::Raidz(*nparity, children.len()),
             VdevSpec::Draid { nparity, children, .. } => Self::Draid(*nparity, children.len()),
@@ -68,7 +71,8 @@ impl Level {
     #[must_use]
     pub fn of_config(top: &VdevConfig) -> Option<Self> {
         Some(match top.kind {
-            VdevKind::Disk | VdevKind::File => Self::Single,
+            VdevKind::Disk => Self::Single { is_file: false },
+            VdevKind::File => Self::Single { is_file: true },
             VdevKind::Mirror => Self::Mirror(top.children.len()),
             VdevKind::Raidz { nparity } => Self::Raidz(u64::from(nparity), top.children.len()),
             VdevKind::Draid { nparity, .. } => Self::Draid(u64::from(nparity), top.children.len()),
@@ -76,53 +80,101 @@ impl Level {
         })
     }
 
-    /// The kind of the vdev, as layouts name it.
-    fn name(&self) -> String {
+    /// The kind of the vdev.
+    fn name(self) -> &'static str {
         match self {
-            Self::Single => "disk".to_owned(),
-            Self::Mirror(_) => "mirror".to_owned(),
-            Self::Raidz(n, _) => format!("raidz{n}"),
-            Self::Draid(n, _) => format!("draid{n}"),
+            Self::Single { is_file: true } => "file",
+            Self::Single { is_file: false } => "disk",
+            Self::Mirror(_) => "mirror",
+            Self::Raidz(..) => "raidz",
+            Self::Draid(..) => "draid",
         }
     }
 
-    fn shown(&self) -> String {
+    /// Devices of it that may be lost.
+    fn redundancy(self) -> u64 {
         match self {
-            Self::Single => "disk".to_owned(),
-            Self::Mirror(n) | Self::Raidz(_, n) | Self::Draid(_, n) => {
-                format!("{n}-way {}", self.name())
-            }
+            Self::Single { .. } => 0,
+            Self::Mirror(copies) => (copies as u64).saturating_sub(1),
+            Self::Raidz(parity, _) | Self::Draid(parity, _) => parity,
         }
     }
 
-    /// Two vdevs of one pool survive unequal losses, or are of unequal width.
-    pub(super) fn differs(&self, other: &Self) -> bool {
+    fn has_parity(self) -> bool {
+        matches!(self, Self::Raidz(..) | Self::Draid(..))
+    }
+
+    /// One has parity and one is a mirror: in this order, with the width of the mirror.
+    fn parity_and_mirror(self, other: Self) -> Option<(Self, Self, usize)> {
         match (self, other) {
-            // What survives as much is as good.
-            (Self::Mirror(n), Self::Raidz(parity, _) | Self::Draid(parity, _))
-            | (Self::Raidz(parity, _) | Self::Draid(parity, _), Self::Mirror(n)) => {
-                *n as u64 != parity + 1
-            }
-            (Self::Raidz(a, _), Self::Draid(b, _)) | (Self::Draid(b, _), Self::Raidz(a, _)) => {
-                a != b
+            (parity, Self::Mirror(n)) if parity.has_parity() => Some((parity, other, n)),
+            (Self::Mirror(n), parity) if parity.has_parity() => Some((parity, self, n)),
+            _ => None,
+        }
+    }
+
+    /// Two new vdevs do not go together. Where parity is, what survives as much is as good: raidz,
+    /// dRAID and mirrors of any width.
+    pub(super) fn differs(self, other: Self) -> bool {
+        match (self, other) {
+            (a, b) if a.has_parity() || b.has_parity() => {
+                let is_single = |level| matches!(level, Self::Single { .. });
+                is_single(a) || is_single(b) || a.redundancy() != b.redundancy()
             }
             (a, b) => a != b,
         }
     }
 
-    /// Both, by that in which they differ.
-    fn beside(&self, other: &Self) -> String {
+    /// A new vdev does not go together with the last one that is there: beside a mirror parity
+    /// counts alone, and else the kind, parity and width.
+    pub(super) fn differs_from_new(self, new: Self) -> bool {
+        match self.parity_and_mirror(new) {
+            Some((parity, mirror, _)) => parity.redundancy() != mirror.redundancy(),
+            None => self != new,
+        }
+    }
+
+    /// Two new ones, by that in which they differ.
+    fn beside(self, other: Self) -> String {
+        if let Some((parity, mirror, n)) = self.parity_and_mirror(other) {
+            let (kind, a, b) = (parity.name(), parity.redundancy(), mirror.redundancy());
+            return format!(
+                "{kind} and mirror vdevs with different redundancy, {a} vs. {b} ({n}-way)"
+            );
+        }
+        let (a, b) = (self.name(), other.name());
         match (self, other) {
-            (Self::Mirror(a), Self::Mirror(b)) => format!("{a}-way and {b}-way mirror"),
-            (Self::Raidz(a, _), Self::Raidz(b, _)) if a != b => {
-                format!("{a} and {b} device parity raidz")
+            (Self::Mirror(n), Self::Mirror(m)) => format!("both {n}-way and {m}-way mirror vdevs"),
+            _ if self.has_parity() && other.has_parity() => {
+                let (p, q) = (self.redundancy(), other.redundancy());
+                format!("{a} and {b} vdevs with different redundancy, {p} vs. {q}")
             }
-            (Self::Raidz(_, a), Self::Raidz(_, b)) => format!("{a}-way and {b}-way raidz"),
-            (Self::Draid(a, _), Self::Draid(b, _)) if a != b => {
-                format!("{a} and {b} device parity draid")
+            _ => format!("both {a} and {b} vdevs"),
+        }
+    }
+
+    /// One that is there and a new one, by that in which they differ.
+    fn and_new(self, new: Self) -> String {
+        if let Some((parity, mirror, n)) = self.parity_and_mirror(new) {
+            let (kind, a, b) = (parity.name(), parity.redundancy(), mirror.redundancy());
+            return format!(
+                "pool and new vdev with different redundancy, {kind} and mirror vdevs, \
+                 {a} vs. {b} ({n}-way)"
+            );
+        }
+        match (self, new) {
+            (Self::Raidz(p, _), Self::Raidz(q, _)) | (Self::Draid(p, _), Self::Draid(q, _))
+                if p != q =>
+            {
+                format!("pool uses {p} device parity and new vdev uses {q}")
             }
-            (Self::Draid(_, a), Self::Draid(_, b)) => format!("{a}-way and {b}-way draid"),
-            (a, b) => format!("{} and {}", a.name(), b.name()),
+            (Self::Mirror(a), Self::Mirror(b))
+            | (Self::Raidz(_, a), Self::Raidz(_, b))
+            | (Self::Draid(_, a), Self::Draid(_, b)) => {
+                let kind = self.name();
+                format!("pool uses {a}-way {kind} and new vdev uses {b}-way {kind}")
+            }
+            _ => format!("pool uses {} and new vdev is {}", self.name(), new.name()),
         }
     }
 }
