@@ -1,6 +1,6 @@
 //! Why a dataset could not be had.
 
-use crate::props::DatasetKind;
+use crate::kind::DatasetKind;
 use std::fmt;
 
 /// Result of this crate.

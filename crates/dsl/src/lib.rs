@@ -19,6 +19,7 @@ mod found;
 mod holds;
 mod keyring;
 mod keys;
+mod kind;
 pub mod names;
 mod props;
 mod space;
@@ -31,8 +32,7 @@ pub use deleg::Delegation;
 pub use error::{Error, Refusal, Result};
 pub use holds::Hold;
 pub use keyring::{KeyError, KeyFormat, KeyInfo, Keyring, WrappingKey};
-pub use props::{
-    DatasetKind, Property, PropertyContext, Source, StoredProperties, StoredValue, has_property,
-};
+pub use kind::DatasetKind;
+pub use props::{Property, PropertyContext, Source, StoredProperties, StoredValue, has_property};
 pub use space::slop_space;
 pub use tree::{Dataset, Dir, Dsl};

@@ -25,6 +25,7 @@ mod stored;
 pub use stored::{StoredProperties, StoredValue};
 
 use crate::error::{Error, Result};
+use crate::kind::DatasetKind;
 use crate::tree::{Dataset, Dsl};
 use facts::Facts;
 use ondisk::props::{self, applies};
@@ -85,33 +86,6 @@ pub struct PropertyContext {
     pub pool_size: Option<u64>,
     /// What is put before mount points (the pool property `altroot`).
     pub altroot: Option<String>,
-}
-
-/// What a dataset is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DatasetKind {
-    /// A file system, or a snapshot of one.
-    Filesystem,
-    /// A volume, or a snapshot of one.
-    Volume,
-}
-
-impl DatasetKind {
-    /// The value of `type` of a head.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Filesystem => "filesystem",
-            Self::Volume => "volume",
-        }
-    }
-
-    fn bit(self) -> u8 {
-        match self {
-            Self::Filesystem => applies::FILESYSTEM,
-            Self::Volume => applies::VOLUME,
-        }
-    }
 }
 
 /// A property a dataset of that kind can have.

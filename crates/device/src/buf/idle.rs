@@ -53,13 +53,22 @@ struct Idle {
     blocks: BTreeMap<usize, Vec<Block>>,
 }
 
-/// One list with its accounts. The process has one; a test has its own, so that what others
-/// allocate does not count in it.
-struct List(Mutex<Idle>);
-
-static PROCESS: List = List::new();
+/// The list of this process. A test has its own, so that what others allocate does not count in it.
+static IDLE: Mutex<Idle> = Mutex::new(Idle::new());
 
 impl Idle {
+    const fn new() -> Self {
+        Self {
+            bytes: 0,
+            used: 0,
+            peak: 0,
+            raised: 0,
+            keepers: 0,
+            busy: false,
+            blocks: BTreeMap::new(),
+        }
+    }
+
     fn use_more(&mut self, size: usize) {
         self.used += size;
         self.peak = self.peak.max(self.used);
@@ -88,31 +97,25 @@ impl Idle {
     }
 }
 
-impl List {
-    const fn new() -> Self {
-        Self(Mutex::new(Idle {
-            bytes: 0,
-            used: 0,
-            peak: 0,
-            raised: 0,
-            keepers: 0,
-            busy: false,
-            blocks: BTreeMap::new(),
-        }))
-    }
+/// A list, with its accounts.
+#[derive(Clone, Copy)]
+struct List<'a>(&'a Mutex<Idle>);
 
-    fn raise(&'static self, bytes: usize) -> IdleMemory {
+impl List<'static> {
+    fn raise(self, bytes: usize) -> IdleMemory {
         let mut idle = self.0.lock();
         idle.raised = idle.raised.saturating_add(bytes);
         IdleMemory { bytes, list: self }
     }
 
-    fn keep(&'static self) -> KeptMemory {
+    fn keep(self) -> KeptMemory {
         self.0.lock().keepers += 1;
         KeptMemory(self)
     }
+}
 
-    fn allocate(&self, len: usize, zeroed: bool) -> Option<Block> {
+impl List<'_> {
+    fn allocate(self, len: usize, zeroed: bool) -> Option<Block> {
         let size = rounded(len)?;
         let layout = Layout::from_size_align(size, ALIGNMENT).ok()?;
         let (waiting, freed) = {
@@ -146,7 +149,7 @@ impl List {
     }
 
     /// Takes back an allocation that is not used any more.
-    fn take_back(&self, block: Block) {
+    fn take_back(self, block: Block) {
         let size = block.layout.size();
         {
             let mut idle = self.0.lock();
@@ -166,7 +169,7 @@ impl List {
     }
 
     /// Gives what waits back to the system, but for the little that always may.
-    fn shrink(&self) {
+    fn shrink(self) {
         let (freed, was_busy) = {
             let mut idle = self.0.lock();
             idle.peak = idle.used;
@@ -183,14 +186,14 @@ impl List {
 /// Lets more memory wait for its next use, as long as it lives. See [`IdleMemory::new`].
 pub struct IdleMemory {
     bytes: usize,
-    list: &'static List,
+    list: List<'static>,
 }
 
 impl IdleMemory {
     /// Lets `bytes` of freed buffers wait in this process, beside the little that always may.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
-        PROCESS.raise(bytes)
+        List(&IDLE).raise(bytes)
     }
 
     /// Another bound from now on.
@@ -218,13 +221,13 @@ impl IdleMemory {
 /// For a program that opens one pool after the other: the next one asks for as much memory as the
 /// last one gave back, and to have the system clear it once more costs up to a third of the time.
 /// When one of several ends, what waits is given back once.
-pub struct KeptMemory(&'static List);
+pub struct KeptMemory(List<'static>);
 
 impl KeptMemory {
     /// Begins now.
     #[must_use]
     pub fn new() -> Self {
-        PROCESS.keep()
+        List(&IDLE).keep()
     }
 }
 
@@ -295,7 +298,7 @@ impl Drop for IdleMemory {
 impl Block {
     /// An allocation of at least `len` bytes; `None` when the system has not that much memory.
     pub(super) fn new(len: usize, zeroed: bool) -> Option<Self> {
-        PROCESS.allocate(len, zeroed)
+        List(&IDLE).allocate(len, zeroed)
     }
 
     /// Gives it back to the system.
@@ -308,7 +311,7 @@ impl Block {
 
 /// Takes back an allocation that is not used any more.
 pub(super) fn give(block: Block) {
-    PROCESS.take_back(block);
+    List(&IDLE).take_back(block);
 }
 
 /// The size of an allocation for `len` bytes: at least a page; `None` beyond all memory.
@@ -342,15 +345,15 @@ mod tests {
     }
 
     /// A list that no other test allocates from.
-    fn list() -> &'static List {
-        Box::leak(Box::new(List::new()))
+    fn list() -> List<'static> {
+        List(Box::leak(Box::new(Mutex::new(Idle::new()))))
     }
 
-    fn some(list: &List, count: usize, len: usize) -> Vec<Block> {
+    fn some(list: List<'_>, count: usize, len: usize) -> Vec<Block> {
         (0..count).map(|_| list.allocate(len, false).unwrap()).collect()
     }
 
-    fn free(list: &List, blocks: Vec<Block>) {
+    fn free(list: List<'_>, blocks: Vec<Block>) {
         blocks.into_iter().for_each(|block| list.take_back(block));
     }
 

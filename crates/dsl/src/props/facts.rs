@@ -1,8 +1,9 @@
 //! Everything the properties of one dataset are computed from.
 
-use super::{DatasetKind, PropertyContext, Source, StoredProperties, StoredValue, resume};
+use super::{PropertyContext, Source, StoredProperties, StoredValue, resume};
 use crate::error::{Error, Result};
 use crate::keyring::KeyInfo;
+use crate::kind::DatasetKind;
 use crate::tree::{Dataset, Dir, Dsl};
 use dmu::{Objset, Zap};
 use ondisk::DslDir;

@@ -7,7 +7,7 @@ use super::names::{NameKind, check_name};
 use super::props::{PropertyChange, check_features, check_new, set_on_new};
 use super::snapshot::snapshot_one;
 use crate::error::{Error, Refusal, Result};
-use crate::props::DatasetKind;
+use crate::kind::DatasetKind;
 use crate::tree::{Dir, Dsl};
 use ondisk::dsl::{
     DslDataset, DslDir, FREE_DIR_NAME, MOS_DIR_NAME, ORIGIN_DIR_NAME, ORIGIN_SNAPSHOT_NAME,

@@ -1,8 +1,9 @@
 //! From the text of a property to what is stored of it.
 
 use crate::error::{Error, Refusal, Result};
-use crate::props::{DatasetKind, StoredValue};
-use ondisk::props::{Access, DATASET, Kind, Property, applies, find, is_user_property};
+use crate::kind::DatasetKind;
+use crate::props::StoredValue;
+use ondisk::props::{Access, DATASET, Kind, Property, find, is_user_property};
 use ondisk::znode::ZPL_VERSION_MAX;
 
 /// Longest value of a user's property in bytes, its NUL counted.
@@ -27,12 +28,8 @@ pub fn parse_value(name: &str, text: &str, kind: DatasetKind, new: bool) -> Resu
     else {
         return refused(Refusal::NoProperty(name.to_owned()));
     };
-    let of_kind = match kind {
-        DatasetKind::Filesystem => applies::FILESYSTEM,
-        DatasetKind::Volume => applies::VOLUME,
-    };
     // `volsize` is listed for volumes' snapshots as well, `special_small_blocks` not for volumes.
-    if p.applies & of_kind == 0 {
+    if p.applies & kind.bit() == 0 {
         return refused(Refusal::NotHere(name.to_owned()));
     }
     let settable = match p.access {
