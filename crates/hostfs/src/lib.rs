@@ -28,6 +28,7 @@
 mod attributes;
 mod dir;
 pub mod ingest;
+pub mod keys;
 pub mod names;
 mod new_file;
 pub mod output;

@@ -1,43 +1,18 @@
-//! Keys of encrypted datasets: where they come from, and what is done so that they go nowhere else.
+//! Keys of encrypted datasets: where they come from.
 //!
-//! - Before the first key is read the process stops leaving core files ([`keep_in`]), which would
-//!   hold it, and other processes of the same user cannot look into its memory any more.
-//! - What a key stood in is wiped: the text of the file, what was made of it, what was typed. The
-//!   engine wipes its own copies. What a parser keeps for a moment while it reads a text with
-//!   escapes is not within reach.
+//! - Files of keys are read by [`hostfs::keys`], which wipes what they stood in; what is typed is
+//!   wiped here. The engine wipes its own copies.
 //! - No option takes the key itself but `zdb -K`, which OpenZFS has: what is on a command line can
 //!   be seen by every user of the machine. It warns, and takes the same places as `--key`.
-//! - A file of keys that other users can read is warned of. It is not refused: a pool that is being
-//!   rescued should not wait for it. The manifest of a pool that was made for tests is no secret.
 
 use crate::args::OpenArgs;
 use crate::failure::{Failure, system_text};
 use crate::session::Session;
 use crate::ui;
 use engine::Pool;
-use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
-use serde_json::Value;
-use std::fs::File;
-use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
+use hostfs::keys::{FromFile, KeyBytes, keep_in};
 use std::path::{Path, PathBuf};
-use zeroize::{Zeroize as _, Zeroizing};
-
-/// Keys have 32 bytes, passphrases at most 512.
-const KEY_MAX: u64 = 4096;
-/// Longest file of keys by dataset; manifests are some megabytes long.
-const FILE_MAX: u64 = 256 << 20;
-
-/// A key as the user gives it.
-type KeyBytes = Zeroizing<Vec<u8>>;
-
-/// Makes sure that no other process can read the memory of this one.
-fn keep_in() {
-    let none = Rlimit { current: Some(0), maximum: Some(0) };
-    // Where a system does not have one of them, the other does most of it.
-    let _ = setrlimit(Resource::Core, none);
-    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-}
+use zeroize::Zeroizing;
 
 impl OpenArgs {
     /// Loads every key that was given.
@@ -101,18 +76,6 @@ fn from_location(
     read_key(session, &PathBuf::from(format!("/dev/fd/{number}"))).map(Some)
 }
 
-/// The content of a file, wiped when it is dropped, and whether others can read it.
-fn read(path: &Path, max: u64) -> std::io::Result<(KeyBytes, bool)> {
-    let file = File::open(path)?;
-    let meta = file.metadata()?;
-    let is_open = meta.is_file() && meta.mode() & 0o077 != 0;
-    // As long as it gets, so that no shorter copy is left behind by growing.
-    let size = if meta.is_file() { meta.len().min(max) } else { max.min(KEY_MAX) };
-    let mut content = Zeroizing::new(Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1));
-    file.take(max).read_to_end(&mut content)?;
-    Ok((content, is_open))
-}
-
 fn warn(session: &Session, path: &Path) {
     let path = path.display();
     ui::note(
@@ -122,76 +85,29 @@ fn warn(session: &Session, path: &Path) {
 }
 
 fn read_key(session: &Session, path: &Path) -> Result<KeyBytes, Failure> {
-    let (key, is_open) = read(path, KEY_MAX).map_err(|e| {
+    let FromFile { keys, is_exposed } = hostfs::keys::read_key(path).map_err(|e| {
         Failure::new(format!("cannot read the key in {}", path.display())).because(system_text(&e))
     })?;
-    if is_open {
+    if is_exposed {
         warn(session, path);
     }
-    Ok(key)
+    Ok(keys)
 }
 
-/// JSON whose texts are wiped when it is dropped.
-struct Wiped(Value);
-
-impl Drop for Wiped {
-    fn drop(&mut self) {
-        wipe(&mut self.0);
-    }
-}
-
-// Depth is bounded: the parser limits it.
-fn wipe(value: &mut Value) {
-    match value {
-        Value::String(text) => text.zeroize(),
-        Value::Array(all) => all.iter_mut().for_each(wipe),
-        Value::Object(all) => all.values_mut().for_each(wipe),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
-/// Loads the keys of a JSON file: an object by dataset, or a manifest that has one as `keys`.
+/// Loads the keys of the pool's datasets in a file of many.
 fn load_file(session: &Session, pool: &Pool, path: &Path) -> Result<(), Failure> {
-    let fail =
-        |e: String| Failure::new(format!("cannot read keys in {}", path.display())).because(e);
-    let (content, is_open) = read(path, FILE_MAX).map_err(|e| fail(system_text(&e)))?;
-    let value = serde_json::from_slice(&content).map_err(|e| fail(e.to_string()))?;
-    drop(content);
-    let value = Wiped(value);
-    let is_manifest = value.0.get("datasets").is_some();
-    // The manifest of a pool without encrypted datasets has no keys.
-    if value.0.get("keys").is_none() && is_manifest {
-        return Ok(());
-    }
-    if is_open && !is_manifest {
+    let FromFile { keys, is_exposed } = hostfs::keys::read_keys(path).map_err(|e| {
+        Failure::new(format!("cannot read keys in {}", path.display())).because(system_text(&e))
+    })?;
+    if is_exposed {
         warn(session, path);
     }
-    let keys = value.0.get("keys").unwrap_or(&value.0);
-    let keys = keys.as_object().ok_or_else(|| fail("no object of keys by dataset".into()))?;
     for (dataset, key) in keys {
-        let text = key.get("key").and_then(Value::as_str);
-        let text = text.map(|k| Zeroizing::new(k.as_bytes().to_vec()));
-        let hex = || key.get("key_hex").and_then(Value::as_str).and_then(unhex);
-        let Some(bytes) = text.or_else(hex) else {
-            return Err(fail(format!("{dataset} has neither `key` nor `key_hex`")));
-        };
         if dataset.split('/').next() == Some(pool.name()) {
-            pool.dsl().load_key(dataset, &bytes)?;
+            pool.dsl().load_key(&dataset, &key)?;
         }
     }
     Ok(())
-}
-
-fn unhex(text: &str) -> Option<KeyBytes> {
-    let pairs = text.as_bytes().chunks_exact(2);
-    if !pairs.remainder().is_empty() {
-        return None;
-    }
-    let mut key = Zeroizing::new(Vec::with_capacity(text.len() / 2));
-    for pair in pairs {
-        key.push(u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?);
-    }
-    Some(key)
 }
 
 fn prompt(session: &Session, dataset: &str) -> Result<KeyBytes, Failure> {

@@ -166,9 +166,16 @@ fn a_server_sends_to_the_streams_of_its_client() {
     let mut child = place.command_here("zfs send tank@one");
     let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut first = [0; 312];
-    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let mut stream = child.stdout.take().unwrap();
+    stream.read_exact(&mut first).unwrap();
+    // What is being sent is in use until then.
+    let output = place.command_here("zfs destroy tank@one").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("dataset is busy"), "{said}");
+    drop(stream);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
+    place.ok_here("zfs destroy tank@one");
     place.ok_here("zpool export tank");
     let _ = server.wait();
     let mut child = place.command_here("zstream dump");

@@ -77,6 +77,9 @@ impl Verb for Args {
             compressed: self.compressed,
             embedded: self.embed,
         };
+        // What is sent stays until it is sent.
+        let held = session.held(&self.snapshot).map(|pool| pool.hold_open(&self.snapshot));
+        let _in_use = held.transpose().map_err(|e| self.refused(e.into()))?;
         let send = Send::new(&pool, &self.snapshot, self.from.as_deref(), forms);
         let send = send.map_err(|e| self.refused(e))?;
         let progress = Progress::new();

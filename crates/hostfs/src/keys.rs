@@ -1,0 +1,120 @@
+//! Keys of encrypted datasets in files, and what is done so that they go nowhere else.
+//!
+//! - Before the first key is read the process stops leaving core files ([`keep_in`]), which would
+//!   hold it, and other processes of the same user cannot look into its memory any more.
+//! - What a key stood in is wiped: the text of the file, and what was made of it. What a parser
+//!   keeps for a moment while it reads a text with escapes is not within reach.
+//! - Of a file of keys that other users can read it is told that they can. It is not refused: a
+//!   pool that is being rescued should not wait for it. The manifest of a pool that was made for
+//!   tests is no secret.
+
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use serde_json::Value;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use zeroize::{Zeroize as _, Zeroizing};
+
+/// Keys have 32 bytes, passphrases at most 512.
+const KEY_MAX: u64 = 4096;
+/// Longest file of keys by dataset; manifests are some megabytes long.
+const FILE_MAX: u64 = 256 << 20;
+
+/// A key as the user gives it, wiped when it is dropped.
+pub type KeyBytes = Zeroizing<Vec<u8>>;
+
+/// Makes sure that no other process can read the memory of this one.
+pub fn keep_in() {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    // Where a system does not have one of them, the other does most of it.
+    let _ = setrlimit(Resource::Core, none);
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+}
+
+/// What was read of a file.
+pub struct FromFile<T> {
+    /// The keys.
+    pub keys: T,
+    /// Other users can read the file, and what is in it is a secret.
+    pub is_exposed: bool,
+}
+
+/// The content of a file, and whether others can read it.
+fn read(path: &Path, max: u64) -> io::Result<FromFile<KeyBytes>> {
+    let file = File::open(path)?;
+    let meta = file.metadata()?;
+    let is_exposed = meta.is_file() && meta.mode() & 0o077 != 0;
+    // As long as it gets, so that no shorter copy is left behind by growing.
+    let size = if meta.is_file() { meta.len().min(max) } else { max.min(KEY_MAX) };
+    let mut keys = Zeroizing::new(Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1));
+    file.take(max).read_to_end(&mut keys)?;
+    Ok(FromFile { keys, is_exposed })
+}
+
+/// The key that is the content of a file.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read_key(path: &Path) -> io::Result<FromFile<KeyBytes>> {
+    read(path, KEY_MAX)
+}
+
+/// JSON whose texts are wiped when it is dropped.
+struct Wiped(Value);
+
+impl Drop for Wiped {
+    fn drop(&mut self) {
+        wipe(&mut self.0);
+    }
+}
+
+// Depth is bounded: the parser limits it.
+fn wipe(value: &mut Value) {
+    match value {
+        Value::String(text) => text.zeroize(),
+        Value::Array(all) => all.iter_mut().for_each(wipe),
+        Value::Object(all) => all.values_mut().for_each(wipe),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// The keys by dataset in a JSON file: an object with a `key` or a `key_hex` for each, or a
+/// manifest that has one as `keys`.
+///
+/// # Errors
+/// It cannot be read, or it is no such file; an error of kind `InvalidData` says why.
+pub fn read_keys(path: &Path) -> io::Result<FromFile<Vec<(String, KeyBytes)>>> {
+    let bad = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+    let FromFile { keys: content, is_exposed } = read(path, FILE_MAX)?;
+    let value = Wiped(serde_json::from_slice(&content).map_err(|e| bad(e.to_string()))?);
+    drop(content);
+    let is_manifest = value.0.get("datasets").is_some();
+    // The manifest of a pool without encrypted datasets has no keys.
+    if value.0.get("keys").is_none() && is_manifest {
+        return Ok(FromFile { keys: Vec::new(), is_exposed: false });
+    }
+    let all = value.0.get("keys").unwrap_or(&value.0).as_object();
+    let mut keys = Vec::new();
+    for (dataset, key) in all.ok_or_else(|| bad("no object of keys by dataset".into()))? {
+        let text = key.get("key").and_then(Value::as_str);
+        let text = text.map(|k| Zeroizing::new(k.as_bytes().to_vec()));
+        let hex = || key.get("key_hex").and_then(Value::as_str).and_then(unhex);
+        let key = text.or_else(hex);
+        let key = key.ok_or_else(|| bad(format!("{dataset} has neither `key` nor `key_hex`")))?;
+        keys.push((dataset.clone(), key));
+    }
+    Ok(FromFile { keys, is_exposed: is_exposed && !is_manifest })
+}
+
+fn unhex(text: &str) -> Option<KeyBytes> {
+    let pairs = text.as_bytes().chunks_exact(2);
+    if !pairs.remainder().is_empty() {
+        return None;
+    }
+    let mut key = Zeroizing::new(Vec::with_capacity(text.len() / 2));
+    for pair in pairs {
+        key.push(u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?);
+    }
+    Some(key)
+}
