@@ -83,8 +83,8 @@ mod tests {
         utf8only normalization casesensitivity refquota refreservation logbias sync dnodesize \
         filesystem_limit snapshot_limit relatime redundant_metadata overlay encryption \
         keylocation keyformat pbkdf2iters special_small_blocks longname";
-    const ACTED_ON_OF_POOLS: &str = "altroot autoexpand bootfs cachefile failmode readonly \
-        ashift comment multihost autotrim compatibility version";
+    const ACTED_ON_OF_POOLS: &str = "altroot autoexpand bootfs cachefile delegation failmode \
+        readonly ashift comment multihost autotrim compatibility version";
 
     /// Every property that a user can set is on exactly one of the lists.
     fn every_one_is_known(properties: &[props::Property], kept: &[StoredOnly], acted_on: &str) {
