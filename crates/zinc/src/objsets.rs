@@ -8,9 +8,9 @@
 use crate::args::OpenArgs;
 use crate::session::Session;
 use crate::{known, ui};
-use engine::Objset;
-use engine::{Dataset, Filesystem, Pool};
-use std::sync::OnceLock;
+use engine::live::InUse;
+use engine::{Dataset, Filesystem, Objset, Pool};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The object sets of a pool, for one verb.
 pub struct Sets<'a> {
@@ -19,17 +19,25 @@ pub struct Sets<'a> {
     args: &'a OpenArgs,
     /// Whether intent logs are replayed; the files that say so are read when it is first asked.
     replays: OnceLock<bool>,
+    /// What was opened of a pool that this process holds stays as long as the verb may read it:
+    /// what is destroyed meanwhile would be read as what came in its place.
+    in_use: Mutex<Vec<InUse>>,
 }
 
 impl<'a> Sets<'a> {
     /// Those of a pool that was opened by these options.
     pub fn new(session: &'a Session, pool: &'a Pool, args: &'a OpenArgs) -> Self {
-        Self { session, pool, args, replays: OnceLock::new() }
+        Self { session, pool, args, replays: OnceLock::new(), in_use: Mutex::default() }
     }
 
     /// Opens that of a dataset. A log that could not be replayed to its end, and one that is not
     /// replayed, is a warning.
     pub fn open(&self, dataset: &Dataset) -> engine::Result<Objset> {
+        let held = self.session.held(&self.pool.guid().to_string());
+        // One whose name cannot be read is not destroyed by name either.
+        if let Some(Ok(in_use)) = held.map(|pool| pool.hold_open(&dataset.name)) {
+            self.in_use.lock().unwrap_or_else(PoisonError::into_inner).push(in_use);
+        }
         let as_it_is = self.pool.dsl().objset(dataset)?;
         if !self.args.replay && !self.is_behind(dataset, &as_it_is) {
             return Ok(as_it_is);

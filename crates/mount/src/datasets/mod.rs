@@ -7,6 +7,7 @@
 
 mod error;
 mod following;
+mod links;
 
 pub use error::DatasetError;
 pub use following::{Changed, Changes, Follower, MountScope, Unmounted, Unmounting, is_below};
@@ -223,6 +224,8 @@ fn point(said: &Properties, dataset: &Dataset) -> std::result::Result<PathBuf, S
         "none" | "-" | "" => Err("no mountpoint set".to_owned()),
         "legacy" => Err("legacy mountpoint: name a directory".to_owned()),
         path => {
+            let user = nix::unistd::geteuid().as_raw();
+            links::refuse_foreign(Path::new(path), user)?;
             // No directory is made below a mount whose process died.
             system::clear_dead(Path::new(path)).map_err(|e| e.to_string())?;
             let made = std::fs::create_dir_all(path);

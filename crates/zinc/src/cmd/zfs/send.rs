@@ -4,6 +4,7 @@ use crate::args::PoolArgs;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::{FAILED, Failure};
 use crate::progress::while_showing;
+use crate::refusals::cannot;
 use crate::session::Session;
 use crate::{hints, ui};
 use engine::send::{Forms, Send};
@@ -98,7 +99,8 @@ impl Verb for Args {
             let lost = AtomicBool::new(false);
             match send.run(Output(session, &lost), &progress) {
                 Err(_) if lost.load(Ordering::Relaxed) => Ok(ExitCode::from(FAILED)),
-                sent => Ok(sent.map(|()| ExitCode::SUCCESS)?),
+                Err(e) => Err(cannot("send", &self.snapshot, e)),
+                Ok(()) => Ok(ExitCode::SUCCESS),
             }
         })
     }
