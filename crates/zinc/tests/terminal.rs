@@ -51,6 +51,10 @@ fn pools(dir: &Path) {
     ok(dir, &["zfs", "hold", "-d", "one", "tag", "tank/fs@a"]);
     ok(dir, &["cp", "-d", "one", "file", "tank/fs:/more"]);
     ok(dir, &["zfs", "snapshot", "-d", "one", "tank/fs@b"]);
+    ok(dir, &["zfs", "allow", "--dev", "one", "-e", "diff", "tank/fs"]);
+    let sent = command(dir, &["zfs", "send", "-d", "one", "tank/fs@a"]).output().unwrap();
+    assert!(sent.status.success() && !sent.stdout.is_empty());
+    std::fs::write(dir.join("stream"), sent.stdout).unwrap();
 }
 
 /// Command lines that print and change nothing, one for each verb and way of printing.
@@ -121,6 +125,8 @@ const PRINTING: &[&str] = &[
     "zfs groupspace -d one tank/fs",
     "zfs projectspace -d one tank/fs",
     "zfs create -nv -d one tank/new",
+    "zfs allow --dev one tank/fs",
+    "zstream dump stream",
     "advise -d one tank",
     "repair -d one tank",
     "lab what-if --seconds 1",
@@ -174,12 +180,15 @@ const SILENT: &[&str] = &[
     "zfs hold",
     "zfs release",
     "zfs bookmark",
+    "zfs unallow",
     "mkdir",
     "rm",
     "mv",
     "ln",
     "cp",
     "rescue",
+    // A stream without its end is a failure also where its reader went away (tests/send.rs).
+    "zfs send",
     // They need a served pool, a mount, a device, or a load.
     "serve",
     "nbd",

@@ -224,8 +224,8 @@ fn point(said: &Properties, dataset: &Dataset) -> std::result::Result<PathBuf, S
         "none" | "-" | "" => Err("no mountpoint set".to_owned()),
         "legacy" => Err("legacy mountpoint: name a directory".to_owned()),
         path => {
-            let user = nix::unistd::geteuid().as_raw();
-            links::refuse_foreign(Path::new(path), user)?;
+            let trusted = [0, nix::unistd::geteuid().as_raw()];
+            links::refuse_foreign(Path::new(path), &trusted)?;
             // No directory is made below a mount whose process died.
             system::clear_dead(Path::new(path)).map_err(|e| e.to_string())?;
             let made = std::fs::create_dir_all(path);
