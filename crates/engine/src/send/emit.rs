@@ -62,16 +62,16 @@ impl<'a, W: io::Write> Emit<'a, W> {
         }
     }
 
-    /// It is cut up.
-    fn is_cut(&self, data: &Data) -> bool {
-        data.size > OLD_BLOCK_MAX && !self.has(feature::LARGE_BLOCKS)
+    /// Blocks of this size are cut up.
+    fn is_cut(&self, size: u64) -> bool {
+        size > OLD_BLOCK_MAX && !self.has(feature::LARGE_BLOCKS)
     }
 
     /// It is sent as it is compressed. Metadata are not: a receiver of another byte order swaps
     /// them. Nor is what is encrypted: its compressed form is not to be had.
     fn is_stored(&self, data: &Data) -> bool {
         self.has(feature::COMPRESSED)
-            && !self.is_cut(data)
+            && !self.is_cut(data.size)
             && !data.bp.dmu_type().is_metadata()
             && !data.bp.is_embedded()
             && !data.bp.uses_crypt()
@@ -138,12 +138,11 @@ impl<'a, W: io::Write> Emit<'a, W> {
             return Err(other_order(number));
         }
         let size = dnode.block_size();
-        let is_cut = size > OLD_BLOCK_MAX && !self.has(feature::LARGE_BLOCKS);
         let object = Object {
             object: number,
             kind: dnode.kind.0.into(),
             bonus_kind: dnode.bonus_kind.0.into(),
-            block_size: if is_cut { OLD_BLOCK_MAX } else { size } as u32,
+            block_size: if self.is_cut(size) { OLD_BLOCK_MAX } else { size } as u32,
             bonus_len: dnode.bonus.len() as u32,
             checksum: dnode.checksum.0,
             compression: dnode.compression.0,
@@ -175,15 +174,13 @@ impl<'a, W: io::Write> Emit<'a, W> {
         if self.is_embedded(bp) {
             return self.embedded(&write, bp);
         }
+        let bytes = in_order(block, bp.dmu_type(), *object)?;
         if self.is_stored(data) {
-            // The bytes on disk of a type of which each byte stands for itself.
-            let bytes = in_order(block, bp.dmu_type(), *object)?;
             let (compression, compressed_size) = (bp.compression().0, bytes.len() as u64);
             let write = Write { compression, compressed_size, ..of_disk(write, bp) };
             return self.writer.record(write, bytes).map_err(Error::external);
         }
-        let bytes = in_order(block, bp.dmu_type(), *object)?;
-        if !self.is_cut(data) {
+        if !self.is_cut(*size) {
             return self.writer.record(of_disk(write, bp), bytes).map_err(Error::external);
         }
         let mut offset = offset;

@@ -119,6 +119,15 @@ pub fn type_of(kind: SpaceKind, row: &SpaceRow) -> &'static str {
     }
 }
 
+/// The name of an owner on this machine.
+pub(crate) fn name_of(host: &dyn HostInfo, kind: SpaceKind, id: u64) -> Option<&str> {
+    match kind {
+        SpaceKind::User => host.user_name(id),
+        SpaceKind::Group => host.group_name(id),
+        SpaceKind::Project => None,
+    }
+}
+
 /// The owners of one kind in a file system.
 pub struct Owners<'a> {
     /// For names and times.
@@ -178,11 +187,7 @@ impl Owners<'_> {
     }
 
     fn name(&self, row: &SpaceRow) -> String {
-        let known = match self.kind {
-            SpaceKind::User => self.host_info.user_name(row.id),
-            SpaceKind::Group => self.host_info.group_name(row.id),
-            SpaceKind::Project => None,
-        };
+        let known = name_of(self.host_info, self.kind, row.id);
         match known.filter(|_| !self.is_numeric && row.domain.is_none()) {
             Some(name) => name.to_owned(),
             None => row.id_text(),

@@ -1,9 +1,9 @@
 //! Which datasets a command line means: names, types and depth to file systems, volumes, snapshots
 //! and bookmarks, each with its properties.
 
+use super::owners::name_of;
 use super::{Selected, Types};
 use crate::HostInfo;
-use engine::files::SpaceKind;
 use engine::properties::owner_property;
 use engine::{Dataset, DatasetKind, Dsl, Error, ErrorKind, NamedBookmark, Pool};
 use engine::{Property, PropertyContext, Source};
@@ -188,7 +188,7 @@ impl<'a> Finder<'a> {
     fn add(&self, dataset: &Dataset, kind: Types, out: &mut Selection) -> engine::Result<()> {
         let mut properties = self.dsl().properties(dataset, &self.context)?;
         for name in self.since {
-            let is_called = |kind, id, name: &str| is_called(self.host, kind, id, name);
+            let is_called = |kind, id, name: &str| name_of(self.host, kind, id) == Some(name);
             let made = match owner_property(self.dsl(), dataset, name, &is_called) {
                 None => self.dsl().property(dataset, &self.context, name)?,
                 owned => owned,
@@ -225,14 +225,5 @@ impl<'a> Finder<'a> {
             properties: self.dsl().bookmark_properties(b)?,
         });
         Ok(())
-    }
-}
-
-/// Whether an owner has this name on this machine.
-fn is_called(host: &dyn HostInfo, kind: SpaceKind, id: u64, name: &str) -> bool {
-    match kind {
-        SpaceKind::User => host.user_name(id) == Some(name),
-        SpaceKind::Group => host.group_name(id) == Some(name),
-        SpaceKind::Project => false,
     }
 }
