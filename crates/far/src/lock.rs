@@ -4,13 +4,25 @@
 //! system has the lock; for a far leaf there is a file of this machine that stands for it, locked
 //! in the same way, so that readers wait and the holder is named as with any other device. It is
 //! empty and stays: a file that is deleted under a program that waits for it would be two locks.
+//!
+//! As with a file that is a device, a lock that another has is tried again for a while: a process
+//! that is being started has all descriptors of its parent, and so the locks that its parent has
+//! just let go, until it runs its own program.
 
 use crate::name::Name;
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a lock that another has is tried again: far longer than it takes to start a program on
+/// a busy machine, and not long for a user who named a leaf that is really in use.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Time between two tries.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Where locks of devices are, open to all users; the second where a system has no such place.
 const PLACES: [&str; 2] = ["/run/lock", "/tmp"];
@@ -51,13 +63,26 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Locks a file; one that another has is tried again for [`PATIENCE`].
+pub(crate) fn lock(file: &File) -> Result<(), TryLockError> {
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if began.elapsed() < PATIENCE => {
+                std::thread::sleep(PAUSE);
+            }
+            other => return other,
+        }
+    }
+}
+
 /// Locks a far leaf for this program alone, until the file is dropped; `None` when another has it.
 pub(crate) fn take(name: &Name) -> io::Result<Option<File>> {
     let file = open(&file(name))?;
-    match file.try_lock() {
+    match lock(&file) {
         Ok(()) => Ok(Some(file)),
-        Err(std::fs::TryLockError::WouldBlock) => Ok(None),
-        Err(std::fs::TryLockError::Error(e)) => Err(e),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(e)) => Err(e),
     }
 }
 

@@ -26,6 +26,7 @@
 //! flushed.
 
 use super::format::{HEADER_BYTES, Hash, Header, Uuid, hex, segment_name};
+use crate::lock;
 use crate::store::client::{Client, Urgency};
 use crate::store::{Request, Response};
 use parking_lot::Mutex;
@@ -235,7 +236,7 @@ impl Lines {
         // What a pool has may be secret.
         options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
         let file = options.open(place.folder.join(format!("{}.cache", hex(&disk))))?;
-        file.try_lock().map_err(io::Error::from)?;
+        lock::lock(&file).map_err(io::Error::from)?;
         let (lines, index) = (vec![Line::default(); count], HashMap::new());
         let mut own = Self { file, disk, lines, index, hand: 0, note: None, is_broken: false };
         // Whatever is in it and cannot be read is not there.
