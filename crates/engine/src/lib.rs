@@ -333,7 +333,9 @@ pub mod check {
 /// # Ok::<(), engine::Error>(())
 /// ```
 pub mod repair {
-    pub use ::repair::{Error, NotNow, Plan, Repair, RepairOptions, Result, Step, repair, undo};
+    pub use ::repair::{
+        Error, Failure, NotNow, Plan, Repair, RepairOptions, Result, Step, repair, undo,
+    };
 }
 
 /// Configurations of pools and vdevs as labels hold them, and the lists they are made of.

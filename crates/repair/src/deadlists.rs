@@ -5,7 +5,7 @@
 //! what is not the dataset's at the same place. A block that both have stands at the same place in
 //! both.
 
-use crate::error::Result;
+use crate::attempts::{Attempts, Ended};
 use crate::plan::Step;
 use crate::sums::wrong_list;
 use check::{Issue, Report};
@@ -104,7 +104,7 @@ impl DeadLists {
         self.0.is_empty()
     }
 
-    pub(crate) fn decide(pool: &Pool, report: &Report) -> Self {
+    pub(crate) fn decide(pool: &Pool, report: &Report, attempts: &Attempts) -> Self {
         let mut broken = BTreeSet::new();
         for issue in &report.issues {
             match issue {
@@ -130,7 +130,7 @@ impl DeadLists {
             let Ok(dataset) = dataset else { continue };
             let objects = objects_of(pool, dataset.phys.deadlist);
             let is_plain = matches!(pool.dsl().key_object(&dataset.dir), Ok(None));
-            if broken.is_disjoint(&objects) || !is_plain {
+            if broken.is_disjoint(&objects) || !is_plain || attempts.has_failed(&words(&name)) {
                 continue;
             }
             if let Ok(blocks) = dead_blocks(pool, &dataset) {
@@ -140,15 +140,23 @@ impl DeadLists {
         Self(out)
     }
 
-    pub(crate) fn mend(self, live: &LivePool) -> Result<Vec<Step>> {
-        let mut steps = Vec::new();
+    pub(crate) fn mend(
+        self,
+        live: &LivePool,
+        attempts: &mut Attempts,
+    ) -> std::result::Result<(), Ended> {
         for (name, dataset, blocks) in self.0 {
-            let n = blocks.len() as u64;
-            live.renew_deadlist(dataset, blocks)?;
-            steps.push(Step::DeadList { dataset: name, blocks: n });
+            let step = Step::DeadList { dataset: name.clone(), blocks: blocks.len() as u64 };
+            let renew = || live.renew_deadlist(dataset, blocks).map(|()| vec![step]);
+            attempts.make(live, &words(&name), renew)?;
         }
-        Ok(steps)
+        Ok(())
     }
+}
+
+/// What is to be mended.
+fn words(dataset: &str) -> String {
+    format!("the dead list of {dataset}")
 }
 
 /// The objects that make a dead list, as far as they are found; the empty list of all is not one of

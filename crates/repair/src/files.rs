@@ -3,7 +3,7 @@
 //! All of it was found by comparing every name with every file, so it is only done here. Names that
 //! lead to nothing are taken away and named; files without a name get one in `lost+found`.
 
-use crate::error::Result;
+use crate::attempts::{Attempts, Ended};
 use crate::plan::Step;
 use check::{Issue, Location, Report};
 use ondisk::{DmuType, spelling};
@@ -62,7 +62,7 @@ impl Files {
         self.0.is_empty()
     }
 
-    pub(crate) fn decide(pool: &Pool, report: &Report) -> Self {
+    pub(crate) fn decide(pool: &Pool, report: &Report, attempts: &Attempts) -> Self {
         let mut out = Self::default();
         for (dataset, table) in tables(pool, report) {
             out.0.entry(dataset).or_default().push(Change::Table { table });
@@ -72,6 +72,10 @@ impl Files {
                 out.0.entry(dataset).or_default().push(change);
             }
         }
+        for (dataset, changes) in &mut out.0 {
+            changes.retain(|change| !attempts.has_failed(&change.what(dataset)));
+        }
+        out.0.retain(|_, changes| !changes.is_empty());
         // Names come and go first: the numbers are judged again when they have.
         for changes in out.0.values_mut() {
             let names = |c: &Change| !matches!(c, Change::Numbers { .. } | Change::Owner { .. });
@@ -82,21 +86,22 @@ impl Files {
         out
     }
 
-    pub(crate) fn mend(self, live: &LivePool, now: Time) -> Result<Vec<Step>> {
-        let mut steps = Vec::new();
+    pub(crate) fn mend(
+        self,
+        live: &LivePool,
+        attempts: &mut Attempts,
+    ) -> std::result::Result<(), Ended> {
+        let now = live.rt().wall();
+        let now = Time { seconds: now.as_secs().cast_signed(), nanos: now.subsec_nanos().into() };
         for (dataset, changes) in self.0 {
             // One that cannot be opened is left as it is, and the plan says what is wrong with it.
             let Ok(fs) = live.undrained_filesystem(&dataset) else { continue };
             for change in changes {
-                match change.make(&fs, &dataset, now) {
-                    Ok(done) => steps.extend(done),
-                    // One that cannot be mended keeps no other from it: it is found again.
-                    Err(e) if live.suspended().is_some() => return Err(pool::Error::from(e).into()),
-                    Err(_) => {}
-                }
+                let what = change.what(&dataset);
+                attempts.make(live, &what, || change.make(&fs, &dataset, now))?;
             }
         }
-        Ok(steps)
+        Ok(())
     }
 }
 
@@ -174,6 +179,24 @@ fn change_for(issue: &Issue) -> Option<(String, Change)> {
 }
 
 impl Change {
+    /// What is to be mended.
+    fn what(&self, dataset: &str) -> String {
+        match self {
+            Self::Numbers { file, .. } => format!("the numbers of object {file} of {dataset}"),
+            Self::DropNames { dir, object } => {
+                format!("names of object {object} in directory {dir} of {dataset}")
+            }
+            Self::Adopt { file } => format!("the name of object {file} of {dataset}"),
+            Self::Kind { file } => format!("the kind of object {file} of {dataset}"),
+            Self::Table { table } => format!("the table in object {table} of {dataset}"),
+            Self::Slot { object } => format!("object {object} of {dataset}"),
+            Self::Dnodes { block } => format!("block {block} of the dnodes of {dataset}"),
+            Self::Owner { table, key, .. } => {
+                format!("the sum of '{key}' in table {table} of {dataset}")
+            }
+        }
+    }
+
     fn make(self, fs: &Filesystem, dataset: &str, now: Time) -> zpl::Result<Vec<Step>> {
         Ok(match self {
             Self::Numbers { file, mend, step } => {

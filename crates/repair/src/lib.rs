@@ -24,6 +24,7 @@
 //! file is durable.** Only [`Repair::apply`] and [`undo::put_back`] write.
 #![forbid(unsafe_code)]
 
+mod attempts;
 mod deadlists;
 mod error;
 mod fields;
@@ -39,5 +40,5 @@ mod tables;
 pub mod undo;
 
 pub use error::{Error, NotNow, Result};
-pub use plan::{Plan, Step};
+pub use plan::{Failure, Plan, Step};
 pub use rounds::{Repair, RepairOptions, repair};

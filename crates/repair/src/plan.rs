@@ -110,6 +110,15 @@ pub enum Step {
     },
 }
 
+/// One thing that was tried and failed, in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What was to be mended.
+    pub what: String,
+    /// Why it is not.
+    pub why: String,
+}
+
 /// What a repair found, does, and leaves. It was done in memory, and checked there: what it leaves
 /// is not a guess.
 #[derive(Clone, Debug)]
@@ -133,6 +142,8 @@ pub struct Plan {
     pub found_more: u64,
     /// What is done, in order.
     pub steps: Vec<Step>,
+    /// What failed of it: that stays as it is.
+    pub failed: Vec<Failure>,
     /// What is wrong after it.
     pub left: Vec<Issue>,
     /// Issues of these that were too many to keep.

@@ -1,10 +1,11 @@
 //! A repair from its first check to the last write.
 
+use crate::attempts::{Attempts, Ended};
 use crate::deadlists::DeadLists;
 use crate::error::{Error, NotNow, Result};
 use crate::files::Files;
 use crate::overlay::{Event, Overlay, Overlays};
-use crate::plan::{Plan, Step};
+use crate::plan::{Failure, Plan, Step};
 use crate::sets::Sets;
 use crate::space;
 use crate::sums::Sums;
@@ -24,7 +25,6 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vdev::{NodeRef, Reason, VdevState};
-use zpl::Time;
 
 /// Earlier txgs that are looked at.
 const EARLIER_MAX: usize = 8;
@@ -95,22 +95,25 @@ pub fn repair(
         earlier: earlier(&first, options),
         found: issues(&first.report),
     };
-    let (mut steps, mut seen) = (Vec::new(), first);
+    let (mut attempts, mut seen) = (Attempts::default(), first);
     for number in 0..ROUNDS_MAX {
         let rewind = rewind.filter(|_| number == 0);
-        let Some(round) = Round::decide(&seen, rewind) else { break };
-        steps.extend(round.mend(&seen.pool, &overlays, options).map_err(|e| {
+        let Some(round) = Round::decide(&seen, rewind, &attempts) else { break };
+        let failures = attempts.failures();
+        round.mend(&seen.pool, &overlays, options, &mut attempts).map_err(|e| {
             let exceeded = overlays.journal.is_exceeded();
             if exceeded { NotNow::TooMuch(options.bytes_max).into() } else { e }
-        })?);
+        })?;
         let next = look(None)?;
-        let is_better = next.report.issues != seen.report.issues;
+        // A part that failed may have kept others from being tried.
+        let has_more = attempts.failures() != failures;
+        let is_better = next.report.issues != seen.report.issues || has_more;
         seen = next;
         if !is_better {
             break;
         }
     }
-    let repair = conclude(begin, steps, &seen, overlays, reads_all(options));
+    let repair = conclude(begin, attempts.into_parts(), &seen, overlays, reads_all(options));
     let plan = &repair.plan;
     match plan.absent.first().filter(|_| options.claims && !options.gives_up_absent) {
         Some(device) if plan.gives_up() => Err(NotNow::Away(device.clone()).into()),
@@ -139,7 +142,7 @@ struct Begin {
 /// The repair that was done, when the last check has seen what it leaves.
 fn conclude(
     begin: Begin,
-    steps: Vec<Step>,
+    (steps, failed): (Vec<Step>, Vec<Failure>),
     seen: &CheckResult,
     overlays: Arc<Overlays>,
     reads_all: bool,
@@ -164,6 +167,7 @@ fn conclude(
         found,
         found_more,
         steps,
+        failed,
         left,
         left_more,
         reads_all,
@@ -305,7 +309,7 @@ struct Round {
 
 impl Round {
     /// `None`: there is nothing that can be mended.
-    fn decide(seen: &CheckResult, rewind: Option<u64>) -> Option<Self> {
+    fn decide(seen: &CheckResult, rewind: Option<u64>, attempts: &Attempts) -> Option<Self> {
         let round = |i: &Issue| matches!(i, Issue::LabelRound { .. });
         let half_labels = seen.report.issues.iter().any(round);
         let label = |i: &Issue| match i {
@@ -316,21 +320,21 @@ impl Round {
         labels.sort();
         labels.dedup();
         let maps = space::decide(&seen.pool, &seen.report, &seen.taken);
-        let files = Files::decide(&seen.pool, &seen.report);
-        let tables = Tables::decide(&seen.pool, &seen.report);
+        let files = Files::decide(&seen.pool, &seen.report, attempts);
+        let tables = Tables::decide(&seen.pool, &seen.report, attempts);
         // Datasets are found by the tables, and what is in dead lists depends on the datasets.
         let sets = match tables.is_empty() {
-            true => Sets::decide(&seen.pool),
+            true => Sets::decide(&seen.pool, attempts),
             false => Sets::default(),
         };
         let dead = match tables.is_empty() && sets.is_empty() {
-            true => DeadLists::decide(&seen.pool, &seen.report),
+            true => DeadLists::decide(&seen.pool, &seen.report, attempts),
             false => DeadLists::default(),
         };
         // What datasets take is counted when all of them and their files are right.
         let is_counted = files.is_empty() && tables.is_empty() && sets.is_empty();
         let sums = match is_counted && dead.is_empty() {
-            true => Sums::decide(&seen.pool, &seen.report),
+            true => Sums::decide(&seen.pool, &seen.report, attempts),
             false => Sums::default(),
         };
         let is_damaged = |o: &Obstacle| matches!(o, Obstacle::IntentLog { is_damaged: true, .. });
@@ -361,34 +365,46 @@ impl Round {
     }
 
     /// Does it, over the overlays.
-    fn mend(self, pool: &Pool, overlays: &Overlays, options: &RepairOptions) -> Result<Vec<Step>> {
-        let (anew, mut steps) = self.maps.unwrap_or_default();
-        if let Some(txg) = self.rewind {
-            steps.insert(0, Step::Rewind { txg });
-        }
+    fn mend(
+        self,
+        pool: &Pool,
+        overlays: &Overlays,
+        options: &RepairOptions,
+        attempts: &mut Attempts,
+    ) -> Result<()> {
+        let (anew, steps) = self.maps.unwrap_or_default();
+        attempts.tell(self.rewind.map(|txg| Step::Rewind { txg }));
+        attempts.tell(steps);
         let was_exported = pool.candidate().state() == CandidateState::Exported;
         let open = OpenOptions { txg: self.rewind, ..options.import.open.clone() };
         let (maps_anew, to_repair) = (Arc::new(anew), true);
         let how = ImportOptions { open, maps_anew, to_repair, ..options.import.clone() };
         let live = import(&options.import.open.rt, pool.candidate(), &how, overlays)?;
         let logs = live.given_up_logs().iter();
-        steps.extend(
+        attempts.tell(
             logs.map(|log| Step::LogLost { dataset: log.dataset.clone(), replayed: log.replayed }),
         );
-        steps.extend(self.tables.mend(&live)?);
-        steps.extend(self.sets.mend(&live)?);
-        steps.extend(self.dead.mend(&live)?);
-        steps.extend(self.sums.mend(&live)?);
-        let now = live.rt().wall();
-        let now = Time { seconds: now.as_secs().cast_signed(), nanos: now.subsec_nanos().into() };
-        steps.extend(self.files.mend(&live, now)?);
+        // Each of these is durable when it is made; files are so together, below.
+        let of_pool = self.tables.mend(&live, attempts);
+        let of_pool = of_pool.and_then(|()| self.sets.mend(&live, attempts));
+        let of_pool = of_pool.and_then(|()| self.dead.mend(&live, attempts));
+        let of_pool = of_pool.and_then(|()| self.sums.mend(&live, attempts));
+        if !Ended::is_whole(of_pool)? {
+            return Ok(());
+        }
+        let told = attempts.told();
+        let of_files = self.files.mend(&live, attempts);
+        if !Ended::is_whole(of_files)? {
+            attempts.take_back(told);
+            return Ok(());
+        }
         live.sync()?;
         forget_damage(pool, &live)?;
         leave(live, was_exported)?;
         if !self.labels.is_empty() || self.half_labels {
-            steps.push(Step::Labels { wrong: self.labels });
+            attempts.tell([Step::Labels { wrong: self.labels }]);
         }
-        Ok(steps)
+        Ok(())
     }
 }
 

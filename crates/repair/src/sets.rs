@@ -1,6 +1,6 @@
 //! Datasets whose object set cannot be read: snapshots go, heads become what they were made of.
 
-use crate::error::Result;
+use crate::attempts::{Attempts, Ended};
 use crate::plan::Step;
 use dsl::Dataset;
 use pool::Pool;
@@ -20,12 +20,13 @@ impl Sets {
 
     /// Snapshots first, unless clones or holds need them: what a head becomes is one of those that
     /// are left.
-    pub(crate) fn decide(pool: &Pool) -> Self {
+    pub(crate) fn decide(pool: &Pool, attempts: &Attempts) -> Self {
         let mut out = Self::default();
         let dsl = pool.dsl();
         let readable = dsl.datasets().into_iter().filter_map(|(_, d)| d.ok());
         // Where it is not known whether there is a key, nothing is said about the object set.
         let is_judged = |d: &Dataset| !d.phys.bp.is_hole() && dsl.key_object(&d.dir).is_ok();
+        let readable = readable.filter(|d| !attempts.has_failed(&d.name));
         for dataset in readable.filter(is_judged) {
             let is_lost = dsl.objset(&dataset).is_err();
             match dataset.phys.is_snapshot() {
@@ -43,19 +44,23 @@ impl Sets {
         out
     }
 
-    /// Does it; what cannot be done to one is left to be found again.
-    pub(crate) fn mend(&self, live: &LivePool) -> Result<Vec<Step>> {
-        let mut steps = Vec::new();
-        for snapshot in &self.snapshots {
-            if live.destroy_snapshots(std::slice::from_ref(snapshot), false).is_ok() {
-                steps.push(Step::SnapshotLost { snapshot: snapshot.clone() });
-            }
+    pub(crate) fn mend(
+        self,
+        live: &LivePool,
+        attempts: &mut Attempts,
+    ) -> std::result::Result<(), Ended> {
+        for snapshot in self.snapshots {
+            attempts.make(live, &snapshot, || {
+                live.destroy_snapshots(std::slice::from_ref(&snapshot), false)?;
+                Ok::<_, pool::Error>(vec![Step::SnapshotLost { snapshot: snapshot.clone() }])
+            })?;
         }
-        for head in &self.heads {
-            if let Ok(became) = live.abandon_head(head) {
-                steps.push(Step::DatasetLost { dataset: head.clone(), became });
-            }
+        for head in self.heads {
+            attempts.make(live, &head, || {
+                let became = live.abandon_head(&head)?;
+                Ok::<_, pool::Error>(vec![Step::DatasetLost { dataset: head.clone(), became }])
+            })?;
         }
-        Ok(steps)
+        Ok(())
     }
 }

@@ -5,7 +5,7 @@
 //! only such are set right that are counted from nothing else that is wrong. They are changed by
 //! the difference, because the repair's own writes count too.
 
-use crate::error::Result;
+use crate::attempts::{Attempts, Ended};
 use crate::plan::Step;
 use check::{Issue, Report};
 use ondisk::bpobj::{BpobjHeader, Space};
@@ -24,6 +24,9 @@ struct Sum {
     stored: u64,
     counted: u64,
 }
+
+/// What they are called where they cannot be set right.
+const SUMS: &str = "sums of datasets and lists of blocks";
 
 /// The sums that are set right in one round.
 #[derive(Default)]
@@ -70,8 +73,11 @@ impl Sums {
     }
 
     /// Those of what the check found that can be set right now.
-    pub(crate) fn decide(pool: &Pool, report: &Report) -> Self {
+    pub(crate) fn decide(pool: &Pool, report: &Report, attempts: &Attempts) -> Self {
         let mut out = Self::default();
+        if attempts.has_failed(SUMS) {
+            return out;
+        }
         let mut wrong = BTreeMap::<u64, Vec<Sum>>::new();
         let mut broken = BTreeSet::new();
         for issue in &report.issues {
@@ -119,8 +125,15 @@ impl Sums {
         out
     }
 
-    /// Sets them right.
-    pub(crate) fn mend(self, live: &LivePool) -> Result<Vec<Step>> {
+    /// Sets them right: one change, all or none.
+    pub(crate) fn mend(
+        self,
+        live: &LivePool,
+        attempts: &mut Attempts,
+    ) -> std::result::Result<(), Ended> {
+        if self.is_empty() {
+            return Ok(());
+        }
         let mut steps = Vec::new();
         for sum in &self.datasets {
             let of = format!("{} of {}", sum.field, sum.name);
@@ -130,10 +143,7 @@ impl Sums {
             let of = format!("the sums of block list {list}");
             steps.push(Step::List { of, used: space.used });
         }
-        if !self.is_empty() {
-            live.run(move |cx| self.write(cx))?;
-        }
-        Ok(steps)
+        attempts.make(live, SUMS, || live.run(move |cx| self.write(cx)).map(|()| steps))
     }
 
     fn write(&self, cx: &TaskCx<'_>) -> pool::Result<()> {

@@ -6,7 +6,7 @@
 //! own, which are known by what they are. Properties, permissions and holds that cannot be read are
 //! lost; the error log is written again by the next scrub.
 
-use crate::error::Result;
+use crate::attempts::{Attempts, Ended};
 use crate::fields::{self, Fields};
 use crate::own_dirs;
 use crate::plan::Step;
@@ -33,6 +33,9 @@ const KINDS: [DmuType; 9] = [
     DmuType::DSL_DIR_CHILD_MAP,
 ];
 
+/// What the history is called where it cannot be made anew.
+const HISTORY: &str = "the history of the pool";
+
 /// A table, and what is put into it beside what can be read.
 struct Table {
     number: u64,
@@ -56,7 +59,7 @@ impl Tables {
         self.tables.is_empty() && !self.history
     }
 
-    pub(crate) fn decide(pool: &Pool, report: &Report) -> Self {
+    pub(crate) fn decide(pool: &Pool, report: &Report, attempts: &Attempts) -> Self {
         let of_mos = |i: &Issue| match i {
             Issue::BlockLost { at, .. } | Issue::BadStructure { at, .. } => {
                 Some(at.place.object).filter(|n| at.place.objset == 0 && *n != 0)
@@ -83,24 +86,33 @@ impl Tables {
                 }));
             }
         }
+        out.history &= !attempts.has_failed(HISTORY);
+        out.tables.retain(|table| !attempts.has_failed(&table.what));
         out
     }
 
-    pub(crate) fn mend(self, live: &LivePool) -> Result<Vec<Step>> {
-        let mut steps = Vec::new();
+    pub(crate) fn mend(
+        self,
+        live: &LivePool,
+        attempts: &mut Attempts,
+    ) -> std::result::Result<(), Ended> {
         if self.history {
-            live.renew_history()?;
-            steps.push(Step::History);
+            attempts.make(live, HISTORY, || live.renew_history().map(|()| vec![Step::History]))?;
         }
+        let had_permissions = self.tables.iter().any(|table| table.kind == DmuType::DSL_PERMS);
         for table in self.tables {
-            let (kind, what) = (table.kind, table.what.clone());
-            let kept = live.run(move |cx| table.renew(cx))?;
-            steps.push(Step::Table { table: what, kept });
-            if kind == DmuType::DSL_PERMS {
-                live.run(free_unused_permissions)?;
-            }
+            let what = table.what.clone();
+            attempts.make(live, &what, || {
+                let kept = live.run(move |cx| table.renew(cx))?;
+                Ok::<_, pool::Error>(vec![Step::Table { table: what.clone(), kept }])
+            })?;
         }
-        Ok(steps)
+        // When all of them can be read again.
+        if had_permissions {
+            let what = "tables of permissions that nothing leads to";
+            attempts.make(live, what, || live.run(free_unused_permissions).map(|()| Vec::new()))?;
+        }
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use engine::check::Issue;
 use engine::live::AbandonedHead;
 use engine::pools::Verdict;
 use engine::repair::undo::UndoHead;
-use engine::repair::{Plan, Step};
+use engine::repair::{Failure, Plan, Step};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -136,6 +136,17 @@ fn damaged(plan: &Plan, text: &mut String) {
     }
 }
 
+/// What was tried and failed.
+fn failures(plan: &Plan, text: &mut String) {
+    for Failure { what, why } in plan.failed.iter().take(SHOWN_OF_A_KIND) {
+        let _ = writeln!(text, "  cannot mend {}: {}", line(what), line(why));
+    }
+    let more = plan.failed.len().saturating_sub(SHOWN_OF_A_KIND);
+    if more > 0 {
+        let _ = writeln!(text, "  {more} more (-j lists all)");
+    }
+}
+
 /// What was found, what is done, and what stays; with an undo file it was done.
 #[must_use]
 pub fn text(plan: &Plan, undo: Option<&std::path::Path>) -> String {
@@ -167,6 +178,7 @@ pub fn text(plan: &Plan, undo: Option<&std::path::Path>) -> String {
             true => writeln!(text, "`zinc zpool scrub` makes it good from what is whole{not_read}"),
             false => writeln!(text, "none of it can be repaired"),
         };
+        failures(plan, &mut text);
         damaged(plan, &mut text);
         return text;
     }
@@ -174,6 +186,7 @@ pub fn text(plan: &Plan, undo: Option<&std::path::Path>) -> String {
     for step in &plan.steps {
         let _ = writeln!(text, "  {}", line(&words(step)));
     }
+    failures(plan, &mut text);
     if plan.makes_clean() {
         let _ = writeln!(text, "after it nothing is wrong{not_read}");
     } else {
@@ -262,6 +275,7 @@ pub fn value(plan: &Plan, undo: Option<&std::path::Path>) -> Value {
         "found": plan.found.iter().map(issue).collect::<Vec<_>>(),
         "found_not_kept": plan.found_more,
         "steps": plan.steps.iter().map(step).collect::<Vec<_>>(),
+        "failed": plan.failed.iter().map(|f| json!({"what": f.what, "why": f.why})).collect::<Vec<_>>(),
         "left": plan.left.iter().map(issue).collect::<Vec<_>>(),
         "left_not_kept": plan.left_more,
         "damaged_files": plan.damaged,

@@ -227,8 +227,21 @@ fn holds_that_cannot_be_read() {
 /// The word of a directory that has the number of its table of permissions.
 const DELEGATED: usize = 11 * 8;
 
-/// Permissions of 40 users on a directory, each in a table of its own; that of all.
+/// The root's directory, and another.
+fn two_directories(s: &Surgeon) -> [u64; 2] {
+    let pool = s.open();
+    let root = pool.dsl().root().unwrap().object;
+    let other = heads(&pool).into_iter().map(|head| head.dir.object).find(|dir| *dir != root);
+    [root, other.expect("a dataset below the root")]
+}
+
+/// Permissions of 40 users on the root's directory: see [`permit_on`].
 fn permit(s: &Surgeon) -> u64 {
+    permit_on(s, two_directories(s)[0])
+}
+
+/// Permissions of 40 users on a directory, each in a table of its own; that of all.
+fn permit_on(s: &Surgeon, dir: u64) -> u64 {
     let live = live(s);
     let made = live.run(|cx| {
         let (mos, tx) = (cx.dsl().mos, cx.tx);
@@ -242,7 +255,6 @@ fn permit(s: &Surgeon) -> u64 {
         Ok(all.number())
     });
     live.export().unwrap();
-    let dir = s.open().dsl().root().unwrap().object;
     let table = made.unwrap();
     s.edit_bonus((0, dir), DELEGATED, |_| table);
     table
@@ -265,6 +277,40 @@ fn permissions_that_cannot_be_read() {
     lose(&s, table);
     mends(&s, &["block-lost"], Zdb::Errs);
     assert_eq!(permitted(&s), (tables - 40, 0), "what the table led to is free");
+}
+
+#[test]
+fn permissions_of_two_datasets_that_cannot_be_read() {
+    let s = surgeon("history");
+    let lost = two_directories(&s).map(|dir| permit_on(&s, dir));
+    let (tables, _) = permitted(&s);
+    lost.into_iter().for_each(|table| lose(&s, table));
+    mends(&s, &["block-lost"], Zdb::Errs);
+    assert_eq!(permitted(&s), (tables - 80, 0), "what the tables led to is free");
+}
+
+/// A part that fails keeps no other from being made, and the plan says why it stays.
+#[test]
+fn what_cannot_be_mended_keeps_nothing_else_from_it() {
+    let s = surgeon("history");
+    let [root, other] = two_directories(&s);
+    let table = permit_on(&s, root);
+    let (history, bp) = objects(&s, DmuType::SPA_HISTORY)[0];
+    let (tables, _) = permitted(&s);
+    // Which tables are in use cannot be told as long as one directory leads to no table.
+    s.edit_bonus((0, other), DELEGATED, |_| history);
+    lose(&s, table);
+    s.destroy_all(&bp);
+    let repaired = in_memory(&s, true).unwrap();
+    let plan = repaired.plan();
+    assert!(plan.steps.contains(&Step::History), "{plan:?}");
+    assert!(plan.steps.iter().any(|step| matches!(step, Step::Table { .. })), "{plan:?}");
+    let [failed] = &plan.failed[..] else { panic!("{plan:?}") };
+    assert!(failed.what.contains("permissions") && !failed.why.is_empty(), "{failed:?}");
+    let folder = tempfile::tempdir().unwrap();
+    repaired.apply(&folder.path().join("undo")).unwrap();
+    assert_eq!(permitted(&s).0, tables, "nothing was freed");
+    assert!(!s.check().contains(&"block-lost"), "{:?}", s.check());
 }
 
 #[test]

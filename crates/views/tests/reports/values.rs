@@ -21,7 +21,7 @@ use engine::pools::{
     Reason, RebuildState, Remark, Removal, ScanProgress, ScanState, Section, Status, VdevState,
     VdevTreeView, VdevView, Verdict, ViewState, WorkProgress, WorkState,
 };
-use engine::repair::{Plan, Step};
+use engine::repair::{Failure, Plan, Step};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -526,6 +526,7 @@ fn plan(steps: Vec<Step>, left: Vec<Issue>) -> Plan {
         found: issues(),
         found_more: 0,
         steps,
+        failed: Vec::new(),
         left,
         left_more: 0,
         reads_all: false,
@@ -570,6 +571,8 @@ fn what_a_repair_does() {
     partly.absent = vec!["/dev/sdc UNAVAIL".to_owned()];
     partly.earlier =
         vec![(4710, NOW, Verdict::Intact), (4709, NOW, Verdict::Lost("no root".to_owned()))];
+    let (what, why) = ("the history of the pool".to_owned(), "no space left".to_owned());
+    partly.failed = vec![Failure { what, why }];
     partly.damaged = vec!["tank/home:/letter".to_owned()];
     let nothing = Plan { found: Vec::new(), ..plan(Vec::new(), Vec::new()) };
     let without = Plan { absent: partly.absent.clone(), ..nothing.clone() };
