@@ -38,8 +38,9 @@ fn histories(seeds: std::ops::Range<u64>, ops: usize) {
     });
 }
 
-/// Each layout four times, twice with sectors of either size. An operation costs more the longer a
-/// history is, because all that is there is compared again and again: the long form has longer ones.
+/// Each layout four times, twice with sectors of either size. The longer a history is, the more an
+/// operation costs, because all that is there is compared again and again; the long form has longer
+/// ones.
 #[test]
 fn a_hundred_thousand_operations() {
     histories(0..32, 3150);

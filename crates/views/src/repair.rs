@@ -275,7 +275,9 @@ pub fn value(plan: &Plan, undo: Option<&std::path::Path>) -> Value {
         "found": plan.found.iter().map(issue).collect::<Vec<_>>(),
         "found_not_kept": plan.found_more,
         "steps": plan.steps.iter().map(step).collect::<Vec<_>>(),
-        "failed": plan.failed.iter().map(|f| json!({"what": f.what, "why": f.why})).collect::<Vec<_>>(),
+        "failed": plan.failed.iter().map(|failure| {
+            json!({"what": failure.what, "why": failure.why})
+        }).collect::<Vec<_>>(),
         "left": plan.left.iter().map(issue).collect::<Vec<_>>(),
         "left_not_kept": plan.left_more,
         "damaged_files": plan.damaged,
