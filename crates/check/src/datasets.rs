@@ -423,8 +423,8 @@ impl Audit<'_> {
     /// What `refreservation` promises beyond what the head has for itself.
     fn unused_refreservation(&self, dir: &Dir) -> Option<u64> {
         let head = self.sets.datasets.get(&dir.phys.head_dataset)?;
-        let props = Zap::open(&self.pool.mos().object(dir.phys.props_zap).ok()?).ok()?;
-        let wanted = props.get_u64("refreservation").ok()?.unwrap_or(0);
+        let dsl = self.pool.dsl();
+        let wanted = dsl.own_number(dir.phys.props_zap, "refreservation").ok()?.unwrap_or(0);
         Some(wanted.saturating_sub(head.phys.unique))
     }
 

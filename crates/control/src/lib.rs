@@ -16,7 +16,8 @@
 //! one thread for each connection, of which there are as many as may be; `client` asks.
 //! [`held`] lets what is held for clients go while their commands run.
 //! `presence` says whether a client whose command runs is still there, [`stream`] and [`sink`]
-//! write to its files and wait no longer for their readers than for it. `http` has pages for
+//! write to its files and wait no longer for their readers than for it, and [`input`] reads what it
+//! sends. `http` has pages for
 //! monitoring systems and browsers. [`log`] writes what a server tells of itself, and [`hook`] runs
 //! a command of the administrator's for what happens.
 //! Why it is like this: `docs/decisions/0012-control-socket.md`.
@@ -29,6 +30,7 @@ mod client;
 pub mod held;
 pub mod hook;
 pub mod http;
+pub mod input;
 pub mod log;
 mod place;
 mod presence;

@@ -94,7 +94,13 @@ impl Objset {
     /// or a dnode that cannot be right, is one error item, and the walk goes on behind it.
     #[must_use]
     pub fn objects(&self) -> ObjectIter {
-        ObjectIter::new(self.clone())
+        ObjectIter::new(self.clone(), 0)
+    }
+
+    /// The same from an object on, or from the first one behind that number.
+    #[must_use]
+    pub fn objects_from(&self, number: u64) -> ObjectIter {
+        ObjectIter::new(self.clone(), number)
     }
 }
 
@@ -102,6 +108,7 @@ impl Objset {
 pub struct ObjectIter {
     objset: Objset,
     meta: Option<Object>,
+    first: u64,
     next_block: u64,
     ready: std::collections::VecDeque<Result<Object>>,
     /// Objects that memory knows more of, in descending order.
@@ -109,11 +116,15 @@ pub struct ObjectIter {
 }
 
 impl ObjectIter {
-    fn new(objset: Objset) -> Self {
+    fn new(objset: Objset, first: u64) -> Self {
         let mut added = objset.changed_objects();
+        added.retain(|number| *number >= first);
         added.sort_unstable_by(|a, b| b.cmp(a));
         let meta = objset.meta_object();
-        Self { objset, meta, next_block: 0, ready: Default::default(), added }
+        let per_block = meta.as_ref().map_or(0, |m| m.dnode().block_size());
+        let per_block = (per_block / DNODE_SLOT_SIZE as u64).max(1);
+        let next_block = first / per_block;
+        Self { objset, meta, first, next_block, ready: Default::default(), added }
     }
 
     fn push(&mut self, number: u64, object: Result<Object>) {
@@ -163,7 +174,7 @@ impl ObjectIter {
                 for (slot, dnode) in Slots::new(&block) {
                     let number = blkid.saturating_mul(per_block) + slot as u64;
                     let object = match dnode {
-                        _ if number == 0 => continue,
+                        _ if number == 0 || number < self.first => continue,
                         Ok(d) => Ok(Object::new(self.objset.clone(), number, Arc::new(d))),
                         Err(error) => Err(self.objset.bad_dnode(number, error)),
                     };

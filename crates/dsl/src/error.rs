@@ -117,6 +117,18 @@ pub enum Refusal {
     Denied,
     /// Permissions are off in this pool.
     DelegationOff,
+    /// Something is being received into it, or was by a program that can go on with it.
+    Receiving,
+    /// The last snapshot is not the one that a stream is an increment of.
+    NotTheSource,
+    /// It is not as its last snapshot is.
+    Modified,
+    /// It is a clone.
+    IsAClone,
+    /// The snapshot that a stream is to be received as a clone of is not there.
+    NoLocalOrigin,
+    /// An increment has its large blocks in pieces.
+    LargeBlocksCut,
     /// This program cannot do that yet.
     Unsupported(&'static str),
 }
@@ -158,6 +170,14 @@ impl fmt::Display for Refusal {
             Self::NotAPermission(name) => write!(f, "there is no permission '{name}'"),
             Self::Denied => f.write_str("permission denied"),
             Self::DelegationOff => f.write_str("delegated administration is disabled on pool"),
+            Self::Receiving => f.write_str("something is being received into it"),
+            Self::NotTheSource => {
+                f.write_str("its most recent snapshot does not match the incremental source")
+            }
+            Self::Modified => f.write_str("has been modified since its most recent snapshot"),
+            Self::NoLocalOrigin => f.write_str("there is no local origin for it"),
+            Self::IsAClone => f.write_str("is a clone"),
+            Self::LargeBlocksCut => f.write_str("the stream has its large blocks in pieces"),
             Self::Unsupported(what) => write!(f, "{what} cannot be changed yet"),
         }
     }

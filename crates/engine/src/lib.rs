@@ -50,6 +50,7 @@
 //! | [`ingest`] | files of somewhere else into a file system |
 //! | [`extract`], [`rescue`] | files of a pool into something else; all that can be read of one |
 //! | [`mod@diff`] | what changed between two states of a file system |
+//! | [`send`], [`receive`] | snapshots as streams, and out of streams |
 //! | [`mod@check`], [`inventory`] | everything verified, and everything listed |
 //! | [`mod@repair`] | what no redundancy mends, made right again |
 //! | [`pools`] | how pools are made and get more devices, are found, judged and described |
@@ -111,6 +112,7 @@ mod new_pool;
 mod open_pool;
 mod orphans;
 pub mod properties;
+pub mod receive;
 mod remove;
 pub mod replay;
 pub mod rescue;
@@ -131,7 +133,7 @@ pub use dsl::write::{NameFault, NameKind, check_name, name_fault};
 pub use dsl::write::{PropertyChange, check_create, parse_value};
 pub use dsl::{DatasetKind, Dir, Dsl, NamedBookmark, Refusal};
 pub use dsl::{Property, PropertyContext, Source, StoredValue};
-pub use error::{Conflict, Error, ErrorKind, Hint, Place, Result, Rule};
+pub use error::{Conflict, Error, ErrorKind, Hint, Place, Result, Rule, StreamFault};
 pub use new_pool::NewPool;
 /// ```
 /// use engine::{NewPool, OpenOptions, OpenPool, Pool};

@@ -30,6 +30,8 @@ pub const ORIGIN_DIR_NAME: &str = "$ORIGIN";
 pub const ORIGIN_SNAPSHOT_NAME: &str = "$ORIGIN";
 /// Directory that accounts for what is being freed in the background.
 pub const FREE_DIR_NAME: &str = "$FREE";
+/// Directory below a dataset into which a stream is received that is to be in its place.
+pub const RECV_DIR_NAME: &str = "%recv";
 /// Directory that accounts for what was leaked because its tree could not be read.
 pub const LEAK_DIR_NAME: &str = "$LEAK";
 

@@ -84,6 +84,12 @@ impl<R: Read> Reader<R> {
         self
     }
 
+    /// What was read is of a machine of the other byte order than this program's formats are.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        self.endian == Some(Endian::Big)
+    }
+
     /// Bytes of all records and payloads that were read whole.
     #[must_use]
     pub fn length(&self) -> u64 {

@@ -9,6 +9,7 @@
 //! | [`events`] | what happened to pools |
 //! | [`far`] | disks in stores of objects |
 //! | [`files`] | files and directories |
+//! | [`hints`] | what can be done about a failure |
 //! | [`history`] | what a pool remembers of what was done to it |
 //! | [`import`] | pools that could be imported, and what is wrong with them |
 //! | [`iostat`] | reads and writes by vdev, waiting times, stages, blocks, datasets |
@@ -18,6 +19,7 @@
 //! | [`names`] | names of datasets that are wrong, or of nothing |
 //! | [`pools`] | pools and vdevs in rows and columns |
 //! | [`prometheus`] | everything, in the text format that Prometheus collects |
+//! | [`receive`] | streams that are received |
 //! | [`refusals`] | why a dataset or property cannot be changed |
 //! | [`status`] | the health of pools |
 //! | [`streams`] | send streams, record by record |
@@ -37,6 +39,7 @@ pub mod disks;
 pub mod events;
 pub mod far;
 pub mod files;
+pub mod hints;
 pub mod history;
 mod host_info;
 pub mod import;
@@ -46,6 +49,7 @@ pub mod layout;
 pub mod names;
 pub mod pools;
 pub mod prometheus;
+pub mod receive;
 pub mod refusals;
 pub mod repair;
 pub mod status;

@@ -4,14 +4,12 @@
 pub const ZPOOL: [&str; 2] = ["ddtprune", "prefetch"];
 
 /// The verbs of OpenZFS 2.3's `zfs` that zinc does not do.
-pub const ZFS: [&str; 14] = [
+pub const ZFS: [&str; 12] = [
     "change-key",
     "jail",
     "load-key",
     "program",
     "project",
-    "receive",
-    "recv",
     "redact",
     "share",
     "unjail",
@@ -40,13 +38,17 @@ const MOUNT_KEYS: &str = "zinc mounts no encrypted file systems yet";
 
 const SENDS: &str = "zinc sends one snapshot at a time, decrypted and without properties";
 
+const RECEIVES: &str = "zinc receives streams whole: one that is interrupted leaves nothing";
+
 /// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
-const OPTIONS: [(&str, &[&str], &str); 20] = [
+const OPTIONS: [(&str, &[&str], &str); 22] = [
     (
         "zfs send",
         &["-b", "-D", "-h", "-I", "-p", "-R", "-s", "-S", "-t", "-V", "-w", "-X", "--redact"],
         SENDS,
     ),
+    ("zfs receive", &["-A", "-c", "-s"], RECEIVES),
+    ("zfs recv", &["-A", "-c", "-s"], RECEIVES),
     ("zstream dump", &["-d"], "zinc shows records without their data"),
     ("zfs mount", &["-l"], MOUNT_KEYS),
     ("zfs unmount", &["-u"], MOUNT_KEYS),

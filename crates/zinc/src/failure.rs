@@ -140,7 +140,7 @@ impl From<Error> for Failure {
         if matches!(e.kind(), ErrorKind::Cancelled) {
             return cancelled();
         }
-        let hint = e.hint().map(crate::hints::words);
+        let hint = e.hint().map(views::hints::words);
         let what = match (e.kind(), e.place()) {
             (ErrorKind::NotFound, Some(Place::Dataset(name))) => views::names::no_dataset(name),
             (ErrorKind::InvalidName, Some(Place::Dataset(name))) => {
@@ -221,7 +221,7 @@ pub fn one_line(e: &Error) -> String {
     let text = without_number(e.to_string());
     match e.hint() {
         Some(hint @ (Hint::Replace | Hint::ListTunables | Hint::MeantTunable(_))) => {
-            format!("{text}; {}", crate::hints::words(hint))
+            format!("{text}; {}", views::hints::words(hint))
         }
         _ => text,
     }

@@ -4,7 +4,6 @@
 use crate::args::{OpenArgs, PoolArgs, SearchScope, Wait};
 use crate::failure::{Failure, one_line};
 use crate::found;
-use crate::hints;
 use crate::progress::while_showing;
 use crate::queue;
 use crate::session::Session;
@@ -16,6 +15,7 @@ use engine::live::{ImportOptions, Invocation, Setting};
 use engine::{Error, LivePool, OpenOptions, Progress};
 use imported::Found;
 use std::path::{Path, PathBuf};
+use views::hints;
 
 /// What is shown of a resilver that a command stays for.
 const RESILVER: &str = "resilver (Ctrl-C leaves it to the next command): blocks";

@@ -5,7 +5,7 @@
 //!
 //! | files | what they are |
 //! | --- | --- |
-//! | `failure`, `hints`, `host`, `json` | what is said of a failure, exit codes, JSON's shape |
+//! | `failure`, `host`, `json` | what is said of a failure, exit codes, JSON's shape |
 //! | `session` | what a verb works with besides its arguments |
 //! | `ui`, `log`, `local_time`, `progress`, `target` | the terminal, and files that verbs write |
 //! | `args`, `keys`, `objsets`, `place` | options of many verbs, keys, places in a pool |
@@ -27,7 +27,6 @@ mod failure;
 mod foreign_servers;
 mod found;
 mod held;
-mod hints;
 mod host;
 mod json;
 mod keys;

@@ -28,7 +28,7 @@ pub fn cannot(doing: &str, name: &str, error: impl Into<Error>) -> Failure {
         _ => return Failure::from(error).about(&start),
     };
     match error.hint() {
-        Some(hint) if !is_said(&error, hint) => failure.hint(crate::hints::words(hint)),
+        Some(hint) if !is_said(&error, hint) => failure.hint(views::hints::words(hint)),
         _ => failure,
     }
 }
@@ -50,7 +50,7 @@ fn is_said(error: &Error, hint: &Hint) -> bool {
 fn not_found(start: &str, name: &str, missing: &str) -> Failure {
     let parent = name.rsplit_once('/').map(|(parent, _)| parent);
     if parent == Some(missing) && !name.contains(['@', '#']) {
-        let hint = crate::hints::words(&Hint::CreateParents);
+        let hint = views::hints::words(&Hint::CreateParents);
         return Failure::new(format!("{start}: parent does not exist")).hint(hint);
     }
     // The snapshot that was named, where its file system is what is missing.

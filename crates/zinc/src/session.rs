@@ -34,11 +34,12 @@ pub use client::Client;
 pub use process::{Grammar, Process};
 
 use crate::failure::{Failure, cancelled};
-use engine::LivePool;
+use control::input::Input;
 use engine::datasets::pool_of;
 use engine::devices::is_far;
+use engine::{LivePool, Progress};
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
+use std::io::{self, IsTerminal as _, Read};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -209,11 +210,15 @@ impl Session {
         }
     }
 
-    /// Standard input.
-    pub fn input(&self) -> io::Result<Box<dyn Read>> {
-        Ok(match self.client() {
-            Some(client) => Box::new(client.input.try_clone()?),
-            None => Box::new(io::stdin().lock()),
-        })
+    /// Standard input, as long as the work is wanted.
+    pub fn input<'p>(&self, progress: &'p Progress) -> io::Result<Box<dyn Read + 'p>> {
+        let Some(client) = self.client() else { return Ok(Box::new(io::stdin().lock())) };
+        let is_wanted = || progress.check().map_err(io::Error::other);
+        Ok(Box::new(Input::new(client.input.try_clone()?, is_wanted)?))
+    }
+
+    /// Standard input is a terminal.
+    pub fn is_input_terminal(&self) -> bool {
+        self.client().map_or_else(|| io::stdin().is_terminal(), |c| c.input.is_terminal())
     }
 }

@@ -12,7 +12,8 @@ fn a_verb_that_is_missing_says_so() {
     for (verb, code, text) in [
         ("zpool prefetch a", 1, "zpool prefetch: not supported by zinc yet"),
         ("zfs send -R a@b", 1, "zfs send -R: not supported by zinc yet"),
-        ("zfs recv a", 1, "zfs recv: not supported by zinc yet"),
+        ("zfs recv -s a/b", 1, "zfs recv -s: not supported by zinc yet"),
+        ("zfs share a", 1, "zfs share: not supported by zinc yet"),
         ("zpool nix", 2, "unrecognized command 'nix'"),
         ("zfs nix -x", 2, "unrecognized command 'nix'"),
     ] {

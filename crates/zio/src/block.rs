@@ -1,7 +1,7 @@
 //! A block in memory, and its name in the tree.
 
 use device::{AlignedBuf, Shared};
-use ondisk::Endian;
+use ondisk::{Compression, Endian};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -55,13 +55,28 @@ pub struct Block {
     endian: Endian,
     /// Its fletcher-4, once it was asked for: a block that is shared is written to many places.
     fletcher4: OnceLock<[u64; 4]>,
+    /// The same compressed, when it came so.
+    packed: Option<(Compression, Arc<[u8]>)>,
 }
 
 impl Block {
     /// Takes bytes and the byte order of the machine that wrote them.
     #[must_use]
     pub fn new(bytes: AlignedBuf, endian: Endian) -> Self {
-        Self { bytes: Arc::new(bytes), endian, fletcher4: OnceLock::new() }
+        Self { bytes: Arc::new(bytes), endian, fletcher4: OnceLock::new(), packed: None }
+    }
+
+    /// The same, which is written with this compression as these bytes, whatever the compression
+    /// of its object. They are what decompresses to it: that is for the caller to know.
+    #[must_use]
+    pub fn packed_as(mut self, compression: Compression, packed: &[u8]) -> Self {
+        self.packed = Some((compression, packed.into()));
+        self
+    }
+
+    /// How it came compressed.
+    pub(crate) fn packed(&self) -> Option<(Compression, &[u8])> {
+        self.packed.as_ref().map(|(compression, packed)| (*compression, &**packed))
     }
 
     /// Its fletcher-4, which `sum` computes if that was not done before.
@@ -97,6 +112,7 @@ impl Block {
     /// The bytes, to be changed. Copied first when they are being written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.fletcher4.take();
+        self.packed = None;
         let bytes: &mut AlignedBuf = Arc::make_mut(&mut self.bytes);
         bytes
     }
@@ -127,12 +143,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_that_was_changed_is_summed_again() {
+    fn a_block_that_was_changed_is_summed_and_compressed_again() {
         let mut block = Block::new(AlignedBuf::zeroed(512), Endian::Little);
         let sum = |block: &Block, sum| block.fletcher4(|| Ok::<_, ()>([sum; 4]));
         assert_eq!(block.fletcher4(|| Err(())), Err(()));
         assert_eq!((sum(&block, 1), sum(&block, 2)), (Ok([1; 4]), Ok([1; 4])));
+        let mut block = block.packed_as(Compression::LZ4, &[1]);
+        assert_eq!(block.packed(), Some((Compression::LZ4, &[1][..])));
         block.bytes_mut()[0] = 1;
+        assert_eq!(block.packed(), None);
         assert_eq!(sum(&block, 3), Ok([3; 4]));
     }
 }

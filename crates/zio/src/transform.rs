@@ -45,10 +45,12 @@ pub(crate) fn transform(
     if spec.compression != Algorithm::Off && compress::is_zero(data) {
         return Ok(Form::Pointer(hole(spec, lsize, settings)));
     }
-    let compression = Compression(spec.compression.number());
-    let packed = match spec.compression {
-        Algorithm::Off => None,
-        algorithm => laps.stage(Stage::Compress, || {
+    let as_it_came = data.packed().filter(|_| spec.level == 0);
+    let compression = as_it_came.map_or(Compression(spec.compression.number()), |(how, _)| how);
+    let packed = match (as_it_came, spec.compression) {
+        (Some((_, packed)), _) => Some(packed.to_vec()),
+        (None, Algorithm::Off) => None,
+        (None, algorithm) => laps.stage(Stage::Compress, || {
             let packed = compress::compress(algorithm, data);
             Work::Compress(compression).charge(lsize);
             packed

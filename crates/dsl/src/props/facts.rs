@@ -8,7 +8,7 @@ use crate::tree::{Dataset, Dir, Dsl};
 use dmu::{Objset, Zap};
 use ondisk::DslDir;
 use ondisk::deadlist::parse_int_key;
-use ondisk::dsl::{dataset_field, dir_field};
+use ondisk::dsl::{RECV_DIR_NAME, dataset_field, dir_field};
 use ondisk::mos::master_node;
 use ondisk::props::{Kind, Property};
 
@@ -335,7 +335,7 @@ impl Dsl {
     /// A receive into an existing dataset goes into a hidden child until it is complete.
     fn token_of_receiving_child(&self, dir: &Dir) -> Result<Option<String>> {
         let names = self.names_in(dir.phys.child_zap)?;
-        let Some((name, object)) = names.into_iter().find(|(n, _)| n == "%recv") else {
+        let Some((name, object)) = names.into_iter().find(|(n, _)| n == RECV_DIR_NAME) else {
             return Ok(None);
         };
         let child = self.dir(object, format!("{}/{name}", dir.name))?;

@@ -38,6 +38,7 @@ mod names;
 mod promote;
 mod props;
 mod reap;
+mod receive;
 mod remapped;
 mod rename;
 mod rollback;
@@ -61,8 +62,14 @@ pub use holds::{hold, release};
 pub use meta::{Blocks, DslCx, FeatureCounts, Timestamp};
 pub use names::{NameFault, NameKind, check_component, check_name, name_fault};
 pub use promote::{check_promote, promote};
-pub use props::{PropertyChange, parse_value, revert_property, set_property};
+pub use props::{
+    PropertyChange, parse_value, received_properties, revert_property, set_property, set_received,
+};
 pub use reap::{Drained, drain, is_drained};
+pub use receive::{
+    Incoming, begin_receive, check_end_receive, check_receive, discard_received, end_receive,
+    unfinished_receives,
+};
 pub use rename::{check_rename, check_rename_with_parents, rename_dir, rename_snapshot};
 pub use rollback::{check_rollback, forget_tree, reset_head, rollback};
 pub use room::{AvailableSpace, room};

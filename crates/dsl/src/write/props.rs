@@ -10,7 +10,7 @@ use super::room::{check_new_reservation, check_reservation};
 use super::spacing::Delta;
 use crate::error::{Error, Refusal, Result};
 use crate::props::StoredValue;
-use crate::tree::{Dir, Dsl};
+use crate::tree::{Dataset, Dir, Dsl};
 use dmu::{Objset, Zap};
 use ondisk::DmuType;
 use ondisk::dsl::DslDir;
@@ -63,8 +63,12 @@ fn own_number(mos: &Objset, table: u64, name: &str) -> Result<Option<u64>> {
 }
 
 impl Dsl {
-    /// The number a table of properties has of its own for `name`, inheritance left aside.
-    pub(super) fn own_number(&self, table: u64, name: &str) -> Result<Option<u64>> {
+    /// The number a table of properties has of its own for `name`, set here or received; what is
+    /// inherited is left aside.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn own_number(&self, table: u64, name: &str) -> Result<Option<u64>> {
         own_number(self.mos(), table, name)
     }
 }
@@ -96,7 +100,7 @@ pub fn set_property(
         check_reservation(dsl, &ds, property, value, cx.pool_size)?;
     }
     check_features(cx, dataset, std::slice::from_ref(change))?;
-    apply(cx, &ds.name, ds.dir.object, ds.object, change)
+    apply(cx, &ds.name, (ds.dir.object, ds.object), change, PropertyOrigin::Local)
 }
 
 /// Whether the pool has the features that these values need, asked before anything is changed.
@@ -205,7 +209,7 @@ pub(super) fn set_on_new(
 ) -> Result<()> {
     match INSIDE.contains(&change.name.as_str()) {
         true => Ok(()),
-        false => apply(cx, "new dataset", dir, head, change),
+        false => apply(cx, "new dataset", (dir, head), change, PropertyOrigin::Local),
     }
 }
 
@@ -267,10 +271,39 @@ fn check_stored(dataset: &str, change: &PropertyChange) -> Result<()> {
     Ok(())
 }
 
-fn apply(cx: &DslCx<'_>, name: &str, dir: u64, head: u64, change: &PropertyChange) -> Result<()> {
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PropertyOrigin {
+    /// It was set here.
+    Local,
+    /// It came with a stream: a local value goes before it.
+    Received,
+}
+
+/// Sets a property of a directory and its head, or clears it.
+fn apply(
+    cx: &DslCx<'_>,
+    name: &str,
+    (dir, head): (u64, u64),
+    change: &PropertyChange,
+    origin: PropertyOrigin,
+) -> Result<()> {
     let number = change.number().unwrap_or(0);
     let d = cx.dir(dir)?;
     let refused = |why| Err(Error::refused(name, why));
+    let store = || match origin {
+        PropertyOrigin::Local => {
+            cx.store_property(d.props_zap, &change.name, change.value.as_ref())
+        }
+        PropertyOrigin::Received => {
+            cx.store_received(d.props_zap, &change.name, change.value.as_ref())
+        }
+    };
+    let is_hidden = origin == PropertyOrigin::Received
+        && cx.zap(d.props_zap)?.get(change.name.as_bytes())?.is_some();
+    if is_hidden {
+        return store();
+    }
     if needs::feature(change) == Some(needs::ZSTD) {
         cx.activate(head, needs::ZSTD)?;
     }
@@ -279,14 +312,14 @@ fn apply(cx: &DslCx<'_>, name: &str, dir: u64, head: u64, change: &PropertyChang
             if number != 0 && (number < d.used || number < d.reserved) {
                 return refused(Refusal::BelowUsed("quota"));
             }
-            cx.store_property(d.props_zap, "quota", change.value.as_ref())?;
+            store()?;
             cx.update_dir(dir, |d| d.quota = number)
         }
         "reservation" => {
             if d.quota != 0 && number > d.quota {
                 return refused(Refusal::AboveQuota("reservation"));
             }
-            cx.store_property(d.props_zap, "reservation", change.value.as_ref())?;
+            store()?;
             cx.set_reservation_phys(dir, number)
         }
         "refquota" => {
@@ -295,7 +328,7 @@ fn apply(cx: &DslCx<'_>, name: &str, dir: u64, head: u64, change: &PropertyChang
             if number != 0 && (number < ds.referenced || number < reserved) {
                 return refused(Refusal::BelowUsed("refquota"));
             }
-            cx.store_property(d.props_zap, "refquota", change.value.as_ref())
+            store()
         }
         "refreservation" => {
             let quota = cx.own_number(dir, "refquota")?;
@@ -303,16 +336,82 @@ fn apply(cx: &DslCx<'_>, name: &str, dir: u64, head: u64, change: &PropertyChang
                 return refused(Refusal::AboveQuota("refreservation"));
             }
             cx.charge_refreservation(dir, head, number)?;
-            cx.store_property(d.props_zap, "refreservation", change.value.as_ref())
+            store()
         }
-        limit @ ("filesystem_limit" | "snapshot_limit") => {
+        "filesystem_limit" | "snapshot_limit" => {
             if change.value.is_some() {
                 cx.begin_counting(dir)?;
             }
-            cx.store_property(d.props_zap, limit, change.value.as_ref())
+            store()
         }
-        other => cx.store_property(d.props_zap, other, change.value.as_ref()),
+        _ => store(),
     }
+}
+
+/// Sets a property of a head or snapshot to a value that came with a stream, or clears it. A value
+/// that is set here goes before it. What lives in the object set came with that.
+///
+/// Changes on disk: as [`set_property`].
+///
+/// # Errors
+/// As [`set_property`].
+pub fn set_received(
+    cx: &DslCx<'_>,
+    dsl: &Dsl,
+    dataset: &str,
+    change: &PropertyChange,
+) -> Result<()> {
+    let ds = dsl.by_name(dataset)?;
+    if ds.phys.is_snapshot() {
+        return set_on_snapshot(cx, ds.object, change);
+    }
+    if INSIDE.contains(&change.name.as_str()) {
+        return Ok(());
+    }
+    check_change(&ds.name, change)?;
+    let number = |p| (change.name == p).then(|| change.number().unwrap_or(0));
+    let table = ds.dir.phys.props_zap;
+    let is_hidden = cx.zap(table)?.get(change.name.as_bytes())?.is_some();
+    for (property, value) in RESERVATIONS.iter().filter_map(|p| Some((*p, number(*p)?))) {
+        if !is_hidden {
+            check_reservation(dsl, &ds, property, value, cx.pool_size)?;
+        }
+    }
+    check_features(cx, dataset, std::slice::from_ref(change))?;
+    apply(cx, &ds.name, (ds.dir.object, ds.object), change, PropertyOrigin::Received)
+}
+
+/// Sets a property of a dataset that is just being made to a value that came with a stream, unless
+/// the pool cannot have it.
+pub(super) fn set_received_on_new(
+    cx: &DslCx<'_>,
+    dir: u64,
+    head: u64,
+    change: &PropertyChange,
+) -> Result<()> {
+    let one = std::slice::from_ref(change);
+    match check_change("new dataset", change).and_then(|()| check_features(cx, "", one)) {
+        Ok(()) => apply(cx, "new dataset", (dir, head), change, PropertyOrigin::Received),
+        Err(_) => Ok(()),
+    }
+}
+
+/// The names of the properties whose values came with a stream.
+///
+/// # Errors
+/// The dataset cannot be read.
+pub fn received_properties(dsl: &Dsl, dataset: &Dataset) -> Result<Vec<String>> {
+    let mut out = Vec::new();
+    let table = dataset.dir.phys.props_zap;
+    if table == 0 {
+        return Ok(out);
+    }
+    for entry in Zap::open(&dsl.mos().object(table)?)?.entries() {
+        let entry = entry?;
+        let name = entry.name.bytes().and_then(|name| std::str::from_utf8(name).ok());
+        out.extend(name.and_then(|name| name.strip_suffix(RECEIVED)).map(str::to_owned));
+    }
+    Ok(out)
 }
 
 impl DslCx<'_> {
@@ -356,6 +455,17 @@ impl DslCx<'_> {
             self.remove(table, &format!("refreservation{suffix}"))?;
         }
         Ok(())
+    }
+
+    /// Writes a value that came with a stream into a table of properties, or takes it out.
+    fn store_received(&self, table: u64, name: &str, value: Option<&StoredValue>) -> Result<()> {
+        let key = format!("{name}{RECEIVED}");
+        match value {
+            None => self.remove(table, &key).map(drop),
+            Some(StoredValue::Text(text)) => self.put_text(table, &key, text),
+            Some(StoredValue::Number(n)) => self.put(table, &key, *n),
+        }?;
+        self.put(table, HAS_RECEIVED, 0)
     }
 
     /// Writes a local value into a table of properties, or takes it out. Where there are received

@@ -100,7 +100,7 @@ pub fn reset_head(cx: &DslCx<'_>, head: u64) -> Result<()> {
 }
 
 /// Rolls a head back to its last snapshot.
-fn rollback_head(cx: &DslCx<'_>, object: u64) -> Result<()> {
+pub(super) fn rollback_head(cx: &DslCx<'_>, object: u64) -> Result<()> {
     let mut head = cx.dataset(object)?;
     let prev_object = head.prev_snap;
     let mut prev = cx.dataset(prev_object)?;
@@ -155,8 +155,8 @@ fn rollback_head(cx: &DslCx<'_>, object: u64) -> Result<()> {
 }
 
 impl DslCx<'_> {
-    /// A head has the features of a snapshot from now on.
-    fn swap_features(&self, head: u64, snap: u64) -> Result<()> {
+    /// A head has the features of another dataset from now on.
+    pub(super) fn swap_features(&self, head: u64, snap: u64) -> Result<()> {
         let wanted = self.dataset_features(snap)?;
         for (guid, _) in self.dataset_features(head)? {
             if !wanted.iter().any(|(g, _)| *g == guid) {

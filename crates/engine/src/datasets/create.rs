@@ -265,6 +265,11 @@ pub(super) fn make_above(pool: &LivePool, name: &str, owner: (u64, u64)) -> Resu
     Ok(())
 }
 
+/// The same, for what is received.
+pub(crate) fn make_missing_above(pool: &LivePool, name: &str) -> Result<()> {
+    make_above(pool, name, ROOT)
+}
+
 /// The same with a root directory of this user and group.
 fn owned(new: NewFilesystem, (user, group): (u64, u64)) -> NewFilesystem {
     let (.., mode) = new.root;

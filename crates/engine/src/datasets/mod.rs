@@ -19,6 +19,7 @@ mod reserve;
 mod snapshots;
 
 pub use create::Create;
+pub(crate) use create::make_missing_above as make_above;
 pub use destroy::{Destroy, DestroyPlan};
 pub use lineage::{MakeClone, NewerSnapshots, Rename, may_roll_back, promote, rollback};
 pub use names::{heads, pool_of, split};

@@ -72,6 +72,10 @@ pub enum ErrorKind {
     Unsupported,
     /// It can be read and not be sent by this program yet, for this reason.
     NotSent(&'static str),
+    /// What is read as a send stream cannot be received: it is damaged, or none.
+    BadStream(StreamFault),
+    /// It is a send stream, and cannot be received by this program yet: these streams are not.
+    NotReceived(&'static str),
     /// The request makes no sense; the source says why.
     Invalid,
     /// It was told to stop.
@@ -135,6 +139,49 @@ pub enum ErrorKind {
     NotRepaired(NotNow),
     /// A step of the work failed; the source says which.
     Failed,
+}
+
+/// What is wrong with a send stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamFault {
+    /// There is none, or it cannot be read; the source says why.
+    Unread,
+    /// It ends before its end.
+    Incomplete,
+    /// Something in it is not what was sent.
+    Checksum,
+    /// It does not begin as a stream does.
+    Magic,
+    /// It names no snapshot.
+    SnapshotName,
+    /// Its list of snapshots and properties cannot be read.
+    List,
+    /// It needs what is not known: all features, and those that are not known.
+    Features(u64, u64),
+    /// A record says what cannot be.
+    Record(&'static str),
+}
+
+impl fmt::Display for StreamFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unread => "failed to read from stream",
+            Self::Incomplete => "incomplete stream",
+            Self::Checksum => "checksum mismatch",
+            Self::Magic => "invalid stream (bad magic number)",
+            Self::SnapshotName => "invalid stream (bad snapshot name)",
+            Self::List => "invalid stream (malformed nvlist)",
+            Self::Features(all, unknown) => {
+                return write!(
+                    f,
+                    "stream has unsupported feature, feature flags = {all:x} (unknown flags = \
+                     {unknown:x})"
+                );
+            }
+            Self::Record(what) => return write!(f, "invalid backup stream: {what}"),
+        })
+    }
 }
 
 /// What stands where a file was to be made.
@@ -320,6 +367,8 @@ impl fmt::Display for ErrorKind {
             Self::Displaced => "its devices will not be found again",
             Self::NotRepaired(why) => return write!(f, "{why}"),
             Self::NotSent(why) => return write!(f, "cannot be sent yet: {why}"),
+            Self::BadStream(fault) => return write!(f, "{fault}"),
+            Self::NotReceived(what) => return write!(f, "{what} cannot be received yet"),
             Self::Failed => "failed",
         })
     }

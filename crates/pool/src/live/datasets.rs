@@ -6,6 +6,7 @@
 
 use super::behalf::Need;
 use super::head::settings;
+use super::shared::Shared;
 use super::uses::InUse;
 use super::{Head, LivePool, TaskCx};
 use crate::error::{Error, Result};
@@ -101,7 +102,23 @@ fn renamed(snapshot: &str, short: &str) -> String {
 }
 
 /// As long as this lives, the log of a head is empty.
-struct LogQuiesced(Arc<Head>);
+pub(super) struct LogQuiesced(Arc<Head>);
+
+impl LogQuiesced {
+    /// Empties the log of a dataset that is about to be another one, or none, when it is open. What
+    /// is wrong with the name is said by the function that looks it up next.
+    pub(super) fn of(shared: &Shared, name: &str) -> Result<Option<Self>> {
+        let dataset = {
+            let _guard = shared.gate.read();
+            shared.dsl.by_name(name)
+        };
+        let Ok(dataset) = dataset else { return Ok(None) };
+        let head = shared.heads.read().get(&dataset.object).cloned();
+        let Some(quiet) = head.map(Self) else { return Ok(None) };
+        quiet.0.log.suspend().map_err(|why| shared.stopped(&why))?;
+        Ok(Some(quiet))
+    }
+}
 
 impl Drop for LogQuiesced {
     fn drop(&mut self) {
@@ -493,18 +510,8 @@ impl LivePool {
         })
     }
 
-    /// Empties the log of a dataset that is about to be another one, or none, when it is open. What
-    /// is wrong with the name is said by the function that looks it up next.
     fn without_log(&self, name: &str) -> Result<Option<LogQuiesced>> {
-        let dataset = {
-            let _guard = self.shared.gate.read();
-            self.shared.dsl.by_name(name)
-        };
-        let Ok(dataset) = dataset else { return Ok(None) };
-        let head = self.shared.heads.read().get(&dataset.object).cloned();
-        let Some(quiet) = head.map(LogQuiesced) else { return Ok(None) };
-        quiet.0.log.suspend().map_err(|why| self.shared.stopped(&why))?;
-        Ok(Some(quiet))
+        LogQuiesced::of(&self.shared, name)
     }
 
     /// A dataset's head, open for writing.
@@ -519,6 +526,9 @@ impl LivePool {
             let _guard = self.shared.gate.read();
             self.shared.dsl.by_name(name)?
         };
+        if dataset.phys.is_inconsistent() {
+            return Err(dsl::Error::refused(name, dsl::Refusal::Inconsistent).into());
+        }
         let head = self.shared.head(&dataset)?;
         let livelist = self.shared.features.count("com.delphix:livelist").unwrap_or(0) > 0;
         if livelist || head.log.is_foreign() {

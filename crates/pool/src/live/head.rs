@@ -94,6 +94,13 @@ impl Head {
         }
     }
 
+    /// It is being received: the owners of its files are found without the file system.
+    pub(super) fn receive(&self) {
+        if let Some(owners) = &self.owners {
+            owners.receive();
+        }
+    }
+
     /// Lets the space of files count for the owners that `fs` finds.
     pub(super) fn attach(&self, fs: &Filesystem) {
         if let Some(owners) = &self.owners {

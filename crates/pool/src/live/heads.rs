@@ -24,6 +24,9 @@ use std::sync::{Arc, Weak};
 use zil::IntentLog;
 use zpl::write::FileOwners;
 
+/// Dnodes of more than one slot.
+const LARGE_DNODE: &str = "org.zfsonlinux:large_dnode";
+
 /// How blocks of a dataset with these properties are written.
 fn policy(stored: &StoredProperties, shared: &Shared) -> SetPolicy {
     let (compression, level) = compression_parts(number(stored, "compression"));
@@ -185,8 +188,10 @@ impl Shared {
     /// Tells a head how much its blocks take.
     pub(super) fn weigh(&self, head: &Head, stored: &StoredProperties) -> Result<()> {
         let mut properties = self.head_properties(stored);
-        if head.objset.phys().kind == ObjsetKind::Zvol {
-            (properties.record, properties.record_max) = (head.volume()?.block_size(), 1 << 31);
+        let is_volume = head.objset.phys().kind == ObjsetKind::Zvol;
+        // One that is being received may have no blocks yet.
+        if let Some(volume) = is_volume.then(|| head.volume().ok()).flatten() {
+            (properties.record, properties.record_max) = (volume.block_size(), 1 << 31);
         }
         *head.properties.lock() = properties;
         self.weigh_as_said(head);
@@ -235,6 +240,13 @@ impl Shared {
         let deferred = if quota.is_some() { 0 } else { figures.normal.deferred };
         let is_quota = quota.is_some();
         Ok(HeadRoom { now, later: now.saturating_add(deferred), is_quota })
+    }
+
+    /// In a sync: features that a dirty head uses from this txg on, which its blocks do not tell.
+    pub(super) fn features_in_use(&self, head: &Head, txg: u64) -> Vec<&'static str> {
+        let large_dnodes = head.objset.policy().is_some_and(|policy| policy.dnode_slots > 1);
+        let large_dnodes = large_dnodes.then_some(LARGE_DNODE);
+        self.log_features(head, txg).into_iter().chain(large_dnodes).collect()
     }
 
     /// Features that a new object set of that kind uses from the start.

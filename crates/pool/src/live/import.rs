@@ -173,10 +173,11 @@ pub fn import(
         pool.shared.dsl.ignore_limits();
         pool.view().dsl().ignore_limits();
     }
-    let Devices { open: devices, .. } = devices;
+    let devices = devices.open;
     pool.drop_logs_of_rewound()?;
     pool.replay_logs(&cut)?;
     pool.give_up_logs(&cut, &missing)?;
+    pool.discard_unfinished(options.to_repair)?;
     if have_aux_moved {
         pool.rewrite_aux()?;
     }

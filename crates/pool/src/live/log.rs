@@ -78,11 +78,9 @@ const ZILSAXATTR: &str = "org.openzfs:zilsaxattr";
 
 impl Shared {
     /// In a sync: features that a dirty head uses from this txg on because of its log.
-    pub(super) fn log_features(&self, head: &Head, txg: u64) -> &'static [&'static str] {
-        match self.features.count(ZILSAXATTR).is_some() && head.log.begins_xattrs(txg) {
-            true => &[ZILSAXATTR],
-            false => &[],
-        }
+    pub(super) fn log_features(&self, head: &Head, txg: u64) -> Option<&'static str> {
+        let begins = self.features.count(ZILSAXATTR).is_some() && head.log.begins_xattrs(txg);
+        begins.then_some(ZILSAXATTR)
     }
 
     /// Tells the log of a head that was just opened what its dataset uses.

@@ -28,6 +28,7 @@
 //! error_scrub                    that looked at again
 //! work  running_work             initialize, trim, autotrim
 //! datasets                       file systems, volumes, snapshots, clones
+//! receive                        datasets that are being received
 //! behalf  delegations            what other users may change, and who says so
 //! vdevs  expand                  adding devices, new guids; devices that have grown
 //! checkpoint  rewind             a state of the pool that is kept, and going back to it
@@ -72,6 +73,7 @@ mod notice;
 mod online;
 mod paths;
 mod pipeline;
+mod receive;
 mod record;
 mod reflow;
 mod reflows;
@@ -119,6 +121,7 @@ pub use mark::mark_destroyed;
 pub use mode::FailMode;
 pub use online::{OfflineMode, OwnChanges};
 pub use paths::{identity, is_same};
+pub use receive::{Received, Receiving};
 pub use record::{PushReason, TxgRecord, TxgState};
 pub use returned::{Lookout, Missing, Returned, Sighting};
 pub use shared::TaskCx;

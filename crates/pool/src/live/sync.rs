@@ -117,7 +117,7 @@ impl Shared {
             let account = self.account(&cx, head.dataset)?;
             self.sync_log(head, &tx)?;
             let root = self.sync_objset(head, txg, &account)?;
-            written.push((account, root, self.log_features(head, txg)));
+            written.push((account, root, self.features_in_use(head, txg)));
         }
         let piece = self.copy_piece(txg);
         let reflowed = self.reflow_step();

@@ -2,11 +2,19 @@
 
 use crate::fs::Filesystem;
 use dmu::{Accounting, Block, Owner};
-use ondisk::sa::{SaTables, SaValue, zpl};
+use ondisk::sa::{SaHeader, SaTables, SaValue, zpl};
 use ondisk::znode::{Znode, flags};
 use ondisk::{DmuType, Dnode};
 use parking_lot::RwLock;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Where every file has these attributes, in bytes behind the header.
+const UID_AT: usize = 24;
+const GID_AT: usize = 32;
+const FLAGS_AT: usize = 48;
+/// Of files that have one.
+const PROJID_AT: usize = 128;
 
 /// The tables of attributes of a file system, as they are at any time.
 type Tables = Arc<RwLock<Option<Arc<SaTables>>>>;
@@ -19,6 +27,8 @@ type Tables = Arc<RwLock<Option<Arc<SaTables>>>>;
 /// made with ([`FileOwners::begin_with`]).
 pub struct FileOwners {
     tables: RwLock<Option<Tables>>,
+    /// Attributes are taken from where every file system has them.
+    is_by_position: AtomicBool,
     /// User and group of the root directory, for as long as there are no tables.
     first: RwLock<(u64, u64)>,
     projects: bool,
@@ -29,7 +39,13 @@ impl FileOwners {
     /// With or without the features `project_quota` and `userobj_accounting`.
     #[must_use]
     pub fn new(projects: bool, objects: bool) -> Self {
-        Self { tables: RwLock::default(), first: RwLock::default(), projects, objects }
+        Self {
+            tables: RwLock::default(),
+            is_by_position: AtomicBool::new(false),
+            first: RwLock::default(),
+            projects,
+            objects,
+        }
     }
 
     /// The set is being formatted, with a root directory of this user and group.
@@ -40,6 +56,24 @@ impl FileOwners {
     /// Takes the tables of attributes of `fs`, as they are at any time from now on.
     pub fn attach(&self, fs: &Filesystem) {
         *self.tables.write() = Some(fs.shared_tables());
+    }
+
+    /// The set is being received: files may come before the tables of their attributes. All
+    /// programs that make files put these attributes first, and in one order.
+    pub fn receive(&self) {
+        self.is_by_position.store(true, Ordering::Relaxed);
+    }
+
+    fn at_positions(&self, dnode: &Dnode) -> Option<Owner> {
+        let header = SaHeader::decode(&dnode.bonus).ok()?;
+        let at = |offset: usize| -> Option<u64> {
+            let bytes = dnode.bonus.get(header.size.checked_add(offset)?..)?;
+            Some(header.endian.u64(*bytes.first_chunk::<8>()?))
+        };
+        let has_project = self.projects && at(FLAGS_AT)? & flags::PROJID != 0;
+        let project = if has_project { at(PROJID_AT)? } else { 0 };
+        let project = self.projects.then_some(project);
+        Some(Owner { uid: at(UID_AT)?, gid: at(GID_AT)?, project })
     }
 
     fn tables(&self) -> Option<Arc<SaTables>> {
@@ -73,6 +107,7 @@ impl FileOwners {
 impl Accounting for FileOwners {
     fn owner(&self, dnode: &Dnode, spill: Option<&Block>) -> Option<Owner> {
         match dnode.bonus_kind {
+            DmuType::SA if self.is_by_position.load(Ordering::Relaxed) => self.at_positions(dnode),
             DmuType::SA => self.of_attributes(dnode, spill),
             DmuType::ZNODE => {
                 let z = Znode::decode(&dnode.bonus, dnode.endian).ok()?;

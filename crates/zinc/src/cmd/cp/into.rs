@@ -14,12 +14,11 @@ use hostfs::ingest::unpack::{self, UnpackError};
 use hostfs::ingest::{self, IngestError, TreeIn};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// What is copied into a pool, and how.
 pub struct IntoArgs {
@@ -189,7 +188,7 @@ fn unpack_archive(
         Failure::new(what).because(one_line(why))
     };
     let source: Box<dyn Read> = match path == Path::new("-") {
-        true => input(&report.session, ingest.progress).map_err(|e| fail(&e.into()))?,
+        true => report.session.input(ingest.progress).map_err(|e| fail(&e.into()))?,
         false => Box::new(File::open(path).map_err(|e| fail(&e.into()))?),
     };
     let failed = |member: &[u8], why: &Error| report.failed(member, &one_line(why));
@@ -199,58 +198,6 @@ fn unpack_archive(
             Failure::new(format!("cannot unpack '{}'", printable(&name))).because(one_line(&why))
         }
     })
-}
-
-/// Standard input. That of a client is read by a thread of its own: a pipe without a writer
-/// must not hold what serves a client that is gone.
-fn input<'p>(session: &Session, progress: &'p Progress) -> io::Result<Box<dyn Read + 'p>> {
-    let Some(client) = session.client() else { return session.input() };
-    let mut input = client.input.try_clone()?;
-    let (send, pieces) = mpsc::sync_channel(1);
-    let read = move || {
-        loop {
-            let mut piece = vec![0; 256 << 10];
-            let got = input.read(&mut piece).map(|n| {
-                piece.truncate(n);
-                piece
-            });
-            let is_end = !got.as_ref().is_ok_and(|p| !p.is_empty());
-            if send.send(got).is_err() || is_end {
-                return;
-            }
-        }
-    };
-    std::thread::Builder::new().name("input".to_owned()).spawn(read)?;
-    Ok(Box::new(Piped { progress, pieces, piece: Vec::new(), at: 0 }))
-}
-
-/// Input that another thread reads.
-struct Piped<'p> {
-    progress: &'p Progress,
-    pieces: Receiver<io::Result<Vec<u8>>>,
-    piece: Vec<u8>,
-    at: usize,
-}
-
-impl Read for Piped<'_> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        while self.at == self.piece.len() {
-            self.progress.check().map_err(io::Error::other)?;
-            self.piece = match self.pieces.recv_timeout(Duration::from_millis(100)) {
-                Ok(piece) => piece?,
-                Err(RecvTimeoutError::Timeout) => continue,
-                Err(RecvTimeoutError::Disconnected) => return Ok(0),
-            };
-            self.at = 0;
-            if self.piece.is_empty() {
-                return Ok(0);
-            }
-        }
-        let n = out.len().min(self.piece.len() - self.at);
-        out[..n].copy_from_slice(&self.piece[self.at..self.at + n]);
-        self.at += n;
-        Ok(n)
-    }
 }
 
 /// The object of a directory that is there.

@@ -71,7 +71,7 @@ impl Observer for CopyReport {
     }
 
     fn refused(&self, path: &[u8], object: u64, why: &str, hint: &Hint) {
-        Observer::failed(self, path, object, &format!("{why}; {}", crate::hints::words(hint)));
+        Observer::failed(self, path, object, &format!("{why}; {}", views::hints::words(hint)));
     }
 
     fn not_kept(&self, path: &[u8], what: &str, why: &str) {

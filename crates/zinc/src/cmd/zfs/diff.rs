@@ -8,7 +8,7 @@ use crate::opening::Pools;
 use crate::progress::while_wanted;
 use crate::refusals::cannot;
 use crate::session::Session;
-use crate::{hints, ui};
+use crate::ui;
 use engine::diff::{self, Diff};
 use engine::permissions::Action;
 use engine::{Dataset, Error, ErrorKind, Rule};
@@ -16,6 +16,7 @@ use serde_json::json;
 use std::process::ExitCode;
 use std::slice::from_ref;
 use views::diff::{self as view, Style};
+use views::hints;
 
 /// Arguments of `zinc zfs diff`.
 #[derive(clap::Args)]

@@ -12,6 +12,7 @@ mod lineage;
 mod list;
 mod mounts;
 mod owners;
+mod receive;
 mod select;
 mod send;
 mod set;
@@ -74,6 +75,9 @@ pub enum Command {
     Diff(diff::Args),
     /// Write a snapshot to standard output, for `zfs receive`
     Send(send::Args),
+    /// Make a snapshot of a stream on standard input, as `zfs send` writes it
+    #[command(alias = "recv")]
+    Receive(receive::Args),
     /// List the holds of snapshots
     Holds(holds::Args),
     /// Mount file systems, or list what is mounted
@@ -118,6 +122,7 @@ impl Command {
             Self::Projectspace(a) => Box::new(space::SpaceVerb(SpaceKind::Project, a)),
             Self::Diff(a) => Box::new(a),
             Self::Send(a) => Box::new(a),
+            Self::Receive(a) => Box::new(a),
             Self::Holds(a) => Box::new(a),
             Self::Mount(a) => Box::new(a),
             Self::Unmount(a) => Box::new(a),

@@ -6,12 +6,13 @@ use crate::failure::{FAILED, Failure};
 use crate::progress::while_showing;
 use crate::refusals::cannot;
 use crate::session::Session;
-use crate::{hints, ui};
+use crate::ui;
 use engine::send::{Forms, Send};
 use engine::{Error, ErrorKind, Progress, Rule};
 use std::io;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+use views::hints;
 use views::streams;
 
 /// Arguments of `zinc zfs send`.

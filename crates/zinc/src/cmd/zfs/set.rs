@@ -9,12 +9,13 @@ use crate::live::LiveArgs;
 use crate::mounting::with_properties;
 use crate::refusals::cannot;
 use crate::session::Session;
-use crate::{hints, stored_only};
+use crate::stored_only;
 use ::mount::datasets::Changes;
 use engine::properties::{self, Setting};
 use engine::props::{self, Access};
 use engine::{ErrorKind, Hint, Place};
 use std::process::ExitCode;
+use views::hints;
 
 /// Arguments of `zinc zfs set`.
 #[derive(clap::Args)]

@@ -88,7 +88,7 @@ pub fn refused(doing: &str, pool: &str, error: impl Into<engine::Error>) -> Fail
             .because(format!("{} is part of active pool '{pool}'", path.display()))
             .because(ONCE),
         (Kind::Mismatched(why), _) => {
-            Failure::new(INVALID).because(why.to_string()).hint(crate::hints::words(&Hint::Insist))
+            Failure::new(INVALID).because(why.to_string()).hint(views::hints::words(&Hint::Insist))
         }
         (Kind::Against(rule @ Rule::NoTopLevel), _) => Failure::new(format!("{INVALID}: {rule}")),
         (Kind::Against(rule @ Rule::NoClasses), _) => Failure::new(format!("{start}: {rule}"))

@@ -1,8 +1,9 @@
-//! The engine's hints, as options and commands of this program.
+//! The hints of the engine, as options and commands of zinc.
 
 use engine::Hint;
 
 /// What to do, in words for a user at a terminal.
+#[must_use]
 pub fn words(hint: &Hint) -> String {
     let fixed = match hint {
         Hint::CheckPlace => "check the path given with -d",

@@ -1,0 +1,446 @@
+//! Receiving: the dataset that a stream is received into, and what becomes of it in the end.
+//!
+//! # Theory
+//!
+//! What is received is of no use before the stream has ended, and must not be seen before. So it
+//! has a head of its own, which is marked as inconsistent:
+//!
+//! ```text
+//! a new dataset       pool/a          made now, or as a clone of the origin
+//! one that is there   pool/a/%recv    a clone of the snapshot that the stream is an increment of;
+//!                                     of a full stream, which replaces all of it, a new one
+//! ```
+//!
+//! At the end, in one txg, a new dataset loses its mark and gets its snapshot. One that is there
+//! goes back to the snapshot that the stream began with, takes over everything that the clone has,
+//! and gets the snapshot then; the clone goes. If the stream does not come to its end, what is
+//! marked is destroyed: at once, or by the next import.
+//!
+//! A clone gives up blocks of its origin without telling it, for they are in use there. When its
+//! content is the head's, it is the head that gave them up: its dead list is the clone's, they
+//! count as its snapshots', and as the last one's own if no older one has them.
+
+use super::bookmarks::{check_destroy_bookmark, counts_freed};
+use super::create::{NewDataset, check_create, create_dir, create_head};
+use super::deadlists;
+use super::destroy::{check_destroy_snapshot, destroy_head_object, destroy_snapshot_object};
+use super::features::BY_BLOCKS;
+use super::limits::Counted;
+use super::meta::DslCx;
+use super::props::{PropertyChange, check_features, check_new, set_on_new, set_received_on_new};
+use super::rollback::rollback_head;
+use super::room::check_snapshot_room;
+use super::snapshot::snapshot_one;
+use super::spacing::Delta;
+use crate::error::{Error, Refusal, Result};
+use crate::tree::{Dataset, Dir, Dsl};
+use ondisk::BlkPtr;
+use ondisk::bpobj::Space;
+use ondisk::dsl::{DslDataset, DslDir, RECV_DIR_NAME};
+use std::sync::Arc;
+
+/// The features of a dataset that a stream can bring, which blocks do not tell of.
+const BY_STREAM: [&str; 1] = ["org.zfsonlinux:large_dnode"];
+
+/// A stream of one snapshot, as far as datasets are concerned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Incoming {
+    /// The file system or volume.
+    pub name: String,
+    /// Short name of the snapshot.
+    pub snapshot: String,
+    /// GUID of the snapshot that it is an increment of; 0: of none.
+    pub from_guid: u64,
+    /// The snapshot that a new dataset is a clone of.
+    pub origin: Option<String>,
+    /// A dataset that is there loses what is younger, or all it has.
+    pub force: bool,
+    /// It is a volume.
+    pub is_volume: bool,
+    /// Names are compared without case.
+    pub is_case_insensitive: bool,
+    /// Some blocks are, or may be, of more than 128 KiB.
+    pub has_large_blocks: bool,
+    /// Some dnodes are, or may be, of more than 512 bytes.
+    pub has_large_dnodes: bool,
+    /// GUID of the snapshot.
+    pub guid: u64,
+    /// When it was taken, in seconds since 1970.
+    pub creation_time: u64,
+    /// What is set of the new dataset from the start.
+    pub properties: Vec<PropertyChange>,
+    /// What is received for the new dataset from the start: how its blocks are written.
+    pub received: Vec<PropertyChange>,
+}
+
+/// Where a stream goes to.
+enum Target {
+    /// A dataset that is made below this directory.
+    New(Arc<Dir>),
+    /// One that is there.
+    Existing(Box<Dataset>),
+}
+
+impl Incoming {
+    /// Name of the snapshot.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        format!("{}@{}", self.name, self.snapshot)
+    }
+
+    /// Features that it brings and that are not told of by blocks that are written.
+    fn features(&self) -> impl Iterator<Item = &'static str> {
+        let [large_blocks, ..] = BY_BLOCKS;
+        let [large_dnodes] = BY_STREAM;
+        let all = [(self.has_large_blocks, large_blocks), (self.has_large_dnodes, large_dnodes)];
+        all.into_iter().filter(|(is_used, _)| *is_used).map(|(_, guid)| guid)
+    }
+
+    /// Where it goes, and the snapshot that it goes on from, where there is one.
+    fn plan(&self, cx: &DslCx<'_>, dsl: &Dsl) -> Result<(Target, Option<Dataset>)> {
+        if let Some(feature) = self.features().find(|guid| !matches!(cx.has(guid), Ok(true))) {
+            return Err(Error::refused(&self.name, Refusal::NoFeature(feature)));
+        }
+        match dsl.by_name(&self.name) {
+            Ok(head) => {
+                let from = self.plan_existing(cx, dsl, &head)?;
+                Ok((Target::Existing(Box::new(head)), from))
+            }
+            Err(Error::NoSuchDataset(_)) => {
+                let (parent, from) = self.plan_new(cx, dsl)?;
+                Ok((Target::New(parent), from))
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn plan_new(&self, cx: &DslCx<'_>, dsl: &Dsl) -> Result<(Arc<Dir>, Option<Dataset>)> {
+        let parent = check_create(dsl, &self.name)?;
+        let Some(origin) = &self.origin else {
+            if self.from_guid != 0 {
+                return Err(Error::NoSuchDataset(self.name.clone()));
+            }
+            check_new(dsl, &parent, &self.name, 0, &self.properties, cx.pool_size)?;
+            check_features(cx, &self.name, &self.properties)?;
+            return Ok((parent, None));
+        };
+        let origin = dsl.by_name(origin)?;
+        if !origin.phys.is_snapshot() {
+            return Err(Error::refused(&origin.name, Refusal::NotASnapshot));
+        }
+        if self.from_guid != 0 && origin.phys.guid != self.from_guid {
+            return Err(Error::refused(&self.name, Refusal::NotTheSource));
+        }
+        dsl.check_changeable(&origin.dir)?;
+        self.check_large_blocks(cx, &origin)?;
+        let (name, referenced) = (&self.name, origin.phys.referenced);
+        check_new(dsl, &parent, name, referenced, &self.properties, cx.pool_size)?;
+        check_features(cx, name, &self.properties)?;
+        Ok((parent, Some(origin)))
+    }
+
+    fn plan_existing(&self, cx: &DslCx<'_>, dsl: &Dsl, head: &Dataset) -> Result<Option<Dataset>> {
+        let refused = |why| Err(Error::refused(&self.name, why));
+        if head.phys.is_inconsistent() {
+            return refused(Refusal::Inconsistent);
+        }
+        dsl.check_changeable(&head.dir)?;
+        if dsl.snapshot_named(head, &self.snapshot)?.is_some() {
+            return Err(Error::refused(&self.full_name(), Refusal::Exists));
+        }
+        let below = dsl.names_in(head.dir.phys.child_zap)?;
+        if below.iter().any(|(name, _)| name == RECV_DIR_NAME) {
+            return refused(Refusal::Receiving);
+        }
+        for above in dsl.ancestry(&head.dir)? {
+            dsl.check_limits_at(&above, Counted::Snapshots, 1)?;
+        }
+        self.source(cx, dsl, head)
+    }
+
+    /// The snapshot of a dataset that is there with which the stream begins; of a full stream none.
+    /// With `force` younger ones can be destroyed, otherwise nothing is younger.
+    fn source(&self, cx: &DslCx<'_>, dsl: &Dsl, head: &Dataset) -> Result<Option<Dataset>> {
+        let refused = |why| Err(Error::refused(&self.name, why));
+        let mut snapshots = dsl.snapshots(head)?;
+        if self.from_guid == 0 {
+            if !self.force {
+                return refused(Refusal::Exists);
+            }
+            if let Some(one) = snapshots.first() {
+                let short = one.name.split_once('@').map_or("", |(_, short)| short);
+                return refused(Refusal::HasSnapshots(dsl.kind(head), short.to_owned()));
+            }
+            if dsl.origin(&head.dir)?.is_some() {
+                return refused(Refusal::IsAClone);
+            }
+            return Ok(None);
+        }
+        // A clone that has no snapshots yet goes on from its origin.
+        let last = snapshots.last().map_or(0, |s| s.object);
+        if last != head.phys.prev_snap {
+            let origin = dsl.nameless(head.phys.prev_snap)?;
+            let name = dsl.name_of(origin.object)?;
+            if snapshots.is_empty() && origin.phys.guid == self.from_guid {
+                let origin = dsl.by_name(&name)?;
+                self.check_large_blocks(cx, &origin)?;
+                self.check_unmodified(dsl, head, &origin)?;
+                return Ok(Some(origin));
+            }
+        }
+        let at = snapshots.iter().rposition(|s| s.phys.guid == self.from_guid);
+        let is_last = at.is_some_and(|at| at + 1 == snapshots.len());
+        let Some(at) = at.filter(|_| is_last || self.force) else {
+            return refused(Refusal::NotTheSource);
+        };
+        for younger in snapshots.drain(at + 1..) {
+            check_destroy_snapshot(cx, dsl, &younger.name, false)?;
+        }
+        let Some(from) = snapshots.pop() else { return refused(Refusal::NotTheSource) };
+        for mark in dsl.bookmarks(head)? {
+            if self.force && mark.phys.creation_txg > from.phys.creation_txg {
+                check_destroy_bookmark(&mark)?;
+            }
+        }
+        self.check_large_blocks(cx, &from)?;
+        self.check_unmodified(dsl, head, &from)?;
+        Ok(Some(from))
+    }
+
+    /// Refuses blocks that are cut up where they were whole before: the rest of such a block could
+    /// not be told.
+    fn check_large_blocks(&self, cx: &DslCx<'_>, from: &Dataset) -> Result<()> {
+        let [large_blocks, ..] = BY_BLOCKS;
+        let has = cx.dataset_features(from.object)?.iter().any(|(guid, _)| guid == large_blocks);
+        match has && self.from_guid != 0 && !self.has_large_blocks {
+            true => Err(Error::refused(&self.name, Refusal::LargeBlocksCut)),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a head that is not as its snapshot, unless it may lose what it has.
+    fn check_unmodified(&self, dsl: &Dsl, head: &Dataset, snap: &Dataset) -> Result<()> {
+        if self.force || head.phys.bp.logical_birth() <= snap.phys.creation_txg {
+            return Ok(());
+        }
+        // The header of a log that was emptied is no change.
+        let (now, then) = (dsl.objset(head)?.phys(), dsl.objset(snap)?.phys());
+        match now.meta_dnode == then.meta_dnode && now.user_used == then.user_used {
+            true => Ok(()),
+            false => Err(Error::refused(&self.name, Refusal::Modified)),
+        }
+    }
+}
+
+/// Whether a stream can be received. Returns the snapshot that it goes on from, where there is one.
+///
+/// # Errors
+/// What keeps the stream from being received.
+pub fn check_receive(cx: &DslCx<'_>, dsl: &Dsl, incoming: &Incoming) -> Result<Option<Dataset>> {
+    incoming.plan(cx, dsl).map(|(_, from)| from)
+}
+
+/// Makes the head that a stream is received into. Its object set is still to be made when the
+/// stream is a full one: [`NewDataset::is_empty`].
+///
+/// Changes on disk: as [`super::create_dataset`] and [`super::clone_dataset`]; the head is marked.
+///
+/// # Errors
+/// What keeps the stream from being received.
+pub fn begin_receive(cx: &DslCx<'_>, dsl: &Dsl, incoming: &Incoming) -> Result<NewDataset> {
+    let (target, from) = incoming.plan(cx, dsl)?;
+    let from = from.map_or_else(|| cx.origin_snap(), |from| Ok(Some(from.object)))?;
+    let (dir, head) = match target {
+        Target::New(parent) => {
+            let bad = || Error::BadName(incoming.name.clone());
+            let (_, last) = incoming.name.rsplit_once('/').ok_or_else(bad)?;
+            let dir = create_dir(cx, Some((parent.object, last)))?;
+            let head = create_head(cx, dir, from)?;
+            cx.give_to_creator(dir)?;
+            for change in &incoming.properties {
+                set_on_new(cx, dir, head, change)?;
+            }
+            for change in &incoming.received {
+                set_received_on_new(cx, dir, head, change)?;
+            }
+            (dir, head)
+        }
+        Target::Existing(existing) => {
+            let dir = create_dir(cx, Some((existing.dir.object, RECV_DIR_NAME)))?;
+            (dir, create_head(cx, dir, from)?)
+        }
+    };
+    cx.update_dataset(head, |ds| {
+        ds.flags |= DslDataset::FLAG_INCONSISTENT;
+        if incoming.is_case_insensitive {
+            ds.flags |= DslDataset::FLAG_CASE_INSENSITIVE;
+        }
+    })?;
+    for guid in incoming.features() {
+        cx.activate(head, guid)?;
+    }
+    Ok(NewDataset { dir, head })
+}
+
+/// Whether what was received can become what it is meant for, which is asked once more at the end.
+/// Returns the dataset that was there, if one was.
+pub fn check_end_receive(
+    cx: &DslCx<'_>,
+    dsl: &Dsl,
+    received: u64,
+    incoming: &Incoming,
+) -> Result<Option<Dataset>> {
+    let clone = dsl.nameless_head(received)?;
+    let head = dsl.by_name(&incoming.name)?;
+    if head.object == received {
+        return Ok(None);
+    }
+    let from = incoming.source(cx, dsl, &head)?;
+    if dsl.snapshot_named(&head, &incoming.snapshot)?.is_some() {
+        return Err(Error::refused(&incoming.full_name(), Refusal::Exists));
+    }
+    let is_same = from.as_ref().is_none_or(|from| from.object == clone.phys.prev_snap);
+    if clone.dir.phys.parent != head.dir.object || !is_same {
+        return Err(Error::refused(&incoming.name, Refusal::NotTheSource));
+    }
+    let refquota = cx.own_number(head.dir.object, "refquota")?;
+    if refquota != 0 && clone.phys.referenced > refquota {
+        return Err(Error::refused(&incoming.name, Refusal::Quota("refquota")));
+    }
+    check_snapshot_room(dsl, std::slice::from_ref(&head), cx.pool_size)?;
+    Ok(Some(head))
+}
+
+/// Makes what was received what it is meant for. Nothing of both object sets may be dirty, and no
+/// object set that was opened before is that of the dataset any more. Returns the snapshot.
+///
+/// Changes on disk: as [`super::rollback`] and [`super::snapshot`]; the head has what the clone
+/// had, its dead list too; the clone and its directory go.
+pub fn end_receive(cx: &DslCx<'_>, dsl: &Dsl, received: u64, incoming: &Incoming) -> Result<u64> {
+    let existing = check_end_receive(cx, dsl, received, incoming)?;
+    for guid in incoming.features() {
+        cx.activate(received, guid)?;
+    }
+    let head = match existing {
+        Some(head) => {
+            let start = cx.dataset(received)?.prev_snap_txg;
+            for younger in dsl.snapshots(&head)?.iter().rev() {
+                if younger.phys.creation_txg > start {
+                    destroy_snapshot_object(cx, younger.object)?;
+                }
+            }
+            for mark in dsl.bookmarks(&head)? {
+                if incoming.force && mark.phys.creation_txg > start {
+                    super::destroy_bookmark(cx, dsl, &mark.name)?;
+                }
+            }
+            rollback_head(cx, head.object)?;
+            take_over(cx, head.object, received)?;
+            destroy_head_object(cx, received)?;
+            head.object
+        }
+        None => received,
+    };
+    let snap = snapshot_one(cx, head, &incoming.snapshot)?;
+    cx.update_dataset(snap, |ds| {
+        ds.guid = incoming.guid;
+        ds.creation_time = incoming.creation_time;
+        ds.flags &= !DslDataset::FLAG_INCONSISTENT;
+    })?;
+    cx.update_dataset(head, |ds| ds.flags &= !DslDataset::FLAG_INCONSISTENT)?;
+    Ok(snap)
+}
+
+/// A head that is as its last snapshot gets what a clone of that snapshot has. The clone has
+/// nothing then.
+fn take_over(cx: &DslCx<'_>, head: u64, clone: u64) -> Result<()> {
+    let (mut h, mut c) = (cx.dataset(head)?, cx.dataset(clone)?);
+    let (dir, from) = (cx.dir(h.dir)?, cx.dir(c.dir)?);
+    let own =
+        Space { used: from.used, compressed: from.compressed, uncompressed: from.uncompressed };
+    let given_up = deadlists::space_range(cx, c.deadlist, cx.origin_txg(&dir)?, u64::MAX)?;
+    let given_up = given_up.used.cast_signed();
+    let own = Delta::from(own);
+    cx.charge(c.dir, DslDir::USED_HEAD, own.negated())?;
+    let reserved = cx.own_number(h.dir, "refreservation")?;
+    let covered = c.unique.min(reserved).cast_signed();
+    let parts = [
+        (DslDir::USED_HEAD, own.used.wrapping_sub(given_up)),
+        (DslDir::USED_SNAP, given_up),
+        (DslDir::USED_REF_RESERVED, covered.wrapping_neg()),
+    ];
+    let delta = Delta { used: own.used.wrapping_sub(covered), ..own };
+    cx.charge_parts(h.dir, delta, &parts)?;
+
+    let prev_object = h.prev_snap;
+    let prev = cx.dataset(prev_object)?;
+    let freed = Delta::from(deadlists::space(cx, c.deadlist)?);
+    for (name, mark) in cx.bookmarks_of(head)? {
+        // Those of the last snapshot itself are counted anew below.
+        let is_younger = mark.creation_txg >= prev.creation_txg && mark.guid != prev.guid;
+        if is_younger && counts_freed(&mark) {
+            cx.add_freed(head, &name, mark, freed)?;
+        }
+    }
+    if prev.next_snap == head {
+        let alone = deadlists::space_range(cx, c.deadlist, prev.prev_snap_txg, u64::MAX)?;
+        cx.update_dataset(prev_object, |prev| prev.unique = alone.used)?;
+    }
+    std::mem::swap(&mut h.deadlist, &mut c.deadlist);
+    (h.bp, c.bp) = (c.bp, BlkPtr::default());
+    (h.referenced, c.referenced) = (c.referenced, 0);
+    (h.compressed, c.compressed) = (c.compressed, 0);
+    (h.uncompressed, c.uncompressed) = (c.uncompressed, 0);
+    (h.unique, c.unique) = (c.unique, 0);
+    h.flags |= DslDataset::FLAG_UNIQUE_ACCURATE;
+    h.flags &= !DslDataset::FLAG_CASE_INSENSITIVE;
+    h.flags |= c.flags & DslDataset::FLAG_CASE_INSENSITIVE;
+    cx.put_dataset(head, &h)?;
+    cx.put_dataset(clone, &c)?;
+    cx.swap_features(head, clone)?;
+    cx.bookmarks_recount(head, prev_object)
+}
+
+/// Destroys what was received of a stream that did not come to its end. Nothing of its object set
+/// may be dirty.
+///
+/// # Errors
+/// It is not marked as inconsistent, or has become a file system with others below it.
+pub fn discard_received(cx: &DslCx<'_>, dsl: &Dsl, received: u64) -> Result<()> {
+    let head = dsl.nameless_head(received)?;
+    let is_alone = dsl.names_in(head.dir.phys.child_zap)?.is_empty()
+        && dsl.names_in(head.phys.snapnames_zap)?.is_empty();
+    if !head.phys.is_inconsistent() || !is_alone {
+        let rule = "what was received is not what it was when that began";
+        return Err(Error::Tree { object: received, rule });
+    }
+    cx.free_list()?;
+    destroy_head_object(cx, received)
+}
+
+/// The heads of receives that did not come to their end: what the program that received left when
+/// it was ended. Those that can be resumed are left out: another program may want that. What cannot
+/// be read is left out too.
+#[must_use]
+pub fn unfinished_receives(dsl: &Dsl) -> Vec<u64> {
+    let mut out = Vec::new();
+    for (_, dir) in dsl.walk() {
+        let Ok(dir) = dir else { continue };
+        let below = dsl.names_in(dir.phys.child_zap).unwrap_or_default();
+        let hidden = below.into_iter().find(|(name, _)| name == RECV_DIR_NAME);
+        let hidden = hidden.and_then(|(name, o)| dsl.dir(o, format!("{}/{name}", dir.name)).ok());
+        for dir in hidden.into_iter().chain([dir]) {
+            let Ok(Some(head)) = dsl.head(&dir) else { continue };
+            if !head.phys.is_inconsistent() {
+                continue;
+            }
+            let fields = dsl.fields(head.object, head.has_fields);
+            let Ok(fields) = fields else { continue };
+            let token = fields.map(|f| f.get(ondisk::dsl::dataset_field::RESUME_TOGUID.as_bytes()));
+            if token.is_none_or(|token| matches!(token, Ok(None))) {
+                out.push(head.object);
+            }
+        }
+    }
+    out
+}

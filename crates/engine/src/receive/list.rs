@@ -1,0 +1,101 @@
+//! The list that a stream of several snapshots begins with: file systems, snapshots, properties.
+
+use crate::error::{Error, ErrorKind, Result, StreamFault};
+use dsl::StoredValue;
+use dsl::write::PropertyChange;
+use ondisk::nvlist::{NvList, NvValue};
+use ondisk::props::{Access, find_dataset, is_user_property};
+
+/// What a stream of several snapshots says of itself.
+pub(super) struct Package {
+    /// Without one it is of several snapshots of one dataset, and nothing is said of them.
+    list: Option<NvList>,
+    /// The dataset that was sent, with all below it if they were.
+    pub(super) top: String,
+}
+
+/// What is said of one dataset and one of its snapshots.
+#[derive(Default)]
+pub(super) struct Said {
+    /// The dataset's properties are told.
+    pub(super) has_properties: bool,
+    /// They, but those that a dataset does not receive.
+    pub(super) properties: Vec<PropertyChange>,
+    /// Users' properties of the snapshot.
+    pub(super) of_snapshot: Vec<PropertyChange>,
+}
+
+impl Package {
+    /// Of the list behind BEGIN; `name` is what BEGIN calls it.
+    pub(super) fn new(packed: &[u8], name: &str) -> Result<Self> {
+        let bad = || Error::new(ErrorKind::BadStream(StreamFault::List));
+        let list = match packed {
+            [] => None,
+            packed => Some(NvList::decode(packed).map_err(|_| bad())?),
+        };
+        let top = name.split('@').next().unwrap_or_default().to_owned();
+        Ok(Self { list, top })
+    }
+
+    /// Datasets below the one that was sent are in it.
+    pub(super) fn is_recursive(&self) -> bool {
+        self.list.as_ref().is_some_and(|list| list.get("not_recursive").is_none())
+    }
+
+    /// All are increments of snapshots of one name.
+    pub(super) fn is_increment(&self) -> bool {
+        self.list.as_ref().is_some_and(|list| list.get("fromsnap").is_some())
+    }
+
+    /// What is said of the snapshot with this GUID and of its dataset.
+    pub(super) fn said(&self, guid: u64) -> Said {
+        let all = self.list.as_ref().and_then(|list| list.get("fss"));
+        let Some(NvValue::NvList(all)) = all else { return Said::default() };
+        for one in &all.pairs {
+            let NvValue::NvList(one) = &one.value else { continue };
+            let Some(NvValue::NvList(snapshots)) = one.get("snaps") else { continue };
+            let found = snapshots.pairs.iter().find(|pair| pair.value == NvValue::U64(guid));
+            let Some(snapshot) = found else { continue };
+            let properties = one.get("props");
+            let of_snapshot = match one.get("snapprops") {
+                Some(NvValue::NvList(all)) => {
+                    let mine = all.pairs.iter().find(|pair| pair.name == snapshot.name);
+                    mine.map(|pair| changes(&pair.value)).unwrap_or_default()
+                }
+                _ => Vec::new(),
+            };
+            return Said {
+                has_properties: properties.is_some(),
+                properties: properties.map(changes).unwrap_or_default(),
+                of_snapshot,
+            };
+        }
+        Said::default()
+    }
+}
+
+/// The properties of a list, but those that come with the content, or cannot be set.
+fn changes(list: &NvValue) -> Vec<PropertyChange> {
+    let NvValue::NvList(list) = list else { return Vec::new() };
+    let mut out = Vec::new();
+    for pair in &list.pairs {
+        let Ok(name) = std::str::from_utf8(&pair.name) else { continue };
+        let value = match &pair.value {
+            NvValue::U64(n) => StoredValue::Number(*n),
+            NvValue::String(text) => StoredValue::Text(String::from_utf8_lossy(text).into_owned()),
+            _ => continue,
+        };
+        let is_received = match find_dataset(name) {
+            Some(p) => {
+                p.name == name
+                    && matches!(p.access, Access::Settable | Access::Inherit)
+                    && name != "keylocation"
+            }
+            None => is_user_property(name),
+        };
+        if is_received {
+            out.push(PropertyChange { name: name.to_owned(), value: Some(value) });
+        }
+    }
+    out
+}

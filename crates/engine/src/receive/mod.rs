@@ -1,0 +1,534 @@
+//! Snapshots out of streams: what `zfs receive` does.
+//!
+//! # Theory
+//!
+//! The format is told in `docs/format/stream.md`, what a receive does to a pool in
+//! `dsl::write::receive`. A stream is read once, by the checked reader of the crate `stream`, and
+//! each record is applied when it was read: no more than one payload is in memory beside what the
+//! open txgs hold.
+//!
+//! ```text
+//! BEGIN      names, features, the snapshot it goes on from     names.rs, here
+//! list       of several: properties, by snapshot               list.rs
+//! records    into the object set of a hidden or marked head    apply.rs
+//! END        the head becomes what it is meant for             pool::live::Receiving
+//! ```
+//!
+//! The checksum of a record covers what stands before it. So a payload is applied before it was
+//! verified, into a head that nothing else sees; only END makes it seen. Whatever a damaged stream
+//! says, what existed before stays as it was.
+
+mod apply;
+mod list;
+mod names;
+
+pub use names::Naming;
+
+use crate::datasets::make_above;
+use crate::error::{Error, ErrorKind, Result, Rule, StreamFault};
+use crate::properties::parse;
+use apply::Apply;
+use dsl::write::{Incoming, NameKind, PropertyChange, check_name};
+use dsl::{DatasetKind, Refusal};
+use list::{Package, Said};
+use names::{by_guid, destination, spelled};
+use ondisk::ObjsetKind;
+use ondisk::props::find_dataset;
+use ondisk::stream::{Begin, Body, KIND_COMPOUND, KIND_SNAPSHOT, begin_flag, feature};
+use pool::Pool;
+use pool::live::{LivePool, Received};
+use rt::Progress;
+use std::io::Read;
+use std::time::Duration;
+use stream::Reader;
+
+/// Features of streams that are received.
+const KNOWN: u64 = feature::DEDUP_PROPS
+    | feature::SA_SPILL
+    | feature::EMBED_DATA
+    | feature::LZ4
+    | feature::LARGE_BLOCKS
+    | feature::COMPRESSED
+    | feature::LARGE_DNODE
+    | feature::ZSTD
+    | feature::HOLDS;
+/// Features that are understood and not received yet.
+const NOT_YET: [(u64, &str); 4] = [
+    (feature::RAW, "raw streams"),
+    (feature::REDACTED, "redacted streams"),
+    (feature::RESUMING, "the rest of a stream"),
+    (feature::DEDUP, "deduplicated streams"),
+];
+
+/// What a stream was received for, when that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It was not known yet.
+    Reading,
+    /// A new dataset.
+    New,
+    /// A dataset that is there.
+    Increment,
+}
+
+/// Why a stream was not received.
+#[derive(Debug)]
+pub struct NotReceived {
+    /// What for.
+    pub phase: Phase,
+    /// The snapshot that it would have become; empty when that was not known yet.
+    pub destination: String,
+    /// Why.
+    pub error: Error,
+}
+
+/// The stream of one snapshot, and where it goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// Name of the snapshot that was sent.
+    pub sent: String,
+    /// Name that it gets.
+    pub destination: String,
+    /// It is an increment.
+    pub is_increment: bool,
+    /// The snapshot that the new dataset is a clone of, when that was looked for.
+    pub origin: Option<String>,
+}
+
+/// Is told of a receive, and makes what is new seen.
+pub trait Observer {
+    /// The stream of a snapshot begins; of one that is only planned, that is all.
+    fn begins(&self, stream: &Stream);
+
+    /// The snapshot is there already: the stream is passed over.
+    fn is_there(&self, snapshot: &str);
+
+    /// A property was not set.
+    fn not_set(&self, dataset: &str, property: &str, why: &str);
+
+    /// It was received: so many bytes in this time.
+    fn ends(&self, bytes: u64, time: Duration);
+
+    /// Runs `finish`, which gives the dataset its content: a new one, or one that is there and must
+    /// not be mounted meanwhile.
+    ///
+    /// # Errors
+    /// Those of `finish`, and that it must not run.
+    fn finish(
+        &self,
+        dataset: &str,
+        is_new: bool,
+        finish: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()>;
+}
+
+/// How streams are received.
+#[derive(Clone, Debug, Default)]
+pub struct Receive {
+    /// The dataset or snapshot that the stream becomes, or that it goes below.
+    pub target: String,
+    /// Which of them.
+    pub naming: Naming,
+    /// A dataset that is there is taken back to where the stream begins.
+    pub force: bool,
+    /// The snapshot that a new dataset is a clone of.
+    pub origin: Option<String>,
+    /// Properties that are set here, as users write them.
+    pub set: Vec<(String, String)>,
+    /// Properties that are not received.
+    pub except: Vec<String>,
+}
+
+/// One receive.
+struct Run<'a, R> {
+    view: &'a Pool,
+    /// Without it nothing is changed.
+    pool: Option<&'a LivePool>,
+    how: &'a Receive,
+    reader: Reader<R>,
+    observer: &'a dyn Observer,
+    progress: &'a Progress,
+}
+
+impl Receive {
+    /// Receives what `input` has: the stream of one snapshot, or of several.
+    ///
+    /// # Errors
+    /// It cannot be received. Of several streams those before the one that failed were. Nothing is
+    /// left of that one.
+    pub fn run(
+        &self,
+        pool: &LivePool,
+        input: impl Read,
+        observer: &dyn Observer,
+        progress: &Progress,
+    ) -> std::result::Result<(), NotReceived> {
+        let reader = Reader::new(input);
+        Run { view: pool.view(), pool: Some(pool), how: self, reader, observer, progress }.all()
+    }
+
+    /// Reads what `input` has, and says where it would go.
+    ///
+    /// # Errors
+    /// It would not be received, as far as can be seen without doing it.
+    pub fn plan(
+        &self,
+        pool: &Pool,
+        input: impl Read,
+        observer: &dyn Observer,
+        progress: &Progress,
+    ) -> std::result::Result<(), NotReceived> {
+        let reader = Reader::new(input);
+        Run { view: pool, pool: None, how: self, reader, observer, progress }.all()
+    }
+}
+
+/// What is wrong with the stream where it cannot be read further.
+fn fault(e: stream::Error, is_first: bool) -> Error {
+    use ondisk::ErrorKind as Format;
+    use stream::ErrorKind as K;
+    let kind = match &e.kind {
+        K::Truncated if is_first => StreamFault::Unread,
+        K::Truncated => StreamFault::Incomplete,
+        K::Checksum { .. } => StreamFault::Checksum,
+        K::Format(e) if matches!(e.kind, Format::BadMagic { .. }) => StreamFault::Magic,
+        K::Format(_) => StreamFault::Record("a record is none"),
+        K::Io(e) if e.get_ref().is_some_and(|inner| inner.is::<rt::Cancelled>()) => {
+            return Error::new(ErrorKind::Cancelled);
+        }
+        K::Io(_) => StreamFault::Unread,
+    };
+    Error::new(ErrorKind::BadStream(kind)).because(e)
+}
+
+fn bad(fault: StreamFault) -> Error {
+    Error::new(ErrorKind::BadStream(fault))
+}
+
+/// While nothing is known of the stream.
+fn reading(error: Error) -> NotReceived {
+    NotReceived { phase: Phase::Reading, destination: String::new(), error }
+}
+
+impl<R: Read> Run<'_, R> {
+    fn all(mut self) -> std::result::Result<(), NotReceived> {
+        let record = self.reader.record().map_err(|e| reading(fault(e, true)))?;
+        let record = record.ok_or_else(|| reading(bad(StreamFault::Unread)))?;
+        let Body::Begin(begin) = record.body else {
+            return Err(reading(bad(StreamFault::Magic)));
+        };
+        self.check_features(&begin).map_err(reading)?;
+        let name = spelled(&begin.to_name);
+        match begin.kind() {
+            KIND_SNAPSHOT => {
+                let top = name.split('@').next().unwrap_or_default().to_owned();
+                self.one(&begin, &name, &top, None)
+            }
+            KIND_COMPOUND => self.several(&name),
+            _ => Err(reading(bad(StreamFault::Features(begin.features(), 0)))),
+        }
+    }
+
+    fn check_features(&self, begin: &Begin) -> Result<()> {
+        if self.reader.is_foreign() {
+            let what = "streams of machines of the other byte order";
+            return Err(Error::new(ErrorKind::NotReceived(what)));
+        }
+        let features = begin.features();
+        if let Some((_, what)) = NOT_YET.iter().find(|(bit, _)| features & bit != 0) {
+            return Err(Error::new(ErrorKind::NotReceived(what)));
+        }
+        match features & !KNOWN {
+            0 => Ok(()),
+            unknown => Err(bad(StreamFault::Features(features, unknown))),
+        }
+    }
+
+    /// A list, and the streams that it is about.
+    fn several(&mut self, name: &str) -> std::result::Result<(), NotReceived> {
+        let payload = self.reader.payload().map_err(|e| reading(fault(e, false)))?;
+        let package = Package::new(payload, name).map_err(reading)?;
+        let end = self.reader.record().map_err(|e| reading(fault(e, false)))?;
+        if !end.is_some_and(|end| matches!(end.body, Body::End(_))) {
+            return Err(reading(bad(StreamFault::List)));
+        }
+        if package.is_recursive() && self.how.target.contains('@') {
+            return Err(reading(Error::new(ErrorKind::Against(Rule::HeadName))));
+        }
+        if package.is_recursive() && package.is_increment() && self.how.force {
+            let what = "renaming and destroying as the sender did (-F of an increment with -R)";
+            return Err(reading(Error::new(ErrorKind::NotReceived(what))));
+        }
+        loop {
+            let record = self.reader.record().map_err(|e| reading(fault(e, false)))?;
+            match record.map(|record| record.body) {
+                Some(Body::Begin(begin)) => {
+                    self.check_features(&begin).map_err(reading)?;
+                    let name = spelled(&begin.to_name);
+                    self.one(&begin, &name, &package.top, Some(&package))?;
+                }
+                Some(Body::End(_)) => return Ok(()),
+                None => return Err(reading(bad(StreamFault::Incomplete))),
+                Some(_) => return Err(reading(bad(StreamFault::Record("it is in no stream")))),
+            }
+        }
+    }
+
+    /// The stream of one snapshot, whose BEGIN was read.
+    fn one(
+        &mut self,
+        begin: &Begin,
+        sent: &str,
+        top: &str,
+        package: Option<&Package>,
+    ) -> std::result::Result<(), NotReceived> {
+        if !sent.contains('@') {
+            return Err(reading(bad(StreamFault::SnapshotName)));
+        }
+        let is_clone = begin.flags & begin_flag::CLONE != 0;
+        let wants_new = begin.from_guid == 0 || is_clone || self.how.origin.is_some();
+        let phase = if wants_new { Phase::New } else { Phase::Increment };
+        let mut destination = destination(&self.how.target, self.how.naming, top, sent);
+        let done = self.one_into(begin, sent, &mut destination, package, wants_new);
+        done.map_err(|error| NotReceived { phase, destination, error })
+    }
+
+    fn one_into(
+        &mut self,
+        begin: &Begin,
+        sent: &str,
+        destination: &mut String,
+        package: Option<&Package>,
+        wants_new: bool,
+    ) -> Result<()> {
+        let at = self.reader.length();
+        let is_top = package.is_none_or(|p| sent.split('@').next() == Some(&*p.top));
+        if check_name(destination)? != NameKind::Snapshot {
+            return Err(dsl::Error::BadName(destination.clone()).into());
+        }
+        let (incoming, is_there) = self.incoming(begin, destination, wants_new)?;
+        let stream = Stream {
+            sent: sent.to_owned(),
+            destination: incoming.full_name(),
+            is_increment: begin.from_guid != 0,
+            origin: incoming.origin.clone(),
+        };
+        if is_there == Some(begin.to_guid) && package.is_some() && !wants_new {
+            self.observer.is_there(&incoming.full_name());
+            return self.skip();
+        }
+        self.observer.begins(&stream);
+        let Some(pool) = self.pool else { return self.skip() };
+        let began = pool.rt().now();
+        let said = package.map(|p| p.said(begin.to_guid)).unwrap_or_default();
+        let is_new = !self.exists(&incoming.name);
+        let with = self.properties(&incoming, said, is_top, is_new)?;
+        let incoming = self.with_first_properties(incoming, &with, is_new);
+        if is_new && self.how.naming == Naming::WithoutPool && incoming.name != self.how.target {
+            make_above(pool, &incoming.name)?;
+        }
+        let receiving = pool.begin_receive(incoming.clone())?;
+        let mut apply = Apply::new(&receiving, begin);
+        loop {
+            self.progress.check()?;
+            let record = self.reader.record().map_err(|e| fault(e, false))?;
+            let record = record.ok_or_else(|| bad(StreamFault::Incomplete))?;
+            if matches!(record.body, Body::End(_)) {
+                break;
+            }
+            let payload = self.reader.payload().map_err(|e| fault(e, false))?;
+            apply.record(&record.body, payload)?;
+            self.progress.add(1, payload.len() as u64);
+        }
+        apply.end(begin.from_guid == 0)?;
+        let has_large_dnodes = apply.has_large_dnodes();
+        let mut finish = Some((receiving, with));
+        let mut refused = Vec::new();
+        self.observer.finish(&incoming.name, is_new, &mut || {
+            let Some((receiving, with)) = finish.take() else { return Ok(()) };
+            refused = receiving.finish(with, has_large_dnodes)?;
+            Ok(())
+        })?;
+        for (property, why) in refused {
+            self.observer.not_set(&incoming.name, &property, &why);
+        }
+        let time = pool.rt().now().saturating_sub(began);
+        self.observer.ends(self.reader.length() - at, time);
+        Ok(())
+    }
+
+    /// Whether there is such a dataset.
+    fn exists(&self, name: &str) -> bool {
+        let view = self.view;
+        let _guard = view.lock_datasets();
+        view.dsl().by_name(name).is_ok()
+    }
+
+    /// Reads the rest of the stream of a snapshot.
+    fn skip(&mut self) -> Result<()> {
+        loop {
+            self.progress.check()?;
+            let record = self.reader.record().map_err(|e| fault(e, false))?;
+            let record = record.ok_or_else(|| bad(StreamFault::Incomplete))?;
+            if matches!(record.body, Body::End(_)) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Where a stream goes, as far as datasets are concerned; and the GUID of the snapshot of that
+    /// name, if there is one.
+    fn incoming(
+        &self,
+        begin: &Begin,
+        destination: &mut String,
+        wants_new: bool,
+    ) -> Result<(Incoming, Option<u64>)> {
+        let view = self.view;
+        let _guard = view.lock_datasets();
+        let dsl = view.dsl();
+        let split = |name: &str| {
+            let (dataset, snapshot) = name.split_once('@').unwrap_or((name, ""));
+            (dataset.to_owned(), snapshot.to_owned())
+        };
+        let (mut name, snapshot) = split(destination);
+        if !wants_new && dsl.by_name(&name).is_err() {
+            // It may have another name here.
+            if let Some(from) = by_guid(dsl, &name, begin.from_guid) {
+                name = split(&from).0;
+                *destination = format!("{name}@{snapshot}");
+            }
+        }
+        let origin = match &self.how.origin {
+            Some(origin) => {
+                dsl.by_name(origin)?;
+                Some(origin.clone())
+            }
+            None if begin.flags & begin_flag::CLONE != 0 => {
+                let found = by_guid(dsl, &name, begin.from_guid);
+                let absent = || Error::new(ErrorKind::Refused(Refusal::NoLocalOrigin));
+                Some(found.ok_or_else(absent)?)
+            }
+            None => None,
+        };
+        if origin.is_some() && begin.from_guid == 0 && begin.flags & begin_flag::FREE_RECORDS == 0 {
+            return Err(bad(StreamFault::Record("a full stream cannot be received as a clone")));
+        }
+        let mut is_there = None;
+        match dsl.by_name(&name) {
+            Ok(head) => {
+                is_there = dsl.by_name(destination).ok().map(|snapshot| snapshot.phys.guid);
+                if wants_new {
+                    self.check_overwritten(dsl, &head, begin)?;
+                }
+            }
+            Err(_) if wants_new && name.contains('/') => {}
+            Err(e) => return Err(e.into()),
+        }
+        let is_volume = match ObjsetKind::from_number(begin.objset_kind.into()) {
+            ObjsetKind::Zfs => false,
+            ObjsetKind::Zvol => true,
+            _ => return Err(bad(StreamFault::Record("it is neither of files nor of a volume"))),
+        };
+        let has = |bit: u64| begin.features() & bit != 0;
+        let incoming = Incoming {
+            name,
+            snapshot,
+            from_guid: begin.from_guid,
+            origin,
+            force: self.how.force,
+            is_volume,
+            is_case_insensitive: begin.flags & begin_flag::CASE_INSENSITIVE != 0,
+            has_large_blocks: has(feature::LARGE_BLOCKS),
+            has_large_dnodes: has(feature::LARGE_DNODE),
+            guid: begin.to_guid,
+            creation_time: begin.creation_time,
+            properties: Vec::new(),
+            received: Vec::new(),
+        };
+        Ok((incoming, is_there))
+    }
+
+    /// Refuses to put a new dataset in the place of one that is not to be overwritten, or cannot.
+    fn check_overwritten(&self, dsl: &dsl::Dsl, head: &dsl::Dataset, begin: &Begin) -> Result<()> {
+        let refused = |why| Err(dsl::Error::refused(&head.name, why).into());
+        if !self.how.force {
+            return refused(Refusal::Exists);
+        }
+        if let Some(one) = dsl.snapshots(head)?.first() {
+            return refused(Refusal::HasSnapshots(dsl.kind(head), one.name.clone()));
+        }
+        if dsl.origin(&head.dir)?.is_some() || self.how.origin.is_some() || begin.from_guid != 0 {
+            return refused(Refusal::IsAClone);
+        }
+        let is_volume = ObjsetKind::from_number(begin.objset_kind.into()) == ObjsetKind::Zvol;
+        if is_volume && !head.name.contains('/') {
+            return refused(Refusal::PoolRoot);
+        }
+        match dsl.child_names(&head.dir)?.first() {
+            Some((one, _)) if is_volume => refused(Refusal::HasChildren(one.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the dataset is given beside its content.
+    fn properties(
+        &self,
+        incoming: &Incoming,
+        said: Said,
+        is_top: bool,
+        is_new: bool,
+    ) -> Result<Received> {
+        let kind = match incoming.is_volume {
+            true => DatasetKind::Volume,
+            false => DatasetKind::Filesystem,
+        };
+        let mut local = Vec::new();
+        let mut is_set_above = Vec::new();
+        for (name, value) in &self.how.set {
+            let change = parse(name, value, kind, is_new)?;
+            let is_inherited = find_dataset(name).is_none_or(|p| p.is_inheritable());
+            if is_top || !is_inherited {
+                local.push(change);
+            } else {
+                is_set_above.push(change.name);
+            }
+        }
+        let is_kept = |name: &str| {
+            let is_named = |one: &String| find_dataset(one).map_or(&**one, |p| p.name) == name;
+            !self.how.except.iter().any(is_named)
+                && !is_set_above.iter().any(|one| one == name)
+                && !local.iter().any(|change| change.name == name)
+        };
+        let mut received = said.properties;
+        received.retain(|change| is_kept(&change.name));
+        let mut cleared = Vec::new();
+        if !is_new && said.has_properties {
+            let view = self.view;
+            let _guard = view.lock_datasets();
+            let dataset = view.dsl().by_name(&incoming.name)?;
+            cleared = dsl::write::received_properties(view.dsl(), &dataset)?;
+            cleared.retain(|name| !received.iter().any(|change| change.name == *name));
+        }
+        Ok(Received { received, cleared, local, of_snapshot: said.of_snapshot })
+    }
+
+    /// The same with what a new dataset has from the start, so that it is written by it. What
+    /// limits its size comes at the end.
+    fn with_first_properties(
+        &self,
+        mut incoming: Incoming,
+        with: &Received,
+        is_new: bool,
+    ) -> Incoming {
+        let shapes = ["compression", "checksum", "copies", "redundant_metadata"];
+        let first = |all: &[PropertyChange]| -> Vec<PropertyChange> {
+            all.iter().filter(|change| shapes.contains(&change.name.as_str())).cloned().collect()
+        };
+        if is_new {
+            incoming.properties = first(&with.local);
+            incoming.received = first(&with.received);
+        }
+        incoming
+    }
+}

@@ -1,0 +1,112 @@
+//! What is said of streams that are received, and of those that are not, in the words of OpenZFS,
+//! which scripts look for.
+
+use crate::names::bad_name;
+use crate::refusals;
+use engine::receive::{NotReceived, Phase, Stream};
+use engine::{ErrorKind, Refusal, Rule};
+use std::time::Duration;
+use term::human::nicebytes;
+
+/// What is said when the stream of a snapshot begins; `is_dry`: it is only read.
+#[must_use]
+pub fn begins(stream: &Stream, is_dry: bool) -> String {
+    let origin = stream.origin.as_ref();
+    let origin = origin.map_or(String::new(), |name| format!("found clone origin {name}\n"));
+    let doing = if is_dry { "would receive" } else { "receiving" };
+    let what = if stream.is_increment { "incremental" } else { "full" };
+    format!("{origin}{doing} {what} stream of {} into {}\n", stream.sent, stream.destination)
+}
+
+/// The same when it has ended.
+#[must_use]
+pub fn ends(bytes: u64, time: Duration) -> String {
+    let seconds = time.as_secs_f64().max(0.01);
+    let rate = nicebytes((bytes as f64 / seconds) as u64);
+    format!("received {} stream in {seconds:.2} seconds ({rate}/sec)\n", nicebytes(bytes))
+}
+
+/// Why a stream was not received, and what to do about it. `None`: the error says that itself.
+#[must_use]
+pub fn failure(failed: &NotReceived) -> Option<(String, Option<String>)> {
+    let error = &failed.error;
+    let doing = match failed.phase {
+        Phase::Reading => "cannot receive",
+        Phase::New => "cannot receive new filesystem stream",
+        Phase::Increment => "cannot receive incremental stream",
+    };
+    let destination = &failed.destination;
+    let dataset = destination.split('@').next().unwrap_or_default();
+    let plain = |text: String| Some((format!("{doing}: {text}"), None));
+    let why = match error.kind() {
+        ErrorKind::BadStream(fault) => return plain(fault.to_string()),
+        ErrorKind::NotReceived(what) => return plain(format!("{what}: not supported by zinc yet")),
+        ErrorKind::Against(Rule::HeadName) => {
+            return plain("cannot specify snapshot name for multi-snapshot stream".to_owned());
+        }
+        ErrorKind::InvalidName => return plain(bad_name(destination)),
+        ErrorKind::NotFound => {
+            let missing = error.dataset().unwrap_or(dataset);
+            return plain(format!("destination '{missing}' does not exist"));
+        }
+        ErrorKind::Quota => return plain(format!("destination {dataset} space quota exceeded.")),
+        ErrorKind::Refused(why) => why,
+        _ => return None,
+    };
+    match why {
+        Refusal::Exists if error.dataset().is_some_and(|name| name.contains('@')) => {
+            Some((format!("cannot restore to {destination}: destination already exists"), None))
+        }
+        other => {
+            let (text, hint) = refused(other, dataset, destination);
+            Some((format!("{doing}: {text}"), hint))
+        }
+    }
+}
+
+/// Why the pool refuses a stream, and what to do about it.
+fn refused(why: &Refusal, dataset: &str, destination: &str) -> (String, Option<String>) {
+    let hinted = |text: String, hint: &str| (text, Some(hint.to_owned()));
+    let text = match why {
+        Refusal::Exists => {
+            let text = format!("destination '{dataset}' exists");
+            return hinted(text, "must specify -F to overwrite it");
+        }
+        Refusal::HasSnapshots(_, one) => {
+            let text = format!("destination has snapshots (eg. {one})");
+            return hinted(text, "must destroy them to overwrite it");
+        }
+        Refusal::HasChildren(one) => {
+            let text = format!("destination has children (eg. {one})");
+            return hinted(text, "cannot overwrite with a ZVOL");
+        }
+        Refusal::PoolRoot => {
+            let text = format!("destination {dataset} is the root dataset");
+            return hinted(text, "cannot overwrite with a ZVOL");
+        }
+        Refusal::IsAClone => {
+            let text = format!("destination '{dataset}' is a clone");
+            return hinted(text, "must destroy it to overwrite it");
+        }
+        Refusal::NoFeature(guid) => {
+            let hint = format!("it does not have the feature {guid}");
+            return hinted("pool must be upgraded to receive this stream.".to_owned(), &hint);
+        }
+        Refusal::NotTheSource => {
+            format!("most recent snapshot of {dataset} does not match incremental source")
+        }
+        Refusal::Modified => {
+            format!("destination {dataset} has been modified since most recent snapshot")
+        }
+        Refusal::NoLocalOrigin => format!("local origin for clone {destination} does not exist"),
+        Refusal::LargeBlocksCut => {
+            "incremental send stream requires -L (--large-block), to match previous receive.".into()
+        }
+        Refusal::Receiving | Refusal::Inconsistent => {
+            format!("destination {dataset} contains partially-complete state from another receive")
+        }
+        Refusal::Quota(_) => format!("destination {dataset} space quota exceeded."),
+        other => refusals::text(other),
+    };
+    (text, None)
+}

@@ -1,0 +1,204 @@
+//! `zinc zfs receive`: snapshots out of a stream on standard input.
+
+use crate::args::divide;
+use crate::cmd::verb::{Served, Verb};
+use crate::failure::Failure;
+use crate::live::{self, LiveOptions};
+use crate::mounting::{while_unmounted, with_new};
+use crate::progress::while_showing;
+use crate::session::Session;
+use crate::ui;
+use ::mount::datasets::{MountScope, Unmounting};
+use engine::receive::{Naming, NotReceived, Observer, Receive, Stream};
+use engine::{Error, ErrorKind, Progress, Result};
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use views::receive as words;
+
+/// Arguments of `zinc zfs receive`.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true, disable_version_flag = true)]
+pub struct Args {
+    /// Search this directory, file or disk for devices (repeatable)
+    #[arg(long = "dev", value_name = "PATH")]
+    search: Vec<PathBuf>,
+    #[command(flatten)]
+    how: LiveOptions,
+    /// Put all of the name that was sent, but the pool's, behind TARGET
+    #[arg(short = 'd', conflicts_with = "last")]
+    without_pool: bool,
+    /// Put the last part of the name that was sent behind TARGET
+    #[arg(short = 'e')]
+    last: bool,
+    /// Take what is there back to where the stream begins: what is younger is destroyed
+    #[arg(short = 'F')]
+    force: bool,
+    /// Receive no holds, as always
+    #[arg(short = 'h')]
+    no_holds: bool,
+    /// Also when programs use the file system: what they have open is taken from them
+    #[arg(short = 'M')]
+    force_unmount: bool,
+    /// Read the stream, and change nothing; with -v, say what would be received
+    #[arg(short = 'n')]
+    dry: bool,
+    /// Do not mount what is new
+    #[arg(short = 'u')]
+    unmounted: bool,
+    /// Say what is received
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// Set a property (repeatable); origin=SNAPSHOT: receive as a clone of it
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
+    set: Vec<String>,
+    /// Do not receive this property (repeatable)
+    #[arg(short = 'x', value_name = "PROPERTY")]
+    except: Vec<String>,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+    /// The file system, volume or snapshot that it becomes
+    target: String,
+}
+
+impl Verb for Args {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> std::result::Result<ExitCode, Failure> {
+        let receive = self.receive()?;
+        if session.is_input_terminal() {
+            return Err(Failure::new("Backup stream can not be read from a terminal")
+                .hint("You must redirect standard input"));
+        }
+        let shown =
+            Shown { session, args: &self, code: Cell::default(), failure: RefCell::default() };
+        let progress = Progress::new();
+        progress.begin("received", 0);
+        let input = || session.input(&progress);
+        if self.dry {
+            let pool = live::look(session, &self.search, &self.how, &self.target)?;
+            let plan = || Ok::<_, Failure>(receive.plan(&pool, input()?, &shown, &progress));
+            return shown.end(while_showing(session, &progress, plan)?);
+        }
+        live::change(session, &self.search, &self.how, &self.target, |pool| {
+            let run = || Ok::<_, Failure>(receive.run(pool, input()?, &shown, &progress));
+            shown.end(while_showing(session, &progress, run)?)
+        })
+    }
+}
+
+impl Args {
+    fn receive(&self) -> std::result::Result<Receive, Failure> {
+        let naming = match (self.without_pool, self.last) {
+            (true, _) => Naming::WithoutPool,
+            (_, true) => Naming::LastPart,
+            _ => Naming::AsTarget,
+        };
+        if naming != Naming::AsTarget && self.target.contains('@') {
+            let option = if self.last { "-e" } else { "-d" };
+            let what = format!("invalid argument - snapshot not allowed with {option}");
+            return Err(Failure::usage(format!("cannot receive: {what}")));
+        }
+        let mut set = Vec::new();
+        let mut origin = None;
+        for text in &self.set {
+            let (name, value) = divide(text)?;
+            match name {
+                "origin" => origin = Some(value.to_owned()),
+                _ if set.iter().any(|(other, _)| other == name) => {
+                    let what = format!("property '{name}' specified multiple times");
+                    return Err(Failure::usage(what));
+                }
+                _ => set.push((name.to_owned(), value.to_owned())),
+            }
+        }
+        let (target, except) = (self.target.clone(), self.except.clone());
+        Ok(Receive { target, naming, force: self.force, origin, set, except })
+    }
+}
+
+/// Shows what is received, and mounts it.
+struct Shown<'a> {
+    session: &'a Session,
+    args: &'a Args,
+    code: Cell<Option<ExitCode>>,
+    /// Why something could not be mounted or unmounted.
+    failure: RefCell<Option<Failure>>,
+}
+
+impl Shown<'_> {
+    fn say(&self, text: &str) {
+        if self.args.verbose {
+            ui::out(self.session, text);
+        }
+    }
+
+    fn end(
+        &self,
+        done: std::result::Result<(), NotReceived>,
+    ) -> std::result::Result<ExitCode, Failure> {
+        let Err(failed) = done else { return Ok(self.code.take().unwrap_or(ExitCode::SUCCESS)) };
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        Err(match words::failure(&failed) {
+            None => failed.error.into(),
+            Some((what, None)) => Failure::new(what),
+            Some((what, Some(hint))) => Failure::new(what).hint(hint),
+        })
+    }
+}
+
+impl Observer for Shown<'_> {
+    fn begins(&self, stream: &Stream) {
+        self.say(&words::begins(stream, self.args.dry));
+    }
+
+    fn is_there(&self, snapshot: &str) {
+        self.say(&format!("snap {snapshot} already exists; ignoring\n"));
+    }
+
+    fn not_set(&self, dataset: &str, property: &str, why: &str) {
+        let text = format!("cannot receive {property} property on {dataset}: {why}\n");
+        ui::error(self.session, &text);
+    }
+
+    fn ends(&self, bytes: u64, time: Duration) {
+        self.say(&words::ends(bytes, time));
+    }
+
+    fn finish(
+        &self,
+        dataset: &str,
+        is_new: bool,
+        finish: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let mut error = None;
+        let once = || finish().map_err(|e| Failure::new(error.insert(e).to_string()));
+        let is_it = |mounted: &str| mounted == dataset;
+        let again = |mounted: &str| is_it(mounted).then(|| mounted.to_owned());
+        let force = self.args.force_unmount;
+        let which = MountScope::InPlace;
+        let done = match (is_new, self.args.unmounted) {
+            (true, true) => return finish(),
+            (true, false) => with_new(self.session, dataset, once),
+            (false, _) => {
+                let down = Unmounting { affects: &is_it, again: &again, which, force };
+                while_unmounted(self.session, &down, once)
+            }
+        };
+        match (done, error) {
+            (Ok(code), _) => self.code.set(Some(code)),
+            (Err(_), Some(error)) => return Err(error),
+            (Err(failure), None) => {
+                self.failure.replace(Some(failure));
+                return Err(Error::new(ErrorKind::Cancelled));
+            }
+        }
+        Ok(())
+    }
+}
