@@ -2,13 +2,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "a test")]
 
 use engine::check::{self, CheckOptions};
+use engine::config::{NvList, NvValue, Packing};
 use engine::files::{NewFile, NewKind, Time, XattrMode};
+use engine::inside::ondisk::stream::{Begin, End, KIND_COMPOUND, MAGIC};
 use engine::properties::{Setting, set};
 use engine::receive::{NotReceived, Observer, Receive, Stream};
 use engine::send::{Forms, Send};
+use engine::streams::Writer;
 use engine::{
-    Create, ErrorKind, Filesystem, LivePool, NewPool, OpenOptions, Pool, Progress, Refusal,
-    StreamFault,
+    Create, ErrorKind, Filesystem, LivePool, NewPool, OpenOptions, Pool, Progress, PropertyContext,
+    Refusal, Source, StreamFault,
 };
 use std::cell::RefCell;
 use std::path::Path;
@@ -415,6 +418,100 @@ fn nothing_is_left_of_a_stream_that_is_damaged() {
     assert_eq!(e.error.kind(), &ErrorKind::BadStream(StreamFault::Unread));
     let e = receive(&into, &to("there/x"), &[7; 4000]).unwrap_err();
     assert_eq!(e.error.kind(), &ErrorKind::BadStream(StreamFault::Magic));
+}
+
+/// A list of pairs.
+fn list(pairs: Vec<(&str, NvValue)>) -> NvValue {
+    let mut list = NvList::new();
+    for (name, value) in pairs {
+        list.set(name, value);
+    }
+    NvValue::NvList(list)
+}
+
+#[test]
+fn several_snapshots_come_with_their_properties() {
+    let from = NewPool::new("here").memory(128 << 20).create().unwrap();
+    let into = NewPool::new("there").memory(128 << 20).create().unwrap();
+    Create::filesystem("here/top").unwrap().run(&from).unwrap();
+    Create::filesystem("here/top/below").unwrap().run(&from).unwrap();
+    let new = NewFile::new(NewKind::File, 0o644, NOW);
+    let mut streams = Vec::new();
+    let mut all = Vec::new();
+    for (name, value) in [("here/top", "one"), ("here/top/below", "two")] {
+        let fs = from.filesystem(name).unwrap();
+        let file = fs.create(fs.root_object(), b"a", &new).unwrap().number();
+        let mut guids = Vec::new();
+        for (short, since) in [("a", None), ("b", Some("@a"))] {
+            fs.write_at(file, 0, &[since.map_or(1, |_| 2); 100_000], NOW).unwrap();
+            let snapshot = format!("{name}@{short}");
+            engine::datasets::snapshot(&from, &[&snapshot], false, Vec::new()).unwrap();
+            streams.push(sent(&from, &snapshot, since, Forms::default()));
+            let guid = from.look().unwrap().dsl().by_name(&snapshot).unwrap().phys.guid;
+            guids.push((short, NvValue::U64(guid)));
+        }
+        let text = |text: &str| NvValue::String(text.as_bytes().to_vec());
+        let properties = vec![
+            ("compression", NvValue::U64(15)),
+            ("quota", NvValue::U64(64 << 20)),
+            ("refreservation", NvValue::U64(8 << 20)),
+            ("test:note", text(value)),
+            ("version", NvValue::U64(5)),
+        ];
+        let of_snapshots = vec![("b", list(vec![("test:kept", text("yes"))]))];
+        all.push(list(vec![
+            ("name", text(name)),
+            ("snaps", list(guids)),
+            ("props", list(properties)),
+            ("snapprops", list(of_snapshots)),
+        ]));
+    }
+    let all = all.into_iter().zip(["0x1", "0x2"]).map(|(one, key)| (key, one)).collect();
+    let NvValue::NvList(whole) = list(vec![("fss", list(all))]) else { panic!("it is a list") };
+    let mut stream = Vec::new();
+    let mut writer = Writer::new(&mut stream);
+    let begin = Begin {
+        magic: MAGIC,
+        version: Begin::version_of(KIND_COMPOUND, 0),
+        to_name: b"here/top@b".to_vec(),
+        ..Begin::default()
+    };
+    writer.begin(begin, &whole.encode(Packing::XDR).unwrap()).unwrap();
+    writer.end(0).unwrap();
+    drop(writer);
+    stream.extend(streams.concat());
+    let mut end = Vec::new();
+    Writer::new(&mut end).record(End::default(), &[]).unwrap();
+    // What the command writes has no sums.
+    end[280..].fill(0);
+    stream.extend(end);
+    let how = Receive {
+        except: vec!["quota".to_owned()],
+        set: vec![("atime".to_owned(), "off".to_owned())],
+        ..to("there/x")
+    };
+    let told = receive(&into, &how, &stream).unwrap();
+    assert_eq!(told.len(), 4, "{told:?}");
+    assert_eq!(told[3], "here/top/below@b -> there/x/below@b");
+    compare(&from, "here/top@b", &into, "there/x@b", "above");
+    compare(&from, "here/top/below@b", &into, "there/x/below@b", "below");
+    let view = into.look().unwrap();
+    let shown = |name: &str, property: &str| {
+        let dataset = view.dsl().by_name(name).unwrap();
+        let found = view.dsl().property(&dataset, &PropertyContext::default(), property);
+        let found = found.unwrap().unwrap();
+        (found.value, found.source)
+    };
+    assert_eq!(shown("there/x", "compression"), ("lz4".to_owned(), Source::Received));
+    assert_eq!(shown("there/x/below", "test:note"), ("two".to_owned(), Source::Received));
+    assert_eq!(shown("there/x@b", "test:kept").0, "yes");
+    assert_eq!(shown("there/x", "quota").0, "0");
+    assert_eq!(shown("there/x", "refreservation"), ((8 << 20).to_string(), Source::Received));
+    assert_eq!(shown("there/x", "atime"), ("off".to_owned(), Source::Local));
+    // As a whole it is not received twice; a snapshot cannot be its target.
+    assert_eq!(refusal(receive(&into, &to("there/x"), &stream)), Refusal::Exists);
+    let e = receive(&into, &to("there/y@z"), &stream).unwrap_err();
+    assert!(matches!(e.error.kind(), ErrorKind::Against(_)));
 }
 
 /// A stream that stops in the middle, and is left alone for a while.
