@@ -24,6 +24,7 @@
 //! | [`status`] | the health of pools |
 //! | [`streams`] | send streams, record by record |
 //! | [`top`] | one frame of a screen |
+//! | [`tunables`] | what can be tuned |
 //! | [`txgs`] | transaction groups |
 //! | [`upgrade`] | features that pools have and lack |
 //! | [`waiting`] | what is left of what goes on in a pool |
@@ -57,6 +58,7 @@ pub mod stored_only;
 pub mod stores;
 pub mod streams;
 pub mod top;
+pub mod tunables;
 pub mod txg_lines;
 pub mod txgs;
 pub mod unsupported;

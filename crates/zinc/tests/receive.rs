@@ -178,6 +178,38 @@ fn names_and_properties_are_as_the_options_say() {
     place.zdb_is_content("other");
 }
 
+#[testkit::needs("fuse")]
+#[test]
+fn what_is_received_is_mounted() {
+    let place = two_pools();
+    let full = sent(&place, "tank/home@monday");
+    let more = sent(&place, "-i @monday tank/home@tuesday");
+    let mnt = place.path().join("mnt");
+    // What is read is not to count as changed.
+    place.ok(&format!("zfs set mountpoint={} atime=off other", mnt.display()));
+    let mut server = place.start_here("serve --mount other");
+    support::place::until("the pool is mounted", || {
+        place.command_here("zfs mount").output().unwrap().stdout.starts_with(b"other ")
+    });
+    taken(&place, "zfs receive other/x", &full);
+    assert!(std::fs::read(mnt.join("x/a")).unwrap() == vec![7; 3 << 20]);
+    // One that is there is mounted again, with what is new.
+    taken(&place, "zfs receive other/x", &more);
+    assert!(mnt.join("x/b").exists() && mnt.join("x/a").exists());
+    taken(&place, "zfs receive -u other/y", &full);
+    assert!(!mnt.join("y").exists());
+    // What a program has open stays as it is, unless it is taken from it.
+    place.ok_here("zfs rollback -r other/x@monday");
+    let open = std::fs::File::open(mnt.join("x/a")).unwrap();
+    let said = refused(&place, "zfs receive other/x", &more);
+    assert!(said.contains("busy"), "{said}");
+    taken(&place, "zfs receive -M other/x", &more);
+    assert!(mnt.join("x/b").exists());
+    drop(open);
+    place.ok_here("zpool export other");
+    let _ = server.wait();
+}
+
 /// The streams of the collection by name, unpacked, with what is told of them, in order.
 fn collection(dir: &Path) -> Vec<(String, PathBuf, Value)> {
     let streams = testkit::shared_dir().unwrap().join("streams");

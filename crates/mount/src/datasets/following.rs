@@ -247,9 +247,10 @@ impl Follower<'_> {
             return (change(), Vec::new());
         }
         let pool = self.pool.view();
+        // What is being received is there before it is complete.
         let is_new = |name: &str| {
             let _guard = pool.lock_datasets();
-            pool.dsl().by_name(name).is_err()
+            pool.dsl().by_name(name).map_or(true, |there| there.phys.is_inconsistent())
         };
         let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
         let new: Vec<&str> = ends.map(|at| &name[..at]).filter(|name| is_new(name)).collect();

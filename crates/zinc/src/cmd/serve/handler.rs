@@ -17,7 +17,6 @@
 //! A fourth file of `run`, the end of a stream whose other end the client keeps, says when the
 //! client is gone.
 
-use crate::cmd::tunables::to_json;
 use crate::failure::{FAILED, Failure};
 use crate::held::{CloseMode, Held, NotReleased};
 use crate::host;
@@ -49,6 +48,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use views::tunables::to_json;
 
 /// Bytes of what is shown to another user, at most.
 const SHOWN_MAX: u64 = 16 << 20;
