@@ -357,6 +357,11 @@ impl<'a> Apply<'a> {
         let packed = packed.ok_or_else(|| bad("a block is shorter than it says"))?;
         let compression = Compression(w.compression);
         let bytes = unpacked(compression, packed, size)?;
+        if w.offset == object.dnode().block_size().wrapping_neg() {
+            // OpenZFS sends spill blocks that stand in their pointers so: as the block before 0.
+            let tx = self.write(size)?;
+            return object.set_spill(&tx, Some(&bytes)).map_err(rejected);
+        }
         if size == w.length {
             return self.put(&object, w.offset, bytes, Some((compression, packed)));
         }
