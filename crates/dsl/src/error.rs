@@ -107,8 +107,10 @@ pub enum Refusal {
     SetTwice(String),
     /// The property cannot have that value.
     BadValue(String),
-    /// File systems are made of the newest version only.
-    OldVersion,
+    /// File systems of that version do not have the property of that name.
+    VersionLacks(String),
+    /// It is of this version, which is newer than the one that is wanted.
+    NewerVersion(u64),
     /// The pool does not have the feature.
     NoFeature(&'static str),
     /// There is no permission, or set of permissions, of that name.
@@ -165,7 +167,12 @@ impl fmt::Display for Refusal {
             Self::ReadOnly(p) => write!(f, "the property '{p}' cannot be changed"),
             Self::SetTwice(p) => write!(f, "the property '{p}' is given twice"),
             Self::BadValue(v) => write!(f, "'{v}' is no value for it"),
-            Self::OldVersion => f.write_str("file systems of older versions are not made"),
+            Self::VersionLacks(p) => {
+                write!(f, "file systems of that version do not have the property '{p}'")
+            }
+            Self::NewerVersion(n) => {
+                write!(f, "can not be downgraded; it is already at version {n}")
+            }
             Self::NoFeature(guid) => write!(f, "the pool does not have the feature {guid}"),
             Self::NotAPermission(name) => write!(f, "there is no permission '{name}'"),
             Self::Denied => f.write_str("permission denied"),

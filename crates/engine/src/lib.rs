@@ -413,7 +413,8 @@ pub mod pools {
         DeviceNote, ImportReason, ImportTop, ImportTree, ImportVdev, ImportVerdict, Trouble, pick,
     };
     pub use crate::making::{
-        Add, Content, CreatePool, DeviceCheck, DeviceRefusal, NewlyMade, owner_of_aux,
+        Add, Content, CreatePool, DeviceCheck, DeviceRefusal, NewlyMade, check_new_name,
+        owner_of_aux,
     };
     pub use crate::members::{DeviceRole, Member};
     pub use crate::vdev_properties::{NamedVdev, named_vdevs, vdev_properties};

@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod attributes;
+pub mod compatibility;
 mod dir;
 pub mod ingest;
 pub mod keys;
@@ -34,6 +35,7 @@ mod new_file;
 pub mod output;
 pub mod recording;
 pub mod rescue;
+pub mod scripts;
 mod sink;
 mod staging;
 mod tree;

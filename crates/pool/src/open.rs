@@ -125,6 +125,7 @@ pub(crate) struct LiveState {
     /// Spares and cache devices.
     pub(crate) aux: [Vec<VdevConfig>; 2],
     pub(crate) comment: Option<String>,
+    pub(crate) compatibility: Option<String>,
     pub(crate) features: Features,
     pub(crate) uberblock: Uberblock,
     pub(crate) suspended: Option<Arc<str>>,
@@ -311,6 +312,7 @@ impl Pool {
             .features_again()
             .unwrap_or(Features { enabled_txg: self.features.enabled_txg.clone(), ..now.features });
         (pool.config.pool_guid, pool.config.comment) = (now.root.guid, now.comment);
+        pool.config.compatibility = now.compatibility;
         pool.config.vdev_tree = now.root;
         (pool.uberblock, pool.suspended) = (now.uberblock, now.suspended);
         (pool.is_waiting, pool.scan) = (now.is_waiting, now.scan);

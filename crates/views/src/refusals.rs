@@ -70,7 +70,6 @@ pub fn text(why: &Refusal) -> String {
         Refusal::NotAClone => "not a cloned filesystem",
         Refusal::BelowVolume => "parent is not a filesystem",
         Refusal::PoolRoot => "operation does not apply to pools",
-        Refusal::OldVersion => "zinc makes no file systems of older versions",
         Refusal::NoFeature(guid) => {
             return format!("pool must be upgraded: it does not have the feature {guid}");
         }

@@ -28,8 +28,28 @@ pub fn lacking(verbs: &[&str]) -> String {
     format!("Not supported by zinc yet: {}.", verbs.join(", "))
 }
 
+/// How one of OpenZFS's commands is called, when no verb was named; no line is longer than those of
+/// a narrow terminal.
+#[must_use]
+pub fn usage(command: &str, verbs: &[&str]) -> String {
+    let mut text = format!(
+        "usage: {command} command args ...\nwhere 'command' is one of the following:\n\n\t"
+    );
+    let mut width = 0;
+    for (at, verb) in verbs.iter().enumerate() {
+        if width + verb.len() > 64 {
+            text.push_str("\n\t");
+            width = 0;
+        }
+        text.push_str(verb);
+        text.push_str(if at + 1 < verbs.len() { ", " } else { "\n" });
+        width += verb.len() + 2;
+    }
+    text.push_str(&format!("\nFor what they do, run: zinc {command} --help\n"));
+    text
+}
+
 const SIDES: &str = "zinc keeps the sector size of the vdev";
-const SCRIPTS: &str = "zinc runs no scripts for the columns of a table";
 const REWIND: &str = "zinc goes back to an older txg only to read: --txg N of ls, cat and cp";
 
 const ENCLOSURES: &str = "zinc switches no enclosures";
@@ -41,7 +61,7 @@ const SENDS: &str = "zinc sends one snapshot at a time, decrypted and without pr
 const RECEIVES: &str = "zinc receives streams whole: one that is interrupted leaves nothing";
 
 /// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
-const OPTIONS: [(&str, &[&str], &str); 22] = [
+const OPTIONS: [(&str, &[&str], &str); 20] = [
     (
         "zfs send",
         &["-b", "-D", "-h", "-I", "-p", "-R", "-s", "-S", "-t", "-V", "-w", "-X", "--redact"],
@@ -62,8 +82,6 @@ const OPTIONS: [(&str, &[&str], &str); 22] = [
     ("zpool scrub", &["-a"], "zinc scrubs the pools that are named"),
     ("zpool import", &["-F", "-n", "-X", "-T"], REWIND),
     ("zpool import", &["-l"], "zinc keeps no keys: verbs take them with --keys, --key or --ask"),
-    ("zpool iostat", &["-c"], SCRIPTS),
-    ("zpool status", &["-c"], SCRIPTS),
     ("zpool status", &["-D"], "`zinc zdb -D POOL` shows the tables of deduplication"),
     ("zdb", &["-U"], "zinc finds pools by its own list of known pools, or at -p PATH"),
     (
@@ -90,6 +108,9 @@ mod tests {
         assert_eq!(option("zpool attach", "-o"), Some(SIDES));
         assert_eq!(option("zpool add", "-o"), None);
         assert_eq!(option("zpool attach", "-f"), None);
+        let usage = usage("zfs", &["snapshot"; 20]);
+        assert!(usage.starts_with("usage: zfs command args"));
+        assert!(usage.lines().all(|line| line.len() < 80), "{usage}");
         assert_eq!(lacking(&["a", "b"]), "Not supported by zinc yet: a, b.");
     }
 }

@@ -3,6 +3,7 @@
 use engine::Pool;
 use engine::features::{self, Feature};
 use engine::live::ENABLED_BY_DEFAULT;
+use engine::properties::compatibility::FeatureSet;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -43,10 +44,15 @@ fn wanted() -> impl Iterator<Item = &'static Feature> {
     ENABLED_BY_DEFAULT.iter().filter_map(|name| features::by_name(name))
 }
 
-/// Features that are written here and that the pool does not have enabled.
+/// Features that the pool does not have enabled and an upgrade would enable: those of its set, or
+/// without one those that are written here.
 #[must_use]
-pub fn missing(pool: &Pool) -> Vec<&'static Feature> {
-    wanted().filter(|f| pool.features().count(f.guid).is_none()).collect()
+pub fn missing(pool: &Pool, set: &FeatureSet) -> Vec<&'static Feature> {
+    let lacks = |f: &&Feature| pool.features().count(f.guid).is_none();
+    match set {
+        FeatureSet::All => wanted().filter(lacks).collect(),
+        set => set.enabled().filter(lacks).collect(),
+    }
 }
 
 /// A pool and the features that [`missing`] found.
@@ -59,8 +65,8 @@ pub struct MissingFeatures {
 impl MissingFeatures {
     /// What this pool lacks.
     #[must_use]
-    pub fn of(pool: &Pool) -> Self {
-        let features = missing(pool).iter().map(|f| f.name().to_owned()).collect();
+    pub fn of(pool: &Pool, set: &FeatureSet) -> Self {
+        let features = missing(pool, set).iter().map(|f| f.name().to_owned()).collect();
         Self { pool: pool.name().to_owned(), features }
     }
 }

@@ -69,6 +69,9 @@ pub struct PoolArgs {
     /// Files are read: those of a pool that is held are shown as programs see them now.
     #[arg(skip)]
     pub of_files: bool,
+    /// A server sends what it sees also of a single pool, and this process shows it.
+    #[arg(skip)]
+    pub in_parts: bool,
     #[command(flatten)]
     pub open: OpenArgs,
 }

@@ -111,6 +111,16 @@ fn explain(session: &Session, words: &[OsString], e: &clap::Error, is_link: bool
     if let Some(failure) = unsupported::option(words, e) {
         return failure.report(session);
     }
+    let is_bare = e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if let (true, true, [_, name]) = (is_link, is_bare, words) {
+        let name = name.to_string_lossy();
+        let verbs = (session.process().grammar.verbs)();
+        let verbs =
+            verbs.find_subcommand(&*name).into_iter().flat_map(clap::Command::get_subcommands);
+        let verbs: Vec<&str> = verbs.filter(|v| !v.is_hide_set()).map(|v| v.get_name()).collect();
+        ui::error(session, &views::unsupported::usage(&name, &verbs));
+        return ExitCode::from(USAGE);
+    }
     let text = e.render();
     let asks_for_help = |w: &OsString| w == "help" || w == "--help";
     if is_link && e.kind() == ErrorKind::DisplayHelp && !words.iter().any(asks_for_help) {

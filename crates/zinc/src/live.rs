@@ -79,7 +79,7 @@ impl Tuning {
             out = Setting::parse_lines(&text).map_err(|(line, e)| {
                 let failure = Failure::usage(format!("{shown}, line {line}: {e}"));
                 match Error::from(e).hint() {
-                    Some(hint) => failure.hint(hints::words(hint)),
+                    Some(hint) => failure.hint(views::hints::words(hint)),
                     None => failure,
                 }
             })?;

@@ -651,3 +651,44 @@ fn a_raidz_is_expanded() {
         place.zdb_is_content("tank");
     }
 }
+
+/// In a table that a server made, too; they run in the process that was asked.
+#[test]
+fn scripts_say_something_of_each_device() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create tank mirror a b");
+    let script = place.path().join("which");
+    std::fs::write(&script, "#!/bin/sh\necho last=${VDEV_PATH##*/}\necho pid=$PPID\n").unwrap();
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    let run = |command: &str| {
+        let mut started = place.command_here(command);
+        started.env("ZPOOL_SCRIPTS_PATH", place.path()).env("ZPOOL_SCRIPTS_AS_ROOT", "1");
+        let child = started.spawn().unwrap();
+        let pid = child.id();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        (String::from_utf8(output.stdout).unwrap(), pid)
+    };
+    let check = || {
+        for command in ["zpool status -c which tank", "zpool iostat -c which tank"] {
+            let (text, pid) = run(command);
+            assert!(text.contains("  last"), "{text}");
+            for device in ["a", "b"] {
+                let words: Vec<_> = [device.to_owned(), pid.to_string()].into();
+                let is_told = |line: &str| {
+                    line.split_whitespace().rev().take(2).eq(words.iter().rev().map(String::as_str))
+                };
+                assert!(text.lines().any(is_told), "{command}: {text}");
+            }
+        }
+    };
+    check();
+    let mut server = place.serve("tank");
+    check();
+    place.ok_here("zpool export tank");
+    server.wait().unwrap();
+    let (text, _) = run("zpool status -c");
+    assert!(text.ends_with("  which\n"), "{text}");
+    assert!(place.fails("zpool status -c nix tank").contains("cannot run scripts"));
+}

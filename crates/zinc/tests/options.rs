@@ -233,7 +233,6 @@ fn an_option_that_zinc_lacks_is_refused_by_name() {
     for (line, verb, option) in [
         ("zpool import -fF tank", "zpool import", "-F"),
         ("zpool import -T 12 tank", "zpool import", "-T"),
-        ("zpool status -c x", "zpool status", "-c"),
         ("zdb -U x tank", "zdb", "-U"),
     ] {
         let run = zinc(&line.split(' ').collect::<Vec<_>>());

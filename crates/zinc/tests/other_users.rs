@@ -145,7 +145,9 @@ fn they_look_at_pools_that_root_serves_and_change_nothing() {
         let run = place.run(NOBODY, &command);
         assert!(!run.status.success() && run.stdout.is_empty(), "{command}");
     }
-    place.denied("zpool status -v tank");
+    assert!(place.ok(NOBODY, "zpool status -v tank").contains("state: ONLINE"));
+    assert!(place.ok(NOBODY, "zfs upgrade").contains("filesystem version 5"));
+    place.denied("zfs upgrade tank/fs");
     // A command for all pools is about the user's own.
     assert_eq!(place.ok(NOBODY, "zpool export -a"), "");
     // However many look, and never stop, root is answered, and they keep it from nothing.

@@ -90,7 +90,7 @@ const PRINTING: &[&str] = &[
     "zfs get -j -d one all tank/fs",
     "zfs holds -d one tank/fs@a",
     "zfs holds -j -d one tank/fs@a",
-    "zfs upgrade -d one tank/fs",
+    "zfs upgrade -d one",
     "zfs userspace -d one tank/fs",
     "zfs userspace -j -d one tank/fs",
     "zfs diff -d one tank/fs@a tank/fs@b",

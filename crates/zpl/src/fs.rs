@@ -10,6 +10,7 @@ use ondisk::znode::{MASTER_NODE, ZPL_VERSION_MAX, ZPL_VERSION_SA, flags, master}
 use parking_lot::RwLock;
 use rt::Rt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How names are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub struct Filesystem {
 
 pub(crate) struct Inner {
     pub(crate) objset: Objset,
-    pub(crate) version: u64,
+    version: AtomicU64,
     sa: Arc<RwLock<Option<Arc<SaTables>>>>,
     pub(crate) state: State,
     root: u64,
@@ -83,7 +84,7 @@ impl Filesystem {
                 || (objset.is_live() && has_project(tables, &objset, root))
         });
         let inner = Inner {
-            version,
+            version: AtomicU64::new(version),
             projects,
             replays,
             sa: Arc::new(RwLock::new(sa)),
@@ -161,7 +162,12 @@ impl Filesystem {
     /// Version of the file system, 1 to 5.
     #[must_use]
     pub fn version(&self) -> u64 {
-        self.inner.version
+        self.inner.version.load(Ordering::Acquire)
+    }
+
+    /// From now on it is of this version.
+    pub(crate) fn set_version(&self, version: u64) {
+        self.inner.version.store(version, Ordering::Release);
     }
 
     /// How names are looked up.
@@ -225,7 +231,7 @@ fn has_project(tables: &SaTables, objset: &Objset, object: u64) -> bool {
 }
 
 /// Reads attribute registry and layouts.
-fn sa_tables(objset: &Objset, object: u64) -> Result<SaTables> {
+pub(crate) fn sa_tables(objset: &Objset, object: u64) -> Result<SaTables> {
     let table = Zap::open(&objset.object(object)?)?;
     let registry = Zap::open(&objset.object(table.need_u64("REGISTRY")?)?)?.to_vec()?;
     let layouts = match table.get_u64("LAYOUTS")? {

@@ -291,3 +291,51 @@ fn what_is_moved_into_a_project_hands_it_down() {
     assert_ne!(view.node(moved).unwrap().flags & flags::PROJINHERIT, 0);
     assert_eq!(view.node(below).unwrap().project, 9);
 }
+
+#[test]
+fn files_of_old_versions_have_the_old_structure() {
+    for version in 1..=4 {
+        let options = FormatOptions { version, ..FormatOptions::new(at(1)) };
+        let (set, fs) = filesystem(&options);
+        let root = fs.root_object();
+        let new = |kind| NewFile { uid: 10, gid: 20, ..NewFile::new(kind, 0o640, at(5)) };
+        let file = fs.create(root, b"file", &new(NewKind::File)).unwrap();
+        let long = vec![b'x'; 300];
+        fs.create(root, b"link", &new(NewKind::Symlink(b"there".to_vec()))).unwrap();
+        fs.create(root, b"far", &new(NewKind::Symlink(long.clone()))).unwrap();
+        fs.set_xattr(file.number(), b"user.a", b"b", XattrMode::Any, at(6)).unwrap();
+        set.commit();
+        let fs = Filesystem::open(set.view()).unwrap();
+        let get = |name: &[u8]| fs.by_path(name, false).unwrap();
+        assert_eq!(fs.version(), version);
+        assert!(fs.master().unwrap().get_u64("SA_ATTRS").unwrap().is_none());
+        let file = get(b"file");
+        assert!(file.is_old_form() && file.xattr_dir != 0, "version {version}");
+        assert_eq!(file.object().dnode().bonus.len(), 264);
+        // Since version 3 files have the flags of other systems.
+        let marks = flags::ARCHIVE | flags::AV_MODIFIED;
+        assert_eq!(file.flags & marks, if version >= 3 { marks } else { 0 });
+        assert_eq!((file.uid, file.gid, file.permissions()), (10, 20, 0o640));
+        let acl = file.acl().unwrap();
+        assert_eq!((acl.trivial, acl.entries.len()), (true, 3));
+        assert_eq!(get(b"link").read_link().unwrap(), b"there");
+        assert_eq!(get(b"link").object().dnode().bonus.len(), 269);
+        assert_eq!(get(b"far").read_link().unwrap(), long);
+        let kinds: Vec<_> =
+            fs.root().unwrap().sorted_entries().unwrap().iter().map(|e| e.kind).collect();
+        assert!(kinds.iter().all(|kind| (*kind == 0) == (version == 1)), "{kinds:?}");
+        let quota = fs.set_quota(SpaceKind::User, zpl::write::QuotaKind::Space, 10, 1 << 20);
+        assert!(quota.is_err());
+    }
+}
+
+#[test]
+fn what_is_no_version_is_refused() {
+    for version in [0, 6] {
+        assert!(FormatOptions { version, ..FormatOptions::new(at(1)) }.check().is_err());
+    }
+    let (_, fs) = filesystem(&FormatOptions { version: 3, ..FormatOptions::new(at(1)) });
+    assert!(fs.upgrade(2).is_err() && fs.upgrade(6).is_err());
+    fs.upgrade(3).unwrap();
+    assert_eq!(fs.version(), 3);
+}

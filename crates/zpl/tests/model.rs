@@ -269,20 +269,23 @@ fn compare(model: &Tree, fs: &Filesystem) -> usize {
         assert_eq!(node.links, wanted.links, "object {n}");
     }
     assert_eq!(seen.len(), model.inodes.len(), "files of the model that no path leads to");
-    /// Master node, delete queue, and three tables of attributes.
-    const TABLES: usize = 5;
-    TABLES + seen.len() + hidden
+    /// Master node and delete queue.
+    const TABLES: usize = 2;
+    /// Tables of attributes, since version 5.
+    const ATTRIBUTES: usize = 3;
+    let attributes = if fs.version() >= 5 { ATTRIBUTES } else { 0 };
+    TABLES + attributes + seen.len() + hidden
 }
 
 /// Steps of a run, at most.
 const STEPS_MAX: usize = 3000;
 /// Makes several runs.
 fn random(runs: u32, record: u32, xattr: XattrStore) {
-    testkit::shrinking(runs, STEPS_MAX, |steps| run(steps, record, xattr));
+    testkit::shrinking(runs, STEPS_MAX, |steps| run(steps, record, xattr, 5));
 }
 
-fn run(steps: &[u64], record: u32, xattr: XattrStore) {
-    let (set, fs) = filesystem(&FormatOptions::new(at(1)));
+fn run(steps: &[u64], record: u32, xattr: XattrStore, version: u64) {
+    let (set, fs) = filesystem(&FormatOptions { version, ..FormatOptions::new(at(1)) });
     let settings = FsSettings { record_size: record, xattr, ..FsSettings::default() };
     fs.configure(settings).unwrap();
     let model = Tree::new(fs.root_object(), at(1));
@@ -299,6 +302,13 @@ fn run(steps: &[u64], record: u32, xattr: XattrStore) {
             compare(&run.model, &run.fs);
             set.commit();
             check_disk(&set, &run.model);
+        }
+        if version < 5 && run.rng.below(1000) == 0 {
+            let newer = (run.fs.version() + 1 + run.rng.below(2)).min(5);
+            run.fs.upgrade(newer).unwrap();
+            set.commit();
+            run.fs.adopt_version().unwrap();
+            assert_eq!(run.fs.version(), newer);
         }
         if run.rng.below(1000) == 0 {
             set.commit();
@@ -340,4 +350,13 @@ fn usual_records() {
 #[test]
 fn attributes_as_files() {
     random(2, 8192, XattrStore::Dir);
+}
+
+/// Files of before system attributes, in file systems that are upgraded on the way.
+#[test]
+fn old_versions() {
+    for version in [1, 2, 4] {
+        let one = |steps: &[u64]| run(steps, 8192, XattrStore::Sa, version);
+        testkit::shrinking(1, STEPS_MAX, one);
+    }
 }

@@ -16,6 +16,7 @@ use ondisk::DmuType;
 use ondisk::dsl::DslDir;
 use ondisk::dsl::prop_suffix::{HAS_RECEIVED, INHERIT, IUV, RECEIVED};
 use ondisk::props::{Access, DATASET, find};
+use ondisk::znode::ZPL_VERSION_FUID;
 use std::collections::HashSet;
 
 /// A change of one property.
@@ -44,6 +45,23 @@ const RESERVATIONS: [&str; 2] = ["reservation", "refreservation"];
 /// Properties that live in the object set: what makes or changes that takes care of them.
 const INSIDE: [&str; 6] =
     ["volsize", "volblocksize", "version", "utf8only", "normalization", "casesensitivity"];
+
+/// Properties of names, which file systems have since version 3.
+const OF_NAMES: [&str; 3] = ["utf8only", "normalization", "casesensitivity"];
+
+/// Refuses what file systems of the version that is wanted do not have.
+///
+/// # Errors
+/// A property of names is given a value before version 3, even the usual one.
+pub fn check_version(name: &str, version: u64, given: &[PropertyChange]) -> Result<()> {
+    let lacks = |change: &&PropertyChange| OF_NAMES.contains(&change.name.as_str());
+    match given.iter().find(lacks) {
+        Some(change) if version < ZPL_VERSION_FUID => {
+            Err(Error::refused(name, Refusal::VersionLacks(change.name.clone())))
+        }
+        _ => Ok(()),
+    }
+}
 
 /// The number a table of properties has of its own for `name`: local, or else received.
 fn own_number(mos: &Objset, table: u64, name: &str) -> Result<Option<u64>> {

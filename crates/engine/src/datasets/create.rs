@@ -12,6 +12,7 @@ use crate::properties::{self, number};
 use dsl::write::{NameKind, PropertyChange, check_create, check_name};
 use dsl::{DatasetKind, Dsl, PropertyContext, Refusal, StoredValue};
 use ondisk::props::find_dataset;
+use ondisk::znode::ZPL_VERSION_MAX;
 use pool::Pool;
 use pool::live::{LivePool, NewFilesystem};
 use zpl::CaseSensitivity;
@@ -296,7 +297,8 @@ fn names_below(dsl: &Dsl, parent: &str, changes: &[PropertyChange]) -> Result<Ne
     };
     // Names can only be normalised when they are text.
     let utf8_only = normalization != 0 || wanted("utf8only")? != 0;
-    Ok(NewFilesystem { case, normalization, utf8_only, ..NewFilesystem::default() })
+    let version = number(changes, "version").unwrap_or(ZPL_VERSION_MAX);
+    Ok(NewFilesystem { case, normalization, utf8_only, version, ..NewFilesystem::default() })
 }
 
 #[cfg(test)]

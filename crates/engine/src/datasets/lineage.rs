@@ -3,6 +3,7 @@
 use super::create::{ROOT, below_missing, make_above};
 use super::destroy::{clones_after, younger};
 use super::names::{one_pool, split};
+use super::upgrade::upgrade;
 use crate::error::{Error, Place, Result, Rule};
 use crate::properties;
 use dsl::{DatasetKind, Refusal};
@@ -75,8 +76,23 @@ impl MakeClone {
             }
             make_above(pool, &self.name, ROOT)?;
         }
+        let wanted = properties::number(&changes, "version");
+        changes.retain(|change| change.name != "version");
+        if let Some(wanted) = wanted {
+            // It is that of the origin, which a clone may be above and not below.
+            let _guard = pool.view().lock_datasets();
+            let has = pool.view().dsl().property(&origin, &Default::default(), "version")?;
+            let has = has.and_then(|p| p.number()).unwrap_or(0);
+            if wanted < has {
+                return Err(dsl::Error::refused(&self.name, Refusal::NewerVersion(has)).into());
+            }
+        }
         let made = pool.clone_snapshot(&self.origin, &self.name, changes);
-        made.map_err(|e| below_missing(&self.name, e.into()))
+        made.map_err(|e| below_missing(&self.name, e.into()))?;
+        match wanted {
+            Some(wanted) => upgrade(pool, &[&self.name], false, wanted).map(drop),
+            None => Ok(()),
+        }
     }
 }
 

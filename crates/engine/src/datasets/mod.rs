@@ -17,6 +17,7 @@ mod names;
 mod permissions;
 mod reserve;
 mod snapshots;
+mod upgrade;
 
 pub use create::Create;
 pub(crate) use create::make_missing_above as make_above;
@@ -26,3 +27,4 @@ pub use names::{heads, pool_of, split};
 pub use permissions::{Holder, Permissions, permissions};
 pub(crate) use reserve::for_volume;
 pub use snapshots::{bookmark, check_tag, hold, release, snapshot};
+pub use upgrade::{Upgraded, upgrade};

@@ -247,8 +247,6 @@ pub enum Rule {
     SectorSize,
     /// A pool's comment has at most 32 bytes.
     Comment,
-    /// The files that `compatibility` names are not read.
-    Compatibility,
     /// The heartbeat of `multihost` is not written.
     Multihost,
     /// There is a feature of that name.
@@ -415,7 +413,6 @@ impl fmt::Display for Rule {
                 "adding devices with different physical sector sizes is not allowed"
             }
             Self::Comment => "comment must not exceed 32 characters",
-            Self::Compatibility => "files of compatible features are not read",
             Self::Multihost => "the heartbeat of multihost is not written",
             Self::NoSuchFeature => "there is no such feature",
         })

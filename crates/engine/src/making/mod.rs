@@ -7,7 +7,9 @@
 mod add;
 mod create;
 mod device;
+mod name;
 
 pub use add::Add;
 pub use create::{CreatePool, NewlyMade};
 pub use device::{Content, DeviceCheck, DeviceRefusal, owner_of_aux};
+pub use name::check_new_name;

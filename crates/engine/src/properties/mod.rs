@@ -1,5 +1,6 @@
 //! Properties of datasets: from texts as users write them to changes of the pool.
 
+pub mod compatibility;
 mod owners;
 pub mod pool;
 mod set;

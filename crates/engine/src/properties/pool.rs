@@ -128,9 +128,6 @@ fn judge(name: &str, value: &str) -> Result<Setting> {
         "readonly" if !matches!(value, "on" | "off") => return Err(bad()),
         "readonly" => return Ok(Setting::ReadOnly(value == "on")),
         "comment" if value.len() > COMMENT_MAX => return Err(Error::against(Rule::Comment)),
-        "compatibility" if !matches!(value, "off" | "legacy") => {
-            return Err(Error::against(Rule::Compatibility));
-        }
         "multihost" if value == "on" => return Err(Error::against(Rule::Multihost)),
         "bootfs" | "version" | "dedup_table_quota" | "dedupditto" => {
             return Err(Error::new(ErrorKind::Unsupported));

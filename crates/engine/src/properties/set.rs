@@ -1,11 +1,11 @@
 //! Changing properties of datasets that are there.
 //!
-//! Most are a value in a table. Three are more: the size of a volume changes the volume, and a
-//! reservation for all of it follows; `refreservation=auto` is worked out; and where a key is can
-//! be said only of what has one of its own.
+//! Most are a value in a table. Four are more: the size of a volume changes the volume, and a
+//! reservation for all of it follows; `refreservation=auto` is worked out; where a key is can
+//! be said only of what has one of its own; and the version of a file system is in it.
 
 use super::{number, number_change, parse};
-use crate::datasets::{for_volume, heads};
+use crate::datasets::{Upgraded, for_volume, heads, upgrade};
 use crate::error::{Error, Place, Result, Rule};
 use dsl::write::PropertyChange;
 use dsl::{Dataset, DatasetKind, Dsl, PropertyContext, Refusal};
@@ -75,7 +75,21 @@ fn one(pool: &LivePool, setting: &Setting<'_>) -> Result<Option<PropertyChange>>
             check_keylocation(pool.view().dsl(), &dataset, value)?;
             Ok(Some(change))
         }
+        ("version", DatasetKind::Filesystem) => {
+            let change = parse(property, value, kind, false)?;
+            let wanted = number(&[change], property).unwrap_or(0);
+            refuse_older(&upgrade(pool, &[&dataset.name], false, wanted)?)?;
+            Ok(None)
+        }
         _ => parse(property, value, kind, false).map(Some),
+    }
+}
+
+/// A version never becomes less.
+fn refuse_older(done: &Upgraded) -> Result<()> {
+    match done.newer.first() {
+        Some((name, has)) => Err(dsl::Error::refused(name, Refusal::NewerVersion(*has)).into()),
+        None => Ok(()),
     }
 }
 

@@ -475,13 +475,16 @@ fn first_txg(
     pool.shared.post_system("pool_create");
     let options = options.clone();
     let mut root = NewFilesystem { root: options.root_owner, ..NewFilesystem::default() };
-    let mut properties = Vec::new();
+    let (mut properties, mut of_itself) = (Vec::new(), Vec::new());
     for (name, value) in &options.fs_properties {
         let value = parse_value(name, value, DatasetKind::Filesystem, true)?;
-        if !root.take(name, &value) {
-            properties.push(PropertyChange { name: name.clone(), value: Some(value) });
+        let change = PropertyChange { name: name.clone(), value: Some(value.clone()) };
+        match root.take(name, &value) {
+            true => of_itself.push(change),
+            false => properties.push(change),
         }
     }
+    dsl::write::check_version(&options.name, root.version, &of_itself)?;
     pool.run(move |cx| {
         let set = |change| {
             let dsl = cx.datasets();

@@ -10,10 +10,10 @@ use super::shared::Shared;
 use super::uses::InUse;
 use super::{Head, LivePool, TaskCx};
 use crate::error::{Error, Result};
-use dsl::write::{Destroyed, PropertyChange};
+use dsl::write::{Destroyed, PropertyChange, check_version};
 use dsl::{Action, Dataset, StoredValue};
 use ondisk::ObjsetKind;
-use ondisk::znode::Time;
+use ondisk::znode::{Time, ZPL_VERSION_MAX};
 use std::collections::HashSet;
 use std::sync::Arc;
 use zpl::write::FormatOptions;
@@ -30,6 +30,8 @@ pub struct NewFilesystem {
     pub utf8_only: bool,
     /// Owner, group and permissions of the root directory.
     pub root: (u64, u64, u32),
+    /// Version of the format, 1 to 5.
+    pub version: u64,
 }
 
 impl NewFilesystem {
@@ -50,9 +52,9 @@ impl NewFilesystem {
                 self.utf8_only |= *n != 0;
             }
             "utf8only" => self.utf8_only |= *n != 0,
-            // There is none here: a value that asked for some was refused. So was every version but
-            // the one that is made.
-            "encryption" | "version" => {}
+            "version" => self.version = *n,
+            // There is none here: a value that asked for some was refused.
+            "encryption" => {}
             _ => return false,
         }
         true
@@ -62,7 +64,13 @@ impl NewFilesystem {
 impl Default for NewFilesystem {
     fn default() -> Self {
         let case = CaseSensitivity::Sensitive;
-        Self { case, normalization: 0, utf8_only: false, root: (0, 0, 0o755) }
+        Self {
+            case,
+            normalization: 0,
+            utf8_only: false,
+            root: (0, 0, 0o755),
+            version: ZPL_VERSION_MAX,
+        }
     }
 }
 
@@ -72,6 +80,7 @@ impl NewFilesystem {
         Ok(FormatOptions {
             normalization: self.normalization,
             utf8_only: self.utf8_only,
+            version: self.version,
             ..FormatOptions::new(Time::default())
         }
         .check()?)
@@ -175,6 +184,7 @@ impl TaskCx<'_> {
             uid,
             gid,
             mode,
+            version: new.version,
             projects: self.shared.features.is_enabled("project_quota"),
             ..FormatOptions::new(now)
         };
@@ -198,6 +208,7 @@ impl LivePool {
         self.run_with(needs_to_make(&name, &properties), move |cx| {
             cx.check_room(&name)?;
             new.check()?;
+            check_version(&name, new.version, &properties)?;
             let made = dsl::write::create_dataset(&cx.dsl(), cx.datasets(), &name, &properties)?;
             cx.format_filesystem(made.head, &new)?;
             cx.log_event("create", " ", &name)

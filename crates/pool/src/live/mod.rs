@@ -237,13 +237,14 @@ impl LivePool {
     /// and uberblock of the time when the pool was opened. Keys loaded into this one are its own.
     pub fn look(&self) -> Result<Pool> {
         let (root, aux) = self.members_now();
-        let comment = self.shared.config.lock().facts.comment.clone();
+        let facts = self.shared.config.lock().facts.clone();
         let uberblock = *self.shared.uberblock.lock();
         let _guard = self.view.lock_datasets();
         Ok(self.view.refreshed(LiveState {
             root,
             aux,
-            comment,
+            comment: facts.comment,
+            compatibility: facts.compatibility,
             features: self.shared.features.snapshot(),
             uberblock,
             suspended: self.suspended(),

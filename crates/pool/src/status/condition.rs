@@ -45,6 +45,10 @@ pub enum Condition {
     OldVersion,
     /// Not all features are enabled.
     FeaturesDisabled,
+    /// The files that the property `compatibility` names cannot be read.
+    UnreadSet,
+    /// Features are enabled that are not in the set of the property `compatibility`.
+    OutsideSet,
 }
 
 impl Condition {
@@ -52,7 +56,8 @@ impl Condition {
     /// such pools out.
     #[must_use]
     pub fn is_advice(self) -> bool {
-        matches!(self, Self::OldVersion | Self::FeaturesDisabled)
+        use Condition::{FeaturesDisabled, OldVersion, OutsideSet, UnreadSet};
+        matches!(self, OldVersion | FeaturesDisabled | UnreadSet | OutsideSet)
     }
 
     /// The worst condition that holds.
@@ -91,6 +96,8 @@ impl Condition {
             Self::Removed => has(VdevState::Removed),
             Self::OldVersion => pool.config().version < VERSION_FEATURES,
             Self::FeaturesDisabled => pool.lacks_features(),
+            // Which features a named set has is written in files of the system.
+            Self::UnreadSet | Self::OutsideSet => false,
         };
         let all = [
             Self::Suspended,

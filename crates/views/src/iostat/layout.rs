@@ -4,10 +4,11 @@
 //! Columns stand in groups: capacity, operations and bandwidth always; waiting times (`-l`) and
 //! queue lengths (`-q`) on demand. Histograms (`-w`, `-r`) are tables of their own, one per vdev.
 
-use crate::stores;
+use crate::{scripts, stores};
 use engine::devices::price::Prices;
 use engine::stats::ClassCounts;
 use engine::stats::{Direction, Histogram, Snapshot, VdevStats};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use term::human::nicenum;
 
@@ -39,6 +40,8 @@ pub struct Layout {
     pub only: Vec<String>,
     /// What requests to buckets cost, which is said beside waiting times.
     pub prices: Prices,
+    /// Paths of devices by guid, whose lines are marked for [`crate::scripts`].
+    pub scripts: Option<BTreeMap<u64, String>>,
 }
 
 /// A heading over one or more columns.
@@ -179,6 +182,9 @@ impl Layout {
         for (snapshot, since_open) in pools {
             text.push_str(&self.pool(snapshot, width, *since_open));
         }
+        if let Some(paths) = &self.scripts {
+            text = scripts::with_paths(&text, paths);
+        }
         let several = pools.len() > 1 && !self.verbose;
         if is_table && (several || !self.only.is_empty()) {
             text.push_str(&self.separator(width));
@@ -227,6 +233,7 @@ impl Layout {
         self.labels(&mut out, None);
         let _ = write!(out, "\n{:name_width$}", self.title());
         self.bottom_labels(&mut out, None);
+        self.mark(&mut out, scripts::TITLES);
         out.push('\n');
         out.push_str(&self.separator(name_width));
         out
@@ -261,8 +268,13 @@ impl Layout {
                 let _ = write!(out, "  {:-<width$}", "");
             }
         }
+        self.mark(&mut out, scripts::DASHES);
         out.push('\n');
         out
+    }
+
+    fn mark(&self, out: &mut String, mark: &str) {
+        out.push_str(if self.scripts.is_some() { mark } else { "" });
     }
 
     /// The heading of a section: its name, and dashes where numbers would be.
@@ -338,6 +350,9 @@ impl Layout {
             cells.iter().for_each(|(cell, width)| {
                 let _ = write!(out, "  {cell:>width$}");
             });
+        }
+        if self.scripts.as_ref().is_some_and(|paths| paths.contains_key(&v.guid)) {
+            out.push_str(&scripts::device(v.guid));
         }
         out.push('\n');
     }

@@ -143,6 +143,23 @@ fn texts(condition: Condition) -> (&'static str, &'static str, Option<&'static s
              feature flags.",
             None,
         ),
+        Condition::UnreadSet => (
+            "This pool has a compatibility list specified, but it could not be\n\t\
+             read/parsed at this time. The pool can still be used, but this\n\t\
+             should be investigated.",
+            "Check the value of the 'compatibility' property against the\n\t\
+             appropriate file in /etc/zfs/compatibility.d or\n\t\
+             /usr/share/zfs/compatibility.d.",
+            None,
+        ),
+        Condition::OutsideSet => (
+            "One or more features are enabled on the pool despite not being\n\t\
+             requested by the 'compatibility' property.",
+            "Consider setting 'compatibility' to an appropriate value, or\n\t\
+             adding needed features to the relevant file in\n\t\
+             /etc/zfs/compatibility.d or /usr/share/zfs/compatibility.d.",
+            None,
+        ),
         Condition::FeaturesDisabled => (
             "Some supported and requested features are not enabled on the pool.\n\t\
              The pool can still be used, but some features are unavailable.",

@@ -49,6 +49,8 @@ pub struct View {
     pub shows_slow: bool,
     /// How far devices are initialized and trimmed.
     pub works: WorkColumns,
+    /// The lines of devices are marked for [`crate::scripts`].
+    pub scripts: bool,
     /// Verbs that advice may name and that the program does not have.
     pub lacking: &'static [&'static str],
 }

@@ -1,6 +1,7 @@
 //! The table of vdevs in `zpool status`.
 
 use super::View;
+use crate::scripts;
 use engine::config::VdevKind;
 use engine::live::Refused;
 use engine::pools::{LeafWork, Remark, Section, Status, VdevView, WorkProgress, WorkState};
@@ -17,7 +18,9 @@ impl View {
             "\t{:<width$}  {:<8} {:>5} {:>5} {:>5}",
             "NAME", "STATE", "READ", "WRITE", "CKSUM"
         );
-        out.push_str(if slow { "  SLOW\n" } else { "\n" });
+        out.push_str(if slow { "  SLOW" } else { "" });
+        out.push_str(if self.scripts { scripts::TITLES } else { "" });
+        out.push('\n');
         let root = status.state.to_string();
         let _ = write!(out, "\t{:<width$}  {root:<8} {:>5} {:>5} {:>5}", status.pool, 0, 0, 0);
         out.push_str(if slow { "     -" } else { "" });
@@ -70,9 +73,13 @@ impl View {
             out.push_str("  (slow: reads go to others)");
         }
         match self.remark(v) {
-            remark if remark.is_empty() => out.push('\n'),
-            remark => drop(writeln!(out, "  {remark}")),
+            remark if remark.is_empty() => {}
+            remark => drop(write!(out, "  {remark}")),
         }
+        if self.scripts && v.children.is_empty() {
+            out.push_str(&scripts::device(v.guid));
+        }
+        out.push('\n');
         for child in &v.children {
             self.rows(out, child, indent + 2, columns);
         }

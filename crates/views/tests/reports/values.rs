@@ -403,6 +403,8 @@ fn conditions() {
         C::Removed,
         C::OldVersion,
         C::FeaturesDisabled,
+        C::UnreadSet,
+        C::OutsideSet,
     ];
     let mut text = String::new();
     for condition in all {

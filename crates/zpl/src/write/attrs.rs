@@ -1,8 +1,8 @@
 //! The attributes of a file while they are changed.
 //!
 //! Since version 5 they are a list (`attrs/sa.rs`), before they were a fixed structure
-//! (`attrs/old.rs`). Files with that are only changed in sets that are thrown away: nothing here
-//! was ever judged by writing it.
+//! (`attrs/old.rs`). A file keeps the form that it was made with, also when its file system is
+//! upgraded.
 
 mod old;
 mod sa;
@@ -53,12 +53,9 @@ impl Attrs {
         let dnode = object.dnode();
         let form = match dnode.bonus_kind {
             DmuType::SA => Form::List(SaList::load(fs, &object)?),
-            DmuType::ZNODE if fs.objset().is_scratch() => {
+            DmuType::ZNODE => {
                 let znode = Znode::decode(&dnode.bonus, dnode.endian);
                 Form::Old(Box::new(znode.map_err(|error| Error::Format { object: number, error })?))
-            }
-            DmuType::ZNODE => {
-                return Err(Error::Unsupported("a file from before system attributes"));
             }
             other => {
                 let kind = dmu::ErrorKind::WrongType { wanted: "a file", found: other.name() };

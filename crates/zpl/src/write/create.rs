@@ -267,10 +267,7 @@ impl Filesystem {
         let number = identity.map(|i| i.object);
         let (bonus_kind, bonus) = match self.version() >= ZPL_VERSION_SA {
             true => (DmuType::SA, Vec::new()),
-            false if self.objset().is_scratch() => (DmuType::ZNODE, vec![0; ZNODE_SIZE]),
-            false => {
-                return Err(Error::Unsupported("a file system from before system attributes"));
-            }
+            false => (DmuType::ZNODE, vec![0; ZNODE_SIZE]),
         };
         if *kind == NewKind::Dir {
             let spec = zap::ZapSpec {

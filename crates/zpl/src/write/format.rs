@@ -9,7 +9,7 @@ use dmu::zap::{self, ZapSpec};
 use dmu::{NewObject, Objset, Tx};
 use ondisk::DmuType;
 use ondisk::sa::{AttrInfo, LAYOUTS, MASTER_NODE_ENTRY, REGISTRY, ZPL_ATTRS};
-use ondisk::znode::{MASTER_NODE, Time, ZPL_VERSION_SA, master};
+use ondisk::znode::{MASTER_NODE, Time, ZPL_VERSION_MAX, ZPL_VERSION_SA, master};
 
 /// log2 of the size of the blocks of the table of layouts, which is fat.
 const LAYOUTS_SHIFT: u32 = 14;
@@ -31,8 +31,10 @@ pub struct FormatOptions {
     pub mode: u32,
     /// Its times.
     pub now: Time,
-    /// Files have projects (feature `project_quota`).
+    /// Files have projects (feature `project_quota`); before version 5 they have none.
     pub projects: bool,
+    /// Version of the format, 1 to 5.
+    pub version: u64,
 }
 
 impl FormatOptions {
@@ -48,14 +50,18 @@ impl FormatOptions {
             mode: 0o755,
             now,
             projects: true,
+            version: ZPL_VERSION_MAX,
         }
     }
 
     /// Whether a file system can be like that.
     ///
     /// # Errors
-    /// Names that are normalised and need not be UTF-8.
+    /// Names that are normalised and need not be UTF-8; a version that there is not.
     pub fn check(&self) -> Result<()> {
+        if !(1..=ZPL_VERSION_MAX).contains(&self.version) {
+            return Err(Error::Version(self.version));
+        }
         if self.normalization != 0 && !self.utf8_only {
             return Err(Error::Invalid("names that are normalised must be UTF-8"));
         }
@@ -64,7 +70,7 @@ impl FormatOptions {
 }
 
 impl Filesystem {
-    /// Makes a file system of version 5 in an empty live object set, as part of `tx`. Open it with
+    /// Makes a file system in an empty live object set, as part of `tx`. Open it with
     /// [`Filesystem::open`] afterwards.
     ///
     /// Like OpenZFS on Linux it makes no directory of shares.
@@ -84,14 +90,16 @@ impl Filesystem {
             CaseSensitivity::Mixed => 2,
         };
         set(master::CASESENSITIVITY, case)?;
-        set(master::VERSION, ZPL_VERSION_SA)?;
-        set(MASTER_NODE_ENTRY, make_tables(objset, tx)?)?;
+        set(master::VERSION, options.version)?;
+        if options.version >= ZPL_VERSION_SA {
+            set(MASTER_NODE_ENTRY, make_tables(objset, tx)?)?;
+        }
         let queue = zap::create(objset, tx, &ZapSpec::new(DmuType::UNLINKED_SET))?;
         set(master::DELETE_QUEUE, queue.number())?;
         // The root directory is made like any other, by a file system that has none yet.
         set(master::ROOT, 0)?;
         let mut fs = Self::open(objset.clone())?;
-        fs.set_projects(options.projects);
+        fs.set_projects(options.projects && options.version >= ZPL_VERSION_SA);
         let new = NewFile {
             uid: options.uid,
             gid: options.gid,
@@ -103,7 +111,7 @@ impl Filesystem {
 }
 
 /// Makes the tables of attributes; returns their master node.
-fn make_tables(objset: &Objset, tx: &Tx) -> Result<u64> {
+pub(super) fn make_tables(objset: &Objset, tx: &Tx) -> Result<u64> {
     let master = zap::create(objset, tx, &ZapSpec::new(DmuType::SA_MASTER_NODE))?;
     let registry = zap::create(objset, tx, &ZapSpec::new(DmuType::SA_ATTR_REGISTRATION))?;
     for ((name, length, class), number) in ZPL_ATTRS.into_iter().zip(0..) {

@@ -52,6 +52,7 @@ mod stored;
 mod tables;
 mod undo;
 mod unnamed;
+mod upgrade;
 mod volume;
 mod whole;
 mod xattr;

@@ -16,7 +16,7 @@ use dmu::zap::{self, ZapSpec};
 use dmu::{ErrorKind, Tx, Zap};
 use ondisk::DmuType;
 use ondisk::sa::zpl;
-use ondisk::znode::MASTER_NODE;
+use ondisk::znode::{MASTER_NODE, ZPL_VERSION_USERSPACE};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -50,10 +50,14 @@ impl Filesystem {
     /// Sets a limit for a user, group or project, in bytes or objects; 0 takes it away.
     ///
     /// # Errors
-    /// Object sets that do not count for projects have no limits for them; no space.
+    /// Object sets that do not count for projects have no limits for them, and file systems from
+    /// before version 4 have none at all; no space.
     pub fn set_quota(&self, kind: SpaceKind, what: QuotaKind, id: u64, limit: u64) -> Result<()> {
         if kind == SpaceKind::Project && !self.counts_projects() {
             return Err(Error::Unsupported("limits of projects"));
+        }
+        if self.version() < ZPL_VERSION_USERSPACE {
+            return Err(Error::Unsupported("limits in a file system from before version 4"));
         }
         self.check_owner(id)?;
         let done = self.with_small_tx(|tx| self.set_quota_tx(tx, (kind, what), id, limit));

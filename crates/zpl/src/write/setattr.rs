@@ -58,12 +58,13 @@ impl Filesystem {
         }
         let _lock = self.inner.state.attrs.exclusive(file);
         let mut attrs = Attrs::load(self, file)?;
+        let had = attrs.external_acl();
         let mut undo = Undo::new(self, tx);
         undo.attrs(&attrs);
         set.uid.into_iter().chain(set.gid).try_for_each(|id| self.check_owner(id))?;
         if set.project.is_some() {
             let has = matches!(attrs.kind(), mode::FILE | mode::DIR) && self.counts_projects();
-            if !has {
+            if !has || (attrs.is_old_form() && !self.replays()) {
                 return Err(Error::Invalid("the file cannot have a project"));
             }
         }
@@ -94,7 +95,9 @@ impl Filesystem {
         }
         // With a size a record has a time of the content too.
         let mtime = set.mtime.or_else(|| set.size.map(|_| all[0].time(zpl::MTIME)));
+        let lists = (had, all[0].external_acl());
         undo.end(all.into_iter().try_for_each(|file| file.save(self, tx)))?;
+        self.free_list(tx, lists)?;
         if noted {
             let set = SetAttrs { mtime, ..*set };
             self.note(tx, &Op::SetAttrs { file, set }, &[], &[]);
@@ -141,11 +144,24 @@ impl Filesystem {
         check_flags(&attrs, flags::IMMUTABLE)?;
         let mut undo = Undo::new(self, tx);
         undo.attrs(&attrs);
+        let had = attrs.external_acl();
         acl.give(&mut attrs)?;
         attrs.state_changed(now);
+        let lists = (had, attrs.external_acl());
         undo.end(attrs.save(self, tx))?;
+        self.free_list(tx, lists)?;
         self.note(tx, &Op::SetAcl { file, acl: acl.clone() }, &[], &[]);
         Ok(())
+    }
+
+    /// Frees the object that an access list of before version 5 had, when the file has another list
+    /// by now.
+    fn free_list(&self, tx: &Tx, (had, has): (u64, u64)) -> Result<()> {
+        match had {
+            0 => Ok(()),
+            _ if had == has => Ok(()),
+            _ => Ok(self.objset().free(tx, had)?),
+        }
     }
 
     /// Notes that a file was read, by what the settings say of access times; true when something

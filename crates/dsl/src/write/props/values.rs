@@ -4,7 +4,6 @@ use crate::error::{Error, Refusal, Result};
 use crate::kind::DatasetKind;
 use crate::props::StoredValue;
 use ondisk::props::{Access, DATASET, Kind, Property, find, is_user_property};
-use ondisk::znode::ZPL_VERSION_MAX;
 
 /// Longest value of a user's property in bytes, its NUL counted.
 pub(super) const USER_VALUE_MAX: usize = 8192;
@@ -39,9 +38,6 @@ pub fn parse_value(name: &str, text: &str, kind: DatasetKind, new: bool) -> Resu
     };
     if !settable {
         return refused(Refusal::ReadOnly(name.to_owned()));
-    }
-    if name == "version" && p.number(text).is_some_and(|n| n != ZPL_VERSION_MAX) {
-        return refused(Refusal::OldVersion);
     }
     match p.kind {
         Kind::Index(..) => p.number(text).map(StoredValue::Number).ok_or_else(bad),

@@ -29,11 +29,9 @@ use crate::open::Pool;
 use dmu::Objset;
 use dsl::Dataset;
 use ondisk::zil::{CHECKSUM_SEQ_WORD, TxType};
-use ondisk::znode::ZPL_VERSION_SA;
 use ondisk::{BlkPtr, Compression, ObjsetKind, ZilHeader};
 use std::sync::Arc;
 use zil::{Log, LogEnd};
-use zpl::Filesystem;
 use zpl::replay::{self, IntoPool, Refusal, ReplayReport, Settings};
 
 /// A log that is not empty.
@@ -107,13 +105,7 @@ pub(in super::super) fn why_not_replayed(
     }
     settings.zeros_are_holes = stored.number("compression") != Some(u64::from(Compression::OFF.0));
     let replayed = match objset.phys().kind {
-        ObjsetKind::Zfs => match Filesystem::open(objset.clone()) {
-            Ok(fs) if fs.version() < ZPL_VERSION_SA => {
-                let version = fs.version();
-                return unwritten(format!("file systems of version {version} are not written"));
-            }
-            _ => replay::filesystem_log(objset, &settings, &log),
-        },
+        ObjsetKind::Zfs => replay::filesystem_log(objset, &settings, &log),
         _ => replay::volume_log(objset, &settings, &log),
     };
     match replayed {

@@ -87,7 +87,7 @@ impl Args {
             (ErrorKind::Against(rule @ Rule::NotEarlier), Some(hint)) => {
                 Failure::new(format!("cannot compare '{}' with '{to}'", self.from))
                     .because(rule.to_string())
-                    .hint(hints::words(hint))
+                    .hint(views::hints::words(hint))
             }
             _ => e.into(),
         }

@@ -109,7 +109,7 @@ impl Verb for Args {
 
 impl Args {
     fn refused(&self, e: Error) -> Failure {
-        let hint = e.hint().map(hints::words);
+        let hint = e.hint().map(views::hints::words);
         match (e.kind(), hint) {
             (ErrorKind::Against(Rule::NotEarlier), Some(hint)) => {
                 Failure::new(format!("cannot send '{}'", self.snapshot))

@@ -57,7 +57,6 @@ fn refuse_unwritten(dataset: &str, setting: &str) -> Result<(), Failure> {
         "encryption" => fail(format!(
             "'{property}' is readonly: whether a dataset is encrypted is said when it is created"
         )),
-        "version" => fail("zinc does not change the version of a file system".to_owned()),
         _ if properties::is_default_quota(property) => {
             fail(format!("'{property}': zinc does not set quotas of all owners yet"))
         }
@@ -138,7 +137,7 @@ impl Verb for Inherit {
                 }
                 ErrorKind::Against(_) => {
                     Failure::new(format!("'{property}' property cannot be inherited"))
-                        .hint(hints::words(&Hint::SetDefault))
+                        .hint(views::hints::words(&Hint::SetDefault))
                 }
                 _ => Failure::usage(format!("invalid property '{property}'")),
             }

@@ -1,14 +1,18 @@
-//! `zinc zfs upgrade`: versions of file systems. Each is told; none is changed yet.
+//! `zinc zfs upgrade`: versions of file systems, shown and made newer.
 
-use super::select::{SelectFilter, Selection, select};
+use super::select::{SelectFilter, select};
+use super::snapshot::one_pool;
 use crate::args::PoolArgs;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
+use crate::live::LiveArgs;
 use crate::opening::Pools;
+use crate::refusals::cannot;
 use crate::session::Session;
-use crate::ui;
+use crate::{found, served, ui};
+use engine::datasets::{Upgraded, upgrade};
 use std::process::ExitCode;
-use views::datasets::versions::{NEWEST, list, report, version};
+use views::datasets::versions::{NEWEST, done, list, parse, report};
 use views::datasets::{Types, sort_by_name};
 
 /// Arguments of `zinc zfs upgrade`.
@@ -16,7 +20,7 @@ use views::datasets::{Types, sort_by_name};
 #[command(disable_version_flag = true)]
 pub struct Args {
     /// All file systems of all pools
-    #[arg(short = 'a', conflicts_with_all = ["list", "names"])]
+    #[arg(short = 'a', conflicts_with = "list")]
     all: bool,
     /// List the versions there are
     #[arg(short = 'v', conflicts_with = "names")]
@@ -24,18 +28,19 @@ pub struct Args {
     /// Also everything below the named file systems
     #[arg(short = 'r', requires = "names")]
     recursive: bool,
-    /// The version to have; 5 alone is possible
+    /// The version to have, 1 to 5; otherwise the newest
     #[arg(short = 'V', value_name = "VERSION", conflicts_with = "list")]
-    version: Option<u64>,
+    version: Option<String>,
     #[command(flatten)]
-    pool: PoolArgs,
-    /// File systems; without one: which have an older version
+    live: LiveArgs,
+    /// File systems of one pool; without one: which have an older version
     names: Vec<String>,
 }
 
 impl Verb for Args {
-    fn served(&self, _: &Session) -> Served {
-        Served::ToOwner
+    fn served(&self, session: &Session) -> Served {
+        let is_list = !self.all && self.names.is_empty();
+        Served::everyone_if(is_list && self.live.is_for_everyone(session, &self.names))
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
@@ -43,37 +48,75 @@ impl Verb for Args {
             ui::out(session, &list());
             return Ok(ExitCode::SUCCESS);
         }
-        if self.version.is_some_and(|version| version != NEWEST) {
-            return Err(Failure::usage(format!("zinc writes version {NEWEST} alone")));
-        }
-        let depth = (!self.names.is_empty() && !self.recursive).then_some(0);
-        let wanted =
-            SelectFilter::new(Some(Types::FILESYSTEM), depth.is_none(), None, Types::HEADS);
-        let mut pools = Pools::new(self.pool.clone());
-        let Some(mut selection) = select(session, &mut pools, &self.names, &wanted, &[])? else {
-            return Ok(ExitCode::SUCCESS);
+        let Some(version) = self.version.as_deref().map_or(Some(NEWEST), parse) else {
+            return Err(Failure::usage("there are the versions 1 to 5 of file systems"));
         };
-        sort_by_name(&mut selection.found);
-        if self.all || !self.names.is_empty() {
-            return upgrade(session, &selection);
+        if !self.all && self.names.is_empty() {
+            return self.show(session);
         }
-        ui::out(session, &report(&selection.found));
-        Ok(selection.finish(session))
+        let mut code = ExitCode::SUCCESS;
+        // A server is told with -a which pool is its own.
+        let names = match self.all && session.client().is_none() {
+            true if !self.names.is_empty() => {
+                return Err(Failure::usage("-a is for all file systems: name none"));
+            }
+            true => {
+                let (served, worst) = served::forward_each(session, &self.live.search)?;
+                code = ExitCode::from(worst);
+                let mut names = Vec::new();
+                for found in found::all(session, &self.live.search, &served)? {
+                    match found {
+                        Ok(found) => names.push(vec![found.candidate.name().to_owned()]),
+                        Err(failure) => code = failure.report(session),
+                    }
+                }
+                names
+            }
+            false => {
+                one_pool(&self.names)?;
+                vec![self.names.clone()]
+            }
+        };
+        let mut all = Upgraded::default();
+        for names in names.iter().filter(|names| !names.is_empty()) {
+            match self.upgrade(session, names, version) {
+                Ok(done) => all.add(done),
+                Err(failure) => code = failure.report(session),
+            }
+        }
+        let (text, newer) = done(&all);
+        ui::out(session, &text);
+        ui::error(session, &newer);
+        Ok(if newer.is_empty() { code } else { ExitCode::FAILURE })
     }
 }
 
-/// Says of each what would have to be done; the exit code.
-fn upgrade(session: &Session, selection: &Selection) -> Result<ExitCode, Failure> {
-    if let Some(older) = selection.found.iter().find(|s| version(s) < Some(NEWEST)) {
-        let what = format!("cannot upgrade '{}'", older.name);
-        return Err(
-            Failure::new(what).because("zinc does not change the version of a file system yet")
-        );
+impl Args {
+    fn upgrade(
+        &self,
+        session: &Session,
+        names: &[String],
+        version: u64,
+    ) -> Result<Upgraded, Failure> {
+        let first = names.first().map_or("", String::as_str);
+        self.live.change(session, first, |pool| {
+            let done = match self.all {
+                true => upgrade(pool, &[pool.name()], true, version),
+                false => upgrade(pool, names, self.recursive, version),
+            };
+            done.map_err(|e| cannot("upgrade", first, e))
+        })
     }
-    let count = selection.found.len();
-    ui::out(
-        session,
-        &format!("0 filesystems upgraded\n{count} filesystems already at this version\n"),
-    );
-    Ok(selection.finish(session))
+
+    fn show(&self, session: &Session) -> Result<ExitCode, Failure> {
+        let wanted = SelectFilter::new(Some(Types::FILESYSTEM), true, None, Types::HEADS);
+        let search = self.live.search.clone();
+        let mut pools = Pools::new(PoolArgs { search, ..PoolArgs::default() });
+        let Some(mut selection) = select(session, &mut pools, &[], &wanted, &[])? else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        sort_by_name(&mut selection.found);
+        ui::out(session, &report(&selection.found));
+        Ok(selection.finish(session))
+    }
 }

@@ -14,9 +14,8 @@ use crate::{found, host, known, stored_only, ui};
 use engine::DatasetKind;
 use engine::Rt;
 use engine::layout;
-use engine::live::{CreateOptions, LivePool};
+use engine::live::{CreateOptions, LivePool, PropertyWord};
 use engine::pools::CreatePool;
-use engine::{NameKind, check_name};
 use std::process::ExitCode;
 
 /// Arguments of `zinc zpool create`.
@@ -66,29 +65,11 @@ pub struct Args {
     vdevs: Vec<String>,
 }
 
-/// Longest name of a pool: the names of its own hidden datasets have to fit behind it.
-const POOL_NAME_MAX: usize = 239;
-
 /// Refuses what is no name for a new pool (docs/format/config.md). Pools that have such a name
 /// already are opened.
 pub fn check_pool_name(name: &str, doing: &str) -> Result<(), Failure> {
-    let fail = |why: String| Err(Failure::new(format!("cannot {doing} '{name}': {why}")));
-    let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic());
-    if !starts_well {
-        return fail("name must begin with a letter".to_owned());
-    }
-    // They begin the words for vdevs on a command line.
-    let reserved = ["mirror", "raidz", "draid", "spare"];
-    if name == "log" || reserved.iter().any(|word| name.starts_with(word)) {
-        return fail("name is reserved".to_owned());
-    }
-    if name.len() > POOL_NAME_MAX {
-        return fail("name is too long".to_owned());
-    }
-    match check_name(name) {
-        Ok(NameKind::Dataset) if !name.contains('/') => Ok(()),
-        _ => fail("invalid character in pool name".to_owned()),
-    }
+    let fail = |why| Failure::new(format!("cannot {doing} '{name}': {why}"));
+    engine::pools::check_new_name(name).map_err(fail)
 }
 
 /// Refuses a name that another pool has here.
@@ -232,6 +213,16 @@ impl Args {
                 }
             }
         }
+        let value = |(name, word): &(String, PropertyWord)| match word {
+            PropertyWord::Text(value) if name == "compatibility" => Some(value.clone()),
+            _ => None,
+        };
+        let value = options.properties.iter().find_map(value).unwrap_or_default();
+        let set = super::set::set_of(hostfs::compatibility::read(&value))?;
+        for feature in set.enabled().filter(|_| !self.no_features) {
+            super::set::note_unwritten(session, feature.name())?;
+        }
+        set.confine(&mut options);
         for text in &self.fs_properties {
             let (name, value) = divide(text)?;
             options.fs_properties.push((name.to_owned(), value.to_owned()));

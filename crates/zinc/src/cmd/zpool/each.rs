@@ -128,7 +128,7 @@ pub(super) fn each_or_closed<T: Serialize + DeserializeOwned>(
     }
     let mut servers = Vec::new();
     if args.open.is_of_now() {
-        if let [name] = names {
+        if let ([name], false) = (names, args.in_parts) {
             served::forward(session, &args.search, name)?;
         }
         servers = Server::all_in(session, &args.search)?;

@@ -6,6 +6,7 @@
 use super::each::require_pool_name;
 use super::list::{repetition, stamp};
 use super::naming::Naming;
+use super::scripts::{Found as FoundScripts, ScriptColumns};
 use crate::args::{JsonArgs, PoolArgs, TableArgs};
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
@@ -13,9 +14,10 @@ use crate::served::{self, Server};
 use crate::session::Session;
 use crate::{json, ui};
 use engine::Pool;
-use engine::stats::Snapshot;
+use engine::stats::{Snapshot, VdevStats};
 use imported::Found;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow::{Break, Continue};
 use std::process::ExitCode;
 use views::iostat::{Histograms, InternalTables, Layout, Style};
@@ -59,6 +61,8 @@ pub struct Args {
     /// Leave out the first report, which covers everything since the pool was opened
     #[arg(short = 'y')]
     skip_first: bool,
+    #[command(flatten)]
+    columns: ScriptColumns,
     #[command(flatten)]
     naming: Naming,
     #[command(flatten)]
@@ -105,16 +109,21 @@ struct Watched {
     source: Box<dyn Source>,
     last: Option<Snapshot>,
     now: Option<Snapshot>,
+    /// Paths of the devices, by guid.
+    devices: BTreeMap<u64, String>,
 }
 
 impl Watched {
     fn new(source: Box<dyn Source>) -> Self {
-        Self { source, last: None, now: None }
+        Self { source, last: None, now: None, devices: BTreeMap::new() }
     }
 
     /// Takes the next snapshot.
     fn step(&mut self, session: &Session, naming: &Naming) -> Result<(), Failure> {
         let mut now = self.source.take()?;
+        let is_device = |v: &&VdevStats| v.name.starts_with('/');
+        let devices = now.vdevs.iter().filter(is_device);
+        self.devices.extend(devices.map(|v| (v.guid, v.name.clone())));
         naming.rename(&mut now);
         self.warn(session, &now);
         self.last = self.now.replace(now);
@@ -133,9 +142,15 @@ impl Watched {
 impl Verb for Args {
     /// Runs it, as often as is asked for.
     fn run(mut self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        if self.columns.are_listed(session) {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let scripts = self.columns.find(session)?;
         let repeat = repetition(&mut self.names)?;
         let (mut pools, only, mut code) = self.begin(session)?;
-        let layout = self.layout(session, only)?;
+        let mut layout = self.layout(session, only)?;
+        let devices = pools.iter().flat_map(|pool| pool.devices.clone());
+        layout.scripts = self.columns.scripts.is_some().then(|| devices.collect());
         let first = u64::from(self.skip_first);
         if self.skip_first && repeat.is_none() {
             return Err(Failure::usage("-y leaves nothing to print without an interval"));
@@ -147,7 +162,7 @@ impl Verb for Args {
             }
             if report >= first {
                 stamp(session, self.stamp.as_deref());
-                self.print(session, &layout, &pools, printed);
+                self.print(session, (&layout, &scripts), &pools, printed);
                 printed += 1;
             }
             match repeat {
@@ -214,7 +229,7 @@ impl Args {
         };
         let prices = crate::cmd::far::prices_if(session, self.latency)?;
         Ok(Layout {
-            verbose: self.verbose || !only.is_empty(),
+            verbose: self.verbose || self.columns.scripts.is_some() || !only.is_empty(),
             parsable: self.table.parsable,
             scripted: self.table.script,
             latency: self.latency,
@@ -222,6 +237,7 @@ impl Args {
             histograms,
             only,
             prices,
+            scripts: None,
         })
     }
 
@@ -303,7 +319,13 @@ impl Args {
     }
 
     /// Prints a report, with headings where they belong; `before` reports were printed already.
-    fn print(&self, session: &Session, layout: &Layout, pools: &[Watched], before: u64) {
+    fn print(
+        &self,
+        session: &Session,
+        (layout, scripts): (&Layout, &FoundScripts),
+        pools: &[Watched],
+        before: u64,
+    ) {
         let shown: Vec<(Snapshot, bool)> = pools
             .iter()
             .filter_map(|p| match (&p.now, &p.last) {
@@ -328,7 +350,8 @@ impl Args {
         }
         let again =
             !self.once && ui::is_output_terminal(session) && before.is_multiple_of(HEADING_EVERY);
-        let text = layout.text(&shown, before == 0 || self.verbose || again);
+        let text = layout.text(&shown, before == 0 || layout.verbose || again);
+        let text = scripts.fill(&text, layout.scripted);
         match layout.scripted {
             true => ui::exact(session, &text),
             false => ui::out(session, &text),

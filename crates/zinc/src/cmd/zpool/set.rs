@@ -13,7 +13,9 @@ use crate::served::Server;
 use crate::session::Session;
 use crate::{stored_only, ui};
 use engine::features;
-use engine::live::is_writable;
+use engine::live::{PropertyWord, is_writable};
+use engine::properties::compatibility::FeatureSet;
+use hostfs::compatibility;
 use imported::Cachefile;
 use imported::Found;
 use std::process::ExitCode;
@@ -100,11 +102,27 @@ impl Verb for Set {
                 return fail("property 'readonly' can only be set at import time");
             }
             Setting::Feature(name, true) => note_unwritten(session, name)?,
+            Setting::Stored("compatibility", PropertyWord::Text(value)) => {
+                let set = set_of(compatibility::read(value))?;
+                if set.is_exceeded_by(&self.live.look(session, &self.pool)?) {
+                    let what = "has features enabled that are not in this compatibility set";
+                    ui::note(session, &format!("warning: '{}' {what}", self.pool));
+                }
+            }
             _ => {}
         }
         self.live.change(session, &self.pool, |pool| {
             let done = match setting {
-                Setting::Feature(name, _) => pool.enable_feature(&name).map_err(Into::into),
+                Setting::Feature(name, _) => {
+                    let set = set_of(compatibility::of(&pool.look()?))?;
+                    if features::by_name(&name).is_some_and(|f| !set.has(f)) {
+                        let why = "it is not in the pool's compatibility set";
+                        return Err(Failure::new(format!(
+                            "{doing}: cannot enable '{name}': {why}"
+                        )));
+                    }
+                    pool.enable_feature(&name).map_err(Into::into)
+                }
                 setting => setting.store(pool),
             };
             done.map_err(|e| cannot("set property for", &self.pool, e))
@@ -191,14 +209,16 @@ impl Verb for Upgrade {
 impl Upgrade {
     fn upgrade(&self, session: &Session, name: &str) -> Result<(), Failure> {
         let pool = self.live.look(session, name)?;
-        let wanted = upgrade::missing(&pool);
+        let wanted = upgrade::missing(&pool, &set_of(compatibility::of(&pool))?);
         let shown = pool.name().to_owned();
         // A pool is opened for writing once it is not open any more.
         drop(pool);
         if wanted.is_empty() {
             ui::out(
                 session,
-                &format!("Pool '{shown}' already has all supported features enabled.\n"),
+                &format!(
+                    "Pool '{shown}' already has all supported and requested features enabled.\n"
+                ),
             );
             return Ok(());
         }
@@ -216,7 +236,7 @@ impl Upgrade {
     /// What a client asked for that shows all pools.
     fn show_part(&self, session: &Session) -> Result<ExitCode, Failure> {
         let Some(client) = session.client() else { return Ok(ExitCode::SUCCESS) };
-        let lacks = MissingFeatures::of(&client.pool.look()?);
+        let lacks = lacking(&client.pool.look()?);
         let line = serde_json::to_string(&lacks).map_err(|e| Failure::new(e.to_string()))?;
         ui::json_line(session, &line);
         Ok(ExitCode::SUCCESS)
@@ -234,13 +254,23 @@ impl Upgrade {
         for found in found::all(session, &self.live.search, &served)? {
             let opened = |found: Found| self.live.look(session, &found.guid().to_string());
             match found.and_then(opened) {
-                Ok(pool) => all.push(MissingFeatures::of(&pool)),
+                Ok(pool) => all.push(lacking(&pool)),
                 Err(failure) => code = failure.report(session),
             }
         }
         ui::out(session, &upgrade::lacking(all));
         Ok(code)
     }
+}
+
+/// What a pool lacks; of one whose set cannot be read nothing is known.
+fn lacking(pool: &engine::Pool) -> MissingFeatures {
+    MissingFeatures::of(pool, &compatibility::of(pool).unwrap_or_else(|_| FeatureSet::none()))
+}
+
+/// A compatibility set that was read, or why it was not.
+pub fn set_of(read: Result<FeatureSet, String>) -> Result<FeatureSet, Failure> {
+    read.map_err(|why| Failure::new("cannot read the compatibility set").because(why))
 }
 
 /// A guid as it is typed: a number other than 0, or as C reads one, a negative one of 64 bits.

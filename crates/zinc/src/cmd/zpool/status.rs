@@ -7,6 +7,7 @@
 use super::each::each_or_closed;
 use super::list::{repeated, repetition};
 use super::naming::Naming;
+use super::scripts::ScriptColumns;
 use crate::args::{JsonArgs, PoolArgs};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
@@ -14,6 +15,7 @@ use crate::session::Session;
 use crate::{json, local_time, ui, unsupported};
 use engine::pools::{Status, VdevView, ViewState};
 use engine::{Candidate, Pool, Rt};
+use hostfs::compatibility;
 use serde_json::Value;
 use std::process::ExitCode;
 use views::status::{self, StatusContext, View, WorkColumns};
@@ -43,6 +45,8 @@ pub struct Args {
     #[arg(short = 't')]
     trim: bool,
     #[command(flatten)]
+    columns: ScriptColumns,
+    #[command(flatten)]
     naming: Naming,
     #[command(flatten)]
     output: JsonArgs,
@@ -64,11 +68,15 @@ pub struct Args {
 
 impl Verb for Args {
     fn served(&self, session: &Session) -> Served {
-        Served::everyone_if(!self.verbose && self.pool.is_for_everyone(session, &self.pools))
+        Served::everyone_if(self.pool.is_for_everyone(session, &self.pools))
     }
 
     /// Runs it, as often as is asked for.
     fn run(mut self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        if self.columns.are_listed(session) {
+            return Ok(ExitCode::SUCCESS);
+        }
+        self.pool.in_parts = self.columns.scripts.is_some();
         let repeat = repetition(&mut self.pools)?;
         repeated(session, repeat, self.stamp.as_deref(), || self.once(session))
     }
@@ -76,8 +84,11 @@ impl Verb for Args {
 
 impl Args {
     fn once(&self, session: &Session) -> Result<ExitCode, Failure> {
+        let scripts = self.columns.find(session)?;
         let look = |pool: &Pool| {
             let mut status = pool.status(&pool.space());
+            status.condition = status.condition.or_else(|| compatibility::condition_of(pool));
+            let paths = status.vdevs.walk().map(|v| (v.guid, v.name.clone())).collect();
             self.naming.apply(pool, &mut status.vdevs);
             if self.errors {
                 status.vdevs.sections.iter_mut().for_each(|s| s.retain_mut(keep_sick));
@@ -95,7 +106,7 @@ impl Args {
                         prices: crate::cmd::far::prices_if(session, self.slow)?,
                     };
                     let text = self.view(session, &status).text(pool, &status, &seen);
-                    Some(Value::String(text))
+                    Some(Value::String(views::scripts::with_paths(&text, &paths)))
                 }
             };
             Ok((pool.name().to_owned(), report))
@@ -130,7 +141,7 @@ impl Args {
             } else {
                 let texts: Vec<&str> =
                     reports.iter().filter_map(|(_, text)| text.as_str()).collect();
-                ui::out(session, &texts.join("\n"));
+                ui::out(session, &scripts.fill(&texts.join("\n"), false));
             }
         };
         each_or_closed(session, &self.pool, &self.pools, look, closed, show)
@@ -138,12 +149,14 @@ impl Args {
 
     fn view(&self, session: &Session, status: &Status) -> View {
         View {
-            is_verbose: self.verbose,
+            // Names of files are not for all.
+            is_verbose: self.verbose && !session.is_for_another_user(),
             as_int: self.output.json_int,
             is_flat: self.flat,
             utc_offset: local_time::utc_offset(session, status::latest(status)),
             shows_slow: self.slow,
             works: WorkColumns { initialize: self.initialize, trim: self.trim },
+            scripts: self.columns.scripts.is_some(),
             lacking: &unsupported::ZPOOL,
         }
     }

@@ -12,6 +12,7 @@ use crate::places::{candidates, import_places};
 use crate::served::Server;
 use crate::session::Session;
 use crate::{known, stored_only, ui};
+use engine::features::VERSION_FEATURES;
 use engine::live::{LogDevices, cache_config};
 use engine::pools::CandidateState;
 use engine::pools::pick;
@@ -73,6 +74,18 @@ fn is_imported(session: &Session, pool: &Candidate) -> bool {
     let is_there = |known: &Known| !imported::is_gone(known, &import_places(&[]));
     Server::holds(session, guid)
         || known::pools(session).all().iter().any(|known| is_it(known) && is_there(known))
+}
+
+/// Whether a pool is of a version that is only read; says so, unless that `is_wanted`.
+fn is_only_read(session: &Session, pool: &Candidate, is_wanted: bool) -> bool {
+    let version = pool.config.version;
+    let is_old = version < VERSION_FEATURES;
+    if is_old && !is_wanted {
+        let note = "which zinc only reads: it is imported as with -o readonly=on";
+        let name = pool.name();
+        ui::note(session, &format!("warning: '{name}' is of version {version}, {note}"));
+    }
+    is_old
 }
 
 /// Whether another pool has this name already.
@@ -173,8 +186,8 @@ impl Args {
         }
         let doing = format!("cannot import '{labelled}'");
         let settings = self.settings(&doing)?;
-        let remembered =
-            Remembered::of(&doing, &settings, self.take.root.as_deref(), self.take.temporary)?;
+        let mut remembered = self.remembered(&doing, &settings)?;
+        remembered.readonly |= is_only_read(session, candidate, remembered.readonly);
         known::check_writable(session, &doing, &remembered.cachefile)?;
         let refuse = || self.refuse_twice(session, &labelled, &name, candidate);
         refuse()?;
@@ -229,6 +242,10 @@ impl Args {
         self.finish(session, pool, settings, &how)?;
         note_left_aside(session, candidate, &name);
         Ok(())
+    }
+
+    fn remembered(&self, doing: &str, settings: &[Setting]) -> Result<Remembered, Failure> {
+        Remembered::of(doing, settings, self.take.root.as_deref(), self.take.temporary)
     }
 
     /// A pool that is only read does not go back.
