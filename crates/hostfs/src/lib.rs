@@ -32,6 +32,8 @@ pub mod ingest;
 pub mod keys;
 pub mod names;
 mod new_file;
+pub mod notify;
+pub mod options;
 pub mod output;
 pub mod recording;
 pub mod rescue;

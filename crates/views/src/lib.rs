@@ -48,6 +48,7 @@ pub mod iostat;
 pub mod json;
 pub mod layout;
 pub mod names;
+pub mod naming;
 pub mod pool_settings;
 pub mod pools;
 pub mod prometheus;

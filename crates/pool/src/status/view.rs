@@ -155,6 +155,18 @@ pub struct VdevView {
 }
 
 impl VdevView {
+    /// Leaves of a vdev what is not healthy; whether it is that itself, or has something left.
+    // Depth is bounded: the configuration's decoder limits it.
+    pub fn keep_sick(&mut self) -> bool {
+        self.children.retain_mut(Self::keep_sick);
+        // Behind a spare stands the pool that uses it.
+        let is_told = self.remark.is_some() && self.state != ViewState::InUse;
+        !self.state.is_fine()
+            || is_told
+            || self.read_errors + self.write_errors + self.checksum_errors > 0
+            || !self.children.is_empty()
+    }
+
     /// It and all below, parents first.
     pub fn walk(&self) -> Vec<&Self> {
         let mut out = Vec::new();

@@ -17,14 +17,14 @@
 //! reaches them once. When this process is killed they get a SIGTERM from the system, so that a
 //! manager that starts it again finds the pools free.
 
-use super::notify;
 use super::web::{self, Remote};
-use super::{Args, PART, write_pid};
+use super::{Args, PART, manager, write_pid};
 use crate::failure::Failure;
 use crate::known;
 use crate::served::{self, Server as Other};
 use crate::session::Session;
 use crate::ui;
+use hostfs::notify;
 use page::Recorder;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -100,7 +100,7 @@ pub fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     }
     let served = begins.iter().take(count).filter(|is_served| *is_served).count();
     ui::out(session, &format!("serving {served} of {count} pools\n"));
-    notify::ready(&format!("serving {served} of {count} pools"));
+    notify::ready(manager(), &format!("serving {served} of {count} pools"));
     // The process of each pool ends by itself after the time that was asked for.
     let is_time_up = || args.seconds.is_some_and(|most| began.elapsed().as_secs_f64() >= most);
     while !keeper.pause(LOOK) && !is_time_up() {
@@ -118,7 +118,7 @@ fn listen_to_signals(keeper: &Arc<Keeper>) -> Result<(), Failure> {
     let keeper = Arc::clone(keeper);
     let wait = move || {
         for signal in signals.forever() {
-            notify::stopping();
+            notify::stopping(manager());
             tracing::info!(target: "zinc", "signal {signal}: all pools are being closed");
             keeper.end();
         }

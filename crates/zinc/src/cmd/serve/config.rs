@@ -18,22 +18,13 @@ use crate::failure::Failure;
 use crate::session::Session;
 use clap::{Args as _, FromArgMatches as _};
 use engine::devices::open_input;
+use hostfs::options::{Line, parse};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Largest file that is read, in bytes.
-const SIZE_MAX: usize = 1 << 20;
 /// Options that say what a file has to do with the process, and not how pools are served.
 const FOREIGN: [&str; 8] =
     ["config", "all", "skip", "background", "log", "part", "serve-now", "help"];
-
-/// A line: its number, the section that it is in, and the option that it is.
-#[derive(Debug, PartialEq, Eq)]
-struct Line {
-    number: usize,
-    pool: Option<String>,
-    word: String,
-}
 
 /// The arguments of this command line with those of the file in front; `pool` is the pool that is
 /// served, when it is one.
@@ -44,12 +35,12 @@ pub fn read(session: &Session, path: &Path, pool: Option<&str>) -> Result<Args, 
         .map_err(|e| Failure::new(format!("cannot read {shown}")).because(e.to_string()))?;
     let at =
         |(number, why): (usize, String)| Failure::usage(format!("{shown}, line {number}: {why}"));
-    let lines = parse(&text).map_err(at)?;
+    let lines = parse(&text, &FOREIGN).map_err(at)?;
     for line in &lines {
         check(line).map_err(at)?;
     }
-    let general = lines.iter().filter(|line| line.pool.is_none());
-    let own = lines.iter().filter(|line| line.pool.is_some() && line.pool.as_deref() == pool);
+    let general = lines.iter().filter(|line| line.section.is_none());
+    let own = lines.iter().filter(|line| line.section.is_some() && line.section.as_deref() == pool);
     let words = general.chain(own).map(|line| OsString::from(&line.word));
     let typed = session.arguments().iter().skip_while(|word| *word != "serve").skip(1).cloned();
     parsed(words.chain(typed)).map_err(|e| Failure::usage(first_line(&e)))
@@ -76,67 +67,20 @@ fn check(line: &Line) -> Result<(), (usize, String)> {
     done.map(drop).map_err(|e| (line.number, first_line(&e)))
 }
 
-fn parse(text: &str) -> Result<Vec<Line>, (usize, String)> {
-    if text.len() > SIZE_MAX {
-        return Err((1, format!("the file has more than {SIZE_MAX} bytes")));
-    }
-    let (mut out, mut pool) = (Vec::new(), None);
-    for (number, line) in (1..).zip(text.lines()) {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        if let Some(name) = line.strip_prefix('[') {
-            let name = name.strip_suffix(']').ok_or((number, "a `]` is missing".to_owned()))?;
-            pool = Some(name.trim().to_owned());
-            continue;
-        }
-        let (name, value) = match line.split_once('=') {
-            Some((name, value)) => (name.trim_end(), Some(value.trim())),
-            None => (line, None),
-        };
-        if name.starts_with('-') || name.contains(char::is_whitespace) || FOREIGN.contains(&name) {
-            return Err((number, format!("'{name}' is no option for a file")));
-        }
-        let word = value.map_or_else(|| format!("--{name}"), |value| format!("--{name}={value}"));
-        out.push(Line { number, pool: pool.clone(), word });
-    }
-    Ok(out)
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_an_option() {
-        let lines = parse("# all\nhttp = [::1]:0\n\nmount\n[ tank ]\ntunable = a=1\n").unwrap();
-        let seen: Vec<_> =
-            lines.iter().map(|l| (l.number, l.pool.as_deref(), l.word.as_str())).collect();
-        assert_eq!(
-            seen,
-            [(2, None, "--http=[::1]:0"), (4, None, "--mount"), (6, Some("tank"), "--tunable=a=1")]
-        );
-        assert!(lines[..2].iter().all(|line| check(line).is_ok()));
-        assert_eq!(check(&lines[2]).unwrap_err().0, 6, "no such tunable");
-    }
-
-    #[test]
-    fn what_is_no_option_is_named_by_its_line() {
-        for (text, number) in [
-            ("[tank\n", 1),
-            ("\nall\n", 2),
-            ("--mount\n", 1),
-            ("config = x\n", 1),
-            ("a b = c\n", 1),
-        ] {
-            assert_eq!(parse(text).unwrap_err().0, number, "{text}");
-        }
+    fn an_option_is_judged_alone() {
+        let said = |text: &str| check(&parse(text, &FOREIGN).unwrap()[0]);
+        assert!(["http = [::1]:0", "mount"].iter().all(|text| said(text).is_ok()));
         for (text, why) in [("speed = 9", "unexpected argument '--speed'"), ("http = x", "invalid")]
         {
-            let (_, said) = check(&parse(text).unwrap()[0]).unwrap_err();
-            assert!(said.contains(why), "{said}");
+            assert!(said(text).unwrap_err().1.contains(why), "{text}");
         }
+        assert_eq!(said("\n[ tank ]\ntunable = a=1").unwrap_err().0, 3, "no such tunable");
+        assert_eq!(parse("all", &FOREIGN).unwrap_err().0, 1);
     }
 }

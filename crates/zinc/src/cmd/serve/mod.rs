@@ -18,7 +18,6 @@ pub mod background;
 mod config;
 mod events;
 mod handler;
-mod notify;
 mod panic;
 mod reading;
 mod spares;
@@ -45,6 +44,7 @@ use control::log::{self, Filter};
 use control::{Endpoint, Server};
 use engine::{LivePool, OpenPool};
 use handler::{Exported, Service, Socket};
+use hostfs::notify;
 use imported::Listed;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -146,6 +146,11 @@ pub struct Args {
     /// The pool
     #[arg(required_unless_present_any = ["all", PART])]
     pool: Option<String>,
+}
+
+/// Where the service manager listens, if one started this process.
+fn manager() -> Option<std::ffi::OsString> {
+    std::env::var_os(notify::SOCKET)
 }
 
 impl Args {
@@ -420,11 +425,11 @@ impl Args {
                 ui::out(session, &ready(&line));
             }
         }
-        notify::ready(&format!("serving {name}"));
+        notify::ready(manager(), &format!("serving {name}"));
         let until = time.map(|time| Instant::now() + time);
         let end = self.wait_for_end(&|| held.is_unused(), mounts, ended, until);
         if let End::Signal(signal) = end {
-            notify::stopping();
+            notify::stopping(manager());
             tracing::info!(target: "zinc::pool", "signal {signal}: {name} is being closed");
         }
         Ok((end, is_complete))

@@ -7,7 +7,7 @@
 //! devices, so that no command writes to them meanwhile.
 
 use super::handler::{Exported, refusal};
-use super::{Args, End, background, notify, unmount_all, write_pid};
+use super::{Args, End, background, manager, unmount_all, write_pid};
 use crate::failure::{FAILED, Failure};
 use crate::session::Session;
 use crate::ui;
@@ -15,6 +15,7 @@ use ::mount::Mounts;
 use ::mount::reading::{Reader, ReadingEnd};
 use control::Server;
 use engine::OpenPool;
+use hostfs::notify;
 use serde_json::{Map, Value};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -92,7 +93,7 @@ impl Args {
             false => format!("serving {name} ({guid}) read-only as process {pid} at {path}\n"),
         };
         ui::out(session, &background::ready_line(&line, is_complete || !self.inner));
-        notify::ready(&format!("serving {name} read-only"));
+        notify::ready(manager(), &format!("serving {name} read-only"));
         let end = self.wait_for_end(&|| reader.end_if_idle(), mounts, ended, until);
         Ok((end, is_complete))
     }

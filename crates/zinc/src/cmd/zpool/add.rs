@@ -56,7 +56,7 @@ pub struct Args {
 
 /// A vdev that is there, as the layout shows new ones.
 fn shown(top: &VdevConfig, naming: Naming) -> String {
-    let path = |v: &VdevConfig| naming.of_leaf(v);
+    let path = |v: &VdevConfig| naming.names().of_leaf(v);
     if matches!(top.kind, VdevKind::Disk | VdevKind::File) {
         return line(2, &path(top));
     }
@@ -102,7 +102,7 @@ impl Verb for Args {
             let used = tops.iter().filter(|t| !t.is_hole && Level::of_config(t).is_some());
             let used: Vec<_> = used.map(|t| (class_of(t), shown(t, self.naming))).collect();
             let paths = |all: &[VdevConfig]| -> Vec<String> {
-                all.iter().map(|c| self.naming.of_leaf(c)).collect()
+                all.iter().map(|c| self.naming.names().of_leaf(c)).collect()
             };
             let aux = [paths(pool.l2cache()), paths(pool.spares())];
             let text = views::layout::text(layout, &self.pool, &used, &aux);

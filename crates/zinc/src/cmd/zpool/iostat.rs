@@ -124,7 +124,7 @@ impl Watched {
         let is_device = |v: &&VdevStats| v.name.starts_with('/');
         let devices = now.vdevs.iter().filter(is_device);
         self.devices.extend(devices.map(|v| (v.guid, v.name.clone())));
-        naming.rename(&mut now);
+        naming.names().rename(&mut now);
         self.warn(session, &now);
         self.last = self.now.replace(now);
         Ok(())
@@ -305,7 +305,7 @@ impl Args {
         let mut names = Vec::new();
         for pool in pools.iter_mut() {
             let mut now = pool.source.take()?;
-            self.naming.rename(&mut now);
+            self.naming.names().rename(&mut now);
             names.push(now.vdevs.iter().map(|v| v.name.clone()).collect::<Vec<_>>());
         }
         let unknown = vdevs.iter().find(|v| !names.iter().flatten().any(|n| n == *v));

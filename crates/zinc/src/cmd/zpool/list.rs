@@ -133,7 +133,7 @@ impl Args {
             let mut properties = pool.properties(&space);
             crate::known::complete(session, &mut properties, pool.guid());
             let mut view = pool.vdev_view(&space);
-            self.naming.apply(pool, &mut view);
+            self.naming.names().apply(pool, &mut view);
             let section = |s| view.section(s);
             let mut seen = ListedPool { name: pool.name().to_owned(), ..ListedPool::default() };
             if self.output.json {
@@ -169,7 +169,7 @@ impl Args {
     /// A pool that has too few devices to be opened.
     fn closed(&self, candidate: &Candidate, columns: &[Column]) -> ListedPool {
         let mut status = Status::of_closed(&Rt::real(), candidate);
-        self.naming.apply_to_closed(candidate, &mut status.vdevs);
+        self.naming.names().apply_to_closed(candidate, &mut status.vdevs);
         let mut seen = ListedPool { name: status.pool.clone(), ..ListedPool::default() };
         let cell = |c: &Column| match c.name.as_str() {
             "name" => status.pool.clone(),

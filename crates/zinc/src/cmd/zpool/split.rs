@@ -54,7 +54,7 @@ impl Split {
         if self.dry {
             let root = pool.look().map_err(fail)?.config().vdev_tree.clone();
             let leaves = sides.iter().filter_map(|side| root.find(*side));
-            let names: Vec<String> = leaves.map(|leaf| self.naming.of_leaf(leaf)).collect();
+            let names: Vec<String> = leaves.map(|leaf| self.naming.names().of_leaf(leaf)).collect();
             ui::out(session, &views::layout::split(&self.new, &names));
             return Ok(());
         }

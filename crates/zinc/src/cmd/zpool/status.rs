@@ -13,7 +13,7 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::{json, local_time, ui, unsupported};
-use engine::pools::{Status, VdevView, ViewState};
+use engine::pools::{Status, VdevView};
 use engine::{Candidate, Pool, Rt};
 use hostfs::compatibility;
 use serde_json::Value;
@@ -89,9 +89,9 @@ impl Args {
             let mut status = pool.status(&pool.space());
             status.condition = status.condition.or_else(|| compatibility::condition_of(pool));
             let paths = status.vdevs.walk().map(|v| (v.guid, v.name.clone())).collect();
-            self.naming.apply(pool, &mut status.vdevs);
+            self.naming.names().apply(pool, &mut status.vdevs);
             if self.errors {
-                status.vdevs.sections.iter_mut().for_each(|s| s.retain_mut(keep_sick));
+                status.vdevs.sections.iter_mut().for_each(|s| s.retain_mut(VdevView::keep_sick));
             }
             pool.add_work_progress(&mut status.vdevs);
             let trouble = status.condition.filter(|c| !c.is_advice());
@@ -113,7 +113,7 @@ impl Args {
         };
         let closed = |candidate: &Candidate| {
             let mut status = Status::of_closed(&Rt::real(), candidate);
-            self.naming.apply_to_closed(candidate, &mut status.vdevs);
+            self.naming.names().apply_to_closed(candidate, &mut status.vdevs);
             let report = match self.output.json {
                 true => self.view(session, &status).closed_value(&status),
                 false => Value::String(self.view(session, &status).closed_text(&status)),
@@ -174,16 +174,4 @@ impl Args {
         used.filter_map(|l| Some((l.name().to_owned(), refused.get(&l.guid())?.to_string())))
             .collect()
     }
-}
-
-/// Leaves of a vdev what is not healthy; whether it is that itself, or has something left.
-// Depth is bounded: the configuration's decoder limits it.
-fn keep_sick(v: &mut VdevView) -> bool {
-    v.children.retain_mut(keep_sick);
-    // Behind a spare stands the pool that uses it.
-    let is_told = v.remark.is_some() && v.state != ViewState::InUse;
-    !v.state.is_fine()
-        || is_told
-        || v.read_errors + v.write_errors + v.checksum_errors > 0
-        || !v.children.is_empty()
 }

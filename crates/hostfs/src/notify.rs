@@ -1,25 +1,26 @@
 //! What the service manager is told: systemd's protocol of `sd_notify`, one datagram of lines.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Where the manager listens.
+/// The variable that says where the manager listens; its value is what the functions here take.
 pub const SOCKET: &str = "NOTIFY_SOCKET";
 
 /// The service is up.
-pub fn ready(status: &str) {
+pub fn ready(manager: Option<OsString>, status: &str) {
     // A manager that is gone, or never was, keeps no pool from being served.
-    let _ = tell(&format!("READY=1\nSTATUS={status}"));
+    let _ = tell(manager, &format!("READY=1\nSTATUS={status}"));
 }
 
 /// The service ends.
-pub fn stopping() {
-    let _ = tell("STOPPING=1");
+pub fn stopping(manager: Option<OsString>) {
+    let _ = tell(manager, "STOPPING=1");
 }
 
-fn tell(text: &str) -> io::Result<()> {
-    let Some(name) = std::env::var_os(SOCKET) else { return Ok(()) };
+fn tell(manager: Option<OsString>, text: &str) -> io::Result<()> {
+    let Some(name) = manager else { return Ok(()) };
     let name = name.into_encoded_bytes();
     let address = match name.strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name)?,

@@ -1,0 +1,88 @@
+//! Files of options: a line is a long option of a command, without its dashes.
+//!
+//! ```text
+//! # for all
+//! http = 127.0.0.1:9134
+//! mount
+//!
+//! [backup]
+//! cache-mib = 1024
+//! ```
+//!
+//! Those below a name in brackets are for what is called so alone.
+
+/// Largest file that is read, in bytes.
+const SIZE_MAX: usize = 1 << 20;
+
+/// A line: its number, the section that it is in, and the option that it is.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Its number, from 1.
+    pub number: usize,
+    /// The name in brackets above it.
+    pub section: Option<String>,
+    /// The option, as it stands on a command line.
+    pub word: String,
+}
+
+/// Reads the text of a file; options that are `foreign` to files are refused.
+///
+/// # Errors
+/// The number of the first line that is no option, and why.
+pub fn parse(text: &str, foreign: &[&str]) -> Result<Vec<Line>, (usize, String)> {
+    if text.len() > SIZE_MAX {
+        return Err((1, format!("the file has more than {SIZE_MAX} bytes")));
+    }
+    let (mut out, mut section) = (Vec::new(), None);
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if let Some(name) = line.strip_prefix('[') {
+            let name = name.strip_suffix(']').ok_or((number, "a `]` is missing".to_owned()))?;
+            section = Some(name.trim().to_owned());
+            continue;
+        }
+        let (name, value) = match line.split_once('=') {
+            Some((name, value)) => (name.trim_end(), Some(value.trim())),
+            None => (line, None),
+        };
+        if name.starts_with('-') || name.contains(char::is_whitespace) || foreign.contains(&name) {
+            return Err((number, format!("'{name}' is no option for a file")));
+        }
+        let word = value.map_or_else(|| format!("--{name}"), |value| format!("--{name}={value}"));
+        out.push(Line { number, section: section.clone(), word });
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_an_option() {
+        let text = "# all\nhttp = [::1]:0\n\nmount\n[ tank ]\ntunable = a=1\n";
+        let lines = parse(text, &[]).unwrap();
+        let seen: Vec<_> =
+            lines.iter().map(|l| (l.number, l.section.as_deref(), l.word.as_str())).collect();
+        assert_eq!(
+            seen,
+            [(2, None, "--http=[::1]:0"), (4, None, "--mount"), (6, Some("tank"), "--tunable=a=1")]
+        );
+    }
+
+    #[test]
+    fn what_is_no_option_is_named_by_its_line() {
+        for (text, number) in [
+            ("[tank\n", 1),
+            ("\nall\n", 2),
+            ("--mount\n", 1),
+            ("config = x\n", 1),
+            ("a b = c\n", 1),
+        ] {
+            assert_eq!(parse(text, &["all", "config"]).unwrap_err().0, number, "{text}");
+        }
+    }
+}

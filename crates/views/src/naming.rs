@@ -1,0 +1,86 @@
+//! How vdevs are named in tables.
+
+use crate::disks::without_partition;
+use engine::config::{VdevConfig, VdevKind};
+use engine::pools::{VdevTreeView, VdevView};
+use engine::stats::Snapshot;
+use engine::{Candidate, Pool};
+
+/// Which names are shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Names {
+    /// Full paths of devices.
+    pub full: bool,
+    /// What a path leads to, where that is shown in its place.
+    pub follow: Option<fn(&str) -> Option<String>>,
+    /// Guids instead of names.
+    pub guid: bool,
+}
+
+impl Names {
+    /// Gives every vdev of the view the name that was asked for.
+    pub fn apply(self, pool: &Pool, view: &mut VdevTreeView) {
+        let aux = |guid| pool.spares().iter().chain(pool.l2cache()).find(move |c| c.guid == guid);
+        let find = |guid| pool.config().vdev_tree.find(guid).or_else(|| aux(guid));
+        view.sections.iter_mut().for_each(|s| self.rename_views(&find, s));
+    }
+
+    /// The same for the vdevs of a pool that cannot be opened.
+    pub fn apply_to_closed(self, candidate: &Candidate, view: &mut VdevTreeView) {
+        let find = |guid| candidate.tree.find(guid);
+        view.sections.iter_mut().for_each(|s| self.rename_views(&find, s));
+    }
+
+    /// The same for the vdevs of a snapshot.
+    pub fn rename(self, snapshot: &mut Snapshot) {
+        for v in snapshot.vdevs.iter_mut().filter(|v| v.depth > 0) {
+            v.name = match self.guid {
+                true => v.guid.to_string(),
+                false => self.of_path(&v.name, v.kind == "disk", v.whole_disk),
+            };
+        }
+    }
+
+    /// A leaf that is named before anything of it is opened: by its whole path, unless by its guid.
+    #[must_use]
+    pub fn of_leaf(self, leaf: &VdevConfig) -> String {
+        match &leaf.path {
+            Some(path) if !self.guid => Self { full: true, ..self }.of_path(path, true, false),
+            _ => leaf.guid.to_string(),
+        }
+    }
+
+    // Depth is bounded: the configuration's decoder limits it.
+    fn rename_views<'c>(
+        self,
+        find: &impl Fn(u64) -> Option<&'c VdevConfig>,
+        vdevs: &mut [VdevView],
+    ) {
+        for v in vdevs {
+            v.name = self.name(find(v.guid), v);
+            self.rename_views(find, &mut v.children);
+        }
+    }
+
+    fn name(self, config: Option<&VdevConfig>, v: &VdevView) -> String {
+        if self.guid {
+            return v.guid.to_string();
+        }
+        let whole = config.and_then(|c| c.whole_disk) == Some(true);
+        self.of_path(&v.name, v.kind == VdevKind::Disk, whole)
+    }
+
+    /// `name` is a path, or already the name of an inner vdev.
+    fn of_path(self, name: &str, is_disk: bool, whole_disk: bool) -> String {
+        if !name.starts_with('/') {
+            return name.to_owned();
+        }
+        let followed = self.follow.and_then(|follow| follow(name));
+        let path = followed.unwrap_or_else(|| name.to_owned());
+        if self.full || !is_disk {
+            return path;
+        }
+        let name = path.rsplit('/').next().unwrap_or(&path);
+        if whole_disk { without_partition(name).to_owned() } else { name.to_owned() }
+    }
+}
