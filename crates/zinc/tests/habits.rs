@@ -834,6 +834,7 @@ fn answers_are_those_of_openzfs() {
     assert_eq!((run.code, run.out.as_str(), run.err.as_str()), (0, "", ""));
     // Snapshots alone are those of what is named; among other types they have to be asked for.
     assert_eq!(place.ok("zfs list -Ho name -t snapshot tank/fs"), "tank/fs@s\n");
+    assert_eq!(place.ok("zfs list -Ho name -d 0 -t snapshot tank/fs"), "");
     assert_eq!(place.ok("zfs list -Ho name -t snap,fs tank/fs"), "tank/fs\n");
     assert_eq!(place.ok("zfs list -Ho name -rt snap,fs tank/fs"), "tank/fs\ntank/fs@s\n");
     assert!(place.ok("zfs list -o all tank").starts_with("NAME"));

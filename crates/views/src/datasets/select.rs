@@ -34,7 +34,7 @@ impl SelectFilter {
             (false, true) => Some(1),
             (false, false) => Some(0),
         };
-        let is_strict = types.is_some() && depth == Some(0);
+        let is_strict = types.is_some() && !is_recursive && depth == Some(0);
         Self { types: types.unwrap_or(others), depth, is_strict }
     }
 
