@@ -69,6 +69,7 @@ fn table(object: &Object) -> Result<(), String> {
         Err(e) => return judged(&e),
     };
     let mut count = 0u64;
+    let mut finder = zap.finder();
     for e in zap.entries() {
         let e = match e {
             Ok(e) => e,
@@ -82,7 +83,7 @@ fn table(object: &Object) -> Result<(), String> {
             ZapName::Bytes(b) => ZapKey::name(&zap.key_hash(), b, Match::Exact),
             ZapName::U64s(w) => ZapKey::words(&zap.key_hash(), w),
         };
-        match zap.find(&key) {
+        match finder.find(&key) {
             Ok(Some(found)) if found.name == e.name => {}
             Ok(_) => return Err(format!("entry {} is not found by its name", shown(&e.name))),
             Err(e) => return judged(&e),

@@ -209,26 +209,13 @@ impl Zap {
 
     /// Looks a key up, prepared with [`Self::key_hash`].
     pub fn find(&self, key: &ZapKey) -> Result<Option<Entry>> {
-        match &self.form {
-            Form::Micro(m) => {
-                let hash = m.key_hash();
-                Ok(m.lookup(key).map(|e| Entry {
-                    name: ZapName::Bytes(e.name.to_vec()),
-                    cd: e.cd,
-                    hash: hash.name(e.name),
-                    int_len: 8,
-                    values: e.value.to_be_bytes().to_vec(),
-                }))
-            }
-            Form::Fat(h) => {
-                let fetch = |b| self.fetch_table(b);
-                let leaf =
-                    h.leaf_of(key.hash, self.endian, fetch).map_err(|e| self.fetch_error(e))?;
-                let block = self.fetch(leaf)?;
-                let decoded = self.decode_leaf(leaf, &block)?;
-                decoded.lookup(key).map_err(|e| self.object.format_error(leaf, e))
-            }
-        }
+        self.finder().find(key)
+    }
+
+    /// For looking many keys up.
+    #[must_use]
+    pub fn finder(&self) -> Finder<'_> {
+        Finder { zap: self, leaf: None }
     }
 
     /// Looks a name up byte for byte.
@@ -262,6 +249,46 @@ impl Zap {
     /// All entries, or the first error.
     pub fn to_vec(&self) -> Result<Vec<Entry>> {
         self.entries().collect()
+    }
+}
+
+/// Looks keys up. The leaf of the last one is kept decoded, so keys in the order of their hashes,
+/// as [`Zap::entries`] has them, cost one decoding for each leaf.
+pub struct Finder<'a> {
+    zap: &'a Zap,
+    /// Its block, and what is in it.
+    leaf: Option<(u64, Leaf)>,
+}
+
+impl Finder<'_> {
+    /// Looks a key up, prepared with [`Zap::key_hash`].
+    ///
+    /// # Errors
+    /// A block on the way cannot be read or makes no sense.
+    pub fn find(&mut self, key: &ZapKey) -> Result<Option<Entry>> {
+        let zap = self.zap;
+        let header = match &zap.form {
+            Form::Micro(m) => {
+                let hash = m.key_hash();
+                return Ok(m.lookup(key).map(|e| Entry {
+                    name: ZapName::Bytes(e.name.to_vec()),
+                    cd: e.cd,
+                    hash: hash.name(e.name),
+                    int_len: 8,
+                    values: e.value.to_be_bytes().to_vec(),
+                }));
+            }
+            Form::Fat(header) => header,
+        };
+        let fetch = |b| zap.fetch_table(b);
+        let at = header.leaf_of(key.hash, zap.endian, fetch).map_err(|e| zap.fetch_error(e))?;
+        let leaf = match self.leaf.take().filter(|(kept, _)| *kept == at) {
+            Some((_, leaf)) => leaf,
+            None => zap.decode_leaf(at, &*zap.fetch(at)?)?,
+        };
+        let found = leaf.lookup(key).map_err(|e| zap.object.format_error(at, e));
+        self.leaf = Some((at, leaf));
+        found
     }
 }
 
