@@ -316,6 +316,80 @@ fn what_is_there_is_not_overwritten_by_mistake() {
     assert!(into.look().unwrap().dsl().by_name("there/fs/%recv").is_err());
 }
 
+/// A file system with three snapshots, and the same two of them elsewhere, with one of its own.
+fn with_younger() -> (LivePool, LivePool, Vec<u8>) {
+    let from = NewPool::new("here").memory(128 << 20).create().unwrap();
+    let into = NewPool::new("there").memory(128 << 20).create().unwrap();
+    engine::datasets::snapshot(&from, &["here@0"], false, Vec::new()).unwrap();
+    engine::datasets::snapshot(&from, &["here@1"], false, Vec::new()).unwrap();
+    let full = sent(&from, "here@0", None, Forms::default());
+    receive(&into, &to("there/fs"), &full).unwrap();
+    engine::datasets::snapshot(&into, &["there/fs@mine"], false, Vec::new()).unwrap();
+    let stream = sent(&from, "here@1", Some("@0"), Forms::default());
+    (from, into, stream)
+}
+
+#[test]
+fn a_snapshot_that_is_in_use_is_not_destroyed_by_going_back() {
+    let (_from, into, stream) = with_younger();
+    let force = Receive { force: true, ..to("there/fs") };
+    let in_use = into.hold_open("there/fs@mine").unwrap();
+    assert_eq!(refusal(receive(&into, &force, &stream)), Refusal::Busy);
+    let refused = into.rollback("there/fs@0", true).unwrap_err();
+    assert!(refused.to_string().contains("busy"), "{refused}");
+    let view = into.look().unwrap();
+    assert!(view.dsl().by_name("there/fs@mine").is_ok());
+    assert!(view.dsl().by_name("there/fs/%recv").is_err());
+    drop(in_use);
+    receive(&into, &force, &stream).unwrap();
+    assert!(into.look().unwrap().dsl().by_name("there/fs@mine").is_err());
+}
+
+/// Begins to receive an increment, and looks at the pool before the end.
+struct Between<'a>(&'a LivePool);
+
+impl Observer for Between<'_> {
+    fn begins(&self, _: &Stream) {}
+    fn is_there(&self, _: &str) {}
+    fn not_set(&self, _: &str, _: &str, _: &str) {}
+    fn ends(&self, _: u64, _: Duration) {}
+    fn finish(
+        &self,
+        dataset: &str,
+        _: bool,
+        finish: &mut dyn FnMut() -> engine::Result<()>,
+    ) -> engine::Result<()> {
+        let pool = self.0;
+        let hidden = format!("{dataset}/%recv");
+        assert!(pool.look()?.dsl().by_name(&hidden).is_ok());
+        assert!(pool.rename(&hidden, "there/stolen").is_err());
+        let all = ["there@all".to_owned()];
+        engine::datasets::snapshot(pool, &all, true, Vec::new())?;
+        let view = pool.look()?;
+        assert!(view.dsl().by_name("there@all").is_ok());
+        assert!(view.dsl().by_name(&format!("{hidden}@all")).is_err());
+        pool.destroy_snapshots(&[format!("{dataset}@all")], false)?;
+        finish()
+    }
+}
+
+#[test]
+fn what_is_half_received_keeps_no_snapshot_of_all_from_being_taken() {
+    let (_from, into, stream) = with_younger();
+    let force = Receive { force: true, ..to("there/fs") };
+    force.run(&into, &stream[..], &Between(&into), &Progress::new()).unwrap();
+    assert!(into.look().unwrap().dsl().by_name("there/fs@1").is_ok());
+}
+
+/// An increment goes into the dataset that was named, and into no other that has the snapshot.
+#[test]
+fn a_name_that_is_not_there_is_not_replaced_by_another() {
+    let (_from, into, stream) = with_younger();
+    let e = receive(&into, &Receive { force: true, ..to("there/typo") }, &stream).unwrap_err();
+    assert_eq!(e.error.kind(), &ErrorKind::NotFound, "{:?}", e.error);
+    assert!(into.look().unwrap().dsl().by_name("there/fs@mine").is_ok());
+}
+
 #[test]
 fn a_clone_is_received_as_one() {
     let from = NewPool::new("here").memory(128 << 20).create().unwrap();

@@ -49,6 +49,7 @@ pub fn failure(failed: &NotReceived) -> Option<(String, Option<String>)> {
             let missing = error.dataset().unwrap_or(dataset);
             return plain(format!("destination '{missing}' does not exist"));
         }
+        ErrorKind::NoSpace => return plain("out of space".to_owned()),
         ErrorKind::Quota => return plain(format!("destination {dataset} space quota exceeded.")),
         ErrorKind::Refused(why) => why,
         _ => return None,

@@ -15,7 +15,6 @@ use engine::live::{ImportOptions, Invocation, Setting};
 use engine::{Error, LivePool, OpenOptions, Progress};
 use imported::Found;
 use std::path::{Path, PathBuf};
-use views::hints;
 
 /// What is shown of a resilver that a command stays for.
 const RESILVER: &str = "resilver (Ctrl-C leaves it to the next command): blocks";

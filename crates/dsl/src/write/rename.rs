@@ -45,6 +45,8 @@ fn check_names(dsl: &Dsl, from: &str, to: &str) -> Result<Arc<Dir>> {
     if check_name(to)? != NameKind::Dataset {
         return Err(Error::BadName(to.to_owned()));
     }
+    // What a stream is being received into has a name that no user gives or takes.
+    check_name(from)?;
     let dir = dsl.dir_by_name(from)?;
     match dir.object == dsl.root_object() {
         true => Err(Error::refused(from, Refusal::PoolRoot)),

@@ -53,7 +53,8 @@ pub(super) enum Descendants {
     WithSnapshot,
 }
 
-/// The snapshot `name` (`pool/a@x`), and those of that short name of datasets below.
+/// The snapshot `name` (`pool/a@x`), and those of that short name of datasets below. What is half
+/// received below it is left out.
 pub(super) fn snapshots(dsl: &Dsl, name: &str, below: Descendants) -> Result<Vec<String>> {
     let Some((head, short)) = split(name).filter(|_| name.contains('@')) else {
         let error = Error::against(Rule::SnapshotName).at(Place::Dataset(name.to_owned()));
@@ -62,7 +63,9 @@ pub(super) fn snapshots(dsl: &Dsl, name: &str, below: Descendants) -> Result<Vec
     if below == Descendants::Not {
         return Ok(vec![name.to_owned()]);
     }
-    let all = heads(dsl, head)?.into_iter().map(|h| format!("{}@{short}", h.name));
+    let is_whole = |h: &Dataset| h.name == head || !h.phys.is_inconsistent();
+    let all = heads(dsl, head)?.into_iter().filter(is_whole);
+    let all = all.map(|h| format!("{}@{short}", h.name));
     Ok(all.filter(|n| below == Descendants::All || dsl.by_name(n).is_ok()).collect())
 }
 

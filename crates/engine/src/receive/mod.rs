@@ -306,7 +306,9 @@ impl<R: Read> Run<'_, R> {
         if check_name(destination)? != NameKind::Snapshot {
             return Err(dsl::Error::BadName(destination.clone()).into());
         }
-        let (incoming, is_there) = self.incoming(begin, destination, wants_new)?;
+        // The one that was named is meant, and no other that has the snapshot.
+        let is_named = is_top && self.how.naming == Naming::AsTarget;
+        let (incoming, is_there) = self.incoming(begin, destination, wants_new, is_named)?;
         let stream = Stream {
             sent: sent.to_owned(),
             destination: incoming.full_name(),
@@ -383,6 +385,7 @@ impl<R: Read> Run<'_, R> {
         begin: &Begin,
         destination: &mut String,
         wants_new: bool,
+        is_named: bool,
     ) -> Result<(Incoming, Option<u64>)> {
         let view = self.view;
         let _guard = view.lock_datasets();
@@ -392,7 +395,7 @@ impl<R: Read> Run<'_, R> {
             (dataset.to_owned(), snapshot.to_owned())
         };
         let (mut name, snapshot) = split(destination);
-        if !wants_new && dsl.by_name(&name).is_err() {
+        if !wants_new && !is_named && dsl.by_name(&name).is_err() {
             // It may have another name here.
             if let Some(from) = by_guid(dsl, &name, begin.from_guid) {
                 name = split(&from).0;

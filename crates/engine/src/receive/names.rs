@@ -53,13 +53,16 @@ pub(super) fn destination(target: &str, naming: Naming, top: &str, sent: &str) -
     }
 }
 
-/// The snapshot with this GUID, looked for below `near` first.
+/// How many leading parts two names of datasets share.
+fn shared_parts(a: &str, b: &str) -> usize {
+    a.split('/').zip(b.split('/')).take_while(|(a, b)| a == b).count()
+}
+
+/// The snapshot with this GUID. Of several that of the dataset that is nearest to `near`: below it,
+/// otherwise below the dataset above it, and so on.
 pub(super) fn by_guid(dsl: &Dsl, near: &str, guid: u64) -> Option<String> {
     let mut all = dsl.walk();
-    let is_near = |name: &str| {
-        name == near || name.strip_prefix(near).is_some_and(|rest| rest.starts_with('/'))
-    };
-    all.sort_by_key(|(name, _)| !is_near(name));
+    all.sort_by_key(|(name, _)| std::cmp::Reverse(shared_parts(name, near)));
     for (_, dir) in all {
         let head = dir.ok().and_then(|dir| dsl.head(&dir).ok().flatten());
         let snapshots = head.and_then(|head| dsl.snapshots(&head).ok()).unwrap_or_default();
@@ -73,6 +76,13 @@ pub(super) fn by_guid(dsl: &Dsl, near: &str, guid: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_nearest_dataset_shares_most_of_the_name() {
+        assert_eq!(shared_parts("d/o2/a", "d/o2/aclone"), 2);
+        assert_eq!(shared_parts("d/o1/a", "d/o2/aclone"), 1);
+        assert_eq!(shared_parts("e", "d/o2/aclone"), 0);
+    }
 
     #[test]
     fn names_are_put_together_as_the_options_say() {

@@ -352,9 +352,10 @@ impl LivePool {
         self.run_with(needs, move |cx| {
             let dsl = cx.datasets();
             let check = dsl::write::check_rollback;
-            let (head, _) = check(&cx.dsl(), dsl, &snapshot, destroy_younger)?;
+            let (head, younger) = check(&cx.dsl(), dsl, &snapshot, destroy_younger)?;
             cx.permit_younger(&head, &snapshot)?;
             cx.check_unused(&head)?;
+            younger.iter().try_for_each(|younger| cx.check_unused(younger))?;
             cx.check_log(&head)?;
             cx.check_log(&dsl.by_name(&snapshot)?)?;
             cx.take_over(&head)?;

@@ -11,6 +11,7 @@ use super::shared::{Shared, TaskCx};
 use super::uses::InUse;
 use crate::error::Result;
 use dmu::Objset;
+use dsl::Dataset;
 use dsl::write::{Incoming, PropertyChange};
 use ondisk::{ObjsetKind, ZilHeader};
 use std::sync::Arc;
@@ -46,6 +47,9 @@ impl TaskCx<'_> {
         if let Some(from) = dsl::write::check_receive(&self.dsl(), self.datasets(), incoming)? {
             self.check_log(&from)?;
         }
+        if let Ok(head) = self.datasets().by_name(&incoming.name) {
+            self.check_younger_unused(&head, incoming)?;
+        }
         let made = dsl::write::begin_receive(&self.dsl(), self.datasets(), incoming)?;
         let dataset = self.datasets().head_by_object(made.head)?;
         let head = if dataset.phys.bp.is_hole() {
@@ -68,6 +72,15 @@ impl TaskCx<'_> {
         Ok((head, !dataset.phys.bp.is_hole()))
     }
 
+    /// Refuses to destroy snapshots that are in use: with `-F` those go that are younger than the
+    /// one that the stream begins with.
+    fn check_younger_unused(&self, head: &Dataset, incoming: &Incoming) -> Result<()> {
+        let snapshots = self.datasets().snapshots(head)?;
+        let from = snapshots.iter().rposition(|s| s.phys.guid == incoming.from_guid);
+        let younger = snapshots.iter().skip(from.map_or(0, |at| at + 1));
+        younger.into_iter().try_for_each(|younger| self.check_unused(younger))
+    }
+
     fn end_receive(
         &self,
         received: u64,
@@ -78,6 +91,7 @@ impl TaskCx<'_> {
         let existing = dsl::write::check_end_receive(&cx, dsl, received, incoming)?;
         if let Some(head) = &existing {
             self.check_unused(head)?;
+            self.check_younger_unused(head, incoming)?;
             self.check_log(head)?;
             self.take_over(head)?;
             self.drop_head(head.object);

@@ -16,7 +16,6 @@ use serde_json::json;
 use std::process::ExitCode;
 use std::slice::from_ref;
 use views::diff::{self as view, Style};
-use views::hints;
 
 /// Arguments of `zinc zfs diff`.
 #[derive(clap::Args)]

@@ -12,7 +12,6 @@ use engine::{Error, ErrorKind, Progress, Rule};
 use std::io;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use views::hints;
 use views::streams;
 
 /// Arguments of `zinc zfs send`.

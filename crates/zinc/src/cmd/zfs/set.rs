@@ -15,7 +15,6 @@ use engine::properties::{self, Setting};
 use engine::props::{self, Access};
 use engine::{ErrorKind, Hint, Place};
 use std::process::ExitCode;
-use views::hints;
 
 /// Arguments of `zinc zfs set`.
 #[derive(clap::Args)]
