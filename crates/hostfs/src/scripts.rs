@@ -42,13 +42,18 @@ fn is_set(value: Option<OsString>) -> bool {
     value.is_some_and(|text| !text.is_empty() && text != "0" && !text.eq_ignore_ascii_case("no"))
 }
 
-/// Folders in which scripts are looked for.
+/// Folders in which scripts are looked for: whole paths, because a name alone would be looked for
+/// elsewhere when it is run.
 fn folders(env: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
-    if let Some(paths) = env("ZPOOL_SCRIPTS_PATH").filter(|paths| !paths.is_empty()) {
-        return std::env::split_paths(&paths).collect();
-    }
-    let own = env("HOME").map(|home| PathBuf::from(home).join(OWN_FOLDER));
-    own.into_iter().chain([PathBuf::from(SYSTEM_FOLDER)]).collect()
+    let mut all: Vec<PathBuf> = match env("ZPOOL_SCRIPTS_PATH").filter(|paths| !paths.is_empty()) {
+        Some(paths) => std::env::split_paths(&paths).collect(),
+        None => {
+            let own = env("HOME").map(|home| PathBuf::from(home).join(OWN_FOLDER));
+            own.into_iter().chain([PathBuf::from(SYSTEM_FOLDER)]).collect()
+        }
+    };
+    all.retain(|folder| folder.is_absolute());
+    all
 }
 
 /// Whether the environment lets this user run scripts.

@@ -26,7 +26,7 @@ pub const MAGIC: u64 = 0x2_f5ba_cbac;
 /// Largest payload but that of BEGIN: a block.
 pub const BLOCK_MAX: u64 = 16 << 20;
 /// Largest payload of BEGIN: a packed list of all snapshots of all that is sent.
-pub const LIST_MAX: u64 = 256 << 20;
+pub const LIST_MAX: u64 = 64 << 20;
 /// Size of the name in BEGIN, with the NUL behind it.
 const NAME_SIZE: usize = 256;
 

@@ -51,25 +51,35 @@ pub fn upgrade(
     let wanted = wanted(pool, names, recursive)?;
     let mut done = Upgraded::default();
     let mut changed = Vec::new();
+    let mut failed = None;
     for (name, has) in wanted {
         match has {
             has if has > version => done.newer.push((name, has)),
             has if has == version => done.had_it += 1,
-            _ => {
-                let fs = pool
-                    .filesystem_to_set(&name, "version")
-                    .map_err(|e| Error::from(e).of(&name))?;
-                fs.upgrade(version).map_err(|e| Error::from(e).of(&name))?;
-                done.upgraded.push(name);
-                changed.push(fs);
-            }
+            _ => match upgrade_one(pool, &name, version) {
+                Ok(fs) => {
+                    done.upgraded.push(name);
+                    changed.push(fs);
+                }
+                Err(e) => {
+                    failed = Some(e.of(&name));
+                    break;
+                }
+            },
         }
     }
+    // Also when one failed: those before it are of the new version.
     if !changed.is_empty() {
         pool.sync()?;
     }
     changed.iter().try_for_each(zpl::Filesystem::adopt_version)?;
-    Ok(done)
+    failed.map_or(Ok(done), Err)
+}
+
+fn upgrade_one(pool: &LivePool, name: &str, version: u64) -> Result<zpl::Filesystem> {
+    let fs = pool.filesystem_to_set(name, "version")?;
+    fs.upgrade(version)?;
+    Ok(fs)
 }
 
 /// The file systems that are meant, with their versions.

@@ -9,10 +9,12 @@ use codec::compress;
 use device::AlignedBuf;
 use dmu::{Block, Hold, NewObject, Object, Objset, Tx};
 use ondisk::dnode::{DNODE_CORE_SIZE, DNODE_SLOT_SIZE};
+use ondisk::sa::SaHeader;
 use ondisk::stream::{
     self, BLOCK_MAX, Begin, Body, FreeObjects, OBJECT_HAS_SPILL, SPILL_UNMODIFIED, Spill, Write,
     WriteEmbedded, begin_flag, feature,
 };
+use ondisk::znode::Znode;
 use ondisk::{Checksum, Compression, DmuType, Endian};
 use pool::live::Receiving;
 use std::sync::Arc;
@@ -31,6 +33,9 @@ const FREED_AT_ONCE: usize = 64;
 const RECORD_BYTES: u64 = 16 << 10;
 /// Largest payload of a pointer.
 const EMBEDDED_MAX: u32 = 112;
+
+/// Types whose blocks lead to others by what is in them, which no stream has.
+const OF_THE_SYSTEM: [DmuType; 3] = [DmuType::DNODE, DmuType::OBJSET, DmuType::INTENT_LOG];
 
 /// What records are applied to.
 pub(super) struct Apply<'a> {
@@ -141,7 +146,8 @@ impl<'a> Apply<'a> {
         self.highest = self.highest.max(o.object);
         self.has_large_dnodes |= slots > 1;
         let mut there = self.found(o.object)?;
-        if there.as_ref().is_some_and(|object| !is_of_form(object, &new)) {
+        if there.as_ref().is_some_and(|object| !is_of_form(object, &new) && !is_kept(object, &new))
+        {
             // An object of another form is another object.
             self.free(&[o.object])?;
             there = None;
@@ -201,6 +207,7 @@ impl<'a> Apply<'a> {
         let room = usize::from(slots) * DNODE_SLOT_SIZE - DNODE_CORE_SIZE - 128;
         match () {
             () if data == DmuType::NONE => Err(bad("an object has no type")),
+            () if OF_THE_SYSTEM.contains(&data) => Err(bad("an object is of a type of no dataset")),
             () if o.object == 0 || o.object >= OBJECTS_END => Err(bad("no object has its number")),
             () if slots > 32 || (slots > 1 && !self.receiving.has_feature("large_dnode")) => {
                 Err(bad("a dnode is larger than it can be in this pool"))
@@ -319,6 +326,9 @@ impl<'a> Apply<'a> {
         if w.compression == 0 {
             return self.put(&object, w.offset, AlignedBuf::copy_of(payload), None);
         }
+        if payload.is_empty() || payload.len() as u64 > w.logical_size {
+            return Err(bad("a block is longer compressed than it is"));
+        }
         let bytes = unpacked(compression, payload, w.logical_size)?;
         self.put(&object, w.offset, bytes, Some((compression, payload)))
     }
@@ -334,7 +344,8 @@ impl<'a> Apply<'a> {
         let size = object.dnode().block_size();
         let is_whole = size == bytes.len() as u64 && size != 0 && offset.is_multiple_of(size);
         let packed = packed.filter(|(compression, _)| self.can_have(*compression));
-        let tx = self.write(bytes.len() as u64)?;
+        let held = bytes.len() + packed.map_or(0, |(_, packed)| packed.len());
+        let tx = self.write(held as u64)?;
         if !is_whole {
             return object.write_at(&tx, offset, &bytes).map_err(rejected);
         }
@@ -427,6 +438,36 @@ fn is_of_form(object: &Object, new: &NewObject) -> bool {
         && dnode.block_size() == u64::from(new.block_size)
         && Some(dnode.extra_slots + 1) == new.slots
         && dnode.blkptrs.len() == (room / 128).min(most)
+}
+
+/// Whether a file keeps its blocks although the stream has them in another size. The blocks of a
+/// file that has several keep their size as long as it lives: then the streams before were cut to
+/// 128 KiB and this one is not, or the reverse, and it has only the blocks that changed.
+fn is_kept(object: &Object, new: &NewObject) -> bool {
+    let dnode = object.dnode();
+    let same_size = NewObject { block_size: dnode.block_size() as u32, ..new.clone() };
+    let is_same = || {
+        let was = generation(dnode.bonus_kind, &dnode.bonus, dnode.endian);
+        was.is_some() && was == generation(new.bonus_kind, &new.bonus, Endian::Little)
+    };
+    new.kind == DmuType::PLAIN_FILE_CONTENTS
+        && dnode.max_block > 0
+        && is_of_form(object, &same_size)
+        && is_same()
+}
+
+/// What tells a file from another that had its number before. In a list of attributes it stands
+/// third, behind mode and size, in files of all programs.
+fn generation(kind: DmuType, bonus: &[u8], endian: Endian) -> Option<u64> {
+    match kind {
+        DmuType::SA => {
+            let header = SaHeader::decode(bonus).ok()?;
+            let bytes = bonus.get(header.size.checked_add(16)?..)?.first_chunk::<8>()?;
+            Some(header.endian.u64(*bytes))
+        }
+        DmuType::ZNODE => Some(Znode::decode(bonus, endian).ok()?.generation),
+        _ => None,
+    }
 }
 
 /// Decompresses a block.

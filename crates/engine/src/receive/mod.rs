@@ -205,6 +205,11 @@ fn bad(fault: StreamFault) -> Error {
     Error::new(ErrorKind::BadStream(fault))
 }
 
+/// Whether a dataset is another or below it.
+fn is_within(dataset: &str, above: &str) -> bool {
+    dataset.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// While nothing is known of the stream.
 fn reading(error: Error) -> NotReceived {
     NotReceived { phase: Phase::Reading, destination: String::new(), error }
@@ -284,6 +289,10 @@ impl<R: Read> Run<'_, R> {
     ) -> std::result::Result<(), NotReceived> {
         if !sent.contains('@') {
             return Err(reading(bad(StreamFault::SnapshotName)));
+        }
+        let dataset = sent.split('@').next().unwrap_or_default();
+        if top.is_empty() || !is_within(dataset, top) {
+            return Err(reading(bad(StreamFault::Record("a dataset is not below the one sent"))));
         }
         let is_clone = begin.flags & begin_flag::CLONE != 0;
         let wants_new = begin.from_guid == 0 || is_clone || self.how.origin.is_some();
@@ -397,8 +406,10 @@ impl<R: Read> Run<'_, R> {
         let (mut name, snapshot) = split(destination);
         if !wants_new && !is_named && dsl.by_name(&name).is_err() {
             // It may have another name here.
-            if let Some(from) = by_guid(dsl, &name, begin.from_guid) {
-                name = split(&from).0;
+            let from = by_guid(dsl, &name, begin.from_guid).map(|from| split(&from).0);
+            let target = split(&self.how.target).0;
+            if let Some(from) = from.filter(|from| is_within(from, &target)) {
+                name = from;
                 *destination = format!("{name}@{snapshot}");
             }
         }
@@ -420,6 +431,12 @@ impl<R: Read> Run<'_, R> {
         let mut is_there = None;
         match dsl.by_name(&name) {
             Ok(head) => {
+                let is_volume = dsl.kind(&head) == DatasetKind::Volume;
+                let sent = ObjsetKind::from_number(begin.objset_kind.into());
+                let is_of_kind = is_volume == (sent == ObjsetKind::Zvol);
+                if !wants_new && !is_of_kind {
+                    return Err(bad(StreamFault::Record("the dataset is of another kind")));
+                }
                 is_there = dsl.by_name(destination).ok().map(|snapshot| snapshot.phys.guid);
                 if wants_new {
                     self.check_overwritten(dsl, &head, begin)?;

@@ -28,7 +28,8 @@ fn env(name: &str) -> Option<OsString> {
 impl ScriptColumns {
     /// Lists the scripts there are, when that is asked for.
     pub fn are_listed(&self, session: &Session) -> bool {
-        let are_listed = self.scripts.as_deref() == Some("");
+        let is_asked = self.scripts.as_deref() == Some("");
+        let are_listed = is_asked && session.client().is_none();
         if are_listed {
             ui::out(session, &Scripts::list(&env));
         }
