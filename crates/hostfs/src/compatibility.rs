@@ -66,7 +66,7 @@ fn file(name: &str) -> Result<FeatureSet, String> {
 /// The content of a file, one byte more than it may have at most.
 fn load(path: &Path) -> io::Result<Vec<u8>> {
     let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "it is no file");
-    // Whoever made the pool chose the path, and to open a device may already do something.
+    // The path comes with the pool, and to open a device may already do something.
     if !std::fs::metadata(path)?.is_file() {
         return Err(no_file());
     }

@@ -413,21 +413,7 @@ impl<R: Read> Run<'_, R> {
                 *destination = format!("{name}@{snapshot}");
             }
         }
-        let origin = match &self.how.origin {
-            Some(origin) => {
-                dsl.by_name(origin)?;
-                Some(origin.clone())
-            }
-            None if begin.flags & begin_flag::CLONE != 0 => {
-                let found = by_guid(dsl, &name, begin.from_guid);
-                let absent = || Error::new(ErrorKind::Refused(Refusal::NoLocalOrigin));
-                Some(found.ok_or_else(absent)?)
-            }
-            None => None,
-        };
-        if origin.is_some() && begin.from_guid == 0 && begin.flags & begin_flag::FREE_RECORDS == 0 {
-            return Err(bad(StreamFault::Record("a full stream cannot be received as a clone")));
-        }
+        let origin = self.origin(dsl, begin, &name)?;
         let mut is_there = None;
         match dsl.by_name(&name) {
             Ok(head) => {
@@ -467,6 +453,26 @@ impl<R: Read> Run<'_, R> {
             received: Vec::new(),
         };
         Ok((incoming, is_there))
+    }
+
+    /// The snapshot that a new dataset `name` is a clone of, if it is one.
+    fn origin(&self, dsl: &dsl::Dsl, begin: &Begin, name: &str) -> Result<Option<String>> {
+        let origin = match &self.how.origin {
+            Some(origin) => {
+                dsl.by_name(origin)?;
+                Some(origin.clone())
+            }
+            None if begin.flags & begin_flag::CLONE != 0 => {
+                let found = by_guid(dsl, name, begin.from_guid);
+                let absent = || Error::new(ErrorKind::Refused(Refusal::NoLocalOrigin));
+                Some(found.ok_or_else(absent)?)
+            }
+            None => None,
+        };
+        if origin.is_some() && begin.from_guid == 0 && begin.flags & begin_flag::FREE_RECORDS == 0 {
+            return Err(bad(StreamFault::Record("a full stream cannot be received as a clone")));
+        }
+        Ok(origin)
     }
 
     /// Refuses to put a new dataset in the place of one that is not to be overwritten, or cannot.
