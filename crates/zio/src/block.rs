@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_block_that_was_changed_is_summed_and_compressed_again() {
-        let mut block = Block::new(AlignedBuf::zeroed(512), Endian::Little);
+        let block = Block::new(AlignedBuf::zeroed(512), Endian::Little);
         let sum = |block: &Block, sum| block.fletcher4(|| Ok::<_, ()>([sum; 4]));
         assert_eq!(block.fletcher4(|| Err(())), Err(()));
         assert_eq!((sum(&block, 1), sum(&block, 2)), (Ok([1; 4]), Ok([1; 4])));
