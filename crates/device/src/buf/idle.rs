@@ -17,8 +17,8 @@ use parking_lot::Mutex;
 use std::alloc::{GlobalAlloc as _, Layout, System};
 use std::collections::BTreeMap;
 
-/// Bytes that may wait. Enough for the reads of a deep queue on several disks, and half of what an
-/// idle pool may take.
+/// Bytes that may wait while something is done, and from one pool to the next. Enough for the reads
+/// of a deep queue on several disks.
 const IDLE_BYTES_MAX: usize = 32 << 20;
 
 /// Longest allocation that may wait: the longest block of ZFS.
@@ -168,13 +168,13 @@ impl List<'_> {
         block.free();
     }
 
-    /// Gives what waits back to the system, but for the little that always may.
-    fn shrink(self) {
+    /// Gives what waits back to the system, but for `kept` bytes.
+    fn shrink(self, kept: usize) {
         let (freed, was_busy) = {
             let mut idle = self.0.lock();
             idle.peak = idle.used;
             let was_busy = std::mem::take(&mut idle.busy);
-            (idle.evict(|idle| idle.bytes > IDLE_BYTES_MAX), was_busy)
+            (idle.evict(|idle| idle.bytes > kept), was_busy)
         };
         freed.into_iter().for_each(Block::free);
         if was_busy {
@@ -203,15 +203,18 @@ impl IdleMemory {
         self.bytes = bytes;
     }
 
-    /// Gives the memory that waits back to the system, but for the little that always may: there
-    /// is nothing to do now. So does the allocator with what it keeps: after a load its arenas are
-    /// full of holes between what stays, hundreds of megabytes that it never gives back by itself.
+    /// Gives the memory that waits back to the system: there is nothing to do now. So does the
+    /// allocator with what it keeps: after a load its arenas are full of holes between what stays,
+    /// hundreds of megabytes that it never gives back by itself.
     ///
     /// Nothing is given back while there is a [`KeptMemory`].
     pub fn release(&self) {
-        let kept = self.list.0.lock().keepers != 0;
-        if !kept {
-            self.list.shrink();
+        self.shrink(0);
+    }
+
+    fn shrink(&self, kept: usize) {
+        if self.list.0.lock().keepers == 0 {
+            self.list.shrink(kept);
         }
     }
 }
@@ -240,7 +243,7 @@ impl Default for KeptMemory {
 impl Drop for KeptMemory {
     fn drop(&mut self) {
         self.0.0.lock().keepers -= 1;
-        self.0.shrink();
+        self.0.shrink(IDLE_BYTES_MAX);
     }
 }
 
@@ -291,7 +294,8 @@ pub fn limit_arenas(count: usize) {
 impl Drop for IdleMemory {
     fn drop(&mut self) {
         self.resize(0);
-        self.release();
+        // The next pool may be opened at once.
+        self.shrink(IDLE_BYTES_MAX);
     }
 }
 
@@ -393,9 +397,11 @@ mod tests {
         drop(keeper);
         // The largest go first, until 32 MiB are left at most.
         assert_eq!((waiting(), list.0.lock().bytes), (0, 30 * MIB));
+        kept.release();
+        assert_eq!(list.0.lock().bytes, 0);
         kept.resize(0);
         free(list, some(list, 20, 7 * MIB));
         let idle = list.0.lock();
-        assert_eq!((idle.bytes, idle.used, idle.raised), (30 * MIB, 0, 0));
+        assert_eq!((idle.bytes, idle.used, idle.raised), (28 * MIB, 0, 0));
     }
 }

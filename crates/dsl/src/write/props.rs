@@ -113,12 +113,25 @@ pub fn set_property(
     if INSIDE.contains(&change.name.as_str()) {
         return Err(Error::refused(dataset, Refusal::NotHere(change.name.clone())));
     }
-    let number = |p| (change.name == p).then(|| change.number().unwrap_or(0));
-    for (property, value) in RESERVATIONS.iter().filter_map(|p| Some((*p, number(*p)?))) {
-        check_reservation(dsl, &ds, property, value, cx.pool_size)?;
+    set_on_head(cx, dsl, &ds, change, PropertyOrigin::Local)
+}
+
+/// Sets a property of a head to a value that it may have.
+fn set_on_head(
+    cx: &DslCx<'_>,
+    dsl: &Dsl,
+    ds: &Dataset,
+    change: &PropertyChange,
+    origin: PropertyOrigin,
+) -> Result<()> {
+    if let Some(property) = RESERVATIONS.into_iter().find(|p| *p == change.name)
+        && !origin.is_hidden(cx, ds.dir.phys.props_zap, property)?
+    {
+        let value = change.number().unwrap_or(0);
+        check_reservation(dsl, ds, property, value, cx.pool_size)?;
     }
-    check_features(cx, dataset, std::slice::from_ref(change))?;
-    apply(cx, &ds.name, (ds.dir.object, ds.object), change, PropertyOrigin::Local)
+    check_features(cx, &ds.name, std::slice::from_ref(change))?;
+    apply(cx, &ds.name, (ds.dir.object, ds.object), change, origin)
 }
 
 /// Whether the pool has the features that these values need, asked before anything is changed.
@@ -298,6 +311,19 @@ enum PropertyOrigin {
     Received,
 }
 
+impl PropertyOrigin {
+    /// Whether such a value has no effect: one that came with a stream is hidden by a value that
+    /// is set here, and by the mark that the property be inherited.
+    fn is_hidden(self, cx: &DslCx<'_>, table: u64, name: &str) -> Result<bool> {
+        if self == Self::Local {
+            return Ok(false);
+        }
+        let table = cx.zap(table)?;
+        let has = |key: &str| Ok::<_, Error>(table.get(key.as_bytes())?.is_some());
+        Ok(has(name)? || has(&format!("{name}{INHERIT}"))?)
+    }
+}
+
 /// Sets a property of a directory and its head, or clears it.
 fn apply(
     cx: &DslCx<'_>,
@@ -317,9 +343,7 @@ fn apply(
             cx.store_received(d.props_zap, &change.name, change.value.as_ref())
         }
     };
-    let is_hidden = origin == PropertyOrigin::Received
-        && cx.zap(d.props_zap)?.get(change.name.as_bytes())?.is_some();
-    if is_hidden {
+    if origin.is_hidden(cx, d.props_zap, &change.name)? {
         return store();
     }
     if needs::feature(change) == Some(needs::ZSTD) {
@@ -387,16 +411,7 @@ pub fn set_received(
         return Ok(());
     }
     check_change(&ds.name, change)?;
-    let number = |p| (change.name == p).then(|| change.number().unwrap_or(0));
-    let table = ds.dir.phys.props_zap;
-    let is_hidden = cx.zap(table)?.get(change.name.as_bytes())?.is_some();
-    for (property, value) in RESERVATIONS.iter().filter_map(|p| Some((*p, number(*p)?))) {
-        if !is_hidden {
-            check_reservation(dsl, &ds, property, value, cx.pool_size)?;
-        }
-    }
-    check_features(cx, dataset, std::slice::from_ref(change))?;
-    apply(cx, &ds.name, (ds.dir.object, ds.object), change, PropertyOrigin::Received)
+    set_on_head(cx, dsl, &ds, change, PropertyOrigin::Received)
 }
 
 /// Sets a property of a dataset that is just being made to a value that came with a stream, unless
