@@ -8,7 +8,9 @@
 //! [`AT_ONCE`] run at a time; the caller of [`Hook::run`] waits for one to end when more are
 //! wanted, and events wait where they are kept. One that takes longer than [`TIME`] is killed.
 
-use std::path::PathBuf;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,6 +20,18 @@ const AT_ONCE: usize = 4;
 const TIME: Duration = Duration::from_mins(5);
 /// How often it is looked whether one has ended, when as many run as may.
 const BETWEEN: Duration = Duration::from_millis(20);
+
+/// The program at `path`, as an absolute path: hooks run in the root directory.
+///
+/// # Errors
+/// It is not there, or is no program.
+pub fn program(path: &Path) -> io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    match path.metadata()? {
+        meta if meta.is_file() && meta.permissions().mode() & 0o111 != 0 => Ok(path),
+        _ => Err(io::Error::other("it is no program")),
+    }
+}
 
 /// The command, and those of it that run.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ pub mod licence;
 pub mod source;
 
 /// The floors of the house, from the ground up. A crate may use those before it only.
-pub const FLOORS: [&str; 32] = [
+pub const FLOORS: [&str; 33] = [
     "probes",
     "ondisk",
     "codec",
@@ -46,6 +46,7 @@ pub const FLOORS: [&str; 32] = [
     "exports",
     "views",
     "page",
+    "agents",
     "hostfs",
     "mount",
     "zinc",

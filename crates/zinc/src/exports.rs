@@ -1,10 +1,10 @@
 //! Volumes, snapshots of them and files, as disks for other programs (NBD).
 
 use crate::failure::Failure;
-use crate::held::Held;
 use crate::session::Session;
 use crate::{served, ui};
 use ::exports::{FileSource, VolumeSource};
+use agents::Held;
 use control::{Endpoint, Presence};
 use engine::datasets::pool_of;
 use engine::{LivePool, OpenPool};

@@ -26,7 +26,6 @@ mod exports;
 mod failure;
 mod foreign_servers;
 mod found;
-mod held;
 mod host;
 mod json;
 mod keys;

@@ -18,7 +18,6 @@
 //! client is gone.
 
 use crate::failure::{FAILED, Failure};
-use crate::held::{CloseMode, Held, NotReleased};
 use crate::host;
 use crate::known;
 use crate::mounting::{not_unmounted, tell};
@@ -28,6 +27,8 @@ use crate::txgs::keep_last;
 use crate::ui;
 use ::mount::datasets::{DatasetError, Follower, Unmounted};
 use ::mount::{Mounts, UnmountMode};
+use agents::Held;
+use control::held::{CloseMode, NotReleased};
 use control::sink::OutputState;
 use control::stream::Stream;
 use control::{ClientWatch, Handler, Peer, Presence, Refusal, Request};

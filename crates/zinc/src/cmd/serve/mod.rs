@@ -10,17 +10,14 @@
 //! is gone. Before the pool is let go, what is mounted is unmounted.
 //!
 //! The socket appears after the pool is held and goes before it is let go, so a client that finds
-//! it finds the pool. How it is let go while commands run for clients is said in `held`. What is
-//! killed instead leaves the pool as any crash does, and its socket to be taken over.
+//! it finds the pool. How it is let go while commands run for clients is said in `control::held`.
+//! What is killed instead leaves the pool as any crash does, and its socket to be taken over.
 
 mod all;
 pub mod background;
 mod config;
-mod events;
 mod handler;
-mod panic;
 mod reading;
-mod spares;
 mod web;
 
 use crate::args::SearchScope;
@@ -29,7 +26,6 @@ use crate::cmd::verb::Verb;
 use crate::exports::Exports;
 use crate::failure::{FAILED, Failure};
 use crate::found;
-use crate::held::{self, CloseMode, Held, NotReleased};
 use crate::known;
 use crate::live::{self, LiveArgs, LiveOptions};
 use crate::mounting;
@@ -40,6 +36,9 @@ use crate::ui;
 use ::mount::datasets::{self, MountRequest};
 use ::mount::reading::Made;
 use ::mount::{Mounts, UnmountMode};
+use agents::{Held, events, panic, spares};
+use control::held::{CloseMode, END_WITHIN, NotReleased};
+use control::hook;
 use control::log::{self, Filter};
 use control::{Endpoint, Server};
 use engine::{LivePool, OpenPool};
@@ -294,7 +293,7 @@ impl Args {
         self.refuse_a_second(session, name)?;
         let how = &self.live.how;
         let tunables = how.tuning.all(session)?;
-        let hook = self.hook.as_deref().map(|path| events::program(session, path)).transpose()?;
+        let hook = self.hook.as_deref().map(|path| program(session, path)).transpose()?;
         // Before the pool is held, so that a signal never ends it half.
         let (ends, ended) = channel();
         listen_to_signals(session, ends.clone())?;
@@ -399,7 +398,8 @@ impl Args {
         let socket = Socket::new(path.clone());
         let _at_end = AtEnd(Arc::clone(&socket));
         let of = (Arc::clone(held), Arc::clone(mounts), Arc::clone(listed));
-        panic::watch(held, ends.clone())?;
+        let failed = ends.clone();
+        panic::watch(held, move |why| drop(failed.send(End::Panicked(why))))?;
         let service = Service::new(session.clone(), of, self.mount, socket, move |what| {
             let _ = ends.send(what.map_or(End::Unmounted, End::Exported));
         });
@@ -470,6 +470,14 @@ impl Args {
 
 /// Exports what is in the pool, in a thread that ends when the pool is let go; it counts as a
 /// command that runs.
+/// The command of `--hook`.
+fn program(session: &Session, path: &Path) -> Result<PathBuf, Failure> {
+    let path = session.path(path);
+    hook::program(&path).map_err(|e| {
+        Failure::new(format!("cannot run '{}'", path.display())).because(e.to_string())
+    })
+}
+
 fn export(session: &Session, held: &Arc<Held>, exports: &Exports) -> Result<(), Failure> {
     let (says, said) = channel();
     let (session, held, exports) = (session.clone(), Arc::clone(held), exports.clone());
@@ -637,8 +645,8 @@ fn close(
 fn end_in_time(session: &Session) -> Result<(), Failure> {
     let session = session.clone();
     let wait = move || {
-        std::thread::sleep(held::END_WITHIN);
-        let time = held::END_WITHIN.as_secs();
+        std::thread::sleep(END_WITHIN);
+        let time = END_WITHIN.as_secs();
         let what = format!("the pool was not closed within {time} s, and this process ends");
         ui::error(&session, &Failure::new(what).hint(LIKE_A_CRASH).text());
         session.end(ExitCode::from(FAILED));

@@ -2,9 +2,9 @@
 //! systems, which is beside it or alone (`--metrics`).
 
 use crate::failure::Failure;
-use crate::held::Held;
 use crate::served::Server;
 use crate::session::Session;
+use agents::Held;
 use control::http::{Answer, PageRequest};
 use engine::live::TxgState;
 use engine::stats::Snapshot;

@@ -5,7 +5,7 @@
 //! the pool: commands that open a pool for a moment take no spares, as they cannot tell a device
 //! that failed from one that comes a second later.
 
-use crate::held::Held;
+use crate::Held;
 use control::Presence;
 use engine::devices::AnyDevices;
 use engine::live::{Lookout, Missing, NotUsed, Returned, SpareTaken};
@@ -19,9 +19,13 @@ const LOOK: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_mins(1);
 
 /// Starts the thread. It ends when the pool is gone.
+///
+/// # Errors
+/// The thread cannot be started.
 pub fn watch(held: &Arc<Held>) -> std::io::Result<()> {
+    let Some(rt) = held.pool().map(|pool| pool.rt().clone()) else { return Ok(()) };
     let held = Arc::downgrade(held);
-    let watch = move || run(&held);
+    let watch = move || run(&held, &rt);
     std::thread::Builder::new().name("spares".to_owned()).spawn(watch).map(drop)
 }
 
@@ -42,9 +46,9 @@ impl Tried {
     }
 }
 
-fn run(held: &Weak<Held>) {
+fn run(held: &Weak<Held>, rt: &Rt) {
     let (mut used, mut spared) = (Tried::default(), Tried::default());
-    let mut lookout = Lookout::new(&Rt::real(), Arc::new(AnyDevices::default()));
+    let mut lookout = Lookout::new(rt, Arc::new(AnyDevices::default()));
     loop {
         std::thread::sleep(LOOK);
         let Some(held) = held.upgrade() else { return };

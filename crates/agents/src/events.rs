@@ -11,14 +11,11 @@
 //! memory; when more come than that keeps, the log says how many were passed over. When the pool is
 //! let go, the last events (its export) are still told, for [`AT_END`].
 
-use crate::failure::Failure;
-use crate::held::Held;
-use crate::session::Session;
+use crate::Held;
 use control::hook::Hook;
 use engine::live::{Event, Events};
 use std::convert::Infallible;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -31,22 +28,13 @@ const BETWEEN: Duration = Duration::from_millis(20);
 /// How long the end of the server waits for the last events to be told.
 const AT_END: Duration = Duration::from_secs(5);
 
-/// The command that is named: it must be there.
-pub fn program(session: &Session, path: &Path) -> Result<PathBuf, Failure> {
-    let path = session.path(path);
-    let path = std::path::absolute(&path).unwrap_or(path);
-    let why = match path.metadata() {
-        Ok(meta) if meta.is_file() && meta.permissions().mode() & 0o111 != 0 => return Ok(path),
-        Ok(_) => "it is no program".to_owned(),
-        Err(e) => e.to_string(),
-    };
-    Err(Failure::new(format!("cannot run '{}'", path.display())).because(why))
-}
-
 /// The threads that tell.
 pub struct EventThreads(Vec<JoinHandle<()>>);
 
-/// Starts to tell what happens.
+/// Starts to tell what happens: to the log, and to the command `hook`.
+///
+/// # Errors
+/// A thread cannot be started.
 pub fn watch(held: &Arc<Held>, hook: Option<PathBuf>) -> std::io::Result<Option<EventThreads>> {
     let Some(events) = held.pool().map(|pool| pool.events()) else { return Ok(None) };
     let begin = |name: &str, run: Box<dyn FnOnce() + Send>| {

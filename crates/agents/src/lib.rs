@@ -1,0 +1,21 @@
+//! What a server does by itself with the pool that it holds: OpenZFS leaves this to a daemon of its
+//! own, zed, and its agents.
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | [`events`] | writes changes of state to the log, and runs the administrator's command |
+//! | [`spares`] | takes hot spares, and uses devices again that are back |
+//! | [`panic`] | ends the server of a pool that has `failmode=panic` |
+//!
+//! Each is a thread or two of the process that holds the pool. None of them keeps the pool open:
+//! they hold it for moments, and end when it was let go.
+//!
+//! **Invariant:** reaches the pool through the engine, and tells only the log.
+#![forbid(unsafe_code)]
+
+pub mod events;
+pub mod panic;
+pub mod spares;
+
+/// The pool that a server holds, until it is let go.
+pub type Held = control::held::Held<engine::LivePool>;
