@@ -1,12 +1,13 @@
 //! Asking.
 
 use crate::protocol::{ANSWER_MAX, Refusal, Request, decode_answer};
+use crate::sink;
 use crate::wire::{Lines, Trouble, send};
 use rustix::net::sockopt::socket_peercred;
 use serde_json::Value;
 use std::fmt;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -93,7 +94,32 @@ impl Client {
         self.call_with(verb, params, &[])
     }
 
-    /// The same, sending open files along.
+    /// The same, and what the server writes meanwhile goes to `output`: into one of two sockets
+    /// that are sent along, the other of which is open for as long as the answer is waited for.
+    ///
+    /// # Errors
+    /// As [`Self::call`], and that `output` does not take it. When its reader went away, the answer
+    /// says what became of it.
+    pub fn call_streaming(
+        &mut self,
+        verb: &str,
+        params: Value,
+        output: BorrowedFd<'_>,
+    ) -> Result<Value, CallError> {
+        let (from, to) = UnixStream::pair()?;
+        let (_mine, watch) = UnixStream::pair()?;
+        std::thread::scope(|scope| {
+            let copying = scope.spawn(move || sink::copy(from, output));
+            let answer = self.call_with(verb, params, &[to.as_fd(), watch.as_fd()]);
+            drop(to);
+            match copying.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+                Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
+                _ => answer,
+            }
+        })
+    }
+
+    /// The same as [`Self::call`], sending open files along.
     ///
     /// # Errors
     /// When the server refuses or is no more.

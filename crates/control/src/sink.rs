@@ -7,11 +7,15 @@
 
 use crate::presence::Presence;
 use rustix::event::{PollFd, PollFlags, poll};
-use std::io;
-use std::os::fd::AsFd;
+use rustix::fs::FileType;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Bytes that are copied at once.
+const PIECE: usize = 1 << 18;
 /// Longest wait before it is asked again whether a client still wants its output.
 const TICK: Duration = Duration::from_millis(100);
 /// How long a server waits for the reader of its messages.
@@ -62,6 +66,33 @@ pub fn write(to: impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Writes all that comes from a socket, until its other end is closed.
+///
+/// # Errors
+/// The system's error. The other end is told when it writes on.
+pub fn copy(mut from: UnixStream, to: impl AsFd) -> io::Result<()> {
+    let mut piece = vec![0; PIECE];
+    loop {
+        let taken = from.read(&mut piece)?;
+        match piece.get(..taken) {
+            None | Some([]) => return Ok(()),
+            Some(bytes) => write(&to, bytes)?,
+        }
+    }
+}
+
+/// The files, if they are two sockets.
+#[must_use]
+pub fn two_sockets(files: Vec<OwnedFd>) -> Option<[UnixStream; 2]> {
+    let is_socket = |file: &OwnedFd| {
+        let kind = rustix::fs::fstat(file).map(|s| FileType::from_raw_mode(s.st_mode));
+        kind == Ok(FileType::Socket)
+    };
+    let all = files.iter().all(is_socket);
+    let two = <[OwnedFd; 2]>::try_from(files).ok().filter(|_| all)?;
+    Some(two.map(UnixStream::from))
 }
 
 /// Waits until it takes something, or is broken.

@@ -174,6 +174,16 @@ impl Dsl {
         names.into_iter().map(|(n, o)| self.dir(o, format!("{}/{n}", dir.name))).collect()
     }
 
+    /// The directories below, in the order of their table, in which OpenZFS lists them.
+    pub fn children_as_stored(&self, dir: &Dir) -> Result<Vec<Arc<Dir>>> {
+        let (names, failure) = self.names_stored(dir.phys.child_zap);
+        if let Some(e) = failure {
+            return Err(e);
+        }
+        let below = names.into_iter().filter(|(n, _)| !is_internal(n));
+        below.map(|(n, o)| self.dir(o, format!("{}/{n}", dir.name))).collect()
+    }
+
     /// Names and objects of a head's snapshots, oldest first.
     pub fn snapshots(&self, head: &Dataset) -> Result<Vec<Dataset>> {
         let names = self.names_in(head.phys.snapnames_zap)?;
@@ -195,6 +205,13 @@ impl Dsl {
 
     /// The same of a damaged table: what can be read of it, and the first failure.
     pub(crate) fn names_found(&self, zap: u64) -> (Vec<(String, u64)>, Option<Error>) {
+        let (mut out, failure) = self.names_stored(zap);
+        out.sort();
+        (out, failure)
+    }
+
+    /// The same in the order of the table.
+    fn names_stored(&self, zap: u64) -> (Vec<(String, u64)>, Option<Error>) {
         let mut out = Vec::new();
         if zap == 0 {
             return (out, None);
@@ -215,7 +232,6 @@ impl Dsl {
                 Err(e) => failure = failure.or(Some(e)),
             }
         }
-        out.sort();
         (out, failure)
     }
 

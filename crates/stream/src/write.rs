@@ -85,6 +85,35 @@ impl<W: Write> Writer<W> {
         self.out.flush()
     }
 
+    /// Writes what a stream of several snapshots begins with: a list, and its end.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub fn package(&mut self, begin: Begin, list: &[u8]) -> io::Result<()> {
+        self.begin(begin, list)?;
+        let checksum = self.sum.digest().0;
+        self.unsigned(End { checksum, to_guid: 0 })
+    }
+
+    /// Ends a stream of several snapshots.
+    ///
+    /// # Errors
+    /// `out` fails.
+    pub fn end_package(&mut self) -> io::Result<()> {
+        self.settle()?;
+        self.unsigned(End::default())?;
+        self.out.flush()
+    }
+
+    /// Writes an END without a checksum of its own, as OpenZFS's command does.
+    fn unsigned(&mut self, end: End) -> io::Result<()> {
+        let bytes = Record::new(end, 0).encode(ENDIAN);
+        self.out.write_all(&bytes)?;
+        self.length += bytes.len() as u64;
+        self.sum = Fletcher4::new();
+        Ok(())
+    }
+
     /// Writes what is waiting for more of its kind.
     fn settle(&mut self) -> io::Result<()> {
         match self.pending.take() {

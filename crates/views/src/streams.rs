@@ -1,6 +1,8 @@
 //! Send streams, record by record and in sum, as `zstream dump` shows them.
 
+use engine::Progress;
 use engine::config::{NvList, NvValue};
+use engine::send::{Gap, Package};
 use engine::spelling::in_line;
 use engine::streams::{self, Body, RECORD_SIZE, Reader, Record};
 use std::fmt::Write as _;
@@ -108,21 +110,64 @@ impl Dump {
     }
 }
 
-/// What `zfs send -v` says of a stream before it begins; for programs with `is_exact`.
-#[must_use]
-pub fn estimate(name: &str, from: Option<&str>, size: u64, is_exact: bool) -> String {
+/// What `zfs send -v` says before it begins: how long the stream of each snapshot will be, and all;
+/// for programs with `is_exact`.
+///
+/// # Errors
+/// Those of [`Package::estimate`].
+pub fn estimates(
+    package: &Package<'_>,
+    progress: &Progress,
+    is_exact: bool,
+) -> engine::Result<String> {
+    let (mut text, mut sum) = (String::new(), 0_u64);
+    for part in package.parts() {
+        let size = package.estimate(part, progress)?;
+        sum = sum.saturating_add(size);
+        text.push_str(&estimate(&part.snapshot, package.told_from(part), size, is_exact));
+    }
+    text.push_str(&match is_exact {
+        true => format!("size\t{sum}\n"),
+        false => format!("total estimated size is {}\n", term::human::nicebytes(sum)),
+    });
+    Ok(text)
+}
+
+fn estimate(name: &str, from: Option<&str>, size: u64, is_exact: bool) -> String {
     if is_exact {
         return match from {
-            None => format!("full\t{name}\t{size}\nsize\t{size}\n"),
-            Some(from) => format!("incremental\t{from}\t{name}\t{size}\nsize\t{size}\n"),
+            None => format!("full\t{name}\t{size}\n"),
+            Some(from) => format!("incremental\t{from}\t{name}\t{size}\n"),
         };
     }
     let what = match from {
         None => format!("full send of {name}"),
-        Some(from) => format!("send from {from} to {name}"),
+        Some(from) if from.contains(['@', '#']) => format!("send from {from} to {name}"),
+        Some(from) => format!("send from @{from} to {name}"),
     };
-    let size = term::human::nicebytes(size);
-    format!("{what} estimated size is {size}\ntotal estimated size is {size}\n")
+    format!("{what} estimated size is {}\n", term::human::nicebytes(size))
+}
+
+/// What `zfs send -D` says, which takes it for compatibility.
+pub const NOT_DEDUPLICATED: &str = "WARNING: deduplicated send is no longer supported.  A \
+    regular,\nnon-deduplicated stream will be generated.\n\n";
+
+/// What `zfs send` says of a dataset that is not sent, or not as it was asked.
+#[must_use]
+pub fn gap(gap: &Gap) -> String {
+    match gap {
+        Gap::Skipped { dataset, snapshot } => format!(
+            "WARNING: skipping dataset {dataset} and its children: snapshot {snapshot} does not \
+             exist\n"
+        ),
+        Gap::NoSource { snapshot, from } => format!(
+            "WARNING: could not send {snapshot}:\nincremental source ({from}) does not exist\n"
+        ),
+        Gap::NotEarlier { snapshot, from } => format!(
+            "WARNING: could not send {snapshot}:\nincremental source ({from}) is not earlier than \
+             it\n"
+        ),
+    }
 }
 
 fn words(words: &[u64; 4]) -> String {

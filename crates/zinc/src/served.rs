@@ -21,7 +21,7 @@ use engine::stats::Snapshot;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
-use std::io::Read as _;
+use std::io::{IsTerminal as _, Read as _};
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -357,14 +357,22 @@ impl Server {
         }
     }
 
-    /// The same by a server of another user, which sends what it would print.
+    /// The same by a server of another user, which sends what it would print; a stream through a
+    /// socket.
     fn be_shown(
         &mut self,
         session: &Session,
         params: Value,
         output: BorrowedFd<'_>,
     ) -> Result<RunOutcome, Failure> {
-        let answer = self.call("run", params)?;
+        let is_stream = session.arguments().iter().any(|word| word == "send");
+        let answer = match is_stream && !output.is_terminal() {
+            false => self.call("run", params)?,
+            true => {
+                let answer = self.client.call_streaming("run", params, output);
+                answer.map_err(|e| failed(&e, self.pid, &self.name))?
+            }
+        };
         let text = |key: &str| answer[key].as_str().unwrap_or_default();
         ui::error(session, text("errors"));
         sink::write(output, text("output").as_bytes())?;

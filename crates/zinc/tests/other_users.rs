@@ -271,6 +271,53 @@ fn they_change_what_they_have_permissions_for() {
 
 #[testkit::needs("another user")]
 #[test]
+fn they_send_what_they_have_the_permission_for() {
+    let place = Place::new();
+    place.serve(&["tank/a", "tank/a/b", "tank/c"]);
+    std::fs::write(place.path().join("root/file"), vec![7; 3 << 20]).unwrap();
+    place.ok(0, "cp file tank/a:/");
+    place.ok(0, "zfs snapshot -r tank@1");
+    place.ok(0, "zfs snapshot -r tank@2");
+    let no = |command: &str, why: &str| place.refused(NOBODY, command, why);
+    no("zfs send tank/a@1", "cannot send 'tank/a@1': permission denied");
+    no("zfs send -n -v tank/a@1", "permission denied");
+    // A snapshot lies below its file system.
+    place.ok(0, "zfs allow -l nobody send tank/a");
+    no("zfs send tank/a@1", "permission denied");
+    place.ok(0, "zfs allow nobody send tank/a");
+    for command in [
+        "zfs send tank/a@1",
+        "zfs send -p -i @1 tank/a@2",
+        "zfs send -R tank/a@2",
+        "zfs send -n -v -P -R tank/a@2",
+    ] {
+        let run = |user| place.run(user, command);
+        let (theirs, roots) = (run(NOBODY), run(0));
+        let said = String::from_utf8_lossy(&theirs.stderr).into_owned();
+        assert!(theirs.status.success() && theirs.stdout == roots.stdout, "{command}: {said}");
+    }
+    assert!(place.run(NOBODY, "zfs send tank/a@1").stdout.len() > 3 << 20);
+    no("zfs send -R tank@2", "permission denied");
+    no("zfs send tank/c@1", "permission denied");
+    // One that does not read is in the way of nothing.
+    let mut child = place.command(NOBODY, "zfs send tank/a@1");
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stream = child.stdout.take().unwrap();
+    let mut first = [0; 312];
+    stream.read_exact(&mut first).unwrap();
+    place.refused(0, "zfs destroy tank/a@1", "dataset is busy");
+    drop(stream);
+    assert!(!child.wait_with_output().unwrap().status.success());
+    place.ok(0, "zfs destroy tank/a@1");
+    let mut child = place.command(NOBODY, "zfs send tank/a@2");
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    place.ok(0, "zpool export tank");
+    assert!(!child.wait_with_output().unwrap().status.success());
+}
+
+#[testkit::needs("another user")]
+#[test]
 fn they_are_in_the_groups_that_the_system_says() {
     let place = Place::new();
     place.serve(&["tank/a", "tank/b"]);

@@ -5,6 +5,7 @@
 mod support;
 
 use sha2::Digest as _;
+use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,6 +16,8 @@ use testkit::corpus;
 /// What the kernel module sent of pools of the collection: the pool, the arguments of `zfs send`,
 /// the SHA-256 of the stream, its length.
 const SENT: &str = include_str!("../../../fixtures/sends.txt");
+/// What its `zfs send -n -v -P` said of some.
+const ESTIMATES: &str = include_str!("../../../fixtures/estimates.txt");
 
 fn command(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zinc"));
@@ -35,12 +38,37 @@ fn sum(bytes: &[u8]) -> String {
     sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The device of a pool of one disk.
+fn shipped(dir: &Path, name: &str) -> PathBuf {
+    let image = testkit::workspace_root().join(format!("fixtures/{name}.img.zst"));
+    let path = dir.join(format!("{name}.img"));
+    testkit::unpack_zst(&image, &path).unwrap();
+    path
+}
+
+#[test]
+fn sizes_are_foretold_as_openzfs_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let pack = shipped(dir.path(), "pack");
+    let (mut args, mut said) = ("", BTreeMap::<&str, String>::new());
+    for line in ESTIMATES.lines() {
+        match line.strip_prefix("# ") {
+            Some(next) => args = next,
+            None => said.entry(args).or_default().push_str(&format!("{line}\n")),
+        }
+    }
+    assert!(said.len() > 8);
+    for (args, theirs) in said {
+        let all = ["-n", "-v", "-P", "-d", arg(&pack)].into_iter().chain(args.split(' '));
+        let ours = sent(dir.path(), &all.collect::<Vec<_>>());
+        assert_eq!(String::from_utf8(ours).unwrap(), theirs, "{args}");
+    }
+}
+
 #[test]
 fn streams_are_those_of_openzfs_to_the_byte() {
     let dir = tempfile::tempdir().unwrap();
-    let image = testkit::workspace_root().join("fixtures/sender.img.zst");
-    let sender = dir.path().join("sender.img");
-    testkit::unpack_zst(&image, &sender).unwrap();
+    let [sender, pack] = ["sender", "pack"].map(|name| shipped(dir.path(), name));
     let mut wrong = Vec::new();
     let mut count = 0;
     for line in SENT.lines().filter(|line| !line.starts_with('#')) {
@@ -49,6 +77,7 @@ fn streams_are_those_of_openzfs_to_the_byte() {
         };
         let from = match case {
             "sender" => sender.clone(),
+            "pack" => pack.clone(),
             case => corpus(case).dir,
         };
         let args: Vec<&str> = ["-d", arg(&from)].into_iter().chain(args.split(' ')).collect();
@@ -142,9 +171,20 @@ fn what_cannot_be_sent_is_said() {
     assert!(text.contains("is not the name of a snapshot"), "{text}");
     let text = refused(&["past/promoted@nix"]);
     assert!(text.contains("dataset does not exist"), "{text}");
-    let text = refused(&["-R", "past/promoted@s02"]);
-    assert!(text.contains("zfs send -R: not supported by zinc yet"), "{text}");
+    let text = refused(&["-S", "past/promoted"]);
+    assert!(text.contains("zfs send -S: not supported by zinc yet"), "{text}");
+    let text = refused(&["-I", "past/promoted#none", "past/promoted@s02"]);
+    assert!(text.contains("multiple snapshots cannot be sent from a bookmark"), "{text}");
+    let text = refused(&["-I", "past/work@s10", "past/promoted@s02"]);
+    assert!(text.contains("incremental source must be in same filesystem"), "{text}");
+    let text = refused(&["-R", "-i", "@nix", "past/promoted@s02"]);
+    assert!(text.contains("cannot open 'past/promoted@nix': dataset does not exist"), "{text}");
     let pool = corpus("crypt");
+    for options in [["-w", "-L"], ["-p", "-c"]] {
+        let command = [&["zfs", "send", "-d", arg(&pool.dir)], &options[..], &["sealed/full@one"]];
+        let run = zinc(&command.concat());
+        assert!(run.code == 1 && run.err.contains("it is encrypted"), "{}", run.err);
+    }
     let run = zinc(&["zfs", "send", "-d", arg(&pool.dir), "sealed/full@one"]);
     assert!(run.code == 1 && run.err.contains("its key is not loaded"), "{}", run.err);
     let run = zinc(&["zfs", "send", "-n", "-P", "-v", "-d", arg(&pool.dir), "sealed/full@one"]);

@@ -46,6 +46,7 @@ pub struct StoredProperties {
     values: Vec<(String, StoredValue, Source)>,
     index: HashMap<String, usize>,
     received: HashMap<String, StoredValue>,
+    received_names: Vec<String>,
 }
 
 /// One table on the way up.
@@ -73,6 +74,20 @@ impl StoredProperties {
             Some((StoredValue::Number(n), _)) => Some(*n),
             _ => None,
         }
+    }
+
+    /// What the dataset has for itself: name and value of what was set for it or received and is
+    /// in effect, in the order of its table.
+    pub fn own(&self) -> impl Iterator<Item = (&str, &StoredValue)> {
+        let own = |source: &Source| matches!(source, Source::Local | Source::Received);
+        let own = self.values.iter().filter(move |(_, _, source)| own(source));
+        own.map(|(name, value, _)| (name.as_str(), value))
+    }
+
+    /// What came with a stream, in effect or not, in the order of the table.
+    pub fn all_received(&self) -> impl Iterator<Item = (&str, &StoredValue)> {
+        let found = |name: &String| self.received.get_key_value(name);
+        self.received_names.iter().filter_map(found).map(|(name, value)| (name.as_str(), value))
     }
 
     /// Text of the value that came with a stream.
@@ -112,6 +127,7 @@ impl StoredProperties {
                 _ if is_received => {
                     if !level.above {
                         self.received.insert(name.clone(), value.clone());
+                        self.received_names.push(name.clone());
                     }
                     let covered = with("")?.is_some();
                     let refused = with(INHERIT)?.is_some();

@@ -14,6 +14,9 @@ use ondisk::stream::{RECORD_SIZE, feature};
 use rt::Progress;
 use std::io;
 
+/// Default size of the blocks of volumes.
+const VOLUME_BLOCK: u64 = 16 << 10;
+
 /// Counts what is written to it.
 #[derive(Default)]
 struct Count(u64);
@@ -36,7 +39,8 @@ pub(super) fn size(send: &Send<'_>, progress: &Progress) -> Result<u64> {
         return Ok(count.0);
     };
     let is_compressed = send.features() & feature::COMPRESSED != 0;
-    let bytes = if is_compressed { space.compressed } else { space.uncompressed };
+    let compressed = space.compressed.min(space.uncompressed);
+    let bytes = if is_compressed { compressed } else { space.uncompressed };
     let records = space.uncompressed.checked_div(record_size(send)?).unwrap_or(0);
     let pointers = records.saturating_mul(BLKPTR_SIZE as u64);
     let headers = records.saturating_mul(RECORD_SIZE as u64);
@@ -62,14 +66,14 @@ fn space(send: &Send<'_>) -> Result<Option<Space>> {
     }
 }
 
-/// The size of the records that its files or the volume have.
+/// The size of the records that its files have. Of volumes OpenZFS takes the default of
+/// `volblocksize`, whatever theirs is.
 fn record_size(send: &Send<'_>) -> Result<u64> {
     let dsl = send.pool.dsl();
     let head = dsl.by_name(send.dataset.name.split('@').next().unwrap_or_default())?;
-    let name = match dsl.kind(&head) {
-        DatasetKind::Volume => "volblocksize",
-        _ => "recordsize",
-    };
-    let property = dsl.property(&head, &PropertyContext::default(), name)?;
+    if dsl.kind(&head) == DatasetKind::Volume {
+        return Ok(VOLUME_BLOCK);
+    }
+    let property = dsl.property(&head, &PropertyContext::default(), "recordsize")?;
     Ok(property.and_then(|property| property.number()).unwrap_or(0))
 }

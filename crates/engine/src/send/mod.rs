@@ -23,7 +23,11 @@
 mod emit;
 mod estimate;
 mod item;
+mod list;
+mod package;
 mod walk;
+
+pub use package::{Gap, Package, Part, Scope};
 
 use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule};
 use dsl::{Dataset, Dsl};
@@ -160,16 +164,25 @@ impl<'a> Send<'a> {
     /// A block cannot be read, `out` fails, or it was told to stop. The stream has no end then, and
     /// a receiver refuses it.
     pub fn run<W: Write + std::marker::Send>(&self, out: W, progress: &Progress) -> Result<()> {
-        let to_guid = self.begin.to_guid;
-        let mut writer = Writer::new(std::io::BufWriter::with_capacity(1 << 18, out));
+        let writer = Writer::new(std::io::BufWriter::with_capacity(1 << 18, out));
         progress.begin("records sent", 0);
+        self.write(writer, progress).map(drop)
+    }
+
+    /// Writes it behind what was written already.
+    fn write<W: Write + std::marker::Send>(
+        &self,
+        mut writer: Writer<std::io::BufWriter<W>>,
+        progress: &Progress,
+    ) -> Result<Writer<std::io::BufWriter<W>>> {
+        let to_guid = self.begin.to_guid;
         writer.begin(self.begin.clone(), &[]).map_err(Error::external)?;
         let emit = Emit::new(writer, to_guid, self.features(), self.since(), progress);
         let mut writer = walk::send(self, emit, progress)?;
         let last = writer.length();
         writer.end(to_guid).map_err(Error::external)?;
         progress.add(1, writer.length() - last);
-        Ok(())
+        Ok(writer)
     }
 }
 

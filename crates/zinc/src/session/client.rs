@@ -7,8 +7,9 @@ use engine::LivePool;
 use imported::Listed;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, IsTerminal as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -104,5 +105,12 @@ impl Client {
     /// Its standard output is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.output.file().is_terminal()
+    }
+
+    /// Its standard output takes any bytes, and as many as come. What other users are shown is
+    /// kept as text, unless they sent a socket for it.
+    pub fn takes_streams(&self) -> bool {
+        let is_socket = |m: Metadata| m.file_type().is_socket();
+        !self.is_other_user || self.output.file().metadata().is_ok_and(is_socket)
     }
 }

@@ -15,7 +15,8 @@
 //! | `run` | `args`, `folder`, `environment`, three files | the exit code of that command |
 //!
 //! A fourth file of `run`, the end of a stream whose other end the client keeps, says when the
-//! client is gone.
+//! client is gone. Another user's client gets with the answer what its command prints; or it sends
+//! two sockets: what is printed goes into the first, and the second is such an end.
 
 use crate::failure::{FAILED, Failure};
 use crate::host;
@@ -29,7 +30,7 @@ use ::mount::datasets::{DatasetError, Follower, Unmounted};
 use ::mount::{Mounts, UnmountMode};
 use agents::Held;
 use control::held::{CloseMode, NotReleased};
-use control::sink::OutputState;
+use control::sink::{OutputState, two_sockets};
 use control::stream::Stream;
 use control::{ClientWatch, Handler, Peer, Presence, Refusal, Request};
 use engine::LivePool;
@@ -42,6 +43,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
@@ -359,22 +361,41 @@ impl Service {
 
     /// Runs a verb for another user, which may look at the pool, change what it has permissions
     /// for, and name no file: what this process opens, it opens with its own rights. What the verb
-    /// prints goes into memory and back with the answer, and nothing of the client is waited for.
-    fn show(&self, request: &Request, peer: Peer) -> Result<Value, Refusal> {
+    /// prints goes into memory and back with the answer, and nothing of the client is waited for;
+    /// or into a socket, whose writer is set free when the client is gone.
+    fn show(
+        &self,
+        request: &Request,
+        peer: Peer,
+        sockets: Option<[UnixStream; 2]>,
+    ) -> Result<Value, Refusal> {
         let cannot = |e: std::io::Error| Refusal::new("cannot run").because(e.to_string());
         let memory = |name: &str| -> std::io::Result<File> {
             Ok(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?))
         };
         let [output, errors] =
             [memory("output").map_err(cannot)?, memory("errors").map_err(cannot)?];
+        let presence: Arc<Presence> = Arc::default();
+        presence.set_preemptible();
+        let (stream, watch) = sockets.map(<(_, _)>::from).unzip();
+        let watch = watch.map(|watch| ClientWatch::watch(watch, &presence)).transpose();
+        let watch = watch.map_err(cannot)?;
         let streams = || -> std::io::Result<[File; 3]> {
-            Ok([File::open("/dev/null")?, output.try_clone()?, errors.try_clone()?])
+            let to = match &stream {
+                Some(stream) => File::from(OwnedFd::from(stream.try_clone()?)),
+                None => output.try_clone()?,
+            };
+            Ok([File::open("/dev/null")?, to, errors.try_clone()?])
         };
         let line =
             Line { folder: PathBuf::from("/"), environment: BTreeMap::new(), ..Line::of(request)? };
-        let presence: Arc<Presence> = Arc::default();
-        presence.set_preemptible();
-        let code = self.run_line(line, peer, streams().map_err(cannot)?, &presence, || ())?;
+        let begun = || watch.iter().for_each(ClientWatch::begun);
+        let code = self.run_line(line, peer, streams().map_err(cannot)?, &presence, begun);
+        if let Some(stream) = stream {
+            // A thread that still writes to it ends.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        let code = code?;
         let text = |mut file: File| -> std::io::Result<String> {
             if file.metadata()?.len() > SHOWN_MAX {
                 return Err(std::io::Error::other("there is too much to show: name less"));
@@ -395,9 +416,8 @@ impl Service {
         mut files: Vec<OwnedFd>,
     ) -> Result<Value, Refusal> {
         if peer.is_other {
-            // Their files are not touched: a write to one may never end.
-            drop(files);
-            return self.show(request, peer);
+            // Other files are not touched: a write to one may never end.
+            return self.show(request, peer, two_sockets(files));
         }
         let presence: Arc<Presence> = Arc::default();
         let client_watch = if files.len() > 3 { files.pop() } else { None };

@@ -1,4 +1,4 @@
-//! `zinc zfs send`: a snapshot as a stream on standard output.
+//! `zinc zfs send`: snapshots as a stream on standard output.
 
 use crate::args::PoolArgs;
 use crate::cmd::verb::{Served, Verb};
@@ -7,10 +7,12 @@ use crate::progress::while_showing;
 use crate::refusals::cannot;
 use crate::session::Session;
 use crate::ui;
-use engine::send::{Forms, Send};
+use engine::permissions::Action;
+use engine::send::{Forms, Package, Scope};
 use engine::{Error, ErrorKind, Progress, Rule};
 use std::io;
 use std::process::ExitCode;
+use std::slice::from_ref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use views::streams;
 
@@ -21,6 +23,28 @@ pub struct Args {
     /// What the receiver has: an earlier snapshot or bookmark, or the origin of a clone
     #[arg(short = 'i', value_name = "SNAPSHOT|BOOKMARK")]
     from: Option<String>,
+    /// The same, and all snapshots between them are sent
+    #[arg(short = 'I', value_name = "SNAPSHOT", conflicts_with = "from")]
+    all_from: Option<String>,
+    /// All datasets below too, with all earlier snapshots and all properties
+    #[arg(short = 'R', long)]
+    replicate: bool,
+    /// With -R: pass over datasets that lack the snapshot
+    #[arg(short = 's', long, requires = "replicate")]
+    skip_missing: bool,
+    /// With -R: leave out these datasets, and what is below them
+    #[arg(short = 'X', long, value_name = "DATASETS", value_delimiter = ',')]
+    #[arg(requires = "replicate")]
+    exclude: Vec<String>,
+    /// Send properties
+    #[arg(short = 'p', long)]
+    props: bool,
+    /// Send properties as they were received, where they were
+    #[arg(short = 'b', long)]
+    backup: bool,
+    /// Send the tags of holds
+    #[arg(short = 'h', long)]
+    holds: bool,
     /// Leave blocks of more than 128 KiB whole
     #[arg(short = 'L', long)]
     large_block: bool,
@@ -30,6 +54,12 @@ pub struct Args {
     /// Leave small blocks as they stand in their pointers
     #[arg(short = 'e', long)]
     embed: bool,
+    /// -L -c -e; encrypted datasets are not sent so yet
+    #[arg(short = 'w', long)]
+    raw: bool,
+    /// Does nothing, as in OpenZFS
+    #[arg(short = 'D', long = "dedup")]
+    deduplicated: bool,
     /// Send nothing; with -v, say how long the stream would be
     #[arg(short = 'n', long)]
     dryrun: bool,
@@ -63,44 +93,73 @@ impl io::Write for Output<'_> {
 }
 
 impl Verb for Args {
-    fn served(&self, _: &Session) -> Served {
-        Served::ToOwner
+    fn served(&self, session: &Session) -> Served {
+        Served::everyone_if(self.pool.is_for_everyone(session, from_ref(&self.snapshot)))
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        if !self.dryrun && ui::is_output_terminal(session) {
+        let takes_streams = session.client().is_none_or(|client| client.takes_streams());
+        if !self.dryrun && (ui::is_output_terminal(session) || !takes_streams) {
             return Err(Failure::new("Stream can not be written to a terminal")
                 .hint("You must redirect standard output"));
         }
         let pool = self.pool.clone().open(session, &self.snapshot)?;
         let forms = Forms {
-            large_blocks: self.large_block,
-            compressed: self.compressed,
-            embedded: self.embed,
+            large_blocks: self.large_block || self.raw,
+            compressed: self.compressed || self.raw,
+            embedded: self.embed || self.raw,
         };
+        let scope = Scope {
+            intermediates: self.all_from.is_some(),
+            replicate: self.replicate,
+            skip_missing: self.skip_missing,
+            without: self.exclude.clone(),
+            properties: self.props,
+            received_properties: self.backup,
+            holds: self.holds,
+            raw: self.raw,
+        };
+        let from = self.all_from.as_deref().or(self.from.as_deref());
+        if (self.replicate || self.all_from.is_some()) && from.is_some_and(|f| f.contains('#')) {
+            return Err(Failure::new("multiple snapshots cannot be sent from a bookmark"));
+        }
+        if self.deduplicated {
+            ui::error(session, streams::NOT_DEDUPLICATED);
+        }
+        let package = Package::plan(&pool, &self.snapshot, from, forms, &scope);
+        let package = package.map_err(|e| self.refused(e))?;
         // What is sent stays until it is sent.
-        let held = session.held(&self.snapshot).map(|pool| pool.hold_open(&self.snapshot));
-        let _in_use = held.transpose().map_err(|e| self.refused(e.into()))?;
-        let send = Send::new(&pool, &self.snapshot, self.from.as_deref(), forms);
-        let send = send.map_err(|e| self.refused(e))?;
+        let mut in_use = Vec::new();
+        if let Some(pool) = session.held(&self.snapshot) {
+            for name in package.parts().iter().map(|part| &part.snapshot) {
+                pool.permit(Action::Send, name).map_err(|e| cannot("send", name, e))?;
+                in_use.push(pool.hold_open(name).map_err(|e| self.refused(e.into()))?);
+            }
+        }
+        let mut code = ExitCode::SUCCESS;
+        for gap in package.gaps() {
+            ui::error(session, &streams::gap(gap));
+            if gap.is_error() {
+                code = ExitCode::from(FAILED);
+            }
+        }
         let progress = Progress::new();
         while_showing(session, &progress, || {
             if self.verbose || self.parsable {
-                let size = send.estimate(&progress)?;
-                let text = streams::estimate(send.name(), send.from(), size, self.parsable);
-                let say = if self.dryrun { ui::out } else { ui::error };
-                say(session, &text);
+                let text = streams::estimates(&package, &progress, self.parsable);
+                let text = text.map_err(|e| self.refused(e))?;
+                if self.dryrun { ui::out(session, &text) } else { ui::error(session, &text) }
             }
             if self.dryrun {
-                return Ok(ExitCode::SUCCESS);
+                return Ok(code);
             }
             // Without its end a stream is no stream: when its reader is gone, that is a failure.
             ui::runs_on(session);
             let lost = AtomicBool::new(false);
-            match send.run(Output(session, &lost), &progress) {
+            match package.run(Output(session, &lost), &progress) {
                 Err(_) if lost.load(Ordering::Relaxed) => Ok(ExitCode::from(FAILED)),
                 Err(e) => Err(cannot("send", &self.snapshot, e)),
-                Ok(()) => Ok(ExitCode::SUCCESS),
+                Ok(()) => Ok(code),
             }
         })
     }
@@ -110,6 +169,9 @@ impl Args {
     fn refused(&self, e: Error) -> Failure {
         let hint = e.hint().map(views::hints::words);
         match (e.kind(), hint) {
+            (ErrorKind::Against(Rule::NotEarlier), _) if self.all_from.is_some() => {
+                Failure::usage("incremental source must be in same filesystem")
+            }
             (ErrorKind::Against(Rule::NotEarlier), Some(hint)) => {
                 Failure::new(format!("cannot send '{}'", self.snapshot))
                     .because("not an earlier snapshot from the same fs")

@@ -1,0 +1,328 @@
+//! Packages: which snapshots they have, in which order, and that the other pool then has the same.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "a test")]
+
+use engine::check::{self, CheckOptions};
+use engine::config::{NvList, NvValue};
+use engine::datasets::{self, Destroy, snapshot};
+use engine::files::{NewFile, NewKind, Time};
+use engine::properties::{Setting, set};
+use engine::receive::{Naming, Observer, Receive, Stream};
+use engine::send::{Forms, Gap, Package, Scope};
+use engine::streams::{Body, ErrorKind as Fault, Reader};
+use engine::{
+    Create, ErrorKind, LivePool, NewPool, OpenOptions, Pool, Progress, PropertyContext, Rule,
+};
+use std::time::Duration;
+
+const NOW: Time = Time { seconds: 1_700_000_000, nanos: 0 };
+
+/// Is told, and finishes at once.
+struct Quiet;
+
+impl Observer for Quiet {
+    fn begins(&self, _: &Stream) {}
+    fn is_there(&self, _: &str) {}
+    fn not_set(&self, dataset: &str, property: &str, why: &str) {
+        panic!("{dataset} {property}: {why}");
+    }
+    fn ends(&self, _: u64, _: Duration) {}
+    fn finish(
+        &self,
+        _: &str,
+        _: bool,
+        finish: &mut dyn FnMut() -> engine::Result<()>,
+    ) -> engine::Result<()> {
+        finish()
+    }
+}
+
+fn write(pool: &LivePool, dataset: &str, name: &str, len: usize) {
+    let fs = pool.filesystem(dataset).unwrap();
+    let new = NewFile::new(NewKind::File, 0o644, NOW);
+    let file = fs.create(fs.root_object(), name.as_bytes(), &new).unwrap().number();
+    let bytes: Vec<u8> = (0..len).map(|n| (n * n / 300) as u8).collect();
+    fs.write_at(file, 0, &bytes, NOW).unwrap();
+}
+
+/// `tank/top` with snapshots 1 to 3, file systems below, a volume, a clone whose origin sorts
+/// behind it, and a clone of the clone.
+fn tree(pool: &LivePool) {
+    Create::filesystem("tank/top").unwrap().set("compression", "lz4").unwrap().run(pool).unwrap();
+    Create::filesystem("tank/top/z").unwrap().set("quota", "20M").unwrap().run(pool).unwrap();
+    Create::volume("tank/top/vol", 1 << 20).unwrap().sparse().run(pool).unwrap();
+    write(pool, "tank/top", "one", 300_000);
+    write(pool, "tank/top/z", "one", 5000);
+    pool.volume("tank/top/vol").unwrap().write_at(4096, &[7; 100_000]).unwrap();
+    snapshot(pool, &["tank/top@1"], true, Vec::new()).unwrap();
+    pool.clone_snapshot("tank/top/z@1", "tank/top/a", Vec::new()).unwrap();
+    write(pool, "tank/top/a", "two", 5000);
+    write(pool, "tank/top", "two", 3);
+    snapshot(pool, &["tank/top@2"], true, Vec::new()).unwrap();
+    pool.clone_snapshot("tank/top/a@2", "tank/top/0", Vec::new()).unwrap();
+    write(pool, "tank/top/z", "three", 20_000);
+    let colour = Setting { dataset: "tank/top/z", property: "my:colour", value: "blue" };
+    set(pool, &[colour]).unwrap();
+    snapshot(pool, &["tank/top@3"], true, Vec::new()).unwrap();
+}
+
+fn pool(name: &str) -> LivePool {
+    NewPool::new(name).memory(256 << 20).create().unwrap()
+}
+
+fn recursive() -> Scope {
+    Scope { replicate: true, ..Scope::default() }
+}
+
+/// The parts of a package, as `FROM TO` without the names that all have.
+fn planned(pool: &LivePool, to: &str, from: Option<&str>, scope: &Scope) -> Vec<String> {
+    let view = pool.look().unwrap();
+    let package = Package::plan(&view, to, from, Forms::default(), scope).unwrap();
+    let short = |name: &str| name.trim_start_matches("tank/top").to_owned();
+    let from = |from: Option<&str>| from.map_or_else(|| "-".to_owned(), short);
+    let parts = package.parts().iter();
+    parts.map(|p| format!("{} {}", from(p.from.as_deref()), short(&p.snapshot))).collect()
+}
+
+fn sent(pool: &LivePool, to: &str, from: Option<&str>, scope: &Scope) -> Vec<u8> {
+    let view = pool.look().unwrap();
+    let package = Package::plan(&view, to, from, Forms::default(), scope).unwrap();
+    let mut out = Vec::new();
+    package.run(&mut out, &Progress::new()).unwrap();
+    out
+}
+
+fn receive(pool: &LivePool, stream: &[u8]) {
+    let naming = Naming::WithoutPool;
+    let how = Receive { target: pool.name().to_owned(), naming, ..Receive::default() };
+    how.run(pool, stream, &Quiet, &Progress::new()).map_err(|e| format!("{e:?}")).unwrap();
+}
+
+#[test]
+fn a_range_has_all_that_lies_between() {
+    let pool = pool("tank");
+    tree(&pool);
+    let range = Scope { intermediates: true, ..Scope::default() };
+    let all = |to: &str, from: &str| planned(&pool, to, Some(from), &range);
+    assert_eq!(all("tank/top@3", "@1"), ["@1 @2", "@2 @3"]);
+    assert_eq!(all("tank/top@3", "2"), ["@2 @3"]);
+    assert_eq!(all("tank/top@3", "tank/top@2"), ["@2 @3"]);
+    assert_eq!(all("tank/top/a@3", "tank/top/z@1"), ["/z@1 /a@2", "/a@2 /a@3"]);
+    let refused = |to: &str, from: &str| {
+        let view = pool.look().unwrap();
+        let package = Package::plan(&view, to, Some(from), Forms::default(), &range).err();
+        package.unwrap().kind().clone()
+    };
+    assert_eq!(refused("tank/top/0@3", "tank/top/z@1"), ErrorKind::Against(Rule::NotEarlier));
+    assert_eq!(refused("tank/top@3", "@9"), ErrorKind::NotFound);
+    assert_eq!(refused("tank/top@3", "#mark"), ErrorKind::Against(Rule::SnapshotName));
+    let gaps = |to: &str, from: &str, scope: &Scope| {
+        let view = pool.look().unwrap();
+        let package = Package::plan(&view, to, Some(from), Forms::default(), scope).unwrap();
+        assert!(package.parts().is_empty());
+        package.gaps().to_vec()
+    };
+    let (snapshot, from) = ("tank/top@1".to_owned(), "tank/top@2".to_owned());
+    assert_eq!(gaps("tank/top@1", "@2", &range), [Gap::NoSource { snapshot, from }]);
+    let (snapshot, from) = ("tank/top@1".to_owned(), "tank/top@1".to_owned());
+    assert_eq!(gaps("tank/top@1", "@1", &range), [Gap::NotEarlier { snapshot, from }]);
+    let [first, ..] = &gaps("tank/top@1", "@2", &recursive())[..] else { panic!("there are some") };
+    let (snapshot, from) = ("tank/top@1".to_owned(), "tank/top@2".to_owned());
+    assert_eq!(first, &Gap::NotEarlier { snapshot, from });
+}
+
+#[test]
+fn a_clone_comes_after_its_origin() {
+    let pool = pool("tank");
+    tree(&pool);
+    let all = planned(&pool, "tank/top@3", None, &recursive());
+    let at = |what: &str| all.iter().position(|one| one == what).expect(what);
+    assert_eq!(all.len(), 3 + 3 + 3 + 2 + 1, "{all:?}");
+    assert_eq!(all[..3], ["- @1", "@1 @2", "@2 @3"]);
+    assert!(at("/z@2 /z@3") < at("/z@1 /a@2"), "{all:?}");
+    assert!(at("/a@2 /a@3") < at("/a@2 /0@3"), "{all:?}");
+    // An increment without what lies between has what clones are made of.
+    let some = planned(&pool, "tank/top@3", Some("@1"), &recursive());
+    assert!(some.contains(&"/z@1 /z@3".to_owned()), "{some:?}");
+    assert!(some.contains(&"/z@1 /a@2".to_owned()), "{some:?}");
+    assert!(some.contains(&"/a@2 /a@3".to_owned()), "{some:?}");
+    assert!(some.contains(&"/a@2 /0@3".to_owned()), "{some:?}");
+    assert!(!some.iter().any(|one| one.ends_with("/z@2")), "{some:?}");
+    let without = Scope { without: vec!["tank/top/a".to_owned()], ..recursive() };
+    let some = planned(&pool, "tank/top@3", None, &without);
+    assert!(!some.iter().any(|one| one.ends_with("/a@2") || one.ends_with("/a@3")), "{some:?}");
+    assert!(some.contains(&"/a@2 /0@3".to_owned()), "{some:?}");
+}
+
+#[test]
+fn what_lacks_the_snapshot_is_passed_over_only_when_that_is_wanted() {
+    let pool = pool("tank");
+    tree(&pool);
+    let gone = Destroy::new("tank/top/vol@3").plan(pool.view()).unwrap();
+    gone.run(&pool, &Progress::new()).unwrap();
+    let view = pool.look().unwrap();
+    let error = Package::plan(&view, "tank/top@3", None, Forms::default(), &recursive()).err();
+    assert_eq!(error.unwrap().kind(), &ErrorKind::NotFound);
+    let scope = Scope { skip_missing: true, ..recursive() };
+    let package = Package::plan(&view, "tank/top@3", None, Forms::default(), &scope).unwrap();
+    let (dataset, snapshot) = ("tank/top/vol".to_owned(), "3".to_owned());
+    assert_eq!(package.gaps(), [Gap::Skipped { dataset, snapshot }]);
+    assert!(!package.gaps()[0].is_error());
+    assert!(package.parts().iter().all(|part| !part.snapshot.contains("vol")));
+}
+
+#[test]
+fn a_replica_has_what_was_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("other.img");
+    let into = NewPool::new("other").file(&file, 256 << 20).unwrap().create().unwrap();
+    let from = pool("tank");
+    tree(&from);
+    let scope = Scope { replicate: true, ..Scope::default() };
+    receive(&into, &sent(&from, "tank/top@2", None, &scope));
+    let scope = Scope { intermediates: true, ..scope };
+    receive(&into, &sent(&from, "tank/top@3", Some("@2"), &scope));
+    let (a, b) = (from.look().unwrap(), into.look().unwrap());
+    let mut count = 0;
+    for (name, dir) in a.dsl().walk() {
+        let head = a.dsl().head(&dir.unwrap()).unwrap().unwrap();
+        for one in a.dsl().snapshots(&head).unwrap() {
+            let there = b.dsl().by_name(&one.name.replace("tank", "other")).unwrap();
+            assert_eq!(one.phys.guid, there.phys.guid, "{}", one.name);
+            count += 1;
+        }
+        let other = name.replace("tank", "other");
+        if name != "tank" {
+            let there = b.dsl().by_name(&other).unwrap();
+            let origin = |pool: &engine::Pool, dir| pool.dsl().origin(dir).unwrap();
+            let expected = origin(&a, &head.dir).map(|name| name.replace("tank", "other"));
+            assert_eq!(origin(&b, &there.dir), expected, "{name}");
+        }
+    }
+    assert_eq!(count, 12);
+    let shown = |name: &str, property: &str| {
+        let dataset = b.dsl().by_name(name).unwrap();
+        let found = b.dsl().property(&dataset, &PropertyContext::default(), property);
+        let found = found.unwrap().unwrap();
+        (found.value, found.received)
+    };
+    assert_eq!(shown("other/top", "compression"), ("lz4".to_owned(), Some("lz4".to_owned())));
+    assert_eq!(shown("other/top/z", "quota").0, (20 << 20).to_string());
+    assert_eq!(shown("other/top/z", "my:colour").0, "blue");
+    drop(b);
+    into.export().unwrap();
+    let pool = Pool::open("other", &OpenOptions::in_places([file])).unwrap();
+    let report = check::run(&pool, &CheckOptions::default(), &Progress::new());
+    assert!(report.issues.is_empty(), "{:?}", report.issues);
+}
+
+#[test]
+fn the_list_tells_what_is_asked_for() {
+    let pool = pool("tank");
+    tree(&pool);
+    datasets::hold(&pool, &["tank/top/z@2"], "keep", false).unwrap();
+    let list = |from: Option<&str>, scope: &Scope| {
+        let stream = sent(&pool, "tank/top/z@3", from, scope);
+        let mut reader = Reader::new(&stream[..]);
+        let record = reader.record().unwrap().unwrap();
+        assert!(matches!(record.body, Body::Begin(_)));
+        let payload = reader.payload().unwrap();
+        (!payload.is_empty()).then(|| NvList::decode(payload).unwrap())
+    };
+    let range = Scope { intermediates: true, ..Scope::default() };
+    assert_eq!(list(Some("@1"), &range), None);
+    let held = list(Some("@1"), &Scope { holds: true, ..range }).unwrap();
+    let Some(NvValue::NvList(all)) = held.get("fss") else { panic!("{held:?}") };
+    let NvValue::NvList(one) = &all.pairs[0].value else { panic!("{held:?}") };
+    let Some(NvValue::NvList(holds)) = one.get("snapholds") else { panic!("{held:?}") };
+    let tags = |name: &str| match holds.get(name) {
+        Some(NvValue::NvList(tags)) => tags.pairs.len(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((holds.get("1"), tags("2"), tags("3")), (None, 1, 0));
+}
+
+#[test]
+fn a_snapshot_that_is_another_by_now_is_not_sent() {
+    let pool = pool("tank");
+    tree(&pool);
+    let view = pool.look().unwrap();
+    let range = Scope { intermediates: true, ..Scope::default() };
+    let package = Package::plan(&view, "tank/top@3", Some("@1"), Forms::default(), &range).unwrap();
+    let gone = Destroy::new("tank/top@3").plan(pool.view()).unwrap();
+    gone.run(&pool, &Progress::new()).unwrap();
+    let mut out = Vec::new();
+    let error = package.run(&mut out, &Progress::new()).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::NotFound);
+    snapshot(&pool, &["tank/top@3"], false, Vec::new()).unwrap();
+    let error = package.run(Vec::new(), &Progress::new()).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::NotFound);
+    // What was written has no end.
+    let mut reader = Reader::new(&out[..]);
+    let mut ends = 0;
+    let error = loop {
+        match reader.record() {
+            Ok(record) => ends += u64::from(record.unwrap().body.number() == 5),
+            Err(e) => break e,
+        }
+    };
+    assert!(matches!(error.kind, Fault::Truncated), "{error}");
+    assert_eq!(ends, 2, "the list's and the first part's");
+}
+
+/// What the machine does: it receives the streams, and describes both pools.
+const RECEIVES: &str = "set -e\n\
+    mkdir /vd && dd if=/dev/img0 of=/vd/img0 bs=1M conv=sparse status=none\n\
+    zpool create -o cachefile=none target /dev/img1\n\
+    zfs receive -u target/all < /job/all\n\
+    zfs receive -u -F target/all < /job/since\n\
+    zfs receive -u target/some < /job/all\n\
+    zfs receive -u target/some < /job/next\n\
+    zfs receive -u target/one < /job/one\n\
+    zfs receive -u target/one < /job/range\n\
+    for stream in all since next one range; do zstream dump /job/$stream > /dev/null; done\n\
+    test $(zfs get -H -o value,source quota target/all/z | tr '\\t' ,) = 20M,received\n\
+    test $(zfs get -H -o value origin target/all/a) = target/all/z@1\n\
+    zpool import -d /vd -N -f -o cachefile=none tank\n\
+    python3 /judge/zmanifest.py tank -o /out/tank.json\n\
+    python3 /judge/zmanifest.py target -o /out/target.json\n\
+    zpool scrub -w target\n\
+    zpool status target\n";
+
+#[test]
+#[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
+fn the_kernel_receives_packages() {
+    let judge = testkit::shared_dir().map(|shared| shared.join("judge"));
+    let judge = judge.filter(|judge| judge.join("run-job").is_file());
+    let judge = judge.expect("this needs the kernel judge (../shared/judge)");
+    let dir = tempfile::tempdir().unwrap();
+    let (job, out) = (dir.path().join("job"), dir.path().join("out"));
+    std::fs::create_dir_all(&job).unwrap();
+    let images = [dir.path().join("tank.img"), dir.path().join("target.img")];
+    std::fs::File::create(&images[1]).unwrap().set_len(256 << 20).unwrap();
+    let pool = NewPool::new("tank").file(&images[0], 128 << 20).unwrap().create().unwrap();
+    tree(&pool);
+    datasets::hold(&pool, &["tank/top/z@2"], "keep", false).unwrap();
+    let all = Scope { holds: true, ..recursive() };
+    let since = Scope { intermediates: true, ..all.clone() };
+    let range = Scope { intermediates: true, ..Scope::default() };
+    for (name, to, from, scope) in [
+        ("all", "tank/top@2", None, &all),
+        ("since", "tank/top@3", Some("@2"), &since),
+        ("next", "tank/top@3", Some("@2"), &all),
+        ("one", "tank/top@1", None, &Scope { properties: true, ..Scope::default() }),
+        ("range", "tank/top@3", Some("@1"), &range),
+    ] {
+        std::fs::write(job.join(name), sent(&pool, to, from, scope)).unwrap();
+    }
+    pool.export().unwrap();
+    std::fs::write(job.join("run.sh"), RECEIVES).unwrap();
+    let mut run = std::process::Command::new(judge.join("run-job"));
+    run.args(["--timeout", "1200", "--out"]).arg(&out).arg(&job).args(&images);
+    assert!(run.status().unwrap().success(), "the kernel does not receive it");
+    for to in ["target/all", "target/some"] {
+        let mut diff = std::process::Command::new(judge.join("manifest-diff"));
+        diff.args(["--from", "tank/top", "--to", to]);
+        diff.args([out.join("tank.json"), out.join("target.json")]);
+        assert!(diff.status().unwrap().success(), "{to}: the kernel has something else");
+    }
+}
