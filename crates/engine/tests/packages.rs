@@ -105,6 +105,7 @@ fn a_range_has_all_that_lies_between() {
     let all = |to: &str, from: &str| planned(&pool, to, Some(from), &range);
     assert_eq!(all("tank/top@3", "@1"), ["@1 @2", "@2 @3"]);
     assert_eq!(all("tank/top@3", "2"), ["@2 @3"]);
+    assert_eq!(planned(&pool, "tank/top@3", Some("1"), &Scope::default()), ["@1 @3"]);
     assert_eq!(all("tank/top@3", "tank/top@2"), ["@2 @3"]);
     assert_eq!(all("tank/top/a@3", "tank/top/z@1"), ["/z@1 /a@2", "/a@2 /a@3"]);
     let refused = |to: &str, from: &str| {

@@ -93,6 +93,25 @@ mod tests {
     }
 
     #[test]
+    fn a_package_is_a_list_and_streams_and_an_end() {
+        let mut out = Vec::new();
+        let mut writer = Writer::new(&mut out);
+        let begin = Begin { magic: MAGIC, to_name: b"a@b".into(), ..Begin::default() };
+        writer.package(begin.clone(), b"list").unwrap();
+        writer.begin(Begin { to_guid: 7, ..begin }, &[]).unwrap();
+        writer.free_objects(FreeObjects { first: 1, count: 2, to_guid: 7 }).unwrap();
+        writer.end(7).unwrap();
+        writer.end_package().unwrap();
+        assert_eq!(writer.length(), out.len() as u64);
+        let kinds: Vec<u32> = bodies(&out).unwrap().iter().map(Body::number).collect();
+        assert_eq!(kinds, [0, 5, 0, 2, 5, 5]);
+        // The ends of the list and of all are the command's: they have no checksums of their own.
+        let sums = |at: usize| out[at + 280..at + 312].iter().any(|byte| *byte != 0);
+        assert!(!sums(312 + 4) && !sums(out.len() - 312) && sums(out.len() - 2 * 312));
+        assert!(out[out.len() - 308..].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
     fn every_change_is_noticed() {
         let good = stream();
         for at in (0..good.len()).step_by(7) {

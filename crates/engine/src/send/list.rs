@@ -1,6 +1,6 @@
 //! The list of a package: datasets, their snapshots, properties and holds.
 
-use super::package::{Scope, short};
+use super::scope::{Scope, short};
 use crate::error::Result;
 use dsl::{Dataset, Dsl, StoredValue};
 use ondisk::nvlist::{NvList, NvPair, NvValue};

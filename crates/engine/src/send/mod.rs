@@ -25,9 +25,11 @@ mod estimate;
 mod item;
 mod list;
 mod package;
+mod scope;
 mod walk;
 
-pub use package::{Gap, Package, Part, Scope};
+pub use package::{Gap, Package, Part};
+pub use scope::Scope;
 
 use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule};
 use dsl::{Dataset, Dsl};

@@ -1,0 +1,72 @@
+//! What a stream is to have.
+
+use crate::error::{Error, ErrorKind, Place, Result};
+use dsl::Dataset;
+
+/// What is sent beside one snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// All snapshots between the earlier one and the last.
+    pub intermediates: bool,
+    /// All datasets below, with properties. In full: all their snapshots up to the last.
+    pub replicate: bool,
+    /// With `replicate`: datasets that lack the snapshot are passed over.
+    pub skip_missing: bool,
+    /// With `replicate`: these datasets, and what is below them, are left out.
+    pub without: Vec<String>,
+    /// Properties.
+    pub properties: bool,
+    /// Properties: of each that was received the value that came, and no other properties.
+    pub received_properties: bool,
+    /// Holds.
+    pub holds: bool,
+    /// Nothing is decrypted. Encrypted datasets are not sent so yet: they are refused.
+    pub raw: bool,
+}
+
+impl Scope {
+    /// It takes a package; a stream of one snapshot cannot say it.
+    #[must_use]
+    pub fn is_package(&self) -> bool {
+        self.intermediates || self.has_list()
+    }
+
+    /// The dataset is left out: but the list has it, as OpenZFS's, so that a receiver does not take
+    /// it for destroyed.
+    pub(super) fn excludes(&self, dataset: &str) -> bool {
+        let is_in = |top: &String| {
+            dataset.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.without.iter().any(is_in)
+    }
+
+    /// Several snapshots of each dataset are in it.
+    pub(super) fn is_line(&self) -> bool {
+        self.intermediates || self.replicate
+    }
+
+    pub(super) fn has_properties(&self) -> bool {
+        self.replicate || self.properties || self.received_properties
+    }
+
+    /// Refuses an encrypted dataset where it can be sent only as it is encrypted.
+    pub(super) fn check_encryption(&self, dataset: &Dataset) -> Result<()> {
+        let why = match dataset.phys.bp.uses_crypt() {
+            true if self.raw => "it is encrypted, and zinc sends it decrypted, without -w",
+            true if self.has_properties() => {
+                "it is encrypted, and its properties are sent with -w only"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::new(ErrorKind::NotSent(why)).at(Place::Dataset(dataset.name.clone())))
+    }
+
+    pub(super) fn has_list(&self) -> bool {
+        self.has_properties() || self.holds
+    }
+}
+
+/// The name of a snapshot without its dataset's.
+pub(super) fn short(name: &str) -> &str {
+    name.split_once('@').map_or(name, |(_, short)| short)
+}
