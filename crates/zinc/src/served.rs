@@ -365,8 +365,7 @@ impl Server {
         params: Value,
         output: BorrowedFd<'_>,
     ) -> Result<RunOutcome, Failure> {
-        let is_stream = session.arguments().iter().any(|word| word == "send");
-        let answer = match is_stream && !output.is_terminal() {
+        let answer = match is_stream(session.arguments()) && !output.is_terminal() {
             false => self.call("run", params)?,
             true => {
                 let answer = self.client.call_streaming("run", params, output);
@@ -420,6 +419,13 @@ impl Server {
         };
         Ok(RunOutcome::ended(&answer))
     }
+}
+
+/// Whether a command line, with the program's name, writes a stream: other verbs print what is kept
+/// for their users, and wait for nothing of theirs.
+pub fn is_stream(args: &[OsString]) -> bool {
+    let word = |at: usize| args.get(at).and_then(|word| word.to_str());
+    matches!((word(1), word(2)), (Some("send"), _) | (Some("zfs"), Some("send")))
 }
 
 /// What became of a command line that a server was to run.

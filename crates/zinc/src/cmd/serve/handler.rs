@@ -22,7 +22,7 @@ use crate::failure::{FAILED, Failure};
 use crate::host;
 use crate::known;
 use crate::mounting::{not_unmounted, tell};
-use crate::served::{denied, file_name};
+use crate::served::{denied, file_name, is_stream};
 use crate::session::{self, Client, Session};
 use crate::txgs::keep_last;
 use crate::ui;
@@ -362,7 +362,7 @@ impl Service {
     /// Runs a verb for another user, which may look at the pool, change what it has permissions
     /// for, and name no file: what this process opens, it opens with its own rights. What the verb
     /// prints goes into memory and back with the answer, and nothing of the client is waited for;
-    /// or into a socket, whose writer is set free when the client is gone.
+    /// but a stream goes into a socket, whose writer is set free when the client is gone.
     fn show(
         &self,
         request: &Request,
@@ -375,8 +375,11 @@ impl Service {
         };
         let [output, errors] =
             [memory("output").map_err(cannot)?, memory("errors").map_err(cannot)?];
+        let line =
+            Line { folder: PathBuf::from("/"), environment: BTreeMap::new(), ..Line::of(request)? };
         let presence: Arc<Presence> = Arc::default();
         presence.set_preemptible();
+        let sockets = sockets.filter(|_| is_stream(&line.args));
         let (stream, watch) = sockets.map(<(_, _)>::from).unzip();
         let watch = watch.map(|watch| ClientWatch::watch(watch, &presence)).transpose();
         let watch = watch.map_err(cannot)?;
@@ -387,8 +390,6 @@ impl Service {
             };
             Ok([File::open("/dev/null")?, to, errors.try_clone()?])
         };
-        let line =
-            Line { folder: PathBuf::from("/"), environment: BTreeMap::new(), ..Line::of(request)? };
         let begun = || watch.iter().for_each(ClientWatch::begun);
         let code = self.run_line(line, peer, streams().map_err(cannot)?, &presence, begun);
         if let Some(stream) = stream {
