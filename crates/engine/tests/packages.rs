@@ -108,6 +108,8 @@ fn a_range_has_all_that_lies_between() {
     assert_eq!(planned(&pool, "tank/top@3", Some("1"), &Scope::default()), ["@1 @3"]);
     assert_eq!(all("tank/top@3", "tank/top@2"), ["@2 @3"]);
     assert_eq!(all("tank/top/a@3", "tank/top/z@1"), ["/z@1 /a@2", "/a@2 /a@3"]);
+    let (to, from) = ("tank/top/a@3", Some("tank/top/z@1"));
+    assert_eq!(planned(&pool, to, from, &recursive()), ["/z@1 /a@2", "/a@2 /a@3"]);
     let refused = |to: &str, from: &str| {
         let view = pool.look().unwrap();
         let package = Package::plan(&view, to, Some(from), Forms::default(), &range).err();

@@ -117,9 +117,9 @@ enum Start {
 
 impl<'a> Package<'a> {
     /// Finds out what the stream has: the snapshot, what the scope says, what lies behind `from`
-    /// (`@NAME`, `NAME` or the full name of a snapshot of the same dataset; or, with
-    /// `intermediates`, the origin of a clone). Where the scope is just the snapshot, the stream is
-    /// that of [`Send`].
+    /// (`@NAME`, `NAME` or the full name of a snapshot of the same dataset; the origin of a clone;
+    /// of one snapshot also a bookmark). Where the scope is just the snapshot, the stream is that
+    /// of [`Send`].
     ///
     /// # Errors
     /// There is no such snapshot, a dataset below lacks it and is not passed over, or they cannot
@@ -139,7 +139,7 @@ impl<'a> Package<'a> {
         let head = dsl.by_name(path)?;
         let last = dsl.by_name(snapshot)?;
         scope.check_encryption(&head)?;
-        let start = Start::find(dsl, &head, from.filter(|_| scope.is_line()), scope)?;
+        let start = Start::find(dsl, &head, from.filter(|_| scope.is_line()))?;
         let mut plan =
             Plan { dsl, to, start: &start, scope, members: Vec::new(), gaps: Vec::new() };
         let parts = match scope.is_line() {
@@ -250,7 +250,7 @@ impl<'a> Package<'a> {
 }
 
 impl Start {
-    fn find(dsl: &Dsl, head: &Dataset, from: Option<&str>, scope: &Scope) -> Result<Self> {
+    fn find(dsl: &Dsl, head: &Dataset, from: Option<&str>) -> Result<Self> {
         let Some(from) = from else { return Ok(Self::Beginning) };
         if from.contains('#') {
             return Err(Error::against(Rule::SnapshotName).at(Place::Dataset(from.to_owned())));
@@ -260,7 +260,7 @@ impl Start {
             dsl.by_name(&format!("{}@{name}", head.name))?;
             return Ok(Self::Snapshot(name.to_owned()));
         }
-        if scope.intermediates && dsl.origin(&head.dir)?.as_deref() == Some(from) {
+        if dsl.origin(&head.dir)?.as_deref() == Some(from) {
             return Ok(Self::Origin);
         }
         let error = Error::against(Rule::NotEarlier).at(Place::Dataset(from.to_owned()));
@@ -389,8 +389,8 @@ impl Plan<'_> {
             (None, _) => None,
         };
         let behind = source.and_then(|name| member.position(name)).map_or(0, |at| at + 1);
-        let are_all = self.scope.intermediates
-            || (self.scope.replicate && matches!(self.start, Start::Beginning));
+        let is_whole = !matches!(self.start, Start::Snapshot(_));
+        let are_all = self.scope.intermediates || is_whole;
         let mut line = Vec::new();
         for one in member.snapshots.iter().skip(behind) {
             let name = short(&one.name);

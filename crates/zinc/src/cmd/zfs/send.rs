@@ -120,7 +120,7 @@ impl Verb for Args {
             raw: self.raw,
         };
         let from = self.all_from.as_deref().or(self.from.as_deref());
-        if (self.replicate || self.all_from.is_some()) && from.is_some_and(|f| f.contains('#')) {
+        if self.is_line() && from.is_some_and(|f| f.contains('#')) {
             return Err(Failure::new("multiple snapshots cannot be sent from a bookmark"));
         }
         if self.deduplicated {
@@ -166,10 +166,15 @@ impl Verb for Args {
 }
 
 impl Args {
+    /// Several snapshots of a dataset are sent.
+    fn is_line(&self) -> bool {
+        self.replicate || self.all_from.is_some()
+    }
+
     fn refused(&self, e: Error) -> Failure {
         let hint = e.hint().map(views::hints::words);
         match (e.kind(), hint) {
-            (ErrorKind::Against(Rule::NotEarlier), _) if self.all_from.is_some() => {
+            (ErrorKind::Against(Rule::NotEarlier), _) if self.is_line() => {
                 Failure::usage("incremental source must be in same filesystem")
             }
             (ErrorKind::Against(Rule::NotEarlier), Some(hint)) => {
