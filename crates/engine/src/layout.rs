@@ -172,6 +172,14 @@ impl Group {
 /// # Ok::<(), engine::Error>(())
 /// ```
 pub fn parse(words: &[String]) -> Result<Layout> {
+    parse_in(Path::new(""), words)
+}
+
+/// The same, with paths that are relative to a folder.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_in(folder: &Path, words: &[String]) -> Result<Layout> {
     let mut layout = Layout::default();
     let mut now = Section::Tops(SpaceClass::Normal);
     let mut i = 0;
@@ -199,7 +207,7 @@ pub fn parse(words: &[String]) -> Result<Layout> {
             continue;
         }
         let Some(group) = Group::of(word)? else {
-            let path = member_path(word)?;
+            let path = member_path(folder, word)?;
             match now {
                 Section::Tops(class) => layout.tops.push(NewTop { spec: leaf(&path)?, class }),
                 Section::Cache => layout.cache.push(leaf(&path)?),
@@ -228,7 +236,7 @@ pub fn parse(words: &[String]) -> Result<Layout> {
         if let Some(kind) = parity.filter(|_| class != SpaceClass::Normal) {
             return Err(LayoutFault::WrongClass { class, kind }.into());
         }
-        let leaves = members.into_iter().map(|w| leaf(&member_path(w)?));
+        let leaves = members.into_iter().map(|w| leaf(&member_path(folder, w)?));
         let children = leaves.collect::<Result<Vec<_>>>()?;
         let spec = match group {
             Group::Mirror => VdevSpec::Mirror(children),
@@ -246,13 +254,18 @@ pub fn parse(words: &[String]) -> Result<Layout> {
 /// # Errors
 /// There is no such file or disk, or it is something else.
 pub fn device_path(word: &str) -> Result<String> {
-    let given = Path::new(word);
-    if let Some(name) = FarName::parse(given) {
+    device_path_in(Path::new(""), word)
+}
+
+/// The same, where relative paths begin in a folder.
+fn device_path_in(folder: &Path, word: &str) -> Result<String> {
+    let given = &folder.join(word);
+    if let Some(name) = FarName::parse(Path::new(word)) {
         let name = name.map_err(|why| LayoutFault::FarName { word: word.to_owned(), why })?;
         return Ok(name.as_str().to_owned());
     }
     let known = Path::new("/dev").join(word);
-    let path = match given.is_absolute() || given.exists() || !known.exists() {
+    let path = match word.starts_with('/') || given.exists() || !known.exists() {
         true => std::path::absolute(given)?,
         false => known,
     };
@@ -268,8 +281,8 @@ pub fn device_path(word: &str) -> Result<String> {
 
 /// The same of a device that is to be a part of a pool: a file can be made for it in a folder that
 /// is there; disks come by themselves.
-fn member_path(word: &str) -> Result<String> {
-    device_path(word).map_err(|e| {
+fn member_path(folder: &Path, word: &str) -> Result<String> {
+    device_path_in(folder, word).map_err(|e| {
         let lacks =
             |path: &Path| path.parent().is_some_and(Path::is_dir) && !path.starts_with("/dev");
         match (e.kind(), e.place()) {

@@ -2,6 +2,8 @@
 //! on as far as its redundancy reaches, and says what each leaf missed.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+#[path = "topology/add.rs"]
+mod add;
 #[path = "topology/checkpoint.rs"]
 mod checkpoint;
 #[path = "topology/draid.rs"]

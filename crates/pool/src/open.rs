@@ -124,6 +124,8 @@ pub(crate) struct LiveState {
     pub(crate) root: VdevConfig,
     /// Spares and cache devices.
     pub(crate) aux: [Vec<VdevConfig>; 2],
+    /// Those that came since the pool was opened, and their sizes in bytes, by guid.
+    pub(crate) aux_since: BTreeMap<u64, u64>,
     pub(crate) comment: Option<String>,
     pub(crate) compatibility: Option<String>,
     pub(crate) features: Features,
@@ -173,6 +175,8 @@ pub struct Pool {
     pub(crate) scan: Option<ScanState>,
     /// Of a pool that is open for writing: what came back and is not used, by leaf.
     pub(crate) refused: BTreeMap<u64, Refused>,
+    /// The same: spares and cache devices that came since it was opened, and their sizes in bytes.
+    pub(crate) aux_since: BTreeMap<u64, u64>,
 }
 
 /// The word for the state of a pool that takes no more changes.
@@ -259,6 +263,7 @@ impl Pool {
             is_waiting: self.is_waiting,
             scan: self.scan,
             refused: self.refused.clone(),
+            aux_since: self.aux_since.clone(),
         }
     }
 
@@ -318,6 +323,7 @@ impl Pool {
         (pool.is_waiting, pool.scan) = (now.is_waiting, now.scan);
         pool.refused = now.refused;
         [pool.spares, pool.l2cache] = now.aux;
+        pool.aux_since = now.aux_since;
         pool
     }
 
@@ -362,6 +368,7 @@ impl Pool {
             is_waiting: false,
             scan: None,
             refused: BTreeMap::new(),
+            aux_since: BTreeMap::new(),
         })
     }
 

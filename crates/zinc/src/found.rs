@@ -8,6 +8,7 @@
 use crate::args::SearchScope;
 use crate::failure::Failure;
 use crate::places::{candidates, import_places};
+use crate::served::Server;
 use crate::session::Session;
 use crate::{foreign_servers, known};
 use engine::datasets::pool_of;
@@ -26,6 +27,10 @@ pub fn find(
     if search.is_empty() {
         if let Some(known) = known::pools(session).find(name) {
             return look_for(known);
+        }
+        // It is served without having been imported.
+        if let Some(mut server) = Server::find(session, &[], name)? {
+            return find(session, &server.devices()?, name, reach);
         }
         if reach == SearchScope::Known {
             return Err(not_known(session, name));

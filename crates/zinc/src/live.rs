@@ -235,6 +235,19 @@ pub fn change<T>(
     name: &str,
     act: impl FnOnce(&LivePool) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    change_announced(session, search, how, name, |pool, _| act(pool))
+}
+
+/// The same for verbs that give the pool devices which it cannot be without. They pass the paths to
+/// what they are called with before these belong to the pool, so that the list of known pools names
+/// them wherever the verb is cut off.
+pub fn change_announced<T>(
+    session: &Session,
+    search: &[PathBuf],
+    how: &LiveOptions,
+    name: &str,
+    act: impl FnOnce(&LivePool, &dyn Fn(&[PathBuf])) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     check_start(name)?;
     served::forward(session, search, name)?;
     if let Some(pool) = session.held(name) {
@@ -245,10 +258,13 @@ pub fn change<T>(
                 .hint("`zinc tunables --pool POOL NAME=VALUE` sets one for all, from now on"));
         }
         let guid = pool.guid();
-        let result = act(&pool);
-        if session.client().is_some_and(|client| client.listed.known().is_some()) {
-            known::pools(session).refresh(guid, &pool);
-        }
+        let is_known = session.client().is_some_and(|client| client.listed.known().is_some());
+        let list = is_known.then(|| known::pools(session));
+        let announce = |paths: &[PathBuf]| {
+            list.iter().for_each(|list| list.announce(guid, paths));
+        };
+        let result = act(&pool, &announce);
+        list.iter().for_each(|list| list.refresh(guid, &pool));
         let durable = match &result {
             // This line is written after what was done: when it is durable, all is.
             Ok(_) => pool.log(&invocation(session)),
@@ -268,7 +284,8 @@ pub fn change<T>(
     };
     let (found, pool) = take(session, find, how, &tunables, |_| {})?;
     let was_exported = found.is_exported();
-    let result = act(&pool);
+    let announce = |paths: &[PathBuf]| found.announce(&known::pools(session), paths);
+    let result = act(&pool, &announce);
     let logged = match result.is_ok() {
         true => pool.log(&invocation(session)).map_err(Failure::from),
         false => Ok(()),

@@ -17,7 +17,7 @@ use control::protocol::word_to_json;
 use control::{CallError, Client, Endpoint, sink};
 use engine::datasets::pool_of;
 use engine::live::TxgRecord;
-use engine::stats::Snapshot;
+use engine::stats::{Snapshot, VdevStats};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Verbs that reach a pool that is served, for people.
 pub const REACHABLE: &str = "zfs, ls, cat, stat, cp, mkdir, rm, mv, ln, mount, unmount, \
                              inventory, top, txgs, throttle, tunables, advise, pios, lab run, \
-                             nbd, and of zpool: attach, checkpoint, \
+                             nbd, and of zpool: add, attach, checkpoint, \
                              clear, destroy, detach, events, export, get, history, initialize, \
                              iostat, list, offline, online, reguid, remove, reopen, replace, \
                              resilver, scrub, set, split, status, sync, trim, upgrade, wait";
@@ -221,6 +221,13 @@ impl Server {
     pub fn mounts(&mut self) -> Result<Vec<PathBuf>, Failure> {
         let value = self.call("mounts", Value::Null)?;
         Ok(serde_json::from_value(value).unwrap_or_default())
+    }
+
+    /// Where the devices of its pool are.
+    pub fn devices(&mut self) -> Result<Vec<PathBuf>, Failure> {
+        let is_device = |v: &&VdevStats| matches!(&*v.kind, "disk" | "file");
+        let stats = self.stats()?;
+        Ok(stats.vdevs.iter().filter(is_device).map(|v| PathBuf::from(&v.name)).collect())
     }
 
     /// The one that serves the pool `name` (a pool, its guid, or anything in it) belongs to. With

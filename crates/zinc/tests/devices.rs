@@ -5,6 +5,7 @@
 mod support;
 
 use std::os::unix::fs::FileExt as _;
+use support::has;
 use support::place::{Place, until};
 
 const MIB: u64 = 1 << 20;
@@ -691,4 +692,73 @@ fn scripts_say_something_of_each_device() {
     let (text, _) = run("zpool status -c");
     assert!(text.ends_with("  which\n"), "{text}");
     assert!(place.fails("zpool status -c nix tank").contains("cannot run scripts"));
+}
+
+/// A pool that is served gets devices while a file is copied, named from another folder than the
+/// server's.
+#[test]
+fn devices_are_added_to_a_served_pool_while_it_is_used() {
+    let place = Place::new(&["a", "e"]);
+    std::fs::create_dir(place.path().join("here")).unwrap();
+    place.extra("here/b");
+    place.extra("here/l");
+    place.ok("zpool create tank a");
+    let mut server = place.start_here("serve tank");
+    let tells = |command: &str| {
+        let mut command = place.command_here(command);
+        let output = command.current_dir(place.path().join("here")).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.success(), text(output.stdout) + &text(output.stderr))
+    };
+    let now = |command: &str| {
+        let (is_done, text) = tells(command);
+        assert!(is_done, "{command}: {text}");
+        text
+    };
+    until("the pool is served", || tells("tunables --pool tank").0);
+    let mut bytes = vec![0; 40 << 20];
+    testkit::Rng::new(7).fill(&mut bytes);
+    std::fs::write(place.path().join("file"), &bytes).unwrap();
+    let mut copy = place.start_here("cp file tank:/file");
+    let layout = now("zpool add -n tank b");
+    has(&layout, &["would update 'tank' to the following configuration", "here/b"]);
+    now("zpool add tank b log l spare ../e");
+    assert!(copy.wait().unwrap().success());
+    // More than the first device has room for.
+    now("cp ../file tank:/again");
+    now("zpool sync tank");
+    let rows = now("zpool list -vHp tank");
+    let row = rows.lines().find(|row| row.contains("here/b")).expect("the new vdev");
+    let used: u64 = row.split('\t').nth(3).and_then(|n| n.parse().ok()).expect("a number");
+    assert!(used > 4 << 20, "{rows}");
+    has(&now("zpool status tank"), &["here/l", "spares", "/e"]);
+    has(&tells("zpool add tank b").1, &["is part of active pool 'tank'"]);
+    has(&now("zpool history tank"), &["zpool add tank b log l spare ../e"]);
+    // The list of known pools names them already.
+    server.kill().unwrap();
+    server.wait().unwrap();
+    has(&place.ok("zpool status tank"), &["state: ONLINE", "here/b", "here/l"]);
+    place.ok("cp tank:/file out");
+    assert!(std::fs::read(place.path().join("out")).unwrap() == bytes);
+    place.ok("check tank");
+}
+
+/// A pool that is served without having been imported is found by its name where its server has it.
+#[test]
+fn a_served_pool_that_is_not_imported_is_read_on_its_devices() {
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create tank mirror a b");
+    place.ok("zfs create tank/fs");
+    place.ok("zpool export tank");
+    let mut server = place.start_here("serve -d . tank");
+    let output = |command: &str| place.command_here(command).output().unwrap();
+    until("the pool is served", || output("tunables --pool tank").status.success());
+    for (command, text) in [("check tank", "tank"), ("zdb -d tank", "Dataset tank/fs [ZPL]")] {
+        let got = output(command);
+        assert!(got.status.success(), "{command}: {got:?}");
+        has(&String::from_utf8(got.stdout).unwrap(), &[text]);
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(!output("check tank").status.success());
 }

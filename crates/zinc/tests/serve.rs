@@ -258,12 +258,6 @@ fn a_pool_has_one_server_and_others_are_told() {
     assert_eq!(second.code, 1);
     let expected = format!("zinc: cannot serve 'tank': process {pid} does\n");
     assert!(second.err.starts_with(&expected), "{}", second.err);
-    // A verb that cannot work on a held pool names the process that holds it, and what one can do.
-    std::fs::File::create(place.path().join("more")).unwrap().set_len(64 << 20).unwrap();
-    let add = place.run(&["zpool", "add", "-d", ".", "-f", "tank", "more"]);
-    assert_eq!(add.code, 1);
-    assert!(add.err.contains(&format!("process {pid} serves it")), "{}", add.err);
-    assert!(add.err.contains(&format!("`kill {pid}` ends the server")), "{}", add.err);
     // A command that does not find the socket is told by the lock.
     let elsewhere = place.path().join("elsewhere");
     let mut blind = place.command(&["zfs", "create", "-d", ".", "tank/x"]);
@@ -755,30 +749,6 @@ fn a_served_pool_is_loaded_measured_and_advised_where_it_is_held() {
     kill_process(Pid::from_child(&client), Signal::INT).unwrap();
     client.wait().unwrap();
     wait(0);
-}
-
-/// It is about to have the pool itself.
-#[test]
-fn devices_are_not_added_to_a_served_pool_and_that_is_said() {
-    let place = support::place::Place::new(&["a", "b"]);
-    place.ok("zpool create held a");
-    let mut server = place.start_here("serve held");
-    support::place::until("it serves", || {
-        place.command_here("tunables --pool held").output().unwrap().status.success()
-    });
-    let refused = place.command_here("zpool add held b").output().unwrap();
-    let said = String::from_utf8(refused.stderr).unwrap();
-    let pid = server.id();
-    assert!(said.starts_with(&format!("zinc: cannot add to 'held': process {pid} serves it")));
-    // What it advises works.
-    assert!(said.contains(&format!("`kill {pid}`")), "{said}");
-    rustix::process::kill_process(
-        rustix::process::Pid::from_child(&server),
-        rustix::process::Signal::TERM,
-    )
-    .unwrap();
-    server.wait().unwrap();
-    place.ok("zpool add held b");
 }
 
 #[test]

@@ -76,8 +76,7 @@ impl Add {
         Ok(())
     }
 
-    /// Adds it, on devices that are those of the layout. What has to be done then, see
-    /// [`LivePool::add_tops`].
+    /// Adds it, on devices that are those of the layout.
     ///
     /// # Errors
     /// Those of [`Self::check`]; the pool has a device already; or it cannot be written.

@@ -28,6 +28,11 @@ impl Members<'_> {
             LabelConfig::Member(c) => c.guid,
             LabelConfig::Aux(c) => Some(c.guid),
         });
+        self.refuse_named(path, guid)
+    }
+
+    /// The same by its name, and the guid that its label has.
+    fn refuse_named(&self, path: &str, guid: Option<u64>) -> Result<()> {
         let is_it = |there: &str| there == path || is_same(Path::new(there), Path::new(path));
         let is_there = |there: &VdevConfig| {
             guid == Some(there.guid) || there.path.as_deref().is_some_and(is_it)
@@ -47,13 +52,26 @@ impl Pool {
     /// # Errors
     /// [`Error::OwnDevice`].
     pub fn refuse_own(&self, devices: &Devices) -> Result<()> {
-        let own = Members {
+        let own = self.own_members();
+        devices.iter().try_for_each(|(path, device)| own.refuse(path, device))
+    }
+
+    /// The same by their paths alone, before they are opened.
+    ///
+    /// # Errors
+    /// [`Error::OwnDevice`].
+    pub fn refuse_own_paths(&self, paths: &[&str]) -> Result<()> {
+        let own = self.own_members();
+        paths.iter().try_for_each(|path| own.refuse_named(path, None))
+    }
+
+    fn own_members(&self) -> Members<'_> {
+        Members {
             name: self.name(),
             guid: self.guid(),
             root: &self.config().vdev_tree,
             aux: [self.spares(), self.l2cache()],
-        };
-        devices.iter().try_for_each(|(path, device)| own.refuse(path, device))
+        }
     }
 }
 

@@ -40,6 +40,7 @@
 //! `budget.rs`, `tunables`), and none of that knows it: what is done with it stands in files above.
 
 mod abandon;
+mod add;
 mod attach;
 mod behalf;
 mod blocks;
@@ -243,6 +244,7 @@ impl LivePool {
         Ok(self.view.refreshed(LiveState {
             root,
             aux,
+            aux_since: self.shared.aux_since.lock().clone(),
             comment: facts.comment,
             compatibility: facts.compatibility,
             features: self.shared.features.snapshot(),

@@ -136,6 +136,8 @@ pub(crate) struct Shared {
     pub(super) config: Mutex<ConfigState>,
     /// Spares and cache devices, as the MOS lists them.
     pub(super) aux: Mutex<[Vec<VdevConfig>; 2]>,
+    /// Those that came since the pool was opened, and their sizes in bytes, by guid.
+    pub(super) aux_since: Mutex<BTreeMap<u64, u64>>,
     /// The last one written.
     pub(super) uberblock: Mutex<Uberblock>,
     /// Something that was destroyed is not freed yet.
@@ -326,6 +328,7 @@ impl Shared {
             tasks: Mutex::default(),
             config: Mutex::new(config),
             aux: Mutex::default(),
+            aux_since: Mutex::default(),
             uberblock: Mutex::new(uberblock),
             reaping: AtomicBool::new(true),
             discarding: AtomicBool::new(false),

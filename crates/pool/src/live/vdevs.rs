@@ -1,25 +1,18 @@
-//! Changing the pool itself: more vdevs, its properties, its guid.
+//! Changing the pool itself: its spares and cache devices, its properties, its guid.
 
-use super::config::{Builder, VdevSpec, distributed_spares, set_u64, with_children};
-use super::create::{
-    Devices, NO_DRAID, NewTop, PropertyWord, add_top_zaps, count_draids, guid_from, is_draid,
-    new_tops, set_member,
-};
-use super::evacuate::check_layout;
+use super::config::{Builder, VdevSpec, set_u64};
+use super::create::{Devices, PropertyWord, guid_from};
 use super::labels::aux_guid;
 use super::mode::FailMode;
 use super::{LivePool, TaskCx, mos as util};
-use crate::alloc;
 use crate::error::{Error, Result};
-use crate::open::{Pool, in_their_places};
-use crate::scan::{FoundLeaf, LabelView};
-use crate::uberblocks::read_ring;
+use crate::open::in_their_places;
 use dmu::{Zap, zap};
-use ondisk::config::{LabelConfig, PoolState, VdevConfig, aux_devices};
+use ondisk::config::{PoolState, VdevConfig, aux_devices};
 use ondisk::nvlist::{NvList, NvValue};
 use ondisk::{DmuType, features, mos};
 use vdev::VdevState;
-use vdev::label::{self, Round};
+use vdev::label;
 
 /// Longest text of a pool property in bytes, and longest name.
 const PROPERTY_MAX: usize = 8191;
@@ -130,84 +123,7 @@ pub(super) fn aux_label(state: PoolState, guid: u64, path: &str) -> NvList {
     }
 }
 
-/// `root` with more children.
-fn grown(root: &VdevConfig, new: &[VdevConfig]) -> Result<VdevConfig> {
-    with_children(root, [&root.children, new].concat()).map_err(|e| bad(&e))
-}
-
 impl LivePool {
-    /// Adds top-level vdevs on `devices`. They belong to the pool when this returns, and are
-    /// allocated from when the pool is opened the next time: the caller closes it and opens it
-    /// again, which also writes the state of the new devices' labels anew.
-    ///
-    /// # Errors
-    /// When the pool has a device already ([`Error::OwnDevice`]), and when the devices do not make
-    /// vdevs, or one fails; the pool is then as it was. One that fails
-    /// only when its label says that it belongs to the pool stops the pool.
-    pub fn add_tops(&self, tops: &[NewTop], ashift: Option<u32>, devices: &Devices) -> Result<()> {
-        let (tops, devices) = (tops.to_vec(), devices.clone());
-        let mut guid = guid_from(&self.shared.rt);
-        self.run(move |cx| {
-            cx.refuse_own(tops.iter().flat_map(|top| top.spec.leaves()), &devices)?;
-            let (facts, root) = {
-                let config = cx.shared.config.lock();
-                (config.facts.clone(), config.root.clone())
-            };
-            let first = root.children.iter().map(|c| c.id + 1).max().unwrap_or(0);
-            let txg = cx.tx.txg();
-            let mut new = new_tops(&tops, first, txg, ashift, &devices, &mut guid)?;
-            if new.iter().any(is_draid) && !cx.shared.features.is_enabled("draid") {
-                return Err(Error::Invalid { what: NO_DRAID.to_owned() });
-            }
-            // What is removed, or leaves, is mapped to devices and mirrors.
-            let moved = root.children.iter().any(|top| top.indirect_object.unwrap_or(0) != 0);
-            if moved {
-                check_layout(root.children.iter().chain(&new))?;
-            }
-            let labels = |new: &[VdevConfig], txg: u64| -> Result<VdevConfig> {
-                let root = grown(&root, new)?;
-                for top in new {
-                    for leaf in top.walk().filter(|v| v.kind.is_leaf()) {
-                        let device = leaf.path.as_ref().and_then(|p| devices.get(p));
-                        let Some(device) = device else { continue };
-                        let list = facts.for_label(PoolState::Active, txg, &root, top, leaf.guid);
-                        let write = || match txg {
-                            0 => label::initialise(device.as_ref(), &list),
-                            _ => {
-                                label::write_config(device.as_ref(), &list, Round::First)?;
-                                label::write_config(device.as_ref(), &list, Round::Second)?;
-                                Ok(device.flush()?)
-                            }
-                        };
-                        write().map_err(|e| cx.shared.failed("writing labels", &e))?;
-                    }
-                }
-                Ok(root)
-            };
-            // First as no part of any pool: a device that fails is found before anything changed.
-            labels(&new, 0)?;
-            let objects = cx.objects();
-            let directory = Zap::open(&objects.object(mos::DIRECTORY_OBJECT)?)?;
-            let map = directory.get_u64(mos::VDEV_ZAP_MAP)?;
-            if map.is_none() && new.iter().any(|top| top.alloc_bias.is_some() && !top.is_log) {
-                let what = "the pool has no tables of vdevs, which such a vdev needs";
-                return Err(Error::Invalid { what: what.to_owned() });
-            }
-            for top in &mut new {
-                if let Some(map) = map {
-                    add_top_zaps(objects, cx.tx, map, top, &cx.shared.features)?;
-                }
-                let made = alloc::init_top(objects, cx.tx, top.asize.unwrap_or(0))?;
-                set_member(objects, top, "metaslab_array", made.ms_array)?;
-            }
-            count_draids(&cx.shared.features, cx.tx, &new)?;
-            cx.append_spares(distributed_spares(&new, &mut guid))?;
-            let root = labels(&new, txg)?;
-            cx.set_root(root);
-            Ok(())
-        })
-    }
-
     /// Adds hot spares and cache devices, each a leaf that is in `devices`. They get labels and
     /// stand in the pool's lists. Spares are used by [`Self::take_spare`]; nothing caches.
     ///
@@ -228,7 +144,7 @@ impl LivePool {
                 (mos::SPARES, PoolState::Spare, &spares),
                 (mos::L2CACHE, PoolState::L2cache, &cache),
             ];
-            let mut lists = Vec::new();
+            let (mut lists, mut sizes) = (Vec::new(), Vec::new());
             for (name, state, specs) in kinds.into_iter().filter(|k| !k.2.is_empty()) {
                 let mut new = Vec::with_capacity(specs.len());
                 for spec in specs {
@@ -251,6 +167,7 @@ impl LivePool {
                             guid
                         }
                     };
+                    sizes.push((guid, device.size()));
                     let kind = if *is_file { "file" } else { "disk" };
                     let list = Builder::new().text("type", kind).u64("guid", guid);
                     new.push(list.text("path", path).u64("whole_disk", 0).done());
@@ -258,7 +175,9 @@ impl LivePool {
                 lists.push((name, new));
             }
             // All labels are written: nothing but the lists is left to be changed.
-            lists.into_iter().try_for_each(|(name, new)| cx.append_aux(name, new))
+            lists.into_iter().try_for_each(|(name, new)| cx.append_aux(name, new))?;
+            cx.shared.aux_since.lock().extend(sizes);
+            Ok(())
         })
     }
 
@@ -354,26 +273,5 @@ impl LivePool {
             cx.set_root(root);
             Ok(guid)
         })
-    }
-}
-
-impl Pool {
-    /// The device was about to become one of this pool's when that was cut off: all its labels
-    /// name the pool, which does not have it, and no uberblock was ever written to it.
-    #[must_use]
-    pub fn is_half_added(&self, found: &FoundLeaf) -> bool {
-        let aux = || self.spares().iter().chain(self.l2cache());
-        let tree = &self.config().vdev_tree;
-        let has = |guid| tree.find(guid).is_some() || aux().any(|device| device.guid == guid);
-        let is_beginning = |label: &LabelView| match &label.config {
-            Ok(LabelConfig::Member(c)) => {
-                c.pool_guid == self.guid() && c.guid.is_some_and(|guid| !has(guid))
-            }
-            Ok(LabelConfig::Aux(_)) => false,
-            Err(_) => true,
-        };
-        // That of txg 0 stands for none.
-        let is_empty = || read_ring(found).iter().all(|u| u.uberblock.txg == 0);
-        found.labels.iter().all(is_beginning) && is_empty()
     }
 }

@@ -193,6 +193,7 @@ impl<'a> Opening<'a> {
             is_waiting: false,
             scan: None,
             refused: BTreeMap::new(),
+            aux_since: BTreeMap::new(),
         })
     }
 

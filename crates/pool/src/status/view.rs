@@ -347,6 +347,8 @@ impl Pool {
         let seen = self.candidate().aux.get(&config.guid);
         if let Some(seen) = seen {
             view.size = seen.device.size() / LABEL * LABEL;
+        } else if let Some(size) = self.aux_since.get(&config.guid) {
+            view.size = size / LABEL * LABEL;
         }
         if let VdevKind::DraidSpare { top_guid, .. } = config.kind {
             let draid = nodes.get(&top_guid);

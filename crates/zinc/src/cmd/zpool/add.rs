@@ -4,19 +4,15 @@ use super::claim::{claim, refused};
 use super::each;
 use super::naming::Naming;
 use super::settings::{self, Setting};
-use crate::args::SearchScope;
-use crate::cmd::verb::Verb;
+use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
-use crate::found;
-use crate::known;
-use crate::live::{self, LiveArgs, invocation, tell_txgs};
-use crate::refusals::cannot;
-use crate::served::Server;
+use crate::live::{self, LiveArgs};
 use crate::session::Session;
 use crate::ui;
+use engine::Pool;
 use engine::config::{VdevConfig, VdevKind};
 use engine::layout::{self, Layout, Level};
-use engine::live::{SpaceClass, is_same};
+use engine::live::{Devices, SpaceClass};
 use engine::pools::{Add, class_of};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -69,55 +65,30 @@ fn shown(top: &VdevConfig, naming: Naming) -> String {
 }
 
 impl Verb for Args {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         each::require_pool_name(&self.pool)?;
-        let layout = layout::parse(&self.vdevs)?;
-        if !self.dry
-            && let Some(server) = Server::find(session, &self.live.search, &self.pool)?
-        {
-            let what = format!("cannot add to '{}': process {} serves it", server.name, server.pid);
-            return Err(Failure::new(what)
-                .because("devices are added to pools that are not served")
-                .hint(format!(
-                    "`kill {}` ends the server, and the pool stays imported",
-                    server.pid
-                )));
-        }
-        let found = found::find(session, &self.live.search, &self.pool, SearchScope::Known)?;
-        let mut options = live::options(session, &self.live.search, self.live.how.cache_mib);
-        found.complete(&mut options);
-        let pool = engine::Pool::open_candidate(&found.candidate, &options)?;
-        let tops = &pool.config().vdev_tree.children;
+        let layout = layout::parse_in(&session.path(Path::new("")), &self.vdevs)?;
         let adding = Add::new(layout)
             .with_ashift(self.ashift()?)
             .despite_mismatch(self.force || self.allow_replication_mismatch)
             .despite_ashift(self.force || self.allow_ashift_mismatch);
-        let refused = |e| refused("add to", &self.pool, e);
-        adding.check(&pool).map_err(refused)?;
-        let layout = adding.layout();
-        let force = self.force || self.allow_in_use;
-        let devices = claim(session, layout, Some(&pool), force, self.live.how.wait)?;
-        pool.refuse_own(&devices).map_err(|e| refused(e.into()))?;
         if self.dry {
-            let used = tops.iter().filter(|t| !t.is_hole && Level::of_config(t).is_some());
-            let used: Vec<_> = used.map(|t| (class_of(t), shown(t, self.naming))).collect();
-            let paths = |all: &[VdevConfig]| -> Vec<String> {
-                all.iter().map(|c| self.naming.names().of_leaf(c)).collect()
-            };
-            let aux = [paths(pool.l2cache()), paths(pool.spares())];
-            let text = views::layout::text(layout, &self.pool, &used, &aux);
-            let name = &self.pool;
-            ui::out(
-                session,
-                &format!("would update '{name}' to the following configuration:\n\n{text}"),
-            );
+            let pool = self.live.look(session, &self.pool)?;
+            self.claim(session, &pool, &adding)?;
+            self.show(session, &pool, adding.layout());
             return Ok(ExitCode::SUCCESS);
         }
-        drop(pool);
-        let was_exported = self.add(session, &adding, &devices)?;
-        // They are taken anew, by the pool they belong to now.
-        drop(devices);
-        self.reopen(session, layout, was_exported)?;
+        let (search, how) = (&self.live.search, &self.live.how);
+        live::change_announced(session, search, how, &self.pool, |pool, announce| {
+            let devices = self.claim(session, &pool.look()?, &adding)?;
+            let paths = adding.layout().paths();
+            announce(&paths.into_iter().map(PathBuf::from).collect::<Vec<_>>());
+            adding.run(pool, &devices).map_err(|e| refused("add to", &self.pool, e))
+        })?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -135,67 +106,30 @@ impl Args {
         Ok(out)
     }
 
-    fn add(
-        &self,
-        session: &Session,
-        adding: &Add,
-        devices: &engine::live::Devices,
-    ) -> Result<bool, Failure> {
-        let fail = |e| cannot("add to", &self.pool, e);
-        let how = &self.live.how;
-        let find = || {
-            let mut found =
-                found::find(session, &self.live.search, &self.pool, SearchScope::Known)?;
-            // They may name the pool since an earlier command was cut off, and are taken already.
-            let is_new = |seen: &Path| {
-                devices.keys().any(|new| {
-                    let new = Path::new(new);
-                    new == seen || is_same(new, seen)
-                })
-            };
-            let leaves = &mut found.candidate.leaves;
-            leaves.retain(|_, seen| !is_new(&seen.path));
-            Ok(found)
-        };
-        let (found, pool) = live::take(session, find, how, &how.tuning.all(session)?, |_| {})?;
-        let was_exported = found.is_exported();
-        if let Err(e) = pool.look()?.refuse_own(devices) {
-            // Another command was faster.
-            if was_exported { pool.export() } else { pool.close() }.map_err(fail)?;
-            return Err(refused("add to", &self.pool, e));
-        }
-        let paths: Vec<PathBuf> = adding.layout().paths().into_iter().map(PathBuf::from).collect();
-        found.announce(&known::pools(session), &paths);
-        let added = adding.run(&pool, devices).map_err(|e| refused("add to", &self.pool, e));
-        if added.is_err() && was_exported {
-            pool.export().map_err(fail)?;
-        } else {
-            found.refresh(&known::pools(session), &pool);
-            pool.close().map_err(fail)?;
-        }
-        added.map(|()| was_exported)
+    /// Opens the devices for the pool, when it can have them.
+    fn claim(&self, session: &Session, pool: &Pool, adding: &Add) -> Result<Devices, Failure> {
+        let refused = |e| refused("add to", &self.pool, e);
+        adding.check(pool).map_err(refused)?;
+        // Those are in use by this process.
+        pool.refuse_own_paths(&adding.layout().paths()).map_err(|e| refused(e.into()))?;
+        let force = self.force || self.allow_in_use;
+        let devices = claim(session, adding.layout(), Some(pool), force, self.live.how.wait)?;
+        pool.refuse_own(&devices).map_err(|e| refused(e.into()))?;
+        Ok(devices)
     }
 
-    /// Opens the pool with its new devices, which makes their labels those of an open pool.
-    fn reopen(
-        &self,
-        session: &Session,
-        layout: &Layout,
-        was_exported: bool,
-    ) -> Result<(), Failure> {
-        let fail = |e| cannot("add to", &self.pool, e);
-        let mut search = self.live.search.clone();
-        if !search.is_empty() {
-            search.extend(layout.paths().into_iter().map(PathBuf::from));
-        }
-        let how = &self.live.how;
-        let find = || found::find(session, &search, &self.pool, SearchScope::Known);
-        let (found, pool) = live::take(session, find, how, &how.tuning.all(session)?, |_| {})?;
-        let logged = pool.log(&invocation(session)).map_err(fail);
-        live::bring_what_is_missed(session, &pool);
-        found.refresh(&known::pools(session), &pool);
-        let told = tell_txgs(session, &pool, &self.live.how);
-        let left = if was_exported { pool.export() } else { pool.close() }.map_err(fail);
-        logged.and(told).and(left)
+    /// Prints what the pool would be.
+    fn show(&self, session: &Session, pool: &Pool, layout: &Layout) {
+        let tops = &pool.config().vdev_tree.children;
+        let used = tops.iter().filter(|t| !t.is_hole && Level::of_config(t).is_some());
+        let used: Vec<_> = used.map(|t| (class_of(t), shown(t, self.naming))).collect();
+        let paths = |all: &[VdevConfig]| -> Vec<String> {
+            all.iter().map(|c| self.naming.names().of_leaf(c)).collect()
+        };
+        let aux = [paths(pool.l2cache()), paths(pool.spares())];
+        let text = views::layout::text(layout, &self.pool, &used, &aux);
+        let name = &self.pool;
+        let start = format!("would update '{name}' to the following configuration:\n\n");
+        ui::out(session, &(start + &text));
     }
 }
