@@ -171,8 +171,7 @@ impl<'a> Opening<'a> {
         })?;
         let spares = self.aux(&mos, &directory, mos::SPARES, "spares");
         let l2cache = self.aux(&mos, &directory, mos::L2CACHE, "l2cache");
-        // Nearly every pool has the flag, so a directory that cannot be read is taken to have it.
-        let flag = self.excuse("the flag of deflation", directory.get_u64(mos::DEFLATE));
+        let deflate = self.deflates(&directory);
         Ok(Pool {
             candidate: self.candidate.clone(),
             config,
@@ -186,7 +185,7 @@ impl<'a> Opening<'a> {
             salvage: self.salvage,
             spares,
             l2cache,
-            deflate: flag.is_none_or(|flag| flag.is_some_and(|n| n != 0)),
+            deflate,
             altroot: None,
             gate: None,
             suspended: None,
@@ -195,6 +194,13 @@ impl<'a> Opening<'a> {
             refused: BTreeMap::new(),
             aux_since: BTreeMap::new(),
         })
+    }
+
+    /// Whether datasets count space without parity. Nearly every pool has the flag, so a directory
+    /// that cannot be read is taken to have it.
+    fn deflates(&mut self, directory: &Zap) -> bool {
+        let flag = self.excuse("the flag of deflation", directory.get_u64(mos::DEFLATE));
+        flag.is_none_or(|flag| flag.is_some_and(|n| n != 0))
     }
 
     /// The MOS through the mappings of removed vdevs; as it is when there are none, or they cannot
