@@ -1,22 +1,39 @@
 //! The input of a client: a pipe without a writer must not hold what serves a client that is gone.
 //!
 //! No question put to the system tells whether a read will wait, so a thread of its own reads.
-//! Where it is not waited for any more it stays in its read, and ends with it.
+//! Where it is not waited for any more it stays in its read, and ends with it. It reads when it is
+//! asked to, and no more than that: what comes behind is another's, who may read the same pipe
+//! next. A reader that takes all there is has it read ahead.
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
-/// Bytes that the thread reads at once.
-const PIECE: usize = 256 << 10;
+/// Bytes that the thread reads at once, at most.
+const PIECE: usize = 1 << 20;
+/// The same where it reads ahead.
+const PIECE_AHEAD: usize = 256 << 10;
 /// Time between two looks whether the input is still wanted.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How much is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// What is asked for.
+    Asked,
+    /// All of it, ahead of what is asked for.
+    All,
+}
 
 /// Input that another thread reads, for as long as `is_wanted` says no error.
 pub struct Input<W> {
     is_wanted: W,
+    amount: Amount,
+    asks: SyncSender<usize>,
     pieces: Receiver<io::Result<Vec<u8>>>,
+    /// It was asked, and did not answer yet.
+    is_reading: bool,
     piece: Vec<u8>,
     at: usize,
 }
@@ -26,11 +43,12 @@ impl<W: Fn() -> io::Result<()>> Input<W> {
     ///
     /// # Errors
     /// The system has no thread.
-    pub fn new(mut file: File, is_wanted: W) -> io::Result<Self> {
+    pub fn new(mut file: File, amount: Amount, is_wanted: W) -> io::Result<Self> {
+        let (asks, asked) = mpsc::sync_channel(1);
         let (send, pieces) = mpsc::sync_channel(1);
         let read = move || {
-            loop {
-                let mut piece = vec![0; PIECE];
+            for len in asked {
+                let mut piece = vec![0; len];
                 let got = file.read(&mut piece).map(|n| {
                     piece.truncate(n);
                     piece
@@ -42,22 +60,44 @@ impl<W: Fn() -> io::Result<()>> Input<W> {
             }
         };
         std::thread::Builder::new().name("input".to_owned()).spawn(read)?;
-        Ok(Self { is_wanted, pieces, piece: Vec::new(), at: 0 })
+        let (is_reading, piece, at) = (false, Vec::new(), 0);
+        Ok(Self { is_wanted, amount, asks, pieces, is_reading, piece, at })
+    }
+
+    /// Has the thread read up to `len` bytes, unless it does already.
+    fn ask(&mut self, len: usize) {
+        if !self.is_reading {
+            // It may have ended, and answered that.
+            let _ = self.asks.send(len);
+            self.is_reading = true;
+        }
     }
 }
 
 impl<W: Fn() -> io::Result<()>> Read for Input<W> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if out.is_empty() {
+            return Ok(0);
+        }
         while self.at == self.piece.len() {
             (self.is_wanted)()?;
-            self.piece = match self.pieces.recv_timeout(TICK) {
-                Ok(piece) => piece?,
+            self.ask(match self.amount {
+                Amount::Asked => out.len().min(PIECE),
+                Amount::All => PIECE_AHEAD,
+            });
+            let piece = match self.pieces.recv_timeout(TICK) {
+                Ok(piece) => piece,
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => return Ok(0),
             };
+            self.is_reading = false;
+            self.piece = piece?;
             self.at = 0;
             if self.piece.is_empty() {
                 return Ok(0);
+            }
+            if self.amount == Amount::All {
+                self.ask(PIECE_AHEAD);
             }
         }
         let n = out.len().min(self.piece.len() - self.at);
@@ -76,15 +116,32 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_until_it_is_not_wanted() {
-        let (reader, mut writer) = io::pipe().unwrap();
-        let is_over = std::cell::Cell::new(false);
-        let wanted = || if is_over.get() { Err(io::Error::other("over")) } else { Ok(()) };
-        let mut input = Input::new(File::from(OwnedFd::from(reader)), wanted).unwrap();
-        writer.write_all(b"abc").unwrap();
-        let mut out = [0; 3];
-        input.read_exact(&mut out).unwrap();
-        assert_eq!(&out, b"abc");
-        is_over.set(true);
-        assert_eq!(input.read(&mut out).unwrap_err().to_string(), "over");
+        for amount in [Amount::Asked, Amount::All] {
+            let (reader, mut writer) = io::pipe().unwrap();
+            let is_over = std::cell::Cell::new(false);
+            let wanted = || if is_over.get() { Err(io::Error::other("over")) } else { Ok(()) };
+            let file = File::from(OwnedFd::from(reader));
+            let mut input = Input::new(file, amount, wanted).unwrap();
+            writer.write_all(b"abc").unwrap();
+            let mut out = [0; 3];
+            input.read_exact(&mut out).unwrap();
+            assert_eq!(&out, b"abc");
+            is_over.set(true);
+            assert_eq!(input.read(&mut out).unwrap_err().to_string(), "over");
+        }
+    }
+
+    #[test]
+    fn what_is_not_asked_for_stays_for_the_next_reader() {
+        let (mut reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"mine, yours").unwrap();
+        let file = File::from(OwnedFd::from(reader.try_clone().unwrap()));
+        let mut input = Input::new(file, Amount::Asked, || Ok(())).unwrap();
+        input.read_exact(&mut [0; 6]).unwrap();
+        drop(input);
+        drop(writer);
+        let mut rest = String::new();
+        reader.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "yours");
     }
 }

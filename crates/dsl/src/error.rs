@@ -121,6 +121,12 @@ pub enum Refusal {
     DelegationOff,
     /// Something is being received into it, or was by a program that can go on with it.
     Receiving,
+    /// Nothing was half received into it that could go on, or be given up.
+    NotPartlyReceived,
+    /// A stream does not go on where a receive into it stopped.
+    NotTheRest,
+    /// A stream is of a file system and it is a volume, or the reverse.
+    OtherKind,
     /// The last snapshot is not the one that a stream is an increment of.
     NotTheSource,
     /// It is not as its last snapshot is.
@@ -178,6 +184,9 @@ impl fmt::Display for Refusal {
             Self::Denied => f.write_str("permission denied"),
             Self::DelegationOff => f.write_str("delegated administration is disabled on pool"),
             Self::Receiving => f.write_str("something is being received into it"),
+            Self::NotPartlyReceived => f.write_str("nothing was half received into it"),
+            Self::NotTheRest => f.write_str("the stream does not go on where the receive stopped"),
+            Self::OtherKind => f.write_str("the dataset is of another kind"),
             Self::NotTheSource => {
                 f.write_str("its most recent snapshot does not match the incremental source")
             }

@@ -19,7 +19,6 @@
 //! Of a damaged or locked object set, what is read from inside it is left out and nothing else.
 
 mod facts;
-mod resume;
 mod stored;
 
 pub use stored::{StoredProperties, StoredValue};

@@ -112,6 +112,17 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_read_behind_the_end() {
+        let mut bytes = stream();
+        bytes.extend(b"another's");
+        let mut left = &bytes[..];
+        let mut reader = Reader::new(&mut left);
+        while !matches!(reader.record().unwrap().unwrap().body, Body::End(_)) {}
+        drop(reader);
+        assert_eq!(left, b"another's");
+    }
+
+    #[test]
     fn every_change_is_noticed() {
         let good = stream();
         for at in (0..good.len()).step_by(7) {

@@ -6,6 +6,9 @@ use ondisk::Endian;
 use ondisk::stream::{Body, CHECKSUM_AT, KIND_COMPOUND, RECORD_SIZE, Record};
 use std::io::{self, Read};
 
+/// Bytes that are made room for at once.
+const PIECE: u64 = 1 << 20;
+
 /// Result of reading a stream.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -41,7 +44,7 @@ pub enum ErrorKind {
     },
 }
 
-/// Reads a stream, record by record.
+/// Reads a stream, record by record, and nothing behind its end: what stands there is another's.
 pub struct Reader<R> {
     input: R,
     endian: Option<Endian>,
@@ -50,6 +53,8 @@ pub struct Reader<R> {
     /// Bytes of the last record's payload that were not read yet.
     left: u64,
     payload: Vec<u8>,
+    /// What was read of the next record, together with the payload before it.
+    next: Vec<u8>,
     /// Bytes of records and payloads that were read whole.
     length: u64,
     /// Where the last record began.
@@ -70,6 +75,7 @@ impl<R: Read> Reader<R> {
             verifies: true,
             left: 0,
             payload: Vec::new(),
+            next: Vec::new(),
             length: 0,
             at: 0,
             is_in_snapshot: false,
@@ -101,7 +107,14 @@ impl<R: Read> Reader<R> {
         self.payload()?;
         self.at = self.length;
         let mut bytes = [0; RECORD_SIZE];
-        if self.fill(&mut bytes)? == 0 {
+        let read = std::mem::take(&mut self.next);
+        let (had, missing) = bytes.split_at_mut(read.len().min(RECORD_SIZE));
+        had.copy_from_slice(&read);
+        let got = had.len() + self.fill(missing)?;
+        if (1..RECORD_SIZE).contains(&got) {
+            return Err(self.error(ErrorKind::Truncated));
+        }
+        if got == 0 {
             let is_cut = self.is_in_snapshot || self.is_in_compound;
             return if is_cut { Err(self.error(ErrorKind::Truncated)) } else { Ok(None) };
         }
@@ -161,12 +174,24 @@ impl<R: Read> Reader<R> {
         if wanted == 0 {
             return Ok(&[]);
         }
-        // What the record says reserves no memory.
-        let read = (&mut self.input).take(wanted).read_to_end(&mut self.payload);
-        let read = read.map_err(|e| self.error(e))?;
-        if read as u64 != wanted {
-            return Err(self.error(ErrorKind::Truncated));
+        // Another record follows one with a payload, always: nothing behind the stream is read. What
+        // the record says reserves no memory.
+        let mut payload = std::mem::take(&mut self.payload);
+        let end = wanted.saturating_add(RECORD_SIZE as u64);
+        while (payload.len() as u64) < end {
+            let done = payload.len();
+            let piece = (end - done as u64).min(PIECE) as usize;
+            payload.resize(done + piece, 0);
+            let read = self.fill(payload.get_mut(done..).unwrap_or_default())?;
+            payload.truncate(done + read);
+            if read < piece {
+                break;
+            }
         }
+        let at = usize::try_from(wanted).ok().filter(|at| *at <= payload.len());
+        let at = at.ok_or_else(|| self.error(ErrorKind::Truncated))?;
+        self.next = payload.split_off(at);
+        self.payload = payload;
         if let Some(endian) = self.endian.filter(|_| self.verifies) {
             self.sum.update(byte_order(endian), &self.payload);
         }
@@ -174,13 +199,18 @@ impl<R: Read> Reader<R> {
         Ok(&self.payload)
     }
 
-    /// Reads all of `out`, or nothing at the end.
+    /// The payload that was read last, until the next record is.
+    #[must_use]
+    pub fn last_payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    /// Reads all of `out`, or what there is up to the end.
     fn fill(&mut self, out: &mut [u8]) -> Result<usize> {
         let mut done = 0;
         while let Some(rest) = out.get_mut(done..).filter(|rest| !rest.is_empty()) {
             match self.input.read(rest) {
-                Ok(0) if done == 0 => return Ok(0),
-                Ok(0) => return Err(self.error(ErrorKind::Truncated)),
+                Ok(0) => break,
                 Ok(n) => done += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(self.error(e)),

@@ -4,7 +4,7 @@
 use crate::names::bad_name;
 use crate::refusals;
 use engine::receive::{NotReceived, Phase, Stream};
-use engine::{ErrorKind, Refusal, Rule};
+use engine::{Error, ErrorKind, Refusal, Rule, StreamFault};
 use std::time::Duration;
 use term::human::nicebytes;
 
@@ -34,12 +34,25 @@ pub fn failure(failed: &NotReceived) -> Option<(String, Option<String>)> {
         Phase::Reading => "cannot receive",
         Phase::New => "cannot receive new filesystem stream",
         Phase::Increment => "cannot receive incremental stream",
+        Phase::Rest => "cannot receive resume stream",
     };
     let destination = &failed.destination;
     let dataset = destination.split('@').next().unwrap_or_default();
     let plain = |text: String| Some((format!("{doing}: {text}"), None));
     let why = match error.kind() {
-        ErrorKind::BadStream(fault) => return plain(fault.to_string()),
+        ErrorKind::BadStream(fault) => {
+            let is_cut = matches!(fault, StreamFault::Incomplete | StreamFault::Checksum);
+            let Some(token) = failed.token.as_ref().filter(|_| is_cut) else {
+                return plain(fault.to_string());
+            };
+            let text =
+                "checksum mismatch or incomplete stream. Partially received snapshot is saved.";
+            let hint = format!(
+                "A resuming stream can be generated on the sending system by running: zfs send -t \
+                 {token}"
+            );
+            return Some((format!("{doing}: {text}"), Some(hint)));
+        }
         ErrorKind::NotReceived(what) => return plain(format!("{what}: not supported by zinc yet")),
         ErrorKind::Against(Rule::HeadName) => {
             return plain("cannot specify snapshot name for multi-snapshot stream".to_owned());
@@ -63,6 +76,13 @@ pub fn failure(failed: &NotReceived) -> Option<(String, Option<String>)> {
             Some((format!("{doing}: {text}"), hint))
         }
     }
+}
+
+/// Why what was received of a stream is not given up; `None`: the error says that itself.
+#[must_use]
+pub fn not_aborted(name: &str, error: &Error) -> Option<String> {
+    let is_whole = matches!(error.kind(), ErrorKind::Refused(Refusal::NotPartlyReceived));
+    is_whole.then(|| format!("'{name}' does not have any resumable receive state to abort"))
 }
 
 /// Why the pool refuses a stream, and what to do about it.
@@ -104,8 +124,11 @@ fn refused(why: &Refusal, dataset: &str, destination: &str) -> (String, Option<S
             "incremental send stream requires -L (--large-block), to match previous receive.".into()
         }
         Refusal::Receiving | Refusal::Inconsistent => {
-            format!("destination {dataset} contains partially-complete state from another receive")
+            format!(
+                "destination {dataset} contains partially-complete state from \"zfs receive -s\"."
+            )
         }
+        Refusal::OtherKind | Refusal::NotTheRest => format!("invalid backup stream: {why}"),
         Refusal::Quota(_) => format!("destination {dataset} space quota exceeded."),
         other => refusals::text(other),
     };

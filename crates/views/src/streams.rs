@@ -1,10 +1,10 @@
 //! Send streams, record by record and in sum, as `zstream dump` shows them.
 
-use engine::Progress;
 use engine::config::{NvList, NvValue};
-use engine::send::{Gap, Package};
+use engine::send::{Gap, Package, Send};
 use engine::spelling::in_line;
 use engine::streams::{self, Body, RECORD_SIZE, Reader, Record};
+use engine::{Progress, ResumeToken};
 use std::fmt::Write as _;
 use std::io::Read;
 
@@ -126,11 +126,15 @@ pub fn estimates(
         sum = sum.saturating_add(size);
         text.push_str(&estimate(&part.snapshot, package.told_from(part), size, is_exact));
     }
-    text.push_str(&match is_exact {
-        true => format!("size\t{sum}\n"),
-        false => format!("total estimated size is {}\n", term::human::nicebytes(sum)),
-    });
+    text.push_str(&total(sum, is_exact));
     Ok(text)
+}
+
+fn total(size: u64, is_exact: bool) -> String {
+    match is_exact {
+        true => format!("size\t{size}\n"),
+        false => format!("total estimated size is {}\n", term::human::nicebytes(size)),
+    }
 }
 
 fn estimate(name: &str, from: Option<&str>, size: u64, is_exact: bool) -> String {
@@ -168,6 +172,16 @@ pub fn gap(gap: &Gap) -> String {
              it\n"
         ),
     }
+}
+
+/// The same of the rest of a stream, and what is in its token.
+#[must_use]
+pub fn rest(token: &ResumeToken, send: &Send<'_>, size: u64, is_exact: bool) -> String {
+    let mut out = "resume token contents:\n".to_owned();
+    list_lines(&mut out, &token.list(), 0);
+    out.push_str(&estimate(send.name(), send.from(), size, is_exact));
+    out.push_str(&total(size, is_exact));
+    out
 }
 
 fn words(words: &[u64; 4]) -> String {

@@ -56,15 +56,15 @@ const ENCLOSURES: &str = "zinc switches no enclosures";
 
 const MOUNT_KEYS: &str = "zinc mounts no encrypted file systems yet";
 
-const SENDS: &str = "zinc sends snapshots whole, from their beginning";
+const SENDS: &str = "zinc sends what is whole, and nothing that is left out or half received";
 
-const RECEIVES: &str = "zinc receives streams whole: one that is interrupted leaves nothing";
+const RECEIVES: &str = "zinc mends no snapshots out of streams: `zinc zpool scrub` repairs";
 
 /// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
 const OPTIONS: [(&str, &[&str], &str); 20] = [
-    ("zfs send", &["-S", "-t", "-V", "--redact"], SENDS),
-    ("zfs receive", &["-A", "-c", "-s"], RECEIVES),
-    ("zfs recv", &["-A", "-c", "-s"], RECEIVES),
+    ("zfs send", &["-S", "-V", "--redact"], SENDS),
+    ("zfs receive", &["-c"], RECEIVES),
+    ("zfs recv", &["-c"], RECEIVES),
     ("zstream dump", &["-d"], "zinc shows records without their data"),
     ("zfs mount", &["-l"], MOUNT_KEYS),
     ("zfs unmount", &["-u"], MOUNT_KEYS),

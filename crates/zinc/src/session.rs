@@ -34,12 +34,14 @@ pub use client::Client;
 pub use process::{Grammar, Process};
 
 use crate::failure::{Failure, cancelled};
-use control::input::Input;
+use control::input::{Amount, Input};
 use engine::datasets::pool_of;
 use engine::devices::is_far;
 use engine::{LivePool, Progress};
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, IsTerminal as _, Read};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -211,10 +213,16 @@ impl Session {
     }
 
     /// Standard input, as long as the work is wanted.
-    pub fn input<'p>(&self, progress: &'p Progress) -> io::Result<Box<dyn Read + 'p>> {
-        let Some(client) = self.client() else { return Ok(Box::new(io::stdin().lock())) };
+    pub fn input<'p>(
+        &self,
+        amount: Amount,
+        progress: &'p Progress,
+    ) -> io::Result<Box<dyn Read + 'p>> {
+        let Some(client) = self.client() else {
+            return Ok(Box::new(File::from(io::stdin().as_fd().try_clone_to_owned()?)));
+        };
         let is_wanted = || progress.check().map_err(io::Error::other);
-        Ok(Box::new(Input::new(client.input.try_clone()?, is_wanted)?))
+        Ok(Box::new(Input::new(client.input.try_clone()?, amount, is_wanted)?))
     }
 
     /// Standard input is a terminal.

@@ -1,9 +1,10 @@
 //! Everything the properties of one dataset are computed from.
 
-use super::{PropertyContext, Source, StoredProperties, StoredValue, resume};
+use super::{PropertyContext, Source, StoredProperties, StoredValue};
 use crate::error::{Error, Result};
 use crate::keyring::KeyInfo;
 use crate::kind::DatasetKind;
+use crate::resume::ResumeToken;
 use crate::tree::{Dataset, Dir, Dsl};
 use dmu::{Objset, Zap};
 use ondisk::DslDir;
@@ -56,7 +57,7 @@ impl LaterFields {
         if let Some(fields) = dsl.fields(dataset.object, dataset.has_fields)? {
             let redacted = fields.get(dataset_field::REDACTED_DATASETS.as_bytes())?;
             out.redacted = redacted.map(|e| e.ints().collect());
-            out.resume_token = resume::token(&fields)?;
+            out.resume_token = token(&fields)?;
         }
         if out.resume_token.is_none() && !dataset.is_snapshot() {
             out.resume_token = dsl.token_of_receiving_child(dir)?;
@@ -331,6 +332,11 @@ fn inside(objset: &Objset) -> Vec<(&'static str, u64)> {
     out
 }
 
+/// The token of a dataset with these fields; `None` when no receive was interrupted.
+fn token(fields: &Zap) -> Result<Option<String>> {
+    Ok(ResumeToken::of_fields(fields)?.and_then(|token| token.encode()))
+}
+
 impl Dsl {
     /// A receive into an existing dataset goes into a hidden child until it is complete.
     fn token_of_receiving_child(&self, dir: &Dir) -> Result<Option<String>> {
@@ -341,7 +347,7 @@ impl Dsl {
         let child = self.dir(object, format!("{}/{name}", dir.name))?;
         let Some(head) = self.head(&child)? else { return Ok(None) };
         let fields = self.fields(head.object, head.has_fields)?;
-        Ok(fields.as_ref().map(resume::token).transpose()?.flatten())
+        Ok(fields.as_ref().map(token).transpose()?.flatten())
     }
 
     /// Names of the clones of a snapshot, in stored order.

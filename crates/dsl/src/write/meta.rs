@@ -194,8 +194,8 @@ impl DslCx<'_> {
     }
 
     /// Sets a text, which is stored with a final NUL.
-    pub(super) fn put_text(&self, table: u64, key: &str, text: &str) -> Result<()> {
-        let mut values = text.as_bytes().to_vec();
+    pub(super) fn put_text(&self, table: u64, key: &str, text: impl AsRef<[u8]>) -> Result<()> {
+        let mut values = text.as_ref().to_vec();
         values.push(0);
         let value = dmu::ZapValue { int_len: 1, values };
         let object = self.mos.object(table)?;

@@ -11,10 +11,16 @@
 //!                                     of a full stream, which replaces all of it, a new one
 //! ```
 //!
+//! A receive that can be resumed (`-s`) has fields in its head: of which stream it is, and a
+//! [`Position`]: the record from which the rest is to be sent. Each txg that has records of the
+//! stream has the position of the last of these too, so it is never ahead of what is on disk; and
+//! the records of that txg behind the position change nothing when they come again. When the stream
+//! is cut, head and fields stay, until the rest comes or the receive is given up.
+//!
 //! At the end, in one txg, a new dataset loses its mark and gets its snapshot. One that is there
 //! goes back to the snapshot that the stream began with, takes over everything that the clone has,
-//! and gets the snapshot then; the clone goes. If the stream does not come to its end, what is
-//! marked is destroyed: at once, or by the next import.
+//! and gets the snapshot then; the clone goes. If a stream that cannot be resumed does not come to its
+//! end, what is marked is destroyed: at once, or by the next import.
 //!
 //! A clone gives up blocks of its origin without telling it, for they are in use there. When its
 //! content is the head's, it is the head that gave them up: its dead list is the clone's, they
@@ -26,17 +32,19 @@ use super::deadlists;
 use super::destroy::{check_destroy_snapshot, destroy_head_object, destroy_snapshot_object};
 use super::features::BY_BLOCKS;
 use super::limits::Counted;
-use super::meta::DslCx;
+use super::meta::{DslCx, EXTENSIBLE_DATASET};
 use super::props::{PropertyChange, check_features, check_new, set_on_new, set_received_on_new};
 use super::rollback::rollback_head;
 use super::room::check_snapshot_room;
 use super::snapshot::snapshot_one;
 use super::spacing::Delta;
 use crate::error::{Error, Refusal, Result};
+use crate::kind::DatasetKind;
+use crate::resume::ResumeToken;
 use crate::tree::{Dataset, Dir, Dsl};
 use ondisk::BlkPtr;
 use ondisk::bpobj::Space;
-use ondisk::dsl::{DslDataset, DslDir, RECV_DIR_NAME};
+use ondisk::dsl::{DslDataset, DslDir, RECV_DIR_NAME, dataset_field};
 use std::sync::Arc;
 
 /// The features of a dataset that a stream can bring, which blocks do not tell of.
@@ -71,6 +79,19 @@ pub struct Incoming {
     pub properties: Vec<PropertyChange>,
     /// What is received for the new dataset from the start: how its blocks are written.
     pub received: Vec<PropertyChange>,
+    /// It can be resumed when it is cut: what the fields say before its first record.
+    pub resumable: Option<ResumeToken>,
+}
+
+/// A record of a stream, as what it is about: records come in the order of objects and offsets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// The object.
+    pub object: u64,
+    /// The offset in it.
+    pub offset: u64,
+    /// Bytes of the whole stream up to the end of the record, without BEGIN.
+    pub bytes: u64,
 }
 
 /// Where a stream goes to.
@@ -98,7 +119,9 @@ impl Incoming {
 
     /// Where it goes, and the snapshot that it goes on from, where there is one.
     fn plan(&self, cx: &DslCx<'_>, dsl: &Dsl) -> Result<(Target, Option<Dataset>)> {
-        if let Some(feature) = self.features().find(|guid| !matches!(cx.has(guid), Ok(true))) {
+        let fields = self.resumable.as_ref().map(|_| EXTENSIBLE_DATASET);
+        let mut needed = self.features().chain(fields);
+        if let Some(feature) = needed.find(|guid| !matches!(cx.has(guid), Ok(true))) {
             return Err(Error::refused(&self.name, Refusal::NoFeature(feature)));
         }
         match dsl.by_name(&self.name) {
@@ -175,6 +198,9 @@ impl Incoming {
                 return refused(Refusal::IsAClone);
             }
             return Ok(None);
+        }
+        if self.is_volume != (dsl.kind(head) == DatasetKind::Volume) {
+            return refused(Refusal::OtherKind);
         }
         // A clone that has no snapshots yet goes on from its origin.
         let last = snapshots.last().map_or(0, |s| s.object);
@@ -279,7 +305,97 @@ pub fn begin_receive(cx: &DslCx<'_>, dsl: &Dsl, incoming: &Incoming) -> Result<N
     for guid in incoming.features() {
         cx.activate(head, guid)?;
     }
+    if let Some(token) = &incoming.resumable {
+        cx.zapify(head)?;
+        for (key, n) in token.fields() {
+            cx.put(head, key, n)?;
+        }
+        cx.put_text(head, dataset_field::RESUME_TONAME, &token.to_name)?;
+    }
     Ok(NewDataset { dir, head })
+}
+
+/// The head that a dataset, or the hidden one below it, has of a receive that can be resumed.
+///
+/// # Errors
+/// There is no such dataset, or there is no such head.
+pub fn partly_received(dsl: &Dsl, name: &str) -> Result<(Dataset, ResumeToken)> {
+    let dir = dsl.dir_by_name(name)?;
+    let below = dsl.names_in(dir.phys.child_zap)?;
+    let hidden = below.into_iter().find(|(name, _)| name == RECV_DIR_NAME);
+    let hidden = hidden.map(|(below, object)| dsl.dir(object, format!("{name}/{below}")));
+    let dir = hidden.transpose()?.unwrap_or(dir);
+    let found = match dsl.head(&dir)?.filter(|head| head.phys.is_inconsistent()) {
+        None => None,
+        Some(head) => {
+            let fields = dsl.fields(head.object, head.has_fields)?;
+            let token = fields.as_ref().map(ResumeToken::of_fields).transpose()?.flatten();
+            token.map(|token| (head, token))
+        }
+    };
+    found.ok_or_else(|| Error::refused(name, Refusal::NotPartlyReceived))
+}
+
+/// Whether a stream goes on with what was received before it was cut: the same snapshot, of the
+/// same source, from the position in the fields. Returns the head, and what the fields say.
+///
+/// # Errors
+/// What keeps the rest from being received.
+pub fn check_resume(
+    cx: &DslCx<'_>,
+    dsl: &Dsl,
+    incoming: &Incoming,
+    at: (u64, u64),
+) -> Result<(Dataset, ResumeToken)> {
+    if let Some(feature) = incoming.features().find(|guid| !matches!(cx.has(guid), Ok(true))) {
+        return Err(Error::refused(&incoming.name, Refusal::NoFeature(feature)));
+    }
+    let (head, token) = partly_received(dsl, &incoming.name)?;
+    let is_rest = (token.to_guid, token.from_guid) == (incoming.guid, incoming.from_guid)
+        && (token.object, token.offset) == at;
+    if !is_rest {
+        return Err(Error::refused(&incoming.name, Refusal::NotTheRest));
+    }
+    dsl.check_changeable(&head.dir)?;
+    check_end_receive(cx, dsl, head.object, incoming)?;
+    Ok((head, token))
+}
+
+/// Goes on with what was received before.
+///
+/// Changes on disk: the features that the rest brings.
+///
+/// # Errors
+/// What keeps the rest from being received.
+pub fn resume_receive(
+    cx: &DslCx<'_>,
+    dsl: &Dsl,
+    incoming: &Incoming,
+    at: (u64, u64),
+) -> Result<()> {
+    let (head, _) = check_resume(cx, dsl, incoming, at)?;
+    incoming.features().try_for_each(|guid| cx.activate(head.object, guid))
+}
+
+/// Notes that dnodes of more than one slot were received.
+pub fn note_large_dnodes(cx: &DslCx<'_>, head: u64) -> Result<()> {
+    let [large_dnodes] = BY_STREAM;
+    cx.activate(head, large_dnodes)
+}
+
+/// Notes how far a receive that can be resumed has come in this txg, if it still is one.
+///
+/// Changes on disk: three fields of the head.
+pub fn note_received(cx: &DslCx<'_>, head: u64, at: Position) -> Result<()> {
+    let fields = [
+        (dataset_field::RESUME_OBJECT, at.object),
+        (dataset_field::RESUME_OFFSET, at.offset),
+        (dataset_field::RESUME_BYTES, at.bytes),
+    ];
+    match cx.field(head, dataset_field::RESUME_TOGUID)? {
+        None => Ok(()),
+        Some(_) => fields.into_iter().try_for_each(|(key, n)| cx.put(head, key, n)),
+    }
 }
 
 /// Whether what was received can become what it is meant for, which is asked once more at the end.
@@ -318,6 +434,11 @@ pub fn check_end_receive(
 /// had, its dead list too; the clone and its directory go.
 pub fn end_receive(cx: &DslCx<'_>, dsl: &Dsl, received: u64, incoming: &Incoming) -> Result<u64> {
     let existing = check_end_receive(cx, dsl, received, incoming)?;
+    if cx.is_zapified(received)? {
+        for field in ResumeToken::field_names() {
+            cx.remove(received, field)?;
+        }
+    }
     for guid in incoming.features() {
         cx.activate(received, guid)?;
     }
@@ -408,8 +529,10 @@ fn take_over(cx: &DslCx<'_>, head: u64, clone: u64) -> Result<()> {
 /// It is not marked as inconsistent, or has become a file system with others below it.
 pub fn discard_received(cx: &DslCx<'_>, dsl: &Dsl, received: u64) -> Result<()> {
     let head = dsl.nameless_head(received)?;
-    let is_alone = dsl.names_in(head.dir.phys.child_zap)?.is_empty()
-        && dsl.names_in(head.phys.snapnames_zap)?.is_empty();
+    if let Some((below, _)) = dsl.names_in(head.dir.phys.child_zap)?.into_iter().next() {
+        return Err(Error::refused(&dsl.name_of(received)?, Refusal::HasChildren(below)));
+    }
+    let is_alone = dsl.names_in(head.phys.snapnames_zap)?.is_empty();
     if !head.phys.is_inconsistent() || !is_alone {
         let rule = "what was received is not what it was when that began";
         return Err(Error::Tree { object: received, rule });
@@ -436,7 +559,7 @@ pub fn unfinished_receives(dsl: &Dsl) -> Vec<u64> {
             }
             let fields = dsl.fields(head.object, head.has_fields);
             let Ok(fields) = fields else { continue };
-            let token = fields.map(|f| f.get(ondisk::dsl::dataset_field::RESUME_TOGUID.as_bytes()));
+            let token = fields.map(|f| f.get(dataset_field::RESUME_TOGUID.as_bytes()));
             if token.is_none_or(|token| matches!(token, Ok(None))) {
                 out.push(head.object);
             }

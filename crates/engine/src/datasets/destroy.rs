@@ -4,6 +4,7 @@
 use super::names::{heads, split};
 use crate::error::{Error, Hint, Place, Result, Rule};
 use dsl::{Action, Dataset, Dsl, Refusal};
+use ondisk::dsl::RECV_DIR_NAME;
 use pool::Pool;
 use pool::live::LivePool;
 use rt::Progress;
@@ -127,7 +128,8 @@ impl Destroy {
 impl DestroyPlan {
     /// The names of what goes, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.steps.iter().flat_map(|step| step.names().iter().map(String::as_str))
+        let all = self.steps.iter().flat_map(|step| step.names().iter().map(String::as_str));
+        all.filter(|name| !name.ends_with(RECV_DIR_NAME))
     }
 
     /// Bytes that come free when snapshots go; clones that go with them are not counted. Of file
@@ -263,6 +265,7 @@ impl<'a> Order<'a> {
         if !self.begun.insert(name.to_owned()) {
             return Ok(());
         }
+        self.half_received(name);
         if self.recursive {
             let dir = self.dsl.dir_by_name(name)?;
             for child in self.dsl.children(&dir)? {
@@ -291,6 +294,16 @@ impl<'a> Order<'a> {
             (false, false) => {
                 Err(Error::from(dsl::Error::refused(name, Refusal::PoolRoot)).of(name))
             }
+        }
+    }
+
+    /// What was half received into a head goes with it.
+    fn half_received(&mut self, name: &str) {
+        let hidden = format!("{name}/{RECV_DIR_NAME}");
+        if self.dsl.by_name(&hidden).is_ok() {
+            self.begun.insert(hidden.clone());
+            self.destroyed.insert(hidden.clone());
+            self.steps.push(Step::Head(hidden));
         }
     }
 

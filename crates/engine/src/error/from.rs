@@ -3,11 +3,12 @@
 //! Every one of them has its kind here, place and hint where there is one. The floors' errors are
 //! matched without a wildcard: one that is new to a floor is not compiled before it has a kind.
 
-use super::{Conflict, Error, ErrorKind, Hint, Place};
+use super::{Conflict, Error, ErrorKind, Hint, Place, ResumeFault};
 use crate::inventory::HashError;
 use crate::layout::LayoutFault;
 use crate::making::DeviceRefusal;
 use crate::remove::{NotRemoved, NotRemovedCause};
+use dsl::TokenFault;
 use ondisk::spelling;
 use pool::Obstacle;
 use pool::live::TunableError;
@@ -273,5 +274,11 @@ impl From<std::io::Error> for Error {
 impl From<Conflict> for Error {
     fn from(what: Conflict) -> Self {
         Self::new(ErrorKind::Conflict(what))
+    }
+}
+
+impl From<TokenFault> for Error {
+    fn from(fault: TokenFault) -> Self {
+        Self::new(ErrorKind::NotResumed(ResumeFault::Token(fault)))
     }
 }

@@ -3,7 +3,7 @@
 use super::Hint;
 use crate::layout::{LayoutFault, Mismatch};
 use crate::making::DeviceRefusal;
-use dsl::Refusal;
+use dsl::{Refusal, TokenFault};
 use repair::NotNow;
 use std::fmt;
 use std::path::PathBuf;
@@ -74,6 +74,8 @@ pub enum ErrorKind {
     NotSent(&'static str),
     /// What is read as a send stream cannot be received: it is damaged, or none.
     BadStream(StreamFault),
+    /// The rest of a stream cannot be sent.
+    NotResumed(ResumeFault),
     /// It is a send stream, and cannot be received by this program yet: these streams are not.
     NotReceived(&'static str),
     /// The request makes no sense; the source says why.
@@ -161,6 +163,51 @@ pub enum StreamFault {
     Features(u64, u64),
     /// A record says what cannot be.
     Record(&'static str),
+}
+
+/// Why the rest of a stream cannot be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResumeFault {
+    /// The token is none.
+    Token(TokenFault),
+    /// There is no such snapshot any more.
+    Gone(String),
+    /// The snapshot of that name is another one.
+    Another(String),
+    /// What it is an increment of is not there any more.
+    SourceGone(u64),
+    /// The snapshot has no such object.
+    NoObject(u64),
+}
+
+impl fmt::Display for ResumeFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let corrupt = match self {
+            Self::Gone(name) => {
+                return write!(f, "'{name}' used in the initial send no longer exists");
+            }
+            Self::Another(name) => {
+                return write!(
+                    f,
+                    "'{name}' is no longer the same snapshot used in the initial send"
+                );
+            }
+            Self::SourceGone(guid) => {
+                return write!(f, "incremental source {guid:#x} no longer exists");
+            }
+            Self::NoObject(number) => {
+                return write!(f, "resume token is corrupt (there is no object {number})");
+            }
+            Self::Token(TokenFault::Form) => "bad format",
+            Self::Token(TokenFault::Version) => "unsupported version",
+            Self::Token(TokenFault::Hexadecimal) => "payload is not hex-encoded",
+            Self::Token(TokenFault::Checksum) => "incorrect checksum",
+            Self::Token(TokenFault::Compression) => "decompression failed",
+            Self::Token(TokenFault::List) => "malformed nvlist",
+        };
+        write!(f, "resume token is corrupt ({corrupt})")
+    }
 }
 
 impl fmt::Display for StreamFault {
@@ -365,6 +412,7 @@ impl fmt::Display for ErrorKind {
             Self::Displaced => "its devices will not be found again",
             Self::NotRepaired(why) => return write!(f, "{why}"),
             Self::NotSent(why) => return write!(f, "cannot be sent yet: {why}"),
+            Self::NotResumed(fault) => return write!(f, "{fault}"),
             Self::BadStream(fault) => return write!(f, "{fault}"),
             Self::NotReceived(what) => return write!(f, "{what} cannot be received yet"),
             Self::Failed => "failed",

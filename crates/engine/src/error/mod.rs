@@ -21,7 +21,7 @@ mod kind;
 mod tests;
 
 pub use hint::Hint;
-pub use kind::{Conflict, ErrorKind, Rule, StreamFault};
+pub use kind::{Conflict, ErrorKind, ResumeFault, Rule, StreamFault};
 
 use std::fmt;
 

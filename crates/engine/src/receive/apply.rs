@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind, Result, StreamFault};
 use codec::compress;
 use device::AlignedBuf;
 use dmu::{Block, Hold, NewObject, Object, Objset, Tx};
+use dsl::write::Position;
 use ondisk::dnode::{DNODE_CORE_SIZE, DNODE_SLOT_SIZE};
 use ondisk::sa::SaHeader;
 use ondisk::stream::{
@@ -50,6 +51,10 @@ pub(super) struct Apply<'a> {
     has_large_dnodes: bool,
     /// The object that was written to last.
     last: Option<Object>,
+    /// The last record that the rest of the stream can begin with, when it may have to.
+    reached: Option<Position>,
+    /// It is the one that is being applied.
+    is_reaching: bool,
 }
 
 /// The stream says what cannot be.
@@ -68,7 +73,17 @@ impl<'a> Apply<'a> {
             highest: 0,
             has_large_dnodes: false,
             last: None,
+            reached: None,
+            is_reaching: false,
         }
+    }
+
+    /// From now on it is noted how far the stream came, which has nothing of objects before
+    /// `first`. Of a block that came in pieces all pieces come again.
+    pub(super) fn resumable(mut self, first: u64) -> Self {
+        self.highest = first;
+        self.reached = Some(Position { object: first, ..Position::default() });
+        self
     }
 
     fn has(&self, feature: u64) -> bool {
@@ -79,6 +94,9 @@ impl<'a> Apply<'a> {
     fn begin(&mut self, hold: Hold) -> Result<Tx> {
         let tx = self.objset.begin(hold)?;
         self.txg = tx.txg();
+        if let Some(at) = self.reached.filter(|_| self.is_reaching) {
+            self.receiving.reach(&tx, at);
+        }
         Ok(tx)
     }
 
@@ -86,8 +104,9 @@ impl<'a> Apply<'a> {
         self.begin(Hold::write(bytes.saturating_add(RECORD_BYTES)))
     }
 
-    /// Applies one record.
-    pub(super) fn record(&mut self, body: &Body, payload: &[u8]) -> Result<()> {
+    /// Applies one record, which ends behind so many bytes of the stream.
+    pub(super) fn record(&mut self, body: &Body, payload: &[u8], bytes: u64) -> Result<()> {
+        self.reach(body, bytes)?;
         if matches!(body, Body::Object(_) | Body::FreeObjects(_)) {
             self.last = None;
         }
@@ -103,6 +122,28 @@ impl<'a> Apply<'a> {
                 Err(bad("a record is of a kind that the stream does not say it has"))
             }
         }
+    }
+
+    /// Notes where the rest of the stream would begin if it were cut now. The rest can begin with
+    /// an object and with a block; what else there is comes again with what stands before it.
+    fn reach(&mut self, body: &Body, bytes: u64) -> Result<()> {
+        let Some(last) = self.reached else { return Ok(()) };
+        let (object, offset) = match body {
+            Body::Object(o) => (o.object, 0),
+            Body::Write(w) => (w.object, w.offset),
+            // Not a spill block, which is said to stand before block 0.
+            Body::WriteEmbedded(w) if w.offset <= i64::MAX as u64 => (w.object, w.offset),
+            _ => {
+                self.is_reaching = false;
+                return Ok(());
+            }
+        };
+        if (object, offset) < (last.object, last.offset) {
+            return Err(bad("objects or blocks are out of order"));
+        }
+        self.is_reaching = true;
+        self.reached = Some(Position { object, offset, bytes });
+        Ok(())
     }
 
     /// The object, when it is there.
@@ -144,7 +185,12 @@ impl<'a> Apply<'a> {
         let new = self.form(o, payload)?;
         let slots = new.slots.unwrap_or(1);
         self.highest = self.highest.max(o.object);
-        self.has_large_dnodes |= slots > 1;
+        if slots > 1 && !self.has_large_dnodes {
+            if self.reached.is_some() && !self.has(feature::LARGE_DNODE) {
+                self.receiving.has_large_dnodes()?;
+            }
+            self.has_large_dnodes = true;
+        }
         let mut there = self.found(o.object)?;
         if there.as_ref().is_some_and(|object| !is_of_form(object, &new) && !is_kept(object, &new))
         {

@@ -74,6 +74,16 @@ impl Package {
     }
 }
 
+/// The object and the offset with which the rest of a stream begins, of the list behind its BEGIN.
+pub(super) fn start(packed: &[u8]) -> Option<(u64, u64)> {
+    let list = NvList::decode(packed).ok()?;
+    let number = |name: &str| match list.get(name) {
+        Some(NvValue::U64(n)) => Some(*n),
+        _ => None,
+    };
+    Some((number("resume_object")?, number("resume_offset")?))
+}
+
 /// The properties of a list, but those that come with the content, or cannot be set.
 fn changes(list: &NvValue) -> Vec<PropertyChange> {
     let NvValue::NvList(list) = list else { return Vec::new() };

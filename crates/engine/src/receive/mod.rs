@@ -23,20 +23,21 @@ mod list;
 mod names;
 
 pub use names::Naming;
+pub(crate) use names::{by_guid, spelled};
 
 use crate::datasets::make_above;
 use crate::error::{Error, ErrorKind, Result, Rule, StreamFault};
 use crate::properties::parse;
 use apply::Apply;
 use dsl::write::{Incoming, NameKind, PropertyChange, check_name};
-use dsl::{DatasetKind, Refusal};
+use dsl::{DatasetKind, Refusal, ResumeToken};
 use list::{Package, Said};
-use names::{by_guid, destination, spelled};
+use names::destination;
 use ondisk::ObjsetKind;
 use ondisk::props::find_dataset;
-use ondisk::stream::{Begin, Body, KIND_COMPOUND, KIND_SNAPSHOT, begin_flag, feature};
+use ondisk::stream::{Begin, Body, KIND_COMPOUND, KIND_SNAPSHOT, Record, begin_flag, feature};
 use pool::Pool;
-use pool::live::{LivePool, Received};
+use pool::live::{LivePool, Received, Receiving};
 use rt::Progress;
 use std::io::Read;
 use std::time::Duration;
@@ -51,14 +52,17 @@ const KNOWN: u64 = feature::DEDUP_PROPS
     | feature::COMPRESSED
     | feature::LARGE_DNODE
     | feature::ZSTD
-    | feature::HOLDS;
+    | feature::HOLDS
+    | feature::RESUMING;
 /// Features that are understood and not received yet.
-const NOT_YET: [(u64, &str); 4] = [
+const NOT_YET: [(u64, &str); 3] = [
     (feature::RAW, "raw streams"),
     (feature::REDACTED, "redacted streams"),
-    (feature::RESUMING, "the rest of a stream"),
     (feature::DEDUP, "deduplicated streams"),
 ];
+
+/// The object that no stream begins before.
+const FIRST_OBJECT: u64 = 1;
 
 /// What a stream was received for, when that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +73,8 @@ pub enum Phase {
     New,
     /// A dataset that is there.
     Increment,
+    /// The rest of what was received before.
+    Rest,
 }
 
 /// Why a stream was not received.
@@ -80,6 +86,8 @@ pub struct NotReceived {
     pub destination: String,
     /// Why.
     pub error: Error,
+    /// What was received stays: this is how the sender sends the rest ([`ResumeToken`]).
+    pub token: Option<String>,
 }
 
 /// The stream of one snapshot, and where it goes.
@@ -137,6 +145,8 @@ pub struct Receive {
     pub set: Vec<(String, String)>,
     /// Properties that are not received.
     pub except: Vec<String>,
+    /// When the stream is cut, what was received stays for the rest to come.
+    pub resumable: bool,
 }
 
 /// One receive.
@@ -212,7 +222,7 @@ fn is_within(dataset: &str, above: &str) -> bool {
 
 /// While nothing is known of the stream.
 fn reading(error: Error) -> NotReceived {
-    NotReceived { phase: Phase::Reading, destination: String::new(), error }
+    NotReceived { phase: Phase::Reading, destination: String::new(), error, token: None }
 }
 
 impl<R: Read> Run<'_, R> {
@@ -251,12 +261,13 @@ impl<R: Read> Run<'_, R> {
 
     /// A list, and the streams that it is about.
     fn several(&mut self, name: &str) -> std::result::Result<(), NotReceived> {
-        let payload = self.reader.payload().map_err(|e| reading(fault(e, false)))?;
-        let package = Package::new(payload, name).map_err(reading)?;
+        let list = self.reader.payload().map_err(|e| reading(fault(e, false)))?.to_vec();
+        // Its checksum is that of the list too.
         let end = self.reader.record().map_err(|e| reading(fault(e, false)))?;
         if !end.is_some_and(|end| matches!(end.body, Body::End(_))) {
             return Err(reading(bad(StreamFault::List)));
         }
+        let package = Package::new(&list, name).map_err(reading)?;
         if package.is_recursive() && self.how.target.contains('@') {
             return Err(reading(Error::new(ErrorKind::Against(Rule::HeadName))));
         }
@@ -295,11 +306,158 @@ impl<R: Read> Run<'_, R> {
             return Err(reading(bad(StreamFault::Record("a dataset is not below the one sent"))));
         }
         let is_clone = begin.flags & begin_flag::CLONE != 0;
-        let wants_new = begin.from_guid == 0 || is_clone || self.how.origin.is_some();
-        let phase = if wants_new { Phase::New } else { Phase::Increment };
+        let is_rest = begin.features() & feature::RESUMING != 0;
+        let is_new = begin.from_guid == 0 || is_clone || self.how.origin.is_some();
+        let phase = match is_new {
+            _ if is_rest => Phase::Rest,
+            true => Phase::New,
+            false => Phase::Increment,
+        };
         let mut destination = destination(&self.how.target, self.how.naming, top, sent);
-        let done = self.one_into(begin, sent, &mut destination, package, wants_new);
-        done.map_err(|error| NotReceived { phase, destination, error })
+        let done = match is_rest {
+            true => self.rest_into(begin, sent, &destination),
+            false => self.one_into(begin, sent, &mut destination, package, is_new),
+        };
+        done.map_err(|error| {
+            let token = self.token(&destination);
+            NotReceived { phase, destination, error, token }
+        })
+    }
+
+    /// How the rest of what was received is sent, when it stays.
+    fn token(&self, destination: &str) -> Option<String> {
+        if self.pool.is_none() || !self.how.resumable {
+            return None;
+        }
+        let view = self.view;
+        let _guard = view.lock_datasets();
+        let name = destination.split('@').next().unwrap_or_default();
+        let (_, token) = dsl::write::partly_received(view.dsl(), name).ok()?;
+        token.encode()
+    }
+
+    /// What the stream brings, for the dataset `name`.
+    fn arriving(&self, begin: &Begin, name: String, snapshot: String) -> Result<Incoming> {
+        let is_volume = match ObjsetKind::from_number(begin.objset_kind.into()) {
+            ObjsetKind::Zfs => false,
+            ObjsetKind::Zvol => true,
+            _ => return Err(bad(StreamFault::Record("it is neither of files nor of a volume"))),
+        };
+        let has = |bit: u64| begin.features() & bit != 0;
+        let forms = [feature::LARGE_BLOCKS, feature::EMBED_DATA, feature::COMPRESSED, feature::RAW];
+        let resumable = self.how.resumable.then(|| ResumeToken {
+            from_guid: begin.from_guid,
+            object: FIRST_OBJECT,
+            to_guid: begin.to_guid,
+            to_name: begin.to_name.clone(),
+            forms: forms.map(has),
+            ..ResumeToken::default()
+        });
+        Ok(Incoming {
+            name,
+            snapshot,
+            from_guid: begin.from_guid,
+            origin: None,
+            force: self.how.force,
+            is_volume,
+            is_case_insensitive: begin.flags & begin_flag::CASE_INSENSITIVE != 0,
+            has_large_blocks: has(feature::LARGE_BLOCKS),
+            has_large_dnodes: has(feature::LARGE_DNODE),
+            guid: begin.to_guid,
+            creation_time: begin.creation_time,
+            properties: Vec::new(),
+            received: Vec::new(),
+            resumable,
+        })
+    }
+
+    /// The rest of the stream of a snapshot, whose beginning was received before.
+    fn rest_into(&mut self, begin: &Begin, sent: &str, destination: &str) -> Result<()> {
+        let at = self.reader.length();
+        let list = self.reader.payload().map_err(|e| fault(e, false))?.to_vec();
+        // Its checksum is that of the list too.
+        let first = self.reader.record().map_err(|e| fault(e, false))?;
+        let first = first.ok_or_else(|| bad(StreamFault::Incomplete))?;
+        let start = list::start(&list).ok_or_else(|| bad(StreamFault::List))?;
+        if check_name(destination)? != NameKind::Snapshot {
+            return Err(dsl::Error::BadName(destination.to_owned()).into());
+        }
+        let (name, snapshot) = destination.split_once('@').unwrap_or((destination, ""));
+        let incoming = self.arriving(begin, name.to_owned(), snapshot.to_owned())?;
+        self.observer.begins(&Stream {
+            sent: sent.to_owned(),
+            destination: destination.to_owned(),
+            is_increment: begin.from_guid != 0,
+            origin: None,
+        });
+        let Some(pool) = self.pool else { return self.skip_from(first) };
+        let began = pool.rt().now();
+        let with = self.properties(&incoming, Said::default(), true, false)?;
+        let receiving = pool.resume_receive(incoming, start)?;
+        let is_new = !receiving.is_hidden();
+        let apply = Apply::new(&receiving, begin).resumable(start.0);
+        let has_large_dnodes = self.apply(apply, begin, at, Some(first))?;
+        self.finish(receiving, with, has_large_dnodes, is_new)?;
+        let time = pool.rt().now().saturating_sub(began);
+        self.observer.ends(self.reader.length() - at, time);
+        Ok(())
+    }
+
+    /// Applies all records up to the end; the reader stands behind BEGIN, which ended at byte
+    /// `start`, or behind the record after it. Returns whether there are dnodes of several slots.
+    fn apply(
+        &mut self,
+        mut apply: Apply<'_>,
+        begin: &Begin,
+        start: u64,
+        mut first: Option<Record>,
+    ) -> Result<bool> {
+        loop {
+            self.progress.check()?;
+            let record = match first.take() {
+                Some(first) => first,
+                None => {
+                    let record = self.reader.record().map_err(|e| fault(e, false))?;
+                    record.ok_or_else(|| bad(StreamFault::Incomplete))?
+                }
+            };
+            if matches!(record.body, Body::End(_)) {
+                break;
+            }
+            self.reader.payload().map_err(|e| fault(e, false))?;
+            let bytes = self.reader.length().saturating_sub(start);
+            let payload = self.reader.last_payload();
+            apply.record(&record.body, payload, bytes)?;
+            self.progress.add(1, payload.len() as u64);
+        }
+        apply.end(begin.from_guid == 0)?;
+        Ok(apply.has_large_dnodes())
+    }
+
+    /// All of it came: the dataset gets its content.
+    fn finish(
+        &self,
+        receiving: Receiving,
+        with: Received,
+        has_large_dnodes: bool,
+        is_new: bool,
+    ) -> Result<()> {
+        let name = receiving.incoming().name.clone();
+        let mut finish = Some((receiving, with));
+        let mut refused = Vec::new();
+        self.observer.finish(&name, is_new, &mut || {
+            let Some((receiving, with)) = finish.take() else { return Ok(()) };
+            refused = receiving.finish(with, has_large_dnodes)?;
+            Ok(())
+        })?;
+        self.tell_refused(&name, refused);
+        Ok(())
+    }
+
+    fn tell_refused(&self, name: &str, refused: Vec<(String, String)>) {
+        for (property, why) in refused {
+            self.observer.not_set(name, &property, &why);
+        }
     }
 
     fn one_into(
@@ -338,31 +496,17 @@ impl<R: Read> Run<'_, R> {
         if is_new && self.how.naming == Naming::WithoutPool && incoming.name != self.how.target {
             make_above(pool, &incoming.name)?;
         }
-        let receiving = pool.begin_receive(incoming.clone())?;
+        let receiving = pool.begin_receive(incoming)?;
         let mut apply = Apply::new(&receiving, begin);
-        loop {
-            self.progress.check()?;
-            let record = self.reader.record().map_err(|e| fault(e, false))?;
-            let record = record.ok_or_else(|| bad(StreamFault::Incomplete))?;
-            if matches!(record.body, Body::End(_)) {
-                break;
-            }
-            let payload = self.reader.payload().map_err(|e| fault(e, false))?;
-            apply.record(&record.body, payload)?;
-            self.progress.add(1, payload.len() as u64);
+        let mut with = with;
+        if self.how.resumable {
+            apply = apply.resumable(0);
+            // They do not come with the rest.
+            let now = with.all_but_limits(is_new);
+            self.tell_refused(&receiving.incoming().name, receiving.set(now)?);
         }
-        apply.end(begin.from_guid == 0)?;
-        let has_large_dnodes = apply.has_large_dnodes();
-        let mut finish = Some((receiving, with));
-        let mut refused = Vec::new();
-        self.observer.finish(&incoming.name, is_new, &mut || {
-            let Some((receiving, with)) = finish.take() else { return Ok(()) };
-            refused = receiving.finish(with, has_large_dnodes)?;
-            Ok(())
-        })?;
-        for (property, why) in refused {
-            self.observer.not_set(&incoming.name, &property, &why);
-        }
+        let has_large_dnodes = self.apply(apply, begin, at, None)?;
+        self.finish(receiving, with, has_large_dnodes, is_new)?;
         let time = pool.rt().now().saturating_sub(began);
         self.observer.ends(self.reader.length() - at, time);
         Ok(())
@@ -377,14 +521,18 @@ impl<R: Read> Run<'_, R> {
 
     /// Reads the rest of the stream of a snapshot.
     fn skip(&mut self) -> Result<()> {
-        loop {
+        let record = self.reader.record().map_err(|e| fault(e, false))?;
+        self.skip_from(record.ok_or_else(|| bad(StreamFault::Incomplete))?)
+    }
+
+    /// The same where one of its records was read already.
+    fn skip_from(&mut self, mut record: Record) -> Result<()> {
+        while !matches!(record.body, Body::End(_)) {
             self.progress.check()?;
-            let record = self.reader.record().map_err(|e| fault(e, false))?;
-            let record = record.ok_or_else(|| bad(StreamFault::Incomplete))?;
-            if matches!(record.body, Body::End(_)) {
-                return Ok(());
-            }
+            let next = self.reader.record().map_err(|e| fault(e, false))?;
+            record = next.ok_or_else(|| bad(StreamFault::Incomplete))?;
         }
+        Ok(())
     }
 
     /// Where a stream goes, as far as datasets are concerned; and the GUID of the snapshot of that
@@ -417,12 +565,6 @@ impl<R: Read> Run<'_, R> {
         let mut is_there = None;
         match dsl.by_name(&name) {
             Ok(head) => {
-                let is_volume = dsl.kind(&head) == DatasetKind::Volume;
-                let sent = ObjsetKind::from_number(begin.objset_kind.into());
-                let is_of_kind = is_volume == (sent == ObjsetKind::Zvol);
-                if !wants_new && !is_of_kind {
-                    return Err(bad(StreamFault::Record("the dataset is of another kind")));
-                }
                 is_there = dsl.by_name(destination).ok().map(|snapshot| snapshot.phys.guid);
                 if wants_new {
                     self.check_overwritten(dsl, &head, begin)?;
@@ -431,27 +573,7 @@ impl<R: Read> Run<'_, R> {
             Err(_) if wants_new && name.contains('/') => {}
             Err(e) => return Err(e.into()),
         }
-        let is_volume = match ObjsetKind::from_number(begin.objset_kind.into()) {
-            ObjsetKind::Zfs => false,
-            ObjsetKind::Zvol => true,
-            _ => return Err(bad(StreamFault::Record("it is neither of files nor of a volume"))),
-        };
-        let has = |bit: u64| begin.features() & bit != 0;
-        let incoming = Incoming {
-            name,
-            snapshot,
-            from_guid: begin.from_guid,
-            origin,
-            force: self.how.force,
-            is_volume,
-            is_case_insensitive: begin.flags & begin_flag::CASE_INSENSITIVE != 0,
-            has_large_blocks: has(feature::LARGE_BLOCKS),
-            has_large_dnodes: has(feature::LARGE_DNODE),
-            guid: begin.to_guid,
-            creation_time: begin.creation_time,
-            properties: Vec::new(),
-            received: Vec::new(),
-        };
+        let incoming = Incoming { origin, ..self.arriving(begin, name, snapshot)? };
         Ok((incoming, is_there))
     }
 

@@ -16,7 +16,7 @@ pub enum Naming {
 }
 
 /// The full name of a snapshot as a stream has it, spelled as names are everywhere.
-pub(super) fn spelled(name: &[u8]) -> String {
+pub(crate) fn spelled(name: &[u8]) -> String {
     let mut out = String::with_capacity(name.len());
     for part in name.split_inclusive(|byte| b"/@".contains(byte)) {
         let (part, separator) = match part.split_last() {
@@ -60,7 +60,7 @@ fn shared_parts(a: &str, b: &str) -> usize {
 
 /// The snapshot with this GUID. Of several that of the dataset that is nearest to `near`: below it,
 /// otherwise below the dataset above it, and so on.
-pub(super) fn by_guid(dsl: &Dsl, near: &str, guid: u64) -> Option<String> {
+pub(crate) fn by_guid(dsl: &Dsl, near: &str, guid: u64) -> Option<String> {
     let mut all = dsl.walk();
     all.sort_by_key(|(name, _)| std::cmp::Reverse(shared_parts(name, near)));
     for (_, dir) in all {

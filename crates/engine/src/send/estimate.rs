@@ -45,7 +45,8 @@ pub(super) fn size(send: &Send<'_>, progress: &Progress) -> Result<u64> {
     let pointers = records.saturating_mul(BLKPTR_SIZE as u64);
     let headers = records.saturating_mul(RECORD_SIZE as u64);
     let ends = 2 * RECORD_SIZE as u64;
-    Ok(bytes.saturating_sub(pointers).saturating_add(headers).saturating_add(ends))
+    let all = bytes.saturating_sub(pointers).saturating_add(headers).saturating_add(ends);
+    Ok(all.saturating_sub(send.start.bytes))
 }
 
 /// What was written since what the receiver has; `None` when that is not known.

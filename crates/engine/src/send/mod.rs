@@ -25,10 +25,12 @@ mod estimate;
 mod item;
 mod list;
 mod package;
+mod resume;
 mod scope;
 mod walk;
 
 pub use package::{Gap, Package, Part};
+pub use resume::snapshot_of;
 pub use scope::Scope;
 
 use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule};
@@ -39,6 +41,7 @@ use ondisk::stream::{Begin, KIND_SNAPSHOT, MAGIC, begin_flag, feature};
 use ondisk::znode::{MASTER_NODE, ZPL_VERSION_SA, master};
 use ondisk::{DslDataset, ObjsetKind};
 use pool::Pool;
+use resume::Start;
 use rt::Progress;
 use std::io::Write;
 use stream::Writer;
@@ -86,6 +89,8 @@ pub struct Send<'a> {
     objset: dmu::Objset,
     begin: Begin,
     from: Option<From>,
+    /// Where it begins; the default is before everything.
+    start: Start,
 }
 
 /// What the receiver has.
@@ -127,12 +132,20 @@ impl<'a> Send<'a> {
         let objset = dsl.objset(&dataset)?;
         let features = features(pool, &dataset, &objset, forms)?;
         let begin = begin(&dataset, &objset, features, from.as_ref());
-        Ok(Self { pool, dataset, objset, begin, from })
+        Ok(Self { pool, dataset, objset, begin, from, start: Start::default() })
     }
 
     /// What the stream needs: [`ondisk::stream::feature`].
     fn features(&self) -> u64 {
         self.begin.features()
+    }
+
+    /// The list behind BEGIN.
+    fn list(&self) -> Vec<u8> {
+        match self.features() & feature::RESUMING {
+            0 => Vec::new(),
+            _ => self.start.list(),
+        }
     }
 
     fn since(&self) -> u64 {
@@ -178,7 +191,7 @@ impl<'a> Send<'a> {
         progress: &Progress,
     ) -> Result<Writer<std::io::BufWriter<W>>> {
         let to_guid = self.begin.to_guid;
-        writer.begin(self.begin.clone(), &[]).map_err(Error::external)?;
+        writer.begin(self.begin.clone(), &self.list()).map_err(Error::external)?;
         let emit = Emit::new(writer, to_guid, self.features(), self.since(), progress);
         let mut writer = walk::send(self, emit, progress)?;
         let last = writer.length();

@@ -91,6 +91,7 @@ impl<W: Write + std::marker::Send> Visitor for Walk<'_, W> {
             () if place.level < 0 => Step::Into,
             // The tables of space by owner: a receiver makes its own.
             () if place.object >= u64::MAX - 2 => Step::Over,
+            () if self.was_received(place) => Step::Over,
             () if bp.is_redacted() => {
                 let why = "blocks of it were left out by a redaction";
                 self.fail(Error::new(ErrorKind::NotSent(why)));
@@ -105,7 +106,8 @@ impl<W: Write + std::marker::Send> Visitor for Walk<'_, W> {
                 let per_block = bp.lsize() / DNODE_SLOT_SIZE as u64;
                 let first = place.blkid.saturating_mul(per_block);
                 // Number 0 is the meta dnode.
-                self.slots = (first.max(1), first.saturating_add(per_block));
+                let first_left = first.max(1).max(self.send.start.object);
+                self.slots = (first_left, first.saturating_add(per_block));
                 Step::Into
             }
             () => {
@@ -123,6 +125,9 @@ impl<W: Write + std::marker::Send> Visitor for Walk<'_, W> {
     }
 
     fn object(&mut self, number: u64, dnode: &Dnode) -> Step {
+        if number < self.send.start.object {
+            return Step::Over;
+        }
         self.free_slots(number);
         self.slots.0 = number.saturating_add(u64::from(dnode.extra_slots) + 1);
         self.current = Some(Current {
@@ -142,7 +147,7 @@ impl<W: Write + std::marker::Send> Visitor for Walk<'_, W> {
     }
 
     fn unborn(&mut self, place: Place) {
-        if place.level >= 0 && place.object < u64::MAX - 2 {
+        if place.level >= 0 && place.object < u64::MAX - 2 && !self.was_received(place) {
             self.hole(place);
         }
     }
@@ -155,6 +160,23 @@ impl<W: Write + std::marker::Send> Visitor for Walk<'_, W> {
 impl<W: Write + std::marker::Send> Walk<'_, W> {
     fn fail(&mut self, error: Error) {
         self.failure.get_or_insert(error);
+    }
+
+    /// Whether the rest of a stream begins behind all that is there.
+    fn was_received(&self, place: Place) -> bool {
+        let start = &self.send.start;
+        if start.object == 0 || place.blkid == Place::BLKID_SPILL {
+            return false;
+        }
+        if place.object == 0 {
+            let Some(meta) = &self.send.objset.phys().meta_dnode else { return false };
+            let per_block = meta.block_size() / DNODE_SLOT_SIZE as u64;
+            let covered = Self::covered(place, meta.indirect_shift);
+            return covered.is_some_and(|(_, end)| end.saturating_mul(per_block) <= start.object);
+        }
+        let current = self.current.as_ref().filter(|current| current.number == place.object);
+        let covered = current.and_then(|current| Self::covered(place, current.indirect_shift));
+        covered.is_some_and(|(_, end)| start.is_behind(place.object, end))
     }
 
     /// The slots up to `end` that no object took.

@@ -1,6 +1,7 @@
 //! A head of a dataset that is open for writing, and what its properties mean for it.
 
 use super::budget::HeadSpace;
+use super::receive::Reached;
 use crate::error::Result;
 use dmu::Objset;
 use dsl::StoredProperties;
@@ -27,6 +28,8 @@ pub struct Head {
     /// What was changed and is not durable, for callers that want it to survive now.
     pub(super) log: Arc<IntentLog>,
     pub(super) space: Arc<HeadSpace>,
+    /// How far a stream that is received into it has come.
+    pub(super) reached: Reached,
 }
 
 /// What the properties of a head say where tunables have a say too.

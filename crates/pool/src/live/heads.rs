@@ -8,6 +8,7 @@
 use super::budget::{HeadRoom, HeadSpace, PoolRoom, Weight};
 use super::head::{Head, HeadProperties, checksum, log_bias, number, record_max, sync_mode};
 use super::log::LogBackend;
+use super::receive::Reached;
 use super::shared::Shared;
 use super::transactions::HeadTransactions;
 use super::tunables::Tunable;
@@ -105,7 +106,8 @@ impl Shared {
         log.set_mode(sync_mode(stored));
         log.set_bias(log_bias(stored));
         let in_sync = objset.through(Arc::clone(&self.patient) as _);
-        Ok(Head { dataset, objset, in_sync, owners, fs: Mutex::default(), properties, log, space })
+        let (fs, reached) = (Mutex::default(), Reached::default());
+        Ok(Head { dataset, objset, in_sync, owners, fs, properties, log, space, reached })
     }
 
     /// The head of a dataset, opened for writing when it is not open yet.

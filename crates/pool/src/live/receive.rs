@@ -1,8 +1,11 @@
 //! Datasets that are being received. What becomes of them is told in `dsl::write::receive`.
 //!
 //! A [`Receiving`] is the way to the head that a stream goes into. It ends with
-//! [`Receiving::finish`]; dropped before, what was received is destroyed. When the program is ended
-//! meanwhile, the next import does that.
+//! [`Receiving::finish`]; dropped before, what was received is destroyed, unless the receive can be
+//! resumed. When the program is ended meanwhile, the next import does that.
+//!
+//! How far a receive came is told by who has a transaction ([`Receiving::reach`]), so the position
+//! is of the txg that the record goes into, and is written when that is synced.
 
 use super::LivePool;
 use super::datasets::LogQuiesced;
@@ -10,21 +13,54 @@ use super::head::Head;
 use super::shared::{Shared, TaskCx};
 use super::uses::InUse;
 use crate::error::Result;
-use dmu::Objset;
+use dmu::{Objset, Tx};
 use dsl::Dataset;
-use dsl::write::{Incoming, PropertyChange};
+use dsl::write::{DslCx, Incoming, Position, PropertyChange};
 use ondisk::{ObjsetKind, ZilHeader};
+use parking_lot::Mutex;
 use std::sync::Arc;
+
+/// How far a stream has come in the txgs that are not synced yet, by txg.
+#[derive(Default)]
+pub(super) struct Reached(Mutex<Vec<(u64, Position)>>);
+
+impl Reached {
+    fn put(&self, txg: u64, at: Position) {
+        let mut all = self.0.lock();
+        match all.last_mut() {
+            Some((last, position)) if *last == txg => *position = at,
+            _ => all.push((txg, at)),
+        }
+    }
+
+    /// In the sync of the head: its fields get what was reached in this txg.
+    pub(super) fn note(&self, cx: &DslCx<'_>, head: u64) -> Result<()> {
+        let mut all = self.0.lock();
+        let synced = all.partition_point(|(txg, _)| *txg <= cx.txg());
+        match all.drain(..synced).next_back() {
+            Some((_, at)) => Ok(dsl::write::note_received(cx, head, at)?),
+            None => Ok(()),
+        }
+    }
+}
 
 /// A dataset that is being received.
 pub struct Receiving {
     shared: Arc<Shared>,
-    head: Arc<Head>,
+    begun: Begun,
     incoming: Incoming,
-    is_clone: bool,
     is_ended: bool,
+}
+
+/// The head that a stream goes into.
+struct Begun {
+    head: Arc<Head>,
     /// What is received is not destroyed meanwhile.
     _in_use: InUse,
+    is_clone: bool,
+    is_hidden: bool,
+    /// Bytes that were received before it was resumed.
+    before: u64,
 }
 
 /// What is to be of a dataset beside its content, when all of it was received.
@@ -40,8 +76,30 @@ pub struct Received {
     pub of_snapshot: Vec<PropertyChange>,
 }
 
+impl Received {
+    /// Takes out all but what limits the size of the dataset, and what is the snapshot's.
+    #[must_use]
+    pub fn all_but_limits(&mut self, is_new: bool) -> Self {
+        let is_limit = |change: &PropertyChange| {
+            let limits = ["quota", "refquota", "reservation", "refreservation"];
+            is_new && limits.contains(&change.name.as_str())
+        };
+        let split = |all: &mut Vec<PropertyChange>| {
+            let (limits, others) = std::mem::take(all).into_iter().partition(is_limit);
+            *all = limits;
+            others
+        };
+        Self {
+            received: split(&mut self.received),
+            cleared: std::mem::take(&mut self.cleared),
+            local: split(&mut self.local),
+            of_snapshot: Vec::new(),
+        }
+    }
+}
+
 impl TaskCx<'_> {
-    fn begin_receive(&self, incoming: &Incoming) -> Result<(Arc<Head>, bool)> {
+    fn begin_receive(&self, incoming: &Incoming) -> Result<Begun> {
         self.check_room(&incoming.name)?;
         let kind = if incoming.is_volume { ObjsetKind::Zvol } else { ObjsetKind::Zfs };
         if let Some(from) = dsl::write::check_receive(&self.dsl(), self.datasets(), incoming)? {
@@ -69,7 +127,88 @@ impl TaskCx<'_> {
         head.receive();
         let text = format!("fullname={}", incoming.full_name());
         self.log_event_of("receive", &text, (&dataset.name, dataset.object))?;
-        Ok((head, !dataset.phys.bp.is_hole()))
+        Ok(Begun {
+            _in_use: self.shared.uses.begin(dataset.object),
+            head,
+            is_clone: !dataset.phys.bp.is_hole(),
+            is_hidden: dataset.name != incoming.name,
+            before: 0,
+        })
+    }
+
+    /// Opens the head that has what was received before, or finds it open.
+    fn resume_receive(&self, incoming: &Incoming, at: (u64, u64)) -> Result<Begun> {
+        let (cx, dsl) = (self.dsl(), self.datasets());
+        let (dataset, token) = dsl::write::check_resume(&cx, dsl, incoming, at)?;
+        self.check_unused(&dataset)?;
+        self.check_log(&dataset)?;
+        let kind = if incoming.is_volume { ObjsetKind::Zvol } else { ObjsetKind::Zfs };
+        if dataset.phys.bp.is_hole() || dsl.objset(&dataset)?.phys().kind != kind {
+            return Err(dsl::Error::refused(&incoming.name, dsl::Refusal::OtherKind).into());
+        }
+        let existing = dsl.by_name(&incoming.name)?;
+        if existing.object != dataset.object {
+            self.check_younger_unused(&existing, incoming)?;
+        }
+        let open = self.shared.heads.read().get(&dataset.object).cloned();
+        let head = match open {
+            Some(head) => head,
+            None => {
+                let stored = dsl.stored(&dataset)?;
+                let head =
+                    self.shared.live(dataset.object, Some(dataset.phys.bp), kind, &stored)?;
+                self.shared.weigh(&head, &stored)?;
+                self.touch();
+                let head = Arc::new(head);
+                self.shared.heads.write().insert(dataset.object, Arc::clone(&head));
+                self.take_over(&dataset)?;
+                head
+            }
+        };
+        dsl::write::resume_receive(&cx, dsl, incoming, at)?;
+        head.receive();
+        let text = format!("fullname={}", incoming.full_name());
+        self.log_event_of("receive", &text, (&dataset.name, dataset.object))?;
+        Ok(Begun {
+            _in_use: self.shared.uses.begin(dataset.object),
+            head,
+            // Something of it may be there.
+            is_clone: true,
+            is_hidden: existing.object != dataset.object,
+            before: token.bytes,
+        })
+    }
+
+    /// Destroys what was received of a stream that was cut.
+    fn abort_receive(&self, name: &str) -> Result<()> {
+        let (received, _) = dsl::write::partly_received(self.datasets(), name)?;
+        self.check_unused(&received)?;
+        self.drop_livelist(&received)?;
+        self.discard_received(received.object)
+    }
+
+    /// Sets what is set of a dataset beside its content. Returns what was refused.
+    fn set_received(&self, name: &str, with: &Received) -> Vec<(String, String)> {
+        let dsl = self.datasets();
+        let mut refused = Vec::new();
+        let mut set = |property: &str, done: Result<()>| match done {
+            Ok(()) => {}
+            Err(e) => refused.push((property.to_owned(), e.to_string())),
+        };
+        for property in &with.cleared {
+            let change = PropertyChange { name: property.clone(), value: None };
+            let task = |cx: &Self| Ok(dsl::write::set_received(&cx.dsl(), dsl, name, &change)?);
+            set(property, self.whole(task));
+        }
+        for change in &with.received {
+            let task = |cx: &Self| Ok(dsl::write::set_received(&cx.dsl(), dsl, name, change)?);
+            set(&change.name, self.whole(task));
+        }
+        for change in &with.local {
+            let task = |cx: &Self| Ok(dsl::write::set_property(&cx.dsl(), dsl, name, change)?);
+            set(&change.name, self.whole(task));
+        }
+        refused
     }
 
     /// Refuses to destroy snapshots that are in use: with `-F` those go that are younger than the
@@ -102,30 +241,12 @@ impl TaskCx<'_> {
             self.empty_log(&dsl.by_name(&head.name)?, false)?;
         }
         let snapshot = incoming.full_name();
-        let mut refused = Vec::new();
-        let mut set = |name: &str, done: Result<()>| match done {
-            Ok(()) => {}
-            Err(e) => refused.push((name.to_owned(), e.to_string())),
-        };
-        for name in &with.cleared {
-            let change = PropertyChange { name: name.clone(), value: None };
-            let task =
-                |cx: &Self| Ok(dsl::write::set_received(&cx.dsl(), dsl, &incoming.name, &change)?);
-            set(name, self.whole(task));
-        }
-        for change in &with.received {
-            let task =
-                |cx: &Self| Ok(dsl::write::set_received(&cx.dsl(), dsl, &incoming.name, change)?);
-            set(&change.name, self.whole(task));
-        }
-        for change in &with.local {
-            let task =
-                |cx: &Self| Ok(dsl::write::set_property(&cx.dsl(), dsl, &incoming.name, change)?);
-            set(&change.name, self.whole(task));
-        }
+        let mut refused = self.set_received(&incoming.name, with);
         for change in &with.of_snapshot {
             let task = |cx: &Self| Ok(dsl::write::set_received(&cx.dsl(), dsl, &snapshot, change)?);
-            set(&change.name, self.whole(task));
+            if let Err(e) = self.whole(task) {
+                refused.push((change.name.clone(), e.to_string()));
+            }
         }
         self.shared.refresh_heads()?;
         self.log_event("finish receiving", &format!("snap={}", incoming.snapshot), &incoming.name)?;
@@ -149,9 +270,30 @@ impl LivePool {
     pub fn begin_receive(&self, incoming: Incoming) -> Result<Receiving> {
         self.check_administrator()?;
         let wanted = incoming.clone();
-        let (head, is_clone) = self.shared.run(move |cx| cx.begin_receive(&wanted))?;
-        let (shared, in_use) = (Arc::clone(&self.shared), self.shared.uses.begin(head.dataset));
-        Ok(Receiving { shared, head, incoming, is_clone, is_ended: false, _in_use: in_use })
+        let begun = self.shared.run(move |cx| cx.begin_receive(&wanted))?;
+        Ok(Receiving { shared: Arc::clone(&self.shared), begun, incoming, is_ended: false })
+    }
+
+    /// Goes on with a receive that was cut, from an object and an offset.
+    ///
+    /// # Errors
+    /// What keeps the rest of the stream from being received. Only the administrator receives.
+    pub fn resume_receive(&self, incoming: Incoming, at: (u64, u64)) -> Result<Receiving> {
+        self.check_administrator()?;
+        let wanted = incoming.clone();
+        let begun = self.shared.run(move |cx| cx.resume_receive(&wanted, at))?;
+        Ok(Receiving { shared: Arc::clone(&self.shared), begun, incoming, is_ended: false })
+    }
+
+    /// Destroys what was received of a stream that was cut: a new dataset, or what is hidden below
+    /// one that is there.
+    ///
+    /// # Errors
+    /// There is nothing of the kind, or it is being received into.
+    pub fn abort_receive(&self, name: &str) -> Result<()> {
+        self.check_administrator()?;
+        let name = name.to_owned();
+        self.shared.run(move |cx| cx.abort_receive(&name))
     }
 
     /// Destroys what was received by programs that were ended before the end of the stream, unless
@@ -184,13 +326,49 @@ impl Receiving {
     /// The object set that the stream goes into.
     #[must_use]
     pub fn objset(&self) -> &Objset {
-        &self.head.objset
+        &self.begun.head.objset
+    }
+
+    /// The records from this one on go into the txg of `tx`, or into later ones.
+    pub fn reach(&self, tx: &Tx, at: Position) {
+        let bytes = self.begun.before.saturating_add(at.bytes);
+        self.begun.head.reached.put(tx.txg(), Position { bytes, ..at });
+    }
+
+    /// Some dnodes are of more than one slot, though the stream did not say so before: a receive
+    /// that can be resumed may forget that.
+    ///
+    /// # Errors
+    /// The pool stopped.
+    pub fn has_large_dnodes(&self) -> Result<()> {
+        let received = self.begun.head.dataset;
+        self.shared.run(move |cx| Ok(dsl::write::note_large_dnodes(&cx.dsl(), received)?))
+    }
+
+    /// Sets what is set of the dataset beside its content before that is there, as is done where a
+    /// receive can be resumed. Returns the properties that it was not given, with the reasons.
+    ///
+    /// # Errors
+    /// The pool stopped.
+    pub fn set(&self, with: Received) -> Result<Vec<(String, String)>> {
+        let name = self.incoming.name.clone();
+        self.shared.run(move |cx| {
+            let refused = cx.set_received(&name, &with);
+            cx.shared.refresh_heads()?;
+            Ok(refused)
+        })
+    }
+
+    /// Whether it is not the dataset itself that it goes into.
+    #[must_use]
+    pub fn is_hidden(&self) -> bool {
+        self.begun.is_hidden
     }
 
     /// Whether there are objects from the start.
     #[must_use]
     pub fn is_clone(&self) -> bool {
-        self.is_clone
+        self.begun.is_clone
     }
 
     /// Where the stream goes.
@@ -219,7 +397,7 @@ impl Receiving {
     ) -> Result<Vec<(String, String)>> {
         self.incoming.has_large_dnodes |= has_large_dnodes;
         let quiet = LogQuiesced::of(&self.shared, &self.incoming.name)?;
-        let (received, incoming) = (self.head.dataset, self.incoming.clone());
+        let (received, incoming) = (self.begun.head.dataset, self.incoming.clone());
         let done = self.shared.run(move |cx| cx.end_receive(received, &incoming, &with));
         drop(quiet);
         let refused = done?;
@@ -233,8 +411,12 @@ impl Drop for Receiving {
         if self.is_ended {
             return;
         }
-        let received = self.head.dataset;
+        let received = self.begun.head.dataset;
+        // What was received stays for the rest to come, and is durable; otherwise it is destroyed.
         // If that fails, the next import does it.
-        let _ = self.shared.run(move |cx| cx.discard_received(received));
+        let _ = match self.incoming.resumable {
+            Some(_) => self.shared.run_keeping_datasets(|_| Ok(())),
+            None => self.shared.run(move |cx| cx.discard_received(received)),
+        };
     }
 }

@@ -125,8 +125,9 @@ impl Shared {
             self.writer.free_logged(&bp, txg);
         }
         let _guard = self.gate.write();
-        for (account, root, features) in &written {
+        for (head, (account, root, features)) in heads.iter().zip(&written) {
             finish_head(&cx.dsl(), account, root.as_ref(), features)?;
+            head.reached.note(&cx.dsl(), head.dataset)?;
         }
         cx.settle_piece(piece)?;
         cx.settle_reflow(reflowed)?;

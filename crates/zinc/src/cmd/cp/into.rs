@@ -6,6 +6,7 @@ use crate::live::LiveArgs;
 use crate::place::{Place, printable};
 use crate::progress::while_showing;
 use crate::session::Session;
+use control::input::Amount;
 use engine::files::{FileKind, Time};
 use engine::ingest::{Ingest, Observer};
 use engine::properties::has_posix_acls;
@@ -188,7 +189,7 @@ fn unpack_archive(
         Failure::new(what).because(one_line(why))
     };
     let source: Box<dyn Read> = match path == Path::new("-") {
-        true => report.session.input(ingest.progress).map_err(|e| fail(&e.into()))?,
+        true => report.session.input(Amount::All, ingest.progress).map_err(|e| fail(&e.into()))?,
         false => Box::new(File::open(path).map_err(|e| fail(&e.into()))?),
     };
     let failed = |member: &[u8], why: &Error| report.failed(member, &one_line(why));

@@ -6,9 +6,11 @@ use crate::failure::Failure;
 use crate::live::{self, LiveOptions};
 use crate::mounting::{while_unmounted, with_new};
 use crate::progress::while_showing;
+use crate::refusals::cannot;
 use crate::session::Session;
 use crate::ui;
 use ::mount::datasets::{MountScope, Unmounting};
+use control::input::Amount;
 use engine::receive::{Naming, NotReceived, Observer, Receive, Stream};
 use engine::{Error, ErrorKind, Progress, Result};
 use std::cell::{Cell, RefCell};
@@ -44,6 +46,12 @@ pub struct Args {
     /// Read the stream, and change nothing; with -v, say what would be received
     #[arg(short = 'n')]
     dry: bool,
+    /// When the stream is cut, keep what came for the rest, which `zfs send -t` sends
+    #[arg(short = 's')]
+    resumable: bool,
+    /// Give up what was kept of a stream that was cut
+    #[arg(short = 'A', conflicts_with_all = ["without_pool", "last", "dry", "resumable", "unmounted"])]
+    abort: bool,
     /// Do not mount what is new
     #[arg(short = 'u')]
     unmounted: bool,
@@ -69,6 +77,16 @@ impl Verb for Args {
     }
 
     fn run(self: Box<Self>, session: &Session) -> std::result::Result<ExitCode, Failure> {
+        if self.abort {
+            return live::change(session, &self.search, &self.how, &self.target, |pool| {
+                let done = pool.abort_receive(&self.target).map_err(Error::from);
+                let failed = |e: Error| match words::not_aborted(&self.target, &e) {
+                    Some(what) => Failure::new(what),
+                    None => cannot("abort receive into", &self.target, e),
+                };
+                done.map(|()| ExitCode::SUCCESS).map_err(failed)
+            });
+        }
         let receive = self.receive()?;
         if session.is_input_terminal() {
             return Err(Failure::new("Backup stream can not be read from a terminal")
@@ -78,7 +96,7 @@ impl Verb for Args {
             Shown { session, args: &self, code: Cell::default(), failure: RefCell::default() };
         let progress = Progress::new();
         progress.begin("received", 0);
-        let input = || session.input(&progress);
+        let input = || session.input(Amount::Asked, &progress);
         if self.dry {
             let pool = live::look(session, &self.search, &self.how, &self.target)?;
             let plan = || Ok::<_, Failure>(receive.plan(&pool, input()?, &shown, &progress));
@@ -117,7 +135,8 @@ impl Args {
             }
         }
         let (target, except) = (self.target.clone(), self.except.clone());
-        Ok(Receive { target, naming, force: self.force, origin, set, except })
+        let (force, resumable) = (self.force, self.resumable);
+        Ok(Receive { target, naming, force, origin, set, except, resumable })
     }
 }
 

@@ -8,8 +8,8 @@ use crate::refusals::cannot;
 use crate::session::Session;
 use crate::ui;
 use engine::permissions::Action;
-use engine::send::{Forms, Package, Scope};
-use engine::{Error, ErrorKind, Progress, Rule};
+use engine::send::{Forms, Package, Scope, Send, snapshot_of};
+use engine::{Error, ErrorKind, Progress, ResumeToken, Rule};
 use std::io;
 use std::process::ExitCode;
 use std::slice::from_ref;
@@ -72,9 +72,14 @@ pub struct Args {
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
+    /// Send the rest of a stream that was cut: the receiver's property receive_resume_token
+    #[arg(short = 't', value_name = "TOKEN")]
+    #[arg(conflicts_with_all = ["snapshot", "from", "all_from", "replicate", "props", "backup", "holds"])]
+    token: Option<String>,
     #[command(flatten)]
     pool: PoolArgs,
     /// What is sent
+    #[arg(default_value = "", hide_default_value = true)]
     snapshot: String,
 }
 
@@ -94,14 +99,21 @@ impl io::Write for Output<'_> {
 
 impl Verb for Args {
     fn served(&self, session: &Session) -> Served {
-        Served::everyone_if(self.pool.is_for_everyone(session, from_ref(&self.snapshot)))
+        let is_for_everyone = self.pool.is_for_everyone(session, from_ref(&self.snapshot));
+        Served::everyone_if(self.token.is_none() && is_for_everyone)
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        if self.snapshot.is_empty() && self.token.is_none() {
+            return Err(Failure::usage("missing snapshot argument"));
+        }
         let takes_streams = session.client().is_none_or(|client| client.takes_streams());
         if !self.dryrun && (ui::is_output_terminal(session) || !takes_streams) {
             return Err(Failure::new("Stream can not be written to a terminal")
                 .hint("You must redirect standard output"));
+        }
+        if let Some(token) = &self.token {
+            return self.rest(session, token);
         }
         let pool = self.pool.clone().open(session, &self.snapshot)?;
         let forms = Forms {
@@ -169,6 +181,36 @@ impl Args {
     /// Several snapshots of a dataset are sent.
     fn is_line(&self) -> bool {
         self.replicate || self.all_from.is_some()
+    }
+
+    /// Sends the rest of a stream.
+    fn rest(&self, session: &Session, token: &str) -> Result<ExitCode, Failure> {
+        let refused = |e: Error| Failure::from(e).about("cannot resume send");
+        let token = ResumeToken::decode(token).map_err(|e| refused(e.into()))?;
+        let name = snapshot_of(&token);
+        let pool = self.pool.clone().open(session, &name)?;
+        let send = Send::resume(&pool, &token).map_err(refused)?;
+        // What is sent stays until it is sent.
+        let held = session.held(&name).map(|pool| pool.hold_open(&name));
+        let _in_use = held.transpose().map_err(|e| refused(e.into()))?;
+        let progress = Progress::new();
+        while_showing(session, &progress, || {
+            if self.verbose || self.parsable {
+                let size = send.estimate(&progress)?;
+                let say = if self.dryrun { ui::out } else { ui::error };
+                say(session, &streams::rest(&token, &send, size, self.parsable));
+            }
+            if self.dryrun {
+                return Ok(ExitCode::SUCCESS);
+            }
+            ui::runs_on(session);
+            let lost = AtomicBool::new(false);
+            match send.run(Output(session, &lost), &progress) {
+                Err(_) if lost.load(Ordering::Relaxed) => Ok(ExitCode::from(FAILED)),
+                Err(e) => Err(cannot("send", &name, e)),
+                Ok(()) => Ok(ExitCode::SUCCESS),
+            }
+        })
     }
 
     fn refused(&self, e: Error) -> Failure {
