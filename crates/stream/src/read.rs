@@ -174,8 +174,8 @@ impl<R: Read> Reader<R> {
         if wanted == 0 {
             return Ok(&[]);
         }
-        // Another record follows one with a payload, always: nothing behind the stream is read. What
-        // the record says reserves no memory.
+        // Another record follows one with a payload, always: nothing behind the stream is read.
+        // What the record says reserves no memory.
         let mut payload = std::mem::take(&mut self.payload);
         let end = wanted.saturating_add(RECORD_SIZE as u64);
         while (payload.len() as u64) < end {

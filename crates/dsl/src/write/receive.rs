@@ -19,8 +19,8 @@
 //!
 //! At the end, in one txg, a new dataset loses its mark and gets its snapshot. One that is there
 //! goes back to the snapshot that the stream began with, takes over everything that the clone has,
-//! and gets the snapshot then; the clone goes. If a stream that cannot be resumed does not come to its
-//! end, what is marked is destroyed: at once, or by the next import.
+//! and gets the snapshot then; the clone goes. If a stream that cannot be resumed does not come to
+//! its end, what is marked is destroyed: at once, or by the next import.
 //!
 //! A clone gives up blocks of its origin without telling it, for they are in use there. When its
 //! content is the head's, it is the head that gave them up: its dead list is the clone's, they

@@ -1,7 +1,7 @@
 //! A head of a dataset that is open for writing, and what its properties mean for it.
 
 use super::budget::HeadSpace;
-use super::receive::Reached;
+use super::reached::Reached;
 use crate::error::Result;
 use dmu::Objset;
 use dsl::StoredProperties;

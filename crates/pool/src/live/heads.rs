@@ -8,7 +8,7 @@
 use super::budget::{HeadRoom, HeadSpace, PoolRoom, Weight};
 use super::head::{Head, HeadProperties, checksum, log_bias, number, record_max, sync_mode};
 use super::log::LogBackend;
-use super::receive::Reached;
+use super::reached::Reached;
 use super::shared::Shared;
 use super::transactions::HeadTransactions;
 use super::tunables::Tunable;

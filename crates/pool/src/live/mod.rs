@@ -74,6 +74,7 @@ mod notice;
 mod online;
 mod paths;
 mod pipeline;
+mod reached;
 mod receive;
 mod record;
 mod reflow;

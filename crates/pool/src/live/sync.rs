@@ -80,6 +80,16 @@ struct Traffic {
     write_bytes: u64,
 }
 
+impl Traffic {
+    /// Notes what devices did since `before`.
+    fn note_since(&self, before: &Self, record: &mut TxgRecord) {
+        record.reads = self.reads.saturating_sub(before.reads);
+        record.read_bytes = self.read_bytes.saturating_sub(before.read_bytes);
+        record.writes = self.writes.saturating_sub(before.writes);
+        record.write_bytes = self.write_bytes.saturating_sub(before.write_bytes);
+    }
+}
+
 impl Shared {
     /// Syncs the txg of `record`, which no transaction is in any more.
     pub(super) fn sync(&self, record: &mut TxgRecord) -> Result<()> {
@@ -145,11 +155,7 @@ impl Shared {
         record.write_time = self.rt.now().saturating_sub(began);
         self.writer.profiler().watch(Stage::Io, 0, || self.commit_surely(&prepared))?;
         self.publish(txg)?;
-        let now = self.traffic();
-        record.reads = now.reads.saturating_sub(io.reads);
-        record.read_bytes = now.read_bytes.saturating_sub(io.read_bytes);
-        record.writes = now.writes.saturating_sub(io.writes);
-        record.write_bytes = now.write_bytes.saturating_sub(io.write_bytes);
+        self.traffic().note_since(&io, record);
         record.sync = self.rt.now().saturating_sub(began);
         Ok(())
     }

@@ -50,7 +50,8 @@ pub struct Args {
     #[arg(short = 's')]
     resumable: bool,
     /// Give up what was kept of a stream that was cut
-    #[arg(short = 'A', conflicts_with_all = ["without_pool", "last", "dry", "resumable", "unmounted"])]
+    #[arg(short = 'A')]
+    #[arg(conflicts_with_all = ["without_pool", "last", "dry", "resumable", "unmounted"])]
     abort: bool,
     /// Do not mount what is new
     #[arg(short = 'u')]
