@@ -1,11 +1,22 @@
-//! The target for send streams.
+//! The targets for send streams and for the tokens with which they are resumed.
 
 use crate::Target;
+use dsl::ResumeToken;
 use ondisk::Endian;
 use ondisk::stream::{RECORD_SIZE, Record};
 use stream::Reader;
 
-pub(crate) const TARGETS: &[(&str, Target)] = &[("stream", stream)];
+pub(crate) const TARGETS: &[(&str, Target)] = &[("stream", stream), ("token", token)];
+
+/// What a user gives to `zfs send -t`; and the list in it, with a checksum that is right.
+fn token(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let Ok(token) = ResumeToken::decode(&text) else { return };
+    let again = token.encode().map(|text| ResumeToken::decode(&text));
+    // Another encoding of a list can be too long.
+    let other = again.and_then(Result::ok).filter(|again| *again != token);
+    assert_eq!(other, None, "encoding changes the value");
+}
 
 /// A stream as it is, and with every checksum believed, which comes further in damaged copies; its
 /// records one by one.

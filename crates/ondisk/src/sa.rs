@@ -139,6 +139,28 @@ impl SaHeader {
         }
         Ok(Self { layout: info & LAYOUT_MAX, size, lengths, endian })
     }
+
+    /// The word that stands so many bytes behind the header of `data`, where there is one.
+    #[must_use]
+    pub fn word(&self, data: &[u8], at: usize) -> Option<u64> {
+        let bytes = data.get(self.size.checked_add(at)?..)?.first_chunk::<8>()?;
+        Some(self.endian.u64(*bytes))
+    }
+}
+
+/// Where some attributes of every file stand, in bytes behind the header: all programs that make
+/// files put the same ones first, and in one order. So they are found without the tables.
+pub mod first {
+    /// Generation.
+    pub const GEN: usize = 16;
+    /// Owner.
+    pub const UID: usize = 24;
+    /// Group.
+    pub const GID: usize = 32;
+    /// Flags.
+    pub const FLAGS: usize = 48;
+    /// Project, of files that have one.
+    pub const PROJID: usize = 128;
 }
 
 /// One attribute of a file, undecoded.

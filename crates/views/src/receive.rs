@@ -62,6 +62,9 @@ pub fn failure(failed: &NotReceived) -> Option<(String, Option<String>)> {
             let missing = error.dataset().unwrap_or(dataset);
             return plain(format!("destination '{missing}' does not exist"));
         }
+        ErrorKind::BadValue { property, value } => {
+            return plain(refusals::bad_value(property, value, error.hint()));
+        }
         ErrorKind::NoSpace => return plain("out of space".to_owned()),
         ErrorKind::Quota => return plain(format!("destination {dataset} space quota exceeded.")),
         ErrorKind::Refused(why) => why,

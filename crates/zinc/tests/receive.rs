@@ -143,6 +143,9 @@ fn what_is_not_received_is_said_in_the_words_of_openzfs() {
     says("zfs receive other/none", &more[..200], "failed to read from stream");
     says("zfs receive other/a/b", &full, "destination 'other/a' does not exist");
     says("zfs receive other/none", b"", "failed to read from stream");
+    says("zfs receive -x nonsense other/none", &full, "stream: invalid property 'nonsense'");
+    let words = "stream: 'compression' must be one of 'on | off";
+    says("zfs receive -o compression=none other/none", &full, words);
     says("zfs receive other/none", &[1; 1000], "invalid stream (bad magic number)");
     says("zfs receive other/none", &full[..100_000], "incomplete stream");
     let mut bad = full.clone();
@@ -271,7 +274,7 @@ fn what_is_received_is_mounted() {
     place.ok_here("zfs rollback -r other/x@monday");
     let open = std::fs::File::open(mnt.join("x/a")).unwrap();
     let said = refused(&place, "zfs receive other/x", &more);
-    assert!(said.contains("busy"), "{said}");
+    assert!(said.contains("busy") && said.contains("-M takes it away"), "{said}");
     taken(&place, "zfs receive -M other/x", &more);
     assert!(mnt.join("x/b").exists());
     drop(open);

@@ -10,7 +10,7 @@ use device::AlignedBuf;
 use dmu::{Block, Hold, NewObject, Object, Objset, Tx};
 use dsl::write::Position;
 use ondisk::dnode::{DNODE_CORE_SIZE, DNODE_SLOT_SIZE};
-use ondisk::sa::SaHeader;
+use ondisk::sa::{SaHeader, first};
 use ondisk::stream::{
     self, BLOCK_MAX, Begin, Body, FreeObjects, OBJECT_HAS_SPILL, SPILL_UNMODIFIED, Spill, Write,
     WriteEmbedded, begin_flag, feature,
@@ -502,15 +502,10 @@ fn is_kept(object: &Object, new: &NewObject) -> bool {
         && is_same()
 }
 
-/// What tells a file from another that had its number before. In a list of attributes it stands
-/// third, behind mode and size, in files of all programs.
+/// What tells a file from another that had its number before.
 fn generation(kind: DmuType, bonus: &[u8], endian: Endian) -> Option<u64> {
     match kind {
-        DmuType::SA => {
-            let header = SaHeader::decode(bonus).ok()?;
-            let bytes = bonus.get(header.size.checked_add(16)?..)?.first_chunk::<8>()?;
-            Some(header.endian.u64(*bytes))
-        }
+        DmuType::SA => SaHeader::decode(bonus).ok()?.word(bonus, first::GEN),
         DmuType::ZNODE => Some(Znode::decode(bonus, endian).ok()?.generation),
         _ => None,
     }

@@ -34,7 +34,7 @@ use dsl::{DatasetKind, Refusal, ResumeToken};
 use list::{Package, Said};
 use names::destination;
 use ondisk::ObjsetKind;
-use ondisk::props::find_dataset;
+use ondisk::props::{find_dataset, is_user_property};
 use ondisk::stream::{Begin, Body, KIND_COMPOUND, KIND_SNAPSHOT, Record, begin_flag, feature};
 use pool::Pool;
 use pool::live::{LivePool, Received, Receiving};
@@ -631,6 +631,13 @@ impl<R: Read> Run<'_, R> {
             true => DatasetKind::Volume,
             false => DatasetKind::Filesystem,
         };
+        let is_known = |name: &str| find_dataset(name).is_some() || is_user_property(name);
+        // Quotas of owners have names of their own, and are no values that are received.
+        let mut unknown = self.how.except.iter().filter(|name| !is_known(name));
+        if let Some(name) = unknown.find(|name| !name.contains('@')) {
+            let why = Refusal::NoProperty(name.clone());
+            return Err(dsl::Error::refused(&incoming.name, why).into());
+        }
         let mut local = Vec::new();
         let mut is_set_above = Vec::new();
         for (name, value) in &self.how.set {

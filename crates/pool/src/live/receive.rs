@@ -4,7 +4,7 @@
 //! [`Receiving::finish`]; dropped before, what was received is destroyed, unless the receive can be
 //! resumed. When the program is ended meanwhile, the next import does that.
 //!
-//! How far a receive came is told by who has a transaction ([`Receiving::reach`]), so the position
+//! How far a receive came is told by the thread that has a transaction ([`Receiving::reach`]), so the position
 //! is of the txg that the record goes into, and is written when that is synced.
 
 use super::LivePool;
@@ -12,7 +12,7 @@ use super::datasets::LogQuiesced;
 use super::head::Head;
 use super::shared::{Shared, TaskCx};
 use super::uses::InUse;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use dmu::{Objset, Tx};
 use dsl::Dataset;
 use dsl::write::{Incoming, Position, PropertyChange};
@@ -49,6 +49,14 @@ pub struct Received {
     pub local: Vec<PropertyChange>,
     /// Users' properties of the snapshot.
     pub of_snapshot: Vec<PropertyChange>,
+}
+
+/// Why a property is not set, without the name of the dataset, which is told beside.
+fn reason(e: &Error) -> String {
+    match e {
+        Error::Dsl(dsl::Error::Refused { why, .. }) => why.to_string(),
+        e => e.to_string(),
+    }
 }
 
 impl Received {
@@ -168,7 +176,7 @@ impl TaskCx<'_> {
         let mut refused = Vec::new();
         let mut set = |property: &str, done: Result<()>| match done {
             Ok(()) => {}
-            Err(e) => refused.push((property.to_owned(), e.to_string())),
+            Err(e) => refused.push((property.to_owned(), reason(&e))),
         };
         for property in &with.cleared {
             let change = PropertyChange { name: property.clone(), value: None };
@@ -220,7 +228,7 @@ impl TaskCx<'_> {
         for change in &with.of_snapshot {
             let task = |cx: &Self| Ok(dsl::write::set_received(&cx.dsl(), dsl, &snapshot, change)?);
             if let Err(e) = self.whole(task) {
-                refused.push((change.name.clone(), e.to_string()));
+                refused.push((change.name.clone(), reason(&e)));
             }
         }
         self.shared.refresh_heads()?;

@@ -2,19 +2,12 @@
 
 use crate::fs::Filesystem;
 use dmu::{Accounting, Block, Owner};
-use ondisk::sa::{SaHeader, SaTables, SaValue, zpl};
+use ondisk::sa::{SaHeader, SaTables, SaValue, first, zpl};
 use ondisk::znode::{Znode, flags};
 use ondisk::{DmuType, Dnode};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Where every file has these attributes, in bytes behind the header.
-const UID_AT: usize = 24;
-const GID_AT: usize = 32;
-const FLAGS_AT: usize = 48;
-/// Of files that have one.
-const PROJID_AT: usize = 128;
 
 /// The tables of attributes of a file system, as they are at any time.
 type Tables = Arc<RwLock<Option<Arc<SaTables>>>>;
@@ -66,14 +59,11 @@ impl FileOwners {
 
     fn at_positions(&self, dnode: &Dnode) -> Option<Owner> {
         let header = SaHeader::decode(&dnode.bonus).ok()?;
-        let at = |offset: usize| -> Option<u64> {
-            let bytes = dnode.bonus.get(header.size.checked_add(offset)?..)?;
-            Some(header.endian.u64(*bytes.first_chunk::<8>()?))
-        };
-        let has_project = self.projects && at(FLAGS_AT)? & flags::PROJID != 0;
-        let project = if has_project { at(PROJID_AT)? } else { 0 };
+        let word = |at: usize| header.word(&dnode.bonus, at);
+        let has_project = self.projects && word(first::FLAGS)? & flags::PROJID != 0;
+        let project = if has_project { word(first::PROJID)? } else { 0 };
         let project = self.projects.then_some(project);
-        Some(Owner { uid: at(UID_AT)?, gid: at(GID_AT)?, project })
+        Some(Owner { uid: word(first::UID)?, gid: word(first::GID)?, project })
     }
 
     fn tables(&self) -> Option<Arc<SaTables>> {

@@ -215,6 +215,9 @@ impl Observer for Shown<'_> {
             (Ok(code), _) => self.code.set(Some(code)),
             (Err(_), Some(error)) => return Err(error),
             (Err(failure), None) => {
+                let is_busy = failure.parts().2.is_some_and(|hint| hint.starts_with("-f "));
+                let hint = "-M takes it away from them";
+                let failure = if is_busy { failure.hint(hint) } else { failure };
                 self.failure.replace(Some(failure));
                 return Err(Error::new(ErrorKind::Cancelled));
             }
