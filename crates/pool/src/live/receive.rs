@@ -4,8 +4,8 @@
 //! [`Receiving::finish`]; dropped before, what was received is destroyed, unless the receive can be
 //! resumed. When the program is ended meanwhile, the next import does that.
 //!
-//! How far a receive came is told by the thread that has a transaction ([`Receiving::reach`]), so the position
-//! is of the txg that the record goes into, and is written when that is synced.
+//! How far a receive came is told by the thread that has a transaction ([`Receiving::reach`]), so
+//! the position is of the txg that the record goes into, and is written when that is synced.
 
 use super::LivePool;
 use super::datasets::LogQuiesced;

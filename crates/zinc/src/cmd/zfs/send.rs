@@ -74,7 +74,8 @@ pub struct Args {
     help: Option<bool>,
     /// Send the rest of a stream that was cut: the receiver's property receive_resume_token
     #[arg(short = 't', value_name = "TOKEN")]
-    #[arg(conflicts_with_all = ["snapshot", "from", "all_from", "replicate", "props", "backup", "holds"])]
+    #[arg(conflicts_with_all = ["snapshot", "from", "all_from", "replicate", "props", "backup"])]
+    #[arg(conflicts_with = "holds")]
     token: Option<String>,
     #[command(flatten)]
     pool: PoolArgs,
