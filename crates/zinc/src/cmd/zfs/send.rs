@@ -105,14 +105,7 @@ impl Verb for Args {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        if self.snapshot.is_empty() && self.token.is_none() {
-            return Err(Failure::usage("missing snapshot argument"));
-        }
-        let takes_streams = session.client().is_none_or(|client| client.takes_streams());
-        if !self.dryrun && (ui::is_output_terminal(session) || !takes_streams) {
-            return Err(Failure::new("Stream can not be written to a terminal")
-                .hint("You must redirect standard output"));
-        }
+        self.check(session)?;
         if let Some(token) = &self.token {
             return self.rest(session, token);
         }
@@ -182,6 +175,19 @@ impl Args {
     /// Several snapshots of a dataset are sent.
     fn is_line(&self) -> bool {
         self.replicate || self.all_from.is_some()
+    }
+
+    /// Refuses to send nothing, and to write to a terminal.
+    fn check(&self, session: &Session) -> Result<(), Failure> {
+        if self.snapshot.is_empty() && self.token.is_none() {
+            return Err(Failure::usage("missing snapshot argument"));
+        }
+        let takes_streams = session.client().is_none_or(|client| client.takes_streams());
+        if !self.dryrun && (ui::is_output_terminal(session) || !takes_streams) {
+            return Err(Failure::new("Stream can not be written to a terminal")
+                .hint("You must redirect standard output"));
+        }
+        Ok(())
     }
 
     /// Sends the rest of a stream.
