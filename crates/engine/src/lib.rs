@@ -410,7 +410,8 @@ pub mod objects {
 /// How pools are found, judged and described.
 pub mod pools {
     pub use crate::import::{
-        DeviceNote, ImportReason, ImportTop, ImportTree, ImportVdev, ImportVerdict, Trouble, pick,
+        DeviceNote, ImportReason, ImportTop, ImportTree, ImportVdev, ImportVerdict, Rewind,
+        RewindReach, Trouble, pick,
     };
     pub use crate::making::{
         Add, Content, CreatePool, DeviceCheck, DeviceRefusal, NewlyMade, check_new_name,

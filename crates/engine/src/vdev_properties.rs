@@ -3,10 +3,12 @@
 //! They come from the configuration, from the space maps and from the vdev's own table in the MOS
 //! (what a user set). What only a running system counts is what this process has counted.
 
-use dmu::Zap;
+use dmu::{Zap, ZapEntry};
 use ondisk::config::{VdevConfig, VdevKind};
+use ondisk::mos::vdev_zap;
 use ondisk::pool_props::VDEV;
-use ondisk::props::{self, Access, Kind};
+use ondisk::props::{self, Access, Kind, is_user_property};
+use pool::live::property_table;
 use pool::{Pool, PoolProperty, PoolPropertySource, VdevTreeView, VdevView};
 
 /// A vdev that was named; the root is one too.
@@ -43,6 +45,12 @@ pub fn named_vdevs<'v>(
 }
 
 impl NamedVdev<'_> {
+    /// Its guid.
+    #[must_use]
+    pub fn guid(&self) -> u64 {
+        self.guid
+    }
+
     /// Its name as it is shown.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -78,14 +86,24 @@ pub fn vdev_properties(pool: &Pool, v: &NamedVdev<'_>) -> Vec<PoolProperty> {
         };
         out.push(PoolProperty { name: p.name.to_owned(), value, source });
     }
+    out.extend(stored.iter().flat_map(Zap::entries).flatten().filter_map(|e| invented(&e)));
     out
+}
+
+/// An entry of a vdev's table that is a property which users invented. What vdevs keep there of
+/// themselves are numbers, but for their class.
+fn invented(entry: &ZapEntry) -> Option<PoolProperty> {
+    let name = std::str::from_utf8(entry.name.bytes()?).ok()?;
+    if !is_user_property(name) || name == vdev_zap::ALLOCATION_BIAS {
+        return None;
+    }
+    let value = String::from_utf8_lossy(entry.value_text()?).into_owned();
+    Some(PoolProperty { name: name.to_owned(), value, source: PoolPropertySource::Local })
 }
 
 /// The table of what a user set for the vdev.
 fn stored(pool: &Pool, config: &VdevConfig) -> Option<Zap> {
-    let zaps = [config.vdev_zap_leaf, config.vdev_zap_top, config.vdev_zap_root];
-    let object = zaps.into_iter().flatten().find(|n| *n != 0)?;
-    Zap::open(&pool.mos().object(object).ok()?).ok()
+    Zap::open(&pool.mos().object(property_table(config)?).ok()?).ok()
 }
 
 fn word(p: &'static props::Property, n: u64) -> String {

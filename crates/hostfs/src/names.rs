@@ -2,6 +2,7 @@
 
 use engine::files::names::{LONGEST, fault as fault_within};
 use std::io;
+use std::path::{Component, Path, PathBuf};
 
 /// Why no file here can have a name; `None` when one can.
 pub fn fault(name: &[u8]) -> Option<&'static str> {
@@ -27,6 +28,22 @@ pub fn is_refused(e: &io::Error) -> bool {
         || Errno::from_io_error(e).is_some_and(|e| refused.contains(&e))
 }
 
+/// A path without `.` and `..` in it, by its words alone: no link is followed.
+#[must_use]
+pub fn without_dots(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                out.pop();
+            }
+            part => out.push(part),
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,5 +56,12 @@ mod tests {
         for good in [&b"..."[..], b"a b", b".zinc-3.part", &[0xff; 255]] {
             assert!(fault(good).is_none() && check(good).is_ok());
         }
+    }
+
+    #[test]
+    fn dots_are_resolved_by_words() {
+        let plain = |text: &str| without_dots(Path::new(text));
+        assert_eq!(plain("/tmp/./..//tank/a/"), Path::new("/tank/a"));
+        assert_eq!(plain("/../a"), Path::new("/a"));
     }
 }

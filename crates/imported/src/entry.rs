@@ -341,7 +341,8 @@ impl Known {
     }
 
     /// The list as it stands in the file.
-    pub(crate) fn list(&self) -> &NvList {
+    #[must_use]
+    pub fn list(&self) -> &NvList {
         &self.list
     }
 

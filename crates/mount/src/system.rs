@@ -31,6 +31,13 @@ pub fn listed() -> Vec<Listed> {
     listed_for("self")
 }
 
+/// The one that a path lies in.
+#[must_use]
+pub fn above<'l>(mounted: &'l [Listed], path: &Path) -> Option<&'l Listed> {
+    let above = mounted.iter().filter(|mount| path.starts_with(&mount.dir));
+    above.max_by_key(|mount| mount.dir.components().count())
+}
+
 /// Those in the mount namespace of a process.
 fn listed_for(process: &str) -> Vec<Listed> {
     let text = std::fs::read(format!("/proc/{process}/mountinfo")).unwrap_or_default();

@@ -8,10 +8,27 @@ use engine::pools::{ImportReason, ImportTree, ImportVdev, ImportVerdict};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use term::escape::line;
+use term::human::ctime;
 
 /// Narrowest column of names.
 const NAME_WIDTH: usize = 10;
 const BY_NAME: &str = "The pool can be imported using its name or numeric identifier";
+
+/// What going back to an earlier state does, or with `is_plan` would do. `time` is local.
+#[must_use]
+pub fn rewound(name: &str, time: u64, seconds_lost: u64, is_plan: bool) -> String {
+    let (name, time) = (line(name), ctime(time));
+    let (went, gave_up) = match is_plan {
+        true => (format!("Would be able to return {name}"), "Would discard"),
+        false => (format!("Pool {name} returned"), "Discarded"),
+    };
+    let lost = match seconds_lost {
+        0 => return format!("{went} to its state as of {time}.\n"),
+        s if s > 120 => format!("{} minutes", s.div_ceil(60)),
+        s => format!("{s} seconds"),
+    };
+    format!("{went} to its state as of {time}.\n{gave_up} approximately {lost} of transactions.\n")
+}
 
 /// Everything about one pool.
 #[must_use]

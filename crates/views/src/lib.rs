@@ -17,10 +17,12 @@
 //! | [`kept`] | properties that are stored for other systems alone |
 //! | [`layout`] | what a new pool is made of |
 //! | [`names`] | names of datasets that are wrong, or of nothing |
+//! | [`pool_properties`] | properties of pools and vdevs, one in a line |
 //! | [`pools`] | pools and vdevs in rows and columns |
 //! | [`prometheus`] | everything, in the text format that Prometheus collects |
 //! | [`receive`] | streams that are received |
 //! | [`refusals`] | why a dataset or property cannot be changed |
+//! | [`states`] | states of a pool that could be opened |
 //! | [`status`] | the health of pools |
 //! | [`streams`] | send streams, record by record |
 //! | [`top`] | one frame of a screen |
@@ -49,6 +51,7 @@ pub mod json;
 pub mod layout;
 pub mod names;
 pub mod naming;
+pub mod pool_properties;
 pub mod pool_settings;
 pub mod pools;
 pub mod prometheus;
@@ -56,6 +59,7 @@ pub mod receive;
 pub mod refusals;
 pub mod repair;
 pub mod scripts;
+pub mod states;
 pub mod status;
 pub mod stored_only;
 pub mod stores;

@@ -1,5 +1,6 @@
 //! Pools and their vdevs in rows and columns, as `zpool list` has them.
 
+use crate::json;
 use crate::status::View;
 use engine::Pool;
 use engine::features::FEATURES;
@@ -7,6 +8,7 @@ use engine::inventory::Reports;
 use engine::pools::{PoolProperty, PoolPropertySource, Section, VdevView};
 use engine::props::{self, ListAlignment, POOL};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 use term::human::nicenum;
 
 /// The value for people, as `zpool get` prints it without `-p`.
@@ -260,4 +262,35 @@ fn capacity(part: u64, all: u64, parsable: bool) -> String {
         1000..=9999 => format!("{percent:.1}%"),
         _ => format!("{percent:3.0}%"),
     }
+}
+
+/// Vdevs as JSON, each with the columns that vdevs have, and with those below it.
+// Depth is bounded: the configuration's decoder limits it.
+#[must_use]
+pub fn vdevs_json<'v>(
+    columns: &[Column],
+    vdevs: impl IntoIterator<Item = &'v VdevView>,
+    parsable: bool,
+    json_int: bool,
+) -> Value {
+    let one = |v: &'v VdevView| {
+        let of_vdevs = columns.iter().filter(|c| c.name != "name" && is_of_vdevs(&c.name));
+        let property = |c: &Column| {
+            let text = vdev_cell(v, &c.name, parsable || json_int);
+            let value = json::text_or_number(&text, json_int);
+            (c.name.clone(), json::property(&value, "NONE", "-"))
+        };
+        let mut map = Map::new();
+        map.insert("name".to_owned(), json!(v.name));
+        map.insert("vdev_type".to_owned(), json!(v.kind.name()));
+        map.insert("guid".to_owned(), json::number(v.guid, json_int));
+        map.insert("state".to_owned(), json!(v.state.name()));
+        map.insert("properties".to_owned(), Value::Object(of_vdevs.map(property).collect()));
+        if !v.children.is_empty() {
+            let below: Vec<&VdevView> = v.children.iter().collect();
+            map.insert("vdevs".to_owned(), vdevs_json(columns, below, parsable, json_int));
+        }
+        (v.name.clone(), Value::Object(map))
+    };
+    Value::Object(vdevs.into_iter().map(one).collect::<Vec<_>>().into_iter().collect())
 }

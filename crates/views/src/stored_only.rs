@@ -60,13 +60,30 @@ const POOLS: [StoredOnly; 3] = [
     kept("listsnapshots", &["off"], SNAPSHOTS),
 ];
 
+const RETIRES_NONE: &str = "zinc takes a device out of use by rules of its own";
+const NOT_TOLD: &str = "zinc counts errors and slow operations of all devices alike";
+
+#[rustfmt::skip]
+const VDEVS: [StoredOnly; 7] = [
+    kept("failfast", &["on"], RETIRES_NONE),
+    kept("checksum_n", &["none"], NOT_TOLD),
+    kept("checksum_t", &["none"], NOT_TOLD),
+    kept("io_n", &["none"], NOT_TOLD),
+    kept("io_t", &["none"], NOT_TOLD),
+    kept("slow_io_n", &["none"], NOT_TOLD),
+    kept("slow_io_t", &["none"], NOT_TOLD),
+];
+
 /// What is to be said of a setting that is only kept; `None` of one that zinc acts on.
 #[must_use]
 pub fn note(name: &str, value: &str) -> Option<String> {
     // A column's heading is a name of a pool's property too, unless a dataset's has that name.
     let found = match props::find(&props::DATASET, name) {
         Some(property) => DATASETS.iter().find(|k| k.name == property.name),
-        None => props::find_pool(name).and_then(|p| POOLS.iter().find(|k| k.name == p.name)),
+        None => match props::find_pool(name) {
+            Some(property) => POOLS.iter().find(|k| k.name == property.name),
+            None => VDEVS.iter().find(|k| k.name == name),
+        },
     };
     let kept = found.filter(|k| !k.fulfilled.contains(&value))?;
     Some(format!("'{name}={value}' is kept for other systems: {}", kept.instead))
@@ -105,11 +122,12 @@ mod tests {
     fn every_property_is_acted_on_or_said_to_be_kept() {
         every_one_is_known(&props::DATASET, &DATASETS, ACTED_ON);
         every_one_is_known(&props::POOL, &POOLS, ACTED_ON_OF_POOLS);
+        every_one_is_known(&props::VDEV, &VDEVS, "comment path allocating");
     }
 
     #[test]
     fn a_value_that_asks_for_nothing_more_is_no_news() {
-        for kept in DATASETS.iter().chain(&POOLS) {
+        for kept in DATASETS.iter().chain(&POOLS).chain(&VDEVS) {
             for value in kept.fulfilled {
                 assert_eq!(note(kept.name, value), None);
             }

@@ -50,7 +50,6 @@ pub fn usage(command: &str, verbs: &[&str]) -> String {
 }
 
 const SIDES: &str = "zinc keeps the sector size of the vdev";
-const REWIND: &str = "zinc goes back to an older txg only to read: --txg N of ls, cat and cp";
 
 const ENCLOSURES: &str = "zinc switches no enclosures";
 
@@ -61,7 +60,7 @@ const SENDS: &str = "zinc sends what is whole, and nothing that is left out or h
 const RECEIVES: &str = "zinc mends no snapshots out of streams: `zinc zpool scrub` repairs";
 
 /// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
-const OPTIONS: [(&str, &[&str], &str); 20] = [
+const OPTIONS: [(&str, &[&str], &str); 16] = [
     ("zfs send", &["-S", "-V", "--redact"], SENDS),
     ("zfs receive", &["-c"], RECEIVES),
     ("zfs recv", &["-c"], RECEIVES),
@@ -70,22 +69,14 @@ const OPTIONS: [(&str, &[&str], &str); 20] = [
     ("zfs unmount", &["-u"], MOUNT_KEYS),
     ("zpool attach", &["-o"], SIDES),
     ("zpool replace", &["-o"], SIDES),
-    ("zpool clear", &["-F", "-n", "-X"], REWIND),
     ("zpool split", &["-l"], MOUNT_KEYS),
     ("zpool offline", &["--power"], ENCLOSURES),
     ("zpool online", &["--power"], ENCLOSURES),
     ("zpool clear", &["--power"], ENCLOSURES),
     ("zpool scrub", &["-a"], "zinc scrubs the pools that are named"),
-    ("zpool import", &["-F", "-n", "-X", "-T"], REWIND),
     ("zpool import", &["-l"], "zinc keeps no keys: verbs take them with --keys, --key or --ask"),
-    ("zpool status", &["-D"], "`zinc zdb -D POOL` shows the tables of deduplication"),
-    ("zdb", &["-U"], "zinc finds pools by its own list of known pools, or at -p PATH"),
-    (
-        "zdb",
-        &["-M", "-y", "-T", "-Z"],
-        "`zinc check` verifies; -m and -D show space maps and dedup",
-    ),
-    ("zdb", &["-B", "-I", "-N", "-o", "-x"], "zinc's zdb has no such part"),
+    ("zdb", &["-T"], "`zinc check` verifies; -m and -D show space maps and dedup"),
+    ("zdb", &["-I", "-o", "-x"], "zinc's zdb has no such part"),
 ];
 
 /// Why an option of a verb does nothing, when it is one that OpenZFS has and zinc lacks.

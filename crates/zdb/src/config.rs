@@ -41,6 +41,14 @@ pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<()> {
     Ok(())
 }
 
+/// Prints the configuration of a pool as it stands in a cache file.
+pub fn cached(d: &mut Dump<'_>, name: &str, list: &NvList) {
+    d.open_flat("cached");
+    d.say("name", name, format_args!("{}:", show::text(name.as_bytes())));
+    show::nvlist(d, "config", list, 4);
+    d.close_flat();
+}
+
 /// A packed list named in the object directory.
 fn packed(pool: &Pool, name: &str) -> Result<Option<NvList>, String> {
     let number = pool.directory().and_then(|z| z.get_u64(name)).map_err(|e| e.to_string())?;

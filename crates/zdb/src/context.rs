@@ -2,7 +2,7 @@
 
 use super::roles::Roles;
 use super::show;
-use super::tree::PointerDetail;
+use super::tree::Pointers;
 use engine::inside::dmu::{Object, Objset, Zap};
 use engine::inside::ondisk::DmuType;
 use engine::inside::ondisk::fuid::{Fuid, FuidTable};
@@ -21,7 +21,7 @@ pub(crate) struct Context {
     /// How much is wanted.
     pub(crate) level: u8,
     /// How much of each block pointer.
-    pub(crate) pointers: PointerDetail,
+    pub(crate) pointers: Pointers,
     /// What objects of the MOS are for.
     pub(crate) roles: Roles,
     /// Attribute tables and paths of a file system.

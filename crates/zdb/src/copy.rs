@@ -32,7 +32,7 @@ impl File {
     /// # Errors
     /// There is none, or what leads to it cannot be read.
     pub fn find(pool: &Pool, dataset: &str, path: &str) -> Result<Self> {
-        let dataset = datasets::by_name(pool, dataset)?;
+        let dataset = datasets::by_name(pool, dataset, false)?;
         let fs = Filesystem::open(pool.dsl().objset(&dataset)?)?;
         let node = fs.by_path(path.as_bytes(), false)?;
         Ok(Self { dataset, node })
@@ -45,7 +45,7 @@ impl File {
             d,
             pool,
             &self.dataset,
-            &datasets::DumpOptions { level, logs: 0, blocks: 0, objects },
+            &datasets::DumpOptions { level, objects, ..Default::default() },
         );
     }
 

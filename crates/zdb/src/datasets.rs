@@ -10,7 +10,7 @@ use super::context::{Context, Names};
 use super::dump::Dump;
 use super::object::{self, Range};
 use super::roles::{Roles, number_table};
-use super::tree::PointerDetail;
+use super::tree::{PointerDetail, Pointers};
 use super::{data, locked, show, zil};
 use crate::Result;
 use engine::inside::dmu::{Object, Objset, Zap};
@@ -23,8 +23,10 @@ use engine::inside::ondisk::{ObjsetKind, mos};
 use engine::{Dataset, Pool};
 use serde_json::json;
 use std::cell::RefCell;
+use std::sync::Arc;
 
 /// What is wanted.
+#[derive(Default)]
 pub(crate) struct DumpOptions {
     /// Level of `-d`.
     pub(crate) level: u8,
@@ -32,18 +34,21 @@ pub(crate) struct DumpOptions {
     pub(crate) logs: u8,
     /// Level of `-b`, by which block pointers are printed.
     pub(crate) blocks: u8,
+    /// The headers of blocks that are compressed with zstd are printed too.
+    pub(crate) headers: bool,
     /// Objects; empty: all.
     pub(crate) objects: Vec<Range>,
 }
 
 impl DumpOptions {
     /// How much of each block pointer.
-    fn pointers(&self) -> PointerDetail {
-        match (self.blocks, self.level) {
+    fn pointers(&self, pool: &Pool) -> Pointers {
+        let detail = match (self.blocks, self.level) {
             (6.., _) => PointerDetail::All,
             (_, 6..) => PointerDetail::Copies,
             _ => PointerDetail::Short,
-        }
+        };
+        Pointers { detail, headers: self.headers.then(|| Arc::clone(pool.reader())) }
     }
 }
 
@@ -91,7 +96,7 @@ fn meta(d: &mut Dump, pool: &Pool, wanted: &DumpOptions) {
     let cx = Context {
         objset: mos.clone(),
         level: wanted.level,
-        pointers: wanted.pointers(),
+        pointers: wanted.pointers(pool),
         roles,
         names: RefCell::default(),
         compression: Some("on".to_owned()),
@@ -150,7 +155,7 @@ pub(crate) fn one(d: &mut Dump, pool: &Pool, dataset: &Dataset, wanted: &DumpOpt
     let cx = Context {
         objset: os,
         level: wanted.level,
-        pointers: wanted.pointers(),
+        pointers: wanted.pointers(pool),
         roles: Roles::default(),
         names: RefCell::new(names),
         compression: compression(pool, dataset),
@@ -477,16 +482,22 @@ fn frees(d: &mut Dump, pool: &Pool, level: u8) {
 }
 
 /// Finds the dataset of a name: by name, or by the number of its object behind the pool's name.
-pub(crate) fn by_name(pool: &Pool, name: &str) -> Result<Dataset> {
-    match pool.dsl().by_name(name) {
-        Ok(ds) => Ok(ds),
-        Err(e) => {
-            let number = name.split_once('/').and_then(|(_, n)| n.parse::<u64>().ok());
-            let found = number.and_then(|n| pool.dsl().name_of(n).ok());
-            match found {
-                Some(found) => Ok(pool.dsl().by_name(&found)?),
-                None => Err(e.into()),
-            }
+/// With `is_number` no name is looked for.
+pub(crate) fn by_name(pool: &Pool, name: &str, is_number: bool) -> Result<Dataset> {
+    let number = || {
+        let (_, number) = name.split_once('/')?;
+        match number.strip_prefix("0x") {
+            Some(hex) => u64::from_str_radix(hex, 16).ok(),
+            None => number.parse().ok(),
+        }
+    };
+    if !is_number {
+        match (pool.dsl().by_name(name), number().and_then(|n| pool.dsl().name_of(n).ok())) {
+            (Err(_), Some(found)) => return Ok(pool.dsl().by_name(&found)?),
+            (found, _) => return Ok(found?),
         }
     }
+    let want = || crate::Error::Usage(format!("{name}: want POOL/NUMBER"));
+    let found = pool.dsl().name_of(number().ok_or_else(want)?)?;
+    Ok(pool.dsl().by_name(&found)?)
 }

@@ -8,7 +8,7 @@
 //! | 4 | entries of tables whose blocks are shared, and the logs |
 //! | 5 | entries of all tables |
 
-use super::dump::Dump;
+use super::dump::{Dump, Output};
 use super::{show, stored, walk};
 use crate::Result;
 use engine::Pool;
@@ -35,27 +35,14 @@ struct Part {
 pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<()> {
     let directory = pool.directory()?;
     let mut total = Histogram { buckets: vec![Stat::default(); ddt::HISTOGRAM_BUCKETS] };
-    let statistics = directory.get_u64(ddt::STATISTICS)?.filter(|n| *n != 0);
-    let statistics = match statistics {
-        Some(n) => d.keep("DDT statistics", pool.mos().object(n)),
-        None => None,
-    };
-    let statistics = statistics.and_then(|o| d.keep("DDT statistics", Zap::open(&o)));
+    let statistics = statistics(d, pool, &directory);
     let parts = parts(d, pool, &directory);
     if parts.is_empty() {
         d.note("All DDTs are empty");
     }
     for part in &parts {
         let object = &part.object;
-        let dnode = object.dnode();
-        let zap = Zap::open(object);
-        let entries = d.keep(&part.name, zap).map_or(0, |z| match (z.fat_header(), z.micro()) {
-            (Some(h), _) => h.entry_count,
-            (_, Some(m)) => m.iter().count() as u64,
-            _ => 0,
-        });
-        let fill: u64 = dnode.blkptrs.iter().map(|b| if b.is_hole() { 0 } else { b.fill() }).sum();
-        let (dspace, mspace) = (dnode.used_bytes(), fill.saturating_mul(dnode.block_size()));
+        let Sizes { entries, dspace, mspace } = part.sizes(d);
         d.open_flat("tables");
         for (k, n) in [("dspace", dspace), ("mspace", mspace), ("entries", entries)] {
             d.hold(k, n);
@@ -66,15 +53,11 @@ pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<()> {
         let line = format!("{name}: dspace={dspace}; mspace={mspace}; entries={entries}");
         d.say("name", name.clone(), line);
         d.note(format_args!("{name}: object={}", object.number()));
-        let entry = statistics.as_ref().map(|z| z.get(part.name.as_bytes()));
-        if let Some(Some(e)) = entry.and_then(|e| d.keep("DDT statistics", e)) {
-            let words: Vec<u64> = e.ints().collect();
-            if let Some(h) = d.keep("DDT statistics", Histogram::from_words(&words)) {
-                add(&mut total, &h);
-                if level >= 3 {
-                    d.blank();
-                    table(d, &h);
-                }
+        if let Some(h) = part.histogram(d, statistics.as_ref()) {
+            add(&mut total, &h);
+            if level >= 3 {
+                d.blank();
+                table(d, &h);
             }
         }
         if level >= 5 || (level >= 4 && part.class != Class::Unique) {
@@ -92,6 +75,97 @@ pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<()> {
         d.close_flat();
     }
     Ok(())
+}
+
+/// What takes the lines of a summary.
+#[derive(Default)]
+struct Lines(String);
+
+impl Output for Lines {
+    fn text(&mut self, text: &str) {
+        self.0.push_str(text);
+    }
+
+    fn bytes(&mut self, _: &[u8]) {}
+
+    fn json(&mut self, _: &serde_json::Value) {}
+
+    fn is_wanted(&self) -> bool {
+        true
+    }
+}
+
+/// What `zpool status -D` says: the size of all tables, and the sum of their histograms.
+///
+/// # Errors
+/// The object directory of the pool cannot be read.
+pub fn summary(pool: &Pool, parsable: bool) -> Result<String> {
+    let directory = pool.directory()?;
+    // What is said of each table on the way is for `zdb -D`.
+    let mut aside = Lines::default();
+    let mut d = Dump::new(&mut aside, false, parsable);
+    let statistics = statistics(&mut d, pool, &directory);
+    let mut total = Histogram { buckets: vec![Stat::default(); ddt::HISTOGRAM_BUCKETS] };
+    let mut all = Sizes::default();
+    for part in parts(&mut d, pool, &directory) {
+        let one = part.sizes(&mut d);
+        all.entries = all.entries.saturating_add(one.entries);
+        all.dspace = all.dspace.saturating_add(one.dspace);
+        all.mspace = all.mspace.saturating_add(one.mspace);
+        if let Some(h) = part.histogram(&mut d, statistics.as_ref()) {
+            add(&mut total, &h);
+        }
+    }
+    if all.entries == 0 {
+        return Ok("\n dedup: no DDT entries\n".to_owned());
+    }
+    let size = |n| d.nice(n);
+    let (on_disk, in_core, entries) = (size(all.dspace), size(all.mspace), all.entries);
+    let mut lines = Lines(format!(
+        "\n dedup: DDT entries {entries}, size {on_disk} on disk, {in_core} in core\n\n"
+    ));
+    let mut d = Dump::new(&mut lines, false, parsable);
+    d.note("DDT histogram (aggregated over all DDTs):\n");
+    table(&mut d, &total);
+    d.finish();
+    Ok(lines.0)
+}
+
+/// How large tables are.
+#[derive(Default)]
+struct Sizes {
+    entries: u64,
+    dspace: u64,
+    mspace: u64,
+}
+
+impl Part {
+    fn sizes(&self, d: &mut Dump) -> Sizes {
+        let dnode = self.object.dnode();
+        let zap = Zap::open(&self.object);
+        let entries = d.keep(&self.name, zap).map_or(0, |z| match (z.fat_header(), z.micro()) {
+            (Some(h), _) => h.entry_count,
+            (_, Some(m)) => m.iter().count() as u64,
+            _ => 0,
+        });
+        let fill: u64 = dnode.blkptrs.iter().map(|b| if b.is_hole() { 0 } else { b.fill() }).sum();
+        let mspace = fill.saturating_mul(dnode.block_size());
+        Sizes { entries, dspace: dnode.used_bytes(), mspace }
+    }
+
+    fn histogram(&self, d: &mut Dump, statistics: Option<&Zap>) -> Option<Histogram> {
+        let entry = statistics?.get(self.name.as_bytes());
+        let words: Vec<u64> = d.keep("DDT statistics", entry)??.ints().collect();
+        d.keep("DDT statistics", Histogram::from_words(&words))
+    }
+}
+
+/// The histograms of all tables.
+fn statistics(d: &mut Dump, pool: &Pool, directory: &Zap) -> Option<Zap> {
+    let what = "DDT statistics";
+    let number = d.keep(what, directory.get_u64(ddt::STATISTICS)).flatten().filter(|n| *n != 0)?;
+    let object = d.keep(what, pool.mos().object(number))?;
+    d.keep(what, Zap::open(&object))
 }
 
 fn add(total: &mut Histogram, h: &Histogram) {

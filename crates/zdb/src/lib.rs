@@ -6,8 +6,9 @@
 //!
 //! | function | modes of zdb |
 //! | --- | --- |
-//! | [`pool`] | `-u`, `-C`, `-d`, `-i`, `-m`, `-D`, `-S`, `-h`, `-b`, `-c` |
+//! | [`pool`] | `-u`, `-C`, `-d`, `-N`, `-i`, `-m`, `-M`, `-D`, `-S`, `-h`, `-b`, `-c`, `-Z` |
 //! | [`labels`] | `-l` |
+//! | [`cached`] | none, of a cache file (`-U`) |
 //! | [`block`], [`embedded`] | `-R`, `-E` |
 //! | [`File`] | `-O`, `-r` |
 //!
@@ -30,6 +31,7 @@ mod datasets;
 mod ddt;
 mod dump;
 mod error;
+mod groups;
 mod history;
 mod label;
 mod locked;
@@ -47,7 +49,9 @@ mod zil;
 mod znode;
 
 pub use block::{embedded, read as block};
+pub use config::cached;
 pub use copy::{File, Target};
+pub use ddt::summary as dedup_summary;
 pub use dump::{Dump, Output};
 pub use error::{Error, Result};
 pub use label::{LabelOptions, dump as labels};
@@ -67,6 +71,8 @@ pub struct Modes {
     pub logs: u8,
     /// Metaslabs and space maps.
     pub metaslabs: u8,
+    /// Fragmentation of each vdev and of the pool; 2: histograms.
+    pub groups: u8,
     /// Deduplication tables.
     pub dedup: u8,
     /// The history of the pool.
@@ -77,6 +83,10 @@ pub struct Modes {
     pub checksum: u8,
     /// What deduplication would save.
     pub simulate: bool,
+    /// What follows the name of the pool is the number of an object set, never a name.
+    pub is_number: bool,
+    /// With pointers of blocks that are compressed with zstd, the headers of these blocks.
+    pub zstd_headers: bool,
     /// Added to every mode that is wanted.
     pub verbose: u8,
 }
@@ -94,6 +104,7 @@ impl Modes {
             self.datasets,
             self.logs,
             self.metaslabs,
+            self.groups,
             self.dedup,
             self.history,
             self.blocks,
@@ -132,10 +143,12 @@ pub fn pool(
         false => modes.level(modes.datasets.max(1)),
     };
     let (logs, blocks) = (level(modes.logs), modes.level(modes.blocks));
-    let wanted = datasets::DumpOptions { level: datasets, logs, blocks, objects };
+    let headers = modes.zstd_headers;
+    let wanted = datasets::DumpOptions { level: datasets, logs, blocks, headers, objects };
     if wanted.level > 0 || wanted.logs > 0 {
         if is_inside {
-            datasets::one(d, pool, &datasets::by_name(pool, name.trim_end_matches('/'))?, &wanted);
+            let name = name.trim_end_matches('/');
+            datasets::one(d, pool, &datasets::by_name(pool, name, modes.is_number)?, &wanted);
         } else {
             datasets::all(d, pool, &wanted);
         }
@@ -173,6 +186,9 @@ fn whole(
     }
     let maps = level(modes.metaslabs);
     let maps = if modes.level(modes.datasets) > 2 { maps.max(1) } else { maps };
+    if modes.groups > 0 {
+        groups::dump(d, pool, modes.level(modes.groups));
+    }
     if maps > 0 {
         metaslab::dump(d, pool, maps, if modes.datasets == 0 { which } else { &[] })?;
     }

@@ -182,7 +182,7 @@ struct Metaslab {
 }
 
 /// Fragmentation of free space by a histogram of bytes, bucket `i` for segments of `2^i`.
-fn percent(buckets: &[u64]) -> u64 {
+pub(crate) fn percent(buckets: &[u64]) -> u64 {
     let (mut total, mut weighted) = (0u128, 0u128);
     for (i, n) in buckets.iter().enumerate().filter(|(_, n)| **n > 0) {
         let place = i.saturating_sub(9).min(FRAGMENTATION.len() - 1);

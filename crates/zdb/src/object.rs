@@ -139,7 +139,7 @@ fn details(d: &mut Dump, cx: &Context, object: &Object) {
         data::dump(d, cx, object, role.as_ref());
     }
     if cx.level >= 5 {
-        tree::dump(d, object, cx.pointers);
+        tree::dump(d, object, &cx.pointers);
     }
 }
 

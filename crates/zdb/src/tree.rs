@@ -2,9 +2,41 @@
 
 use super::dump::Dump;
 use super::show;
+use engine::inside::codec::compress::ZstdHeader;
 use engine::inside::dmu::{Error, Object, Place, Step, Visitor};
-use engine::inside::ondisk::{BlkPtr, DmuType};
+use engine::inside::ondisk::{BlkPtr, Compression, DmuType};
+use engine::inside::vdev::Scope;
+use engine::inside::zio::{Reader, Request};
 use serde_json::json;
+use std::sync::Arc;
+
+/// How pointers are printed.
+#[derive(Clone)]
+pub(crate) struct Pointers {
+    /// How much of each.
+    pub(crate) detail: PointerDetail,
+    /// Reads the headers of blocks that are compressed with zstd, which are then printed too.
+    pub(crate) headers: Option<Arc<Reader>>,
+}
+
+impl Pointers {
+    fn of(&self, bp: &BlkPtr, place: Place) -> String {
+        let mut text = self.detail.of(bp);
+        let is_zstd = bp.compression() == Compression::ZSTD && !bp.is_hole() && !bp.is_embedded();
+        if let (Some(reader), true) = (&self.headers, is_zstd) {
+            let request = Request { bp, place, key: None, scope: Scope::Data, raw: true };
+            let block = reader.read(request).block.ok();
+            let header = block.as_ref().and_then(|block| ZstdHeader::decode(block.bytes()));
+            match header {
+                Some(ZstdHeader { length, version, level }) => text.push_str(&format!(
+                    " ZSTD:size={length}:version={version}:level={level}:NORMAL"
+                )),
+                None => text.push_str(" ZSTD:unreadable"),
+            }
+        }
+        text
+    }
+}
 
 /// How much of a pointer is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +59,14 @@ impl PointerDetail {
 }
 
 /// Prints all pointers of an object.
-pub(crate) fn dump(d: &mut Dump, object: &Object, detail: PointerDetail) {
+pub(crate) fn dump(d: &mut Dump, object: &Object, pointers: &Pointers) {
     d.note("Indirect blocks:");
     // It ends early only when its output is not wanted.
-    let _ = object.traverse(0, &mut Lines { d, object, detail });
+    let _ = object.traverse(0, &mut Lines { d, object, pointers });
     if let Some(bp) = &object.dnode().spill {
         d.hold("spill", show::bp_json(bp));
-        d.note(format_args!("\tSpill block: {}", detail.of(bp)));
+        let place = object.place(0, Place::BLKID_SPILL);
+        d.note(format_args!("\tSpill block: {}", pointers.of(bp, place)));
     }
     d.blank();
     segments(d, object);
@@ -43,14 +76,14 @@ pub(crate) fn dump(d: &mut Dump, object: &Object, detail: PointerDetail) {
 struct Lines<'a, 'o> {
     d: &'a mut Dump<'o>,
     object: &'a Object,
-    detail: PointerDetail,
+    pointers: &'a Pointers,
 }
 
 impl Visitor for Lines<'_, '_> {
     fn enter(&mut self, bp: &BlkPtr, place: Place) -> Step {
         // The spill block has a line of its own.
         if let (false, Ok(level)) = (place.blkid == Place::BLKID_SPILL, place.level.try_into()) {
-            line(self.d, self.object, bp, level, place.blkid, self.detail);
+            line(self.d, self.object, bp, level, place, self.pointers);
         }
         if self.d.is_wanted() { Step::Into } else { Step::Stop }
     }
@@ -60,7 +93,8 @@ impl Visitor for Lines<'_, '_> {
     }
 }
 
-fn line(d: &mut Dump, object: &Object, bp: &BlkPtr, level: u8, blkid: u64, detail: PointerDetail) {
+fn line(d: &mut Dump, object: &Object, bp: &BlkPtr, level: u8, place: Place, pointers: &Pointers) {
+    let blkid = place.blkid;
     let shift = u32::from(object.dnode().indirect_shift - 7) * u32::from(level);
     let first = if shift >= 64 { 0 } else { blkid.wrapping_shl(shift) };
     let offset = first.wrapping_mul(object.dnode().block_size());
@@ -74,7 +108,12 @@ fn line(d: &mut Dump, object: &Object, bp: &BlkPtr, level: u8, blkid: u64, detai
     }
     let top = object.dnode().levels - 1;
     let (left, right) = ((top - level.min(top)) as usize, level as usize + 1);
-    d.note(format_args!("{offset:16x} {:left$}L{level}{:right$}{}", "", "", detail.of(bp)));
+    d.note(format_args!(
+        "{offset:16x} {:left$}L{level}{:right$}{}",
+        "",
+        "",
+        pointers.of(bp, place)
+    ));
 }
 
 /// The ranges that are stored: of the array of dnodes those of dnodes in use, else whole blocks.

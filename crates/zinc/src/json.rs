@@ -1,6 +1,6 @@
 //! JSON in the shape of OpenZFS 2.3, and the option that says how pools are told apart in it.
 
-pub use views::json::{document, number, pool, property, text_or_number};
+pub use views::json::{document, number, pool};
 
 use serde_json::{Map, Value};
 

@@ -46,6 +46,9 @@ pub struct LiveOptions {
     /// the others.
     #[arg(skip)]
     pub give_up: Vec<String>,
+    /// The txg that the pool goes back to when it is opened.
+    #[arg(skip)]
+    pub txg: Option<u64>,
 }
 
 /// Tunables for the time the pool is open.
@@ -185,6 +188,7 @@ pub fn take(
     };
     let options = |found: &Found| {
         let mut open = options(session, &[], how.cache_mib);
+        open.txg = how.txg;
         found.complete(&mut open);
         let mut options = ImportOptions {
             hostid: host::id(),

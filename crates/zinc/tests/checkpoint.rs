@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::os::unix::fs::FileExt as _;
 use support::has;
 use support::place::{Place, until};
 
@@ -78,4 +79,58 @@ fn a_served_pool_discards_its_checkpoint() {
     place.ok_here("zpool export tank");
     server.wait().unwrap();
     place.zdb_is_content("tank");
+}
+
+/// Overwrites the root of the newest state of a pool that is not in use, or of the newest two.
+fn break_newest(place: &Place, states: usize) -> Vec<u64> {
+    let options = engine::OpenOptions::in_places([place.path()]);
+    let found = engine::pools::scan(&options.search).unwrap();
+    let candidate = &engine::Candidate::group(&found)[0];
+    let mut all = engine::pools::by_txg(&candidate.uberblocks);
+    all.truncate(states + 1);
+    let file = std::fs::File::options().write(true).open(place.path().join("a")).unwrap();
+    for state in &all[..states] {
+        let copies = state.uberblock.rootbp.dvas().map(|(_, dva)| dva);
+        copies.for_each(|dva| file.write_all_at(&[7; 512], dva.offset() + (4 << 20)).unwrap());
+    }
+    all.iter().map(|state| state.uberblock.txg).collect()
+}
+
+#[test]
+fn a_pool_whose_newest_state_is_broken_goes_back() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zfs create tank/old");
+    place.ok("zfs create tank/new");
+    place.ok("zpool export tank");
+    for wrong in ["-n tank", "-X tank"] {
+        has(&place.fails(&format!("zpool import -d . {wrong}")), &["-F"]);
+    }
+    assert_eq!(place.ok("zpool import -d . -Fn tank"), "");
+    place.fails("zpool list tank");
+    let txgs = break_newest(&place, 1);
+    has(&place.ok("zpool import -d . -Fn tank"), &["Would be able to return tank to its state as"]);
+    place.fails("zpool list tank");
+    has(&place.fails("zpool import -d . -o readonly=on -F tank"), &["only read"]);
+    has(&place.ok("zpool import -d . -F tank"), &["Pool tank returned to its state as of"]);
+    place.ok("zfs list tank/old");
+    place.ok("zpool export tank");
+    place.zdb_is_content("tank");
+    assert!(break_newest(&place, 0)[0] > txgs[0]);
+    // A known pool goes back too.
+    place.ok("zpool import -d . tank");
+    break_newest(&place, 1);
+    has(&place.ok("zpool clear -F -n tank"), &["Would be able to return tank"]);
+    has(&place.ok("zpool clear -F tank"), &["Pool tank returned"]);
+    assert_eq!(place.ok("zpool clear -F tank"), "");
+    place.ok("zpool export tank");
+    // To a txg that is named, and to no txg that there is not.
+    let txg = break_newest(&place, 0)[0] - 1;
+    has(&place.fails("zpool import -d . -T 2 tank"), &["cannot import 'tank'"]);
+    has(&place.ok(&format!("zpool import -d . -T {txg} tank")), &["returned to its state"]);
+    place.ok("zpool export tank");
+    place.zdb_is_content("tank");
+    break_newest(&place, 3);
+    has(&place.fails("zpool import -d . -F tank"), &["cannot import 'tank': I/O error", "-X"]);
+    has(&place.ok("zpool import -d . -FX tank"), &["returned to its state"]);
 }

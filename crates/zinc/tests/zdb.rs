@@ -295,3 +295,25 @@ fn a_locked_dataset_shows_what_is_not_encrypted() {
     assert!(shown.contains("(object encrypted)"), "{shown}");
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
 }
+
+/// `zpool status -D` sums up what `zdb -DD` says of the same tables.
+#[test]
+fn the_status_has_the_sum_of_the_dedup_tables() {
+    let pool = corpus("dedup-clone");
+    let status = |dir: &std::path::Path, name: &str| {
+        let mut c = Command::new(env!("CARGO_BIN_EXE_zinc"));
+        c.env("ZINC_STATE", concat!(env!("CARGO_TARGET_TMPDIR"), "/run/state"));
+        c.args(["zpool", "status", "-D", "-d"]).arg(dir).arg(name);
+        text(&c.output().expect("zinc runs"))
+    };
+    let said = status(&pool.dir, pool.name());
+    let (_, tables) = said.split_once("\n dedup: DDT entries ").expect("the size of the tables");
+    let histogram = text(&zinc(&pool, &["-DD", pool.name()]));
+    let (_, histogram) = histogram.split_once("DDT histogram").expect("a histogram");
+    let histogram = histogram.lines().take_while(|line| !line.starts_with("dedup ="));
+    for line in histogram.filter(|line| !line.trim().is_empty()) {
+        assert!(tables.contains(line), "no {line:?} in {tables}");
+    }
+    let none = testkit::fixture("gang");
+    assert!(status(&none.dir, none.name()).ends_with("\n dedup: no DDT entries\n"));
+}

@@ -39,6 +39,8 @@ mod lzjb;
 mod zle;
 mod zstd;
 
+pub use zstd::ZstdHeader;
+
 /// How a block is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {

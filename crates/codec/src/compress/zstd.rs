@@ -35,6 +35,27 @@ thread_local! {
     static ENCODER: RefCell<Option<CCtx<'static>>> = const { RefCell::new(None) };
 }
 
+/// What stands before the frame of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZstdHeader {
+    /// Length of the frame in bytes.
+    pub length: u32,
+    /// Version of the library that compressed.
+    pub version: u32,
+    /// Code of the level.
+    pub level: u8,
+}
+
+impl ZstdHeader {
+    /// The header of a compressed block; `None` when it is shorter.
+    #[must_use]
+    pub fn decode(block: &[u8]) -> Option<Self> {
+        let [a, b, c, d, level, x, y, z] = *block.first_chunk::<HEADER>()?;
+        let length = u32::from_be_bytes([a, b, c, d]);
+        Some(Self { length, version: u32::from_be_bytes([0, x, y, z]), level })
+    }
+}
+
 pub(super) fn decompress(src: &[u8], dst: &mut [u8]) -> Result<(), Fault> {
     let frame = length_prefixed(src, HEADER)?;
     DECODER.with_borrow_mut(|slot| {

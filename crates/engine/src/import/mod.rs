@@ -2,9 +2,11 @@
 //! imported or changed.
 
 mod pick;
+mod rewind;
 mod tree;
 
 pub use pick::pick;
+pub use rewind::{Rewind, RewindReach};
 pub use tree::{ImportReason, ImportTop, ImportTree, ImportVdev};
 
 use ondisk::config::{VdevConfig, VdevKind};

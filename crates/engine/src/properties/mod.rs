@@ -4,6 +4,7 @@ pub mod compatibility;
 mod owners;
 pub mod pool;
 mod set;
+pub mod vdev;
 
 pub use owners::{OwnerFigure, is_default_quota, owner_property, parse_owner, set_quota};
 pub(crate) use set::whole_volume;

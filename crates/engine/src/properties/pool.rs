@@ -157,7 +157,7 @@ fn judge_feature(name: &str, feature: &str, value: &str) -> Result<Setting> {
 }
 
 /// A property that users invented.
-fn judge_own(name: &str, value: &str) -> Result<Setting> {
+pub(super) fn judge_own(name: &str, value: &str) -> Result<Setting> {
     let kind = match () {
         () if !is_user_property(name) => ErrorKind::InvalidName,
         () if name.len() > USER_NAME_MAX => ErrorKind::NameTooLong,

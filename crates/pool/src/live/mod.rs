@@ -30,7 +30,7 @@
 //! datasets                       file systems, volumes, snapshots, clones
 //! receive                        datasets that are being received
 //! behalf  delegations            what other users may change, and who says so
-//! vdevs  expand                  adding devices, new guids; devices that have grown
+//! vdevs  expand  vdev_properties adding devices, new guids; devices that have grown; properties
 //! checkpoint  rewind             a state of the pool that is kept, and going back to it
 //! writable                       what is opened read-only, and why
 //! log                            intent logs: written, replayed, taken over
@@ -101,6 +101,7 @@ mod tune;
 mod turn;
 mod txg;
 mod uses;
+mod vdev_properties;
 mod vdevs;
 mod work;
 mod writable;
@@ -132,6 +133,7 @@ pub use task_faults::TaskFaults;
 pub use tunables::{Setting, Tunable, TunableError, Tunables};
 pub use txg::{StopWaiter, TxgLimits};
 pub use uses::InUse;
+pub use vdev_properties::property_table;
 pub(crate) use writable::can_write_features;
 pub use writable::obstacles;
 pub use zio::SpaceClass;

@@ -9,8 +9,10 @@ use crate::failure::{FAILED, Failure, USAGE};
 use crate::found;
 use crate::session::Session;
 use crate::target::Output;
-use crate::ui;
-use engine::{OpenOptions, Pool};
+use crate::{known, ui};
+use engine::send::{Forms, Send};
+use engine::{OpenOptions, Pool, Progress};
+use imported::Found;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use zdb::{Dump, LabelOptions, Modes};
@@ -38,6 +40,21 @@ pub struct Args {
     /// Metaslabs and space maps
     #[arg(short = 'm', long = "metaslabs", action = clap::ArgAction::Count)]
     metaslabs: u8,
+    /// Fragmentation of the free space of each vdev; twice: also histograms
+    #[arg(short = 'M', long = "metaslab-groups", action = clap::ArgAction::Count)]
+    groups: u8,
+    /// As -d, of the object set with this number: POOL/NUMBER
+    #[arg(short = 'N', action = clap::ArgAction::Count)]
+    by_number: u8,
+    /// Headers of blocks that are compressed with zstd, with -dddddd
+    #[arg(short = 'Z', long = "zstd-headers")]
+    zstd_headers: bool,
+    /// Pools as they stand in this cache file; without a pool: their configurations
+    #[arg(short = 'U', long = "cachefile", value_name = "CACHEFILE")]
+    cachefile: Option<PathBuf>,
+    /// A snapshot as a send stream: POOL/NUMBER [FLAGS], of the letters e, c and L
+    #[arg(short = 'B', long = "backup")]
+    backup: bool,
     /// Deduplication tables
     #[arg(short = 'D', long = "dedup-stats", action = clap::ArgAction::Count)]
     dedup: u8,
@@ -97,7 +114,7 @@ pub struct Args {
     #[arg(long = "help", action = clap::ArgAction::Help)]
     help: Option<bool>,
     /// Accepted for habit: what cannot be read never stops a dump, and leaks are for `zinc check`
-    #[arg(short = 'A', short_aliases = ['F', 'G', 'L', 's', 'V', 'X', 'Y'], hide = true,
+    #[arg(short = 'A', short_aliases = ['F', 'G', 'L', 's', 'V', 'X', 'y', 'Y'], hide = true,
           action = clap::ArgAction::Count)]
     habit: u8,
     #[command(flatten)]
@@ -115,6 +132,24 @@ fn device(word: &str) -> PathBuf {
     let known = Path::new("/dev").join(word);
     let is_short = !word.contains('/') && !Path::new(word).exists() && known.exists();
     if is_short { known } else { PathBuf::from(word) }
+}
+
+/// Writes a snapshot, by the number of its object set, as a stream.
+fn send(session: &Session, pool: &Pool, name: &str, rest: &[String]) -> Result<bool, Failure> {
+    let flags = rest.first().map_or("", String::as_str);
+    let number = name.split_once('/').and_then(|(_, number)| number.parse().ok());
+    let (Some(number), true) = (number, flags.chars().all(|c| "ecL".contains(c))) else {
+        return Err(Failure::usage("zdb: want -B POOL/NUMBER [FLAGS], of the letters e, c and L"));
+    };
+    let forms = Forms {
+        large_blocks: flags.contains('L'),
+        compressed: flags.contains('c'),
+        embedded: flags.contains('e'),
+    };
+    let snapshot = pool.dsl().name_of(number)?;
+    let out = Terminal(session);
+    Send::new(pool, &snapshot, None, forms)?.run(out, &Progress::new())?;
+    Ok(true)
 }
 
 /// Standard output.
@@ -136,6 +171,16 @@ impl zdb::Output for Terminal<'_> {
 
     fn is_wanted(&self) -> bool {
         self.0.check().is_ok()
+    }
+}
+
+impl std::io::Write for Terminal<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        ui::out_bytes(self.0, bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -166,7 +211,10 @@ impl Args {
         Modes {
             uberblocks: self.uberblocks,
             config: self.config,
-            datasets: self.datasets,
+            datasets: self.datasets.max(self.by_number),
+            is_number: self.by_number > 0,
+            zstd_headers: self.zstd_headers,
+            groups: self.groups,
             logs: self.logs,
             metaslabs: self.metaslabs,
             dedup: self.dedup,
@@ -185,7 +233,10 @@ impl Args {
             return Ok(true);
         }
         let Some((first, rest)) = self.args.split_first() else {
-            return Err(usage());
+            return match self.labels {
+                0 => self.dump_known(session, d),
+                _ => Err(usage()),
+            };
         };
         if self.labels > 0 {
             return self.dump_labels(d);
@@ -201,12 +252,38 @@ impl Args {
                 return Err(Failure::usage("zdb: want -R POOL VDEV:OFFSET:SIZE[/PSIZE][:FLAGS]"));
             }
             (true, blocks) => blocks.iter().try_for_each(|spec| zdb::block(d, &pool, spec))?,
+            (false, rest) if self.backup => return send(session, &pool, first, rest),
             (false, _) if self.lookup || self.copy => {
                 self.dump_file(session, d, &pool, first, rest)?;
             }
             (false, _) => zdb::pool(d, &pool, typed, rest, &self.modes())?,
         }
         Ok(true)
+    }
+
+    /// The configurations of all pools of the cache file, or of all that are known.
+    fn dump_known(&self, session: &Session, d: &mut Dump<'_>) -> Result<bool, Failure> {
+        let mut all = match &self.cachefile {
+            Some(file) => known::read(session, &session.path(file))?,
+            None => known::pools(session).all(),
+        };
+        if self.cachefile.is_none() {
+            all.extend(known::all_of_root(session));
+        }
+        all.iter().for_each(|pool| zdb::cached(d, pool.name(), pool.list()));
+        Ok(true)
+    }
+
+    /// The pool of this name, or of one in it.
+    fn find(&self, session: &Session, name: &str) -> Result<Found, Failure> {
+        let Some(file) = &self.cachefile else {
+            return found::find(session, &self.search, name, SearchScope::Anywhere);
+        };
+        let pools = known::read(session, &session.path(file))?;
+        let wanted = engine::datasets::pool_of(name);
+        let known = pools.into_iter().find(|pool| pool.is_called(wanted));
+        let none = || Failure::new(format!("cannot open '{name}': no such pool"));
+        found::look_for(known.ok_or_else(none)?)
     }
 
     fn dump_labels(&self, d: &mut Dump<'_>) -> Result<bool, Failure> {
@@ -230,7 +307,7 @@ impl Args {
         o.checkpoint = self.checkpointed || self.open.checkpoint;
         o.allow_missing = self.open.allow_missing;
         o.cache_bytes = self.open.cache_mib.max(1) << 20;
-        let found = found::find(session, &self.search, name, SearchScope::Anywhere)?;
+        let found = self.find(session, name)?;
         found.complete(&mut o);
         let pool = Pool::open_candidate(&found.candidate, &o)?;
         self.open.load_keys(session, &pool)?;

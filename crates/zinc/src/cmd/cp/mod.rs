@@ -179,6 +179,7 @@ impl Args {
             wait: self.pool.open.wait,
             tuning: self.tuning,
             give_up: Vec::new(),
+            txg: None,
         };
         let args = into::IntoArgs {
             live: LiveArgs { search: self.pool.search, how },

@@ -1,7 +1,7 @@
 //! `zinc zfs get`: properties, one a line.
 
 use super::list::SPACE;
-use super::select::{SelectFilter, named_by_path, select};
+use super::select::{SelectFilter, named_by_mount, named_by_path, select};
 use super::value;
 use crate::args::{DepthArgs, JsonArgs, TableArgs, words};
 use crate::cmd::verb::{Served, Verb};
@@ -60,7 +60,8 @@ fn parse_sources(text: &str) -> Result<Sources, String> {
 
 impl Verb for Args {
     fn served(&self, session: &Session) -> Served {
-        Served::everyone_if(self.pool.is_for_everyone(session, &self.names))
+        let names = named_by_mount(session, &self.names);
+        Served::everyone_if(self.pool.is_for_everyone(session, &names))
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {

@@ -1,6 +1,6 @@
 //! `zinc zfs list`: datasets as a table, one a line.
 
-use super::select::{SelectFilter, named_by_path, select};
+use super::select::{SelectFilter, named_by_mount, named_by_path, select};
 use super::value;
 use crate::args::{DepthArgs, JsonArgs, TableArgs};
 use crate::cmd::verb::{Served, Verb};
@@ -94,7 +94,8 @@ impl FromArgMatches for Order {
 
 impl Verb for Args {
     fn served(&self, session: &Session) -> Served {
-        Served::everyone_if(self.pool.is_for_everyone(session, &self.names))
+        let names = named_by_mount(session, &self.names);
+        Served::everyone_if(self.pool.is_for_everyone(session, &names))
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {

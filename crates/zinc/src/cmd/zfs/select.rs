@@ -85,25 +85,30 @@ pub fn select(
     Ok(Some(out))
 }
 
+/// The names that are paths below a mount replaced by those of the file systems that are mounted
+/// there. What is mounted can be seen by every user, also those who may not look into its pool.
+pub fn named_by_mount(session: &Session, names: &[String]) -> Vec<String> {
+    let mounted = system::listed();
+    let by_mount = |name: &String| {
+        // Snapshots have no path, but the name of a file may look like one of theirs.
+        let is_path = ["/", "./", "../"].iter().any(|start| name.starts_with(start));
+        if !is_path || name.contains(['@', '#']) && !Path::new(name).exists() {
+            return name.clone();
+        }
+        let path = hostfs::names::without_dots(&session.path(Path::new(name)));
+        let found = system::above(&mounted, &path);
+        found.map_or_else(|| path.to_string_lossy().into_owned(), |m| m.name.clone())
+    };
+    names.iter().map(by_mount).collect()
+}
+
 /// The names that are paths (`/tank/home`) replaced by those of the file systems that these lie in.
 pub fn named_by_path(
     session: &Session,
     pools: &Pools,
     names: &[String],
 ) -> Result<Vec<String>, Failure> {
-    // What is mounted can be seen by every user, also those who may not look into its pool.
-    let mounted = system::listed();
-    let by_mount = |name: &String| {
-        // Snapshots have no path, but the name of a file may look like one of theirs.
-        if name.contains(['@', '#']) && !Path::new(name).exists() {
-            return name.clone();
-        }
-        let lies_in = |m: &&system::Listed| Path::new(name).starts_with(&m.dir);
-        let above = mounted.iter().filter(lies_in);
-        let deepest = above.max_by_key(|m| m.dir.components().count());
-        deepest.map_or_else(|| name.clone(), |m| m.name.clone())
-    };
-    let names: Vec<String> = names.iter().map(by_mount).collect();
+    let names = named_by_mount(session, names);
     if !names.iter().any(|n| n.starts_with('/')) {
         return Ok(names);
     }

@@ -4,6 +4,7 @@
 //! beside its other work, and a command that opened the pool itself ends when it is done.
 
 use super::each;
+use super::rewind::RewindArgs;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
@@ -57,6 +58,8 @@ pub struct Offline {
 pub struct Clear {
     #[command(flatten)]
     live: LiveArgs,
+    #[command(flatten)]
+    back: RewindArgs,
     /// The pool
     pool: String,
     /// A device or vdev; all when there is none
@@ -228,8 +231,13 @@ impl Verb for Clear {
         Served::ToOwner
     }
 
-    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+    fn run(mut self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         each::require_pool_name(&self.pool)?;
+        self.live.how.txg =
+            self.back.txg_of_known(session, &self.live, &self.pool, "cannot clear errors for")?;
+        if self.back.is_plan {
+            return Ok(ExitCode::SUCCESS);
+        }
         self.live.change(session, &self.pool, |pool| {
             let name = self.vdev.as_deref();
             let chosen = name.map(|name| {

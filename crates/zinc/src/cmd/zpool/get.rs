@@ -7,16 +7,14 @@ use crate::failure::Failure;
 use crate::opening::Pools;
 use crate::served::Server;
 use crate::session::Session;
-use crate::ui::{self, Table};
-use crate::{json, known};
+use crate::{json, known, ui};
 use engine::Pool;
 use engine::pools::{NamedVdev, named_vdevs, vdev_properties};
-use engine::pools::{PoolProperty, PoolPropertySource};
 use engine::props;
 use engine::props::{POOL, VDEV};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
 use std::process::ExitCode;
+use views::pool_properties::{FIELDS, Fields, ShownPool, Style, Subject};
+use views::pool_properties::{full_name, table, to_json};
 
 /// Arguments of `zinc zpool get`.
 #[derive(clap::Args)]
@@ -42,73 +40,11 @@ pub struct Args {
     names: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Field {
-    Name,
-    Property,
-    Value,
-    Source,
-}
-
-type Fields = std::sync::Arc<[Field]>;
-
-const FIELDS: [(&str, Field); 4] = [
-    ("name", Field::Name),
-    ("property", Field::Property),
-    ("value", Field::Value),
-    ("source", Field::Source),
-];
-
 fn parse_fields(text: &str) -> Result<Fields, String> {
     match text {
         "all" => Ok(FIELDS.iter().map(|(_, f)| *f).collect()),
         _ => words(text, &FIELDS, "column name"),
     }
-}
-
-/// How values are written.
-pub struct Style {
-    /// Exact numbers.
-    pub parsable: bool,
-    /// Numbers as numbers in JSON.
-    pub json_int: bool,
-}
-
-/// The text of a value.
-pub fn text(property: &PoolProperty, parsable: bool) -> String {
-    if parsable { property.value.clone() } else { views::pools::pretty(property) }
-}
-
-/// The name of a property that was named by its heading (`listsnaps`).
-fn full_name(name: &str) -> &str {
-    props::find_pool(name).map_or(name, |p| p.name)
-}
-
-/// A property as JSON.
-pub fn value(property: &PoolProperty, style: &Style) -> Value {
-    let text = text(property, style.parsable || style.json_int);
-    let source = match property.source {
-        PoolPropertySource::None => "NONE",
-        PoolPropertySource::Default => "DEFAULT",
-        PoolPropertySource::Local => "LOCAL",
-    };
-    json::property(&json::text_or_number(&text, style.json_int), source, "-")
-}
-
-/// A pool, or a vdev of one, with its properties.
-#[derive(Serialize, Deserialize)]
-struct Subject {
-    name: String,
-    properties: Vec<PoolProperty>,
-}
-
-/// A pool and what is shown of it.
-#[derive(Serialize, Deserialize)]
-struct ShownPool {
-    name: String,
-    /// What JSON says of every pool.
-    about: Map<String, Value>,
-    subjects: Vec<Subject>,
 }
 
 impl Verb for Args {
@@ -175,79 +111,16 @@ impl Args {
         Ok(())
     }
 
-    /// What is shown of a subject, in order.
-    fn rows<'s>(&'s self, s: &'s Subject) -> Vec<(&'s str, Option<&'s PoolProperty>)> {
-        if self.properties == "all" {
-            return s.properties.iter().map(|p| (p.name.as_str(), Some(p))).collect();
-        }
-        let mut out = Vec::new();
-        for name in self.properties.split(',') {
-            let found = s.properties.iter().find(|p| p.name == full_name(name));
-            match found {
-                Some(p) => out.push((p.name.as_str(), found)),
-                None if name == "name" || name.contains(':') => out.push((name, None)),
-                None => {}
-            }
-        }
-        out
-    }
-
     fn show(&self, session: &Session, all: &[ShownPool], of_vdevs: bool) {
+        let TableArgs { script, parsable } = self.table;
         if self.output.json {
-            return self.show_json(session, all, of_vdevs);
+            let style = Style { parsable, json_int: self.output.json_int };
+            let content = self.keys.keys(to_json(all, &self.properties, style, of_vdevs));
+            return ui::json(session, &json::document("zpool get", "pools", content));
         }
-        if all.is_empty() {
-            return;
+        if !all.is_empty() {
+            let table = table(all, &self.properties, &self.fields, script, parsable);
+            ui::table(session, &table);
         }
-        let heading = |f: &Field| match f {
-            Field::Name => "NAME",
-            Field::Property => "PROPERTY",
-            Field::Value => "VALUE",
-            Field::Source => "SOURCE",
-        };
-        let headings: Vec<&str> = self.fields.iter().map(heading).collect();
-        let mut table = Table::new(&headings, &[], self.table.script);
-        for s in all.iter().flat_map(|shown| &shown.subjects) {
-            for (name, property) in self.rows(s) {
-                let cell = |f: &Field| match (f, property) {
-                    (Field::Name, _) => s.name.clone(),
-                    (Field::Value, None) if name == "name" => s.name.clone(),
-                    (Field::Value, None) => "-".to_owned(),
-                    (Field::Property, _) => name.to_owned(),
-                    (Field::Value, Some(p)) => text(p, self.table.parsable),
-                    (Field::Source, Some(p)) => views::pools::source(p.source).to_owned(),
-                    (Field::Source, None) if name == "name" => "-".to_owned(),
-                    // Users may invent it, and none has set it.
-                    (Field::Source, None) => "default".to_owned(),
-                };
-                table.row(self.fields.iter().map(cell).collect());
-            }
-        }
-        ui::table(session, &table);
-    }
-
-    fn show_json(&self, session: &Session, all: &[ShownPool], of_vdevs: bool) {
-        let style = Style { parsable: self.table.parsable, json_int: self.output.json_int };
-        let mut content = Map::new();
-        for ShownPool { name, about, subjects } in all {
-            let mut map = about.clone();
-            let mut vdevs = Map::new();
-            for s in subjects {
-                let rows = self.rows(s).into_iter();
-                let rows = rows.filter_map(|(n, p)| Some((n.to_owned(), value(p?, &style))));
-                let properties = Value::Object(rows.collect());
-                if of_vdevs {
-                    let vdev = json!({ "name": s.name, "properties": properties });
-                    vdevs.insert(s.name.clone(), vdev);
-                } else {
-                    map.insert("properties".to_owned(), properties);
-                }
-            }
-            if of_vdevs {
-                map.insert("vdevs".to_owned(), Value::Object(vdevs));
-            }
-            content.insert(name.clone(), Value::Object(map));
-        }
-        ui::json(session, &json::document("zpool get", "pools", self.keys.keys(content)));
     }
 }

@@ -6,18 +6,17 @@
 //! zinc knows beyond that (devices missing or behind, by guid) follows in a section `devices:`.
 
 mod take;
-mod txgs;
 
 use crate::args::PoolArgs;
 use crate::cmd::verb::Verb;
 use crate::failure::{FAILED, Failure};
 use crate::session::Session;
-use crate::{host, json, ui};
+use crate::{host, json, local_time, ui};
 use engine::Candidate;
 use engine::pools::{CandidateState, ImportVerdict};
 use serde_json::{Map, json};
 use std::process::ExitCode;
-use views::import;
+use views::{import, states};
 
 /// Arguments of `zinc zpool import`.
 #[derive(clap::Args)]
@@ -70,7 +69,7 @@ impl Verb for Args {
                     map.insert("denied".to_owned(), json!(denied));
                 }
                 if let (Some(txgs), Some(map)) = (&txgs, value.as_object_mut()) {
-                    map.insert("txgs".to_owned(), txgs::to_json(txgs, self.json_int));
+                    map.insert("txgs".to_owned(), states::to_json(txgs, self.json_int));
                 }
                 let guid = candidate.config.pool_guid.to_string();
                 let taken = content.contains_key(candidate.name());
@@ -84,7 +83,8 @@ impl Verb for Args {
             ui::out(session, &text);
             if let Some(txgs) = &txgs {
                 ui::out(session, "\n txgs:\n\n");
-                txgs::print(session, txgs);
+                let local = |time| local_time::local(session, time);
+                ui::table(session, &states::table(txgs, local));
             }
         }
         if self.json {

@@ -7,14 +7,15 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::{json, local_time, ui};
-use engine::pools::{PoolProperty, Section, Status, VdevView};
+use engine::pools::{PoolProperty, Section, Status};
 use engine::{Candidate, Pool, Rt};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::Duration;
 use term::human::ctime;
-use views::pools::{COLUMNS, Column, Row, dash, is_of_vdevs, section_rows, text, vdev_cell};
+use views::pool_properties;
+use views::pools::{COLUMNS, Column, Row, dash, section_rows, text, vdevs_json};
 
 /// Arguments of `zinc zpool list`.
 #[derive(clap::Args)]
@@ -141,7 +142,10 @@ impl Args {
                 map.insert("properties".to_owned(), self.properties_json(&columns, &properties));
                 if self.verbose {
                     let all = Section::ALL.into_iter().flat_map(section);
-                    map.insert("vdevs".to_owned(), self.vdevs_json(&columns, all));
+                    map.insert(
+                        "vdevs".to_owned(),
+                        vdevs_json(&columns, all, self.table.parsable, self.output.json_int),
+                    );
                 }
                 seen.value = Value::Object(map);
                 return Ok(seen);
@@ -205,7 +209,7 @@ impl Args {
             "health" if is_exported_and_well(session, pool) => "EXPORTED".to_owned(),
             name => {
                 let property = properties.iter().find(|p| p.name == name);
-                property.map_or_else(dash, |p| super::get::text(p, self.table.parsable))
+                property.map_or_else(dash, |p| pool_properties::text(p, self.table.parsable))
             }
         };
         Row { indent: 0, cells: columns.iter().map(cell).collect() }
@@ -224,37 +228,10 @@ impl Args {
 
     fn properties_json(&self, columns: &[Column], properties: &[PoolProperty]) -> Value {
         let shown = columns.iter().filter_map(|c| properties.iter().find(|p| p.name == c.name));
-        let style =
-            super::get::Style { parsable: self.table.parsable, json_int: self.output.json_int };
-        Value::Object(shown.map(|p| (p.name.clone(), super::get::value(p, &style))).collect())
-    }
-
-    // Depth is bounded: the configuration's decoder limits it.
-    fn vdevs_json<'v>(
-        &self,
-        columns: &[Column],
-        vdevs: impl Iterator<Item = &'v VdevView>,
-    ) -> Value {
-        let one = |v: &'v VdevView| {
-            let of_vdevs = columns.iter().filter(|c| c.name != "name" && is_of_vdevs(&c.name));
-            let property = |c: &Column| {
-                let text = vdev_cell(v, &c.name, self.table.parsable || self.output.json_int);
-                let value = json::text_or_number(&text, self.output.json_int);
-                (c.name.clone(), json::property(&value, "NONE", "-"))
-            };
-            let mut map = Map::new();
-            map.insert("name".to_owned(), json!(v.name));
-            map.insert("vdev_type".to_owned(), json!(v.kind.name()));
-            map.insert("guid".to_owned(), json::number(v.guid, self.output.json_int));
-            map.insert("state".to_owned(), json!(v.state.name()));
-            map.insert("properties".to_owned(), Value::Object(of_vdevs.map(property).collect()));
-            if !v.children.is_empty() {
-                let below: Vec<&VdevView> = v.children.iter().collect();
-                map.insert("vdevs".to_owned(), self.vdevs_json(columns, below.into_iter()));
-            }
-            (v.name.clone(), Value::Object(map))
-        };
-        Value::Object(vdevs.map(one).collect::<Vec<_>>().into_iter().collect())
+        let (parsable, json_int) = (self.table.parsable, self.output.json_int);
+        let style = pool_properties::Style { parsable, json_int };
+        let value = |p: &PoolProperty| (p.name.clone(), pool_properties::value(p, style));
+        Value::Object(shown.map(value).collect())
     }
 }
 

@@ -18,6 +18,7 @@ mod labelclear;
 mod list;
 mod naming;
 mod remove;
+mod rewind;
 mod scripts;
 mod scrub;
 mod set;

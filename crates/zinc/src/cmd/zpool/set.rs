@@ -14,6 +14,7 @@ use crate::session::Session;
 use crate::{stored_only, ui};
 use engine::features;
 use engine::live::{PropertyWord, is_writable};
+use engine::pools::named_vdevs;
 use engine::properties::compatibility::FeatureSet;
 use hostfs::compatibility;
 use imported::Cachefile;
@@ -31,6 +32,8 @@ pub struct Set {
     setting: String,
     /// The pool
     pub(super) pool: String,
+    /// A vdev of it, or `root`: the property is set of that
+    vdev: Option<String>,
 }
 
 /// Arguments of `zinc zpool upgrade`.
@@ -86,6 +89,9 @@ impl Verb for Set {
         each::require_pool_name(&self.pool)?;
         let doing = format!("cannot set property for '{}'", self.pool);
         let fail = |what: &str| Err(Failure::new(format!("{doing}: {what}")));
+        if let Some(vdev) = &self.vdev {
+            return self.set_of_vdev(session, &doing, vdev);
+        }
         let setting = settings::parse(&doing, &self.setting)?;
         match &setting {
             Setting::Feature(_, false) => {
@@ -133,6 +139,23 @@ impl Verb for Set {
 }
 
 impl Set {
+    fn set_of_vdev(&self, session: &Session, doing: &str, vdev: &str) -> Result<ExitCode, Failure> {
+        let (name, word) = settings::parse_of_vdev(doing, &self.setting)?;
+        self.live.change(session, &self.pool, |pool| {
+            let seen = pool.look()?;
+            let view = seen.vdev_view(&seen.space());
+            let found = named_vdevs(&seen, &view, &[vdev.to_owned()]);
+            let Some([vdev]) = found.as_deref() else {
+                let what = format!("{doing}: no such vdev '{vdev}' in pool '{}'", self.pool);
+                return Err(Failure::new(what));
+            };
+            let done = pool.set_vdev_property(vdev.guid(), &name, word);
+            done.map_err(|e| Failure::from(e).about(doing))
+        })?;
+        stored_only::note(session, [&self.setting]);
+        Ok(ExitCode::SUCCESS)
+    }
+
     /// The pool is remembered elsewhere from now on.
     fn set_cachefile(&self, session: &Session, place: &Cachefile) -> Result<ExitCode, Failure> {
         let Some(known) = known::pools(session).find(&self.pool) else {
@@ -149,8 +172,9 @@ impl Set {
 }
 
 impl Verb for Upgrade {
-    fn served(&self, _: &Session) -> Served {
-        Served::ToOwner
+    fn served(&self, session: &Session) -> Served {
+        // Of a pool that lacks nothing every user may be told so.
+        Served::everyone_if(self.live.is_for_everyone(session, &self.pools))
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {

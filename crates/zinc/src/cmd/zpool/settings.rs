@@ -9,6 +9,7 @@ use engine::config::{NvList, NvValue};
 use engine::live::PropertyWord;
 use engine::properties::pool;
 pub use engine::properties::pool::Setting;
+use engine::properties::vdev::{self, VdevSetting};
 use imported::{Cachefile, Known};
 
 /// Reads all of a command line; a property is given once. `doing` begins the message when one is
@@ -37,6 +38,12 @@ pub fn parse(doing: &str, text: &str) -> Result<Setting, Failure> {
     let setting = pool::parse(name, value).map_err(|e| wrong(doing, &e))?;
     check_set(doing, &setting)?;
     Ok(setting)
+}
+
+/// Reads one `name=value` of a vdev.
+pub fn parse_of_vdev(doing: &str, text: &str) -> Result<VdevSetting, Failure> {
+    let (name, value) = divide(text)?;
+    vdev::parse(name, value).map_err(|e| wrong(doing, &e))
 }
 
 /// Why a property is not set so, and what to do.

@@ -38,6 +38,9 @@ pub struct Args {
     /// Also how many requests of each device were slow, since the pool was opened
     #[arg(short = 's')]
     slow: bool,
+    /// Also the tables of deduplication
+    #[arg(short = 'D')]
+    dedup: bool,
     /// How far devices are initialized
     #[arg(short = 'i')]
     initialize: bool,
@@ -105,7 +108,10 @@ impl Args {
                         refused: self.refused(session, pool),
                         prices: crate::cmd::far::prices_if(session, self.slow)?,
                     };
-                    let text = self.view(session, &status).text(pool, &status, &seen);
+                    let mut text = self.view(session, &status).text(pool, &status, &seen);
+                    if self.dedup {
+                        text.push_str(&zdb::dedup_summary(pool, self.parsable)?);
+                    }
                     Some(Value::String(views::scripts::with_paths(&text, &paths)))
                 }
             };

@@ -93,8 +93,9 @@ impl Args {
 }
 
 impl Verb for Args {
-    fn served(&self, _: &Session) -> Served {
-        Served::ToOwner
+    fn served(&self, session: &Session) -> Served {
+        let pool = self.pool.get(..1).unwrap_or_default();
+        Served::everyone_if(self.live.is_for_everyone(session, pool))
     }
 
     fn run(mut self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {

@@ -3,6 +3,7 @@
 
 use super::Args;
 use crate::cmd::zpool::create::check_pool_name;
+use crate::cmd::zpool::rewind::RewindArgs;
 use crate::cmd::zpool::settings::{self, Remembered, Setting};
 use crate::failure::Failure;
 use crate::found;
@@ -13,7 +14,7 @@ use crate::served::Server;
 use crate::session::Session;
 use crate::{known, stored_only, ui};
 use engine::features::VERSION_FEATURES;
-use engine::live::{LogDevices, cache_config};
+use engine::live::{ImportOptions, LogDevices, cache_config};
 use engine::pools::CandidateState;
 use engine::pools::pick;
 use engine::spelling;
@@ -37,8 +38,13 @@ pub struct TakeArgs {
     #[arg(short = 'm')]
     missing_log: bool,
     /// Go back to the pool's checkpoint, for good: all that was changed since is lost
-    #[arg(long = "rewind-to-checkpoint")]
+    #[arg(long = "rewind-to-checkpoint", conflicts_with = "rewinding")]
     rewind: bool,
+    #[command(flatten)]
+    back: RewindArgs,
+    /// Go back to this txg for good, or to the newest before it that can be read
+    #[arg(short = 'T', value_name = "TXG", group = "rewinding")]
+    back_to: Option<u64>,
     /// Mount nothing, which zinc does not do at an import anyway
     #[arg(short = 'N')]
     no_mount: bool,
@@ -192,9 +198,16 @@ impl Args {
         let refuse = || self.refuse_twice(session, &labelled, &name, candidate);
         refuse()?;
         self.refuse_denied(session, candidate, &doing, remembered.readonly)?;
-        self.refuse_looking_back(&doing, remembered.readonly)?;
+        let options = self.pool.options(session);
+        let back = &self.take.back;
+        let txg = back.txg(session, candidate, &options, self.take.back_to, &doing)?;
+        if back.is_plan {
+            return Ok(());
+        }
+        let goes_back = self.take.rewind || txg.is_some();
+        refuse_looking_back(&doing, goes_back && remembered.readonly)?;
         if remembered.readonly {
-            let pool = Pool::open_candidate(candidate, &self.pool.options(session))?;
+            let pool = Pool::open_candidate(candidate, &options)?;
             let _names = known::pools(session).hold_names();
             refuse()?;
             return remembered.remember(session, &doing, cache_config(&pool), &name);
@@ -205,6 +218,7 @@ impl Args {
             wait: self.pool.open.wait,
             tuning: self.take.tuning.clone(),
             give_up: Vec::new(),
+            txg,
         };
         let mut first = Some(candidate.clone());
         let find = || {
@@ -216,21 +230,8 @@ impl Args {
             let candidate = first.take().map_or_else(again, Ok)?;
             Ok(Found::at_place(&known::pools(session), candidate))
         };
-        let (_, pool) = live::take(session, find, &how, &how.tuning.all(session)?, |options| {
-            options.force = self.take.force;
-            options.destroyed = self.destroyed;
-            options.open.checkpoint |= self.take.rewind;
-            options.adopt_paths = true;
-            options.logs = match self.take.missing_log {
-                true => LogDevices::GiveUp,
-                false => LogDevices::Needed,
-            };
-            match (&self.new_name, self.take.temporary) {
-                (Some(new), false) => options.rename = Some(new.clone()),
-                (Some(new), true) => options.open.name = Some(new.clone()),
-                (None, _) => {}
-            }
-        })?;
+        let adjust = |options: &mut ImportOptions| self.adjust(options);
+        let (_, pool) = live::take(session, find, &how, &how.tuning.all(session)?, adjust)?;
         tell_given_up(session, &pool);
         let names = known::pools(session).hold_names();
         let noted = || remembered.remember(session, &doing, pool.cache_config(), &name);
@@ -244,18 +245,25 @@ impl Args {
         Ok(())
     }
 
-    fn remembered(&self, doing: &str, settings: &[Setting]) -> Result<Remembered, Failure> {
-        Remembered::of(doing, settings, self.take.root.as_deref(), self.take.temporary)
+    /// What was asked for of how the pool is opened.
+    fn adjust(&self, options: &mut ImportOptions) {
+        options.force = self.take.force;
+        options.destroyed = self.destroyed;
+        options.open.checkpoint |= self.take.rewind;
+        options.adopt_paths = true;
+        options.logs = match self.take.missing_log {
+            true => LogDevices::GiveUp,
+            false => LogDevices::Needed,
+        };
+        match (&self.new_name, self.take.temporary) {
+            (Some(new), false) => options.rename = Some(new.clone()),
+            (Some(new), true) => options.open.name = Some(new.clone()),
+            (None, _) => {}
+        }
     }
 
-    /// A pool that is only read does not go back.
-    fn refuse_looking_back(&self, doing: &str, is_only_read: bool) -> Result<(), Failure> {
-        if !self.take.rewind || !is_only_read {
-            return Ok(());
-        }
-        let what = format!("{doing}: nothing goes back to a checkpoint when it is only read");
-        Err(Failure::new(what)
-            .hint("without importing it, --checkpoint of ls, cat, cp and others shows that state"))
+    fn remembered(&self, doing: &str, settings: &[Setting]) -> Result<Remembered, Failure> {
+        Remembered::of(doing, settings, self.take.root.as_deref(), self.take.temporary)
     }
 
     /// Neither is a pool imported that is imported already, nor is a name given twice.
@@ -371,6 +379,17 @@ fn note_left_aside(session: &Session, candidate: &Candidate, name: &str) {
         );
         ui::error(session, &note);
     }
+}
+
+/// A pool that is only read does not go back.
+fn refuse_looking_back(doing: &str, would: bool) -> Result<(), Failure> {
+    if !would {
+        return Ok(());
+    }
+    let what = format!("{doing}: nothing goes back when it is only read");
+    Err(Failure::new(what).hint(
+        "without importing it, --checkpoint and --txg of ls, cat, cp and others show that state",
+    ))
 }
 
 fn is_imported_already(name: &str) -> Failure {

@@ -1,0 +1,56 @@
+//! Properties of vdevs, which each vdev has in a table of its own.
+
+use super::{LivePool, PropertyWord, TaskCx};
+use crate::error::{Error, Result};
+use dmu::zap;
+use ondisk::config::VdevConfig;
+
+/// Longest text of a property in bytes, and longest name.
+const VALUE_MAX: usize = 8191;
+const NAME_MAX: usize = 255;
+
+/// The table in which the properties of a vdev are: that of the root, of a top-level vdev, or of a
+/// leaf, whichever the vdev has first.
+#[must_use]
+pub fn property_table(vdev: &VdevConfig) -> Option<u64> {
+    let tables = [vdev.vdev_zap_root, vdev.vdev_zap_top, vdev.vdev_zap_leaf];
+    tables.into_iter().flatten().find(|object| *object != 0)
+}
+
+impl TaskCx<'_> {
+    fn property_table_of(&self, guid: u64) -> Result<u64> {
+        let config = self.shared.config.lock();
+        config.root.find(guid).and_then(property_table).ok_or_else(|| Error::Invalid {
+            what: "this vdev has no table of properties".to_owned(),
+        })
+    }
+}
+
+impl LivePool {
+    /// Sets a property of the vdev with this guid, the root included, to a value that is taken as
+    /// it is. An empty text removes it.
+    ///
+    /// # Errors
+    /// There is no such vdev, or it has no table: pools from before `vdev_zaps_v2` have none for
+    /// the root, and vdevs inside others but devices have none at all. Name or value are too long.
+    pub fn set_vdev_property(&self, guid: u64, name: &str, word: PropertyWord) -> Result<()> {
+        let text = if let PropertyWord::Text(text) = &word { text.len() } else { 0 };
+        if text > VALUE_MAX || name.len() > NAME_MAX {
+            let what = format!("the property '{name}' or its value is too long");
+            return Err(Error::Invalid { what });
+        }
+        let name = name.to_owned();
+        self.run(move |cx| {
+            let table = cx.objects().object(cx.property_table_of(guid)?)?;
+            match &word {
+                PropertyWord::Text(text) if text.is_empty() => {
+                    zap::remove(&table, cx.tx, name.as_bytes())?;
+                }
+                _ => {
+                    zap::set(&table, cx.tx, name.as_bytes(), &word.value())?;
+                }
+            }
+            Ok(())
+        })
+    }
+}

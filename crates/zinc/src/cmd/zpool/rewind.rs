@@ -1,0 +1,84 @@
+//! Options by which a pool that cannot be read goes back to an earlier txg.
+
+use crate::args::SearchScope;
+use crate::failure::Failure;
+use crate::live::LiveArgs;
+use crate::local_time::local;
+use crate::session::Session;
+use crate::{found, served, ui};
+use engine::pools::{Rewind, RewindReach};
+use engine::{Candidate, Error, OpenOptions};
+
+/// Whether a pool may go back, and how far.
+#[derive(clap::Args)]
+pub struct RewindArgs {
+    /// When the newest state cannot be read, go back to the newest that can, for good: what was
+    /// written since is lost. States of the last three txgs are looked at
+    #[arg(short = 'F', group = "rewinding")]
+    recover: bool,
+    /// With -F: only say what it would do
+    #[arg(short = 'n', requires = "rewinding")]
+    pub is_plan: bool,
+    /// With -F: look at all states that are left
+    #[arg(short = 'X', requires = "rewinding")]
+    any: bool,
+}
+
+impl RewindArgs {
+    /// How a pool is to be opened: `None` with its newest state, else with that of a txg. Says what
+    /// that gives up. `up_to` is a txg that was named.
+    pub fn txg(
+        &self,
+        session: &Session,
+        candidate: &Candidate,
+        options: &OpenOptions,
+        up_to: Option<u64>,
+        doing: &str,
+    ) -> Result<Option<u64>, Failure> {
+        let reach = match (up_to, self.any) {
+            (Some(txg), _) => RewindReach::UpTo(txg),
+            (None, _) if !self.recover => return Ok(None),
+            (None, true) => RewindReach::Any,
+            (None, false) => RewindReach::Recent,
+        };
+        let found = Rewind::find(candidate, options, reach);
+        match found.map_err(|e: Error| Failure::from(e).about(doing))? {
+            Rewind::NotNeeded => Ok(None),
+            Rewind::To { txg, timestamp, seconds_lost } => {
+                let (name, time) = (candidate.name(), local(session, timestamp));
+                let text = views::import::rewound(name, time, seconds_lost, self.is_plan);
+                ui::out(session, &text);
+                Ok(Some(txg))
+            }
+            Rewind::Impossible => {
+                let failure = Failure::new(format!("{doing}: I/O error"))
+                    .because("no state within reach can be read whole");
+                Err(failure.hint(match reach {
+                    RewindReach::Recent => "-X looks at older states; `zinc repair` mends damage",
+                    _ => "`zinc repair` mends damage, `zinc rescue` copies what can be read",
+                }))
+            }
+        }
+    }
+
+    /// The same of a pool that is known by its name. One that is held could be opened.
+    pub fn txg_of_known(
+        &self,
+        session: &Session,
+        live: &LiveArgs,
+        name: &str,
+        doing: &str,
+    ) -> Result<Option<u64>, Failure> {
+        if !self.recover {
+            return Ok(None);
+        }
+        served::forward(session, &live.search, name)?;
+        if session.held(name).is_some() {
+            return Ok(None);
+        }
+        let found = found::find(session, &live.search, name, SearchScope::Known)?;
+        let mut options = live.to_read().options(session);
+        found.complete(&mut options);
+        self.txg(session, &found.candidate, &options, None, &format!("{doing} {name}"))
+    }
+}
