@@ -2,7 +2,8 @@
 //!
 //! The log of the last scrub and the one since are read together, as `zpool status -v` does. With
 //! the feature `head_errlog` an entry names the head dataset and the block's birth, and stands for
-//! the head and all its snapshots that have this block; otherwise it names the very dataset.
+//! all datasets of the head's family that have this block, its snapshots and clones; otherwise it
+//! names the very dataset.
 //! `live/errlog.rs` writes them.
 
 use crate::open::Pool;
@@ -139,8 +140,46 @@ pub(crate) fn find_block(
     Ok(pointer.filter(|bp| !bp.is_hole()))
 }
 
+/// What came next after a snapshot: a later one or the head, and clones. A table that cannot be
+/// read has none.
+fn next_of(mos: &Objset, dataset: &Dataset) -> Vec<u64> {
+    let phys = &dataset.phys;
+    let clones = Some(phys.next_clones).filter(|n| *n != 0);
+    let clones = clones.and_then(|n| Zap::open(&mos.object(n).ok()?).ok());
+    let clones = clones.iter().flat_map(Zap::entries).flatten().filter_map(|e| e.u64());
+    [phys.next_snap].into_iter().chain(clones).filter(|n| *n != 0).collect()
+}
+
+/// The first dataset and those that came after it, as far as they have the block. Where that
+/// cannot be found out, they count as having it.
+pub(crate) fn sharers_from(
+    dsl: &Dsl,
+    mos: &Objset,
+    first: Dataset,
+    block: &Zbookmark,
+    birth: u64,
+    left: &mut usize,
+) -> Vec<u64> {
+    let (mut out, mut met) = (Vec::new(), BTreeSet::from([first.object]));
+    let mut todo = vec![first];
+    while let Some(dataset) = todo.pop() {
+        if !has_block(dsl, &dataset, block, birth).unwrap_or(true) {
+            continue;
+        }
+        out.push(dataset.object);
+        for number in next_of(mos, &dataset).into_iter().filter(|n| met.insert(*n)) {
+            if *left > 0 {
+                *left -= 1;
+                todo.extend(dsl.nameless(number));
+            }
+        }
+    }
+    out
+}
+
 impl Pool {
-    /// Reads both error logs. A block that a head and its snapshots share is listed for each.
+    /// Reads both error logs. A block that a head, its snapshots and clones share is listed for
+    /// each.
     pub fn error_log(&self) -> dmu::Result<ErrorLog> {
         let by_head = self.features().count(BY_HEAD).is_some();
         let log = read(self.mos(), by_head)?;
@@ -157,29 +196,24 @@ impl Pool {
         Ok(ErrorLog { blocks: blocks.collect(), is_cut: log.is_cut })
     }
 
-    /// The block in its head and in the snapshots of it that have it. None has when it was freed.
-    /// Where that cannot be found out, they count as having it.
+    /// The block in all datasets that have it: from the oldest that can have it on to what came
+    /// next, clones among it, as long as they do. None has when it was freed. Where that cannot be
+    /// found out, they count as having it.
     fn sharers(&self, block: &Zbookmark, birth: u64, left: &mut usize) -> Vec<Zbookmark> {
-        let mut out = Vec::new();
-        let in_set = |objset| Zbookmark::new(objset, block.object, block.level(), block.blkid);
-        let mut next = block.objset;
-        loop {
-            let known = Some(next).filter(|n| *n != 0 && *left > 0);
-            let Some(dataset) = known.and_then(|n| self.dsl().nameless(n).ok()) else {
-                // The pool's own metadata, a dataset that is gone, or too many to look at.
-                return if out.is_empty() { vec![*block] } else { out };
-            };
+        let look = |number: u64, left: &mut usize| {
+            let number = Some(number).filter(|n| *n != 0 && *left > 0)?;
             *left -= 1;
-            if has_block(self.dsl(), &dataset, block, birth).unwrap_or(true) {
-                out.push(in_set(next));
-            }
-            let phys = &dataset.phys;
-            // Older ones cannot have it.
-            if phys.prev_snap == 0 || phys.prev_snap_txg < birth {
-                return out;
-            }
-            next = phys.prev_snap;
+            self.dsl().nameless(number).ok()
+        };
+        // The pool's own metadata, a dataset that is gone, or too many to look at.
+        let Some(mut oldest) = look(block.objset, left) else { return vec![*block] };
+        while oldest.phys.prev_snap != 0 && oldest.phys.prev_snap_txg >= birth {
+            let Some(older) = look(oldest.phys.prev_snap, left) else { break };
+            oldest = older;
         }
+        let in_set = |objset| Zbookmark::new(objset, block.object, block.level(), block.blkid);
+        let all = sharers_from(self.dsl(), self.mos(), oldest, block, birth, left);
+        all.into_iter().map(in_set).collect()
     }
 
     /// A damaged object as `zpool status -v` names it: `pool/data:/dir/file`; without a path

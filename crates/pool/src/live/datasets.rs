@@ -339,6 +339,10 @@ impl LivePool {
             cx.log_event("destroy", " ", &name)?;
             cx.take_over(&head)?;
             cx.drop_head(head.object);
+            let origin = Some(head.phys.prev_snap).filter(|n| *n != 0);
+            let origin = origin.and_then(|n| dsl.nameless(n).ok());
+            let shared = origin.map(|o| (o.dir.phys.head_dataset, head.phys.prev_snap_txg));
+            cx.move_errors(head.object, shared, true)?;
             Ok(dsl::write::destroy_head(&cx.dsl(), dsl, &name)?)
         })
     }
@@ -371,13 +375,17 @@ impl LivePool {
         let name = name.to_owned();
         self.run_with(vec![Need::To(Action::Promote, name.clone())], move |cx| {
             let dsl = cx.datasets();
-            let mut with_livelists = vec![dsl.by_name(&name)?];
+            let (mut with_livelists, mut shared_up_to) = (vec![dsl.by_name(&name)?], 0);
             if let Some(origin) = dsl.origin(&with_livelists[0].dir)? {
                 cx.permit(&Need::To(Action::PromoteOver, origin.clone()))?;
                 let head = origin.split('@').next().unwrap_or_default();
                 with_livelists.push(dsl.by_name(head)?);
+                shared_up_to = dsl.by_name(&origin)?.phys.creation_txg;
             }
             dsl::write::promote(&cx.dsl(), dsl, &name)?;
+            if let [clone, head] = with_livelists.as_slice() {
+                cx.move_errors(head.object, Some((clone.object, shared_up_to)), false)?;
+            }
             // Neither is true any more, and promoting reads neither.
             with_livelists.iter().try_for_each(|head| cx.drop_livelist(head))?;
             cx.log_event("promote", " ", &name)

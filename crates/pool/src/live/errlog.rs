@@ -20,17 +20,20 @@
 //! **Form.** With the feature `head_errlog` an entry is kept under its head, with its birth, by
 //! which a reader finds the snapshots that have the block (`crate::errlog`). Without it, an entry
 //! names one dataset. A walk comes to a block in the oldest snapshot that has it and nowhere else,
-//! so the entry is repeated here for each later snapshot, and the head, that has the block too.
+//! so the entry is repeated here for each later dataset of the family that has the block too.
+//!
+//! When a head is destroyed its entries go, and those of blocks that it has from its origin become
+//! the origin's. A clone that is promoted takes over the entries of what it shares.
 //!
 //! **Damage.** The log is written most where a pool is damaged, and must not be what stops it: a
 //! log that cannot be read is given up, and a new one begun. Its object stays behind.
 
 use super::mos as util;
 use super::shared::{Shared, TaskCx};
-use crate::errlog::{BY_HEAD, LOGS, has_block, read, tables_by_head};
+use crate::errlog::{BY_HEAD, LOGS, read, sharers_from, tables_by_head};
 use crate::error::Result;
 use crate::faults::LostBlocks;
-use dmu::{Zap, ZapValue, zap};
+use dmu::{Zap, ZapEntry, ZapValue, zap};
 use ondisk::errlog::{HeadEntry, Zbookmark};
 use ondisk::{DmuType, mos};
 use std::collections::BTreeMap;
@@ -50,26 +53,21 @@ fn empty() -> ZapValue {
     ZapValue { int_len: 1, values: vec![0] }
 }
 
+fn name_of(entry: &ZapEntry) -> Option<String> {
+    Some(std::str::from_utf8(entry.name.bytes()?).ok()?.to_owned())
+}
+
 impl Shared {
     fn keeps_errors_by_head(&self) -> bool {
         self.features.count(BY_HEAD).is_some()
     }
 
-    /// The datasets behind this one that have the block too, without gaps.
+    /// The datasets that came after this one and have the block too, clones among them.
     fn later_sharers(&self, block: &Zbookmark, birth: u64, left: &mut usize) -> Vec<u64> {
-        let mut out = Vec::new();
-        let Ok(mut dataset) = self.dsl.nameless(block.objset) else { return out };
-        while dataset.phys.next_snap != 0 && *left > 0 {
-            *left -= 1;
-            let next = self.dsl.nameless(dataset.phys.next_snap);
-            let Ok(next) = next else { break };
-            if !has_block(&self.dsl, &next, block, birth).unwrap_or(true) {
-                break;
-            }
-            out.push(next.object);
-            dataset = next;
-        }
-        out
+        let Ok(dataset) = self.dsl.nameless(block.objset) else { return Vec::new() };
+        let mut all = sharers_from(&self.dsl, &self.mos_in_sync, dataset, block, birth, left);
+        all.retain(|number| *number != block.objset);
+        all
     }
 
     /// Keys of entries, by the heads they are kept under; all under 0 where heads are not used.
@@ -152,6 +150,42 @@ impl TaskCx<'_> {
             let object = mos.object(table)?;
             for key in keys {
                 zap::set(&object, self.tx, key.as_bytes(), &empty())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The errors of a head in blocks born up to a txg become those of another head, which has
+    /// these blocks too; with `drops_rest` the others go. For a clone that takes its origin over,
+    /// and a head that is destroyed. A log that cannot be read stays as it is.
+    pub(super) fn move_errors(
+        &self,
+        from: u64,
+        shared: Option<(u64, u64)>,
+        drops_rest: bool,
+    ) -> Result<()> {
+        if !self.shared.keeps_errors_by_head() || read(self.objects(), true).is_err() {
+            return Ok(());
+        }
+        let (mos, key) = (self.objects(), format!("{from:x}"));
+        for number in self.log_objects()?.into_iter().flatten() {
+            let log = mos.object(number)?;
+            let Some(below) = Zap::open(&log)?.get_u64(&key)? else { continue };
+            let table = mos.object(below)?;
+            for name in Zap::open(&table)?.entries().flatten().filter_map(|e| name_of(&e)) {
+                let birth = HeadEntry::parse_log_key(&name).map_or(0, |entry| entry.birth);
+                let to = shared.filter(|(_, txg)| birth <= *txg);
+                if let Some((head, _)) = to {
+                    let other = mos.object(self.table_of_head(number, head)?)?;
+                    zap::set(&other, self.tx, name.as_bytes(), &empty())?;
+                }
+                if to.is_some() && !drops_rest {
+                    zap::remove(&table, self.tx, name.as_bytes())?;
+                }
+            }
+            if drops_rest {
+                zap::remove(&log, self.tx, key.as_bytes())?;
+                mos.free(self.tx, below)?;
             }
         }
         Ok(())
