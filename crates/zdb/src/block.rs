@@ -76,13 +76,23 @@ pub fn read(d: &mut Dump, pool: &Pool, text: &str) -> Result<()> {
     let usage = || Error::Usage(format!("{text}: want VDEV:OFFSET:SIZE[/PSIZE][:FLAGS]"));
     let spec = parse(text).ok_or_else(usage)?;
     d.open_flat("blocks");
-    d.say("block", text, format_args!("\n{text}"));
+    match spec.is_raw(d) {
+        true => d.hold("block", text),
+        false => d.say("block", text, format_args!("\n{text}")),
+    }
     match fetch(pool, &spec) {
         Ok(bytes) => print(d, &spec, &bytes),
         Err(e) => d.fail(e),
     }
     d.close_flat();
     Ok(())
+}
+
+impl Spec {
+    /// The bytes go to the output, and nothing else does.
+    fn is_raw(&self, d: &Dump) -> bool {
+        self.flags.contains('r') && !d.is_json()
+    }
 }
 
 /// Reads the bytes: from a top-level vdev, or from a device named by path, guid or `TOP.CHILD`.
@@ -149,7 +159,7 @@ fn print(d: &mut Dump, spec: &Spec, stored: &[u8]) {
         }
         return;
     }
-    if has('r') && !d.is_json() {
+    if spec.is_raw(d) {
         return d.raw(&bytes);
     }
     let shown = spec.index;
@@ -186,7 +196,10 @@ fn decompress(d: &mut Dump, stored: &[u8], spec: &Spec) -> Option<Vec<u8>> {
                 && plausible(algorithm, stored, &out)
             {
                 let name = algorithm.name();
-                d.say("compression", name, format_args!("{name} {size:x}L"));
+                match spec.is_raw(d) {
+                    true => d.hold("compression", name),
+                    false => d.say("compression", name, format_args!("{name} {size:x}L")),
+                }
                 return Some(out.to_vec());
             }
         }

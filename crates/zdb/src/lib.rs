@@ -97,6 +97,12 @@ impl Modes {
         if given == 0 { 0 } else { given.saturating_add(self.verbose) }
     }
 
+    /// Nothing is wanted, or configurations alone.
+    #[must_use]
+    pub fn is_of_configs(&self) -> bool {
+        Self { config: 0, ..*self }.is_empty()
+    }
+
     fn is_empty(&self) -> bool {
         let levels = [
             self.uberblocks,

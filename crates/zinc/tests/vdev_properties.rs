@@ -61,6 +61,9 @@ fn zdb_takes_numbers_and_cache_files() {
     place.ok("cp text tank/fs:/text");
     place.ok("zfs snapshot tank/fs@s");
     has(&place.ok("zdb"), &["tank:", "pool_guid: ", "vdev_tree:"]);
+    for wrong in ["-d", "-p .", "-l", "-R"] {
+        has(&place.fails(&format!("zdb {wrong}")), &["name a pool"]);
+    }
     let number = place.ok("zfs get -H -o value objsetid tank/fs");
     let number: u64 = number.trim().parse().unwrap();
     for name in [format!("tank/{number}"), format!("tank/{number:#x}")] {
@@ -74,6 +77,15 @@ fn zdb_takes_numbers_and_cache_files() {
     }
     let blocks = place.ok("zdb -Zddddddbbbbbb tank/fs 2:9");
     has(&blocks, &[" ZSTD:size=", ":version=", ":level=7:NORMAL"]);
+    // As bytes a block is what is in it, and nothing else.
+    let line = blocks.lines().find(|line| line.contains(":NORMAL")).unwrap();
+    let (_, dva) = line.split_once("DVA[0]=<").unwrap();
+    let (dva, rest) = dva.split_once('>').unwrap();
+    let (_, size) = rest.split_once(" size=").unwrap();
+    let (place_of, size) = (dva.rsplit_once(':').unwrap().0, size.split(' ').next().unwrap());
+    let lsize = u64::from_str_radix(size.split('L').next().unwrap(), 16).unwrap();
+    let raw = place.command_here(&format!("zdb -R tank {place_of}:{size}:dr")).output().unwrap();
+    assert_eq!(raw.stdout.len() as u64, lsize, "{line}");
     has(&place.ok("zdb -M tank"), &["vdev ", "metaslabs", "pool\t\tfragmentation "]);
     // A stream, the same that is sent.
     let number = place.ok("zfs get -H -o value objsetid tank/fs@s");

@@ -233,9 +233,10 @@ impl Args {
             return Ok(true);
         }
         let Some((first, rest)) = self.args.split_first() else {
-            return match self.labels {
-                0 => self.dump_known(session, d),
-                _ => Err(usage()),
+            let is_other = self.labels > 0 || self.read || self.lookup || self.copy || self.backup;
+            return match self.modes().is_of_configs() && self.search.is_empty() && !is_other {
+                true => self.dump_known(session, d),
+                false => Err(usage()),
             };
         };
         if self.labels > 0 {
