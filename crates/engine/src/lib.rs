@@ -111,6 +111,7 @@ mod members;
 mod new_pool;
 mod open_pool;
 mod orphans;
+mod projects;
 pub mod properties;
 pub mod receive;
 mod remove;
@@ -367,6 +368,7 @@ pub mod permissions {
 /// What files are made of: kinds, attributes, flags, lists of access rights, names.
 pub mod files {
     pub use crate::orphans::orphans;
+    pub use crate::projects::{ProjectChange, ProjectDepth, ProjectOf, ProjectTask, each_project};
     pub use crate::remove::{NotRemoved, NotRemovedCause, remove_tree};
     pub use dmu::{Hold, Segment, Tx};
     pub use ondisk::znode::{ZPL_VERSION_MAX as VERSION_MAX, flags};

@@ -28,11 +28,12 @@ pub fn is_refused(e: &io::Error) -> bool {
         || Errno::from_io_error(e).is_some_and(|e| refused.contains(&e))
 }
 
-/// A path without `.` and `..` in it, by its words alone: no link is followed.
+/// A path from the root on without `.` and `..` in it, by its words alone: no link is followed.
 #[must_use]
-pub fn without_dots(path: &Path) -> PathBuf {
+pub fn absolute(path: &Path) -> PathBuf {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut out = PathBuf::new();
-    for part in path.components() {
+    for part in whole.components() {
         match part {
             Component::CurDir => {}
             Component::ParentDir => {
@@ -60,8 +61,9 @@ mod tests {
 
     #[test]
     fn dots_are_resolved_by_words() {
-        let plain = |text: &str| without_dots(Path::new(text));
+        let plain = |text: &str| absolute(Path::new(text));
         assert_eq!(plain("/tmp/./..//tank/a/"), Path::new("/tank/a"));
         assert_eq!(plain("/../a"), Path::new("/a"));
+        assert_eq!(plain("a/../b"), std::env::current_dir().unwrap().join("b"));
     }
 }

@@ -19,6 +19,7 @@
 //! | [`names`] | names of datasets that are wrong, or of nothing |
 //! | [`pool_properties`] | properties of pools and vdevs, one in a line |
 //! | [`pools`] | pools and vdevs in rows and columns |
+//! | [`projects`] | projects of files |
 //! | [`prometheus`] | everything, in the text format that Prometheus collects |
 //! | [`receive`] | streams that are received |
 //! | [`refusals`] | why a dataset or property cannot be changed |
@@ -54,6 +55,7 @@ pub mod naming;
 pub mod pool_properties;
 pub mod pool_settings;
 pub mod pools;
+pub mod projects;
 pub mod prometheus;
 pub mod receive;
 pub mod refusals;

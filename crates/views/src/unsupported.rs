@@ -4,12 +4,11 @@
 pub const ZPOOL: [&str; 2] = ["ddtprune", "prefetch"];
 
 /// The verbs of OpenZFS 2.3's `zfs` that zinc does not do.
-pub const ZFS: [&str; 12] = [
+pub const ZFS: [&str; 11] = [
     "change-key",
     "jail",
     "load-key",
     "program",
-    "project",
     "redact",
     "share",
     "unjail",

@@ -145,6 +145,12 @@ impl Session {
         }
     }
 
+    /// What a path means that was typed, to compare it with others: it is not opened.
+    pub fn meant(&self, typed: &Path) -> PathBuf {
+        let folder = self.client().map(|client| client.stands_in.as_path());
+        hostfs::names::absolute(&folder.unwrap_or(Path::new("")).join(typed))
+    }
+
     /// The same for an argument.
     pub fn argument(&self, typed: &OsStr) -> OsString {
         self.path(Path::new(typed)).into_os_string()

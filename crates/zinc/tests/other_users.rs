@@ -90,6 +90,30 @@ impl Place {
     }
 }
 
+#[testkit::needs("fuse", "another user")]
+#[test]
+fn they_name_file_systems_by_paths() {
+    let place = Place::new();
+    let (disk, mount) = (place.path().join("root/disk"), place.path().join("mount"));
+    std::fs::File::create(&disk).unwrap().set_len(128 << 20).unwrap();
+    place.ok(0, &format!("zpool create -m {} tank {}", mount.display(), disk.display()));
+    place.ok(0, "zfs create tank/fs");
+    place.ok(0, "serve -b --mount tank");
+    for user in [0, NOBODY] {
+        for (path, name) in [("", "tank\n"), ("/fs", "tank/fs\n")] {
+            let path = format!("{}{path}", mount.display());
+            assert_eq!(place.ok(user, &format!("zfs list -Ho name {path}")), name, "{user}");
+            assert_eq!(place.ok(user, &format!("zfs get -Ho value name {path}")), name);
+        }
+        assert_eq!(place.ok(user, "zfs list -Ho name ./../mount/fs"), "tank/fs\n", "{user}");
+        let missing = place.run(user, &format!("zfs list {}/none", mount.display()));
+        let said = String::from_utf8_lossy(&missing.stderr).into_owned();
+        assert!(!missing.status.success() && said.contains("No such file or directory"), "{said}");
+    }
+    place.denied(&format!("zfs project {}", mount.display()));
+    place.ok(0, "zpool export tank");
+}
+
 #[testkit::needs("another user")]
 #[test]
 fn they_look_at_pools_that_root_serves_and_change_nothing() {
@@ -108,6 +132,8 @@ fn they_look_at_pools_that_root_serves_and_change_nothing() {
         "zfs list -Hpo name,used,refer",
         "zfs list -H -d 1 tank",
         "zfs get -H compression tank/fs",
+        "zpool wait tank",
+        "zpool upgrade tank",
     ] {
         assert_eq!(place.ok(NOBODY, same), place.ok(0, same), "{same}");
     }

@@ -197,6 +197,7 @@ const SILENT: &[&str] = &[
     "mount",
     "unmount",
     "zfs mount",
+    "zfs project",
     "zfs unmount",
     "top",
     "txgs",

@@ -27,8 +27,10 @@ pub struct Client {
     pub mounts_all: bool,
     /// The command line, with the program's name.
     pub args: Vec<OsString>,
-    /// The folder it stands in.
+    /// The folder it stands in; of another user `/`, for nothing is opened for that one by a path.
     pub folder: PathBuf,
+    /// The folder it stands in, also of another user: only to compare paths with.
+    pub stands_in: PathBuf,
     /// Those of [`super::ENVIRONMENT`] that it has.
     pub environment: BTreeMap<String, String>,
     /// Its user.

@@ -132,6 +132,7 @@ fn what_was_mounted_at_a_named_directory_stays_there() {
     let place = Place::new();
     place.zinc(&["zfs", "create", "tank/a"]).ok();
     place.mount("tank/a");
+    place.sh("mkdir below");
     let elsewhere = format!("mountpoint={}", place.path("elsewhere").display());
     place.zinc(&["zfs", "set", &elsewhere, "readonly=on", "tank/a"]).ok();
     place.zinc(&["zfs", "create", "tank/a/b"]).ok();

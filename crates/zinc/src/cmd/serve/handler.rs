@@ -459,6 +459,7 @@ impl Service {
                 mounts_all: self.mounts_all,
                 args: line.args,
                 folder: line.folder,
+                stands_in: line.stands_in,
                 environment: line.environment,
                 user: u64::from(peer.user),
                 group: u64::from(peer.group),
@@ -488,6 +489,7 @@ impl Service {
 struct Line {
     args: Vec<OsString>,
     folder: PathBuf,
+    stands_in: PathBuf,
     environment: BTreeMap<String, String>,
     is_part: bool,
 }
@@ -500,6 +502,7 @@ impl Line {
         Ok(Self {
             args: request.words("args")?,
             folder: PathBuf::from(request.word("folder")?),
+            stands_in: PathBuf::from(request.word("folder")?),
             environment: known.filter_map(|(k, v)| Some((k.clone(), v.as_str()?.into()))).collect(),
             is_part: request.params.get("part") == Some(&Value::Bool(true)),
         })

@@ -12,6 +12,7 @@ mod lineage;
 mod list;
 mod mounts;
 mod owners;
+mod project;
 mod receive;
 mod select;
 mod send;
@@ -71,6 +72,8 @@ pub enum Command {
     Groupspace(space::Args),
     /// Show the space and quotas of each project
     Projectspace(space::Args),
+    /// Show, check and set the projects of files
+    Project(project::Args),
     /// Show what changed between a snapshot and a later one, or the file system
     Diff(diff::Args),
     /// Write a snapshot to standard output, for `zfs receive`
@@ -120,6 +123,7 @@ impl Command {
             Self::Userspace(a) => Box::new(space::SpaceVerb(SpaceKind::User, a)),
             Self::Groupspace(a) => Box::new(space::SpaceVerb(SpaceKind::Group, a)),
             Self::Projectspace(a) => Box::new(space::SpaceVerb(SpaceKind::Project, a)),
+            Self::Project(a) => Box::new(a),
             Self::Diff(a) => Box::new(a),
             Self::Send(a) => Box::new(a),
             Self::Receive(a) => Box::new(a),

@@ -85,17 +85,20 @@ pub fn select(
     Ok(Some(out))
 }
 
+fn is_path(name: &str) -> bool {
+    ["/", "./", "../"].iter().any(|start| name.starts_with(start))
+}
+
 /// The names that are paths below a mount replaced by those of the file systems that are mounted
 /// there. What is mounted can be seen by every user, also those who may not look into its pool.
 pub fn named_by_mount(session: &Session, names: &[String]) -> Vec<String> {
     let mounted = system::listed();
     let by_mount = |name: &String| {
         // Snapshots have no path, but the name of a file may look like one of theirs.
-        let is_path = ["/", "./", "../"].iter().any(|start| name.starts_with(start));
-        if !is_path || name.contains(['@', '#']) && !Path::new(name).exists() {
+        if !is_path(name) || name.contains(['@', '#']) && !Path::new(name).exists() {
             return name.clone();
         }
-        let path = hostfs::names::without_dots(&session.path(Path::new(name)));
+        let path = session.meant(Path::new(name));
         let found = system::above(&mounted, &path);
         found.map_or_else(|| path.to_string_lossy().into_owned(), |m| m.name.clone())
     };
@@ -108,6 +111,14 @@ pub fn named_by_path(
     pools: &Pools,
     names: &[String],
 ) -> Result<Vec<String>, Failure> {
+    let of_files = |name: &&String| is_path(name) && !name.contains(['@', '#']);
+    // A server does not look at paths for others.
+    for name in names.iter().filter(of_files).filter(|_| session.client().is_none()) {
+        let path = session.meant(Path::new(name));
+        if system::above(&system::listed(), &path).is_some() && path.symlink_metadata().is_err() {
+            return Err(Failure::new(format!("cannot open '{name}': No such file or directory")));
+        }
+    }
     let names = named_by_mount(session, names);
     if !names.iter().any(|n| n.starts_with('/')) {
         return Ok(names);

@@ -1,0 +1,130 @@
+//! `zinc zfs project`: the projects of files and directories below a mount.
+
+use crate::cmd::cp::into::now;
+use crate::cmd::verb::{Served, Verb};
+use crate::failure::Failure;
+use crate::live::{self, LiveOptions};
+use crate::progress::while_showing;
+use crate::session::Session;
+use crate::ui;
+use ::mount::system;
+use engine::Progress;
+use engine::files::{FileKind, ProjectDepth, ProjectOf, ProjectTask, each_project};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::process::ExitCode;
+use views::projects;
+
+/// Arguments of `zinc zfs project`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    how: LiveOptions,
+    /// Say which are not of the project of the directory, or lack the flag
+    #[arg(short = 'c', conflicts_with_all = ["clear", "inherit", "keep"])]
+    check: bool,
+    /// Take the flag and the project away
+    #[arg(short = 'C', conflicts_with_all = ["id", "inherit", "itself"])]
+    clear: bool,
+    /// With -C: leave the project as it is
+    #[arg(short = 'k')]
+    keep: bool,
+    /// With -c: only names, with a zero byte behind each
+    #[arg(short = '0')]
+    zero: bool,
+    /// Of a directory only itself
+    #[arg(short = 'd')]
+    itself: bool,
+    /// And all that is below directories
+    #[arg(short = 'r')]
+    recursive: bool,
+    /// Set this project; with -c: compare with it
+    #[arg(short = 'p', value_name = "ID")]
+    id: Option<u32>,
+    /// Set the flag: what is made in a directory is of its project
+    #[arg(short = 's', conflicts_with = "itself")]
+    inherit: bool,
+    /// Files and directories below a mount
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<String>,
+}
+
+impl Args {
+    fn task(&self) -> ProjectTask {
+        match () {
+            () if self.check => ProjectTask::Check { project: self.id.map(u64::from) },
+            () if self.clear => ProjectTask::Clear { keeps_project: self.keep },
+            () if self.inherit || self.id.is_some() => {
+                ProjectTask::Set { project: self.id.map(u64::from), inherits: self.inherit }
+            }
+            () => ProjectTask::List,
+        }
+    }
+
+    fn depth(&self, task: ProjectTask) -> ProjectDepth {
+        match task {
+            _ if self.recursive => ProjectDepth::Tree,
+            ProjectTask::List | ProjectTask::Check { .. } if !self.itself => ProjectDepth::Entries,
+            _ => ProjectDepth::Itself,
+        }
+    }
+
+    /// Does it for what a path leads to, in the file system that is mounted above it.
+    fn one(&self, session: &Session, typed: &str) -> Result<(), Failure> {
+        let doing = format!("cannot open '{typed}'");
+        let path = session.meant(Path::new(typed));
+        let Some(mount) = system::above(&system::listed(), &path).cloned() else {
+            return Err(Failure::new(format!("{doing}: not below a mount of a ZFS filesystem")));
+        };
+        if mount.name.contains('@') {
+            return Err(Failure::new(format!("{doing}: a snapshot cannot be changed")));
+        }
+        let inside = path.strip_prefix(&mount.dir).unwrap_or(&path);
+        let task = self.task();
+        live::change(session, &[], &self.how, &mount.name, |pool| {
+            let fs = pool.filesystem(&mount.name)?;
+            let start = fs.by_path(inside.as_os_str().as_bytes(), true);
+            let start = start.map_err(|e| Failure::new(format!("{doing}: {e}")))?;
+            if start.kind() != FileKind::Dir && (self.itself || self.recursive) {
+                return Err(Failure::new(format!("{doing}: -d and -r are for directories")));
+            }
+            let depth = self.depth(task);
+            let task = task.of(&start, depth);
+            let show = |of: &ProjectOf| {
+                let name = [typed.trim_end_matches('/').as_bytes(), &of.below[..]].concat();
+                let text = projects::lines(&String::from_utf8_lossy(&name), of, task);
+                if !self.zero {
+                    ui::out(session, &text);
+                } else if !text.is_empty() {
+                    ui::out_bytes(session, &[&name[..], b"\0"].concat())?;
+                }
+                Ok::<_, Failure>(task.change())
+            };
+            let progress = Progress::new();
+            while_showing(session, &progress, || {
+                each_project(&fs, &start, depth, &now, &progress, show)
+            })
+        })
+    }
+}
+
+impl Verb for Args {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let shows = self.check || (self.id.is_none() && !self.inherit && !self.clear);
+        for (is_given, fits, what) in [
+            (self.itself, shows, "-d is for showing and checking"),
+            (self.zero, self.check, "-0 is for checking with -c"),
+            (self.keep, self.clear, "-k is for clearing with -C"),
+        ] {
+            if is_given && !fits {
+                return Err(Failure::usage(what));
+            }
+        }
+        self.paths.iter().try_for_each(|path| self.one(session, path))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
