@@ -69,16 +69,6 @@ pub struct Args {
     pools: Vec<String>,
 }
 
-/// The name of a damaged file becomes its path, where its file system is mounted.
-fn below_mount(name: &mut String) {
-    let path = mount::system::listed().into_iter().find_map(|mount| {
-        let path = name.strip_prefix(&mount.name)?.strip_prefix(':')?;
-        let place = mount.dir.to_string_lossy();
-        path.starts_with('/').then(|| format!("{}{path}", place.trim_end_matches('/')))
-    });
-    path.into_iter().for_each(|path| *name = path);
-}
-
 impl Verb for Args {
     fn served(&self, session: &Session) -> Served {
         Served::everyone_if(self.pool.is_for_everyone(session, &self.pools))
@@ -100,7 +90,6 @@ impl Args {
         let scripts = self.columns.find(session)?;
         let look = |pool: &Pool| {
             let mut status = pool.status(&pool.space());
-            status.damaged.iter_mut().for_each(below_mount);
             status.condition = status.condition.or_else(|| compatibility::condition_of(pool));
             let paths = status.vdevs.walk().map(|v| (v.guid, v.name.clone())).collect();
             self.naming.names().apply(pool, &mut status.vdevs);
