@@ -7,7 +7,7 @@
 
 use crate::presence::Presence;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::FileType;
+use rustix::net::{AddressFamily, SocketType, sockopt};
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -83,14 +83,17 @@ pub fn copy(mut from: UnixStream, to: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// The files, if they are two sockets.
+/// The files, if they are two sockets that carry bytes to a process of this user, as the ends of a
+/// pair do that it made. What is written to any other is the word of the process that writes.
 #[must_use]
-pub fn two_sockets(files: Vec<OwnedFd>) -> Option<[UnixStream; 2]> {
-    let is_socket = |file: &OwnedFd| {
-        let kind = rustix::fs::fstat(file).map(|s| FileType::from_raw_mode(s.st_mode));
-        kind == Ok(FileType::Socket)
+pub fn two_sockets(files: Vec<OwnedFd>, user: u32) -> Option<[UnixStream; 2]> {
+    let is_of_user = |file: &OwnedFd| {
+        let is = |known: rustix::io::Result<bool>| known == Ok(true);
+        is(sockopt::socket_domain(file).map(|domain| domain == AddressFamily::UNIX))
+            && is(sockopt::socket_type(file).map(|kind| kind == SocketType::STREAM))
+            && is(sockopt::socket_peercred(file).map(|peer| peer.uid.as_raw() == user))
     };
-    let all = files.iter().all(is_socket);
+    let all = files.iter().all(is_of_user);
     let two = <[OwnedFd; 2]>::try_from(files).ok().filter(|_| all)?;
     Some(two.map(UnixStream::from))
 }

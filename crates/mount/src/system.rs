@@ -38,6 +38,22 @@ pub fn above<'l>(mounted: &'l [Listed], path: &Path) -> Option<&'l Listed> {
     above.max_by_key(|mount| mount.dir.components().count())
 }
 
+/// The mount that the system has at a path, which has no symbolic links in it: `None` when that is
+/// another file system's, or one of ours that shows a part of a file system only (a bind mount).
+#[must_use]
+pub fn whole_at(path: &Path) -> Option<Listed> {
+    let text = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = text.split(|b| *b == b'\n').filter_map(|line| {
+        let mut words = line.split(|b| *b == b' ').skip(3);
+        let (root, dir) = (words.next()?, plain(words.next()?));
+        let dir = PathBuf::from(OsString::from_vec(dir));
+        path.starts_with(&dir).then_some((dir.components().count(), root, line))
+    });
+    // Of those at one place the last hides the others.
+    let (_, root, line) = mounts.max_by_key(|(depth, ..)| *depth)?;
+    listed_in(line).filter(|_| root == b"/")
+}
+
 /// Those in the mount namespace of a process.
 fn listed_for(process: &str) -> Vec<Listed> {
     let text = std::fs::read(format!("/proc/{process}/mountinfo")).unwrap_or_default();

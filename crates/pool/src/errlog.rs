@@ -170,7 +170,10 @@ pub(crate) fn sharers_from(
         for number in next_of(mos, &dataset).into_iter().filter(|n| met.insert(*n)) {
             if *left > 0 {
                 *left -= 1;
-                todo.extend(dsl.nameless(number));
+                match dsl.nameless(number) {
+                    Ok(next) => todo.push(next),
+                    Err(_) => out.push(number),
+                }
             }
         }
     }

@@ -23,7 +23,7 @@ pub fn rewound(name: &str, time: u64, seconds_lost: u64, is_plan: bool) -> Strin
         false => (format!("Pool {name} returned"), "Discarded"),
     };
     let lost = match seconds_lost {
-        0 => return format!("{went} to its state as of {time}.\n"),
+        0 => "less than a second".to_owned(),
         s if s > 120 => format!("{} minutes", s.div_ceil(60)),
         s => format!("{s} seconds"),
     };

@@ -42,11 +42,14 @@ pub fn failure(failed: &NotReceived) -> Option<(String, Option<String>)> {
     let why = match error.kind() {
         ErrorKind::BadStream(fault) => {
             let is_cut = matches!(fault, StreamFault::Incomplete | StreamFault::Checksum);
-            let Some(token) = failed.token.as_ref().filter(|_| is_cut) else {
+            let Some(token) = failed.token.as_ref() else {
                 return plain(fault.to_string());
             };
-            let text =
-                "checksum mismatch or incomplete stream. Partially received snapshot is saved.";
+            let fault = match is_cut {
+                true => "checksum mismatch or incomplete stream".to_owned(),
+                false => fault.to_string(),
+            };
+            let text = format!("{fault}. Partially received snapshot is saved.");
             let hint = format!(
                 "A resuming stream can be generated on the sending system by running: zfs send -t \
                  {token}"
@@ -75,6 +78,9 @@ pub fn failure(failed: &NotReceived) -> Option<(String, Option<String>)> {
             Some((format!("cannot restore to {destination}: destination already exists"), None))
         }
         other => {
+            // What is half received may be the one above.
+            let is_above = matches!(other, Refusal::Inconsistent);
+            let dataset = error.dataset().filter(|_| is_above).unwrap_or(dataset);
             let (text, hint) = refused(other, dataset, destination);
             Some((format!("{doing}: {text}"), hint))
         }

@@ -54,13 +54,13 @@ const ENCLOSURES: &str = "zinc switches no enclosures";
 
 const MOUNT_KEYS: &str = "zinc mounts no encrypted file systems yet";
 
-const SENDS: &str = "zinc sends what is whole, and nothing that is left out or half received";
-
-const RECEIVES: &str = "zinc mends no snapshots out of streams: `zinc zpool scrub` repairs";
+const RECEIVES: &str = "corrective receive is not supported: `zinc zpool scrub` repairs";
 
 /// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
-const OPTIONS: [(&str, &[&str], &str); 16] = [
-    ("zfs send", &["-S", "-V", "--redact"], SENDS),
+const OPTIONS: [(&str, &[&str], &str); 18] = [
+    ("zfs send", &["-S"], "what was received in part cannot be sent on"),
+    ("zfs send", &["-V"], "zinc does not change the title of its process: -v shows progress"),
+    ("zfs send", &["--redact"], "redacted streams are not supported"),
     ("zfs receive", &["-c"], RECEIVES),
     ("zfs recv", &["-c"], RECEIVES),
     ("zstream dump", &["-d"], "zinc shows records without their data"),
@@ -74,7 +74,7 @@ const OPTIONS: [(&str, &[&str], &str); 16] = [
     ("zpool clear", &["--power"], ENCLOSURES),
     ("zpool scrub", &["-a"], "zinc scrubs the pools that are named"),
     ("zpool import", &["-l"], "zinc keeps no keys: verbs take them with --keys, --key or --ask"),
-    ("zdb", &["-T"], "`zinc check` verifies; -m and -D show space maps and dedup"),
+    ("zdb", &["-T"], "the table of cloned blocks is not shown: `zinc check` verifies it"),
     ("zdb", &["-I", "-o", "-x"], "zinc's zdb has no such part"),
 ];
 

@@ -183,6 +183,88 @@ fn names_and_properties_are_as_the_options_say() {
     place.zdb_is_content("other");
 }
 
+/// What is half received may be destroyed, so nothing comes below it.
+#[test]
+fn nothing_is_made_below_what_is_half_received() {
+    let place = two_pools();
+    let full = sent(&place, "tank/home@monday");
+    place.ok("zfs create other/plain");
+    for options in ["", "-s "] {
+        let mut server = place.serve("other");
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let mut receive = place.command_here(&format!("zfs receive {options}other/new"));
+        let receive = receive.stdin(reader).spawn().unwrap();
+        writer.write_all(&full[..full.len() / 2]).unwrap();
+        support::place::until("it is being received", || {
+            place.ok_here("zfs list -H -o name").lines().any(|name| name == "other/new")
+        });
+        let commands = ["zfs create other/new/below", "zfs rename other/plain other/new/below"];
+        for command in commands {
+            let said = refused(&place, command, b"");
+            assert!(said.contains("half received"), "{command}: {said}");
+        }
+        let said = refused(&place, "zfs receive other/new/below", &full);
+        assert!(said.contains("other/new contains partially-complete state"), "{said}");
+        drop(writer);
+        assert!(!receive.wait_with_output().unwrap().status.success());
+        if !options.is_empty() {
+            place.ok_here("zfs receive -A other/new");
+        }
+        place.ok_here("zfs create other/more");
+        place.ok_here("zfs destroy other/more");
+        place.ok_here("zpool export other");
+        server.wait().unwrap();
+        place.ok("zpool import -d . other");
+    }
+    place.ok("check other");
+}
+
+/// A limit that came with a stream and is not wanted here limits nothing, whatever comes later.
+#[test]
+fn a_received_limit_that_is_not_wanted_limits_nothing() {
+    let place = two_pools();
+    place.ok("zfs set quota=10M tank/home");
+    let full = sent(&place, "-p tank/home@monday");
+    let more = sent(&place, "-p -i @monday tank/home@tuesday");
+    taken(&place, "zfs receive other/home", &full);
+    let quota = || place.ok("zfs get -H -o value,source quota other/home");
+    assert_eq!(quota(), "10M\treceived\n");
+    place.ok("zfs set quota=none other/home");
+    taken(&place, "zfs receive other/home", &more);
+    assert_eq!(quota(), "none\tdefault\n");
+    let available = place.ok("zfs get -H -p -o value available other/home");
+    assert!(available.trim().parse::<u64>().unwrap() > 20 << 20, "{available}");
+}
+
+/// A program that receives takes nothing that is behind its stream.
+#[test]
+fn two_streams_come_through_one_pipe() {
+    let place = two_pools();
+    let both = ["tank/home@monday", "-i @monday tank/home@tuesday"].map(|args| sent(&place, args));
+    let both = both.concat();
+    for name in ["other/alone", "other/served"] {
+        let server = (name == "other/served").then(|| place.serve("other"));
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        std::thread::scope(|scope| {
+            // Gone when a receive fails, so that the writer does not wait for ever.
+            let reader = reader;
+            let write = scope.spawn(|| writer.write_all(&both));
+            for _ in 0..2 {
+                let mut command = place.command_here(&format!("zfs receive {name}"));
+                let output = command.stdin(reader.try_clone().unwrap()).output().unwrap();
+                assert!(output.status.success(), "{name}: {output:?}");
+            }
+            write.join().unwrap().unwrap();
+        });
+        let names = place.ok_here(&format!("zfs list -H -o name -t snapshot {name}"));
+        assert_eq!(names, format!("{name}@monday\n{name}@tuesday\n"));
+        if let Some(mut server) = server {
+            place.ok_here("zpool export other");
+            server.wait().unwrap();
+        }
+    }
+}
+
 /// What a pool has of a stream that was cut.
 fn token(place: &Place, name: &str) -> String {
     place.ok_here(&format!("zfs get -H -o value receive_resume_token {name}")).trim().to_owned()

@@ -177,8 +177,13 @@ pub struct NewDataset {
 impl Dsl {
     /// Only file systems have others below them.
     pub(super) fn check_parent(&self, name: &str, parent: &Arc<Dir>) -> Result<()> {
-        match self.head(parent)?.map(|head| self.kind(&head)) {
-            Some(DatasetKind::Volume) => Err(Error::refused(name, Refusal::BelowVolume)),
+        let Some(head) = self.head(parent)? else { return Ok(()) };
+        // It may be destroyed, and what is below would keep it from that.
+        if head.phys.is_inconsistent() {
+            return Err(Error::refused(&parent.name, Refusal::Inconsistent));
+        }
+        match self.kind(&head) {
+            DatasetKind::Volume => Err(Error::refused(name, Refusal::BelowVolume)),
             _ => Ok(()),
         }
     }

@@ -528,6 +528,16 @@ fn take_over(cx: &DslCx<'_>, head: u64, clone: u64) -> Result<()> {
 /// # Errors
 /// It is not marked as inconsistent, or has become a file system with others below it.
 pub fn discard_received(cx: &DslCx<'_>, dsl: &Dsl, received: u64) -> Result<()> {
+    check_discard(dsl, received)?;
+    cx.free_list()?;
+    destroy_head_object(cx, received)
+}
+
+/// Whether [`discard_received`] can be done, asked before anything is changed.
+///
+/// # Errors
+/// It has datasets below, which older programs let be made there, or it is no such head.
+pub fn check_discard(dsl: &Dsl, received: u64) -> Result<()> {
     let head = dsl.nameless_head(received)?;
     if let Some((below, _)) = dsl.names_in(head.dir.phys.child_zap)?.into_iter().next() {
         return Err(Error::refused(&dsl.name_of(received)?, Refusal::HasChildren(below)));
@@ -537,8 +547,7 @@ pub fn discard_received(cx: &DslCx<'_>, dsl: &Dsl, received: u64) -> Result<()> 
         let rule = "what was received is not what it was when that began";
         return Err(Error::Tree { object: received, rule });
     }
-    cx.free_list()?;
-    destroy_head_object(cx, received)
+    Ok(())
 }
 
 /// The heads of receives that did not come to their end: what the program that received left when

@@ -48,6 +48,8 @@ pub(super) struct Apply<'a> {
     txg: u64,
     /// The last object that the stream has.
     highest: u64,
+    /// The object with which a stream that is the rest of another begins.
+    first_of_rest: Option<u64>,
     has_large_dnodes: bool,
     /// The object that was written to last.
     last: Option<Object>,
@@ -71,6 +73,7 @@ impl<'a> Apply<'a> {
             says_spills: begin.flags & begin_flag::SPILL_BLOCKS != 0,
             txg: 0,
             highest: 0,
+            first_of_rest: None,
             has_large_dnodes: false,
             last: None,
             reached: None,
@@ -82,6 +85,7 @@ impl<'a> Apply<'a> {
     /// `first`. Of a block that came in pieces all pieces come again.
     pub(super) fn resumable(mut self, first: u64) -> Self {
         self.highest = first;
+        self.first_of_rest = Some(first);
         self.reached = Some(Position { object: first, ..Position::default() });
         self
     }
@@ -443,7 +447,9 @@ impl<'a> Apply<'a> {
             return Err(bad("a spill block is of a size that it cannot have"));
         }
         let object = self.need(s.object)?;
-        let is_there = s.flags & SPILL_UNMODIFIED != 0 && self.says_spills;
+        // That of the object with which a rest begins may be one that was damaged on its way.
+        let is_sure = self.first_of_rest != Some(s.object);
+        let is_there = s.flags & SPILL_UNMODIFIED != 0 && self.says_spills && is_sure;
         if is_there && object.read_spill()?.is_some() {
             return Ok(());
         }

@@ -165,7 +165,7 @@ impl Receive {
     ///
     /// # Errors
     /// It cannot be received. Of several streams those before the one that failed were. Nothing is
-    /// left of that one.
+    /// left of that one, unless it can be resumed.
     pub fn run(
         &self,
         pool: &LivePool,
@@ -501,8 +501,10 @@ impl<R: Read> Run<'_, R> {
         let mut with = with;
         if self.how.resumable {
             apply = apply.resumable(0);
+        }
+        if self.how.resumable && is_new {
             // They do not come with the rest.
-            let now = with.all_but_limits(is_new);
+            let now = with.all_but_limits();
             self.tell_refused(&receiving.incoming().name, receiving.set(now)?);
         }
         let has_large_dnodes = self.apply(apply, begin, at, None)?;

@@ -25,12 +25,6 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// It takes a package; a stream of one snapshot cannot say it.
-    #[must_use]
-    pub fn is_package(&self) -> bool {
-        self.intermediates || self.has_list()
-    }
-
     /// The dataset is left out: but the list has it, as OpenZFS's, so that a receiver does not take
     /// it for destroyed.
     pub(super) fn excludes(&self, dataset: &str) -> bool {

@@ -25,7 +25,7 @@ use super::create::{
     set_member,
 };
 use super::evacuate::check_layout;
-use super::shared::TaskCx;
+use super::shared::{Shared, TaskCx};
 use crate::alloc::{TopSpec, init_top};
 use crate::error::{Error, Result};
 use crate::open::Pool;
@@ -79,7 +79,7 @@ impl TaskCx<'_> {
     }
 
     /// Makes of these vdevs vdevs of the pool.
-    fn add_tops(&self, mut new: Vec<VdevConfig>, devices: &Devices) -> Result<Vec<VdevConfig>> {
+    fn add_tops(&self, mut new: Vec<VdevConfig>, devices: &Devices) -> Result<()> {
         let shared = self.shared;
         let root = shared.config.lock().root.clone();
         self.check_new_tops(&root, &new)?;
@@ -103,7 +103,9 @@ impl TaskCx<'_> {
         count_draids(&shared.features, self.tx, &new)?;
         self.append_spares(distributed_spares(&new, &mut guid_from(&shared.rt)))?;
         self.put_tree(grown(&root, &new)?, next);
-        Ok(new)
+        let specs = new.iter().filter_map(|top| TopSpec::of(top, &shared.reader));
+        shared.added.lock().extend(specs);
+        Ok(())
     }
 }
 
@@ -113,12 +115,12 @@ impl LivePool {
     ///
     /// # Errors
     /// When the pool has a device already ([`Error::OwnDevice`]), and when the devices do not make
-    /// vdevs, or one fails; the pool is then as it was. One that fails only when its label says
-    /// that it belongs to the pool stops the pool.
+    /// vdevs, or one fails; the pool is then as it was. When a pool is suspended meanwhile, it gets
+    /// the vdevs when it goes on.
     pub fn add_tops(&self, tops: &[NewTop], ashift: Option<u32>, devices: &Devices) -> Result<()> {
         let (tops, devices) = (tops.to_vec(), devices.clone());
         let mut guid = guid_from(&self.shared.rt);
-        let added = self.run(move |cx| {
+        self.run(move |cx| {
             cx.refuse_own(tops.iter().flat_map(|top| top.spec.leaves()), &devices)?;
             let first = {
                 let config = cx.shared.config.lock();
@@ -126,11 +128,20 @@ impl LivePool {
             };
             let new = new_tops(&tops, first, cx.tx.txg(), ashift, &devices, &mut guid)?;
             cx.add_tops(new, &devices)
-        })?;
-        let specs = added.iter().filter_map(|top| TopSpec::of(top, &self.shared.reader));
-        specs.for_each(|spec| self.shared.alloc.add_top(&spec));
+        })
+    }
+}
+
+impl Shared {
+    /// A txg is durable: the vdevs that it added are allocated from.
+    pub(super) fn use_added(&self) -> Result<()> {
+        let added = std::mem::take(&mut *self.added.lock());
+        if added.is_empty() {
+            return Ok(());
+        }
+        added.iter().for_each(|spec| self.alloc.add_top(spec));
         // Metadata goes to the first special vdev from now on.
-        self.run(|cx| cx.shared.refresh_heads())
+        self.refresh_heads()
     }
 }
 

@@ -339,8 +339,10 @@ impl LivePool {
             cx.log_event("destroy", " ", &name)?;
             cx.take_over(&head)?;
             cx.drop_head(head.object);
-            let origin = Some(head.phys.prev_snap).filter(|n| *n != 0);
-            let origin = origin.and_then(|n| dsl.nameless(n).ok());
+            // Every head has one; that of a dataset that is no clone is internal.
+            let is_clone = head.dir.phys.origin == head.phys.prev_snap;
+            let origin = dsl.origin(&head.dir)?.filter(|_| is_clone);
+            let origin = origin.and_then(|_| dsl.nameless(head.phys.prev_snap).ok());
             let shared = origin.map(|o| (o.dir.phys.head_dataset, head.phys.prev_snap_txg));
             cx.move_errors(head.object, shared, true)?;
             Ok(dsl::write::destroy_head(&cx.dsl(), dsl, &name)?)

@@ -62,10 +62,10 @@ fn reason(e: &Error) -> String {
 impl Received {
     /// Takes out all but what limits the size of the dataset, and what is the snapshot's.
     #[must_use]
-    pub fn all_but_limits(&mut self, is_new: bool) -> Self {
+    pub fn all_but_limits(&mut self) -> Self {
         let is_limit = |change: &PropertyChange| {
             let limits = ["quota", "refquota", "reservation", "refreservation"];
-            is_new && limits.contains(&change.name.as_str())
+            limits.contains(&change.name.as_str())
         };
         let split = |all: &mut Vec<PropertyChange>| {
             let (limits, others) = std::mem::take(all).into_iter().partition(is_limit);
@@ -166,6 +166,7 @@ impl TaskCx<'_> {
     fn abort_receive(&self, name: &str) -> Result<()> {
         let (received, _) = dsl::write::partly_received(self.datasets(), name)?;
         self.check_unused(&received)?;
+        dsl::write::check_discard(self.datasets(), received.object)?;
         self.drop_livelist(&received)?;
         self.discard_received(received.object)
     }
@@ -238,6 +239,7 @@ impl TaskCx<'_> {
 
     fn discard_received(&self, received: u64) -> Result<()> {
         let dsl = self.datasets();
+        dsl::write::check_discard(dsl, received)?;
         let name = dsl.name_of(received)?;
         self.drop_head(received);
         dsl::write::discard_received(&self.dsl(), dsl, received)?;
@@ -292,6 +294,7 @@ impl LivePool {
         for received in all {
             let done = self.shared.run(move |cx| {
                 let dataset = cx.datasets().head_by_object(received)?;
+                dsl::write::check_discard(cx.datasets(), received)?;
                 cx.drop_livelist(&dataset)?;
                 cx.discard_received(received)
             });
@@ -328,8 +331,8 @@ impl Receiving {
         self.shared.run(move |cx| Ok(dsl::write::note_large_dnodes(&cx.dsl(), received)?))
     }
 
-    /// Sets what is set of the dataset beside its content before that is there, as is done where a
-    /// receive can be resumed. Returns the properties that it was not given, with the reasons.
+    /// Sets what is set of a new dataset beside its content before that is there, as is done where
+    /// a receive can be resumed. Returns the properties that it was not given, with the reasons.
     ///
     /// # Errors
     /// The pool stopped.
@@ -372,7 +375,7 @@ impl Receiving {
     ///
     /// # Errors
     /// The dataset that was there has changed meanwhile, or is in use: nothing was changed, and
-    /// what was received is destroyed.
+    /// what was received is destroyed, unless the receive can be resumed.
     pub fn finish(
         mut self,
         with: Received,

@@ -20,7 +20,7 @@ use super::task_faults::TaskFaults;
 use super::tunables::{Tunable, Tunables};
 use super::txg::{TxgLimits, Txgs};
 use super::uses::Uses;
-use crate::alloc::Allocator;
+use crate::alloc::{Allocator, TopSpec};
 use crate::dtl::Logs;
 use crate::error::{Error, Result};
 use crate::faults::FaultLog;
@@ -138,6 +138,8 @@ pub(crate) struct Shared {
     pub(super) aux: Mutex<[Vec<VdevConfig>; 2]>,
     /// Those that came since the pool was opened, and their sizes in bytes, by guid.
     pub(super) aux_since: Mutex<BTreeMap<u64, u64>>,
+    /// Top-level vdevs that the txg which is being synced adds.
+    pub(super) added: Mutex<Vec<TopSpec>>,
     /// The last one written.
     pub(super) uberblock: Mutex<Uberblock>,
     /// Something that was destroyed is not freed yet.
@@ -329,6 +331,7 @@ impl Shared {
             config: Mutex::new(config),
             aux: Mutex::default(),
             aux_since: Mutex::default(),
+            added: Mutex::default(),
             uberblock: Mutex::new(uberblock),
             reaping: AtomicBool::new(true),
             discarding: AtomicBool::new(false),
@@ -352,8 +355,7 @@ impl Shared {
             me.upgrade().is_some_and(|shared| shared.outlasts_read(failure))
         };
         shared.patient.wait_by(Box::new(outlast));
-        let pressure = TxgPressure(Arc::downgrade(&shared));
-        shared.queues.set_pressure(Some(Arc::new(pressure)));
+        shared.queues.set_pressure(Some(Arc::new(TxgPressure(Arc::downgrade(&shared)))));
         Ok(shared)
     }
 

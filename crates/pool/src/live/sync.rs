@@ -391,6 +391,7 @@ impl Shared {
         if let Some(grown) = self.reflows.take_ended() {
             self.alloc.grow(&grown);
         }
+        self.use_added()?;
         self.note_changes();
         Ok(())
     }

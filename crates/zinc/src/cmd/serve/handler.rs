@@ -418,7 +418,7 @@ impl Service {
     ) -> Result<Value, Refusal> {
         if peer.is_other {
             // Other files are not touched: a write to one may never end.
-            return self.show(request, peer, two_sockets(files));
+            return self.show(request, peer, two_sockets(files, peer.user));
         }
         let presence: Arc<Presence> = Arc::default();
         let client_watch = if files.len() > 3 { files.pop() } else { None };

@@ -468,8 +468,6 @@ impl Args {
     }
 }
 
-/// Exports what is in the pool, in a thread that ends when the pool is let go; it counts as a
-/// command that runs.
 /// The command of `--hook`.
 fn program(session: &Session, path: &Path) -> Result<PathBuf, Failure> {
     let path = session.path(path);
@@ -478,6 +476,8 @@ fn program(session: &Session, path: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
+/// Exports what is in the pool, in a thread that ends when the pool is let go; it counts as a
+/// command that runs.
 fn export(session: &Session, held: &Arc<Held>, exports: &Exports) -> Result<(), Failure> {
     let (says, said) = channel();
     let (session, held, exports) = (session.clone(), Arc::clone(held), exports.clone());

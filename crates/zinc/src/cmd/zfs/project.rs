@@ -2,7 +2,7 @@
 
 use crate::cmd::cp::into::now;
 use crate::cmd::verb::{Served, Verb};
-use crate::failure::Failure;
+use crate::failure::{Failure, system_text};
 use crate::live::{self, LiveOptions};
 use crate::progress::while_showing;
 use crate::session::Session;
@@ -72,24 +72,25 @@ impl Args {
     /// Does it for what a path leads to, in the file system that is mounted above it.
     fn one(&self, session: &Session, typed: &str) -> Result<(), Failure> {
         let doing = format!("cannot open '{typed}'");
-        let path = session.meant(Path::new(typed));
-        let Some(mount) = system::above(&system::listed(), &path).cloned() else {
+        // As the system finds it: links lead through other file systems.
+        let path = session.path(Path::new(typed)).canonicalize();
+        let path = path.map_err(|e| Failure::new(format!("{doing}: {}", system_text(&e))))?;
+        let Some(mount) = system::whole_at(&path) else {
             return Err(Failure::new(format!("{doing}: not below a mount of a ZFS filesystem")));
         };
         if mount.name.contains('@') {
             return Err(Failure::new(format!("{doing}: a snapshot cannot be changed")));
         }
         let inside = path.strip_prefix(&mount.dir).unwrap_or(&path);
-        let task = self.task();
         live::change(session, &[], &self.how, &mount.name, |pool| {
             let fs = pool.filesystem(&mount.name)?;
-            let start = fs.by_path(inside.as_os_str().as_bytes(), true);
+            let start = fs.by_path(inside.as_os_str().as_bytes(), false);
             let start = start.map_err(|e| Failure::new(format!("{doing}: {e}")))?;
             if start.kind() != FileKind::Dir && (self.itself || self.recursive) {
                 return Err(Failure::new(format!("{doing}: -d and -r are for directories")));
             }
-            let depth = self.depth(task);
-            let task = task.of(&start, depth);
+            let depth = self.depth(self.task());
+            let task = self.task().of(&start, depth);
             let show = |of: &ProjectOf| {
                 let name = [typed.trim_end_matches('/').as_bytes(), &of.below[..]].concat();
                 let text = projects::lines(&String::from_utf8_lossy(&name), of, task);

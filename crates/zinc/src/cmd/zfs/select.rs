@@ -95,10 +95,12 @@ pub fn named_by_mount(session: &Session, names: &[String]) -> Vec<String> {
     let mounted = system::listed();
     let by_mount = |name: &String| {
         // Snapshots have no path, but the name of a file may look like one of theirs.
-        if !is_path(name) || name.contains(['@', '#']) && !Path::new(name).exists() {
+        let path = session.meant(Path::new(name));
+        // A server does not look at paths for others.
+        let is_file = || !session.is_for_another_user() && path.exists();
+        if !is_path(name) || name.contains(['@', '#']) && !is_file() {
             return name.clone();
         }
-        let path = session.meant(Path::new(name));
         let found = system::above(&mounted, &path);
         found.map_or_else(|| path.to_string_lossy().into_owned(), |m| m.name.clone())
     };

@@ -137,9 +137,13 @@ impl Verb for Args {
         // What is sent stays until it is sent.
         let mut in_use = Vec::new();
         if let Some(pool) = session.held(&self.snapshot) {
-            for name in package.parts().iter().map(|part| &part.snapshot) {
+            for part in package.parts() {
+                let name = &part.snapshot;
                 pool.permit(Action::Send, name).map_err(|e| cannot("send", name, e))?;
-                in_use.push(pool.hold_open(name).map_err(|e| self.refused(e.into()))?);
+                let from = part.from.iter().filter(|from| from.contains('@'));
+                for name in from.chain([name]) {
+                    in_use.push(pool.hold_open(name).map_err(|e| self.refused(e.into()))?);
+                }
             }
         }
         let mut code = ExitCode::SUCCESS;

@@ -233,12 +233,14 @@ impl Verb for Clear {
 
     fn run(mut self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         each::require_pool_name(&self.pool)?;
-        self.live.how.txg =
+        let back =
             self.back.txg_of_known(session, &self.live, &self.pool, "cannot clear errors for")?;
+        self.live.how.txg = back.as_ref().map(|(txg, _)| *txg);
         if self.back.is_plan {
             return Ok(ExitCode::SUCCESS);
         }
         self.live.change(session, &self.pool, |pool| {
+            back.iter().for_each(|(_, text)| ui::out(session, text));
             let name = self.vdev.as_deref();
             let chosen = name.map(|name| {
                 let none = || {

@@ -25,8 +25,8 @@ pub struct RewindArgs {
 }
 
 impl RewindArgs {
-    /// How a pool is to be opened: `None` with its newest state, else with that of a txg. Says what
-    /// that gives up. `up_to` is a txg that was named.
+    /// How a pool is to be opened: `None` with its newest state, else with that of a txg, and what
+    /// is said of that when it was done; a plan is said here. `up_to` is a txg that was named.
     pub fn txg(
         &self,
         session: &Session,
@@ -34,7 +34,7 @@ impl RewindArgs {
         options: &OpenOptions,
         up_to: Option<u64>,
         doing: &str,
-    ) -> Result<Option<u64>, Failure> {
+    ) -> Result<Option<(u64, String)>, Failure> {
         let reach = match (up_to, self.any) {
             (Some(txg), _) => RewindReach::UpTo(txg),
             (None, _) if !self.recover => return Ok(None),
@@ -47,8 +47,10 @@ impl RewindArgs {
             Rewind::To { txg, timestamp, seconds_lost } => {
                 let (name, time) = (candidate.name(), local(session, timestamp));
                 let text = views::import::rewound(name, time, seconds_lost, self.is_plan);
-                ui::out(session, &text);
-                Ok(Some(txg))
+                if self.is_plan {
+                    ui::out(session, &text);
+                }
+                Ok(Some((txg, text)))
             }
             Rewind::Impossible => {
                 let failure = Failure::new(format!("{doing}: I/O error"))
@@ -68,7 +70,7 @@ impl RewindArgs {
         live: &LiveArgs,
         name: &str,
         doing: &str,
-    ) -> Result<Option<u64>, Failure> {
+    ) -> Result<Option<(u64, String)>, Failure> {
         if !self.recover {
             return Ok(None);
         }

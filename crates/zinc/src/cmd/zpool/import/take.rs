@@ -200,11 +200,11 @@ impl Args {
         self.refuse_denied(session, candidate, &doing, remembered.readonly)?;
         let options = self.pool.options(session);
         let back = &self.take.back;
-        let txg = back.txg(session, candidate, &options, self.take.back_to, &doing)?;
+        let back_to = back.txg(session, candidate, &options, self.take.back_to, &doing)?;
         if back.is_plan {
             return Ok(());
         }
-        let goes_back = self.take.rewind || txg.is_some();
+        let goes_back = self.take.rewind || back_to.is_some();
         refuse_looking_back(&doing, goes_back && remembered.readonly)?;
         if remembered.readonly {
             let pool = Pool::open_candidate(candidate, &options)?;
@@ -218,7 +218,7 @@ impl Args {
             wait: self.pool.open.wait,
             tuning: self.take.tuning.clone(),
             give_up: Vec::new(),
-            txg,
+            txg: back_to.as_ref().map(|(txg, _)| *txg),
         };
         let mut first = Some(candidate.clone());
         let find = || {
@@ -232,6 +232,7 @@ impl Args {
         };
         let adjust = |options: &mut ImportOptions| self.adjust(options);
         let (_, pool) = live::take(session, find, &how, &how.tuning.all(session)?, adjust)?;
+        back_to.iter().for_each(|(_, text)| ui::out(session, text));
         tell_given_up(session, &pool);
         let names = known::pools(session).hold_names();
         let noted = || remembered.remember(session, &doing, pool.cache_config(), &name);
