@@ -19,6 +19,12 @@ pub enum NameOf {
     Feature,
 }
 
+/// Whether a dataset is another or below it.
+#[must_use]
+pub fn is_within(dataset: &str, above: &str) -> bool {
+    dataset.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// Why nothing of that kind can have a name; `None` when something can.
 #[must_use]
 pub fn fault(name: &[u8], of: NameOf) -> Option<&'static str> {

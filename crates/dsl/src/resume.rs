@@ -196,26 +196,16 @@ impl ResumeToken {
     }
 
     fn of_list(list: &NvList) -> Option<Self> {
-        let number = |name: &str| match list.get(name) {
-            Some(NvValue::U64(n)) => Some(*n),
-            _ => None,
-        };
-        let to_name = match list.get("toname") {
-            Some(NvValue::String(name)) => name.clone(),
-            _ => return None,
-        };
+        let number = |name| list.u64(name).ok();
         Some(Self {
             from_guid: number("fromguid").unwrap_or(0),
             object: number("object")?,
             offset: number("offset")?,
             bytes: number("bytes")?,
             to_guid: number("toguid")?,
-            to_name,
+            to_name: list.string("toname").ok()?.to_vec(),
             forms: MARKS.map(|(_, name)| list.get(name).is_some()),
-            redaction: match list.get("book_redact_snaps") {
-                Some(NvValue::U64Array(all)) => Some(all.clone()),
-                _ => None,
-            },
+            redaction: list.u64s("book_redact_snaps").ok().map(<[u64]>::to_vec),
         })
     }
 }

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::keyring::Keyring;
 use dmu::{Key, Object, Objset, Zap};
 use ondisk::dsl::dir_field::CRYPTO_KEY_OBJ;
-use ondisk::dsl::{DslDataset, DslDir, ORIGIN_DIR_NAME};
+use ondisk::dsl::{DslDataset, DslDir, ORIGIN_DIR_NAME, RECV_DIR_NAME};
 use ondisk::{DmuType, Dnode, spelling};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -182,6 +182,13 @@ impl Dsl {
         }
         let below = names.into_iter().filter(|(n, _)| !is_internal(n));
         below.map(|(n, o)| self.dir(o, format!("{}/{n}", dir.name))).collect()
+    }
+
+    /// The hidden directory into which a stream for the dataset goes until it is complete.
+    pub(crate) fn receiving_child(&self, dir: &Dir) -> Result<Option<Arc<Dir>>> {
+        let names = self.names_in(dir.phys.child_zap)?;
+        let found = names.into_iter().find(|(name, _)| name == RECV_DIR_NAME);
+        found.map(|(name, object)| self.dir(object, format!("{}/{name}", dir.name))).transpose()
     }
 
     /// Names and objects of a head's snapshots, oldest first.

@@ -189,9 +189,7 @@ fn judge(judge: &Path, mut pools: Vec<(Bench, PathBuf)>, work: &Path) -> Vec<Str
 
 /// The folder of the judge's programs, which has a machine.
 fn machine() -> PathBuf {
-    let program = testkit::shared_dir().map(|d| d.join("judge"));
-    let program = program.filter(|p| p.join("run-job").is_file());
-    let program = program.expect("this needs the kernel judge (../shared/judge)");
+    let program = testkit::KernelJudge::find().programs().to_owned();
     let cache = std::env::var_os("ZFS_JUDGE_CACHE")
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/zfs-judge")));

@@ -342,34 +342,22 @@ fn held(manifest: &Path) -> BTreeMap<String, Value> {
     out
 }
 
-/// The folder of the kernel judge.
-fn judge() -> PathBuf {
-    let program = testkit::shared_dir().map(|d| d.join("judge"));
-    let program = program.filter(|p| p.join("run-job").is_file());
-    program.expect("this needs the kernel judge (../shared/judge)")
-}
-
 #[test]
 #[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
 fn the_kernel_replays_what_was_written_here() {
-    let program = judge();
+    let judge = testkit::KernelJudge::find();
     for (name, shape) in POOLS {
         let bench = made(name, shape);
         let dir = tempfile::tempdir().unwrap();
         let images = bench.save(dir.path());
         describe(&bench.open(), true, &dir.path().join("ours.json"));
-        let job = dir.path().join("job");
-        fs::create_dir_all(&job).unwrap();
+        let (job, out) = (dir.path().join("job"), dir.path().join("out"));
         let script = format!(
             "echo 'POOL={name} WRITE=0 SCRUB=1 MANIFEST=1 READONLY=0' > /job/options\n\
              bash /judge/import-check.sh\n"
         );
-        fs::write(job.join("run.sh"), script).unwrap();
-        let out = dir.path().join("out");
-        let mut run = Command::new(program.join("run-job"));
-        run.args(["--timeout", "1200", "--out"]).arg(&out).arg(&job).args(&images);
-        assert!(run.status().unwrap().success(), "the kernel complains of {name}");
-        let same = Command::new(program.join("manifest-diff"))
+        assert!(judge.run(&script, &job, &out, &images), "the kernel complains of {name}");
+        let same = Command::new(judge.programs().join("manifest-diff"))
             .args(["--ignore", "mtime_ns"])
             .args([dir.path().join("ours.json"), out.join("manifest.json")])
             .status();
@@ -421,7 +409,7 @@ echo b > /proc/sysrq-trigger
 #[test]
 #[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
 fn what_the_kernel_logged_is_replayed_here() {
-    let program = judge();
+    let judge = testkit::KernelJudge::find();
     let dir = tempfile::tempdir().unwrap();
     let device = |n| Arc::new(MemoryDevice::zeros(&format!("mem{n}"), DEVICE_BYTES));
     let mut bench = Bench { name: "judge-kernel", devices: (0..2).map(device).collect() };
@@ -433,7 +421,7 @@ fn what_the_kernel_logged_is_replayed_here() {
                 bash /judge/import-check.sh\n";
     for (script, keep) in [(KERNEL, true), (look, false)] {
         fs::write(job.join("run.sh"), script).unwrap();
-        let mut run = Command::new(program.join("run-job"));
+        let mut run = Command::new(judge.programs().join("run-job"));
         run.args(["--snapshot"].iter().filter(|_| !keep));
         run.args(["--timeout", "600", "--out"]).arg(&out).arg(&job).args(&images);
         assert!(run.status().unwrap().success());
@@ -446,7 +434,7 @@ fn what_the_kernel_logged_is_replayed_here() {
     pool.close().unwrap();
     bench.save(dir.path());
     describe(&bench.open(), false, &dir.path().join("ours.json"));
-    let same = Command::new(program.join("manifest-diff"))
+    let same = Command::new(judge.programs().join("manifest-diff"))
         .args(["--ignore", "mtime_ns"])
         .args([out.join("manifest.json"), dir.path().join("ours.json")])
         .status();

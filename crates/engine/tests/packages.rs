@@ -6,13 +6,12 @@ use engine::config::{NvList, NvValue};
 use engine::datasets::{self, Destroy, snapshot};
 use engine::files::{NewFile, NewKind, Time};
 use engine::properties::{Setting, set};
-use engine::receive::{Naming, Observer, Receive, Stream};
+use engine::receive::{Naming, Observer, Receive};
 use engine::send::{Forms, Gap, Package, Scope};
 use engine::streams::{Body, ErrorKind as Fault, Reader};
 use engine::{
     Create, ErrorKind, LivePool, NewPool, OpenOptions, Pool, Progress, PropertyContext, Rule,
 };
-use std::time::Duration;
 
 const NOW: Time = Time { seconds: 1_700_000_000, nanos: 0 };
 
@@ -20,19 +19,8 @@ const NOW: Time = Time { seconds: 1_700_000_000, nanos: 0 };
 struct Quiet;
 
 impl Observer for Quiet {
-    fn begins(&self, _: &Stream) {}
-    fn is_there(&self, _: &str) {}
     fn not_set(&self, dataset: &str, property: &str, why: &str) {
         panic!("{dataset} {property}: {why}");
-    }
-    fn ends(&self, _: u64, _: Duration) {}
-    fn finish(
-        &self,
-        _: &str,
-        _: bool,
-        finish: &mut dyn FnMut() -> engine::Result<()>,
-    ) -> engine::Result<()> {
-        finish()
     }
 }
 
@@ -294,9 +282,7 @@ const RECEIVES: &str = "set -e\n\
 #[test]
 #[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
 fn the_kernel_receives_packages() {
-    let judge = testkit::shared_dir().map(|shared| shared.join("judge"));
-    let judge = judge.filter(|judge| judge.join("run-job").is_file());
-    let judge = judge.expect("this needs the kernel judge (../shared/judge)");
+    let judge = testkit::KernelJudge::find();
     let dir = tempfile::tempdir().unwrap();
     let (job, out) = (dir.path().join("job"), dir.path().join("out"));
     std::fs::create_dir_all(&job).unwrap();
@@ -318,14 +304,10 @@ fn the_kernel_receives_packages() {
         std::fs::write(job.join(name), sent(&pool, to, from, scope)).unwrap();
     }
     pool.export().unwrap();
-    std::fs::write(job.join("run.sh"), RECEIVES).unwrap();
-    let mut run = std::process::Command::new(judge.join("run-job"));
-    run.args(["--timeout", "1200", "--out"]).arg(&out).arg(&job).args(&images);
-    assert!(run.status().unwrap().success(), "the kernel does not receive it");
+    assert!(judge.run(RECEIVES, &job, &out, &images), "the kernel does not receive it");
     for to in ["target/all", "target/some"] {
-        let mut diff = std::process::Command::new(judge.join("manifest-diff"));
-        diff.args(["--from", "tank/top", "--to", to]);
-        diff.args([out.join("tank.json"), out.join("target.json")]);
+        let described = [out.join("tank.json"), out.join("target.json")];
+        let mut diff = judge.diff(["tank/top", to], described);
         assert!(diff.status().unwrap().success(), "{to}: the kernel has something else");
     }
 }

@@ -40,15 +40,6 @@ impl Observer for Told {
     fn not_set(&self, dataset: &str, property: &str, why: &str) {
         self.0.borrow_mut().push(format!("{dataset} {property}: {why}"));
     }
-    fn ends(&self, _: u64, _: Duration) {}
-    fn finish(
-        &self,
-        _: &str,
-        _: bool,
-        finish: &mut dyn FnMut() -> engine::Result<()>,
-    ) -> engine::Result<()> {
-        finish()
-    }
 }
 
 fn sent(pool: &LivePool, name: &str, from: Option<&str>, forms: Forms) -> Vec<u8> {
@@ -265,11 +256,7 @@ fn run(seed: u64) {
 
 #[test]
 fn what_was_sent_is_received() {
-    let seed = std::env::var("ZINC_SEED").ok().and_then(|seed| seed.parse().ok());
-    match seed {
-        Some(seed) => run(seed),
-        None => (0..6).for_each(run),
-    }
+    testkit::each_seed(6, run);
 }
 
 #[test]
@@ -771,9 +758,7 @@ const JUDGES: &str = "set -e\n\
 #[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
 fn the_kernel_goes_on_from_what_was_received() {
     use sha2::Digest as _;
-    let judge = testkit::shared_dir().map(|shared| shared.join("judge"));
-    let judge = judge.filter(|judge| judge.join("run-job").is_file());
-    let judge = judge.expect("this needs the kernel judge (../shared/judge)");
+    let judge = testkit::KernelJudge::find();
     let dir = tempfile::tempdir().unwrap();
     let (job, out) = (dir.path().join("job"), dir.path().join("out"));
     std::fs::create_dir_all(&job).unwrap();
@@ -820,18 +805,15 @@ fn the_kernel_goes_on_from_what_was_received() {
     drop((fs, volume));
     from.export().unwrap();
     into.export().unwrap();
-    std::fs::write(job.join("run.sh"), JUDGES).unwrap();
-    let mut run = std::process::Command::new(judge.join("run-job"));
-    run.args(["--timeout", "1200", "--out"]).arg(&out).arg(&job).args(&images);
-    assert!(run.status().unwrap().success(), "the kernel does not go on");
+    assert!(judge.run(JUDGES, &job, &out, &images), "the kernel does not go on");
     let theirs = std::fs::read_to_string(out.join("sums")).unwrap();
     let theirs: Vec<&str> = theirs.lines().filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(theirs, sums, "the kernel sends something else");
     for (of, target, _) in kinds {
         for (file, ignored) in [("there.json", "3"), ("after.json", "")] {
-            let mut diff = std::process::Command::new(judge.join("manifest-diff"));
-            diff.args(["--from", &format!("here/{of}"), "--to", &format!("there/{target}")]);
-            diff.args([out.join("here.json"), out.join(file)]);
+            let names = [format!("here/{of}"), format!("there/{target}")];
+            let described = [out.join("here.json"), out.join(file)];
+            let mut diff = judge.diff(names, described);
             let output = diff.output().unwrap();
             let text = String::from_utf8_lossy(&output.stdout);
             // Before the last increment its snapshot, and the head, are not the same yet.

@@ -290,11 +290,7 @@ fn run(seed: u64) {
 
 #[test]
 fn what_is_sent_is_the_snapshot() {
-    let seed = std::env::var("ZINC_SEED").ok().and_then(|seed| seed.parse().ok());
-    match seed {
-        Some(seed) => run(seed),
-        None => (0..8).for_each(run),
-    }
+    testkit::each_seed(8, run);
 }
 
 #[test]
@@ -359,9 +355,7 @@ const RECEIVES: &str = "set -e\n\
 #[test]
 #[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
 fn the_kernel_receives_what_is_sent() {
-    let judge = testkit::shared_dir().map(|shared| shared.join("judge"));
-    let judge = judge.filter(|judge| judge.join("run-job").is_file());
-    let judge = judge.expect("this needs the kernel judge (../shared/judge)");
+    let judge = testkit::KernelJudge::find();
     let dir = tempfile::tempdir().unwrap();
     let (job, out) = (dir.path().join("job"), dir.path().join("out"));
     std::fs::create_dir_all(&job).unwrap();
@@ -397,14 +391,11 @@ fn the_kernel_receives_what_is_sent() {
     }
     drop((fs, volume));
     pool.export().unwrap();
-    std::fs::write(job.join("run.sh"), RECEIVES).unwrap();
-    let mut run = std::process::Command::new(judge.join("run-job"));
-    run.args(["--timeout", "1200", "--out"]).arg(&out).arg(&job).args(&images);
-    assert!(run.status().unwrap().success(), "the kernel does not receive it");
+    assert!(judge.run(RECEIVES, &job, &out, &images), "the kernel does not receive it");
     for (of, n) in ["fs", "vol"].iter().flat_map(|of| (0..forms.len()).map(move |n| (of, n))) {
-        let mut diff = std::process::Command::new(judge.join("manifest-diff"));
-        diff.args(["--from", &format!("tank/{of}"), "--to", &format!("target/{of}{n}")]);
-        diff.args([out.join("tank.json"), out.join("target.json")]);
+        let names = [format!("tank/{of}"), format!("target/{of}{n}")];
+        let described = [out.join("tank.json"), out.join("target.json")];
+        let mut diff = judge.diff(names, described);
         assert!(diff.status().unwrap().success(), "{of}{n}: the kernel has something else");
     }
 }

@@ -18,6 +18,7 @@ mod corpus;
 mod corrupt;
 mod google_server;
 mod image;
+mod judge;
 mod nbd_server;
 pub mod oracle;
 pub mod posix;
@@ -36,11 +37,12 @@ pub use corpus::{
 pub use corrupt::{Corruptor, Damage, DamageKind};
 pub use google_server::GoogleServer;
 pub use image::{SparseImage, is_zero};
+pub use judge::KernelJudge;
 pub use nbd_server::NbdServer;
 pub use needs::needs;
 pub use rng::Rng;
 pub use s3_server::S3Server;
-pub use shrinking::{shrinking, shrinking_seed, steps};
+pub use shrinking::{each_seed, shrinking, shrinking_seed, steps};
 pub use unharnessed::Unharnessed;
 pub use unpack::{read_zst, unpack_zst};
 

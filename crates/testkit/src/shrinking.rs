@@ -128,6 +128,15 @@ impl ValueTree for Shorter {
     }
 }
 
+/// Runs a random test with the seed that `ZINC_SEED` says, otherwise with the first `count` seeds.
+pub fn each_seed(count: u64, run: impl FnMut(u64)) {
+    let seed = std::env::var("ZINC_SEED").ok().and_then(|seed| seed.parse().ok());
+    match seed {
+        Some(seed) => std::iter::once(seed).for_each(run),
+        None => (0..count).for_each(run),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use crate::tree::{Dataset, Dir, Dsl};
 use dmu::{Objset, Zap};
 use ondisk::DslDir;
 use ondisk::deadlist::parse_int_key;
-use ondisk::dsl::{RECV_DIR_NAME, dataset_field, dir_field};
+use ondisk::dsl::{dataset_field, dir_field};
 use ondisk::mos::master_node;
 use ondisk::props::{Kind, Property};
 
@@ -338,13 +338,9 @@ fn token(fields: &Zap) -> Result<Option<String>> {
 }
 
 impl Dsl {
-    /// A receive into an existing dataset goes into a hidden child until it is complete.
+    /// The token of the hidden directory below a dataset that is received into.
     fn token_of_receiving_child(&self, dir: &Dir) -> Result<Option<String>> {
-        let names = self.names_in(dir.phys.child_zap)?;
-        let Some((name, object)) = names.into_iter().find(|(n, _)| n == RECV_DIR_NAME) else {
-            return Ok(None);
-        };
-        let child = self.dir(object, format!("{}/{name}", dir.name))?;
+        let Some(child) = self.receiving_child(dir)? else { return Ok(None) };
         let Some(head) = self.head(&child)? else { return Ok(None) };
         let fields = self.fields(head.object, head.has_fields)?;
         Ok(fields.as_ref().map(token).transpose()?.flatten())

@@ -321,10 +321,7 @@ pub fn begin_receive(cx: &DslCx<'_>, dsl: &Dsl, incoming: &Incoming) -> Result<N
 /// There is no such dataset, or there is no such head.
 pub fn partly_received(dsl: &Dsl, name: &str) -> Result<(Dataset, ResumeToken)> {
     let dir = dsl.dir_by_name(name)?;
-    let below = dsl.names_in(dir.phys.child_zap)?;
-    let hidden = below.into_iter().find(|(name, _)| name == RECV_DIR_NAME);
-    let hidden = hidden.map(|(below, object)| dsl.dir(object, format!("{name}/{below}")));
-    let dir = hidden.transpose()?.unwrap_or(dir);
+    let dir = dsl.receiving_child(&dir)?.unwrap_or(dir);
     let found = match dsl.head(&dir)?.filter(|head| head.phys.is_inconsistent()) {
         None => None,
         Some(head) => {
@@ -558,9 +555,7 @@ pub fn unfinished_receives(dsl: &Dsl) -> Vec<u64> {
     let mut out = Vec::new();
     for (_, dir) in dsl.walk() {
         let Ok(dir) = dir else { continue };
-        let below = dsl.names_in(dir.phys.child_zap).unwrap_or_default();
-        let hidden = below.into_iter().find(|(name, _)| name == RECV_DIR_NAME);
-        let hidden = hidden.and_then(|(name, o)| dsl.dir(o, format!("{}/{name}", dir.name)).ok());
+        let hidden = dsl.receiving_child(&dir).ok().flatten();
         for dir in hidden.into_iter().chain([dir]) {
             let Ok(Some(head)) = dsl.head(&dir) else { continue };
             if !head.phys.is_inconsistent() {

@@ -6,6 +6,7 @@ use super::names::{NAME_MAX, NameKind, check_component, check_name};
 use super::room::check_move;
 use super::spacing::Delta;
 use crate::error::{Error, Refusal, Result};
+use crate::names::is_within;
 use crate::tree::{Dir, Dsl};
 use ondisk::dsl::DslDir;
 use std::sync::Arc;
@@ -179,10 +180,7 @@ pub fn rename_snapshot(
         for (n, dir) in dsl.walk() {
             // What is at or above the place and cannot be read hides what is below: it is no reason
             // to rename the rest.
-            let hides = |n: &str| {
-                let rest = path.strip_prefix(n.strip_suffix("/?").unwrap_or(n));
-                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            };
+            let hides = |n: &str| is_within(path, n.strip_suffix("/?").unwrap_or(n));
             if !(n.starts_with(&below) || dir.is_err() && hides(&n)) {
                 continue;
             }

@@ -77,11 +77,7 @@ impl Package {
 /// The object and the offset with which the rest of a stream begins, of the list behind its BEGIN.
 pub(super) fn start(packed: &[u8]) -> Option<(u64, u64)> {
     let list = NvList::decode(packed).ok()?;
-    let number = |name: &str| match list.get(name) {
-        Some(NvValue::U64(n)) => Some(*n),
-        _ => None,
-    };
-    Some((number("resume_object")?, number("resume_offset")?))
+    Some((list.u64("resume_object").ok()?, list.u64("resume_offset").ok()?))
 }
 
 /// The properties of a list, but those that come with the content, or cannot be set.

@@ -29,6 +29,7 @@ use crate::datasets::make_above;
 use crate::error::{Error, ErrorKind, Result, Rule, StreamFault};
 use crate::properties::parse;
 use apply::Apply;
+use dsl::names::is_within;
 use dsl::write::{Incoming, NameKind, PropertyChange, check_name};
 use dsl::{DatasetKind, Refusal, ResumeToken};
 use list::{Package, Said};
@@ -103,19 +104,19 @@ pub struct Stream {
     pub origin: Option<String>,
 }
 
-/// Is told of a receive, and makes what is new seen.
+/// Is told of a receive, and makes what is new seen. Only losses must be listened to.
 pub trait Observer {
     /// The stream of a snapshot begins; of one that is only planned, that is all.
-    fn begins(&self, stream: &Stream);
+    fn begins(&self, _stream: &Stream) {}
 
     /// The snapshot is there already: the stream is passed over.
-    fn is_there(&self, snapshot: &str);
+    fn is_there(&self, _snapshot: &str) {}
 
     /// A property was not set.
     fn not_set(&self, dataset: &str, property: &str, why: &str);
 
     /// It was received: so many bytes in this time.
-    fn ends(&self, bytes: u64, time: Duration);
+    fn ends(&self, _bytes: u64, _time: Duration) {}
 
     /// Runs `finish`, which gives the dataset its content: a new one, or one that is there and must
     /// not be mounted meanwhile.
@@ -124,10 +125,12 @@ pub trait Observer {
     /// Those of `finish`, and that it must not run.
     fn finish(
         &self,
-        dataset: &str,
-        is_new: bool,
+        _dataset: &str,
+        _is_new: bool,
         finish: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        finish()
+    }
 }
 
 /// How streams are received.
@@ -213,11 +216,6 @@ fn fault(e: stream::Error, is_first: bool) -> Error {
 
 fn bad(fault: StreamFault) -> Error {
     Error::new(ErrorKind::BadStream(fault))
-}
-
-/// Whether a dataset is another or below it.
-fn is_within(dataset: &str, above: &str) -> bool {
-    dataset.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// While nothing is known of the stream.

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Place, Result};
 use dsl::Dataset;
+use dsl::names::is_within;
 
 /// What is sent beside one snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,10 +29,7 @@ impl Scope {
     /// The dataset is left out: but the list has it, as OpenZFS's, so that a receiver does not take
     /// it for destroyed.
     pub(super) fn excludes(&self, dataset: &str) -> bool {
-        let is_in = |top: &String| {
-            dataset.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        self.without.iter().any(is_in)
+        self.without.iter().any(|top| is_within(dataset, top))
     }
 
     /// Several snapshots of each dataset are in it.

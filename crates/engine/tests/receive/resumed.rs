@@ -109,11 +109,7 @@ fn run(seed: u64) {
 
 #[test]
 fn a_stream_that_is_cut_goes_on() {
-    let seed = std::env::var("ZINC_SEED").ok().and_then(|seed| seed.parse().ok());
-    match seed {
-        Some(seed) => run(seed),
-        None => (0..5).for_each(run),
-    }
+    testkit::each_seed(5, run);
 }
 
 /// A file system with files, two snapshots of it, and what changed between them as a stream.

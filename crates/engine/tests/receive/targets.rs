@@ -35,10 +35,7 @@ fn a_snapshot_that_is_in_use_is_not_destroyed_by_going_back() {
 struct Between<'a>(&'a LivePool);
 
 impl Observer for Between<'_> {
-    fn begins(&self, _: &Stream) {}
-    fn is_there(&self, _: &str) {}
     fn not_set(&self, _: &str, _: &str, _: &str) {}
-    fn ends(&self, _: u64, _: Duration) {}
     fn finish(
         &self,
         dataset: &str,

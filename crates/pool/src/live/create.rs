@@ -595,7 +595,21 @@ fn is_in_labels(name: &str) -> bool {
     matches!(name, "comment" | "compatibility")
 }
 
+/// Longest text of a property in bytes, and longest name.
+const PROPERTY_MAX: usize = 8191;
+const PROPERTY_NAME_MAX: usize = 255;
+
 impl PropertyWord {
+    /// Refuses a property that OpenZFS could not read: `name`, or this text, is too long.
+    pub(super) fn check_length(&self, name: &str) -> Result<()> {
+        let text = if let Self::Text(text) = self { text.len() } else { 0 };
+        if text > PROPERTY_MAX || name.len() > PROPERTY_NAME_MAX {
+            let what = format!("the property '{name}' or its value is too long");
+            return Err(Error::Invalid { what });
+        }
+        Ok(())
+    }
+
     /// As a table's value.
     pub(super) fn value(&self) -> ZapValue {
         match self {

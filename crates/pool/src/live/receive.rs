@@ -166,8 +166,6 @@ impl TaskCx<'_> {
     fn abort_receive(&self, name: &str) -> Result<()> {
         let (received, _) = dsl::write::partly_received(self.datasets(), name)?;
         self.check_unused(&received)?;
-        dsl::write::check_discard(self.datasets(), received.object)?;
-        self.drop_livelist(&received)?;
         self.discard_received(received.object)
     }
 
@@ -240,7 +238,8 @@ impl TaskCx<'_> {
     fn discard_received(&self, received: u64) -> Result<()> {
         let dsl = self.datasets();
         dsl::write::check_discard(dsl, received)?;
-        let name = dsl.name_of(received)?;
+        let (name, dataset) = (dsl.name_of(received)?, dsl.head_by_object(received)?);
+        self.drop_livelist(&dataset)?;
         self.drop_head(received);
         dsl::write::discard_received(&self.dsl(), dsl, received)?;
         self.log_event_of("destroy", " ", (&name, received))
@@ -292,12 +291,7 @@ impl LivePool {
             dsl::write::unfinished_receives(&self.shared.dsl)
         };
         for received in all {
-            let done = self.shared.run(move |cx| {
-                let dataset = cx.datasets().head_by_object(received)?;
-                dsl::write::check_discard(cx.datasets(), received)?;
-                cx.drop_livelist(&dataset)?;
-                cx.discard_received(received)
-            });
+            let done = self.shared.run(move |cx| cx.discard_received(received));
             // What cannot be destroyed stays, as it was.
             match done {
                 Err(e) if self.shared.txgs.why_stopped().is_some() => return Err(e),

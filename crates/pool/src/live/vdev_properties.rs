@@ -5,10 +5,6 @@ use crate::error::{Error, Result};
 use dmu::zap;
 use ondisk::config::VdevConfig;
 
-/// Longest text of a property in bytes, and longest name.
-const VALUE_MAX: usize = 8191;
-const NAME_MAX: usize = 255;
-
 /// The table in which the properties of a vdev are: that of the root, of a top-level vdev, or of a
 /// leaf, whichever the vdev has first.
 #[must_use]
@@ -34,11 +30,7 @@ impl LivePool {
     /// There is no such vdev, or it has no table: pools from before `vdev_zaps_v2` have none for
     /// the root, and vdevs inside others but devices have none at all. Name or value are too long.
     pub fn set_vdev_property(&self, guid: u64, name: &str, word: PropertyWord) -> Result<()> {
-        let text = if let PropertyWord::Text(text) = &word { text.len() } else { 0 };
-        if text > VALUE_MAX || name.len() > NAME_MAX {
-            let what = format!("the property '{name}' or its value is too long");
-            return Err(Error::Invalid { what });
-        }
+        word.check_length(name)?;
         let name = name.to_owned();
         self.run(move |cx| {
             let table = cx.objects().object(cx.property_table_of(guid)?)?;

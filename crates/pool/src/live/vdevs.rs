@@ -14,10 +14,6 @@ use ondisk::{DmuType, features, mos};
 use vdev::VdevState;
 use vdev::label;
 
-/// Longest text of a pool property in bytes, and longest name.
-const PROPERTY_MAX: usize = 8191;
-const PROPERTY_NAME_MAX: usize = 255;
-
 /// Sector exponent in the label of a cache device.
 const AUX_ASHIFT: u64 = 12;
 
@@ -222,11 +218,7 @@ impl LivePool {
                     zap::remove(&table, cx.tx, name.as_bytes())?;
                 }
                 (name, _) => {
-                    let text = if let PropertyWord::Text(text) = &word { text.len() } else { 0 };
-                    if text > PROPERTY_MAX || name.len() > PROPERTY_NAME_MAX {
-                        let what = format!("the property '{name}' or its value is too long");
-                        return Err(Error::Invalid { what });
-                    }
+                    word.check_length(name)?;
                     let table = cx.objects().object(cx.pool_props()?)?;
                     zap::set(&table, cx.tx, name.as_bytes(), &word.value())?;
                     match (name, &word) {
