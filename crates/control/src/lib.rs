@@ -37,6 +37,7 @@ mod presence;
 pub mod protocol;
 mod server;
 pub mod sink;
+mod socket_file;
 pub mod stream;
 mod wire;
 
@@ -45,3 +46,4 @@ pub use place::{Endpoint, PlaceError};
 pub use presence::{ClientWatch, Presence};
 pub use protocol::{Refusal, Request};
 pub use server::{Handler, Peer, Server};
+pub use socket_file::SocketFile;

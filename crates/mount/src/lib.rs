@@ -39,6 +39,7 @@
 
 mod acl;
 mod attrs;
+pub mod called;
 mod content;
 pub mod datasets;
 mod errno;

@@ -2,7 +2,7 @@
 //! forges no line of it.
 
 use crate::json::{number, one_line};
-use engine::live::SpaceClass;
+use engine::live::{GivenUpLog, SpaceClass};
 use engine::pools::{CandidateState, DeviceNote, Reason, Trouble, VdevState as State};
 use engine::pools::{ImportReason, ImportTree, ImportVdev, ImportVerdict};
 use serde_json::{Map, Value, json};
@@ -28,6 +28,21 @@ pub fn rewound(name: &str, time: u64, seconds_lost: u64, is_plan: bool) -> Strin
         s => format!("{s} seconds"),
     };
     format!("{went} to its state as of {time}.\n{gave_up} approximately {lost} of transactions.\n")
+}
+
+/// What was lost with a log device that an import gave up.
+#[must_use]
+pub fn given_up(log: &GivenUpLog) -> String {
+    let kept = match log.replayed {
+        0 => String::new(),
+        1 => "; 1 change that stood elsewhere was replayed".to_owned(),
+        n => format!("; {n} changes that stood elsewhere were replayed"),
+    };
+    format!(
+        "zinc: warning: {}: its intent log was on a log device that is missing: changes that were \
+         promised after txg {} may be lost{kept}\n",
+        log.dataset, log.txg
+    )
 }
 
 /// Everything about one pool.

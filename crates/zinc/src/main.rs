@@ -78,7 +78,7 @@ fn arguments() -> Vec<OsString> {
     if ["zpool", "zfs", "zdb", "zstream"].iter().any(|n| name == *n) {
         args.insert(1, name);
     } else if name == MOUNT_HELPER {
-        return cmd::mount::helper_arguments(args);
+        return ::mount::called::helper_arguments(args);
     }
     args
 }

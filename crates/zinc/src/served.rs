@@ -14,7 +14,7 @@ use crate::session::{ENVIRONMENT, Session};
 use crate::{known, places, ui};
 use ::mount::reading;
 use control::protocol::word_to_json;
-use control::{CallError, Client, Endpoint, sink};
+use control::{CallError, Client, Endpoint, SocketFile, sink};
 use engine::datasets::pool_of;
 use engine::live::TxgRecord;
 use engine::stats::{Snapshot, VdevStats};
@@ -24,7 +24,7 @@ use std::ffi::OsString;
 use std::io::{IsTerminal as _, Read as _};
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -91,12 +91,6 @@ pub fn file_name(guid: u64) -> String {
     format!("{guid}.sock")
 }
 
-/// Device and inode of a socket; other files have none.
-fn socket_identity(path: &Path) -> Option<(u64, u64)> {
-    let meta = std::fs::symlink_metadata(path).ok()?;
-    meta.file_type().is_socket().then(|| (meta.dev(), meta.ino()))
-}
-
 fn sockets(session: &Session) -> Vec<PathBuf> {
     let mut out = Vec::new();
     for folder in folders(session).into_iter().filter(|f| Endpoint::is_folder(f)) {
@@ -113,13 +107,13 @@ impl Server {
     pub fn at(session: &Session, path: &Path) -> Result<Self, Failure> {
         let fail =
             |why: String| Failure::new(format!("no server at {}", path.display())).because(why);
-        let there = socket_identity(path);
+        let there = SocketFile::identity(path);
         let mut client = Client::connect(path, Some(PATIENCE)).map_err(|e| {
             // A server listens before its socket has this name: that of this one was killed.
             let is_ours =
                 path.parent().is_some_and(|dir| folders(session).iter().any(|f| f == dir));
             let is_dead = e.kind() == std::io::ErrorKind::ConnectionRefused;
-            if is_dead && is_ours && there.is_some() && socket_identity(path) == there {
+            if is_dead && is_ours && there.is_some() && SocketFile::identity(path) == there {
                 let _ = std::fs::remove_file(path);
             }
             fail(e.to_string())

@@ -6,9 +6,10 @@
 //! 0. Every other error (a full disk, an input/output error, also one that shows only when the file
 //! is closed) is a failure: the verb ends, that is said, and the exit code is 1. A verb that
 //! changes a pool or a device ([`runs_on`]) is done to its end first; what could not be printed is
-//! said then. For a client of a server the same holds of the client's descriptors: the first loss
-//! is kept, calls the verb off, and becomes its exit code ([`finish`]). A message that standard
-//! error did not take makes the exit code 1 where it would be 0.
+//! said then. One that was called off when it had done all did not fail: what it did is durable.
+//! For a client of a server the same holds of the client's descriptors: the first loss is kept,
+//! calls the verb off, and becomes its exit code ([`finish`]). A message that standard error did
+//! not take makes the exit code 1 where it would be 0.
 //!
 //! # What is printed how
 //!
@@ -195,8 +196,14 @@ pub fn finish(session: &Session, code: ExitCode) -> ExitCode {
             ExitCode::from(FAILED)
         }
         (Some(Lost::ReaderGone), _) if !output.runs_on() => ExitCode::SUCCESS,
+        // It was done to its end before it noticed, and what it did is durable.
+        (_, Some(_)) if output.runs_on() && code == ExitCode::SUCCESS => code,
         (_, Some(why)) => {
-            said(&Failure::new("the command was cancelled").because(why));
+            let failure = Failure::new("the command was cancelled").because(why);
+            said(&match output.runs_on() {
+                true => failure.hint("what it had done by then stays; the rest was not done"),
+                false => failure,
+            });
             ExitCode::from(FAILED)
         }
         _ => code,

@@ -311,6 +311,34 @@ fn a_terminal_that_stands_still_holds_no_export_up() {
     place.is_clean();
 }
 
+/// A change that an export meets was made or was not, and its exit code says which.
+#[test]
+fn a_change_that_meets_a_forced_export_says_whether_it_was_made() {
+    let place = Place::new();
+    for round in 0..3 {
+        let server = place.serve_known();
+        let names: Vec<String> = (0..6).map(|n| format!("tank/r{round}n{n}")).collect();
+        let mut changes: Vec<Child> = Vec::new();
+        for name in &names {
+            let mut command = place.command(&["zfs", "create", name]);
+            changes.push(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
+        }
+        // Until one of them runs: the others come before and after.
+        place.wait_until(|status| status["commands"].as_array().is_some_and(|c| !c.is_empty()));
+        place.run(&["zpool", "export", "-f", "tank"]).ok();
+        let ended: Vec<Output> =
+            changes.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
+        assert_eq!(server.end().0, Some(0));
+        place.run(&["zpool", "import", "-d", ".", "tank"]).ok();
+        for (name, output) in names.iter().zip(ended) {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let is_there = place.run(&["zfs", "list", name]).code == 0;
+            assert_eq!(output.status.success(), is_there, "{name}: {said}");
+            assert_eq!(said.is_empty(), is_there, "{name}: {said}");
+        }
+    }
+}
+
 /// Reports of a pool whose server ends just then are of the pool all the same.
 #[test]
 fn a_report_goes_on_where_the_server_ends() {

@@ -32,7 +32,7 @@ use agents::Held;
 use control::held::{CloseMode, NotReleased};
 use control::sink::{OutputState, two_sockets};
 use control::stream::Stream;
-use control::{ClientWatch, Handler, Peer, Presence, Refusal, Request};
+use control::{ClientWatch, Handler, Peer, Presence, Refusal, Request, SocketFile};
 use engine::LivePool;
 use engine::live::{Invocation, Setting, Tunable, TunableError};
 use engine::permissions::Caller;
@@ -40,14 +40,13 @@ use imported::Listed;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -68,51 +67,6 @@ pub enum Exported {
     LetGo(String),
 }
 
-/// Where the socket is.
-pub struct Socket {
-    path: Mutex<PathBuf>,
-    /// Device and inode: another server may listen under the same path later.
-    identity: Option<(u64, u64)>,
-}
-
-impl Socket {
-    /// At first it is here.
-    pub fn new(path: PathBuf) -> Arc<Self> {
-        let identity = identity(&path);
-        Arc::new(Self { path: Mutex::new(path), identity })
-    }
-
-    /// Its path.
-    pub fn path(&self) -> PathBuf {
-        self.path.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Takes it away, wherever it is, so that no command meets a server that is ending.
-    pub fn remove(&self) {
-        let path = self.path();
-        if self.identity.is_some() && identity(&path) == self.identity {
-            let _ = std::fs::remove_file(path);
-        }
-    }
-
-    /// Gives it another name, if it has this one and nothing has the other.
-    fn rename(&self, old: &str, new: &str) {
-        let mut path = self.path.lock().unwrap_or_else(PoisonError::into_inner);
-        let to = path.with_file_name(new);
-        if path.file_name() == Some(OsStr::new(old))
-            && !to.exists()
-            && std::fs::rename(&*path, &to).is_ok()
-        {
-            *path = to;
-        }
-    }
-}
-
-/// Device and inode of what is there.
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    std::fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
-}
-
 /// The service.
 pub struct Service {
     session: Session,
@@ -120,7 +74,7 @@ pub struct Service {
     mounts: Arc<Mounts>,
     mounts_all: bool,
     listed: Arc<Listed>,
-    socket: Arc<Socket>,
+    socket: Arc<SocketFile>,
     outcome: Mutex<Option<Exported>>,
     answered: Box<dyn Fn(Option<Exported>) + Send + Sync>,
 }
@@ -132,7 +86,7 @@ impl Service {
         session: Session,
         (held, mounts, listed): (Arc<Held>, Arc<Mounts>, Arc<Listed>),
         mounts_all: bool,
-        socket: Arc<Socket>,
+        socket: Arc<SocketFile>,
         answered: impl Fn(Option<Exported>) + Send + Sync + 'static,
     ) -> Self {
         Self {

@@ -40,9 +40,9 @@ use agents::{Held, events, panic, spares};
 use control::held::{CloseMode, END_WITHIN, NotReleased};
 use control::hook;
 use control::log::{self, Filter};
-use control::{Endpoint, Server};
+use control::{Endpoint, Server, SocketFile};
 use engine::{LivePool, OpenPool};
-use handler::{Exported, Service, Socket};
+use handler::{Exported, Service};
 use hostfs::notify;
 use imported::Listed;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -224,7 +224,7 @@ fn write_pid(session: &Session, path: &Path) -> Result<hostfs::output::Remover, 
 }
 
 /// Takes the socket away at the end, also when it has another name than its listener knows.
-struct AtEnd(Arc<Socket>);
+struct AtEnd(Arc<SocketFile>);
 
 impl Drop for AtEnd {
     fn drop(&mut self) {
@@ -395,7 +395,7 @@ impl Args {
         let _pidfile = self.pidfile.as_deref().map(|path| write_pid(session, path)).transpose()?;
         let endpoint = self.listen(session, held.guid())?;
         let path = endpoint.path().to_owned();
-        let socket = Socket::new(path.clone());
+        let socket = SocketFile::new(path.clone());
         let _at_end = AtEnd(Arc::clone(&socket));
         let of = (Arc::clone(held), Arc::clone(mounts), Arc::clone(listed));
         let failed = ends.clone();

@@ -233,7 +233,8 @@ impl Args {
         let adjust = |options: &mut ImportOptions| self.adjust(options);
         let (_, pool) = live::take(session, find, &how, &how.tuning.all(session)?, adjust)?;
         back_to.iter().for_each(|(_, text)| ui::out(session, text));
-        tell_given_up(session, &pool);
+        let given_up = pool.given_up_logs();
+        given_up.iter().for_each(|log| ui::error(session, &views::import::given_up(log)));
         let names = known::pools(session).hold_names();
         let noted = || remembered.remember(session, &doing, pool.cache_config(), &name);
         if let Err(failure) = refuse().and_then(|()| noted()) {
@@ -350,23 +351,6 @@ impl Args {
         pool.close()?;
         stored_only::note(session, &self.take.properties);
         told
-    }
-}
-
-/// Says what was lost with log devices.
-fn tell_given_up(session: &Session, pool: &LivePool) {
-    for log in pool.given_up_logs() {
-        let kept = match log.replayed {
-            0 => String::new(),
-            1 => "; 1 change that stood elsewhere was replayed".to_owned(),
-            n => format!("; {n} changes that stood elsewhere were replayed"),
-        };
-        let text = format!(
-            "zinc: warning: {}: its intent log was on a log device that is missing: changes that \
-             were promised after txg {} may be lost{kept}\n",
-            log.dataset, log.txg
-        );
-        ui::error(session, &text);
     }
 }
 
