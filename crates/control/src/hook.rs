@@ -8,10 +8,11 @@
 //! [`AT_ONCE`] run at a time; the caller of [`Hook::run`] waits for one to end when more are
 //! wanted, and events wait where they are kept. One that takes longer than [`TIME`] is killed.
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Commands that run at the same time.
@@ -30,6 +31,26 @@ pub fn program(path: &Path) -> io::Result<PathBuf> {
     match path.metadata()? {
         meta if meta.is_file() && meta.permissions().mode() & 0o111 != 0 => Ok(path),
         _ => Err(io::Error::other("it is no program")),
+    }
+}
+
+/// Waits for a program that leads a group of its own, which is ended as a whole when it is not
+/// wanted any more.
+///
+/// # Errors
+/// The system's error.
+pub fn wait_while(mut child: Child, is_wanted: impl Fn() -> bool) -> io::Result<ExitStatus> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if !is_wanted()
+            && let Some(group) = Pid::from_raw(child.id().cast_signed())
+        {
+            // That it has just ended is no failure.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        std::thread::sleep(BETWEEN);
     }
 }
 

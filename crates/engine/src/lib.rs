@@ -269,8 +269,8 @@ pub mod live {
         Events, FailMode, GivenUpLog, Head, ImportOptions, InUse, Invocation, LivePool, LogDevices,
         Lookout, Missing, NewTop, NotUsed, OfflineMode, OwnChanges, PropertyWord, PushReason,
         Refused, ResilverKind, Returned, Setting, Sighting, SpaceClass, SpareTaken, StopWaiter,
-        Tunable, TunableError, TxgLimits, TxgRecord, TxgState, VdevSpec, cache_config, import,
-        is_same, is_writable, mark_destroyed,
+        Tunable, TunableError, TxgLimits, TxgRecord, TxgState, VdevSpec, cache_config,
+        check_import, import, is_same, is_writable, mark_destroyed,
     };
 
     /// What can be tuned, in a table with units and ranges.
@@ -419,7 +419,7 @@ pub mod pools {
         Add, Content, CreatePool, DeviceCheck, DeviceRefusal, NewlyMade, check_new_name,
         owner_of_aux,
     };
-    pub use crate::members::{DeviceRole, Member};
+    pub use crate::members::{DeviceRole, Member, named_leaves};
     pub use crate::vdev_properties::{NamedVdev, named_vdevs, vdev_properties};
     pub use ondisk::history::HistoryRecord;
     pub use ondisk::scan::{Function, RebuildState, ScanState, State as ScanProgress};

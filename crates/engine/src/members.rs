@@ -1,8 +1,8 @@
 //! Devices of a pool by what a person calls them, and what a device is for a pool by its label.
 
 use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
-use pool::{Pool, PoolSpace, VdevView, look_at_device};
-use std::path::Path;
+use pool::{Candidate, Pool, PoolSpace, VdevView, look_at_device};
+use std::path::{Path, PathBuf};
 
 /// A vdev that was named.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +94,27 @@ impl DeviceRole {
             LabelConfig::Aux(_) => None,
         }
     }
+}
+
+/// The devices of a pool that was found which are called so, by guid, by path, as `path_of` makes
+/// one of a name, or by the last part of the path.
+#[must_use]
+pub fn named_leaves(
+    candidate: &Candidate,
+    names: &[String],
+    path_of: impl Fn(&str) -> PathBuf,
+) -> Vec<u64> {
+    let is_called = |guid: u64, path: &Path| {
+        names.iter().any(|name| {
+            path == path_of(name)
+                || path.file_name() == Some(name.as_ref())
+                || *name == guid.to_string()
+        })
+    };
+    let written =
+        candidate.tree.walk().filter_map(|v| Some((v.guid, PathBuf::from(v.path.clone()?))));
+    let found = candidate.leaves.iter().map(|(guid, seen)| (*guid, seen.path.clone()));
+    written.chain(found).filter(|(guid, path)| is_called(*guid, path)).map(|(g, _)| g).collect()
 }
 
 #[cfg(test)]

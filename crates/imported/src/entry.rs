@@ -20,6 +20,8 @@ use std::time::SystemTime;
 const ALTROOT: &str = "org.zinc:altroot";
 /// It was imported to be read only.
 const READONLY: &str = "org.zinc:readonly";
+/// The txg whose state is read of one that is only read; 0: that of its checkpoint.
+const STATE: &str = "org.zinc:state";
 /// The property `cachefile`, when it is not the usual one.
 const CACHEFILE: &str = "org.zinc:cachefile";
 /// The start of the machine since which it is known.
@@ -36,7 +38,16 @@ const ERRORS: &str = "org.zinc:errors";
 /// Vdevs with errors that are remembered of one pool, at most.
 const ERRORS_MAX: usize = 4096;
 /// What stays when the configuration is written anew.
-const MARKS: [&str; 5] = [ALTROOT, READONLY, CACHEFILE, BOOT, ERRORS];
+const MARKS: [&str; 6] = [ALTROOT, READONLY, STATE, CACHEFILE, BOOT, ERRORS];
+
+/// A state of a pool before its newest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EarlierState {
+    /// That of its checkpoint.
+    Checkpoint,
+    /// That of this txg.
+    Txg(u64),
+}
 
 /// A known pool.
 #[derive(Clone, Debug)]
@@ -92,6 +103,19 @@ impl Known {
         }
         if readonly {
             self.list.set(READONLY, NvValue::U64(1));
+        }
+        self
+    }
+
+    /// What is read of it from now on, where that is not its newest state.
+    #[must_use]
+    pub fn with_state(mut self, state: Option<EarlierState>) -> Self {
+        if let Some(state) = state {
+            let txg = match state {
+                EarlierState::Checkpoint => 0,
+                EarlierState::Txg(txg) => txg,
+            };
+            self.list.set(STATE, NvValue::U64(txg));
         }
         self
     }
@@ -257,6 +281,13 @@ impl Known {
     #[must_use]
     pub fn is_readonly(&self) -> bool {
         self.list.flag(READONLY).unwrap_or(false)
+    }
+
+    /// The state of one that is only read, where that is not its newest.
+    #[must_use]
+    pub fn state(&self) -> Option<EarlierState> {
+        let NvValue::U64(txg) = self.list.get(STATE)? else { return None };
+        Some(if *txg == 0 { EarlierState::Checkpoint } else { EarlierState::Txg(*txg) })
     }
 
     /// The property `cachefile`.

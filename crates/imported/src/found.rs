@@ -1,7 +1,7 @@
 //! Devices of known pools, wherever they are by now.
 
 use crate::entry::real;
-use crate::{Known, KnownPools, LookError};
+use crate::{EarlierState, Known, KnownPools, LookError};
 use engine::devices::{is_far, open_to_read};
 use engine::pools::{Absence, CandidateState, default_search_paths, scan};
 use engine::{Candidate, LivePool, OpenOptions, Pool, SearchOptions};
@@ -133,6 +133,12 @@ impl Found {
         options.altroot = known.altroot();
         options.errors = known.errors();
         options.name = (known.name() != self.candidate.name()).then(|| known.name().to_owned());
+        let is_newest = options.txg.is_none() && !options.checkpoint;
+        match known.state().filter(|_| is_newest && known.is_readonly()) {
+            Some(EarlierState::Checkpoint) => options.checkpoint = true,
+            Some(EarlierState::Txg(txg)) => options.txg = Some(txg),
+            None => {}
+        }
     }
 
     /// What is known of it and was found of its devices, for showing it when it cannot be opened.

@@ -25,7 +25,7 @@ mod error;
 mod file;
 mod found;
 
-pub use entry::Known;
+pub use entry::{EarlierState, Known};
 pub use error::{Error, LookError, Notice, Result};
 pub use file::read;
 pub use found::{Found, Listed, denied, is_gone, left_aside, look_for, look_for_any};

@@ -14,20 +14,48 @@ use term::human::ctime;
 const NAME_WIDTH: usize = 10;
 const BY_NAME: &str = "The pool can be imported using its name or numeric identifier";
 
-/// What going back to an earlier state does, or with `is_plan` would do. `time` is local.
+/// What becomes of a pool that is to have an earlier state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GoingBack {
+    /// It could go back.
+    Possible,
+    /// It went back, for good.
+    Done,
+    /// It is read so, and nothing is written.
+    Read,
+}
+
+/// What going back to an earlier state does, or would do. `time` is local.
 #[must_use]
-pub fn rewound(name: &str, time: u64, seconds_lost: u64, is_plan: bool) -> String {
-    let (name, time) = (line(name), ctime(time));
-    let (went, gave_up) = match is_plan {
-        true => (format!("Would be able to return {name}"), "Would discard"),
-        false => (format!("Pool {name} returned"), "Discarded"),
+pub fn rewound(name: &str, time: u64, seconds_lost: u64, how: GoingBack) -> String {
+    let (name, time, lost) = (line(name), ctime(time), span(seconds_lost));
+    let (went, gave_up) = match how {
+        GoingBack::Possible => (format!("Would be able to return {name}"), "Would discard"),
+        GoingBack::Done => (format!("Pool {name} returned"), "Discarded"),
+        GoingBack::Read => (format!("Pool {name} is read, and not returned,"), "It hides"),
     };
-    let lost = match seconds_lost {
+    format!("{went} to its state as of {time}.\n{gave_up} approximately {lost} of transactions.\n")
+}
+
+/// How much time that is, in the words of `zpool import -F`.
+fn span(seconds: u64) -> String {
+    match seconds {
         0 => "less than a second".to_owned(),
         s if s > 120 => format!("{} minutes", s.div_ceil(60)),
         s => format!("{s} seconds"),
-    };
-    format!("{went} to its state as of {time}.\n{gave_up} approximately {lost} of transactions.\n")
+    }
+}
+
+/// What can be done about a pool whose newest state cannot be read. `flags` are those that reach
+/// the state of `time`, which is local.
+#[must_use]
+pub fn recovery(name: &str, flags: &str, time: u64, seconds_lost: u64) -> String {
+    let (name, time, lost) = (line(name), ctime(time), span(seconds_lost));
+    format!(
+        "recovery is possible, but will result in some data loss: `zinc zpool import {flags} \
+         {name}` returns the pool to its state as of {time}, and approximately {lost} of data are \
+         discarded, irreversibly"
+    )
 }
 
 /// What was lost with a log device that an import gave up.
@@ -172,8 +200,8 @@ pub fn action(v: &ImportVerdict<'_>) -> String {
         }
         (State::Online | State::Degraded, Trouble::CorruptPool) => {
             "The pool can be imported with '-o \
-             readonly=on' only.  'zinc check' says what is\n\tlost, 'zinc rescue' copies out what \
-             is not."
+             readonly=on', or may go back to an earlier\n\tstate with '-F'.  'zinc check' says \
+             what is lost, 'zinc rescue' copies out\n\twhat is not."
                 .to_owned()
         }
         (State::Online | State::Degraded, Trouble::MissingLog) => {

@@ -12,6 +12,7 @@ use crate::{host, known, served, ui};
 use clap::Args;
 use engine::devices::open_input;
 use engine::live::{ImportOptions, Invocation, Setting};
+use engine::pools::named_leaves;
 use engine::{Error, LivePool, OpenOptions, Progress};
 use imported::Found;
 use std::path::{Path, PathBuf};
@@ -198,7 +199,9 @@ pub fn take(
             adopt_paths: found.is_known(),
             ignore_limits: session.user() == 0,
             user: session.user(),
-            give_up: named_leaves(session, &found.candidate, &how.give_up),
+            give_up: named_leaves(&found.candidate, &how.give_up, |name| {
+                session.path(name.as_ref())
+            }),
             ..ImportOptions::new(open)
         };
         adjust(&mut options);
@@ -214,21 +217,6 @@ pub fn take(
         ui::error(session, &text);
     }
     Ok((found, pool))
-}
-
-/// The devices of a pool that are called so, by path, last part of the path, or guid.
-fn named_leaves(session: &Session, candidate: &engine::Candidate, names: &[String]) -> Vec<u64> {
-    let is_called = |guid: u64, path: &Path| {
-        names.iter().any(|name| {
-            path == session.path(name.as_ref())
-                || path.file_name() == Some(name.as_ref())
-                || *name == guid.to_string()
-        })
-    };
-    let written =
-        candidate.tree.walk().filter_map(|v| Some((v.guid, PathBuf::from(v.path.clone()?))));
-    let found = candidate.leaves.iter().map(|(guid, seen)| (*guid, seen.path.clone()));
-    written.chain(found).filter(|(guid, path)| is_called(*guid, path)).map(|(g, _)| g).collect()
 }
 
 /// [`LiveArgs::change`] for verbs that find their pools in another way.

@@ -45,8 +45,12 @@ fn a_pool_goes_back_to_its_checkpoint() {
     place.ok("zpool add -f tank c");
     place.ok("zpool export tank");
     place.zdb_is_content("tank");
-    let why = place.fails("zpool import -d . -o readonly=on --rewind-to-checkpoint tank");
-    has(&why, &["--checkpoint"]);
+    // Only to be read it is the same pool afterwards.
+    let before = contents(&place);
+    place.ok("zpool import -d . -o readonly=on --rewind-to-checkpoint tank");
+    assert_eq!(place.ok("zfs list -H -o name -r tank"), "tank\ntank/fs\n");
+    place.ok("zpool export tank");
+    assert!(contents(&place) == before, "something was written");
     place.ok("zpool import -d . --rewind-to-checkpoint tank");
     assert_eq!(place.ok("zfs list -H -o name tank/fs"), "tank/fs\n");
     place.fails("zfs list tank/other");
@@ -96,6 +100,57 @@ fn break_newest(place: &Place, states: usize) -> Vec<u64> {
     all.iter().map(|state| state.uberblock.txg).collect()
 }
 
+/// What is on the devices.
+fn contents(place: &Place) -> Vec<Vec<u8>> {
+    let devices = ["a", "b", "c"].map(|name| place.path().join(name));
+    devices.iter().filter_map(|path| std::fs::read(path).ok()).collect()
+}
+
+/// A txg that is named is read as it was, by all commands, until the pool is exported.
+#[test]
+fn an_earlier_txg_is_read_and_nothing_is_written() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zfs create tank/old");
+    place.ok("zpool export tank");
+    let txg = break_newest(&place, 0)[0];
+    place.ok("zpool import -d . tank");
+    place.ok("zfs create tank/new");
+    place.ok("zpool export tank");
+    let before = contents(&place);
+    let words = format!("zpool import -d . -o readonly=on -T {txg}");
+    has(&place.ok(&format!("{words} -n tank")), &["Would be able to return tank"]);
+    place.fails("zpool list tank");
+    has(&place.ok(&format!("{words} tank")), &["is read, and not returned"]);
+    assert_eq!(place.ok("zfs list -H -o name -r tank"), "tank\ntank/old\n");
+    has(&place.run("ls tank/old:/").err, &["what was written after is not seen"]);
+    has(&place.fails("zfs create tank/more"), &["read-only"]);
+    place.ok("zpool export tank");
+    assert!(contents(&place) == before, "something was written");
+    place.ok("zpool import -d . tank");
+    place.ok("zfs list tank/new");
+}
+
+/// What would be done is judged as what is done.
+#[test]
+fn a_plan_refuses_what_the_import_refuses() {
+    let place = Place::new(&["a", "b", "slog"]);
+    place.ok("zpool create tank mirror a b log slog");
+    place.ok("zfs create tank/old");
+    place.ok("zpool export tank");
+    let txg = break_newest(&place, 0)[0] - 1;
+    std::fs::rename(place.path().join("slog"), place.path().with_extension("gone")).unwrap();
+    for flags in ["-F".to_owned(), format!("-T {txg}"), format!("-F -T {txg}")] {
+        for plan in ["", "-n"] {
+            let why = place.fails(&format!("zpool import -d . {flags} {plan} tank"));
+            has(&why, &["slog"]);
+        }
+    }
+    let words = format!("zpool import -d . -m -T {txg} -n tank");
+    has(&place.ok(&words), &["Would be able to return tank"]);
+    place.fails("zpool list tank");
+}
+
 #[test]
 fn a_pool_whose_newest_state_is_broken_goes_back() {
     let place = Place::new(&["a"]);
@@ -111,7 +166,14 @@ fn a_pool_whose_newest_state_is_broken_goes_back() {
     let txgs = break_newest(&place, 1);
     has(&place.ok("zpool import -d . -Fn tank"), &["Would be able to return tank to its state as"]);
     place.fails("zpool list tank");
-    has(&place.fails("zpool import -d . -o readonly=on -F tank"), &["only read"]);
+    let why = place.fails("zpool import -d . tank");
+    has(&why, &["recovery is possible", "zpool import -F tank", "are discarded, irreversibly"]);
+    let before = contents(&place);
+    let read = place.ok("zpool import -d . -o readonly=on -F tank");
+    has(&read, &["Pool tank is read, and not returned, to its state as of"]);
+    place.ok("zfs list tank/old");
+    place.ok("zpool export tank");
+    assert!(contents(&place) == before, "something was written");
     has(&place.ok("zpool import -d . -F tank"), &["Pool tank returned to its state as of"]);
     place.ok("zfs list tank/old");
     place.ok("zpool export tank");
@@ -127,7 +189,7 @@ fn a_pool_whose_newest_state_is_broken_goes_back() {
     // To a txg that is named, and to no txg that there is not.
     let txg = break_newest(&place, 0)[0] - 1;
     has(&place.fails("zpool import -d . -T 2 tank"), &["cannot import 'tank'"]);
-    has(&place.ok(&format!("zpool import -d . -T {txg} tank")), &["returned to its state"]);
+    has(&place.ok(&format!("zpool import -d . -F -T {txg} tank")), &["returned to its state"]);
     place.ok("zpool export tank");
     place.zdb_is_content("tank");
     break_newest(&place, 3);

@@ -70,4 +70,23 @@ impl Rewind {
             }
         })
     }
+
+    /// How a pool whose newest state cannot be read gets an earlier one: how far is to be looked,
+    /// when that state was written, and the seconds from then to the newest.
+    #[must_use]
+    pub fn recovery(
+        candidate: &Candidate,
+        options: &OpenOptions,
+    ) -> Option<(RewindReach, u64, u64)> {
+        for reach in [RewindReach::Recent, RewindReach::Any] {
+            match Self::find(candidate, options, reach) {
+                Ok(Self::Impossible) => {}
+                Ok(Self::To { timestamp, seconds_lost, .. }) => {
+                    return Some((reach, timestamp, seconds_lost));
+                }
+                Ok(Self::NotNeeded) | Err(_) => return None,
+            }
+        }
+        None
+    }
 }

@@ -14,7 +14,7 @@ use super::config::PoolFacts;
 use super::create::allocator;
 use super::features::FeatureTable;
 use super::interrupted_split::InterruptedSplit;
-use super::log::{LogDevices, claims, cut_logs, damaged_logs, missing_logs};
+use super::log::{CutLog, LogDevices, claims, cut_logs, damaged_logs, missing_logs};
 use super::rewind;
 use super::shared::{ConfigState, Parts, USUAL_ROUNDS};
 use super::sync_reads::mos_over;
@@ -128,22 +128,8 @@ pub fn import(
     options: &ImportOptions,
     source: &dyn DeviceSource,
 ) -> Result<LivePool> {
-    check_state(candidate, options)?;
-    let read = OpenOptions { rt: rt.clone(), ..options.open.clone() };
-    let mut reading = Pool::open_candidate(candidate, &read)?;
-    let newest = rewind::begin(rt, &mut reading, rewind::is_wanted(&options.open));
+    let Admitted { mut reading, newest, damaged } = admit(rt, candidate, options)?;
     let name = reading.name().to_owned();
-    let mut obstacles = obstacles(&reading, options.logs)?;
-    let damaged = damaged_logs(&obstacles);
-    obstacles.retain(|o| match o {
-        Obstacle::Diverged { guid, .. } => !options.give_up.contains(guid),
-        Obstacle::Dataset(_) | Obstacle::IntentLog { is_damaged: true, .. } => !options.to_repair,
-        _ => true,
-    });
-    if !obstacles.is_empty() {
-        return Err(Error::NotWritable { pool: name, obstacles });
-    }
-    watch(rt, candidate, &newest, &name)?;
     let mut root = reading.config().vdev_tree.clone();
     let was_exported = candidate.state() == CandidateState::Exported;
     let found = |guid: &u64| candidate.leaves.contains_key(guid);
@@ -190,6 +176,46 @@ pub fn import(
         pool.shared.txgs.want_next();
     }
     Ok(pool)
+}
+
+/// Whether a pool that was found would be opened for writing, as far as that shows without taking
+/// its devices from others: nothing is written.
+///
+/// # Errors
+/// Those of [`import`], but for what other processes do to the devices.
+pub fn check_import(rt: &Rt, candidate: &Candidate, options: &ImportOptions) -> Result<()> {
+    admit(rt, candidate, options).map(drop)
+}
+
+/// A pool that nothing stands in the way of.
+struct Admitted {
+    /// Open for reading; of one that goes back, with the uberblock that it gets.
+    reading: Pool,
+    /// The newest uberblock on its devices.
+    newest: Uberblock,
+    /// Intent logs that are damaged, and emptied.
+    damaged: Vec<CutLog>,
+}
+
+/// Opens it for reading, and refuses what cannot be imported.
+fn admit(rt: &Rt, candidate: &Candidate, options: &ImportOptions) -> Result<Admitted> {
+    check_state(candidate, options)?;
+    let read = OpenOptions { rt: rt.clone(), ..options.open.clone() };
+    let mut reading = Pool::open_candidate(candidate, &read)?;
+    let newest = rewind::begin(rt, &mut reading, rewind::is_wanted(&options.open));
+    let name = reading.name().to_owned();
+    let mut obstacles = obstacles(&reading, options.logs)?;
+    let damaged = damaged_logs(&obstacles);
+    obstacles.retain(|o| match o {
+        Obstacle::Diverged { guid, .. } => !options.give_up.contains(guid),
+        Obstacle::Dataset(_) | Obstacle::IntentLog { is_damaged: true, .. } => !options.to_repair,
+        _ => true,
+    });
+    if !obstacles.is_empty() {
+        return Err(Error::NotWritable { pool: name, obstacles });
+    }
+    watch(rt, candidate, &newest, &name)?;
+    Ok(Admitted { reading, newest, damaged })
 }
 
 /// Opens a part of a pool's devices as a pool of its own, which has the vdevs and the guid that

@@ -118,7 +118,7 @@ pub use events::{Event, EventValue, Events};
 pub use features::{ENABLED_BY_DEFAULT, is_writable};
 pub use head::Head;
 pub use history::Invocation;
-pub use import::{ImportOptions, import};
+pub use import::{ImportOptions, check_import, import};
 pub use log::{GivenUpLog, LogDevices};
 pub use mark::mark_destroyed;
 pub use mode::FailMode;

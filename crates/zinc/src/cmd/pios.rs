@@ -7,22 +7,20 @@ use crate::report_file::ReportFile;
 use crate::session::Session;
 use crate::ui::{self, Table};
 use clap::ValueEnum;
+use control::hook::wait_while;
 use engine::LivePool;
 use engine::Rt;
 use lab::pios::{
     self, Layout, PiosError, PlainFiles, PlainMethod, Plan, PoolFiles, PoolMethod, RunResult,
     Sizes, Sweep, Target, WhileWanted,
 };
-use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Dataset that is used when only a pool is named.
 const DATASET: &str = "pios";
-/// Time between two looks whether a program that runs for a client has ended.
-const HOOK_TICK: Duration = Duration::from_millis(20);
 
 /// How to load, one word of `-L`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -448,8 +446,11 @@ impl Args {
                 // A group of its own, to be ended as a whole.
                 shell.process_group(0);
             }
-            let child = shell.spawn()?;
-            wait_for(session, child)
+            let mut child = shell.spawn()?;
+            match session.client() {
+                Some(client) => wait_while(child, || client.presence.is_here()),
+                None => child.wait(),
+            }
         };
         match status().map_err(|e| failed(e.to_string()))? {
             status if status.success() => Ok(()),
@@ -493,22 +494,5 @@ impl Args {
             }
             None => Ok(()),
         }
-    }
-}
-
-/// Waits for a program; one that runs for a client is ended when the client's command is.
-fn wait_for(session: &Session, mut child: Child) -> std::io::Result<ExitStatus> {
-    let Some(client) = session.client() else { return child.wait() };
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
-        if !client.presence.is_here()
-            && let Some(group) = Pid::from_raw(child.id().cast_signed())
-        {
-            // What the shell has started too. That it has just ended is no failure.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-        std::thread::sleep(HOOK_TICK);
     }
 }

@@ -8,9 +8,11 @@ use crate::session::Session;
 use crate::{found, served, ui};
 use engine::pools::{Rewind, RewindReach};
 use engine::{Candidate, Error, OpenOptions};
+use views::import::GoingBack;
 
 /// Whether a pool may go back, and how far.
 #[derive(clap::Args)]
+#[command(group(clap::ArgGroup::new("rewinding").multiple(true)))]
 pub struct RewindArgs {
     /// When the newest state cannot be read, go back to the newest that can, for good: what was
     /// written since is lost. States of the last three txgs are looked at
@@ -26,15 +28,17 @@ pub struct RewindArgs {
 
 impl RewindArgs {
     /// How a pool is to be opened: `None` with its newest state, else with that of a txg, and what
-    /// is said of that when it was done; a plan is said here. `up_to` is a txg that was named.
+    /// is said of that, in words for `how` it becomes of use. `up_to` is a txg that was named.
     pub fn txg(
         &self,
         session: &Session,
         candidate: &Candidate,
         options: &OpenOptions,
         up_to: Option<u64>,
+        how: GoingBack,
         doing: &str,
     ) -> Result<Option<(u64, String)>, Failure> {
+        let how = if self.is_plan { GoingBack::Possible } else { how };
         let reach = match (up_to, self.any) {
             (Some(txg), _) => RewindReach::UpTo(txg),
             (None, _) if !self.recover => return Ok(None),
@@ -46,11 +50,7 @@ impl RewindArgs {
             Rewind::NotNeeded => Ok(None),
             Rewind::To { txg, timestamp, seconds_lost } => {
                 let (name, time) = (candidate.name(), local(session, timestamp));
-                let text = views::import::rewound(name, time, seconds_lost, self.is_plan);
-                if self.is_plan {
-                    ui::out(session, &text);
-                }
-                Ok(Some((txg, text)))
+                Ok(Some((txg, views::import::rewound(name, time, seconds_lost, how))))
             }
             Rewind::Impossible => {
                 let failure = Failure::new(format!("{doing}: I/O error"))
@@ -81,6 +81,27 @@ impl RewindArgs {
         let found = found::find(session, &live.search, name, SearchScope::Known)?;
         let mut options = live.to_read().options(session);
         found.complete(&mut options);
-        self.txg(session, &found.candidate, &options, None, &format!("{doing} {name}"))
+        let doing = format!("{doing} {name}");
+        let back = self.txg(session, &found.candidate, &options, None, GoingBack::Done, &doing)?;
+        back.iter().filter(|_| self.is_plan).for_each(|(_, text)| ui::out(session, text));
+        Ok(back)
     }
+}
+
+/// Why a pool was not imported, and, where an earlier state of it can be read, how to get that.
+pub fn with_recovery(
+    session: &Session,
+    candidate: &Candidate,
+    options: &OpenOptions,
+    failure: Failure,
+) -> Failure {
+    if !failure.is_of_pool() {
+        return failure;
+    }
+    let Some((reach, timestamp, lost)) = Rewind::recovery(candidate, options) else {
+        return failure;
+    };
+    let flags = if reach == RewindReach::Recent { "-F" } else { "-FX" };
+    let time = local(session, timestamp);
+    failure.hint(views::import::recovery(candidate.name(), flags, time, lost))
 }

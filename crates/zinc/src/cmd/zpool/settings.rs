@@ -10,7 +10,7 @@ use engine::live::PropertyWord;
 use engine::properties::pool;
 pub use engine::properties::pool::Setting;
 use engine::properties::vdev::{self, VdevSetting};
-use imported::{Cachefile, Known};
+use imported::{Cachefile, EarlierState, Known};
 
 /// Reads all of a command line; a property is given once. `doing` begins the message when one is
 /// malformed.
@@ -82,6 +82,8 @@ pub struct Remembered {
     pub altroot: Option<String>,
     pub cachefile: Cachefile,
     pub readonly: bool,
+    /// What is read of a pool that is only read.
+    pub state: Option<EarlierState>,
 }
 
 impl Remembered {
@@ -122,7 +124,7 @@ impl Remembered {
         config.set("name", NvValue::String(name.as_bytes().to_vec()));
         // A configuration that was just made can be read.
         let Some(known) = Known::new(config) else { return Ok(()) };
-        let known = known.marked(self.altroot.as_deref(), self.readonly);
+        let known = known.marked(self.altroot.as_deref(), self.readonly).with_state(self.state);
         let fail = |why: imported::Error| known::not_remembered(doing, &self.cachefile, &why);
         known::pools(session).remember(&known, &self.cachefile).map_err(fail)
     }

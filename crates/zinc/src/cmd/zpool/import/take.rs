@@ -3,7 +3,7 @@
 
 use super::Args;
 use crate::cmd::zpool::create::check_pool_name;
-use crate::cmd::zpool::rewind::RewindArgs;
+use crate::cmd::zpool::rewind::{RewindArgs, with_recovery};
 use crate::cmd::zpool::settings::{self, Remembered, Setting};
 use crate::failure::Failure;
 use crate::found;
@@ -12,17 +12,19 @@ use crate::place::printable;
 use crate::places::{candidates, import_places};
 use crate::served::Server;
 use crate::session::Session;
-use crate::{known, stored_only, ui};
+use crate::{host, known, stored_only, ui};
+use engine::errors::PoolError;
 use engine::features::VERSION_FEATURES;
-use engine::live::{ImportOptions, LogDevices, cache_config};
+use engine::live::{ImportOptions, LogDevices, cache_config, check_import};
 use engine::pools::CandidateState;
 use engine::pools::pick;
 use engine::spelling;
-use engine::{Candidate, LivePool, Pool};
-use imported::{Found, Known};
+use engine::{Candidate, LivePool, OpenOptions, Pool};
+use imported::{EarlierState, Found, Known};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use views::import::GoingBack;
 
 /// What only matters when a pool is taken over.
 #[derive(clap::Args)]
@@ -37,7 +39,8 @@ pub struct TakeArgs {
     /// lost
     #[arg(short = 'm')]
     missing_log: bool,
-    /// Go back to the pool's checkpoint, for good: all that was changed since is lost
+    /// Go back to the checkpoint, for good: all that was changed since is lost. With
+    /// -o readonly=on it is only read so
     #[arg(long = "rewind-to-checkpoint", conflicts_with = "rewinding")]
     rewind: bool,
     #[command(flatten)]
@@ -182,14 +185,7 @@ impl Args {
     fn take(&self, session: &Session, candidate: &Candidate) -> Result<(), Failure> {
         let labelled = candidate.name().to_owned();
         let guid = candidate.config.pool_guid;
-        let name = self.new_name.clone().unwrap_or_else(|| labelled.clone());
-        if self.new_name.is_some() {
-            check_pool_name(&name, "import")?;
-        } else if spelling::stored(&name) != name.as_bytes() {
-            let what = format!("cannot import '{name}': invalid character in pool name");
-            return Err(Failure::new(what)
-                .hint(format!("`zinc zpool import {guid} NEWNAME` gives it another")));
-        }
+        let name = self.name_for(&labelled, guid)?;
         let doing = format!("cannot import '{labelled}'");
         let settings = self.settings(&doing)?;
         let mut remembered = self.remembered(&doing, &settings)?;
@@ -198,28 +194,33 @@ impl Args {
         let refuse = || self.refuse_twice(session, &labelled, &name, candidate);
         refuse()?;
         self.refuse_denied(session, candidate, &doing, remembered.readonly)?;
-        let options = self.pool.options(session);
-        let back = &self.take.back;
-        let back_to = back.txg(session, candidate, &options, self.take.back_to, &doing)?;
+        let mut options = self.pool.options(session);
+        let (back, readonly) = (&self.take.back, remembered.readonly);
+        let kind = if readonly { GoingBack::Read } else { GoingBack::Done };
+        let back_to = back.txg(session, candidate, &options, self.take.back_to, kind, &doing)?;
+        let usual = options.clone();
+        let hinted = |failure| with_recovery(session, candidate, &usual, failure);
+        options.checkpoint |= self.take.rewind;
+        options.txg = back_to.as_ref().map(|(txg, _)| *txg);
+        let say = || back_to.iter().for_each(|(_, text)| ui::out(session, text));
         if back.is_plan {
+            self.check(session, candidate, options, readonly).map_err(|e| hinted(e.into()))?;
+            say();
             return Ok(());
         }
-        let goes_back = self.take.rewind || back_to.is_some();
-        refuse_looking_back(&doing, goes_back && remembered.readonly)?;
-        if remembered.readonly {
-            let pool = Pool::open_candidate(candidate, &options)?;
+        if readonly {
+            remembered.state = match options.txg {
+                None => options.checkpoint.then_some(EarlierState::Checkpoint),
+                Some(txg) => Some(EarlierState::Txg(txg)),
+            };
+            let opened = Pool::open_candidate(candidate, &options);
+            let pool = opened.map_err(|e| hinted(e.into()))?;
+            say();
             let _names = known::pools(session).hold_names();
             refuse()?;
             return remembered.remember(session, &doing, cache_config(&pool), &name);
         }
-        let how = LiveOptions {
-            txgs: self.take.show_txgs,
-            cache_mib: self.pool.open.cache_mib,
-            wait: self.pool.open.wait,
-            tuning: self.take.tuning.clone(),
-            give_up: Vec::new(),
-            txg: back_to.as_ref().map(|(txg, _)| *txg),
-        };
+        let how = self.how(options.txg);
         let mut first = Some(candidate.clone());
         let find = || {
             refuse()?;
@@ -231,8 +232,9 @@ impl Args {
             Ok(Found::at_place(&known::pools(session), candidate))
         };
         let adjust = |options: &mut ImportOptions| self.adjust(options);
-        let (_, pool) = live::take(session, find, &how, &how.tuning.all(session)?, adjust)?;
-        back_to.iter().for_each(|(_, text)| ui::out(session, text));
+        let tunables = how.tuning.all(session)?;
+        let (_, pool) = live::take(session, find, &how, &tunables, adjust).map_err(hinted)?;
+        say();
         let given_up = pool.given_up_logs();
         given_up.iter().for_each(|log| ui::error(session, &views::import::given_up(log)));
         let names = known::pools(session).hold_names();
@@ -245,6 +247,48 @@ impl Args {
         self.finish(session, pool, settings, &how)?;
         note_left_aside(session, candidate, &name);
         Ok(())
+    }
+
+    /// The name that the pool gets.
+    fn name_for(&self, labelled: &str, guid: u64) -> Result<String, Failure> {
+        let name = self.new_name.clone().unwrap_or_else(|| labelled.to_owned());
+        if self.new_name.is_some() {
+            check_pool_name(&name, "import")?;
+        } else if spelling::stored(&name) != name.as_bytes() {
+            let what = format!("cannot import '{name}': invalid character in pool name");
+            return Err(Failure::new(what)
+                .hint(format!("`zinc zpool import {guid} NEWNAME` gives it another")));
+        }
+        Ok(name)
+    }
+
+    /// How the pool is opened and shown; with a txg it goes back to that.
+    fn how(&self, txg: Option<u64>) -> LiveOptions {
+        LiveOptions {
+            txgs: self.take.show_txgs,
+            cache_mib: self.pool.open.cache_mib,
+            wait: self.pool.open.wait,
+            tuning: self.take.tuning.clone(),
+            give_up: Vec::new(),
+            txg,
+        }
+    }
+
+    /// Whether the pool would be imported so.
+    fn check(
+        &self,
+        session: &Session,
+        pool: &Candidate,
+        open: OpenOptions,
+        readonly: bool,
+    ) -> Result<(), PoolError> {
+        if readonly {
+            return Pool::open_candidate(pool, &open).map(drop);
+        }
+        let mut options = ImportOptions { hostid: host::id(), ..ImportOptions::new(open) };
+        options.user = session.user();
+        self.adjust(&mut options);
+        check_import(&options.open.rt, pool, &options)
     }
 
     /// What was asked for of how the pool is opened.
@@ -364,17 +408,6 @@ fn note_left_aside(session: &Session, candidate: &Candidate, name: &str) {
         );
         ui::error(session, &note);
     }
-}
-
-/// A pool that is only read does not go back.
-fn refuse_looking_back(doing: &str, would: bool) -> Result<(), Failure> {
-    if !would {
-        return Ok(());
-    }
-    let what = format!("{doing}: nothing goes back when it is only read");
-    Err(Failure::new(what).hint(
-        "without importing it, --checkpoint and --txg of ls, cat, cp and others show that state",
-    ))
 }
 
 fn is_imported_already(name: &str) -> Failure {
