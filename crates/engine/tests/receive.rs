@@ -551,7 +551,7 @@ fn several_snapshots_come_with_their_properties() {
     };
     assert_eq!(shown("there/x", "compression"), ("lz4".to_owned(), Source::Received));
     assert_eq!(shown("there/x/below", "test:note"), ("two".to_owned(), Source::Received));
-    assert_eq!(shown("there/x@b", "test:kept").0, "yes");
+    assert_eq!(shown("there/x@b", "test:kept"), ("yes".to_owned(), Source::Received));
     assert_eq!(shown("there/x", "quota").0, "0");
     assert_eq!(shown("there/x", "refreservation"), ((8 << 20).to_string(), Source::Received));
     assert_eq!(shown("there/x", "atime"), ("off".to_owned(), Source::Local));

@@ -44,6 +44,9 @@ impl From<io::Error> for Unreadable {
     }
 }
 
+/// Bytes of a list without any entry, at most.
+const EMPTY_MAX: usize = 64;
+
 /// The pools in a file that the user named, and what is wrong with entries that are not pools.
 ///
 /// # Errors
@@ -101,6 +104,10 @@ fn entries(path: &Path) -> std::result::Result<Entries, Unreadable> {
     let mut bytes = Vec::new();
     open_to_read(path)?.take(SIZE_MAX).read_to_end(&mut bytes)?;
     let list = NvList::decode(&bytes).map_err(|e| Unreadable::Damaged(e.to_string()))?;
+    if list.pairs.is_empty() && bytes.len() > EMPTY_MAX {
+        // Zeros, as devices begin with, are the form of a list without an end.
+        return Err(Unreadable::Damaged("it is no list of pools".to_owned()));
+    }
     let mut entries = Entries::default();
     for NvPair { name, value, .. } in list.pairs {
         let known = match value {

@@ -199,11 +199,11 @@ pub fn finish(session: &Session, code: ExitCode) -> ExitCode {
         // It was done to its end before it noticed, and what it did is durable.
         (_, Some(_)) if output.runs_on() && code == ExitCode::SUCCESS => code,
         (_, Some(why)) => {
-            let failure = Failure::new("the command was cancelled").because(why);
-            said(&match output.runs_on() {
-                true => failure.hint("what it had done by then stays; the rest was not done"),
-                false => failure,
-            });
+            let what = match output.runs_on() {
+                true => "the command was cancelled before all of it was done",
+                false => "the command was cancelled",
+            };
+            said(&Failure::new(what).because(why));
             ExitCode::from(FAILED)
         }
         _ => code,

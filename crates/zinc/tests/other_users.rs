@@ -325,6 +325,22 @@ fn they_send_what_they_have_the_permission_for() {
     assert!(place.run(NOBODY, "zfs send tank/a@1").stdout.len() > 3 << 20);
     no("zfs send -R tank@2", "permission denied");
     no("zfs send tank/c@1", "permission denied");
+    // The rest of a stream too.
+    let token = |name: &str| {
+        let guid = place.run(0, &format!("zfs get -H -p -o value guid {name}")).stdout;
+        let token = engine::ResumeToken {
+            object: 1,
+            to_guid: String::from_utf8(guid).unwrap().trim().parse().unwrap(),
+            to_name: name.as_bytes().to_vec(),
+            ..Default::default()
+        };
+        token.encode().unwrap()
+    };
+    let rest = format!("zfs send -t {}", token("tank/a@1"));
+    let theirs = place.run(NOBODY, &rest);
+    let said = String::from_utf8_lossy(&theirs.stderr).into_owned();
+    assert!(theirs.status.success() && theirs.stdout == place.run(0, &rest).stdout, "{said}");
+    no(&format!("zfs send -t {}", token("tank/c@1")), "permission denied");
     // One that does not read is in the way of nothing.
     let mut child = place.command(NOBODY, "zfs send tank/a@1");
     let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

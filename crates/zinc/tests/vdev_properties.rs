@@ -106,4 +106,6 @@ fn zdb_takes_numbers_and_cache_files() {
     has(&place.ok(&format!("zdb -U {cache} -C tank")), &["MOS Configuration:"]);
     has(&place.fails(&format!("zdb -U {cache} -C nix")), &["no such pool"]);
     has(&place.fails("zdb -U nix -C tank"), &["cannot read cache file"]);
+    // A device is none, though it begins as one may.
+    has(&place.fails("zdb -U a"), &["cannot read cache file", "no list of pools"]);
 }

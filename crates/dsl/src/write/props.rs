@@ -246,16 +246,21 @@ pub(super) fn set_on_new(
 
 /// Sets a property of a snapshot: users' properties only.
 pub(super) fn set_on_snapshot(cx: &DslCx<'_>, snap: u64, change: &PropertyChange) -> Result<()> {
+    match table_of_snapshot(cx, snap, change)? {
+        0 => Ok(()),
+        table => cx.store_property(table, &change.name, change.value.as_ref()),
+    }
+}
+
+/// The table of a snapshot's properties, for a change of them; 0 where there is nothing to change.
+fn table_of_snapshot(cx: &DslCx<'_>, snap: u64, change: &PropertyChange) -> Result<u64> {
     check_on_snapshot(change)?;
     let mut ds = cx.dataset(snap)?;
-    if ds.props == 0 {
-        if change.value.is_none() {
-            return Ok(());
-        }
+    if ds.props == 0 && change.value.is_some() {
         ds.props = cx.new_table(DmuType::DSL_PROPS, 0)?;
         cx.put_dataset(snap, &ds)?;
     }
-    cx.store_property(ds.props, &change.name, change.value.as_ref())
+    Ok(ds.props)
 }
 
 /// Whether a snapshot can have a property: users' properties only.
@@ -405,7 +410,10 @@ pub fn set_received(
 ) -> Result<()> {
     let ds = dsl.by_name(dataset)?;
     if ds.phys.is_snapshot() {
-        return set_on_snapshot(cx, ds.object, change);
+        return match table_of_snapshot(cx, ds.object, change)? {
+            0 => Ok(()),
+            table => cx.store_received(table, &change.name, change.value.as_ref()),
+        };
     }
     if INSIDE.contains(&change.name.as_str()) {
         return Ok(());

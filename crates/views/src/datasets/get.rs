@@ -114,7 +114,11 @@ impl Chosen<'_> {
                     Field::Value if name == "name" => s.name.clone(),
                     Field::Value => property.map_or_else(dash, |p| text(host_info, p, parsable)),
                     Field::Received => {
-                        property.and_then(|p| p.received.clone()).unwrap_or_else(dash)
+                        let received = property.and_then(|p| {
+                            let value = p.received.clone()?;
+                            Some(Property { value, ..p.clone() })
+                        });
+                        received.map_or_else(dash, |p| text(host_info, &p, parsable))
                     }
                     Field::Source => property.map_or_else(dash, |p| source_text(&p.source)),
                 };

@@ -144,7 +144,10 @@ pub fn named_by_path(
     let find = |path: &String| {
         let lies_in = |(at, _): &&(&Path, &str)| Path::new(path).starts_with(at);
         let found = mounts.iter().find(lies_in).filter(|_| !path.contains(['@', '#']));
-        let none = || Failure::new(format!("cannot open '{path}': not a ZFS filesystem"));
+        let is_gone = session.client().is_none()
+            && session.meant(Path::new(path)).symlink_metadata().is_err();
+        let why = if is_gone { "No such file or directory" } else { "not a ZFS filesystem" };
+        let none = || Failure::new(format!("cannot open '{path}': {why}"));
         found.map(|(_, name)| (*name).to_owned()).ok_or_else(none)
     };
     let one = |n: &String| if n.starts_with('/') { find(n) } else { Ok(n.clone()) };

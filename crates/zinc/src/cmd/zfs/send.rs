@@ -100,8 +100,10 @@ impl io::Write for Output<'_> {
 
 impl Verb for Args {
     fn served(&self, session: &Session) -> Served {
-        let is_for_everyone = self.pool.is_for_everyone(session, from_ref(&self.snapshot));
-        Served::everyone_if(self.token.is_none() && is_for_everyone)
+        let of_token = |text: &String| ResumeToken::decode(text).map(|token| snapshot_of(&token));
+        let name = self.token.as_ref().map_or(Ok(self.snapshot.clone()), of_token);
+        let is_open = |name| self.pool.is_for_everyone(session, from_ref(&name));
+        Served::everyone_if(name.is_ok_and(is_open))
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
@@ -202,7 +204,10 @@ impl Args {
         let pool = self.pool.clone().open(session, &name)?;
         let send = Send::resume(&pool, &token).map_err(refused)?;
         // What is sent stays until it is sent.
-        let held = session.held(&name).map(|pool| pool.hold_open(&name));
+        let held = session.held(&name);
+        let permitted = held.iter().try_for_each(|pool| pool.permit(Action::Send, &name));
+        permitted.map_err(|e| cannot("send", &name, e))?;
+        let held = held.map(|pool| pool.hold_open(&name));
         let _in_use = held.transpose().map_err(|e| refused(e.into()))?;
         let progress = Progress::new();
         while_showing(session, &progress, || {
