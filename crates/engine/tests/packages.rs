@@ -3,15 +3,16 @@
 
 use engine::check::{self, CheckOptions};
 use engine::config::{NvList, NvValue};
-use engine::datasets::{self, Destroy, snapshot};
+use engine::datasets::{self, Destroy, Rename, snapshot};
 use engine::files::{NewFile, NewKind, Time};
 use engine::properties::{Setting, set};
-use engine::receive::{Naming, Observer, Receive};
+use engine::receive::{Followed, Naming, Observer, Phase, Receive};
 use engine::send::{Forms, Gap, Package, Scope};
 use engine::streams::{Body, ErrorKind as Fault, Reader};
 use engine::{
     Create, ErrorKind, LivePool, NewPool, OpenOptions, Pool, Progress, PropertyContext, Rule,
 };
+use std::cell::RefCell;
 
 const NOW: Time = Time { seconds: 1_700_000_000, nanos: 0 };
 
@@ -200,6 +201,98 @@ fn a_replica_has_what_was_sent() {
     assert_eq!(shown("other/top/z", "quota").0, (20 << 20).to_string());
     assert_eq!(shown("other/top/z", "my:colour").0, "blue");
     drop(b);
+    into.export().unwrap();
+    let pool = Pool::open("other", &OpenOptions::in_places([file])).unwrap();
+    let report = check::run(&pool, &CheckOptions::default(), &Progress::new());
+    assert!(report.issues.is_empty(), "{:?}", report.issues);
+}
+
+/// Datasets and snapshots with their GUIDs and origins, without the pool's name and the root.
+fn lineage(pool: &LivePool) -> Vec<(String, u64, Option<String>)> {
+    let view = pool.look().unwrap();
+    let dsl = view.dsl();
+    let short = |name: &str| name.split_once('/').map_or("", |(_, rest)| rest).to_owned();
+    let mut out = Vec::new();
+    for (name, dir) in dsl.walk().into_iter().filter(|(name, _)| name.contains('/')) {
+        let dir = dir.unwrap();
+        let origin = dsl.origin(&dir).unwrap().map(|origin| short(&origin));
+        out.push((short(&name), 0, origin));
+        let head = dsl.head(&dir).unwrap().unwrap();
+        let snapshots = dsl.snapshots(&head).unwrap();
+        out.extend(snapshots.iter().map(|s| (short(&s.name), s.phys.guid, None)));
+    }
+    out.sort();
+    out
+}
+
+/// What an increment of the tree makes of another pool; what was done, in order.
+fn followed(pool: &LivePool, stream: &[u8], force: bool) -> (Vec<Followed>, Option<Phase>) {
+    struct Noted(RefCell<Vec<Followed>>);
+    impl Observer for Noted {
+        fn not_set(&self, _: &str, _: &str, _: &str) {}
+
+        fn follows(&self, change: &Followed) {
+            self.0.borrow_mut().push(change.clone());
+        }
+    }
+    let noted = Noted(RefCell::default());
+    let naming = Naming::WithoutPool;
+    let how = Receive { target: pool.name().to_owned(), naming, force, ..Receive::default() };
+    let done = how.run(pool, stream, &noted, &Progress::new());
+    (noted.0.into_inner(), done.err().map(|e| e.phase))
+}
+
+/// The sender has promoted, moved, renamed and destroyed; datasets have exchanged their names, and
+/// the receiver has some of its own.
+#[test]
+fn an_increment_of_a_tree_follows_the_sender() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("other.img");
+    let into = NewPool::new("other").file(&file, 256 << 20).unwrap().create().unwrap();
+    let from = pool("tank");
+    tree(&from);
+    for name in ["p", "q", "q/in"] {
+        let name = format!("tank/top/{name}");
+        Create::filesystem(&name).unwrap().run(&from).unwrap();
+        snapshot(&from, &[format!("{name}@3")], false, Vec::new()).unwrap();
+    }
+    receive(&into, &sent(&from, "tank/top@3", None, &recursive()));
+    let rename = |a: &str, b: &str| Rename::new(a, b).unwrap().run(&from).unwrap();
+    datasets::promote(&from, "tank/top/a").unwrap();
+    rename("tank/top/z", "tank/top/p/y");
+    rename("tank/top/p", "tank/top/swap");
+    rename("tank/top/q", "tank/top/p");
+    rename("tank/top/swap", "tank/top/q");
+    rename("tank/top/p/in", "tank/top/out");
+    rename("tank/top@1", "uno");
+    for gone in ["tank/top/0", "tank/top/vol"] {
+        let plan = Destroy::new(gone).recursive().plan(from.view()).unwrap();
+        plan.run(&from, &Progress::new()).unwrap();
+    }
+    Create::filesystem("tank/top/new").unwrap().run(&from).unwrap();
+    rename("tank/top/out", "tank/top/new/out");
+    snapshot(&from, &["tank/top@4"], true, Vec::new()).unwrap();
+    Create::filesystem("other/top/mine").unwrap().run(&into).unwrap();
+    snapshot(&into, &["other/top@mine"], false, Vec::new()).unwrap();
+    let since = Scope { intermediates: true, ..recursive() };
+    let stream = sent(&from, "tank/top@4", Some("@3"), &since);
+    // What the receiver has of its own goes with -F only, and is in the way without.
+    let (done, failed) = followed(&into, &stream, false);
+    assert_eq!(failed, Some(Phase::Increment));
+    assert!(done.contains(&Followed::Promoted("other/top/a".to_owned())), "{done:?}");
+    assert!(!done.iter().any(|one| matches!(one, Followed::Destroyed(_))), "{done:?}");
+    let (done, failed) = followed(&into, &stream, true);
+    assert_eq!(failed, None, "{done:?}");
+    for gone in ["mine", "0", "vol"] {
+        let gone = Followed::Destroyed(format!("other/top/{gone}"));
+        assert!(done.contains(&gone), "{gone:?}: {done:?}");
+    }
+    assert_eq!(lineage(&into), lineage(&from));
+    // There is nothing left to do.
+    snapshot(&from, &["tank/top@5"], true, Vec::new()).unwrap();
+    let next = sent(&from, "tank/top@5", Some("@4"), &since);
+    assert_eq!(followed(&into, &next, true), (Vec::new(), None));
+    assert_eq!(lineage(&into), lineage(&from));
     into.export().unwrap();
     let pool = Pool::open("other", &OpenOptions::in_places([file])).unwrap();
     let report = check::run(&pool, &CheckOptions::default(), &Progress::new());

@@ -234,6 +234,15 @@ fn unmount_as_root(dir: &Path, lazily: bool) -> Result<(), Error> {
     })
 }
 
+/// Whether programs use the mount at `dir`, as far as this process may find out.
+pub(crate) fn is_used(dir: &Path) -> bool {
+    // It marks a mount that is not used; one that is marked goes when it is asked again.
+    let asked = nix::mount::umount2(dir, MntFlags::MNT_EXPIRE | MntFlags::UMOUNT_NOFOLLOW);
+    // A look at it takes the mark away. The kernel knows the root without asking its process.
+    let _ = rustix::fs::open(dir, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty());
+    asked == Err(Errno::EBUSY)
+}
+
 /// What the kernel keeps of the options by itself.
 fn flags(options: &Options) -> MsFlags {
     let off = [

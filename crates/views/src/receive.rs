@@ -3,10 +3,20 @@
 
 use crate::names::bad_name;
 use crate::refusals;
-use engine::receive::{NotReceived, Phase, Stream};
+use engine::props::find_dataset;
+use engine::receive::{Followed, NotReceived, Phase, Stream};
 use engine::{Error, ErrorKind, Refusal, Rule, StreamFault};
 use std::time::Duration;
 use term::human::nicebytes;
+
+/// A property that stands twice among these, by one name or by two.
+#[must_use]
+pub fn named_twice(names: &[String]) -> Option<&str> {
+    let full = |name: &String| find_dataset(name).map_or(name.clone(), |p| p.name.to_owned());
+    let all: Vec<String> = names.iter().map(full).collect();
+    let at = (0..all.len()).find(|at| all[..*at].contains(&all[*at]))?;
+    Some(&names[at])
+}
 
 /// What is said when the stream of a snapshot begins; `is_dry`: it is only read.
 #[must_use]
@@ -35,6 +45,7 @@ pub fn failure(failed: &NotReceived) -> Option<(String, Option<String>)> {
         Phase::New => "cannot receive new filesystem stream",
         Phase::Increment => "cannot receive incremental stream",
         Phase::Rest => "cannot receive resume stream",
+        Phase::Following => return Some(not_followed(failed)),
     };
     let destination = &failed.destination;
     let dataset = destination.split('@').next().unwrap_or_default();
@@ -85,6 +96,27 @@ pub fn failure(failed: &NotReceived) -> Option<(String, Option<String>)> {
             Some((format!("{doing}: {text}"), hint))
         }
     }
+}
+
+/// What the sender did, as it is about to be done; `is_dry`: it is not.
+#[must_use]
+pub fn follows(change: &Followed, is_dry: bool) -> String {
+    let doing = if is_dry { "would" } else { "attempting" };
+    match change {
+        Followed::Promoted(name) => format!("{doing} promote {name}\n"),
+        Followed::Destroyed(name) => format!("{doing} destroy {name}\n"),
+        Followed::Renamed(from, to) => format!("{doing} rename {from} to {to}\n"),
+    }
+}
+
+/// Why a dataset or snapshot is not as the sender has it.
+fn not_followed(failed: &NotReceived) -> (String, Option<String>) {
+    let name = &failed.destination;
+    let why = match failed.error.kind() {
+        ErrorKind::Refused(why) => refusals::text(why),
+        _ => failed.error.to_string(),
+    };
+    (format!("cannot receive: '{name}' cannot be made as the sender has it: {why}"), None)
 }
 
 /// Why what was received of a stream is not given up; `None`: the error says that itself.

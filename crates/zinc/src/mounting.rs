@@ -112,6 +112,13 @@ fn check_mounts(session: &Session, affects: &dyn Fn(&str) -> bool) -> Result<(),
     Ok(client.map_or(Ok(()), |client| follower(client).check_unmounted(affects))?)
 }
 
+/// Refuses long work at whose end datasets must not be mounted, when they could not be unmounted.
+pub fn check_unused(session: &Session, down: &Unmounting<'_>) -> Result<(), Failure> {
+    check_mounts(session, down.affects)?;
+    let Some(client) = session.client().filter(|_| !down.force) else { return Ok(()) };
+    Ok(follower(client).check_unused(down)?)
+}
+
 /// Does something to datasets that must not be mounted meanwhile.
 pub fn while_unmounted(
     session: &Session,

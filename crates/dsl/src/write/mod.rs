@@ -69,8 +69,8 @@ pub use props::{
 pub use reap::{Drained, drain, is_drained};
 pub use receive::{
     Incoming, Position, begin_receive, check_discard, check_end_receive, check_receive,
-    check_resume, discard_received, end_receive, note_large_dnodes, note_received, partly_received,
-    resume_receive, unfinished_receives,
+    check_resume, discard_received, end_receive, kept_for_later, note_large_dnodes, note_received,
+    partly_received, resume_receive, unfinished_receives,
 };
 pub use rename::{check_rename, check_rename_with_parents, rename_dir, rename_snapshot};
 pub use rollback::{check_rollback, forget_tree, reset_head, rollback};

@@ -47,6 +47,11 @@ use ondisk::bpobj::Space;
 use ondisk::dsl::{DslDataset, DslDir, RECV_DIR_NAME, dataset_field};
 use std::sync::Arc;
 
+/// The field with what the receiver is to know when the rest comes. It is zinc's own.
+const LATER: &str = "org.zinc:receive_later";
+/// Its bytes, at most: what is longer is left out.
+const LATER_MAX: usize = 4096;
+
 /// The features of a dataset that a stream can bring, which blocks do not tell of.
 const BY_STREAM: [&str; 1] = ["org.zfsonlinux:large_dnode"];
 
@@ -81,6 +86,8 @@ pub struct Incoming {
     pub received: Vec<PropertyChange>,
     /// It can be resumed when it is cut: what the fields say before its first record.
     pub resumable: Option<ResumeToken>,
+    /// What is to be known when the rest comes; left out when it is long.
+    pub later: Option<String>,
 }
 
 /// A record of a stream, as what it is about: records come in the order of objects and offsets.
@@ -311,6 +318,9 @@ pub fn begin_receive(cx: &DslCx<'_>, dsl: &Dsl, incoming: &Incoming) -> Result<N
             cx.put(head, key, n)?;
         }
         cx.put_text(head, dataset_field::RESUME_TONAME, &token.to_name)?;
+        if let Some(later) = incoming.later.as_ref().filter(|text| text.len() <= LATER_MAX) {
+            cx.put_text(head, LATER, later)?;
+        }
     }
     Ok(NewDataset { dir, head })
 }
@@ -331,6 +341,16 @@ pub fn partly_received(dsl: &Dsl, name: &str) -> Result<(Dataset, ResumeToken)> 
         }
     };
     found.ok_or_else(|| Error::refused(name, Refusal::NotPartlyReceived))
+}
+
+/// What was to be known when the rest comes, of a head that was received in part.
+///
+/// # Errors
+/// Its fields cannot be read.
+pub fn kept_for_later(dsl: &Dsl, head: &Dataset) -> Result<Option<String>> {
+    let Some(fields) = dsl.fields(head.object, head.has_fields)? else { return Ok(None) };
+    let text = fields.get(LATER.as_bytes())?.and_then(|entry| Some(entry.value_text()?.to_vec()));
+    Ok(text.and_then(|text| String::from_utf8(text).ok()))
 }
 
 /// Whether a stream goes on with what was received before it was cut: the same snapshot, of the
@@ -432,7 +452,7 @@ pub fn check_end_receive(
 pub fn end_receive(cx: &DslCx<'_>, dsl: &Dsl, received: u64, incoming: &Incoming) -> Result<u64> {
     let existing = check_end_receive(cx, dsl, received, incoming)?;
     if cx.is_zapified(received)? {
-        for field in ResumeToken::field_names() {
+        for field in ResumeToken::field_names().chain([LATER]) {
             cx.remove(received, field)?;
         }
     }

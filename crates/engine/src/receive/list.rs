@@ -1,10 +1,12 @@
 //! The list that a stream of several snapshots begins with: file systems, snapshots, properties.
 
+use super::names::spelled;
 use crate::error::{Error, ErrorKind, Result, StreamFault};
 use dsl::StoredValue;
 use dsl::write::PropertyChange;
-use ondisk::nvlist::{NvList, NvValue};
+use ondisk::nvlist::{NvList, NvPair, NvValue};
 use ondisk::props::{Access, find_dataset, is_user_property};
+use std::collections::BTreeMap;
 
 /// What a stream of several snapshots says of itself.
 pub(super) struct Package {
@@ -12,6 +14,16 @@ pub(super) struct Package {
     list: Option<NvList>,
     /// The dataset that was sent, with all below it if they were.
     pub(super) top: String,
+}
+
+/// A dataset as the sender has it.
+pub(super) struct Sent {
+    /// Its name there.
+    pub(super) name: String,
+    /// GUID of a snapshot of the dataset above it; 0 of the one that was sent.
+    pub(super) above: u64,
+    /// GUIDs of its snapshots, with their names.
+    pub(super) snapshots: BTreeMap<u64, String>,
 }
 
 /// What is said of one dataset and one of its snapshots.
@@ -45,6 +57,27 @@ impl Package {
     /// All are increments of snapshots of one name.
     pub(super) fn is_increment(&self) -> bool {
         self.list.as_ref().is_some_and(|list| list.get("fromsnap").is_some())
+    }
+
+    /// All datasets that the list is about, in its order.
+    pub(super) fn datasets(&self) -> Vec<Sent> {
+        let all = self.list.as_ref().and_then(|list| list.get("fss"));
+        let Some(NvValue::NvList(all)) = all else { return Vec::new() };
+        let one = |pair: &NvPair| {
+            let NvValue::NvList(one) = &pair.value else { return None };
+            let Some(NvValue::String(name)) = one.get("name") else { return None };
+            let Some(NvValue::NvList(snapshots)) = one.get("snaps") else { return None };
+            let guid = |pair: &NvPair| match pair.value {
+                NvValue::U64(guid) => Some((guid, ondisk::spelling::name(&pair.name))),
+                _ => None,
+            };
+            Some(Sent {
+                name: spelled(name),
+                above: one.u64("parentfromsnap").unwrap_or(0),
+                snapshots: snapshots.pairs.iter().filter_map(guid).collect(),
+            })
+        };
+        all.pairs.iter().filter_map(one).collect()
     }
 
     /// What is said of the snapshot with this GUID and of its dataset.

@@ -10,6 +10,7 @@
 //! ```text
 //! BEGIN      names, features, the snapshot it goes on from     names.rs, here
 //! list       of several: properties, by snapshot               list.rs
+//!            what the sender renamed and destroyed since       follow.rs
 //! records    into the object set of a hidden or marked head    apply.rs
 //! END        the head becomes what it is meant for             pool::live::Receiving
 //! ```
@@ -19,9 +20,12 @@
 //! says, what existed before stays as it was.
 
 mod apply;
+mod follow;
+mod later;
 mod list;
 mod names;
 
+pub use follow::Followed;
 pub use names::Naming;
 pub(crate) use names::{by_guid, spelled};
 
@@ -32,6 +36,7 @@ use apply::Apply;
 use dsl::names::is_within;
 use dsl::write::{Incoming, NameKind, PropertyChange, check_name};
 use dsl::{DatasetKind, Refusal, ResumeToken};
+use follow::Follow;
 use list::{Package, Said};
 use names::destination;
 use ondisk::ObjsetKind;
@@ -40,6 +45,7 @@ use ondisk::stream::{Begin, Body, KIND_COMPOUND, KIND_SNAPSHOT, Record, begin_fl
 use pool::Pool;
 use pool::live::{LivePool, Received, Receiving};
 use rt::Progress;
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::time::Duration;
 use stream::Reader;
@@ -76,6 +82,8 @@ pub enum Phase {
     Increment,
     /// The rest of what was received before.
     Rest,
+    /// What the sender did to the dataset or snapshot since then.
+    Following,
 }
 
 /// Why a stream was not received.
@@ -112,11 +120,30 @@ pub trait Observer {
     /// The snapshot is there already: the stream is passed over.
     fn is_there(&self, _snapshot: &str) {}
 
+    /// What the sender did is about to be done here too; where it is only planned, that is all.
+    fn follows(&self, _change: &Followed) {}
+
+    /// Runs `act`, which does it. What is renamed or destroyed must not be mounted meanwhile.
+    ///
+    /// # Errors
+    /// Those of `act`, and that it must not run.
+    fn follow(&self, _change: &Followed, act: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        act()
+    }
+
     /// A property was not set.
     fn not_set(&self, dataset: &str, property: &str, why: &str);
 
     /// It was received: so many bytes in this time.
     fn ends(&self, _bytes: u64, _time: Duration) {}
+
+    /// The content of a dataset that is there is about to be received.
+    ///
+    /// # Errors
+    /// That it must not be.
+    fn starts(&self, _dataset: &str) -> Result<()> {
+        Ok(())
+    }
 
     /// Runs `finish`, which gives the dataset its content: a new one, or one that is there and must
     /// not be mounted meanwhile.
@@ -269,10 +296,7 @@ impl<R: Read> Run<'_, R> {
         if package.is_recursive() && self.how.target.contains('@') {
             return Err(reading(Error::new(ErrorKind::Against(Rule::HeadName))));
         }
-        if package.is_recursive() && package.is_increment() && self.how.force {
-            let what = "renaming and destroying as the sender did (-F of an increment with -R)";
-            return Err(reading(Error::new(ErrorKind::NotReceived(what))));
-        }
+        self.follow(&package)?;
         loop {
             let record = self.reader.record().map_err(|e| reading(fault(e, false)))?;
             match record.map(|record| record.body) {
@@ -281,11 +305,48 @@ impl<R: Read> Run<'_, R> {
                     let name = spelled(&begin.to_name);
                     self.one(&begin, &name, &package.top, Some(&package))?;
                 }
-                Some(Body::End(_)) => return Ok(()),
+                Some(Body::End(_)) => break,
                 None => return Err(reading(bad(StreamFault::Incomplete))),
                 Some(_) => return Err(reading(bad(StreamFault::Record("it is in no stream")))),
             }
         }
+        if self.pool.is_none() {
+            return Ok(());
+        }
+        match self.follow(&package)?.pop_first() {
+            None => Ok(()),
+            Some((change, error)) => {
+                let destination = change.name().to_owned();
+                Err(NotReceived { phase: Phase::Following, destination, error, token: None })
+            }
+        }
+    }
+
+    /// Does what the sender did to the tree since the streams before; what was refused.
+    fn follow(
+        &self,
+        package: &Package,
+    ) -> std::result::Result<BTreeMap<Followed, Error>, NotReceived> {
+        if !package.is_recursive() || !package.is_increment() {
+            return Ok(BTreeMap::new());
+        }
+        let top = destination(&self.how.target, self.how.naming, &package.top, &package.top);
+        let follow = Follow { sent: package.datasets(), top: &top, force: self.how.force };
+        let done = match self.pool {
+            Some(pool) => follow.run(pool, self.progress, &|change, act| {
+                self.observer.follows(change);
+                self.observer.follow(change, act)
+            }),
+            None => follow.plan(self.view).map(|changes| {
+                changes.iter().for_each(|change| self.observer.follows(change));
+                BTreeMap::new()
+            }),
+        };
+        let failed = |error| {
+            let (phase, destination) = (Phase::Following, top.clone());
+            NotReceived { phase, destination, error, token: None }
+        };
+        done.map_err(failed)
     }
 
     /// The stream of one snapshot, whose BEGIN was read.
@@ -366,6 +427,7 @@ impl<R: Read> Run<'_, R> {
             properties: Vec::new(),
             received: Vec::new(),
             resumable,
+            later: None,
         })
     }
 
@@ -391,7 +453,11 @@ impl<R: Read> Run<'_, R> {
         let Some(pool) = self.pool else { return self.skip_from(first) };
         let began = pool.rt().now();
         let with = self.properties(&incoming, Said::default(), true, false)?;
+        if self.is_seen(&incoming.name) {
+            self.observer.starts(&incoming.name)?;
+        }
         let receiving = pool.resume_receive(incoming, start)?;
+        let with = self.with_kept(with, receiving.later());
         let is_new = !receiving.is_hidden();
         let apply = Apply::new(&receiving, begin).resumable(start.0);
         let has_large_dnodes = self.apply(apply, begin, at, Some(first))?;
@@ -489,20 +555,24 @@ impl<R: Read> Run<'_, R> {
         let began = pool.rt().now();
         let said = package.map(|p| p.said(begin.to_guid)).unwrap_or_default();
         let is_new = !self.exists(&incoming.name);
+        if !is_new {
+            self.observer.starts(&incoming.name)?;
+        }
         let with = self.properties(&incoming, said, is_top, is_new)?;
         let incoming = self.with_first_properties(incoming, &with, is_new);
         if is_new && self.how.naming == Naming::WithoutPool && incoming.name != self.how.target {
             make_above(pool, &incoming.name)?;
         }
-        let receiving = pool.begin_receive(incoming)?;
-        let mut apply = Apply::new(&receiving, begin);
         let mut with = with;
+        // What is not set now is kept for the end, for it does not come with the rest.
+        let now = (self.how.resumable && is_new).then(|| with.all_but_limits());
+        let later = self.how.resumable.then(|| later::encode(&with)).flatten();
+        let receiving = pool.begin_receive(Incoming { later, ..incoming })?;
+        let mut apply = Apply::new(&receiving, begin);
         if self.how.resumable {
             apply = apply.resumable(0);
         }
-        if self.how.resumable && is_new {
-            // They do not come with the rest.
-            let now = with.all_but_limits();
+        if let Some(now) = now {
             self.tell_refused(&receiving.incoming().name, receiving.set(now)?);
         }
         let has_large_dnodes = self.apply(apply, begin, at, None)?;
@@ -512,11 +582,32 @@ impl<R: Read> Run<'_, R> {
         Ok(())
     }
 
+    /// What is set at the end, with what was kept for it when the stream began. What is given now
+    /// goes before that.
+    fn with_kept(&self, with: Received, kept: Option<&str>) -> Received {
+        let Some(mut kept) = kept.and_then(later::decode) else { return with };
+        let full = |name: &str| find_dataset(name).map_or(name, |p| p.name).to_owned();
+        let mut given: Vec<String> = self.how.except.iter().map(|name| full(name)).collect();
+        given.extend(with.local.iter().map(|change| change.name.clone()));
+        for changes in [&mut kept.received, &mut kept.local] {
+            changes.retain(|change| !given.contains(&change.name));
+        }
+        kept.local.extend(with.local);
+        kept
+    }
+
     /// Whether there is such a dataset.
     fn exists(&self, name: &str) -> bool {
         let view = self.view;
         let _guard = view.lock_datasets();
         view.dsl().by_name(name).is_ok()
+    }
+
+    /// Whether there is such a dataset, and it is not what is half received itself.
+    fn is_seen(&self, name: &str) -> bool {
+        let view = self.view;
+        let _guard = view.lock_datasets();
+        view.dsl().by_name(name).is_ok_and(|there| !there.phys.is_inconsistent())
     }
 
     /// Reads the rest of the stream of a snapshot.

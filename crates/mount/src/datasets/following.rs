@@ -10,7 +10,7 @@
 use super::{DatasetError, MountRequest, Result, all_wanted, mount, properties, shown};
 use crate::{Error, Mounted, Mounts, Options, UnmountMode, system};
 use engine::props;
-use engine::{LivePool, Pool, Source};
+use engine::{DatasetKind, LivePool, Pool, Source};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -82,6 +82,9 @@ impl Follower<'_> {
     /// Mounts something again under this name.
     fn mount_again(&self, taken: &Unmounted, name: String, is_moved: bool) -> Result<()> {
         let moves = is_moved && taken.is_by_property;
+        if is_volume(self.pool.view(), &name) {
+            return Ok(());
+        }
         if moves && !has_place(self.pool.view(), &name)? {
             return Ok(());
         }
@@ -180,6 +183,21 @@ impl Follower<'_> {
             None => Ok(()),
             Some(mounted) => Err(DatasetError::NotPermitted(mounted.dir)),
         }
+    }
+
+    /// Refuses when programs use a mount that would be taken away, or something is mounted in one:
+    /// before long work at whose end that is done. Only root can find out what programs use.
+    ///
+    /// # Errors
+    /// They do, or it is.
+    pub fn check_unused(&self, down: &Unmounting<'_>) -> Result<()> {
+        for one in self.meant(down)? {
+            let dir = one.mounted.dir;
+            if system::is_used(&dir) {
+                return Err(DatasetError::unmount(&dir, Error::Busy(dir.clone())));
+            }
+        }
+        Ok(())
     }
 
     /// Changes datasets that must not be mounted meanwhile.
@@ -285,6 +303,13 @@ impl Follower<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether there is a volume of this name, which is not mounted.
+fn is_volume(pool: &Pool, name: &str) -> bool {
+    let _guard = pool.lock_datasets();
+    let dsl = pool.dsl();
+    dsl.by_name(name).is_ok_and(|dataset| dsl.kind(&dataset) == DatasetKind::Volume)
 }
 
 /// The options that the properties of a dataset say.

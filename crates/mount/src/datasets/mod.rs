@@ -245,7 +245,8 @@ pub fn all_wanted(pool: &Pool) -> Result<Vec<MountRequest>> {
     let mut out = Vec::new();
     for (name, _) in dsl.walk() {
         let Ok(dataset) = dsl.by_name(&name) else { continue };
-        if dsl.kind(&dataset) != DatasetKind::Filesystem {
+        // What is half received is mounted when all of it has come.
+        if dsl.kind(&dataset) != DatasetKind::Filesystem || dataset.phys.is_inconsistent() {
             continue;
         }
         let fail = |e: engine::Error| DatasetError::engine("mount", &name, e);

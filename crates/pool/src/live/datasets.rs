@@ -398,6 +398,7 @@ impl LivePool {
     pub fn rename(&self, from: &str, to: &str) -> Result<()> {
         let (from, to) = (from.to_owned(), to.to_owned());
         self.run_with(needs_to_rename(&from, &to), move |cx| {
+            cx.check_not_receiving(&from)?;
             dsl::write::rename_dir(&cx.dsl(), cx.datasets(), &from, &to)?;
             // It inherits from another place now.
             cx.shared.refresh_heads()?;

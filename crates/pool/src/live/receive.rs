@@ -14,8 +14,9 @@ use super::shared::{Shared, TaskCx};
 use super::uses::InUse;
 use crate::error::{Error, Result};
 use dmu::{Objset, Tx};
-use dsl::Dataset;
+use dsl::names::is_within;
 use dsl::write::{Incoming, Position, PropertyChange};
+use dsl::{Dataset, DatasetKind};
 use ondisk::{ObjsetKind, ZilHeader};
 use std::sync::Arc;
 
@@ -36,6 +37,8 @@ struct Begun {
     is_hidden: bool,
     /// Bytes that were received before it was resumed.
     before: u64,
+    /// What was to be known when it is resumed.
+    later: Option<String>,
 }
 
 /// What is to be of a dataset beside its content, when all of it was received.
@@ -89,6 +92,10 @@ impl TaskCx<'_> {
             self.check_log(&from)?;
         }
         if let Ok(head) = self.datasets().by_name(&incoming.name) {
+            // What programs have open of a file system is seen by those who mount it.
+            if self.datasets().kind(&head) == DatasetKind::Volume {
+                self.check_unused(&head)?;
+            }
             self.check_younger_unused(&head, incoming)?;
         }
         let made = dsl::write::begin_receive(&self.dsl(), self.datasets(), incoming)?;
@@ -116,7 +123,21 @@ impl TaskCx<'_> {
             is_clone: !dataset.phys.bp.is_hole(),
             is_hidden: dataset.name != incoming.name,
             before: 0,
+            later: None,
         })
+    }
+
+    /// Refuses to give another name to what is being received, or to something above it.
+    pub(super) fn check_not_receiving(&self, name: &str) -> Result<()> {
+        let dsl = self.datasets();
+        for object in self.shared.uses.all() {
+            // Those that are no heads are snapshots.
+            let Ok(head) = dsl.nameless_head(object) else { continue };
+            if head.phys.is_inconsistent() && is_within(&dsl.name_of(object)?, name) {
+                return Err(dsl::Error::refused(name, dsl::Refusal::Busy).into());
+            }
+        }
+        Ok(())
     }
 
     /// Opens the head that has what was received before, or finds it open.
@@ -148,6 +169,7 @@ impl TaskCx<'_> {
                 head
             }
         };
+        let later = dsl::write::kept_for_later(dsl, &dataset)?;
         dsl::write::resume_receive(&cx, dsl, incoming, at)?;
         head.receive();
         let text = format!("fullname={}", incoming.full_name());
@@ -159,6 +181,7 @@ impl TaskCx<'_> {
             is_clone: true,
             is_hidden: existing.object != dataset.object,
             before: token.bytes,
+            later,
         })
     }
 
@@ -349,6 +372,12 @@ impl Receiving {
     #[must_use]
     pub fn is_clone(&self) -> bool {
         self.begun.is_clone
+    }
+
+    /// What was to be known now that the rest comes.
+    #[must_use]
+    pub fn later(&self) -> Option<&str> {
+        self.begun.later.as_deref()
     }
 
     /// Where the stream goes.

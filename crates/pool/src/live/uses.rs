@@ -39,6 +39,11 @@ impl Uses {
         InUse { uses: Arc::clone(self), object }
     }
 
+    /// All that are in use.
+    pub(super) fn all(&self) -> Vec<u64> {
+        self.0.lock().keys().copied().collect()
+    }
+
     /// Refuses to touch what is in use.
     pub(super) fn check(&self, dataset: &Dataset) -> Result<()> {
         match self.0.lock().contains_key(&dataset.object) {

@@ -4,15 +4,15 @@ use crate::args::divide;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::{self, LiveOptions};
-use crate::mounting::{while_unmounted, with_new};
+use crate::mounting::{check_unused, while_unmounted, with_new};
 use crate::progress::while_showing;
 use crate::refusals::cannot;
 use crate::session::Session;
 use crate::ui;
-use ::mount::datasets::{MountScope, Unmounting};
+use ::mount::datasets::{MountScope, Unmounting, is_below};
 use control::input::Amount;
-use engine::receive::{Naming, NotReceived, Observer, Receive, Stream};
-use engine::{Error, ErrorKind, Progress, Result};
+use engine::receive::{Followed, Naming, NotReceived, Observer, Receive, Stream};
+use engine::{Error, ErrorKind, Progress, Refusal, Result};
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -124,16 +124,18 @@ impl Args {
         }
         let mut set = Vec::new();
         let mut origin = None;
+        let mut named = self.except.clone();
         for text in &self.set {
             let (name, value) = divide(text)?;
+            named.push(name.to_owned());
             match name {
                 "origin" => origin = Some(value.to_owned()),
-                _ if set.iter().any(|(other, _)| other == name) => {
-                    let what = format!("property '{name}' specified multiple times");
-                    return Err(Failure::usage(what));
-                }
                 _ => set.push((name.to_owned(), value.to_owned())),
             }
+        }
+        if let Some(name) = words::named_twice(&named) {
+            let what = format!("property '{name}' specified multiple times");
+            return Err(Failure::usage(what));
         }
         let (target, except) = (self.target.clone(), self.except.clone());
         let (force, resumable) = (self.force, self.resumable);
@@ -173,6 +175,31 @@ impl Shown<'_> {
     }
 }
 
+impl Shown<'_> {
+    /// Keeps why the mounts of a dataset cannot be taken away, which the engine need not know.
+    fn keep(&self, failure: Failure) -> Error {
+        let is_busy = failure.parts().2.is_some_and(|hint| hint.starts_with("-f "));
+        let hint = "-F and -M take it away from them";
+        self.failure.replace(Some(if is_busy { failure.hint(hint) } else { failure }));
+        Error::new(ErrorKind::Cancelled)
+    }
+
+    /// Does something that the mounts of a dataset are in the way of. With -F programs lose what
+    /// they have open, as they lose what they have written.
+    fn without_mounts<T>(
+        &self,
+        dataset: &str,
+        act: impl FnOnce(&Unmounting<'_>) -> std::result::Result<T, Failure>,
+    ) -> Result<T> {
+        let is_it = |mounted: &str| mounted == dataset;
+        let again = |mounted: &str| is_it(mounted).then(|| mounted.to_owned());
+        let force = self.args.force_unmount || self.args.force;
+        let which = MountScope::InPlace;
+        let down = Unmounting { affects: &is_it, again: &again, which, force };
+        act(&down).map_err(|failure| self.keep(failure))
+    }
+}
+
 impl Observer for Shown<'_> {
     fn begins(&self, stream: &Stream) {
         self.say(&words::begins(stream, self.args.dry));
@@ -191,6 +218,36 @@ impl Observer for Shown<'_> {
         self.say(&words::ends(bytes, time));
     }
 
+    fn follows(&self, change: &Followed) {
+        self.say(&words::follows(change, self.args.dry));
+    }
+
+    fn follow(&self, change: &Followed, act: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        let affects = |mounted: &str| is_below(mounted, change.name());
+        let again = |mounted: &str| match change {
+            Followed::Promoted(_) => Some(mounted.to_owned()),
+            Followed::Destroyed(_) => None,
+            Followed::Renamed(from, to) => Some(format!("{to}{}", mounted.strip_prefix(&**from)?)),
+        };
+        if matches!(change, Followed::Promoted(_)) {
+            return act();
+        }
+        let mut error = None;
+        let once = || act().map_err(|e| Failure::new(error.insert(e).to_string()));
+        let (which, force) = (MountScope::All, self.args.force_unmount);
+        let down = Unmounting { affects: &affects, again: &again, which, force };
+        match (while_unmounted(self.session, &down, once), error) {
+            (_, Some(error)) => Err(error),
+            (Ok(_), None) => Ok(()),
+            // The rest is received all the same.
+            (Err(_), None) => Err(Error::new(ErrorKind::Refused(Refusal::Busy))),
+        }
+    }
+
+    fn starts(&self, dataset: &str) -> Result<()> {
+        self.without_mounts(dataset, |down| check_unused(self.session, down))
+    }
+
     fn finish(
         &self,
         dataset: &str,
@@ -199,28 +256,22 @@ impl Observer for Shown<'_> {
     ) -> Result<()> {
         let mut error = None;
         let once = || finish().map_err(|e| Failure::new(error.insert(e).to_string()));
-        let is_it = |mounted: &str| mounted == dataset;
-        let again = |mounted: &str| is_it(mounted).then(|| mounted.to_owned());
-        let force = self.args.force_unmount;
-        let which = MountScope::InPlace;
         let done = match (is_new, self.args.unmounted) {
             (true, true) => return finish(),
             (true, false) => with_new(self.session, dataset, once),
             (false, _) => {
-                let down = Unmounting { affects: &is_it, again: &again, which, force };
-                while_unmounted(self.session, &down, once)
+                let changed =
+                    self.without_mounts(dataset, |down| while_unmounted(self.session, down, once));
+                return match (changed, error) {
+                    (Err(_), Some(error)) => Err(error),
+                    (changed, _) => changed.map(|code| self.code.set(Some(code))),
+                };
             }
         };
         match (done, error) {
             (Ok(code), _) => self.code.set(Some(code)),
             (Err(_), Some(error)) => return Err(error),
-            (Err(failure), None) => {
-                let is_busy = failure.parts().2.is_some_and(|hint| hint.starts_with("-f "));
-                let hint = "-M takes it away from them";
-                let failure = if is_busy { failure.hint(hint) } else { failure };
-                self.failure.replace(Some(failure));
-                return Err(Error::new(ErrorKind::Cancelled));
-            }
+            (Err(failure), None) => return Err(self.keep(failure)),
         }
         Ok(())
     }
