@@ -299,6 +299,27 @@ fn an_increment_of_a_tree_follows_the_sender() {
     assert!(report.issues.is_empty(), "{:?}", report.issues);
 }
 
+/// A property that volumes do not have is set on the file systems of a tree.
+#[test]
+fn what_is_set_reaches_what_can_have_it() {
+    let (from, into) = (pool("tank"), pool("other"));
+    tree(&from);
+    let stream = sent(&from, "tank/top@1", None, &recursive());
+    let (target, naming) = ("other".to_owned(), Naming::WithoutPool);
+    let set = vec![("atime".to_owned(), "off".to_owned())];
+    let how = Receive { target, naming, set, ..Receive::default() };
+    let done = how.run(&into, &*stream, &Quiet, &Progress::new());
+    done.map_err(|e| format!("{e:?}")).unwrap();
+    let view = into.look().unwrap();
+    let atime = |name: &str| {
+        let dataset = view.dsl().by_name(name).unwrap();
+        let found = view.dsl().property(&dataset, &PropertyContext::default(), "atime").unwrap();
+        found.map(|p| p.value)
+    };
+    assert_eq!(atime("other/top/z").as_deref(), Some("off"));
+    assert_eq!(atime("other/top/vol"), None);
+}
+
 #[test]
 fn the_list_tells_what_is_asked_for() {
     let pool = pool("tank");

@@ -149,6 +149,20 @@ fn a_plan_refuses_what_the_import_refuses() {
     let words = format!("zpool import -d . -m -T {txg} -n tank");
     has(&place.ok(&words), &["Would be able to return tank"]);
     place.fails("zpool list tank");
+    // A mirror of which no side is there.
+    let place = Place::new(&["a", "b", "c"]);
+    place.ok("zpool create -f tank a mirror b c");
+    place.ok("zfs create tank/old");
+    place.ok("zpool export tank");
+    let txg = break_newest(&place, 0)[0] - 1;
+    for name in ["b", "c"] {
+        std::fs::remove_file(place.path().join(name)).unwrap();
+    }
+    for flags in ["-F".to_owned(), format!("-T {txg}")] {
+        for plan in ["", "-n"] {
+            place.fails(&format!("zpool import -d . {flags} {plan} tank"));
+        }
+    }
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub(super) struct Sent {
 /// What is said of one dataset and one of its snapshots.
 #[derive(Default)]
 pub(super) struct Said {
+    /// It is one of a tree, whose datasets are of several kinds.
+    pub(super) is_in_tree: bool,
     /// The dataset's properties are told.
     pub(super) has_properties: bool,
     /// They, but those that a dataset does not receive.
@@ -82,8 +84,9 @@ impl Package {
 
     /// What is said of the snapshot with this GUID and of its dataset.
     pub(super) fn said(&self, guid: u64) -> Said {
+        let none = || Said { is_in_tree: self.is_recursive(), ..Said::default() };
         let all = self.list.as_ref().and_then(|list| list.get("fss"));
-        let Some(NvValue::NvList(all)) = all else { return Said::default() };
+        let Some(NvValue::NvList(all)) = all else { return none() };
         for one in &all.pairs {
             let NvValue::NvList(one) = &one.value else { continue };
             let Some(NvValue::NvList(snapshots)) = one.get("snaps") else { continue };
@@ -101,9 +104,10 @@ impl Package {
                 has_properties: properties.is_some(),
                 properties: properties.map(changes).unwrap_or_default(),
                 of_snapshot,
+                ..none()
             };
         }
-        Said::default()
+        none()
     }
 }
 

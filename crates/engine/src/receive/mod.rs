@@ -35,7 +35,7 @@ use crate::properties::parse;
 use apply::Apply;
 use dsl::names::is_within;
 use dsl::write::{Incoming, NameKind, PropertyChange, check_name};
-use dsl::{DatasetKind, Refusal, ResumeToken};
+use dsl::{DatasetKind, Refusal, ResumeToken, has_property};
 use follow::Follow;
 use list::{Package, Said};
 use names::destination;
@@ -732,6 +732,10 @@ impl<R: Read> Run<'_, R> {
         let mut local = Vec::new();
         let mut is_set_above = Vec::new();
         for (name, value) in &self.how.set {
+            let fits = find_dataset(name).is_none_or(|p| has_property(p, kind, false));
+            if said.is_in_tree && !fits {
+                continue;
+            }
             let change = parse(name, value, kind, is_new)?;
             let is_inherited = find_dataset(name).is_none_or(|p| p.is_inheritable());
             if is_top || !is_inherited {

@@ -191,10 +191,11 @@ impl Follower<'_> {
     /// # Errors
     /// They do, or it is.
     pub fn check_unused(&self, down: &Unmounting<'_>) -> Result<()> {
-        for one in self.meant(down)? {
-            let dir = one.mounted.dir;
-            if system::is_used(&dir) {
-                return Err(DatasetError::unmount(&dir, Error::Busy(dir.clone())));
+        let meant = self.meant(down)?;
+        for dir in meant.iter().map(|one| &one.mounted.dir) {
+            // What is mounted in it uses it, and goes before it: no more can be said then.
+            if system::mounted_in(dir).is_empty() && system::is_used(dir) {
+                return Err(DatasetError::unmount(dir, Error::Busy(dir.clone())));
             }
         }
         Ok(())
