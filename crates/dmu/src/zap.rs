@@ -19,11 +19,12 @@ pub use write::{Editor, ZapSpec, add, create, format, insert, insert_u64, remove
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::object::Object;
-use ondisk::zap::{Entry, FirstBlock, KeyHash, Leaf, MicroZap, ZapHeader, ZapName};
+use ondisk::zap::{BlockKind, Entry, FirstBlock, KeyHash, Leaf, MicroChunk, MicroZap};
 pub use ondisk::zap::{Match, ZapKey};
+use ondisk::zap::{StoredMicro, ZapHeader, ZapName, block_kind};
 use ondisk::{Endian, Layout};
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use zio::Block;
 
 /// An entry: name, differentiator, hash, value.
@@ -69,8 +70,48 @@ impl ZapValue {
     }
 }
 
+/// A micro table. One name is looked up in the block as it is.
+struct Micro {
+    block: Arc<Block>,
+    key_hash: KeyHash,
+    /// For those that want all of it.
+    decoded: OnceLock<MicroZap>,
+}
+
+impl Micro {
+    fn open(block: &Arc<Block>) -> ondisk::Result<Self> {
+        let key_hash = StoredMicro::new(block, block.endian())?.key_hash();
+        Ok(Self { block: Arc::clone(block), key_hash, decoded: OnceLock::new() })
+    }
+
+    fn all(&self) -> &MicroZap {
+        self.decoded.get_or_init(|| {
+            // It was looked at when it was opened.
+            let decoded = MicroZap::decode(&self.block, self.block.endian());
+            decoded.unwrap_or_else(|_| MicroZap::new(self.key_hash.salt, 0, 0))
+        })
+    }
+
+    fn find(&self, key: &ZapKey) -> Option<Entry> {
+        let stored = StoredMicro::new(&self.block, self.block.endian()).ok()?;
+        let (_, chunk) = stored.find(key)?;
+        Some(entry(&chunk, self.key_hash.name(chunk.name())))
+    }
+}
+
+/// An entry of a micro table as one of a fat table.
+fn entry(chunk: &MicroChunk, hash: u64) -> Entry {
+    Entry {
+        name: ZapName::Bytes(chunk.name().to_vec()),
+        cd: chunk.cd,
+        hash,
+        int_len: 8,
+        values: chunk.value.to_be_bytes().to_vec(),
+    }
+}
+
 enum Form {
-    Micro(MicroZap),
+    Micro(Micro),
     Fat(ZapHeader),
 }
 
@@ -120,11 +161,18 @@ impl Zap {
             .read_block(0)?
             .ok_or_else(|| object.error(ErrorKind::Tree("a ZAP's first block is a hole")))?;
         let endian = block.endian();
-        let form = match FirstBlock::decode(&block, endian) {
-            Ok(FirstBlock::Micro(m)) => Form::Micro(m),
-            Ok(FirstBlock::Fat(h)) => Form::Fat(h),
-            Err(e) => return Err(object.format_error(0, e)),
+        let form = match block_kind(&block, endian) {
+            Some(BlockKind::Micro) => Micro::open(&block).map(Form::Micro),
+            _ => FirstBlock::decode(&block, endian).map(|first| match first {
+                FirstBlock::Micro(all) => Form::Micro(Micro {
+                    key_hash: all.key_hash(),
+                    block: Arc::clone(&block),
+                    decoded: OnceLock::from(all),
+                }),
+                FirstBlock::Fat(header) => Form::Fat(header),
+            }),
         };
+        let form = form.map_err(|e| object.format_error(0, e))?;
         Ok(Self { object: object.clone(), endian, form })
     }
 
@@ -147,7 +195,7 @@ impl Zap {
     #[must_use]
     pub fn micro(&self) -> Option<&MicroZap> {
         match &self.form {
-            Form::Micro(m) => Some(m),
+            Form::Micro(m) => Some(m.all()),
             _ => None,
         }
     }
@@ -156,7 +204,7 @@ impl Zap {
     #[must_use]
     pub fn key_hash(&self) -> KeyHash {
         match &self.form {
-            Form::Micro(m) => m.key_hash(),
+            Form::Micro(m) => m.key_hash,
             Form::Fat(h) => h.key_hash(),
         }
     }
@@ -268,16 +316,7 @@ impl Finder<'_> {
     pub fn find(&mut self, key: &ZapKey) -> Result<Option<Entry>> {
         let zap = self.zap;
         let header = match &zap.form {
-            Form::Micro(m) => {
-                let hash = m.key_hash();
-                return Ok(m.lookup(key).map(|e| Entry {
-                    name: ZapName::Bytes(e.name.to_vec()),
-                    cd: e.cd,
-                    hash: hash.name(e.name),
-                    int_len: 8,
-                    values: e.value.to_be_bytes().to_vec(),
-                }));
-            }
+            Form::Micro(m) => return Ok(m.find(key)),
             Form::Fat(header) => header,
         };
         let fetch = |b| zap.fetch_table(b);

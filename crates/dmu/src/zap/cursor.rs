@@ -61,7 +61,7 @@ impl Zap {
         match &self.form {
             Form::Micro(m) => {
                 let place = |e: Entry| (Cursor { hash: e.hash, cd: e.cd }, Ok(e));
-                let placed = m.entries().into_iter().map(place).collect();
+                let placed = m.all().entries().into_iter().map(place).collect();
                 page.next = page.take(placed, from, limit);
             }
             Form::Fat(header) => {

@@ -2,12 +2,15 @@
 
 use super::blocks::{Blocks, Change};
 use super::fat::Fat;
-use super::{EntryKey, ZapValue};
+use super::{EntryKey, ZapValue, entry};
 use crate::error::{ErrorKind, Result};
 use ondisk::Endian;
 use ondisk::zap::{
-    Entry, FirstBlock, KeyHash, MICRO_BLOCK_SIZE_MAX, MICRO_NAME_SIZE, MicroZap, ZapKey, ZapName,
+    BlockKind, Entry, FirstBlock, KeyHash, MICRO_BLOCK_SIZE_MAX, MICRO_CHUNK_SIZE, MICRO_NAME_SIZE,
+    MicroChunk, MicroZap, StoredMicro, ZapKey, ZapName, block_kind,
 };
+use std::sync::Arc;
+use zio::Block;
 
 /// log2 of the block size that a micro table gets when it becomes fat.
 pub(super) const FAT_BLOCK_SHIFT: u32 = 14;
@@ -26,7 +29,16 @@ struct Micro {
     grown: bool,
 }
 
+/// A micro table in its block, which is little-endian, and one chunk that will be another: most
+/// changes are of one name. For more the block is decoded.
+struct Stored {
+    block: Arc<Block>,
+    key_hash: KeyHash,
+    patch: Option<(usize, MicroChunk)>,
+}
+
 enum Form {
+    Stored(Stored),
     Micro(Micro),
     Fat {
         fat: Fat,
@@ -51,8 +63,13 @@ impl<B: Blocks> Table<B> {
     pub(super) fn open(blocks: B) -> Result<Self> {
         let block = blocks.read(0)?;
         let endian = block.endian();
-        let first = FirstBlock::decode(&block, endian).map_err(|e| blocks.format_error(0, e))?;
-        let form = match first {
+        let format = |e| blocks.format_error(0, e);
+        if endian == Endian::Little && block_kind(&block, endian) == Some(BlockKind::Micro) {
+            let key_hash = StoredMicro::new(&block, endian).map_err(format)?.key_hash();
+            let form = Form::Stored(Stored { block, key_hash, patch: None });
+            return Ok(Self { blocks, form });
+        }
+        let form = match FirstBlock::decode(&block, endian).map_err(format)? {
             FirstBlock::Micro(zap) => {
                 let whole = endian != Endian::Little;
                 Form::Micro(Micro { zap, changed: Vec::new(), whole, grown: false })
@@ -77,9 +94,38 @@ impl<B: Blocks> Table<B> {
 
     pub(super) fn key_hash(&self) -> KeyHash {
         match &self.form {
+            Form::Stored(s) => s.key_hash,
             Form::Micro(m) => m.zap.key_hash(),
             Form::Fat { fat, .. } => fat.key_hash(),
         }
+    }
+
+    /// The table in its block, if that is how it still is.
+    fn stored(&self) -> Option<StoredMicro<'_>> {
+        match &self.form {
+            Form::Stored(s) if s.patch.is_none() => StoredMicro::new(&s.block, Endian::Little).ok(),
+            _ => None,
+        }
+    }
+
+    /// The change of one chunk of a table in its block.
+    fn patch(&mut self, patch: (usize, MicroChunk)) {
+        if let Form::Stored(s) = &mut self.form {
+            s.patch = Some(patch);
+        }
+    }
+
+    /// From here on a micro table is decoded.
+    fn decode(&mut self) -> Result<()> {
+        let Form::Stored(s) = &self.form else { return Ok(()) };
+        let zap = MicroZap::decode(&s.block, Endian::Little);
+        let zap = zap.map_err(|e| self.blocks.format_error(0, e))?;
+        let mut micro = Micro { zap, changed: Vec::new(), whole: false, grown: false };
+        if let Some((at, chunk)) = s.patch {
+            micro.change(at, |c| *c = chunk);
+        }
+        self.form = Form::Micro(micro);
+        Ok(())
     }
 
     /// So much is in memory that it should be written before more is changed.
@@ -117,13 +163,17 @@ impl<B: Blocks> Table<B> {
 
     pub(super) fn get(&mut self, key: EntryKey<'_>) -> Result<Option<Entry>> {
         let (key, _) = self.key(key)?;
+        if let Some(stored) = self.stored() {
+            return Ok(stored.find(&key).map(|(_, chunk)| entry(&chunk, key.hash)));
+        }
+        self.decode()?;
         match &mut self.form {
-            Form::Micro(m) => Ok(m.zap.find(&key).and_then(|at| m.zap.chunks.get(at)).map(|c| {
-                let values = c.value.to_be_bytes().to_vec();
-                let name = ZapName::Bytes(c.name().to_vec());
-                Entry { name, cd: c.cd, hash: key.hash, int_len: 8, values }
-            })),
+            Form::Micro(m) => {
+                let found = m.zap.find(&key).and_then(|at| m.zap.chunks.get(at));
+                Ok(found.map(|chunk| entry(chunk, key.hash)))
+            }
             Form::Fat { fat, .. } => fat.get(&self.blocks, &key),
+            Form::Stored(_) => Ok(None),
         }
     }
 
@@ -139,9 +189,16 @@ impl<B: Blocks> Table<B> {
 
     /// Adds an entry that is not there.
     fn add(&mut self, name: &ZapName, hash: u64, value: &ZapValue) -> Result<()> {
+        let short = name.bytes().filter(|n| !n.is_empty() && n.len() < MICRO_NAME_SIZE);
+        let micro = short.zip(is_single(value));
+        let patch = self.stored().zip(micro).and_then(|(stored, (n, word))| stored.entry(n, word));
+        if let Some(patch) = patch {
+            self.patch(patch);
+            return Ok(());
+        }
+        self.decode()?;
         if let Form::Micro(m) = &mut self.form {
-            let short = name.bytes().filter(|n| !n.is_empty() && n.len() < MICRO_NAME_SIZE);
-            if let (Some(name), Some(word)) = (short, is_single(value))
+            if let Some((name, word)) = micro
                 && m.insert(name, word)
             {
                 return Ok(());
@@ -152,7 +209,7 @@ impl<B: Blocks> Table<B> {
             Form::Fat { fat, .. } => {
                 fat.insert(&self.blocks, name, hash, None, value.int_len, &value.values)
             }
-            Form::Micro(_) => Ok(()),
+            Form::Stored(_) | Form::Micro(_) => Ok(()),
         }
     }
 
@@ -160,6 +217,18 @@ impl<B: Blocks> Table<B> {
     pub(super) fn set(&mut self, key: EntryKey<'_>, value: &ZapValue) -> Result<()> {
         self.check_value(value)?;
         let (zap_key, name) = self.key(key)?;
+        if let Some(stored) = self.stored() {
+            match (stored.find(&zap_key), is_single(value)) {
+                (None, _) => return self.add(&name, zap_key.hash, value),
+                (Some((at, mut chunk)), Some(word)) => {
+                    chunk.value = word;
+                    self.patch((at, chunk));
+                    return Ok(());
+                }
+                (Some(_), None) => {}
+            }
+        }
+        self.decode()?;
         if let Form::Micro(m) = &mut self.form {
             match (m.zap.find(&zap_key), is_single(value)) {
                 (None, _) => return self.add(&name, zap_key.hash, value),
@@ -181,7 +250,16 @@ impl<B: Blocks> Table<B> {
     /// Removes an entry; false when there was none.
     pub(super) fn remove(&mut self, key: EntryKey<'_>) -> Result<bool> {
         let (key, _) = self.key(key)?;
+        if let Some(stored) = self.stored() {
+            let found = stored.find(&key);
+            if let Some((at, _)) = found {
+                self.patch((at, MicroChunk::FREE));
+            }
+            return Ok(found.is_some());
+        }
+        self.decode()?;
         match &mut self.form {
+            Form::Stored(_) => Ok(false),
             Form::Micro(m) => {
                 let found = m.zap.find(&key);
                 if let Some(at) = found {
@@ -195,6 +273,7 @@ impl<B: Blocks> Table<B> {
 
     /// Makes a micro table fat, with the salt and the normal forms it has.
     pub(super) fn fatten(&mut self, block_shift: u32, flags: u64) -> Result<()> {
+        self.decode()?;
         let Form::Micro(m) = &self.form else { return Ok(()) };
         let mut fat = Fat::new(block_shift, KeyHash { flags, ..m.zap.key_hash() });
         // The differentiators stay: they are in the cursors of those that read a directory now.
@@ -205,9 +284,23 @@ impl<B: Blocks> Table<B> {
         Ok(())
     }
 
+    /// The blocks, and what must be written to them. The table lets go of what it holds of them, so
+    /// that a block can be changed where it is.
+    pub(super) fn finish(self) -> (B, Vec<Change>) {
+        let changes = self.changes();
+        (self.blocks, changes)
+    }
+
     /// What must be written, in order.
     pub(super) fn changes(&self) -> Vec<Change> {
         match &self.form {
+            Form::Stored(s) => {
+                let patch = s.patch.iter().map(|(at, chunk)| {
+                    let at = (at + 1) * MICRO_CHUNK_SIZE;
+                    Change::Patch(at, chunk.encode(Endian::Little))
+                });
+                patch.collect()
+            }
             Form::Micro(m) => m.changes(),
             Form::Fat { fat, resized } => {
                 let size = resized.map(Change::BlockSize);

@@ -171,8 +171,8 @@ pub fn format(object: &Object, tx: &Tx, spec: &ZapSpec) -> Result<()> {
     let of = KeyHash { salt, flags: spec.flags, norm_flags: spec.norm_flags };
     let _lock = object.objset().lock(object.number());
     let fat = spec.is_fat().then_some(spec.block_shift);
-    let table = Table::new(object.reopen()?, of, fat, BLOCK_SIZE_MIN);
-    put(&table, tx)
+    let (object, changes) = Table::new(object.reopen()?, of, fat, BLOCK_SIZE_MIN).finish();
+    put(object, changes, tx)
 }
 
 /// Start value of a table's hash: never 0, and the same in every run that does the same, so that a
@@ -187,10 +187,9 @@ fn salt(objset: u64, object: u64, txg: u64) -> u64 {
 }
 
 /// Puts the changes of a table into its object.
-fn put(table: &Table<Object>, tx: &Tx) -> Result<()> {
-    let mut object = table.blocks.clone();
+fn put(mut object: Object, changes: Vec<Change>, tx: &Tx) -> Result<()> {
     let block_size = |o: &Object| o.dnode().block_size();
-    for change in table.changes() {
+    for change in changes {
         match change {
             Change::BlockSize(bytes) => {
                 if block_size(&object) != bytes as u64 {
@@ -301,13 +300,15 @@ impl<'t> Editor<'t> {
     /// # Errors
     /// The object cannot be changed.
     pub fn finish(self) -> Result<()> {
-        put(&self.table, self.tx)
+        let Self { table, tx, _lock } = self;
+        let (object, changes) = table.finish();
+        put(object, changes, tx)
     }
 
     /// Keeps a long run of changes from taking ever more memory.
     fn relieve(&mut self) -> Result<()> {
         if self.table.is_large() {
-            put(&self.table, self.tx)?;
+            put(self.table.blocks.clone(), self.table.changes(), self.tx)?;
             self.table = Table::open(self.table.blocks.reopen()?)?;
         }
         Ok(())

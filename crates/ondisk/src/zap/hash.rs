@@ -17,10 +17,11 @@ pub const FLAG_PRE_HASHED_KEY: u64 = 1 << 2;
 
 const POLYNOMIAL: u64 = 0xC96C_5795_D787_0F42;
 
-static TABLE: [u64; 256] = table();
+/// What a byte becomes behind so many others: eight bytes are then looked up at the same time.
+static TABLES: [[u64; 256]; 8] = tables();
 
-const fn table() -> [u64; 256] {
-    let mut out = [0u64; 256];
+const fn tables() -> [[u64; 256]; 8] {
+    let mut out = [[0u64; 256]; 8];
     let mut i = 0;
     while i < 256 {
         let mut crc = i as u64;
@@ -29,14 +30,32 @@ const fn table() -> [u64; 256] {
             crc = if crc & 1 == 1 { (crc >> 1) ^ POLYNOMIAL } else { crc >> 1 };
             bit += 1;
         }
-        out[i] = crc;
+        out[0][i] = crc;
         i += 1;
+    }
+    let mut behind = 1;
+    while behind < 8 {
+        let mut i = 0;
+        while i < 256 {
+            let crc = out[behind - 1][i];
+            out[behind][i] = (crc >> 8) ^ out[0][(crc & 0xff) as usize];
+            i += 1;
+        }
+        behind += 1;
     }
     out
 }
 
-fn crc64(start: u64, bytes: impl IntoIterator<Item = u8>) -> u64 {
-    bytes.into_iter().fold(start, |h, b| (h >> 8) ^ TABLE[usize::from(h as u8 ^ b)])
+fn crc64(start: u64, bytes: &[u8]) -> u64 {
+    bytes.chunks(8).fold(start, |h, piece| {
+        let mut word = [0; 8];
+        word[..piece.len()].copy_from_slice(piece);
+        let mixed = (h ^ u64::from_le_bytes(word)).to_le_bytes();
+        let behind = TABLES[..piece.len()].iter().rev();
+        let looked_up = mixed.iter().zip(behind).map(|(b, table)| table[usize::from(*b)]);
+        // What is left of the state has moved out of the way of the bytes.
+        looked_up.fold(h.checked_shr(8 * piece.len() as u32).unwrap_or(0), |h, part| h ^ part)
+    })
 }
 
 /// What a ZAP's hash depends on: three fields of its first block.
@@ -71,9 +90,9 @@ impl KeyHash {
     #[must_use]
     pub fn name(&self, name: &[u8]) -> u64 {
         if self.norm_flags == 0 {
-            self.cut(crc64(self.salt, name.iter().copied()))
+            self.cut(crc64(self.salt, name))
         } else {
-            self.cut(crc64(self.salt, normalize(name, self.norm_flags, false)))
+            self.cut(crc64(self.salt, &normalize(name, self.norm_flags, false)))
         }
     }
 
@@ -83,7 +102,7 @@ impl KeyHash {
         if self.flags & FLAG_PRE_HASHED_KEY != 0 {
             return self.cut(key.first().copied().unwrap_or(0));
         }
-        self.cut(crc64(self.salt, key.iter().flat_map(|w| w.to_le_bytes())))
+        self.cut(key.iter().fold(self.salt, |h, word| crc64(h, &word.to_le_bytes())))
     }
 }
 
@@ -138,6 +157,14 @@ impl ZapKey {
         Self { hash: of.words(key), wanted: KeyMatch::Words(key.to_vec()) }
     }
 
+    /// The name that a stored one must equal byte for byte, where that is what is compared.
+    pub(super) fn exact(&self) -> Option<&[u8]> {
+        match &self.wanted {
+            KeyMatch::Exact(name) => Some(name),
+            KeyMatch::Normal { .. } | KeyMatch::Words(_) => None,
+        }
+    }
+
     /// Whether keys of the kind looked for are integers.
     #[must_use]
     pub fn is_integers(&self) -> bool {
@@ -172,8 +199,18 @@ mod tests {
     fn hash_is_the_reflected_ecma_crc() {
         // CRC-64/XZ of "123456789" is 0x995dc9bbdf1939fa: the same polynomial and bit order,
         // started with all ones and complemented at the end.
-        let h = !crc64(u64::MAX, *b"123456789");
+        let h = !crc64(u64::MAX, b"123456789");
         assert_eq!(h, 0x995d_c9bb_df19_39fa);
+    }
+
+    #[test]
+    fn eight_bytes_at_a_time_are_hashed_as_one_by_one() {
+        let bytes: Vec<u8> = (0..100u32).map(|n| (n * 37 + 11) as u8).collect();
+        for end in 0..=bytes.len() {
+            let all = &bytes[..end];
+            let slow = all.iter().fold(3, |h, b| crc64(h, &[*b]));
+            assert_eq!(crc64(3, all), slow, "{end}");
+        }
     }
 
     #[test]

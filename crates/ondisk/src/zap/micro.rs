@@ -20,6 +20,21 @@ pub const MICRO_NAME_SIZE: usize = 50;
 /// Largest block that a micro ZAP is grown to before it becomes fat, in bytes.
 pub const MICRO_BLOCK_SIZE_MAX: usize = 128 << 10;
 
+/// Hash, filler, chunks and what is left of a block.
+type Parts<'a> = (KeyHash, [u64; 5], &'a [[u8; MICRO_CHUNK_SIZE]], &'a [u8]);
+
+/// Whether the name in a chunk ends.
+fn is_terminated(chunk: &[u8; MICRO_CHUNK_SIZE]) -> bool {
+    let name = chunk.last_chunk::<MICRO_NAME_SIZE>();
+    chunk.last() == Some(&0) || name.is_some_and(|name| name.contains(&0))
+}
+
+/// The smallest differentiator that is not in use.
+pub(super) fn free_cd(mut used: Vec<u32>) -> u32 {
+    used.sort_unstable();
+    (0..).zip(&used).find(|(n, cd)| n != *cd).map_or(used.len() as u32, |(n, _)| n)
+}
+
 /// One chunk as it stands on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MicroChunk {
@@ -48,7 +63,7 @@ impl MicroChunk {
     }
 
     /// `None` when the name has no NUL.
-    fn decode(bytes: &[u8; MICRO_CHUNK_SIZE], endian: Endian) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8; MICRO_CHUNK_SIZE], endian: Endian) -> Option<Self> {
         let (value, rest) = bytes.split_first_chunk()?;
         let (cd, rest) = rest.split_first_chunk()?;
         let (pad, rest) = rest.split_first_chunk()?;
@@ -56,6 +71,14 @@ impl MicroChunk {
         let ends = name.last() == Some(&0) || name.contains(&0);
         let (value, cd) = (endian.u64(*value), endian.u32(*cd));
         ends.then_some(Self { value, cd, name: *name, pad: *pad })
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self, endian: Endian) -> Vec<u8> {
+        let mut w = Writer::new(endian);
+        w.u64(self.value).u32(self.cd).bytes(&self.pad).bytes(&self.name);
+        w.into_bytes()
     }
 
     /// Whether the chunk holds no entry.
@@ -107,6 +130,13 @@ impl MicroZap {
 
     /// Decodes a whole block. A name without its NUL is an error.
     pub fn decode(block: &[u8], endian: Endian) -> Result<Self> {
+        let (KeyHash { salt, norm_flags, .. }, pad, raw, tail) = Self::parts(block, endian)?;
+        let chunks = raw.iter().filter_map(|bytes| MicroChunk::decode(bytes, endian)).collect();
+        Ok(Self { salt, norm_flags, chunks, pad, tail: tail.to_vec() })
+    }
+
+    /// A whole block, each name of which is sound: hash, filler, chunks, what is left.
+    pub(super) fn parts(block: &[u8], endian: Endian) -> Result<Parts<'_>> {
         let mut r = Reader::new("micro zap", block, endian);
         let kind = r.u64("block type")?;
         if kind != BLOCK_MICRO {
@@ -116,19 +146,12 @@ impl MicroZap {
         let salt = r.u64("salt")?;
         let norm_flags = r.u64("normflags")?;
         let pad = r.words("pad")?;
-        // A table has up to two thousand chunks and is decoded for every name that is looked up, so
-        // they are not read field by field.
-        let (raw, tail) = block.get(r.at()..).unwrap_or_default().as_chunks::<MICRO_CHUNK_SIZE>();
-        let mut chunks = Vec::with_capacity(raw.len());
-        for bytes in raw {
-            let Some(chunk) = MicroChunk::decode(bytes, endian) else {
-                r.seek("name", r.at() + chunks.len() * MICRO_CHUNK_SIZE)?;
-                return Err(r.error("name", ErrorKind::BadText));
-            };
-            chunks.push(chunk);
+        let (chunks, tail) = block.get(r.at()..).unwrap_or_default().as_chunks();
+        if let Some(at) = chunks.iter().position(|chunk| !is_terminated(chunk)) {
+            r.seek("name", r.at() + at * MICRO_CHUNK_SIZE)?;
+            return Err(r.error("name", ErrorKind::BadText));
         }
-        let tail = tail.to_vec();
-        Ok(Self { salt, norm_flags, chunks, pad, tail })
+        Ok((KeyHash { salt, flags: 0, norm_flags }, pad, chunks, tail))
     }
 
     /// Encodes the block, as long as it was when decoded.
@@ -146,10 +169,7 @@ impl MicroZap {
     /// Encodes the chunk `at` alone: its offset in the block and its bytes; `None` behind the end.
     #[must_use]
     pub fn encode_chunk(&self, at: usize, endian: Endian) -> Option<(usize, Vec<u8>)> {
-        let c = self.chunks.get(at)?;
-        let mut w = Writer::new(endian);
-        w.u64(c.value).u32(c.cd).bytes(&c.pad).bytes(&c.name);
-        Some(((at + 1) * MICRO_CHUNK_SIZE, w.into_bytes()))
+        Some(((at + 1) * MICRO_CHUNK_SIZE, self.chunks.get(at)?.encode(endian)))
     }
 
     /// How names are hashed here.
@@ -205,11 +225,8 @@ impl MicroZap {
         let at = self.chunks.iter().position(MicroChunk::is_free)?;
         let of = self.key_hash();
         let hash = of.name(name);
-        let mut used: Vec<u32> =
-            self.iter().filter(|e| of.name(e.name) == hash).map(|e| e.cd).collect();
-        used.sort_unstable();
-        let cd = (0..).zip(&used).find(|(n, cd)| n != *cd).map_or(used.len() as u32, |(n, _)| n);
-        *self.chunks.get_mut(at)? = MicroChunk::new(name, value, cd)?;
+        let used = self.iter().filter(|e| of.name(e.name) == hash).map(|e| e.cd).collect();
+        *self.chunks.get_mut(at)? = MicroChunk::new(name, value, free_cd(used))?;
         Some(at)
     }
 

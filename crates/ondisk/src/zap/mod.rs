@@ -19,6 +19,7 @@ mod header;
 mod leaf;
 mod micro;
 mod normalize;
+mod stored;
 mod unicode5;
 
 pub use hash::{FLAG_HASH64, FLAG_PRE_HASHED_KEY, FLAG_UINT64_KEY, KeyHash, Match, ZapKey};
@@ -30,6 +31,7 @@ pub use micro::{
 pub use normalize::{
     NORM_NFC, NORM_NFD, NORM_NFKC, NORM_NFKD, NORM_TOLOWER, NORM_TOUPPER, normalize,
 };
+pub use stored::StoredMicro;
 
 use crate::cursor::Endian;
 use crate::error::{Error, ErrorKind, Result};
