@@ -15,6 +15,7 @@
 //! dnode block is rewritten in the order of the machine, but attributes that were not changed stay.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::cursor::{Endian, Reader, Writer};
 use crate::error::{Error, ErrorKind, Result};
@@ -194,6 +195,9 @@ impl SaValue {
     }
 }
 
+/// Attributes by number, and where in a bonus or spill block each stands.
+pub type SaPlaces = Vec<(u16, Range<usize>)>;
+
 /// The registry and the layouts of one object set.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct SaTables {
@@ -304,6 +308,20 @@ impl SaTables {
 
     /// Takes a bonus or spill block apart, in the layout's order.
     pub fn split(&self, data: &[u8]) -> Result<Vec<SaValue>> {
+        let (endian, places) = self.places(data)?;
+        let value = |(number, place): (u16, Range<usize>)| {
+            let bytes = data.get(place).unwrap_or_default().to_vec();
+            SaValue { number, bytes, endian }
+        };
+        Ok(places.into_iter().map(value).collect())
+    }
+
+    /// Where the attributes of a bonus or spill block stand, in the layout's order, and the byte
+    /// order of them all.
+    ///
+    /// # Errors
+    /// Those of [`Self::split`].
+    pub fn places(&self, data: &[u8]) -> Result<(Endian, SaPlaces)> {
         let header = SaHeader::decode(data)?;
         let mut r = Reader::new("system attributes", data, header.endian);
         let number = header.layout.max(LAYOUT_EMPTY);
@@ -326,10 +344,11 @@ impl SaTables {
             // The bonus may end with the last attribute, before its filler.
             let filler = (8 - r.at() % 8) % 8;
             r.skip("filler", filler)?;
-            let bytes = r.bytes("attribute", length.into())?.to_vec();
-            out.push(SaValue { number: *n, bytes, endian: header.endian });
+            let start = r.at();
+            r.skip("attribute", length.into())?;
+            out.push((*n, start..r.at()));
         }
-        Ok(out)
+        Ok((header.endian, out))
     }
 
     /// All attributes of a file, of its bonus and its spill block if it has one.
@@ -344,20 +363,29 @@ impl SaTables {
     /// Puts a bonus or spill block together: header, then the values, which must be those of the
     /// layout in its order and already in byte order `endian`.
     pub fn encode(&self, layout: u16, values: &[SaValue], endian: Endian) -> Result<Vec<u8>> {
+        let values: Vec<_> = values.iter().map(|v| (v.number, v.bytes.as_slice())).collect();
+        self.join(layout, &values, endian)
+    }
+
+    /// [`Self::encode`] of numbers and bytes.
+    ///
+    /// # Errors
+    /// Those of [`Self::encode`].
+    pub fn join(&self, layout: u16, values: &[(u16, &[u8])], endian: Endian) -> Result<Vec<u8>> {
         let attrs = self.layout(layout).unwrap_or(&[]);
-        if self.layout(layout).is_none() || !attrs.iter().eq(values.iter().map(|v| &v.number)) {
+        if self.layout(layout).is_none() || !attrs.iter().eq(values.iter().map(|(n, _)| n)) {
             let kind = ErrorKind::Inconsistent("the values are not those of the layout");
             return Err(table_error("layout", kind));
         }
         let mut lengths = Vec::new();
-        for v in values {
-            let registered = self.by_number.get(&v.number).map_or(0, |info| info.length);
-            let length = u16::try_from(v.bytes.len()).ok();
+        for (number, bytes) in values {
+            let registered = self.by_number.get(number).map_or(0, |info| info.length);
+            let length = u16::try_from(bytes.len()).ok();
             match length {
                 Some(n) if registered == 0 => lengths.push(n),
                 Some(n) if registered == n => {}
                 _ => {
-                    let value = v.bytes.len() as u64;
+                    let value = bytes.len() as u64;
                     let (min, max) = match registered {
                         0 => (0, u16::MAX.into()),
                         n => (n.into(), n.into()),
@@ -378,9 +406,9 @@ impl SaTables {
             w.u16(n);
         }
         w.pad_to(size);
-        for v in values {
+        for (_, bytes) in values {
             w.pad_to(w.at().next_multiple_of(8));
-            w.bytes(&v.bytes);
+            w.bytes(bytes);
         }
         w.pad_to(w.at().next_multiple_of(8));
         Ok(w.into_bytes())

@@ -128,7 +128,7 @@ impl Attrs {
     ///
     /// # Errors
     /// Before version 5 there is no list.
-    pub(crate) fn set_bytes(&mut self, name: &'static str, bytes: Vec<u8>) -> Result<()> {
+    pub(crate) fn set_bytes(&mut self, name: &'static str, bytes: &[u8]) -> Result<()> {
         match &mut self.form {
             Form::List(list) => list.set_bytes(name, bytes),
             Form::Old(_) => return Err(Error::Unsupported("a new attribute of an old file")),
@@ -271,7 +271,7 @@ impl Attrs {
     pub(crate) fn set_target(&mut self, target: &[u8]) -> bool {
         match &mut self.form {
             Form::List(list) => {
-                list.set_bytes(zpl::SYMLINK, target.to_vec());
+                list.set_bytes(zpl::SYMLINK, target);
                 true
             }
             Form::Old(z) => old::set_target(z, target),
@@ -281,7 +281,7 @@ impl Attrs {
     /// Sets the stamp of a virus scanner.
     pub(crate) fn set_stamp(&mut self, stamp: &[u8]) {
         match &mut self.form {
-            Form::List(list) => list.set_bytes(zpl::SCANSTAMP, stamp.to_vec()),
+            Form::List(list) => list.set_bytes(zpl::SCANSTAMP, stamp),
             Form::Old(z) => old::set_stamp(z, stamp.to_vec()),
         }
     }
@@ -305,7 +305,7 @@ impl Attrs {
             Form::List(list) => {
                 list.set_words(zpl::DACL_COUNT, &[count]);
                 let bytes = encode_aces(aces, VERSION_FUID, list.endian());
-                list.set_bytes(zpl::DACL_ACES, bytes);
+                list.set_bytes(zpl::DACL_ACES, &bytes);
             }
             Form::Old(z) => {
                 let version = if self.keeps_fuids { VERSION_FUID } else { VERSION_INITIAL };

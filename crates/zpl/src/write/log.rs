@@ -40,8 +40,10 @@ impl FetchData for FileData {
         let fs = Filesystem { inner };
         // No write is half done meanwhile.
         let _content = fs.inner.state.content.exclusive(object);
-        let Ok(node) = fs.node(object) else { return Vec::new() };
-        whole(length, |bytes| node.read_at(offset, bytes))
+        let Ok(file) = Attrs::load(&fs, object) else { return Vec::new() };
+        // Of all that is known of a file only its end matters here.
+        let length = length.min(file.size().saturating_sub(offset));
+        whole(length, |bytes| Ok(file.object().read_at(offset, bytes).map(|()| bytes.len())?))
     }
 
     fn block_size(&self, object: u64) -> u64 {

@@ -106,7 +106,7 @@ impl Filesystem {
         let done = match packed {
             Some(packed) => {
                 let dir = attrs.get(zpl::XATTR);
-                attrs.set_bytes(zpl::DXATTR, packed)?;
+                attrs.set_bytes(zpl::DXATTR, &packed)?;
                 attrs.state_changed(now);
                 let saved = attrs.save(self, tx);
                 saved.and_then(|()| match found.dir {
@@ -308,7 +308,7 @@ fn set_list(attrs: &mut Attrs, list: &NvList) -> Result<()> {
         attrs.remove(zpl::DXATTR);
     } else {
         let packed = pack(attrs, list)?;
-        attrs.set_bytes(zpl::DXATTR, packed)?;
+        attrs.set_bytes(zpl::DXATTR, &packed)?;
     }
     Ok(())
 }

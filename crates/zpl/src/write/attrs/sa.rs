@@ -1,40 +1,58 @@
 //! Attributes as the list they are since version 5.
 //!
 //! The list keeps the order of its layout: a changed value stays in its place, a new one comes
-//! last. As many as fit go into the bonus, the rest into a spill block. When the file system has no
-//! layout of just these attributes in this order, one is added; so is an attribute that was never
-//! registered.
+//! last. As long as no value comes, goes or gets another length, all are changed where they stand
+//! in the bonus and the spill block. Otherwise these are put together anew: as many values as fit
+//! go into the bonus, the rest into a spill block. When the file system has no layout of just these
+//! attributes in this order, one is added; so is an attribute that was never registered.
 
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use dmu::{Object, Tx};
 use ondisk::blkptr::BLKPTR_SIZE;
 use ondisk::dnode::DNODE_CORE_SIZE;
-use ondisk::sa::{SaHeader, SaTables, SaValue};
+use ondisk::sa::SaTables;
 use ondisk::{DmuType, Endian};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Largest spill block.
 const SPILL_MAX: usize = 128 << 10;
 const SECTOR: usize = 512;
+/// Bytes and values of the attributes of a new file, so that the list need not grow.
+const USUAL_BYTES: usize = 256;
+const USUAL_VALUES: usize = 16;
 
-/// Layouts that were found, while the attributes they list are the same.
-#[derive(Clone, Copy, Default)]
-struct Layouts {
-    bonus: u16,
-    spill: Option<u16>,
+/// What stands in the data of a list, while its values have the shape that they were found in.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// Bytes of the bonus.
+    bonus: usize,
+    /// Bytes of the spill block, which follow.
+    spill: usize,
     /// Values before this one stand in the bonus.
     in_bonus: usize,
+}
+
+/// One value, as a place in the data.
+#[derive(Clone, Copy)]
+struct Value {
+    number: u16,
+    at: usize,
+    len: usize,
 }
 
 #[derive(Clone)]
 pub(super) struct SaList {
     tables: Arc<SaTables>,
-    values: Vec<SaValue>,
+    /// Bonus and spill block, and behind them values that came or got another length.
+    data: Vec<u8>,
+    values: Vec<Value>,
     /// Values of attributes that the file system has not registered yet.
     unregistered: Vec<(&'static str, Vec<u8>)>,
     endian: Endian,
-    layouts: Option<Layouts>,
+    /// `None`: bonus and spill block have to be put together anew.
+    shape: Option<Shape>,
     /// The file has a spill block, on disk or in memory only.
     has_spill: bool,
     spill_changed: bool,
@@ -45,10 +63,11 @@ impl SaList {
     pub(super) fn new(fs: &Filesystem) -> Result<Self> {
         Ok(Self {
             tables: fs.need_tables()?,
-            values: Vec::new(),
+            data: Vec::with_capacity(USUAL_BYTES),
+            values: Vec::with_capacity(USUAL_VALUES),
             unregistered: Vec::new(),
             endian: Endian::Little,
-            layouts: None,
+            shape: None,
             has_spill: false,
             spill_changed: false,
         })
@@ -58,27 +77,38 @@ impl SaList {
         let dnode = object.dnode();
         let format = |error| Error::Format { object: object.number(), error };
         let tables = fs.need_tables()?;
-        let mut values = tables.split(&dnode.bonus).map_err(format)?;
-        let mut layouts = Layouts {
-            bonus: SaHeader::decode(&dnode.bonus).map_err(format)?.layout,
-            spill: None,
-            in_bonus: values.len(),
+        let value = |base: usize| {
+            move |(number, place): (u16, Range<usize>)| Value {
+                number,
+                at: base + place.start,
+                len: place.len(),
+            }
         };
-        if let Some(block) = object.read_spill()? {
-            layouts.spill = Some(SaHeader::decode(block.bytes()).map_err(format)?.layout);
-            values.extend(tables.split(block.bytes()).map_err(format)?);
+        let mut data = dnode.bonus.clone();
+        let (in_bonus, places) = tables.places(&data).map_err(format)?;
+        let mut orders = vec![in_bonus; places.len().min(1)];
+        let mut values: Vec<_> = places.into_iter().map(value(0)).collect();
+        let mut shape = Shape { bonus: data.len(), spill: 0, in_bonus: values.len() };
+        let spill = object.read_spill()?;
+        if let Some(block) = &spill {
+            let (in_spill, places) = tables.places(block.bytes()).map_err(format)?;
+            orders.resize(orders.len() + places.len().min(1), in_spill);
+            values.extend(places.into_iter().map(value(shape.bonus)));
+            data.extend_from_slice(block.bytes());
+            shape.spill = block.bytes().len();
         }
-        let endian = values.first().map_or(Endian::Little, |v| v.endian);
-        if values.iter().any(|v| v.endian != endian) {
+        let endian = orders.first().copied().unwrap_or(Endian::Little);
+        if orders.iter().any(|order| *order != endian) {
             return Err(Error::Unsupported("a file with attributes in both byte orders"));
         }
         Ok(Self {
             tables,
+            data,
             values,
             unregistered: Vec::new(),
             endian,
-            has_spill: layouts.spill.is_some(),
-            layouts: Some(layouts),
+            shape: Some(shape),
+            has_spill: spill.is_some(),
             spill_changed: false,
         })
     }
@@ -92,40 +122,47 @@ impl SaList {
         self.values.iter().position(|v| v.number == number)
     }
 
+    fn value(&self, value: &Value) -> &[u8] {
+        self.data.get(value.at..value.at + value.len).unwrap_or_default()
+    }
+
     pub(super) fn bytes(&self, name: &str) -> Option<&[u8]> {
         let known = self.position(name).and_then(|i| self.values.get(i));
         let new = || self.unregistered.iter().find(|(n, _)| *n == name).map(|(_, b)| b.as_slice());
-        known.map(|v| v.bytes.as_slice()).or_else(new)
+        known.map(|v| self.value(v)).or_else(new)
     }
 
-    pub(super) fn set_bytes(&mut self, name: &'static str, bytes: Vec<u8>) {
-        let in_bonus = self.layouts.map_or(0, |l| l.in_bonus);
+    pub(super) fn set_bytes(&mut self, name: &'static str, bytes: &[u8]) {
+        let in_bonus = self.shape.map_or(0, |shape| shape.in_bonus);
         let Some(info) = self.tables.attr(name) else {
             self.unregistered.retain(|(n, _)| *n != name);
-            self.unregistered.push((name, bytes));
-            self.layouts = None;
+            self.unregistered.push((name, bytes.to_vec()));
+            self.shape = None;
             return;
         };
-        match self.values.iter_mut().enumerate().find(|(_, v)| v.number == info.number) {
-            Some((i, v)) => {
-                if v.bytes.len() != bytes.len() {
-                    self.layouts = None;
-                }
-                self.spill_changed |= i >= in_bonus;
-                v.bytes = bytes;
-            }
-            None => {
-                self.values.push(SaValue { number: info.number, bytes, endian: self.endian });
-                self.layouts = None;
+        let known = self.values.iter_mut().enumerate().find(|(_, v)| v.number == info.number);
+        if let Some((i, value)) = &known {
+            self.spill_changed |= *i >= in_bonus;
+            let place = self.data.get_mut(value.at..value.at + value.len);
+            if let Some(place) = place.filter(|place| place.len() == bytes.len()) {
+                place.copy_from_slice(bytes);
+                return;
             }
         }
+        let new = Value { number: info.number, at: self.data.len(), len: bytes.len() };
+        match known {
+            Some((_, value)) => *value = new,
+            None => self.values.push(new),
+        }
+        self.data.extend_from_slice(bytes);
+        self.shape = None;
     }
 
     pub(super) fn remove(&mut self, name: &str) {
         self.unregistered.retain(|(n, _)| *n != name);
         if let Some(i) = self.position(name) {
             self.values.remove(i);
-            self.layouts = None;
+            self.shape = None;
         }
     }
 
@@ -139,13 +176,12 @@ impl SaList {
         out
     }
 
-    pub(super) fn set_words(&mut self, name: &'static str, words: &[u64]) {
-        let endian = self.endian;
-        let bytes = words.iter().flat_map(|w| match endian {
+    pub(super) fn set_words<const N: usize>(&mut self, name: &'static str, words: &[u64; N]) {
+        let bytes = words.map(|w| match self.endian {
             Endian::Little => w.to_le_bytes(),
             Endian::Big => w.to_be_bytes(),
         });
-        self.set_bytes(name, bytes.collect());
+        self.set_bytes(name, bytes.as_flattened());
     }
 
     /// Puts the list back as it was when it was loaded, whatever became of it since.
@@ -160,17 +196,14 @@ impl SaList {
     pub(super) fn save(mut self, object: &Object, fs: &Filesystem, tx: &Tx) -> Result<()> {
         for (name, bytes) in std::mem::take(&mut self.unregistered) {
             let number = fs.register_attribute(tx, name)?;
-            self.values.push(SaValue { number, bytes, endian: self.endian });
+            self.values.push(Value { number, at: self.data.len(), len: bytes.len() });
+            self.data.extend_from_slice(&bytes);
         }
-        let Some(layouts) = self.layouts else { return self.save_reshaped(object, fs, tx) };
-        let format = |error| Error::Format { object: object.number(), error };
-        let at = layouts.in_bonus.min(self.values.len());
-        let (bonus, rest) = self.values.split_at(at);
-        let bonus = self.tables.encode(layouts.bonus, bonus, self.endian).map_err(format)?;
-        object.set_bonus(tx, DmuType::SA, &bonus)?;
-        if let Some(layout) = layouts.spill.filter(|_| self.spill_changed) {
-            let spill = self.tables.encode(layout, rest, self.endian).map_err(format)?;
-            object.set_spill(tx, Some(&padded(spill)))?;
+        let Some(shape) = self.shape else { return self.save_reshaped(object, fs, tx) };
+        let (bonus, rest) = self.data.split_at(shape.bonus.min(self.data.len()));
+        object.set_bonus(tx, DmuType::SA, bonus)?;
+        if shape.spill > 0 && self.spill_changed {
+            object.set_spill(tx, rest.get(..shape.spill))?;
         }
         Ok(())
     }
@@ -213,12 +246,13 @@ impl SaList {
         object: &Object,
         fs: &Filesystem,
         tx: &Tx,
-        values: &[SaValue],
+        values: &[Value],
     ) -> Result<Vec<u8>> {
         let attrs: Vec<u16> = values.iter().map(|v| v.number).collect();
         let (layout, tables) = fs.layout(tx, &attrs)?;
         let format = |error| Error::Format { object: object.number(), error };
-        tables.encode(layout, values, self.endian).map_err(format)
+        let values: Vec<_> = values.iter().map(|v| (v.number, self.value(v))).collect();
+        tables.join(layout, &values, self.endian).map_err(format)
     }
 }
 
@@ -229,8 +263,8 @@ fn padded(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// Bytes of a block of these attributes.
-fn packed_size(tables: &SaTables, values: &[SaValue]) -> usize {
+fn packed_size(tables: &SaTables, values: &[Value]) -> usize {
     let variable = values.iter().filter(|v| tables.length(v.number).is_none_or(|l| l == 0));
     let header = (6 + 2 * variable.count().max(1)).next_multiple_of(8);
-    header + values.iter().map(|v| v.bytes.len().next_multiple_of(8)).sum::<usize>()
+    header + values.iter().map(|v| v.len.next_multiple_of(8)).sum::<usize>()
 }
