@@ -5,6 +5,7 @@
 mod common;
 
 use common::{Set, at, filesystem};
+use zpl::write::{XattrMode, XattrStore};
 use zpl::{Filesystem, FormatOptions, FsSettings, NewFile, NewKind};
 
 const BLOCK: usize = 512;
@@ -124,4 +125,50 @@ fn a_large_hole_is_made_in_pieces() {
     let shown = [from - 1, from, PIECE, to - 1, to].map(|place| byte(&fs, file, place) != 0);
     assert_eq!(shown, [true, false, false, false, true]);
     assert_eq!(fs.node(file).unwrap().size, (BLOCKS * BLOCK) as u64);
+}
+
+/// A file with so many extended attributes in a directory, and what is there without it.
+fn rich_file(attributes: usize) -> (Set, Filesystem, usize, u64) {
+    let (set, fs) = filesystem(&FormatOptions::new(at(0)));
+    fs.configure(FsSettings { xattr: XattrStore::Dir, ..fs.settings() }).unwrap();
+    set.commit();
+    let empty = set.memory.count();
+    let new = NewFile::new(NewKind::File, 0o644, at(1));
+    let file = fs.create(fs.root_object(), b"rich", &new).unwrap().number();
+    for n in 0..attributes {
+        let name = format!("user.{n}");
+        fs.set_xattr(file, name.as_bytes(), &[7; 600], XattrMode::Any, at(1)).unwrap();
+    }
+    set.commit();
+    (set, fs, empty, file)
+}
+
+#[test]
+fn many_extended_attributes_go_in_pieces() {
+    // The name, two pieces, the rest.
+    for (attributes, begins) in [(10, 1 + 1), (2500, 1 + 2 + 1)] {
+        let (set, fs, empty, _) = rich_file(attributes);
+        let begun = transactions(&set, || fs.unlink(fs.root_object(), b"rich", at(2)).unwrap());
+        assert_eq!(begun, begins);
+        set.commit();
+        assert_eq!(set.memory.count(), empty);
+        assert_eq!(fs.unlinked().unwrap(), []);
+    }
+}
+
+#[test]
+fn extended_attributes_that_a_stop_left_over_go_when_it_is_opened_again() {
+    let (set, fs, empty, file) = rich_file(2500);
+    set.let_begin(1 + 1);
+    fs.unlink(fs.root_object(), b"rich", at(2)).unwrap();
+    set.commit();
+    assert_eq!(fs.unlinked().unwrap(), [file]);
+    drop(fs);
+    let set = set.reopen();
+    set.let_begin(u64::MAX);
+    let fs = Filesystem::open(set.objset.clone()).unwrap();
+    set.owners.attach(&fs);
+    assert_eq!(fs.drain_unlinked().unwrap(), 1);
+    set.commit();
+    assert_eq!(set.memory.count(), empty);
 }

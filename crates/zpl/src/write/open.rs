@@ -115,6 +115,7 @@ impl Filesystem {
 
     fn free_queued_now(&self, object: u64) -> Result<bool> {
         self.free_most_of(object, 0, u64::MAX, |file| Ok(file.links() == 0))?;
+        self.free_most_xattrs(object)?;
         let tx = self.begin(Hold::free())?;
         let _lock = self.inner.state.attrs.exclusive(object);
         let freed = match Attrs::load(self, object) {

@@ -11,16 +11,25 @@
 //! crash leaves nothing behind. One that is cut off, or gets a hole, is changed from the front to
 //! the back, and its size last: a crash in between, or a reader, finds zeros where something went
 //! already.
+//!
+//! So are the extended attributes of a file without a name that has many in a directory: each is a
+//! file of its own.
 
 use super::HOLD_TREE;
 use super::attrs::Attrs;
-use crate::error::Result;
+use super::names::Count;
+use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use dmu::{Hold, Object, SpaceUse, Tx};
+use ondisk::sa::zpl;
+use ondisk::znode::flags;
 
 /// Blocks that one transaction frees, about: as many as a txg frees of destroyed datasets. Indirect
 /// blocks count as full.
 const PIECE_BLOCKS: u64 = 20_000;
+
+/// Extended attributes that one transaction frees.
+const PIECE_XATTRS: u64 = 1000;
 
 /// Whether an object may have more blocks than one transaction should free.
 pub(super) fn is_large(object: &Object) -> bool {
@@ -93,5 +102,46 @@ impl Filesystem {
             attrs.object().free_range(tx, at, len)?;
             Ok(true)
         })
+    }
+
+    /// Frees the extended attributes of a file without a name, but for what goes with the file in
+    /// one transaction.
+    pub(super) fn free_most_xattrs(&self, file: u64) -> Result<()> {
+        while self.many_xattrs(file)?.is_some() {
+            let tx = self.begin(Hold::free())?;
+            let freed = {
+                let _lock = self.inner.state.attrs.exclusive(file);
+                let Some(mut dir) = self.many_xattrs(file)? else { break };
+                let freed = self.empty_xattr_dir(&tx, dir.number(), PIECE_XATTRS)?.unwrap_or(0);
+                let count = Count { entries: -freed.cast_signed(), dirs: 0 };
+                let now = dir.time(zpl::CTIME);
+                self.count_entries(&mut dir, count, now);
+                dir.save(self, &tx)?;
+                freed
+            };
+            if freed == 0 {
+                break;
+            }
+            let txg = tx.txg();
+            drop(tx);
+            self.objset().wait_synced(txg)?;
+        }
+        Ok(())
+    }
+
+    /// The directory of extended attributes of a file without a name, where it has more than one
+    /// transaction should free.
+    fn many_xattrs(&self, file: u64) -> Result<Option<Attrs>> {
+        let found = |loaded: Result<Attrs>| match loaded {
+            Err(Error::NotFound(_)) => Ok(None),
+            other => other.map(Some),
+        };
+        let file = found(Attrs::load(self, file))?.filter(|file| file.links() == 0);
+        let number = file.map_or(0, |file| file.get(zpl::XATTR));
+        if number == 0 || self.objset().is_scratch() {
+            return Ok(None);
+        }
+        let dir = found(Attrs::load(self, number))?;
+        Ok(dir.filter(|d| d.has_flag(flags::XATTR) && d.is_dir() && d.size() > PIECE_XATTRS + 2))
     }
 }

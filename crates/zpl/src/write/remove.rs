@@ -132,7 +132,7 @@ impl Filesystem {
     pub(super) fn free_file(&self, tx: &Tx, number: u64) -> Result<()> {
         let mut file = Attrs::load(self, number)?;
         let xattrs = file.get(zpl::XATTR);
-        if xattrs != 0 && self.empty_xattr_dir(tx, xattrs)? {
+        if xattrs != 0 && self.empty_xattr_dir(tx, xattrs, u64::MAX)?.is_some() {
             let mut undo = Undo::new(self, tx);
             undo.attrs(&file);
             file.remove(zpl::XATTR);
@@ -146,32 +146,39 @@ impl Filesystem {
         Ok(self.objset().free(tx, number)?)
     }
 
-    /// Frees what is in a directory of extended attributes; false when it is not one.
-    fn empty_xattr_dir(&self, tx: &Tx, number: u64) -> Result<bool> {
+    /// Frees what is in a directory of extended attributes, at most so many, and returns how many
+    /// there were; `None` when it is not one.
+    pub(super) fn empty_xattr_dir(&self, tx: &Tx, number: u64, most: u64) -> Result<Option<u64>> {
         let dir = match Attrs::load(self, number) {
             Ok(dir) if dir.has_flag(flags::XATTR) => dir,
             // What an attribute names wrongly is not ours to free.
-            Ok(_) | Err(Error::NotFound(_)) => return Ok(false),
+            Ok(_) | Err(Error::NotFound(_)) => return Ok(None),
             Err(e) => return Err(e),
         };
-        if dir.is_dir() {
-            for entry in Zap::open(dir.object())?.to_vec()? {
-                let target = entry.ints().next().map(Dirent::decode);
-                let (Some(target), Some(name)) = (target, entry.name.bytes()) else { continue };
-                match Attrs::load(self, target.object) {
-                    Ok(file) if file.has_flag(flags::XATTR) => {
-                        let mut undo = Undo::new(self, tx);
-                        undo.name(number, name, Some(target));
-                        let done = zap::remove(dir.object(), tx, name)
-                            .and_then(|_| self.objset().free(tx, target.object));
-                        undo.end(done.map_err(Error::from))?;
-                    }
-                    Ok(_) | Err(Error::NotFound(_)) => {}
-                    Err(e) => return Err(e),
+        let mut freed = 0;
+        if !dir.is_dir() {
+            return Ok(Some(freed));
+        }
+        for entry in Zap::open(dir.object())?.to_vec()? {
+            if freed == most {
+                break;
+            }
+            let target = entry.ints().next().map(Dirent::decode);
+            let (Some(target), Some(name)) = (target, entry.name.bytes()) else { continue };
+            match Attrs::load(self, target.object) {
+                Ok(file) if file.has_flag(flags::XATTR) => {
+                    let mut undo = Undo::new(self, tx);
+                    undo.name(number, name, Some(target));
+                    let done = zap::remove(dir.object(), tx, name)
+                        .and_then(|_| self.objset().free(tx, target.object));
+                    undo.end(done.map_err(Error::from))?;
+                    freed += 1;
                 }
+                Ok(_) | Err(Error::NotFound(_)) => {}
+                Err(e) => return Err(e),
             }
         }
-        Ok(true)
+        Ok(Some(freed))
     }
 }
 
