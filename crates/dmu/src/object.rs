@@ -369,12 +369,41 @@ impl Object {
         out: &mut [u8],
         lost: &mut dyn FnMut(u64, u64, Error) -> Result<()>,
     ) -> Result<()> {
+        let bytes = out.len() as u64;
+        self.each_block(offset, bytes, &mut |start, bs, block| {
+            let part = overlap(out, start, bs, offset);
+            match block {
+                Ok(Some(b)) => copy_part(&b, start, offset, part),
+                Ok(None) => part.fill(0),
+                Err(e) => {
+                    part.fill(0);
+                    lost(start, bs, e)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads as [`Self::read_at`] does, and copies nothing: for loads that have no use for the
+    /// bytes.
+    pub fn touch(&self, offset: u64, bytes: u64) -> Result<()> {
+        let read = || self.each_block(offset, bytes, &mut |_, _, block| block.map(drop));
+        self.counted(bytes, read)
+    }
+
+    /// Reads the blocks of a range; `each` is given where one begins, its size, and what was read.
+    fn each_block(
+        &self,
+        offset: u64,
+        bytes: u64,
+        each: &mut dyn FnMut(u64, u64, Result<Option<Arc<Block>>>) -> Result<()>,
+    ) -> Result<()> {
         let bs = self.attrs().block_size();
         if bs == 0 {
             return Err(self.error(ErrorKind::Tree("block size 0")));
         }
         let end = offset
-            .checked_add(out.len() as u64)
+            .checked_add(bytes)
             .ok_or_else(|| self.error(ErrorKind::Tree("offset beyond 2^64")))?;
         let per_batch = (BATCH_BYTES / bs).clamp(1, BLOCK_BATCH);
         let last = end.div_ceil(bs);
@@ -383,16 +412,7 @@ impl Object {
         while first < last {
             let n = per_batch.min(last - first);
             for (blkid, block) in self.read_batch(first, n) {
-                let start = blkid * bs;
-                let part = overlap(out, start, bs, offset);
-                match block {
-                    Ok(Some(b)) => copy_part(&b, start, offset, part),
-                    Ok(None) => part.fill(0),
-                    Err(e) => {
-                        part.fill(0);
-                        lost(start, bs, e)?;
-                    }
-                }
+                each(blkid * bs, bs, block)?;
             }
             first += n;
         }

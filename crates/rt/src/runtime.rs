@@ -20,10 +20,11 @@
 
 use crate::clock::{Clock, RealClock};
 use crate::cpu::CpuModel;
-use crate::sim::{self, ThreadId, World};
+use crate::sim::{self, Look, ThreadId, World};
 use crate::thread::Panicked;
 use crate::{os_random, parallel, timer};
 use core::fmt;
+use core::panic::Location;
 use core::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use std::io;
@@ -196,7 +197,7 @@ impl Rt {
     pub fn condvar(&self) -> Condvar {
         match &self.0 {
             Inner::Real(_) => Condvar(Waiters::Real(parking_lot::Condvar::new())),
-            Inner::Sim(world) => Condvar(Waiters::Sim(Arc::clone(world), Mutex::default())),
+            Inner::Sim(world) => Condvar(Waiters::Sim(Arc::clone(world), Arc::default())),
         }
     }
 
@@ -312,7 +313,7 @@ pub struct Condvar(Waiters);
 
 enum Waiters {
     Real(parking_lot::Condvar),
-    Sim(Arc<World>, Mutex<Vec<ThreadId>>),
+    Sim(Arc<World>, Arc<Mutex<Vec<ThreadId>>>),
 }
 
 impl Condvar {
@@ -322,7 +323,32 @@ impl Condvar {
         match &self.0 {
             Waiters::Real(condvar) => condvar.wait(guard),
             Waiters::Sim(world, waiting) => {
-                world.wait(waiting, guard, None);
+                world.wait(waiting, guard, None, None);
+            }
+        }
+    }
+
+    /// The same for one of many threads that wait for different things, and are woken all at once:
+    /// `is_over` says whether this one has something to do. May return for no reason too.
+    ///
+    /// In a simulation a thread that would only wait again is not run for that. What it is asked
+    /// is all that it may look at before it waits again.
+    #[track_caller]
+    pub fn wait_among<T: Send + 'static>(
+        &self,
+        mutex: &Arc<Mutex<T>>,
+        guard: &mut MutexGuard<'_, T>,
+        is_over: impl Fn(&T) -> bool + Send + Sync + 'static,
+    ) {
+        match &self.0 {
+            Waiters::Real(condvar) => condvar.wait(guard),
+            Waiters::Sim(world, waiting) => {
+                let mutex = Arc::clone(mutex);
+                // A thread that keeps the lock across a wait is noticed by one that wants it.
+                let is_over = move || mutex.try_lock().is_none_or(|value| is_over(&value));
+                let (is_over, waiting2) = (Box::new(is_over), Arc::clone(waiting));
+                let look = Look { is_over, waiting: waiting2, place: Location::caller() };
+                world.wait(waiting, guard, None, Some(Arc::new(look)));
             }
         }
     }
@@ -336,7 +362,7 @@ impl Condvar {
                 let left = deadline.saturating_sub(RealClock.now());
                 condvar.wait_for(guard, left).timed_out()
             }
-            Waiters::Sim(world, waiting) => world.wait(waiting, guard, Some(deadline)),
+            Waiters::Sim(world, waiting) => world.wait(waiting, guard, Some(deadline), None),
         }
     }
 

@@ -111,6 +111,19 @@ struct Thread {
     timer: Option<(Duration, u64)>,
     /// Its last wait ended by that event.
     timed_out: bool,
+    /// What is asked before its wait ends.
+    look: Option<Arc<Look>>,
+}
+
+/// What a thread would look at when its wait ends, before it goes on or waits again: another may
+/// look in its place, and the seed chooses as if it had run.
+pub(crate) struct Look {
+    /// It would go on.
+    pub(crate) is_over: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Where it would wait again.
+    pub(crate) waiting: Arc<Mutex<Vec<ThreadId>>>,
+    /// The same, for messages.
+    pub(crate) place: &'static Location<'static>,
 }
 
 /// Where a thread is.
@@ -257,7 +270,8 @@ pub(crate) fn leave() {
 impl Thread {
     fn new(name: &str) -> Self {
         let gate = Arc::default();
-        Self { name: Arc::from(name), gate, at: Standing::Ready, timer: None, timed_out: false }
+        let (timer, timed_out, look) = (None, false, None);
+        Self { name: Arc::from(name), gate, at: Standing::Ready, timer, timed_out, look }
     }
 }
 
@@ -386,6 +400,7 @@ impl World {
         waiting: &Mutex<Vec<ThreadId>>,
         guard: &mut MutexGuard<'_, T>,
         deadline: Option<Duration>,
+        look: Option<Arc<Look>>,
     ) -> bool {
         let (me, place) = (self.this_thread(), Location::caller());
         waiting.lock().push(me);
@@ -398,6 +413,7 @@ impl World {
             let timer = deadline.map(|deadline| state.add(deadline, Event::Wake(me)));
             let thread = &mut state.threads[me];
             (thread.at, thread.timer) = (Standing::Waits(place), timer);
+            thread.look = look;
             let timed_out = self.stand(state, Some(me));
             if mutex.is_locked() {
                 // Then the thread that keeps it unwinds too, and we can have it.
@@ -468,6 +484,19 @@ impl World {
             let chosen = state.chooser.below((ready + timers) as u64) as usize;
             if chosen < ready {
                 let next = state.runnable.swap_remove(chosen);
+                if let Some(look) = state.threads[next].look.clone() {
+                    drop(state);
+                    let waits_on = !(look.is_over)();
+                    if waits_on {
+                        look.waiting.lock().push(next);
+                    }
+                    state = self.state.lock();
+                    if waits_on {
+                        state.threads[next].at = Standing::Waits(look.place);
+                        continue;
+                    }
+                    state.threads[next].look = None;
+                }
                 return self.pass(state, next, me);
             }
             match state.events.pop_first().map(|(_, event)| event) {
@@ -646,8 +675,9 @@ impl World {
         }
         // They may hold what holds this simulation.
         let events = core::mem::take(&mut state.events);
+        let looks: Vec<_> = state.threads.iter_mut().map(|thread| thread.look.take()).collect();
         drop(state);
-        drop(events);
+        drop((events, looks));
     }
 
     /// [`Rt::for_each_parallel`](crate::Rt::for_each_parallel) on threads of this simulation.
@@ -676,7 +706,7 @@ impl World {
                     self.notify(&waiting, true);
                     return item;
                 }
-                self.wait(&waiting, &mut turn.lock(), None);
+                self.wait(&waiting, &mut turn.lock(), None, None);
             }
         };
         let (failure, stop) = (Mutex::new(None), Mutex::new(false));
@@ -715,7 +745,7 @@ impl World {
             // In virtual time first: the scope's own waiting would stop it.
             let mut others = others.lock();
             while *others > 0 {
-                self.wait(&parent, &mut others, None);
+                self.wait(&parent, &mut others, None, None);
             }
             mine.unwrap_or_else(|payload| resume_unwind(payload));
         });

@@ -275,6 +275,49 @@ fn work_on_many_threads_stays_in_the_simulation() {
     });
 }
 
+/// Many threads that are woken all at once: whether each waits in a loop of its own or says what it
+/// waits for, the run is the same. Those that say it are not run in vain.
+#[test]
+fn threads_that_say_what_they_wait_for_have_the_same_run() {
+    let run = |seed: u64, says: bool| {
+        Rt::simulate(seed, |rt| {
+            let state = Arc::new(Mutex::new((0u32, Vec::new())));
+            let changed = Arc::new(rt.condvar());
+            let in_vain = Arc::new(AtomicUsize::new(0));
+            let mut tasks = Vec::new();
+            for n in 0..20u32 {
+                let (state, changed) = (Arc::clone(&state), Arc::clone(&changed));
+                let in_vain = Arc::clone(&in_vain);
+                let body = move || {
+                    let mut guard = state.lock();
+                    while guard.0 < n {
+                        match says {
+                            true => changed.wait_among(&state, &mut guard, move |s| s.0 >= n),
+                            false => changed.wait(&mut guard),
+                        }
+                        in_vain.fetch_add(usize::from(guard.0 < n), Ordering::Relaxed);
+                    }
+                    guard.1.push(n);
+                };
+                tasks.push(rt.spawn("waiter", body).expect("thread"));
+            }
+            for _ in 0..20 {
+                rt.sleep(MS);
+                state.lock().0 += 1 + (rt.random_u64() % 2) as u32;
+                changed.notify_all();
+            }
+            tasks.into_iter().for_each(|task| task.join().expect("ends"));
+            let order = std::mem::take(&mut state.lock().1);
+            (order, in_vain.load(Ordering::Relaxed))
+        })
+    };
+    for seed in 0..30 {
+        let (looped, said) = (run(seed, false), run(seed, true));
+        assert_eq!(looped.0, said.0, "seed {seed}");
+        assert!(looped.1 > 20 && said.1 == 0, "seed {seed}: {looped:?} {said:?}");
+    }
+}
+
 /// Notices that come at the same time as deadlines, many times over: no wait is lost.
 #[test]
 fn ping_pong() {

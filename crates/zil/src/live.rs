@@ -632,7 +632,7 @@ impl IntentLog {
             state.writing += 1;
             vec![Plan::new(last.place, last.seq)]
         };
-        let Some(next) = self.pack(&records, &mut plans) else {
+        let Some(next) = self.pack(records, &mut plans) else {
             // Nothing was written, so the chain is as it was, and what was allocated behind it is
             // of no use. The next sync frees it.
             let unused = {
@@ -688,13 +688,12 @@ impl IntentLog {
 
     /// Puts records into blocks, the first of which is there, and allocates what comes behind.
     /// Returns the block behind the last; `None`: there is no space.
-    fn pack(&self, records: &[Record], plans: &mut Vec<Plan>) -> Option<(Place, u64)> {
+    fn pack(&self, records: Vec<Record>, plans: &mut Vec<Plan>) -> Option<(Place, u64)> {
         let mut seq = self.state.lock().record_seq;
         let encoded: Vec<(Vec<u8>, u64)> = records
-            .iter()
-            .map(|record| {
+            .into_iter()
+            .map(|mut record| {
                 seq += 1;
-                let mut record = record.clone();
                 record.seq = seq;
                 (record.encode(Endian::Little), record.txg)
             })

@@ -14,12 +14,12 @@ use crate::block::{Block, Place};
 use crate::error::Error;
 use device::Shared;
 use ondisk::{BlkPtr, Dva};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rt::{Condvar, Rt};
 use std::collections::btree_map::Entry as ByTxg;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Shards of the table: many more than threads that write.
 const SHARDS: usize = 64;
@@ -204,13 +204,13 @@ fn is_same(a: &BlkPtr, b: &BlkPtr) -> bool {
 /// What is parked (`unsynced.rs`) is not in flight: no thread waits for room or for devices because
 /// of it. A thread that waits for its txg is told of the failure.
 pub(crate) struct Flow {
-    state: Mutex<FlowState>,
+    state: Arc<Mutex<FlowState>>,
     changed: Condvar,
-    max: AtomicU64,
 }
 
 struct FlowState {
     bytes: u64,
+    max: u64,
     /// The same by txg, without those that have none: two or three at most.
     by_txg: BTreeMap<u64, u64>,
     waiting: usize,
@@ -221,8 +221,17 @@ struct FlowState {
 }
 
 impl FlowState {
-    fn take(&mut self, txg: u64, bytes: u64, max: u64) -> bool {
-        let fits = self.bytes == 0 || self.bytes.saturating_add(bytes) <= max;
+    fn has_room(&self, bytes: u64) -> bool {
+        self.bytes == 0 || self.bytes.saturating_add(bytes) <= self.max
+    }
+
+    /// Nothing of `txg` or before is in flight.
+    fn is_quiet(&self, txg: u64) -> bool {
+        self.by_txg.range(..=txg).next().is_none()
+    }
+
+    fn take(&mut self, txg: u64, bytes: u64) -> bool {
+        let fits = self.has_room(bytes);
         if fits {
             self.put(txg, bytes);
         }
@@ -254,38 +263,38 @@ impl Flow {
     pub(crate) fn new(rt: &Rt, max: u64) -> Self {
         let (by_txg, errors) = (BTreeMap::new(), BTreeMap::new());
         let parked = BTreeMap::new();
-        let state = FlowState { bytes: 0, by_txg, waiting: 0, errors, parked };
-        Self { state: Mutex::new(state), changed: rt.condvar(), max: AtomicU64::new(max) }
-    }
-
-    fn wait_until(&self, mut ready: impl FnMut(&mut FlowState) -> bool) {
-        let mut state = self.state.lock();
-        while !ready(&mut state) {
-            state.waiting += 1;
-            self.changed.wait(&mut state);
-            state.waiting -= 1;
-        }
+        let state = FlowState { bytes: 0, max, by_txg, waiting: 0, errors, parked };
+        Self { state: Arc::new(Mutex::new(state)), changed: rt.condvar() }
     }
 
     /// Waits for room and takes it. What is larger than all the room there is goes alone.
     pub(crate) fn enter(&self, txg: u64, bytes: u64) {
-        self.wait_until(|s| s.take(txg, bytes, self.max()));
+        let mut state = self.state.lock();
+        while !state.take(txg, bytes) {
+            self.wait_for(&mut state, move |s| s.has_room(bytes));
+        }
     }
 
-    fn max(&self) -> u64 {
-        self.max.load(Ordering::Relaxed)
+    /// One wait of a thread that goes on when it finds this.
+    fn wait_for(
+        &self,
+        state: &mut MutexGuard<'_, FlowState>,
+        found: impl Fn(&FlowState) -> bool + Send + Sync + 'static,
+    ) {
+        state.waiting += 1;
+        self.changed.wait_among(&self.state, state, found);
+        state.waiting -= 1;
     }
 
     /// Changes the bound, from now on.
     pub(crate) fn set_max(&self, max: u64) {
-        self.max.store(max, Ordering::Relaxed);
-        let _state = self.state.lock();
+        self.state.lock().max = max;
         self.changed.notify_all();
     }
 
     /// Takes room when there is some.
     pub(crate) fn try_enter(&self, txg: u64, bytes: u64) -> bool {
-        self.state.lock().take(txg, bytes, self.max())
+        self.state.lock().take(txg, bytes)
     }
 
     /// Takes room, whether there is some or not.
@@ -331,12 +340,11 @@ impl Flow {
     /// Waits until nothing of `txg` or before is in flight; the failure of the oldest of these txgs
     /// that had one.
     pub(crate) fn wait_until_txg(&self, txg: u64) -> Result<(), Error> {
-        let mut failure = None;
-        self.wait_until(|s| {
-            failure = s.failure(0..=txg).cloned();
-            s.by_txg.range(..=txg).next().is_none()
-        });
-        failure.map_or(Ok(()), Err)
+        let mut state = self.state.lock();
+        while !state.is_quiet(txg) {
+            self.wait_for(&mut state, move |s| s.is_quiet(txg));
+        }
+        state.failure(0..=txg).cloned().map_or(Ok(()), Err)
     }
 
     /// The first failure of `txg`.
@@ -346,7 +354,12 @@ impl Flow {
 
     /// Waits until the block is not in flight: on its devices, or parked.
     pub(crate) fn wait_gone(&self, table: &Table, is_parked: impl Fn() -> bool, bp: &BlkPtr) {
-        self.wait_until(|_| table.standing(bp) != BlockState::InFlight || is_parked());
+        let mut state = self.state.lock();
+        while table.standing(bp) == BlockState::InFlight && !is_parked() {
+            state.waiting += 1;
+            self.changed.wait(&mut state);
+            state.waiting -= 1;
+        }
     }
 
     pub(crate) fn in_flight(&self) -> u64 {

@@ -193,11 +193,10 @@ fn reads(
     rt.for_each_parallel(files.len(), files.iter().enumerate(), |(thread, file)| {
         let thread = thread as u64;
         let mut rng = Xoshiro256::seeded(setting.seed.wrapping_add(thread << 32));
-        let mut buffer = vec![0; pattern.bytes as usize];
         let places = FILE_BYTES / pattern.bytes;
         for next in 0_u64.. {
             let place = if pattern.random { rng.below(places) } else { next % places };
-            file.object().read_at(place * pattern.bytes, &mut buffer)?;
+            file.object().touch(place * pattern.bytes, pattern.bytes)?;
             rt.sleep(copy);
             if rt.now() >= end {
                 break;

@@ -15,6 +15,9 @@ use crate::error::{ErrorKind, Result};
 
 /// Bytes before the fields of the type.
 pub const RECORD_HEADER_SIZE: usize = 32;
+
+/// What most records take without data and names, about.
+const WITHOUT_DATA: usize = 256;
 const CASE_INSENSITIVE: u64 = 1 << 63;
 
 /// Type of a record.
@@ -358,12 +361,16 @@ impl Record {
     /// Encodes the record, padded to eight bytes.
     #[must_use]
     pub fn encode(&self, endian: Endian) -> Vec<u8> {
-        let mut body = Writer::new(endian);
+        let data = match &self.body {
+            Body::Write { data, .. } => data.len(),
+            _ => 0,
+        };
+        let mut body = Writer::with_capacity(endian, data + WITHOUT_DATA);
         self.body.write(&mut body);
         let mut body = body.into_bytes();
         body.extend_from_slice(&self.tail);
         body.resize(body.len().next_multiple_of(8), 0);
-        let mut w = Writer::new(endian);
+        let mut w = Writer::with_capacity(endian, RECORD_HEADER_SIZE + body.len());
         w.u64(self.kind.0 | if self.case_insensitive { CASE_INSENSITIVE } else { 0 });
         w.u64((RECORD_HEADER_SIZE + body.len()) as u64).u64(self.txg).u64(self.seq).bytes(&body);
         w.into_bytes()

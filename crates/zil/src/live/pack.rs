@@ -74,7 +74,9 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(place: Place, seq: u64) -> Self {
-        Self { place, seq, max_txg: 0, bytes: vec![0; CHAIN_SIZE] }
+        let mut bytes = Vec::with_capacity(usize::try_from(place.size).unwrap_or(CHAIN_SIZE));
+        bytes.resize(CHAIN_SIZE, 0);
+        Self { place, seq, max_txg: 0, bytes }
     }
 
     /// Takes a record of `txg` when there is room.
