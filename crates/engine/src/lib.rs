@@ -114,6 +114,7 @@ mod orphans;
 mod projects;
 pub mod properties;
 pub mod receive;
+pub mod recording;
 mod remove;
 pub mod replay;
 pub mod rescue;

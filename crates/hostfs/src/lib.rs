@@ -17,9 +17,8 @@
 //!
 //! With all that, a [`Dir`] is where the engine copies trees of a pool to ([`engine::extract`]),
 //! and all that can still be read of a damaged one ([`engine::rescue`]; [`rescue`] has the log).
-//! [`ingest`] copies trees and archives of this machine into a pool. [`recording`] keeps what a
-//! pool did in a file. [`users`] and [`zone`] read what the machine knows of its users and of its
-//! time.
+//! [`ingest`] copies trees and archives of this machine into a pool. [`users`] and [`zone`] read
+//! what the machine knows of its users and of its time.
 //!
 //! **Invariant:** nothing is made, changed or removed but below a directory that is held open, and
 //! through no symbolic link.
@@ -35,7 +34,6 @@ mod new_file;
 pub mod notify;
 pub mod options;
 pub mod output;
-pub mod recording;
 pub mod rescue;
 pub mod scripts;
 mod sink;

@@ -2,6 +2,7 @@
 
 use crate::disk::{self, Preset};
 use crate::error::LabError;
+use crate::images::Images;
 use crate::outcome::Outcome;
 use crate::target::Target;
 use std::sync::Arc;
@@ -58,15 +59,28 @@ pub struct Setting {
     pub seconds: f64,
     /// Told what is being done, in a few words.
     pub progress: Arc<dyn Fn(&str) + Send + Sync>,
+    /// What its repetitions begin with, where that is the same.
+    pub images: Arc<Images>,
 }
 
 impl Default for Setting {
     fn default() -> Self {
-        Self { seed: 1, scale: 1.0, seconds: 2.0, progress: Arc::new(|_| {}) }
+        Self::new(1, 1.0, 2.0, Arc::new(|_| {}))
     }
 }
 
 impl Setting {
+    /// One whose repetitions have nothing in common with those of others.
+    #[must_use]
+    pub fn new(
+        seed: u64,
+        scale: f64,
+        seconds: f64,
+        progress: Arc<dyn Fn(&str) + Send + Sync>,
+    ) -> Self {
+        Self { seed, scale, seconds, progress, images: Arc::default() }
+    }
+
     /// [`Self::seconds`] in the form that fio takes parts of a second in.
     pub(crate) fn milliseconds(&self) -> u64 {
         (self.seconds * 1e3).round() as u64

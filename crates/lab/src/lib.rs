@@ -19,6 +19,7 @@ pub mod experiment;
 pub mod figures;
 pub mod fit;
 mod held_out;
+pub mod images;
 mod indirect;
 pub mod outcome;
 pub mod parameter;

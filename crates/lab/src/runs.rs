@@ -72,6 +72,7 @@ pub fn run(
         // Held while they are told, so that they come in order.
         let mut done = lock(&done);
         for (job, outcomes) in queue.finished(&run, outcome?) {
+            jobs[job].setting.images.forget();
             done(joined(&jobs[job], outcomes)?);
         }
         Ok(())

@@ -5,9 +5,10 @@ use crate::disk::Preset;
 use crate::error::LabError;
 use crate::pios::{PiosError, parse_bytes};
 use crate::target::Target;
-use crate::what_if::{Answer, Latency, Layout, Point, Question, State, Work, picture};
+use crate::what_if::{Answer, Latency, Layout, Point, Question, Recorded, State, Work, picture};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Options and their values, as they were given.
 pub type Options = BTreeMap<&'static str, String>;
@@ -140,6 +141,10 @@ fn question(options: &Options, seconds: f64, seed: u64) -> Result<Question, Wron
     let layout: Layout = of("layout").parse()?;
     let state: State = of("state").parse()?;
     let record = u32::try_from(bytes("record", of("record"))?).unwrap_or(u32::MAX);
+    let (work, recorded) = match of("work").strip_prefix("recorded:") {
+        Some(path) => (Work::Recorded, Recorded::open(Path::new(path))?),
+        None => (work(of("work"))?, Recorded::default()),
+    };
     Ok(Question {
         disk: disk(of("disk"))?,
         disks: count("disks", of("disks"), 1)?,
@@ -153,7 +158,8 @@ fn question(options: &Options, seconds: f64, seed: u64) -> Result<Question, Wron
         bytes: bytes("files", of("files"))?,
         threads: count("threads", of("threads"), 1)?,
         chunk: bytes("chunk", of("chunk"))?,
-        work: work(of("work"))?,
+        work,
+        recorded,
         seconds,
         seed,
     })
@@ -177,8 +183,9 @@ fn work(text: &str) -> Result<Work, Wrong> {
         other => other.strip_prefix("mixed:").and_then(mixed),
     };
     found.ok_or_else(|| {
-        Wrong::option(format!("no work {text:?}"))
-            .hint("it is write, sync-write, overwrite, read, random-read or mixed:70")
+        Wrong::option(format!("no work {text:?}")).hint(
+            "it is write, sync-write, overwrite, read, random-read, mixed:70 or recorded:FILE",
+        )
     })
 }
 

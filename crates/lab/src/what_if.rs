@@ -10,10 +10,12 @@ mod layout;
 mod load;
 mod meter;
 mod picture;
+mod recorded;
 mod state;
 
-pub use layout::Layout;
+pub use layout::{Draid, Layout};
 pub use picture::{Point, picture};
+pub use recorded::Recorded;
 pub use state::State;
 
 use crate::disk::Preset;
@@ -44,6 +46,8 @@ pub enum Work {
     Mixed(u8),
     /// Write in order and wait each time until it is safe.
     SyncWrite,
+    /// What was recorded of a pool ([`Question::recorded`]), when it was.
+    Recorded,
 }
 
 /// A pool and its load.
@@ -75,6 +79,8 @@ pub struct Question {
     pub chunk: u64,
     /// What they do.
     pub work: Work,
+    /// The load that was recorded, empty for others.
+    pub recorded: Recorded,
     /// Seconds that they do it for, of the simulation's time.
     pub seconds: f64,
     /// Decides what chance decides.
@@ -90,6 +96,8 @@ pub enum Limit {
     Throttle,
     /// Each thread waits for its own request: more threads would do more.
     Threads,
+    /// Nothing: a load that was recorded asked for no more.
+    Load,
 }
 
 impl Limit {
@@ -100,6 +108,7 @@ impl Limit {
             Self::Disks => "disks",
             Self::Throttle => "throttle",
             Self::Threads => "threads",
+            Self::Load => "load",
         }
     }
 }
@@ -205,12 +214,18 @@ impl Question {
     fn has_files(&self) -> bool {
         match self.work {
             Work::Write | Work::SyncWrite => self.state != State::New,
-            Work::Overwrite | Work::Read | Work::RandomRead | Work::Mixed(_) => true,
+            Work::Overwrite | Work::Read | Work::RandomRead | Work::Mixed(_) | Work::Recorded => {
+                true
+            }
         }
     }
 
     fn writes(&self) -> bool {
-        !matches!(self.work, Work::Read | Work::RandomRead)
+        match self.work {
+            Work::Read | Work::RandomRead => false,
+            Work::Recorded => self.recorded.writes(),
+            Work::Write | Work::Overwrite | Work::Mixed(_) | Work::SyncWrite => true,
+        }
     }
 }
 
@@ -315,8 +330,11 @@ fn answer(rt: &Rt, q: &Question) -> Result<Answer, StreamError> {
         let some: Vec<Duration> = took.iter().filter(|t| t.read == reads).map(|t| t.time).collect();
         (!some.is_empty()).then(|| Latency::of(some))
     };
+    let bytes: u64 = took.iter().map(|t| t.bytes).sum();
+    // Of a hundred that waited for a thread, one is chance.
+    let waited = took.iter().filter(|t| t.waited).count() * 100 > took.len();
     Ok(Answer {
-        mib_per_second: per_second * q.chunk as f64 / f64::from(1 << 20),
+        mib_per_second: bytes as f64 / seconds / f64::from(1 << 20),
         per_second,
         latency: Latency::of(took.iter().map(|t: &Took| t.time).collect()),
         reads: of(true),
@@ -325,6 +343,7 @@ fn answer(rt: &Rt, q: &Question) -> Result<Answer, StreamError> {
         limit: match () {
             () if busy_percent >= BUSY => Limit::Disks,
             () if delays > 0 => Limit::Throttle,
+            () if q.work == Work::Recorded && !waited => Limit::Load,
             () => Limit::Threads,
         },
     })

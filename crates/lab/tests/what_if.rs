@@ -1,7 +1,9 @@
 //! What a pool would do, where it can be said beforehand.
 
+use engine::recording::Recorder;
+use engine::stats::{DatasetStats, Snapshot};
 use lab::disk::preset;
-use lab::what_if::{Answer, Layout, Limit, Question, State, Work, what_if};
+use lab::what_if::{Answer, Layout, Limit, Question, Recorded, State, Work, what_if};
 
 fn question(layout: Layout, disks: usize, work: Work) -> Question {
     Question {
@@ -18,6 +20,7 @@ fn question(layout: Layout, disks: usize, work: Work) -> Question {
         threads: 8,
         chunk: 128 << 10,
         work,
+        recorded: Recorded::default(),
         seconds: 5.0,
         seed: 1,
     }
@@ -94,4 +97,49 @@ fn full_and_degraded_pools_are_slower_and_compression_saves() {
         of(&|q| (q.work, q.compression, q.seconds) = (Work::Write, compression, 2.0)).mib_per_second
     };
     assert!(write(4.0) > 1.5 * write(1.0));
+}
+
+/// A recording of ten seconds of random reads of 8 KiB, so many in each second.
+fn recorded(reads_per_second: u64) -> Recorded {
+    let dir = tempfile::tempdir().unwrap_or_else(|e| panic!("{e}"));
+    let path = dir.path().join("load");
+    let file = std::fs::File::create(&path).unwrap_or_else(|e| panic!("{e}"));
+    let mut recorder = Recorder::begin(file, &path).unwrap_or_else(|e| panic!("{e:?}"));
+    for second in 0..=10 {
+        let reads = reads_per_second * second;
+        let dataset =
+            DatasetStats { objset: 9, reads, read_bytes: reads << 13, ..DatasetStats::default() };
+        let at_ns = (second + 3) * 1_000_000_000;
+        let snapshot = Snapshot { at_ns, datasets: vec![dataset], ..Snapshot::default() };
+        recorder.add(&snapshot).unwrap_or_else(|e| panic!("{e:?}"));
+    }
+    Recorded::open(&path).unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[test]
+fn a_recorded_load_is_kept_up_with_or_falls_behind() {
+    let of = |reads: u64| {
+        let recorded = recorded(reads);
+        let question = question(Layout::Mirror(2), 4, Work::Recorded);
+        answer(&Question { record: 8 << 10, threads: 16, recorded, ..question })
+    };
+    let (few, many) = (of(50), of(5000));
+    // It takes five of the ten seconds.
+    assert!((few.per_second - 50.0).abs() < 2.0 && few.limit == Limit::Load, "{few:?}");
+    assert!(few.latency.p50 < 20.0 && few.writes.is_none(), "{few:?}");
+    assert!(many.per_second < 2500.0 && many.limit == Limit::Disks, "{many:?}");
+    assert!(many.latency.p50 > 1000.0, "{many:?}");
+}
+
+#[test]
+fn a_draid_has_its_spares_and_its_groups() {
+    let layout: Layout = "draid1:3d:9c:1s".parse().unwrap_or_else(|e| panic!("{e}"));
+    let question = question(layout, 9, Work::RandomRead);
+    let found = answer(&question);
+    // Each read needs three data disks, as of a RAID-Z of four.
+    let raidz = answer(&Question { layout: Layout::Raidz(1, 4), disks: 8, ..question.clone() });
+    let more = found.per_second / raidz.per_second;
+    assert!((0.7..1.5).contains(&more), "{found:?} {raidz:?}");
+    let degraded = answer(&Question { state: State::Degraded, ..question });
+    assert!(degraded.per_second < found.per_second, "{degraded:?} {found:?}");
 }

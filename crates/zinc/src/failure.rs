@@ -8,8 +8,8 @@
 //! | 3 | `check`: the pool has issues |
 
 use engine::live::TunableError;
+use engine::recording::{RecordingError, RecordingHint};
 use engine::{Candidate, Error, ErrorKind, Hint, Place};
-use hostfs::recording::{RecordingError, RecordingHint};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::process::ExitCode;

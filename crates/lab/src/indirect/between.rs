@@ -40,7 +40,7 @@ pub(super) fn rows(
     let mut rates: Vec<Vec<f64>> = Vec::new();
     for shift in SHIFTS {
         (setting.progress)(&format!("a file of {blocks} blocks, indirect {} KiB", kib(shift)));
-        let image = make(blocks, shift, setting.seed).map_err(failed("cannot make the file"))?;
+        let image = make(blocks, shift, setting).map_err(failed("cannot make the file"))?;
         let mut of_size = Vec::new();
         for p in READS.iter().filter(|p| p.indirect_kib == kib(14)) {
             let case = case(p, blocks, setting);

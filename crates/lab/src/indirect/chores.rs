@@ -16,6 +16,7 @@ use super::rows::{OVER, PART};
 use super::world::{self, Image, Result};
 use super::{SHIFTS, kib};
 use crate::disk::Preset;
+use crate::experiment::Setting;
 use crate::row::{Range, Row};
 use engine::inside::check;
 use engine::inside::check::CheckOptions;
@@ -65,12 +66,14 @@ pub(super) fn run(
     blocks: u64,
     made: Made,
     preset: &Preset,
-    seed: u64,
+    setting: &Setting,
     progress: &dyn Fn(&str),
 ) -> Result<Vec<Chore>> {
+    let seed = setting.seed;
+    let make = |shift| super::make(blocks, shift, setting);
     let images = match made.blocks == blocks {
         true => made.images,
-        false => SHIFTS.map(|s| super::make(blocks, s, seed)).into_iter().collect::<Result<_>>()?,
+        false => SHIFTS.map(make).into_iter().collect::<Result<_>>()?,
     };
     let mut out = Vec::new();
     for (what, work) in CHORES {

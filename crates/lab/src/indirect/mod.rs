@@ -87,7 +87,7 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     let mut measured = Vec::new();
     for shift in SHIFTS {
         (setting.progress)(&format!("a file of {blocks} blocks, indirect {} KiB", kib(shift)));
-        let image = make(blocks, shift, setting.seed).map_err(failed("cannot make the file"))?;
+        let image = make(blocks, shift, setting).map_err(failed("cannot make the file"))?;
         for p in READS.iter().filter(|p| p.indirect_kib == kib(shift)) {
             (setting.progress)(&format!("reads at every {}th block", p.alignment));
             let case = case(p, blocks, setting);
@@ -104,7 +104,7 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     rows.extend(between);
     let fewer = (blocks / CHORES_PART).max(CHORES_SMALLEST);
     let tell = |what: &str| (setting.progress)(&format!("{what} of a file of {fewer} blocks"));
-    let chores = chores::run(fewer, made, &preset, setting.seed, &tell)
+    let chores = chores::run(fewer, made, &preset, setting, &tell)
         .map_err(failed("cannot do the chores"))?;
     chores::rows(&mut rows, fewer, &chores, part >= 1.0);
     if part >= 1.0 {
@@ -167,10 +167,15 @@ fn case(p: &published::Read, blocks: u64, setting: &Setting) -> Case {
     Case { reads: reads.max(1), alignment, threads, blocks, seed }
 }
 
-fn make(blocks: u64, indirect_shift: u8, seed: u64) -> world::Result<Image> {
+/// Disks with the file. The seed would decide nothing of it but guids: one thread writes it, to
+/// devices that take no time. So it is made once for all seeds.
+fn make(blocks: u64, indirect_shift: u8, setting: &Setting) -> world::Result<Image> {
     let disk_bytes = (DISK_BYTES as f64 * blocks as f64 / BLOCKS as f64) as u64;
     let (disks, disk_bytes) = (DISKS, disk_bytes.next_multiple_of(1 << 20));
-    world::make(Plan { blocks, indirect_shift, disks, disk_bytes, seed })
+    let plan = Plan { blocks, indirect_shift, disks, disk_bytes };
+    let key = format!("indirect: {plan:?}");
+    let disks = setting.images.get(key, || world::make(plan).map(|image| image.disks))?;
+    Ok(Image { disks })
 }
 
 /// Reads of the application in a second, those that the cache answered included.

@@ -64,9 +64,10 @@ pub(super) struct Plan {
     pub(super) disks: usize,
     /// Bytes of each.
     pub(super) disk_bytes: u64,
-    /// Decides guids and where chance puts things.
-    pub(super) seed: u64,
 }
+
+/// Decides the guids of what is made.
+const SEED: u64 = 1;
 
 /// Disks with the pool on them, exported.
 pub(super) struct Image {
@@ -179,9 +180,9 @@ pub(super) fn simulate<T: Send + 'static>(
     ran.map_err(|_| "the simulation panicked")?
 }
 
-/// Makes the pool and the file, in a simulation, so that the seed decides all of it.
+/// Makes the pool and the file, in a simulation, so that it is the same each time.
 pub(super) fn make(plan: Plan) -> Result<Image> {
-    simulate(plan.seed, move |rt| make_here(rt, plan))
+    simulate(SEED, move |rt| make_here(rt, plan))
 }
 
 /// Has a txg synced by one thread, or again by several. Where devices take no time, several only

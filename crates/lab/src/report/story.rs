@@ -212,11 +212,12 @@ const STORIES: &[Story] = &[
         experiment: "h4-mirror-reads",
         study: "2013: 16 threads reading from two mirrors of one to four sides.",
         machine: "Disks that are not named; their seeks were fitted by one of 16 rows.",
-        limits: "zinc reads nothing ahead.",
+        limits: "What zinc reads ahead of readers is switched off: it could not when this was \
+                 predicted.",
         reasons: &[
             (
                 "in order",
-                "Nothing is read ahead: single disks are not kept busy, and more sides \
+                "Nothing is read ahead here: single disks are not kept busy, and more sides \
              gain more than in the study.",
             ),
             (
@@ -230,11 +231,12 @@ const STORIES: &[Story] = &[
         experiment: "h2-layouts",
         study: "2019: 26 layouts of up to 24 disks on one machine, by bonnie++.",
         machine: "WD 4 TB SAS disks, 16 GiB of memory; nothing was fitted.",
-        limits: "A thirty-second of the bytes: a sync has as many flushes and labels as of all.",
+        limits: "A thirty-second of the bytes: a sync has as many flushes and labels as of all. \
+                 Reading ahead is switched off: zinc could not when this was predicted.",
         reasons: &[
             (": write", "Small syncs: with a fourth of the bytes stripes and RAID-Z come out."),
-            (": read", "Nothing is read ahead, so one reader has one record under way."),
-            ("rewrite", "Each record is waited for, as nothing is read ahead."),
+            (": read", "Nothing is read ahead here, so one reader has one record under way."),
+            ("rewrite", "Each record is waited for, as nothing is read ahead here."),
             (
                 "seeks",
                 "Most are answered from memory here; how much of the study's held blocks \

@@ -11,6 +11,7 @@ use engine::inside::zio::Block;
 use engine::inside::zpl::Volume;
 use engine::inside::zpl::write::{NewFile, NewKind};
 use engine::live::LivePool;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,7 +29,10 @@ pub(super) enum Files {
 /// A request that was done.
 pub(super) struct Took {
     pub(super) read: bool,
+    pub(super) bytes: u64,
     pub(super) time: Duration,
+    /// It came at its time, when no thread was free.
+    pub(super) waited: bool,
 }
 
 impl Files {
@@ -78,8 +82,12 @@ impl Files {
 /// What all threads do until the time is over.
 pub(super) fn run(rt: &Rt, q: &Question, files: &Files) -> Result<Vec<Took>, StreamError> {
     let took = Mutex::new(Vec::new());
+    let (begin, next) = (rt.now(), AtomicUsize::new(0));
     rt.for_each_parallel(q.threads, 0..q.threads, |thread| {
-        let mine = requests(rt, q, files, thread)?;
+        let mine = match q.work {
+            Work::Recorded => recorded(rt, q, files, thread, (begin, &next))?,
+            _ => requests(rt, q, files, thread)?,
+        };
         took.lock().unwrap_or_else(PoisonError::into_inner).extend(mine);
         Ok::<(), StreamError>(())
     })?;
@@ -101,20 +109,22 @@ fn requests(rt: &Rt, q: &Question, files: &Files, thread: usize) -> Result<Vec<T
         }
         let place = match q.work {
             Work::Write | Work::Read | Work::SyncWrite => next % places,
-            Work::Overwrite | Work::RandomRead | Work::Mixed(_) => rng.below(places),
+            Work::Overwrite | Work::RandomRead | Work::Mixed(_) | Work::Recorded => {
+                rng.below(places)
+            }
         };
         let read = match q.work {
             Work::Read | Work::RandomRead => true,
-            Work::Write | Work::Overwrite | Work::SyncWrite => false,
+            Work::Write | Work::Overwrite | Work::SyncWrite | Work::Recorded => false,
             Work::Mixed(reads) => rng.below(100) < u64::from(reads),
         };
         let offset = place * q.chunk;
         match (files, read) {
             (Files::Volumes(volumes), true) => {
-                volumes[thread].object().read_at(offset, &mut buffer)?;
+                volumes[thread].object().touch(offset, q.chunk)?;
             }
             (Files::Volumes(volumes), false) => {
-                write(&volumes[thread], q, offset, &blocks)?;
+                write(&volumes[thread], q, (offset, q.chunk), &blocks)?;
             }
             (Files::Promised(fs, numbers), _) => {
                 fill(&mut buffer, &blocks, next);
@@ -123,7 +133,7 @@ fn requests(rt: &Rt, q: &Question, files: &Files, thread: usize) -> Result<Vec<T
             }
         }
         let time = rt.now() - began;
-        took.push(Took { read, time });
+        took.push(Took { read, bytes: q.chunk, time, waited: false });
         // A request that memory answers takes some time too, or none would ever end.
         if time.is_zero() {
             rt.sleep(REQUEST);
@@ -132,23 +142,55 @@ fn requests(rt: &Rt, q: &Question, files: &Files, thread: usize) -> Result<Vec<T
     Ok(took)
 }
 
+/// What one thread does of a load that was recorded: the next request that no other has taken, at
+/// its time, somewhere in its own file.
+fn recorded(
+    rt: &Rt,
+    q: &Question,
+    files: &Files,
+    thread: usize,
+    (begin, next): (Duration, &AtomicUsize),
+) -> Result<Vec<Took>, StreamError> {
+    let mut rng = Xoshiro256::seeded(q.seed.wrapping_add((thread as u64) << 32));
+    let blocks = contents(u64::from(q.record), q.compression, &mut Xoshiro256::seeded(q.seed));
+    let mut took = Vec::new();
+    while let Some(request) = q.recorded.get(next.fetch_add(1, Ordering::Relaxed)) {
+        if request.due.as_secs_f64() >= q.seconds {
+            break;
+        }
+        let due = begin + request.due;
+        let waited = rt.now() > due;
+        rt.sleep(due.saturating_sub(rt.now()));
+        let bytes = request.bytes.min(q.file_bytes());
+        let offset = rng.below((q.file_bytes() / bytes).max(1)) * bytes;
+        if let Files::Volumes(volumes) = files {
+            match request.reads {
+                true => volumes[thread].object().touch(offset, bytes)?,
+                false => write(&volumes[thread], q, (offset, bytes), &blocks)?,
+            }
+        }
+        took.push(Took { read: request.reads, bytes, time: rt.now() - due, waited });
+    }
+    Ok(took)
+}
+
 /// Writes whole records by reference, and parts of one as bytes.
 fn write(
     volume: &Volume,
     q: &Question,
-    offset: u64,
+    (offset, bytes): (u64, u64),
     blocks: &[Arc<Block>],
 ) -> Result<(), StreamError> {
     let record = u64::from(q.record);
     let content = |n: u64| &blocks[(n % blocks.len() as u64) as usize];
-    if q.chunk.is_multiple_of(record) {
-        return (offset / record..(offset + q.chunk) / record)
+    if bytes.is_multiple_of(record) {
+        return (offset / record..(offset + bytes) / record)
             .try_for_each(|n| write_record(volume, n, content(n)));
     }
-    let mut buffer = vec![0; q.chunk as usize];
+    let mut buffer = vec![0; bytes as usize];
     fill(&mut buffer, blocks, offset / record);
     let object = volume.object();
-    let tx = object.objset().begin(Hold::write(q.chunk + record + HOLD_TREE))?;
+    let tx = object.objset().begin(Hold::write(bytes + record + HOLD_TREE))?;
     Ok(object.write_at(&tx, offset, &buffer)?)
 }
 

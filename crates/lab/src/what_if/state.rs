@@ -1,7 +1,7 @@
 //! In what state a pool is when the load begins.
 
+use super::Question;
 use super::load::Files;
-use super::{Layout, Question};
 use crate::content::contents;
 use crate::disk::Preset;
 use crate::error::LabError;
@@ -53,13 +53,8 @@ impl State {
     pub(super) fn disk(self, q: &Question) -> Preset {
         let mut disk = q.disk.clone();
         if self == Self::Full {
-            let copies = match q.layout {
-                Layout::Stripe => 1.0,
-                Layout::Mirror(sides) => sides as f64,
-                Layout::Raidz(parity, width) => width as f64 / (width as f64 - parity as f64),
-            };
             // A filler takes what is left.
-            let size = (room(q) * copies / q.disks as f64) as u64 + OVERHEAD;
+            let size = (room(q) * q.layout.copies() / q.disks as f64) as u64 + OVERHEAD;
             disk.capacity_bytes = size.min(disk.capacity_bytes) >> 20 << 20;
         }
         disk

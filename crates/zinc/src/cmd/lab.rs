@@ -373,12 +373,7 @@ impl Run {
                 ui::progress(&session, &format!("{name}: {what}"));
             }
         };
-        let setting = Setting {
-            seed: self.seed,
-            scale: self.scale,
-            seconds: self.seconds,
-            progress: Arc::new(progress),
-        };
+        let setting = Setting::new(self.seed, self.scale, self.seconds, Arc::new(progress));
         Job { experiment, setting, seeds: self.seeds(experiment, target) }
     }
 

@@ -29,7 +29,7 @@ pub struct WhatIf {
     /// How many disks
     #[arg(long, value_name = "N", default_value = "6")]
     disks: String,
-    /// How they lie: stripe, mirror:2, raidz1:5, raidz2:6, raidz3:11; the number is a group's
+    /// How they lie: stripe, mirror:2, raidz1:5, raidz2:6, draid2:4d:11c:1s; numbers are a group's
     #[arg(long, value_name = "LAYOUT", default_value = "stripe")]
     layout: String,
     /// Disks for the intent log, as one mirror
@@ -60,8 +60,8 @@ pub struct WhatIf {
     /// Bytes of a read or write
     #[arg(long, value_name = "SIZE", default_value = "128K")]
     chunk: String,
-    /// write (in order), sync-write (and wait each time until it is safe), overwrite (at random
-    /// places), read (in order), random-read, or mixed:70 (at random, 70 reads of a hundred)
+    /// write (in order), sync-write (and wait each time until it is safe), overwrite (at random),
+    /// read (in order), random-read, mixed:70 (70 reads of 100), or recorded:FILE (`zinc top`)
     #[arg(long, value_name = "WORK", default_value = "write")]
     work: String,
     /// Try each of these values of one of the options above, and all pairs with a second --sweep

@@ -4,7 +4,7 @@
 //! their times (`docs/format/recording.md`). A line without an end is what was being written when
 //! the writer was killed: it is left out.
 
-use engine::stats::Snapshot;
+use crate::stats::Snapshot;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -87,7 +87,7 @@ impl Recording {
     /// The file cannot be read, or is no recording of a known form.
     pub fn open(path: &Path) -> Result<Self> {
         let file =
-            engine::devices::open_input(path).map_err(|e| cannot("read", path, &e.to_string()))?;
+            crate::devices::open_input(path).map_err(|e| cannot("read", path, &e.to_string()))?;
         let mut out = Self { reader: BufReader::new(file), path: path.to_owned(), line: 0 };
         let head = out.next_line()?.unwrap_or_default();
         let head: Value = serde_json::from_slice(&head).unwrap_or_default();
