@@ -197,7 +197,7 @@ impl StoreUsage {
         self.each(earlier, u64::saturating_sub)
     }
 
-    /// So many times as much, rounded.
+    /// The same times a number, rounded.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         // A float that is too large becomes the largest number.

@@ -185,7 +185,7 @@ impl<'a> Lists<'a> {
         for (bp, freed) in blocks {
             let [compressed, uncompressed] = bp.accounted_sizes();
             let one = Space { used: (self.dsize)(&bp), compressed, uncompressed };
-            added = if freed { minus(added, one) } else { plus(added, one) };
+            added = if freed { added.minus(one) } else { added.plus(one) };
             frees += u64::from(freed);
             data.extend_from_slice(&Entry::new(&bp, freed).0.encode(Endian::Little));
         }
@@ -196,7 +196,7 @@ impl<'a> Lists<'a> {
         append_words(&object, self.tx, at, &data)?;
         header.num_blkptrs += (data.len() / BLKPTR_SIZE) as u64;
         header.num_freed = header.num_freed.map(|n| n + frees);
-        let total = plus(header.space(), added);
+        let total = header.space().plus(added);
         set_space(&mut header, total);
         self.save(&object, &header)?;
         Ok(added)
@@ -248,7 +248,7 @@ impl<'a> Lists<'a> {
         }
         let frees = below_header.num_freed.unwrap_or(0);
         header.num_freed = header.num_freed.map(|n| n + frees);
-        let total = plus(header.space(), below_header.space());
+        let total = header.space().plus(below_header.space());
         set_space(&mut header, total);
         self.save(&object, &header)
     }
@@ -296,7 +296,7 @@ impl<'a> Lists<'a> {
                 let [compressed, uncompressed] = e.0.accounted_sizes();
                 let one = Space { used: (self.dsize)(&e.0), compressed, uncompressed };
                 let freed = e.is_freed();
-                gone = if freed { minus(gone, one) } else { plus(gone, one) };
+                gone = if freed { gone.minus(one) } else { gone.plus(one) };
                 header.num_freed = header.num_freed.map(|n| n.saturating_sub(u64::from(freed)));
                 each(e.0);
             }
@@ -310,7 +310,7 @@ impl<'a> Lists<'a> {
             let mut numbers = self.below(&object, lists)?;
             while let (Some(&sub), true) = (numbers.last(), done && *left > 0) {
                 let (space, empty) = self.drain_one(sub, left, seen, depth, each)?;
-                gone = plus(gone, space);
+                gone = gone.plus(space);
                 done = empty;
                 if empty {
                     self.mos.free(self.tx, sub)?;
@@ -328,7 +328,7 @@ impl<'a> Lists<'a> {
             }
             header.subobjs = Some(Subobjs { object, count });
         }
-        let total = if done { Space::default() } else { minus(header.space(), gone) };
+        let total = if done { Space::default() } else { header.space().minus(gone) };
         if done {
             gone = header.space();
         }
@@ -549,23 +549,6 @@ fn append_words(object: &Object, tx: &Tx, at: u64, data: &[u8]) -> Result<()> {
         object.write_block(tx, at / bs, AlignedBuf::copy_of(&turned))?;
     }
     object.write_at(tx, at, data)
-}
-
-/// Sums wrap as OpenZFS's do: a livelist's can be negative for a while.
-fn plus(a: Space, b: Space) -> Space {
-    Space {
-        used: a.used.wrapping_add(b.used),
-        compressed: a.compressed.wrapping_add(b.compressed),
-        uncompressed: a.uncompressed.wrapping_add(b.uncompressed),
-    }
-}
-
-fn minus(a: Space, b: Space) -> Space {
-    Space {
-        used: a.used.wrapping_sub(b.used),
-        compressed: a.compressed.wrapping_sub(b.compressed),
-        uncompressed: a.uncompressed.wrapping_sub(b.uncompressed),
-    }
 }
 
 fn set_space(header: &mut BpobjHeader, space: Space) {

@@ -113,9 +113,9 @@ pub fn insert(
     let mut added = Space::default();
     for (key, blocks) in sorted {
         let list = own(lists, number, &mut keys, key)?;
-        added = plus(added, lists.append(list, blocks)?);
+        added = added.plus(lists.append(list, blocks)?);
     }
-    change_space(lists, number, |s| plus(s, added))
+    change_space(lists, number, |s| s.plus(added))
 }
 
 /// Starts a new list for blocks born after `txg`: a snapshot was taken then. Blocks that are in the
@@ -179,7 +179,7 @@ pub fn merge(lists: &Lists<'_>, number: u64, from: u64) -> Result<()> {
         editor.remove(&int_key(txg))?;
     }
     editor.finish()?;
-    change_space(lists, number, |s| plus(s, header.space()))?;
+    change_space(lists, number, |s| s.plus(header.space()))?;
     change_space(lists, from, |_| Space::default())
 }
 
@@ -193,7 +193,7 @@ pub fn move_to(lists: &Lists<'_>, number: u64, to: u64, min_txg: u64) -> Result<
     for (txg, list) in keys.range(min_txg..) {
         let space = bpobj::space(lists.mos(), *list)?;
         lists.append_list(to, *list)?;
-        change_space(lists, number, |s| minus(s, space))?;
+        change_space(lists, number, |s| s.minus(space))?;
         zap::remove(&object, lists.tx(), &int_key(*txg))?;
     }
     Ok(())
@@ -215,7 +215,7 @@ pub fn space_range(mos: &Objset, number: u64, min_txg: u64, max_txg: u64) -> Res
     let mut sum = Space::default();
     for (txg, list) in keys(mos, number)? {
         if (min_txg..max_txg).contains(&txg) {
-            sum = plus(sum, bpobj::space(mos, list)?);
+            sum = sum.plus(bpobj::space(mos, list)?);
         }
     }
     Ok(sum)
@@ -296,20 +296,4 @@ fn change_space(lists: &Lists<'_>, number: u64, f: impl FnOnce(Space) -> Space) 
     let Space { used, compressed, uncompressed } = f(header.space());
     (header.used, header.compressed, header.uncompressed) = (used, compressed, uncompressed);
     object.set_bonus(lists.tx(), DmuType::DEADLIST_HDR, &header.encode(object.dnode().endian))
-}
-
-fn plus(a: Space, b: Space) -> Space {
-    Space {
-        used: a.used.wrapping_add(b.used),
-        compressed: a.compressed.wrapping_add(b.compressed),
-        uncompressed: a.uncompressed.wrapping_add(b.uncompressed),
-    }
-}
-
-fn minus(a: Space, b: Space) -> Space {
-    Space {
-        used: a.used.wrapping_sub(b.used),
-        compressed: a.compressed.wrapping_sub(b.compressed),
-        uncompressed: a.uncompressed.wrapping_sub(b.uncompressed),
-    }
 }

@@ -146,7 +146,9 @@ impl fmt::Display for Refusal {
         match self {
             Self::Exists => f.write_str("exists already"),
             Self::JustTaken => f.write_str("a snapshot was taken in this very moment: try again"),
-            Self::SeveralOfOne => f.write_str("multiple snapshots of same fs not allowed"),
+            Self::SeveralOfOne => {
+                f.write_str("is named twice: two snapshots of one dataset are not taken at once")
+            }
             Self::NotASnapshot => f.write_str("is not a snapshot"),
             Self::NotOfItsPast => f.write_str("is not of the past of the bookmark's dataset"),
             Self::NotAHead => f.write_str("is not a file system or volume"),
@@ -177,12 +179,12 @@ impl fmt::Display for Refusal {
                 write!(f, "file systems of that version do not have the property '{p}'")
             }
             Self::NewerVersion(n) => {
-                write!(f, "can not be downgraded; it is already at version {n}")
+                write!(f, "is of version {n} already, which is newer")
             }
             Self::NoFeature(guid) => write!(f, "the pool does not have the feature {guid}"),
             Self::NotAPermission(name) => write!(f, "there is no permission '{name}'"),
             Self::Denied => f.write_str("permission denied"),
-            Self::DelegationOff => f.write_str("delegated administration is disabled on pool"),
+            Self::DelegationOff => f.write_str("the pool has no delegated permissions"),
             Self::Receiving => f.write_str("something is being received into it"),
             Self::NotPartlyReceived => f.write_str("nothing was half received into it"),
             Self::NotTheRest => f.write_str("the stream does not go on where the receive stopped"),

@@ -79,8 +79,8 @@ impl Dsl {
 
     /// `None` for what is internal, or no dataset after all.
     fn orphan(&self, object: u64, names: &HashMap<u64, String>) -> Option<Dataset> {
-        let nobody = DslDir::default();
-        let nowhere = Dir { object: 0, name: String::new(), phys: nobody, has_fields: false };
+        let empty = DslDir::default();
+        let nowhere = Dir { object: 0, name: String::new(), phys: empty, has_fields: false };
         let mut dataset = self.dataset(object, String::new(), &Arc::new(nowhere.clone())).ok()?;
         let path = self.path_of(dataset.phys.dir, names)?;
         let dir = self.dir(dataset.phys.dir, path.clone());

@@ -13,7 +13,7 @@
 //!
 //! Some rules break the pattern. Limits and reservations are not inherited and count as local
 //! when they are set. A mount point is inherited with the path from where it was set. A computed
-//! property that does not apply (`origin` of what is no clone) is not there at all.
+//! property that does not apply (`origin` of a dataset that is not a clone) is not there at all.
 //!
 //! Values are the exact texts of `zfs get -p`; front ends shorten them for people.
 //! Of a damaged or locked object set, what is read from inside it is left out and nothing else.

@@ -210,7 +210,7 @@ impl ResumeToken {
     }
 }
 
-/// The checksum leaves out what is no whole word at the end.
+/// The checksum leaves out a word at the end that is not whole.
 fn checksum(bytes: &[u8]) -> u64 {
     let words = bytes.get(..bytes.len() / 4 * 4).unwrap_or_default();
     let mut sum = Fletcher4::new();

@@ -1,9 +1,10 @@
 //! What a pool is made of, in words: `disk`, `mirror a b`, `raidz2 a b c`, behind `log`, `special`,
 //! `dedup`, `cache` and `spare`; and what of it is likely to be a mistake.
 
-mod fault;
-mod level;
+pub(crate) mod fault;
+pub(crate) mod level;
 
+use fault::DRAID_DEVICES_MAX;
 pub use fault::LayoutFault;
 pub use level::{Level, Mismatch};
 
@@ -33,18 +34,18 @@ pub struct Layout {
 
 /// What the devices that follow are for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Section {
+enum Purpose {
     Tops(SpaceClass),
     Cache,
     Spare,
 }
 
-fn section(word: &str) -> Option<Section> {
+fn purpose(word: &str) -> Option<Purpose> {
     Some(match word {
-        "logs" => Section::Tops(SpaceClass::Log),
-        "cache" => Section::Cache,
-        "spare" | "spares" => Section::Spare,
-        word => Section::Tops(SpaceClass::from_name(word).filter(|c| *c != SpaceClass::Normal)?),
+        "logs" => Purpose::Tops(SpaceClass::Log),
+        "cache" => Purpose::Cache,
+        "spare" | "spares" => Purpose::Spare,
+        word => Purpose::Tops(SpaceClass::from_name(word).filter(|c| *c != SpaceClass::Normal)?),
     })
 }
 
@@ -67,8 +68,7 @@ struct DraidWords {
 
 /// Data columns of a group that has more devices than it needs.
 const DRAID_DATA: u64 = 8;
-/// Devices and spares that a dRAID has at most.
-const DRAID_DEVICES_MAX: u64 = 255;
+/// Spares that a dRAID has at most.
 const DRAID_SPARES_MAX: u64 = 100;
 
 impl DraidWords {
@@ -181,17 +181,17 @@ pub fn parse(words: &[String]) -> Result<Layout> {
 /// As [`parse`].
 pub fn parse_in(folder: &Path, words: &[String]) -> Result<Layout> {
     let mut layout = Layout::default();
-    let mut now = Section::Tops(SpaceClass::Normal);
+    let mut now = Purpose::Tops(SpaceClass::Normal);
     let mut i = 0;
     let mut once = Vec::new();
     while let Some(word) = words.get(i) {
         i += 1;
-        if let Some(next) = section(word) {
+        if let Some(next) = purpose(word) {
             let name = match next {
-                Section::Tops(SpaceClass::Log) => Some("log"),
-                Section::Spare => Some("spare"),
-                Section::Cache => Some("cache"),
-                Section::Tops(_) => None,
+                Purpose::Tops(SpaceClass::Log) => Some("log"),
+                Purpose::Spare => Some("spare"),
+                Purpose::Cache => Some("cache"),
+                Purpose::Tops(_) => None,
             };
             if let Some(name) = name {
                 if once.contains(&name) {
@@ -199,7 +199,7 @@ pub fn parse_in(folder: &Path, words: &[String]) -> Result<Layout> {
                 }
                 once.push(name);
             }
-            let followed = words.get(i).is_some_and(|w| section(w).is_none());
+            let followed = words.get(i).is_some_and(|w| purpose(w).is_none());
             if !followed {
                 return Err(LayoutFault::NoDevices(word.clone()).into());
             }
@@ -209,21 +209,21 @@ pub fn parse_in(folder: &Path, words: &[String]) -> Result<Layout> {
         let Some(group) = Group::of(word)? else {
             let path = member_path(folder, word)?;
             match now {
-                Section::Tops(class) => layout.tops.push(NewTop { spec: leaf(&path)?, class }),
-                Section::Cache => layout.cache.push(leaf(&path)?),
-                Section::Spare => layout.spares.push(leaf(&path)?),
+                Purpose::Tops(class) => layout.tops.push(NewTop { spec: leaf(&path)?, class }),
+                Purpose::Cache => layout.cache.push(leaf(&path)?),
+                Purpose::Spare => layout.spares.push(leaf(&path)?),
             }
             continue;
         };
-        let is_member = |w: &&String| section(w).is_none() && !matches!(Group::of(w), Ok(Some(_)));
+        let is_member = |w: &&String| purpose(w).is_none() && !matches!(Group::of(w), Ok(Some(_)));
         let members: Vec<_> = words.iter().skip(i).take_while(is_member).collect();
         i += members.len();
         // A group ends the list of spares and cache devices: those are single devices.
         let class = match now {
-            Section::Tops(class) => class,
-            Section::Cache | Section::Spare => SpaceClass::Normal,
+            Purpose::Tops(class) => class,
+            Purpose::Cache | Purpose::Spare => SpaceClass::Normal,
         };
-        now = Section::Tops(class);
+        now = Purpose::Tops(class);
         if members.len() < group.least() {
             let (kind, least) = (group.name(), group.least());
             return Err(LayoutFault::TooFew { kind, least }.into());
@@ -375,7 +375,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut out = Vec::new();
         for name in names {
-            if Group::of(name).unwrap().is_none() && section(name).is_none() {
+            if Group::of(name).unwrap().is_none() && purpose(name).is_none() {
                 let path = dir.path().join(name);
                 std::fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
                 out.push(path.to_str().unwrap().to_owned());

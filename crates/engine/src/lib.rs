@@ -100,6 +100,8 @@ pub mod activity;
 pub mod datasets;
 pub mod devices;
 pub mod diff;
+mod directories;
+mod enabling;
 mod error;
 pub mod extract;
 mod import;
@@ -135,7 +137,8 @@ pub use dsl::write::{NameFault, NameKind, check_name, name_fault};
 pub use dsl::write::{PropertyChange, check_create, parse_value};
 pub use dsl::{DatasetKind, Dir, Dsl, NamedBookmark, Refusal, ResumeToken, TokenFault};
 pub use dsl::{Property, PropertyContext, Source, StoredValue};
-pub use error::{Conflict, Error, ErrorKind, Hint, Place, Result, ResumeFault, Rule, StreamFault};
+pub use error::{Conflict, Error, ErrorKind, Hint, Place, Result, ResumeFault, Rule};
+pub use error::{StreamFault, Unreceivable, Unsendable};
 pub use new_pool::NewPool;
 /// ```
 /// use engine::{NewPool, OpenOptions, OpenPool, Pool};
@@ -368,6 +371,7 @@ pub mod permissions {
 
 /// What files are made of: kinds, attributes, flags, lists of access rights, names.
 pub mod files {
+    pub use crate::directories::make_directories;
     pub use crate::orphans::orphans;
     pub use crate::projects::{ProjectChange, ProjectDepth, ProjectOf, ProjectTask, each_project};
     pub use crate::remove::{NotRemoved, NotRemovedCause, remove_tree};
@@ -390,8 +394,10 @@ pub mod files {
     }
 }
 
-/// The features that pools have, and the versions before these.
+/// The features that pools have, the rules by which they are enabled, and the versions before
+/// these.
 pub mod features {
+    pub use crate::enabling::{by_default, enable, missing, upgrade};
     pub use ondisk::features::{
         FEATURES, Feature, Support, VERSION_FEATURES, VERSIONS, by_guid, by_name,
     };
@@ -405,6 +411,25 @@ pub mod spelling {
 /// What files and volumes are kept in: objects as trees of blocks, changed in transactions. A
 /// program that wants no files keeps its data in objects of its own, in a file system's or a
 /// volume's [`Objset`].
+///
+/// ```
+/// use engine::objects::{DmuType, Hold, NewObject};
+///
+/// let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// let fs = pool.filesystem("tank")?;
+/// // What one transaction changes is there after a crash, or nothing of it.
+/// let tx = fs.begin(Hold::write(1 << 20))?;
+/// let kind = NewObject::new(DmuType::UINT64_OTHER).block_size(4096);
+/// let object = fs.objset().create(&tx, &kind)?;
+/// object.write_at(&tx, 4096, &42u64.to_le_bytes())?;
+/// drop(tx);
+/// pool.sync()?;
+///
+/// let mut bytes = [0; 8];
+/// fs.objset().object(object.number())?.read_at(4096, &mut bytes)?;
+/// assert_eq!(u64::from_le_bytes(bytes), 42);
+/// # Ok::<(), engine::Error>(())
+/// ```
 pub mod objects {
     pub use dmu::{Hold, NewObject, Object, Segment, Tx};
     pub use ondisk::DmuType;
@@ -420,7 +445,8 @@ pub mod pools {
         Add, Content, CreatePool, DeviceCheck, DeviceRefusal, NewlyMade, check_new_name,
         owner_of_aux,
     };
-    pub use crate::members::{DeviceRole, Member, named_leaves};
+    pub use crate::members::named_leaves;
+    pub use crate::members::{DeviceNames, DeviceRole, Exchange, Known, Member, MemberFault};
     pub use crate::vdev_properties::{NamedVdev, named_vdevs, vdev_properties};
     pub use ondisk::history::HistoryRecord;
     pub use ondisk::scan::{Function, RebuildState, ScanState, State as ScanProgress};
@@ -440,6 +466,24 @@ pub mod pools {
 }
 
 /// Send streams as sequences of records.
+///
+/// ```
+/// use engine::send::{Forms, Send};
+/// use engine::streams::{Body, Reader};
+/// use engine::{NewPool, Progress, datasets};
+///
+/// let pool = NewPool::new("tank").memory(128 << 20).create()?;
+/// datasets::snapshot(&pool, &["tank@monday"], false, Vec::new())?;
+/// let (view, mut stream) = (pool.look()?, Vec::new());
+/// Send::new(&view, "tank@monday", None, Forms::default())?.run(&mut stream, &Progress::new())?;
+///
+/// let mut records = Reader::new(&stream[..]);
+/// let first = records.record().unwrap().unwrap();
+/// assert!(matches!(first.body, Body::Begin(begin) if begin.to_name.starts_with(b"tank@monday")));
+/// while records.record().unwrap().is_some() {}
+/// assert_eq!(records.length(), stream.len() as u64);
+/// # Ok::<(), engine::Error>(())
+/// ```
 pub mod streams {
     pub use ondisk::stream::{Body, RECORD_SIZE, Record};
     pub use stream::{Error, ErrorKind, Reader, Result, Writer};

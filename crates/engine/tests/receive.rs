@@ -3,6 +3,7 @@
 
 #[path = "receive/resumed.rs"]
 mod resumed;
+mod shapes;
 #[path = "receive/targets.rs"]
 mod targets;
 
@@ -192,7 +193,11 @@ fn check(pool: LivePool, path: &Path) {
     assert_eq!(report.blocks_lost, 0);
 }
 
-fn run(seed: u64) {
+/// Snapshots that are sent and received, and changes before them all.
+const ROUNDS: u64 = 5;
+const STEPS: usize = 100;
+
+fn run(seed: u64, steps: &[u64]) {
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("there.img");
     let mut rng = Rng::new(seed);
@@ -215,19 +220,20 @@ fn run(seed: u64) {
         })
         .collect();
     let mut had: Vec<Option<String>> = vec![None; forms.len()];
-    for round in 0..5 {
+    for round in 0..ROUNDS {
         if rng.below(3) == 0 {
             let sizes = ["512", "4096", "131072", "1048576"];
             let value = rng.pick(&sizes);
             set(&from, &[Setting { dataset: "here/fs", property: "recordsize", value }]).unwrap();
         }
-        for _ in 0..rng.below(40) {
-            change(&mut rng, &fs, &mut files);
+        // Each step says of itself in which round it is.
+        for step in steps.iter().filter(|step| *step % ROUNDS == round) {
+            change(&mut Rng::new(*step), &fs, &mut files);
         }
         let name = format!("here/fs@{round}");
         engine::datasets::snapshot(&from, &[&name], false, Vec::new()).unwrap();
         for (n, forms) in forms.iter().enumerate() {
-            if rng.below(3) == 0 && round < 4 {
+            if rng.below(3) == 0 && round + 1 < ROUNDS {
                 continue;
             }
             let stream = sent(&from, &name, had[n].as_deref(), *forms);
@@ -256,7 +262,9 @@ fn run(seed: u64) {
 
 #[test]
 fn what_was_sent_is_received() {
-    testkit::each_seed(6, run);
+    testkit::each_seed(6, |seed| {
+        testkit::shrinking_seed(seed, STEPS, |steps| run(seed, steps));
+    });
 }
 
 #[test]

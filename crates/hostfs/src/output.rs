@@ -145,8 +145,8 @@ impl Output {
     }
 }
 
-/// Takes a file away when it is dropped, if its name still stands for it. What is no regular file
-/// stays.
+/// Takes a file away when it is dropped, if its name still stands for it. Only a
+/// regular file is taken away.
 pub struct Remover {
     path: PathBuf,
     identity: Option<Identity>,

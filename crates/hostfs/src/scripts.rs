@@ -31,7 +31,7 @@ const RUNNING_MAX: usize = 16;
 const OUTPUT_MAX: u64 = 64 << 10;
 
 /// A column of a device: its title, which may be empty, and its value.
-pub type Said = (String, String);
+pub type ScriptColumn = (String, String);
 
 /// Scripts that were found.
 #[derive(Debug)]
@@ -121,8 +121,8 @@ impl Scripts {
 
     /// What they say of these devices, by path.
     #[must_use]
-    pub fn run(&self, devices: &[&str]) -> BTreeMap<String, Vec<Said>> {
-        let mut out: BTreeMap<String, Vec<Said>> = BTreeMap::new();
+    pub fn run(&self, devices: &[&str]) -> BTreeMap<String, Vec<ScriptColumn>> {
+        let mut out: BTreeMap<String, Vec<ScriptColumn>> = BTreeMap::new();
         let all: Vec<(&str, &PathBuf)> =
             devices.iter().flat_map(|d| self.0.iter().map(move |script| (*d, script))).collect();
         for some in all.chunks(RUNNING_MAX) {
@@ -164,7 +164,7 @@ fn output(mut child: Child) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn columns(text: &str) -> Vec<Said> {
+fn columns(text: &str) -> Vec<ScriptColumn> {
     let mut out = Vec::new();
     for line in text.lines() {
         let clean = |part: &str| term::escape::line(part.trim()).into_owned();

@@ -84,7 +84,7 @@ fn is_no_link(e: &io::Error) -> bool {
     Errno::from_io_error(e).is_some_and(|e| none.contains(&e))
 }
 
-impl extract::NewFile for NewFile<'_> {
+impl extract::TargetFile for NewFile<'_> {
     type Id = Identity;
 
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {

@@ -141,8 +141,8 @@ impl Known {
         self
     }
 
-    /// The errors that its vdevs had in this start of the machine, by guid. What is no such line is
-    /// left out.
+    /// The errors that its vdevs had in this start of the machine, by guid. Lines that
+    /// are none of them are left out.
     pub(crate) fn errors(&self) -> BTreeMap<u64, ErrorCounts> {
         let lines = self.list.opt_strings(ERRORS).ok().flatten().unwrap_or_default();
         let Some((boot, lines)) = lines.split_first() else { return BTreeMap::new() };

@@ -250,7 +250,7 @@ impl CacheFile {
 
     /// Puts an entry in the place of another, when that still stands there as it was.
     pub(crate) fn replace_entry(&self, told: NoticeFn<'_>, old: &Known, new: &Known) -> Result<()> {
-        // What is no file of ours has no entry.
+        // A file that is not ours has no entry.
         if !check_place(&self.path).unwrap_or(false) {
             return Ok(());
         }
@@ -268,7 +268,7 @@ impl CacheFile {
 
     /// Takes an entry out, when it is there.
     pub(crate) fn remove(&self, told: NoticeFn<'_>, guid: u64) -> Result<()> {
-        // What is no file of ours has no entry.
+        // A file that is not ours has no entry.
         if !check_place(&self.path).unwrap_or(false) {
             return Ok(());
         }

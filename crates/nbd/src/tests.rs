@@ -241,7 +241,7 @@ fn wrong_requests_are_refused_and_the_next_one_is_served() {
     let mut client = place.client();
     client.go("disk");
     client.send(&[&[0; 28]]);
-    assert_eq!(client.0.read(&mut [0]).unwrap(), 0, "what is no request is the end");
+    assert_eq!(client.0.read(&mut [0]).unwrap(), 0, "bytes that are not a request are the end");
 }
 
 #[test]

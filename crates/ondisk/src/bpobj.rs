@@ -37,6 +37,28 @@ pub struct Space {
     pub uncompressed: u64,
 }
 
+impl Space {
+    /// Both together. Sums wrap as OpenZFS's do: a livelist's can be negative for a while.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            used: self.used.wrapping_add(other.used),
+            compressed: self.compressed.wrapping_add(other.compressed),
+            uncompressed: self.uncompressed.wrapping_add(other.uncompressed),
+        }
+    }
+
+    /// What is left without the other, wrapping likewise.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        Self {
+            used: self.used.wrapping_sub(other.used),
+            compressed: self.compressed.wrapping_sub(other.compressed),
+            uncompressed: self.uncompressed.wrapping_sub(other.uncompressed),
+        }
+    }
+}
+
 /// Lists that belong to this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Subobjs {

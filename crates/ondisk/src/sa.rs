@@ -141,7 +141,7 @@ impl SaHeader {
         Ok(Self { layout: info & LAYOUT_MAX, size, lengths, endian })
     }
 
-    /// The word that stands so many bytes behind the header of `data`, where there is one.
+    /// The word that stands this number of bytes behind the header of `data`, where there is one.
     #[must_use]
     pub fn word(&self, data: &[u8], at: usize) -> Option<u64> {
         let bytes = data.get(self.size.checked_add(at)?..)?.first_chunk::<8>()?;

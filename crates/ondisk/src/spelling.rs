@@ -75,9 +75,9 @@ pub fn is_order(c: char) -> bool {
             | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// The spelling of the name of a file: as it is, but that orders ([`is_order`]) and what is no
-/// UTF-8 are spelled byte by byte. A file may have any name, a backslash in it too, so this is to
-/// be read and leads back to nothing.
+/// The spelling of the name of a file: as it is, but that orders ([`is_order`]) and bytes that are
+/// not UTF-8 are spelled one by one. A file may have any name, a backslash in it too, so this is
+/// to be read and leads back to nothing.
 #[must_use]
 pub fn file(stored: &[u8]) -> String {
     let mut out = String::with_capacity(stored.len());

@@ -42,7 +42,7 @@ pub struct Recorder {
 pub(crate) struct Recorded {
     pub(crate) state: Mutex<Remembered>,
     /// A page asked since the last report.
-    asked: Mutex<bool>,
+    is_requested: Mutex<bool>,
     wanted: Condvar,
 }
 
@@ -87,7 +87,7 @@ impl Recorder {
     pub fn watch(self: &Arc<Self>, source: Arc<dyn Source>) -> io::Result<()> {
         let recorded = Arc::new(Recorded {
             state: Mutex::default(),
-            asked: Mutex::new(true),
+            is_requested: Mutex::new(true),
             wanted: Condvar::new(),
         });
         self.pools.lock().push(Arc::clone(&recorded));
@@ -133,17 +133,17 @@ impl Recorded {
     }
 
     fn want_report(&self) {
-        *self.asked.lock() = true;
+        *self.is_requested.lock() = true;
         self.wanted.notify_one();
     }
 
     fn report(&self, source: &dyn Source) -> ControlFlow<()> {
         {
-            let mut asked = self.asked.lock();
-            while !*asked {
-                self.wanted.wait(&mut asked);
+            let mut is_requested = self.is_requested.lock();
+            while !*is_requested {
+                self.wanted.wait(&mut is_requested);
             }
-            *asked = false;
+            *is_requested = false;
         }
         match source.report() {
             Break(()) => return Break(()),

@@ -192,6 +192,16 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+    /// There is no feature of this name.
+    NoSuchFeature {
+        /// The name.
+        name: String,
+    },
+    /// The feature is in use as soon as it is enabled, and is not written by this program.
+    UnwrittenFeature {
+        /// Its name.
+        name: &'static str,
+    },
     /// The engine of the pool has stopped: nothing can be changed any more.
     Stopped {
         /// The pool.
@@ -323,6 +333,10 @@ impl fmt::Display for Error {
                 "cannot open '{pool}' at txg {txg}: rows of a raidz that was expanded have been \
                  moved since"
             ),
+            Self::NoSuchFeature { name } => write!(f, "there is no feature '{name}'"),
+            Self::UnwrittenFeature { name } => {
+                write!(f, "the feature '{name}' is in use once it is enabled, and is not written")
+            }
             Self::NoCheckpoint { pool } => write!(f, "pool '{pool}' has no checkpoint"),
             Self::CheckpointExists { pool } => write!(f, "pool '{pool}' has a checkpoint"),
             Self::CheckpointDiscarding { pool } => {

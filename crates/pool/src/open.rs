@@ -484,7 +484,8 @@ impl Pool {
     }
 
     /// Whether the pool was changed on its devices since it was opened for reading: a label or an
-    /// uberblock is newer than all that were found then. What was read may be of no one state.
+    /// uberblock is newer than all that were found then. What was read may be a mixture of several
+    /// states.
     #[must_use]
     pub fn has_moved(&self) -> bool {
         let age = |u: &uberblocks::FoundUberblock| (u.uberblock.txg, u.uberblock.timestamp);

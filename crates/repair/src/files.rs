@@ -16,7 +16,7 @@ use zpl::{FileKind, Filesystem, Mend, Time};
 enum Change {
     /// Numbers of a file.
     Numbers { file: u64, mend: Mend, step: Step },
-    /// Names of what is no file.
+    /// Names of things that are not files.
     DropNames { dir: u64, object: u64 },
     /// A file without a name.
     Adopt { file: u64 },

@@ -60,7 +60,7 @@ pub const TEST_CRATES: [&str; 4] = ["needs", "testkit", "tidy", "fuzzing"];
 pub struct Tracked {
     /// Path from the root of the checkout, with `/`.
     pub path: String,
-    /// Its text; `None` for what is no UTF-8.
+    /// Its text; `None` when it is not UTF-8.
     pub text: Option<String>,
 }
 

@@ -1,5 +1,6 @@
 //! Comments and documents speak of threads, programs, files and machines as of things: words that
-//! stand for persons are refused, so that they do not come back where a thing is meant.
+//! stand for persons are refused, so that they do not come back where a thing is meant. So are
+//! turns that stand for a number or a noun without saying which.
 
 use tidy::source::has_word;
 use tidy::{Tracked, report, tracked_files};
@@ -7,6 +8,9 @@ use tidy::{Tracked, report, tracked_files};
 /// Words for persons that were used of things.
 const WORDS: [&str; 7] =
     ["nobody", "somebody", "anybody", "everybody", "whoever", "whomever", "for who"];
+
+/// Turns that leave out the noun.
+const TURNS: [&str; 4] = ["so many", "what is no", "what is none", "of no one"];
 
 /// The document of this path is held to the rule. What was released is left as it was said.
 fn is_held(path: &str) -> bool {
@@ -34,6 +38,10 @@ fn offences(files: &[Tracked]) -> Vec<String> {
             for word in WORDS.into_iter().filter(|word| has_word(&prose, word)) {
                 out.push(format!("{path}:{number}: \"{word}\": say which thread, program or file"));
             }
+            let prose = prose.replace("no longer", "");
+            for turn in TURNS.into_iter().filter(|turn| has_word(&prose, turn)) {
+                out.push(format!("{path}:{number}: \"{turn}\": name the number, or the thing"));
+            }
         }
     }
     out
@@ -50,11 +58,13 @@ fn the_rule_sees_words_in_comments_and_documents_and_nowhere_else() {
     let bad = [
         file("crates/rt/src/lock.rs", "/// Waits until nobody has it.\nlet nobody = 1;\n"),
         file("docs/guide/nbd.md", "Whoever connects.\n"),
+        file("crates/rt/src/wait.rs", "/// Waits so many seconds.\n// What is no lock.\n"),
     ];
-    assert_eq!(offences(&bad).len(), 2);
+    assert_eq!(offences(&bad).len(), 4);
     let good = [
         file("crates/zpl/src/acl.rs", "/// `nobody`.\nconst NOBODY: u32 = 65534;\n"),
         file("crates/rt/tests/lock.rs", "// Nobody.\n"),
+        file("crates/rt/src/gone.rs", "// Frees what is no longer used.\n"),
         file("CHANGELOG.md", "Nobody.\n"),
     ];
     assert!(offences(&good).is_empty());

@@ -46,7 +46,7 @@ const CHECKSUM_ERRORS: usize = 10;
 /// How long an error counts.
 const WINDOW: Duration = Duration::from_secs(600);
 
-/// Stands for the txg of what is no known block. No txg of a pool has this number.
+/// Stands for the txg of a block that is not known. No txg of a pool has this number.
 pub(crate) const UNKNOWN_TXG: u64 = 0;
 
 /// Errors of a vdev.

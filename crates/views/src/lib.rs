@@ -6,6 +6,7 @@
 //! | [`datasets`] | datasets and their properties, and what owners of files use |
 //! | [`diff`] | changes between a snapshot and something later |
 //! | [`disks`] | names of disks |
+//! | [`errors`] | what is said of a failure |
 //! | [`events`] | what happened to pools |
 //! | [`far`] | disks in stores of objects |
 //! | [`files`] | files and directories |
@@ -16,6 +17,7 @@
 //! | [`json`] | the shape that all JSON of OpenZFS's verbs has |
 //! | [`kept`] | properties that are stored for other systems alone |
 //! | [`layout`] | what a new pool is made of |
+//! | [`members`] | why a device that was named is not taken |
 //! | [`names`] | names of datasets that are wrong, or of nothing |
 //! | [`pool_properties`] | properties of pools and vdevs, one in a line |
 //! | [`pools`] | pools and vdevs in rows and columns |
@@ -40,6 +42,7 @@ pub mod check;
 pub mod datasets;
 pub mod diff;
 pub mod disks;
+pub mod errors;
 pub mod events;
 pub mod far;
 pub mod files;
@@ -50,6 +53,7 @@ pub mod import;
 pub mod iostat;
 pub mod json;
 pub mod layout;
+pub mod members;
 pub mod names;
 pub mod naming;
 pub mod pool_properties;

@@ -42,7 +42,7 @@ pub fn wrong(error: &Error) -> (String, Option<String>) {
         Kind::Against(Rule::Multihost) => {
             "zinc does not write the heartbeat of multihost".to_owned()
         }
-        Kind::Against(rule) => rule.to_string(),
+        Kind::Against(rule) => crate::refusals::rule("set", *rule),
         _ => error.to_string(),
     };
     (what, None)

@@ -321,8 +321,8 @@ fn store_families(w: &mut Writer, pools: &[Snapshot]) {
         if stores().next().is_some() {
             w.family(name, kind, help);
         }
-        for (pool, (vdev, asked)) in stores() {
-            for (kind, n) in values(&asked) {
+        for (pool, (vdev, requests)) in stores() {
+            for (kind, n) in values(&requests) {
                 w.sample(name, &[("pool", pool), ("vdev", vdev), ("kind", kind)], n);
             }
         }

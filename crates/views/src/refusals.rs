@@ -41,6 +41,13 @@ pub fn rule(doing: &str, rule: Rule) -> String {
         Rule::KeylocationOfPlain => "keylocation must be 'none' for unencrypted datasets",
         Rule::KeylocationOfEncrypted => "keylocation must not be 'none' for encrypted datasets",
         Rule::KeylocationBelowRoot => "keylocation may only be set on encryption roots",
+        Rule::NoTopLevel => "at least one toplevel vdev must be specified",
+        Rule::SectorSize => "adding devices with different physical sector sizes is not allowed",
+        Rule::Comment => "comment must not exceed 32 characters",
+        Rule::UnwrittenFeature => {
+            "zinc does not write it, and it is active from the moment on in which it is enabled"
+        }
+        Rule::OutsideSet => "it is not in the pool's compatibility set",
         other => return other.to_string(),
     };
     fixed.to_owned()
@@ -65,6 +72,11 @@ pub fn text(why: &Refusal) -> String {
             return format!("'{p}' does not apply to datasets of this type");
         }
         Refusal::ReadOnly(p) => return format!("'{p}' is readonly"),
+        Refusal::SeveralOfOne => "multiple snapshots of same fs not allowed",
+        Refusal::NewerVersion(n) => {
+            return format!("can not be downgraded; it is already at version {n}");
+        }
+        Refusal::DelegationOff => "delegated administration is disabled on pool",
         Refusal::NotASnapshot => "not a snapshot",
         Refusal::NotOfItsPast => "source is not an ancestor of the new bookmark's dataset",
         Refusal::NotAClone => "not a cloned filesystem",

@@ -16,7 +16,7 @@ pub const TITLES: &str = "\u{1}titles";
 pub const DASHES: &str = "\u{1}dashes";
 
 /// What a script said of a device: the title of a column, which may be empty, and the value.
-pub type Said = (String, String);
+pub type ScriptColumn = (String, String);
 
 /// The mark of a device's line.
 #[must_use]
@@ -51,7 +51,7 @@ pub fn devices(table: &str) -> Vec<&str> {
 /// Puts columns in place of the marks: what was said of each device, by path. A device of which
 /// nothing is said in a column has `-` there. `scripted`: columns stand behind tabs.
 #[must_use]
-pub fn fill(table: &str, said: &BTreeMap<String, Vec<Said>>, scripted: bool) -> String {
+pub fn fill(table: &str, said: &BTreeMap<String, Vec<ScriptColumn>>, scripted: bool) -> String {
     let mut columns: Vec<(&str, usize)> = Vec::new();
     for (title, value) in said.values().flatten() {
         let width = title.chars().count().max(value.chars().count()).max(1);

@@ -30,8 +30,8 @@ pub(crate) fn of(snapshot: &Snapshot) -> impl Iterator<Item = (&str, StoreUsage)
 
 /// What was asked costs; `None`: it is not asked of a bucket, and costs nothing, or the prices are
 /// those of another cloud.
-pub(crate) fn price(name: &str, asked: &StoreUsage, prices: &Prices) -> Option<String> {
-    prices.are_of(name).then(|| prices.of(asked).to_string())
+pub(crate) fn price(name: &str, requests: &StoreUsage, prices: &Prices) -> Option<String> {
+    prices.are_of(name).then(|| prices.of(requests).to_string())
 }
 
 /// A line for each device that is kept in a store, under a heading; nothing when there is none.
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn each_device_in_a_store_has_a_line() {
-        let asked = StoreUsage {
+        let requests = StoreUsage {
             creates: 2_000_000,
             gets: 12,
             retries: 3,
@@ -80,10 +80,10 @@ mod tests {
             ..StoreUsage::default()
         };
         let vdevs = vec![
-            vdev(0, "p", Some(asked.plus(&asked))),
-            vdev(1, "mirror-0", Some(asked.plus(&asked))),
-            vdev(2, "s3://b/p", Some(asked)),
-            vdev(2, "dir:///s", Some(asked)),
+            vdev(0, "p", Some(requests.plus(&requests))),
+            vdev(1, "mirror-0", Some(requests.plus(&requests))),
+            vdev(2, "s3://b/p", Some(requests)),
+            vdev(2, "dir:///s", Some(requests)),
             vdev(1, "/dev/sdb", None),
         ];
         let snapshot = Snapshot { vdevs, ..Snapshot::default() };

@@ -111,7 +111,7 @@ pub fn frame(data: &FrameData<'_>, columns: usize, rows: usize) -> Vec<Line> {
             pool(data),
             txgs(data),
             vdevs(data),
-            asked(data),
+            requests(data),
             classes(data),
             stages(data),
             threads(data),
@@ -130,7 +130,7 @@ pub fn frame(data: &FrameData<'_>, columns: usize, rows: usize) -> Vec<Line> {
     lines
 }
 
-/// The same as text, for what is no terminal.
+/// The same as text, for output that is not a terminal.
 pub fn text(data: &FrameData<'_>) -> String {
     let lines = frame(data, usize::MAX, usize::MAX);
     lines.into_iter().map(|l| l.text + "\n").collect()
@@ -352,27 +352,27 @@ pub fn expansion(vdev: &VdevStats) -> Option<String> {
 }
 
 /// What is asked of stores of objects; dollars are those of an hour like this interval.
-fn asked(data: &FrameData<'_>) -> Vec<Line> {
+fn requests(data: &FrameData<'_>) -> Vec<Line> {
     let now = data.interval;
     let hour = (3600.0 / seconds(now)).min(1e6);
     let mut out = Vec::new();
-    for (name, asked) in stores::of(now) {
+    for (name, requests) in stores::of(now) {
         if out.is_empty() {
             out.push(heading(format!(
                 "{:<40}  CREATE/s  GET/s  OTHER/s  AGAIN/s   SENT/s  RECEIVED/s  DOLLARS/h",
                 "STORE"
             )));
         }
-        let dollars = stores::price(name, &asked.times(hour), data.prices);
+        let dollars = stores::price(name, &requests.times(hour), data.prices);
         out.push(plain(format!(
             "{:<40}  {:>8} {:>6} {:>8} {:>8} {:>8} {:>11} {:>10}",
             tail(name, 40),
-            rate(asked.creates, now),
-            rate(asked.gets, now),
-            rate(asked.lists + asked.deletes, now),
-            rate(asked.retries, now),
-            rate(asked.sent_bytes, now),
-            rate(asked.received_bytes, now),
+            rate(requests.creates, now),
+            rate(requests.gets, now),
+            rate(requests.lists + requests.deletes, now),
+            rate(requests.retries, now),
+            rate(requests.sent_bytes, now),
+            rate(requests.received_bytes, now),
             dollars.unwrap_or_else(|| "-".to_owned()),
         )));
     }

@@ -2,7 +2,7 @@
 
 use engine::Pool;
 use engine::features::{self, Feature};
-use engine::live::ENABLED_BY_DEFAULT;
+use engine::live::is_writable;
 use engine::properties::compatibility::FeatureSet;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -39,23 +39,20 @@ const VERSIONS: [&str; 28] = [
     "Several vdevs as replacements",
 ];
 
-/// Features that are enabled where nothing else is asked for.
-fn wanted() -> impl Iterator<Item = &'static Feature> {
-    ENABLED_BY_DEFAULT.iter().filter_map(|name| features::by_name(name))
-}
-
-/// Features that the pool does not have enabled and an upgrade would enable: those of its set, or
-/// without one those that are written here.
+/// What becomes of a pool with this feature when another implementation uses it: `None` for one
+/// that is written here.
 #[must_use]
-pub fn missing(pool: &Pool, set: &FeatureSet) -> Vec<&'static Feature> {
-    let lacks = |f: &&Feature| pool.features().count(f.guid).is_none();
-    match set {
-        FeatureSet::All => wanted().filter(lacks).collect(),
-        set => set.enabled().filter(lacks).collect(),
-    }
+pub fn unwritten(name: &str) -> Option<String> {
+    let is_written = features::by_name(name).is_none_or(is_writable);
+    (!is_written).then(|| {
+        format!(
+            "note: zinc does not write '{name}': once another system uses it, this pool can only \
+             be read here\n"
+        )
+    })
 }
 
-/// A pool and the features that [`missing`] found.
+/// A pool and the features that an upgrade would enable.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct MissingFeatures {
     pool: String,
@@ -66,7 +63,7 @@ impl MissingFeatures {
     /// What this pool lacks.
     #[must_use]
     pub fn of(pool: &Pool, set: &FeatureSet) -> Self {
-        let features = missing(pool, set).iter().map(|f| f.name().to_owned()).collect();
+        let features = features::missing(pool, set).iter().map(|f| f.name().to_owned()).collect();
         Self { pool: pool.name().to_owned(), features }
     }
 }
@@ -75,7 +72,7 @@ impl MissingFeatures {
 #[must_use]
 pub fn supported() -> String {
     let mut text = "The following features are supported:\n\n".to_owned();
-    for feature in wanted() {
+    for feature in features::by_default() {
         let _ = writeln!(text, "{}\n     {}", feature.name(), feature.description);
     }
     text.push_str(

@@ -71,7 +71,7 @@ impl File {
         self.node.kind() == FileKind::File
     }
 
-    /// Copies the content: into a file only what is no hole, into a pipe or device all of it. Gives
+    /// Copies the content: into a file without the holes, into a pipe or device all of it. Gives
     /// the bytes that were lost.
     fn copy_bytes(&self, d: &mut Dump<'_>, target: &mut dyn Target) -> Result<u64> {
         let (object, size) = (self.node.object(), self.node.size);

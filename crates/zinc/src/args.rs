@@ -34,11 +34,11 @@ impl Wait {
     }
 
     /// The time.
-    pub fn patience(self) -> Result<Duration, Failure> {
+    pub fn patience(self, session: &Session) -> Result<Duration, Failure> {
         if let Some(wait) = self.wait {
             return Ok(wait);
         }
-        let Some(text) = std::env::var_os("ZINC_WAIT") else { return Ok(PATIENCE) };
+        let Some(text) = session.variable("ZINC_WAIT") else { return Ok(PATIENCE) };
         let text = text.to_string_lossy();
         seconds(&text).map_err(|why| Failure::usage(format!("ZINC_WAIT is '{text}': {why}")))
     }

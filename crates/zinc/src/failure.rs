@@ -9,7 +9,7 @@
 
 use engine::live::TunableError;
 use engine::recording::{RecordingError, RecordingHint};
-use engine::{Candidate, Error, ErrorKind, Hint, Place};
+use engine::{Candidate, Error, ErrorKind, Hint};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -141,21 +141,7 @@ impl From<Error> for Failure {
             return cancelled();
         }
         let hint = e.hint().map(views::hints::words);
-        let what = match (e.kind(), e.place()) {
-            (ErrorKind::NotFound, Some(Place::Dataset(name))) => views::names::no_dataset(name),
-            (ErrorKind::InvalidName, Some(Place::Dataset(name))) => {
-                format!("cannot open '{name}': {}", views::names::bad_name(name))
-            }
-            (ErrorKind::NotFound, Some(Place::Path(path))) => {
-                format!("cannot open '{}': No such file or directory", path.display())
-            }
-            (ErrorKind::NoDevice, Some(Place::Path(path))) => {
-                let path = path.display();
-                format!("cannot use '{path}': must be a block device or regular file")
-            }
-            _ => e.to_string(),
-        };
-        let mut failure = Self { hint, ..Self::new(what) };
+        let mut failure = Self { hint, ..Self::new(views::errors::text(&e)) };
         failure.pool.is_its_own = e.kind().is_of_pool();
         if let ErrorKind::NoSuchPool { searched } = e.kind() {
             failure.causes.extend(unread(searched));

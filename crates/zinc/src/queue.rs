@@ -36,7 +36,7 @@ pub fn take(
     mut find: impl FnMut() -> Result<Found, Failure>,
     options: impl Fn(&Found) -> ImportOptions,
 ) -> Result<(Found, LivePool), Failure> {
-    let (began, patience) = (Instant::now(), wait.patience()?);
+    let (began, patience) = (Instant::now(), wait.patience(session)?);
     let is_over = || began.elapsed() >= patience;
     let mut waited = false;
     loop {
@@ -89,7 +89,7 @@ pub fn take(
 /// Says in the labels of the devices that were found that the pool is destroyed, when nothing else
 /// has them.
 pub fn mark_destroyed(session: &Session, wait: Wait, candidate: &Candidate) -> Result<(), Failure> {
-    let (began, patience) = (Instant::now(), wait.patience()?);
+    let (began, patience) = (Instant::now(), wait.patience(session)?);
     let disks = AnyDevices::default();
     let _held = loop {
         match lock(candidate, &disks) {
@@ -158,7 +158,7 @@ pub fn wait_for_writers(
     candidate: &Candidate,
     keep: bool,
 ) -> Result<bool, Failure> {
-    let (began, patience) = (Instant::now(), wait.patience()?);
+    let (began, patience) = (Instant::now(), wait.patience(session)?);
     let guid = candidate.config.pool_guid;
     let mut looked = None;
     let mut locks = Vec::new();

@@ -82,6 +82,11 @@ fn against(doing: &str, start: &str, error: &Error, rule: Rule) -> Failure {
             "could not find any snapshots to destroy in '{about}'; check snapshot names"
         )),
         Rule::OnSnapshot => Failure::new(format!("{start}: '{about}' cannot be set on snapshots")),
+        Rule::OutsideSet | Rule::UnwrittenFeature => {
+            let feature = about.trim_start_matches("feature@");
+            let why = refusals::rule(doing, rule);
+            Failure::new(format!("{start}: cannot enable '{feature}': {why}"))
+        }
         other => Failure::new(format!("{start}: {}", refusals::rule(doing, other))),
     }
 }

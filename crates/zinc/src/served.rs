@@ -483,7 +483,7 @@ pub fn insist<T>(
     session: &Session,
     mut attempt: impl FnMut() -> Result<ControlFlow<T, T>, Failure>,
 ) -> Result<T, Failure> {
-    let (began, patience) = (Instant::now(), Wait::default().patience()?);
+    let (began, patience) = (Instant::now(), Wait::default().patience(session)?);
     loop {
         match attempt()? {
             Continue(_) if began.elapsed() < patience => session.sleep(PAUSE)?,

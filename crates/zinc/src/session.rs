@@ -48,8 +48,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Variables that change what verbs print, and go with the command line.
-pub const ENVIRONMENT: [&str; 2] = ["TZ", "COLUMNS"];
+/// Variables that change what verbs do or print, and go with the command line.
+pub const ENVIRONMENT: [&str; 4] = ["TZ", "COLUMNS", "ZINC_PRICES", "ZINC_WAIT"];
 
 /// What a verb works with.
 #[derive(Clone)]

@@ -762,3 +762,15 @@ fn a_server_does_not_name_itself_as_the_one_who_has_the_pool() {
         assert!(why.contains("no such pool") && !why.contains("may have it"), "{why}");
     }
 }
+
+#[test]
+fn a_served_verb_has_the_environment_of_its_client() {
+    let place = Place::new();
+    let _server = place.serve(&[]);
+    let mut status = place.command(&["zpool", "status", "-s", "tank"]);
+    let output = status.env("ZINC_PRICES", "no-such-prices").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let missing = place.path().join("no-such-prices").display().to_string();
+    assert!(said.contains(&format!("no prices in {missing}")), "{said}");
+    assert!(!output.status.success());
+}

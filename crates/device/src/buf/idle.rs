@@ -274,7 +274,7 @@ pub fn map_large_blocks() {
     }
 }
 
-/// From here on all threads together allocate from so many arenas.
+/// From here on all threads together allocate from this number of arenas.
 ///
 /// Of itself the allocator has eight for each processor, and buffers are made by one thread and
 /// freed by another: what is free in the arena of one thread is of no use to the next, and is not

@@ -310,7 +310,7 @@ impl Traversal<'_> {
     ) -> ControlFlow<()> {
         let mut below = Vec::new();
         for (_, bp) in pointers(block, place) {
-            // What is no pointer was born never, and is passed over.
+            // A hole was never born, and is passed over.
             below.push(bp.unwrap_or_else(|error| {
                 visitor.lost(place, self.format(place, error));
                 BlkPtr::HOLE

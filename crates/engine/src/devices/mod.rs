@@ -90,7 +90,7 @@ pub fn size(path: &Path) -> Option<u64> {
     Some(AnyDevices::default().open(path).ok()?.size())
 }
 
-/// Makes of these labels (0 to 3) what is no label, and waits until that is durable.
+/// Erases these labels (0 to 3), and waits until that is durable.
 ///
 /// # Errors
 /// The device is too small to have labels, or refuses.

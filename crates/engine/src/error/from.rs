@@ -3,7 +3,7 @@
 //! Every one of them has its kind here, place and hint where there is one. The floors' errors are
 //! matched without a wildcard: one that is new to a floor is not compiled before it has a kind.
 
-use super::{Conflict, Error, ErrorKind, Hint, Place, ResumeFault};
+use super::{Conflict, Error, ErrorKind, Hint, Place, ResumeFault, Rule};
 use crate::inventory::HashError;
 use crate::layout::LayoutFault;
 use crate::making::DeviceRefusal;
@@ -24,6 +24,8 @@ impl From<pool::Error> for Error {
             P::Zpl(below) => return below.clone().into(),
             P::Invalid { .. } => return Self::new(ErrorKind::Invalid).because(e),
             P::Search { path, .. } => (ErrorKind::Search, Place::Path(path.clone())),
+            P::NoSuchFeature { name } => return of_feature(Rule::NoSuchFeature, name),
+            P::UnwrittenFeature { name } => return of_feature(Rule::UnwrittenFeature, name),
             P::OwnDevice { path, .. } => (ErrorKind::OwnDevice, Place::Path(path.clone())),
             P::NoSuchPool { wanted, searched, .. } => {
                 let searched = searched.clone();
@@ -53,6 +55,11 @@ impl From<pool::Error> for Error {
         let hint = hint_of_pool(&e);
         Self::new(kind).at(place).because(e).hinted(hint)
     }
+}
+
+/// A feature may not be enabled.
+fn of_feature(rule: Rule, name: &str) -> Error {
+    Error::against(rule).at(Place::Property(format!("feature@{name}")))
 }
 
 /// What can be done that the kind alone does not say.

@@ -1,9 +1,12 @@
 //! Sorts of failures, for programs to tell apart.
 
 use super::Hint;
-use crate::layout::{LayoutFault, Mismatch};
+use super::streams::{ResumeFault, StreamFault, Unreceivable, Unsendable};
+use crate::layout::fault::LayoutFault;
+use crate::layout::level::Mismatch;
 use crate::making::DeviceRefusal;
-use dsl::{Refusal, TokenFault};
+use crate::members::fault::MemberFault;
+use dsl::Refusal;
 use repair::NotNow;
 use std::fmt;
 use std::path::PathBuf;
@@ -71,13 +74,13 @@ pub enum ErrorKind {
     /// It can be read and not be changed by this program yet.
     Unsupported,
     /// It can be read and not be sent by this program yet, for this reason.
-    NotSent(&'static str),
-    /// What is read as a send stream cannot be received: it is damaged, or none.
+    NotSent(Unsendable),
+    /// What is read as a send stream cannot be received: it is damaged, or is no stream.
     BadStream(StreamFault),
     /// The rest of a stream cannot be sent.
     NotResumed(ResumeFault),
     /// It is a send stream, and cannot be received by this program yet: these streams are not.
-    NotReceived(&'static str),
+    NotReceived(Unreceivable),
     /// The request makes no sense; the source says why.
     Invalid,
     /// It was told to stop.
@@ -103,6 +106,8 @@ pub enum ErrorKind {
     OwnDevice,
     /// The words of a layout say nothing that can be made.
     BadLayout(LayoutFault),
+    /// A device that was named is not one that this is done with.
+    Unfit(MemberFault),
     /// It is neither a file nor a block device.
     NoDevice,
     /// What is on a device, or who uses it, keeps it out of a pool.
@@ -141,94 +146,6 @@ pub enum ErrorKind {
     NotRepaired(NotNow),
     /// A step of the work failed; the source says which.
     Failed,
-}
-
-/// What is wrong with a send stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StreamFault {
-    /// There is none, or it cannot be read; the source says why.
-    Unread,
-    /// It ends before its end.
-    Incomplete,
-    /// Something in it is not what was sent.
-    Checksum,
-    /// It does not begin as a stream does.
-    Magic,
-    /// It names no snapshot.
-    SnapshotName,
-    /// Its list of snapshots and properties cannot be read.
-    List,
-    /// It needs what is not known: all features, and those that are not known.
-    Features(u64, u64),
-    /// A record says what cannot be.
-    Record(&'static str),
-}
-
-/// Why the rest of a stream cannot be sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ResumeFault {
-    /// The token is none.
-    Token(TokenFault),
-    /// There is no such snapshot any more.
-    Gone(String),
-    /// The snapshot of that name is another one.
-    Another(String),
-    /// What it is an increment of is not there any more.
-    SourceGone(u64),
-    /// The snapshot has no such object.
-    NoObject(u64),
-}
-
-impl fmt::Display for ResumeFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let corrupt = match self {
-            Self::Gone(name) => {
-                return write!(f, "'{name}' used in the initial send no longer exists");
-            }
-            Self::Another(name) => {
-                return write!(
-                    f,
-                    "'{name}' is no longer the same snapshot used in the initial send"
-                );
-            }
-            Self::SourceGone(guid) => {
-                return write!(f, "incremental source {guid:#x} no longer exists");
-            }
-            Self::NoObject(number) => {
-                return write!(f, "resume token is corrupt (there is no object {number})");
-            }
-            Self::Token(TokenFault::Form) => "bad format",
-            Self::Token(TokenFault::Version) => "unsupported version",
-            Self::Token(TokenFault::Hexadecimal) => "payload is not hex-encoded",
-            Self::Token(TokenFault::Checksum) => "incorrect checksum",
-            Self::Token(TokenFault::Compression) => "decompression failed",
-            Self::Token(TokenFault::List) => "malformed nvlist",
-        };
-        write!(f, "resume token is corrupt ({corrupt})")
-    }
-}
-
-impl fmt::Display for StreamFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unread => "failed to read from stream",
-            Self::Incomplete => "incomplete stream",
-            Self::Checksum => "checksum mismatch",
-            Self::Magic => "invalid stream (bad magic number)",
-            Self::SnapshotName => "invalid stream (bad snapshot name)",
-            Self::List => "invalid stream (malformed nvlist)",
-            Self::Features(all, unknown) => {
-                return write!(
-                    f,
-                    "stream has unsupported feature, feature flags = {all:x} (unknown flags = \
-                     {unknown:x})"
-                );
-            }
-            Self::Record(what) => return write!(f, "invalid backup stream: {what}"),
-        })
-    }
 }
 
 /// What stands where a file was to be made.
@@ -298,6 +215,10 @@ pub enum Rule {
     Multihost,
     /// There is a feature of that name.
     NoSuchFeature,
+    /// What is in use as soon as it is enabled is enabled only where it is written.
+    UnwrittenFeature,
+    /// A pool has the features of its set (`compatibility`).
+    OutsideSet,
 }
 
 impl ErrorKind {
@@ -392,7 +313,8 @@ impl fmt::Display for ErrorKind {
             Self::NewerVersion => "the version is not known",
             Self::NoUberblock => "no valid uberblock",
             Self::OwnDevice => "the pool has it already",
-            Self::BadLayout(fault) => return write!(f, "invalid vdev specification: {fault}"),
+            Self::BadLayout(fault) => return write!(f, "the layout makes no pool: {fault}"),
+            Self::Unfit(fault) => return write!(f, "{fault}"),
             Self::NoDevice => "is neither a file nor a block device",
             Self::DeviceRefused(why) => return write!(f, "{why}"),
             Self::Mismatched(what) => return write!(f, "{what}"),
@@ -408,7 +330,7 @@ impl fmt::Display for ErrorKind {
             Self::InUse => "is in use",
             Self::Device => "a device fails",
             Self::Stopped => "the pool has stopped",
-            Self::Suspended => "pool I/O is currently suspended",
+            Self::Suspended => "the pool waits for its devices",
             Self::Displaced => "its devices will not be found again",
             Self::NotRepaired(why) => return write!(f, "{why}"),
             Self::NotSent(why) => return write!(f, "cannot be sent yet: {why}"),
@@ -455,14 +377,16 @@ impl fmt::Display for Rule {
             Self::NotInherited => "the property is not inherited",
             Self::Tag => "a tag has 1 to 255 bytes, and a dot is not the first",
             Self::NotEarlier => "the first is not an earlier snapshot of the second",
-            Self::NoTopLevel => "at least one toplevel vdev must be specified",
+            Self::NoTopLevel => "a pool has at least one top-level vdev that is for everything",
             Self::NoClasses => "special and dedup vdevs need the feature 'allocation_classes'",
-            Self::SectorSize => {
-                "adding devices with different physical sector sizes is not allowed"
-            }
-            Self::Comment => "comment must not exceed 32 characters",
+            Self::SectorSize => "vdevs that hold data have one sector size",
+            Self::Comment => "the comment of a pool has at most 32 bytes",
             Self::Multihost => "the heartbeat of multihost is not written",
             Self::NoSuchFeature => "there is no such feature",
+            Self::UnwrittenFeature => {
+                "the feature is in use as soon as it is enabled, and is not written here"
+            }
+            Self::OutsideSet => "the feature is not in the pool's compatibility set",
         })
     }
 }

@@ -17,11 +17,13 @@
 mod from;
 mod hint;
 mod kind;
+mod streams;
 #[cfg(test)]
 mod tests;
 
 pub use hint::Hint;
-pub use kind::{Conflict, ErrorKind, ResumeFault, Rule, StreamFault};
+pub use kind::{Conflict, ErrorKind, Rule};
+pub use streams::{ResumeFault, StreamFault, Unreceivable, Unsendable};
 
 use std::fmt;
 
@@ -40,6 +42,8 @@ pub enum Place {
     Property(String),
     /// A tunable.
     Tunable(String),
+    /// A device, as it was named.
+    Device(String),
     /// A file of a dataset, as its path or object.
     File(String),
     /// A path of this machine.
@@ -59,6 +63,7 @@ impl fmt::Display for Place {
             Self::Pool(name) => write!(f, "pool '{name}'"),
             Self::Dataset(name) | Self::File(name) => f.write_str(name),
             Self::Property(name) => write!(f, "property '{name}'"),
+            Self::Device(name) => write!(f, "device '{name}'"),
             Self::Tunable(name) => write!(f, "tunable '{name}'"),
             Self::Path(path) => write!(f, "{}", path.display()),
             Self::Object { objset, object } => write!(f, "objset {objset} object {object}"),

@@ -1,7 +1,7 @@
 //! The bytes of an object into a file with holes.
 
 use super::failure::{Failure, Lost};
-use super::{NewFile, Observer, Sink};
+use super::{Observer, Sink, TargetFile};
 use crate::{Error, Progress, Result};
 use dmu::Object;
 use std::fmt;
@@ -25,7 +25,7 @@ pub(super) struct Source<'a> {
 /// be read is reported, and is a hole as well, or else the end; returns the bytes lost.
 pub(super) fn copy(
     source: Source<'_>,
-    out: &impl NewFile,
+    out: &impl TargetFile,
     progress: &Progress,
 ) -> std::result::Result<u64, Failure> {
     let Source { object, size, .. } = source;

@@ -3,7 +3,7 @@
 use super::data::{self, Source};
 use super::failure::Failure;
 use super::names::escaped;
-use super::{Existing, Extract, Folder, Found, MadeHere, NewFile as _, Sink, kind_phrase};
+use super::{Existing, Extract, Folder, Found, MadeHere, Sink, TargetFile as _, kind_phrase};
 use crate::{Conflict, Error, Hint};
 use std::io;
 use std::sync::Arc;

@@ -31,7 +31,7 @@ pub use data::volume;
 pub use failure::Lost;
 pub use names::escaped;
 pub use sink::{
-    Attribute, Found, Linked, NewFile, Preserve, SetAttribute, Sink, Tree, kind_phrase,
+    Attribute, Found, Linked, Preserve, SetAttribute, Sink, TargetFile, Tree, kind_phrase,
 };
 
 use crate::{Cancelled, Hint, Progress};

@@ -69,7 +69,7 @@ pub trait Sink: SetAttribute + Sized + Send + Sync {
     /// Tells two files apart, whatever their names are.
     type Id: Copy + Eq + Hash + Send;
     /// A regular file that is being made.
-    type File<'d>: NewFile<Id = Self::Id>
+    type File<'d>: TargetFile<Id = Self::Id>
     where
         Self: 'd;
     /// A file, opened for its attributes and for more names.
@@ -144,7 +144,7 @@ pub trait Sink: SetAttribute + Sized + Send + Sync {
 }
 
 /// A regular file that has no name until it is whole. One that is dropped before leaves nothing.
-pub trait NewFile: SetAttribute {
+pub trait TargetFile: SetAttribute {
     /// Tells two files apart.
     type Id;
 

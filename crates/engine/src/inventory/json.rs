@@ -1,7 +1,7 @@
 //! JSON in the exact form of the manifests: one line for each entry of a file system, everything
 //! but ASCII escaped, `", "` and `": "` as separators.
 //!
-//! Names are bytes. What is no UTF-8 in a place where JSON must have text becomes lone surrogates
+//! Names are bytes. Those that are not UTF-8, where JSON must have text, become lone surrogates
 //! U+DC80 to U+DCFF, as Python's `surrogateescape` makes them; a serializer for Rust strings
 //! cannot write those, so this is one of its own.
 

@@ -1,9 +1,11 @@
 //! What is wrong with the words of a layout.
 
-use super::DRAID_DEVICES_MAX;
-use crate::devices::FarNameError;
+use far::NameError as FarNameError;
 use pool::live::SpaceClass;
 use std::fmt;
+
+/// Devices that a dRAID has at most.
+pub(super) const DRAID_DEVICES_MAX: u64 = 255;
 
 /// What is wrong with the words of a layout.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use crate::error::{Error, ErrorKind, Place, Result, Rule};
 use crate::layout::Layout;
-use pool::live::{CreateOptions, Devices, LivePool, SpaceClass, clear_labels, create};
+use crate::properties::compatibility::FeatureSet;
+use pool::live::{CreateOptions, Devices, LivePool, SpaceClass, clear_labels, create, to_enable};
 use rt::Rt;
 
 /// A pool to be made of a layout.
@@ -26,6 +27,13 @@ impl CreatePool {
         Self { despite_mismatch, ..self }
     }
 
+    /// With the features of a set (property `compatibility`), beside those that the options name.
+    #[must_use]
+    pub fn confined_to(mut self, set: &FeatureSet) -> Self {
+        set.confine(&mut self.options);
+        self
+    }
+
     /// What it is made of.
     #[must_use]
     pub fn layout(&self) -> &Layout {
@@ -46,6 +54,9 @@ impl CreatePool {
             && let Some(why) = self.layout.mismatch(&[])
         {
             return at(Error::new(ErrorKind::Mismatched(why)));
+        }
+        for (name, _) in self.options.features.iter().filter(|(_, is_on)| **is_on) {
+            to_enable(name)?;
         }
         let said = self.options.features.get("allocation_classes").copied();
         let has_classes = said.unwrap_or(!self.options.no_features);

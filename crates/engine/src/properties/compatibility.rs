@@ -6,7 +6,7 @@
 //! a comment. Where files are found is the business of the program.
 
 use ondisk::features::{FEATURES, Feature, by_name};
-use pool::live::{CreateOptions, is_writable};
+use pool::live::{CreateOptions, keeps_writable};
 use pool::{Condition, Pool};
 use std::collections::BTreeSet;
 
@@ -93,12 +93,12 @@ impl FeatureSet {
     /// The features that are enabled in a new pool, or by an upgrade: those of a list, if it is not
     /// all; one that is in use at once and not written here is left out.
     pub fn enabled(&self) -> impl Iterator<Item = &'static Feature> {
-        let is_enabled = |f: &&Feature| is_writable(f) || !f.is_active_when_enabled();
-        FEATURES.iter().filter(|f| *self != Self::All && self.has(f)).filter(is_enabled)
+        let is_listed = |f: &&Feature| *self != Self::All && self.has(f);
+        FEATURES.iter().filter(is_listed).filter(|f| keeps_writable(f))
     }
 
     /// A pool that is made has the features of the set, beside those that were named.
-    pub fn confine(&self, options: &mut CreateOptions) {
+    pub(crate) fn confine(&self, options: &mut CreateOptions) {
         if *self == Self::All {
             return;
         }

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 /// A setting that was understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Setting {
+pub enum PoolSetting {
     /// A property that the pool stores.
     Stored(&'static str, PropertyWord),
     /// A property that users invented.
@@ -40,7 +40,7 @@ const USER_VALUE_MAX: usize = 8191;
 /// Sector exponents that vdevs can be made with.
 const ASHIFTS: std::ops::RangeInclusive<u32> = 9..=16;
 
-impl Setting {
+impl PoolSetting {
     /// `ashift` as a pool stores it.
     #[must_use]
     pub fn ashift_word(n: u32) -> PropertyWord {
@@ -67,17 +67,17 @@ impl Setting {
 ///
 /// ```
 /// use engine::live::PropertyWord;
-/// use engine::properties::pool::{Setting, parse};
+/// use engine::properties::pool::{PoolSetting, parse};
 ///
-/// assert_eq!(parse("ashift", "13")?, Setting::Ashift(13));
-/// assert_eq!(parse("autotrim", "on")?, Setting::Stored("autotrim", PropertyWord::Number(1)));
+/// assert_eq!(parse("ashift", "13")?, PoolSetting::Ashift(13));
+/// assert_eq!(parse("autotrim", "on")?, PoolSetting::Stored("autotrim", PropertyWord::Number(1)));
 /// assert!(parse("ashift", "8").is_err());
 /// # Ok::<(), engine::Error>(())
 /// ```
 ///
 /// # Errors
 /// There is no such property, it is not set so, or it cannot have that value.
-pub fn parse(name: &str, value: &str) -> Result<Setting> {
+pub fn parse(name: &str, value: &str) -> Result<PoolSetting> {
     judge(name, value).map_err(|e| e.at(Place::Property(name.to_owned())))
 }
 
@@ -87,7 +87,7 @@ pub fn parse(name: &str, value: &str) -> Result<Setting> {
 /// Those of [`parse`], or one is given twice.
 pub fn parse_all<'a>(
     settings: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> Result<Vec<Setting>> {
+) -> Result<Vec<PoolSetting>> {
     let settings: Vec<_> = settings.into_iter().collect();
     let mut names = BTreeSet::new();
     for (name, _) in &settings {
@@ -105,7 +105,7 @@ fn bad(name: &str, value: &str, values: &'static str) -> Error {
     Error::new(ErrorKind::BadValue { property, value }).with_hint(Hint::ChooseValue(values))
 }
 
-fn judge(name: &str, value: &str) -> Result<Setting> {
+fn judge(name: &str, value: &str) -> Result<PoolSetting> {
     if let Some(feature) = name.strip_prefix("feature@") {
         return judge_feature(name, feature, value);
     }
@@ -120,13 +120,13 @@ fn judge(name: &str, value: &str) -> Result<Setting> {
         "ashift" => {
             let n: u32 = value.parse().map_err(|_| bad())?;
             let is_one = n == 0 || ASHIFTS.contains(&n);
-            return if is_one { Ok(Setting::Ashift(n)) } else { Err(bad()) };
+            return if is_one { Ok(PoolSetting::Ashift(n)) } else { Err(bad()) };
         }
-        "cachefile" => return Ok(Setting::Cachefile(value.to_owned())),
+        "cachefile" => return Ok(PoolSetting::Cachefile(value.to_owned())),
         "altroot" if !value.starts_with('/') => return Err(bad()),
-        "altroot" => return Ok(Setting::Altroot(value.to_owned())),
+        "altroot" => return Ok(PoolSetting::Altroot(value.to_owned())),
         "readonly" if !matches!(value, "on" | "off") => return Err(bad()),
-        "readonly" => return Ok(Setting::ReadOnly(value == "on")),
+        "readonly" => return Ok(PoolSetting::ReadOnly(value == "on")),
         "comment" if value.len() > COMMENT_MAX => return Err(Error::against(Rule::Comment)),
         "multihost" if value == "on" => return Err(Error::against(Rule::Multihost)),
         "bootfs" | "version" | "dedup_table_quota" | "dedupditto" => {
@@ -142,29 +142,29 @@ fn judge(name: &str, value: &str) -> Result<Setting> {
         Kind::Number(_) => PropertyWord::Number(value.parse().map_err(|_| bad())?),
         Kind::Text(_) => PropertyWord::Text(value.to_owned()),
     };
-    Ok(Setting::Stored(p.name, word))
+    Ok(PoolSetting::Stored(p.name, word))
 }
 
-fn judge_feature(name: &str, feature: &str, value: &str) -> Result<Setting> {
+fn judge_feature(name: &str, feature: &str, value: &str) -> Result<PoolSetting> {
     if features::by_name(feature).is_none() {
         return Err(Error::against(Rule::NoSuchFeature));
     }
     match value {
-        "enabled" => Ok(Setting::Feature(feature.to_owned(), true)),
-        "disabled" => Ok(Setting::Feature(feature.to_owned(), false)),
+        "enabled" => Ok(PoolSetting::Feature(feature.to_owned(), true)),
+        "disabled" => Ok(PoolSetting::Feature(feature.to_owned(), false)),
         _ => Err(bad(name, value, "enabled | disabled")),
     }
 }
 
 /// A property that users invented.
-pub(super) fn judge_own(name: &str, value: &str) -> Result<Setting> {
+pub(super) fn judge_own(name: &str, value: &str) -> Result<PoolSetting> {
     let kind = match () {
         () if !is_user_property(name) => ErrorKind::InvalidName,
         () if name.len() > USER_NAME_MAX => ErrorKind::NameTooLong,
         () if value.len() > USER_VALUE_MAX => ErrorKind::TooLarge,
         () => {
             let word = PropertyWord::Text(value.to_owned());
-            return Ok(Setting::User(name.to_owned(), word));
+            return Ok(PoolSetting::User(name.to_owned(), word));
         }
     };
     Err(Error::new(kind))
@@ -177,11 +177,11 @@ mod tests {
     #[test]
     fn what_can_be_set() {
         let ok = |name, value| parse(name, value).ok();
-        let stored = |name, n| Some(Setting::Stored(name, PropertyWord::Number(n)));
+        let stored = |name, n| Some(PoolSetting::Stored(name, PropertyWord::Number(n)));
         assert_eq!(ok("autotrim", "on"), stored("autotrim", 1));
         assert_eq!(ok("failmode", "panic"), stored("failmode", 2));
-        assert_eq!(ok("ashift", "13"), Some(Setting::Ashift(13)));
-        let left_out = Some(Setting::Feature("blake3".to_owned(), false));
+        assert_eq!(ok("ashift", "13"), Some(PoolSetting::Ashift(13)));
+        let left_out = Some(PoolSetting::Feature("blake3".to_owned(), false));
         assert_eq!(ok("feature@blake3", "disabled"), left_out);
     }
 

@@ -1,6 +1,6 @@
 //! Properties of vdevs: from texts as users write them to what a vdev's table stores.
 
-use super::pool::{Setting, judge_own};
+use super::pool::{PoolSetting, judge_own};
 use crate::error::{Error, ErrorKind, Hint, Place, Result};
 use dsl::Refusal;
 use ondisk::pool_props::VDEV;
@@ -31,7 +31,7 @@ pub fn parse(name: &str, value: &str) -> Result<VdevSetting> {
 fn judge(name: &str, value: &str) -> Result<VdevSetting> {
     if name.contains(':') {
         return match judge_own(name, value)? {
-            Setting::User(name, word) => Ok((name, word)),
+            PoolSetting::User(name, word) => Ok((name, word)),
             _ => Err(Error::new(ErrorKind::Unsupported)),
         };
     }

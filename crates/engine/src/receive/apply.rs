@@ -26,7 +26,7 @@ const OLD_BLOCK_MAX: u64 = 128 << 10;
 const SPILL_MAX: u64 = 128 << 10;
 /// Behind the last number that an object can have.
 const OBJECTS_END: u64 = 1 << 48;
-/// So many objects are looked up one by one; more are searched for.
+/// Up to this number of objects are looked up one by one; more are searched for.
 const PROBED_MAX: u64 = 256;
 /// Objects that are freed in one transaction.
 const FREED_AT_ONCE: usize = 64;
@@ -108,7 +108,7 @@ impl<'a> Apply<'a> {
         self.begin(Hold::write(bytes.saturating_add(RECORD_BYTES)))
     }
 
-    /// Applies one record, which ends behind so many bytes of the stream.
+    /// Applies one record, which ends at this byte of the stream.
     pub(super) fn record(&mut self, body: &Body, payload: &[u8], bytes: u64) -> Result<()> {
         self.reach(body, bytes)?;
         if matches!(body, Body::Object(_) | Body::FreeObjects(_)) {

@@ -28,7 +28,7 @@ pub(super) struct Sent {
 
 /// What is said of one dataset and one of its snapshots.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct SentProperties {
     /// It is one of a tree, whose datasets are of several kinds.
     pub(super) is_in_tree: bool,
     /// The dataset's properties are told.
@@ -83,8 +83,9 @@ impl Package {
     }
 
     /// What is said of the snapshot with this GUID and of its dataset.
-    pub(super) fn said(&self, guid: u64) -> Said {
-        let none = || Said { is_in_tree: self.is_recursive(), ..Said::default() };
+    pub(super) fn properties_of(&self, guid: u64) -> SentProperties {
+        let none =
+            || SentProperties { is_in_tree: self.is_recursive(), ..SentProperties::default() };
         let all = self.list.as_ref().and_then(|list| list.get("fss"));
         let Some(NvValue::NvList(all)) = all else { return none() };
         for one in &all.pairs {
@@ -100,7 +101,7 @@ impl Package {
                 }
                 _ => Vec::new(),
             };
-            return Said {
+            return SentProperties {
                 has_properties: properties.is_some(),
                 properties: properties.map(changes).unwrap_or_default(),
                 of_snapshot,

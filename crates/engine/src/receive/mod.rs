@@ -30,14 +30,14 @@ pub use names::Naming;
 pub(crate) use names::{by_guid, spelled};
 
 use crate::datasets::make_above;
-use crate::error::{Error, ErrorKind, Result, Rule, StreamFault};
+use crate::error::{Error, ErrorKind, Result, Rule, StreamFault, Unreceivable};
 use crate::properties::parse;
 use apply::Apply;
 use dsl::names::is_within;
 use dsl::write::{Incoming, NameKind, PropertyChange, check_name};
 use dsl::{DatasetKind, Refusal, ResumeToken, has_property};
 use follow::Follow;
-use list::{Package, Said};
+use list::{Package, SentProperties};
 use names::destination;
 use ondisk::ObjsetKind;
 use ondisk::props::{find_dataset, is_user_property};
@@ -62,10 +62,10 @@ const KNOWN: u64 = feature::DEDUP_PROPS
     | feature::HOLDS
     | feature::RESUMING;
 /// Features that are understood and not received yet.
-const NOT_YET: [(u64, &str); 3] = [
-    (feature::RAW, "raw streams"),
-    (feature::REDACTED, "redacted streams"),
-    (feature::DEDUP, "deduplicated streams"),
+const NOT_YET: [(u64, Unreceivable); 3] = [
+    (feature::RAW, Unreceivable::Raw),
+    (feature::REDACTED, Unreceivable::Redacted),
+    (feature::DEDUP, Unreceivable::Deduplicated),
 ];
 
 /// The object that no stream begins before.
@@ -134,7 +134,7 @@ pub trait Observer {
     /// A property was not set.
     fn not_set(&self, dataset: &str, property: &str, why: &str);
 
-    /// It was received: so many bytes in this time.
+    /// It was received: this number of bytes in this time.
     fn ends(&self, _bytes: u64, _time: Duration) {}
 
     /// The content of a dataset that is there is about to be received.
@@ -271,12 +271,11 @@ impl<R: Read> Run<'_, R> {
 
     fn check_features(&self, begin: &Begin) -> Result<()> {
         if self.reader.is_foreign() {
-            let what = "streams of machines of the other byte order";
-            return Err(Error::new(ErrorKind::NotReceived(what)));
+            return Err(Error::new(ErrorKind::NotReceived(Unreceivable::ByteOrder)));
         }
         let features = begin.features();
         if let Some((_, what)) = NOT_YET.iter().find(|(bit, _)| features & bit != 0) {
-            return Err(Error::new(ErrorKind::NotReceived(what)));
+            return Err(Error::new(ErrorKind::NotReceived(*what)));
         }
         match features & !KNOWN {
             0 => Ok(()),
@@ -452,7 +451,7 @@ impl<R: Read> Run<'_, R> {
         });
         let Some(pool) = self.pool else { return self.skip_from(first) };
         let began = pool.rt().now();
-        let with = self.properties(&incoming, Said::default(), true, false)?;
+        let with = self.properties(&incoming, SentProperties::default(), true, false)?;
         if self.is_seen(&incoming.name) {
             self.observer.starts(&incoming.name)?;
         }
@@ -553,12 +552,12 @@ impl<R: Read> Run<'_, R> {
         self.observer.begins(&stream);
         let Some(pool) = self.pool else { return self.skip() };
         let began = pool.rt().now();
-        let said = package.map(|p| p.said(begin.to_guid)).unwrap_or_default();
+        let listed = package.map(|p| p.properties_of(begin.to_guid)).unwrap_or_default();
         let is_new = !self.exists(&incoming.name);
         if !is_new {
             self.observer.starts(&incoming.name)?;
         }
-        let with = self.properties(&incoming, said, is_top, is_new)?;
+        let with = self.properties(&incoming, listed, is_top, is_new)?;
         let incoming = self.with_first_properties(incoming, &with, is_new);
         if is_new && self.how.naming == Naming::WithoutPool && incoming.name != self.how.target {
             make_above(pool, &incoming.name)?;
@@ -714,7 +713,7 @@ impl<R: Read> Run<'_, R> {
     fn properties(
         &self,
         incoming: &Incoming,
-        said: Said,
+        listed: SentProperties,
         is_top: bool,
         is_new: bool,
     ) -> Result<Received> {
@@ -733,7 +732,7 @@ impl<R: Read> Run<'_, R> {
         let mut is_set_above = Vec::new();
         for (name, value) in &self.how.set {
             let fits = find_dataset(name).is_none_or(|p| has_property(p, kind, false));
-            if said.is_in_tree && !fits {
+            if listed.is_in_tree && !fits {
                 continue;
             }
             let change = parse(name, value, kind, is_new)?;
@@ -750,17 +749,17 @@ impl<R: Read> Run<'_, R> {
                 && !is_set_above.iter().any(|one| one == name)
                 && !local.iter().any(|change| change.name == name)
         };
-        let mut received = said.properties;
+        let mut received = listed.properties;
         received.retain(|change| is_kept(&change.name));
         let mut cleared = Vec::new();
-        if !is_new && said.has_properties {
+        if !is_new && listed.has_properties {
             let view = self.view;
             let _guard = view.lock_datasets();
             let dataset = view.dsl().by_name(&incoming.name)?;
             cleared = dsl::write::received_properties(view.dsl(), &dataset)?;
             cleared.retain(|name| !received.iter().any(|change| change.name == *name));
         }
-        Ok(Received { received, cleared, local, of_snapshot: said.of_snapshot })
+        Ok(Received { received, cleared, local, of_snapshot: listed.of_snapshot })
     }
 
     /// The same with what a new dataset has from the start, so that it is written by it. What

@@ -244,5 +244,5 @@ fn in_order(block: Option<&Block>, kind: DmuType, object: u64) -> Result<&[u8]> 
 
 fn other_order(object: u64) -> Error {
     let at = crate::Place::Object { objset: 0, object };
-    Error::new(ErrorKind::NotSent("it is of a machine with another byte order")).at(at)
+    Error::new(ErrorKind::NotSent(crate::Unsendable::ByteOrder)).at(at)
 }

@@ -33,7 +33,7 @@ pub use package::{Gap, Package, Part};
 pub use resume::snapshot_of;
 pub use scope::Scope;
 
-use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule};
+use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule, Unsendable};
 use dsl::{Dataset, Dsl};
 use emit::Emit;
 use ondisk::bookmark::Bookmark;
@@ -210,7 +210,7 @@ impl From {
             let dir = dsl.dir_by_name(name.split('#').next().unwrap_or_default())?.object;
             let is_redacted = bookmark.phys.extra.as_ref().is_some_and(|x| x.redaction_obj != 0);
             if is_redacted {
-                let why = "the bookmark is that of a redaction";
+                let why = Unsendable::RedactionBookmark;
                 return Err(Error::new(ErrorKind::NotSent(why)).at(at()));
             }
             let (txg, guid) = (bookmark.phys.creation_txg, bookmark.phys.guid);
@@ -258,7 +258,7 @@ fn features(pool: &Pool, dataset: &Dataset, objset: &dmu::Objset, forms: Forms) 
     };
     let of_pool = |guid: &str| pool.features().count(guid).is_some_and(|uses| uses > 0);
     if of_dataset(REDACTED)? {
-        let why = "blocks of it were left out by a redaction";
+        let why = Unsendable::Redacted;
         let at = Place::Dataset(dataset.name.clone());
         return Err(Error::new(ErrorKind::NotSent(why)).at(at));
     }

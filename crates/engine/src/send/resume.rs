@@ -5,7 +5,7 @@
 //! all blocks of it that end before the offset, were received.
 
 use super::{Forms, Send};
-use crate::error::{Error, ErrorKind, Result, ResumeFault};
+use crate::error::{Error, ErrorKind, Result, ResumeFault, Unsendable};
 use crate::receive::{by_guid, spelled};
 use dsl::{Dsl, ResumeToken};
 use ondisk::Endian;
@@ -60,8 +60,8 @@ impl<'a> Send<'a> {
         }
         let [large_blocks, embedded, compressed, is_raw] = token.forms;
         if is_raw || token.redaction.is_some() {
-            let what = if is_raw { "raw streams" } else { "redacted streams" };
-            return Err(Error::new(ErrorKind::NotSent(what)));
+            let why = if is_raw { Unsendable::RawRest } else { Unsendable::RedactedRest };
+            return Err(Error::new(ErrorKind::NotSent(why)));
         }
         let from = match token.from_guid {
             0 => None,

@@ -1,6 +1,6 @@
 //! What a stream is to have.
 
-use crate::error::{Error, ErrorKind, Place, Result};
+use crate::error::{Error, ErrorKind, Place, Result, Unsendable};
 use dsl::Dataset;
 use dsl::names::is_within;
 
@@ -44,10 +44,8 @@ impl Scope {
     /// Refuses an encrypted dataset where it can be sent only as it is encrypted.
     pub(super) fn check_encryption(&self, dataset: &Dataset) -> Result<()> {
         let why = match dataset.phys.bp.uses_crypt() {
-            true if self.raw => "it is encrypted, and zinc sends it decrypted, without -w",
-            true if self.has_properties() => {
-                "it is encrypted, and its properties are sent with -w only"
-            }
+            true if self.raw => Unsendable::Raw,
+            true if self.has_properties() => Unsendable::EncryptedProperties,
             _ => return Ok(()),
         };
         Err(Error::new(ErrorKind::NotSent(why)).at(Place::Dataset(dataset.name.clone())))

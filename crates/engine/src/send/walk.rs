@@ -3,7 +3,7 @@
 use super::Send;
 use super::emit::Emit;
 use super::item::{Data, Item, Reading, Ready};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, Unsendable};
 use dmu::{Place, Step, Visitor};
 use ondisk::dnode::DNODE_SLOT_SIZE;
 use ondisk::{BlkPtr, Dnode};
@@ -93,8 +93,7 @@ impl<W: Write + std::marker::Send> Visitor for Walk<'_, W> {
             () if place.object >= u64::MAX - 2 => Step::Over,
             () if self.was_received(place) => Step::Over,
             () if bp.is_redacted() => {
-                let why = "blocks of it were left out by a redaction";
-                self.fail(Error::new(ErrorKind::NotSent(why)));
+                self.fail(Error::new(ErrorKind::NotSent(Unsendable::Redacted)));
                 Step::Stop
             }
             () if bp.is_hole() => {

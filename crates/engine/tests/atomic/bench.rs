@@ -1,14 +1,13 @@
 //! A pool with a bit of everything, in memory, of which copies cost nothing.
 
+use crate::shapes::Shape;
 use engine::inside::device::{DeviceRef, MemoryDevice};
 use engine::inside::dsl::write::PropertyChange;
 use engine::inside::dsl::{Dataset, PropertyContext, StoredValue};
 use engine::inside::ondisk::DmuType;
 use engine::inside::ondisk::znode::Time;
 use engine::inside::pool::live;
-use engine::inside::pool::live::{
-    CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, SpaceClass, VdevSpec,
-};
+use engine::inside::pool::live::{Devices, ImportOptions, LivePool, NewFilesystem};
 use engine::inside::zpl::write::{NewFile, NewKind};
 use engine::inside::{check as checker, pool, rt};
 use engine::permissions::{Delegation, WhoKey};
@@ -49,11 +48,9 @@ impl Bench {
     pub fn new() -> Self {
         let own = Arc::new(MemoryDevice::zeros("own", SIZE));
         let spare = Arc::new(MemoryDevice::zeros("spare", SIZE));
-        let devices = Devices::from([("own".to_owned(), Arc::clone(&own) as _)]);
-        let spec = VdevSpec::Leaf { path: "own".into(), is_file: false };
-        let tops = vec![NewTop { spec, class: SpaceClass::Normal }];
-        let options = CreateOptions { ashift: Some(12), ..CreateOptions::new("tank", tops) };
-        let pool = live::create(&rt::Rt::real(), &options, &devices).unwrap();
+        let devices = vec![("own".to_owned(), Arc::clone(&own) as _)];
+        let pool = Shape::Disk
+            .create(&rt::Rt::real(), "tank", devices, false, |options| options.ashift = Some(12));
         furnish(&pool);
         pool.close().unwrap();
         Self { own, spare }

@@ -3,7 +3,7 @@
 
 use engine::Node;
 use engine::extract::{
-    self, Attribute, Found, Linked, NewFile, Preserve, SetAttribute, Sink, Tree,
+    self, Attribute, Found, Linked, Preserve, SetAttribute, Sink, TargetFile, Tree,
 };
 use engine::files::{FileKind, NewKind, Time};
 use std::collections::BTreeMap;
@@ -182,7 +182,7 @@ impl Sink for Handle {
     }
 }
 
-impl NewFile for Handle {
+impl TargetFile for Handle {
     type Id = usize;
 
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {

@@ -1,8 +1,8 @@
 //! Streams that are cut, and the rest of them.
 
 use super::*;
+use crate::shapes::Shape;
 use engine::inside::device::{CrashMode, SimDisks, SimOptions};
-use engine::inside::pool::live::{self, CreateOptions, Devices, NewTop, SpaceClass, VdevSpec};
 use engine::inside::rt::Rt;
 use engine::live::ImportOptions;
 use engine::{ResumeToken, TokenFault};
@@ -231,11 +231,7 @@ fn crash_and_go_on(seed: u64, is_full: bool) {
                 ..SimOptions::default()
             });
             let path = "sim0".to_owned();
-            let leaf = VdevSpec::Leaf { path: path.clone(), is_file: true };
-            let options =
-                CreateOptions::new("there", vec![NewTop { spec: leaf, class: SpaceClass::Normal }]);
-            let devices = Devices::from_iter([(path, disk as _)]);
-            let into = live::create(&rt, &options, &devices).unwrap();
+            let into = Shape::Disk.create(&rt, "there", vec![(path, disk as _)], true, |_| {});
             receive(&into, &to("there/fs"), &base).unwrap();
             into.sync().unwrap();
             site.record();

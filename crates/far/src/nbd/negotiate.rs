@@ -209,7 +209,7 @@ fn ask(
         let reply = OptionReply::decode(&header);
         let reply = reply.filter(|reply| reply.option == option && reply.length <= REPLY_MAX);
         let Some(reply) = reply else {
-            return Err(Failed::Refused("the server answers what is no NBD"));
+            return Err(Failed::Refused("the server's answer is not of the NBD protocol"));
         };
         input.take(line, &mut said, reply.length as usize)?;
         match reply.kind {

@@ -4,7 +4,7 @@
 //!
 //! A run writes `regions` regions of `region_size` bytes, in I/Os of `chunk_size`, by `threads`
 //! threads. All regions lie in one shared file, `offset` apart, or each in a file of its own. Each
-//! request takes the next chunk of the next region, so many regions look like as many interleaved
+//! request takes the next chunk of the next region, and many regions look like as many interleaved
 //! streams; noise in the size of chunks and in the choice of the region makes it less regular.
 //!
 //! ```text

@@ -20,8 +20,8 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// A plan for each combination, the last of them changing first; what is no size is as in
-    /// `usual`.
+    /// A plan for each combination, the last of them changing first; sizes that are not
+    /// listed are as in `usual`.
     ///
     /// # Errors
     /// One of them cannot be done.

@@ -28,7 +28,7 @@ pub struct Draid {
     pub data: u64,
     /// All disks.
     pub disks: usize,
-    /// Distributed spares: space of so many disks.
+    /// Distributed spares: space of this number of disks.
     pub spares: u64,
 }
 

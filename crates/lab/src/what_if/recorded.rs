@@ -1,7 +1,7 @@
 //! A load that was recorded (`zinc top --record`).
 //!
-//! A recording has counters at some times. Between two of them so many reads and writes of so many
-//! bytes were asked for by users. Here as many are, each of their mean size, at equal distances.
+//! A recording has counters at some times. Between two of them users asked for a number of reads
+//! and writes, and of bytes. Here as many are, each of their mean size, at equal distances.
 //! They come at their time whether those before have ended or not, as long as a thread is free:
 //! what a request waits for one is part of its latency. Where in a file they were, and which of
 //! them were promised, no recording says: places are random and nothing is promised.

@@ -17,7 +17,7 @@ pub const FLAG_PRE_HASHED_KEY: u64 = 1 << 2;
 
 const POLYNOMIAL: u64 = 0xC96C_5795_D787_0F42;
 
-/// What a byte becomes behind so many others: eight bytes are then looked up at the same time.
+/// What a byte becomes behind each number of others: eight bytes are then looked up at a time.
 static TABLES: [[u64; 256]; 8] = tables();
 
 const fn tables() -> [[u64; 256]; 8] {

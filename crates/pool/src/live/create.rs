@@ -17,7 +17,7 @@ use super::config::{
     new_top, set_u64,
 };
 use super::datasets::NewFilesystem;
-use super::features::{ENABLED_BY_DEFAULT, FeatureTable};
+use super::features::{ENABLED_BY_DEFAULT, FeatureTable, to_enable};
 use super::history::{self, Invocation};
 use super::shared::{ConfigState, Parts, USUAL_ROUNDS};
 use super::sync_reads::mos_over;
@@ -136,9 +136,11 @@ impl CreateOptions {
 
     /// The features to enable, in the table's order.
     fn wanted(&self) -> Result<Vec<&'static features::Feature>> {
-        for name in self.features.keys() {
-            if features::by_name(name).is_none() {
-                return Err(Error::Invalid { what: format!("there is no feature '{name}'") });
+        for (name, is_on) in &self.features {
+            match to_enable(name) {
+                Err(Error::UnwrittenFeature { .. }) if !is_on => {}
+                Err(e) => return Err(e),
+                Ok(_) => {}
             }
         }
         let wanted = |f: &&features::Feature| {

@@ -4,6 +4,7 @@
 //! must know to write; a third describes them, a fourth says in which txg each was enabled. See
 //! `docs/format/features.md`. Counts change in syncing context only; any thread may ask.
 
+use crate::error::{Error, Result};
 use dmu::{Objset, Tx, ZapValue, zap};
 use dsl::write::DslCx;
 use ondisk::features::{self, FEATURES, Feature};
@@ -57,6 +58,26 @@ pub fn is_writable(feature: &Feature) -> bool {
         ["multi_vdev_crash_dump", "head_errlog", "log_spacemap", "resilver_defer", "livelist"];
     let name = feature.name();
     ENABLED_BY_DEFAULT.contains(&name) || MORE.contains(&name)
+}
+
+/// The feature of this name, where it may be enabled: one that is in use from then on, and not
+/// written here, would make the pool one that can only be read.
+///
+/// # Errors
+/// There is no such feature, or it may not.
+pub fn to_enable(name: &str) -> Result<&'static Feature> {
+    let feature = features::by_name(name);
+    let feature = feature.ok_or_else(|| Error::NoSuchFeature { name: name.to_owned() })?;
+    match keeps_writable(feature) {
+        true => Ok(feature),
+        false => Err(Error::UnwrittenFeature { name: feature.name() }),
+    }
+}
+
+/// Whether a pool can still be written when this feature is enabled and nothing else is done.
+#[must_use]
+pub fn keeps_writable(feature: &Feature) -> bool {
+    is_writable(feature) || !feature.is_active_when_enabled()
 }
 
 /// The features of a pool.

@@ -115,7 +115,7 @@ pub use create::{
 };
 pub use datasets::NewFilesystem;
 pub use events::{Event, EventValue, Events};
-pub use features::{ENABLED_BY_DEFAULT, is_writable};
+pub use features::{ENABLED_BY_DEFAULT, is_writable, keeps_writable, to_enable};
 pub use head::Head;
 pub use history::Invocation;
 pub use import::{ImportOptions, check_import, import};

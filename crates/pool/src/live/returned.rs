@@ -41,7 +41,7 @@ use vdev::{Reason, VdevState};
 const QUIET: Duration = Duration::from_secs(3);
 /// The time between two searches, at least.
 const PAUSE: Duration = Duration::from_secs(1);
-/// No more than one part in so many of the time is spent on listing places.
+/// Listing places takes at most one part in this number of the time.
 const SHARE: u32 = 50;
 /// When what should have been used, and could not be, is tried again.
 const AGAIN: Duration = Duration::from_mins(1);

@@ -2,6 +2,7 @@
 
 use super::config::{Builder, VdevSpec, set_u64};
 use super::create::{Devices, PropertyWord, guid_from};
+use super::features::to_enable;
 use super::labels::aux_guid;
 use super::mode::FailMode;
 use super::{LivePool, TaskCx, mos as util};
@@ -10,7 +11,7 @@ use crate::open::in_their_places;
 use dmu::{Zap, zap};
 use ondisk::config::{PoolState, VdevConfig, aux_devices};
 use ondisk::nvlist::{NvList, NvValue};
-use ondisk::{DmuType, features, mos};
+use ondisk::{DmuType, mos};
 use vdev::VdevState;
 use vdev::label;
 
@@ -238,9 +239,11 @@ impl LivePool {
     }
 
     /// Enables a feature, by name, and those it needs.
+    ///
+    /// # Errors
+    /// Those of [`to_enable`], and when the pool cannot be changed.
     pub fn enable_feature(&self, name: &str) -> Result<()> {
-        let unknown = || Error::Invalid { what: format!("there is no feature '{name}'") };
-        let feature = features::by_name(name).ok_or_else(unknown)?;
+        let feature = to_enable(name)?;
         self.run(move |cx| {
             cx.keep_errors_by_head(|| Ok(cx.shared.features.enable(cx.tx, feature)?))?;
             cx.shared.config.lock().dirty = true;

@@ -161,7 +161,7 @@ impl Command {
     }
 }
 
-/// A store by the name that was typed; `None` for what is no name of one.
+/// A store by the name that was typed; `None` for a word that names no store.
 fn store(text: &str) -> Result<Option<FarName>, Failure> {
     match FarName::parse(Path::new(text)) {
         Some(Ok(name)) if name.is_store() => Ok(Some(name)),
@@ -296,7 +296,9 @@ impl Verb for Gc {
 
 /// The prices of a file, of that of the environment, or Amazon's.
 pub fn prices(session: &Session, file: Option<&Path>) -> Result<Prices, Failure> {
-    let usual = || session.variable("ZINC_PRICES").filter(|v| !v.is_empty()).map(PathBuf::from);
+    // A server opens no file that another user names.
+    let usual = (!session.is_for_another_user()).then(|| session.variable("ZINC_PRICES")).flatten();
+    let usual = || usual.filter(|v| !v.is_empty()).map(PathBuf::from);
     let Some(file) = file.map(Path::to_owned).or_else(usual) else { return Ok(Prices::default()) };
     let file = session.path(&file);
     let fail = |why| Failure::new(format!("no prices in {}", file.display())).because(why);

@@ -8,8 +8,8 @@ use crate::place::{Place, printable};
 use crate::progress::while_showing;
 use crate::session::Session;
 use engine::Progress;
-use engine::files::{FileKind, NewFile, NewKind, RenameMode, remove_tree};
-use engine::{Filesystem, LivePool};
+use engine::files::{FileKind, NewFile, NewKind, RenameMode, make_directories, remove_tree};
+use engine::{ErrorKind, Filesystem, LivePool};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
@@ -159,20 +159,15 @@ impl Verb for Mkdir {
                     .map_err(fail)?;
                 return Ok(());
             }
-            let mut at = file.fs.root().map_err(fail)?;
-            for name in file.path.split(|b| *b == b'/').filter(|n| !n.is_empty()) {
-                at = match at.lookup(name).map_err(fail)? {
-                    Some(entry) => file.fs.node(entry.object).map_err(fail)?,
-                    None => {
-                        let new = new_file(session, NewKind::Dir, self.mode);
-                        file.fs.create(at.number(), name, &new).map_err(fail)?
+            let new = new_file(session, NewKind::Dir, self.mode);
+            make_directories(&file.fs, &file.path, &new).map_err(|e| {
+                match (e.kind(), e.place()) {
+                    (ErrorKind::NotDirectory, Some(engine::Place::File(name))) => {
+                        file.fail("create directory", &format!("'{name}' is no directory"))
                     }
-                };
-                if at.kind() != FileKind::Dir {
-                    let what = format!("'{}' is no directory", printable(name));
-                    return Err(file.fail("create directory", &what));
+                    _ => file.fail("create directory", &e),
                 }
-            }
+            })?;
             Ok(())
         })
     }

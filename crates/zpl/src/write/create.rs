@@ -38,7 +38,7 @@ fn number_of(outcome: Outcome) -> u64 {
 /// Whose child a new file is.
 pub(super) enum Parent<'a> {
     /// It has none: it is the root directory.
-    Nobody,
+    None,
     /// The directory's.
     Dir(&'a Attrs),
     /// It is the directory of this file's extended attributes.
@@ -184,7 +184,7 @@ impl Filesystem {
         let mut m = kind | (u64::from(new.mode) & mode::PERMISSIONS);
         let mut gid = new.gid;
         let (owner, is_xattr) = match parent {
-            Parent::Nobody => (None, false),
+            Parent::None => (None, false),
             Parent::Dir(p) => (Some(*p), p.has_flag(flags::XATTR)),
             Parent::Xattrs(p) => (Some(*p), true),
         };

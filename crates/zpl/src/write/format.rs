@@ -105,7 +105,7 @@ impl Filesystem {
             gid: options.gid,
             ..NewFile::new(NewKind::Dir, options.mode, options.now)
         };
-        let root = fs.make(tx, &new, &Parent::Nobody)?;
+        let root = fs.make(tx, &new, &Parent::None)?;
         Ok(set(master::ROOT, root)?)
     }
 }

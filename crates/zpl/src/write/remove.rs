@@ -146,7 +146,7 @@ impl Filesystem {
         Ok(self.objset().free(tx, number)?)
     }
 
-    /// Frees what is in a directory of extended attributes, at most so many, and returns how many
+    /// Frees what is in a directory of extended attributes, up to a number, and returns how many
     /// there were; `None` when it is not one.
     pub(super) fn empty_xattr_dir(&self, tx: &Tx, number: u64, most: u64) -> Result<Option<u64>> {
         let dir = match Attrs::load(self, number) {

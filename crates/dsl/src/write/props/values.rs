@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(fs("compression", "lz4"), number(15));
         assert_eq!(fs("recordsize", "1M"), number(1 << 20));
         assert_eq!(fs("quota", "none"), number(0));
-        assert_eq!(fs("quota", "0"), None, "nobody means a quota of nothing");
+        assert_eq!(fs("quota", "0"), None, "a quota of nothing is never meant");
         assert_eq!(fs("reservation", "0"), number(0));
         assert_eq!(fs("snapshot_limit", "none"), number(u64::MAX));
         assert_eq!(fs("mountpoint", "/a"), Some(StoredValue::Text("/a".to_owned())));

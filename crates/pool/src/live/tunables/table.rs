@@ -112,7 +112,7 @@ table! {
     MaxRecordsize "zfs_max_recordsize" Unit::Bytes, 16 << 20, 512..=16 << 20,
         Push::RecordMax,
         "Blocks of files that are made from now on are no larger, whatever recordsize says; those \
-         that exist keep theirs. What is no power of two is the next smaller one.";
+         that exist keep theirs. A number that is not a power of two is the next smaller one.";
     Checksum "zinc_checksum"
         Unit::Word(&["property", "off", "fletcher2", "fletcher4", "sha256"]), 0, 0..=4,
         Push::Checksum,

@@ -3,7 +3,7 @@
 use super::claim::{claim, refused};
 use super::each;
 use super::naming::Naming;
-use super::settings::{self, Setting};
+use super::settings::{self, PoolSetting};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::{self, LiveArgs};
@@ -99,7 +99,7 @@ impl Args {
         let mut out = None;
         for text in &self.properties {
             match settings::parse(&doing, text)? {
-                Setting::Ashift(n) => out = (n != 0).then_some(n),
+                PoolSetting::Ashift(n) => out = (n != 0).then_some(n),
                 _ => return Err(Failure::new(format!("{doing}: only 'ashift' can be given"))),
             }
         }

@@ -1,18 +1,19 @@
 //! `zinc zpool attach`, `detach` and `replace`: devices that come beside others, and go.
 
 use super::claim::claim;
-use super::devices::{bring_from, device, find, finish_unless_served, own, wait};
+use super::devices::{device, finish_unless_served, refused, wait, with_names};
 use super::each;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
 use crate::session::Session;
-use engine::devices::{AnyDevices, DeviceSource as _};
 use engine::layout;
 use engine::live::ResilverKind;
-use engine::pools::DeviceRole;
+use engine::pools::{Exchange, Known};
+use engine::{Error, ErrorKind, LivePool};
 use std::path::Path;
 use std::process::ExitCode;
+use views::members;
 
 /// Arguments of `zinc zpool attach`.
 #[derive(clap::Args)]
@@ -91,57 +92,35 @@ impl NewDevice {
         new: Option<&str>,
     ) -> Result<ExitCode, Failure> {
         each::require_pool_name(pool)?;
+        let resilver = match self.sequential {
+            true => ResilverKind::Sequential,
+            false => ResilverKind::Healing,
+        };
         self.live.change(session, pool, |pool| {
-            let verb = if doing == Doing::Attach { "attach" } else { "replace" };
-            let guid = match find(session, pool, old)? {
-                Some(found) if found.is_raidz && doing == Doing::Attach => found.guid,
-                _ => device(session, pool, verb, old)?,
-            };
-            let path_of_old = || pool.look().ok()?.config().vdev_tree.find(guid)?.path.clone();
-            let same = || path_of_old().unwrap_or_else(|| old.to_owned());
-            let new = new.map_or_else(same, |name| in_full(session, name));
-            let start = match doing {
-                Doing::Attach => format!("cannot attach {new} to {old}"),
-                Doing::Replace => format!("cannot replace {old} with {new}"),
-            };
-            match own(session, pool, &new)? {
-                Some(DeviceRole::Leaf(there))
-                    if there == guid && !is_in_use(session, pool, old)? =>
-                {
-                    // It is the device itself, which is in another place by now.
-                    bring_from(session, pool, guid, &new)?;
-                    return finish_unless_served(session, pool);
+            with_names(session, |names| {
+                let exchange = match doing {
+                    Doing::Attach => Exchange::attach(pool, names, old, resilver)
+                        .map_err(|e| refused("attach", old, e)),
+                    Doing::Replace => Exchange::replace(pool, names, old, resilver)
+                        .map_err(|e| refused("replace", old, e)),
+                }?;
+                let same = || exchange.path_of_old().unwrap_or_else(|| old.to_owned());
+                let new = new.map_or_else(same, |name| in_full(session, name));
+                let start = match doing {
+                    Doing::Attach => format!("cannot attach {new} to {old}"),
+                    Doing::Replace => format!("cannot replace {old} with {new}"),
+                };
+                match exchange.with_known(&new).map_err(|e| unfit(&start, &new, pool.name(), e))? {
+                    Known::Itself => return finish_unless_served(session, pool),
+                    Known::StandsIn => {}
+                    Known::No => self.take(session, pool, &exchange, (&new, &start))?,
                 }
-                Some(DeviceRole::Distributed(spare)) if doing == Doing::Replace => {
-                    let done = pool.take_spare_by(guid, spare, None, self.resilver_kind());
-                    done.map_err(|e| Failure::from(e).about(&start))?;
-                    return self.end(session, pool);
+                // What it lacks is waited for where no server does.
+                match self.until_done {
+                    true => wait(session, pool),
+                    false => finish_unless_served(session, pool),
                 }
-                Some(DeviceRole::Spare(spare)) if doing == Doing::Replace => {
-                    let device = AnyDevices::default().claim(&session.path(new.as_ref()));
-                    let device = device.map_err(|e| Failure::new(&start).because(e.to_string()))?;
-                    let done = pool.take_spare_by(guid, spare, Some(device), self.resilver_kind());
-                    done.map_err(|e| Failure::from(e).about(&start))?;
-                    return self.end(session, pool);
-                }
-                Some(DeviceRole::Spare(_) | DeviceRole::Distributed(_)) => {
-                    return Err(Failure::new(start)
-                        .because(format!("{new} is a spare of this pool"))
-                        .hint("`zinc zpool replace POOL DEVICE SPARE` lets it stand in"));
-                }
-                Some(DeviceRole::Cache) => {
-                    let why = format!("{new} is a cache device of this pool");
-                    return Err(Failure::new(start).because(why));
-                }
-                Some(DeviceRole::Leaf(_)) if find(session, pool, &new)?.is_none() => {
-                    let why = format!("{new} is another device of this pool, which was moved");
-                    return Err(Failure::new(start)
-                        .because(why)
-                        .hint("`zinc zpool online POOL PATH` uses it where it is now"));
-                }
-                Some(DeviceRole::Leaf(_)) | None => {}
-            }
-            self.take(session, pool, (doing, guid), (&new, &start))
+            })
         })?;
         Ok(ExitCode::SUCCESS)
     }
@@ -150,14 +129,10 @@ impl NewDevice {
     fn take(
         &self,
         session: &Session,
-        pool: &engine::LivePool,
-        (doing, guid): (Doing, u64),
+        pool: &LivePool,
+        exchange: &Exchange<'_>,
         (new, start): (&str, &str),
     ) -> Result<(), Failure> {
-        if is_in_use(session, pool, new)? {
-            let why = format!("{new} is part of active pool '{}'", pool.name());
-            return Err(Failure::new(start).because(why));
-        }
         let here = session.path(Path::new(new));
         let path = here.to_str().filter(|_| here.exists()).unwrap_or(new).to_owned();
         let layout = layout::parse(&[path])?;
@@ -167,31 +142,23 @@ impl NewDevice {
         let ([top], Some(device)) = (layout.tops.as_slice(), devices.values().next()) else {
             return Err(Failure::new(start).because(format!("'{new}' is not one device")));
         };
-        let done = match doing {
-            Doing::Attach => pool.attach_by(guid, &top.spec, device.clone(), self.resilver_kind()),
-            Doing::Replace => {
-                pool.replace_by(guid, &top.spec, device.clone(), self.resilver_kind())
-            }
-        };
-        done.map_err(|e| Failure::from(e).about(start))?;
-        self.end(session, pool)
-    }
-
-    fn resilver_kind(&self) -> ResilverKind {
-        if self.sequential { ResilverKind::Sequential } else { ResilverKind::Healing }
-    }
-
-    /// The device is there; what it lacks is waited for where no server does.
-    fn end(&self, session: &Session, pool: &engine::LivePool) -> Result<(), Failure> {
-        if self.until_done { wait(session, pool) } else { finish_unless_served(session, pool) }
+        let done = exchange.with(&top.spec, device.clone());
+        done.map_err(|e| Failure::from(e).about(start))
     }
 }
 
-/// The pool writes to a device of that name.
-fn is_in_use(session: &Session, pool: &engine::LivePool, name: &str) -> Result<bool, Failure> {
-    let Some(found) = find(session, pool, name)? else { return Ok(false) };
-    let tree = pool.view().vdevs();
-    Ok(tree.leaves().any(|l| l.guid() == found.guid && l.writer().is_some()))
+/// Why the pool does not use a device that it knows, or that is there.
+fn unfit(start: &str, new: &str, pool: &str, error: Error) -> Failure {
+    let words = match error.kind() {
+        ErrorKind::Unfit(why) => members::new_fault(new, pool, *why),
+        ErrorKind::Device => Some((error.to_string(), None)),
+        _ => None,
+    };
+    match words {
+        Some((why, Some(hint))) => Failure::new(start).because(why).hint(hint),
+        Some((why, None)) => Failure::new(start).because(why),
+        None => Failure::from(error).about(start),
+    }
 }
 
 impl Verb for Attach {
@@ -224,10 +191,8 @@ impl Verb for Detach {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         each::require_pool_name(&self.pool)?;
         self.live.change(session, &self.pool, |pool| {
-            let name = &self.device;
-            let guid = device(session, pool, "detach", name)?;
-            let start = format!("cannot detach {name}");
-            pool.detach(guid).map_err(|e| Failure::from(e).about(&start))
+            let guid = device(session, pool, "detach", &self.device)?;
+            pool.detach(guid).map_err(|e| refused("detach", &self.device, e))
         })?;
         Ok(ExitCode::SUCCESS)
     }

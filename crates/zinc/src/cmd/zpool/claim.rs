@@ -32,7 +32,7 @@ pub fn claim(
     force: bool,
     wait: Wait,
 ) -> Result<Devices, Failure> {
-    let (began, patience) = (Instant::now(), wait.patience()?);
+    let (began, patience) = (Instant::now(), wait.patience(session)?);
     let disks = AnyDevices::default();
     let user = |label: &LabelConfig, is_spare| user(session, label, is_spare);
     let check = DeviceCheck { pool, force, user: &user };
@@ -83,6 +83,7 @@ const INVALID: &str = "invalid vdev specification";
 pub fn refused(doing: &str, pool: &str, error: impl Into<engine::Error>) -> Failure {
     let error = error.into();
     let start = format!("cannot {doing} '{pool}'");
+    let words = |rule| views::refusals::rule(doing, rule);
     match (error.kind(), error.place()) {
         (Kind::OwnDevice, Some(Place::Path(path))) => Failure::new(INVALID)
             .because(format!("{} is part of active pool '{pool}'", path.display()))
@@ -90,11 +91,13 @@ pub fn refused(doing: &str, pool: &str, error: impl Into<engine::Error>) -> Fail
         (Kind::Mismatched(why), _) => {
             Failure::new(INVALID).because(why.to_string()).hint(views::hints::words(&Hint::Insist))
         }
-        (Kind::Against(rule @ Rule::NoTopLevel), _) => Failure::new(format!("{INVALID}: {rule}")),
+        (Kind::Against(rule @ Rule::NoTopLevel), _) => {
+            Failure::new(format!("{INVALID}: {}", words(*rule)))
+        }
         (Kind::Against(rule @ Rule::NoClasses), _) => Failure::new(format!("{start}: {rule}"))
             .hint("enable it with -o feature@allocation_classes=enabled"),
         (Kind::Against(rule @ Rule::SectorSize), _) => Failure::new(start)
-            .because(rule.to_string())
+            .because(words(*rule))
             .hint("use '--allow-ashift-mismatch' to override"),
         _ => cannot(doing, pool, error),
     }

@@ -1,7 +1,7 @@
 //! `zinc zpool create`: a new pool on files and disks.
 
 use super::claim::{claim, refused};
-use super::settings::{self, Remembered, Setting};
+use super::settings::{self, PoolSetting, Remembered};
 use crate::args::divide;
 use crate::cmd::verb::Verb;
 use crate::cmd::zfs::Target;
@@ -16,6 +16,7 @@ use engine::Rt;
 use engine::layout;
 use engine::live::{CreateOptions, LivePool, PropertyWord};
 use engine::pools::CreatePool;
+use engine::properties::compatibility::FeatureSet;
 use std::process::ExitCode;
 
 /// Arguments of `zinc zpool create`.
@@ -65,7 +66,7 @@ pub struct Args {
     vdevs: Vec<String>,
 }
 
-/// Refuses what is no name for a new pool (docs/format/config.md). Pools that have such a name
+/// Refuses names that a new pool cannot have (docs/format/config.md). Pools that have such a name
 /// already are opened.
 pub fn check_pool_name(name: &str, doing: &str) -> Result<(), Failure> {
     let fail = |why| Failure::new(format!("cannot {doing} '{name}': {why}"));
@@ -93,7 +94,9 @@ impl Verb for Args {
         let remembered = self.remembered()?;
         self.check_mountpoint(remembered.altroot.as_deref())?;
         let layout = layout::parse(&self.vdevs)?;
-        let making = CreatePool::new(layout, self.options(session)?).despite_mismatch(self.force);
+        let (options, set) = self.options(session)?;
+        let making = CreatePool::new(layout, options).confined_to(&set);
+        let making = making.despite_mismatch(self.force);
         making.check().map_err(|e| refused("create", &self.pool, e))?;
         let layout = making.layout();
         let devices = claim(session, layout, None, self.force, self.how.wait)?;
@@ -175,12 +178,13 @@ impl Args {
         }
     }
 
-    fn settings(&self) -> Result<Vec<Setting>, Failure> {
+    fn settings(&self) -> Result<Vec<PoolSetting>, Failure> {
         let doing = format!("cannot create '{}'", self.pool);
         settings::parse_all(&doing, &self.properties)
     }
 
-    fn options(&self, session: &Session) -> Result<CreateOptions, Failure> {
+    /// How the pool is made, and the features it is confined to.
+    fn options(&self, session: &Session) -> Result<(CreateOptions, FeatureSet), Failure> {
         let mut options = CreateOptions::new(&self.pool, Vec::new());
         options.no_features = self.no_features;
         // Where the pool is an ordinary user's, so are its file systems.
@@ -194,20 +198,20 @@ impl Args {
         options.tunables = self.how.tuning.all(session)?;
         for setting in self.settings()? {
             match setting {
-                Setting::Ashift(n) => {
+                PoolSetting::Ashift(n) => {
                     options.ashift = (n != 0).then_some(n);
-                    options.properties.push(("ashift".to_owned(), Setting::ashift_word(n)));
+                    options.properties.push(("ashift".to_owned(), PoolSetting::ashift_word(n)));
                 }
-                Setting::User(name, word) => options.properties.push((name, word)),
-                Setting::Feature(name, enabled) => {
+                PoolSetting::User(name, word) => options.properties.push((name, word)),
+                PoolSetting::Feature(name, enabled) => {
                     if enabled {
-                        super::set::note_unwritten(session, &name)?;
+                        super::set::note_unwritten(session, &name);
                     }
                     options.features.insert(name, enabled);
                 }
-                Setting::Cachefile(_) | Setting::Altroot(_) => {}
-                Setting::Stored(name, word) => options.properties.push((name.to_owned(), word)),
-                Setting::ReadOnly(_) => {
+                PoolSetting::Cachefile(_) | PoolSetting::Altroot(_) => {}
+                PoolSetting::Stored(name, word) => options.properties.push((name.to_owned(), word)),
+                PoolSetting::ReadOnly(_) => {
                     let what = "property 'readonly' can only be set at import time";
                     return Err(Failure::new(format!("cannot create '{}': {what}", self.pool)));
                 }
@@ -220,9 +224,8 @@ impl Args {
         let value = options.properties.iter().find_map(value).unwrap_or_default();
         let set = super::set::set_of(hostfs::compatibility::read(&value))?;
         for feature in set.enabled().filter(|_| !self.no_features) {
-            super::set::note_unwritten(session, feature.name())?;
+            super::set::note_unwritten(session, feature.name());
         }
-        set.confine(&mut options);
         for text in &self.fs_properties {
             let (name, value) = divide(text)?;
             options.fs_properties.push((name.to_owned(), value.to_owned()));
@@ -233,6 +236,6 @@ impl Args {
         let kind = DatasetKind::Filesystem;
         let target = Target { doing: "create", name: &self.pool, kind, is_new: true };
         target.all(&self.fs_properties)?;
-        Ok(options)
+        Ok((options, set))
     }
 }

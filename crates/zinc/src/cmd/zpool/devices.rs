@@ -10,12 +10,13 @@ use crate::failure::Failure;
 use crate::live::LiveArgs;
 use crate::session::Session;
 use crate::ui;
-use engine::devices::{AnyDevices, DeviceSource as _};
-use engine::live::{OfflineMode, OwnChanges};
-use engine::pools::{DeviceRole, Member};
-use engine::{LivePool, Pool};
+use engine::devices::AnyDevices;
+use engine::live::OfflineMode;
+use engine::pools::{DeviceNames, Member};
+use engine::{Error, ErrorKind, LivePool};
 use std::process::ExitCode;
 use std::time::Duration;
+use views::members;
 
 /// How often it is looked whether a scrub or resilver has ended.
 const LOOK: Duration = Duration::from_millis(50);
@@ -78,17 +79,28 @@ pub struct Reopen {
     pools: Vec<String>,
 }
 
+/// What is done with the devices of a pool, by the names they have here.
+pub(super) fn with_names<T>(session: &Session, act: impl FnOnce(DeviceNames<'_>) -> T) -> T {
+    let path_of = |name: &str| session.path(name.as_ref());
+    act(DeviceNames { path_of: &path_of, source: &AnyDevices::default() })
+}
+
+/// Why that cannot be done to a device; one that is not what is needed is named first.
+pub(super) fn refused(doing: &str, name: &str, error: impl Into<Error>) -> Failure {
+    let (error, start) = (error.into(), format!("cannot {doing} {name}"));
+    match error.kind() {
+        ErrorKind::Unfit(why) => Failure::new(format!("{start}: {}", members::fault(*why))),
+        _ => Failure::from(error).about(&start),
+    }
+}
+
 pub(super) fn find(
     session: &Session,
     pool: &LivePool,
     name: &str,
 ) -> Result<Option<Member>, Failure> {
-    Ok(find_in(session, &pool.look()?, name))
-}
-
-/// The same in a pool that is only looked at.
-pub(super) fn find_in(session: &Session, seen: &Pool, name: &str) -> Option<Member> {
-    Member::find(seen, name, &session.path(name.as_ref()))
+    let seen = pool.look()?;
+    Ok(with_names(session, |names| names.find(&seen, name)))
 }
 
 /// The device of that name.
@@ -98,48 +110,9 @@ pub(super) fn device(
     doing: &str,
     name: &str,
 ) -> Result<u64, Failure> {
-    let found = find(session, pool, name)?;
-    let no = |why: &str| Failure::new(format!("cannot {doing} {name}: {why}"));
-    match found {
-        Some(found) if found.is_spare && !found.is_in_tree => {
-            Err(no("device is reserved as a hot spare"))
-        }
-        Some(found) if !found.is_in_tree => Err(no("device is in use as a cache")),
-        Some(found) if found.is_device => Ok(found.guid),
-        Some(_) => Err(no("it is a vdev of several devices")),
-        None => Err(no("no such device in pool")),
-    }
-}
-
-/// What the file or disk of this path is for the pool, by its label.
-pub(super) fn own(
-    session: &Session,
-    pool: &LivePool,
-    name: &str,
-) -> Result<Option<DeviceRole>, Failure> {
-    let (path, seen) = (session.path(name.as_ref()), pool.look()?);
-    let Ok(device) = AnyDevices::default().open(&path) else {
-        return Ok(DeviceRole::distributed(&seen, name));
-    };
-    Ok(DeviceRole::of(&seen, &device, &path))
-}
-
-/// Uses a device again that is in another place than before.
-pub(super) fn bring_from(
-    session: &Session,
-    pool: &LivePool,
-    guid: u64,
-    name: &str,
-) -> Result<(), Failure> {
-    let path = session.path(name.as_ref());
-    pool.online_leaf(guid, OwnChanges::GiveUp, Some(&path), &AnyDevices::default())
-        .map_err(|e| Failure::from(e).about(&format!("cannot online {name}")))
-}
-
-/// Uses a device again, from where it was found, or where its label says that it is.
-fn online_leaf(pool: &LivePool, guid: u64, own: OwnChanges) -> engine::Result<()> {
-    let seen = pool.view().candidate().leaves.get(&guid).map(|sight| sight.path.clone());
-    Ok(pool.online_leaf(guid, own, seen.as_deref(), &AnyDevices::default())?)
+    let seen = pool.look()?;
+    let found = with_names(session, |names| names.device(&seen, name));
+    found.map_err(|e| refused(doing, name, e))
 }
 
 /// A command that holds the pool itself sees to the end of what it began.
@@ -168,25 +141,8 @@ impl Verb for Online {
         self.live.how.give_up.clone_from(&self.devices);
         self.live.change(session, &self.pool, |pool| {
             for name in &self.devices {
-                let start = format!("cannot online {name}");
-                let fail = |e| Failure::from(e).about(&start);
-                let guid = match (find(session, pool, name)?, own(session, pool, name)?) {
-                    (None, Some(DeviceRole::Leaf(guid))) => {
-                        bring_from(session, pool, guid, name)?;
-                        guid
-                    }
-                    _ => {
-                        let guid = device(session, pool, "online", name)?;
-                        online_leaf(pool, guid, OwnChanges::GiveUp)
-                            .map_err(|e| Failure::from(e).about(&start))?;
-                        guid
-                    }
-                };
-                match self.expand {
-                    true => pool.expand(&[guid]),
-                    false => pool.expand_if_wanted(),
-                }
-                .map_err(fail)?;
+                let done = with_names(session, |names| names.online(pool, name, self.expand));
+                done.map_err(|e| refused("online", name, e))?;
             }
             finish_unless_served(session, pool)
         })?;
@@ -210,8 +166,7 @@ impl Verb for Offline {
         self.live.change(session, &self.pool, |pool| {
             for name in &self.devices {
                 let guid = device(session, pool, "offline", name)?;
-                let start = format!("cannot offline {name}");
-                pool.offline_leaf(guid, how).map_err(|e| Failure::from(e).about(&start))?;
+                pool.offline_leaf(guid, how).map_err(|e| refused("offline", name, e))?;
             }
             Ok(())
         })?;
@@ -242,39 +197,15 @@ impl Verb for Clear {
         self.live.change(session, &self.pool, |pool| {
             back.iter().for_each(|(_, text)| ui::out(session, text));
             let name = self.vdev.as_deref();
-            let chosen = name.map(|name| {
-                let none = || {
-                    let what = format!("cannot clear errors for {name}: no such device in pool");
-                    Failure::new(what)
-                };
-                find(session, pool, name)?.ok_or_else(none)
-            });
-            let chosen = chosen.transpose()?;
-            if let (true, Some(name)) = (chosen.as_ref().is_some_and(|c| c.is_spare), name) {
-                let what =
-                    format!("cannot clear errors for {name}: device is reserved as a hot spare");
-                return Err(Failure::new(what));
-            }
-            // With whatever device it is told: it is the pool that stands.
-            if let Err(e) = pool.resume(&AnyDevices::default()) {
-                let what = format!("cannot clear errors for {}", self.pool);
-                return Err(Failure::from(e).about(&what));
-            }
-            pool.forget_errors(chosen.as_ref().map(|c| c.guid))?;
-            let is_meant = |guid: &u64| chosen.as_ref().is_none_or(|c| c.devices.contains(guid));
-            try_again(pool, is_meant);
+            let done = with_names(session, |names| names.clear(pool, name));
+            let about = |e: &Error| match e.kind() {
+                ErrorKind::Unfit(_) => name.unwrap_or_default().to_owned(),
+                _ => self.pool.clone(),
+            };
+            done.map_err(|e| refused("clear errors for", &about(&e), e))?;
             finish_unless_served(session, pool)
         })?;
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// Tries devices that are not used; those that are still not there stay away, and those that hold
-/// changes of their own.
-fn try_again(pool: &LivePool, is_meant: impl Fn(&u64) -> bool) {
-    for guid in pool.leaves_away().into_iter().filter(is_meant) {
-        // What `status` says of it is all that there is to be said.
-        let _ = online_leaf(pool, guid, OwnChanges::Keep);
     }
 }
 
@@ -288,8 +219,7 @@ impl Verb for Reopen {
         let (names, code) = each::or_all_active(session, &self.live.search, &self.pools)?;
         for name in &names {
             self.live.change(session, name, |pool| {
-                try_again(pool, |_| true);
-                pool.expand_if_wanted()?;
+                with_names(session, |names| names.reopen(pool))?;
                 finish_unless_served(session, pool)
             })?;
         }

@@ -1,17 +1,17 @@
 //! `zinc zpool remove`: devices that a pool can do without.
 
-use super::devices::find_in;
+use super::devices::{refused, with_names};
 use super::each;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
 use crate::session::Session;
 use crate::ui;
-use engine::devices::{AnyDevices, DeviceSource as _};
-use engine::{LivePool, Pool};
+use engine::{Error, ErrorKind, LivePool};
 use std::process::ExitCode;
 use std::time::Duration;
 use term::human::nicenum;
+use views::members;
 
 /// How long is waited before it is looked whether the user still waits.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -40,40 +40,12 @@ pub struct Remove {
     devices: Vec<String>,
 }
 
-/// What a device is to its pool.
-enum Kind {
-    /// The number of a top-level vdev with data.
-    Data(u64),
-    Log,
-    Aux(Option<String>),
-}
-
-fn kind(session: &Session, seen: &Pool, name: &str) -> Result<(u64, Kind), &'static str> {
-    let found = find_in(session, seen, name).ok_or("no such device in pool")?;
-    let guid = found.guid;
-    if let Some(aux) = seen.spares().iter().chain(seen.l2cache()).find(|v| v.guid == guid) {
-        return Ok((guid, Kind::Aux(aux.path.clone())));
-    }
-    match seen.config().vdev_tree.children.iter().find(|top| top.guid == guid) {
-        Some(top) if top.is_log => Ok((guid, Kind::Log)),
-        Some(top) => Ok((guid, Kind::Data(top.id))),
-        None => Err("it is part of another vdev: `zinc zpool detach` takes a side off a mirror"),
-    }
-}
-
 impl Remove {
     fn foresee(&self, session: &Session) -> Result<(), Failure> {
         let seen = self.live.look(session, &self.pool)?;
         for name in &self.devices {
-            let fail = |why| Failure::new(format!("cannot remove {name}")).because(why);
-            let bytes = match kind(session, &seen, name).map_err(fail)? {
-                (_, Kind::Data(top)) => {
-                    let bytes = seen.mapping_memory_of(top)?;
-                    bytes.ok_or_else(|| fail("its space maps do not say how much"))?
-                }
-                // What holds no data needs no map of where that is now.
-                _ => 0,
-            };
+            let bytes = with_names(session, |names| names.memory_of_removal(&seen, name));
+            let bytes = bytes.map_err(|e| unfit(name, e))?;
             let bytes = if self.exact { bytes.to_string() } else { nicenum(bytes) };
             ui::out(session, &format!("Memory that will be used after removing {name}: {bytes}\n"));
         }
@@ -83,23 +55,11 @@ impl Remove {
     fn act(&self, session: &Session, pool: &LivePool) -> Result<(), Failure> {
         for name in &self.devices {
             let is_alone = session.client().is_none();
-            let start = format!("cannot remove {name}");
-            let found = kind(session, &pool.look()?, name);
-            let (guid, kind) = found.map_err(|why| Failure::new(&start).because(why))?;
-            let done = match kind {
-                // A command that opened the pool itself went on with it at once.
-                Kind::Data(top) if is_alone && leaves(pool, top) => Ok(()),
-                Kind::Data(_) => pool.remove_top(guid),
-                Kind::Log => pool.remove_log(guid),
-                Kind::Aux(path) => {
-                    let path = path.map(|path| session.path(path.as_ref()));
-                    let device = path.and_then(|p| AnyDevices::default().claim(&p).ok());
-                    pool.remove_aux(guid, device)
-                }
-            };
-            done.map_err(|e| Failure::from(e).about(&start))?;
+            // A command that opened the pool itself went on with it at once.
+            let done = with_names(session, |names| names.remove(pool, name, is_alone));
+            done.map_err(|e| unfit(name, e))?;
             if is_alone || self.until_done {
-                wait(session, pool, &start)?;
+                wait(session, pool, &format!("cannot remove {name}"))?;
             }
         }
         Ok(())
@@ -111,9 +71,14 @@ impl Remove {
     }
 }
 
-/// The removal of this vdev runs.
-fn leaves(pool: &LivePool, top: u64) -> bool {
-    pool.removing().is_some_and(|now| now.vdev == top)
+/// Why a device is not removed.
+fn unfit(name: &str, error: Error) -> Failure {
+    match error.kind() {
+        ErrorKind::Unfit(why) => {
+            Failure::new(format!("cannot remove {name}")).because(members::fault(*why))
+        }
+        _ => refused("remove", name, error),
+    }
 }
 
 /// Waits until a removal has ended.

@@ -1,7 +1,7 @@
 //! `zinc zpool set`, `upgrade`, `reguid` and `sync`: a pool's own settings.
 
 use super::each;
-use super::settings::{self, Setting};
+use super::settings::{self, PoolSetting};
 use crate::args::SearchScope;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
@@ -13,7 +13,7 @@ use crate::served::Server;
 use crate::session::Session;
 use crate::{stored_only, ui};
 use engine::features;
-use engine::live::{PropertyWord, is_writable};
+use engine::live::PropertyWord;
 use engine::pools::named_vdevs;
 use engine::properties::compatibility::FeatureSet;
 use hostfs::compatibility;
@@ -94,21 +94,21 @@ impl Verb for Set {
         }
         let setting = settings::parse(&doing, &self.setting)?;
         match &setting {
-            Setting::Feature(_, false) => {
+            PoolSetting::Feature(_, false) => {
                 return fail("a feature can only be set to 'enabled'");
             }
-            Setting::Cachefile(text) => {
+            PoolSetting::Cachefile(text) => {
                 let place = settings::cachefile(&doing, text)?;
                 return self.set_cachefile(session, &place);
             }
-            Setting::Altroot(_) => {
+            PoolSetting::Altroot(_) => {
                 return fail("property 'altroot' can only be set during pool creation or import");
             }
-            Setting::ReadOnly(_) => {
+            PoolSetting::ReadOnly(_) => {
                 return fail("property 'readonly' can only be set at import time");
             }
-            Setting::Feature(name, true) => note_unwritten(session, name)?,
-            Setting::Stored("compatibility", PropertyWord::Text(value)) => {
+            PoolSetting::Feature(name, true) => note_unwritten(session, name),
+            PoolSetting::Stored("compatibility", PropertyWord::Text(value)) => {
                 let set = set_of(compatibility::read(value))?;
                 if set.is_exceeded_by(&self.live.look(session, &self.pool)?) {
                     let what = "has features enabled that are not in this compatibility set";
@@ -119,15 +119,9 @@ impl Verb for Set {
         }
         self.live.change(session, &self.pool, |pool| {
             let done = match setting {
-                Setting::Feature(name, _) => {
+                PoolSetting::Feature(name, _) => {
                     let set = set_of(compatibility::of(&pool.look()?))?;
-                    if features::by_name(&name).is_some_and(|f| !set.has(f)) {
-                        let why = "it is not in the pool's compatibility set";
-                        return Err(Failure::new(format!(
-                            "{doing}: cannot enable '{name}': {why}"
-                        )));
-                    }
-                    pool.enable_feature(&name).map_err(Into::into)
+                    features::enable(pool, &name, &set)
                 }
                 setting => setting.store(pool),
             };
@@ -233,11 +227,12 @@ impl Verb for Upgrade {
 impl Upgrade {
     fn upgrade(&self, session: &Session, name: &str) -> Result<(), Failure> {
         let pool = self.live.look(session, name)?;
-        let wanted = upgrade::missing(&pool, &set_of(compatibility::of(&pool))?);
+        let set = set_of(compatibility::of(&pool))?;
+        let lacks_some = !features::missing(&pool, &set).is_empty();
         let shown = pool.name().to_owned();
         // A pool is opened for writing once it is not open any more.
         drop(pool);
-        if wanted.is_empty() {
+        if !lacks_some {
             ui::out(
                 session,
                 &format!(
@@ -246,14 +241,13 @@ impl Upgrade {
             );
             return Ok(());
         }
+        let mut enabled = Vec::new();
         self.live.change(session, name, |pool| {
-            for feature in &wanted {
-                let done = pool.enable_feature(feature.name());
-                done.map_err(|e| cannot("upgrade", &shown, e))?;
-            }
+            let done = features::upgrade(pool, &set);
+            enabled = done.map_err(|e| cannot("upgrade", &shown, e))?;
             Ok(())
         })?;
-        ui::out(session, &upgrade::enabled(&shown, &wanted));
+        ui::out(session, &upgrade::enabled(&shown, &enabled));
         Ok(())
     }
 
@@ -303,21 +297,11 @@ fn parse_guid(text: &str) -> Result<u64, String> {
     number.filter(|n| *n != 0).ok_or_else(|| "a guid is a number of 64 bits, and not 0".to_owned())
 }
 
-/// Says what becomes of a pool with this feature when another implementation uses it; refuses a
-/// feature that is in use at once.
-pub fn note_unwritten(session: &Session, name: &str) -> Result<(), Failure> {
-    let Some(feature) = features::by_name(name).filter(|f| !is_writable(f)) else { return Ok(()) };
-    if feature.is_active_when_enabled() {
-        return Err(Failure::new(format!("cannot enable '{name}': zinc does not write it"))
-            .because("it is active from the moment on in which it is enabled")
-            .hint("the pool could only be read by zinc from then on"));
+/// Says what becomes of a pool with this feature when another implementation uses it.
+pub fn note_unwritten(session: &Session, name: &str) {
+    if let Some(note) = upgrade::unwritten(name) {
+        ui::error(session, &note);
     }
-    let note = format!(
-        "note: zinc does not write '{name}': once another system uses it, this pool can only be \
-         read here\n"
-    );
-    ui::error(session, &note);
-    Ok(())
 }
 
 impl Verb for Reguid {

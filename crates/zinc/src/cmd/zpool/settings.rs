@@ -8,13 +8,13 @@ use engine::Error;
 use engine::config::{NvList, NvValue};
 use engine::live::PropertyWord;
 use engine::properties::pool;
-pub use engine::properties::pool::Setting;
+pub use engine::properties::pool::PoolSetting;
 use engine::properties::vdev::{self, VdevSetting};
 use imported::{Cachefile, EarlierState, Known};
 
 /// Reads all of a command line; a property is given once. `doing` begins the message when one is
 /// malformed.
-pub fn parse_all(doing: &str, texts: &[String]) -> Result<Vec<Setting>, Failure> {
+pub fn parse_all(doing: &str, texts: &[String]) -> Result<Vec<PoolSetting>, Failure> {
     let settings = texts.iter().map(|text| divide(text)).collect::<Result<Vec<_>, _>>()?;
     let settings = pool::parse_all(settings).map_err(|e| wrong(doing, &e))?;
     settings.iter().try_for_each(|setting| check_set(doing, setting))?;
@@ -22,9 +22,9 @@ pub fn parse_all(doing: &str, texts: &[String]) -> Result<Vec<Setting>, Failure>
 }
 
 /// Refuses files of features that cannot be read.
-fn check_set(doing: &str, setting: &Setting) -> Result<(), Failure> {
+fn check_set(doing: &str, setting: &PoolSetting) -> Result<(), Failure> {
     match setting {
-        Setting::Stored("compatibility", PropertyWord::Text(value)) => {
+        PoolSetting::Stored("compatibility", PropertyWord::Text(value)) => {
             let why = hostfs::compatibility::read(value).err();
             why.map_or(Ok(()), |why| Err(Failure::new(doing).because(why)))
         }
@@ -33,7 +33,7 @@ fn check_set(doing: &str, setting: &Setting) -> Result<(), Failure> {
 }
 
 /// Reads one `name=value`.
-pub fn parse(doing: &str, text: &str) -> Result<Setting, Failure> {
+pub fn parse(doing: &str, text: &str) -> Result<PoolSetting, Failure> {
     let (name, value) = divide(text)?;
     let setting = pool::parse(name, value).map_err(|e| wrong(doing, &e))?;
     check_set(doing, &setting)?;
@@ -91,7 +91,7 @@ impl Remembered {
     /// only holds for now is not remembered for ever, unless that is asked for.
     pub fn of(
         doing: &str,
-        settings: &[Setting],
+        settings: &[PoolSetting],
         root: Option<&str>,
         is_passing: bool,
     ) -> Result<Self, Failure> {
@@ -100,9 +100,9 @@ impl Remembered {
         out.altroot = root.map(|root| altroot(doing, root)).transpose()?;
         for setting in settings {
             match setting {
-                Setting::Altroot(path) => out.altroot = Some(path.clone()),
-                Setting::Cachefile(text) => place = Some(cachefile(doing, text)?),
-                Setting::ReadOnly(readonly) => out.readonly = *readonly,
+                PoolSetting::Altroot(path) => out.altroot = Some(path.clone()),
+                PoolSetting::Cachefile(text) => place = Some(cachefile(doing, text)?),
+                PoolSetting::ReadOnly(readonly) => out.readonly = *readonly,
                 _ => {}
             }
         }

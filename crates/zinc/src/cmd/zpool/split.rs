@@ -4,7 +4,7 @@ use super::create::{check_pool_name, refuse_name};
 use super::devices::device;
 use super::each;
 use super::naming::Naming;
-use super::settings::{self, Remembered, Setting};
+use super::settings::{self, PoolSetting, Remembered};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
@@ -43,7 +43,7 @@ impl Split {
         &self,
         session: &Session,
         pool: &LivePool,
-        settings: Vec<Setting>,
+        settings: Vec<PoolSetting>,
     ) -> Result<(), Failure> {
         let fail = |e| cannot("split", &self.pool, e);
         let doing = format!("cannot split '{}'", self.pool);

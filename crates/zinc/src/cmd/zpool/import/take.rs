@@ -4,7 +4,7 @@
 use super::Args;
 use crate::cmd::zpool::create::check_pool_name;
 use crate::cmd::zpool::rewind::{RewindArgs, with_recovery};
-use crate::cmd::zpool::settings::{self, Remembered, Setting};
+use crate::cmd::zpool::settings::{self, PoolSetting, Remembered};
 use crate::failure::Failure;
 use crate::found;
 use crate::live::{self, LiveOptions, Tuning, invocation, tell_txgs};
@@ -308,7 +308,7 @@ impl Args {
         }
     }
 
-    fn remembered(&self, doing: &str, settings: &[Setting]) -> Result<Remembered, Failure> {
+    fn remembered(&self, doing: &str, settings: &[PoolSetting]) -> Result<Remembered, Failure> {
         Remembered::of(doing, settings, self.take.root.as_deref(), self.take.temporary)
     }
 
@@ -366,10 +366,10 @@ impl Args {
     }
 
     /// The properties that are set with the import.
-    fn settings(&self, doing: &str) -> Result<Vec<Setting>, Failure> {
+    fn settings(&self, doing: &str) -> Result<Vec<PoolSetting>, Failure> {
         let settings = settings::parse_all(doing, &self.take.properties)?;
-        if let Some(Setting::Feature(name, _)) =
-            settings.iter().find(|s| matches!(s, Setting::Feature(..)))
+        if let Some(PoolSetting::Feature(name, _)) =
+            settings.iter().find(|s| matches!(s, PoolSetting::Feature(..)))
         {
             let what = format!("{doing}: feature '{name}' cannot be set at import time");
             return Err(Failure::new(what).hint("`zinc zpool set` enables it afterwards"));
@@ -382,7 +382,7 @@ impl Args {
         &self,
         session: &Session,
         pool: LivePool,
-        settings: Vec<Setting>,
+        settings: Vec<PoolSetting>,
         how: &LiveOptions,
     ) -> Result<(), Failure> {
         for setting in settings {

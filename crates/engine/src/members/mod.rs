@@ -1,5 +1,11 @@
 //! Devices of a pool by what a person calls them, and what a device is for a pool by its label.
 
+pub(crate) mod fault;
+mod named;
+
+pub use fault::MemberFault;
+pub use named::{DeviceNames, Exchange, Known};
+
 use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
 use pool::{Candidate, Pool, PoolSpace, VdevView, look_at_device};
 use std::path::{Path, PathBuf};

@@ -1,0 +1,151 @@
+//! What keeps streams from being sent and received.
+
+use dsl::TokenFault;
+use std::fmt;
+
+/// Why something is not sent by this program yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unsendable {
+    /// An encrypted dataset, as it is encrypted.
+    Raw,
+    /// An encrypted dataset with its properties: these go with what is encrypted.
+    EncryptedProperties,
+    /// What a redaction left blocks out of.
+    Redacted,
+    /// What is younger than the bookmark of a redaction.
+    RedactionBookmark,
+    /// The rest of a stream of what is encrypted.
+    RawRest,
+    /// The rest of a redacted stream.
+    RedactedRest,
+    /// What a machine of another byte order wrote.
+    ByteOrder,
+}
+
+impl fmt::Display for Unsendable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Raw => "it is encrypted, and is sent decrypted only",
+            Self::EncryptedProperties => "it is encrypted, and is sent without its properties only",
+            Self::Redacted => "blocks of it were left out by a redaction",
+            Self::RedactionBookmark => "the bookmark is that of a redaction",
+            Self::RawRest => "raw streams",
+            Self::RedactedRest => "redacted streams",
+            Self::ByteOrder => "it is of a machine with another byte order",
+        })
+    }
+}
+
+/// Streams that are not received by this program yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unreceivable {
+    /// Of a machine of the other byte order.
+    ByteOrder,
+    /// Of what is encrypted, as it is.
+    Raw,
+    /// Without blocks that a redaction left out.
+    Redacted,
+    /// With blocks that stand in them once.
+    Deduplicated,
+}
+
+impl fmt::Display for Unreceivable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ByteOrder => "streams of machines of the other byte order",
+            Self::Raw => "raw streams",
+            Self::Redacted => "redacted streams",
+            Self::Deduplicated => "deduplicated streams",
+        })
+    }
+}
+
+/// What is wrong with a send stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamFault {
+    /// There is no stream, or it cannot be read; the source says why.
+    Unread,
+    /// It ends before its end.
+    Incomplete,
+    /// Something in it is not what was sent.
+    Checksum,
+    /// It does not begin as a stream does.
+    Magic,
+    /// It names no snapshot.
+    SnapshotName,
+    /// Its list of snapshots and properties cannot be read.
+    List,
+    /// It needs what is not known: all features, and those that are not known.
+    Features(u64, u64),
+    /// A record says what cannot be.
+    Record(&'static str),
+}
+
+/// Why the rest of a stream cannot be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResumeFault {
+    /// The token cannot be read.
+    Token(TokenFault),
+    /// There is no such snapshot any more.
+    Gone(String),
+    /// The snapshot of that name is another one.
+    Another(String),
+    /// What it is an increment of is not there any more.
+    SourceGone(u64),
+    /// The snapshot has no such object.
+    NoObject(u64),
+}
+
+impl fmt::Display for ResumeFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let corrupt = match self {
+            Self::Gone(name) => {
+                return write!(f, "'{name}' used in the initial send no longer exists");
+            }
+            Self::Another(name) => {
+                return write!(
+                    f,
+                    "'{name}' is no longer the same snapshot used in the initial send"
+                );
+            }
+            Self::SourceGone(guid) => {
+                return write!(f, "incremental source {guid:#x} no longer exists");
+            }
+            Self::NoObject(number) => {
+                return write!(f, "resume token is corrupt (there is no object {number})");
+            }
+            Self::Token(TokenFault::Form) => "bad format",
+            Self::Token(TokenFault::Version) => "unsupported version",
+            Self::Token(TokenFault::Hexadecimal) => "payload is not hex-encoded",
+            Self::Token(TokenFault::Checksum) => "incorrect checksum",
+            Self::Token(TokenFault::Compression) => "decompression failed",
+            Self::Token(TokenFault::List) => "malformed nvlist",
+        };
+        write!(f, "resume token is corrupt ({corrupt})")
+    }
+}
+
+impl fmt::Display for StreamFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unread => "failed to read from stream",
+            Self::Incomplete => "incomplete stream",
+            Self::Checksum => "checksum mismatch",
+            Self::Magic => "invalid stream (bad magic number)",
+            Self::SnapshotName => "invalid stream (bad snapshot name)",
+            Self::List => "invalid stream (malformed nvlist)",
+            Self::Features(all, unknown) => {
+                return write!(
+                    f,
+                    "stream has unsupported feature, feature flags = {all:x} (unknown flags = \
+                     {unknown:x})"
+                );
+            }
+            Self::Record(what) => return write!(f, "invalid backup stream: {what}"),
+        })
+    }
+}

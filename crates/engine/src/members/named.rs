@@ -1,0 +1,339 @@
+//! Operations on devices by what they are called: which device is meant, what it is for the pool,
+//! and what is done with it.
+//!
+//! A device that comes into the pool from outside is opened by the caller, who knows what else may
+//! use it ([`crate::pools::DeviceCheck`]); one that the pool knows already is opened here.
+
+use super::{DeviceRole, Member, MemberFault};
+use crate::devices::DeviceSource;
+use crate::error::{Error, ErrorKind, Place, Result};
+use pool::Pool;
+use pool::live::{LivePool, OwnChanges, ResilverKind, VdevSpec};
+use std::path::PathBuf;
+
+/// How the names of devices are understood, and where devices are opened.
+///
+/// ```
+/// use engine::NewPool;
+/// use engine::devices::AnyDevices;
+/// use engine::pools::DeviceNames;
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let image = folder.path().join("a.img");
+/// let pool = NewPool::new("tank").file(&image, 64 << 20)?.create()?;
+/// let (here, source) = (folder.path().to_owned(), AnyDevices::default());
+/// let names = DeviceNames { path_of: &|name| here.join(name), source: &source };
+/// let leaf = names.device(&pool.look()?, "a.img")?;
+/// assert!(names.is_used(&pool, "a.img")? && leaf != 0);
+/// assert!(names.device(&pool.look()?, "b.img").is_err());
+/// names.clear(&pool, Some("a.img"))?;
+/// # Ok::<(), engine::Error>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct DeviceNames<'a> {
+    /// The path that a name means where it was said.
+    pub path_of: &'a dyn Fn(&str) -> PathBuf,
+    /// Opens devices.
+    pub source: &'a dyn DeviceSource,
+}
+
+/// It is not what is needed.
+fn unfit(name: &str, fault: MemberFault) -> Error {
+    Error::new(ErrorKind::Unfit(fault)).at(Place::Device(name.to_owned()))
+}
+
+/// Uses a device again, from where it was found, or where its label says that it is.
+fn bring_back(
+    pool: &LivePool,
+    guid: u64,
+    own: OwnChanges,
+    source: &dyn DeviceSource,
+) -> Result<()> {
+    let seen = pool.view().candidate().leaves.get(&guid).map(|sight| sight.path.clone());
+    Ok(pool.online_leaf(guid, own, seen.as_deref(), source)?)
+}
+
+/// Tries devices that are not used; those that are still not there stay away, and those that hold
+/// changes of their own.
+fn try_again(pool: &LivePool, source: &dyn DeviceSource, is_meant: impl Fn(&u64) -> bool) {
+    for guid in pool.leaves_away().into_iter().filter(is_meant) {
+        // What the pool's status says of it is all that there is to be said.
+        let _ = bring_back(pool, guid, OwnChanges::Keep, source);
+    }
+}
+
+impl DeviceNames<'_> {
+    /// The vdev or device of that name.
+    #[must_use]
+    pub fn find(&self, seen: &Pool, name: &str) -> Option<Member> {
+        Member::find(seen, name, &(self.path_of)(name))
+    }
+
+    /// The guid of the device of that name, which is one that holds data.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unfit`]: there is none, it is a spare or a cache device, or it is several.
+    pub fn device(&self, seen: &Pool, name: &str) -> Result<u64> {
+        let fault = match self.find(seen, name) {
+            Some(found) if found.is_spare && !found.is_in_tree => MemberFault::Reserved,
+            Some(found) if !found.is_in_tree => MemberFault::Cache,
+            Some(found) if found.is_device => return Ok(found.guid),
+            Some(_) => MemberFault::Several,
+            None => MemberFault::Unknown,
+        };
+        Err(unfit(name, fault))
+    }
+
+    /// What the file or disk of this name is for the pool, by its label.
+    #[must_use]
+    pub fn role(&self, seen: &Pool, name: &str) -> Option<DeviceRole> {
+        let path = (self.path_of)(name);
+        match self.source.open(&path) {
+            Ok(device) => DeviceRole::of(seen, &device, &path),
+            Err(_) => DeviceRole::distributed(seen, name),
+        }
+    }
+
+    /// Whether the pool writes to a device of that name.
+    ///
+    /// # Errors
+    /// The pool has stopped.
+    pub fn is_used(&self, pool: &LivePool, name: &str) -> Result<bool> {
+        let Some(found) = self.find(&pool.look()?, name) else { return Ok(false) };
+        let tree = pool.view().vdevs();
+        Ok(tree.leaves().any(|l| l.guid() == found.guid && l.writer().is_some()))
+    }
+
+    /// Uses a device again that is in another place than before.
+    ///
+    /// # Errors
+    /// It is not there, or is another.
+    pub fn bring_from(&self, pool: &LivePool, leaf: u64, name: &str) -> Result<()> {
+        let path = (self.path_of)(name);
+        Ok(pool.online_leaf(leaf, OwnChanges::GiveUp, Some(&path), self.source)?)
+    }
+
+    /// Uses a device again, by its name in the pool, or the path of one of the pool's that was
+    /// moved. What it has grown by is used when that is wanted, here or by the pool's `autoexpand`.
+    ///
+    /// # Errors
+    /// As for [`Self::device`]; it is not there, or it cannot be used.
+    pub fn online(&self, pool: &LivePool, name: &str, expands: bool) -> Result<()> {
+        let seen = pool.look()?;
+        let guid = match (self.find(&seen, name), self.role(&seen, name)) {
+            (None, Some(DeviceRole::Leaf(guid))) => {
+                self.bring_from(pool, guid, name)?;
+                guid
+            }
+            _ => {
+                let guid = self.device(&seen, name)?;
+                bring_back(pool, guid, OwnChanges::GiveUp, self.source)?;
+                guid
+            }
+        };
+        match expands {
+            true => Ok(pool.expand(&[guid])?),
+            false => Ok(pool.expand_if_wanted()?),
+        }
+    }
+
+    /// Forgets the errors of a device or vdev, or of all, and tries those again that are not used.
+    /// A pool that was suspended goes on.
+    ///
+    /// # Errors
+    /// There is none of that name, or it is a spare; or too few devices answer.
+    pub fn clear(&self, pool: &LivePool, name: Option<&str>) -> Result<()> {
+        let seen = pool.look()?;
+        let find = |name| self.find(&seen, name).ok_or_else(|| unfit(name, MemberFault::Unknown));
+        let chosen = name.map(find).transpose()?;
+        if let (Some(true), Some(name)) = (chosen.as_ref().map(|c| c.is_spare), name) {
+            return Err(unfit(name, MemberFault::Reserved));
+        }
+        // With whatever device it is told: it is the pool that stands.
+        pool.resume(self.source)?;
+        pool.forget_errors(chosen.as_ref().map(|c| c.guid))?;
+        let is_meant = |guid: &u64| chosen.as_ref().is_none_or(|c| c.devices.contains(guid));
+        try_again(pool, self.source, is_meant);
+        Ok(())
+    }
+
+    /// Tries all devices again that are not used, and uses what they have grown by where the pool
+    /// is to do that.
+    ///
+    /// # Errors
+    /// The pool cannot be changed.
+    pub fn reopen(&self, pool: &LivePool) -> Result<()> {
+        try_again(pool, self.source, |_| true);
+        Ok(pool.expand_if_wanted()?)
+    }
+
+    /// Bytes of memory that the removal of a device or vdev will take.
+    ///
+    /// # Errors
+    /// It cannot be removed, or that is not recorded.
+    pub fn memory_of_removal(&self, seen: &Pool, name: &str) -> Result<u64> {
+        let Removable::Data { id, .. } = self.removable(seen, name)? else {
+            // What holds no data needs no map of where that is now.
+            return Ok(0);
+        };
+        let bytes = seen.mapping_memory_of(id)?;
+        bytes.ok_or_else(|| unfit(name, MemberFault::UnknownMemory))
+    }
+
+    /// Takes a device out that the pool can do without: a spare, a cache device, or a whole
+    /// top-level vdev, whose data is moved elsewhere first. That goes on in the background; one
+    /// that runs already goes on if `goes_on`.
+    ///
+    /// # Errors
+    /// There is none of that name, it is part of a vdev, or the pool cannot do without it.
+    pub fn remove(&self, pool: &LivePool, name: &str, goes_on: bool) -> Result<()> {
+        let is_leaving = |id| pool.removing().is_some_and(|now| now.vdev == id);
+        match self.removable(&pool.look()?, name)? {
+            Removable::Data { id, .. } if goes_on && is_leaving(id) => {}
+            Removable::Data { guid, .. } => pool.remove_top(guid)?,
+            Removable::Log(guid) => pool.remove_log(guid)?,
+            Removable::Aux(guid, path) => {
+                let path = path.map(|path| (self.path_of)(&path));
+                // One that cannot be opened keeps its label.
+                let device = path.and_then(|path| self.source.claim(&path).ok());
+                pool.remove_aux(guid, device)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn removable(&self, seen: &Pool, name: &str) -> Result<Removable> {
+        let found = self.find(seen, name).ok_or_else(|| unfit(name, MemberFault::Unknown))?;
+        let guid = found.guid;
+        if let Some(aux) = seen.spares().iter().chain(seen.l2cache()).find(|v| v.guid == guid) {
+            return Ok(Removable::Aux(guid, aux.path.clone()));
+        }
+        match seen.config().vdev_tree.children.iter().find(|top| top.guid == guid) {
+            Some(top) if top.is_log => Ok(Removable::Log(guid)),
+            Some(top) => Ok(Removable::Data { guid, id: top.id }),
+            None => Err(unfit(name, MemberFault::Part)),
+        }
+    }
+}
+
+/// What can be taken out of a pool.
+enum Removable {
+    /// A top-level vdev with data: its guid, and its number.
+    Data { guid: u64, id: u64 },
+    /// A top-level vdev for logs.
+    Log(u64),
+    /// A spare or cache device, and its path.
+    Aux(u64, Option<String>),
+}
+
+/// A device that comes beside one of the pool's, or in its place.
+#[derive(Clone, Copy)]
+pub struct Exchange<'a> {
+    pool: &'a LivePool,
+    names: DeviceNames<'a>,
+    leaf: u64,
+    replaces: bool,
+    resilver: ResilverKind,
+}
+
+/// What the pool has done with a device that it knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// It is the device itself that was to be replaced or to get another side, in another place by
+    /// now: it is used again.
+    Itself,
+    /// It is a spare, and stands in from now on.
+    StandsIn,
+    /// It is no member of the pool: it is to be opened, and given to [`Exchange::with`].
+    No,
+}
+
+impl<'a> Exchange<'a> {
+    /// A device that becomes a side of the mirror that `old` is or becomes part of, or makes a
+    /// raidz vdev wider.
+    ///
+    /// # Errors
+    /// As for [`DeviceNames::device`].
+    pub fn attach(
+        pool: &'a LivePool,
+        names: DeviceNames<'a>,
+        old: &str,
+        resilver: ResilverKind,
+    ) -> Result<Self> {
+        let seen = pool.look()?;
+        let leaf = match names.find(&seen, old) {
+            Some(found) if found.is_raidz => found.guid,
+            _ => names.device(&seen, old)?,
+        };
+        Ok(Self { pool, names, leaf, replaces: false, resilver })
+    }
+
+    /// A device that comes in the place of `old`.
+    ///
+    /// # Errors
+    /// As for [`DeviceNames::device`].
+    pub fn replace(
+        pool: &'a LivePool,
+        names: DeviceNames<'a>,
+        old: &str,
+        resilver: ResilverKind,
+    ) -> Result<Self> {
+        let leaf = names.device(&pool.look()?, old)?;
+        Ok(Self { pool, names, leaf, replaces: true, resilver })
+    }
+
+    /// The path of the device that was named, where a new one may be by now.
+    #[must_use]
+    pub fn path_of_old(&self) -> Option<String> {
+        self.pool.look().ok()?.config().vdev_tree.find(self.leaf)?.path.clone()
+    }
+
+    /// Uses `new` where the pool knows it: as itself, or as a spare.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unfit`]: the pool uses it for something else; or it cannot be used.
+    pub fn with_known(&self, new: &str) -> Result<Known> {
+        let seen = self.pool.look()?;
+        let stand_in = |spare, device| {
+            let done = self.pool.take_spare_by(self.leaf, spare, device, self.resilver);
+            done.map(|()| Known::StandsIn)
+        };
+        let fault = match self.names.role(&seen, new) {
+            Some(DeviceRole::Leaf(it)) if it == self.leaf && !self.is_old_used() => {
+                self.names.bring_from(self.pool, it, new)?;
+                return Ok(Known::Itself);
+            }
+            Some(DeviceRole::Distributed(spare)) if self.replaces => {
+                return Ok(stand_in(spare, None)?);
+            }
+            Some(DeviceRole::Spare(spare)) if self.replaces => {
+                let device = self.names.source.claim(&(self.names.path_of)(new))?;
+                return Ok(stand_in(spare, Some(device))?);
+            }
+            Some(DeviceRole::Spare(_) | DeviceRole::Distributed(_)) => MemberFault::NewIsSpare,
+            Some(DeviceRole::Cache) => MemberFault::NewIsCache,
+            Some(DeviceRole::Leaf(_)) if self.names.find(&seen, new).is_none() => {
+                MemberFault::NewIsMoved
+            }
+            _ if self.names.is_used(self.pool, new)? => MemberFault::NewIsUsed,
+            _ => return Ok(Known::No),
+        };
+        Err(unfit(new, fault))
+    }
+
+    fn is_old_used(&self) -> bool {
+        let tree = self.pool.view().vdevs();
+        tree.leaves().any(|l| l.guid() == self.leaf && l.writer().is_some())
+    }
+
+    /// Uses a device that is no member of the pool. What it lacks is brought to it from now on.
+    ///
+    /// # Errors
+    /// It is too small, or cannot be used there.
+    pub fn with(&self, spec: &VdevSpec, device: crate::devices::WriteDeviceRef) -> Result<()> {
+        match self.replaces {
+            true => Ok(self.pool.replace_by(self.leaf, spec, device, self.resilver)?),
+            false => Ok(self.pool.attach_by(self.leaf, spec, device, self.resilver)?),
+        }
+    }
+}
