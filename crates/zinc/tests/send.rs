@@ -191,6 +191,22 @@ fn what_cannot_be_sent_is_said() {
     assert!(run.code == 1 && run.err.contains("its key is not loaded"), "{}", run.err);
 }
 
+/// Neither could be received before the other.
+#[test]
+fn a_clone_of_what_is_below_it_is_not_sent_with_it() {
+    let place = Place::new(&["disk"]);
+    place.ok("zpool create tank disk");
+    place.ok("zfs create tank/a");
+    place.ok("zfs snapshot tank/a@x");
+    place.ok("zfs clone tank/a@x tank/a/clone");
+    place.ok("zfs promote tank/a/clone");
+    place.ok("zfs snapshot -r tank/a@y");
+    let why = place.fails("zfs send -R tank/a@y");
+    assert!(why.contains("tank/a") && why.contains("is a clone of what is below it"), "{why}");
+    place.ok("zfs rename tank/a/clone tank/clone");
+    place.ok("zfs send -R -n tank/a@y");
+}
+
 #[test]
 fn a_server_sends_to_the_streams_of_its_client() {
     let place = Place::new(&["disk"]);

@@ -202,22 +202,30 @@ pub(super) fn check_new(
 }
 
 /// Gives a property the value again that was received for it: what was set here since then goes,
-/// and so does the mark that it be inherited. Without a received value it is inherited.
+/// and so does the mark that it be inherited. Without a received value it is inherited, and has its
+/// default where it is not inherited (limits and reservations).
 ///
-/// Changes on disk: the table of properties of the directory, or of the snapshot.
+/// Changes on disk: those of [`set_property`].
 ///
 /// # Errors
-/// Properties that are kept elsewhere too: quotas, reservations, and what lives in the object set.
+/// What lives in the object set; a limit or reservation cannot have its former value now.
 pub fn revert_property(cx: &DslCx<'_>, dsl: &Dsl, dataset: &str, name: &str) -> Result<()> {
     let ds = dsl.by_name(dataset)?;
     let change = PropertyChange { name: name.to_owned(), value: None };
     check_change(&ds.name, &change)?;
-    if !is_inherited(name) {
-        return Err(Error::refused(dataset, Refusal::Unsupported("received quotas")));
+    if INSIDE.contains(&name) {
+        return Err(Error::refused(dataset, Refusal::NotHere(change.name)));
     }
     let table = if ds.phys.is_snapshot() { ds.phys.props } else { ds.dir.phys.props_zap };
     if table == 0 {
         return Ok(());
+    }
+    if !is_inherited(name) {
+        // It counts elsewhere too: it is set here first, which does that.
+        let received = cx.zap(table)?.get(format!("{name}{RECEIVED}").as_bytes())?;
+        let value = received.and_then(|entry| entry.u64()).map(StoredValue::Number);
+        let back = PropertyChange { value, ..change };
+        set_on_head(cx, dsl, &ds, &back, PropertyOrigin::Local)?;
     }
     for suffix in ["", INHERIT, IUV] {
         cx.remove(table, &format!("{name}{suffix}"))?;

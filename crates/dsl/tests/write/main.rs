@@ -212,10 +212,33 @@ fn what_was_received_can_be_had_again() {
         pool.task(|cx, dsl| write::revert_property(cx, dsl, "p/a", "compression")).unwrap();
         assert_eq!(now(&pool), Some(15), "after {change:?}");
     }
-    for name in ["quota", "used"] {
+    for name in ["volsize", "used"] {
         let done = pool.task(|cx, dsl| write::revert_property(cx, dsl, "p/a", name));
         assert!(done.is_err(), "{name}");
     }
+
+    // A limit counts elsewhere too.
+    let quota = |pool: &TestPool| {
+        let dsl = pool.dsl();
+        let dir = &dsl.by_name("p/a").unwrap().dir;
+        (dir.phys.quota, dsl.own_number(dir.phys.props_zap, "quota").unwrap())
+    };
+    let revert = |pool: &mut TestPool| {
+        pool.task(|cx, dsl| write::revert_property(cx, dsl, "p/a", "quota")).unwrap();
+    };
+    let local = number("quota", 60 << 20);
+    pool.task(|cx, dsl| write::set_property(cx, dsl, "p/a", &local)).unwrap();
+    revert(&mut pool);
+    assert_eq!(quota(&pool), (0, None), "nothing was received");
+    pool.task(|cx, dsl| write::set_property(cx, dsl, "p/a", &local)).unwrap();
+    pool.task(|cx, _| {
+        receive(cx, "quota$recvd", 50 << 20);
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(quota(&pool), (60 << 20, Some(60 << 20)));
+    revert(&mut pool);
+    assert_eq!(quota(&pool), (50 << 20, Some(50 << 20)));
 }
 
 #[test]

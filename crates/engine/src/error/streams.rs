@@ -21,6 +21,8 @@ pub enum Unsendable {
     RedactedRest,
     /// What a machine of another byte order wrote.
     ByteOrder,
+    /// A clone of a snapshot of what is below it: each would have to be received before the other.
+    ClonedFromBelow,
 }
 
 impl fmt::Display for Unsendable {
@@ -33,6 +35,9 @@ impl fmt::Display for Unsendable {
             Self::RawRest => "raw streams",
             Self::RedactedRest => "redacted streams",
             Self::ByteOrder => "it is of a machine with another byte order",
+            Self::ClonedFromBelow => {
+                "it is a clone of what is below it, and neither can be received first"
+            }
         })
     }
 }

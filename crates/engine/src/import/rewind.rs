@@ -5,7 +5,7 @@
 //! reading all its metadata.
 
 use crate::{Error, Result};
-use pool::{Candidate, OpenOptions, Verdict, by_txg, verdict_of_txg};
+use pool::{Candidate, OpenOptions, Pool, Verdict, by_txg, verdict_of_txg};
 
 /// Txgs for which freed space is not used again.
 const TXGS_DEFERRED: u64 = 2;
@@ -43,7 +43,8 @@ impl Rewind {
     /// Looks for the newest state within reach of which all metadata can be read.
     ///
     /// # Errors
-    /// The pool has no state up to the txg that was asked for.
+    /// The pool has no state up to the txg that was asked for, or what keeps it from being opened
+    /// is no damage: an earlier state does not bring back a device that is missing.
     pub fn find(candidate: &Candidate, options: &OpenOptions, reach: RewindReach) -> Result<Self> {
         let mut all = by_txg(&candidate.uberblocks);
         let available: Vec<u64> = all.iter().map(|c| c.uberblock.txg).collect();
@@ -61,7 +62,10 @@ impl Rewind {
         let is_whole = |txg| verdict_of_txg(candidate, options, txg) == Verdict::Intact;
         let whole = all.iter().map(|c| c.uberblock).find(|u| is_whole(u.txg));
         Ok(match whole {
-            None => Self::Impossible,
+            None => match Pool::open_candidate(candidate, options) {
+                Err(e) if !matches!(e, pool::Error::Damaged { .. }) => return Err(e.into()),
+                _ => Self::Impossible,
+            },
             Some(u) if u.txg == newest_txg => Self::NotNeeded,
             Some(u) => {
                 let last = newest.map_or(u.timestamp, |u| u.timestamp);

@@ -162,11 +162,24 @@ impl Inherit {
     /// # Errors
     /// There is no such property, or it is not inherited.
     pub fn new(property: &str) -> Result<Self> {
+        Self::of(property, false)
+    }
+
+    /// The same, back to the value that was received, where one was. Such a property need not be
+    /// inherited: without a received value it has its default.
+    ///
+    /// # Errors
+    /// There is no such property, or it is not set.
+    pub fn or_received(property: &str) -> Result<Self> {
+        Self::of(property, true)
+    }
+
+    fn of(property: &str, received: bool) -> Result<Self> {
         let known = find_dataset(property);
         let property = known.map_or(property, |p| p.name);
         let at = || Place::Property(property.to_owned());
         match known {
-            Some(p) if p.is_inheritable() && !p.is_fixed() => {}
+            Some(p) if (p.is_inheritable() || received) && !p.is_fixed() => {}
             None if is_user_property(property) => {}
             // A limit without a local value has its default, which is none.
             Some(_) => return Err(Error::against(Rule::NotInherited).at(at())),
@@ -175,20 +188,13 @@ impl Inherit {
                 return Err(Error::from(dsl::Error::refused(property, why)).at(at()));
             }
         }
-        Ok(Self { property: property.to_owned(), recursive: false, received: false })
+        Ok(Self { property: property.to_owned(), recursive: false, received })
     }
 
     /// Of all datasets below too.
     #[must_use]
     pub fn recursive(mut self) -> Self {
         self.recursive = true;
-        self
-    }
-
-    /// The value that was received, where one was.
-    #[must_use]
-    pub fn or_received(mut self) -> Self {
-        self.received = true;
         self
     }
 

@@ -23,7 +23,7 @@
 use super::list::{self, Member};
 use super::scope::{Scope, short};
 use super::{Forms, Send};
-use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule};
+use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule, Unsendable};
 use dsl::{Dataset, Dsl};
 use ondisk::nvlist::Packing;
 use ondisk::stream::{Begin, KIND_COMPOUND, MAGIC, feature};
@@ -360,7 +360,13 @@ impl Plan<'_> {
                 }
             }
             if later.len() == before {
-                return Err(Error::new(ErrorKind::Damaged));
+                let why = Error::new(ErrorKind::NotSent(Unsendable::ClonedFromBelow));
+                let mut left = later.iter().filter_map(|at| self.members.get(*at));
+                let clone = left.find(|member| member.origin.is_some());
+                return Err(match clone {
+                    Some(member) => why.at(Place::Dataset(member.head.name.clone())),
+                    None => why,
+                });
             }
             waiting = later;
         }

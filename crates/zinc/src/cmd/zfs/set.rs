@@ -122,7 +122,11 @@ impl Verb for Inherit {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         one_pool(&self.names)?;
-        let mut inherit = properties::Inherit::new(&self.property).map_err(|e| {
+        let found = match self.received {
+            true => properties::Inherit::or_received(&self.property),
+            false => properties::Inherit::new(&self.property),
+        };
+        let mut inherit = found.map_err(|e| {
             let property = match e.place() {
                 Some(Place::Property(name)) => name,
                 _ => &self.property,
@@ -143,9 +147,6 @@ impl Verb for Inherit {
         })?;
         if self.recursive {
             inherit = inherit.recursive();
-        }
-        if self.received {
-            inherit = inherit.or_received();
         }
         let first = self.names.first().map_or("", String::as_str);
         let values = [(self.property.as_str(), None)];
