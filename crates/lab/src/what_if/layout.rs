@@ -172,6 +172,6 @@ mod tests {
     fn parity_and_spares_take_their_part_of_the_disks() {
         let copies = |text: &str| text.parse::<Layout>().expect("a layout").copies();
         assert_eq!(["stripe", "mirror:3", "raidz2:6"].map(copies), [1.0, 3.0, 1.5]);
-        assert_eq!(copies("draid2:4d:12c:2s"), 1.5 * 1.2);
+        assert_eq!(copies("draid2:4d:12c:2s"), 1.8);
     }
 }
