@@ -42,6 +42,12 @@ fn unfit(name: &str, fault: MemberFault) -> Error {
     Error::new(ErrorKind::Unfit(fault)).at(Place::Device(name.to_owned()))
 }
 
+/// Whether the pool writes to a device.
+fn is_written(pool: &LivePool, guid: u64) -> bool {
+    let tree = pool.view().vdevs();
+    tree.leaves().any(|leaf| leaf.guid() == guid && leaf.writer().is_some())
+}
+
 /// Uses a device again, from where it was found, or where its label says that it is.
 fn bring_back(
     pool: &LivePool,
@@ -99,9 +105,8 @@ impl DeviceNames<'_> {
     /// # Errors
     /// The pool has stopped.
     pub fn is_used(&self, pool: &LivePool, name: &str) -> Result<bool> {
-        let Some(found) = self.find(&pool.look()?, name) else { return Ok(false) };
-        let tree = pool.view().vdevs();
-        Ok(tree.leaves().any(|l| l.guid() == found.guid && l.writer().is_some()))
+        let found = self.find(&pool.look()?, name);
+        Ok(found.is_some_and(|found| is_written(pool, found.guid)))
     }
 
     /// Uses a device again that is in another place than before.
@@ -299,7 +304,7 @@ impl<'a> Exchange<'a> {
             done.map(|()| Known::StandsIn)
         };
         let fault = match self.names.role(&seen, new) {
-            Some(DeviceRole::Leaf(it)) if it == self.leaf && !self.is_old_used() => {
+            Some(DeviceRole::Leaf(it)) if it == self.leaf && !is_written(self.pool, it) => {
                 self.names.bring_from(self.pool, it, new)?;
                 return Ok(Known::Itself);
             }
@@ -319,11 +324,6 @@ impl<'a> Exchange<'a> {
             _ => return Ok(Known::No),
         };
         Err(unfit(new, fault))
-    }
-
-    fn is_old_used(&self) -> bool {
-        let tree = self.pool.view().vdevs();
-        tree.leaves().any(|l| l.guid() == self.leaf && l.writer().is_some())
     }
 
     /// Uses a device that is no member of the pool. What it lacks is brought to it from now on.
