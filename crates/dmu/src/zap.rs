@@ -235,13 +235,13 @@ impl Zap {
         }
     }
 
-    fn decode_leaf(&self, blkid: u64, block: &Block) -> Result<Leaf> {
+    fn decode_leaf<'b>(&self, blkid: u64, block: &'b Block) -> Result<Leaf<'b>> {
         Leaf::decode(block, block.endian()).map_err(|e| self.object.format_error(blkid, e))
     }
 
     /// The leaves of a fat table with their block numbers, read one by one; a micro table has
     /// none. When the pointer table cannot be read, that error is all.
-    pub fn leaves(&self) -> impl Iterator<Item = (u64, Result<Leaf>)> + '_ {
+    pub fn leaves(&self) -> impl Iterator<Item = (u64, Result<Leaf<'static>>)> + '_ {
         let fetch = |b| self.fetch_table(b);
         let blocks = match &self.form {
             Form::Fat(h) => h.leaf_blocks(self.endian, fetch).map_err(|e| self.fetch_error(e)),
@@ -251,7 +251,10 @@ impl Zap {
             Ok(b) => (b, None),
             Err(e) => (Vec::new(), Some((0, Err(e)))),
         };
-        let leaf = |b| (b, self.fetch(b).and_then(|block| self.decode_leaf(b, &block)));
+        let leaf = |b| {
+            let block = self.fetch(b);
+            (b, block.and_then(|block| self.decode_leaf(b, &block).map(Leaf::into_owned)))
+        };
         error.into_iter().chain(blocks.into_iter().map(leaf))
     }
 
@@ -300,12 +303,12 @@ impl Zap {
     }
 }
 
-/// Looks keys up. The leaf of the last one is kept decoded, so keys in the order of their hashes,
-/// as [`Zap::entries`] has them, cost one decoding for each leaf.
+/// Looks keys up. The leaf of the last one is kept, so keys in the order of their hashes, as
+/// [`Zap::entries`] has them, cost one read for each leaf.
 pub struct Finder<'a> {
     zap: &'a Zap,
-    /// Its block, and what is in it.
-    leaf: Option<(u64, Leaf)>,
+    /// Its number and its block.
+    leaf: Option<(u64, Arc<Block>)>,
 }
 
 impl Finder<'_> {
@@ -321,12 +324,13 @@ impl Finder<'_> {
         };
         let fetch = |b| zap.fetch_table(b);
         let at = header.leaf_of(key.hash, zap.endian, fetch).map_err(|e| zap.fetch_error(e))?;
-        let leaf = match self.leaf.take().filter(|(kept, _)| *kept == at) {
-            Some((_, leaf)) => leaf,
-            None => zap.decode_leaf(at, &*zap.fetch(at)?)?,
+        let block = match self.leaf.take().filter(|(kept, _)| *kept == at) {
+            Some((_, block)) => block,
+            None => zap.fetch(at)?,
         };
+        let leaf = zap.decode_leaf(at, &block)?;
         let found = leaf.lookup(key).map_err(|e| zap.object.format_error(at, e));
-        self.leaf = Some((at, leaf));
+        self.leaf = Some((at, block));
         found
     }
 }

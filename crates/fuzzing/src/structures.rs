@@ -86,7 +86,8 @@ fn fatzap_header(data: &[u8]) {
 }
 
 fn fatzap_leaf(data: &[u8]) {
-    let Some(leaf) = round(data, Leaf::decode, Leaf::encode) else { return };
+    let decode = |block: &[u8], endian| Leaf::decode(block, endian).map(Leaf::into_owned);
+    let Some(leaf) = round(data, decode, Leaf::encode) else { return };
     for integer_keys in [false, true] {
         if let Ok(entries) = leaf.entries(integer_keys) {
             for entry in &entries {

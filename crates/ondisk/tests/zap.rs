@@ -123,17 +123,17 @@ fn integer_keys_and_byte_values() {
 #[test]
 fn loops_and_wild_chunk_numbers_are_errors() {
     let good = Leaf::decode(LEAF, LITTLE).unwrap();
-    let at = good.chunks.iter().position(|c| matches!(c, Chunk::Entry(_))).unwrap();
-    let Chunk::Entry(entry) = good.chunks[at] else { unreachable!() };
+    let at = good.chunks().position(|c| matches!(c, Chunk::Entry(_))).unwrap() as u16;
+    let Some(Chunk::Entry(entry)) = good.chunk(at) else { unreachable!() };
     let with = |chunk| {
         let mut leaf = good.clone();
-        leaf.chunks[at] = Chunk::Entry(chunk);
+        leaf.set_chunk(at, &Chunk::Entry(chunk)).unwrap();
         leaf.entries(false)
     };
     let bad = [
-        LeafEntry { next: at as u16, ..entry },
+        LeafEntry { next: at, ..entry },
         LeafEntry { next: 0xfff0, ..entry },
-        LeafEntry { name_chunk: at as u16, ..entry },
+        LeafEntry { name_chunk: at, ..entry },
         LeafEntry { value_chunk: 0xffff, ..entry },
         LeafEntry { int_len: 3, ..entry },
         LeafEntry { name_len: 0xffff, ..entry },
@@ -142,11 +142,9 @@ fn loops_and_wild_chunk_numbers_are_errors() {
         assert!(with(chunk).is_err(), "{chunk:?}");
     }
     let mut looped = good.clone();
-    let Chunk::Array { bytes, .. } = looped.chunks[usize::from(entry.name_chunk)] else {
-        unreachable!()
-    };
     let next = entry.name_chunk;
-    looped.chunks[usize::from(next)] = Chunk::Array { bytes, next };
+    let Some(Chunk::Array { bytes, .. }) = looped.chunk(next) else { unreachable!() };
+    looped.set_chunk(next, &Chunk::Array { bytes, next }).unwrap();
     let long = LeafEntry { name_len: 10_000, ..entry };
     assert!(looped.entry(&long, false).is_err());
 }
@@ -155,14 +153,14 @@ fn loops_and_wild_chunk_numbers_are_errors() {
 #[test]
 fn entries_that_share_their_arrays_are_no_bomb() {
     let mut leaf = Leaf::decode(LEAF, LITTLE).unwrap();
-    let count = leaf.chunks.len();
-    let entry = leaf.chunks.iter().find_map(|c| match c {
-        Chunk::Entry(e) => Some(*e),
+    let count = leaf.chunk_count();
+    let entry = leaf.chunks().find_map(|c| match c {
+        Chunk::Entry(e) => Some(e),
         _ => None,
     });
     let half = count / 2;
-    for (i, chunk) in leaf.chunks.iter_mut().enumerate() {
-        *chunk = match i.checked_sub(half) {
+    for i in 0..count {
+        let chunk = match i.checked_sub(half) {
             None => Chunk::Array { bytes: [0; 21], next: i as u16 + 1 },
             Some(n) => Chunk::Entry(LeafEntry {
                 next: if i + 1 < count { i as u16 + 1 } else { 0xffff },
@@ -175,8 +173,9 @@ fn entries_that_share_their_arrays_are_no_bomb() {
                 ..entry.unwrap()
             }),
         };
+        leaf.set_chunk(i as u16, &chunk).unwrap();
     }
-    leaf.buckets[0] = half as u16;
+    leaf.set_head(0, half as u16);
     leaf.entry_count = (count - half) as u16;
     assert!(leaf.entries(false).is_err());
     let saved: usize = leaf.salvage(false).map(|e| e.values.len()).sum();

@@ -188,17 +188,17 @@ fn leaves(d: &mut Dump, zap: &Zap, shift: u64) {
         };
         add(&mut pointers, shift.saturating_sub(leaf.prefix_len.into()) as usize);
         add(&mut fives, usize::from(leaf.entry_count) / 5);
-        let all = leaf.chunks.len();
+        let all = leaf.chunk_count();
         let used = all.saturating_sub(leaf.free_count.into());
         let block = zap.object().dnode().block_size() as usize;
         // A free chunk counts 22 bytes, as OpenZFS has it: its text and the mark, not the link.
         let free = (all - used) * 22;
         add(&mut tenths, block.saturating_sub(free) * 10 / block.max(1));
-        for e in leaf.chunks.iter().filter_map(entry) {
-            add(&mut chunks, chunk_count(e));
+        for e in leaf.chunks().filter_map(entry) {
+            add(&mut chunks, chunk_count(&e));
         }
-        for head in &leaf.buckets {
-            add(&mut buckets, chain_length(&leaf, *head));
+        for head in leaf.buckets() {
+            add(&mut buckets, chain_length(&leaf, head));
         }
     }
     for (key, title, h) in [
@@ -213,7 +213,7 @@ fn leaves(d: &mut Dump, zap: &Zap, shift: u64) {
     }
 }
 
-fn entry(chunk: &Chunk) -> Option<&LeafEntry> {
+fn entry(chunk: Chunk) -> Option<LeafEntry> {
     if let Chunk::Entry(e) = chunk { Some(e) } else { None }
 }
 
@@ -226,12 +226,12 @@ fn chunk_count(e: &LeafEntry) -> usize {
     1 + name.div_ceil(ARRAY) + value.div_ceil(ARRAY)
 }
 
-fn chain_length(leaf: &Leaf, head: u16) -> usize {
+fn chain_length(leaf: &Leaf<'_>, head: u16) -> usize {
     let (mut at, mut n) = (head, 0);
-    while let Some(e) = leaf.chunks.get(usize::from(at)).and_then(entry) {
+    while let Some(e) = leaf.chunk(at).and_then(entry) {
         n += 1;
         at = e.next;
-        if n > leaf.chunks.len() {
+        if n > leaf.chunk_count() {
             break;
         }
     }

@@ -20,10 +20,11 @@ pub(super) trait Blocks {
     /// A decoding error about block `blkid`.
     fn format_error(&self, blkid: u64, error: ondisk::Error) -> Error;
 
-    /// The leaf in block `blkid`.
-    fn leaf(&self, blkid: u64) -> Result<Leaf> {
+    /// The leaf in block `blkid`, to be changed.
+    fn leaf(&self, blkid: u64) -> Result<Leaf<'static>> {
         let block = self.read(blkid)?;
-        Leaf::decode(&block, block.endian()).map_err(|e| self.format_error(blkid, e))
+        let leaf = Leaf::decode(&block, block.endian()).map(Leaf::into_owned);
+        leaf.map_err(|e| self.format_error(blkid, e))
     }
 }
 
@@ -53,8 +54,8 @@ pub(super) enum Change {
     BlockSize(usize),
     /// A whole block.
     Block(u64, Vec<u8>),
-    /// Bytes within block 0, which is little-endian already.
-    Patch(usize, Vec<u8>),
+    /// Bytes at an offset within a block that is little-endian already.
+    Patch(u64, usize, Vec<u8>),
     /// This many blocks from the first one on are not used any more.
     Free(u64, u64),
 }

@@ -89,11 +89,15 @@ impl Zap {
     /// What stands in leaf `blkid`, to which the pointers up to hash `last` lead.
     fn placed(&self, blkid: u64, from: Cursor, last: u64) -> Placed {
         let end = Cursor { hash: last, cd: u32::MAX };
-        let leaf = match self.fetch(blkid).and_then(|b| self.decode_leaf(blkid, &b)) {
+        let block = match self.fetch(blkid) {
+            Ok(block) => block,
+            Err(e) => return vec![(end, Err(e))],
+        };
+        let leaf = match self.decode_leaf(blkid, &block) {
             Ok(leaf) => leaf,
             Err(e) => return vec![(end, Err(e))],
         };
-        let is_here = |leaf: &Leaf, hash| leaf.covers(hash) && leaf.covers(from.hash);
+        let is_here = |leaf: &Leaf<'_>, hash| leaf.covers(hash) && leaf.covers(from.hash);
         let place = |e: Entry| match is_here(&leaf, e.hash) {
             true => (Cursor { hash: e.hash, cd: e.cd }, Ok(e)),
             false => (end, Ok(e)),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// A leaf in memory.
 struct HeldLeaf {
-    leaf: Leaf,
+    leaf: Leaf<'static>,
     changed: bool,
 }
 
@@ -127,7 +127,12 @@ impl Fat {
     pub(super) fn changes(&self) -> Vec<Change> {
         let mut out = Vec::new();
         for (blkid, held) in self.leaves.iter().filter(|(_, h)| h.changed) {
-            out.push(Change::Block(*blkid, held.leaf.encode(Endian::Little)));
+            match held.leaf.patches(Endian::Little) {
+                Some(patches) => {
+                    out.extend(patches.into_iter().map(|(at, b)| Change::Patch(*blkid, at, b)));
+                }
+                None => out.push(Change::Block(*blkid, held.leaf.encode(Endian::Little))),
+            }
         }
         for (blkid, pointers) in &self.table {
             let bytes = pointers.iter().flat_map(|p| p.to_le_bytes()).collect();
@@ -140,7 +145,7 @@ impl Fat {
             Dirty::No => {}
             Dirty::Count => {
                 let count = self.header.entry_count.to_le_bytes().to_vec();
-                out.push(Change::Patch(ENTRY_COUNT_AT, count));
+                out.push(Change::Patch(0, ENTRY_COUNT_AT, count));
             }
             Dirty::Whole => out.push(Change::Block(0, self.header.encode(Endian::Little))),
         }
@@ -173,7 +178,7 @@ impl Fat {
             std::collections::btree_map::Entry::Occupied(o) => o.into_mut(),
             std::collections::btree_map::Entry::Vacant(v) => {
                 let leaf = blocks.leaf(blkid)?;
-                if leaf.buckets.len() * 32 != self.header.block_size() {
+                if leaf.block_size() != self.header.block_size() {
                     return Err(blocks.error(ErrorKind::Tree("a leaf has another size")));
                 }
                 v.insert(HeldLeaf { leaf, changed: false })

@@ -297,7 +297,7 @@ impl<B: Blocks> Table<B> {
             Form::Stored(s) => {
                 let patch = s.patch.iter().map(|(at, chunk)| {
                     let at = (at + 1) * MICRO_CHUNK_SIZE;
-                    Change::Patch(at, chunk.encode(Endian::Little))
+                    Change::Patch(0, at, chunk.encode(Endian::Little))
                 });
                 patch.collect()
             }
@@ -350,7 +350,7 @@ impl Micro {
         chunks.sort_unstable();
         chunks.dedup();
         let patches = chunks.iter().filter_map(|at| self.zap.encode_chunk(*at, Endian::Little));
-        out.extend(patches.map(|(at, bytes)| Change::Patch(at, bytes)));
+        out.extend(patches.map(|(at, bytes)| Change::Patch(0, at, bytes)));
         out
     }
 }

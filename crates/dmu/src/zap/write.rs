@@ -200,7 +200,10 @@ fn put(mut object: Object, changes: Vec<Change>, tx: &Tx) -> Result<()> {
             Change::Block(blkid, bytes) => {
                 object.write_block(tx, blkid, AlignedBuf::copy_of(&bytes))?;
             }
-            Change::Patch(at, bytes) => object.write_at(tx, at as u64, &bytes)?,
+            Change::Patch(blkid, at, bytes) => {
+                let start = blkid.saturating_mul(block_size(&object));
+                object.write_at(tx, start.saturating_add(at as u64), &bytes)?;
+            }
             Change::Free(first, n) => {
                 let size = block_size(&object);
                 object.free_range(tx, first.saturating_mul(size), n.saturating_mul(size))?;

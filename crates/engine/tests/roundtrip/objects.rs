@@ -136,7 +136,8 @@ fn table(object: &Object, tally: &mut Tally) {
                 header = tally.round(what, block, order, ZapHeader::decode, ZapHeader::encode);
             }
             Some(BlockKind::Leaf) => {
-                let leaf = tally.round("zap: leaf", block, order, Leaf::decode, Leaf::encode);
+                let decode = |block: &[u8], order| Leaf::decode(block, order).map(Leaf::into_owned);
+                let leaf = tally.round("zap: leaf", block, order, decode, Leaf::encode);
                 let integer_keys = header.as_ref().is_some_and(|h| h.key_hash().integer_keys());
                 let entries = leaf.and_then(|l| l.entries(integer_keys).ok()).unwrap_or_default();
                 values.extend(entries.iter().filter_map(engine::inside::dmu::ZapEntry::u64));

@@ -13,8 +13,13 @@
 //! most significant byte first in every byte order, 21 bytes to a chunk.
 //!
 //! Chains are walked with a budget of as many steps as there are chunks, so a loop is an error.
+//!
+//! A directory's leaf is looked at or changed for every name that is sought, made or removed, and
+//! has hundreds of chunks. So a [`Leaf`] is its block: chunks are read where they stand, and only
+//! what changes is written ([`Leaf::patches`]).
 
 mod edit;
+mod touched;
 
 pub use edit::EditOutcome;
 
@@ -22,6 +27,8 @@ use super::hash::ZapKey;
 use super::{BLOCK_LEAF, BLOCK_SIZE_MIN, Entry, FAT_BLOCK_SIZE_MAX, ZapName};
 use crate::cursor::{Endian, Reader, Writer};
 use crate::error::{Error, ErrorKind, Result};
+use std::borrow::Cow;
+use touched::Touched;
 
 /// Magic number in a leaf.
 pub const LEAF_MAGIC: u32 = 0x02AB_1EAF;
@@ -79,9 +86,10 @@ pub enum Chunk {
     },
 }
 
-/// A decoded leaf.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leaf {
+/// A leaf: the fields of its header, and the block they came from. Two are equal when their headers
+/// and the bytes behind them are.
+#[derive(Clone, Debug)]
+pub struct Leaf<'b> {
     /// Top bits of the hashes in this leaf, right-aligned.
     pub prefix: u64,
     /// How many bits those are.
@@ -94,21 +102,24 @@ pub struct Leaf {
     pub free_list: u16,
     /// [`ENTRIES_CD_SORTED`].
     pub flags: u8,
-    /// First entry chunk of each bucket.
-    pub buckets: Vec<u16>,
-    /// All chunks.
-    pub chunks: Vec<Chunk>,
     pad1: u64,
     pad2: [u8; 11],
+    endian: Endian,
+    /// A whole block. What it says of the fields above is what they were before they changed.
+    block: Cow<'b, [u8]>,
+    touched: Touched,
 }
 
 fn error(field: &'static str, offset: usize, kind: ErrorKind) -> Error {
     Error { structure: "zap leaf", field, offset: offset as u64, kind }
 }
 
-impl Leaf {
-    /// Decodes a whole leaf block.
-    pub fn decode(block: &[u8], endian: Endian) -> Result<Self> {
+impl<'b> Leaf<'b> {
+    /// Looks at a whole leaf block.
+    ///
+    /// # Errors
+    /// It is no leaf, or a chunk is of a type that there is not.
+    pub fn decode(block: &'b [u8], endian: Endian) -> Result<Self> {
         let len = block.len();
         if !len.is_power_of_two() || !(BLOCK_SIZE_MIN..=FAT_BLOCK_SIZE_MAX).contains(&len) {
             let (min, max) = (BLOCK_SIZE_MIN as u64, FAT_BLOCK_SIZE_MAX as u64);
@@ -138,47 +149,125 @@ impl Leaf {
             let kind = ErrorKind::OutOfRange { value: prefix_len.into(), min: 0, max };
             return Err(error("prefix_len", 32, kind));
         }
-        let table = r.bytes("hash table", 2 << bucket_shift)?;
-        let buckets = table.as_chunks::<2>().0.iter().map(|b| endian.u16(*b)).collect();
-        // The rest of the block is a whole number of chunks for every power of two from 128 on.
-        let start = r.at();
-        let bytes = r.bytes("chunks", r.remaining())?;
-        let mut chunks = Vec::with_capacity(bytes.len() / CHUNK_SIZE);
-        for (i, chunk) in bytes.as_chunks::<CHUNK_SIZE>().0.iter().enumerate() {
-            let bad = |value: u8| {
-                let at = start + i * CHUNK_SIZE + 1;
-                error("chunk type", at, ErrorKind::Unknown { value: value.into() })
-            };
-            chunks.push(decode_chunk(chunk, endian).map_err(bad)?);
-        }
-        Ok(Self {
+        let leaf = Self {
             prefix,
             prefix_len,
             free_count,
             entry_count,
             free_list,
             flags,
-            buckets,
-            chunks,
             pad1,
             pad2,
-        })
+            endian,
+            block: Cow::Borrowed(block),
+            touched: Touched::default(),
+        };
+        let known = |kind| matches!(kind, CHUNK_ENTRY | CHUNK_ARRAY | CHUNK_FREE);
+        // The rest of the block is a whole number of chunks for every power of two from 128 on.
+        match leaf.raw_chunks().iter().position(|[kind, ..]| !known(*kind)) {
+            None => Ok(leaf),
+            Some(at) => {
+                let at = leaf.chunks_at() + at * CHUNK_SIZE;
+                let value = block.get(at).copied().unwrap_or_default().into();
+                Err(error("chunk type", at + 1, ErrorKind::Unknown { value }))
+            }
+        }
+    }
+
+    /// The same leaf with a copy of the block.
+    #[must_use]
+    pub fn into_owned(self) -> Leaf<'static> {
+        Leaf { block: Cow::Owned(self.block.into_owned()), ..self }
     }
 
     /// Encodes the block.
     #[must_use]
     pub fn encode(&self, endian: Endian) -> Vec<u8> {
-        let mut w = Writer::with_capacity(endian, self.offset_of(self.chunks.len() as u16));
+        let mut w = Writer::with_capacity(endian, self.block.len());
+        self.encode_header(&mut w);
+        if endian == self.endian {
+            w.bytes(self.block.get(HEADER_SIZE..).unwrap_or_default());
+            return w.into_bytes();
+        }
+        for head in self.buckets() {
+            w.u16(head);
+        }
+        for chunk in self.chunks() {
+            w.bytes(&encode_chunk(&chunk, endian));
+        }
+        w.into_bytes()
+    }
+
+    fn encode_header(&self, w: &mut Writer) {
         w.u64(BLOCK_LEAF).u64(self.pad1).u64(self.prefix).u32(LEAF_MAGIC);
         w.u16(self.free_count).u16(self.entry_count).u16(self.prefix_len).u16(self.free_list);
         w.u8(self.flags).bytes(&self.pad2);
-        for b in &self.buckets {
-            w.u16(*b);
-        }
-        for c in &self.chunks {
-            w.bytes(&encode_chunk(c, endian));
-        }
-        w.into_bytes()
+    }
+
+    /// What has changed since the leaf was decoded, as bytes and the offsets in the block where they
+    /// belong. `None`: the whole block must be written, because it is new, because it is in the
+    /// other byte order than `endian`, or because much of it has changed.
+    #[must_use]
+    pub fn patches(&self, endian: Endian) -> Option<Vec<(usize, Vec<u8>)>> {
+        let ranges = self.touched.ranges().filter(|_| endian == self.endian)?;
+        let mut w = Writer::with_capacity(endian, HEADER_SIZE);
+        self.encode_header(&mut w);
+        let bytes = |range: &std::ops::Range<usize>| {
+            (range.start, self.block.get(range.clone()).unwrap_or_default().to_vec())
+        };
+        Some([(0, w.into_bytes())].into_iter().chain(ranges.iter().map(bytes)).collect())
+    }
+
+    /// Size of the block in bytes.
+    #[must_use]
+    pub fn block_size(&self) -> usize {
+        self.block.len()
+    }
+
+    /// Buckets of the hash table.
+    #[must_use]
+    pub fn bucket_count(&self) -> usize {
+        self.block.len() / 32
+    }
+
+    fn raw_buckets(&self) -> &[[u8; 2]] {
+        self.block.get(HEADER_SIZE..self.chunks_at()).unwrap_or_default().as_chunks().0
+    }
+
+    /// First entry chunk of each bucket.
+    pub fn buckets(&self) -> impl Iterator<Item = u16> + '_ {
+        self.raw_buckets().iter().map(|b| self.endian.u16(*b))
+    }
+
+    /// First entry chunk of a bucket.
+    fn head(&self, bucket: usize) -> u16 {
+        self.raw_buckets().get(bucket).map_or(CHAIN_END, |b| self.endian.u16(*b))
+    }
+
+    fn chunks_at(&self) -> usize {
+        HEADER_SIZE + 2 * self.bucket_count()
+    }
+
+    fn raw_chunks(&self) -> &[[u8; CHUNK_SIZE]] {
+        self.block.get(self.chunks_at()..).unwrap_or_default().as_chunks().0
+    }
+
+    /// How many chunks there are.
+    #[must_use]
+    pub fn chunk_count(&self) -> usize {
+        Self::room(self.block.len())
+    }
+
+    /// A chunk; `None` behind the last.
+    #[must_use]
+    pub fn chunk(&self, at: u16) -> Option<Chunk> {
+        decode_chunk(self.raw_chunks().get(usize::from(at))?, self.endian)
+    }
+
+    /// All chunks.
+    pub fn chunks(&self) -> impl Iterator<Item = Chunk> + '_ {
+        // Their types were looked at when the block was.
+        self.raw_chunks().iter().filter_map(|chunk| decode_chunk(chunk, self.endian))
     }
 
     /// Whether `hash` belongs into this leaf.
@@ -190,9 +279,9 @@ impl Leaf {
     /// The bucket of `hash`.
     #[must_use]
     pub fn bucket_of(&self, hash: u64) -> usize {
-        let shift = self.buckets.len().trailing_zeros();
-        let down = 64 - shift - u32::from(self.prefix_len);
-        (hash >> down) as usize & (self.buckets.len() - 1)
+        let count = self.bucket_count();
+        let down = 64 - count.trailing_zeros() - u32::from(self.prefix_len);
+        (hash >> down) as usize & (count - 1)
     }
 
     /// All entries in cursor order: by hash, then differentiator. `integer_keys` is
@@ -200,9 +289,9 @@ impl Leaf {
     /// share chunks, a number of entries other than the header's, or any damage is an error.
     pub fn entries(&self, integer_keys: bool) -> Result<Vec<Entry>> {
         let mut out = Vec::new();
-        let (mut budget, mut room) = (self.chunks.len(), self.chunks.len());
-        for head in &self.buckets {
-            for at in self.chain(*head, &mut budget) {
+        let (mut budget, mut room) = (self.chunk_count(), self.chunk_count());
+        for head in self.buckets() {
+            for at in self.chain(head, &mut budget) {
                 out.push(self.entry_within(&at?, integer_keys, &mut room)?);
             }
         }
@@ -217,17 +306,17 @@ impl Leaf {
     /// Every entry chunk that can be read, in chunk order, whether or not a chain leads to it:
     /// what is left to take from a damaged leaf. All of it together is no longer than the leaf.
     pub fn salvage(&self, integer_keys: bool) -> impl Iterator<Item = Entry> + '_ {
-        let mut room = self.chunks.len();
-        self.chunks.iter().filter_map(move |c| match c {
-            Chunk::Entry(e) => self.entry_within(e, integer_keys, &mut room).ok(),
+        let mut room = self.chunk_count();
+        self.chunks().filter_map(move |c| match c {
+            Chunk::Entry(e) => self.entry_within(&e, integer_keys, &mut room).ok(),
             _ => None,
         })
     }
 
     /// The entry that `key` matches, or `None`.
     pub fn lookup(&self, key: &ZapKey) -> Result<Option<Entry>> {
-        let head = self.buckets.get(self.bucket_of(key.hash)).copied().unwrap_or(CHAIN_END);
-        let (mut budget, mut room) = (self.chunks.len(), self.chunks.len());
+        let head = self.head(self.bucket_of(key.hash));
+        let (mut budget, mut room) = (self.chunk_count(), self.chunk_count());
         let mut best: Option<Entry> = None;
         for at in self.chain(head, &mut budget) {
             let at = at?;
@@ -244,7 +333,7 @@ impl Leaf {
 
     /// The name and the value an entry chunk leads to.
     pub fn entry(&self, e: &LeafEntry, integer_keys: bool) -> Result<Entry> {
-        self.entry_within(e, integer_keys, &mut self.chunks.len())
+        self.entry_within(e, integer_keys, &mut self.chunk_count())
     }
 
     /// The same; `room` is how many chunks arrays may still take. No chunk belongs to two arrays,
@@ -277,15 +366,11 @@ impl Leaf {
     }
 
     fn offset_of(&self, chunk: u16) -> usize {
-        HEADER_SIZE + 2 * self.buckets.len() + CHUNK_SIZE * usize::from(chunk)
+        self.chunks_at() + CHUNK_SIZE * usize::from(chunk)
     }
 
     /// The entries of the chain from `head` on; each step takes one from `budget`.
-    fn chain<'a>(
-        &'a self,
-        head: u16,
-        budget: &'a mut usize,
-    ) -> impl Iterator<Item = Result<LeafEntry>> + 'a {
+    fn chain(&self, head: u16, budget: &mut usize) -> impl Iterator<Item = Result<LeafEntry>> {
         let mut at = head;
         core::iter::from_fn(move || {
             if at == CHAIN_END {
@@ -298,15 +383,15 @@ impl Leaf {
                 return Some(Err(error("next", here, kind)));
             }
             *budget -= 1;
-            match self.chunks.get(usize::from(at)) {
+            match self.chunk(at) {
                 Some(Chunk::Entry(e)) => {
                     at = e.next;
-                    Some(Ok(*e))
+                    Some(Ok(e))
                 }
                 other => {
                     let value = u64::from(at);
                     at = CHAIN_END;
-                    Some(Err(error("next", here, self.bad_chunk(other, value))))
+                    Some(Err(error("next", here, self.bad_chunk(other.as_ref(), value))))
                 }
             }
         })
@@ -315,7 +400,7 @@ impl Leaf {
     fn bad_chunk(&self, chunk: Option<&Chunk>, value: u64) -> ErrorKind {
         match chunk {
             Some(_) => ErrorKind::Inconsistent("chain leads to a chunk of another kind"),
-            None => ErrorKind::OutOfRange { value, min: 0, max: self.chunks.len() as u64 - 1 },
+            None => ErrorKind::OutOfRange { value, min: 0, max: self.chunk_count() as u64 - 1 },
         }
     }
 
@@ -337,13 +422,13 @@ impl Leaf {
         let mut out = Vec::with_capacity(steps * ARRAY_BYTES);
         let mut at = head;
         for _ in 0..steps {
-            match self.chunks.get(usize::from(at)) {
+            match self.chunk(at) {
                 Some(Chunk::Array { bytes, next }) => {
-                    out.extend_from_slice(bytes);
-                    at = *next;
+                    out.extend_from_slice(&bytes);
+                    at = next;
                 }
                 other => {
-                    let kind = self.bad_chunk(other, at.into());
+                    let kind = self.bad_chunk(other.as_ref(), at.into());
                     return Err(error(field, self.offset_of(at), kind));
                 }
             }
@@ -353,8 +438,16 @@ impl Leaf {
     }
 }
 
-/// The error is a type of chunk that there is not.
-fn decode_chunk(b: &[u8; CHUNK_SIZE], endian: Endian) -> core::result::Result<Chunk, u8> {
+impl PartialEq for Leaf<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.encode(Endian::Little) == other.encode(Endian::Little)
+    }
+}
+
+impl Eq for Leaf<'_> {}
+
+/// `None`: there is no such type of chunk.
+fn decode_chunk(b: &[u8; CHUNK_SIZE], endian: Endian) -> Option<Chunk> {
     let [kind, rest @ ..] = b;
     let [bytes @ .., n0, n1] = *rest;
     let next = endian.u16([n0, n1]);
@@ -369,11 +462,11 @@ fn decode_chunk(b: &[u8; CHUNK_SIZE], endian: Endian) -> core::result::Result<Ch
             let hash = endian.u64([h0, h1, h2, h3, h4, h5, h6, h7]);
             let entry =
                 LeafEntry { int_len, next, name_chunk, name_len, value_chunk, value_len, cd, hash };
-            Ok(Chunk::Entry(entry))
+            Some(Chunk::Entry(entry))
         }
-        CHUNK_ARRAY => Ok(Chunk::Array { bytes, next }),
-        CHUNK_FREE => Ok(Chunk::Free { bytes, next }),
-        other => Err(other),
+        CHUNK_ARRAY => Some(Chunk::Array { bytes, next }),
+        CHUNK_FREE => Some(Chunk::Free { bytes, next }),
+        _ => None,
     }
 }
 

@@ -85,8 +85,8 @@ impl Memory {
                     assert_eq!(bytes.len(), self.block_size());
                     blocks.insert(blkid, (bytes, Endian::Little));
                 }
-                Change::Patch(at, patch) => {
-                    let (bytes, endian) = blocks.get_mut(&0).unwrap();
+                Change::Patch(blkid, at, patch) => {
+                    let (bytes, endian) = blocks.get_mut(&blkid).unwrap();
                     assert_eq!(*endian, Endian::Little, "a patch in the wrong order");
                     bytes[at..at + patch.len()].copy_from_slice(&patch);
                 }
@@ -166,14 +166,14 @@ pub(super) fn check(memory: &Memory, entries: u64) {
     assert_eq!(header.entry_count, entries);
     assert_eq!(header.table.next_block, 0);
     let shift = header.table.shift;
-    let mut leaves: BTreeMap<u64, Leaf> = BTreeMap::new();
+    let mut leaves: BTreeMap<u64, Leaf<'static>> = BTreeMap::new();
     for index in 0..1u64 << shift {
         let hash = index << (64 - shift);
         let blkid = pointer(memory, &header, hash);
         assert!(blkid > 0 && blkid < header.free_block);
         let leaf = leaves.entry(blkid).or_insert_with(|| {
             let (bytes, endian) = memory.read_now(blkid);
-            Leaf::decode(&bytes, endian).unwrap()
+            Leaf::decode(&bytes, endian).unwrap().into_owned()
         });
         assert!(leaf.covers(hash), "word {index} leads to a leaf of another prefix");
         assert!(u64::from(leaf.prefix_len) <= shift);
@@ -200,14 +200,14 @@ fn pointer(memory: &Memory, header: &ZapHeader, hash: u64) -> u64 {
     }
 }
 
-fn check_leaf(leaf: &Leaf, header: &ZapHeader) -> std::result::Result<(), String> {
+fn check_leaf(leaf: &Leaf<'_>, header: &ZapHeader) -> std::result::Result<(), String> {
     let mut seen = BTreeSet::new();
     let mut see = |at: u16| if seen.insert(at) { Ok(()) } else { Err(format!("{at} twice")) };
     let mut free = 0;
     let mut at = leaf.free_list;
     while at != CHAIN_END {
         see(at)?;
-        let Chunk::Free { next, .. } = leaf.chunks[usize::from(at)] else {
+        let Some(Chunk::Free { next, .. }) = leaf.chunk(at) else {
             return Err(format!("{at} is on the free list"));
         };
         free += 1;
@@ -218,11 +218,11 @@ fn check_leaf(leaf: &Leaf, header: &ZapHeader) -> std::result::Result<(), String
     }
     let mut entries = 0;
     let of = header.key_hash();
-    for (bucket, head) in leaf.buckets.iter().enumerate() {
-        let (mut at, mut last) = (*head, 0);
+    for (bucket, head) in leaf.buckets().enumerate() {
+        let (mut at, mut last) = (head, 0);
         while at != CHAIN_END {
             see(at)?;
-            let Chunk::Entry(e) = leaf.chunks[usize::from(at)] else {
+            let Some(Chunk::Entry(e)) = leaf.chunk(at) else {
                 return Err(format!("{at} is no entry"));
             };
             if leaf.bucket_of(e.hash) != bucket || !leaf.covers(e.hash) || e.cd < last {
@@ -241,7 +241,7 @@ fn check_leaf(leaf: &Leaf, header: &ZapHeader) -> std::result::Result<(), String
             for (mut at, len) in [(e.name_chunk, name_bytes), (e.value_chunk, value_bytes)] {
                 for _ in 0..len.div_ceil(21) {
                     see(at)?;
-                    let Chunk::Array { next, .. } = leaf.chunks[usize::from(at)] else {
+                    let Some(Chunk::Array { next, .. }) = leaf.chunk(at) else {
                         return Err(format!("{at} is no array"));
                     };
                     at = next;
@@ -254,7 +254,7 @@ fn check_leaf(leaf: &Leaf, header: &ZapHeader) -> std::result::Result<(), String
             (last, at) = (e.cd, e.next);
         }
     }
-    if entries != leaf.entry_count || seen.len() != leaf.chunks.len() {
+    if entries != leaf.entry_count || seen.len() != leaf.chunk_count() {
         return Err(format!("{entries} entries, {} chunks in use or free", seen.len()));
     }
     Ok(())

@@ -6,9 +6,15 @@
 //! exact. Chunk numbers come from disk and are never trusted: one that leads nowhere is an error.
 //! After an error the leaf may be half changed and must be thrown away.
 
-use super::{ARRAY_BYTES, CHAIN_END, Chunk, ENTRIES_CD_SORTED, Leaf, LeafEntry, error};
+use super::touched::Touched;
+use super::{
+    ARRAY_BYTES, CHAIN_END, CHUNK_SIZE, Chunk, ENTRIES_CD_SORTED, HEADER_SIZE, Leaf, LeafEntry,
+    encode_chunk, error,
+};
+use crate::cursor::Endian;
 use crate::error::{ErrorKind, Result};
 use crate::zap::{FAT_BLOCK_SIZE_MAX, ZapKey, ZapName};
+use std::borrow::Cow;
 
 /// What leads to an entry: its bucket, or the entry before it.
 #[derive(Clone, Copy)]
@@ -39,28 +45,33 @@ fn name_bytes(name: &ZapName) -> (Vec<u8>, usize) {
     }
 }
 
-impl Leaf {
+impl Leaf<'_> {
     /// An empty leaf of `block_size` bytes, a power of two from 512 to 1 MiB, for hashes whose top
     /// `prefix_len` bits are `prefix`. `sorted`: sets [`ENTRIES_CD_SORTED`], as tables with normal
     /// forms have it.
     #[must_use]
-    pub fn empty(block_size: usize, prefix: u64, prefix_len: u16, sorted: bool) -> Self {
+    pub fn empty(block_size: usize, prefix: u64, prefix_len: u16, sorted: bool) -> Leaf<'static> {
         let block_size = block_size.next_power_of_two().clamp(512, FAT_BLOCK_SIZE_MAX);
-        let buckets = vec![CHAIN_END; block_size / 32];
         let count = Self::room(block_size);
-        let next = |i: usize| if i + 1 == count { CHAIN_END } else { (i + 1) as u16 };
-        let free = |i| Chunk::Free { bytes: [0; ARRAY_BYTES], next: next(i) };
-        Self {
+        let mut block = vec![0; HEADER_SIZE];
+        block.resize(HEADER_SIZE + block_size / 16, 0xff);
+        for at in 1..=count {
+            let next = if at == count { CHAIN_END } else { at as u16 };
+            let free = Chunk::Free { bytes: [0; ARRAY_BYTES], next };
+            block.extend_from_slice(&encode_chunk(&free, Endian::Little));
+        }
+        Leaf {
             prefix,
             prefix_len,
             free_count: count as u16,
             entry_count: 0,
             free_list: 0,
             flags: if sorted { ENTRIES_CD_SORTED } else { 0 },
-            buckets,
-            chunks: (0..count).map(free).collect(),
             pad1: 0,
             pad2: [0; 11],
+            endian: Endian::Little,
+            block: Cow::Owned(block),
+            touched: Touched::ALL,
         }
     }
 
@@ -129,7 +140,7 @@ impl Leaf {
         entry.value_chunk = self.store_array(values)?;
         entry.value_len = (values.len() / usize::from(int_len.max(1))) as u16;
         entry.int_len = int_len;
-        self.put(at, Chunk::Entry(entry))?;
+        self.set_chunk(at, &Chunk::Entry(entry))?;
         Ok(Some(EditOutcome::Done))
     }
 
@@ -147,17 +158,21 @@ impl Leaf {
     /// Splits the leaf by the next bit of the hashes: this one keeps those with 0, the one that is
     /// returned gets those with 1. Both prefixes grow by that bit. The caller makes sure that the
     /// pointer table can tell them apart.
-    pub fn split(&mut self) -> Result<Self> {
+    ///
+    /// # Errors
+    /// A chain of chunks leads nowhere.
+    pub fn split(&mut self) -> Result<Leaf<'static>> {
         let sorted = self.flags & ENTRIES_CD_SORTED != 0;
         let bit = 63 - u32::from(self.prefix_len).min(63);
-        let block_size = self.buckets.len() * 32;
+        self.touched = Touched::ALL;
         self.prefix <<= 1;
         self.prefix_len += 1;
-        let mut upper = Self::empty(block_size, self.prefix | 1, self.prefix_len, sorted);
-        self.buckets.fill(CHAIN_END);
-        for at in 0..self.chunks.len() {
-            let Some(Chunk::Entry(entry)) = self.chunks.get(at).copied() else { continue };
-            let at = at as u16;
+        let mut upper = Self::empty(self.block_size(), self.prefix | 1, self.prefix_len, sorted);
+        for bucket in 0..self.bucket_count() {
+            self.set_head(bucket, CHAIN_END);
+        }
+        for at in 0..self.chunk_count() as u16 {
+            let Some(Chunk::Entry(entry)) = self.chunk(at) else { continue };
             if entry.hash >> bit & 1 == 0 {
                 self.link(at, entry)?;
                 continue;
@@ -178,9 +193,9 @@ impl Leaf {
     fn position(&self, key: &ZapKey) -> Result<Option<(Link, u16, LeafEntry)>> {
         let bucket = self.bucket_of(key.hash);
         let mut link = Link::Bucket(bucket);
-        let mut at = self.buckets.get(bucket).copied().unwrap_or(CHAIN_END);
+        let mut at = self.head(bucket);
         let mut best: Option<(Link, u16, LeafEntry)> = None;
-        let (mut budget, mut room) = (self.chunks.len(), self.chunks.len());
+        let (mut budget, mut room) = (self.chunk_count(), self.chunk_count());
         for entry in self.chain(at, &mut budget) {
             let entry = entry?;
             let better = best.as_ref().is_none_or(|(_, _, b)| entry.cd < b.cd);
@@ -197,8 +212,8 @@ impl Leaf {
     }
 
     fn unused_cd(&self, hash: u64) -> Result<u32> {
-        let head = self.buckets.get(self.bucket_of(hash)).copied().unwrap_or(CHAIN_END);
-        let mut budget = self.chunks.len();
+        let head = self.head(self.bucket_of(hash));
+        let mut budget = self.chunk_count();
         let mut used = Vec::new();
         for entry in self.chain(head, &mut budget) {
             let entry = entry?;
@@ -215,8 +230,8 @@ impl Leaf {
     fn link(&mut self, at: u16, mut entry: LeafEntry) -> Result<()> {
         let bucket = self.bucket_of(entry.hash);
         let mut link = Link::Bucket(bucket);
-        let mut next = self.buckets.get(bucket).copied().unwrap_or(CHAIN_END);
-        let mut budget = self.chunks.len();
+        let mut next = self.head(bucket);
+        let mut budget = self.chunk_count();
         for other in self.chain(next, &mut budget) {
             let other = other?;
             if other.cd > entry.cd {
@@ -226,43 +241,58 @@ impl Leaf {
             next = other.next;
         }
         entry.next = next;
-        self.put(at, Chunk::Entry(entry))?;
+        self.set_chunk(at, &Chunk::Entry(entry))?;
         self.set_link(link, at)
     }
 
     fn set_link(&mut self, link: Link, to: u16) -> Result<()> {
         match link {
-            Link::Bucket(b) => {
-                if let Some(bucket) = self.buckets.get_mut(b) {
-                    *bucket = to;
-                }
+            Link::Bucket(bucket) => {
+                self.set_head(bucket, to);
                 Ok(())
             }
-            Link::Entry(at) => match self.chunks.get_mut(usize::from(at)) {
-                Some(Chunk::Entry(e)) => {
-                    e.next = to;
-                    Ok(())
+            Link::Entry(at) => match self.chunk(at) {
+                Some(Chunk::Entry(entry)) => {
+                    self.set_chunk(at, &Chunk::Entry(LeafEntry { next: to, ..entry }))
                 }
                 _ => Err(self.lost("next", at)),
             },
         }
     }
 
-    fn put(&mut self, at: u16, chunk: Chunk) -> Result<()> {
-        match self.chunks.get_mut(usize::from(at)) {
-            Some(c) => {
-                *c = chunk;
+    /// Makes `to` the first entry chunk of a bucket. Nothing else of the leaf is changed by it.
+    pub fn set_head(&mut self, bucket: usize, to: u16) {
+        let (at, to) = (HEADER_SIZE + 2 * bucket, self.endian.put_u16(to));
+        if bucket < self.bucket_count()
+            && let Some(head) = self.block.to_mut().get_mut(at..at + 2)
+        {
+            head.copy_from_slice(&to);
+            self.touched.add(at..at + 2);
+        }
+    }
+
+    /// Puts a chunk where another was. Nothing else of the leaf is changed by it.
+    ///
+    /// # Errors
+    /// There is no chunk of that number.
+    pub fn set_chunk(&mut self, number: u16, chunk: &Chunk) -> Result<()> {
+        let at = self.offset_of(number);
+        let bytes = encode_chunk(chunk, self.endian);
+        match self.block.to_mut().get_mut(at..at + CHUNK_SIZE) {
+            Some(stored) => {
+                stored.copy_from_slice(&bytes);
+                self.touched.add(at..at + CHUNK_SIZE);
                 Ok(())
             }
-            None => Err(self.lost("chunk", at)),
+            None => Err(self.lost("chunk", number)),
         }
     }
 
     fn take_chunk(&mut self) -> Result<u16> {
         let at = self.free_list;
-        match self.chunks.get(usize::from(at)) {
+        match self.chunk(at) {
             Some(Chunk::Free { next, .. }) if self.free_count > 0 => {
-                self.free_list = *next;
+                self.free_list = next;
                 self.free_count -= 1;
                 Ok(at)
             }
@@ -272,7 +302,7 @@ impl Leaf {
 
     /// Pushes a chunk onto the free list; its bytes are cleared, which compresses better.
     fn give_chunk(&mut self, at: u16) -> Result<()> {
-        self.put(at, Chunk::Free { bytes: [0; ARRAY_BYTES], next: self.free_list })?;
+        self.set_chunk(at, &Chunk::Free { bytes: [0; ARRAY_BYTES], next: self.free_list })?;
         self.free_list = at;
         self.free_count = self.free_count.saturating_add(1);
         Ok(())
@@ -289,7 +319,7 @@ impl Leaf {
             if let Some(start) = bytes.get_mut(..part.len()) {
                 start.copy_from_slice(part);
             }
-            self.put(*at, Chunk::Array { bytes, next })?;
+            self.set_chunk(*at, &Chunk::Array { bytes, next })?;
         }
         Ok(taken.first().copied().unwrap_or(CHAIN_END))
     }
@@ -299,10 +329,10 @@ impl Leaf {
         let mut out = Vec::new();
         let mut at = head;
         while at != CHAIN_END {
-            match self.chunks.get(usize::from(at)) {
-                Some(Chunk::Array { bytes, next }) if out.len() < self.chunks.len() => {
-                    out.push((at, *bytes));
-                    at = *next;
+            match self.chunk(at) {
+                Some(Chunk::Array { bytes, next }) if out.len() < self.chunk_count() => {
+                    out.push((at, bytes));
+                    at = next;
                 }
                 _ => return Err(self.lost("array", at)),
             }
@@ -317,7 +347,7 @@ impl Leaf {
         Ok(())
     }
 
-    fn move_array(&mut self, head: u16, to: &mut Self) -> Result<u16> {
+    fn move_array(&mut self, head: u16, to: &mut Leaf<'_>) -> Result<u16> {
         let parts = self.array_chunks(head)?;
         let mut data = Vec::with_capacity(parts.len() * ARRAY_BYTES);
         for (at, bytes) in parts {
