@@ -47,15 +47,14 @@ const fn tables() -> [[u64; 256]; 8] {
 }
 
 fn crc64(start: u64, bytes: &[u8]) -> u64 {
-    bytes.chunks(8).fold(start, |h, piece| {
-        let mut word = [0; 8];
-        word[..piece.len()].copy_from_slice(piece);
-        let mixed = (h ^ u64::from_le_bytes(word)).to_le_bytes();
-        let behind = TABLES[..piece.len()].iter().rev();
-        let looked_up = mixed.iter().zip(behind).map(|(b, table)| table[usize::from(*b)]);
-        // What is left of the state has moved out of the way of the bytes.
-        looked_up.fold(h.checked_shr(8 * piece.len() as u32).unwrap_or(0), |h, part| h ^ part)
-    })
+    let [t0, t1, t2, t3, t4, t5, t6, t7] = &TABLES;
+    let (words, rest) = bytes.as_chunks::<8>();
+    let state = words.iter().fold(start, |h, word| {
+        let [b0, b1, b2, b3, b4, b5, b6, b7] =
+            (h ^ u64::from_le_bytes(*word)).to_le_bytes().map(usize::from);
+        t7[b0] ^ t6[b1] ^ t5[b2] ^ t4[b3] ^ t3[b4] ^ t2[b5] ^ t1[b6] ^ t0[b7]
+    });
+    rest.iter().fold(state, |h, b| (h >> 8) ^ t0[usize::from(h as u8 ^ b)])
 }
 
 /// What a ZAP's hash depends on: three fields of its first block.

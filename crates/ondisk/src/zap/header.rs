@@ -98,8 +98,12 @@ impl ZapHeader {
         let [free_block, leaf_count, entry_count, salt, norm_flags, flags] = r.words("fields")?;
         let half = block.len() / 2;
         let pad = r.bytes("pad", half - FIXED_SIZE)?.to_vec();
-        let words = r.bytes("embedded table", half)?.as_chunks::<8>().0;
-        let embedded = words.iter().map(|w| endian.u64(*w)).collect();
+        let words = r.bytes("embedded table", half)?.as_chunks::<8>().0.iter();
+        // One loop for each order: the usual one is then a copy.
+        let embedded = match endian {
+            Endian::Little => words.map(|w| u64::from_le_bytes(*w)).collect(),
+            Endian::Big => words.map(|w| u64::from_be_bytes(*w)).collect(),
+        };
         let header = Self {
             table,
             free_block,
