@@ -23,6 +23,48 @@ use zpl::{FileKind, Filesystem, Node, Volume};
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 
 /// What is rescued, where to, and how.
+///
+/// Into memory, with the [`Sink`] of `tests/extract/memory.rs`:
+///
+/// ```
+/// # mod memory {
+/// #     include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/extract/memory.rs"));
+/// # }
+/// use engine::extract::Preserve;
+/// use engine::rescue::Rescue;
+/// use engine::{OpenOptions, Pool};
+/// # use engine::files::{NewFile, NewKind, Time};
+/// # use engine::Progress;
+/// # use memory::{Handle, Memory, Reports};
+/// # use std::sync::{Arc, Mutex};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let image = folder.path().join("tank.img");
+/// # let made = engine::NewPool::new("tank").file(&image, 64 << 20)?.create()?;
+/// # let now = Time { seconds: 1, nanos: 0 };
+/// # let fs = made.filesystem("tank")?;
+/// # let file = fs.create(fs.root_object(), b"letter", &NewFile::new(NewKind::File, 0o644, now))?;
+/// # fs.write_at(file.number(), 0, b"still here", now)?;
+/// # drop(fs);
+/// # made.export()?;
+/// let pool = Pool::open("tank", &OpenOptions::in_places([&image]))?;
+/// let (progress, reports) = (Progress::new(), Reports::default());
+/// let target = Arc::new(Mutex::new(Memory::default()));
+/// let rescue = Rescue {
+///     pool: &pool,
+///     dest: &Handle::top(&target),
+///     reserved: b"rescue.log",
+///     observer: &|_dataset| Box::new(reports.clone()),
+///     keep: Preserve::ALL,
+///     force: false,
+///     open: &|dataset| Ok(pool.dsl().objset(dataset)?),
+///     progress: &progress,
+/// };
+/// rescue.datasets("", true, false);
+/// assert_eq!(reports.take(), ["letter: done, 0 lost"]);
+/// assert_eq!(target.lock().unwrap().at("tank/letter").data, b"still here");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Rescue<'a, S> {
     /// The pool.
     pub pool: &'a Pool,
