@@ -57,6 +57,19 @@ fn crc64(start: u64, bytes: &[u8]) -> u64 {
     rest.iter().fold(state, |h, b| (h >> 8) ^ t0[usize::from(h as u8 ^ b)])
 }
 
+/// The same of the bytes of `field` before its first NUL, which is looked for eight at a time.
+fn crc64_until_nul(start: u64, field: &[u8]) -> u64 {
+    let has_nul = |word: &[u8; 8]| {
+        let word = u64::from_le_bytes(*word);
+        word.wrapping_sub(0x0101_0101_0101_0101) & !word & 0x8080_8080_8080_8080 != 0
+    };
+    let words = field.as_chunks::<8>().0;
+    let whole = 8 * words.iter().take_while(|word| !has_nul(word)).count();
+    let rest = field.get(whole..).unwrap_or_default();
+    let end = rest.iter().position(|b| *b == 0).map_or(field.len(), |n| whole + n);
+    crc64(start, field.get(..end).unwrap_or_default())
+}
+
 /// What a ZAP's hash depends on: three fields of its first block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHash {
@@ -93,6 +106,16 @@ impl KeyHash {
         } else {
             self.cut(crc64(self.salt, &normalize(name, self.norm_flags, false)))
         }
+    }
+
+    /// Hash of the string key in a field of fixed length, which ends with it or has a NUL behind it.
+    #[must_use]
+    pub(super) fn name_field(&self, field: &[u8]) -> u64 {
+        if self.norm_flags == 0 {
+            return self.cut(crc64_until_nul(self.salt, field));
+        }
+        let end = field.iter().position(|b| *b == 0).unwrap_or(field.len());
+        self.name(field.get(..end).unwrap_or_default())
     }
 
     /// Hash of an integer key.
@@ -209,6 +232,24 @@ mod tests {
             let all = &bytes[..end];
             let slow = all.iter().fold(3, |h, b| crc64(h, &[*b]));
             assert_eq!(crc64(3, all), slow, "{end}");
+        }
+    }
+
+    #[test]
+    fn a_name_in_a_field_is_hashed_as_the_name() {
+        let exact = KeyHash { salt: 7, flags: 0, norm_flags: 0 };
+        let upper = KeyHash { norm_flags: NORM_TOUPPER, ..exact };
+        for len in 0..=50 {
+            let name: Vec<u8> = (0..len).map(|n| b'a' + n % 26).collect();
+            // What is behind the NUL is left of an earlier, longer name.
+            let mut field = [b'z'; 50];
+            field[..name.len()].copy_from_slice(&name);
+            if let Some(end) = field.get_mut(name.len()) {
+                *end = 0;
+            }
+            for of in [exact, upper] {
+                assert_eq!(of.name_field(&field), of.name(&name), "{len}");
+            }
         }
     }
 

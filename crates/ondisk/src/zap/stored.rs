@@ -106,7 +106,8 @@ impl<'a> StoredMicro<'a> {
         let at = self.chunks.iter().position(is_free)?;
         let hash = self.hash.name(name);
         let used = self.chunks.iter().filter(|c| !is_free(c));
-        let same = used.filter(|c| self.hash.name(name_in(c)) == hash);
+        let field = |c: &'a RawChunk| c.get(NAME_AT..).unwrap_or_default();
+        let same = used.filter(|c| self.hash.name_field(field(c)) == hash);
         let cds = same.filter_map(|c| MicroChunk::decode(c, self.endian)).map(|c| c.cd);
         Some((at, MicroChunk::new(name, value, super::micro::free_cd(cds.collect()))?))
     }
