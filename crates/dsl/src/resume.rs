@@ -17,8 +17,8 @@ use codec::compress::Algorithm;
 use dmu::Zap;
 use ondisk::Endian;
 use ondisk::dsl::dataset_field as field;
+use ondisk::hex;
 use ondisk::nvlist::{Encoding, NvList, NvValue, Packing};
-use std::fmt::Write as _;
 
 /// Version of the token.
 const VERSION: &str = "1";
@@ -160,12 +160,8 @@ impl ResumeToken {
         let packed = self.list().encode(packing).ok()?;
         let compressed = codec::compress::compress(Algorithm::Gzip(6), &packed);
         let bytes = compressed.as_deref().unwrap_or(&packed);
-        let mut out = format!("{VERSION}-{:x}-{:x}-", checksum(bytes), packed.len());
-        for b in bytes {
-            // Writing to a String cannot fail.
-            let _ = write!(out, "{b:02x}");
-        }
-        Some(out)
+        let (sum, digits) = (checksum(bytes), hex::encode(bytes));
+        Some(format!("{VERSION}-{sum:x}-{:x}-{digits}", packed.len()))
     }
 
     /// What a user gave.
@@ -184,7 +180,7 @@ impl ResumeToken {
         if size > LIST_MAX || bytes.len() > 4 * LIST_MAX {
             return Err(TokenFault::Form);
         }
-        let bytes = from_hex(bytes).ok_or(TokenFault::Hexadecimal)?;
+        let bytes = hex::decode(bytes).ok_or(TokenFault::Hexadecimal)?;
         if checksum(&bytes) != sum {
             return Err(TokenFault::Checksum);
         }
@@ -216,15 +212,6 @@ fn checksum(bytes: &[u8]) -> u64 {
     let mut sum = Fletcher4::new();
     sum.update(ByteOrder::Little, words);
     sum.digest().0[0]
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |b: u8| char::from(b).to_digit(16);
-    let pair = |pair: &[u8]| match pair {
-        [high, low] => u8::try_from(digit(*high)? << 4 | digit(*low)?).ok(),
-        _ => None,
-    };
-    text.as_bytes().chunks(2).map(pair).collect()
 }
 
 #[cfg(test)]

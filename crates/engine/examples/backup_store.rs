@@ -10,7 +10,7 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use engine::files::{NewFile, NewKind, SetAttrs, Time};
-use engine::inventory::json::hex;
+use engine::hex;
 use engine::inventory::{Hashing, MAX_HOLE, sha256};
 use engine::live::ImportOptions;
 use engine::{Create, Error, ErrorKind, Filesystem, LivePool, NewPool, OpenOptions, Pool};
@@ -137,7 +137,7 @@ fn put(fs: &Filesystem, content: &[u8], progress: &Progress) -> Result<(String, 
     fs.write_at(file.object(), 0, content, now())?;
     let node = fs.node(file.object())?;
     let how = Hashing { progress, max_hole: MAX_HOLE };
-    let hash = hex(&sha256(node.object(), node.size, how)?);
+    let hash = hex::encode(&sha256(node.object(), node.size, how)?);
     if dir.lookup(hash.as_bytes())?.is_some() {
         // Dropping it frees the file that has no name.
         return Ok((hash, false));
@@ -172,7 +172,7 @@ pub fn restore(image: &Path, backup: &str, file: &str) -> Result<Vec<u8>> {
     let path = format!("/contents/{hash}");
     let node = fs.by_path(path.as_bytes(), true)?;
     let how = Hashing { progress: &Progress::new(), max_hole: MAX_HOLE };
-    if hex(&sha256(node.object(), node.size, how)?) != hash {
+    if hex::encode(&sha256(node.object(), node.size, how)?) != hash {
         return Err(Error::external(format!("{path} is not what was stored")));
     }
     read(&fs, &path)

@@ -58,6 +58,7 @@
 //! | [`live`] | making and importing pools that can be changed, tunables, records of txgs |
 //! | [`stats`] | what a pool did, and how long it took |
 //! | [`props`], [`features`] | tables of all properties and features |
+//! | [`hex`] | bytes as hexadecimal digits |
 //! | [`spelling`] | names that the format does not allow |
 //! | [`config`] | configurations as labels hold them |
 //!
@@ -403,6 +404,11 @@ pub mod features {
     };
 }
 
+/// Bytes as hexadecimal digits.
+pub mod hex {
+    pub use ondisk::hex::{decode, encode};
+}
+
 /// Names that the format does not allow, spelled so that they can be shown and typed.
 pub mod spelling {
     pub use ondisk::spelling::{in_line, name, stored};
@@ -486,7 +492,10 @@ pub mod pools {
 /// ```
 pub mod streams {
     pub use ondisk::stream::{Body, RECORD_SIZE, Record};
+    pub use stream::{Converted, Decompressed, RewriteError, decompress, recompress, redup};
     pub use stream::{Error, ErrorKind, Reader, Result, Writer};
+
+    pub use codec::compress::Algorithm;
 }
 
 /// The tables of all properties: of datasets, pools and vdevs.

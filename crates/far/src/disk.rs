@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use crate::log::format::{Superblock, WriterId, hex};
+pub use crate::log::format::{Superblock, WriterId};
 pub use crate::log::{
     Collected, Finding, LogDevice, Overview, PinInfo, Report, Trouble, WriterInfo,
 };

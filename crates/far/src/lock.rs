@@ -10,7 +10,7 @@
 //! just let go, until it runs its own program.
 
 use crate::name::Name;
-use std::fmt::Write as _;
+use ondisk::hex;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -30,11 +30,7 @@ const PLACES: [&str; 2] = ["/run/lock", "/tmp"];
 /// The file whose lock is that of a far leaf; it is made when it is not there.
 #[must_use]
 pub fn file(name: &Name) -> PathBuf {
-    let mut own = "zinc-far-".to_owned();
-    for byte in &name.identity()[..16] {
-        // Into a string, which cannot fail.
-        let _ = write!(own, "{byte:02x}");
-    }
+    let own = format!("zinc-far-{}", hex::encode(&name.identity()[..16]));
     let in_place = |place: &str| Path::new(place).join(&own);
     let usable = PLACES.iter().map(|place| in_place(place)).find(|path| open(path).is_ok());
     usable.unwrap_or_else(|| in_place(PLACES[1]))

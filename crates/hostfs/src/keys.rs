@@ -8,6 +8,7 @@
 //!   pool that is being rescued should not wait for it. The manifest of a pool that was made for
 //!   tests is no secret.
 
+use engine::hex;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use serde_json::Value;
 use std::fs::File;
@@ -99,22 +100,10 @@ pub fn read_keys(path: &Path) -> io::Result<FromFile<Vec<(String, KeyBytes)>>> {
     for (dataset, key) in all.ok_or_else(|| bad("no object of keys by dataset".into()))? {
         let text = key.get("key").and_then(Value::as_str);
         let text = text.map(|k| Zeroizing::new(k.as_bytes().to_vec()));
-        let hex = || key.get("key_hex").and_then(Value::as_str).and_then(unhex);
-        let key = text.or_else(hex);
+        let digits = || key.get("key_hex").and_then(Value::as_str).and_then(hex::decode);
+        let key = text.or_else(|| digits().map(Zeroizing::new));
         let key = key.ok_or_else(|| bad(format!("{dataset} has neither `key` nor `key_hex`")))?;
         keys.push((dataset.clone(), key));
     }
     Ok(FromFile { keys, is_exposed: is_exposed && !is_manifest })
-}
-
-fn unhex(text: &str) -> Option<KeyBytes> {
-    let pairs = text.as_bytes().chunks_exact(2);
-    if !pairs.remainder().is_empty() {
-        return None;
-    }
-    let mut key = Zeroizing::new(Vec::with_capacity(text.len() / 2));
-    for pair in pairs {
-        key.push(u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?);
-    }
-    Some(key)
 }

@@ -14,8 +14,8 @@
 //! `start` is what counts, with the whole files (`done`, 0 bytes lost) of all runs before.
 
 use crate::{Dir, FileInfo};
-use engine::Node;
 use engine::extract::{Lost, Observer};
+use engine::{Node, hex};
 use rustix::fs::{Mode, OFlags, openat};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -172,14 +172,9 @@ fn whole_file(v: &Value) -> Option<Key> {
     }
     let path = match v.get("path") {
         Some(p) => p.as_str()?.as_bytes().to_vec(),
-        None => unhex(v["path_hex"].as_str()?)?,
+        None => hex::decode(v["path_hex"].as_str()?)?,
     };
     Some(key(v["dataset"].as_str()?, &path, v["size"].as_u64()?))
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let pairs = text.as_bytes().chunks_exact(2);
-    pairs.map(|p| u8::from_str_radix(std::str::from_utf8(p).ok()?, 16).ok()).collect()
 }
 
 /// The log, with the name of a dataset in every line.
@@ -194,7 +189,7 @@ impl DatasetLog<'_> {
         m.insert("dataset".to_owned(), json!(self.dataset));
         match std::str::from_utf8(path) {
             Ok(p) => m.insert("path".to_owned(), json!(p)),
-            Err(_) => m.insert("path_hex".to_owned(), json!(engine::inventory::json::hex(path))),
+            Err(_) => m.insert("path_hex".to_owned(), json!(hex::encode(path))),
         };
         m
     }
@@ -245,7 +240,7 @@ impl Observer for DatasetLog<'_> {
         more.insert("object".to_owned(), json!(object));
         match std::str::from_utf8(name) {
             Ok(name) => more.insert("name".to_owned(), json!(name)),
-            Err(_) => more.insert("name_hex".to_owned(), json!(engine::inventory::json::hex(name))),
+            Err(_) => more.insert("name_hex".to_owned(), json!(hex::encode(name))),
         };
         self.write("renamed", path, Value::Object(more));
     }

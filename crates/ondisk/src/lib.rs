@@ -24,6 +24,7 @@ pub mod expand;
 pub mod features;
 pub mod fuid;
 pub mod gang;
+pub mod hex;
 pub mod history;
 pub mod indirect;
 pub mod kinds;

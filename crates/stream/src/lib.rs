@@ -18,12 +18,20 @@
 //! [`Writer`] joins what is freed side by side into one record, as a receiver expects it: a FREE
 //! waits for the next record. [`Reader`] takes any bytes. It holds one payload, and no more memory
 //! than it has read bytes for.
+//!
+//! [`recompress`], [`decompress`] and [`redup`] make another stream of one, record by record.
 #![forbid(unsafe_code)]
 
+mod compression;
 mod read;
+mod redup;
+mod rewrite;
 mod write;
 
+pub use compression::{Decompressed, decompress, recompress};
 pub use read::{Error, ErrorKind, Reader, Result};
+pub use redup::{Converted, redup};
+pub use rewrite::{RewriteError, RewriteResult};
 pub use write::Writer;
 
 use codec::checksum::ByteOrder;

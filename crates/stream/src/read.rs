@@ -96,6 +96,11 @@ impl<R: Read> Reader<R> {
         self.endian == Some(Endian::Big)
     }
 
+    /// The byte order of what was read.
+    pub(crate) fn endian(&self) -> Endian {
+        self.endian.unwrap_or(Endian::Little)
+    }
+
     /// Bytes of all records and payloads that were read whole.
     #[must_use]
     pub fn length(&self) -> u64 {

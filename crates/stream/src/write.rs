@@ -6,9 +6,6 @@ use ondisk::Endian;
 use ondisk::stream::{Begin, Body, CHECKSUM_AT, End, Free, FreeObjects, RECORD_SIZE, Record};
 use std::io::{self, Write};
 
-/// Byte order of what is written.
-const ENDIAN: Endian = Endian::Little;
-
 /// Writes a stream, record by record.
 pub struct Writer<W> {
     out: W,
@@ -16,12 +13,15 @@ pub struct Writer<W> {
     /// What is freed, as long as what is freed next may go on from there.
     pending: Option<Body>,
     length: u64,
+    /// Byte order of what is written.
+    endian: Endian,
 }
 
 impl<W: Write> Writer<W> {
     /// Writes to `out`.
     pub fn new(out: W) -> Self {
-        Self { out, sum: Fletcher4::new(), pending: None, length: 0 }
+        let (sum, endian) = (Fletcher4::new(), Endian::Little);
+        Self { out, sum, pending: None, length: 0, endian }
     }
 
     /// Bytes written so far.
@@ -43,6 +43,29 @@ impl<W: Write> Writer<W> {
     pub fn record(&mut self, body: impl Into<Body>, payload: &[u8]) -> io::Result<()> {
         self.settle()?;
         self.put(&Record::new(body, 0), payload)
+    }
+
+    /// Writes a record of another stream, whose byte order this one has then, and its payload. An
+    /// END that has a sum gets that of this stream.
+    pub(crate) fn copy(
+        &mut self,
+        mut record: Record,
+        payload: &[u8],
+        endian: Endian,
+    ) -> io::Result<()> {
+        self.endian = endian;
+        let Body::End(end) = &mut record.body else { return self.put(&record, payload) };
+        if end.checksum != [0; 4] {
+            end.checksum = self.sum.digest().0;
+        }
+        self.put(&record, payload)?;
+        self.sum = Fletcher4::new();
+        Ok(())
+    }
+
+    /// Hands on what was written.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 
     /// Objects are not there.
@@ -107,7 +130,7 @@ impl<W: Write> Writer<W> {
 
     /// Writes an END without a checksum of its own, as OpenZFS's command does.
     fn unsigned(&mut self, end: End) -> io::Result<()> {
-        let bytes = Record::new(end, 0).encode(ENDIAN);
+        let bytes = Record::new(end, 0).encode(self.endian);
         self.out.write_all(&bytes)?;
         self.length += bytes.len() as u64;
         self.sum = Fletcher4::new();
@@ -123,13 +146,14 @@ impl<W: Write> Writer<W> {
     }
 
     fn put(&mut self, record: &Record, payload: &[u8]) -> io::Result<()> {
-        let order = byte_order(ENDIAN);
-        let mut bytes = record.encode(ENDIAN);
+        let endian = self.endian;
+        let order = byte_order(endian);
+        let mut bytes = record.encode(endian);
         let (said, checksum) = bytes.split_at_mut(CHECKSUM_AT);
         self.sum.update(order, said);
         if !matches!(record.body, Body::Begin(_)) {
             for (to, word) in checksum.chunks_exact_mut(8).zip(self.sum.digest().0) {
-                to.copy_from_slice(&ENDIAN.put_u64(word));
+                to.copy_from_slice(&endian.put_u64(word));
             }
         }
         self.sum.update(order, checksum);

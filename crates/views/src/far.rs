@@ -3,10 +3,11 @@
 use crate::HostInfo;
 use crate::files::time_text;
 use engine::devices::FarName;
-use engine::devices::disk::{self, Collected, Overview, Report};
+use engine::devices::disk::{Collected, Overview, Report};
 use engine::devices::is_bucket;
 use engine::devices::price::{Item, Money, Prices, Workload};
 use engine::files::Time;
+use engine::hex;
 use engine::layout::Layout;
 use engine::live::SpaceClass;
 use std::fmt::Write as _;
@@ -28,7 +29,7 @@ pub fn overview(host_info: &dyn HostInfo, found: &Overview, name: &FarName) -> S
         let _ = writeln!(text, "{what:>12}: {value}");
     };
     line("disk", name.as_str().to_owned());
-    line("id", disk::hex(&found.volume));
+    line("id", hex::encode(&found.volume));
     line("size", nicenum(found.is.size));
     line("fence", if found.is.is_fenced { "tried" } else { "none: a single writer" }.to_owned());
     line("state", format!("{state}; writer {}, {} in the log", found.epoch, found.next - 1));

@@ -1,9 +1,12 @@
 //! Send streams, record by record and in sum, as `zstream dump` shows them.
 
 use engine::config::{NvList, NvValue};
+use engine::hex;
 use engine::send::{Gap, Package, Send};
 use engine::spelling::in_line;
-use engine::streams::{self, Body, RECORD_SIZE, Reader, Record};
+use engine::streams::{
+    self, Algorithm, Body, Converted, Decompressed, RECORD_SIZE, Reader, Record,
+};
 use engine::{Progress, ResumeToken};
 use std::fmt::Write as _;
 use std::io::Read;
@@ -21,7 +24,16 @@ pub enum Detail {
     Records,
     /// And its checksum.
     Checksums,
+    /// And its payload.
+    Data,
 }
+
+/// Levels of zstd-fast.
+const FAST_LEVELS: [i32; 21] =
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 500, 1000];
+/// Bytes in a line of a payload, and in a group of it.
+const LINE: usize = 16;
+const GROUP: usize = 4;
 
 /// Counts the records of a stream.
 #[derive(Debug, Default)]
@@ -66,29 +78,27 @@ impl Dump {
             if let Some(bytes) = self.bytes.get_mut(number) {
                 *bytes += record.payload_size();
             }
-            out(&self.head(&record));
-            let payload = input.payload()?;
-            if matches!(record.body, Body::Begin(_)) && !payload.is_empty() {
-                out(&list_of(payload));
+            let is_begin = matches!(record.body, Body::Begin(_));
+            if self.detail >= Detail::Records || is_begin || matches!(record.body, Body::End(_)) {
+                out(&line(&record));
             }
+            if self.detail >= Detail::Records && is_begin {
+                out("\n");
+            }
+            let payload = input.payload();
+            match &payload {
+                Ok(payload) if is_begin && !payload.is_empty() => out(&list_of(payload)),
+                Ok(payload) if !is_begin && self.detail == Detail::Data => {
+                    payload.chunks(LINE).for_each(|bytes| out(&bytes_line(bytes)));
+                }
+                _ => {}
+            }
+            if self.detail >= Detail::Checksums && !is_begin {
+                out(&format!("    checksum = {}\n", words(&record.checksum)));
+            }
+            payload?;
         }
         Ok(())
-    }
-
-    /// A record without its payload.
-    fn head(&self, record: &Record) -> String {
-        let mut out = String::new();
-        if self.detail >= Detail::Records || matches!(record.body, Body::Begin(_) | Body::End(_)) {
-            out.push_str(&line(record));
-        }
-        if self.detail >= Detail::Records && matches!(record.body, Body::Begin(_)) {
-            out.push('\n');
-        }
-        if self.detail == Detail::Checksums && !matches!(record.body, Body::Begin(_)) {
-            // Writing to a String cannot fail.
-            let _ = writeln!(out, "    checksum = {}", words(&record.checksum));
-        }
-        out
     }
 
     /// How many records there were, and how long all was.
@@ -189,8 +199,104 @@ fn words(words: &[u64; 4]) -> String {
     format!("{a:x}/{b:x}/{c:x}/{d:x}")
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+/// A line of a payload: its bytes as numbers, and as text.
+fn bytes_line(bytes: &[u8]) -> String {
+    let printable = |b: &u8| if (0x20..0x7f).contains(b) { char::from(*b) } else { '.' };
+    let (mut numbers, mut text) = (String::new(), String::new());
+    for group in bytes.chunks(GROUP) {
+        for byte in group {
+            // Writing to a String cannot fail.
+            let _ = write!(numbers, " {byte:02x}");
+        }
+        numbers.push(' ');
+        text.push(' ');
+        text.extend(group.iter().map(printable));
+    }
+    let width = LINE / GROUP * (GROUP * 3 + 1);
+    format!("{numbers:width$} {text}\n")
+}
+
+/// What is in the token of a stream that was cut.
+#[must_use]
+pub fn token(token: &ResumeToken) -> String {
+    let mut out = String::new();
+    for pair in &token.list().pairs {
+        let name = String::from_utf8_lossy(&pair.name);
+        // Writing to a String cannot fail.
+        let _ = match &pair.value {
+            NvValue::U64(n) => writeln!(out, "     {name}: {n}"),
+            NvValue::String(text) => {
+                let text = String::from_utf8_lossy(text);
+                writeln!(out, "     {name}: '{}'", in_line(&text))
+            }
+            NvValue::Boolean => writeln!(out, "     {name}"),
+            other => writeln!(out, "     {name}: {other:?}"),
+        };
+    }
+    out
+}
+
+/// What became of a block that was to be decompressed.
+#[must_use]
+pub fn decompressed((object, offset): (u64, u64), what: Decompressed) -> String {
+    match what {
+        Decompressed::Done => format!("successfully decompressed ino {object} offset {offset}\n"),
+        Decompressed::Reset => {
+            format!("Resetting compression type to off for ino {object} offset {offset}\n")
+        }
+        Decompressed::Failed => {
+            format!("zstream: decompression failed for ino {object} offset {offset}\n")
+        }
+    }
+}
+
+/// What there was in a stream with references to blocks that it had before.
+#[must_use]
+pub fn converted(count: Converted) -> String {
+    let Converted { records, references } = count;
+    format!("converted stream with {records} total records, including {references} dedup records\n")
+}
+
+/// A compression by the name that it has as a property's value. A level that is no part of the name
+/// is given beside it.
+#[must_use]
+pub fn compression(name: &str, level: Option<i32>) -> Option<Algorithm> {
+    let (kind, level) = match name.strip_prefix("zstd-fast") {
+        Some("") => ("zstd-fast", Some(1)),
+        Some(text) => ("zstd-fast", Some(text.strip_prefix('-')?.parse().ok()?)),
+        None => match name.split_once('-') {
+            Some((kind @ ("gzip" | "zstd"), text)) => (kind, Some(text.parse().ok()?)),
+            _ => (name, level),
+        },
+    };
+    match (kind, level) {
+        ("off", _) => Some(Algorithm::Off),
+        ("lzjb", _) => Some(Algorithm::Lzjb),
+        ("zle", _) => Some(Algorithm::Zle),
+        ("lz4" | "on", _) => Some(Algorithm::Lz4),
+        ("gzip", None | Some(1..=9)) => Some(Algorithm::Gzip(level.unwrap_or(6) as u8)),
+        ("zstd", None | Some(1..=19)) => Some(Algorithm::Zstd(level.unwrap_or(3))),
+        ("zstd-fast", Some(n)) if FAST_LEVELS.contains(&n) => Some(Algorithm::Zstd(-n)),
+        _ => None,
+    }
+}
+
+/// A block of a stream, and how it is compressed: `OBJECT,OFFSET`, or that and `,TYPE`.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn block(text: &str) -> Result<((u64, u64), Algorithm), String> {
+    let parts: Vec<&str> = text.split(',').collect();
+    let (object, offset, kind) = match parts[..] {
+        [object, offset] => (object, offset, "lz4"),
+        [object, offset, kind] => (object, offset, kind),
+        _ => return Err("it is OBJECT,OFFSET or OBJECT,OFFSET,TYPE".to_owned()),
+    };
+    let number = |text: &str, what| text.parse().map_err(|_| format!("invalid value for {what}"));
+    let place = (number(object, "object")?, number(offset, "offset")?);
+    let known = "Supported types are off, lz4, lzjb, gzip, zle, and zstd";
+    let algorithm = compression(kind, None);
+    Ok((place, algorithm.ok_or(format!("Invalid compression type {kind}. {known}"))?))
 }
 
 /// A record as a line; BEGIN and END as many.
@@ -315,7 +421,7 @@ fn of_data(body: &Body, payload: u64) -> String {
 
 /// How a block is encrypted.
 fn secrets(salt: &[u8], iv: &[u8], mac: &[u8]) -> String {
-    format!("salt = {} iv = {} mac = {}", hex(salt), hex(iv), hex(mac))
+    format!("salt = {} iv = {} mac = {}", hex::encode(salt), hex::encode(iv), hex::encode(mac))
 }
 
 /// The list of a BEGIN.

@@ -16,11 +16,7 @@ pub(crate) fn words(words: [u64; 4]) -> String {
 
 /// Bytes in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len() * 2);
-    for b in bytes {
-        let _ = write!(out, "{b:02x}");
-    }
-    out
+    engine::hex::encode(bytes)
 }
 
 /// Text that may be any bytes: as it is when it is printable, else each byte as a number.

@@ -2,11 +2,12 @@
 
 use super::ctldir;
 use super::hash::{self, HashError, Hashing};
-use super::json::{Json, Members, hex, put_text_or_hex};
+use super::json::{Json, Members, put_text_or_hex};
 use super::tree::FoundFile;
 use ondisk::acl::{
     POSIX_ACCESS_XATTR, POSIX_DEFAULT_XATTR, decode_posix, posix_from_mode, posix_text,
 };
+use ondisk::hex;
 use zpl::{FileKind, Filesystem, Node, Time};
 
 /// The flag that Linux sets on every file of a directory whose project is inherited; alone it is
@@ -131,7 +132,7 @@ impl Describing<'_> {
             }
             FileKind::File => match hash::sha256(node.object(), node.size, hashing) {
                 Ok(sum) => {
-                    self.put("sha256", hex(&sum));
+                    self.put("sha256", hex::encode(&sum));
                     self.ranges(node);
                     self.flags(node);
                 }
@@ -182,7 +183,7 @@ impl Describing<'_> {
             Ok(x) => x,
             Err(e) => return self.fail(" xattrs", &e.to_string()),
         };
-        let members = xattrs.iter().map(|(n, v)| (n.clone(), hex(v).into())).collect();
+        let members = xattrs.iter().map(|(n, v)| (n.clone(), hex::encode(v).into())).collect();
         self.put("xattrs", Json::Map(members));
         let list = |name: &str| xattrs.get(name.as_bytes()).map(|v| decode_posix(v));
         let (access, default) = (list(POSIX_ACCESS_XATTR), list(POSIX_DEFAULT_XATTR));

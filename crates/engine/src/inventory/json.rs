@@ -5,6 +5,7 @@
 //! U+DC80 to U+DCFF, as Python's `surrogateescape` makes them; a serializer for Rust strings
 //! cannot write those, so this is one of its own.
 
+use ondisk::hex;
 use std::fmt::Write as _;
 
 /// A value.
@@ -88,21 +89,11 @@ impl Json {
     }
 }
 
-/// Lower-case hexadecimal digits.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len() * 2);
-    for b in bytes {
-        let _ = write!(out, "{b:02x}");
-    }
-    out
-}
-
 /// Adds `name`, or `name_hex` when the bytes are no UTF-8.
 pub(crate) fn put_text_or_hex(members: &mut Members, name: &str, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => members.push((name.into(), text.into())),
-        Err(_) => members.push((format!("{name}_hex").into(), hex(bytes).into())),
+        Err(_) => members.push((format!("{name}_hex").into(), hex::encode(bytes).into())),
     }
 }
 

@@ -7,9 +7,9 @@
 
 use dsl::StoredValue;
 use dsl::write::PropertyChange;
+use ondisk::hex;
 use ondisk::nvlist::{NvList, NvValue, Packing};
 use pool::live::Received;
-use std::fmt::Write as _;
 
 /// The lists, in this order: what came with the stream, what is not received any more, what is set
 /// here, and what is the snapshot's.
@@ -17,10 +17,7 @@ const NAMES: [&str; 4] = ["received", "cleared", "local", "snapshot"];
 
 /// What a text says of properties; `None` where it is none of [`encode`]'s.
 pub(super) fn decode(text: &str) -> Option<Received> {
-    let digits = text.as_bytes().chunks(2).map(|two| std::str::from_utf8(two).ok());
-    let byte = |two: Option<&str>| u8::from_str_radix(two?, 16).ok();
-    let packed = digits.map(byte).collect::<Option<Vec<u8>>>()?;
-    let whole = NvList::decode(&packed).ok()?;
+    let whole = NvList::decode(&hex::decode(text)?).ok()?;
     let [received, cleared, local, of_snapshot] = NAMES.map(|name| match whole.get(name) {
         Some(NvValue::NvList(list)) => list.pairs.iter().filter_map(change).collect(),
         _ => Vec::new(),
@@ -61,12 +58,7 @@ pub(super) fn encode(with: &Received) -> Option<String> {
         whole.set(name, NvValue::NvList(list));
     }
     let packed = whole.encode(Packing::XDR).ok().filter(|_| !whole.pairs.is_empty())?;
-    let mut text = String::with_capacity(packed.len() * 2);
-    for byte in packed {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    Some(text)
+    Some(hex::encode(&packed))
 }
 
 #[cfg(test)]

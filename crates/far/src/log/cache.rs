@@ -25,10 +25,11 @@
 //! and dropped beyond. A file that cannot be written to is only read from then on. Nothing is
 //! flushed.
 
-use super::format::{HEADER_BYTES, Hash, Header, Uuid, hex, segment_name};
+use super::format::{HEADER_BYTES, Hash, Header, Uuid, segment_name};
 use crate::lock;
 use crate::store::client::{Client, Urgency};
 use crate::store::{Request, Response};
+use ondisk::hex;
 use parking_lot::Mutex;
 use rt::Condvar;
 use std::collections::{HashMap, VecDeque};
@@ -235,7 +236,7 @@ impl Lines {
         options.read(true).write(true).create(true).truncate(false);
         // What a pool has may be secret.
         options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
-        let file = options.open(place.folder.join(format!("{}.cache", hex(&disk))))?;
+        let file = options.open(place.folder.join(format!("{}.cache", hex::encode(&disk))))?;
         lock::lock(&file).map_err(io::Error::from)?;
         let (lines, index) = (vec![Line::default(); count], HashMap::new());
         let mut own = Self { file, disk, lines, index, hand: 0, note: None, is_broken: false };

@@ -7,6 +7,7 @@
 //! they are believed.
 
 use core::fmt;
+use ondisk::hex;
 
 /// Bytes of the header of every object.
 pub const HEADER_BYTES: usize = 256;
@@ -658,17 +659,11 @@ pub fn pages_name((seq, part): (u64, u32)) -> String {
 /// The name of a pin.
 #[must_use]
 pub fn pin_name(pin: &Uuid) -> String {
-    format!("pin/{}", hex(pin))
+    format!("pin/{}", hex::encode(pin))
 }
 
 /// The name of the object that says what the disk is.
 pub const SUPER_NAME: &str = "super";
-
-/// Bytes as digits.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// The number at the end of a name: of a segment, an epoch or a checkpoint.
 #[must_use]

@@ -5,12 +5,12 @@
 //! those that were found so far within a few names.
 
 use super::Trouble;
-use super::format::hex;
 use super::takeover::uuid;
 use crate::store::client::{Client, Urgency};
 use crate::store::{Request, Response, Store, StoreError};
 use core::time::Duration;
 use device::Shared;
+use ondisk::hex;
 use rt::Rt;
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub fn probe(store: Arc<dyn Store>, rt: &Rt, patience: Duration) -> Result<Fence
 }
 
 pub(super) fn probe_with(client: &Client) -> Result<Fence, Trouble> {
-    let own = hex(&uuid(client));
+    let own = hex::encode(&uuid(client));
     let names: Vec<String> = (0..NAMES).map(|n| format!("probe/{own}-{n}")).collect();
     let mut found = Fence::Holds;
     for name in &names {

@@ -3,7 +3,7 @@
 use super::Trouble;
 use super::dev::LogDevice;
 use super::format::{
-    Header, Kind, Superblock, Uuid, WriterId, check_of, decode_table, hex, object, pin_name,
+    Header, Kind, Superblock, Uuid, WriterId, check_of, decode_table, object, pin_name,
     segment_name,
 };
 use super::options::Options;
@@ -14,6 +14,7 @@ use super::takeover::uuid;
 use crate::store::client::{Client, Urgency};
 use crate::store::{Request, Response, Store, StoreError};
 use core::time::Duration;
+use ondisk::hex;
 use rt::Rt;
 use std::sync::Arc;
 
@@ -187,7 +188,7 @@ pub fn pin(
         let made = put_and_wait(client, Urgency::Read, &name, &object(&header, &body))?;
         // The writer of a newer checkpoint may have looked for pins before this one was there.
         if made == CreateOutcome::Ours && checkpoints(client, state.next)?.is_empty() {
-            let (name, who) = (hex(&own), who.clone());
+            let (name, who) = (hex::encode(&own), who.clone());
             return Ok(PinInfo { name, at: state.next, who, time: header.time });
         }
         client.call(Urgency::Read, Request::Delete { name })?;

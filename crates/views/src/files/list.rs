@@ -3,7 +3,8 @@
 use super::{mode_text, time_text};
 use crate::HostInfo;
 use engine::files::FileKind;
-use engine::inventory::json::{Json, Members, hex};
+use engine::hex::encode as hex;
+use engine::inventory::json::{Json, Members};
 use engine::inventory::{kind_name, nanoseconds};
 use engine::{Filesystem, Node};
 use term::escape;

@@ -1,0 +1,129 @@
+//! Blocks of a stream in another compression.
+//!
+//! A WRITE says how its payload is compressed; 0 stands for not at all. Blocks that are compressed
+//! have whole sectors, with zeros behind what the algorithm made.
+
+use crate::read::Reader;
+use crate::rewrite::{RewriteError, RewriteResult, rewrite};
+use codec::compress::{self, Algorithm};
+use ondisk::stream::{self, Body, feature};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+
+/// Size of a sector.
+const SECTOR: usize = 512;
+
+/// What became of a block that was to be decompressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decompressed {
+    /// It was.
+    Done,
+    /// It says now that it is not compressed; its bytes are what they were.
+    Reset,
+    /// It is no block of that compression, and was left as it is.
+    Failed,
+}
+
+/// A stream whose blocks are encrypted.
+fn check_plain(body: &Body, offset: u64) -> RewriteResult<()> {
+    match body {
+        Body::Begin(begin) if begin.features() & feature::RAW != 0 => {
+            let what = "the stream is raw: its blocks are encrypted".to_owned();
+            Err(RewriteError::Record { offset, what })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The bytes of a block.
+fn unpacked(algorithm: Algorithm, packed: &[u8], size: u64) -> Option<Vec<u8>> {
+    // A record says no more than the largest block.
+    let mut bytes = vec![0; usize::try_from(size).ok()?];
+    compress::decompress(algorithm, packed, &mut bytes).ok()?;
+    Some(bytes)
+}
+
+fn set(write: &mut stream::Write, algorithm: Algorithm, payload: &[u8]) {
+    (write.compression, write.compressed_size) = match algorithm {
+        Algorithm::Off => (0, 0),
+        algorithm => (algorithm.number(), payload.len() as u64),
+    };
+}
+
+/// Compresses all blocks of a stream with `to`, unless that makes them no shorter.
+///
+/// # Errors
+/// The stream cannot be read or written, is raw, or a block in it is damaged.
+pub fn recompress<R: Read>(
+    reader: &mut Reader<R>,
+    out: impl Write,
+    to: Algorithm,
+) -> RewriteResult<()> {
+    rewrite(reader, out, |body, payload, offset| {
+        check_plain(body, offset)?;
+        let Body::Write(write) = body else { return Ok(()) };
+        if write.compression != 0 {
+            let was = compress::from_number(write.compression);
+            let plain = was.and_then(|was| unpacked(was, payload, write.logical_size));
+            *payload = plain.ok_or_else(|| {
+                let (object, at) = (write.object, write.offset);
+                let what =
+                    format!("object {object}, offset {at}: the block cannot be decompressed");
+                RewriteError::Record { offset, what }
+            })?;
+        }
+        let packed = match to {
+            Algorithm::Off => None,
+            to => compress::compress(to, payload),
+        };
+        let packed = packed.map(|mut packed| {
+            packed.resize(packed.len().next_multiple_of(SECTOR), 0);
+            packed
+        });
+        match packed.filter(|packed| packed.len() < payload.len()) {
+            Some(packed) => {
+                *payload = packed;
+                set(write, to, payload);
+            }
+            None => set(write, Algorithm::Off, payload),
+        }
+        Ok(())
+    })
+}
+
+/// Decompresses blocks whatever they say of themselves: those at these objects and offsets, which
+/// are compressed so; [`Algorithm::Off`] only makes them say that they are not. `told` learns what
+/// became of each, by object and offset.
+///
+/// # Errors
+/// The stream cannot be read or written, or is raw.
+pub fn decompress<R: Read>(
+    reader: &mut Reader<R>,
+    out: impl Write,
+    blocks: &BTreeMap<(u64, u64), Algorithm>,
+    mut told: impl FnMut((u64, u64), Decompressed),
+) -> RewriteResult<()> {
+    rewrite(reader, out, |body, payload, offset| {
+        check_plain(body, offset)?;
+        let Body::Write(write) = body else { return Ok(()) };
+        let at = (write.object, write.offset);
+        let Some(algorithm) = blocks.get(&at) else { return Ok(()) };
+        let is_whole = payload.len() as u64 == write.logical_size;
+        let done = match algorithm {
+            Algorithm::Off if is_whole => Decompressed::Reset,
+            Algorithm::Off => Decompressed::Failed,
+            algorithm => match unpacked(*algorithm, payload, write.logical_size) {
+                Some(plain) => {
+                    *payload = plain;
+                    Decompressed::Done
+                }
+                None => Decompressed::Failed,
+            },
+        };
+        if done != Decompressed::Failed {
+            set(write, Algorithm::Off, payload);
+        }
+        told(at, done);
+        Ok(())
+    })
+}
