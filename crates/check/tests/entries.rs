@@ -34,7 +34,7 @@ fn is_wanted(node: &Node) -> bool {
     node.kind() == FileKind::Dir
         && dnode.bonus_kind == DmuType::SA
         && in_a_block()
-        && dmu::Zap::open(node.object()).is_ok_and(|table| table.micro().is_some())
+        && dmu::Zap::open(node.object()).is_ok_and(|table| table.micro().unwrap().is_some())
         && node.entries().unwrap().flatten().filter(|e| e.kind == FILE).count() > 1
 }
 
@@ -87,7 +87,7 @@ fn table(s: &Surgeon, kind: DmuType) -> u64 {
     let is_wanted = |o: &&dmu::Object| {
         let bp = o.dnode().blkptrs.first();
         let in_a_block = bp.is_some_and(|bp| !bp.is_hole() && !bp.is_embedded());
-        let table = dmu::Zap::open(o).ok().filter(|t| t.micro().is_some());
+        let table = dmu::Zap::open(o).ok().filter(|t| t.micro().unwrap().is_some());
         o.dnode().kind == kind
             && in_a_block
             && table.is_some_and(|t| !t.to_vec().unwrap().is_empty())

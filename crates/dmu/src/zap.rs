@@ -75,7 +75,7 @@ struct Micro {
     block: Arc<Block>,
     key_hash: KeyHash,
     /// For those that want all of it.
-    decoded: OnceLock<MicroZap>,
+    decoded: OnceLock<ondisk::Result<MicroZap>>,
 }
 
 impl Micro {
@@ -84,18 +84,15 @@ impl Micro {
         Ok(Self { block: Arc::clone(block), key_hash, decoded: OnceLock::new() })
     }
 
-    fn all(&self) -> &MicroZap {
-        self.decoded.get_or_init(|| {
-            // It was looked at when it was opened.
-            let decoded = MicroZap::decode(&self.block, self.block.endian());
-            decoded.unwrap_or_else(|_| MicroZap::new(self.key_hash.salt, 0, 0))
-        })
+    fn all(&self) -> ondisk::Result<&MicroZap> {
+        let decode = || MicroZap::decode(&self.block, self.block.endian());
+        self.decoded.get_or_init(decode).as_ref().map_err(Clone::clone)
     }
 
-    fn find(&self, key: &ZapKey) -> Option<Entry> {
-        let stored = StoredMicro::new(&self.block, self.block.endian()).ok()?;
-        let (_, chunk) = stored.find(key)?;
-        Some(entry(&chunk, self.key_hash.name(chunk.name())))
+    fn find(&self, key: &ZapKey) -> ondisk::Result<Option<Entry>> {
+        let stored = StoredMicro::new(&self.block, self.block.endian())?;
+        let found = stored.find(key);
+        Ok(found.map(|(_, chunk)| entry(&chunk, self.key_hash.name(chunk.name()))))
     }
 }
 
@@ -167,7 +164,7 @@ impl Zap {
                 FirstBlock::Micro(all) => Form::Micro(Micro {
                     key_hash: all.key_hash(),
                     block: Arc::clone(&block),
-                    decoded: OnceLock::from(all),
+                    decoded: OnceLock::from(Ok(all)),
                 }),
                 FirstBlock::Fat(header) => Form::Fat(header),
             }),
@@ -192,11 +189,13 @@ impl Zap {
     }
 
     /// The whole of a micro table.
-    #[must_use]
-    pub fn micro(&self) -> Option<&MicroZap> {
+    ///
+    /// # Errors
+    /// It is none after all.
+    pub fn micro(&self) -> Result<Option<&MicroZap>> {
         match &self.form {
-            Form::Micro(m) => Some(m.all()),
-            _ => None,
+            Form::Micro(m) => m.all().map(Some).map_err(|e| self.object.format_error(0, e)),
+            Form::Fat(_) => Ok(None),
         }
     }
 
@@ -319,7 +318,7 @@ impl Finder<'_> {
     pub fn find(&mut self, key: &ZapKey) -> Result<Option<Entry>> {
         let zap = self.zap;
         let header = match &zap.form {
-            Form::Micro(m) => return Ok(m.find(key)),
+            Form::Micro(m) => return m.find(key).map_err(|e| zap.object.format_error(0, e)),
             Form::Fat(header) => header,
         };
         let fetch = |b| zap.fetch_table(b);

@@ -527,7 +527,7 @@ fn an_unknown_feature_in_the_pool_itself_is_refused_by_name() {
     let lab = Lab::of(&testkit::fixture("sample"));
     let object = object_of(&lab, mos::FEATURES_FOR_READ);
     let table = Zap::open(&lab.open().mos().object(object).unwrap()).unwrap();
-    assert!(table.micro().is_some(), "the forging below is for micro ZAPs");
+    assert!(table.micro().unwrap().is_some(), "the forging below is for micro ZAPs");
     let known = b"com.delphix:hole_birth";
     let unknown = b"com.example:the_future";
     let with_count = |count: u64| {

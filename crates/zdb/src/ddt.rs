@@ -145,7 +145,7 @@ impl Part {
         let zap = Zap::open(&self.object);
         let entries = d.keep(&self.name, zap).map_or(0, |z| match (z.fat_header(), z.micro()) {
             (Some(h), _) => h.entry_count,
-            (_, Some(m)) => m.iter().count() as u64,
+            (_, Ok(Some(m))) => m.iter().count() as u64,
             _ => 0,
         });
         let fill: u64 = dnode.blkptrs.iter().map(|b| if b.is_hole() { 0 } else { b.fill() }).sum();

@@ -134,7 +134,7 @@ fn plain(e: &ZapEntry, name: &str, brackets: bool) -> (Value, String) {
 }
 
 fn statistics(d: &mut Dump, zap: &Zap) {
-    if let Some(m) = zap.micro() {
+    if let Some(m) = d.keep("microzap", zap.micro()).flatten() {
         let (size, n) = (zap.object().dnode().block_size(), m.iter().count());
         d.hold("microzap", json!({"size": size, "entries": n}));
         d.note(format_args!("\tmicrozap: {size} bytes, {n} entries"));

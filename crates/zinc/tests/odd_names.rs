@@ -31,7 +31,7 @@ fn rename(s: &Surgeon) -> String {
     for (name, dir) in pool.dsl().walk().into_iter().filter_map(|(n, d)| Some((n, d.ok()?))) {
         let Ok(object) = pool.mos().object(dir.phys.props_zap) else { continue };
         let bp = object.dnode().blkptrs[0];
-        let table = dmu::Zap::open(&object).ok().filter(|t| t.micro().is_some());
+        let table = dmu::Zap::open(&object).ok().filter(|t| t.micro().unwrap().is_some());
         let is_wanted = object.dnode().kind == DmuType::DSL_PROPS && dir.phys.head_dataset != 0;
         if bp.is_hole() || bp.is_embedded() || table.is_none() || !is_wanted {
             continue;

@@ -59,11 +59,14 @@ impl Zap {
     pub fn page(&self, from: Cursor, limit: usize) -> EntryPage {
         let mut page = EntryPage { entries: Vec::new(), next: None };
         match &self.form {
-            Form::Micro(m) => {
-                let place = |e: Entry| (Cursor { hash: e.hash, cd: e.cd }, Ok(e));
-                let placed = m.all().entries().into_iter().map(place).collect();
-                page.next = page.take(placed, from, limit);
-            }
+            Form::Micro(m) => match m.all() {
+                Ok(all) => {
+                    let place = |e: Entry| (Cursor { hash: e.hash, cd: e.cd }, Ok(e));
+                    let placed = all.entries().into_iter().map(place).collect();
+                    page.next = page.take(placed, from, limit);
+                }
+                Err(e) => page.entries.push(Err(self.object.format_error(0, e))),
+            },
             Form::Fat(header) => {
                 let mut pointers = Pointers { zap: self, header, held: None };
                 let mut at = Some(from);

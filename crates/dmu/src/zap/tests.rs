@@ -143,7 +143,7 @@ fn a_micro_table_grows_in_its_block_and_stays_micro() {
     }
     assert_eq!(memory.block_size(), 128 << 10);
     let zap = read_back(&memory);
-    assert!(zap.micro().is_some());
+    assert!(zap.micro().unwrap().is_some());
     assert_eq!(zap.get_u64("f2046").unwrap(), Some(2046));
     edit(&memory, |t| t.insert(key(b"one too many"), &ZapValue::from_u64(1)));
     let zap = read_back(&memory);

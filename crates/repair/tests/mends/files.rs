@@ -45,7 +45,7 @@ fn a_small_directory(s: &Surgeon) -> (u64, u64) {
         n.kind() == FileKind::Dir
             && !bp.is_hole()
             && !bp.is_embedded()
-            && dmu::Zap::open(n.object()).is_ok_and(|z| z.micro().is_some())
+            && dmu::Zap::open(n.object()).is_ok_and(|z| z.micro().unwrap().is_some())
             && n.entries().unwrap().flatten().any(|e| e.kind == 8)
     })
 }
