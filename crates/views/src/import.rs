@@ -25,16 +25,30 @@ pub enum GoingBack {
     Read,
 }
 
-/// What going back to an earlier state does, or would do. `time` is local.
+/// What going back to an earlier state does, or would do: to that of `time`, without the checkpoint
+/// of the newest one, if that is lost. Both times are local.
 #[must_use]
-pub fn rewound(name: &str, time: u64, seconds_lost: u64, how: GoingBack) -> String {
+pub fn rewound(
+    name: &str,
+    time: u64,
+    seconds_lost: u64,
+    checkpoint: Option<u64>,
+    how: GoingBack,
+) -> String {
     let (name, time, lost) = (line(name), ctime(time), span(seconds_lost));
     let (went, gave_up) = match how {
         GoingBack::Possible => (format!("Would be able to return {name}"), "Would discard"),
         GoingBack::Done => (format!("Pool {name} returned"), "Discarded"),
         GoingBack::Read => (format!("Pool {name} is read, and not returned,"), "It hides"),
     };
-    format!("{went} to its state as of {time}.\n{gave_up} approximately {lost} of transactions.\n")
+    let checkpoint = checkpoint.map(ctime);
+    let checkpoint = checkpoint.map_or_else(String::new, |made| {
+        format!("{gave_up} the checkpoint of {made}, which that state does not have.\n")
+    });
+    format!(
+        "{went} to its state as of {time}.\n{gave_up} approximately {lost} of transactions.\n\
+         {checkpoint}"
+    )
 }
 
 /// How much time that is, in the words of `zpool import -F`.

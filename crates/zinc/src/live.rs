@@ -176,34 +176,9 @@ pub fn take(
         history::check(session, log)?;
     }
     let mut find = find;
-    let find = || {
-        let found = find()?;
-        match found.listed.known().filter(|known| known.is_readonly()) {
-            Some(known) => {
-                Err(Failure::new(format!("cannot change '{}': pool is read-only", known.name()))
-                    .because("it was imported with -o readonly=on")
-                    .hint("export it, and import it without that"))
-            }
-            None => Ok(found),
-        }
-    };
+    let find = || changeable(find()?);
     let options = |found: &Found| {
-        let mut open = options(session, &[], how.cache_mib);
-        open.txg = how.txg;
-        found.complete(&mut open);
-        let mut options = ImportOptions {
-            hostid: host::id(),
-            hostname: host::name(),
-            tunables: tunables.to_vec(),
-            // A device that was only looked at in another place stays where it is for its host.
-            adopt_paths: found.is_known(),
-            ignore_limits: session.user() == 0,
-            user: session.user(),
-            give_up: named_leaves(&found.candidate, &how.give_up, |name| {
-                session.path(name.as_ref())
-            }),
-            ..ImportOptions::new(open)
-        };
+        let mut options = import_options(session, found, how, tunables);
         adjust(&mut options);
         options
     };
@@ -217,6 +192,48 @@ pub fn take(
         ui::error(session, &text);
     }
     Ok((found, pool))
+}
+
+/// Refuses to change what was imported to be read only.
+fn changeable(found: Found) -> Result<Found, Failure> {
+    match found.listed.known().filter(|known| known.is_readonly()) {
+        Some(known) => {
+            Err(Failure::new(format!("cannot change '{}': pool is read-only", known.name()))
+                .because("it was imported with -o readonly=on")
+                .hint("export it, and import it without that"))
+        }
+        None => Ok(found),
+    }
+}
+
+/// How a pool that was found is opened for writing.
+fn import_options(
+    session: &Session,
+    found: &Found,
+    how: &LiveOptions,
+    tunables: &[Setting],
+) -> ImportOptions {
+    let mut open = options(session, &[], how.cache_mib);
+    open.txg = how.txg;
+    found.complete(&mut open);
+    ImportOptions {
+        hostid: host::id(),
+        hostname: host::name(),
+        tunables: tunables.to_vec(),
+        // A device that was only looked at in another place stays where it is for its host.
+        adopt_paths: found.is_known(),
+        ignore_limits: session.user() == 0,
+        user: session.user(),
+        give_up: named_leaves(&found.candidate, &how.give_up, |name| session.path(name.as_ref())),
+        ..ImportOptions::new(open)
+    }
+}
+
+/// Whether [`take`] would open for writing what was found, which is left as it is.
+pub fn check(session: &Session, found: Found, how: &LiveOptions) -> Result<(), Failure> {
+    let found = changeable(found)?;
+    let options = import_options(session, &found, how, &[]);
+    queue::check(session, how.wait, &found.candidate, &options)
 }
 
 /// [`LiveArgs::change`] for verbs that find their pools in another way.

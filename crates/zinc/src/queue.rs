@@ -86,21 +86,50 @@ pub fn take(
     }
 }
 
+/// Whether [`take`] would open this pool: its devices are had for a moment, and nothing of them is
+/// changed.
+pub fn check(
+    session: &Session,
+    wait: Wait,
+    candidate: &Candidate,
+    options: &ImportOptions,
+) -> Result<(), Failure> {
+    let _held = lock_when_free(session, wait, candidate)?;
+    let checked = live::check_import(&options.open.rt, candidate, options);
+    checked.map_err(|e| Failure::from(e).while_held())
+}
+
 /// Says in the labels of the devices that were found that the pool is destroyed, when nothing else
 /// has them.
 pub fn mark_destroyed(session: &Session, wait: Wait, candidate: &Candidate) -> Result<(), Failure> {
+    let _held = lock_when_free(session, wait, candidate)?;
+    live::mark_destroyed(&Rt::real(), candidate, &AnyDevices::default())
+        .map_err(|e| Failure::from(e).while_held())
+}
+
+/// Locks the devices of a pool when others that have them are done. A server does not end by
+/// itself: that one has them fails at once.
+fn lock_when_free(
+    session: &Session,
+    wait: Wait,
+    candidate: &Candidate,
+) -> Result<Vec<WriteDeviceRef>, Failure> {
     let (began, patience) = (Instant::now(), wait.patience(session)?);
     let disks = AnyDevices::default();
-    let _held = loop {
+    let guid = candidate.config.pool_guid;
+    loop {
         match lock(candidate, &disks) {
-            Ok(held) => break held,
-            Err(failed) if !failed.is_in_use || began.elapsed() >= patience => {
+            Ok(held) => return Ok(held),
+            Err(failed)
+                if !failed.is_in_use
+                    || began.elapsed() >= patience
+                    || Server::holds(session, guid) =>
+            {
                 return Err(failed.explain(session, candidate));
             }
             Err(_) => session.sleep(PAUSE)?,
         }
-    };
-    live::mark_destroyed(&Rt::real(), candidate, &disks).map_err(|e| Failure::from(e).while_held())
+    }
 }
 
 /// The devices are another writer's, or have changed while they were looked at.

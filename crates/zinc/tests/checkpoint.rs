@@ -166,6 +166,57 @@ fn a_plan_refuses_what_the_import_refuses() {
     }
 }
 
+/// Devices that another process has are in the way of the plan as of what is planned.
+#[test]
+fn a_plan_says_what_the_import_would_say_of_devices_that_are_in_use() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zfs create tank/old");
+    place.ok("zpool export tank");
+    let txg = break_newest(&place, 0)[0] - 1;
+    let device = std::fs::File::open(place.path().join("a")).unwrap();
+    let refused = |words: String| -> String {
+        let said = place.fails(&words);
+        has(&said, &["process", "has it"]);
+        // Its number is in the words, and the command is another one.
+        said.lines().next().unwrap().to_owned()
+    };
+    for flags in ["-F".to_owned(), format!("-T {txg}")] {
+        device.lock().unwrap();
+        let [done, planned] = ["", "-n"]
+            .map(|plan| refused(format!("zpool import -d . --wait 0 {flags} {plan} tank")));
+        assert_eq!(done, planned);
+        device.unlock().unwrap();
+    }
+    place.ok("zpool import -d . tank");
+    device.lock().unwrap();
+    let [done, planned] =
+        ["", "-n"].map(|plan| refused(format!("zpool clear --wait 0 -F {plan} tank")));
+    assert_eq!(done, planned);
+    device.unlock().unwrap();
+    assert_eq!(place.ok("zpool clear -F -n tank"), "");
+}
+
+#[test]
+fn going_back_behind_a_checkpoint_says_that_it_is_lost() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zfs create tank/old");
+    place.ok("zpool export tank");
+    let txg = break_newest(&place, 0)[0];
+    place.ok("zpool import -d . tank");
+    place.ok("zpool checkpoint tank");
+    place.ok("zfs create tank/new");
+    place.ok("zpool export tank");
+    let younger = break_newest(&place, 0)[0] - 1;
+    let back = place.ok(&format!("zpool import -d . -T {younger} -n tank"));
+    assert!(back.contains("Would be able") && !back.contains("checkpoint"), "{back}");
+    let back = |more: &str| place.ok(&format!("zpool import -d . -T {txg} {more} tank"));
+    has(&back("-n"), &["Would discard the checkpoint of "]);
+    has(&back(""), &["Discarded the checkpoint of "]);
+    assert_eq!(place.ok("zpool list -H -o ckpoint tank"), "-\n");
+}
+
 #[test]
 fn a_pool_whose_newest_state_is_broken_goes_back() {
     let place = Place::new(&["a"]);

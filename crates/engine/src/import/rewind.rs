@@ -5,6 +5,7 @@
 //! reading all its metadata.
 
 use crate::{Error, Result};
+use ondisk::uberblock::Uberblock;
 use pool::{Candidate, OpenOptions, Pool, Verdict, by_txg, verdict_of_txg};
 
 /// Txgs for which freed space is not used again.
@@ -34,9 +35,43 @@ pub enum Rewind {
         timestamp: u64,
         /// Seconds from then to the newest txg.
         seconds_lost: u64,
+        /// The newest state has a checkpoint of this time, and that of the txg has none.
+        checkpoint_lost: Option<u64>,
     },
     /// No state within reach can be read.
     Impossible,
+}
+
+/// The newest of these states of which all metadata can be read.
+///
+/// # Errors
+/// There is none, and what keeps the pool from being opened is no damage: an earlier state does not
+/// bring back a device that is missing.
+fn newest_whole<'u>(
+    candidate: &Candidate,
+    options: &OpenOptions,
+    among: &'u [Uberblock],
+) -> Result<Option<&'u Uberblock>> {
+    let is_whole = |u: &&Uberblock| verdict_of_txg(candidate, options, u.txg) == Verdict::Intact;
+    if let Some(whole) = among.iter().find(is_whole) {
+        return Ok(Some(whole));
+    }
+    match Pool::open_candidate(candidate, options) {
+        Err(e) if !matches!(e, pool::Error::Damaged { .. }) => Err(e.into()),
+        _ => Ok(None),
+    }
+}
+
+/// When the checkpoint was made that the state of a txg has, as far as that can be read.
+fn checkpoint_of(candidate: &Candidate, options: &OpenOptions, txg: u64) -> Option<u64> {
+    let options = OpenOptions { txg: Some(txg), checkpoint: false, ..options.clone() };
+    let pool = Pool::open_candidate(candidate, &options).ok()?;
+    Some(pool.checkpoint().ok()??.timestamp)
+}
+
+/// The oldest txg that is recent, where this is the newest of all.
+fn first_recent(newest: u64) -> u64 {
+    newest.saturating_sub(TXGS_DEFERRED)
 }
 
 impl Rewind {
@@ -46,51 +81,55 @@ impl Rewind {
     /// The pool has no state up to the txg that was asked for, or what keeps it from being opened
     /// is no damage: an earlier state does not bring back a device that is missing.
     pub fn find(candidate: &Candidate, options: &OpenOptions, reach: RewindReach) -> Result<Self> {
-        let mut all = by_txg(&candidate.uberblocks);
-        let available: Vec<u64> = all.iter().map(|c| c.uberblock.txg).collect();
-        let newest = all.first().map(|c| c.uberblock);
+        let mut all = states(candidate);
+        let available: Vec<u64> = all.iter().map(|u| u.txg).collect();
+        let newest = all.first().copied();
         let newest_txg = newest.map_or(0, |u| u.txg);
-        all.retain(|c| match reach {
-            RewindReach::Recent => c.uberblock.txg >= newest_txg.saturating_sub(TXGS_DEFERRED),
+        all.retain(|u| match reach {
+            RewindReach::Recent => u.txg >= first_recent(newest_txg),
             RewindReach::Any => true,
-            RewindReach::UpTo(txg) => c.uberblock.txg <= txg,
+            RewindReach::UpTo(txg) => u.txg <= txg,
         });
         if let (RewindReach::UpTo(txg), true) = (reach, all.is_empty()) {
             let (pool, txg) = (candidate.name().to_owned(), Some(txg));
             return Err(Error::from(pool::Error::NoUberblock { pool, txg, available }));
         }
-        let is_whole = |txg| verdict_of_txg(candidate, options, txg) == Verdict::Intact;
-        let whole = all.iter().map(|c| c.uberblock).find(|u| is_whole(u.txg));
-        Ok(match whole {
-            None => match Pool::open_candidate(candidate, options) {
-                Err(e) if !matches!(e, pool::Error::Damaged { .. }) => return Err(e.into()),
-                _ => Self::Impossible,
-            },
+        Ok(match newest_whole(candidate, options, &all)? {
+            None => Self::Impossible,
             Some(u) if u.txg == newest_txg => Self::NotNeeded,
             Some(u) => {
                 let last = newest.map_or(u.timestamp, |u| u.timestamp);
                 let seconds_lost = last.saturating_sub(u.timestamp);
-                Self::To { txg: u.txg, timestamp: u.timestamp, seconds_lost }
+                let checkpoint_lost = checkpoint_of(candidate, options, newest_txg)
+                    .filter(|_| checkpoint_of(candidate, options, u.txg).is_none());
+                Self::To { txg: u.txg, timestamp: u.timestamp, seconds_lost, checkpoint_lost }
             }
         })
     }
 
     /// How a pool whose newest state cannot be read gets an earlier one: how far is to be looked,
-    /// when that state was written, and the seconds from then to the newest.
+    /// when that state was written, and the seconds from then to the newest. Each state is looked
+    /// at once.
     #[must_use]
     pub fn recovery(
         candidate: &Candidate,
         options: &OpenOptions,
     ) -> Option<(RewindReach, u64, u64)> {
-        for reach in [RewindReach::Recent, RewindReach::Any] {
-            match Self::find(candidate, options, reach) {
-                Ok(Self::Impossible) => {}
-                Ok(Self::To { timestamp, seconds_lost, .. }) => {
-                    return Some((reach, timestamp, seconds_lost));
-                }
-                Ok(Self::NotNeeded) | Err(_) => return None,
+        let all = states(candidate);
+        let newest = *all.first()?;
+        let (recent, older): (Vec<Uberblock>, Vec<Uberblock>) =
+            all.into_iter().partition(|u| u.txg >= first_recent(newest.txg));
+        for (reach, among) in [(RewindReach::Recent, recent), (RewindReach::Any, older)] {
+            if let Some(u) = newest_whole(candidate, options, &among).ok()? {
+                let lost = newest.timestamp.saturating_sub(u.timestamp);
+                return (u.txg != newest.txg).then_some((reach, u.timestamp, lost));
             }
         }
         None
     }
+}
+
+/// The states that uberblocks remember, newest first.
+fn states(candidate: &Candidate) -> Vec<Uberblock> {
+    by_txg(&candidate.uberblocks).into_iter().map(|c| c.uberblock).collect()
 }

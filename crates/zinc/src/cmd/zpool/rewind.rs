@@ -2,7 +2,7 @@
 
 use crate::args::SearchScope;
 use crate::failure::Failure;
-use crate::live::LiveArgs;
+use crate::live::{self, LiveArgs, LiveOptions};
 use crate::local_time::local;
 use crate::session::Session;
 use crate::{found, served, ui};
@@ -48,9 +48,11 @@ impl RewindArgs {
         let found = Rewind::find(candidate, options, reach);
         match found.map_err(|e: Error| Failure::from(e).about(doing))? {
             Rewind::NotNeeded => Ok(None),
-            Rewind::To { txg, timestamp, seconds_lost } => {
+            Rewind::To { txg, timestamp, seconds_lost, checkpoint_lost } => {
                 let (name, time) = (candidate.name(), local(session, timestamp));
-                Ok(Some((txg, views::import::rewound(name, time, seconds_lost, how))))
+                let lost = checkpoint_lost.map(|time| local(session, time));
+                let text = views::import::rewound(name, time, seconds_lost, lost, how);
+                Ok(Some((txg, text)))
             }
             Rewind::Impossible => {
                 let failure = Failure::new(format!("{doing}: I/O error"))
@@ -63,7 +65,8 @@ impl RewindArgs {
         }
     }
 
-    /// The same of a pool that is known by its name. One that is held could be opened.
+    /// The same of a pool that is known by its name. One that is held could be opened. Of a plan it
+    /// is said what would be done, when it could be.
     pub fn txg_of_known(
         &self,
         session: &Session,
@@ -83,7 +86,11 @@ impl RewindArgs {
         found.complete(&mut options);
         let doing = format!("{doing} {name}");
         let back = self.txg(session, &found.candidate, &options, None, GoingBack::Done, &doing)?;
-        back.iter().filter(|_| self.is_plan).for_each(|(_, text)| ui::out(session, text));
+        if self.is_plan {
+            let txg = back.as_ref().map(|(txg, _)| *txg);
+            live::check(session, found, &LiveOptions { txg, ..live.how.clone() })?;
+            back.iter().for_each(|(_, text)| ui::out(session, text));
+        }
         Ok(back)
     }
 }

@@ -12,10 +12,9 @@ use crate::place::printable;
 use crate::places::{candidates, import_places};
 use crate::served::Server;
 use crate::session::Session;
-use crate::{host, known, stored_only, ui};
-use engine::errors::PoolError;
+use crate::{host, known, queue, stored_only, ui};
 use engine::features::VERSION_FEATURES;
-use engine::live::{ImportOptions, LogDevices, cache_config, check_import};
+use engine::live::{ImportOptions, LogDevices, cache_config};
 use engine::pools::CandidateState;
 use engine::pools::pick;
 use engine::spelling;
@@ -204,7 +203,7 @@ impl Args {
         options.txg = back_to.as_ref().map(|(txg, _)| *txg);
         let say = || back_to.iter().for_each(|(_, text)| ui::out(session, text));
         if back.is_plan {
-            self.check(session, candidate, options, readonly).map_err(|e| hinted(e.into()))?;
+            self.check(session, candidate, options, readonly).map_err(hinted)?;
             say();
             return Ok(());
         }
@@ -281,14 +280,14 @@ impl Args {
         pool: &Candidate,
         open: OpenOptions,
         readonly: bool,
-    ) -> Result<(), PoolError> {
+    ) -> Result<(), Failure> {
         if readonly {
-            return Pool::open_candidate(pool, &open).map(drop);
+            return Ok(Pool::open_candidate(pool, &open).map(drop)?);
         }
         let mut options = ImportOptions { hostid: host::id(), ..ImportOptions::new(open) };
         options.user = session.user();
         self.adjust(&mut options);
-        check_import(&options.open.rt, pool, &options)
+        queue::check(session, self.pool.open.wait, pool, &options)
     }
 
     /// What was asked for of how the pool is opened.
