@@ -111,7 +111,21 @@ fn what_a_reader_did_not_get_is_listed() {
     lose(&place, "a", &content[5 * RECORD..]);
     let mut server = place.serve("tank");
     let cat = place.command_here("cat tank/fs:/dir/lost").output().unwrap();
-    assert!(!cat.status.success());
+    assert_eq!(cat.status.code(), Some(1));
+    assert!(cat.stdout == content[..5 * RECORD], "what stands before it is written");
+    let said = String::from_utf8_lossy(&cat.stderr);
+    let lost = format!("tank/fs:/dir/lost: bytes {}+{RECORD} are lost\n", 5 * RECORD);
+    assert!(said.contains(&lost) && said.contains("--offset 786432 goes on"), "{said}");
+    let rest = place.command_here("cat --offset 786432 tank/fs:/dir/lost").output().unwrap();
+    assert!(rest.status.success() && rest.stdout == content[6 * RECORD..]);
+    // Within a block, and of several files.
+    let some = "cat --offset 655350 --length 100 tank/fs:/dir/lost tank/fs@s:/dir/lost";
+    let some = place.command_here(some).output().unwrap();
+    assert_eq!(some.status.code(), Some(1));
+    let ten = &content[655_350..655_360];
+    assert!(some.stdout == [ten, ten].concat());
+    let said = String::from_utf8_lossy(&some.stderr);
+    assert!(said.contains("tank/fs@s:/dir/lost: bytes 655360+90 are lost"), "{said}");
     place.ok_here("zpool sync tank");
     let status = place.ok_here("zpool status -v tank");
     assert!(status.contains(BOTH[0]) && status.contains("ZFS-8000-8A"), "{status}");

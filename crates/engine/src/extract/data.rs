@@ -77,6 +77,30 @@ pub(super) fn copy(
     Ok(lost_bytes)
 }
 
+/// Reads a part of an object, up to the first block that cannot be read. Returns how many bytes
+/// were read, and what is lost behind them, as far as the part goes.
+///
+/// # Errors
+/// The object has no blocks at all.
+pub fn read_until_lost(object: &Object, at: u64, out: &mut [u8]) -> Result<(usize, Option<Lost>)> {
+    let end = at.saturating_add(out.len() as u64);
+    let mut lost: Option<Lost> = None;
+    object.read_at_with(at, out, &mut |block, size, e| {
+        let offset = block.max(at);
+        let length = block.saturating_add(size).min(end).saturating_sub(offset);
+        match &mut lost {
+            None => lost = Some(Lost { offset, length, cause: e.to_string() }),
+            Some(lost) if lost.offset.saturating_add(lost.length) == offset => {
+                lost.length = lost.length.saturating_add(length);
+            }
+            Some(_) => {}
+        }
+        Ok(())
+    })?;
+    let read = lost.as_ref().map_or(out.len(), |lost| lost.offset.saturating_sub(at) as usize);
+    Ok((read, lost))
+}
+
 /// Copies a volume as a sparse image, in place of what was found there before; the bytes lost.
 ///
 /// # Errors

@@ -7,9 +7,10 @@ use crate::objsets::Sets;
 use crate::place::Place;
 use crate::session::Session;
 use crate::ui;
-use engine::DatasetKind;
+use engine::extract::{Lost, read_until_lost};
 use engine::files::FileKind;
-use engine::{Pool, Volume};
+use engine::objects::Object;
+use engine::{DatasetKind, Pool, Volume};
 use std::process::ExitCode;
 
 /// Bytes read at a time: enough blocks in flight for any device.
@@ -36,7 +37,8 @@ impl Verb for Args {
         Served::ToOwner
     }
 
-    /// Runs it. A file that cannot be read is said and the next is tried; exit code 1 then.
+    /// Runs it. A file that cannot be read is written up to there and said, and the next is tried;
+    /// exit code 1 then.
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let places: Vec<Place> = self.files.iter().map(|f| f.as_os_str().into()).collect();
         let first = places.first().map(Place::pool).unwrap_or_default();
@@ -70,38 +72,42 @@ impl Args {
         let found = place.find(pool)?;
         if pool.dsl().kind(&found.dataset) == DatasetKind::Volume {
             let volume = Volume::open(&sets.open(&found.dataset)?)?;
-            return self.bytes(session, |at, out| volume.read_at(at, out), volume.size());
+            return self.bytes(session, place, volume.object(), volume.size());
         }
         let fs = found.filesystem(sets)?;
         let node = found.node(&fs, true)?;
         match node.kind() {
-            FileKind::File => self.bytes(session, |at, out| node.read_at(at, out), node.size),
+            FileKind::File => self.bytes(session, place, node.object(), node.size),
             FileKind::Dir => Err(Failure::new(format!("{}: a directory", place.shown()))),
             _ => Err(Failure::new(format!("{}: not a regular file", place.shown()))),
         }
     }
 
-    /// Writes the part that is wanted of `size` bytes, which `read_at` reads.
-    fn bytes<E>(
+    /// Writes the part that is wanted of `size` bytes, up to the first that are lost.
+    fn bytes(
         &self,
         session: &Session,
-        read_at: impl Fn(u64, &mut [u8]) -> Result<usize, E>,
+        place: &Place,
+        object: &Object,
         size: u64,
-    ) -> Result<bool, Failure>
-    where
-        Failure: From<E>,
-    {
+    ) -> Result<bool, Failure> {
         let wanted = self.length.and_then(|n| self.offset.checked_add(n)).unwrap_or(u64::MAX);
         let end = size.min(wanted);
         let mut buffer = vec![0; CHUNK.min(end.saturating_sub(self.offset)) as usize];
         let mut at = self.offset;
         while at < end {
             let n = buffer.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
-            read_at(at, &mut buffer[..n])?;
+            let (read, lost) = read_until_lost(object, at, &mut buffer[..n])?;
             session.check()?;
-            if ui::out_bytes(session, &buffer[..n]).is_err() {
+            if ui::out_bytes(session, &buffer[..read]).is_err() {
                 // Why becomes the exit code.
                 return Ok(false);
+            }
+            if let Some(Lost { offset, length, cause }) = lost {
+                let what = format!("{}: bytes {offset}+{length} are lost", place.shown());
+                let hint =
+                    format!("--offset {} goes on behind them", offset.saturating_add(length));
+                return Err(Failure::new(what).because(cause).hint(hint));
             }
             at += n as u64;
         }
