@@ -1,13 +1,15 @@
 //! Asking.
 
+use crate::feed::feed;
 use crate::protocol::{ANSWER_MAX, Refusal, Request, decode_answer};
 use crate::sink;
 use crate::wire::{Lines, Trouble, send};
 use rustix::net::sockopt::socket_peercred;
 use serde_json::Value;
 use std::fmt;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -117,6 +119,27 @@ impl Client {
                 _ => answer,
             }
         })
+    }
+
+    /// The same as [`Self::call`], and the server may have `input` read here, as far as it asks for
+    /// it ([`crate::feed`]). A thread that waits for input when the answer comes is left behind.
+    ///
+    /// # Errors
+    /// As [`Self::call`].
+    pub fn call_feeding(
+        &mut self,
+        verb: &str,
+        params: Value,
+        input: OwnedFd,
+    ) -> Result<Value, CallError> {
+        let (from, to) = UnixStream::pair()?;
+        let (_mine, watch) = UnixStream::pair()?;
+        let read = move || {
+            // The server is told by the end of the socket.
+            let _ = feed(to, File::from(input));
+        };
+        std::thread::Builder::new().name("input".to_owned()).spawn(read)?;
+        self.call_with(verb, params, &[from.as_fd(), watch.as_fd()])
     }
 
     /// The same as [`Self::call`], sending open files along.

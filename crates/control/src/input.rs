@@ -1,11 +1,13 @@
 //! The input of a client: a pipe without a writer must not hold what serves a client that is gone.
 //!
+//! What is there already is read, wanted or not: whether a stream has come to its end is known only
+//! then, and who takes pieces of it asks before each whether it is to go on.
+//!
 //! No question put to the system tells whether a read will wait, so a thread of its own reads.
 //! Where it is not waited for any more it stays in its read, and ends with it. It reads when it is
 //! asked to, and no more than that: what comes behind is another's, who may read the same pipe
 //! next. A reader that takes all there is has it read ahead.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
@@ -43,7 +45,11 @@ impl<W: Fn() -> io::Result<()>> Input<W> {
     ///
     /// # Errors
     /// The system has no thread.
-    pub fn new(mut file: File, amount: Amount, is_wanted: W) -> io::Result<Self> {
+    pub fn new(
+        mut file: impl Read + Send + 'static,
+        amount: Amount,
+        is_wanted: W,
+    ) -> io::Result<Self> {
         let (asks, asked) = mpsc::sync_channel(1);
         let (send, pieces) = mpsc::sync_channel(1);
         let read = move || {
@@ -80,14 +86,16 @@ impl<W: Fn() -> io::Result<()>> Read for Input<W> {
             return Ok(0);
         }
         while self.at == self.piece.len() {
-            (self.is_wanted)()?;
             self.ask(match self.amount {
                 Amount::Asked => out.len().min(PIECE),
                 Amount::All => PIECE_AHEAD,
             });
             let piece = match self.pieces.recv_timeout(TICK) {
                 Ok(piece) => piece,
-                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Timeout) => {
+                    (self.is_wanted)()?;
+                    continue;
+                }
                 Err(RecvTimeoutError::Disconnected) => return Ok(0),
             };
             self.is_reading = false;
@@ -111,6 +119,7 @@ impl<W: Fn() -> io::Result<()>> Read for Input<W> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use std::io::Write as _;
     use std::os::fd::OwnedFd;
 
@@ -126,7 +135,11 @@ mod tests {
             let mut out = [0; 3];
             input.read_exact(&mut out).unwrap();
             assert_eq!(&out, b"abc");
+            // What has come by then is read: it may be the end.
+            writer.write_all(b"end").unwrap();
             is_over.set(true);
+            input.read_exact(&mut out).unwrap();
+            assert_eq!(&out, b"end");
             assert_eq!(input.read(&mut out).unwrap_err().to_string(), "over");
         }
     }

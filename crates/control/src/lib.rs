@@ -14,10 +14,11 @@
 //! that a command which is run by the server reads and writes what its caller's terminal is;
 //! `place` makes the socket and takes over the name of one that was left behind; `server` answers,
 //! one thread for each connection, of which there are as many as may be; `client` asks.
+//! `silent` remembers which servers did not answer.
 //! [`held`] lets what is held for clients go while their commands run.
 //! `presence` says whether a client whose command runs is still there, [`stream`] and [`sink`]
 //! write to its files and wait no longer for their readers than for it, and [`input`] reads what it
-//! sends. `http` has pages for
+//! sends, [`feed`] what another user's client was asked for. `http` has pages for
 //! monitoring systems and browsers. [`log`] writes what a server tells of itself, and [`hook`] runs
 //! a command of the administrator's for what happens.
 //! Why it is like this: `docs/decisions/0012-control-socket.md`.
@@ -27,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+pub mod feed;
 pub mod held;
 pub mod hook;
 pub mod http;
@@ -36,6 +38,7 @@ mod place;
 mod presence;
 pub mod protocol;
 mod server;
+mod silent;
 pub mod sink;
 mod socket_file;
 pub mod stream;
@@ -46,4 +49,5 @@ pub use place::{Endpoint, PlaceError};
 pub use presence::{ClientWatch, Presence};
 pub use protocol::{Refusal, Request};
 pub use server::{Handler, Peer, Server};
+pub use silent::{SilentServer, SilentServers};
 pub use socket_file::SocketFile;

@@ -78,6 +78,10 @@ pub enum Action {
     Diff,
     /// It is sent.
     Send,
+    /// A stream extends or replaces it.
+    Receive,
+    /// A stream becomes a file system or volume; the name is the new one.
+    ReceiveNew,
     /// Permissions are given or taken.
     Allow,
 }
@@ -94,7 +98,7 @@ pub enum On {
 }
 
 /// What each operation needs: all of it.
-pub const RULES: [(Action, &[(On, &str)]); 16] = [
+pub const RULES: [(Action, &[(On, &str)]); 18] = [
     (Action::Snapshot, &[(On::Head, "snapshot")]),
     (Action::Create, &[(On::Parent, "create"), (On::Parent, "mount")]),
     (Action::CloneOf, &[(On::Itself, "clone")]),
@@ -110,6 +114,8 @@ pub const RULES: [(Action, &[(On, &str)]); 16] = [
     (Action::Release, &[(On::Head, "release")]),
     (Action::Diff, &[(On::Head, "diff")]),
     (Action::Send, &[(On::Itself, "send")]),
+    (Action::Receive, &[(On::Itself, "receive"), (On::Itself, "create"), (On::Itself, "mount")]),
+    (Action::ReceiveNew, &[(On::Parent, "receive"), (On::Parent, "create"), (On::Parent, "mount")]),
     (Action::Allow, &[(On::Itself, "allow")]),
 ];
 

@@ -13,6 +13,8 @@ use engine::{
     Create, ErrorKind, LivePool, NewPool, OpenOptions, Pool, Progress, PropertyContext, Rule,
 };
 use std::cell::RefCell;
+use std::sync::OnceLock;
+use std::time::Duration;
 
 const NOW: Time = Time { seconds: 1_700_000_000, nanos: 0 };
 
@@ -58,6 +60,16 @@ fn pool(name: &str) -> LivePool {
     NewPool::new(name).memory(256 << 20).create().unwrap()
 }
 
+/// A pool with the tree, which is sent by several tests and stays as it is.
+fn sender() -> &'static LivePool {
+    static SENDER: OnceLock<LivePool> = OnceLock::new();
+    SENDER.get_or_init(|| {
+        let pool = pool("tank");
+        tree(&pool);
+        pool
+    })
+}
+
 fn recursive() -> Scope {
     Scope { replicate: true, ..Scope::default() }
 }
@@ -88,17 +100,16 @@ fn receive(pool: &LivePool, stream: &[u8]) {
 
 #[test]
 fn a_range_has_all_that_lies_between() {
-    let pool = pool("tank");
-    tree(&pool);
+    let pool = sender();
     let range = Scope { intermediates: true, ..Scope::default() };
-    let all = |to: &str, from: &str| planned(&pool, to, Some(from), &range);
+    let all = |to: &str, from: &str| planned(pool, to, Some(from), &range);
     assert_eq!(all("tank/top@3", "@1"), ["@1 @2", "@2 @3"]);
     assert_eq!(all("tank/top@3", "2"), ["@2 @3"]);
-    assert_eq!(planned(&pool, "tank/top@3", Some("1"), &Scope::default()), ["@1 @3"]);
+    assert_eq!(planned(pool, "tank/top@3", Some("1"), &Scope::default()), ["@1 @3"]);
     assert_eq!(all("tank/top@3", "tank/top@2"), ["@2 @3"]);
     assert_eq!(all("tank/top/a@3", "tank/top/z@1"), ["/z@1 /a@2", "/a@2 /a@3"]);
     let (to, from) = ("tank/top/a@3", Some("tank/top/z@1"));
-    assert_eq!(planned(&pool, to, from, &recursive()), ["/z@1 /a@2", "/a@2 /a@3"]);
+    assert_eq!(planned(pool, to, from, &recursive()), ["/z@1 /a@2", "/a@2 /a@3"]);
     let refused = |to: &str, from: &str| {
         let view = pool.look().unwrap();
         let package = Package::plan(&view, to, Some(from), Forms::default(), &range).err();
@@ -124,23 +135,22 @@ fn a_range_has_all_that_lies_between() {
 
 #[test]
 fn a_clone_comes_after_its_origin() {
-    let pool = pool("tank");
-    tree(&pool);
-    let all = planned(&pool, "tank/top@3", None, &recursive());
+    let pool = sender();
+    let all = planned(pool, "tank/top@3", None, &recursive());
     let at = |what: &str| all.iter().position(|one| one == what).expect(what);
     assert_eq!(all.len(), 3 + 3 + 3 + 2 + 1, "{all:?}");
     assert_eq!(all[..3], ["- @1", "@1 @2", "@2 @3"]);
     assert!(at("/z@2 /z@3") < at("/z@1 /a@2"), "{all:?}");
     assert!(at("/a@2 /a@3") < at("/a@2 /0@3"), "{all:?}");
     // An increment without what lies between has what clones are made of.
-    let some = planned(&pool, "tank/top@3", Some("@1"), &recursive());
+    let some = planned(pool, "tank/top@3", Some("@1"), &recursive());
     assert!(some.contains(&"/z@1 /z@3".to_owned()), "{some:?}");
     assert!(some.contains(&"/z@1 /a@2".to_owned()), "{some:?}");
     assert!(some.contains(&"/a@2 /a@3".to_owned()), "{some:?}");
     assert!(some.contains(&"/a@2 /0@3".to_owned()), "{some:?}");
     assert!(!some.iter().any(|one| one.ends_with("/z@2")), "{some:?}");
     let without = Scope { without: vec!["tank/top/a".to_owned()], ..recursive() };
-    let some = planned(&pool, "tank/top@3", None, &without);
+    let some = planned(pool, "tank/top@3", None, &without);
     assert!(!some.iter().any(|one| one.ends_with("/a@2") || one.ends_with("/a@3")), "{some:?}");
     assert!(some.contains(&"/a@2 /0@3".to_owned()), "{some:?}");
 }
@@ -167,12 +177,11 @@ fn a_replica_has_what_was_sent() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("other.img");
     let into = NewPool::new("other").file(&file, 256 << 20).unwrap().create().unwrap();
-    let from = pool("tank");
-    tree(&from);
+    let from = sender();
     let scope = Scope { replicate: true, ..Scope::default() };
-    receive(&into, &sent(&from, "tank/top@2", None, &scope));
+    receive(&into, &sent(from, "tank/top@2", None, &scope));
     let scope = Scope { intermediates: true, ..scope };
-    receive(&into, &sent(&from, "tank/top@3", Some("@2"), &scope));
+    receive(&into, &sent(from, "tank/top@3", Some("@2"), &scope));
     let (a, b) = (from.look().unwrap(), into.look().unwrap());
     let mut count = 0;
     for (name, dir) in a.dsl().walk() {
@@ -299,12 +308,35 @@ fn an_increment_of_a_tree_follows_the_sender() {
     assert!(report.issues.is_empty(), "{:?}", report.issues);
 }
 
+/// What is cancelled when all of a package was received does not make it fail.
+#[test]
+fn a_package_that_came_whole_is_received_though_it_is_cancelled() {
+    struct Late<'a>(&'a Progress);
+    impl Observer for Late<'_> {
+        fn not_set(&self, _: &str, _: &str, _: &str) {}
+
+        fn ends(&self, _: u64, _: Duration) {
+            self.0.cancel();
+        }
+    }
+    let (from, into) = (pool("tank"), pool("other"));
+    Create::filesystem("tank/top").unwrap().run(&from).unwrap();
+    snapshot(&from, &["tank/top@1"], true, Vec::new()).unwrap();
+    receive(&into, &sent(&from, "tank/top@1", None, &recursive()));
+    snapshot(&from, &["tank/top@2"], true, Vec::new()).unwrap();
+    let stream = sent(&from, "tank/top@2", Some("@1"), &recursive());
+    let (target, naming) = ("other".to_owned(), Naming::WithoutPool);
+    let how = Receive { target, naming, ..Receive::default() };
+    let progress = Progress::new();
+    how.run(&into, &*stream, &Late(&progress), &progress).map_err(|e| format!("{e:?}")).unwrap();
+    assert!(progress.check().is_err(), "it was cancelled");
+}
+
 /// A property that volumes do not have is set on the file systems of a tree.
 #[test]
 fn what_is_set_reaches_what_can_have_it() {
-    let (from, into) = (pool("tank"), pool("other"));
-    tree(&from);
-    let stream = sent(&from, "tank/top@1", None, &recursive());
+    let into = pool("other");
+    let stream = sent(sender(), "tank/top@1", None, &recursive());
     let (target, naming) = ("other".to_owned(), Naming::WithoutPool);
     let set = vec![("atime".to_owned(), "off".to_owned())];
     let how = Receive { target, naming, set, ..Receive::default() };

@@ -71,6 +71,10 @@ pub fn failure(failed: &NotReceived) -> Option<(String, Option<String>)> {
         ErrorKind::Against(Rule::HeadName) => {
             return plain("cannot specify snapshot name for multi-snapshot stream".to_owned());
         }
+        ErrorKind::Against(Rule::Target) => {
+            let target = error.dataset().unwrap_or(dataset);
+            return Some((format!("cannot receive: specified fs ({target}) does not exist"), None));
+        }
         ErrorKind::InvalidName => return plain(bad_name(destination)),
         ErrorKind::NotFound => {
             let missing = error.dataset().unwrap_or(dataset);

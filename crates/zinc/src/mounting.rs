@@ -102,7 +102,9 @@ fn follow(
     let mut change = Some(change);
     let mut once = || change.take().map_or(Ok(()), |change| change());
     let (done, left) = with(&follower(client), &mut once);
-    let code = tell(session, left);
+    // Mounts of a pool that is being let go are gone in any case.
+    let is_let_go = client.presence.reason().is_some();
+    let code = tell(session, if is_let_go { Vec::new() } else { left });
     done.map(|()| code)
 }
 

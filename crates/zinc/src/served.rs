@@ -13,6 +13,7 @@ use crate::failure::{FAILED, Failure};
 use crate::session::{ENVIRONMENT, Session};
 use crate::{known, places, ui};
 use ::mount::reading;
+use control::feed::StreamEnd;
 use control::protocol::word_to_json;
 use control::{CallError, Client, Endpoint, SocketFile, sink};
 use engine::datasets::pool_of;
@@ -358,21 +359,25 @@ impl Server {
         }
     }
 
-    /// The same by a server of another user, which sends what it would print; a stream through a
-    /// socket.
+    /// The same by a server of another user, which sends what it would print, a stream through a
+    /// socket, and asks for a stream that it takes.
     fn be_shown(
         &mut self,
         session: &Session,
         params: Value,
         output: BorrowedFd<'_>,
     ) -> Result<RunOutcome, Failure> {
-        let answer = match is_stream(session.arguments()) && !output.is_terminal() {
-            false => self.call("run", params)?,
-            true => {
-                let answer = self.client.call_streaming("run", params, output);
-                answer.map_err(|e| failed(&e, self.pid, &self.name))?
+        let answer = match StreamEnd::of(session.arguments()) {
+            Some(StreamEnd::Output) if !output.is_terminal() => {
+                self.client.call_streaming("run", params, output)
             }
+            Some(StreamEnd::Input) if !session.is_input_terminal() => {
+                let input = std::io::stdin().as_fd().try_clone_to_owned()?;
+                self.client.call_feeding("run", params, input)
+            }
+            _ => self.client.call("run", params),
         };
+        let answer = answer.map_err(|e| failed(&e, self.pid, &self.name))?;
         let text = |key: &str| answer[key].as_str().unwrap_or_default();
         ui::error(session, text("errors"));
         sink::write(output, text("output").as_bytes())?;
@@ -420,13 +425,6 @@ impl Server {
         };
         Ok(RunOutcome::ended(&answer))
     }
-}
-
-/// Whether a command line, with the program's name, writes a stream: other verbs print what is kept
-/// for their users, and wait for nothing of theirs.
-pub fn is_stream(args: &[OsString]) -> bool {
-    let word = |at: usize| args.get(at).and_then(|word| word.to_str());
-    matches!((word(1), word(2)), (Some("send"), _) | (Some("zfs"), Some("send")))
 }
 
 /// What became of a command line that a server was to run.

@@ -228,11 +228,11 @@ impl Session {
             return Ok(Box::new(File::from(io::stdin().as_fd().try_clone_to_owned()?)));
         };
         let is_wanted = || progress.check().map_err(io::Error::other);
-        Ok(Box::new(Input::new(client.input.try_clone()?, amount, is_wanted)?))
+        Ok(Box::new(Input::new(client.reader()?, amount, is_wanted)?))
     }
 
-    /// Standard input is a terminal.
+    /// Standard input is a terminal, or nothing that can be read.
     pub fn is_input_terminal(&self) -> bool {
-        self.client().map_or_else(|| io::stdin().is_terminal(), |c| c.input.is_terminal())
+        self.client().map_or_else(|| io::stdin().is_terminal(), |c| c.has_no_input())
     }
 }

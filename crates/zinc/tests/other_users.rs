@@ -358,6 +358,113 @@ fn they_send_what_they_have_the_permission_for() {
     assert!(!child.wait_with_output().unwrap().status.success());
 }
 
+/// Runs a command of a user with this input; what is left of the input.
+fn fed(place: &Place, user: u32, command: &str, input: &[u8]) -> (Output, Vec<u8>) {
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    let mut started = place.command(user, command);
+    started.stdin(reader.try_clone().unwrap()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = started.spawn().unwrap();
+    drop(started);
+    std::thread::scope(|scope| {
+        // The rest of what a command refuses is read below.
+        scope.spawn(move || writer.write_all(input).unwrap());
+        let ended = child.wait_with_output().unwrap();
+        let mut rest = Vec::new();
+        reader.read_to_end(&mut rest).unwrap();
+        (ended, rest)
+    })
+}
+
+#[testkit::needs("another user")]
+#[test]
+fn they_receive_where_they_have_the_permission_for() {
+    let place = Place::new();
+    place.serve(&["tank/a", "tank/a/b", "tank/in", "tank/c"]);
+    std::fs::write(place.path().join("root/file"), vec![7; 3 << 20]).unwrap();
+    place.ok(0, "cp file tank/a:/");
+    place.ok(0, "zfs set compression=zstd tank/a");
+    place.ok(0, "zfs set my:word=x tank/a");
+    place.ok(0, "zfs snapshot -r tank/a@1");
+    place.ok(0, "zfs snapshot -r tank/a@2");
+    let sent = |options: &str| place.run(0, &format!("zfs send {options}")).stdout;
+    let (full, more) = (sent("tank/a@1"), sent("-i @1 tank/a@2"));
+    let refused = |command: &str, input: &[u8], why: &str| {
+        let (ended, rest) = fed(&place, NOBODY, command, input);
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(!ended.status.success() && said.contains(why), "{command}: {said}");
+        rest
+    };
+    let taken = |command: &str, input: &[u8]| {
+        let (ended, rest) = fed(&place, NOBODY, command, input);
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.success() && rest.is_empty(), "{command}: {said}");
+        (String::from_utf8(ended.stdout).unwrap(), said)
+    };
+    let new = "cannot receive new filesystem stream: permission denied";
+    refused("zfs receive tank/in/x", &full, new);
+    // Each of the three is needed.
+    for two in ["receive,mount", "receive,create", "create,mount"] {
+        place.ok(0, &format!("zfs allow nobody {two} tank/in"));
+        refused("zfs receive tank/in/x", &full, new);
+        place.ok(0, "zfs unallow nobody tank/in");
+    }
+    place.ok(0, "zfs allow nobody receive,create,mount tank/in");
+    let (text, _) = taken("zfs receive -v tank/in/x", &full);
+    assert!(text.contains("receiving full stream of tank/a@1 into tank/in/x@1"), "{text}");
+    let read = || place.run(0, "cat tank/in/x:/file").stdout;
+    assert!(read() == vec![7; 3 << 20]);
+    taken("zfs recv tank/in/x", &more);
+    refused("zfs receive -F tank/c", &more, "permission denied");
+    // Back to where a stream begins: what that destroys is asked for.
+    place.ok(0, "zfs snapshot tank/in/x@mine");
+    place.ok(0, "zfs snapshot tank/a@3");
+    let next = sent("-i @2 tank/a@3");
+    let denied = "cannot receive incremental stream: permission denied";
+    refused("zfs receive -F tank/in/x", &next, denied);
+    place.ok(0, "zfs allow nobody rollback tank/in");
+    refused("zfs receive -F tank/in/x", &next, denied);
+    place.ok(0, "zfs allow nobody destroy tank/in");
+    taken("zfs receive -F tank/in/x", &next);
+    // Properties as far as they may set them.
+    place.ok(0, "zfs allow nobody compression tank/in");
+    let (_, said) = taken("zfs receive tank/in/p", &sent("-p tank/a@1"));
+    let not_set = "cannot receive my:word property on tank/in/p: permission denied";
+    assert!(said.contains(not_set) && !said.contains("compression"), "{said}");
+    let shown = "zfs get -H -o value,source compression,my:word tank/in/p";
+    assert_eq!(place.ok(0, shown), "zstd\treceived\n-\t-\n");
+    // A tree, and what stands behind the stream stays for the next reader.
+    let tree = [sent("-R tank/a@2"), b"another's".to_vec()].concat();
+    let (ended, rest) = fed(&place, NOBODY, "zfs receive -d tank/in", &tree);
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(ended.status.success() && rest == b"another's", "{said}");
+    place.ok(0, "zfs list tank/in/a/b@2");
+    // One that is cut goes on, and can be given up.
+    let half = &full[..full.len() / 2];
+    refused("zfs receive -s tank/in/s", half, "Partially received snapshot is saved");
+    let token = place.ok(0, "zfs get -H -o value receive_resume_token tank/in/s");
+    let rest = sent(&format!("-t {}", token.trim()));
+    taken("zfs receive -s tank/in/s", &rest);
+    refused("zfs receive -s tank/in/t", half, "Partially received snapshot is saved");
+    assert_eq!(fed(&place, NOBODY, "zfs receive -A tank/in/t", b"list").1, b"list");
+    place.refused(0, "zfs list tank/in/t", "does not exist");
+    // One that sends nothing is in the way of nothing, and leaves nothing when it is gone.
+    let mut child = place.command(NOBODY, "zfs receive tank/in/slow");
+    child.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = child.spawn().unwrap();
+    child.stdin.as_mut().unwrap().write_all(half).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    while place.run(0, "zfs list tank/in/slow").status.success() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let mut child = place.command(NOBODY, "zfs receive tank/in/slow");
+    child.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = child.spawn().unwrap();
+    child.stdin.as_mut().unwrap().write_all(half).unwrap();
+    place.ok(0, "zpool export tank");
+    assert!(!child.wait().unwrap().success());
+}
+
 #[testkit::needs("another user")]
 #[test]
 fn they_are_in_the_groups_that_the_system_says() {

@@ -143,7 +143,11 @@ fn what_is_not_received_is_said_in_the_words_of_openzfs() {
     says("zfs receive other/none", &more[..200], "failed to read from stream");
     says("zfs receive other/a/b", &full, "destination 'other/a' does not exist");
     says("zfs receive other/none", b"", "failed to read from stream");
-    says("zfs receive -x nonsense other/none", &full, "stream: invalid property 'nonsense'");
+    says(
+        "zfs receive -x nonsense other/none",
+        &full,
+        "cannot receive: invalid property 'nonsense'",
+    );
     let words = "stream: 'compression' must be one of 'on | off";
     says("zfs receive -o compression=none other/none", &full, words);
     for twice in ["-o compression=on -x compression", "-x compress -x compression"] {
@@ -175,6 +179,17 @@ fn what_is_not_received_is_said_in_the_words_of_openzfs() {
 fn names_and_properties_are_as_the_options_say() {
     let place = two_pools();
     let full = sent(&place, "tank/home@monday");
+    for option in ["-d", "-e", "-n -d"] {
+        let said = refused(&place, &format!("zfs receive {option} other/d"), &full);
+        assert!(said.contains("cannot receive: specified fs (other/d) does not exist"), "{said}");
+    }
+    for name in ["nope", "volsize", "version", "volblocksize", "type", "casesensitivity"] {
+        for option in [format!("-x {name}"), format!("-o {name}=1")] {
+            let said = refused(&place, &format!("zfs receive {option} other/no"), &full);
+            assert!(said.contains(&format!("cannot receive: invalid property '{name}'")), "{said}");
+        }
+    }
+    place.ok("zfs create other/d");
     taken(&place, "zfs receive -d other/d", &full);
     taken(&place, "zfs receive -e other", &full);
     taken(&place, "zfs receive -o compression=zstd -o mountpoint=none other/set", &full);
@@ -185,6 +200,42 @@ fn names_and_properties_are_as_the_options_say() {
     let text = place.ok("zfs get -H -o property,value,source compression,mountpoint other/set");
     assert_eq!(text, "compression\tzstd\tlocal\nmountpoint\tnone\tlocal\n");
     place.zdb_is_content("other");
+}
+
+/// As OpenZFS's kernel module has it: what is overridden is received all the same, where it is
+/// inherited, and counts again with `zfs inherit -S`.
+#[test]
+fn what_is_overridden_is_received() {
+    let place = two_pools();
+    for property in ["quota=100M", "atime=off", "my:word=x"] {
+        place.ok(&format!("zfs set {property} tank/home"));
+    }
+    let stream = sent(&place, "-p tank/home@monday");
+    let shown = |name: &str| {
+        let properties = "quota,atime,compression,my:word";
+        place.ok(&format!("zfs get -H -o property,value,received,source {properties} {name}"))
+    };
+    taken(&place, "zfs receive -x quota -x atime -x my:word other/a", &stream);
+    let [quota, atime] = ["quota\tnone\t-\tdefault\n", "atime\ton\toff\tdefault\n"];
+    let (packed, word) = ("compression\tlz4\tlz4\treceived\n", "my:word\t-\t-\t-\n");
+    assert_eq!(shown("other/a"), [quota, atime, packed, word].concat());
+    place.ok("zfs inherit -S atime other/a");
+    place.ok("zfs inherit -S my:word other/a");
+    let all = shown("other/a");
+    assert!(all.contains("atime\toff\toff\treceived\n"), "{all}");
+    assert!(all.contains("my:word\tx\tx\treceived\n"), "{all}");
+    taken(&place, "zfs receive -o quota=50M -x compression other/b", &stream);
+    let [quota, packed] = ["quota\t50M\t100M\tlocal\n", "compression\ton\tlz4\tdefault\n"];
+    let all = shown("other/b");
+    assert!(all.contains(quota) && all.contains(packed), "{all}");
+    // Where something is set, it stays.
+    place.ok("zfs set atime=on other/b");
+    place.ok("zfs set compression=gzip other/b");
+    let more = sent(&place, "-p -i @monday tank/home@tuesday");
+    taken(&place, "zfs receive -F -x atime -x compression other/b", &more);
+    let all = shown("other/b");
+    assert!(all.contains("atime\ton\toff\tlocal\n"), "{all}");
+    assert!(all.contains("compression\tgzip\tlz4\tlocal\n"), "{all}");
 }
 
 /// What is half received may be destroyed, so nothing comes below it.

@@ -49,7 +49,7 @@ use std::sync::Arc;
 
 /// The field with what the receiver is to know when the rest comes. It is zinc's own.
 const LATER: &str = "org.zinc:receive_later";
-/// Its bytes, at most: what is longer is left out.
+/// Its bytes, at most: what is longer goes on in fields with numbers behind that name.
 const LATER_MAX: usize = 4096;
 
 /// The features of a dataset that a stream can bring, which blocks do not tell of.
@@ -86,7 +86,7 @@ pub struct Incoming {
     pub received: Vec<PropertyChange>,
     /// It can be resumed when it is cut: what the fields say before its first record.
     pub resumable: Option<ResumeToken>,
-    /// What is to be known when the rest comes; left out when it is long.
+    /// What is to be known when the rest comes.
     pub later: Option<String>,
 }
 
@@ -318,8 +318,9 @@ pub fn begin_receive(cx: &DslCx<'_>, dsl: &Dsl, incoming: &Incoming) -> Result<N
             cx.put(head, key, n)?;
         }
         cx.put_text(head, dataset_field::RESUME_TONAME, &token.to_name)?;
-        if let Some(later) = incoming.later.as_ref().filter(|text| text.len() <= LATER_MAX) {
-            cx.put_text(head, LATER, later)?;
+        let later = incoming.later.as_deref().unwrap_or_default();
+        for (at, piece) in later.as_bytes().chunks(LATER_MAX).enumerate() {
+            cx.put_text(head, &later_field(at), piece)?;
         }
     }
     Ok(NewDataset { dir, head })
@@ -349,8 +350,17 @@ pub fn partly_received(dsl: &Dsl, name: &str) -> Result<(Dataset, ResumeToken)> 
 /// Its fields cannot be read.
 pub fn kept_for_later(dsl: &Dsl, head: &Dataset) -> Result<Option<String>> {
     let Some(fields) = dsl.fields(head.object, head.has_fields)? else { return Ok(None) };
-    let text = fields.get(LATER.as_bytes())?.and_then(|entry| Some(entry.value_text()?.to_vec()));
-    Ok(text.and_then(|text| String::from_utf8(text).ok()))
+    let mut text = Vec::new();
+    for at in 0.. {
+        let Some(entry) = fields.get(later_field(at).as_bytes())? else { break };
+        text.extend_from_slice(entry.value_text().unwrap_or_default());
+    }
+    Ok(String::from_utf8(text).ok().filter(|text| !text.is_empty()))
+}
+
+/// The name of the field with this piece of what is to be known later.
+fn later_field(at: usize) -> String {
+    if at == 0 { LATER.to_owned() } else { format!("{LATER}.{at}") }
 }
 
 /// Whether a stream goes on with what was received before it was cut: the same snapshot, of the
@@ -452,8 +462,13 @@ pub fn check_end_receive(
 pub fn end_receive(cx: &DslCx<'_>, dsl: &Dsl, received: u64, incoming: &Incoming) -> Result<u64> {
     let existing = check_end_receive(cx, dsl, received, incoming)?;
     if cx.is_zapified(received)? {
-        for field in ResumeToken::field_names().chain([LATER]) {
+        for field in ResumeToken::field_names() {
             cx.remove(received, field)?;
+        }
+        for at in 0.. {
+            if !cx.remove(received, &later_field(at))? {
+                break;
+            }
         }
     }
     for guid in incoming.features() {

@@ -177,6 +177,8 @@ pub enum Rule {
     BookmarkName,
     /// The name of a file system or volume is needed.
     HeadName,
+    /// What a stream is put below is there.
+    Target,
     /// Bookmarks keep their names.
     BookmarkRename,
     /// Only snapshots are renamed in all datasets below.
@@ -364,6 +366,7 @@ impl fmt::Display for Rule {
             Self::SnapshotName => "is not the name of a snapshot",
             Self::BookmarkName => "is not the name of a bookmark",
             Self::HeadName => "is not the name of a file system or volume",
+            Self::Target => "is not there, and a stream is put below what is",
             Self::BookmarkRename => "bookmarks cannot be renamed",
             Self::RecursiveRename => "only snapshots are renamed in all datasets below",
             Self::NoSnapshots => "none of these snapshots exists",

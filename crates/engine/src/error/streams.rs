@@ -123,7 +123,7 @@ impl fmt::Display for ResumeFault {
             Self::NoObject(number) => {
                 return write!(f, "resume token is corrupt (there is no object {number})");
             }
-            Self::Token(TokenFault::Form) => "bad format",
+            Self::Token(TokenFault::Form) => "invalid format",
             Self::Token(TokenFault::Version) => "unsupported version",
             Self::Token(TokenFault::Hexadecimal) => "payload is not hex-encoded",
             Self::Token(TokenFault::Checksum) => "incorrect checksum",

@@ -186,10 +186,11 @@ impl Follow<'_> {
         let local = self.look(pool)?;
         let all: usize = local.iter().map(|one| 2 + one.snapshots.len()).sum();
         for _ in 0..all.saturating_mul(2) {
-            progress.check()?;
             let local = self.look(pool)?;
             let mut changes = self.changes(&local, &refused).into_iter();
             let Some(change) = changes.find(|change| !refused.contains_key(change)) else { break };
+            // Where nothing is left to be done it does not matter.
+            progress.check()?;
             let step = first_step(&change, &local);
             match with(&step, &mut || apply(&step, pool, progress)) {
                 Ok(()) => refused.clear(),

@@ -30,12 +30,12 @@ pub use names::Naming;
 pub(crate) use names::{by_guid, spelled};
 
 use crate::datasets::make_above;
-use crate::error::{Error, ErrorKind, Result, Rule, StreamFault, Unreceivable};
+use crate::error::{Error, ErrorKind, Place, Result, Rule, StreamFault, Unreceivable};
 use crate::properties::parse;
 use apply::Apply;
 use dsl::names::is_within;
 use dsl::write::{Incoming, NameKind, PropertyChange, check_name};
-use dsl::{DatasetKind, Refusal, ResumeToken, has_property};
+use dsl::{DatasetKind, PropertyContext, Refusal, ResumeToken, Source, has_property};
 use follow::Follow;
 use list::{Package, SentProperties};
 use names::destination;
@@ -252,6 +252,7 @@ fn reading(error: Error) -> NotReceived {
 
 impl<R: Read> Run<'_, R> {
     fn all(mut self) -> std::result::Result<(), NotReceived> {
+        self.check_properties().map_err(reading)?;
         let record = self.reader.record().map_err(|e| reading(fault(e, true)))?;
         let record = record.ok_or_else(|| reading(bad(StreamFault::Unread)))?;
         let Body::Begin(begin) = record.body else {
@@ -545,6 +546,9 @@ impl<R: Read> Run<'_, R> {
             is_increment: begin.from_guid != 0,
             origin: incoming.origin.clone(),
         };
+        if self.how.naming != Naming::AsTarget && !self.exists(&incoming.name) {
+            self.need_target()?;
+        }
         if is_there == Some(begin.to_guid) && package.is_some() && !wants_new {
             self.observer.is_there(&incoming.full_name());
             return self.skip();
@@ -587,10 +591,9 @@ impl<R: Read> Run<'_, R> {
         let Some(mut kept) = kept.and_then(later::decode) else { return with };
         let full = |name: &str| find_dataset(name).map_or(name, |p| p.name).to_owned();
         let mut given: Vec<String> = self.how.except.iter().map(|name| full(name)).collect();
+        kept.received.retain(|change| !given.contains(&change.name));
         given.extend(with.local.iter().map(|change| change.name.clone()));
-        for changes in [&mut kept.received, &mut kept.local] {
-            changes.retain(|change| !given.contains(&change.name));
-        }
+        kept.local.retain(|change| !given.contains(&change.name));
         kept.local.extend(with.local);
         kept
     }
@@ -600,6 +603,19 @@ impl<R: Read> Run<'_, R> {
         let view = self.view;
         let _guard = view.lock_datasets();
         view.dsl().by_name(name).is_ok()
+    }
+
+    /// Refuses to put something below a target that is not there.
+    fn need_target(&self) -> Result<()> {
+        let view = self.view;
+        let _guard = view.lock_datasets();
+        let target = &self.how.target;
+        match view.dsl().by_name(target) {
+            Err(dsl::Error::NoSuchDataset(_)) => {
+                Err(Error::against(Rule::Target).at(Place::Dataset(target.clone())))
+            }
+            found => Ok(found.map(drop)?),
+        }
     }
 
     /// Whether there is such a dataset, and it is not what is half received itself.
@@ -721,13 +737,6 @@ impl<R: Read> Run<'_, R> {
             true => DatasetKind::Volume,
             false => DatasetKind::Filesystem,
         };
-        let is_known = |name: &str| find_dataset(name).is_some() || is_user_property(name);
-        // Quotas of owners have names of their own, and are no values that are received.
-        let mut unknown = self.how.except.iter().filter(|name| !is_known(name));
-        if let Some(name) = unknown.find(|name| !name.contains('@')) {
-            let why = Refusal::NoProperty(name.clone());
-            return Err(dsl::Error::refused(&incoming.name, why).into());
-        }
         let mut local = Vec::new();
         let mut is_set_above = Vec::new();
         for (name, value) in &self.how.set {
@@ -743,14 +752,22 @@ impl<R: Read> Run<'_, R> {
                 is_set_above.push(change.name);
             }
         }
-        let is_kept = |name: &str| {
+        let is_except = |name: &str| {
             let is_named = |one: &String| find_dataset(one).map_or(&**one, |p| p.name) == name;
-            !self.how.except.iter().any(is_named)
-                && !is_set_above.iter().any(|one| one == name)
-                && !local.iter().any(|change| change.name == name)
+            self.how.except.iter().any(is_named)
         };
+        let is_inherited = |name: &str| find_dataset(name).is_none_or(|p| p.is_inheritable());
         let mut received = listed.properties;
-        received.retain(|change| is_kept(&change.name));
+        received.retain(|change| is_inherited(&change.name) || !is_except(&change.name));
+        // What is not to count is received all the same, and inherited in spite of it.
+        for change in &received {
+            let is_above = is_set_above.contains(&change.name);
+            let is_left_out = is_except(&change.name)
+                && (is_new || !self.is_set_here(&incoming.name, &change.name));
+            if is_above || is_left_out {
+                local.push(PropertyChange { name: change.name.clone(), value: None });
+            }
+        }
         let mut cleared = Vec::new();
         if !is_new && listed.has_properties {
             let view = self.view;
@@ -760,6 +777,38 @@ impl<R: Read> Run<'_, R> {
             cleared.retain(|name| !received.iter().any(|change| change.name == *name));
         }
         Ok(Received { received, cleared, local, of_snapshot: listed.of_snapshot })
+    }
+
+    /// Refuses properties that are no part of a dataset, or come with its content.
+    fn check_properties(&self) -> Result<()> {
+        let with_content = ["volsize", "version"];
+        let can_be_given = |name: &str| match find_dataset(name) {
+            Some(p) => {
+                let is_key = ["encryption", "keyformat", "keylocation", "pbkdf2iters"];
+                (!p.is_fixed() || is_key.contains(&p.name)) && !with_content.contains(&p.name)
+            }
+            // Quotas of owners have names of their own, and are no values that are received.
+            None => is_user_property(name) || name.contains('@'),
+        };
+        let names = self.how.set.iter().map(|(name, _)| name).chain(&self.how.except);
+        match names.into_iter().find(|name| !can_be_given(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let why = Refusal::NoProperty(name.clone());
+                Err(dsl::Error::refused(&self.how.target, why).into())
+            }
+        }
+    }
+
+    /// Whether a property is set on the dataset itself.
+    fn is_set_here(&self, dataset: &str, property: &str) -> bool {
+        let view = self.view;
+        let _guard = view.lock_datasets();
+        let dsl = view.dsl();
+        let found = dsl
+            .by_name(dataset)
+            .and_then(|dataset| dsl.property(&dataset, &PropertyContext::default(), property));
+        found.is_ok_and(|found| found.is_some_and(|p| p.source == Source::Local))
     }
 
     /// The same with what a new dataset has from the start, so that it is written by it. What
@@ -777,6 +826,9 @@ impl<R: Read> Run<'_, R> {
         if is_new {
             incoming.properties = first(&with.local);
             incoming.received = first(&with.received);
+            let is_hidden = |name: &str| with.local.iter().any(|change| change.name == name);
+            incoming.received.retain(|change| !is_hidden(&change.name));
+            incoming.properties.retain(|change| change.value.is_some());
         }
         incoming
     }

@@ -188,6 +188,24 @@ fn what_was_kept_is_in_the_way_until_it_is_given_up() {
     check(into, &image);
 }
 
+/// What is set in the end is kept until the rest comes, however long it is.
+#[test]
+fn long_properties_outlast_a_cut() {
+    let (from, [full, more]) = sender(7);
+    let into = NewPool::new("there").memory(256 << 20).create().unwrap();
+    receive(&into, &to("there/fs"), &full).unwrap();
+    let values = ["a", "b", "c"].map(|letter| (format!("my:{letter}"), letter.repeat(5000)));
+    let how = Receive { set: values.to_vec(), ..kept("there/fs") };
+    let cut = receive(&into, &how, &more[..more.len() / 2]).unwrap_err().token.unwrap();
+    receive(&into, &kept("there/fs"), &rest(&from, &cut)).unwrap();
+    let view = into.look().unwrap();
+    let dataset = view.dsl().by_name("there/fs").unwrap();
+    for (name, value) in values {
+        let found = view.dsl().property(&dataset, &PropertyContext::default(), &name).unwrap();
+        assert!(found.is_some_and(|p| p.value == value), "{name}");
+    }
+}
+
 #[test]
 fn a_token_that_is_stale_is_refused() {
     let (from, [full, more]) = sender(6);

@@ -4,16 +4,16 @@
 //!
 //! [`LivePool::on_behalf_of`] makes a second handle of a pool that is open. What is changed through
 //! it is changed for one user, and only by the tasks that say what they [need](Need): those of
-//! `datasets.rs` and `delegations.rs`. All other tasks, and opening a dataset for writing, are
-//! refused, whatever permissions the user has. So a task that is new is refused until it says what
-//! it needs.
+//! `datasets.rs`, `delegations.rs` and `receive.rs`. All other tasks, and opening a dataset for
+//! writing, are refused, whatever permissions the user has. So a task that is new is refused until
+//! it says what it needs.
 //!
 //! Permissions are asked for twice. Before the task, so that a request without permission costs no
 //! txg; and in the task, where no dataset is renamed and no permission is taken between the
 //! question and the change. Limits on the number of file systems and snapshots count for the user,
 //! also where they do not for the administrator.
 
-use super::shared::TaskCx;
+use super::shared::{Shared, TaskCx};
 use super::{Head, LivePool};
 use crate::error::Result;
 use dsl::write::Taken;
@@ -77,6 +77,25 @@ impl TaskCx<'_> {
     }
 }
 
+impl Shared {
+    /// Runs a task for a user, who needs this, or for the administrator.
+    pub(super) fn run_for<T: Send + 'static>(
+        &self,
+        caller: Option<&Arc<Caller>>,
+        needs: Vec<Need>,
+        task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let caller = caller.map(Arc::clone);
+        self.run(move |cx| {
+            cx.caller.replace(caller);
+            let permitted = needs.iter().try_for_each(|need| cx.permit(need));
+            let done = permitted.and_then(|()| task(cx));
+            cx.caller.replace(None);
+            done
+        })
+    }
+}
+
 impl LivePool {
     /// The pool as this user has it: it changes what it has permissions for, and nothing else. The
     /// pool stays open when the handle is dropped, and the handle is of no use when the pool is
@@ -135,16 +154,14 @@ impl LivePool {
     ) -> Result<T> {
         let Some(behalf) = &self.behalf else { return self.shared.run(task) };
         self.ask(&needs)?;
-        let caller = Arc::clone(&behalf.caller);
-        let done = self.shared.run(move |cx| {
-            cx.caller.replace(Some(caller));
-            let permitted = needs.iter().try_for_each(|need| cx.permit(need));
-            let done = permitted.and_then(|()| task(cx));
-            cx.caller.replace(None);
-            done
-        })?;
+        let done = self.shared.run_for(Some(&behalf.caller), needs, task)?;
         behalf.has_changed.store(true, Ordering::Relaxed);
         Ok(done)
+    }
+
+    /// The user whom the handle is for, when that is not the administrator.
+    pub(super) fn caller(&self) -> Option<&Arc<Caller>> {
+        self.behalf.as_ref().map(|behalf| &behalf.caller)
     }
 
     /// A dataset's head, to change a property that is kept in it.

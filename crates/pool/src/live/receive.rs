@@ -8,6 +8,7 @@
 //! the position is of the txg that the record goes into, and is written when that is synced.
 
 use super::LivePool;
+use super::behalf::Need;
 use super::datasets::LogQuiesced;
 use super::head::Head;
 use super::shared::{Shared, TaskCx};
@@ -16,13 +17,15 @@ use crate::error::{Error, Result};
 use dmu::{Objset, Tx};
 use dsl::names::is_within;
 use dsl::write::{Incoming, Position, PropertyChange};
-use dsl::{Dataset, DatasetKind};
+use dsl::{Action, Caller, Dataset, DatasetKind, Dsl};
 use ondisk::{ObjsetKind, ZilHeader};
 use std::sync::Arc;
 
 /// A dataset that is being received.
 pub struct Receiving {
     shared: Arc<Shared>,
+    /// The user whom it is for, when that is not the administrator.
+    caller: Option<Arc<Caller>>,
     begun: Begun,
     incoming: Incoming,
     is_ended: bool,
@@ -84,7 +87,47 @@ impl Received {
     }
 }
 
+/// What a user needs to receive a stream. It takes a head from a snapshot to the next; with `force`
+/// it also goes back, which destroys what is younger, and a clone shows what its origin has.
+fn needs_to_receive(dsl: &Dsl, incoming: &Incoming) -> Result<Vec<Need>> {
+    let name = &incoming.name;
+    let mut needs = Vec::new();
+    match dsl.by_name(name) {
+        Ok(head) if !head.phys.is_inconsistent() => {
+            needs.push(Need::To(Action::Receive, name.clone()));
+            if incoming.force {
+                needs.push(Need::To(Action::Rollback, name.clone()));
+                let snapshots = dsl.snapshots(&head)?;
+                let from = snapshots.iter().rposition(|s| s.phys.guid == incoming.from_guid);
+                let younger = snapshots.iter().skip(from.map_or(0, |at| at + 1));
+                needs.extend(younger.map(|one| Need::To(Action::Destroy, one.name.clone())));
+                let start = from.and_then(|at| snapshots.get(at)).map(|s| s.phys.creation_txg);
+                let marks = dsl.bookmarks(&head)?;
+                let younger = marks.iter().filter(|m| Some(m.phys.creation_txg) > start);
+                needs.extend(younger.map(|m| Need::To(Action::DestroyBookmark, m.name.clone())));
+            }
+        }
+        // What is half received is not there yet.
+        Ok(_) | Err(dsl::Error::NoSuchDataset(_)) => {
+            needs.push(Need::To(Action::ReceiveNew, name.clone()));
+        }
+        Err(e) => return Err(e.into()),
+    }
+    let origin = incoming.origin.iter();
+    needs.extend(origin.map(|origin| Need::To(Action::CloneOf, origin.clone())));
+    Ok(needs)
+}
+
 impl TaskCx<'_> {
+    /// Refuses a user who may not receive that.
+    fn permit_receive(&self, incoming: &Incoming) -> Result<()> {
+        if !self.is_for_caller() {
+            return Ok(());
+        }
+        let needs = needs_to_receive(self.datasets(), incoming)?;
+        needs.iter().try_for_each(|need| self.permit(need))
+    }
+
     fn begin_receive(&self, incoming: &Incoming) -> Result<Begun> {
         self.check_room(&incoming.name)?;
         let kind = if incoming.is_volume { ObjsetKind::Zvol } else { ObjsetKind::Zfs };
@@ -196,22 +239,22 @@ impl TaskCx<'_> {
     fn set_received(&self, name: &str, with: &Received) -> Vec<(String, String)> {
         let dsl = self.datasets();
         let mut refused = Vec::new();
-        let mut set = |property: &str, done: Result<()>| match done {
-            Ok(()) => {}
-            Err(e) => refused.push((property.to_owned(), reason(&e))),
+        let mut set = |property: &str, task: &dyn Fn(&Self) -> Result<()>| {
+            let permitted = self.permit(&Need::Property(name.to_owned(), property.to_owned()));
+            match permitted.and_then(|()| self.whole(task)) {
+                Ok(()) => {}
+                Err(e) => refused.push((property.to_owned(), reason(&e))),
+            }
         };
         for property in &with.cleared {
             let change = PropertyChange { name: property.clone(), value: None };
-            let task = |cx: &Self| Ok(dsl::write::set_received(&cx.dsl(), dsl, name, &change)?);
-            set(property, self.whole(task));
+            set(property, &|cx| Ok(dsl::write::set_received(&cx.dsl(), dsl, name, &change)?));
         }
         for change in &with.received {
-            let task = |cx: &Self| Ok(dsl::write::set_received(&cx.dsl(), dsl, name, change)?);
-            set(&change.name, self.whole(task));
+            set(&change.name, &|cx| Ok(dsl::write::set_received(&cx.dsl(), dsl, name, change)?));
         }
         for change in &with.local {
-            let task = |cx: &Self| Ok(dsl::write::set_property(&cx.dsl(), dsl, name, change)?);
-            set(&change.name, self.whole(task));
+            set(&change.name, &|cx| Ok(dsl::write::set_property(&cx.dsl(), dsl, name, change)?));
         }
         refused
     }
@@ -248,8 +291,10 @@ impl TaskCx<'_> {
         let snapshot = incoming.full_name();
         let mut refused = self.set_received(&incoming.name, with);
         for change in &with.of_snapshot {
+            let permitted =
+                self.permit(&Need::Property(incoming.name.clone(), change.name.clone()));
             let task = |cx: &Self| Ok(dsl::write::set_received(&cx.dsl(), dsl, &snapshot, change)?);
-            if let Err(e) = self.whole(task) {
+            if let Err(e) = permitted.and_then(|()| self.whole(task)) {
                 refused.push((change.name.clone(), reason(&e)));
             }
         }
@@ -273,23 +318,45 @@ impl LivePool {
     /// Begins to receive a stream: makes the dataset that it goes into.
     ///
     /// # Errors
-    /// What keeps the stream from being received. Only the administrator receives.
-    pub fn begin_receive(&self, incoming: Incoming) -> Result<Receiving> {
-        self.check_administrator()?;
-        let wanted = incoming.clone();
-        let begun = self.shared.run(move |cx| cx.begin_receive(&wanted))?;
-        Ok(Receiving { shared: Arc::clone(&self.shared), begun, incoming, is_ended: false })
+    /// What keeps the stream from being received.
+    pub fn begin_receive(&self, mut incoming: Incoming) -> Result<Receiving> {
+        let name = incoming.name.clone();
+        // What a user may not set is told in the end, as with all properties.
+        for all in [&mut incoming.properties, &mut incoming.received] {
+            all.retain(|change| {
+                self.ask(&[Need::NewProperty(name.clone(), change.name.clone())]).is_ok()
+            });
+        }
+        self.receive_into(incoming, |cx, incoming| cx.begin_receive(incoming))
     }
 
     /// Goes on with a receive that was cut, from an object and an offset.
     ///
     /// # Errors
-    /// What keeps the rest of the stream from being received. Only the administrator receives.
+    /// What keeps the rest of the stream from being received.
     pub fn resume_receive(&self, incoming: Incoming, at: (u64, u64)) -> Result<Receiving> {
-        self.check_administrator()?;
+        self.receive_into(incoming, move |cx, incoming| cx.resume_receive(incoming, at))
+    }
+
+    fn receive_into(
+        &self,
+        incoming: Incoming,
+        begin: impl FnOnce(&TaskCx<'_>, &Incoming) -> Result<Begun> + Send + 'static,
+    ) -> Result<Receiving> {
+        let needs = match self.caller() {
+            None => Vec::new(),
+            Some(_) => {
+                let _guard = self.shared.gate.read();
+                needs_to_receive(&self.shared.dsl, &incoming)?
+            }
+        };
         let wanted = incoming.clone();
-        let begun = self.shared.run(move |cx| cx.resume_receive(&wanted, at))?;
-        Ok(Receiving { shared: Arc::clone(&self.shared), begun, incoming, is_ended: false })
+        let begun = self.run_with(needs, move |cx| {
+            cx.permit_receive(&wanted)?;
+            begin(cx, &wanted)
+        })?;
+        let (shared, caller) = (Arc::clone(&self.shared), self.caller().map(Arc::clone));
+        Ok(Receiving { shared, caller, begun, incoming, is_ended: false })
     }
 
     /// Destroys what was received of a stream that was cut: a new dataset, or what is hidden below
@@ -298,9 +365,9 @@ impl LivePool {
     /// # Errors
     /// There is nothing of the kind, or it is being received into.
     pub fn abort_receive(&self, name: &str) -> Result<()> {
-        self.check_administrator()?;
         let name = name.to_owned();
-        self.shared.run(move |cx| cx.abort_receive(&name))
+        let needs = vec![Need::To(Action::Destroy, name.clone())];
+        self.run_with(needs, move |cx| cx.abort_receive(&name))
     }
 
     /// Destroys what was received by programs that were ended before the end of the stream, unless
@@ -355,7 +422,7 @@ impl Receiving {
     /// The pool stopped.
     pub fn set(&self, with: Received) -> Result<Vec<(String, String)>> {
         let name = self.incoming.name.clone();
-        self.shared.run(move |cx| {
+        self.shared.run_for(self.caller.as_ref(), Vec::new(), move |cx| {
             let refused = cx.set_received(&name, &with);
             cx.shared.refresh_heads()?;
             Ok(refused)
@@ -407,7 +474,10 @@ impl Receiving {
         self.incoming.has_large_dnodes |= has_large_dnodes;
         let quiet = LogQuiesced::of(&self.shared, &self.incoming.name)?;
         let (received, incoming) = (self.begun.head.dataset, self.incoming.clone());
-        let done = self.shared.run(move |cx| cx.end_receive(received, &incoming, &with));
+        let done = self.shared.run_for(self.caller.as_ref(), Vec::new(), move |cx| {
+            cx.permit_receive(&incoming)?;
+            cx.end_receive(received, &incoming, &with)
+        });
         drop(quiet);
         let refused = done?;
         self.is_ended = true;

@@ -1,15 +1,18 @@
 //! A client of the server: what its process has, as the verb that runs for it sees it.
 
 use control::Presence;
+use control::feed::Fed;
 use control::sink::{OutputState, WaitLimit};
 use control::stream::Stream;
 use engine::LivePool;
 use imported::Listed;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{File, Metadata};
-use std::io::{self, IsTerminal as _};
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -109,10 +112,30 @@ impl Client {
         self.output.file().is_terminal()
     }
 
+    /// Its standard input. That of another user is read by its process, when it sent a socket.
+    ///
+    /// # Errors
+    /// The system has no descriptor.
+    pub fn reader(&self) -> io::Result<Box<dyn Read + Send>> {
+        let file = self.input.try_clone()?;
+        Ok(match self.is_other_user && is_socket(&file) {
+            true => Box::new(Fed::new(UnixStream::from(OwnedFd::from(file)))),
+            false => Box::new(file),
+        })
+    }
+
+    /// Nothing comes by its standard input: it is a terminal, or another user's who sent no socket.
+    pub fn has_no_input(&self) -> bool {
+        self.input.is_terminal() || (self.is_other_user && !is_socket(&self.input))
+    }
+
     /// Its standard output takes any bytes, and as many as come. What other users are shown is
     /// kept as text, unless they sent a socket for it.
     pub fn takes_streams(&self) -> bool {
-        let is_socket = |m: Metadata| m.file_type().is_socket();
-        !self.is_other_user || self.output.file().metadata().is_ok_and(is_socket)
+        !self.is_other_user || is_socket(self.output.file())
     }
+}
+
+fn is_socket(file: &File) -> bool {
+    file.metadata().is_ok_and(|m| m.file_type().is_socket())
 }

@@ -22,13 +22,14 @@ use crate::failure::{FAILED, Failure};
 use crate::host;
 use crate::known;
 use crate::mounting::{not_unmounted, tell};
-use crate::served::{denied, file_name, is_stream};
+use crate::served::{denied, file_name};
 use crate::session::{self, Client, Session};
 use crate::txgs::keep_last;
 use crate::ui;
 use ::mount::datasets::{DatasetError, Follower, Unmounted};
 use ::mount::{Mounts, UnmountMode};
 use agents::Held;
+use control::feed::StreamEnd;
 use control::held::{CloseMode, NotReleased};
 use control::sink::{OutputState, two_sockets};
 use control::stream::Stream;
@@ -218,9 +219,15 @@ impl Service {
             })?;
         }
         let invocation = Invocation { command, who: u64::from(peer.user), host: host::name() };
-        let log = |pool: &LivePool| match pool.log(&invocation) {
-            Err(_) if forced && (lost.is_some() || pool.suspended().is_some()) => Ok(()),
-            done => done.map_err(|e| stopped_or(pool, &Failure::from(e))),
+        let log = |pool: &LivePool| {
+            if forced {
+                // What a command mounted that was about to end.
+                self.unmount_all(verb, true)?;
+            }
+            match pool.log(&invocation) {
+                Err(_) if forced && (lost.is_some() || pool.suspended().is_some()) => Ok(()),
+                done => done.map_err(|e| stopped_or(pool, &Failure::from(e))),
+            }
         };
         let taken = self.unmount_all(verb, forced)?;
         let mode = if forced { CloseMode::Forced } else { CloseMode::Polite };
@@ -316,7 +323,8 @@ impl Service {
     /// Runs a verb for another user, which may look at the pool, change what it has permissions
     /// for, and name no file: what this process opens, it opens with its own rights. What the verb
     /// prints goes into memory and back with the answer, and nothing of the client is waited for;
-    /// but a stream goes into a socket, whose writer is set free when the client is gone.
+    /// but a stream goes through a socket, whose reader or writer is set free when the client is
+    /// gone.
     fn show(
         &self,
         request: &Request,
@@ -333,21 +341,25 @@ impl Service {
             Line { folder: PathBuf::from("/"), environment: BTreeMap::new(), ..Line::of(request)? };
         let presence: Arc<Presence> = Arc::default();
         presence.set_preemptible();
-        let sockets = sockets.filter(|_| is_stream(&line.args));
+        let end = StreamEnd::of(&line.args);
+        let sockets = sockets.filter(|_| end.is_some());
         let (stream, watch) = sockets.map(<(_, _)>::from).unzip();
         let watch = watch.map(|watch| ClientWatch::watch(watch, &presence)).transpose();
         let watch = watch.map_err(cannot)?;
         let streams = || -> std::io::Result<[File; 3]> {
-            let to = match &stream {
-                Some(stream) => File::from(OwnedFd::from(stream.try_clone()?)),
-                None => output.try_clone()?,
+            let socket = stream.as_ref().map(UnixStream::try_clone).transpose()?;
+            let socket = socket.map(|socket| File::from(OwnedFd::from(socket)));
+            let (from, to) = match (socket, end) {
+                (Some(socket), Some(StreamEnd::Input)) => (socket, output.try_clone()?),
+                (Some(socket), _) => (File::open("/dev/null")?, socket),
+                (None, _) => (File::open("/dev/null")?, output.try_clone()?),
             };
-            Ok([File::open("/dev/null")?, to, errors.try_clone()?])
+            Ok([from, to, errors.try_clone()?])
         };
         let begun = || watch.iter().for_each(ClientWatch::begun);
         let code = self.run_line(line, peer, streams().map_err(cannot)?, &presence, begun);
         if let Some(stream) = stream {
-            // A thread that still writes to it ends.
+            // A thread that still writes to it, or reads from it, ends.
             let _ = stream.shutdown(Shutdown::Both);
         }
         let code = code?;

@@ -3,7 +3,7 @@
 use crate::args::divide;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
-use crate::live::{self, LiveOptions};
+use crate::live::{self, LiveArgs, LiveOptions};
 use crate::mounting::{check_unused, while_unmounted, with_new};
 use crate::progress::while_showing;
 use crate::refusals::cannot;
@@ -16,6 +16,7 @@ use engine::{Error, ErrorKind, Progress, Refusal, Result};
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::slice::from_ref;
 use std::time::Duration;
 use views::receive as words;
 
@@ -73,8 +74,10 @@ pub struct Args {
 }
 
 impl Verb for Args {
-    fn served(&self, _: &Session) -> Served {
-        Served::ToOwner
+    fn served(&self, session: &Session) -> Served {
+        let live = LiveArgs { search: self.search.clone(), how: self.how.clone() };
+        let names_file = self.set.iter().any(|text| text.starts_with("keylocation="));
+        Served::everyone_if(!names_file && live.is_for_everyone(session, from_ref(&self.target)))
     }
 
     fn run(self: Box<Self>, session: &Session) -> std::result::Result<ExitCode, Failure> {
