@@ -1,6 +1,8 @@
 //! Why a dataset or property cannot be changed, in the words of OpenZFS, which scripts look for.
 
+use engine::datasets::pool_of;
 use engine::{DatasetKind, Hint, Refusal, Rule};
+use std::ffi::OsString;
 
 /// Longest name and value of a property that users invented, in bytes.
 const NAME_MAX: usize = 255;
@@ -22,6 +24,22 @@ pub fn bad_value(name: &str, value: &str, hint: Option<&Hint>) -> String {
         None if name.len() > NAME_MAX => format!("property name '{}' is too long", short(name)),
         None if value.len() > VALUE_MAX => format!("property value of '{name}' is too long"),
         _ => format!("bad value '{}' for '{name}'", short(value)),
+    }
+}
+
+/// What is said, and why, where no pool is known that has this name or what is called so: in the
+/// words of the command that was called.
+#[must_use]
+pub fn no_pool(arguments: &[OsString], name: &str) -> (String, Option<String>) {
+    let pool = pool_of(name);
+    let word = |at: usize| arguments.get(at).and_then(|word| word.to_str());
+    let why = format!("no such pool: '{pool}' is not imported");
+    match (word(1), word(2)) {
+        (Some("zfs"), Some("create")) => {
+            (format!("cannot create '{name}': no such pool '{pool}'"), None)
+        }
+        (Some("zfs"), _) => (format!("cannot open '{name}': dataset does not exist"), Some(why)),
+        _ => (format!("cannot open '{pool}': no such pool"), None),
     }
 }
 
@@ -108,6 +126,11 @@ mod tests {
     #[test]
     fn a_rule_is_worded_for_its_verb() {
         assert_ne!(rule("rename", Rule::OnePool), rule("create", Rule::OnePool));
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let said = |line: &str| no_pool(&words(line), "p/a").0;
+        assert_eq!(said("zinc zfs list p/a"), "cannot open 'p/a': dataset does not exist");
+        assert_eq!(said("zinc zfs create p/a"), "cannot create 'p/a': no such pool 'p'");
+        assert_eq!(said("zinc ls p/a"), "cannot open 'p': no such pool");
         assert_eq!(text(&Refusal::NoProperty("x".to_owned())), "invalid property 'x'");
     }
 }

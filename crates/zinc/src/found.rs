@@ -97,7 +97,8 @@ fn not_known(session: &Session, name: &str) -> Failure {
     if let Some(failure) = is_of_root(session, name) {
         return failure;
     }
-    let failure = Failure::new(format!("cannot open '{wanted}': no such pool")).hint(
+    let (what, why) = views::refusals::no_pool(session.arguments(), name);
+    let failure = why.into_iter().fold(Failure::new(what), Failure::because).hint(
         "`zinc zpool import` lists what can be imported; \
          -d PATH finds a pool there for this command only",
     );
