@@ -43,7 +43,7 @@ pub enum Command {
     #[command(subcommand, after_help = unsupported::lacking(&unsupported::ZFS))]
     Zfs(cmd::zfs::Command),
     /// Send streams: what is in them
-    #[command(subcommand, after_help = unsupported::lacking(&unsupported::ZSTREAM))]
+    #[command(subcommand)]
     Zstream(cmd::zstream::Command),
     /// Everything inside a pool, structure by structure
     Zdb(cmd::zdb::Args),

@@ -127,6 +127,12 @@ const PRINTING: &[&str] = &[
     "zfs create -nv -d one tank/new",
     "zfs allow --dev one tank/fs",
     "zstream dump stream",
+    "zstream dump -d stream",
+    "zstream token 1-e90125f3a-f8-\
+     789c636064000310a500c4ec50360710e72765a526973030e8409460caa7a515a79630c001489e0d\
+     493ea9b224b51848bfd063c6aabf243fbd34338581c15586d7a934f6628206923c27583e2f313795\
+     81a138bfb42839553f25b124d1a1d804620e2f03c2dd398945e9a94939f9c9d9f9d9307bb891e493\
+     f3730b8a528b8b21b2100000bb2a1ff9",
     "advise -d one tank",
     "repair -d one tank",
     "lab what-if --seconds 1",

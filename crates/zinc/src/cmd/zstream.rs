@@ -3,23 +3,37 @@
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::session::Session;
-use crate::{ui, unsupported};
-use engine::streams::Reader;
+use crate::ui::{self, Output};
+use crate::unsupported;
+use engine::streams::{Algorithm, Decompressed, Reader, RewriteError};
+use engine::streams::{decompress, recompress, redup};
+use engine::{Error, ResumeToken};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufReader, IsTerminal as _, Read};
-use std::path::PathBuf;
+use std::io::{self, BufReader, BufWriter, IsTerminal as _, Read};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use views::streams::{Detail, Dump};
+use views::streams::{self, Detail, Dump};
 
 /// Text that is printed at once.
 const TEXT_MAX: usize = 1 << 16;
+/// Bytes that are read or written at once.
+const PIECE: usize = 1 << 16;
 
 /// The subcommands.
 #[derive(clap::Subcommand)]
 pub enum Command {
     /// Show what is in a send stream, and verify its checksums
     Dump(DumpArgs),
+    /// Decompress blocks of a stream, whatever it says of their compression
+    Decompress(DecompressArgs),
+    /// Compress the blocks of a stream with another algorithm
+    Recompress(RecompressArgs),
+    /// Write a deduplicated stream of an old program as a plain one
+    Redup(RedupArgs),
+    /// Show what is in the token of a stream that was cut
+    Token(TokenArgs),
     /// Any other word.
     #[command(external_subcommand)]
     Other(Vec<OsString>),
@@ -30,9 +44,11 @@ impl Command {
     pub fn verb(self) -> Box<dyn Verb> {
         match self {
             Self::Dump(a) => Box::new(a),
-            Self::Other(words) => {
-                Box::new(unsupported::Word("zstream", words, &unsupported::ZSTREAM))
-            }
+            Self::Decompress(a) => Box::new(a),
+            Self::Recompress(a) => Box::new(a),
+            Self::Redup(a) => Box::new(a),
+            Self::Token(a) => Box::new(a),
+            Self::Other(words) => Box::new(unsupported::Word("zstream", words, &[])),
         }
     }
 }
@@ -43,6 +59,9 @@ pub struct DumpArgs {
     /// Show each record; twice: and its checksum
     #[arg(short = 'v', action = clap::ArgAction::Count)]
     verbose: u8,
+    /// Show each record, its checksum and its payload
+    #[arg(short = 'd')]
+    data: bool,
     /// Do not verify checksums
     #[arg(short = 'C')]
     trusting: bool,
@@ -50,24 +69,133 @@ pub struct DumpArgs {
     file: Option<PathBuf>,
 }
 
+/// Arguments of `zinc zstream decompress`.
+#[derive(clap::Args)]
+pub struct DecompressArgs {
+    /// Say which blocks were decompressed
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// Blocks, as OBJECT,OFFSET or OBJECT,OFFSET,TYPE: off, lz4 (usual), lzjb, gzip, zle, zstd
+    #[arg(value_name = "BLOCK", value_parser = streams::block)]
+    blocks: Vec<((u64, u64), Algorithm)>,
+}
+
+/// Arguments of `zinc zstream recompress`.
+#[derive(clap::Args)]
+pub struct RecompressArgs {
+    /// Level of zstd or gzip, where it is no part of the name
+    #[arg(short = 'l', value_name = "LEVEL")]
+    level: Option<i32>,
+    /// What the property compression can be
+    algorithm: String,
+}
+
+/// Arguments of `zinc zstream redup`.
+#[derive(clap::Args)]
+pub struct RedupArgs {
+    /// Say how many records there were
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// The stream: a file, which is read twice
+    file: PathBuf,
+}
+
+/// Arguments of `zinc zstream token`.
+#[derive(clap::Args)]
+pub struct TokenArgs {
+    /// The property receive_resume_token of the receiver
+    token: String,
+}
+
+/// A stream on standard input.
+fn input() -> Result<BufReader<Box<dyn Read>>, Failure> {
+    match io::stdin().is_terminal() {
+        true => Err(Failure::usage("a send stream is not read from a terminal")),
+        false => Ok(BufReader::with_capacity(PIECE, Box::new(io::stdin()))),
+    }
+}
+
+/// Refuses to write a stream to a terminal.
+fn output(session: &Session) -> Result<BufWriter<Output>, Failure> {
+    match ui::is_output_terminal(session) {
+        true => Err(Failure::new("Stream can not be written to a terminal")
+            .hint("You must redirect standard output")),
+        false => Ok(BufWriter::with_capacity(PIECE, Output::new(session))),
+    }
+}
+
+fn open(session: &Session, path: &Path) -> Result<BufReader<File>, Failure> {
+    let file = File::open(session.path(path));
+    let file = file.map_err(|e| Failure::from(e).about(&path.to_string_lossy()))?;
+    Ok(BufReader::with_capacity(PIECE, file))
+}
+
+fn failed(e: &RewriteError) -> Failure {
+    Failure::new(e.to_string())
+}
+
+impl Verb for DecompressArgs {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let blocks: BTreeMap<(u64, u64), Algorithm> = self.blocks.into_iter().collect();
+        let mut reader = Reader::new(input()?);
+        let told = |at, what| {
+            if self.verbose || what == Decompressed::Failed {
+                ui::error(session, &streams::decompressed(at, what));
+            }
+        };
+        decompress(&mut reader, output(session)?, &blocks, told).map_err(|e| failed(&e))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Verb for RecompressArgs {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let name = &self.algorithm;
+        let to = streams::compression(name, self.level);
+        let to = to.ok_or_else(|| Failure::usage(format!("Invalid compression type {name}.")))?;
+        let mut reader = Reader::new(input()?);
+        recompress(&mut reader, output(session)?, to).map_err(|e| failed(&e))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Verb for RedupArgs {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let (first, mut again) = (open(session, &self.file)?, open(session, &self.file)?);
+        let count = redup(first, &mut again, output(session)?).map_err(|e| failed(&e))?;
+        if self.verbose {
+            ui::error(session, &streams::converted(count));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Verb for TokenArgs {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let cannot = |e| Failure::from(Error::from(e)).about("Unable to parse resume token");
+        let token = ResumeToken::decode(&self.token).map_err(cannot)?;
+        ui::out(session, &streams::token(&token));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
 impl Verb for DumpArgs {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let input: Box<dyn Read> = match &self.file {
-            Some(path) => {
-                let opened = File::open(session.path(path));
-                Box::new(opened.map_err(|e| Failure::from(e).about(&path.to_string_lossy()))?)
-            }
-            None if io::stdin().is_terminal() => {
-                return Err(Failure::usage("a send stream is not read from a terminal"));
-            }
-            None => Box::new(io::stdin()),
+            Some(path) => Box::new(open(session, path)?),
+            None => Box::new(input()?),
         };
-        let mut input = Reader::new(BufReader::with_capacity(TEXT_MAX, input));
+        let mut input = Reader::new(input);
         if self.trusting {
             input = input.trusting();
         }
-        let detail = [Detail::Ends, Detail::Records, Detail::Checksums];
-        let dump = Dump::new(detail[usize::from(self.verbose.min(2))]);
+        let detail = match (self.data, self.verbose) {
+            (true, _) => Detail::Data,
+            (_, 0) => Detail::Ends,
+            (_, 1) => Detail::Records,
+            _ => Detail::Checksums,
+        };
+        let dump = Dump::new(detail);
         let mut text = String::new();
         let read = dump.run(&mut input, |more| {
             text.push_str(more);

@@ -69,6 +69,9 @@ pub struct Args {
     /// The same for programs: exact numbers, tabs between columns
     #[arg(short = 'P', long)]
     parsable: bool,
+    /// Accepted: the title of the process stays as it is
+    #[arg(short = 'V', long)]
+    proctitle: bool,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,

@@ -3,7 +3,7 @@
 use super::claim::{claim, refused};
 use super::each;
 use super::naming::Naming;
-use super::settings::{self, PoolSetting};
+use super::settings;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::{self, LiveArgs};
@@ -72,8 +72,9 @@ impl Verb for Args {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         each::require_pool_name(&self.pool)?;
         let layout = layout::parse_in(&session.path(Path::new("")), &self.vdevs)?;
+        let doing = format!("cannot add to '{}'", self.pool);
         let adding = Add::new(layout)
-            .with_ashift(self.ashift()?)
+            .with_ashift(settings::ashift(&doing, &self.properties)?)
             .despite_mismatch(self.force || self.allow_replication_mismatch)
             .despite_ashift(self.force || self.allow_ashift_mismatch);
         if self.dry {
@@ -94,18 +95,6 @@ impl Verb for Args {
 }
 
 impl Args {
-    fn ashift(&self) -> Result<Option<u32>, Failure> {
-        let doing = format!("cannot add to '{}'", self.pool);
-        let mut out = None;
-        for text in &self.properties {
-            match settings::parse(&doing, text)? {
-                PoolSetting::Ashift(n) => out = (n != 0).then_some(n),
-                _ => return Err(Failure::new(format!("{doing}: only 'ashift' can be given"))),
-            }
-        }
-        Ok(out)
-    }
-
     /// Opens the devices for the pool, when it can have them.
     fn claim(&self, session: &Session, pool: &Pool, adding: &Add) -> Result<Devices, Failure> {
         let refused = |e| refused("add to", &self.pool, e);

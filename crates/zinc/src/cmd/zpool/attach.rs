@@ -2,7 +2,7 @@
 
 use super::claim::claim;
 use super::devices::{device, finish_unless_served, refused, wait, with_names};
-use super::each;
+use super::{each, settings};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
@@ -63,6 +63,9 @@ struct NewDevice {
     /// Copy what is allocated in its order, and verify it behind that: mirrors and dRAID
     #[arg(short = 's')]
     sequential: bool,
+    /// ashift=N: accepted; a device has the sector size of its vdev
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
+    properties: Vec<String>,
     /// Wait until it has everything; a pool that is not served is always waited for
     #[arg(short = 'w')]
     until_done: bool,
@@ -96,6 +99,8 @@ impl NewDevice {
             true => ResilverKind::Sequential,
             false => ResilverKind::Healing,
         };
+        let verb = if doing == Doing::Attach { "attach" } else { "replace" };
+        settings::ashift(&format!("cannot {verb} {old}"), &self.properties)?;
         self.live.change(session, pool, |pool| {
             with_names(session, |names| {
                 let exchange = match doing {

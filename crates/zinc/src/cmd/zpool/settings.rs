@@ -40,6 +40,18 @@ pub fn parse(doing: &str, text: &str) -> Result<PoolSetting, Failure> {
     Ok(setting)
 }
 
+/// Reads the sector size of new devices, the only property that these texts may be.
+pub fn ashift(doing: &str, texts: &[String]) -> Result<Option<u32>, Failure> {
+    let mut out = None;
+    for text in texts {
+        match parse(doing, text)? {
+            PoolSetting::Ashift(n) => out = (n != 0).then_some(n),
+            _ => return Err(Failure::new(format!("{doing}: only 'ashift' can be given"))),
+        }
+    }
+    Ok(out)
+}
+
 /// Reads one `name=value` of a vdev.
 pub fn parse_of_vdev(doing: &str, text: &str) -> Result<VdevSetting, Failure> {
     let (name, value) = divide(text)?;
