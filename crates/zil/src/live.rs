@@ -585,7 +585,16 @@ impl IntentLog {
         let kept = !state.broken;
         self.changed.notify_all();
         drop(state);
-        if kept { Ok(()) } else { self.backend.wait_synced(txg) }
+        if kept {
+            return Ok(());
+        }
+        self.backend.wait_synced(txg)?;
+        if self.state.lock().stage == Stage::Closing {
+            // That sync came before it was known that the chain ends. Nothing leads to the blocks
+            // behind its end, and only another sync frees them.
+            self.backend.wait_synced(self.backend.touch()?)?;
+        }
+        Ok(())
     }
 
     /// Allocates the first block when there is no chain. The txg that will write the header.

@@ -111,7 +111,21 @@ impl LiveArgs {
         change(session, &self.search, &self.how, name, act)
     }
 
-    /// The same for one that only reads, and keeps others from writing for as long.
+    /// The same for changes of files. In a suspended pool they would wait for its devices, as those
+    /// of programs on a mount do, and be made when the one who asked has given up: a command fails.
+    pub fn change_files<T>(
+        &self,
+        session: &Session,
+        name: &str,
+        act: impl FnOnce(&LivePool) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.change(session, name, |pool| {
+            pool.check_takes_changes()?;
+            act(pool)
+        })
+    }
+
+    /// The same as [`Self::change`] for one that only reads, and keeps others from writing for as long.
     pub fn to_read(&self) -> PoolArgs {
         let LiveOptions { cache_mib, wait, .. } = self.how;
         let open = OpenArgs { cache_mib, wait, ..OpenArgs::default() };

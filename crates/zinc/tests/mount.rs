@@ -605,6 +605,9 @@ fn a_suspended_pool_holds_up_only_what_needs_its_devices() {
     place.sh("timeout 60 ls -l; timeout 60 df . > /dev/null");
     // None has ended: what they wait for is not there.
     assert!(writers.iter_mut().all(|w| w.try_wait().unwrap().is_none()));
+    // A command does not wait, and so is not carried out later.
+    let refused = place.zinc(&["mkdir", "tank:/later"]);
+    assert!(refused.code == 1 && refused.err.contains("is suspended"), "{}", refused.err);
     let mut killed = writers.split_off(10);
     kill(killed[0].id() as i32, "-KILL");
     kill(killed[1].id() as i32, "-TERM");
@@ -616,10 +619,32 @@ fn a_suspended_pool_holds_up_only_what_needs_its_devices() {
     for mut writer in writers {
         assert!(writer.wait().unwrap().success());
     }
-    place.sh("for n in 0 1 2 3 4 5 6 7 8 9; do cmp ../random f$n; done");
+    place.sh("for n in 0 1 2 3 4 5 6 7 8 9; do cmp ../random f$n; done; ! test -e later");
     place.unmount();
     place.zinc(&["zpool", "export", "tank"]);
     drop(small);
+}
+
+/// With `failmode=panic` programs go on with errors, and not in the directory below the mount.
+#[testkit::needs("fuse")]
+#[test]
+fn a_mount_whose_server_panics_stays_and_fails() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    std::fs::create_dir(place.mnt()).unwrap();
+    let _small = Small::new(place.path("small"), 96);
+    std::fs::File::create(place.path("small/disk")).unwrap().set_len(1 << 30).unwrap();
+    place.zinc(&["zpool", "create", "tank", place.path("small/disk").to_str().unwrap()]).ok();
+    place.zinc(&["zpool", "set", "failmode=panic", "tank"]).ok();
+    let server = place.mount("tank");
+    let script = "head -c 200M /dev/urandom > mnt/large && sync -f mnt/large";
+    let mut write = Command::new("sh");
+    let wrote = write.args(["-c", script]).current_dir(place.dir.path()).output().unwrap();
+    assert!(!wrote.status.success());
+    wait_for_end(server);
+    let written = std::fs::write(place.mnt().join("after"), "x");
+    assert_eq!(written.unwrap_err().kind(), std::io::ErrorKind::NotConnected);
+    place.unmount();
+    assert!(!place.mnt().join("after").exists());
 }
 
 /// The same, when nothing brings the devices back: the pool is let go of by force, and what waited

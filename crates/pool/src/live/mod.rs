@@ -320,6 +320,17 @@ impl LivePool {
         self.shared.txgs.why_stopped()
     }
 
+    /// Whether the pool takes changes now, for what had rather fail than wait for devices.
+    ///
+    /// # Errors
+    /// [`Error::Suspended`] or [`Error::Stopped`] when it takes none.
+    pub fn check_takes_changes(&self) -> Result<()> {
+        match self.suspended() {
+            Some(why) => Err(self.shared.stopped(&why)),
+            None => Ok(()),
+        }
+    }
+
     /// What waits for the end of the pool without keeping it open.
     #[must_use]
     pub fn stop_waiter(&self) -> StopWaiter {

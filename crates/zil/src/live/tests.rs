@@ -422,6 +422,23 @@ fn a_batch_is_written_while_the_last_is_flushed_and_falls_with_it() {
 }
 
 #[test]
+fn what_a_write_that_fails_after_its_txg_leaves_is_freed() {
+    let (pool, log) = log();
+    names(&log, 10, "a");
+    log.commit(None).unwrap();
+    pool.holding.store(true, Ordering::SeqCst);
+    let promise = promise(&log, "b");
+    wait_until(|| pool.begun.load(Ordering::SeqCst) == 1);
+    pool.sync_to(11);
+    pool.failing.store(true, Ordering::SeqCst);
+    pool.holding.store(false, Ordering::SeqCst);
+    promise.join().unwrap();
+    assert!(pool.header.lock().log.is_hole());
+    let freed: Vec<u64> = pool.freed.lock().iter().map(|bp| bp.dva(0).offset()).collect();
+    assert_eq!(freed, *pool.allocated.lock());
+}
+
+#[test]
 fn many_threads_share_writes() {
     let (pool, log) = log();
     names(&log, 10, "a");

@@ -133,7 +133,7 @@ fn each(
     if pools.any(|p| p != first) {
         return Err(Failure::usage("all names must be of one pool"));
     }
-    live.change(session, &first, |pool| {
+    live.change_files(session, &first, |pool| {
         places.iter().try_for_each(|text| act(&FileLocation::find(pool, text)?))
     })?;
     Ok(ExitCode::SUCCESS)
@@ -222,7 +222,7 @@ impl Verb for Mv {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let how = if self.no_clobber { RenameMode::NoReplace } else { RenameMode::Replace };
-        self.live.change(session, &Place::from(self.from.as_os_str()).pool(), |pool| {
+        self.live.change_files(session, &Place::from(self.from.as_os_str()).pool(), |pool| {
             let (from, to) =
                 (FileLocation::find(pool, &self.from)?, FileLocation::find(pool, &self.to)?);
             if from.dataset != to.dataset {
@@ -245,7 +245,7 @@ impl Verb for Ln {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        self.live.change(session, &Place::from(self.place.as_os_str()).pool(), |pool| {
+        self.live.change_files(session, &Place::from(self.place.as_os_str()).pool(), |pool| {
             let file = FileLocation::find(pool, &self.place)?;
             let fail = |e| file.fail("create link", &e);
             let text = self.target.as_bytes();

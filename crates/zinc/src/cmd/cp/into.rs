@@ -87,7 +87,7 @@ impl IntoArgs {
         let report = CopyReport::new(session, self.verbose);
         let progress = Progress::new();
         progress.begin("copied", 0);
-        self.live.change(session, &place.pool(), |pool| {
+        self.live.change_files(session, &place.pool(), |pool| {
             while_showing(session, &progress, || self.copy(pool, &place, &progress, &report))
         })?;
         Ok(report.end())

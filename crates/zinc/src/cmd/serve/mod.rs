@@ -325,30 +325,29 @@ impl Args {
         let served = self.serve(session, (&held, &mounts), &listed, ends, &ended, time);
         let is_complete = served.as_ref().is_ok_and(|(_, is_complete)| *is_complete);
         let served = served.map(|(end, _)| end);
-        // However serving ended, the pool is let go properly.
+        if let Ok(End::Panicked(why)) = &served {
+            // As after a crash, also for programs on a mount: it stays until it is unmounted, and all
+            // they do there fails. Were it taken away, they would go on in the directory below.
+            std::mem::forget(mounts);
+            let failure = Failure::new(format!("{name} is not held any more: its devices fail"));
+            let failure = failure.because(why.clone()).because("its property failmode is panic");
+            return Err(failure.hint(LIKE_A_CRASH));
+        }
+        // However serving ended otherwise, the pool is let go properly.
         unmount_all(session, &mounts);
         let left =
             leave(session, &held, &self.live.how, &served, &ended, (!is_known).then_some(&*listed));
         drop(held);
         teller.into_iter().for_each(events::EventThreads::finish);
         let end = served?;
-        let code = match left {
-            // Why it cannot be closed well is told below.
-            Err(_) if matches!(end, End::Panicked(_)) => ExitCode::FAILURE,
-            left => left.map_err(|f| f.about(&format!("letting go of {name} ({guid})")))?,
-        };
+        let code = left.map_err(|f| f.about(&format!("letting go of {name} ({guid})")))?;
         let is_kept = is_known && !matches!(end, End::Exported(_));
         let how = if is_kept { "no longer served" } else { "exported" };
         let why = match end {
             End::Signal(signal) => format!("signal {signal}"),
             End::Exported(_) => "a client exported it".to_owned(),
             End::Time => "its time is over".to_owned(),
-            End::Panicked(why) => {
-                let failure =
-                    Failure::new(format!("{name} is not held any more: its devices fail"));
-                let failure = failure.because(why).because("its property failmode is panic");
-                return Err(failure.hint(LIKE_A_CRASH));
-            }
+            End::Panicked(why) => why,
             // What was started for a mount ends with it, and that is nothing to tell.
             End::Unmounted => return Ok(code),
         };
