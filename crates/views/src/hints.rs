@@ -26,7 +26,8 @@ pub fn words(hint: &Hint) -> String {
         }
         Hint::ChooseSide => {
             "`zinc zpool online POOL DEVICE` gives up the changes of that device, and brings it \
-             what the others have; until then the pool can be read"
+             what the others have (with -d DIRECTORY where the pool is not imported); until then \
+             the pool can be read"
         }
         Hint::Undestroy => "import it with -D to get it back",
         Hint::TakeOver => "when no other host has it open, import it with -f",

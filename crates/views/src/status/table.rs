@@ -30,7 +30,8 @@ impl View {
         }
         for section in Section::ALL {
             let vdevs = status.vdevs.section(section);
-            if vdevs.is_empty() {
+            // What was removed has no line, so it needs no heading.
+            if vdevs.iter().all(|v| v.kind == VdevKind::Indirect) {
                 continue;
             }
             out.push_str(match section {
