@@ -125,7 +125,7 @@ impl LiveArgs {
         })
     }
 
-    /// The same as [`Self::change`] for one that only reads, and keeps others from writing for as long.
+    /// The same as [`Self::change`] for one that only reads, and keeps others from writing.
     pub fn to_read(&self) -> PoolArgs {
         let LiveOptions { cache_mib, wait, .. } = self.how;
         let open = OpenArgs { cache_mib, wait, ..OpenArgs::default() };

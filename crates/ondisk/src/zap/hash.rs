@@ -108,7 +108,8 @@ impl KeyHash {
         }
     }
 
-    /// Hash of the string key in a field of fixed length, which ends with it or has a NUL behind it.
+    /// Hash of the string key in a field of fixed length, which ends with it or has a NUL behind
+    /// it.
     #[must_use]
     pub(super) fn name_field(&self, field: &[u8]) -> u64 {
         if self.norm_flags == 0 {

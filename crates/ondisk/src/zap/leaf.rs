@@ -204,8 +204,8 @@ impl<'b> Leaf<'b> {
         w.u8(self.flags).bytes(&self.pad2);
     }
 
-    /// What has changed since the leaf was decoded, as bytes and the offsets in the block where they
-    /// belong. `None`: the whole block must be written, because it is new, because it is in the
+    /// What has changed since the leaf was decoded, as bytes and the offsets in the block where
+    /// they belong. `None`: the whole block must be written, because it is new, because it is in the
     /// other byte order than `endian`, or because much of it has changed.
     #[must_use]
     pub fn patches(&self, endian: Endian) -> Option<Vec<(usize, Vec<u8>)>> {

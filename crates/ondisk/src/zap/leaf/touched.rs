@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-/// An entry takes some neighbouring chunks and a bucket. A leaf of which more places have changed is
-/// cheaper to write as a whole.
+/// An entry takes some neighbouring chunks and a bucket. A leaf of which more places have changed
+/// is cheaper to write as a whole.
 const RANGES_MAX: usize = 32;
 
 /// See the head of the file.

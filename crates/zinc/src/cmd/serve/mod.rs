@@ -326,8 +326,8 @@ impl Args {
         let is_complete = served.as_ref().is_ok_and(|(_, is_complete)| *is_complete);
         let served = served.map(|(end, _)| end);
         if let Ok(End::Panicked(why)) = &served {
-            // As after a crash, also for programs on a mount: it stays until it is unmounted, and all
-            // they do there fails. Were it taken away, they would go on in the directory below.
+            // As after a crash, also for programs on a mount: it stays until it is unmounted, and
+            // all they do there fails. Were it taken away, they would go on in the directory below.
             std::mem::forget(mounts);
             let failure = Failure::new(format!("{name} is not held any more: its devices fail"));
             let failure = failure.because(why.clone()).because("its property failmode is panic");
