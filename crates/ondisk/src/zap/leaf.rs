@@ -205,8 +205,8 @@ impl<'b> Leaf<'b> {
     }
 
     /// What has changed since the leaf was decoded, as bytes and the offsets in the block where
-    /// they belong. `None`: the whole block must be written, because it is new, because it is in the
-    /// other byte order than `endian`, or because much of it has changed.
+    /// they belong. `None`: the whole block must be written, because it is new, because it is in
+    /// the other byte order than `endian`, or because much of it has changed.
     #[must_use]
     pub fn patches(&self, endian: Endian) -> Option<Vec<(usize, Vec<u8>)>> {
         let ranges = self.touched.ranges().filter(|_| endian == self.endian)?;
