@@ -27,6 +27,7 @@
 //! request means is the handler's business.
 #![forbid(unsafe_code)]
 
+mod caller;
 mod client;
 pub mod feed;
 pub mod held;
@@ -34,6 +35,7 @@ pub mod hook;
 pub mod http;
 pub mod input;
 pub mod log;
+mod others;
 mod place;
 mod presence;
 pub mod protocol;
@@ -44,7 +46,9 @@ mod socket_file;
 pub mod stream;
 mod wire;
 
+pub use caller::Caller;
 pub use client::{CallError, Client};
+pub use others::{OtherServer, other_servers};
 pub use place::{Endpoint, PlaceError};
 pub use presence::{ClientWatch, Presence};
 pub use protocol::{Refusal, Request};

@@ -5,7 +5,7 @@ use crate::cache::{BlockCache, CacheKey};
 use crate::flights::{Claim, Flight, Flights};
 use crate::usage::{SetUse, Usage};
 use codec::crypto::MasterKey;
-use ondisk::BlkPtr;
+use ondisk::{BlkPtr, DmuType};
 use rt::Rt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -28,6 +28,12 @@ pub trait FaultSink: Send + Sync {
 pub trait BlockStore: Send + Sync {
     /// Reads one block, decrypted and decompressed. A hole is zeros.
     fn read(&self, bp: &BlkPtr, place: Place, key: Option<&Key>) -> zio::Result<Arc<Block>>;
+
+    /// Reads what is readable without a key: of an encrypted block of dnodes all but their bonuses,
+    /// of one of an intent log all but the bodies of its records, which come encrypted.
+    fn read_clear(&self, bp: &BlkPtr, place: Place) -> zio::Result<Arc<Block>> {
+        self.read(bp, place, None)
+    }
 
     /// Reads a batch, in one submission where that can be; results in the order of the requests.
     fn read_many(
@@ -56,6 +62,31 @@ pub trait BlockStore: Send + Sync {
     fn usage(&self, set: u64) -> Arc<SetUse> {
         let _ = set;
         Arc::new(SetUse::uncounted(&self.rt()))
+    }
+}
+
+/// A store for walks that no key is needed for: it reads by [`BlockStore::read_clear`].
+#[derive(Clone, Copy)]
+pub struct ClearStore<'a>(pub &'a dyn BlockStore);
+
+impl BlockStore for ClearStore<'_> {
+    fn read(&self, bp: &BlkPtr, place: Place, _: Option<&Key>) -> zio::Result<Arc<Block>> {
+        self.0.read_clear(bp, place)
+    }
+
+    fn read_many(
+        &self,
+        blocks: &[(BlkPtr, Place)],
+        _: Option<&Key>,
+    ) -> Vec<zio::Result<Arc<Block>>> {
+        if blocks.iter().any(|(bp, _)| bp.is_encrypted()) {
+            return blocks.iter().map(|(bp, place)| self.0.read_clear(bp, *place)).collect();
+        }
+        self.0.read_many(blocks, None)
+    }
+
+    fn rt(&self) -> Rt {
+        self.0.rt()
     }
 }
 
@@ -111,13 +142,11 @@ impl CachedStore {
         self.settled.store(txg, Ordering::Release);
     }
 
-    /// Puts a block into the cache that was just written, when its txg is settled. Nothing of an
-    /// encrypted dataset is put there: a reader may hold another form of it.
+    /// Puts a block into the cache that was just written, when its txg is settled: of an encrypted
+    /// dataset for those that read with the key.
     pub fn keep_written(&self, bp: &BlkPtr, block: &Arc<Block>) {
-        if bp.uses_crypt() {
-            return;
-        }
-        if let Some(id) = self.cache_key(bp, None) {
+        let settled = self.settled.load(Ordering::Acquire);
+        if let Some(id) = cache_key(bp, bp.uses_crypt()).filter(|(_, birth, _)| *birth <= settled) {
             self.cache.put(id, block);
         }
     }
@@ -126,7 +155,7 @@ impl CachedStore {
     /// is settled by the time it was read may have been another block when the reading began.
     fn cache_key(&self, bp: &BlkPtr, key: Option<&Key>) -> Option<CacheKey> {
         let settled = self.settled.load(Ordering::Acquire);
-        cache_key(bp, key).filter(|(_, birth, _)| *birth <= settled)
+        cache_key(bp, key.is_some()).filter(|(_, birth, _)| *birth <= settled)
     }
 
     /// Asks `source` first from now on; the first source that is set stays. Its blocks are not
@@ -219,9 +248,9 @@ pub fn is_out_of_reach(faults: &[Fault]) -> bool {
 }
 
 /// Embedded blocks and holes cost less to make again than to look up.
-fn cache_key(bp: &BlkPtr, key: Option<&Key>) -> Option<CacheKey> {
+fn cache_key(bp: &BlkPtr, has_key: bool) -> Option<CacheKey> {
     let (_, dva) = bp.dvas().next()?;
-    (!bp.is_hole()).then(|| (dva.words(), bp.physical_birth(), key.is_some()))
+    (!bp.is_hole()).then(|| (dva.words(), bp.physical_birth(), has_key))
 }
 
 impl BlockStore for CachedStore {
@@ -291,6 +320,20 @@ impl BlockStore for CachedStore {
                 Ok(block)
             }
         }
+    }
+
+    fn read_clear(&self, bp: &BlkPtr, place: Place) -> zio::Result<Arc<Block>> {
+        let is_in_parts = matches!(bp.dmu_type(), DmuType::DNODE | DmuType::INTENT_LOG);
+        if !bp.is_encrypted() || !is_in_parts {
+            return self.read(bp, place, None);
+        }
+        if let Some(block) = self.pending(bp) {
+            return Ok(block);
+        }
+        let (key, scope, raw) = (None, Scope::Data, true);
+        let outcome = self.reader.read(Request { bp, place, key, scope, raw });
+        self.note(place, bp, &outcome);
+        outcome.block.map(Arc::new)
     }
 
     fn read_many(

@@ -83,7 +83,7 @@ pub trait Transactions: Send + Sync {
         &self,
         txg: u64,
         block: &Arc<Block>,
-        spec: &WriteSpec,
+        spec: &WriteSpec<'_>,
         place: Place,
     ) -> Option<BlkPtr> {
         let _ = (txg, block, spec, place);

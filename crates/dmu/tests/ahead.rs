@@ -63,7 +63,7 @@ fn site(rt: &Rt, seed: u64) -> Site {
         transactions: None,
         policy: SetPolicy::default(),
         accounting: None,
-        key: None,
+        key: dmu::SetKey::None,
     })
     .unwrap();
     let tx = Tx::syncing(5);

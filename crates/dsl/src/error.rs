@@ -137,6 +137,14 @@ pub enum Refusal {
     NoLocalOrigin,
     /// An increment has its large blocks in pieces.
     LargeBlocksCut,
+    /// It would be encrypted, and no format of a key is given.
+    NoKeyFormat,
+    /// It would be outside of its encryption root.
+    LeavesRoot,
+    /// It is no encryption root.
+    NotAnEncryptionRoot,
+    /// The dataset above is not encrypted.
+    ParentNotEncrypted,
     /// This program cannot do that yet.
     Unsupported(&'static str),
 }
@@ -196,6 +204,10 @@ impl fmt::Display for Refusal {
             Self::NoLocalOrigin => f.write_str("there is no local origin for it"),
             Self::IsAClone => f.write_str("is a clone"),
             Self::LargeBlocksCut => f.write_str("the stream has its large blocks in pieces"),
+            Self::NoKeyFormat => f.write_str("keyformat required for new encryption root"),
+            Self::LeavesRoot => f.write_str("cannot move dataset outside of its encryption root"),
+            Self::NotAnEncryptionRoot => f.write_str("is not an encryption root"),
+            Self::ParentNotEncrypted => f.write_str("the dataset above is not encrypted"),
             Self::Unsupported(what) => write!(f, "{what} cannot be changed yet"),
         }
     }

@@ -5,7 +5,7 @@ use dmu::Key;
 use ondisk::dsl::crypt::WRAPPING_KEY_LEN;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use zeroize::Zeroizing;
 
 /// How the user gives a key.
@@ -28,6 +28,16 @@ impl KeyFormat {
             2 => Some(Self::Hex),
             3 => Some(Self::Passphrase),
             _ => None,
+        }
+    }
+
+    /// The number of the property `keyformat`.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        match self {
+            Self::Raw => 1,
+            Self::Hex => 2,
+            Self::Passphrase => 3,
         }
     }
 
@@ -59,6 +69,8 @@ pub enum KeyError {
     BadHex,
     /// The master key does not unwrap: it is the wrong key.
     Wrong,
+    /// The key is not loaded.
+    Locked,
     /// The key object is incomplete or holds an unknown suite or format.
     BadKeyObject(&'static str),
 }
@@ -77,6 +89,7 @@ impl fmt::Display for KeyError {
             }
             Self::BadHex => f.write_str("not hexadecimal digits"),
             Self::Wrong => f.write_str("wrong key"),
+            Self::Locked => f.write_str("the key is not loaded"),
             Self::BadKeyObject(what) => write!(f, "key object is damaged: {what}"),
         }
     }
@@ -103,17 +116,32 @@ pub struct KeyInfo {
 }
 
 /// The 32 bytes that wrap master keys.
+#[derive(PartialEq, Eq)]
 pub struct WrappingKey(pub(crate) Zeroizing<[u8; WRAPPING_KEY_LEN]>);
 
 /// Most rounds of PBKDF2 that are accepted: a lying object must not hang the process. OpenZFS
 /// defaults to 350,000; a hundred million take about half a minute.
 const PBKDF2_ITERS_MAX: u64 = 100_000_000;
 
+impl fmt::Debug for WrappingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WrappingKey")
+    }
+}
+
 impl WrappingKey {
     /// Makes the wrapping key of `info` from what the user gave. A final newline of a hexadecimal
     /// key or passphrase is left off, as it comes from files and prompts.
     pub fn derive(info: &KeyInfo, given: &[u8]) -> std::result::Result<Self, KeyError> {
-        let format = info.format;
+        Self::new(info.format, (info.pbkdf2_salt, info.pbkdf2_iters), given)
+    }
+
+    /// The same for a format, and the salt and rounds of a passphrase.
+    pub fn new(
+        format: KeyFormat,
+        (salt, iters): (u64, u64),
+        given: &[u8],
+    ) -> std::result::Result<Self, KeyError> {
         let text = given.strip_suffix(b"\n").unwrap_or(given);
         let bad = |given: usize| KeyError::BadLength { format, given };
         let mut out = Zeroizing::new([0; WRAPPING_KEY_LEN]);
@@ -133,27 +161,78 @@ impl WrappingKey {
                 if !(8..=512).contains(&text.len()) {
                     return Err(bad(text.len()));
                 }
-                let iters = u32::try_from(info.pbkdf2_iters.min(PBKDF2_ITERS_MAX)).unwrap_or(1);
-                out = pbkdf2_sha1(text, info.pbkdf2_salt, iters);
+                let iters = u32::try_from(iters.min(PBKDF2_ITERS_MAX)).unwrap_or(1);
+                out = pbkdf2_sha1(text, salt, iters);
             }
         }
         Ok(Self(out))
     }
 }
 
-/// Unlocked keys by key object.
 #[derive(Default)]
+struct Keys {
+    /// Of datasets, by key object.
+    masters: HashMap<u64, Key>,
+    /// Of encryption roots, by directory: what keys of new datasets are wrapped with.
+    wrapping: HashMap<u64, Arc<WrappingKey>>,
+}
+
+/// Unlocked keys. A clone has the same keys, now and later.
+#[derive(Clone, Default)]
 pub struct Keyring {
-    keys: Mutex<HashMap<u64, Key>>,
+    keys: Arc<Mutex<Keys>>,
+    /// Keys of another keyring, which are found here too.
+    below: Option<Arc<Mutex<Keys>>>,
+}
+
+fn held(keys: &Mutex<Keys>) -> MutexGuard<'_, Keys> {
+    keys.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Keyring {
     /// The key in a key object, when it is unlocked.
     pub(crate) fn get(&self, object: u64) -> Option<Key> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner).get(&object).cloned()
+        self.find(|keys| keys.masters.get(&object).cloned())
     }
 
     pub(crate) fn put(&self, object: u64, key: Key) {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner).insert(object, key);
+        held(&self.keys).masters.insert(object, key);
+    }
+
+    /// Forgets a key.
+    pub(crate) fn remove(&self, object: u64) {
+        held(&self.keys).masters.remove(&object);
+    }
+
+    /// The key of the encryption root in a directory.
+    pub(crate) fn wrapping(&self, dir: u64) -> Option<Arc<WrappingKey>> {
+        self.find(|keys| keys.wrapping.get(&dir).cloned())
+    }
+
+    pub(crate) fn put_wrapping(&self, dir: u64, key: Arc<WrappingKey>) {
+        held(&self.keys).wrapping.insert(dir, key);
+    }
+
+    /// Forgets the key of an encryption root. False: it was not there.
+    pub(crate) fn remove_wrapping(&self, dir: u64) -> bool {
+        held(&self.keys).wrapping.remove(&dir).is_some()
+    }
+
+    /// Another directory is the encryption root.
+    pub(crate) fn move_wrapping(&self, from: u64, to: u64) {
+        let mut keys = held(&self.keys);
+        if let Some(key) = keys.wrapping.remove(&from) {
+            keys.wrapping.insert(to, key);
+        }
+    }
+
+    fn find<T>(&self, what: impl Fn(&Keys) -> Option<T>) -> Option<T> {
+        let own = what(&held(&self.keys));
+        own.or_else(|| what(&held(self.below.as_ref()?)))
+    }
+
+    /// A keyring that has these keys too, and to which others can be added that these do not see.
+    pub(crate) fn above(&self) -> Self {
+        Self { keys: Arc::default(), below: Some(Arc::clone(&self.keys)) }
     }
 }

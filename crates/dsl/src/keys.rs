@@ -7,11 +7,11 @@
 //! passphrase salt count. Unlocking an encryption root therefore unlocks every key object that
 //! names it as its root. Unwrapping authenticates, so a wrong key is known at once.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Result};
 use crate::keyring::{KeyError, KeyFormat, KeyInfo, WrappingKey};
 use crate::tree::{Dataset, Dir, Dsl};
 use codec::crypto::{Suite, WrappedKey};
-use dmu::Zap;
+use dmu::{SetKey, Zap};
 use ondisk::dsl::crypt::{
     GUID, HMAC_KEY, IV, KEYFORMAT, MAC, MASTER_KEY, PBKDF2_ITERS, PBKDF2_SALT, ROOT_DDOBJ, SUITE,
     VERSION,
@@ -71,6 +71,14 @@ impl Dsl {
         }
     }
 
+    /// With what the object set of a dataset is changed.
+    pub fn set_key(&self, dataset: &Dataset) -> Result<SetKey> {
+        Ok(match self.key_object_of(dataset)? {
+            Some(object) => self.keyring().get(object).map_or(SetKey::Locked, SetKey::Loaded),
+            None => SetKey::None,
+        })
+    }
+
     /// True when the dataset is not encrypted or its key is unlocked.
     pub fn is_unlocked(&self, dataset: &Dataset) -> Result<bool> {
         Ok(match self.key_object_of(dataset)? {
@@ -82,10 +90,32 @@ impl Dsl {
     /// Unlocks the encryption root that `name` belongs to, and every dataset under its key, with
     /// the key the user gave. Returns how many key objects were unlocked.
     pub fn load_key(&self, name: &str, given: &[u8]) -> Result<usize> {
-        let dir = self.dir_by_name(name)?;
+        let info = self.needed_key(name)?;
         let fail = |error| Error::Key { dataset: name.to_owned(), error };
-        let info = self.key_info(&dir)?.ok_or_else(|| fail(KeyError::NotEncrypted))?;
+        self.unlock_with(name, WrappingKey::derive(&info, given).map_err(fail)?)
+    }
+
+    /// Whether what the user gave is the key of the encryption root that `name` belongs to.
+    pub fn check_key(&self, name: &str, given: &[u8]) -> Result<()> {
+        let info = self.needed_key(name)?;
+        let fail = |error| Error::Key { dataset: name.to_owned(), error };
         let wrapping = WrappingKey::derive(&info, given).map_err(fail)?;
+        info.wrapped.unwrap(&wrapping.0).map_err(|_| fail(KeyError::Wrong)).map(drop)
+    }
+
+    /// What is known of the key that `name` needs.
+    ///
+    /// # Errors
+    /// It is not encrypted.
+    pub fn needed_key(&self, name: &str) -> Result<KeyInfo> {
+        let fail = |error| Error::Key { dataset: name.to_owned(), error };
+        self.key_info(&*self.dir_by_name(name)?)?.ok_or_else(|| fail(KeyError::NotEncrypted))
+    }
+
+    /// [`Self::load_key`] with what was made of what the user gave.
+    pub fn unlock_with(&self, name: &str, wrapping: WrappingKey) -> Result<usize> {
+        let info = self.needed_key(name)?;
+        let fail = |error| Error::Key { dataset: name.to_owned(), error };
         self.unlock(&info, &wrapping).map_err(fail)?;
         let mut unlocked = 1;
         for (_, other) in self.walk() {
@@ -98,7 +128,52 @@ impl Dsl {
                 unlocked += usize::from(self.unlock(&sibling, &wrapping).is_ok());
             }
         }
+        self.keyring().put_wrapping(info.root_dir, Arc::new(wrapping));
         Ok(unlocked)
+    }
+
+    /// The key of the encryption root in a directory is loaded.
+    #[must_use]
+    pub fn has_root_key(&self, dir: u64) -> bool {
+        self.keyring().wrapping(dir).is_some()
+    }
+
+    /// The heads whose keys the encryption root `name` wraps.
+    ///
+    /// # Errors
+    /// It is no encryption root.
+    pub fn under_root(&self, name: &str) -> Result<Vec<Dataset>> {
+        let root = self.dir_by_name(name)?;
+        let info = self.needed_key(name)?;
+        if info.root_dir != root.object {
+            return Err(Error::refused(name, Refusal::NotAnEncryptionRoot));
+        }
+        let mut out = Vec::new();
+        for (_, dir) in self.walk() {
+            let dir = dir?;
+            if self.key_info(&dir)?.is_some_and(|info| info.root_dir == root.object) {
+                out.extend(self.head(&dir)?);
+            }
+        }
+        Ok(out)
+    }
+
+    /// Forgets the key of the encryption root `name`, and those that it wraps.
+    ///
+    /// # Errors
+    /// It is no encryption root, or its key is not loaded.
+    pub fn unload_key(&self, name: &str) -> Result<()> {
+        let heads = self.under_root(name)?;
+        let root = self.dir_by_name(name)?.object;
+        if !self.keyring().remove_wrapping(root) {
+            return Err(Error::Key { dataset: name.to_owned(), error: KeyError::Locked });
+        }
+        for head in heads {
+            if let Some(object) = self.key_object_of(&head)? {
+                self.keyring().remove(object);
+            }
+        }
+        Ok(())
     }
 
     fn unlock(&self, info: &KeyInfo, wrapping: &WrappingKey) -> std::result::Result<(), KeyError> {

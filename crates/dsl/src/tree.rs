@@ -69,23 +69,29 @@ impl Dsl {
         Ok(Self { mos, pool: pool.to_owned(), root, keys: Keyring::default(), ignores_limits })
     }
 
-    /// The same datasets, without the keys that were loaded. Reads nothing.
+    /// The same datasets for another user. Keys that are loaded here stay here, those of the
+    /// original are found. Limits count. Reads nothing.
     #[must_use]
-    pub fn without_keys(&self) -> Self {
+    pub fn apart(&self) -> Self {
         Self {
             mos: self.mos.clone(),
             pool: self.pool.clone(),
             root: self.root,
-            keys: Keyring::default(),
+            keys: self.keys.above(),
             ignores_limits: Arc::default(),
         }
     }
 
-    /// The same datasets, read by `mos`, which is the same object set as theirs. No keys are there.
+    /// The same datasets with the same keys, read by `mos`, which is the same object set as theirs.
     #[must_use]
     pub fn through(&self, mos: Objset) -> Self {
-        let ignores_limits = Arc::clone(&self.ignores_limits);
-        Self { mos, ignores_limits, ..self.without_keys() }
+        let (ignores_limits, keys) = (Arc::clone(&self.ignores_limits), self.keys.clone());
+        Self { mos, ignores_limits, keys, ..self.apart() }
+    }
+
+    /// From now on its keys are those of `other`, which has the same datasets.
+    pub fn share_keys(&mut self, other: &Self) {
+        self.keys = other.keys.clone();
     }
 
     /// From now on limits on the number of file systems and snapshots stop nothing: they are for

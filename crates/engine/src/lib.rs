@@ -45,6 +45,7 @@
 //! | [`activity`] | what goes on in a pool in the background, and what is left of it |
 //! | [`datasets`] | making, destroying and renaming of datasets, snapshots, clones |
 //! | [`properties`] | judging and setting of properties |
+//! | [`keys`] | keys of encrypted datasets |
 //! | [`files`] | what files are made of |
 //! | [`objects`] | what files are kept in: a transactional store of objects |
 //! | [`ingest`] | files of somewhere else into a file system |
@@ -108,6 +109,7 @@ pub mod extract;
 mod import;
 pub mod ingest;
 pub mod inventory;
+pub mod keys;
 pub mod layout;
 mod making;
 mod members;

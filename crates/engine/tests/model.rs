@@ -3,7 +3,7 @@
 //! Files, snapshots, clones, rollbacks, promotion, renames, properties and volumes are changed at
 //! random; what the pool holds is compared with the model while it is open and after it was closed,
 //! exported, or left as a crash leaves it. A history that fails is made shorter, and the shortest
-//! is printed.
+//! is printed. In one of four all datasets are encrypted.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod random;
@@ -18,7 +18,8 @@ fn history(seed: u64, ops: usize) {
     let (round, number) = (seed as usize / shapes.len(), seed as usize % shapes.len());
     let (shape, ashift) = (shapes[number], if round.is_multiple_of(2) { 12 } else { 9 });
     testkit::shrinking_seed(seed, ops, |steps| {
-        let mut run = Run::new(seed, Bench::new(shape, DEVICE_BYTES, ashift));
+        let bench = Bench::new(shape, DEVICE_BYTES, ashift);
+        let mut run = Run::new(seed, bench.encrypted(seed % 4 == 1));
         for number in steps {
             run.step_of(*number);
         }

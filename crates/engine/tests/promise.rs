@@ -14,6 +14,8 @@ mod shapes;
 use engine::files::{NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode};
 use engine::inside::device;
 use engine::inside::device::{CrashLog, CrashMode, MemoryDevice, SimDisks, SimOptions};
+use engine::inside::dsl::write::{Encryption, RootKey};
+use engine::inside::dsl::{KeyFormat, WrappingKey};
 use engine::inside::pool::live::{self, Devices, ImportOptions, NewFilesystem};
 use engine::inside::{check, pool, rt};
 use engine::{Candidate, Filesystem, LivePool, OpenOptions, Pool, Volume};
@@ -51,6 +53,30 @@ struct Run {
     /// After this many events this was promised: all changes up to a number, or those of names and
     /// of one file.
     promises: Vec<(usize, usize, Option<String>)>,
+    /// The key of the datasets, where they are encrypted.
+    key: Option<&'static [u8]>,
+}
+
+/// Of datasets whose logs are claimed without it.
+const KEY: &[u8; 32] = b"thirty-two bytes of a raw key ..";
+
+/// An encryption root with this key, or no encryption.
+fn encryption(key: Option<&[u8]>) -> Encryption {
+    let root = |key| RootKey {
+        format: KeyFormat::Raw,
+        wrapping: Arc::new(WrappingKey::new(KeyFormat::Raw, (0, 0), key).unwrap()),
+        pbkdf2_salt: 0,
+        pbkdf2_iters: 0,
+        location: "prompt".to_owned(),
+    };
+    let on = |key| Encryption::On { suite: None, root: Some(root(key)) };
+    key.map_or(Encryption::Inherit, on)
+}
+
+/// Loads the key of the datasets in which a run works.
+fn unlock(run: &Run, load: impl Fn(&str, &[u8]) -> Result<(), String>) -> Result<(), String> {
+    let Some(key) = run.key else { return Ok(()) };
+    ["tank/fs", "tank/vol"].iter().try_for_each(|name| load(name, key))
 }
 
 fn options(n: usize, seed: u64) -> SimOptions {
@@ -159,12 +185,17 @@ fn change_content(
 
 /// Makes a change for each of these numbers in a simulation, and records them.
 fn run(seed: u64, shape: Shape, steps: &[u64]) -> Run {
+    run_with(seed, shape, steps, None)
+}
+
+/// The same in datasets that have a key.
+fn run_with(seed: u64, shape: Shape, steps: &[u64], key: Option<&'static [u8]>) -> Run {
     let steps = steps.to_vec();
-    let run = std::thread::spawn(move || run_here(seed, shape, &steps)).join();
+    let run = std::thread::spawn(move || run_here(seed, shape, &steps, key)).join();
     run.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-fn run_here(seed: u64, shape: Shape, steps: &[u64]) -> Run {
+fn run_here(seed: u64, shape: Shape, steps: &[u64], key: Option<&'static [u8]>) -> Run {
     let rt = rt::Rt::simulated(seed);
     let site = SimDisks::new(&rt);
     let disk = |n| (format!("sim{n}"), site.add(&options(n, seed)) as _);
@@ -177,8 +208,10 @@ fn run_here(seed: u64, shape: Shape, steps: &[u64]) -> Run {
     };
     let (bias, record) = (set("logbias", seed % 2), set("recordsize", WHOLE as u64));
     let properties = vec![bias.clone(), record];
-    pool.create_filesystem("tank/fs", NewFilesystem::default(), properties).unwrap();
-    pool.create_volume("tank/vol", VOLUME_BYTES, 8192, vec![bias]).unwrap();
+    let new = NewFilesystem::default();
+    pool.create_filesystem_as("tank/fs", new, properties, encryption(key)).unwrap();
+    let size = (VOLUME_BYTES, 8192);
+    pool.create_volume_as("tank/vol", size, vec![bias], encryption(key)).unwrap();
     let fs = pool.filesystem("tank/fs").unwrap();
     let volume = pool.volume("tank/vol").unwrap();
     let set = |value| {
@@ -232,7 +265,7 @@ fn run_here(seed: u64, shape: Shape, steps: &[u64]) -> Run {
     assert!(is_right, "{shape:?}: {early} blocks");
     drop((fs, volume));
     pool.close().unwrap();
-    Run { log, states, made, promises }
+    Run { log, states, made, promises, key }
 }
 
 fn candidate(images: &[MemoryDevice]) -> Result<Candidate, String> {
@@ -335,6 +368,7 @@ fn judge(run: &Run, cut: usize, images: &[MemoryDevice], thorough: bool) -> Resu
     let devices: Vec<device::WriteDeviceRef> =
         images.iter().map(|image| Arc::new(image.fork()) as _).collect();
     let pool = import(&rt::Rt::real(), &devices)?;
+    unlock(run, |name, key| pool.load_key(name, key).map(drop).map_err(|e| e.to_string()))?;
     let got = contents(pool.view())?;
     allowed(run, cut, &got)?;
     pool.close().map_err(|e| e.to_string())?;
@@ -350,6 +384,7 @@ fn judge(run: &Run, cut: usize, images: &[MemoryDevice], thorough: bool) -> Resu
         })
         .collect();
     let again = Pool::open_candidate(&candidate(&images)?, &cache()).map_err(|e| e.to_string())?;
+    unlock(run, |name, key| again.dsl().load_key(name, key).map(drop).map_err(|e| e.to_string()))?;
     if contents(&again)? != got {
         return Err("it is another after it was closed".to_owned());
     }
@@ -431,6 +466,18 @@ fn what_was_promised_is_there() {
             let run = run(seed, shape, steps);
             let judged = sweep(&run, 9, 11, seed).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
             assert!(judged > 40 || steps.len() < STEPS, "{judged}");
+        });
+    }
+}
+
+/// The import claims the logs without the key; they are replayed when it is loaded.
+#[test]
+fn what_was_promised_of_encrypted_datasets_is_there() {
+    for (seed, shape) in (31..).zip([Shape::Mirror, Shape::DiskAndLog]) {
+        testkit::shrinking_seed(seed, STEPS, |steps| {
+            let run = run_with(seed, shape, steps, Some(KEY));
+            let judged = sweep(&run, 11, 9, seed).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
+            assert!(judged > 30 || steps.len() < STEPS, "{judged}");
         });
     }
 }

@@ -12,9 +12,9 @@ use engine::hex;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use serde_json::Value;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use zeroize::{Zeroize as _, Zeroizing};
 
 /// Keys have 32 bytes, passphrases at most 512.
@@ -59,6 +59,49 @@ fn read(path: &Path, max: u64) -> io::Result<FromFile<KeyBytes>> {
 /// It cannot be read.
 pub fn read_key(path: &Path) -> io::Result<FromFile<KeyBytes>> {
     read(path, KEY_MAX)
+}
+
+/// Where a key is, as properties and options say it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyPlace {
+    /// Standard input: asked for on a terminal, or what a file or another program writes there.
+    Prompt,
+    /// The content of this file.
+    File(PathBuf),
+    /// What can be read from this descriptor of the process.
+    Descriptor(u32),
+}
+
+impl KeyPlace {
+    /// Of `prompt`, `file:///PATH` or `fd:N`; `None`: the text names no place here.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == "prompt" {
+            return Some(Self::Prompt);
+        }
+        if let Some(path) = text.strip_prefix("file://") {
+            return Some(Self::File(PathBuf::from(path)));
+        }
+        text.strip_prefix("fd:")?.parse().ok().map(Self::Descriptor)
+    }
+}
+
+/// The key that another program writes: the bytes as they are, up to one more than a raw key has,
+/// or the first line without its end.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read_stream(input: &mut dyn Read, is_raw: bool) -> io::Result<KeyBytes> {
+    let mut keys = Zeroizing::new(Vec::with_capacity(KEY_MAX as usize));
+    if is_raw {
+        input.take(33).read_to_end(&mut keys)?;
+        return Ok(keys);
+    }
+    let mut byte = [0];
+    while (keys.len() as u64) < KEY_MAX && input.read(&mut byte)? == 1 && byte != *b"\n" {
+        keys.push(byte[0]);
+    }
+    Ok(keys)
 }
 
 /// JSON whose texts are wiped when it is dropped.

@@ -24,12 +24,14 @@ mod entry;
 mod error;
 mod file;
 mod found;
+mod remembered;
 mod warnings;
 
 pub use entry::{EarlierState, Known};
 pub use error::{Error, LookError, Notice, Result};
 pub use file::read;
 pub use found::{Found, Listed, denied, is_gone, left_aside, look_for, look_for_any};
+pub use remembered::{BadPlace, Remembered};
 pub use warnings::Warnings;
 
 use engine::datasets::pool_of;

@@ -20,7 +20,7 @@
 
 mod build;
 
-pub use build::BlkPtrParts;
+pub use build::{BlkPtrParts, CryptParams, CryptParts};
 
 use crate::cursor::{Endian, Reader, Writer};
 use crate::dmu_type::DmuType;
@@ -388,6 +388,12 @@ impl BlkPtr {
         iv[..8].copy_from_slice(&e.put_u64(self.0[5]));
         iv[8..].copy_from_slice(&e.put_u32((self.0[11] >> 32) as u32));
         iv
+    }
+
+    /// Salt and initialisation vector; `None` when the block is not encrypted.
+    #[must_use]
+    pub fn crypt_params(&self) -> Option<CryptParams> {
+        self.is_encrypted().then(|| CryptParams { salt: self.crypt_salt(), iv: self.crypt_iv() })
     }
 
     /// Message authentication code; when encrypted or authenticated.

@@ -307,10 +307,15 @@ impl Pool {
         self.gate.as_ref().map(|gate| DatasetsGuard(gate.read()))
     }
 
+    /// From now on its keys are those of `dsl`.
+    pub(crate) fn share_keys(&mut self, dsl: &Dsl) {
+        self.dsl.share_keys(dsl);
+    }
+
     /// The same pool as it is by now, when it is open for writing, which the process that writes
     /// says. Succeeds when no device answers: a command that looks is to report that.
     pub(crate) fn refreshed(&self, now: LiveState) -> Self {
-        let dsl = self.dsl.without_keys();
+        let dsl = self.dsl.apart();
         let mut pool = self.with_live(self.name(), &self.store, &self.mos, dsl);
         // Some counts are kept in the tables alone; without those, what is known of the others.
         pool.features = self

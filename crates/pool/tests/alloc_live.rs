@@ -53,7 +53,7 @@ impl BlockStore for Disk {
 }
 
 impl BlockWriter for Disk {
-    fn write(&self, data: &Arc<Block>, spec: &WriteSpec, place: Place) -> zio::Result<BlkPtr> {
+    fn write(&self, data: &Arc<Block>, spec: &WriteSpec<'_>, place: Place) -> zio::Result<BlkPtr> {
         let used = data.iter().rposition(|b| *b != 0).map_or(0, |n| n as u64 + 1);
         if spec.level == 0 && used == 0 {
             return Ok(BlkPtr::HOLE);
@@ -123,7 +123,7 @@ fn live(disk: &Arc<Disk>, root: Option<BlkPtr>) -> Objset {
         transactions: None,
         policy: SetPolicy::mos(),
         accounting: None,
-        key: None,
+        key: dmu::SetKey::None,
     })
     .unwrap()
 }

@@ -52,6 +52,7 @@ mod host_info;
 pub mod import;
 pub mod iostat;
 pub mod json;
+pub mod keys;
 pub mod layout;
 pub mod members;
 pub mod names;

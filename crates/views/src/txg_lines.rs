@@ -3,6 +3,7 @@
 use engine::LivePool;
 use engine::live::TxgRecord;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A line: the record, whose it is, and when it was opened in the world's time. (The record's own
@@ -63,4 +64,68 @@ pub fn parse(text: &str, pool: Option<&str>) -> Result<Vec<Line>, (usize, serde_
         }
     }
     Ok(out)
+}
+
+/// What a pool did in an interval.
+#[derive(Clone, Debug)]
+pub struct IntervalRecords {
+    /// When it began, since 1970.
+    pub begin: Duration,
+    /// How long it is.
+    pub span: Duration,
+    /// The pool.
+    pub pool: String,
+    /// The txgs that ended in it.
+    pub records: Vec<TxgRecord>,
+}
+
+/// Lines by interval and pool; an interval of 0 is all of the time.
+#[must_use]
+pub fn intervals(lines: &[Line], interval: Duration) -> Vec<IntervalRecords> {
+    let born = |l: &Line| Duration::from_nanos(l.birth_wall_ns);
+    let Some(first) = lines.iter().map(born).min() else { return Vec::new() };
+    let last = lines.iter().map(Line::ended).max().unwrap_or(first);
+    let mut groups: BTreeMap<(u128, &str), Vec<_>> = BTreeMap::new();
+    for line in lines {
+        let since = line.ended().saturating_sub(first).as_nanos();
+        let number = since.checked_div(interval.as_nanos()).unwrap_or(0);
+        groups.entry((number, &line.pool)).or_default().push(line.record.clone());
+    }
+    let span = if interval.is_zero() { last - first } else { interval };
+    let group = |((number, pool), records): ((u128, &str), Vec<_>)| {
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        IntervalRecords { begin: first + interval * number, span, pool: pool.to_owned(), records }
+    };
+    groups.into_iter().map(group).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A txg of this many milliseconds that began this many after 1970.
+    fn line(pool: &str, txg: u64, began: u64, took: u64) -> Line {
+        let sync = Duration::from_millis(took);
+        let record = TxgRecord { txg, sync, dirty: 1 << 20, ..TxgRecord::default() };
+        Line { pool: pool.to_owned(), birth_wall_ns: began * 1_000_000, record }
+    }
+
+    #[test]
+    fn a_history_is_cut_into_intervals_by_pool() {
+        let lines = [
+            line("tank", 1, 5_000, 300),
+            line("tank", 2, 5_300, 600),
+            // It ended in the interval after the one in which it began.
+            line("tank", 3, 5_900, 200),
+            line("dozer", 7, 7_500, 100),
+        ];
+        let show = |seconds| -> Vec<(u64, String, usize)> {
+            let all = intervals(&lines, Duration::from_secs(seconds)).into_iter();
+            all.map(|g| (g.begin.as_millis() as u64, g.pool, g.records.len())).collect()
+        };
+        let row = |at, pool: &str, txgs| (at, pool.to_owned(), txgs);
+        assert_eq!(show(0), [row(5_000, "dozer", 1), row(5_000, "tank", 3)]);
+        assert_eq!(show(1), [row(5_000, "tank", 2), row(6_000, "tank", 1), row(7_000, "dozer", 1)]);
+        assert!(intervals(&[], Duration::ZERO).is_empty());
+    }
 }

@@ -47,7 +47,7 @@ pub fn usage(command: &str, verbs: &[&str]) -> String {
 
 const ENCLOSURES: &str = "zinc switches no enclosures";
 
-const MOUNT_KEYS: &str = "zinc mounts no encrypted file systems yet";
+const MOUNT_KEYS: &str = "servers keep no keys yet: verbs take them with --keys, --key or --ask";
 
 const RECEIVES: &str = "corrective receive is not supported: `zinc zpool scrub` repairs";
 
@@ -60,11 +60,11 @@ const OPTIONS: [(&str, &[&str], &str); 14] = [
     ("zfs mount", &["-l"], MOUNT_KEYS),
     ("zfs unmount", &["-u"], MOUNT_KEYS),
     ("zpool split", &["-l"], MOUNT_KEYS),
+    ("zpool import", &["-l"], MOUNT_KEYS),
     ("zpool offline", &["--power"], ENCLOSURES),
     ("zpool online", &["--power"], ENCLOSURES),
     ("zpool clear", &["--power"], ENCLOSURES),
     ("zpool scrub", &["-a"], "zinc scrubs the pools that are named"),
-    ("zpool import", &["-l"], "zinc keeps no keys: verbs take them with --keys, --key or --ask"),
     ("zdb", &["-T"], "the table of cloned blocks is not shown: `zinc check` verifies it"),
     ("zdb", &["-I", "-o", "-x"], "zinc's zdb has no such part"),
 ];

@@ -29,9 +29,10 @@ pub use live::{
 };
 
 use dmu::Objset;
-use ondisk::zil::{Body, CHECKSUM_SEQ_WORD, Chain, ChainPlace, Record, records};
+use ondisk::zil::{Body, CHECKSUM_SEQ_WORD, Chain, ChainPlace, Record, clear_records, records};
 use ondisk::{BlkPtr, Endian, ZilHeader};
-use zio::Place;
+use std::sync::Arc;
+use zio::{Block, Place};
 
 /// Most blocks of one log that are followed: at 4 KiB to 128 KiB a block more than any log device
 /// of today holds.
@@ -50,6 +51,51 @@ pub struct LogBlock {
     pub records: Vec<Record>,
     /// Byte order of the machine that logged them: that of bytes the records leave undecoded.
     pub endian: Endian,
+}
+
+/// Reads a block of a chain, and the pointer to the next.
+type ReadBlock = fn(&Objset, &BlkPtr) -> std::result::Result<(LogBlock, BlkPtr), LogEnd>;
+
+/// A block of the chain of an object set's log, and the pointer to the next.
+///
+/// # Errors
+/// Why the log ends before it.
+pub fn chain_block(
+    objset: &Objset,
+    bp: &BlkPtr,
+) -> std::result::Result<(LogBlock, BlkPtr), LogEnd> {
+    let read = objset.store().read(bp, name_of(objset, bp), objset.key());
+    decode_block(bp, read, |bytes, endian| records(bytes, endian).collect())
+}
+
+/// The same as far as it can be read without the key of the dataset.
+///
+/// # Errors
+/// Why the log ends before it.
+pub fn locked_chain_block(
+    objset: &Objset,
+    bp: &BlkPtr,
+) -> std::result::Result<(LogBlock, BlkPtr), LogEnd> {
+    let read = objset.store().read_clear(bp, name_of(objset, bp));
+    decode_block(bp, read, |bytes, endian| clear_records(bytes, endian).collect())
+}
+
+fn name_of(objset: &Objset, bp: &BlkPtr) -> Place {
+    let blkid = bp.checksum()[CHECKSUM_SEQ_WORD];
+    Place { objset: objset.id(), object: 0, level: Place::LEVEL_ZIL, blkid }
+}
+
+fn decode_block(
+    bp: &BlkPtr,
+    read: zio::Result<Arc<Block>>,
+    decode: impl FnOnce(&[u8], Endian) -> ondisk::Result<Vec<Record>>,
+) -> std::result::Result<(LogBlock, BlkPtr), LogEnd> {
+    let place = ChainPlace::of(bp.checksum_kind()).ok_or(LogEnd::Unwritten)?;
+    let block = read.map_err(LogEnd::Lost)?;
+    let (seq, endian) = (bp.checksum()[CHECKSUM_SEQ_WORD], block.endian());
+    let chain = Chain::decode(&block, place, endian).map_err(LogEnd::Damaged)?;
+    let records = decode(chain.records_in(&block, place), endian).map_err(LogEnd::Damaged)?;
+    Ok((LogBlock { bp: *bp, seq, used: chain.used, records, endian }, chain.next))
 }
 
 /// Why a log ends where it does.
@@ -87,6 +133,17 @@ impl Log {
     /// Reads the log of an object set.
     #[must_use]
     pub fn read(objset: &Objset) -> Self {
+        Self::read_with(objset, chain_block)
+    }
+
+    /// The same of a log whose dataset is locked: what its records say without the key, as
+    /// [`Record::decode_clear`] has it. That is what a claim needs.
+    #[must_use]
+    pub fn read_locked(objset: &Objset) -> Self {
+        Self::read_with(objset, locked_chain_block)
+    }
+
+    fn read_with(objset: &Objset, read: ReadBlock) -> Self {
         let header = objset.phys().zil;
         let mut log = Self { header, blocks: Vec::new(), next: None, end: LogEnd::Empty };
         let mut bp = header.log;
@@ -102,7 +159,7 @@ impl Log {
                 log.end = LogEnd::Claimed;
                 break;
             }
-            match log.block(objset, &bp, seq) {
+            match log.block(objset, &bp, read) {
                 Ok((block, next)) => {
                     log.blocks.push(block);
                     log.next = None;
@@ -124,7 +181,17 @@ impl Log {
     /// together.
     #[must_use]
     pub fn read_after(objset: &Objset, synced: u64) -> Self {
-        let mut log = Self::read(objset);
+        Self::read(objset).up_to_lost(objset, synced)
+    }
+
+    /// The same of a log whose dataset is locked.
+    #[must_use]
+    pub fn read_locked_after(objset: &Objset, synced: u64) -> Self {
+        Self::read_locked(objset).up_to_lost(objset, synced)
+    }
+
+    fn up_to_lost(self, objset: &Objset, synced: u64) -> Self {
+        let mut log = self;
         if log.is_claimed() {
             return log;
         }
@@ -170,23 +237,15 @@ impl Log {
         &self,
         objset: &Objset,
         bp: &BlkPtr,
-        seq: u64,
+        read: ReadBlock,
     ) -> std::result::Result<(LogBlock, BlkPtr), LogEnd> {
-        let place = ChainPlace::of(bp.checksum_kind()).ok_or(LogEnd::Unwritten)?;
-        let name = Place { objset: objset.id(), object: 0, level: Place::LEVEL_ZIL, blkid: seq };
-        let block = objset.store().read(bp, name, objset.key()).map_err(|e| match e.kind {
-            zio::ErrorKind::NoKey => LogEnd::Locked,
-            zio::ErrorKind::Unreadable if !self.is_claimed() => LogEnd::Unwritten,
-            _ => LogEnd::Lost(e),
-        })?;
-        let chain = Chain::decode(&block, place, block.endian()).map_err(LogEnd::Damaged)?;
-        let bytes = chain.records_in(&block, place);
-        let records: ondisk::Result<Vec<Record>> = records(bytes, block.endian()).collect();
-        let records = records.map_err(LogEnd::Damaged)?;
-        Ok((
-            LogBlock { bp: *bp, seq, used: chain.used, records, endian: block.endian() },
-            chain.next,
-        ))
+        read(objset, bp).map_err(|end| match end {
+            LogEnd::Lost(e) if e.kind == zio::ErrorKind::NoKey => LogEnd::Locked,
+            LogEnd::Lost(e) if e.kind == zio::ErrorKind::Unreadable && !self.is_claimed() => {
+                LogEnd::Unwritten
+            }
+            end => end,
+        })
     }
 
     /// Records that a replay would apply to a pool whose last synced txg is `synced`, in order.

@@ -56,6 +56,9 @@
 //! flush that came after the write of its block and of all blocks before, so it is in that chain;
 //! or it is of a txg up to S.
 //!
+//! **Encryption.** A block is encrypted when it is written, all but what a claim needs: the chain,
+//! the heads of records and the pointers in them (`zio::crypt`).
+//!
 //! **What cannot be logged** (a change that no record says, no space, a device that fails, more
 //! than [`LARGE`] to be copied, a log that is closing) waits for its txg. After a write that failed
 //! nothing is appended: a reader could not get past that block.
@@ -73,14 +76,15 @@ mod xattrs;
 pub use self::stats::LogStats;
 
 use self::gather::{Gather, Gathered};
-use self::pack::{Plan, Sizes};
+use self::pack::{Plan, Sizes, pointer};
 use self::queue::Queue;
 use self::waiters::{ToWake, Waiters};
 use self::xattrs::Xattrs;
 use device::Shared;
-use ondisk::blkptr::BlkPtrParts;
-use ondisk::zil::{CHECKSUM_OBJSET_WORD, CHECKSUM_SEQ_WORD, Record};
-use ondisk::{BlkPtr, Checksum, Compression, DmuType, Dva, Endian, ZilHeader};
+use dmu::Key;
+use ondisk::blkptr::CryptParams;
+use ondisk::zil::Record;
+use ondisk::{BlkPtr, Dva, Endian, ZilHeader};
 use parking_lot::{Mutex, MutexGuard};
 use rt::{Condvar, Rt};
 use std::collections::VecDeque;
@@ -167,6 +171,9 @@ pub struct Place {
     pub size: u64,
     /// The txg in which it was allocated.
     pub birth: u64,
+    /// How it will be encrypted, in an encrypted dataset: the pointer to it says so before it is
+    /// written. It is written once.
+    pub crypt: Option<CryptParams>,
 }
 
 /// What a log needs of its pool. None of this is called with a lock held.
@@ -322,6 +329,7 @@ struct Flight<'a> {
 pub struct IntentLog {
     rt: Rt,
     objset: u64,
+    key: Option<Key>,
     backend: Box<dyn Backend>,
     data: Mutex<Option<Arc<dyn FetchData>>>,
     mode: AtomicU8,
@@ -332,9 +340,15 @@ pub struct IntentLog {
 }
 
 impl IntentLog {
-    /// The log of object set `objset`. `foreign`: its header has one already.
+    /// The log of object set `objset`, which is encrypted with `key`, if with any. `foreign`: its
+    /// header has one already.
     #[must_use]
-    pub fn new(rt: &Rt, objset: u64, foreign: bool, backend: Box<dyn Backend>) -> Self {
+    pub fn new(
+        rt: &Rt,
+        (objset, key): (u64, Option<Key>),
+        foreign: bool,
+        backend: Box<dyn Backend>,
+    ) -> Self {
         let state = State {
             queue: Queue::default(),
             stage: Stage::None,
@@ -363,6 +377,7 @@ impl IntentLog {
         Self {
             rt: rt.clone(),
             objset,
+            key,
             backend,
             data: Mutex::default(),
             mode: AtomicU8::new(SyncMode::Standard as u8),
@@ -663,7 +678,7 @@ impl IntentLog {
         let behind: Vec<_> = behind.chain([next]).map(|(place, seq)| pointer(place, seq)).collect();
         let blocks = plans.iter().zip(&behind).map(|(plan, next)| {
             let seed = pointer(plan.place, plan.seq).checksum();
-            plan.seal(*next, seed).map(|bytes| (plan.place, bytes))
+            plan.seal(*next, seed, self.key.as_deref()).map(|bytes| (plan.place, bytes))
         });
         let blocks: Option<Vec<_>> = blocks.collect();
         let more = LogStats {
@@ -874,26 +889,6 @@ impl IntentLog {
             _ => replaying.done.push((txg, seq)),
         }
     }
-}
-
-/// The pointer to a block of a chain.
-fn pointer(place: &Place, objset: u64, words: [u64; 2], seq: u64) -> BlkPtr {
-    let mut checksum = [words[0], words[1], 0, 0];
-    checksum[CHECKSUM_OBJSET_WORD] = objset;
-    checksum[CHECKSUM_SEQ_WORD] = seq;
-    BlkPtr::build(&BlkPtrParts {
-        dvas: place.dvas,
-        lsize: place.size,
-        psize: place.size,
-        compression: Compression::OFF,
-        checksum_kind: Checksum::ZILOG2,
-        checksum,
-        kind: DmuType::INTENT_LOG,
-        level: 0,
-        endian: Endian::Little,
-        birth: place.birth,
-        fill: 0,
-    })
 }
 
 #[cfg(test)]

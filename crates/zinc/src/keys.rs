@@ -9,8 +9,13 @@ use crate::args::OpenArgs;
 use crate::failure::{Failure, system_text};
 use crate::session::Session;
 use crate::ui;
+use control::input::Amount;
+use engine::LivePool;
 use engine::Pool;
-use hostfs::keys::{FromFile, KeyBytes, keep_in};
+use engine::Progress;
+use engine::keys::{self, KeyFormat};
+use hostfs::keys::{FromFile, KeyBytes, KeyPlace, keep_in};
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -60,20 +65,54 @@ fn from_location(
     dataset: &str,
     location: &str,
 ) -> Result<Option<KeyBytes>, Failure> {
-    if location == "prompt" {
-        return prompt(session, dataset).map(Some);
+    match KeyPlace::parse(location) {
+        None => Ok(None),
+        Some(KeyPlace::Prompt) => typed(session, &format!("Key of '{dataset}': ")).map(Some),
+        Some(KeyPlace::File(path)) => read_key(session, &path).map(Some),
+        Some(KeyPlace::Descriptor(_)) if session.client().is_some() => {
+            Err(Failure::new("a server cannot read the descriptors of your process")
+                .hint("give the key with --keys FILE or --key DATASET=file:///PATH"))
+        }
+        Some(KeyPlace::Descriptor(n)) => {
+            read_key(session, &PathBuf::from(format!("/dev/fd/{n}"))).map(Some)
+        }
     }
-    if let Some(path) = location.strip_prefix("file://") {
-        return read_key(session, Path::new(path)).map(Some);
+}
+
+/// The key of a dataset in the format in which its user keeps it: from a file, or standard input. A
+/// new one is asked for twice.
+pub fn key_at(
+    session: &Session,
+    dataset: &str,
+    (format, location): (KeyFormat, &str),
+    is_new: bool,
+) -> Result<KeyBytes, Failure> {
+    keep_in();
+    match KeyPlace::parse(location) {
+        // What its owner may read is not every user's.
+        Some(KeyPlace::File(_)) if session.is_for_another_user() => {
+            Err(Failure::new(format!("the server of another user does not read {location}")))
+        }
+        Some(KeyPlace::File(path)) => read_key(session, &path),
+        Some(KeyPlace::Prompt) if !session.is_input_terminal() => {
+            let progress = Progress::new();
+            let mut input = session.input(Amount::Asked, &progress)?;
+            Ok(hostfs::keys::read_stream(&mut input, format == KeyFormat::Raw)?)
+        }
+        Some(KeyPlace::Prompt) => {
+            let words = if is_new { "new " } else { "" };
+            let what = views::keys::asked(format);
+            let key = typed(session, &format!("Enter {words}{what} for '{dataset}': "))?;
+            if is_new
+                && key != typed(session, &format!("Re-enter {words}{what} for '{dataset}': "))?
+            {
+                return Err(Failure::new("Provided keys do not match."));
+            }
+            Ok(key)
+        }
+        _ => Err(Failure::new(format!("zinc reads no key from {location}"))
+            .hint("keys are in files (file:///PATH), or asked for (prompt)")),
     }
-    let Some(number) = location.strip_prefix("fd:").and_then(|n| n.parse::<u32>().ok()) else {
-        return Ok(None);
-    };
-    if session.client().is_some() {
-        return Err(Failure::new("a server cannot read the descriptors of your process")
-            .hint("give the key with --keys FILE or --key DATASET=file:///PATH"));
-    }
-    read_key(session, &PathBuf::from(format!("/dev/fd/{number}"))).map(Some)
 }
 
 fn warn(session: &Session, path: &Path) {
@@ -110,28 +149,44 @@ fn load_file(session: &Session, pool: &Pool, path: &Path) -> Result<(), Failure>
     Ok(())
 }
 
-fn prompt(session: &Session, dataset: &str) -> Result<KeyBytes, Failure> {
-    if session.client().is_some() {
-        return Err(Failure::new("a server cannot ask for keys on your terminal")
-            .hint("give them with --keys FILE or --key DATASET=file:///PATH"));
+/// Loads the key that a dataset needs, or what is made below it, where no server has it. `may_ask`:
+/// standard input is for it.
+pub fn load_for(
+    session: &Session,
+    pool: &LivePool,
+    name: &str,
+    may_ask: bool,
+) -> Result<(), Failure> {
+    let mut above = std::iter::successors(Some(name), |n| Some(n.rsplit_once('/')?.0));
+    let there = above.find(|n| pool.view().dsl().dir_by_name(n).is_ok());
+    let root = there.and_then(|name| keys::root_of(pool.view(), name));
+    let Some(root) = root.filter(|root| !root.is_loaded && session.held(name).is_none()) else {
+        return Ok(());
+    };
+    if root.location == "prompt" && !may_ask {
+        return Ok(());
     }
-    let text = rpassword::prompt_password(format!("Key of {}: ", ui::escape::line(dataset)))?;
-    Ok(Zeroizing::new(text.into_bytes()))
+    let key = key_at(session, &root.name, (root.format, root.location.as_str()), false)?;
+    Ok(keys::load(pool, &root.name, &key)?)
+}
+
+/// What is typed on the terminal of the caller, which does not show it.
+fn typed(session: &Session, question: &str) -> Result<KeyBytes, Failure> {
+    keep_in();
+    ui::error(session, question);
+    let input = session.client().map_or(0, |client| client.input.as_raw_fd());
+    let terminal = format!("/proc/self/fd/{input}");
+    let how = rpassword::ConfigBuilder::new().input_file_path(terminal).output_discard().build();
+    let text = rpassword::read_password_with_config(how);
+    ui::error(session, "\n");
+    Ok(Zeroizing::new(text?.into_bytes()))
 }
 
 /// Asks for the key of every encryption root that is still locked.
 fn ask(session: &Session, pool: &Pool) -> Result<(), Failure> {
-    for (name, dir) in pool.dsl().walk() {
-        let Ok(dir) = dir else { continue };
-        let Some(info) = pool.dsl().key_info(&dir)? else { continue };
-        let head = pool.dsl().head(&dir)?;
-        let locked = match head {
-            Some(h) => !pool.dsl().is_unlocked(&h)?,
-            None => false,
-        };
-        if locked && info.root_dir == dir.object {
-            pool.dsl().load_key(&name, &prompt(session, &name)?)?;
-        }
+    for root in keys::roots_below(pool, pool.name())?.iter().filter(|root| !root.is_loaded) {
+        let key = typed(session, &format!("Key of '{}': ", root.name))?;
+        pool.dsl().load_key(&root.name, &key)?;
     }
     Ok(())
 }

@@ -143,10 +143,10 @@ impl PoolArgs {
         if session.user() == 0 {
             return;
         }
-        for process in
-            foreign_servers::of_other_users(session).iter().filter(|p| !told.contains(&p.pool))
-        {
-            say(&process.pool, &format!("{} has it", process.shown()));
+        for process in foreign_servers::of_other_users(session) {
+            if !told.contains(&process.serves) {
+                say(&process.serves, &format!("{} has it", foreign_servers::shown(&process)));
+            }
         }
     }
 }

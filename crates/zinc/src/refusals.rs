@@ -22,9 +22,6 @@ pub fn cannot(doing: &str, name: &str, error: impl Into<Error>) -> Failure {
             let why = refusals::bad_value(property, value, error.hint());
             Failure::new(format!("{start}: {why}"))
         }
-        (ErrorKind::Unsupported, _) if place(&error) == Some("encryption") => {
-            Failure::new(format!("{start}: zinc makes no encrypted datasets yet"))
-        }
         _ => return Failure::from(error).about(&start),
     };
     match error.hint() {

@@ -30,7 +30,7 @@
 mod client;
 mod process;
 
-pub use client::Client;
+pub use client::{Client, Held};
 pub use process::{Grammar, Process};
 
 use crate::failure::{Failure, cancelled};

@@ -270,7 +270,7 @@ fn hints_fit_the_case() {
 fn refusals_say_the_true_reason() {
     let place = Place::new(&["a", "b"]);
     for (options, why) in [
-        ("-O encryption=on", "zinc makes no encrypted datasets yet"),
+        ("-O encryption=on", "Keyformat required for new encryption root."),
         ("-O quota=0", "use 'none' to disable quota/refquota"),
         ("-O QuOta=none", "invalid property 'QuOta'"),
         ("-d -O dnodesize=1k", "does not have the feature org.zfsonlinux:large_dnode"),
@@ -309,9 +309,9 @@ fn refusals_say_the_true_reason() {
 fn features_that_zinc_does_not_write_are_not_enabled_in_silence() {
     let place = Place::new(&["a"]);
     place.ok("zpool create tank a");
-    let run = place.run("zpool set feature@encryption=enabled -d . tank");
+    let run = place.run("zpool set feature@redaction_bookmarks=enabled -d . tank");
     assert_eq!(run.code, 0);
-    assert!(run.err.contains("note: zinc does not write 'encryption'"), "{}", run.err);
+    assert!(run.err.contains("note: zinc does not write 'redaction_bookmarks'"), "{}", run.err);
 }
 
 #[test]

@@ -509,9 +509,6 @@ fn what_copies_cannot_do_is_refused() {
     place.write("a", b"text");
     for (command, words) in [
         ("cp -r -d . tank/fs: other/fs:", "from pool to pool are not possible yet"),
-        ("cp -d . --keys keys a tank/fs:/", "--keys is for copies out of a pool"),
-        ("cp -d . --keys keys a tank/fs:/", "cannot write into encrypted datasets yet"),
-        ("cp -d . --ask a tank/fs:/", "cannot write into encrypted datasets yet"),
         ("cp -d . --allow-missing a tank/fs:/", "opened for reading only"),
         ("cp -d . --txg 5 a tank/fs:/", "--txg is for copies out of a pool"),
         ("cp -d . --checkpoint a tank/fs:/", "--checkpoint is for copies out of a pool"),

@@ -399,7 +399,11 @@ fn what_is_refused() {
         ("zfs create -d . -o volsize=1M tank/x", 1, "does not apply to datasets of this type"),
         ("zfs create -d . -o compression=x tank/x", 1, "'compression' must be one of 'on | off"),
         ("zfs create -d . -o compression tank/x", 2, "missing '=' for property=value argument"),
-        ("zfs create -d . -o encryption=on tank/x", 1, "zinc makes no encrypted datasets yet"),
+        (
+            "zfs create -d . -o encryption=on tank/x",
+            1,
+            "Keyformat required for new encryption root",
+        ),
         ("zfs snapshot -d . tank/fs@s", 1, "cannot create snapshot 'tank/fs@s': dataset already"),
         ("zfs snapshot -d . tank/fs", 2, "invalid snapshot name"),
         ("zfs snapshot -d . tank/nix@s", 1, "does not exist"),

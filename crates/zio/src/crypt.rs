@@ -432,6 +432,21 @@ pub fn verify_objset_macs(key: &MasterKey, block: &[u8], endian: Endian) -> Resu
     }
 }
 
+/// Writes the MACs of the object set `block`, which is in the byte order `endian`, into it.
+///
+/// # Errors
+/// Those of [`objset_macs`].
+pub fn seal_objset(key: &MasterKey, block: &mut [u8], endian: Endian) -> Result<()> {
+    let ObjsetMacs { portable, local } = objset_macs(key, block, endian)?;
+    for (at, mac) in
+        [(objset_at::PORTABLE_MAC, portable), (objset_at::LOCAL_MAC, local.unwrap_or_default())]
+    {
+        let slot = block.get_mut(at..at + objset_at::MAC_LEN).ok_or(ErrorKind::Authentication)?;
+        slot.copy_from_slice(&mac);
+    }
+    Ok(())
+}
+
 /// Adds one dnode in its portable, little-endian form.
 fn mac_dnode(mac: &mut HmacSha512, version: u64, slot: &[u8], endian: Endian) -> Result<()> {
     let dnode = RawDnode::split(slot)?;

@@ -40,6 +40,7 @@ mod place;
 pub mod profile;
 mod reader;
 mod recent;
+mod seal;
 mod spec;
 pub mod stages;
 pub mod stats;
@@ -53,7 +54,7 @@ pub use checksum::Verifier;
 pub use codec::compress::Algorithm as CompressionAlgorithm;
 pub use error::{Error, ErrorKind, Result};
 pub use reader::{Mended, Outcome, Reader, Request};
-pub use spec::{IN_FLIGHT_MAX, WriteSpec, WriterSettings};
+pub use spec::{IN_FLIGHT_MAX, Protection, WriteSpec, WriterSettings};
 pub use writer::{WriteObserver, Writer, WriterStats};
 
 /// Largest block, logical or physical, in bytes (feature `large_blocks`).

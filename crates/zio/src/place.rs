@@ -11,6 +11,7 @@ use crate::GANG_DEPTH;
 use crate::allocate::{AllocError, AllocRequest, Allocate};
 use crate::block::Place;
 use crate::error::ErrorKind;
+use crate::seal::copies_max;
 use crate::spec::WriteSpec;
 use crate::transform::{Stored, sum};
 use codec::checksum::{Salted, seal_gang_header};
@@ -36,7 +37,7 @@ pub(crate) struct Placed {
 pub(crate) struct Placer<'a> {
     pub(crate) allocate: &'a dyn Allocate,
     pub(crate) salted: &'a Salted,
-    pub(crate) spec: &'a WriteSpec,
+    pub(crate) spec: &'a WriteSpec<'a>,
     /// Bytes of the smallest allocation.
     pub(crate) unit: usize,
     pub(crate) hint: u64,
@@ -48,8 +49,8 @@ pub(crate) fn hint(place: Place) -> u64 {
 }
 
 /// Copies of a block.
-pub(crate) fn copies(spec: &WriteSpec) -> u8 {
-    spec.copies.clamp(1, 3)
+pub(crate) fn copies(spec: &WriteSpec<'_>) -> u8 {
+    spec.copies.clamp(1, copies_max(spec))
 }
 
 impl Placer<'_> {
@@ -189,8 +190,9 @@ impl<'a> Gang<'a> {
         let mut sealed = AlignedBuf::copy_of(&header.encode(endian));
         let (vdev, offset) = (u64::from(dvas[0].vdev()), dvas[0].offset());
         let order = crate::checksum::byte_order(endian);
-        // Nothing is written encrypted yet, so no pointer here has a MAC in its checksum.
-        seal_gang_header(&mut sealed, order, vdev, offset, placer.spec.birth, false)
+        // The parts say nothing of the encryption, which is that of the whole.
+        let has_mac = self.stored.parts.crypt.is_some_and(|crypt| crypt.mac.is_some());
+        seal_gang_header(&mut sealed, order, vdev, offset, placer.spec.birth, has_mac)
             .map_err(|_| ErrorKind::Gang)?;
         let sealed = Shared::from(sealed);
         self.writes.extend(present(dvas).map(|d| (d, sealed.clone())));
@@ -229,13 +231,17 @@ impl<'a> Gang<'a> {
             kind: DmuType(0),
             level: 0,
             fill: 0,
+            crypt: None,
             ..self.stored.parts
         })
     }
 }
 
-fn addresses(bp: &BlkPtr) -> [Dva; 3] {
-    [bp.dva(0), bp.dva(1), bp.dva(2)]
+/// The addresses of a pointer, empty behind the last.
+pub(crate) fn addresses(bp: &BlkPtr) -> [Dva; 3] {
+    let mut out = [Dva::default(); 3];
+    bp.dvas().for_each(|(i, dva)| out[i] = dva);
+    out
 }
 
 fn present(dvas: [Dva; 3]) -> impl Iterator<Item = Dva> {

@@ -59,7 +59,7 @@ impl fmt::Display for Kind {
 pub enum Stage {
     /// Compressing.
     Compress,
-    /// Summing.
+    /// Summing, and before it encrypting, in datasets that are encrypted.
     Checksum,
     /// Finding space, and building the pointer.
     Allocate,
@@ -364,7 +364,7 @@ pub struct KindProfile {
     pub threads: u64,
     /// Compressing.
     pub compress: StageProfile,
-    /// Summing.
+    /// Summing, and before it encrypting, in datasets that are encrypted.
     pub checksum: StageProfile,
     /// Finding space.
     pub allocate: StageProfile,

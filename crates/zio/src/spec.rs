@@ -1,13 +1,27 @@
 //! How blocks are written.
 
 use codec::compress::Algorithm;
+use codec::crypto::MasterKey;
 use ondisk::{BlkPtr, Checksum, DmuType};
 
 use crate::allocate::SpaceClass;
 
+/// How the blocks of a dataset are protected from those who have the devices.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Protection<'k> {
+    /// The dataset is not encrypted.
+    #[default]
+    None,
+    /// By this key. Blocks have two copies at most where they are encrypted.
+    Key(&'k MasterKey),
+    /// By a key that is not there: nothing can be written but a header of the object set of which
+    /// only the header of the intent log has changed.
+    Locked,
+}
+
 /// How one block is written.
 #[derive(Clone, Copy, Debug)]
-pub struct WriteSpec {
+pub struct WriteSpec<'k> {
     /// Type of the object it belongs to.
     pub kind: DmuType,
     /// Level above the data.
@@ -35,9 +49,11 @@ pub struct WriteSpec {
     /// again when the stored size is equal. The caller sees that from the first address; otherwise
     /// the old pointer is still the caller's to free.
     pub reuse: Option<BlkPtr>,
+    /// How the dataset is protected. A block that is encrypted is not embedded.
+    pub protection: Protection<'k>,
 }
 
-impl WriteSpec {
+impl WriteSpec<'_> {
     /// One copy of normal class, no compression, fletcher4, fill 1, written at once.
     #[must_use]
     pub fn new(kind: DmuType, level: u8, birth: u64) -> Self {
@@ -54,6 +70,7 @@ impl WriteSpec {
             hold: false,
             urgent: false,
             reuse: None,
+            protection: Protection::None,
         }
     }
 }

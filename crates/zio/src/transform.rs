@@ -2,16 +2,17 @@
 //! that needs none.
 
 use crate::block::Block;
-use crate::checksum::{algorithm, byte_order};
+use crate::checksum::{algorithm as algorithm_of, byte_order};
 use crate::cpu::Work;
 use crate::error::ErrorKind;
 use crate::profile::{Laps, Stage};
-use crate::spec::{WriteSpec, WriterSettings};
+use crate::seal::{Salts, is_never_compressed, protect};
+use crate::spec::{Protection, WriteSpec, WriterSettings};
 use crate::{BLOCK_SIZE_MAX, checksum};
-use codec::checksum::Salted;
+use codec::checksum::{Digest, Salted};
 use codec::compress::{self, Algorithm};
 use device::{AlignedBuf, Shared};
-use ondisk::blkptr::{BlkPtrParts, EMBEDDED_PAYLOAD_MAX, SECTOR_SIZE};
+use ondisk::blkptr::{BlkPtrParts, CryptParts, EMBEDDED_PAYLOAD_MAX, SECTOR_SIZE};
 use ondisk::{BlkPtr, Checksum, Compression, DmuType, Dva, Endian};
 
 /// What becomes of a block.
@@ -32,9 +33,9 @@ pub(crate) struct Stored {
 /// Compresses and sums a block.
 pub(crate) fn transform(
     data: &Block,
-    spec: &WriteSpec,
+    spec: &WriteSpec<'_>,
     settings: &WriterSettings,
-    salted: &Salted,
+    (salted, salts): (&Salted, &Salts),
     laps: &mut Laps<'_>,
 ) -> Result<Form, ErrorKind> {
     let lsize = data.len() as u64;
@@ -46,8 +47,9 @@ pub(crate) fn transform(
         return Ok(Form::Pointer(hole(spec, lsize, settings)));
     }
     let as_it_came = data.packed().filter(|_| spec.level == 0);
-    let compression = as_it_came.map_or(Compression(spec.compression.number()), |(how, _)| how);
-    let packed = match (as_it_came, spec.compression) {
+    let algorithm = if is_never_compressed(spec) { Algorithm::Off } else { spec.compression };
+    let compression = as_it_came.map_or(Compression(algorithm.number()), |(how, _)| how);
+    let packed = match (as_it_came, algorithm) {
         (Some((_, packed)), _) => Some(packed.to_vec()),
         (None, Algorithm::Off) => None,
         (None, algorithm) => laps.stage(Stage::Compress, || {
@@ -63,14 +65,20 @@ pub(crate) fn transform(
         Some(bytes) => (bytes, compression),
         None => (data.shared(), Compression::OFF),
     };
-    let sum = laps.stage(Stage::Checksum, || {
+    let (bytes, crypt, sum) = laps.stage(Stage::Checksum, || {
+        let (bytes, crypt) = protect(spec, data, bytes, salts)?;
         let compute = || sum(checksum_kind, data.endian(), salted, &bytes);
-        let sum = match (compression, checksum_kind) {
-            (Compression::OFF, Checksum::FLETCHER_4) => data.fletcher4(compute)?,
+        let sum = match (compression, checksum_kind, crypt) {
+            (Compression::OFF, Checksum::FLETCHER_4, None) => data.fletcher4(compute)?,
+            (_, _, Some(CryptParts { mac: Some(_), .. })) => {
+                let digest = digest(checksum_kind, data.endian(), salted, &bytes)?;
+                let [a, b] = digest.truncated(algorithm_of(checksum_kind)?);
+                [a, b, 0, 0]
+            }
             _ => compute()?,
         };
         Work::Checksum(checksum_kind).charge(bytes.len() as u64);
-        Ok(sum)
+        Ok((bytes, crypt, sum))
     })?;
     let parts = BlkPtrParts {
         dvas: [Dva::default(); 3],
@@ -84,6 +92,7 @@ pub(crate) fn transform(
         endian: data.endian(),
         birth: spec.birth,
         fill: spec.fill,
+        crypt,
     };
     Ok(Form::Stored(Stored { bytes, parts }))
 }
@@ -95,12 +104,21 @@ pub(crate) fn sum(
     salted: &Salted,
     bytes: &[u8],
 ) -> Result<[u64; 4], ErrorKind> {
-    let algorithm = algorithm(kind)?;
-    Ok(codec::checksum::compute(algorithm, byte_order(endian), salted, bytes).0)
+    Ok(digest(kind, endian, salted, bytes)?.0)
+}
+
+fn digest(
+    kind: Checksum,
+    endian: Endian,
+    salted: &Salted,
+    bytes: &[u8],
+) -> Result<Digest, ErrorKind> {
+    let algorithm = algorithm_of(kind)?;
+    Ok(codec::checksum::compute(algorithm, byte_order(endian), salted, bytes))
 }
 
 /// The algorithm that a wish comes down to.
-fn checksum_kind(spec: &WriteSpec) -> Result<Checksum, ErrorKind> {
+fn checksum_kind(spec: &WriteSpec<'_>) -> Result<Checksum, ErrorKind> {
     let is_metadata = spec.level > 0 || spec.kind.is_metadata();
     match spec.checksum {
         Checksum::INHERIT | Checksum::ON => Ok(Checksum::FLETCHER_4),
@@ -110,7 +128,7 @@ fn checksum_kind(spec: &WriteSpec) -> Result<Checksum, ErrorKind> {
     }
 }
 
-fn hole(spec: &WriteSpec, lsize: u64, settings: &WriterSettings) -> BlkPtr {
+fn hole(spec: &WriteSpec<'_>, lsize: u64, settings: &WriterSettings) -> BlkPtr {
     match settings.hole_birth {
         true => BlkPtr::hole(spec.kind, spec.level, lsize, spec.birth),
         false => BlkPtr::HOLE,
@@ -120,12 +138,13 @@ fn hole(spec: &WriteSpec, lsize: u64, settings: &WriterSettings) -> BlkPtr {
 fn embedded(
     packed: &[u8],
     data: &Block,
-    spec: &WriteSpec,
+    spec: &WriteSpec<'_>,
     compression: Compression,
 ) -> Option<BlkPtr> {
     let has_fill = matches!(spec.kind, DmuType::DNODE | DmuType::OBJSET);
     let fits = packed.len() <= EMBEDDED_PAYLOAD_MAX && data.endian() == Endian::Little;
-    if !spec.embed || spec.level > 0 || has_fill || !fits {
+    let is_protected = !matches!(spec.protection, Protection::None);
+    if !spec.embed || is_protected || spec.level > 0 || has_fill || !fits {
         return None;
     }
     BlkPtr::embedded(spec.kind, 0, data.len() as u64, compression, packed, spec.birth)

@@ -31,14 +31,17 @@ use crate::cpu::Work;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::{BlockState, Flow, HeldWrites, Table};
 use crate::issue::Issue;
-use crate::place::{Placed, Placer, copies, hint};
+use crate::place::{Placed, Placer, addresses, copies, hint};
 use crate::profile::{Profiler, Span, Stage};
 use crate::reader::Reader;
 use crate::recent::Recent;
+use crate::seal::Salts;
 use crate::spec::{IN_FLIGHT_MAX, WriteSpec, WriterSettings};
 use crate::stats::ByType;
 use crate::transform::{Form, Stored, transform};
 use crate::unsynced::{self, BlockKey, Unsynced};
+use codec::crypto::MasterKey;
+use ondisk::blkptr::CryptParams;
 use ondisk::gang::GANG_HEADER_SIZE;
 use ondisk::{BlkPtr, Dva};
 use rt::Rt;
@@ -62,6 +65,7 @@ pub struct Writer {
     issue: Issue,
     /// Metadata written since they were last taken.
     recent: Recent,
+    salts: Salts,
 }
 
 /// What completions need: they may outlive the writer.
@@ -226,7 +230,8 @@ impl Writer {
         let kept = Unsynced::default();
         let core = Core { table, flow, kept, counts, observer, profiler, types };
         let recent = Recent::new();
-        Self { reader, allocate, settings, core: Arc::new(core), issue, recent }
+        let salts = Salts::new(rt);
+        Self { reader, allocate, settings, core: Arc::new(core), issue, recent, salts }
     }
 
     /// What the pipeline's threads do.
@@ -264,6 +269,13 @@ impl Writer {
         &self.settings
     }
 
+    /// How a block of an intent log that is encrypted with this key will be, which its pointer says
+    /// before the block is written.
+    #[must_use]
+    pub fn crypt_params(&self, key: &MasterKey) -> CryptParams {
+        self.salts.draw(key)
+    }
+
     /// Reads what was written.
     #[must_use]
     pub fn reader(&self) -> &Arc<Reader> {
@@ -277,19 +289,25 @@ impl Writer {
     /// # Errors
     /// [`ErrorKind::NoSpace`], with nothing allocated; [`ErrorKind::BadBlock`] when no block can
     /// be written like this. What happens on the devices is told by [`Writer::wait`].
-    pub fn write(&self, data: &Arc<Block>, spec: &WriteSpec, place: Place) -> Result<BlkPtr> {
+    pub fn write(&self, data: &Arc<Block>, spec: &WriteSpec<'_>, place: Place) -> Result<BlkPtr> {
         probes::fire!(write__start, data.bytes().len() as u64, spec.birth);
         let bp = self.write_unseen(data, spec, place)?;
         probes::fire!(write__done, data.bytes().len() as u64, bp.psize(), spec.birth);
         Ok(bp)
     }
 
-    fn write_unseen(&self, data: &Arc<Block>, spec: &WriteSpec, place: Place) -> Result<BlkPtr> {
+    fn write_unseen(
+        &self,
+        data: &Arc<Block>,
+        spec: &WriteSpec<'_>,
+        place: Place,
+    ) -> Result<BlkPtr> {
         let fail = |kind| failure(place, None, kind);
         let counts = &self.core.counts;
         let add = |count: &AtomicU64, n: u64| count.fetch_add(n, Ordering::Relaxed);
         let mut laps = self.core.profiler.block(data.len());
-        let form = transform(data, spec, &self.settings, self.reader.salted(), &mut laps);
+        let random = (self.reader.salted(), &self.salts);
+        let form = transform(data, spec, &self.settings, random, &mut laps);
         let form = form.map_err(fail)?;
         let stored = match form {
             Form::Stored(stored) => stored,
@@ -328,7 +346,7 @@ impl Writer {
     }
 
     /// Holds the block or sends it off.
-    fn dispatch(&self, placed: Placed, data: &Arc<Block>, spec: &WriteSpec, place: Place) {
+    fn dispatch(&self, placed: Placed, data: &Arc<Block>, spec: &WriteSpec<'_>, place: Place) {
         let Placed { bp, writes, taken } = placed;
         let held = HeldWrites { writes, taken, place };
         if spec.hold {
@@ -380,7 +398,7 @@ impl Writer {
             placer.over(stored, self.core.table.taken(old)?)
         } else {
             let same = old.dvas().count() == usize::from(copies(spec));
-            same.then(|| placer.at(stored, [old.dva(0), old.dva(1), old.dva(2)]))
+            same.then(|| placer.at(stored, addresses(old)))
         }
     }
 

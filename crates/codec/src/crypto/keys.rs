@@ -156,6 +156,16 @@ impl MasterKey {
         mac_eq(&h.finish(), mac)
     }
 
+    /// The MAC by which a block that stays readable is authenticated.
+    #[must_use]
+    pub fn authenticate(&self, data: &[u8]) -> [u8; MAC_LEN] {
+        let mut h = self.hmac();
+        h.update(data);
+        let mut mac = [0; MAC_LEN];
+        mac.copy_from_slice(&h.finish()[..MAC_LEN]);
+        mac
+    }
+
     /// Salt and IV of a block of a dataset with dedup: from its data, so that equal data becomes
     /// equal ciphertext.
     #[must_use]

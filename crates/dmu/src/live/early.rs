@@ -10,7 +10,7 @@ use crate::object::Object;
 use crate::tx::Tx;
 use ondisk::{BlkPtr, Checksum};
 use std::sync::Arc;
-use zio::Place;
+use zio::{Place, WriteSpec};
 
 impl Object {
     /// Writes block `blkid`, as `tx` and others of its txg have changed it, to its devices, and
@@ -31,12 +31,14 @@ impl Object {
             (Arc::clone(block), Arc::clone(attrs))
         };
         let size = block.len() as u64;
-        let mut spec = set.policy().spec(attrs.kind, 0, Some(&attrs), size, tx.txg());
+        let mut spec: WriteSpec<'_> =
+            set.policy().spec(attrs.kind, 0, Some(&attrs), size, tx.txg());
         if spec.checksum == Checksum::OFF {
             // After a crash it could not be told whether the block was written.
             return Ok(None);
         }
         (spec.urgent, spec.embed) = (true, false);
+        spec.protection = set.key.protection();
         let place = Place { objset: set.id, object: self.number(), level: 0, blkid };
         let Some(bp) = transactions.write_early(tx.txg(), &block, &spec, place) else {
             return Ok(None);

@@ -45,5 +45,6 @@ mod write;
 pub use policy::{RedundantMetadata, SetPolicy};
 pub use scratch::ScratchSpec;
 pub use spec::{
-    Accounting, BlockOwner, BlockWriter, DnodeAttrs, LiveSpec, NewObject, Owner, SyncContext,
+    Accounting, BlockOwner, BlockWriter, DnodeAttrs, LiveSpec, NewObject, Owner, SetKey,
+    SyncContext,
 };

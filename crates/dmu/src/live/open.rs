@@ -1,9 +1,10 @@
 //! Opening sets to be changed.
 
 use super::set::{Base, DNODE_BLOCK_SIZE, LiveSet, OBJECTS_MAX, SLOTS_PER_BLOCK};
-use super::spec::LiveSpec;
+use super::spec::{LiveSpec, SetKey};
 use crate::error::{Error, ErrorKind, Result};
 use crate::objset::Objset;
+use crate::store::Key;
 use ondisk::dnode::MAX_LEVELS;
 use ondisk::objset::{
     FLAG_PROJECTQUOTA_COMPLETE, FLAG_USERACCOUNTING_COMPLETE, FLAG_USEROBJACCOUNTING_COMPLETE,
@@ -16,8 +17,9 @@ impl Objset {
     /// Opens a set to be changed, or makes a new one.
     ///
     /// # Errors
-    /// When the header cannot be read, and for what cannot be written: an encrypted set, one of
-    /// another byte order, one whose dnode blocks are not of 16 KiB.
+    /// When the header cannot be read, and for what cannot be written: a set of
+    /// another byte order, one that was encrypted before OpenZFS 0.8, one whose dnode blocks are
+    /// not of 16 KiB.
     pub fn live(spec: LiveSpec) -> Result<Self> {
         open(spec)
     }
@@ -25,18 +27,23 @@ impl Objset {
 
 fn open(spec: LiveSpec) -> Result<Objset> {
     let refuse = |kind| Err(Error { objset: spec.id, object: 0, kind });
+    let key = match &spec.key {
+        SetKey::Loaded(key) => Some(Key::clone(key)),
+        SetKey::None | SetKey::Locked => None,
+    };
     let (root, mut phys) = match spec.root {
         Some(root) if !root.is_hole() => {
-            if root.uses_crypt() {
-                return refuse(ErrorKind::Unsupported("an encrypted dataset"));
+            if root.uses_crypt() == matches!(spec.key, SetKey::None) {
+                let rule = "a dataset and its object set differ in whether they are encrypted";
+                return refuse(ErrorKind::Tree(rule));
             }
-            let set = Objset::open(Arc::clone(&spec.store), spec.id, &root, spec.key.clone())?;
+            let set = Objset::open(Arc::clone(&spec.store), spec.id, &root, key.clone())?;
             (root, ObjsetPhys::clone(&set.phys()))
         }
         _ => (BlkPtr::HOLE, new_header(&spec)),
     };
-    if spec.key.is_some() {
-        return refuse(ErrorKind::Unsupported("an encrypted dataset"));
+    if key.as_ref().is_some_and(|key| key.version() == 0) {
+        return refuse(ErrorKind::Unsupported("a dataset encrypted before OpenZFS 0.8"));
     }
     let meta = phys
         .meta_dnode
@@ -52,7 +59,8 @@ fn open(spec: LiveSpec) -> Result<Objset> {
     let mut live = LiveSet::over(spec.id, base, meta, spec.policy);
     live.transactions = spec.transactions;
     live.accounting = spec.accounting;
-    Ok(Objset::of_live(spec.store, spec.id, None, Arc::new(live)))
+    live.key = spec.key;
+    Ok(Objset::of_live(spec.store, spec.id, key, Arc::new(live)))
 }
 
 fn new_header(spec: &LiveSpec) -> ObjsetPhys {

@@ -2,7 +2,7 @@
 
 use codec::compress::Algorithm;
 use ondisk::{Checksum, Compression, DmuType, Dnode};
-use zio::{SpaceClass, WriteSpec};
+use zio::{Protection, SpaceClass, WriteSpec};
 
 /// Most copies a block can have.
 const COPIES_MAX: u8 = 3;
@@ -83,7 +83,8 @@ impl SetPolicy {
 
     /// How a block of an object of type `kind` at `level` is written in `txg`. `attrs`: the
     /// object's dnode, whose own checksum and compression come first; `None` for the header.
-    /// `size`: bytes before compression. The caller sets `fill`, `hold`, `urgent` and `reuse`.
+    /// `size`: bytes before compression. The caller sets `fill`, `hold`, `urgent`,
+    /// `reuse` and `protection`.
     #[must_use]
     pub fn spec(
         &self,
@@ -92,7 +93,7 @@ impl SetPolicy {
         attrs: Option<&Dnode>,
         size: u64,
         txg: u64,
-    ) -> WriteSpec {
+    ) -> WriteSpec<'static> {
         let metadata = level > 0 || kind.is_metadata();
         let checksum = match attrs.map(|d| d.checksum) {
             Some(c) if c != Checksum::INHERIT => c,
@@ -139,6 +140,7 @@ impl SetPolicy {
             hold: false,
             urgent: false,
             reuse: None,
+            protection: Protection::None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::policy::SetPolicy;
 use super::slots::Slots;
-use super::spec::Accounting;
+use super::spec::{Accounting, SetKey};
 use super::state::LiveObject;
 use crate::error::{Error, ErrorKind, Result};
 use crate::faults::Faults;
@@ -54,6 +54,7 @@ pub(crate) struct LiveSet {
     pub(super) policy: RwLock<Arc<SetPolicy>>,
     pub(super) transactions: Option<Arc<dyn Transactions>>,
     pub(super) accounting: Option<Arc<dyn Accounting>>,
+    pub(super) key: SetKey,
     /// It is thrown away and never synced (`scratch.rs`).
     pub(super) scratch: bool,
     base: RwLock<Arc<Base>>,
@@ -79,6 +80,7 @@ impl LiveSet {
             policy: RwLock::new(Arc::new(policy)),
             transactions: None,
             accounting: None,
+            key: SetKey::None,
             scratch: false,
             base: RwLock::new(Arc::new(base)),
             meta: Arc::new(LiveObject::new(0, Some(Arc::new(meta)))),

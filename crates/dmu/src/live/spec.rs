@@ -7,7 +7,7 @@ use ondisk::objset::ObjsetKind;
 use ondisk::{BlkPtr, Checksum, Compression, DmuType, Dnode};
 use std::sync::Arc;
 use zio::profile::Profiler;
-use zio::{Block, Place, WriteSpec};
+use zio::{Block, Place, Protection, WriteSpec};
 
 /// What [`crate::Objset::live`] needs to know.
 pub struct LiveSpec {
@@ -28,8 +28,33 @@ pub struct LiveSpec {
     pub policy: SetPolicy,
     /// Counts space by owner; `None`: not counted.
     pub accounting: Option<Arc<dyn Accounting>>,
-    /// Key of an encrypted dataset. Such sets cannot be written yet.
-    pub key: Option<Key>,
+    /// How the dataset is protected, when there is no root that says so: a root that is encrypted
+    /// needs the key, or the set is [`SetKey::Locked`].
+    pub key: SetKey,
+}
+
+/// The key of an object set.
+#[derive(Clone, Debug, Default)]
+pub enum SetKey {
+    /// The dataset is not encrypted.
+    #[default]
+    None,
+    /// It is encrypted with this one.
+    Loaded(Key),
+    /// It is encrypted, and the key is not there: nothing but the header of its intent log can be
+    /// changed.
+    Locked,
+}
+
+impl SetKey {
+    /// How its blocks are written.
+    pub(super) fn protection(&self) -> Protection<'_> {
+        match self {
+            Self::None => Protection::None,
+            Self::Loaded(key) => Protection::Key(key),
+            Self::Locked => Protection::Locked,
+        }
+    }
 }
 
 /// What the space of an object counts for.
@@ -74,7 +99,7 @@ pub trait BlockOwner: Send + Sync {
 pub trait BlockWriter: Send + Sync {
     /// Makes the pointer of `data`; the device's part may come later. A block of zeros may become
     /// a hole.
-    fn write(&self, data: &Arc<Block>, spec: &WriteSpec, place: Place) -> zio::Result<BlkPtr>;
+    fn write(&self, data: &Arc<Block>, spec: &WriteSpec<'_>, place: Place) -> zio::Result<BlkPtr>;
 
     /// A block that was written and may not be on its device yet.
     fn read_pending(&self, bp: &BlkPtr) -> Option<Arc<Block>>;
@@ -86,7 +111,7 @@ pub trait BlockWriter: Send + Sync {
 }
 
 impl BlockWriter for zio::Writer {
-    fn write(&self, data: &Arc<Block>, spec: &WriteSpec, place: Place) -> zio::Result<BlkPtr> {
+    fn write(&self, data: &Arc<Block>, spec: &WriteSpec<'_>, place: Place) -> zio::Result<BlkPtr> {
         Self::write(self, data, spec, place)
     }
 

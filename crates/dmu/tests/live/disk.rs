@@ -86,7 +86,7 @@ impl BlockStore for Disk {
 }
 
 impl BlockWriter for Disk {
-    fn write(&self, data: &Arc<Block>, spec: &WriteSpec, place: Place) -> zio::Result<BlkPtr> {
+    fn write(&self, data: &Arc<Block>, spec: &WriteSpec<'_>, place: Place) -> zio::Result<BlkPtr> {
         assert_eq!(spec.birth, *self.txg.lock());
         if spec.level == 0 && data.iter().all(|b| *b == 0) {
             return Ok(BlkPtr::HOLE);

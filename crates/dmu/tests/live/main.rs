@@ -33,7 +33,7 @@ fn spec(ground: &dyn Ground, root: Option<BlkPtr>, kind: ObjsetKind) -> LiveSpec
         transactions: None,
         policy: SetPolicy { indirect_shift: 10, ..SetPolicy::default() },
         accounting: (kind == ObjsetKind::Zfs).then(|| Arc::new(owners::FirstByte) as _),
-        key: None,
+        key: dmu::SetKey::None,
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn memory_mos() -> Objset {
         transactions: None,
         policy: SetPolicy::mos(),
         accounting: None,
-        key: None,
+        key: dmu::SetKey::None,
     };
     Objset::live(spec).unwrap()
 }

@@ -215,6 +215,11 @@ fn of_snapshot(cx: &DslCx<'_>, snap: &Dataset) -> Result<Bookmark> {
         x.flags = flags;
         extra = Some(x.with_spaces(referenced, freed));
     }
+    if let Some(ivset_guid) = cx.field(snap.object, dataset_field::IVSET_GUID)?
+        && cx.has(BOOKMARK_V2)?
+    {
+        extra.get_or_insert_default().ivset_guid = ivset_guid;
+    }
     let (guid, creation_txg, creation_time) = (s.guid, s.creation_txg, s.creation_time);
     Ok(Bookmark { guid, creation_txg, creation_time, extra })
 }

@@ -1,5 +1,6 @@
 //! Making directories, datasets and clones, and the first of them in a new pool.
 
+use super::crypt::{self, Encryption};
 use super::deadlists;
 use super::limits::Counted;
 use super::meta::DslCx;
@@ -11,7 +12,6 @@ use crate::kind::DatasetKind;
 use crate::tree::{Dir, Dsl};
 use ondisk::dsl::{
     DslDataset, DslDir, FREE_DIR_NAME, MOS_DIR_NAME, ORIGIN_DIR_NAME, ORIGIN_SNAPSHOT_NAME,
-    dir_field,
 };
 use ondisk::{DmuType, Endian, mos};
 use std::sync::Arc;
@@ -104,6 +104,7 @@ pub(super) fn create_head(cx: &DslCx<'_>, dir: u64, origin: Option<u64>) -> Resu
     ds.uncompressed = snap.uncompressed;
     ds.bp = snap.bp;
     ds.flags |= snap.flags & (DslDataset::FLAG_INCONSISTENT | DslDataset::FLAG_CASE_INSENSITIVE);
+    cx.share_key(snap.dir, dir)?;
     let older = cx.dataset(home.head_dataset)?.deadlist;
     ds.deadlist = deadlists::create_like(cx, older, snap.creation_txg)?;
     let bonus = ds.encode(Endian::Little);
@@ -151,20 +152,6 @@ impl DslCx<'_> {
     }
 }
 
-impl Dsl {
-    /// What this program cannot change yet, and must not change in part.
-    pub(super) fn check_changeable(&self, dir: &Dir) -> Result<()> {
-        let Some(fields) = self.fields(dir.object, dir.has_fields)? else { return Ok(()) };
-        let what = [(dir_field::CRYPTO_KEY_OBJ, "encrypted datasets")];
-        for (key, name) in what {
-            if fields.get_u64(key)?.is_some_and(|n| n != 0) {
-                return Err(Error::refused(&dir.name, Refusal::Unsupported(name)));
-            }
-        }
-        Ok(())
-    }
-}
-
 /// What [`create_dataset`] and [`clone_dataset`] made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewDataset {
@@ -202,7 +189,6 @@ pub fn check_create(dsl: &Dsl, name: &str) -> Result<Arc<Dir>> {
         return Err(Error::refused(name, Refusal::Exists));
     }
     dsl.check_parent(name, &parent)?;
-    dsl.check_changeable(&parent)?;
     dsl.check_limits(&parent, Counted::Filesystems, 1)?;
     Ok(parent)
 }
@@ -211,20 +197,24 @@ pub fn check_create(dsl: &Dsl, name: &str) -> Result<Arc<Dir>> {
 /// the first sync of one), and its own properties.
 ///
 /// Changes on disk: a directory and a dataset with their tables and dead list, the parent's table
-/// of children and counts, the clones of `$ORIGIN@$ORIGIN`, space above for reservations.
+/// of children and counts, the clones of `$ORIGIN@$ORIGIN`, space above for reservations; of an
+/// encrypted one a key object.
 pub fn create_dataset(
     cx: &DslCx<'_>,
     dsl: &Dsl,
     name: &str,
     properties: &[PropertyChange],
+    encryption: &Encryption,
 ) -> Result<NewDataset> {
     let parent = check_create(dsl, name)?;
     let (_, last) = name.rsplit_once('/').ok_or_else(|| Error::BadName(name.to_owned()))?;
     check_new(dsl, &parent, name, 0, properties, cx.pool_size)?;
     check_features(cx, name, properties)?;
+    let key = crypt::plan(cx, dsl, (Some(&*parent), name), encryption)?;
     let dir = create_dir(cx, Some((parent.object, last)))?;
     let origin = cx.origin_snap()?;
     let head = create_head(cx, dir, origin)?;
+    crypt::give(cx, dsl, (dir, head), key)?;
     cx.give_to_creator(dir)?;
     for change in properties {
         set_on_new(cx, dir, head, change)?;
@@ -251,7 +241,6 @@ pub fn clone_dataset(
     if snap.phys.is_inconsistent() {
         return Err(Error::refused(origin, Refusal::Inconsistent));
     }
-    dsl.check_changeable(&snap.dir)?;
     let (_, last) = name.rsplit_once('/').ok_or_else(|| Error::BadName(name.to_owned()))?;
     check_new(dsl, &parent, name, snap.phys.referenced, properties, cx.pool_size)?;
     check_features(cx, name, properties)?;

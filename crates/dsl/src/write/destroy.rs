@@ -53,7 +53,6 @@ pub fn check_destroyable(cx: &DslCx<'_>, dsl: &Dsl, dataset: &Dataset, defer: bo
     if dataset.dir.object == dsl.root_object() {
         return refused(Refusal::PoolRoot);
     }
-    dsl.check_changeable(&dataset.dir)?;
     if !cx.has(ASYNC_DESTROY)? {
         return refused(Refusal::NoFeature(ASYNC_DESTROY));
     }
@@ -272,6 +271,7 @@ fn destroy_dir(cx: &DslCx<'_>, object: u64) -> Result<()> {
         cx.count(dir.parent, Counted::Filesystems, -1)?;
     }
     cx.remove(parent.child_zap, &name)?;
+    cx.release_key(object)?;
     cx.free_delegations(dir.deleg_zap)?;
     for table in [dir.child_zap, dir.props_zap, dir.clones] {
         cx.free_table(table)?;

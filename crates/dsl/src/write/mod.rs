@@ -27,6 +27,7 @@
 mod account;
 mod bookmarks;
 mod create;
+mod crypt;
 mod deadlists;
 mod deleg;
 mod destroy;
@@ -51,6 +52,7 @@ pub use bookmarks::{create_bookmark, destroy_bookmark};
 pub use create::{
     NewDataset, PoolTree, check_create, clone_dataset, create_dataset, create_pool_tree,
 };
+pub use crypt::{Encryption, KeyChange, RootKey, change_key, check_change_key, encrypt_root};
 pub use deadlists::renew_deadlist;
 pub use deleg::{DelegationEvent, Taken, allow, unallow};
 pub use destroy::{

@@ -24,8 +24,6 @@ pub fn check_promote(dsl: &Dsl, name: &str) -> Result<(Dataset, Vec<String>)> {
         return Err(Error::refused(name, Refusal::NotAClone));
     }
     let snap = dsl.by_name(&origin)?;
-    dsl.check_changeable(&clone.dir)?;
-    dsl.check_changeable(&snap.dir)?;
     let tree = |rule| Error::Tree { object: snap.dir.object, rule };
     let head = dsl.head(&snap.dir)?.ok_or_else(|| tree("a snapshot's directory has no head"))?;
     let mut moved = Vec::new();
@@ -149,7 +147,8 @@ pub fn promote(cx: &DslCx<'_>, dsl: &Dsl, name: &str) -> Result<()> {
     let more = other_snaps.cast_signed().wrapping_sub(part(&cx.dir(odd)?));
     let less = moved.negated();
     let parts = [(DslDir::USED_SNAP, more), (DslDir::USED_HEAD, less.used.wrapping_sub(more))];
-    cx.charge_parts(odd, less, &parts)
+    cx.charge_parts(odd, less, &parts)?;
+    super::crypt::pass_root(cx, dsl, &from, &clone.dir)
 }
 
 /// What the snapshots up to `snap` ever had since `before`: what is left of it in the last, and the

@@ -13,7 +13,7 @@ use super::meta::DslCx;
 use super::remapped;
 use super::spacing::{Delta, add};
 use crate::error::{Error, Result};
-use dmu::{Place, Step, Traversal, Visitor};
+use dmu::{ClearStore, Place, Step, Traversal, Visitor};
 use ondisk::bpobj::Space;
 use ondisk::bpobj::bptree::{BptreeEntry, BptreeHeader};
 use ondisk::dsl::{DslDir, FREE_DIR_NAME, LEAK_DIR_NAME};
@@ -131,8 +131,9 @@ pub fn drain(cx: &DslCx<'_>, max_blocks: u64) -> Result<Drained> {
             let mut entry = cx.entry(object, header.begin)?;
             let resume = Some(entry.bookmark).filter(|b| *b != Zbookmark::default());
             let left = max_blocks - out.blocks;
+            // No key is needed to know what the blocks of an encrypted dataset are.
             let traversal = Traversal {
-                store: &**cx.mos.store(),
+                store: &ClearStore(&**cx.mos.store()),
                 key: None,
                 objset: DESTROYED,
                 since: entry.birth_txg,

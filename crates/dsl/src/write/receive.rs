@@ -28,6 +28,7 @@
 
 use super::bookmarks::{check_destroy_bookmark, counts_freed};
 use super::create::{NewDataset, check_create, create_dir, create_head};
+use super::crypt::{ENCRYPTION, Encryption, give, plan};
 use super::deadlists;
 use super::destroy::{check_destroy_snapshot, destroy_head_object, destroy_snapshot_object};
 use super::features::BY_BLOCKS;
@@ -39,6 +40,7 @@ use super::room::check_snapshot_room;
 use super::snapshot::snapshot_one;
 use super::spacing::Delta;
 use crate::error::{Error, Refusal, Result};
+use crate::keyring::KeyError;
 use crate::kind::DatasetKind;
 use crate::resume::ResumeToken;
 use crate::tree::{Dataset, Dir, Dsl};
@@ -88,6 +90,8 @@ pub struct Incoming {
     pub resumable: Option<ResumeToken>,
     /// What is to be known when the rest comes.
     pub later: Option<String>,
+    /// How a new dataset that is no clone is encrypted.
+    pub encryption: Encryption,
 }
 
 /// A record of a stream, as what it is about: records come in the order of objects and offsets.
@@ -107,6 +111,23 @@ enum Target {
     New(Arc<Dir>),
     /// One that is there.
     Existing(Box<Dataset>),
+}
+
+impl Target {
+    fn existing(&self) -> Option<&Dataset> {
+        match self {
+            Self::New(_) => None,
+            Self::Existing(existing) => Some(existing),
+        }
+    }
+}
+
+/// What is received is written with the dataset's key.
+fn check_unlocked(dsl: &Dsl, dataset: &Dataset) -> Result<()> {
+    match dsl.is_unlocked(dataset)? {
+        true => Ok(()),
+        false => Err(Error::Key { dataset: dataset.name.clone(), error: KeyError::Locked }),
+    }
 }
 
 impl Incoming {
@@ -161,7 +182,6 @@ impl Incoming {
         if self.from_guid != 0 && origin.phys.guid != self.from_guid {
             return Err(Error::refused(&self.name, Refusal::NotTheSource));
         }
-        dsl.check_changeable(&origin.dir)?;
         self.check_large_blocks(cx, &origin)?;
         let (name, referenced) = (&self.name, origin.phys.referenced);
         check_new(dsl, &parent, name, referenced, &self.properties, cx.pool_size)?;
@@ -174,7 +194,6 @@ impl Incoming {
         if head.phys.is_inconsistent() {
             return refused(Refusal::Inconsistent);
         }
-        dsl.check_changeable(&head.dir)?;
         if dsl.snapshot_named(head, &self.snapshot)?.is_some() {
             return Err(Error::refused(&self.full_name(), Refusal::Exists));
         }
@@ -282,13 +301,21 @@ pub fn check_receive(cx: &DslCx<'_>, dsl: &Dsl, incoming: &Incoming) -> Result<O
 /// What keeps the stream from being received.
 pub fn begin_receive(cx: &DslCx<'_>, dsl: &Dsl, incoming: &Incoming) -> Result<NewDataset> {
     let (target, from) = incoming.plan(cx, dsl)?;
+    for needed in from.iter().chain(target.existing()) {
+        check_unlocked(dsl, needed)?;
+    }
     let from = from.map_or_else(|| cx.origin_snap(), |from| Ok(Some(from.object)))?;
     let (dir, head) = match target {
         Target::New(parent) => {
             let bad = || Error::BadName(incoming.name.clone());
             let (_, last) = incoming.name.rsplit_once('/').ok_or_else(bad)?;
+            let key = match incoming.origin {
+                None => plan(cx, dsl, (Some(&*parent), &incoming.name), &incoming.encryption)?,
+                Some(_) => None,
+            };
             let dir = create_dir(cx, Some((parent.object, last)))?;
             let head = create_head(cx, dir, from)?;
+            give(cx, dsl, (dir, head), key)?;
             cx.give_to_creator(dir)?;
             for change in &incoming.properties {
                 set_on_new(cx, dir, head, change)?;
@@ -299,8 +326,17 @@ pub fn begin_receive(cx: &DslCx<'_>, dsl: &Dsl, incoming: &Incoming) -> Result<N
             (dir, head)
         }
         Target::Existing(existing) => {
+            // What replaces an encrypted dataset is encrypted with its key.
+            let is_encrypted = cx.is_encrypted(existing.dir.object)?;
             let dir = create_dir(cx, Some((existing.dir.object, RECV_DIR_NAME)))?;
-            (dir, create_head(cx, dir, from)?)
+            if is_encrypted && incoming.from_guid == 0 {
+                cx.share_key(existing.dir.object, dir)?;
+            }
+            let head = create_head(cx, dir, from)?;
+            if is_encrypted {
+                cx.activate(head, ENCRYPTION)?;
+            }
+            (dir, head)
         }
     };
     cx.update_dataset(head, |ds| {
@@ -383,7 +419,7 @@ pub fn check_resume(
     if !is_rest {
         return Err(Error::refused(&incoming.name, Refusal::NotTheRest));
     }
-    dsl.check_changeable(&head.dir)?;
+    check_unlocked(dsl, &head)?;
     check_end_receive(cx, dsl, head.object, incoming)?;
     Ok((head, token))
 }

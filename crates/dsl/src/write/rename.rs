@@ -1,5 +1,6 @@
 //! Renaming.
 
+use super::crypt::check_move as check_key_move;
 use super::limits::Counted;
 use super::meta::DslCx;
 use super::names::{NAME_MAX, NameKind, check_component, check_name};
@@ -75,8 +76,7 @@ fn check_place(dsl: &Dsl, dir: &Dir, to: &str, parent: &Arc<Dir>) -> Result<()> 
     }
     if parent.object != dir.phys.parent {
         dsl.check_parent(to, parent)?;
-        dsl.check_changeable(dir)?;
-        dsl.check_changeable(parent)?;
+        check_key_move(dsl, dir, parent)?;
         check_moved_limits(dsl, dir, parent)?;
     }
     Ok(())

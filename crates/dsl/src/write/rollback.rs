@@ -25,7 +25,6 @@ pub fn check_rollback(
     if !snap.phys.is_snapshot() {
         return Err(Error::refused(name, Refusal::NotASnapshot));
     }
-    dsl.check_changeable(&snap.dir)?;
     let tree = |rule| Error::Tree { object: snap.dir.object, rule };
     let head = dsl.head(&snap.dir)?.ok_or_else(|| tree("a snapshot's directory has no head"))?;
     let mut younger = dsl.snapshots(&head)?;

@@ -8,7 +8,7 @@ use super::room::check_snapshot_room;
 use super::spacing::Delta;
 use crate::error::{Error, Refusal, Result};
 use crate::tree::{Dataset, Dsl};
-use ondisk::dsl::{DslDataset, DslDir, ORIGIN_SNAPSHOT_NAME, dir_field};
+use ondisk::dsl::{DslDataset, DslDir, ORIGIN_SNAPSHOT_NAME, dataset_field, dir_field};
 use ondisk::{DmuType, Endian};
 use std::collections::{HashMap, HashSet};
 
@@ -40,7 +40,6 @@ pub fn check_snapshots(dsl: &Dsl, names: &[String]) -> Result<Vec<Dataset>> {
         if head.phys.is_inconsistent() {
             return Err(Error::refused(path, Refusal::Inconsistent));
         }
-        dsl.check_changeable(&head.dir)?;
         // A limit counts all that is below it.
         for above in dsl.ancestry(&head.dir)? {
             *wanted.entry(above.object).or_default() += 1;
@@ -114,6 +113,11 @@ pub(super) fn snapshot_one(cx: &DslCx<'_>, head: u64, name: &str) -> Result<u64>
     let bonus = snap.encode(Endian::Little);
     let object = cx.alloc(DmuType::DSL_DATASET, DmuType::DSL_DATASET, &bonus)?;
     cx.copy_features(head, object)?;
+    if cx.is_encrypted(h.dir)? {
+        // Raw streams that go on from one set of IVs go nowhere else.
+        cx.zapify(object)?;
+        cx.put(object, dataset_field::IVSET_GUID, cx.new_guid())?;
+    }
     if h.prev_snap != 0 {
         let mut prev = cx.dataset(h.prev_snap)?;
         if prev.next_snap == head {

@@ -112,7 +112,7 @@ impl BlockStore for Disk {
 }
 
 impl BlockWriter for Disk {
-    fn write(&self, data: &Arc<Block>, spec: &WriteSpec, _: Place) -> zio::Result<BlkPtr> {
+    fn write(&self, data: &Arc<Block>, spec: &WriteSpec<'_>, _: Place) -> zio::Result<BlkPtr> {
         if spec.level == 0 && data.iter().all(|b| *b == 0) {
             return Ok(BlkPtr::HOLE);
         }

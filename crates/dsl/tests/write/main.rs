@@ -22,7 +22,9 @@ fn refusal<T: std::fmt::Debug>(result: dsl::Result<T>) -> Refusal {
 
 /// Makes a file system with one object of `blocks` blocks.
 fn make(pool: &mut TestPool, name: &str, blocks: u64) -> u64 {
-    let new = pool.task(|cx, dsl| write::create_dataset(cx, dsl, name, &[])).unwrap();
+    let new = pool
+        .task(|cx, dsl| write::create_dataset(cx, dsl, name, &[], &write::Encryption::Inherit))
+        .unwrap();
     pool.write(new.head, |set, tx| random::fill(set, tx, 1, 0..blocks));
     pool.sync();
     new.head
@@ -137,14 +139,16 @@ fn limits_count_what_is_below() {
         .unwrap();
     pool.task(|cx, dsl| write::set_property(cx, dsl, "p/a", &limit("snapshot_limit", 1))).unwrap();
     make(&mut pool, "p/a/b/c", 1);
-    let more = pool.task(|cx, dsl| write::create_dataset(cx, dsl, "p/a/d", &[]));
+    let more = pool
+        .task(|cx, dsl| write::create_dataset(cx, dsl, "p/a/d", &[], &write::Encryption::Inherit));
     assert_eq!(refusal(more), Refusal::Limit("filesystem_limit"));
     pool.task(|cx, dsl| write::snapshot(cx, dsl, &["p/a/b/c@1".into()], &[])).unwrap();
     let more = pool.task(|cx, dsl| write::snapshot(cx, dsl, &["p/a/b@1".into()], &[]));
     assert_eq!(refusal(more), Refusal::Limit("snapshot_limit"));
     pool.task(|cx, dsl| write::destroy_snapshot(cx, dsl, "p/a/b/c@1", false)).unwrap();
     pool.task(|cx, dsl| write::rename_dir(cx, dsl, "p/a/b/c", "p/c")).unwrap();
-    pool.task(|cx, dsl| write::create_dataset(cx, dsl, "p/a/d", &[])).unwrap();
+    pool.task(|cx, dsl| write::create_dataset(cx, dsl, "p/a/d", &[], &write::Encryption::Inherit))
+        .unwrap();
     let back = pool.task(|cx, dsl| write::rename_dir(cx, dsl, "p/c", "p/a/c"));
     assert_eq!(refusal(back), Refusal::Limit("filesystem_limit"));
     pool.sync();
@@ -305,7 +309,9 @@ fn what_is_refused_is_not_half_made() {
     ];
     for (first, second, wanted) in cases {
         let properties = &[number(first.0, first.1), number(second.0, second.1)];
-        let made = pool.task(|cx, dsl| write::create_dataset(cx, dsl, "p/b", properties));
+        let made = pool.task(|cx, dsl| {
+            write::create_dataset(cx, dsl, "p/b", properties, &write::Encryption::Inherit)
+        });
         assert_eq!(refusal(made), wanted);
         let made = pool.task(|cx, dsl| write::clone_dataset(cx, dsl, "p/b", "p/a@1", properties));
         assert_eq!(refusal(made), wanted);

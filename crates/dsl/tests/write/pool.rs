@@ -40,7 +40,7 @@ fn live(disk: &Arc<Disk>, id: u64, root: Option<BlkPtr>) -> Objset {
         transactions: None,
         policy,
         accounting: None,
-        key: None,
+        key: dmu::SetKey::None,
     })
     .unwrap()
 }

@@ -107,7 +107,9 @@ impl History {
         match self.rng.below(24) {
             0 | 1 if heads.len() < 12 => {
                 let name = format!("{head}/d{step}");
-                allowed(self.pool.task(|cx, dsl| write::create_dataset(cx, dsl, &name, &[])));
+                allowed(self.pool.task(|cx, dsl| {
+                    write::create_dataset(cx, dsl, &name, &[], &write::Encryption::Inherit)
+                }));
                 format!("create {name}")
             }
             2..=8 => self.change(&head),

@@ -7,9 +7,10 @@
 
 use super::names::parent;
 use super::reserve;
-use crate::error::{Error, Hint, Place, Result, Rule};
+use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule};
+use crate::keys::{KeyWish, WantedKey, is_encrypted};
 use crate::properties::{self, number};
-use dsl::write::{NameKind, PropertyChange, check_create, check_name};
+use dsl::write::{NameKind, PropertyChange, RootKey, check_create, check_name};
 use dsl::{DatasetKind, Dsl, PropertyContext, Refusal, StoredValue};
 use ondisk::props::find_dataset;
 use ondisk::znode::ZPL_VERSION_MAX;
@@ -43,6 +44,8 @@ pub struct Create {
     parents: bool,
     /// User and group of its root directory.
     owner: (u64, u64),
+    wish: KeyWish,
+    root_key: Option<RootKey>,
 }
 
 /// User and group of directories for which no others were named.
@@ -71,6 +74,8 @@ impl Create {
             properties: Vec::new(),
             parents: false,
             owner: ROOT,
+            wish: KeyWish::default(),
+            root_key: None,
         })
     }
 
@@ -111,7 +116,8 @@ impl Create {
     ///
     /// # Errors
     /// A volume cannot have blocks of that size.
-    pub fn with(mut self, changes: Vec<PropertyChange>) -> Result<Self> {
+    pub fn with(mut self, mut changes: Vec<PropertyChange>) -> Result<Self> {
+        self.wish.add(KeyWish::of(&mut changes));
         for change in changes {
             let value = match change.value {
                 Some(StoredValue::Number(n)) => Some(n),
@@ -126,6 +132,32 @@ impl Create {
                 ("volblocksize", Some(n), Some(volume)) => volume.block_size = n.max(1),
                 _ => self.properties.push(change),
             }
+        }
+        Ok(self)
+    }
+
+    /// The key that it needs of its own: where that is `Some`, [`Self::with_key`] gives it.
+    ///
+    /// # Errors
+    /// It cannot be encrypted like that.
+    pub fn wanted_key(&self, pool: &Pool) -> Result<Option<WantedKey>> {
+        if self.is_done(pool) {
+            return Ok(None);
+        }
+        // What is missing above it is encrypted like what is there.
+        let ends = self.name.rmatch_indices('/').map(|(at, _)| at);
+        let above = ends.filter_map(|at| self.name.get(..at));
+        let mut above = above.filter(|name| pool.dsl().dir_by_name(name).is_ok());
+        self.wish.wanted_key(above.next().is_some_and(|name| is_encrypted(pool, name)))
+    }
+
+    /// Gives it its own key, which its user gave.
+    ///
+    /// # Errors
+    /// It needs none, or what was given is not of its format.
+    pub fn with_key(mut self, pool: &LivePool, given: &[u8]) -> Result<Self> {
+        if let Some(wanted) = self.wanted_key(pool.view())? {
+            self.root_key = Some(self.wish.root_key(pool.rt(), &wanted, given)?);
         }
         Ok(self)
     }
@@ -219,6 +251,10 @@ impl Create {
             make_above(pool, &self.name, self.owner)?;
         }
         self.check(pool.view())?;
+        if self.root_key.is_none() && self.wanted_key(pool.view())?.is_some() {
+            return Err(Error::new(ErrorKind::NoKey).at(Place::Dataset(self.name.clone())));
+        }
+        let encryption = self.wish.encryption(self.root_key.clone());
         let mut changes = self.properties.clone();
         let (Some(volume), Some(size)) = (&self.volume, self.volume_size()) else {
             let new = {
@@ -226,13 +262,14 @@ impl Create {
                 names_below(pool.view().dsl(), parent(&self.name), &changes)?
             };
             let new = owned(new, self.owner);
-            return Ok(pool.create_filesystem(&self.name, new, changes)?);
+            return Ok(pool.create_filesystem_as(&self.name, new, changes, encryption)?);
         };
         if let Some(bytes) = self.reserves(pool.view()) {
             changes.push(properties::number_change("refreservation", bytes));
         }
         let block_size = u32::try_from(volume.block_size).unwrap_or(u32::MAX);
-        Ok(pool.create_volume(&self.name, size, block_size, changes)?)
+        let shape = (size, block_size);
+        Ok(pool.create_volume_as(&self.name, shape, changes, encryption)?)
     }
 }
 

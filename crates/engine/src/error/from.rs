@@ -8,7 +8,7 @@ use crate::inventory::HashError;
 use crate::layout::LayoutFault;
 use crate::making::DeviceRefusal;
 use crate::remove::{NotRemoved, NotRemovedCause};
-use dsl::TokenFault;
+use dsl::{KeyError, TokenFault};
 use ondisk::spelling;
 use pool::Obstacle;
 use pool::live::TunableError;
@@ -184,6 +184,15 @@ impl From<dsl::Error> for Error {
             }
             D::Tree { object, .. } | D::Format { object, .. } => {
                 (ErrorKind::Damaged, Place::Object { objset: 0, object: *object })
+            }
+            D::Key { dataset, error: KeyError::Locked } => {
+                (ErrorKind::NoKey, Place::Dataset(dataset.clone()))
+            }
+            D::Key { dataset, error: KeyError::Wrong } => {
+                (ErrorKind::WrongKey, Place::Dataset(dataset.clone()))
+            }
+            D::Key { dataset, error: KeyError::NotEncrypted } => {
+                (ErrorKind::NotEncrypted, Place::Dataset(dataset.clone()))
             }
             D::Key { dataset, .. } => (ErrorKind::BadKey, Place::Dataset(dataset.clone())),
         };

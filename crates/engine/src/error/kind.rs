@@ -69,6 +69,10 @@ pub enum ErrorKind {
     NoKey,
     /// It cannot be decrypted with the key that was given.
     BadKey,
+    /// It is not the key.
+    WrongKey,
+    /// The dataset is not encrypted.
+    NotEncrypted,
     /// What is stored cannot be read, or contradicts itself.
     Damaged,
     /// It can be read and not be changed by this program yet.
@@ -191,6 +195,18 @@ pub enum Rule {
     ZeroQuota,
     /// Properties of keys are of use with encryption only.
     KeyWithoutEncryption,
+    /// What has a key of its own says its format.
+    NoKeyFormat,
+    /// The rounds of a passphrase are at least 100,000.
+    FewRounds,
+    /// Rounds are of use with passphrases only.
+    RoundsOfKey,
+    /// The key of another dataset, its encryption root, is meant.
+    NotAnEncryptionRoot,
+    /// The key is loaded already.
+    KeyLoaded,
+    /// The key is not loaded.
+    KeyNotLoaded,
     /// A dataset without encryption has its key nowhere.
     KeylocationOfPlain,
     /// A dataset with encryption has its key somewhere.
@@ -303,6 +319,8 @@ impl fmt::Display for ErrorKind {
             Self::TooLarge => "is too large",
             Self::NoKey => "is encrypted, and its key is not loaded",
             Self::BadKey => "the key does not fit",
+            Self::WrongKey => "it is not the key",
+            Self::NotEncrypted => "is not encrypted",
             Self::Damaged => "is damaged",
             Self::Unsupported => "cannot be changed yet",
             Self::Invalid => "is not possible",
@@ -373,6 +391,12 @@ impl fmt::Display for Rule {
             Self::BlockSize => "blocks of volumes have 512 B to 128 KiB, a power of two",
             Self::ZeroQuota => "a quota cannot be 0: none is said as \"none\"",
             Self::KeyWithoutEncryption => "keys are of use with encryption only",
+            Self::NoKeyFormat => "what has a key of its own needs keyformat",
+            Self::FewRounds => "pbkdf2iters is at least 100000",
+            Self::RoundsOfKey => "pbkdf2iters is of use with keyformat=passphrase only",
+            Self::NotAnEncryptionRoot => "the dataset has the key of its encryption root",
+            Self::KeyLoaded => "the key is loaded already",
+            Self::KeyNotLoaded => "the key is not loaded",
             Self::KeylocationOfPlain => "the dataset is not encrypted: it has no key",
             Self::KeylocationOfEncrypted => "the dataset is encrypted: its key is somewhere",
             Self::KeylocationBelowRoot => "the dataset has no key of its own",

@@ -41,15 +41,8 @@ pub fn has_posix_acls(pool: &Pool, dataset: &Dataset) -> bool {
 pub fn parse(name: &str, value: &str, kind: DatasetKind, is_new: bool) -> Result<PropertyChange> {
     let name = find_dataset(name).map_or(name, |p| p.name);
     let at = || Place::Property(name.to_owned());
-    match (name, value) {
-        ("encryption", v) if v != "off" => {
-            return Err(Error::new(ErrorKind::Unsupported).at(at()));
-        }
-        ("keyformat" | "keylocation" | "pbkdf2iters", _) if is_new => {
-            return Err(Error::against(Rule::KeyWithoutEncryption).at(at()));
-        }
-        ("quota" | "refquota", "0") => return Err(Error::against(Rule::ZeroQuota).at(at())),
-        _ => {}
+    if matches!((name, value), ("quota" | "refquota", "0")) {
+        return Err(Error::against(Rule::ZeroQuota).at(at()));
     }
     match parse_value(name, value, kind, is_new) {
         Ok(value) => Ok(PropertyChange { name: name.to_owned(), value: Some(value) }),
@@ -111,8 +104,6 @@ mod tests {
             error.kind().clone()
         };
         assert_eq!(kind("quota", "0"), ErrorKind::Against(Rule::ZeroQuota));
-        assert_eq!(kind("encryption", "on"), ErrorKind::Unsupported);
-        assert_eq!(kind("keyformat", "raw"), ErrorKind::Against(Rule::KeyWithoutEncryption));
         let (property, value) = ("atime".to_owned(), "maybe".to_owned());
         assert_eq!(kind("atime", "maybe"), ErrorKind::BadValue { property, value });
         let why = Refusal::ReadOnly("used".to_owned());

@@ -34,7 +34,7 @@ use crate::error::{Error, ErrorKind, Place, Result, Rule, StreamFault, Unreceiva
 use crate::properties::parse;
 use apply::Apply;
 use dsl::names::is_within;
-use dsl::write::{Incoming, NameKind, PropertyChange, check_name};
+use dsl::write::{Encryption, Incoming, NameKind, PropertyChange, check_name};
 use dsl::{DatasetKind, PropertyContext, Refusal, ResumeToken, Source, has_property};
 use follow::Follow;
 use list::{Package, SentProperties};
@@ -177,6 +177,8 @@ pub struct Receive {
     pub except: Vec<String>,
     /// When the stream is cut, what was received stays for the rest to come.
     pub resumable: bool,
+    /// How a new dataset is encrypted that is no clone.
+    pub encryption: Encryption,
 }
 
 /// One receive.
@@ -412,6 +414,14 @@ impl<R: Read> Run<'_, R> {
             forms: forms.map(has),
             ..ResumeToken::default()
         });
+        // What comes below what is received has its key.
+        let target = self.how.target.split('@').next().unwrap_or_default();
+        let above = name.rsplit_once('/').map_or("", |(above, _)| above);
+        let is_top = match self.how.naming {
+            Naming::AsTarget => name == target,
+            Naming::WithoutPool | Naming::LastPart => above == target,
+        };
+        let encryption = if is_top { self.how.encryption.clone() } else { Encryption::default() };
         Ok(Incoming {
             name,
             snapshot,
@@ -428,6 +438,7 @@ impl<R: Read> Run<'_, R> {
             received: Vec::new(),
             resumable,
             later: None,
+            encryption,
         })
     }
 

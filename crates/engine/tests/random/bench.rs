@@ -4,6 +4,8 @@ use super::shapes::Shape;
 use engine::inside::device::{
     Device, DeviceRef, ErrorKind, Fault, MemoryDevice, RwFaultDevice, WriteDeviceRef,
 };
+use engine::inside::dsl::write::{Encryption, RootKey};
+use engine::inside::dsl::{KeyFormat, WrappingKey};
 use engine::inside::{check, pool, rt};
 use engine::live;
 use engine::live::{Devices, ImportOptions, LivePool, TxgLimits, VdevSpec};
@@ -32,7 +34,11 @@ pub struct Bench {
     pub away: Vec<usize>,
     /// What the pool keeps in memory at most.
     pub cache_bytes: usize,
+    /// All datasets are encrypted, with the key of the pool's own.
+    is_encrypted: bool,
 }
+
+const KEY: &[u8; 32] = b"thirty-two bytes of a raw key ..";
 
 impl Bench {
     pub fn new(shape: Shape, bytes: u64, ashift: u32) -> Self {
@@ -43,8 +49,41 @@ impl Bench {
         let devices = (0..shape.devices()).map(device).collect();
         let (faults, wrapped, wrap, away) = (Vec::new(), Vec::new(), None, Vec::new());
         let cache_bytes = 32 << 20;
-        let disks = false;
-        Self { pool, shape, ashift, disks, devices, faults, wrapped, wrap, away, cache_bytes }
+        let (disks, is_encrypted) = (false, false);
+        Self {
+            pool,
+            shape,
+            ashift,
+            disks,
+            devices,
+            faults,
+            wrapped,
+            wrap,
+            away,
+            cache_bytes,
+            is_encrypted,
+        }
+    }
+
+    /// All datasets are encrypted, or none.
+    #[must_use]
+    pub fn encrypted(self, is_encrypted: bool) -> Self {
+        Self { is_encrypted, ..self }
+    }
+
+    fn encryption(&self) -> Encryption {
+        let wrapping = || Arc::new(WrappingKey::new(KeyFormat::Raw, (0, 0), KEY).unwrap());
+        let root = || RootKey {
+            format: KeyFormat::Raw,
+            wrapping: wrapping(),
+            pbkdf2_salt: 0,
+            pbkdf2_iters: 0,
+            location: "prompt".to_owned(),
+        };
+        match self.is_encrypted {
+            true => Encryption::On { suite: None, root: Some(root()) },
+            false => Encryption::Inherit,
+        }
     }
 
     /// From now on what `wrap` makes stands in front of its devices.
@@ -133,6 +172,7 @@ impl Bench {
         let pool = self.shape.create(&rt, &self.pool, devices, !self.disks, |options| {
             options.ashift = Some(self.ashift);
             options.cache_bytes = self.cache_bytes;
+            options.encryption = self.encryption();
         });
         Self::quiet(&pool);
         pool
@@ -167,7 +207,11 @@ impl Bench {
     }
 
     pub fn open(&self) -> Pool {
-        Pool::open_candidate(&self.candidate(), &self.options()).unwrap()
+        let pool = Pool::open_candidate(&self.candidate(), &self.options()).unwrap();
+        if self.is_encrypted {
+            pool.dsl().load_key(&self.pool, KEY).unwrap();
+        }
+        pool
     }
 
     pub fn import(&self) -> LivePool {
@@ -222,6 +266,9 @@ impl Bench {
         let options = ImportOptions::new(open);
         let pool = live::import(&rt::Rt::current(), &candidate, &options, &self.source())?;
         Self::quiet(&pool);
+        if self.is_encrypted {
+            pool.load_key(&self.pool, KEY)?;
+        }
         Ok(pool)
     }
 

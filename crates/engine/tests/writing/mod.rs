@@ -99,12 +99,21 @@ impl Pools {
 
     /// Both judges: zdb finds no leak and no error, our check finds nothing.
     pub fn judge(&self, name: &str) {
+        self.judge_unlocked(name, &[]);
+    }
+
+    /// The same, with keys of datasets, as their users have them. What is locked is said to be.
+    pub fn judge_unlocked(&self, name: &str, keys: &[(&str, &[u8])]) {
         let pool = self.open(name);
+        for (dataset, key) in keys {
+            pool.dsl().load_key(dataset, key).unwrap();
+        }
         let report = check(&pool);
         // A pool without one of its devices is still whole.
         let is_expected = |issue: &&engine::inside::check::Issue| match issue {
             engine::inside::check::Issue::DeviceDamaged(damage) => damage.is_expected(),
             engine::inside::check::Issue::DeviceAbsent { .. } => true,
+            engine::inside::check::Issue::Locked { .. } => true,
             _ => false,
         };
         let wrong: Vec<_> = report.issues.iter().filter(|i| !is_expected(i)).collect();

@@ -30,6 +30,28 @@ pub struct BlkPtrParts {
     pub birth: u64,
     /// Blocks (or dnodes) below.
     pub fill: u64,
+    /// What it says of a block of an encrypted dataset; `None` in all others.
+    pub crypt: Option<CryptParts>,
+}
+
+/// What a pointer to a block of an encrypted dataset says of its protection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CryptParts {
+    /// Salt and IV of a block that is encrypted: they stand where the third copy would, and in the
+    /// upper half of the fill count. `None`: the block is only authenticated.
+    pub params: Option<CryptParams>,
+    /// The MAC, in words 2 and 3 of the checksum. `None`: it stands in the block (object sets,
+    /// blocks of the intent log).
+    pub mac: Option<[u8; 16]>,
+}
+
+/// How a block is encrypted, beside its dataset's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CryptParams {
+    /// What the block's key is derived with.
+    pub salt: [u8; 8],
+    /// Its initialisation vector.
+    pub iv: [u8; 12],
 }
 
 /// Sectors, less one, as the 16-bit fields have them.
@@ -42,8 +64,24 @@ fn common(kind: DmuType, level: u8) -> u64 {
     u64::from(kind.0) << 48 | u64::from(level & 0x1f) << 56
 }
 
+/// Puts what protects a block where it stands, as bytes in the block's byte order.
+fn put_crypt(words: &mut [u64; 16], crypt: &CryptParts, endian: Endian) {
+    let word = |bytes: &[u8; 8]| endian.u64(*bytes);
+    words[6] |= 1 << 61;
+    if let Some(CryptParams { salt, iv: [a, b, c, d, e, f, g, h, rest @ ..] }) = crypt.params {
+        words[4] = word(&salt);
+        words[5] = word(&[a, b, c, d, e, f, g, h]);
+        words[11] = words[11] & 0xffff_ffff | u64::from(endian.u32(rest)) << 32;
+    }
+    if let Some(mac) = crypt.mac {
+        for (slot, half) in words[14..].iter_mut().zip(mac.as_chunks::<8>().0) {
+            *slot = word(half);
+        }
+    }
+}
+
 impl BlkPtr {
-    /// The pointer to a stored block, without encryption and deduplication.
+    /// The pointer to a stored block, without deduplication.
     #[must_use]
     pub fn build(parts: &BlkPtrParts) -> Self {
         let mut words = [0; 16];
@@ -59,6 +97,9 @@ impl BlkPtr {
         words[10] = parts.birth;
         words[11] = parts.fill;
         words[12..].copy_from_slice(&parts.checksum);
+        if let Some(crypt) = &parts.crypt {
+            put_crypt(&mut words, crypt, parts.endian);
+        }
         Self(words)
     }
 
@@ -134,6 +175,7 @@ mod tests {
             endian: Endian::Little,
             birth: 1 << 50,
             fill: 99,
+            crypt: None,
         }
     }
 
@@ -156,6 +198,29 @@ mod tests {
         assert_eq!((moved.dva(2).vdev(), moved.dva(0)), (9, p.dvas[0]));
         for e in [Endian::Little, Endian::Big] {
             assert_eq!(BlkPtr::decode(&bp.encode(e), e), Ok(bp));
+        }
+    }
+
+    #[test]
+    fn what_protects_a_block_comes_back_in_both_byte_orders() {
+        let params = CryptParams { salt: *b"saltsalt", iv: *b"vectorvector" };
+        let mac = *b"sixteen bytes !!";
+        for endian in [Endian::Little, Endian::Big] {
+            let crypt = Some(CryptParts { params: Some(params), mac: Some(mac) });
+            let kind = DmuType::PLAIN_FILE_CONTENTS;
+            let bp = BlkPtr::build(&BlkPtrParts { endian, level: 0, kind, crypt, ..parts() });
+            assert!(bp.is_encrypted());
+            assert_eq!(
+                (bp.crypt_salt(), bp.crypt_iv(), bp.crypt_mac()),
+                (params.salt, params.iv, mac)
+            );
+            assert_eq!((bp.fill(), bp.dvas().count()), (99, 2));
+            assert_eq!(bp.checksum()[..2], [1, 2]);
+            assert_eq!(bp.crypt_params(), Some(params));
+            let crypt = Some(CryptParts { params: None, mac: None });
+            let bp = BlkPtr::build(&BlkPtrParts { endian, crypt, ..parts() });
+            assert!(bp.has_indirect_mac() && bp.crypt_params().is_none());
+            assert_eq!(bp.checksum(), parts().checksum);
         }
     }
 

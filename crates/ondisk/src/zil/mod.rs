@@ -128,6 +128,19 @@ impl Chain {
 /// The records in `bytes`, as [`Chain::records_in`] gives them. After an error nothing follows: the
 /// start of the next record is then unknown.
 pub fn records(bytes: &[u8], endian: Endian) -> impl Iterator<Item = Result<Record>> + '_ {
+    records_by(bytes, endian, Record::decode)
+}
+
+/// The same of a block that is still encrypted, by [`Record::decode_clear`].
+pub fn clear_records(bytes: &[u8], endian: Endian) -> impl Iterator<Item = Result<Record>> + '_ {
+    records_by(bytes, endian, Record::decode_clear)
+}
+
+fn records_by(
+    bytes: &[u8],
+    endian: Endian,
+    decode: fn(&[u8], Endian) -> Result<Record>,
+) -> impl Iterator<Item = Result<Record>> + '_ {
     let mut rest = bytes;
     core::iter::from_fn(move || {
         if rest.is_empty() {
@@ -136,7 +149,7 @@ pub fn records(bytes: &[u8], endian: Endian) -> impl Iterator<Item = Result<Reco
         let cut = record::record_length(rest, endian).and_then(|length| {
             let (head, tail) = rest.split_at(length);
             rest = tail;
-            Record::decode(head, endian)
+            decode(head, endian)
         });
         if cut.is_err() {
             rest = &[];

@@ -358,6 +358,28 @@ impl Record {
         Ok(Self { kind, case_insensitive, txg, seq, body, tail })
     }
 
+    /// Decodes what is readable of a record in an encrypted block: type, txg, sequence number, and
+    /// the block pointers. All other numbers are 0, and a record without pointers is of no known
+    /// body.
+    pub fn decode_clear(bytes: &[u8], endian: Endian) -> Result<Self> {
+        let length = record_length(bytes, endian)?;
+        let mut r = Reader::new("log record", bytes.get(..length).unwrap_or(&[]), endian);
+        let kind = TxType(r.u64("txtype")? & !CASE_INSENSITIVE);
+        r.skip("reclen", 8)?;
+        let txg = r.u64("txg")?;
+        let seq = r.u64("seq")?;
+        let body = match kind {
+            TxType::WRITE => {
+                r.skip("foid, offset, length, blkoff", 32)?;
+                let block = Box::new(r.blkptr("blkptr")?);
+                let (object, offset, length, block_offset) = (0, 0, 0, 0);
+                Body::Write { object, offset, length, block_offset, block, data: Vec::new() }
+            }
+            _ => Body::Unknown(Vec::new()),
+        };
+        Ok(Self::new(kind, txg, seq, body))
+    }
+
     /// Encodes the record, padded to eight bytes.
     #[must_use]
     pub fn encode(&self, endian: Endian) -> Vec<u8> {

@@ -19,7 +19,7 @@ use super::config::{
 use super::datasets::NewFilesystem;
 use super::features::{ENABLED_BY_DEFAULT, FeatureTable, to_enable};
 use super::history::{self, Invocation};
-use super::shared::{ConfigState, Parts, USUAL_ROUNDS};
+use super::shared::{ConfigState, Parts, TaskCx, USUAL_ROUNDS};
 use super::sync_reads::mos_over;
 use super::tunables::Setting;
 use super::{LivePool, mos as util};
@@ -35,7 +35,7 @@ use dmu::bpobj::Lists;
 use dmu::zap::ZapSpec;
 use dmu::{CachedStore, Objset, PendingSource, Tx, Zap, ZapValue, zap};
 use dsl::DatasetKind;
-use dsl::write::{DslCx, PropertyChange, Timestamp, parse_value};
+use dsl::write::{DslCx, Encryption, PoolTree, PropertyChange, Timestamp, parse_value};
 use ondisk::config::{PoolConfig, PoolState, VdevConfig, VdevKind};
 use ondisk::features;
 use ondisk::label::LABELS;
@@ -82,6 +82,8 @@ pub struct CreateOptions {
     pub properties: Vec<(String, PropertyWord)>,
     /// Properties of the root dataset as text, validated by [`dsl`].
     pub fs_properties: Vec<(String, String)>,
+    /// How its root file system is encrypted: not, when nothing is said.
+    pub encryption: Encryption,
     /// Identity of this host, 0 for none.
     pub hostid: u64,
     /// Its name.
@@ -123,6 +125,7 @@ impl CreateOptions {
             no_features: false,
             properties: Vec::new(),
             fs_properties: Vec::new(),
+            encryption: Encryption::Inherit,
             hostid: 0,
             hostname: String::new(),
             invocation: Invocation::default(),
@@ -326,7 +329,7 @@ impl Plan {
 /// the labels are cleared again, as far as the devices can be written to.
 pub fn create(rt: &Rt, options: &CreateOptions, devices: &Devices) -> Result<LivePool> {
     let plan = Plan::new(rt, options, devices)?;
-    if !options.fs_properties.is_empty() {
+    if !options.fs_properties.is_empty() || !matches!(options.encryption, Encryption::Inherit) {
         rehearse(rt, options, devices)?;
     }
     let made = make(rt, options, devices, plan);
@@ -497,6 +500,9 @@ fn first_txg(
         if set.is_err() {
             return Ok(set);
         }
+        if let Err(e) = encrypt_root(cx, &tree, &options.encryption) {
+            return Ok(Err(e));
+        }
         cx.format_filesystem(tree.root_head, &root)?;
         let tops = cx.shared.config.lock().root.children.clone();
         cx.append_spares(distributed_spares(&tops, &mut guid_from(&cx.shared.rt)))?;
@@ -504,6 +510,12 @@ fn first_txg(
         cx.append_history(&[command], true).map(Ok)
     })??;
     Ok(pool)
+}
+
+/// Encrypts the root file system, as was said, before it has a block.
+fn encrypt_root(cx: &TaskCx<'_>, tree: &PoolTree, wanted: &Encryption) -> Result<()> {
+    let place = (tree.root_dir, tree.root_head);
+    cx.whole(|cx| Ok(dsl::write::encrypt_root(&cx.dsl(), cx.datasets(), place, wanted)?))
 }
 
 /// The new pool as a search would find it.

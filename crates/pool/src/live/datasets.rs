@@ -10,7 +10,7 @@ use super::shared::Shared;
 use super::uses::InUse;
 use super::{Head, LivePool, TaskCx};
 use crate::error::{Error, Result};
-use dsl::write::{Destroyed, PropertyChange, check_version};
+use dsl::write::{Destroyed, Encryption, PropertyChange, check_version};
 use dsl::{Action, Dataset, StoredValue};
 use ondisk::ObjsetKind;
 use ondisk::znode::{Time, ZPL_VERSION_MAX};
@@ -53,8 +53,6 @@ impl NewFilesystem {
             }
             "utf8only" => self.utf8_only |= *n != 0,
             "version" => self.version = *n,
-            // There is none here: a value that asked for some was refused.
-            "encryption" => {}
             _ => return false,
         }
         true
@@ -197,25 +195,38 @@ impl TaskCx<'_> {
 }
 
 impl LivePool {
-    /// Makes a file system.
+    /// Makes a file system, encrypted when the one above is.
     pub fn create_filesystem(
         &self,
         name: &str,
         new: NewFilesystem,
         properties: Vec<PropertyChange>,
     ) -> Result<()> {
+        self.create_filesystem_as(name, new, properties, Encryption::Inherit)
+    }
+
+    /// The same, encrypted as is said.
+    pub fn create_filesystem_as(
+        &self,
+        name: &str,
+        new: NewFilesystem,
+        properties: Vec<PropertyChange>,
+        encryption: Encryption,
+    ) -> Result<()> {
         let name = name.to_owned();
         self.run_with(needs_to_make(&name, &properties), move |cx| {
             cx.check_room(&name)?;
             new.check()?;
             check_version(&name, new.version, &properties)?;
-            let made = dsl::write::create_dataset(&cx.dsl(), cx.datasets(), &name, &properties)?;
+            let make = dsl::write::create_dataset;
+            let made = make(&cx.dsl(), cx.datasets(), &name, &properties, &encryption)?;
             cx.format_filesystem(made.head, &new)?;
             cx.log_event("create", " ", &name)
         })
     }
 
-    /// Makes a volume of `size` bytes in blocks of `block_size`.
+    /// Makes a volume of `size` bytes in blocks of `block_size`, encrypted when the file system
+    /// above is.
     pub fn create_volume(
         &self,
         name: &str,
@@ -223,11 +234,23 @@ impl LivePool {
         block_size: u32,
         properties: Vec<PropertyChange>,
     ) -> Result<()> {
+        self.create_volume_as(name, (size, block_size), properties, Encryption::Inherit)
+    }
+
+    /// The same, encrypted as is said.
+    pub fn create_volume_as(
+        &self,
+        name: &str,
+        (size, block_size): (u64, u32),
+        properties: Vec<PropertyChange>,
+        encryption: Encryption,
+    ) -> Result<()> {
         let name = name.to_owned();
         self.run_with(needs_to_make(&name, &properties), move |cx| {
             cx.check_room(&name)?;
             Volume::check_format(size, block_size)?;
-            let made = dsl::write::create_dataset(&cx.dsl(), cx.datasets(), &name, &properties)?;
+            let make = dsl::write::create_dataset;
+            let made = make(&cx.dsl(), cx.datasets(), &name, &properties, &encryption)?;
             cx.new_objset(made.head, ObjsetKind::Zvol, |head, tx| {
                 Ok(Volume::format(&head.objset, tx, size, block_size)?)
             })?;
@@ -533,7 +556,7 @@ impl LivePool {
         })
     }
 
-    fn without_log(&self, name: &str) -> Result<Option<LogQuiesced>> {
+    pub(super) fn without_log(&self, name: &str) -> Result<Option<LogQuiesced>> {
         LogQuiesced::of(&self.shared, name)
     }
 
@@ -553,6 +576,9 @@ impl LivePool {
             return Err(dsl::Error::refused(name, dsl::Refusal::Inconsistent).into());
         }
         let head = self.shared.head(&dataset)?;
+        if head.log.is_foreign() {
+            self.replay_claimed(name, &head)?;
+        }
         let livelist = self.shared.features.count("com.delphix:livelist").unwrap_or(0) > 0;
         if livelist || head.log.is_foreign() {
             self.shared.run(move |cx| cx.take_over(&dataset))?;

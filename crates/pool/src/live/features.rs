@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Features of OpenZFS 2.3 that pools made by zinc have enabled when nothing else is said: those it
 /// can write. One that it cannot write, once used by another implementation, would make the pool
 /// read-only here.
-pub const ENABLED_BY_DEFAULT: [&str; 31] = [
+pub const ENABLED_BY_DEFAULT: [&str; 32] = [
     "async_destroy",
     "empty_bpobj",
     "lz4_compress",
@@ -39,6 +39,7 @@ pub const ENABLED_BY_DEFAULT: [&str; 31] = [
     "zpool_checkpoint",
     "spacemap_v2",
     "bookmark_v2",
+    "encryption",
     "bookmark_written",
     "zstd_compress",
     "zilsaxattr",

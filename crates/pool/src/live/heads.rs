@@ -14,9 +14,9 @@ use super::transactions::HeadTransactions;
 use super::tunables::Tunable;
 use crate::error::{Error, Result};
 use codec::compress::Algorithm;
-use dmu::{LiveSpec, Objset, RedundantMetadata, SetPolicy};
+use dmu::{LiveSpec, Objset, RedundantMetadata, SetKey, SetPolicy};
 use dsl::write::AvailableSpace;
-use dsl::{Dataset, Dsl, StoredProperties};
+use dsl::{Dataset, Dsl, KeyError, StoredProperties};
 use ondisk::props::compression_parts;
 use ondisk::{BlkPtr, Checksum, Compression, ObjsetKind, ZilHeader};
 use parking_lot::Mutex;
@@ -77,7 +77,7 @@ impl Shared {
         &self,
         dataset: u64,
         root: Option<BlkPtr>,
-        kind: ObjsetKind,
+        (kind, key): (ObjsetKind, SetKey),
         stored: &StoredProperties,
     ) -> Result<Head> {
         let files = kind == ObjsetKind::Zfs;
@@ -95,14 +95,17 @@ impl Shared {
             transactions: Some(Arc::new(HeadTransactions::new(&self.me, &space))),
             policy: policy(stored, self),
             accounting: owners.clone().map(|o| o as _),
-            key: None,
+            key,
         })?;
         objset.inject(&self.faults.accesses);
         let properties = Mutex::new(self.head_properties(stored));
         let shared = Weak::clone(&self.me);
         let backend = LogBackend { shared, space: Arc::clone(&space), objset: objset.clone() };
         let foreign = objset.phys().zil != ZilHeader::default();
-        let log = Arc::new(IntentLog::new(&self.rt, dataset, foreign, Box::new(backend)));
+        let log = {
+            let set = (dataset, objset.key().cloned());
+            Arc::new(IntentLog::new(&self.rt, set, foreign, Box::new(backend)))
+        };
         log.set_mode(sync_mode(stored));
         log.set_bias(log_bias(stored));
         let in_sync = objset.through(Arc::clone(&self.patient) as _);
@@ -127,7 +130,12 @@ impl Shared {
         let dataset = self.dsl.by_name(&dataset.name)?;
         let stored = self.dsl.stored(&dataset)?;
         let kind = self.dsl.objset(&dataset)?.phys().kind;
-        let head = self.live(dataset.object, Some(dataset.phys.bp), kind, &stored)?;
+        let key = self.dsl.set_key(&dataset)?;
+        if matches!(key, SetKey::Locked) {
+            let error = KeyError::Locked;
+            return Err(dsl::Error::Key { dataset: dataset.name, error }.into());
+        }
+        let head = self.live(dataset.object, Some(dataset.phys.bp), (kind, key), &stored)?;
         head.space.set_room(self.room_of(&self.dsl, &dataset)?);
         self.weigh(&head, &stored)?;
         self.open_log(&head, &dataset)?;

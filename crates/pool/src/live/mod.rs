@@ -63,6 +63,7 @@ mod heads;
 mod history;
 mod import;
 mod interrupted_split;
+mod keys;
 mod labels;
 mod leaves;
 mod log;
@@ -185,6 +186,7 @@ impl LivePool {
     fn start(rt: &Rt, parts: Parts, mut view: Pool, tunables: &[Setting]) -> Result<Self> {
         parts.writer.set_recent_max(parts.store.cache().capacity() as u64 / RECENT_SHARE);
         let shared = Shared::new(rt, parts, view.name())?;
+        view.share_keys(&shared.dsl);
         shared.find_checkpoint()?;
         shared.find_removal()?;
         shared.find_rebuilds()?;

@@ -150,7 +150,8 @@ impl TaskCx<'_> {
             })?
         } else {
             let stored = self.datasets().stored(&dataset)?;
-            let head = self.shared.live(made.head, Some(dataset.phys.bp), kind, &stored)?;
+            let set = (kind, self.datasets().set_key(&dataset)?);
+            let head = self.shared.live(made.head, Some(dataset.phys.bp), set, &stored)?;
             self.shared.weigh(&head, &stored)?;
             let head = Arc::new(head);
             self.shared.heads.write().insert(made.head, Arc::clone(&head));
@@ -202,8 +203,8 @@ impl TaskCx<'_> {
             Some(head) => head,
             None => {
                 let stored = dsl.stored(&dataset)?;
-                let head =
-                    self.shared.live(dataset.object, Some(dataset.phys.bp), kind, &stored)?;
+                let set = (kind, dsl.set_key(&dataset)?);
+                let head = self.shared.live(dataset.object, Some(dataset.phys.bp), set, &stored)?;
                 self.shared.weigh(&head, &stored)?;
                 self.touch();
                 let head = Arc::new(head);

@@ -198,6 +198,13 @@ struct TaskOrder {
     keeps_datasets: bool,
 }
 
+/// The same datasets and keys for users for whom limits count.
+fn for_users(dsl: &Dsl) -> Dsl {
+    let mut out = dsl.apart();
+    out.share_keys(dsl);
+    out
+}
+
 /// How urgent the writes of a pool's txgs are, for the queues of its leaves.
 struct TxgPressure(Weak<Shared>);
 
@@ -294,7 +301,7 @@ impl Shared {
         let Mos { objects: mos, in_sync: mos_in_sync, patient } = mos;
         let dsl = Dsl::open(mos.clone(), pool)?;
         let dsl_in_sync = dsl.through(mos_in_sync.clone());
-        let dsl_for_users = dsl_in_sync.without_keys();
+        let dsl_for_users = for_users(&dsl_in_sync);
         let last = uberblock.txg.max(FIRST_TXG - 1);
         store.set_settled(uberblock.txg);
         let blocks = Arc::new(TxgBlocks::new(&alloc, &writer));

@@ -49,7 +49,7 @@ pub(super) fn mos_over(store: &Arc<CachedStore>, root: Option<BlkPtr>) -> dmu::R
         transactions: None,
         policy: SetPolicy::mos(),
         accounting: None,
-        key: None,
+        key: dmu::SetKey::None,
     })?;
     let patient = Arc::new(PatientStore::new(store));
     let in_sync = objects.through(Arc::clone(&patient) as _);
@@ -96,6 +96,15 @@ impl BlockStore for PatientStore {
             }
         }
         out
+    }
+
+    fn read_clear(&self, bp: &BlkPtr, place: Place) -> zio::Result<Arc<Block>> {
+        loop {
+            match self.store.read_clear(bp, place) {
+                Err(failure) if self.outlasts(&failure) => {}
+                done => return done,
+            }
+        }
     }
 
     fn rt(&self) -> Rt {

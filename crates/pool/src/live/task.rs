@@ -109,8 +109,9 @@ impl<'a> TaskCx<'a> {
         format: impl FnOnce(&Head, &Tx) -> Result<()>,
     ) -> Result<Arc<Head>> {
         let shared = self.shared;
-        let stored = self.datasets().stored(&self.datasets().head_by_object(dataset)?)?;
-        let head = Arc::new(shared.live(dataset, None, kind, &stored)?);
+        let made = self.datasets().head_by_object(dataset)?;
+        let (stored, key) = (self.datasets().stored(&made)?, self.datasets().set_key(&made)?);
+        let head = Arc::new(shared.live(dataset, None, (kind, key), &stored)?);
         self.touch();
         format(&head, self.tx)?;
         head.objset.freeze(self.tx.txg());

@@ -40,6 +40,9 @@ struct Reservation {
     throttled: Option<u64>,
 }
 
+/// Why no transaction gets into a head.
+const CLOSED: &str = "the dataset was destroyed or rolled back, or its key unloaded";
+
 fn stopped(objset: u64, why: &str) -> dmu::Error {
     dmu::Error { objset, object: 0, kind: dmu::ErrorKind::Stopped(why.to_owned()) }
 }
@@ -53,7 +56,7 @@ impl Transactions for HeadTransactions {
         let worst = space.worst_of_hold(bytes);
         for attempt in 0.. {
             if space.is_gone() {
-                return Err(stopped(objset, "the dataset was destroyed or rolled back"));
+                return Err(stopped(objset, CLOSED));
             }
             let fit = space.promise(&shared.space, bytes, worst, hold.space);
             if fit == RoomCheck::Now {
@@ -85,7 +88,13 @@ impl Transactions for HeadTransactions {
         match entered {
             Ok(txg) => {
                 let head = self.clone();
-                Ok(Tx::new(txg, Arc::new(Reservation { head, shared, bytes, worst, throttled })))
+                let tx =
+                    Tx::new(txg, Arc::new(Reservation { head, shared, bytes, worst, throttled }));
+                // Asked again: what closes a head waits for the txgs that are open by then.
+                match space.is_gone() {
+                    true => Err(stopped(objset, CLOSED)),
+                    false => Ok(tx),
+                }
             }
             Err(why) => {
                 space.take_back(&shared.space, bytes, worst);
@@ -116,7 +125,7 @@ impl Transactions for HeadTransactions {
         &self,
         txg: u64,
         block: &Arc<Block>,
-        spec: &WriteSpec,
+        spec: &WriteSpec<'_>,
         place: Place,
     ) -> Option<BlkPtr> {
         let shared = self.shared.upgrade()?;

@@ -2,10 +2,16 @@
 
 use super::Place;
 use codec::checksum::{ByteOrder, seal_zilog2};
+use codec::crypto::MasterKey;
 use device::{AlignedBuf, Shared};
-use ondisk::zil::{BLOCK_SIZE_MIN, Body, CHAIN_SIZE, Chain, Record, TxType};
-use ondisk::{BlkPtr, Endian};
+use ondisk::blkptr::{BlkPtrParts, CryptParams, CryptParts};
+use ondisk::zil::{
+    BLOCK_SIZE_MIN, Body, CHAIN_SIZE, CHECKSUM_OBJSET_WORD, CHECKSUM_SEQ_WORD, Chain, Record,
+    TxType,
+};
+use ondisk::{BlkPtr, Checksum, Compression, DmuType, Endian};
 use std::collections::VecDeque;
+use zio::crypt::seal_block;
 
 /// Largest block of a log: every OpenZFS reads it, whatever the features.
 const BLOCK_MAX: u64 = 128 << 10;
@@ -91,7 +97,13 @@ impl Plan {
 
     /// The bytes that are written: as much of the block as is used, and all of it where a part of
     /// it could not be reconstructed by itself.
-    pub(super) fn seal(&self, next: BlkPtr, seed: [u64; 4]) -> Option<Shared> {
+    /// `key`: that of the dataset, when it is encrypted.
+    pub(super) fn seal(
+        &self,
+        next: BlkPtr,
+        seed: [u64; 4],
+        key: Option<&MasterKey>,
+    ) -> Option<Shared> {
         let used = self.bytes.len();
         let is_whole = self.place.dvas[0].asize() > self.place.size;
         let size = usize::try_from(self.place.size).ok()?;
@@ -100,7 +112,39 @@ impl Plan {
         block.get_mut(..used)?.copy_from_slice(&self.bytes);
         let chain = Chain::new(next, used as u64, seed).encode(Endian::Little);
         block.get_mut(..CHAIN_SIZE)?.copy_from_slice(&chain);
-        seal_zilog2(&mut block, ByteOrder::Little, seed, None).ok()?;
+        let mac = match (key, self.place.crypt) {
+            (None, None) => None,
+            (Some(key), Some(CryptParams { salt, iv })) => {
+                let kind = DmuType::INTENT_LOG;
+                let mac = seal_block(key, kind, Endian::Little, salt, &iv, &mut block).ok()?;
+                let (words, _) = mac.as_chunks::<8>();
+                Some([u64::from_le_bytes(*words.first()?), u64::from_le_bytes(*words.get(1)?)])
+            }
+            // Nothing of an encrypted dataset is written as it is.
+            _ => return None,
+        };
+        seal_zilog2(&mut block, ByteOrder::Little, seed, mac).ok()?;
         Some(Shared::from(block))
     }
+}
+
+/// The pointer to a block of a chain.
+pub(super) fn pointer(place: &Place, objset: u64, words: [u64; 2], seq: u64) -> BlkPtr {
+    let mut checksum = [words[0], words[1], 0, 0];
+    checksum[CHECKSUM_OBJSET_WORD] = objset;
+    checksum[CHECKSUM_SEQ_WORD] = seq;
+    BlkPtr::build(&BlkPtrParts {
+        dvas: place.dvas,
+        lsize: place.size,
+        psize: place.size,
+        compression: Compression::OFF,
+        checksum_kind: Checksum::ZILOG2,
+        checksum,
+        kind: DmuType::INTENT_LOG,
+        level: 0,
+        endian: Endian::Little,
+        birth: place.birth,
+        fill: 0,
+        crypt: place.crypt.map(|params| CryptParts { params: Some(params), mac: None }),
+    })
 }

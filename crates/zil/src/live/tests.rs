@@ -42,7 +42,7 @@ impl Backend for Handle {
         let offset = self.0.next.fetch_add(size, Ordering::SeqCst);
         self.0.allocated.lock().push(offset);
         let dvas = [Dva::new(0, offset, size, false), Dva::default(), Dva::default()];
-        keep(Place { dvas, size, birth: self.0.open.load(Ordering::SeqCst) });
+        keep(Place { dvas, size, birth: self.0.open.load(Ordering::SeqCst), crypt: None });
         true
     }
 
@@ -145,8 +145,12 @@ impl FetchData for Blocks {
 
     fn write_early(&self, _: u64, blkid: u64) -> Option<BlkPtr> {
         let birth = self.0.open.load(Ordering::SeqCst);
-        let place =
-            Place { dvas: [Dva::new(1, blkid << 16, 64 << 10, false); 3], size: 64 << 10, birth };
+        let place = Place {
+            dvas: [Dva::new(1, blkid << 16, 64 << 10, false); 3],
+            size: 64 << 10,
+            birth,
+            crypt: None,
+        };
         Some(pointer(&place, 54, [1, 1], blkid))
     }
 }
@@ -154,7 +158,7 @@ impl FetchData for Blocks {
 fn log() -> (Arc<Pool>, Arc<IntentLog>) {
     let pool = Arc::new(Pool { open: AtomicU64::new(10), ..Pool::default() });
     let backend = Box::new(Handle(Arc::clone(&pool)));
-    let log = Arc::new(IntentLog::new(&Rt::real(), 54, false, backend));
+    let log = Arc::new(IntentLog::new(&Rt::real(), (54, None), false, backend));
     log.set_data(Arc::new(Zeros));
     *pool.log.lock() = Some(Arc::clone(&log));
     (pool, log)
@@ -475,7 +479,7 @@ fn many_threads_share_writes() {
 #[test]
 fn a_replay_says_how_far_it_came() {
     let pool = Arc::new(Pool { open: AtomicU64::new(10), ..Pool::default() });
-    let log = IntentLog::new(&Rt::real(), 54, true, Box::new(Handle(pool)));
+    let log = IntentLog::new(&Rt::real(), (54, None), true, Box::new(Handle(pool)));
     assert!(log.sync(10).is_none());
     let mut header = ZilHeader::default();
     (header.claim_txg, header.replay_seq) = (9, 2);

@@ -9,9 +9,9 @@ use crate::ui;
 use engine::live::TxgRecord;
 use lab::throttle::report::Report;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
+use views::txg_lines::intervals;
 
 /// Arguments of `zinc throttle`.
 #[derive(clap::Args)]
@@ -85,52 +85,6 @@ impl Args {
 
 /// Reports by interval and pool; with the begin of each, since 1970.
 fn reports(lines: &[Line], interval: Duration) -> Vec<(Duration, Report)> {
-    let born = |l: &Line| Duration::from_nanos(l.birth_wall_ns);
-    let Some(first) = lines.iter().map(born).min() else { return Vec::new() };
-    let last = lines.iter().map(Line::ended).max().unwrap_or(first);
-    let mut groups: BTreeMap<(u128, &str), Vec<_>> = BTreeMap::new();
-    for line in lines {
-        let since = line.ended().saturating_sub(first).as_nanos();
-        let number = since.checked_div(interval.as_nanos()).unwrap_or(0);
-        groups.entry((number, &line.pool)).or_default().push(line.record.clone());
-    }
-    let span = if interval.is_zero() { last - first } else { interval };
-    let report = |((number, pool), records): ((u128, &str), Vec<_>)| {
-        let number = u32::try_from(number).unwrap_or(u32::MAX);
-        (first + interval * number, Report::new(pool, &records, span))
-    };
-    groups.into_iter().map(report).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A txg of this many milliseconds that began this many after 1970.
-    fn line(pool: &str, txg: u64, began: u64, took: u64) -> Line {
-        let sync = Duration::from_millis(took);
-        let record = TxgRecord { txg, sync, dirty: 1 << 20, ..TxgRecord::default() };
-        Line { pool: pool.to_owned(), birth_wall_ns: began * 1_000_000, record }
-    }
-
-    #[test]
-    fn a_history_is_cut_into_intervals_by_pool() {
-        let lines = [
-            line("tank", 1, 5_000, 300),
-            line("tank", 2, 5_300, 600),
-            // It ended in the interval after the one in which it began.
-            line("tank", 3, 5_900, 200),
-            line("dozer", 7, 7_500, 100),
-        ];
-        let show = |seconds| -> Vec<(u64, String, u64)> {
-            let reports = reports(&lines, Duration::from_secs(seconds));
-            let shown =
-                reports.iter().map(|(at, r)| (at.as_millis() as u64, r.pool.clone(), r.syncs));
-            shown.collect()
-        };
-        let row = |at, pool: &str, txgs| (at, pool.to_owned(), txgs);
-        assert_eq!(show(0), [row(5_000, "dozer", 1), row(5_000, "tank", 3)]);
-        assert_eq!(show(1), [row(5_000, "tank", 2), row(6_000, "tank", 1), row(7_000, "dozer", 1)]);
-        assert!(reports(&[], Duration::ZERO).is_empty());
-    }
+    let groups = intervals(lines, interval).into_iter();
+    groups.map(|g| (g.begin, Report::new(&g.pool, &g.records, g.span))).collect()
 }

@@ -1,141 +1,22 @@
-//! A client of the server: what its process has, as the verb that runs for it sees it.
+//! A client of the server.
 
-use control::Presence;
-use control::feed::Fed;
-use control::sink::{OutputState, WaitLimit};
-use control::stream::Stream;
+use control::Caller;
 use engine::LivePool;
 use imported::Listed;
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, IsTerminal as _, Read};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileTypeExt as _;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
-/// How long a client may take to read why its verb ended.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// A client that has a verb run; its environment are those variables of [`super::ENVIRONMENT`] that
+/// it has.
+pub type Client = Caller<Held>;
 
-/// A client that has a verb run.
-pub struct Client {
+/// What the server has for it.
+pub struct Held {
     /// The pool that is held.
     pub pool: Arc<LivePool>,
     /// What is mounted of it.
     pub mounts: Arc<mount::Mounts>,
     /// All is mounted that the properties say, also what is made from now on.
     pub mounts_all: bool,
-    /// The command line, with the program's name.
-    pub args: Vec<OsString>,
-    /// The folder it stands in; of another user `/`, for nothing is opened for that one by a path.
-    pub folder: PathBuf,
-    /// The folder it stands in, also of another user: only to compare paths with.
-    pub stands_in: PathBuf,
-    /// Those of [`super::ENVIRONMENT`] that it has.
-    pub environment: BTreeMap<String, String>,
-    /// Its user.
-    pub user: u64,
-    /// Its group.
-    pub group: u64,
-    /// Its standard input.
-    pub input: File,
-    /// Its standard output.
-    pub output: Stream,
-    /// Its standard error.
-    pub errors: Stream,
-    /// Whether it is still there.
-    pub presence: Arc<Presence>,
-    /// What became of what was printed for it.
-    pub output_state: OutputState,
-    /// Held by the thread that prints: the client's streams may be one pipe.
-    pub turn: Mutex<()>,
     /// How the pool that is held stands in the list of known pools.
     pub listed: Arc<Listed>,
-    /// It wants what is seen of the pool that is held, as data, to show it together with what is
-    /// seen of others.
-    pub is_part: bool,
-    /// It is of another user, who may look, and change what it has permissions for.
-    pub is_other_user: bool,
-}
-
-impl Client {
-    /// Prints to the client's standard output.
-    ///
-    /// # Errors
-    /// It was lost, now or before, or the verb was called off.
-    pub fn print(&self, bytes: &[u8]) -> io::Result<()> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        self.output_state.check()?;
-        let written = self.output.write(bytes, WaitLimit::While(&self.presence));
-        written.inspect_err(|e| {
-            if self.presence.is_here() {
-                self.output_state.lose(e);
-                if !self.output_state.runs_on() {
-                    self.presence.cancel("its output cannot be written");
-                }
-            }
-        })
-    }
-
-    /// Prints to its standard error, as long as the verb is wanted.
-    pub fn complain(&self, text: &str) {
-        if self.presence.is_here() {
-            self.say(text, WaitLimit::While(&self.presence));
-        }
-    }
-
-    /// Says why the verb ended.
-    pub fn final_message(&self, text: &str) {
-        self.say(text, WaitLimit::Until(Instant::now() + LAST_WORDS));
-    }
-
-    fn say(&self, text: &str, patience: WaitLimit<'_>) {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(e) = self.errors.write(text.as_bytes(), patience)
-            && self.presence.is_here()
-        {
-            self.output_state.lose_errors(&e);
-        }
-    }
-
-    /// What closing its standard output would say, as long as the verb is wanted.
-    pub fn close_error(&self) -> Option<io::Error> {
-        let error = self.output.close_error(WaitLimit::While(&self.presence));
-        error.filter(|_| self.presence.is_here())
-    }
-
-    /// Its standard output is a terminal.
-    pub fn is_terminal(&self) -> bool {
-        self.output.file().is_terminal()
-    }
-
-    /// Its standard input. That of another user is read by its process, when it sent a socket.
-    ///
-    /// # Errors
-    /// The system has no descriptor.
-    pub fn reader(&self) -> io::Result<Box<dyn Read + Send>> {
-        let file = self.input.try_clone()?;
-        Ok(match self.is_other_user && is_socket(&file) {
-            true => Box::new(Fed::new(UnixStream::from(OwnedFd::from(file)))),
-            false => Box::new(file),
-        })
-    }
-
-    /// Nothing comes by its standard input: it is a terminal, or another user's who sent no socket.
-    pub fn has_no_input(&self) -> bool {
-        self.input.is_terminal() || (self.is_other_user && !is_socket(&self.input))
-    }
-
-    /// Its standard output takes any bytes, and as many as come. What other users are shown is
-    /// kept as text, unless they sent a socket for it.
-    pub fn takes_streams(&self) -> bool {
-        !self.is_other_user || is_socket(self.output.file())
-    }
-}
-
-fn is_socket(file: &File) -> bool {
-    file.metadata().is_ok_and(|m| m.file_type().is_socket())
 }

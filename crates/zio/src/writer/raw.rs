@@ -30,6 +30,7 @@ impl Writer {
             endian: Endian::Little,
             birth: txg,
             fill: 0,
+            crypt: None,
         });
         let (place, left) = (Place::default(), AtomicUsize::new(1));
         let flight = Arc::new(Flight { core, bp, serial: 0, place, left });

@@ -245,7 +245,7 @@ pub fn prose(seed: u64, len: usize) -> Arc<Block> {
     Arc::new(Block::new(out, Endian::Little))
 }
 
-pub fn spec() -> WriteSpec {
+pub fn spec() -> WriteSpec<'static> {
     WriteSpec::new(DmuType(19), 0, TXG)
 }
 

@@ -77,7 +77,7 @@ impl BlockStore for Memory {
 }
 
 impl BlockWriter for Memory {
-    fn write(&self, data: &Arc<Block>, spec: &WriteSpec, _: Place) -> zio::Result<BlkPtr> {
+    fn write(&self, data: &Arc<Block>, spec: &WriteSpec<'_>, _: Place) -> zio::Result<BlkPtr> {
         let sectors = data.len() as u64 / 512 - 1;
         let place = u64::from(spec.kind.0) << 48 | u64::from(spec.level) << 56;
         let mut words = [0; 16];
@@ -222,7 +222,7 @@ impl Set {
             transactions: Some(Arc::clone(&txgs) as _),
             policy: SetPolicy::default(),
             accounting,
-            key: None,
+            key: dmu::SetKey::None,
         };
         let objset = Objset::live(spec).unwrap();
         Self { memory, objset, owners, txgs, root: Mutex::new(root.unwrap_or_default()) }

@@ -270,11 +270,12 @@ impl SetSync<'_> {
     fn write(
         &self,
         block: &Arc<Block>,
-        mut spec: WriteSpec,
+        spec: WriteSpec<'_>,
         place: Place,
         old: &BlkPtr,
     ) -> Result<BlkPtr> {
-        spec.hold = self.cx.hold;
+        let protection = self.live.key.protection();
+        let mut spec = WriteSpec { hold: self.cx.hold, protection, ..spec };
         // A block that was put here as it is may be in another tree too.
         let own = old.physical_birth() == self.cx.txg
             && old.logical_birth() == self.cx.txg
@@ -353,7 +354,7 @@ impl SetSync<'_> {
         if let Some(block) = self.cx.writer.read_pending(bp) {
             return Ok(block);
         }
-        Ok(self.set.store().read(bp, place, None)?)
+        Ok(self.set.store().read(bp, place, self.set.key())?)
     }
 
     /// Reads several at once.
@@ -362,7 +363,7 @@ impl SetSync<'_> {
             blocks.iter().map(|(bp, _)| self.cx.writer.read_pending(bp).map(Ok)).collect();
         let left = read.iter().zip(blocks).filter(|(read, _)| read.is_none()).map(|(_, b)| *b);
         let left: Vec<_> = left.collect();
-        let mut stored = self.set.store().read_many(&left, None).into_iter();
+        let mut stored = self.set.store().read_many(&left, self.set.key()).into_iter();
         for slot in read.iter_mut().filter(|read| read.is_none()) {
             *slot = stored.next().map(|block| block.map_err(Error::from));
         }

@@ -67,7 +67,8 @@ impl Backend for LogBackend {
                 hint,
             };
             let dvas = shared.alloc.allocate(&want).map_err(|e| e.to_string())?;
-            keep(BlockPlace { dvas, size, birth: txg });
+            let crypt = self.objset.key().map(|key| shared.writer.crypt_params(key));
+            keep(BlockPlace { dvas, size, birth: txg, crypt });
             allocated = Some(txg);
             shared.space.log_took(worst, txg);
             Ok(())

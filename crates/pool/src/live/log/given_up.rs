@@ -13,14 +13,13 @@
 //! for ever.
 
 use super::super::LivePool;
-use super::heads::readable_heads;
+use super::heads::{read_log, readable_heads};
 use crate::error::{Error, Result};
 use crate::obstacle::Obstacle;
 use crate::open::Pool;
 use dmu::Objset;
 use ondisk::BlkPtr;
 use std::collections::BTreeSet;
-use zil::Log;
 
 /// What becomes of log devices that are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,7 +70,7 @@ pub(in super::super) fn cut_logs(pool: &Pool) -> Vec<CutLog> {
         bp.dvas().map(|(_, dva)| u64::from(dva.vdev())).filter(is_missing).collect()
     };
     let cut = |(name, objset): (String, Objset)| {
-        let log = Log::read(&objset);
+        let log = read_log(&objset, None);
         let at = log.next.as_ref().map(on_missing).filter(|at| !at.is_empty())?;
         Some(CutLog { dataset: name, at })
     };

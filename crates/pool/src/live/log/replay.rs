@@ -20,7 +20,7 @@
 use super::super::LivePool;
 use super::super::head::{self, Head};
 use super::super::shared::TaskCx;
-use super::heads::readable_heads;
+use super::heads::{is_locked, read_log, readable_heads};
 use super::{CutLog, claimed_block};
 use crate::alloc::Allocator;
 use crate::error::{Error, Result};
@@ -79,7 +79,8 @@ pub(in super::super) fn why_not_replayed(
     objset: &Objset,
 ) -> Option<NotReplayed> {
     let unwritten = |why: String| Some(NotReplayed::Unwritten(why));
-    if objset.phys().zil.log.is_hole() {
+    // That of a locked dataset is replayed when its key is loaded.
+    if objset.phys().zil.log.is_hole() || is_locked(objset) {
         return None;
     }
     let log = Log::read_after(objset, pool.uberblock().txg);
@@ -125,10 +126,10 @@ pub(in super::super) fn claims(pool: &Pool, alloc: &Allocator) -> Result<Vec<Cla
         if before.log.is_hole() || is_given_up {
             continue;
         }
-        let log = Log::read_after(&objset, txg - 1);
+        let log = read_log(&objset, Some(txg - 1));
         let has_pending = log.pending(txg - 1).next().is_some();
         if before.claim_txg != 0 {
-            if has_pending {
+            if has_pending && !is_locked(&objset) {
                 out.push(Claim { name, header: None, txg });
             }
             continue;
@@ -212,7 +213,8 @@ impl LivePool {
         }
         for claim in &self.claims {
             let is_cut = cut.iter().any(|c| c.dataset == claim.name);
-            let report = self.replay_log(&claim.name)?;
+            // A log that is only claimed waits for the key.
+            let Some(report) = self.replay_log(&claim.name)? else { continue };
             if let Some(why) = NotReplayed::met(&report).filter(|_| !is_cut) {
                 let obstacles = vec![why.of(claim.name.clone())];
                 return Err(Error::NotWritable { pool: self.name().to_owned(), obstacles });
@@ -222,10 +224,63 @@ impl LivePool {
         Ok(())
     }
 
-    fn replay_log(&self, name: &str) -> Result<ReplayReport> {
+    /// Replays the logs of datasets that were locked when the pool was opened and are not any more.
+    ///
+    /// # Errors
+    /// One cannot be replayed to its end: its dataset stays as it is. The others are replayed.
+    pub(in super::super) fn replay_unlocked(&self) -> Result<()> {
+        let names: Vec<String> = {
+            let _guard = self.shared.gate.read();
+            let waits = |objset: &Objset| {
+                let header = objset.phys().zil;
+                header.claim_txg != 0 && header.log.is_encrypted() && objset.key().is_some()
+            };
+            readable_heads(self.view())
+                .filter(|(_, set)| waits(set))
+                .map(|(name, _)| name)
+                .collect()
+        };
+        let mut failure = None;
+        for name in names {
+            if let Err(e) = self.open_head(&name) {
+                failure = failure.or(Some(e));
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Replays the log of a head that is being opened, when an import has claimed it and its
+    /// dataset was locked since.
+    ///
+    /// # Errors
+    /// It cannot be replayed to its end: the dataset must not be changed.
+    pub(in super::super) fn replay_claimed(&self, name: &str, head: &Head) -> Result<()> {
+        let is_claimed = head.objset.phys().zil.claim_txg != 0;
+        let synced = self.shared.txgs.last_synced();
+        if !is_claimed || Log::read(&head.objset).pending(synced).next().is_none() {
+            return Ok(());
+        }
+        let Some(report) = self.replay_log(name)? else { return Ok(()) };
+        match NotReplayed::met(&report) {
+            Some(why) => {
+                let (pool, obstacles) = (self.name().to_owned(), vec![why.of(name.to_owned())]);
+                Err(Error::NotWritable { pool, obstacles })
+            }
+            None => {
+                self.replayed.lock().push((name.to_owned(), report));
+                Ok(())
+            }
+        }
+    }
+
+    /// Replays a log; `None`: its dataset is locked.
+    fn replay_log(&self, name: &str) -> Result<Option<ReplayReport>> {
         let (dataset, stored) = {
             let _guard = self.shared.gate.read();
             let dataset = self.shared.dsl.by_name(name)?;
+            if !self.shared.dsl.is_unlocked(&dataset)? {
+                return Ok(None);
+            }
             let stored = self.shared.dsl.stored(&dataset)?;
             (dataset, stored)
         };
@@ -245,6 +300,6 @@ impl LivePool {
         if report.problem().is_none() {
             self.run(move |cx| cx.take_over(&dataset))?;
         }
-        Ok(report)
+        Ok(Some(report))
     }
 }

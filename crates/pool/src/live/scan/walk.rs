@@ -25,7 +25,7 @@ use crate::faults::{LOST_KEPT, bookmark};
 use crate::live::scans::{Outcome, ScanRemainder, Set};
 use crate::live::shared::Shared;
 use crate::live::tunables::Tunable;
-use dmu::{Objset, Place, Step, Traversal, Visitor};
+use dmu::{ClearStore, Objset, Place, Step, Traversal, Visitor};
 use ondisk::errlog::Zbookmark;
 use ondisk::scan::{Function, ScanState};
 use ondisk::{BlkPtr, DmuType, DslDataset};
@@ -210,7 +210,7 @@ impl<'a> Walk<'a> {
             let Some(root) = root else { continue };
             let mut visit = PieceVisitor { walk: self, until, batch: Batch::default(), stop: None };
             let traversal = Traversal {
-                store: &*shared.store,
+                store: &ClearStore(&*shared.store),
                 key: None,
                 objset: set.object,
                 since: set.since,

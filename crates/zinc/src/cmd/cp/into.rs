@@ -1,6 +1,7 @@
 //! `zinc cp LOCAL... POOL/DATASET:PATH`: files, trees and archives into a file system of a pool.
 
 use super::report::CopyReport;
+use crate::args::OpenArgs;
 use crate::failure::{Failure, one_line, system_text};
 use crate::live::LiveArgs;
 use crate::place::{Place, printable};
@@ -24,6 +25,8 @@ use std::time::SystemTime;
 /// What is copied into a pool, and how.
 pub struct IntoArgs {
     pub live: LiveArgs,
+    /// The keys that were given.
+    pub open: OpenArgs,
     pub recursive: bool,
     pub force: bool,
     pub owner: bool,
@@ -88,6 +91,7 @@ impl IntoArgs {
         let progress = Progress::new();
         progress.begin("copied", 0);
         self.live.change_files(session, &place.pool(), |pool| {
+            self.open.load_keys(session, pool.view())?;
             while_showing(session, &progress, || self.copy(pool, &place, &progress, &report))
         })?;
         Ok(report.end())

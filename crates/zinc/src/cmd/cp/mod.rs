@@ -150,11 +150,7 @@ impl Args {
         }
         let open = &self.pool.open;
         let newest = "a copy into a pool changes its newest state";
-        let locked = "zinc cannot write into encrypted datasets yet, and others need no key";
         let no_use = [
-            ("--keys", open.keys.is_some(), locked),
-            ("--key", !open.key.is_empty(), locked),
-            ("--ask", open.ask, locked),
             ("--txg", open.txg.is_some(), newest),
             ("--checkpoint", open.checkpoint, newest),
             ("--replay", open.replay, "a pool that is changed has its intent log replayed anyway"),
@@ -173,16 +169,18 @@ impl Args {
             (Some(_), _) => return Err(Failure::usage("an archive, or files: not both")),
             (None, _) => return Err(Failure::usage("what is to be copied?")),
         }
+        let PoolArgs { search, open, .. } = self.pool;
         let how = LiveOptions {
             txgs: self.txgs,
-            cache_mib: self.pool.open.cache_mib,
-            wait: self.pool.open.wait,
+            cache_mib: open.cache_mib,
+            wait: open.wait,
             tuning: self.tuning,
             give_up: Vec::new(),
             txg: None,
         };
         let args = into::IntoArgs {
-            live: LiveArgs { search: self.pool.search, how },
+            live: LiveArgs { search, how },
+            open,
             recursive: self.recursive,
             force: self.force,
             owner: !self.keep.no_owner,

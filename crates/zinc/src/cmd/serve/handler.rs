@@ -419,10 +419,14 @@ impl Service {
             let theirs = peer.is_other.then(|| pool.on_behalf_of(caller(peer))).transpose();
             let theirs = theirs.map_err(|e| refusal(&Failure::from(e)))?;
             begun();
-            let client = Arc::new(Client {
+            let held = session::Held {
                 pool: theirs.map_or_else(|| Arc::clone(pool), Arc::new),
                 mounts: Arc::clone(&self.mounts),
                 mounts_all: self.mounts_all,
+                listed: Arc::clone(&self.listed),
+            };
+            let client = Arc::new(Client {
+                held,
                 args: line.args,
                 folder: line.folder,
                 stands_in: line.stands_in,
@@ -435,7 +439,6 @@ impl Service {
                 presence: Arc::clone(presence),
                 output_state: OutputState::default(),
                 turn: Mutex::default(),
-                listed: Arc::clone(&self.listed),
                 is_part: line.is_part,
                 is_other_user: peer.is_other,
             });

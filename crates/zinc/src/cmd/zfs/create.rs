@@ -3,6 +3,7 @@
 use super::changes::Target;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
+use crate::keys::{key_at, load_for};
 use crate::live::LiveArgs;
 use crate::mounting::with_new;
 use crate::refusals::cannot;
@@ -87,6 +88,14 @@ impl Verb for Args {
                 return Ok(ExitCode::SUCCESS);
             }
             self.say(session, pool.view(), &new);
+            let fail = |e| cannot("create", &self.name, e);
+            if let Some(wanted) = new.wanted_key(pool.view()).map_err(fail)? {
+                let place = (wanted.format, wanted.location.as_str());
+                let key = key_at(session, &self.name, place, true)?;
+                new = new.clone().with_key(pool, &key).map_err(fail)?;
+            } else {
+                load_for(session, pool, &self.name, true)?;
+            }
             let make = || new.run(pool).map_err(|e| cannot("create", &self.name, e));
             match self.unmounted {
                 true => make().map(|()| ExitCode::SUCCESS),

@@ -1,8 +1,10 @@
 //! `zinc zfs receive`: snapshots out of a stream on standard input.
 
+use super::changes::Target;
 use crate::args::divide;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
+use crate::keys::{key_at, load_for};
 use crate::live::{self, LiveArgs, LiveOptions};
 use crate::mounting::{check_unused, while_unmounted, with_new};
 use crate::progress::while_showing;
@@ -11,8 +13,9 @@ use crate::session::Session;
 use crate::ui;
 use ::mount::datasets::{MountScope, Unmounting, is_below};
 use control::input::Amount;
+use engine::keys::{self, Encryption, KeyWish, is_of_key};
 use engine::receive::{Followed, Naming, NotReceived, Observer, Receive, Stream};
-use engine::{Error, ErrorKind, Progress, Refusal, Result};
+use engine::{DatasetKind, Error, ErrorKind, LivePool, Progress, Refusal, Result};
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -107,6 +110,8 @@ impl Verb for Args {
             return shown.end(while_showing(session, &progress, plan)?);
         }
         live::change(session, &self.search, &self.how, &self.target, |pool| {
+            let receive =
+                Receive { encryption: self.encryption(session, pool)?, ..receive.clone() };
             let run = || Ok::<_, Failure>(receive.run(pool, input()?, &shown, &progress));
             shown.end(while_showing(session, &progress, run)?)
         })
@@ -114,6 +119,38 @@ impl Verb for Args {
 }
 
 impl Args {
+    /// How what is new is encrypted: its own key is asked for, and that of the one above is loaded
+    /// where no server has it.
+    fn encryption(
+        &self,
+        session: &Session,
+        pool: &LivePool,
+    ) -> std::result::Result<Encryption, Failure> {
+        let of_key = |text: &&String| text.split('=').next().is_some_and(is_of_key);
+        let said: Vec<String> = self.set.iter().filter(of_key).cloned().collect();
+        let (name, kind) = (&self.target, DatasetKind::Filesystem);
+        let target = Target { doing: "receive", name, kind, is_new: true };
+        let wish = KeyWish::of(&mut target.all(&said)?);
+        let above = name.split('@').next().and_then(|name| name.rsplit_once('/'));
+        let is_below = above.is_some_and(|(above, _)| keys::is_encrypted(pool.view(), above));
+        let fail = |e| cannot("receive", name, e);
+        let wanted =
+            if wish.is_empty() { None } else { wish.wanted_key(is_below).map_err(fail)? };
+        let Some(wanted) = wanted else {
+            load_for(session, pool, name.split('@').next().unwrap_or(name), false)?;
+            return Ok(wish.encryption(None));
+        };
+        if wanted.location == "prompt" {
+            return Err(Failure::new(
+                "cannot receive: no key can be asked for: standard input is the \
+                                     stream",
+            )
+            .hint("give it with -o keylocation=file:///PATH"));
+        }
+        let key = key_at(session, name, (wanted.format, wanted.location.as_str()), true)?;
+        Ok(wish.encryption(Some(wish.root_key(pool.rt(), &wanted, &key).map_err(fail)?)))
+    }
+
     fn receive(&self) -> std::result::Result<Receive, Failure> {
         let naming = match (self.without_pool, self.last) {
             (true, _) => Naming::WithoutPool,
@@ -133,6 +170,7 @@ impl Args {
             named.push(name.to_owned());
             match name {
                 "origin" => origin = Some(value.to_owned()),
+                name if is_of_key(name) => {}
                 _ => set.push((name.to_owned(), value.to_owned())),
             }
         }
@@ -142,7 +180,8 @@ impl Args {
         }
         let (target, except) = (self.target.clone(), self.except.clone());
         let (force, resumable) = (self.force, self.resumable);
-        Ok(Receive { target, naming, force, origin, set, except, resumable })
+        let encryption = Encryption::Inherit;
+        Ok(Receive { target, naming, force, origin, set, except, resumable, encryption })
     }
 }
 

@@ -6,6 +6,7 @@ use crate::args::divide;
 use crate::cmd::verb::Verb;
 use crate::cmd::zfs::Target;
 use crate::failure::Failure;
+use crate::keys::key_at;
 use crate::live::{LiveOptions, invocation, options as live_options, tell_txgs};
 use crate::refusals::cannot;
 use crate::served::Server;
@@ -13,6 +14,7 @@ use crate::session::Session;
 use crate::{found, host, known, stored_only, ui};
 use engine::DatasetKind;
 use engine::Rt;
+use engine::keys::{KeyWish, is_of_key};
 use engine::layout;
 use engine::live::{CreateOptions, LivePool, PropertyWord};
 use engine::pools::CreatePool;
@@ -120,7 +122,7 @@ impl Verb for Args {
         let mut told = Ok(());
         let complete = |pool: LivePool| {
             told = tell_txgs(session, &pool, &self.how);
-            remembered.remember(session, &doing, pool.cache_config(), name)?;
+            settings::remember(session, &doing, &remembered, (pool.cache_config(), name))?;
             pool.close().map_err(fail)
         };
         made.complete(complete).inspect_err(|_| known::pools(session).forget(guid))?;
@@ -152,7 +154,7 @@ impl Args {
     fn remembered(&self) -> Result<Remembered, Failure> {
         let doing = format!("cannot create '{}'", self.pool);
         let is_passing = self.temporary.is_some();
-        Remembered::of(&doing, &self.settings()?, self.root.as_deref(), is_passing)
+        settings::remembered(&doing, &self.settings()?, self.root.as_deref(), is_passing)
     }
 
     /// OpenZFS would mount the root file system there at once, over what is there.
@@ -228,6 +230,9 @@ impl Args {
         }
         for text in &self.fs_properties {
             let (name, value) = divide(text)?;
+            if is_of_key(name) {
+                continue;
+            }
             options.fs_properties.push((name.to_owned(), value.to_owned()));
         }
         if let Some(path) = &self.mountpoint {
@@ -235,7 +240,14 @@ impl Args {
         }
         let kind = DatasetKind::Filesystem;
         let target = Target { doing: "create", name: &self.pool, kind, is_new: true };
-        target.all(&self.fs_properties)?;
+        let wish = KeyWish::of(&mut target.all(&self.fs_properties)?);
+        let fail = |e| cannot("create", &self.pool, e);
+        if let Some(wanted) = wish.wanted_key(false).map_err(fail)? {
+            let place = (wanted.format, wanted.location.as_str());
+            let key = key_at(session, &self.pool, place, true)?;
+            let key = wish.root_key(&Rt::real(), &wanted, &key).map_err(fail)?;
+            options.encryption = wish.encryption(Some(key));
+        }
         Ok((options, set))
     }
 }

@@ -5,12 +5,13 @@ use crate::failure::Failure;
 use crate::known;
 use crate::session::Session;
 use engine::Error;
-use engine::config::{NvList, NvValue};
+use engine::config::NvList;
 use engine::live::PropertyWord;
 use engine::properties::pool;
 pub use engine::properties::pool::PoolSetting;
 use engine::properties::vdev::{self, VdevSetting};
-use imported::{Cachefile, EarlierState, Known};
+pub use imported::Remembered;
+use imported::{BadPlace, Cachefile};
 
 /// Reads all of a command line; a property is given once. `doing` begins the message when one is
 /// malformed.
@@ -70,74 +71,39 @@ fn wrong(doing: &str, error: &Error) -> Failure {
 
 /// Where the pool is remembered, by the value of `cachefile`.
 pub fn cachefile(doing: &str, value: &str) -> Result<Cachefile, Failure> {
-    Cachefile::parse(value).ok_or_else(|| {
-        Failure::new(format!("{doing}: cachefile property '{value}' is invalid"))
-            .hint("it is an absolute path, or 'none', or nothing for the usual file")
-    })
+    Cachefile::parse(value).ok_or_else(|| bad(doing, BadPlace::Cachefile(value.to_owned())))
 }
 
-/// Reads the folder below which mount points are shown.
-pub fn altroot(doing: &str, path: &str) -> Result<String, Failure> {
-    match path.starts_with('/') {
-        true => Ok(path.to_owned()),
-        false => Err(no_altroot(doing, path)),
-    }
-}
-
-fn no_altroot(doing: &str, path: &str) -> Failure {
-    Failure::new(format!("{doing}: bad alternate root '{path}'")).hint("it is an absolute path")
-}
-
-/// What is remembered of an import, apart from the pool itself.
-#[derive(Default)]
-pub struct Remembered {
-    pub altroot: Option<String>,
-    pub cachefile: Cachefile,
-    pub readonly: bool,
-    /// What is read of a pool that is only read.
-    pub state: Option<EarlierState>,
-}
-
-impl Remembered {
-    /// As these settings say, `-R ROOT`, and whether the pool's name is for this time only: what
-    /// only holds for now is not remembered for ever, unless that is asked for.
-    pub fn of(
-        doing: &str,
-        settings: &[PoolSetting],
-        root: Option<&str>,
-        is_passing: bool,
-    ) -> Result<Self, Failure> {
-        let mut out = Self::default();
-        let mut place = None;
-        out.altroot = root.map(|root| altroot(doing, root)).transpose()?;
-        for setting in settings {
-            match setting {
-                PoolSetting::Altroot(path) => out.altroot = Some(path.clone()),
-                PoolSetting::Cachefile(text) => place = Some(cachefile(doing, text)?),
-                PoolSetting::ReadOnly(readonly) => out.readonly = *readonly,
-                _ => {}
-            }
+fn bad(doing: &str, place: BadPlace) -> Failure {
+    match place {
+        BadPlace::Cachefile(value) => {
+            Failure::new(format!("{doing}: cachefile property '{value}' is invalid"))
+                .hint("it is an absolute path, or 'none', or nothing for the usual file")
         }
-        let is_passing = is_passing || out.altroot.is_some();
-        let usual = if is_passing { Cachefile::None } else { Cachefile::Usual };
-        out.cachefile = place.unwrap_or(usual);
-        Ok(out)
+        BadPlace::Altroot(path) => Failure::new(format!("{doing}: bad alternate root '{path}'"))
+            .hint("it is an absolute path"),
     }
+}
 
-    /// Remembers a pool of this configuration under this name; `doing` begins the message when that
-    /// fails.
-    pub fn remember(
-        &self,
-        session: &Session,
-        doing: &str,
-        mut config: NvList,
-        name: &str,
-    ) -> Result<(), Failure> {
-        config.set("name", NvValue::String(name.as_bytes().to_vec()));
-        // A configuration that was just made can be read.
-        let Some(known) = Known::new(config) else { return Ok(()) };
-        let known = known.marked(self.altroot.as_deref(), self.readonly).with_state(self.state);
-        let fail = |why: imported::Error| known::not_remembered(doing, &self.cachefile, &why);
-        known::pools(session).remember(&known, &self.cachefile).map_err(fail)
-    }
+/// [`Remembered::of`]; `doing` begins the message when a place is none.
+pub fn remembered(
+    doing: &str,
+    settings: &[PoolSetting],
+    root: Option<&str>,
+    is_passing: bool,
+) -> Result<Remembered, Failure> {
+    Remembered::of(settings, root, is_passing).map_err(|place| bad(doing, place))
+}
+
+/// Remembers a pool of this configuration under this name.
+pub fn remember(
+    session: &Session,
+    doing: &str,
+    what: &Remembered,
+    (config, name): (NvList, &str),
+) -> Result<(), Failure> {
+    // A configuration that was just made can be read.
+    let Some(known) = what.entry(config, name) else { return Ok(()) };
+    let fail = |why: imported::Error| known::not_remembered(doing, &what.cachefile, &why);
+    known::pools(session).remember(&known, &what.cachefile).map_err(fail)
 }

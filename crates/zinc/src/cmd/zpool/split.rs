@@ -4,7 +4,7 @@ use super::create::{check_pool_name, refuse_name};
 use super::devices::device;
 use super::each;
 use super::naming::Naming;
-use super::settings::{self, PoolSetting, Remembered};
+use super::settings::{self, PoolSetting};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
@@ -47,7 +47,7 @@ impl Split {
     ) -> Result<(), Failure> {
         let fail = |e| cannot("split", &self.pool, e);
         let doing = format!("cannot split '{}'", self.pool);
-        let remembered = Remembered::of(&doing, &settings, self.root.as_deref(), false)?;
+        let remembered = settings::remembered(&doing, &settings, self.root.as_deref(), false)?;
         let named = self.devices.iter().map(|name| device(session, pool, "split", name));
         let named = named.collect::<Result<Vec<_>, _>>()?;
         let sides = pool.sides_to_split(&named).map_err(fail)?;
@@ -68,7 +68,7 @@ impl Split {
         if self.root.is_none() {
             return new.export().map_err(fail);
         }
-        remembered.remember(session, &doing, new.cache_config(), &self.new)?;
+        settings::remember(session, &doing, &remembered, (new.cache_config(), &self.new))?;
         new.close().map_err(fail)
     }
 }

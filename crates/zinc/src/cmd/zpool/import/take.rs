@@ -217,7 +217,7 @@ impl Args {
             say();
             let _names = known::pools(session).hold_names();
             refuse()?;
-            return remembered.remember(session, &doing, cache_config(&pool), &name);
+            return settings::remember(session, &doing, &remembered, (cache_config(&pool), &name));
         }
         let how = self.how(options.txg);
         let mut first = Some(candidate.clone());
@@ -237,7 +237,8 @@ impl Args {
         let given_up = pool.given_up_logs();
         given_up.iter().for_each(|log| ui::error(session, &views::import::given_up(log)));
         let names = known::pools(session).hold_names();
-        let noted = || remembered.remember(session, &doing, pool.cache_config(), &name);
+        let noted =
+            || settings::remember(session, &doing, &remembered, (pool.cache_config(), &name));
         if let Err(failure) = refuse().and_then(|()| noted()) {
             pool.export()?;
             return Err(failure);
@@ -308,7 +309,7 @@ impl Args {
     }
 
     fn remembered(&self, doing: &str, settings: &[PoolSetting]) -> Result<Remembered, Failure> {
-        Remembered::of(doing, settings, self.take.root.as_deref(), self.take.temporary)
+        settings::remembered(doing, settings, self.take.root.as_deref(), self.take.temporary)
     }
 
     /// Neither is a pool imported that is imported already, nor is a name given twice.

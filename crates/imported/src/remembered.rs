@@ -1,0 +1,70 @@
+//! What is remembered of an import, apart from the pool itself.
+
+use crate::{Cachefile, EarlierState, Known};
+use engine::config::{NvList, NvValue};
+use engine::properties::pool::PoolSetting;
+
+/// What is remembered of an import.
+#[derive(Default)]
+pub struct Remembered {
+    /// The folder below which mount points are shown.
+    pub altroot: Option<String>,
+    /// Where it is remembered.
+    pub cachefile: Cachefile,
+    /// The pool is only read.
+    pub readonly: bool,
+    /// What is read of a pool that is only read.
+    pub state: Option<EarlierState>,
+}
+
+/// A place that is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadPlace {
+    /// Of the file that lists pools.
+    Cachefile(String),
+    /// Of the folder below which mount points are shown.
+    Altroot(String),
+}
+
+impl Remembered {
+    /// As these settings say, the folder that was given by itself, and whether the pool's name is
+    /// for this time only: what only holds for now is not remembered for ever, unless that is asked
+    /// for.
+    ///
+    /// # Errors
+    /// One of the places is none.
+    pub fn of(
+        settings: &[PoolSetting],
+        root: Option<&str>,
+        is_passing: bool,
+    ) -> Result<Self, BadPlace> {
+        let mut out = Self { altroot: root.map(str::to_owned), ..Self::default() };
+        if let Some(root) = root.filter(|root| !root.starts_with('/')) {
+            return Err(BadPlace::Altroot(root.to_owned()));
+        }
+        let mut place = None;
+        for setting in settings {
+            match setting {
+                PoolSetting::Altroot(path) => out.altroot = Some(path.clone()),
+                PoolSetting::Cachefile(text) => {
+                    let bad = || BadPlace::Cachefile(text.clone());
+                    place = Some(Cachefile::parse(text).ok_or_else(bad)?);
+                }
+                PoolSetting::ReadOnly(readonly) => out.readonly = *readonly,
+                _ => {}
+            }
+        }
+        let is_passing = is_passing || out.altroot.is_some();
+        let usual = if is_passing { Cachefile::None } else { Cachefile::Usual };
+        out.cachefile = place.unwrap_or(usual);
+        Ok(out)
+    }
+
+    /// The entry of a pool of this configuration under this name.
+    #[must_use]
+    pub fn entry(&self, mut config: NvList, name: &str) -> Option<Known> {
+        config.set("name", NvValue::String(name.as_bytes().to_vec()));
+        let known = Known::new(config)?;
+        Some(known.marked(self.altroot.as_deref(), self.readonly).with_state(self.state))
+    }
+}
