@@ -34,6 +34,7 @@ mod new_file;
 pub mod notify;
 pub mod options;
 pub mod output;
+pub mod prompt;
 pub mod rescue;
 pub mod scripts;
 mod sink;

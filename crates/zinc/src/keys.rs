@@ -17,7 +17,6 @@ use engine::keys::{self, KeyFormat};
 use hostfs::keys::{FromFile, KeyBytes, KeyPlace, keep_in};
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
-use zeroize::Zeroizing;
 
 impl OpenArgs {
     /// Loads every key that was given.
@@ -175,11 +174,10 @@ fn typed(session: &Session, question: &str) -> Result<KeyBytes, Failure> {
     keep_in();
     ui::error(session, question);
     let input = session.client().map_or(0, |client| client.input.as_raw_fd());
-    let terminal = format!("/proc/self/fd/{input}");
-    let how = rpassword::ConfigBuilder::new().input_file_path(terminal).output_discard().build();
-    let text = rpassword::read_password_with_config(how);
+    let terminal = std::fs::File::open(format!("/proc/self/fd/{input}"));
+    let typed = terminal.and_then(|it| hostfs::prompt::secret(&it, &|| session.check().is_ok()));
     ui::error(session, "\n");
-    Ok(Zeroizing::new(text?.into_bytes()))
+    Ok(typed?)
 }
 
 /// Asks for the key of every encryption root that is still locked.

@@ -5,7 +5,7 @@ use crate::issue::Issue;
 use crate::totals::Kind;
 use dmu::traverse;
 use ondisk::objset::OBJSET_SIZE_V1;
-use ondisk::zil::{Body, CHECKSUM_SEQ_WORD, Chain, ChainPlace, records};
+use ondisk::zil::{Body, CHECKSUM_SEQ_WORD, Chain, ChainPlace, Record, clear_records, records};
 use ondisk::{BlkPtr, DmuType, Dnode, ObjsetPhys, ZilHeader};
 use std::sync::Arc;
 use vdev::Scope;
@@ -239,6 +239,7 @@ impl Walk<'_> {
             let place = Place { objset: set.id, object: 0, level: Place::LEVEL_ZIL, blkid: seq };
             self.count(&bp, Kind::of(bp.dmu_type()), &|| set.at(place), &mut out.local.totals);
             let key = set.key.as_deref();
+            let is_locked = key.is_none() && bp.is_encrypted();
             let raw = key.is_none();
             let request = Request { bp: &bp, place, key, scope: Scope::Data, raw };
             let Some(chain_at) = ChainPlace::of(bp.checksum_kind()) else { return };
@@ -246,9 +247,13 @@ impl Walk<'_> {
             // The last block was allocated ahead and never written.
             let Ok(block) = read.block else { return };
             let Ok(chain) = Chain::decode(&block, chain_at, block.endian()) else { return };
-            if claimed && !raw {
+            if claimed {
                 let bytes = chain.records_in(&block, chain_at);
-                self.expand_records(set, header, bytes, &block, out);
+                let records: Vec<Record> = match is_locked {
+                    true => clear_records(bytes, block.endian()).filter_map(Result::ok).collect(),
+                    false => records(bytes, block.endian()).filter_map(Result::ok).collect(),
+                };
+                self.expand_records(set, header, records, out);
             }
             bp = chain.next;
         }
@@ -259,11 +264,10 @@ impl Walk<'_> {
         &self,
         set: &Arc<Set>,
         header: &ZilHeader,
-        bytes: &[u8],
-        block: &Block,
+        records: Vec<Record>,
         out: &mut WalkOutput<'_>,
     ) {
-        for record in records(bytes, block.endian()).filter_map(Result::ok) {
+        for record in records {
             let Body::Write { block: bp, .. } = &record.body else { continue };
             if record.seq > header.claim_lr_seq {
                 return;

@@ -70,6 +70,12 @@ impl LivePool {
         self.sync()?;
         let name = name.to_owned();
         self.run(move |cx| {
+            // Another may have unloaded it meanwhile, and a task that has begun must not fail.
+            let dsl = cx.datasets();
+            if !dsl.has_root_key(dsl.dir_by_name(&name)?.object) {
+                let error = KeyError::Locked;
+                return Err(dsl::Error::Key { dataset: name, error }.into());
+            }
             heads.iter().for_each(|head| cx.drop_head(head.object));
             Ok(cx.datasets().unload_key(&name)?)
         })
