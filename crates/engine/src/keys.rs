@@ -4,7 +4,7 @@
 //! What was said of the encryption of a dataset is collected ([`KeyWish`]) and judged; where that
 //! needs a key, the caller gets it from its user, who said in which format and from where.
 
-use crate::error::{Error, Place, Result, Rule};
+use crate::error::{Error, ErrorKind, Place, Result, Rule};
 use crate::properties::number;
 use codec::crypto::Suite;
 pub use dsl::write::{Encryption, KeyChange};
@@ -35,6 +35,22 @@ pub struct KeyWish {
 #[must_use]
 pub fn is_of_key(property: &str) -> bool {
     ["encryption", "keyformat", "keylocation", "pbkdf2iters"].contains(&property)
+}
+
+/// Refuses what is no value of `keylocation`.
+///
+/// # Errors
+/// [`ErrorKind::BadValue`].
+pub(crate) fn check_location(value: &str) -> Result<()> {
+    let is_path = |path: &str| !path.is_empty() && !path.contains('\0');
+    let urls = ["file:///", "https://", "http://"];
+    if ["none", "prompt"].contains(&value)
+        || urls.iter().any(|start| value.strip_prefix(start).is_some_and(is_path))
+    {
+        return Ok(());
+    }
+    let (property, value) = ("keylocation".to_owned(), value.to_owned());
+    Err(Error::new(ErrorKind::BadValue { property, value }))
 }
 
 /// A key that the caller is to get.
@@ -107,10 +123,11 @@ impl KeyWish {
             _ => return against(Rule::RoundsOfKey, "pbkdf2iters"),
         }
         let location = self.location.clone().unwrap_or_else(|| "prompt".to_owned());
-        match location == "none" {
-            true => against(Rule::KeylocationOfEncrypted, "keylocation"),
-            false => Ok(Some(WantedKey { format, location })),
+        if location == "none" {
+            return against(Rule::KeylocationOfEncrypted, "keylocation");
         }
+        check_location(&location)?;
+        Ok(Some(WantedKey { format, location }))
     }
 
     /// The key that [`Self::wanted_key`] wants, from what its user gave.

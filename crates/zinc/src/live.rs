@@ -383,6 +383,10 @@ pub fn options(session: &Session, search: &[PathBuf], cache_mib: usize) -> OpenO
     o
 }
 
+/// Verbs whose words are names of files. These are for those who may read the file system, which may
+/// be encrypted, and the history is not.
+const OF_FILES: [&str; 5] = ["cp", "mkdir", "rm", "mv", "ln"];
+
 /// The command as the history records it, without the program's own name.
 pub fn invocation(session: &Session) -> Invocation {
     let mut words = session.arguments().iter().map(|a| a.to_string_lossy().into_owned());
@@ -391,6 +395,9 @@ pub fn invocation(session: &Session) -> Invocation {
     let mut words: Vec<String> = words.collect();
     let is_openzfs = words.first().is_some_and(|w| w == "zpool" || w == "zfs");
     if !is_openzfs {
+        if words.first().is_some_and(|verb| OF_FILES.contains(&verb.as_str())) {
+            words.truncate(1);
+        }
         words.insert(0, program.into_owned());
     }
     Invocation { command: words.join(" "), who: session.user(), host: host::name() }

@@ -73,6 +73,13 @@ fn datasets_are_made_with_keys_from_files_and_from_standard_input() {
     assert_eq!(ok(dir, &format!("cat {with} sealed/raw/below:/secret")), "kept from all others");
     let (code, _, err) = run(dir, "cat sealed/raw/below:/secret");
     assert!(code == 1 && err.contains("key"), "{err}");
+    // The history can be read without a key.
+    let history = ok(dir, "zpool history sealed");
+    assert!(history.contains(" zinc cp\n") && !history.contains("secret"), "{history}");
+    for nowhere in ["bogus", "file://key", "file:///", "PROMPT"] {
+        let (code, _, err) = run(dir, &format!("zfs set keylocation={nowhere} sealed/raw"));
+        assert!(code == 1 && err.contains("bad value"), "{nowhere}: {err}");
+    }
     testkit::oracle::judge(dir, "sealed");
 }
 

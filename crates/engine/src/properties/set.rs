@@ -7,6 +7,7 @@
 use super::{number, number_change, parse};
 use crate::datasets::{Upgraded, for_volume, heads, upgrade};
 use crate::error::{Error, Place, Result, Rule};
+use crate::keys::check_location;
 use dsl::write::PropertyChange;
 use dsl::{Dataset, DatasetKind, Dsl, PropertyContext, Refusal};
 use ondisk::props::{find_dataset, is_user_property};
@@ -71,6 +72,7 @@ fn one(pool: &LivePool, setting: &Setting<'_>) -> Result<Option<PropertyChange>>
         }
         ("keylocation", _) => {
             let change = parse(property, value, kind, false)?;
+            check_location(value)?;
             let _guard = pool.view().lock_datasets();
             check_keylocation(pool.view().dsl(), &dataset, value)?;
             Ok(Some(change))
