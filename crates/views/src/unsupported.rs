@@ -4,19 +4,8 @@
 pub const ZPOOL: [&str; 2] = ["ddtprune", "prefetch"];
 
 /// The verbs of OpenZFS 2.3's `zfs` that zinc does not do.
-pub const ZFS: [&str; 11] = [
-    "change-key",
-    "jail",
-    "load-key",
-    "program",
-    "redact",
-    "share",
-    "unjail",
-    "unload-key",
-    "unshare",
-    "unzone",
-    "zone",
-];
+pub const ZFS: [&str; 8] =
+    ["jail", "program", "redact", "share", "unjail", "unshare", "unzone", "zone"];
 
 /// The end of the help of `zpool` or `zfs`: the verbs of OpenZFS's that it lacks.
 #[must_use]
@@ -47,20 +36,20 @@ pub fn usage(command: &str, verbs: &[&str]) -> String {
 
 const ENCLOSURES: &str = "zinc switches no enclosures";
 
-const MOUNT_KEYS: &str = "servers keep no keys yet: verbs take them with --keys, --key or --ask";
+const SERVE_KEYS: &str =
+    "keys are in the process that serves a pool: `zinc serve POOL`, then `zinc zfs load-key -a`";
 
 const RECEIVES: &str = "corrective receive is not supported: `zinc zpool scrub` repairs";
 
 /// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
-const OPTIONS: [(&str, &[&str], &str); 14] = [
+const OPTIONS: [(&str, &[&str], &str); 13] = [
     ("zfs send", &["-S"], "what was received in part cannot be sent on"),
     ("zfs send", &["--redact"], "redacted streams are not supported"),
     ("zfs receive", &["-c"], RECEIVES),
     ("zfs recv", &["-c"], RECEIVES),
-    ("zfs mount", &["-l"], MOUNT_KEYS),
-    ("zfs unmount", &["-u"], MOUNT_KEYS),
-    ("zpool split", &["-l"], MOUNT_KEYS),
-    ("zpool import", &["-l"], MOUNT_KEYS),
+    ("zfs unmount", &["-u"], "`zinc zfs unload-key` after it does the same"),
+    ("zpool split", &["-l"], SERVE_KEYS),
+    ("zpool import", &["-l"], SERVE_KEYS),
     ("zpool offline", &["--power"], ENCLOSURES),
     ("zpool online", &["--power"], ENCLOSURES),
     ("zpool clear", &["--power"], ENCLOSURES),
@@ -82,7 +71,7 @@ mod tests {
 
     #[test]
     fn an_option_is_lacked_by_its_verb_alone() {
-        assert_eq!(option("zpool split", "-l"), Some(MOUNT_KEYS));
+        assert_eq!(option("zpool split", "-l"), Some(SERVE_KEYS));
         assert_eq!(option("zpool add", "-o"), None);
         assert_eq!(option("zpool attach", "-f"), None);
         let usage = usage("zfs", &["snapshot"; 20]);

@@ -114,6 +114,12 @@ fn check_mounts(session: &Session, affects: &dyn Fn(&str) -> bool) -> Result<(),
     Ok(client.map_or(Ok(()), |client| follower(client).check_unmounted(affects))?)
 }
 
+/// Refuses what cannot be done while datasets are mounted.
+pub fn check_unmounted(session: &Session, affects: &dyn Fn(&str) -> bool) -> Result<(), Failure> {
+    let Some(client) = session.client() else { return Ok(()) };
+    Ok(follower(client).check_unmounted(affects)?)
+}
+
 /// Refuses long work at whose end datasets must not be mounted, when they could not be unmounted.
 pub fn check_unused(session: &Session, down: &Unmounting<'_>) -> Result<(), Failure> {
     check_mounts(session, down.affects)?;

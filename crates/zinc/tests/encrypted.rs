@@ -3,10 +3,10 @@
 
 mod support;
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use support::{arg, state, zinc_in};
 
 /// A file that its owner alone can read.
@@ -109,4 +109,76 @@ fn what_is_received_below_an_encrypted_dataset_is_encrypted() {
     let read = ok(dir, &format!("cat --key closed/enc={key} closed/enc/copy:/f"));
     assert_eq!(read.len(), 300_000);
     testkit::oracle::judge(dir, "closed");
+}
+
+/// A process that serves a pool; killed when it is dropped.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_server_keeps_keys_until_they_are_unloaded() {
+    let dir = place("kept");
+    let dir = dir.path();
+    let command = |line: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zinc"));
+        command.args(line.split_whitespace()).env("ZINC_SOCKETS", dir.join("run"));
+        command.env("ZINC_STATE", state(dir)).stdin(Stdio::null());
+        command
+    };
+    let said = |line: &str| {
+        let out = command(line).output().unwrap();
+        let text = [out.stdout, out.stderr].concat();
+        (out.status.code(), String::from_utf8(text).unwrap())
+    };
+    let key = format!("file://{}", arg(&dir.join("key")));
+    let raw = "-o encryption=on -o keyformat=raw";
+    ok(dir, &format!("zfs create {raw} -o keylocation={key} kept/enc"));
+    let (code, text) = said(&format!("zfs load-key -d {} kept/enc", arg(dir)));
+    assert!(code == Some(1) && text.contains("nothing serves the pool"), "{text}");
+    let mut serve = command(&format!("serve -d {} kept", arg(dir)));
+    let mut server = Server(serve.stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("serving kept"), "{line}");
+    let status = || said("zfs get -Ho value keystatus kept/enc").1;
+    assert_eq!(status(), "unavailable\n");
+    assert_eq!(
+        said("zfs load-key -r kept"),
+        (Some(0), "1 / 1 key(s) successfully loaded\n".into())
+    );
+    assert_eq!(status(), "available\n");
+    let (code, text) = said("zfs load-key kept/enc");
+    assert!(code == Some(1) && text.contains("Key already loaded for 'kept/enc'."), "{text}");
+    assert_eq!(said("zfs create kept/enc/below").0, Some(0));
+    let source = dir.join("key");
+    assert_eq!(said(&format!("cp {} kept/enc/below:/file", arg(&source))).0, Some(0));
+    let (code, text) = said("zfs unload-key kept/enc/below");
+    let words = "Keys must be unloaded for encryption root of 'kept/enc/below' (kept/enc).";
+    assert!(code == Some(1) && text.contains(words), "{text}");
+    assert_eq!(said("zfs unload-key kept/enc"), (Some(0), String::new()));
+    let (code, text) = said("cat kept/enc/below:/file");
+    assert!(code == Some(1) && text.contains("key"), "{text}");
+    // A key that is wrong is told, and one on standard input is taken.
+    secret(&dir.join("other"), &[8; 32]);
+    let (code, text) =
+        said(&format!("zfs load-key -L file://{} kept/enc", arg(&dir.join("other"))));
+    assert!(code == Some(1) && text.contains("Incorrect key provided"), "{text}");
+    let mut typed = command("zfs load-key -L prompt kept/enc");
+    let mut child = typed.stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&[7; 32]).unwrap();
+    assert!(child.wait().unwrap().success());
+    let words = "-o keyformat=passphrase -o keylocation=file://";
+    secret(&dir.join("words"), b"correct horse battery staple");
+    let line = format!("zfs change-key {words}{} kept/enc", arg(&dir.join("words")));
+    assert_eq!(said(&line).0, Some(0));
+    assert_eq!(said("zfs get -Ho value keyformat kept/enc").1, "passphrase\n");
+    assert_eq!(said("zpool export kept").0, Some(0));
+    drop(server);
+    testkit::oracle::judge(dir, "kept");
 }

@@ -8,6 +8,7 @@ mod diff;
 mod get;
 mod hold;
 mod holds;
+mod keys;
 mod lineage;
 mod list;
 mod mounts;
@@ -90,6 +91,12 @@ pub enum Command {
     Unmount(mounts::Unmount),
     /// Show the versions of file systems
     Upgrade(upgrade::Args),
+    /// Load the keys of encrypted datasets into the process that serves their pool
+    LoadKey(keys::Load),
+    /// Let that process forget them
+    UnloadKey(keys::Unload),
+    /// Change the key of an encrypted dataset
+    ChangeKey(keys::Change),
     /// Wait until files that were unlinked while open are freed
     Wait(wait::Args),
     /// Print the version of zinc
@@ -131,6 +138,9 @@ impl Command {
             Self::Mount(a) => Box::new(a),
             Self::Unmount(a) => Box::new(a),
             Self::Upgrade(a) => Box::new(a),
+            Self::LoadKey(a) => Box::new(a),
+            Self::UnloadKey(a) => Box::new(a),
+            Self::ChangeKey(a) => Box::new(a),
             Self::Wait(a) => Box::new(a),
             Self::Version(a) => Box::new(version::VersionVerb("zfs", a)),
             Self::Other(words) => Box::new(unsupported::Word("zfs", words, &unsupported::ZFS)),

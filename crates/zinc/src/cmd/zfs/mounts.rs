@@ -1,5 +1,6 @@
 //! `zinc zfs mount` and `zinc zfs unmount`, with OpenZFS's options.
 
+use super::keys::load_if_served;
 use crate::cmd::mount::{Begin, MountReport, answered_for, find, mount_by, unmount_all};
 use crate::cmd::serve::{self, background};
 use crate::cmd::verb::{Served, Verb};
@@ -31,6 +32,9 @@ pub struct Mount {
     /// Options, comma-separated, instead of the properties
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
+    /// Load its key first, into the process that serves the pool
+    #[arg(short = 'l', requires = "name")]
+    load_key: bool,
     /// Accepted; what cannot be mounted is refused all the same
     #[arg(short = 'f')]
     force: bool,
@@ -65,6 +69,9 @@ impl Verb for Mount {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        if let Some(name) = self.name.as_ref().filter(|_| self.load_key) {
+            load_if_served(session, &self.live.search, name)?;
+        }
         match (&self.name, self.all) {
             (None, false) => {
                 list(session);

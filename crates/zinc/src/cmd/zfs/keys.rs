@@ -1,0 +1,204 @@
+//! `zinc zfs load-key`, `unload-key` and `change-key`. Keys are in the process that serves the
+//! pool, from the moment in which they are loaded until they are unloaded or the pool is let go.
+
+use super::changes::Target;
+use crate::cmd::verb::{Served, Verb};
+use crate::failure::Failure;
+use crate::keys::key_at;
+use crate::live::LiveArgs;
+use crate::mounting::check_unmounted;
+use crate::session::Session;
+use crate::{served, ui};
+use engine::keys::{self, EncryptionRoot, KeyChange, KeyWish};
+use engine::{DatasetKind, Error, LivePool};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use views::keys::KeyVerb;
+
+/// Arguments of `zinc zfs unload-key`.
+#[derive(clap::Args)]
+pub struct Unload {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// The keys of all encryption roots below too
+    #[arg(short = 'r')]
+    recursive: bool,
+    /// The keys of all encryption roots of all pools that are served
+    #[arg(short = 'a')]
+    all: bool,
+    /// The file system or volume
+    #[arg(value_name = "DATASET", required_unless_present = "all")]
+    name: Option<String>,
+}
+
+/// Arguments of `zinc zfs load-key`.
+#[derive(clap::Args)]
+pub struct Load {
+    #[command(flatten)]
+    which: Unload,
+    /// Try the keys, and load none
+    #[arg(short = 'n')]
+    dry: bool,
+    /// Where the key is, instead of the property: prompt, or file:///PATH
+    #[arg(short = 'L', value_name = "KEYLOCATION", conflicts_with = "all")]
+    location: Option<String>,
+}
+
+/// Arguments of `zinc zfs change-key`.
+#[derive(clap::Args)]
+pub struct Change {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// Load the key first
+    #[arg(short = 'l')]
+    load: bool,
+    /// Let it have the key of the encryption root above
+    #[arg(short = 'i')]
+    inherit: bool,
+    /// Set keyformat, keylocation or pbkdf2iters (repeatable)
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE", conflicts_with = "inherit")]
+    properties: Vec<String>,
+    /// The file system or volume
+    name: String,
+}
+
+fn failed(verb: KeyVerb, name: &str, error: impl Into<Error>) -> Failure {
+    Failure::new(verb.why(name, &error.into()))
+}
+
+impl Unload {
+    /// Does it to each encryption root that is meant.
+    fn each(
+        &self,
+        session: &Session,
+        verb: KeyVerb,
+        act: impl Fn(&LivePool, &EncryptionRoot) -> Result<(), Failure>,
+    ) -> Result<ExitCode, Failure> {
+        let Some(name) = &self.name else {
+            return Ok(ExitCode::from(served::forward_each(session, &self.live.search)?.1));
+        };
+        if verb != KeyVerb::Verify {
+            held(session, &self.live.search, (verb, name))?;
+        }
+        self.live.change(session, name, |pool| {
+            if !(self.recursive || self.all) {
+                let root = keys::root_at(pool.view(), name).map_err(|e| failed(verb, name, e))?;
+                return act(pool, &root).map(|()| ExitCode::SUCCESS);
+            }
+            let name = if self.all { pool.name() } else { name.as_str() };
+            let mut roots = keys::roots_below(pool.view(), name)?;
+            roots.retain(|root| verb.applies(root.is_loaded));
+            let done = roots.iter().map(|root| act(pool, root));
+            let done = done.filter(|done| match done {
+                Ok(()) => true,
+                Err(failure) => failure.report(session) == ExitCode::SUCCESS,
+            });
+            let done = done.count();
+            ui::out(session, &verb.done(done, roots.len()));
+            Ok(if done == roots.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        })
+    }
+}
+
+/// The process that serves the pool goes on from here.
+fn held(
+    session: &Session,
+    search: &[PathBuf],
+    (verb, name): (KeyVerb, &str),
+) -> Result<std::sync::Arc<LivePool>, Failure> {
+    served::forward(session, search, name)?;
+    let (what, hint) = verb.not_served(name);
+    session.held(name).ok_or_else(|| Failure::new(what).hint(hint))
+}
+
+/// Loads the key of a dataset's encryption root into the process that serves its pool.
+pub fn load_if_served(session: &Session, search: &[PathBuf], name: &str) -> Result<(), Failure> {
+    let pool = held(session, search, (KeyVerb::Load, name))?;
+    let root = keys::root_of(pool.view(), name).filter(|root| !root.is_loaded);
+    root.map_or(Ok(()), |root| load(session, &pool, &root, None, KeyVerb::Load))
+}
+
+/// Loads or tries the key of an encryption root; on a terminal it is asked for three times.
+fn load(
+    session: &Session,
+    pool: &LivePool,
+    root: &EncryptionRoot,
+    location: Option<&str>,
+    verb: KeyVerb,
+) -> Result<(), Failure> {
+    if verb == KeyVerb::Load {
+        root.check_locked().map_err(|e| failed(verb, &root.name, e))?;
+    }
+    let place = (root.format, location.unwrap_or(&root.location));
+    let mut left = if place.1 == "prompt" && session.is_input_terminal() { 3 } else { 1 };
+    loop {
+        let key = key_at(session, &root.name, place, false)?;
+        let done = match verb {
+            KeyVerb::Verify => keys::verify(pool.view(), &root.name, &key),
+            _ => keys::load(pool, &root.name, &key),
+        };
+        left -= 1;
+        match done {
+            Err(e) if left > 0 => ui::note(session, &verb.why(&root.name, &e)),
+            done => return done.map_err(|e| failed(verb, &root.name, e)),
+        }
+    }
+}
+
+impl Verb for Load {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let verb = if self.dry { KeyVerb::Verify } else { KeyVerb::Load };
+        let at = self.location.as_deref();
+        self.which.each(session, verb, |pool, root| load(session, pool, root, at, verb))
+    }
+}
+
+impl Verb for Unload {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let verb = KeyVerb::Unload;
+        self.each(session, verb, |pool, root| {
+            let under = keys::datasets_of(pool.view(), &root.name)?;
+            check_unmounted(session, &|name| under.iter().any(|one| one == name))
+                .map_err(|_| Failure::new(verb.busy(&root.name)))?;
+            keys::unload(pool, &root.name).map_err(|e| failed(verb, &root.name, e))
+        })
+    }
+}
+
+impl Verb for Change {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let (name, kind) = (&self.name, DatasetKind::Filesystem);
+        let fail = |e: Error| failed(KeyVerb::Change, name, e);
+        let target = Target { doing: "change key of", name, kind, is_new: true };
+        let wish = KeyWish::of(&mut target.all(&self.properties)?);
+        self.live.change(session, name, |pool| {
+            // A pool that is not served has no keys yet.
+            if (self.load || session.held(name).is_none())
+                && let Some(root) = keys::root_of(pool.view(), name).filter(|root| !root.is_loaded)
+            {
+                load(session, pool, &root, None, KeyVerb::Load)?;
+            }
+            let mut change = KeyChange::Inherit;
+            if !self.inherit {
+                let (wish, wanted) = keys::wanted_change(pool.view(), name, &wish).map_err(fail)?;
+                let place = (wanted.format, wanted.location.as_str());
+                let key = key_at(session, name, place, true)?;
+                change = KeyChange::Root(wish.root_key(pool.rt(), &wanted, &key).map_err(fail)?);
+            }
+            pool.change_key(name, change).map_err(|e| fail(e.into()))?;
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+}
