@@ -37,7 +37,7 @@ pub fn is_of_key(property: &str) -> bool {
     ["encryption", "keyformat", "keylocation", "pbkdf2iters"].contains(&property)
 }
 
-/// Refuses what is no value of `keylocation`.
+/// Refuses a value that `keylocation` cannot have.
 ///
 /// # Errors
 /// [`ErrorKind::BadValue`].

@@ -1,9 +1,9 @@
 //! A secret that is typed at a terminal, which does not show it.
 //!
-//! The terminal may be another process's, whose command is carried out here. So Ctrl-C is no signal,
-//! which would end this process, and the terminal is as it was before when the question ends,
-//! however it ends. Reading does not wait for longer than [`TURN`], because nothing else tells that
-//! no answer is wanted any more.
+//! The terminal may be another process's, whose command is carried out here. So Ctrl-C is no
+//! signal, which would end this process, and the terminal is as it was before when the question
+//! ends, however it ends. Reading does not wait for longer than [`TURN`], because nothing else tells
+//! that no answer is wanted any more.
 
 use crate::keys::KeyBytes;
 use rustix::termios::{

@@ -57,6 +57,7 @@ pub mod layout;
 pub mod members;
 pub mod names;
 pub mod naming;
+pub mod places;
 pub mod pool_properties;
 pub mod pool_settings;
 pub mod pools;

@@ -202,6 +202,20 @@ impl From<engine::errors::ZplError> for Failure {
     }
 }
 
+impl From<views::places::NotFound> for Failure {
+    fn from(e: views::places::NotFound) -> Self {
+        use views::places::NotFound;
+        let failure = match e {
+            NotFound::Failed(e) => return e.into(),
+            NotFound::NoDataset { error: Some(e), .. } => e.into(),
+            NotFound::NoDataset { shown, error: None } => {
+                Self::usage(format!("{shown}: no dataset's name"))
+            }
+        };
+        failure.hint("places are given as POOL/DATASET[@SNAPSHOT]:PATH")
+    }
+}
+
 /// An error in a line that says what can be done, too.
 pub fn one_line(e: &Error) -> String {
     let text = without_number(e.to_string());

@@ -383,8 +383,8 @@ pub fn options(session: &Session, search: &[PathBuf], cache_mib: usize) -> OpenO
     o
 }
 
-/// Verbs whose words are names of files. These are for those who may read the file system, which may
-/// be encrypted, and the history is not.
+/// Verbs whose words are names of files. These are for those who may read the file system, which
+/// may be encrypted, and the history is not.
 const OF_FILES: [&str; 5] = ["cp", "mkdir", "rm", "mv", "ln"];
 
 /// The command as the history records it, without the program's own name.

@@ -35,7 +35,6 @@ mod local_time;
 mod mounting;
 mod objsets;
 mod opening;
-mod place;
 mod places;
 mod progress;
 mod queue;

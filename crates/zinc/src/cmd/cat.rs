@@ -4,7 +4,6 @@ use crate::args::PoolArgs;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::{FAILED, Failure};
 use crate::objsets::Sets;
-use crate::place::Place;
 use crate::session::Session;
 use crate::ui;
 use engine::extract::{Lost, read_until_lost};
@@ -12,6 +11,7 @@ use engine::files::FileKind;
 use engine::objects::Object;
 use engine::{DatasetKind, Pool, Volume};
 use std::process::ExitCode;
+use views::places::Place;
 
 /// Bytes read at a time: enough blocks in flight for any device.
 const CHUNK: u64 = 4 << 20;
@@ -74,7 +74,7 @@ impl Args {
             let volume = Volume::open(&sets.open(&found.dataset)?)?;
             return self.bytes(session, place, volume.object(), volume.size());
         }
-        let fs = found.filesystem(sets)?;
+        let fs = sets.filesystem(&found.dataset)?;
         let node = found.node(&fs, true)?;
         match node.kind() {
             FileKind::File => self.bytes(session, place, node.object(), node.size),

@@ -4,7 +4,6 @@ use crate::cmd::cp::into::{now, parent};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
-use crate::place::{Place, printable};
 use crate::progress::while_showing;
 use crate::session::Session;
 use engine::Progress;
@@ -13,6 +12,7 @@ use engine::{ErrorKind, Filesystem, LivePool};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
+use views::places::{Place, printable};
 
 /// Arguments of `zinc mkdir`.
 #[derive(clap::Args)]

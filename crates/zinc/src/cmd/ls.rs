@@ -4,7 +4,6 @@ use crate::args::PoolArgs;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::{FAILED, Failure};
 use crate::objsets::Sets;
-use crate::place::{Place, printable};
 use crate::session::Session;
 use crate::ui;
 use engine::files::{DirEntry, FileKind};
@@ -12,6 +11,7 @@ use engine::inventory::tree::Walk;
 use engine::{Error, Filesystem, Node};
 use std::process::ExitCode;
 use views::files::list::{Line, LongListing, Widths, columns, json};
+use views::places::{Place, printable};
 
 /// Arguments of `zinc ls`.
 #[derive(clap::Args)]
@@ -59,7 +59,7 @@ impl Verb for Args {
         let place = Place::from(self.target.as_os_str());
         let pool = self.pool.clone().anywhere().open(session, &place.pool())?;
         let found = place.find(&pool)?;
-        let fs = found.filesystem(&Sets::new(session, &pool, &self.pool.open))?;
+        let fs = Sets::new(session, &pool, &self.pool.open).filesystem(&found.dataset)?;
         let node = found.node(&fs, !self.long && !self.directory)?;
         if node.kind() != FileKind::Dir || self.directory {
             let name = found.path().to_vec();

@@ -6,7 +6,6 @@ use crate::cmd::cp::preserve::KeepArgs;
 use crate::cmd::verb::Verb;
 use crate::failure::{FAILED, Failure};
 use crate::objsets::Sets;
-use crate::place::Place;
 use crate::progress::while_showing;
 use crate::session::Session;
 use crate::ui;
@@ -20,6 +19,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use views::places::Place;
 
 /// Arguments of `zinc rescue`.
 #[derive(clap::Args)]
@@ -139,7 +139,7 @@ impl Args {
         }
         let found = place.find(rescue.pool)?;
         if let Some(path) = found.path.as_ref().filter(|p| p.iter().any(|b| *b != b'/')) {
-            let fs = found.filesystem(sets)?;
+            let fs = sets.filesystem(&found.dataset)?;
             let node = found.node(&fs, false)?;
             let name = found.last_name().unwrap_or(b"file");
             rescue.node(&found.dataset, &fs, &node, name, path);

@@ -4,13 +4,13 @@ use crate::args::PoolArgs;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::{FAILED, Failure};
 use crate::objsets::Sets;
-use crate::place::Place;
 use crate::session::Session;
 use crate::ui;
 use engine::Pool;
 use engine::properties::has_posix_acls;
 use std::process::ExitCode;
 use views::files::stat::Facts;
+use views::places::Place;
 
 /// Arguments of `zinc stat`.
 #[derive(clap::Args)]
@@ -65,7 +65,7 @@ impl Args {
         place: &Place,
     ) -> Result<(), Failure> {
         let found = place.find(pool)?;
-        let fs = found.filesystem(sets)?;
+        let fs = sets.filesystem(&found.dataset)?;
         let node = match self.object {
             Some(n) => fs.node(n)?,
             None => found.node(&fs, self.dereference)?,

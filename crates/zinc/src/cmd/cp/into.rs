@@ -4,7 +4,6 @@ use super::report::CopyReport;
 use crate::args::OpenArgs;
 use crate::failure::{Failure, one_line, system_text};
 use crate::live::LiveArgs;
-use crate::place::{Place, printable};
 use crate::progress::while_showing;
 use crate::session::Session;
 use control::input::Amount;
@@ -21,6 +20,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
+use views::places::{Place, printable};
 
 /// What is copied into a pool, and how.
 pub struct IntoArgs {

@@ -10,7 +10,6 @@ use crate::failure::Failure;
 use crate::known;
 use crate::live::{LiveArgs, LiveOptions, Tuning};
 use crate::objsets::Sets;
-use crate::place::{Found, Place, printable};
 use crate::progress::while_showing;
 use crate::served::Server;
 use crate::session::Session;
@@ -26,6 +25,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use views::places::{Found, Place, printable};
 
 /// Arguments of `zinc cp`.
 #[derive(clap::Args)]
@@ -206,7 +206,7 @@ impl Args {
         if pool.dsl().kind(&found.dataset) == DatasetKind::Volume {
             return self.volume(sets, &found, dest, progress, sink);
         }
-        let fs = found.filesystem(sets)?;
+        let fs = sets.filesystem(&found.dataset)?;
         let node = found.node(&fs, false)?;
         let mut extract = Extract::new(&fs, self.keep.keep(), progress, sink);
         extract.existing = if self.force { Existing::Replace } else { Existing::Refuse };

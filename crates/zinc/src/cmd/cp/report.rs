@@ -1,13 +1,13 @@
 //! What a copy says, whichever way it goes: each failure in a line, and at the end the exit code.
 
 use crate::failure::FAILED;
-use crate::place::printable;
 use crate::session::Session;
 use crate::ui;
 use engine::extract::Observer;
 use engine::{Hint, Node};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use views::places::printable;
 
 /// Tells the user, from any thread.
 pub struct CopyReport {

@@ -166,7 +166,9 @@ impl Verb for Unload {
         let verb = KeyVerb::Unload;
         self.each(session, verb, |pool, root| {
             let under = keys::datasets_of(pool.view(), &root.name)?;
-            check_unmounted(session, &|name| under.iter().any(|one| one == name))
+            // Of a snapshot that is mounted, too.
+            let head = |name: &str| name.split('@').next().unwrap_or_default().to_owned();
+            check_unmounted(session, &|name| under.contains(&head(name)))
                 .map_err(|_| Failure::new(verb.busy(&root.name)))?;
             keys::unload(pool, &root.name).map_err(|e| failed(verb, &root.name, e))
         })
@@ -182,6 +184,11 @@ impl Verb for Change {
         let (name, kind) = (&self.name, DatasetKind::Filesystem);
         let fail = |e: Error| failed(KeyVerb::Change, name, e);
         let target = Target { doing: "change key of", name, kind, is_new: true };
+        let name_of = |p: &String| p.split('=').next().unwrap_or_default().to_owned();
+        if !self.properties.iter().map(name_of).all(|p| keys::is_of_key(&p) && p != "encryption") {
+            let what = "Only keyformat, keylocation and pbkdf2iters may be set with this command.";
+            return Err(Failure::new(what));
+        }
         let wish = KeyWish::of(&mut target.all(&self.properties)?);
         self.live.change(session, name, |pool| {
             // A pool that is not served has no keys yet.

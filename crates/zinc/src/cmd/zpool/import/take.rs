@@ -8,7 +8,6 @@ use crate::cmd::zpool::settings::{self, PoolSetting, Remembered};
 use crate::failure::Failure;
 use crate::found;
 use crate::live::{self, LiveOptions, Tuning, invocation, tell_txgs};
-use crate::place::printable;
 use crate::places::{candidates, import_places};
 use crate::served::Server;
 use crate::session::Session;
@@ -24,6 +23,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use views::import::GoingBack;
+use views::places::printable;
 
 /// What only matters when a pool is taken over.
 #[derive(clap::Args)]

@@ -3,13 +3,10 @@
 //! Names of datasets may hold colons and paths may be any bytes, so the text is kept as given
 //! until the pool is open; then the first colon behind which a dataset's name ends divides it.
 
-use crate::failure::Failure;
-use crate::objsets::Sets;
-use crate::ui::escape;
-use engine::Node;
-use engine::{Dataset, ErrorKind, Filesystem, Pool};
+use engine::{Dataset, Error, ErrorKind, Filesystem, Node, Pool};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
+use term::escape;
 
 /// A place as given on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +24,22 @@ impl From<&OsStr> for Place {
     }
 }
 
+/// Why no place was found.
+#[derive(Debug)]
+pub enum NotFound {
+    /// It could not be looked for.
+    Failed(Error),
+    /// There is no such dataset, or the text names none.
+    NoDataset {
+        /// The place as given.
+        shown: String,
+        /// What the pool says of the first name that it might be.
+        error: Option<Error>,
+    },
+}
+
 /// A place that was found.
+#[derive(Debug)]
 pub struct Found {
     /// The dataset.
     pub dataset: Dataset,
@@ -37,17 +49,20 @@ pub struct Found {
 
 impl Place {
     /// As given, for messages.
+    #[must_use]
     pub fn shown(&self) -> String {
         self.0.to_string_lossy().into_owned()
     }
 
     /// The name of the pool.
+    #[must_use]
     pub fn pool(&self) -> String {
         let name = self.0.as_bytes().split(|b| b"/@:".contains(b)).next().unwrap_or_default();
         String::from_utf8_lossy(name).into_owned()
     }
 
     /// It means the pool as a whole.
+    #[must_use]
     pub fn is_pool(&self, pool: &Pool) -> bool {
         self.in_words_of(pool) == pool.name().as_bytes()
     }
@@ -63,61 +78,61 @@ impl Place {
     }
 
     /// Finds the dataset.
-    pub fn find(&self, pool: &Pool) -> Result<Found, Failure> {
+    ///
+    /// # Errors
+    /// See [`NotFound`].
+    pub fn find(&self, pool: &Pool) -> Result<Found, NotFound> {
         let _guard = pool.lock_datasets();
         let text = &self.in_words_of(pool);
-        let mut failure = None;
+        let mut error = None;
         let colons = text.iter().enumerate().filter(|(_, b)| **b == b':').map(|(i, _)| i);
         for end in colons.chain([text.len()]) {
-            let Ok(name) = std::str::from_utf8(&text[..end]) else { break };
+            let Ok(name) = std::str::from_utf8(text.get(..end).unwrap_or_default()) else { break };
             match pool.dsl().by_name(name) {
                 Ok(dataset) => {
                     let path = text.get(end + 1..).map(<[u8]>::to_vec);
                     return Ok(Found { dataset, path });
                 }
-                Err(e) => match engine::Error::from(e) {
-                    e if is_no_name(&e) => failure = failure.or(Some(e)),
-                    e => return Err(e.into()),
+                Err(e) => match Error::from(e) {
+                    e if is_no_name(&e) => error = error.or(Some(e)),
+                    e => return Err(NotFound::Failed(e)),
                 },
             }
         }
-        let failure: Failure = match failure {
-            Some(e) => e.into(),
-            None => Failure::usage(format!("{}: no dataset's name", self.shown())),
-        };
-        Err(failure.hint("places are given as POOL/DATASET[@SNAPSHOT]:PATH"))
+        Err(NotFound::NoDataset { shown: self.shown(), error })
     }
 }
 
 /// No dataset has that name, or can have it.
-fn is_no_name(e: &engine::Error) -> bool {
+fn is_no_name(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::NotFound | ErrorKind::InvalidName)
 }
 
 impl Found {
-    /// The file system, or why the dataset has none.
-    pub fn filesystem(&self, sets: &Sets<'_>) -> Result<Filesystem, Failure> {
-        Ok(sets.filesystem(&self.dataset)?)
-    }
-
     /// The path; the root's when only the dataset was named.
+    #[must_use]
     pub fn path(&self) -> &[u8] {
         self.path.as_deref().unwrap_or_default()
     }
 
     /// The last name of the path; `None` for the root.
+    #[must_use]
     pub fn last_name(&self) -> Option<&[u8]> {
         let mut parts = self.path().rsplit(|b| *b == b'/').filter(|p| !p.is_empty());
         parts.next().filter(|p| *p != b"." && *p != b"..")
     }
 
     /// The file; `follow`: also through a symbolic link at the end.
-    pub fn node(&self, fs: &Filesystem, follow: bool) -> Result<Node, Failure> {
+    ///
+    /// # Errors
+    /// There is none, or a directory on the way cannot be read.
+    pub fn node(&self, fs: &Filesystem, follow: bool) -> engine::Result<Node> {
         Ok(fs.by_path(self.path(), follow)?)
     }
 }
 
 /// A name for people: what a terminal must not see becomes `\xNN`.
+#[must_use]
 pub fn printable(name: &[u8]) -> String {
     escape::name(name)
 }
