@@ -2,8 +2,8 @@
 //!
 //! The terminal may be another process's, whose command is carried out here. So Ctrl-C is no
 //! signal, which would end this process, and the terminal is as it was before when the question
-//! ends, however it ends. Reading does not wait for longer than [`TURN`], because nothing else tells
-//! that no answer is wanted any more.
+//! ends, however it ends. Reading does not wait for longer than [`TURN`]: nothing else tells that
+//! no answer is wanted any more.
 
 use crate::keys::KeyBytes;
 use rustix::termios::{
