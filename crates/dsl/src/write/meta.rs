@@ -57,7 +57,7 @@ pub struct DslCx<'a> {
     pub features: &'a dyn FeatureCounts,
     /// The time.
     pub now: Timestamp,
-    /// Random numbers for GUIDs.
+    /// Random numbers for GUIDs and keys, from a source that is fit for keys.
     pub guid: &'a dyn Fn() -> u64,
     /// Bytes that all datasets together may take, for what needs room to be allowed.
     pub pool_size: u64,
