@@ -642,7 +642,8 @@ fn a_mount_whose_server_panics_stays_and_fails() {
     assert!(!wrote.status.success());
     wait_for_end(server);
     let written = std::fs::write(place.mnt().join("after"), "x");
-    assert_eq!(written.unwrap_err().kind(), std::io::ErrorKind::NotConnected);
+    use std::io::ErrorKind::{ConnectionAborted, NotConnected};
+    assert!(matches!(written.unwrap_err().kind(), ConnectionAborted | NotConnected));
     place.unmount();
     assert!(!place.mnt().join("after").exists());
 }
