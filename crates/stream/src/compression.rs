@@ -35,9 +35,14 @@ fn check_plain(body: &Body, offset: u64) -> RewriteResult<()> {
     }
 }
 
-/// The bytes of a block.
+/// The largest block.
+const BLOCK_BYTES_MAX: u64 = 16 << 20;
+
+/// The bytes of a block. `None`: it is damaged, or says that it is larger than any.
 fn unpacked(algorithm: Algorithm, packed: &[u8], size: u64) -> Option<Vec<u8>> {
-    // A record says no more than the largest block.
+    if size > BLOCK_BYTES_MAX {
+        return None;
+    }
     let mut bytes = vec![0; usize::try_from(size).ok()?];
     compress::decompress(algorithm, packed, &mut bytes).ok()?;
     Some(bytes)

@@ -636,7 +636,7 @@ fn a_mount_whose_server_panics_stays_and_fails() {
     place.zinc(&["zpool", "create", "tank", place.path("small/disk").to_str().unwrap()]).ok();
     place.zinc(&["zpool", "set", "failmode=panic", "tank"]).ok();
     let server = place.mount("tank");
-    let script = "head -c 200M /dev/urandom > mnt/large && sync -f mnt/large";
+    let script = "dd if=/dev/urandom of=mnt/large bs=1M count=200 conv=fsync";
     let mut write = Command::new("sh");
     let wrote = write.args(["-c", script]).current_dir(place.dir.path()).output().unwrap();
     assert!(!wrote.status.success());
