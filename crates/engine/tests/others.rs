@@ -164,8 +164,8 @@ fn lists(pool: &engine::Pool) -> Vec<u64> {
 fn what_cannot_be_changed_is_refused_with_reasons() {
     let mut unexpected = Vec::new();
     for case in testkit::corpus_cases() {
-        // The devices of degraded-mirror look well until they are read; fragmented is full; crypt is
-        // changed with its keys (`encrypted.rs`).
+        // The devices of degraded-mirror look well until they are read; fragmented is full;
+        // crypt is changed with its keys (`encrypted.rs`).
         let other = ["degraded-mirror", "fragmented", "crypt"];
         if WRITABLE.contains(&case.as_str()) || other.contains(&case.as_str()) {
             continue;
