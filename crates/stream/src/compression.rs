@@ -35,12 +35,9 @@ fn check_plain(body: &Body, offset: u64) -> RewriteResult<()> {
     }
 }
 
-/// The largest block.
-const BLOCK_BYTES_MAX: u64 = 16 << 20;
-
 /// The bytes of a block. `None`: it is damaged, or says that it is larger than any.
 fn unpacked(algorithm: Algorithm, packed: &[u8], size: u64) -> Option<Vec<u8>> {
-    if size > BLOCK_BYTES_MAX {
+    if size > stream::BLOCK_MAX {
         return None;
     }
     let mut bytes = vec![0; usize::try_from(size).ok()?];

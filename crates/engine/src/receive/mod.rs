@@ -31,6 +31,7 @@ pub(crate) use names::{by_guid, spelled};
 
 use crate::datasets::make_above;
 use crate::error::{Error, ErrorKind, Place, Result, Rule, StreamFault, Unreceivable};
+use crate::keys::is_of_key;
 use crate::properties::parse;
 use apply::Apply;
 use dsl::names::is_within;
@@ -794,10 +795,7 @@ impl<R: Read> Run<'_, R> {
     fn check_properties(&self) -> Result<()> {
         let with_content = ["volsize", "version"];
         let can_be_given = |name: &str| match find_dataset(name) {
-            Some(p) => {
-                let is_key = ["encryption", "keyformat", "keylocation", "pbkdf2iters"];
-                (!p.is_fixed() || is_key.contains(&p.name)) && !with_content.contains(&p.name)
-            }
+            Some(p) => (!p.is_fixed() || is_of_key(p.name)) && !with_content.contains(&p.name),
             // Quotas of owners have names of their own, and are no values that are received.
             None => is_user_property(name) || name.contains('@'),
         };

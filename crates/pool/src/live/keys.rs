@@ -70,14 +70,11 @@ impl LivePool {
         self.sync()?;
         let name = name.to_owned();
         self.run(move |cx| {
-            // Another may have unloaded it meanwhile, and a task that has begun must not fail.
-            let dsl = cx.datasets();
-            if !dsl.has_root_key(dsl.dir_by_name(&name)?.object) {
-                let error = KeyError::Locked;
-                return Err(dsl::Error::Key { dataset: name, error }.into());
-            }
+            // This first: another may have unloaded it meanwhile, and a task that has changed
+            // something must not fail.
+            cx.datasets().unload_key(&name)?;
             heads.iter().for_each(|head| cx.drop_head(head.object));
-            Ok(cx.datasets().unload_key(&name)?)
+            Ok(())
         })
     }
 
