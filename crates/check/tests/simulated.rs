@@ -3,8 +3,9 @@
 
 use check::{CheckOptions, Report};
 use device::{SimDisks, SimOptions, WriteDeviceRef};
-use pool::live::{self, CreateOptions, Devices, NewTop, SpaceClass, VdevSpec};
+use pool::live::Devices;
 use pool::{Candidate, OpenOptions, Pool, look_at_device};
+use poolkit::{leaf, top};
 use rt::{Progress, Rt};
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
@@ -20,14 +21,10 @@ fn name(disk: usize) -> String {
 
 /// Makes a pool with some files on these disks.
 fn make(rt: &Rt, disks: &[WriteDeviceRef]) {
-    let mut devices = Devices::new();
-    let mut tops = Vec::new();
-    for (n, disk) in disks.iter().enumerate() {
-        devices.insert(name(n), Arc::clone(disk));
-        let spec = VdevSpec::Leaf { path: name(n), is_file: false };
-        tops.push(NewTop { spec, class: SpaceClass::Normal });
-    }
-    let pool = live::create(rt, &CreateOptions::new("tank", tops), &devices).unwrap();
+    let devices: Devices =
+        disks.iter().enumerate().map(|(n, d)| (name(n), Arc::clone(d))).collect();
+    let tops = devices.keys().map(|name| top(leaf(name, false))).collect();
+    let pool = poolkit::create(rt, "tank", tops, &devices, |_| {});
     let fs = pool.filesystem("tank").unwrap();
     let now = ondisk::znode::Time { seconds: 1, nanos: 0 };
     for n in 0..FILES {

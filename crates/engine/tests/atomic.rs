@@ -14,7 +14,6 @@
 mod bench;
 #[path = "atomic/cases.rs"]
 mod cases;
-mod shapes;
 
 use bench::{Bench, check, exact, same, state};
 use cases::{CASES, Case};

@@ -9,8 +9,6 @@
 //! A run that fails is made shorter: each change takes all its choices from a number of its own.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-mod shapes;
-
 use engine::inside::device;
 use engine::inside::device::{CrashLog, CrashMode, SimDevice, SimDisks, SimOptions};
 use engine::inside::dmu::Hold;
@@ -21,7 +19,7 @@ use engine::inside::zio::{AllocError, AllocRequest, Allocate};
 use engine::inside::zpl::write::{NewFile, NewKind, RenameMode};
 use engine::inside::{check, pool, rt};
 use engine::{Candidate, Filesystem, OpenOptions, Pool};
-use shapes::Shape;
+use poolkit::Shape;
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::path::PathBuf;

@@ -8,9 +8,7 @@
 use engine::config::{LabelConfig, NvList, NvValue, Packing};
 use engine::inside::device::{CrashLog, CrashMode, Device, MemoryDevice, WriteDeviceRef};
 use engine::inside::device::{SimDisks, SimOptions};
-use engine::inside::pool::live::{
-    self, CreateOptions, Devices, ImportOptions, NewTop, SpaceClass, VdevSpec,
-};
+use engine::inside::pool::live::{self, Devices, ImportOptions, VdevSpec};
 use engine::inside::{device, pool, rt};
 use engine::{Candidate, LivePool, OpenOptions, Pool};
 use std::collections::BTreeMap;
@@ -33,18 +31,14 @@ enum Change {
 }
 
 fn disk(n: usize) -> VdevSpec {
-    VdevSpec::Leaf { path: format!("sim{n}"), is_file: true }
-}
-
-fn top(spec: VdevSpec) -> NewTop {
-    NewTop { spec, class: SpaceClass::Normal }
+    poolkit::leaf(format!("sim{n}"), true)
 }
 
 fn make(pool: LivePool, change: Change, new: &WriteDeviceRef, n: usize) {
     match change {
         Change::Add => {
             let devices = Devices::from([(format!("sim{n}"), Arc::clone(new))]);
-            pool.add_tops(&[top(disk(n))], Some(12), &devices).unwrap();
+            pool.add_tops(&[poolkit::top(disk(n))], Some(12), &devices).unwrap();
         }
         Change::Attach => {
             let first = pool.look().unwrap().config().vdev_tree.children[0].guid;
@@ -74,9 +68,8 @@ fn record(change: Change, disks: usize) -> CrashLog {
         let blank = |n| sim(&site, n, MemoryDevice::zeros(&format!("sim{n}"), DISK_BYTES));
         let devices: Devices = (0..disks).map(|n| (format!("sim{n}"), blank(n))).collect();
         let new = blank(disks);
-        let tops = (0..disks).map(|n| top(disk(n))).collect();
-        let options = CreateOptions { ashift: Some(12), ..CreateOptions::new("tank", tops) };
-        let pool = live::create(rt, &options, &devices).unwrap();
+        let tops = (0..disks).map(|n| poolkit::top(disk(n))).collect();
+        let pool = poolkit::create(rt, "tank", tops, &devices, |options| options.ashift = Some(12));
         pool.sync().unwrap();
         site.record();
         make(pool, change, &new, disks);

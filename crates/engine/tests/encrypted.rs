@@ -7,9 +7,9 @@ mod writing;
 use engine::inside::zpl::write::{NewFile, NewKind, XattrMode};
 use engine::keys::{self, KeyChange, KeyWish};
 use engine::{Create, ErrorKind, Filesystem, LivePool, Refusal, Rule, datasets};
+use poolkit::Shape;
 use std::collections::BTreeMap;
 use writing::Pools;
-use writing::shapes::Shape;
 
 const SUITES: [&str; 6] =
     ["aes-128-ccm", "aes-192-ccm", "aes-256-ccm", "aes-128-gcm", "aes-192-gcm", "aes-256-gcm"];

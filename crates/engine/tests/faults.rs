@@ -20,7 +20,7 @@ use engine::live::OwnChanges;
 use engine::{LivePool, Pool};
 use leaf::{Leaf, Trouble};
 use parking_lot::Mutex;
-use random::shapes::Shape;
+use poolkit::Shape;
 use random::{Bench, Model, Run};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +35,10 @@ const SEEDS: std::ops::Range<u64> = 1..25;
 /// rest of its last sector, which has no checksum, and raidz blamed the leaf with the parity. 1013:
 /// a leaf that lost all its labels is replaced by itself.
 const FOUND: [u64; 3] = [1013, 1026, 1038];
+
+/// Rounds of trouble in a run, and operations before and in them at most.
+const ROUNDS: usize = 4;
+const OPS_MAX: usize = 30 + ROUNDS * 49;
 
 const SHAPES: [Shape; 7] = [
     Shape::Mirror,
@@ -150,7 +154,29 @@ struct Tally {
     crashes: u64,
 }
 
-fn round(run: &mut Run, leaves: &Leaves, rng: &mut Rng, case: &str, tally: &mut Tally) {
+/// Operations of a run, in their order. A run that is made shorter leaves some of them out.
+struct Ops<'a> {
+    next: u64,
+    kept: &'a [u64],
+}
+
+impl Ops<'_> {
+    fn step(&mut self, run: &mut Run) {
+        if self.kept.binary_search(&self.next).is_ok() {
+            run.step();
+        }
+        self.next += 1;
+    }
+}
+
+fn round(
+    run: &mut Run,
+    ops: &mut Ops<'_>,
+    leaves: &Leaves,
+    rng: &mut Rng,
+    case: &str,
+    tally: &mut Tally,
+) {
     let rt = Rt::current();
     let victims = victims(&run.bench, rng);
     let mut troubles = Vec::new();
@@ -174,7 +200,7 @@ fn round(run: &mut Run, leaves: &Leaves, rng: &mut Rng, case: &str, tally: &mut 
         }
     }
     for _ in 0..20 + rng.below(30) {
-        run.step();
+        ops.step(run);
         if rng.below(10) == 0 {
             rt.sleep(Duration::from_millis(rng.below(3000)));
         }
@@ -195,8 +221,8 @@ fn round(run: &mut Run, leaves: &Leaves, rng: &mut Rng, case: &str, tally: &mut 
     heal(run, &guilty, &case);
 }
 
-/// The whole of one seed.
-fn campaign(seed: u64) -> (Bench, Model, Tally) {
+/// The whole of one seed, or what is left of it.
+fn campaign(seed: u64, kept: &[u64]) -> (Bench, Model, Tally) {
     let shape = SHAPES[(seed % SHAPES.len() as u64) as usize];
     Rt::simulate(seed, |rt| {
         let (bench, leaves) = bench(rt, seed, shape);
@@ -204,34 +230,41 @@ fn campaign(seed: u64) -> (Bench, Model, Tally) {
         let mut run = Run::new(seed, bench);
         run.weight_max = 1 << 20;
         run.offset_max = 8 << 20;
-        (0..30).for_each(|_| run.step());
+        let mut ops = Ops { next: 0, kept };
+        (0..30).for_each(|_| ops.step(&mut run));
         // Every other pool is held, as a server's is; crashes take that away.
         if seed.is_multiple_of(2) {
             run.pool().outlast_failures().unwrap();
         }
         let mut tally = Tally::default();
-        for n in 0..4 {
+        for n in 0..ROUNDS {
             let case = format!("seed {seed}, {shape:?}, round {n}:");
-            round(&mut run, &leaves, &mut rng, &case, &mut tally);
+            round(&mut run, &mut ops, &leaves, &mut rng, &case, &mut tally);
         }
         let (bench, model) = run.finish();
         (bench, model, tally)
     })
 }
 
-/// Runs a seed, and judges what it left; with OpenZFS too where that is wanted.
+/// Runs a seed, and judges what it left; with OpenZFS too where that is wanted. Operations are left
+/// out of a run that fails, as many as it fails without.
 fn judge(seed: u64, zdb: bool) -> Tally {
-    let ran = std::thread::Builder::new().name(format!("seed {seed}"));
-    let ran = ran.spawn(move || {
-        let (bench, model, tally) = campaign(seed);
-        bench.check(&bench.open()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-        Run::compare(&bench, &model).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-        if zdb {
-            bench.zdb();
-        }
-        tally
+    let total = Mutex::new(Tally::default());
+    testkit::shrinking_events(OPS_MAX, |kept| {
+        let ran = std::thread::Builder::new().name(format!("seed {seed}"));
+        let kept = kept.to_vec();
+        let ran = ran.spawn(move || {
+            let (bench, model, tally) = campaign(seed, &kept);
+            bench.check(&bench.open()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+            Run::compare(&bench, &model).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+            if zdb {
+                bench.zdb();
+            }
+            tally
+        });
+        *total.lock() = ran.unwrap().join().unwrap_or_else(|_| panic!("ZINC_SEED={seed} fails"));
     });
-    ran.unwrap().join().unwrap_or_else(|_| panic!("ZINC_SEED={seed} fails"))
+    total.into_inner()
 }
 
 #[test]

@@ -12,8 +12,8 @@ use engine::inside::pool::live::{LivePool, NewFilesystem};
 use engine::inside::rt;
 use engine::inside::zpl::Error;
 use engine::inside::zpl::write::{NewFile, NewKind};
+use poolkit::{SHAPES, Shape};
 use random::Bench;
-use random::shapes::{SHAPES, Shape};
 use testkit::Rng;
 
 const DEVICE_BYTES: u64 = 64 << 20;

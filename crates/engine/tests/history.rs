@@ -8,8 +8,8 @@ use engine::inside::dsl::write::PropertyChange;
 use engine::inside::pool::live::NewFilesystem;
 use engine::permissions::{Delegation, Taken, WhoKey};
 use engine::{LivePool, StoredValue};
+use poolkit::Shape;
 use writing::Pools;
-use writing::shapes::Shape;
 
 /// The internal events after that of `zpool create`, `NAME DATASET TEXT`, without numbers of
 /// objects and txgs.

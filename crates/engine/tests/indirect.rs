@@ -9,7 +9,7 @@ use engine::inside::dsl::write::{PropertyChange, parse_value};
 use engine::inside::ondisk::DmuType;
 use engine::inside::pool::live::{NewFilesystem, Setting, Tunable};
 use engine::inside::zpl::write::{NewFile, NewKind};
-use writing::shapes::Shape;
+use poolkit::Shape;
 use writing::{Pools, bytes, fs_time};
 
 fn property(name: &str, value: &str) -> PropertyChange {

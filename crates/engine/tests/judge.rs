@@ -22,7 +22,7 @@ use engine::inside::rt;
 use engine::inventory;
 use engine::live::{OfflineMode, OwnChanges};
 use handover::{Work, filled, saved};
-use random::shapes::{SHAPES, Shape};
+use poolkit::{SHAPES, Shape};
 use random::{Bench, Run};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -6,8 +6,6 @@
 //! describes what it has: that must be the same.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-mod shapes;
-
 use engine::files::{NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode};
 use engine::inside::device::{DeviceRef, MemoryDevice};
 use engine::inside::pool::live::{
@@ -17,8 +15,8 @@ use engine::inside::zpl::{AccessList, Op};
 use engine::inside::{pool, rt, zil};
 use engine::{Candidate, Filesystem, LivePool, OpenOptions, Pool, Volume, inventory};
 use engine::{PropertyChange, StoredValue};
+use poolkit::Shape;
 use serde_json::Value;
-use shapes::Shape;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

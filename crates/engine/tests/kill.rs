@@ -13,6 +13,7 @@ use engine::inside::dmu::Hold;
 use engine::inside::pool::live::{NewFilesystem, TxgLimits};
 use engine::inside::zpl::write::{NewFile, NewKind};
 use engine::{Filesystem, LivePool, Pool};
+use poolkit::Shape;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -20,7 +21,6 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use testkit::Rng;
 use writing::Pools;
-use writing::shapes::Shape;
 
 /// The directory of the pool, for the process that is killed.
 const DIR: &str = "ZINC_TEST_KILL_DIR";

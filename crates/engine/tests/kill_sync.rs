@@ -13,13 +13,13 @@ mod writing;
 use engine::inside::pool::live::NewFilesystem;
 use engine::inside::zpl::write::{NewFile, NewKind};
 use engine::{Filesystem, LivePool, PropertyChange, StoredValue};
+use poolkit::Shape;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use testkit::Rng;
 use writing::Pools;
-use writing::shapes::Shape;
 
 /// The directory of the pool, for the process that is killed.
 const DIR: &str = "ZINC_TEST_KILL_SYNC_DIR";

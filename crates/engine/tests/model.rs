@@ -8,7 +8,7 @@
 
 mod random;
 
-use random::shapes::{SHAPES, Shape};
+use poolkit::{SHAPES, Shape};
 use random::{Bench, Run};
 
 const DEVICE_BYTES: u64 = 256 << 20;

@@ -9,8 +9,6 @@
 //! A run that fails is made shorter: each change takes all its choices from a number of its own.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-mod shapes;
-
 use engine::files::{NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode};
 use engine::inside::device;
 use engine::inside::device::{CrashLog, CrashMode, MemoryDevice, SimDisks, SimOptions};
@@ -20,7 +18,7 @@ use engine::inside::pool::live::{self, Devices, ImportOptions, NewFilesystem};
 use engine::inside::{check, pool, rt};
 use engine::{Candidate, Filesystem, LivePool, OpenOptions, Pool, Volume};
 use engine::{PropertyChange, StoredValue};
-use shapes::Shape;
+use poolkit::Shape;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
 use std::path::PathBuf;

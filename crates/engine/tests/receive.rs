@@ -3,7 +3,6 @@
 
 #[path = "receive/resumed.rs"]
 mod resumed;
-mod shapes;
 #[path = "receive/targets.rs"]
 mod targets;
 

@@ -37,7 +37,7 @@ use engine::inside::vdev::{Reason, VdevState};
 use engine::inside::{check, rt};
 use engine::live::{OfflineMode, OwnChanges};
 use engine::{LivePool, Pool};
-use random::shapes::Shape;
+use poolkit::Shape;
 use random::{Bench, Run};
 use std::sync::Arc;
 

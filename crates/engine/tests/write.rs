@@ -7,8 +7,8 @@ use engine::inside::dsl::write::PropertyChange;
 use engine::inside::dsl::{PropertyContext, StoredValue};
 use engine::inside::pool::live::NewFilesystem;
 use engine::inside::zpl::write::{NewFile, NewKind};
+use poolkit::{SHAPES, Shape};
 use writing::Pools;
-use writing::shapes::{SHAPES, Shape};
 
 #[test]
 fn an_empty_pool_is_one_to_openzfs() {

@@ -4,8 +4,9 @@
 
 use device::{Options, RwFileDevice};
 use ondisk::nvlist::NvValue;
-use pool::live::{self, CreateOptions, Devices, NewTop, SpaceClass, VdevSpec};
+use pool::live::Devices;
 use pool::{Candidate, OpenOptions, Pool, SearchOptions, scan};
+use poolkit::{leaf, top};
 use rt::Rt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,16 +18,12 @@ const SIZE: u64 = 64 << 20;
 fn made(folder: &Path) -> Vec<PathBuf> {
     let paths: Vec<PathBuf> = ["a", "b"].map(|name| folder.join(name)).to_vec();
     let mut devices = Devices::new();
-    let mut tops = Vec::new();
     for path in &paths {
         let device = RwFileDevice::create(path, SIZE, &Options::default()).unwrap();
-        let path = path.to_str().unwrap().to_owned();
-        devices.insert(path.clone(), Arc::new(device) as _);
-        let spec = VdevSpec::Leaf { path, is_file: true };
-        tops.push(NewTop { spec, class: SpaceClass::Normal });
+        devices.insert(path.to_str().unwrap().to_owned(), Arc::new(device) as _);
     }
-    let pool = live::create(&Rt::real(), &CreateOptions::new("tank", tops), &devices).unwrap();
-    pool.close().unwrap();
+    let tops = devices.keys().map(|path| top(leaf(path, true))).collect();
+    poolkit::create(&Rt::real(), "tank", tops, &devices, |_| {}).close().unwrap();
     paths
 }
 

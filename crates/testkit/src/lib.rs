@@ -42,7 +42,7 @@ pub use nbd_server::NbdServer;
 pub use needs::needs;
 pub use rng::Rng;
 pub use s3_server::S3Server;
-pub use shrinking::{each_seed, shrinking, shrinking_seed, steps};
+pub use shrinking::{each_seed, shrinking, shrinking_events, shrinking_seed, shrunk, steps};
 pub use unharnessed::Unharnessed;
 pub use unpack::{read_zst, unpack_zst};
 

@@ -30,6 +30,25 @@ pub fn shrinking_seed(seed: u64, steps: usize, run: impl Fn(&[u64])) {
     runs(1, of_seed(seed), steps..=steps, run);
 }
 
+/// Makes one run of events that come from elsewhere than their number. It is given the places of
+/// those it is to make, `0..events`; when it fails, places are left out as long as it still fails.
+pub fn shrinking_events(events: usize, run: impl Fn(&[u64])) {
+    runs_of(1, of_seed(0), &Events { events: events as u64 }, run);
+}
+
+/// The shortest part of these bytes, pieces of it left out, that `fails` is still true of.
+pub fn shrunk(bytes: &[u8], fails: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    let mut shorter = Shorter::of(bytes.to_vec());
+    let mut more = shorter.next();
+    for _ in 0..SHRINKS_MAX {
+        if !more {
+            break;
+        }
+        more = if fails(&shorter.current()) { shorter.simplify() } else { shorter.complicate() };
+    }
+    shorter.kept
+}
+
 /// As many steps, which `seed` decides, for a test that wants a run to fail, or to be the ground of
 /// something else.
 pub fn steps(seed: u64, steps: usize) -> Vec<u64> {
@@ -45,6 +64,15 @@ fn of_seed(seed: u64) -> TestRng {
 }
 
 fn runs(cases: u32, rng: TestRng, length: RangeInclusive<usize>, run: impl Fn(&[u64])) {
+    runs_of(cases, rng, &Steps { length }, run);
+}
+
+fn runs_of(
+    cases: u32,
+    rng: TestRng,
+    steps: &impl Strategy<Value = Vec<u64>>,
+    run: impl Fn(&[u64]),
+) {
     let config = Config {
         cases,
         max_shrink_iters: SHRINKS_MAX,
@@ -56,7 +84,7 @@ fn runs(cases: u32, rng: TestRng, length: RangeInclusive<usize>, run: impl Fn(&[
         run(&steps);
         Ok(())
     };
-    match TestRunner::new_with_rng(config, rng).run(&Steps { length }, test) {
+    match TestRunner::new_with_rng(config, rng).run(steps, test) {
         Ok(()) => {}
         Err(TestError::Fail(why, steps)) => {
             // Once more: what a run prints when it fails is to stand last.
@@ -75,28 +103,46 @@ struct Steps {
 }
 
 impl Strategy for Steps {
-    type Tree = Shorter;
+    type Tree = Shorter<u64>;
     type Value = Vec<u64>;
 
     fn new_tree(&self, runner: &mut TestRunner) -> NewTree<Self> {
-        let kept = vec(any::<u64>(), self.length.clone()).new_tree(runner)?.current();
-        let (all, piece) = (kept.len(), kept.len().div_ceil(2));
-        Ok(Shorter { kept, without: all..all, piece })
+        Ok(Shorter::of(vec(any::<u64>(), self.length.clone()).new_tree(runner)?.current()))
+    }
+}
+
+/// The places of as many events.
+#[derive(Debug)]
+struct Events {
+    events: u64,
+}
+
+impl Strategy for Events {
+    type Tree = Shorter<u64>;
+    type Value = Vec<u64>;
+
+    fn new_tree(&self, _: &mut TestRunner) -> NewTree<Self> {
+        Ok(Shorter::of((0..self.events).collect()))
     }
 }
 
 /// Pieces of a run are left out, from its end to its beginning: halves, then quarters, down to
 /// single steps. One step at a time would never get through a run of thousands.
-struct Shorter {
+struct Shorter<T> {
     /// The shortest steps that failed.
-    kept: Vec<u64>,
+    kept: Vec<T>,
     /// Those of them that are left out just now.
     without: Range<usize>,
     /// How many are left out at once.
     piece: usize,
 }
 
-impl Shorter {
+impl<T> Shorter<T> {
+    fn of(kept: Vec<T>) -> Self {
+        let (all, piece) = (kept.len(), kept.len().div_ceil(2));
+        Self { kept, without: all..all, piece }
+    }
+
     /// Leaves out what is before the last piece; `false` when there is nothing more to try.
     fn next(&mut self) -> bool {
         if self.without.start == 0 {
@@ -109,10 +155,10 @@ impl Shorter {
     }
 }
 
-impl ValueTree for Shorter {
-    type Value = Vec<u64>;
+impl<T: Clone + std::fmt::Debug> ValueTree for Shorter<T> {
+    type Value = Vec<T>;
 
-    fn current(&self) -> Vec<u64> {
+    fn current(&self) -> Vec<T> {
         [&self.kept[..self.without.start], &self.kept[self.without.end..]].concat()
     }
 
@@ -171,6 +217,25 @@ mod tests {
         });
         assert!(text.contains("has 2 steps"), "{text}");
         assert!(runs.get() < 60, "{} runs", runs.get());
+    }
+
+    /// Events keep their places.
+    #[test]
+    fn events_are_left_out() {
+        let text = message(|| {
+            shrinking_events(100, |events| {
+                assert!(!(events.contains(&7) && events.contains(&50)), "both");
+            });
+        });
+        assert!(text.ends_with("has 2 steps; the first: [7, 50]"), "{text}");
+    }
+
+    #[test]
+    fn bytes_are_left_out() {
+        let all: Vec<u8> = (0..=255).collect();
+        let fails = |bytes: &[u8]| bytes.contains(&3) && bytes.contains(&200);
+        assert_eq!(shrunk(&all, fails), [3, 200]);
+        assert_eq!(shrunk(&all, |_| false), all);
     }
 
     /// A run that fails whatever it does needs no steps; one that never fails is made once.

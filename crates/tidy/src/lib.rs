@@ -53,7 +53,7 @@ pub const FLOORS: [&str; 33] = [
 ];
 
 /// Crates for tests alone: nothing but a dev-dependency may name them.
-pub const TEST_CRATES: [&str; 4] = ["needs", "testkit", "tidy", "fuzzing"];
+pub const TEST_CRATES: [&str; 5] = ["needs", "testkit", "poolkit", "tidy", "fuzzing"];
 
 /// A file under version control.
 #[derive(Debug, Clone)]

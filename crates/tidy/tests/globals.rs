@@ -89,7 +89,7 @@ const REAL: [(&str, &str); 5] = [
 
 /// Crates for tests alone, and programs that are no part of the product.
 fn is_product(path: &str) -> bool {
-    let tools = ["needs", "testkit", "tidy", "fuzzing"];
+    let tools = tidy::TEST_CRATES;
     path.starts_with("crates/")
         && path.contains("/src/")
         && !tools.iter().any(|tool| path.starts_with(&format!("crates/{tool}/")))

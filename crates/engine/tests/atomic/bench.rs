@@ -1,6 +1,5 @@
 //! A pool with a bit of everything, in memory, of which copies cost nothing.
 
-use crate::shapes::Shape;
 use engine::inside::device::{DeviceRef, MemoryDevice};
 use engine::inside::dsl::write::PropertyChange;
 use engine::inside::dsl::{Dataset, PropertyContext, StoredValue};
@@ -12,6 +11,7 @@ use engine::inside::zpl::write::{NewFile, NewKind};
 use engine::inside::{check as checker, pool, rt};
 use engine::permissions::{Delegation, WhoKey};
 use engine::{Candidate, OpenOptions, Pool};
+use poolkit::Shape;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -2,12 +2,12 @@
 //! begun here is finished by the kernel, and one that the kernel began is finished here.
 
 use super::handover::{LONG, Work, filled, judge, saved};
-use super::random::shapes::Shape;
 use super::random::{Bench, Run, add_large};
 use super::{DEVICE_BYTES, describe, set};
 use engine::LivePool;
 use engine::inside::ondisk::expand::Expansion;
 use engine::inside::ondisk::scan::State;
+use poolkit::Shape;
 use std::path::{Path, PathBuf};
 
 /// Raidz over three disks, and a disk more.

@@ -1,10 +1,10 @@
 //! Pools that are left in the middle of something: the kernel goes on with what we began, and we go
 //! on with what it leaves. Whatever is moved meanwhile, what a pool holds stays the same.
 
-use super::random::shapes::Shape;
 use super::random::{Bench, Run};
 use super::{machine, run_job, same};
 use engine::LivePool;
+use poolkit::Shape;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -2,12 +2,12 @@
 //! began is finished here; of a mirror, and of a distributed spare of a dRAID.
 
 use super::handover::{Work, filled, judge, saved};
-use super::random::shapes::Shape;
 use super::random::{Bench, Run, add_large};
 use super::{DEVICE_BYTES, describe_degraded, set};
 use engine::LivePool;
 use engine::inside::ondisk::scan::{Function, RebuildState, State};
 use engine::live::ResilverKind;
+use poolkit::Shape;
 use std::path::PathBuf;
 use std::time::Duration;
 

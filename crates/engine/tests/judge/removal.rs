@@ -2,12 +2,12 @@
 //! that was begun here is finished by the kernel, and one that the kernel began is finished here.
 
 use super::handover::{LONG, Work, filled, judge, saved};
-use super::random::shapes::Shape;
 use super::random::{Bench, Run, add_large};
 use super::{describe, set};
 use engine::LivePool;
 use engine::inside::ondisk::indirect::RemovalState;
 use engine::inside::ondisk::scan::State;
+use poolkit::Shape;
 use std::path::{Path, PathBuf};
 
 /// Size of a disk. The kernel removes none without this much room elsewhere, and some more.

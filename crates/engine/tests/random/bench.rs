@@ -1,6 +1,5 @@
 //! The devices of a run: in memory, so that a state of them costs nothing to keep.
 
-use super::shapes::Shape;
 use engine::inside::device::{
     Device, DeviceRef, ErrorKind, Fault, MemoryDevice, RwFaultDevice, WriteDeviceRef,
 };
@@ -10,6 +9,7 @@ use engine::inside::{check, pool, rt};
 use engine::live;
 use engine::live::{Devices, ImportOptions, LivePool, TxgLimits, VdevSpec};
 use engine::{Candidate, OpenOptions, Pool};
+use poolkit::Shape;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;

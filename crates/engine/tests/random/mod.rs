@@ -1,7 +1,7 @@
 //! Random operations on a pool beside a plain model of what it must hold.
 //!
 //! [`testkit::posix`] and `sets` are the model, `files`, `volumes` and `datasets` the operations,
-//! `compare` what makes sure that both are the same, `bench` the devices, `shapes` their layouts.
+//! `compare` what makes sure that both are the same, `bench` the devices.
 //! Everything is decided by one seed.
 #![allow(dead_code, reason = "each test takes what it needs")]
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, unreachable_pub)]
@@ -13,8 +13,6 @@ mod compare;
 mod datasets;
 mod files;
 mod sets;
-#[path = "../shapes/mod.rs"]
-pub mod shapes;
 mod volumes;
 
 pub use bench::Bench;

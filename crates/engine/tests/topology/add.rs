@@ -1,10 +1,10 @@
 //! Vdevs that are added to a pool while it is used.
 
 use super::random::Bench;
-use super::random::shapes::Shape;
 use super::{DEVICE_BYTES, Run, holds, holds_model, no_problems, run, whole};
 use engine::LivePool;
 use engine::live::{Devices, NewTop, SpaceClass};
+use poolkit::Shape;
 
 /// Adds a device that stands alone; its number among the top-level vdevs.
 fn add(pool: &LivePool, bench: &Bench, device: usize, class: SpaceClass) -> bool {

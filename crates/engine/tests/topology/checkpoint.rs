@@ -1,11 +1,11 @@
 //! A state of the pool that is kept, and going back to it.
 
-use super::random::shapes::{SHAPES, Shape};
 use super::random::{Bench, Model, Run};
 use super::{holds_model, no_problems, run, whole};
 use engine::errors::PoolError;
 use engine::live::{NewTop, SpaceClass};
 use engine::pools::CheckpointState;
+use poolkit::{SHAPES, Shape};
 use std::sync::Arc;
 
 /// A run with some history, a checkpoint, and as much history behind it; with the model of each.

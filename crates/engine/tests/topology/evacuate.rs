@@ -1,6 +1,5 @@
 //! Vdevs with data that are removed, while the pool is worked with.
 
-use super::random::shapes::Shape;
 use super::random::{Bench, Model, Run};
 use super::{EIO, holds_model, no_problems, run, whole};
 use engine::LivePool;
@@ -9,6 +8,7 @@ use engine::inside::ondisk::config::VdevKind;
 use engine::inside::ondisk::scan::State;
 use engine::live::tunables::{Setting, Tunable};
 use engine::live::{Devices, NewTop, SpaceClass, VdevSpec};
+use poolkit::Shape;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
 //! Devices that have grown.
 
 use super::random::add_large;
-use super::random::shapes::Shape;
 use super::*;
 use engine::inside::device::Device;
 use engine::inside::pool::Section;
 use engine::live::PropertyWord;
+use poolkit::Shape;
 
 const GROWN_BYTES: u64 = 200 << 20;
 

@@ -2,11 +2,11 @@
 
 use super::evacuate::set;
 use super::random::add_large;
-use super::random::shapes::Shape;
 use super::*;
 use engine::inside::pool::Error;
 use engine::live::ResilverKind;
 use engine::live::tunables::Tunable;
+use poolkit::Shape;
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_mins(10);

@@ -1,10 +1,10 @@
 //! Log devices that are taken off the pool.
 
 use super::random::Bench;
-use super::random::shapes::Shape;
 use super::{holds_model, run, whole};
 use engine::LivePool;
 use engine::live::{Devices, NewTop, SpaceClass};
+use poolkit::Shape;
 
 fn log_guid(pool: &LivePool) -> Option<u64> {
     let seen = pool.look().unwrap();

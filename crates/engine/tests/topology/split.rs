@@ -1,8 +1,8 @@
 //! Sides of mirrors that become a pool of their own.
 
-use super::random::shapes::Shape;
 use super::*;
 use engine::live::{NewTop, SpaceClass, VdevSpec};
+use poolkit::Shape;
 
 /// Some of the devices as a bench of their own.
 fn bench_of(bench: &Bench, shape: Shape, which: &[usize]) -> Bench {

@@ -3,12 +3,12 @@
 //! the model.
 
 use super::random::Bench;
-use super::random::shapes::{SHAPES, Shape};
 use super::{holds_model, no_problems, run};
 use engine::LivePool;
 use engine::inside::device::{Device as _, ErrorKind, Fault};
 use engine::live::{OwnChanges, PropertyWord};
 use engine::pools::{LeafWork, WorkState};
+use poolkit::{SHAPES, Shape};
 use std::time::Duration;
 
 const BOTH: [LeafWork; 2] = [LeafWork::Initialize, LeafWork::Trim];

@@ -1,14 +1,11 @@
 //! What the writing tests share: pools in files, something to put into them, and the judges.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
-#[path = "../shapes/mod.rs"]
-pub mod shapes;
-
 use engine::inside::{device, rt, zpl};
 use engine::live;
 use engine::live::{CreateOptions, ImportOptions, LivePool};
 use engine::{Candidate, Filesystem, OpenOptions, Pool, SearchOptions};
-use shapes::Shape;
+use poolkit::Shape;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -2,12 +2,11 @@
 
 use super::Lab;
 use device::{Device, MemoryDevice, WriteDeviceRef};
-use pool::live::{self, CreateOptions, Devices, LivePool, NewFilesystem, NewTop, VdevSpec};
+use pool::live::{Devices, LivePool, NewFilesystem, VdevSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use testkit::{Rng, SparseImage};
-use zio::SpaceClass;
 use zpl::{NewFile, NewKind, Time};
 
 const DEVICE_BYTES: u64 = 64 << 20;
@@ -15,7 +14,7 @@ const DEVICE_BYTES: u64 = 64 << 20;
 const LONG: Duration = Duration::from_mins(5);
 
 fn leaf(n: u32) -> VdevSpec {
-    VdevSpec::Leaf { path: format!("/dev/img{n}"), is_file: false }
+    poolkit::leaf(format!("/dev/img{n}"), false)
 }
 
 /// Files of random sizes and bytes, some of them in one block.
@@ -39,10 +38,9 @@ pub fn made(disks: u32, is_expanded: bool, vdev: impl Fn(Vec<VdevSpec>) -> VdevS
     let device = |n| Arc::new(MemoryDevice::zeros(&format!("img{n}"), DEVICE_BYTES));
     let memory: BTreeMap<u32, Arc<MemoryDevice>> = (0..count).map(|n| (n, device(n))).collect();
     let named = |n: u32| (format!("/dev/img{n}"), Arc::clone(&memory[&n]) as WriteDeviceRef);
-    let top = NewTop { spec: vdev((0..disks).map(leaf).collect()), class: SpaceClass::Normal };
-    let options = CreateOptions { ashift: Some(12), ..CreateOptions::new("made", vec![top]) };
-    let devices: Devices = (0..disks).map(named).collect();
-    let pool = live::create(&rt::Rt::real(), &options, &devices).unwrap();
+    let tops = vec![poolkit::top(vdev((0..disks).map(leaf).collect()))];
+    let (rt, devices): (_, Devices) = (rt::Rt::real(), (0..disks).map(named).collect());
+    let pool = poolkit::create(&rt, "made", tops, &devices, |options| options.ashift = Some(12));
     let mut rng = Rng::new(u64::from(count));
     fill(&pool, "made", &mut rng);
     pool.create_filesystem("made/fs", NewFilesystem::default(), Vec::new()).unwrap();

@@ -5,14 +5,12 @@
 use engine::inside::device::{Options, RwFileDevice};
 use engine::inside::dmu::{Hold, zap};
 use engine::inside::ondisk::znode::{Dirent, Time};
-use engine::inside::pool::live;
-use engine::inside::pool::live::{
-    CreateOptions, Devices, NewFilesystem, NewTop, SpaceClass, VdevSpec,
-};
+use engine::inside::pool::live::NewFilesystem;
 use engine::inside::rt;
 use engine::inside::zpl::write::XattrMode;
 use engine::inside::zpl::{NewFile, NewKind};
 use engine::{Filesystem, LivePool};
+use poolkit::Shape;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -44,14 +42,8 @@ impl Made {
         std::fs::create_dir(dir.path().join("pool")).unwrap();
         let path = dir.path().join("pool/disk");
         let device = RwFileDevice::create(&path, 256 << 20, &Options::default()).unwrap();
-        let path = path.to_str().unwrap().to_owned();
-        let mut devices = Devices::new();
-        devices.insert(path.clone(), Arc::new(device) as _);
-        let spec = VdevSpec::Leaf { path, is_file: true };
-        let tops = vec![NewTop { spec, class: SpaceClass::Normal }];
-        let create = CreateOptions::new("p", tops);
-        let pool = live::create(&rt::Rt::real(), &create, &devices).unwrap();
-        drop(devices);
+        let devices = vec![(path.to_str().unwrap().to_owned(), Arc::new(device) as _)];
+        let pool = Shape::Disk.create(&rt::Rt::real(), "p", devices, true, |_| {});
         pool.create_filesystem("p/fs", NewFilesystem::default(), Vec::new()).unwrap();
         let fs = pool.filesystem("p/fs").unwrap();
         fill(&Fill { pool: &pool, fs: &fs });

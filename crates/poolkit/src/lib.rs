@@ -1,23 +1,54 @@
-//! Layouts of pools, and how a pool of each is made: over memory, files or simulated disks, as a
-//! test likes.
-#![allow(dead_code, reason = "each test takes what it needs")]
-#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+//! How tests make pools: layouts, and a pool of each over memory, files or simulated disks.
+//!
+//! Only tests use this crate (a dev-dependency everywhere; `tidy` enforces it), so it may panic. It
+//! stands on `pool`, so that tests of `pool` and of all that is above it have the same layouts.
 
-use engine::inside::device::WriteDeviceRef;
-use engine::inside::pool::live::{
-    self, CreateOptions, Devices, LivePool, NewTop, SpaceClass, VdevSpec,
-};
-use engine::inside::rt::Rt;
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+use device::WriteDeviceRef;
+use pool::live::{self, CreateOptions, Devices, LivePool, NewTop, SpaceClass, VdevSpec};
+use rt::Rt;
+
+/// A leaf that its labels know by this path, as a file or as a disk.
+pub fn leaf(path: impl Into<String>, is_file: bool) -> VdevSpec {
+    VdevSpec::Leaf { path: path.into(), is_file }
+}
+
+/// A top-level vdev for data of all kinds.
+pub fn top(spec: VdevSpec) -> NewTop {
+    NewTop { spec, class: SpaceClass::Normal }
+}
+
+/// Makes a pool of these vdevs.
+pub fn create(
+    rt: &Rt,
+    pool: &str,
+    tops: Vec<NewTop>,
+    devices: &Devices,
+    change: impl FnOnce(&mut CreateOptions),
+) -> LivePool {
+    let mut options = CreateOptions::new(pool, tops);
+    change(&mut options);
+    live::create(rt, &options, devices).unwrap()
+}
 
 /// A pool's vdevs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
+    /// One disk.
     Disk,
+    /// Three disks, side by side.
     Disks3,
+    /// Two disks with the same.
     Mirror,
+    /// Three disks with the same.
     Mirror3,
+    /// One parity over three disks.
     Raidz1,
+    /// Two parities over five disks.
     Raidz2,
+    /// Three parities over seven disks.
     Raidz3,
     /// One parity, two data, one distributed spare over five disks.
     Draid1,
@@ -76,6 +107,7 @@ impl Shape {
         }
     }
 
+    /// Whether rows are spread over all disks.
     pub fn is_draid(self) -> bool {
         matches!(self, Self::Draid1 | Self::Draid2 | Self::Draid3)
     }
@@ -94,7 +126,7 @@ impl Shape {
     /// The vdevs over these leaves.
     pub fn tops(self, mut leaves: Vec<VdevSpec>) -> Vec<NewTop> {
         assert_eq!(leaves.len(), self.devices(), "{self:?}");
-        let top = |class| move |spec| NewTop { spec, class };
+        let of = |class| move |spec| NewTop { spec, class };
         let logs = leaves.split_off(self.data_devices());
         let logs = if logs.len() > 1 { vec![VdevSpec::Mirror(logs)] } else { logs };
         let special = match self {
@@ -105,9 +137,9 @@ impl Shape {
             Ok(one) => vec![one],
             Err(leaves) => leaves,
         };
-        let data = data.into_iter().map(top(SpaceClass::Normal));
-        let special = special.into_iter().map(top(SpaceClass::Special));
-        data.chain(special).chain(logs.into_iter().map(top(SpaceClass::Log))).collect()
+        let data = data.into_iter().map(top);
+        let special = special.into_iter().map(of(SpaceClass::Special));
+        data.chain(special).chain(logs.into_iter().map(of(SpaceClass::Log))).collect()
     }
 
     /// The vdev that all data is in; the leaves when each is one of its own.
@@ -138,10 +170,7 @@ impl Shape {
         is_file: bool,
         change: impl FnOnce(&mut CreateOptions),
     ) -> LivePool {
-        let leaf = |(path, _): &(String, _)| VdevSpec::Leaf { path: path.clone(), is_file };
-        let tops = self.tops(devices.iter().map(leaf).collect());
-        let mut options = CreateOptions::new(pool, tops);
-        change(&mut options);
-        live::create(rt, &options, &devices.into_iter().collect::<Devices>()).unwrap()
+        let tops = self.tops(devices.iter().map(|(path, _)| leaf(path, is_file)).collect());
+        create(rt, pool, tops, &devices.into_iter().collect(), change)
     }
 }
