@@ -137,7 +137,7 @@ pub use dmu::Objset;
 /// ```
 pub use dsl::Dataset;
 pub use dsl::write::{NameFault, NameKind, check_name, name_fault};
-pub use dsl::write::{PropertyChange, check_create, parse_value};
+pub use dsl::write::{PropertyChange, check_create, parse_size, parse_value};
 pub use dsl::{DatasetKind, Dir, Dsl, NamedBookmark, Refusal, ResumeToken, TokenFault};
 pub use dsl::{Property, PropertyContext, Source, StoredValue};
 pub use error::{Conflict, Error, ErrorKind, Hint, Place, Result, ResumeFault, Rule};

@@ -220,7 +220,7 @@ fn kinds(after: u64) -> [(&'static str, Vec<Fault>); 5] {
 /// known what it missed.
 #[test]
 fn a_leaf_may_fail_at_any_write() {
-    let step = step(23);
+    let step = step(47);
     for (seed, shape) in (100..).zip([Shape::Mirror, Shape::Raidz1]) {
         for after in (0..160).step_by(step) {
             for (what, faults) in kinds(after) {

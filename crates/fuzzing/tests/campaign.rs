@@ -17,8 +17,8 @@ use testkit::Rng;
 /// build on a busy machine.
 const SLOW: Duration = Duration::from_secs(5);
 
-/// Damaged copies per target when nobody says how long the campaign shall be.
-const ROUNDS: u64 = 2000;
+/// Damaged copies per target when no time is given for the campaign.
+const ROUNDS: u64 = 20_000;
 
 fn seeds(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = testkit::workspace_root().join("fuzz/corpus").join(target);

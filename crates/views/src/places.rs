@@ -118,8 +118,7 @@ impl Found {
     /// The last name of the path; `None` for the root.
     #[must_use]
     pub fn last_name(&self) -> Option<&[u8]> {
-        let mut parts = self.path().rsplit(|b| *b == b'/').filter(|p| !p.is_empty());
-        parts.next().filter(|p| *p != b"." && *p != b"..")
+        divided(self.path()).1
     }
 
     /// The file; `follow`: also through a symbolic link at the end.
@@ -131,6 +130,16 @@ impl Found {
     }
 }
 
+/// A path's directory and last name; `.` and `..` name nothing.
+#[must_use]
+pub fn divided(path: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let end = path.iter().rposition(|b| *b != b'/').map_or(0, |at| at + 1);
+    let path = &path[..end];
+    let start = path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+    let name = path.get(start..).filter(|n| !n.is_empty() && *n != b"." && *n != b"..");
+    (path.get(..start).unwrap_or_default(), name)
+}
+
 /// A name for people: what a terminal must not see becomes `\xNN`.
 #[must_use]
 pub fn printable(name: &[u8]) -> String {
@@ -140,6 +149,14 @@ pub fn printable(name: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_are_divided() {
+        assert_eq!(divided(b"/a/b/"), (&b"/a/"[..], Some(&b"b"[..])));
+        assert_eq!(divided(b"b"), (&b""[..], Some(&b"b"[..])));
+        assert_eq!(divided(b"/"), (&b""[..], None));
+        assert_eq!(divided(b"a/.."), (&b"a/"[..], None));
+    }
 
     #[test]
     fn control_characters_do_not_reach_the_terminal() {

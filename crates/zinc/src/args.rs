@@ -253,6 +253,11 @@ pub fn words<T: Clone>(
     text.split(',').map(one).collect()
 }
 
+/// A number of bytes, with or without a unit.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    engine::parse_size(text).ok_or_else(|| format!("'{text}' is not a size such as 128K or 64G"))
+}
+
 /// Divides `property=value`.
 pub fn divide(text: &str) -> Result<(&str, &str), Failure> {
     text.split_once('=')

@@ -248,17 +248,3 @@ impl From<std::io::Error> for Failure {
         Self::new(system_text(&e))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_of_errors_are_left_out() {
-        let denied = std::io::Error::from_raw_os_error(13).to_string();
-        let failure = Failure::new(format!("a: {denied}")).because(format!("{denied}; {denied}"));
-        let (what, causes, _) = failure.parts();
-        assert_eq!(what, "a: Permission denied");
-        assert_eq!(causes, ["Permission denied; Permission denied"]);
-    }
-}

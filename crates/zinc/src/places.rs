@@ -3,13 +3,20 @@
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::ui;
-use engine::pools::scan;
+use engine::pools::{FoundLeaf, scan};
 use engine::{Candidate, SearchOptions};
 use std::path::PathBuf;
 
 /// The pools that are or were in these places; without any, in those of `ZPOOL_IMPORT_PATH` or the
 /// usual ones.
 pub fn candidates(session: &Session, search: &[PathBuf]) -> Result<Vec<Candidate>, Failure> {
+    let mut found = Candidate::group(&labelled(session, search)?);
+    found.retain(Candidate::was_written);
+    Ok(found)
+}
+
+/// Devices in these places that have labels of pools.
+pub fn labelled(session: &Session, search: &[PathBuf]) -> Result<Vec<FoundLeaf>, Failure> {
     let paths = search.iter().map(|p| session.path(p)).collect();
     let options = SearchOptions { paths, ..SearchOptions::default() };
     let found = scan(&options)?;
@@ -17,8 +24,6 @@ pub fn candidates(session: &Session, search: &[PathBuf]) -> Result<Vec<Candidate
         let (path, seconds) = (path.display(), took.as_secs());
         ui::note(session, &format!("warning: it took {path} {seconds} seconds to answer"));
     }
-    let mut found = Candidate::group(&found);
-    found.retain(Candidate::was_written);
     Ok(found)
 }
 

@@ -16,8 +16,10 @@ use ::mount::reading;
 use control::feed::StreamEnd;
 use control::protocol::word_to_json;
 use control::{CallError, Client, Endpoint, SocketFile, sink};
+use engine::config::LabelConfig;
 use engine::datasets::pool_of;
 use engine::live::TxgRecord;
+use engine::pools::FoundLeaf;
 use engine::stats::{Snapshot, VdevStats};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -25,7 +27,7 @@ use std::ffi::OsString;
 use std::io::{IsTerminal as _, Read as _};
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -90,6 +92,13 @@ pub fn folders(session: &Session) -> Vec<PathBuf> {
 /// Name of the socket of a pool.
 pub fn file_name(guid: u64) -> String {
     format!("{guid}.sock")
+}
+
+/// What tells a file or disk from all others, whatever its name.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::metadata(path).ok()?;
+    let is_disk = found.file_type().is_block_device();
+    Some(if is_disk { (0, found.rdev()) } else { (found.dev(), found.ino()) })
 }
 
 fn sockets(session: &Session) -> Vec<PathBuf> {
@@ -184,11 +193,39 @@ impl Server {
             return Ok(Vec::new());
         }
         let mut servers = Self::all(session);
-        if !servers.is_empty() && !search.is_empty() {
-            let there = places::candidates(session, search)?;
-            servers.retain(|s| there.iter().any(|c| c.config.pool_guid == s.guid));
-        }
+        Self::retain_in(session, &mut servers, search)?;
         Ok(servers)
+    }
+
+    /// Keeps those whose pools are found in these places; without places all.
+    fn retain_in(
+        session: &Session,
+        servers: &mut Vec<Self>,
+        search: &[PathBuf],
+    ) -> Result<(), Failure> {
+        if !servers.is_empty() && !search.is_empty() {
+            let there = places::labelled(session, search)?;
+            servers.retain_mut(|server| server.has_one(&there));
+        }
+        Ok(())
+    }
+
+    /// Whether one of these devices is its pool's. A copy of one is not: the place of a copy does
+    /// not stand for the pool that is served.
+    fn has_one(&mut self, there: &[FoundLeaf]) -> bool {
+        let is_member = |leaf: &&FoundLeaf| match &leaf.config {
+            LabelConfig::Member(config) => config.pool_guid == self.guid,
+            _ => false,
+        };
+        let there: Vec<_> = there.iter().filter(is_member).collect();
+        if there.is_empty() {
+            return false;
+        }
+        // What cannot be told apart is taken for the same.
+        let own: Option<Vec<_>> =
+            self.devices().ok().and_then(|own| own.iter().map(|path| identity(path)).collect());
+        let Some(own) = own else { return true };
+        there.iter().any(|leaf| identity(&leaf.path).is_none_or(|one| own.contains(&one)))
     }
 
     /// Whether `name` (a pool, its guid, or anything in a pool) belongs to its pool.
@@ -271,10 +308,7 @@ impl Server {
         let is_own = found.iter().any(|s| !s.is_other)
             || known::pools(session).find(pool_of(name)).is_some();
         found.retain(|s| !(s.is_other && is_own));
-        if !found.is_empty() && !search.is_empty() {
-            let there = places::candidates(session, search)?;
-            found.retain(|s| there.iter().any(|c| c.config.pool_guid == s.guid));
-        }
+        Self::retain_in(session, &mut found, search)?;
         Self::single(&mut found, name)?;
         Ok(found.pop())
     }

@@ -460,6 +460,22 @@ fn a_verb_ends_with_its_client() {
 }
 
 #[test]
+fn a_copy_of_a_served_pool_is_not_taken_for_it() {
+    let place = Place::new();
+    let _server = place.serve(&[]);
+    place.run(&["zfs", "create", "-d", ".", "tank/a"]).ok();
+    place.run(&["zpool", "sync", "tank"]).ok();
+    std::fs::create_dir(place.path().join("copy")).unwrap();
+    std::fs::copy(place.path().join("disk"), place.path().join("copy/disk")).unwrap();
+    place.run(&["zfs", "create", "-d", "copy", "tank/b"]).ok();
+    let names = |more: &[&str]| place.run(&[&["zfs", "list", "-Ho", "name"], more].concat()).ok();
+    assert_eq!(names(&["-d", "copy", "-r", "tank"]), "tank\ntank/a\ntank/b\n");
+    // Without a place, and in that of its own device, the served one is meant.
+    assert_eq!(names(&["-r", "tank"]), "tank\ntank/a\n");
+    assert_eq!(names(&["-d", ".", "-r", "tank"]), "tank\ntank/a\n");
+}
+
+#[test]
 fn what_happened_inside_a_served_pool_is_told() {
     let place = Place::new();
     let _server = place.serve(&[]);

@@ -33,7 +33,9 @@ fn free_space_of_image_files_is_given_back() {
     let before: u64 = ["a", "b", "c"].iter().map(|n| taken(&place, n)).sum();
     has(&place.fails("zpool trim -d tank"), &["secure trim is not supported"]);
     has(&place.fails("zpool trim -s tank"), &["there is no active trim"]);
-    has(&place.fails("zpool trim -r nothing tank"), &["no number of bytes"]);
+    for rate in ["nothing", "0", "M", "1x", "99999999999999T"] {
+        has(&place.fails(&format!("zpool trim -r {rate} tank")), &["invalid value", rate]);
+    }
     has(&place.fails("zpool trim tank nix"), &["cannot trim nix", "no such device in pool"]);
     has(&place.ok("zpool status -t tank"), &["(untrimmed)"]);
     assert_eq!(place.ok("zpool trim tank a"), "");

@@ -65,8 +65,8 @@ pub use meta::{Blocks, DslCx, FeatureCounts, Timestamp};
 pub use names::{NameFault, NameKind, check_component, check_name, name_fault};
 pub use promote::{check_promote, promote};
 pub use props::{
-    PropertyChange, check_version, parse_value, received_properties, revert_property, set_property,
-    set_received,
+    PropertyChange, check_version, parse_size, parse_value, received_properties, revert_property,
+    set_property, set_received,
 };
 pub use reap::{Drained, drain, is_drained};
 pub use receive::{

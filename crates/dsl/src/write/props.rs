@@ -3,7 +3,7 @@
 mod needs;
 mod values;
 
-pub use values::parse_value;
+pub use values::{parse_size, parse_value};
 
 use super::meta::DslCx;
 use super::room::{check_new_reservation, check_reservation};

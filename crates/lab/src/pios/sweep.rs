@@ -70,25 +70,15 @@ impl Sweep {
     }
 }
 
-/// A number with an optional suffix k, m, g or t: powers of 1024.
+/// A number of bytes, as a property has them: `K`, `M`, `G` and so on are powers of 1024.
 ///
 /// # Errors
 /// It is malformed.
 pub fn parse_bytes(text: &str) -> Result<u64> {
     let text = text.trim();
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" | "b" => Some(0),
-        "k" | "kb" | "kib" => Some(10),
-        "m" | "mb" | "mib" => Some(20),
-        "g" | "gb" | "gib" => Some(30),
-        "t" | "tb" | "tib" => Some(40),
-        _ => None,
-    };
-    let number: Option<u64> = digits.parse().ok();
-    let bytes = number.zip(shift).and_then(|(n, shift)| n.checked_mul(1 << shift));
-    let wrong = || PiosError::new(format!("`{text}` is no number with an optional k, m, g or t"));
-    bytes.ok_or_else(wrong)
+    let wrong =
+        || PiosError::new(format!("`{text}` is not a number with an optional K, M, G or T"));
+    engine::parse_size(text).ok_or_else(wrong)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `zinc far`: disks in stores of objects, beside the pools that lie on them.
 
-use crate::cmd::inventory::parse_bytes;
+use crate::args::bytes;
 use crate::cmd::verb::Verb;
 use crate::failure::{FAILED, Failure, ISSUES};
 use crate::progress;
@@ -48,7 +48,7 @@ pub struct Create {
     #[arg(value_name = "STORE")]
     name: String,
     /// The size of the disk in bytes, such as 10T
-    #[arg(value_parser = parse_bytes)]
+    #[arg(value_parser = bytes)]
     size: u64,
 }
 
@@ -106,16 +106,16 @@ Prices are Amazon's, or those of a FILE of lines NAME = DOLLARS: create, get, li
 million requests, keep for a GiB and month, out for a GiB that leaves; and source and date.")]
 pub struct Cost {
     /// Bytes that are kept, when no STORE says it
-    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = bytes)]
     kept: u64,
     /// Bytes that are written in a month
-    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = bytes)]
     written: u64,
     /// Bytes that are read in a month
-    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = bytes)]
     read: u64,
     /// Bytes that one request reads: a record, or more when many are read in order
-    #[arg(long, value_name = "BYTES", default_value = "128K", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "128K", value_parser = bytes)]
     record: u64,
     /// Seconds between two transaction groups (zfs_txg_timeout)
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]

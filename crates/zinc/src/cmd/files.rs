@@ -1,6 +1,6 @@
 //! `zinc mkdir`, `rm`, `mv` and `ln`: small changes of names in a file system of a pool.
 
-use crate::cmd::cp::into::{now, parent};
+use crate::cmd::cp::into::now;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
@@ -12,7 +12,7 @@ use engine::{ErrorKind, Filesystem, LivePool};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
-use views::places::{Place, printable};
+use views::places::{Place, divided, printable};
 
 /// Arguments of `zinc mkdir`.
 #[derive(clap::Args)]
@@ -106,7 +106,7 @@ impl FileLocation {
 
     /// The directory above it, and its name there.
     fn above(&self, doing: &str) -> Result<(u64, Vec<u8>), Failure> {
-        let (above, name) = parent(&self.path);
+        let (above, name) = divided(&self.path);
         let Some(name) = name else { return Err(self.fail(doing, &"it has no name")) };
         let dir = self.fs.by_path(above, true).map_err(|e| self.fail(doing, &e))?;
         Ok((dir.number(), name.to_vec()))
@@ -250,7 +250,7 @@ impl Verb for Ln {
             let fail = |e| file.fail("create link", &e);
             let text = self.target.as_bytes();
             if self.symbolic {
-                let last = parent(text).1.unwrap_or(text);
+                let last = divided(text).1.unwrap_or(text);
                 let (dir, name) = file.target("create link", last)?;
                 let kind = NewKind::Symlink(text.to_vec());
                 file.fs.create(dir, &name, &new_file(session, kind, 0o777)).map_err(fail)?;

@@ -1,6 +1,6 @@
 //! `zinc inventory`: the whole content of a pool as JSON.
 
-use crate::args::PoolArgs;
+use crate::args::{PoolArgs, bytes};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::objsets::Sets;
@@ -27,27 +27,11 @@ pub struct Args {
     #[arg(long)]
     no_volumes: bool,
     /// Hash no file or volume that has more bytes of holes; K, M, G and T are units
-    #[arg(long, value_name = "BYTES", default_value = "64G", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "64G", value_parser = bytes)]
     max_hole: u64,
     /// Name or guid of the pool
     #[arg(value_name = "POOL")]
     name: String,
-}
-
-/// A number of bytes, with or without a unit.
-pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match &text[digits.len()..] {
-        "" => Some(0),
-        "K" | "k" => Some(10),
-        "M" | "m" => Some(20),
-        "G" | "g" => Some(30),
-        "T" | "t" => Some(40),
-        "P" | "p" => Some(50),
-        _ => None,
-    };
-    let bytes = digits.parse::<u64>().ok().zip(shift).and_then(|(n, s)| n.checked_mul(1 << s));
-    bytes.ok_or_else(|| format!("'{text}' is no number of bytes, such as 64G"))
 }
 
 impl Verb for Args {

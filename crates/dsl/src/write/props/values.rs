@@ -136,8 +136,8 @@ fn number(p: &Property, text: &str) -> Option<u64> {
 }
 
 /// A size: a number, with a fraction when a unit follows; units are powers of 1024, `K`, `KB` or
-/// `KiB` in any case.
-fn parse_size(text: &str) -> Option<u64> {
+/// `KiB` in any case. `None` for any other text, and for more than fits.
+pub fn parse_size(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (value, unit) = text.split_at(digits);
     let unit = unit.to_ascii_uppercase();

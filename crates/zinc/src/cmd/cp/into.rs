@@ -20,7 +20,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
-use views::places::{Place, printable};
+use views::places::{Place, divided, printable};
 
 /// What is copied into a pool, and how.
 pub struct IntoArgs {
@@ -142,7 +142,7 @@ impl IntoArgs {
             let what = format!("'{}' is no directory, to copy several to", place.shown());
             return Err(Failure::new(what));
         }
-        let (above, name) = parent(found.path());
+        let (above, name) = divided(found.path());
         let Some(name) = name else {
             return Err(Failure::new(format!("'{}' names no file", place.shown())));
         };
@@ -215,26 +215,9 @@ fn directory(fs: &Filesystem, path: &[u8], place: &Place) -> Result<u64, Failure
     }
 }
 
-/// A path's directory and last name.
-pub fn parent(path: &[u8]) -> (&[u8], Option<&[u8]>) {
-    let end = path.iter().rposition(|b| *b != b'/').map_or(0, |at| at + 1);
-    let path = &path[..end];
-    let start = path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
-    let name = path.get(start..).filter(|n| !n.is_empty() && *n != b"." && *n != b"..");
-    (path.get(..start).unwrap_or_default(), name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn paths_are_divided() {
-        assert_eq!(parent(b"/a/b/"), (&b"/a/"[..], Some(&b"b"[..])));
-        assert_eq!(parent(b"b"), (&b""[..], Some(&b"b"[..])));
-        assert_eq!(parent(b"/"), (&b""[..], None));
-        assert_eq!(parent(b"a/.."), (&b"a/"[..], None));
-    }
 
     #[test]
     fn places_in_pools_have_a_colon() {

@@ -66,21 +66,3 @@ fn check(line: &Line) -> Result<(), (usize, String)> {
     let done = parsed(words.into_iter());
     done.map(drop).map_err(|e| (line.number, first_line(&e)))
 }
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_option_is_judged_alone() {
-        let said = |text: &str| check(&parse(text, &FOREIGN).unwrap()[0]);
-        assert!(["http = [::1]:0", "mount"].iter().all(|text| said(text).is_ok()));
-        for (text, why) in [("speed = 9", "unexpected argument '--speed'"), ("http = x", "invalid")]
-        {
-            assert!(said(text).unwrap_err().1.contains(why), "{text}");
-        }
-        assert_eq!(said("\n[ tank ]\ntunable = a=1").unwrap_err().0, 3, "no such tunable");
-        assert_eq!(parse("all", &FOREIGN).unwrap_err().0, 1);
-    }
-}

@@ -3,6 +3,7 @@
 
 use super::devices::{device, find};
 use super::each;
+use crate::args::bytes;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::{self, LiveOptions};
@@ -62,21 +63,9 @@ struct Common {
     devices: Vec<String>,
 }
 
-/// A number with a suffix of 1024.
+/// Bytes each second.
 fn rate(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is no number of bytes");
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    let shift = match text[digits.len()..].to_ascii_lowercase().trim_end_matches('b') {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return Err(wrong()),
-    };
-    let bytes = number.checked_mul(1 << shift).filter(|n| *n > 0);
-    bytes.ok_or_else(wrong)
+    bytes(text).and_then(|n| if n > 0 { Ok(n) } else { Err("it would never end".to_owned()) })
 }
 
 /// What is to be done.
@@ -219,18 +208,5 @@ impl Verb for Trim {
             _ => Doing::Start(self.rate.unwrap_or(0)),
         };
         self.common.run(session, LeafWork::Trim, doing)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::rate;
-
-    #[test]
-    fn rates_are_numbers_with_suffixes() {
-        assert_eq!((rate("100"), rate("2k"), rate("3MB")), (Ok(100), Ok(2048), Ok(3 << 20)));
-        for text in ["", "0", "M", "1x", "-1", "99999999999999T"] {
-            assert!(rate(text).is_err(), "{text}");
-        }
     }
 }
