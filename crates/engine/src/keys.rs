@@ -95,6 +95,12 @@ impl KeyWish {
         encryption.is_none() && format.is_none() && location.is_none() && iters.is_none()
     }
 
+    /// It is not to be encrypted, whatever is above it.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        self.encryption == Some(OFF)
+    }
+
     /// The key that a new dataset needs of its own, when what is above it is encrypted or not;
     /// `None`: it has that of the one above, or is not encrypted.
     ///

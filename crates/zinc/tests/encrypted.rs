@@ -80,6 +80,12 @@ fn datasets_are_made_with_keys_from_files_and_from_standard_input() {
         let (code, _, err) = run(dir, &format!("zfs set keylocation={nowhere} sealed/raw"));
         assert!(code == 1 && err.contains("bad value"), "{nowhere}: {err}");
     }
+    // What is not encrypted needs no key; what is missing above it does.
+    std::fs::rename(dir.join("key"), dir.join("elsewhere")).unwrap();
+    ok(dir, "zfs create -o encryption=off sealed/raw/plain");
+    assert_eq!(ok(dir, "zfs get -Ho value encryption sealed/raw/plain"), "off\n");
+    let (code, _, err) = run(dir, "zfs create -p -o encryption=off sealed/raw/more/plain");
+    assert!(code == 1 && err.contains("cannot read the key"), "{err}");
     testkit::oracle::judge(dir, "sealed");
 }
 

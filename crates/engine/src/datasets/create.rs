@@ -151,6 +151,13 @@ impl Create {
         self.wish.wanted_key(above.next().is_some_and(|name| is_encrypted(pool, name)))
     }
 
+    /// Whether a key is used that a dataset above it has.
+    #[must_use]
+    pub fn uses_key_above(&self, pool: &Pool) -> bool {
+        let _guard = pool.lock_datasets();
+        !self.wish.is_off() || self.parents && !missing_above(pool.dsl(), &self.name).is_empty()
+    }
+
     /// Gives it its own key, which its user gave.
     ///
     /// # Errors

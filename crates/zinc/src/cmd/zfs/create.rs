@@ -93,7 +93,7 @@ impl Verb for Args {
                 let place = (wanted.format, wanted.location.as_str());
                 let key = key_at(session, &self.name, place, true)?;
                 new = new.clone().with_key(pool, &key).map_err(fail)?;
-            } else {
+            } else if new.uses_key_above(pool.view()) {
                 load_for(session, pool, &self.name, true)?;
             }
             let make = || new.run(pool).map_err(|e| cannot("create", &self.name, e));
