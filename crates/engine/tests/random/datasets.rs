@@ -16,7 +16,7 @@ const SETS_MAX: usize = 14;
 const SNAPSHOTS_MAX: usize = 24;
 
 /// Values of properties that change what is written.
-const PROPERTIES: [(&str, &[&str]); 8] = [
+const PROPERTIES: [(&str, &[&str]); 9] = [
     (
         "compression",
         &[
@@ -45,6 +45,7 @@ const PROPERTIES: [(&str, &[&str]); 8] = [
     ("xattr", &["sa", "dir"]),
     ("redundant_metadata", &["all", "most", "some", "none"]),
     ("special_small_blocks", &["0", "4K", "32K"]),
+    ("sync", &["standard", "always"]),
 ];
 
 /// Whether the engine refused for a reason that the model cannot foresee: space.
