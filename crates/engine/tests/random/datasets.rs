@@ -303,7 +303,8 @@ impl Run {
         let set = self.any_set(|_| true).unwrap();
         let (name, values) = *self.rng.pick(&PROPERTIES);
         let value = *self.rng.pick(values);
-        self.set(&set, name, value)
+        let is_kept_on = self.has_checksums && (name, value) == ("checksum", "off");
+        self.set(&set, name, if is_kept_on { "on" } else { value })
     }
 
     /// Takes all quotas and reservations away, so that other operations can write.

@@ -104,6 +104,8 @@ pub struct Run {
     pub weight_max: u64,
     /// Where sparse files end, at most.
     pub offset_max: u64,
+    /// No dataset gets `checksum=off`.
+    pub has_checksums: bool,
     /// Calls that were refused because there was no space.
     pub refused: u64,
 }
@@ -138,6 +140,7 @@ impl Run {
             counter: 1 << 20,
             weight_max: 12 << 20,
             offset_max: 1 << 44,
+            has_checksums: false,
             refused: 0,
         }
     }
