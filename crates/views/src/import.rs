@@ -216,8 +216,8 @@ pub fn action(v: &ImportVerdict<'_>) -> String {
         }
         (State::Online | State::Degraded, Trouble::CorruptPool) => {
             "The pool can be imported with '-o \
-             readonly=on', or may go back to an earlier\n\tstate with '-F'.  'zinc check' says \
-             what is lost, 'zinc rescue' copies out\n\twhat is not."
+             readonly=on', or may go back to an earlier\n\tstate with '-F' or '-FX'.  'zinc check' \
+             says what is lost, 'zinc rescue' copies\n\tout what is not."
                 .to_owned()
         }
         (State::Online | State::Degraded, Trouble::MissingLog) => {
