@@ -5,12 +5,14 @@
 //! ```
 //!
 //! `--log`: the pool has a log device, a second file. `--only BYTES,THREADS`: one row. `--ours`:
-//! the plain file is not measured, for a profile.
+//! the plain file is not measured, for a profile. `--turns NAME=A,B`: not the plain file and the
+//! pool, but the pool with one and with the other value of a tunable.
 #![allow(clippy::print_stdout, reason = "a measurement is a table")]
 
 use engine::files::{NewFile, NewKind, Time};
 use engine::inside::device::WriteDeviceRef;
 use engine::inside::pool::live::{self, CreateOptions, Devices, NewTop, SpaceClass, VdevSpec};
+use engine::inside::pool::live::{Setting, TunableError};
 use engine::inside::{device, rt};
 use engine::{Filesystem, LivePool};
 use std::error::Error;
@@ -133,18 +135,27 @@ struct Args {
     with_log: bool,
     only: Option<(usize, u64)>,
     ours: bool,
+    turns: Option<[Setting; 2]>,
 }
 
-const USAGE: &str =
-    "usage: syncbench DIRECTORY [SECONDS] [ROUNDS] [--log] [--only BYTES,THREADS] [--ours]";
+const USAGE: &str = "usage: syncbench DIRECTORY [SECONDS] [ROUNDS] [--log] \
+                     [--only BYTES,THREADS] [--ours] [--turns NAME=A,B]";
 
 fn args() -> Outcome<Args> {
     let (mut plain, mut with_log, mut only, mut ours) = (Vec::new(), false, None, false);
-    let mut all = std::env::args().skip(1);
+    let (mut all, mut turns) = (std::env::args().skip(1), None);
     while let Some(arg) = all.next() {
         match arg.as_str() {
             "--log" => with_log = true,
             "--ours" => ours = true,
+            "--turns" => {
+                let row = all.next().ok_or(USAGE)?;
+                let (one, other) = row.split_once(',').ok_or(USAGE)?;
+                let name = one.split_once('=').ok_or(USAGE)?.0;
+                let parse =
+                    |text: &str| Setting::parse(text).map_err(|e: TunableError| e.to_string());
+                turns = Some([parse(one)?, parse(&format!("{name}={other}"))?]);
+            }
             "--only" => {
                 let row = all.next().ok_or(USAGE)?;
                 let (size, threads) = row.split_once(',').ok_or(USAGE)?;
@@ -156,22 +167,30 @@ fn args() -> Outcome<Args> {
     let number = |n: usize, default| plain.get(n).map_or(Ok(default), |text| text.parse());
     let (time, rounds) = (Duration::from_secs(number(1, 3)?), number(2, 3)? as usize);
     let dir = PathBuf::from(plain.first().ok_or(USAGE)?);
-    Ok(Args { dir, time, rounds, with_log, only, ours })
+    Ok(Args { dir, time, rounds, with_log, only, ours, turns })
 }
 
 /// One row of the table.
-fn row(args: &Args, fs: &Filesystem, size: usize, threads: u64) -> Outcome<()> {
+fn row(
+    args: &Args,
+    (pool, fs): (&LivePool, &Filesystem),
+    size: usize,
+    threads: u64,
+) -> Outcome<()> {
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
     for round in 0..args.rounds {
         // In turns, and each first in half of them.
         let mut both = [args.ours, true];
         both.rotate_left(round % 2);
         for is_ours in both {
-            if is_ours {
-                ours.push(zinc(fs, threads, size, args.time)?);
-            } else {
-                theirs.push(raw(&args.dir, threads, size, args.time)?);
+            if let Some(turns) = args.turns {
+                pool.set_tunable(turns[usize::from(is_ours)]);
             }
+            let out = if is_ours { &mut ours } else { &mut theirs };
+            out.push(match is_ours || args.turns.is_some() {
+                true => zinc(fs, threads, size, args.time)?,
+                false => raw(&args.dir, threads, size, args.time)?,
+            });
         }
     }
     let median = |mut all: Vec<f64>| {
@@ -187,11 +206,12 @@ fn row(args: &Args, fs: &Filesystem, size: usize, threads: u64) -> Outcome<()> {
 fn main() -> Outcome<()> {
     let args = args()?;
     let (pool, fs) = pool(&args.dir, args.with_log)?;
-    println!("{:>6} {:>7} {:>12} {:>12} {:>6}", "bytes", "threads", "raw/s", "zinc/s", "ratio");
+    let heads = if args.turns.is_some() { ["one/s", "other/s"] } else { ["raw/s", "zinc/s"] };
+    println!("{:>6} {:>7} {:>12} {:>12} {:>6}", "bytes", "threads", heads[0], heads[1], "ratio");
     for size in [4096, 128 << 10] {
         for threads in [1, 4, 16, 64] {
             if args.only.is_none_or(|only| only == (size, threads)) {
-                row(&args, &fs, size, threads)?;
+                row(&args, (&pool, &fs), size, threads)?;
             }
         }
     }

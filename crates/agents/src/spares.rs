@@ -1,5 +1,6 @@
 //! What a server does by itself when a device of its pool fails: it takes a hot spare, and uses the
-//! device again when it is back, as another file or disk too.
+//! device again when it is back, as another file or disk too. A thread beside it looks whether the
+//! spares that wait and the cache devices are there.
 //!
 //! OpenZFS leaves this to a daemon of its own, zed. Here it is a thread of the process that holds
 //! the pool: commands that open a pool for a moment take no spares, as they cannot tell a device
@@ -15,34 +16,78 @@ use std::time::{Duration, Instant};
 
 /// How often the devices are looked at.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long what did not help is left alone, when nothing has changed.
+/// How long what did not help is left alone at first, when nothing has changed, and at most.
+const SOON: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_mins(1);
 
-/// Starts the thread. It ends when the pool is gone.
+/// How often spares that wait and cache devices are looked at.
+const PROBE: Duration = Duration::from_secs(5);
+
+/// Starts the threads. They end when the pool is gone.
 ///
 /// # Errors
-/// The thread cannot be started.
+/// A thread cannot be started.
 pub fn watch(held: &Arc<Held>) -> std::io::Result<()> {
     let Some(rt) = held.pool().map(|pool| pool.rt().clone()) else { return Ok(()) };
     let held = Arc::downgrade(held);
-    let watch = move || run(&held, &rt);
-    std::thread::Builder::new().name("spares".to_owned()).spawn(watch).map(drop)
+    let begin = |name: &str, run: Box<dyn FnOnce() + Send>| {
+        std::thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)
+    };
+    let idle = Weak::clone(&held);
+    begin("idle", Box::new(move || probe(&idle)))?;
+    begin("spares", Box::new(move || run(&held, &rt)))
 }
 
-/// Leaves for which something was tried, and when.
+/// Looks whether what nothing reads is there. A device that hangs holds up this thread alone.
+fn probe(held: &Weak<Held>) {
+    let look = || held.upgrade().and_then(|held| held.pool());
+    let mut since = PROBE;
+    loop {
+        std::thread::sleep(LOOK);
+        // Not kept over the time that the probe takes.
+        let Some(pool) = look() else { return };
+        since += LOOK;
+        if since < PROBE {
+            continue;
+        }
+        since = Duration::ZERO;
+        let mut idle = pool.idle_devices();
+        drop(pool);
+        idle.probe(&AnyDevices::default());
+        let Some(pool) = look() else { return };
+        pool.note_idle(&idle);
+    }
+}
+
+/// What was tried last.
+struct Attempt {
+    leaves: Vec<u64>,
+    with: Vec<u64>,
+    at: Instant,
+    /// The time until the next, when nothing changes.
+    pause: Duration,
+}
+
+/// Leaves for which something was tried, with what, and when.
 #[derive(Default)]
-struct Tried(Option<(Vec<u64>, Instant)>);
+struct Tried(Option<Attempt>);
 
 impl Tried {
-    /// Whether it is to be tried for these; it is noted then.
-    fn is_new(&mut self, leaves: Vec<u64>) -> bool {
-        let is_same =
-            |(before, at): &(Vec<u64>, Instant)| *before == leaves && at.elapsed() < AGAIN;
-        let is_new = !leaves.is_empty() && !self.0.as_ref().is_some_and(is_same);
-        if is_new {
-            self.0 = Some((leaves, Instant::now()));
+    /// Whether it is to be tried for these leaves with what there is; it is noted then. What did
+    /// not help is tried again soon, and then less and less often. When no leaf is left, all is
+    /// forgotten: the same may happen to the same leaf again.
+    fn is_due(&mut self, leaves: Vec<u64>, with: Vec<u64>) -> bool {
+        if leaves.is_empty() {
+            self.0 = None;
+            return false;
         }
-        is_new
+        let before = self.0.as_ref().filter(|last| (&last.leaves, &last.with) == (&leaves, &with));
+        if before.is_some_and(|last| last.at.elapsed() < last.pause) {
+            return false;
+        }
+        let pause = before.map_or(SOON, |last| (last.pause * 2).min(AGAIN));
+        self.0 = Some(Attempt { leaves, with, at: Instant::now(), pause });
+        true
     }
 }
 
@@ -55,16 +100,25 @@ fn run(held: &Weak<Held>, rt: &Rt) {
         let Some(pool) = held.pool() else { return };
         let (back, missing) = (pool.leaves_there_again(), pool.missing());
         let failed = pool.leaves_without_spare();
+        let spares = spares(&pool, &failed);
         drop(pool);
         // One that is back needs no spare.
-        if used.is_new(back) {
+        if used.is_due(back, Vec::new()) {
             if use_again(&held) {
                 // The same may happen to it again.
                 used = Tried::default();
             }
-        } else if !use_returned(&held, &mut lookout, &missing) && spared.is_new(failed) {
+        } else if !use_returned(&held, &mut lookout, &missing) && spared.is_due(failed, spares) {
             take(&held);
         }
+    }
+}
+
+/// The spares that could stand in for what failed.
+fn spares(pool: &LivePool, failed: &[u64]) -> Vec<u64> {
+    match failed.is_empty() {
+        true => Vec::new(),
+        false => pool.spares_left().unwrap_or_default().iter().map(|spare| spare.guid).collect(),
     }
 }
 
@@ -136,5 +190,25 @@ fn take(held: &Held) {
     for (leaf, spare) in taken {
         let pool = held.name();
         tracing::warn!(target: "zinc::pool", "{pool}: spare {spare} stands in for {leaf}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_did_not_help_is_left_alone_until_something_changes() {
+        let mut tried = Tried::default();
+        assert!(!tried.is_due(vec![], vec![9]));
+        assert!(tried.is_due(vec![1], vec![9]));
+        assert!(!tried.is_due(vec![1], vec![9]));
+        // Another leaf, another spare.
+        assert!(tried.is_due(vec![1, 2], vec![9]));
+        assert!(tried.is_due(vec![1, 2], vec![8, 9]));
+        assert!(!tried.is_due(vec![1, 2], vec![8, 9]));
+        // All was well in between.
+        assert!(!tried.is_due(vec![], vec![8, 9]));
+        assert!(tried.is_due(vec![1, 2], vec![8, 9]));
     }
 }

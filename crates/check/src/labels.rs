@@ -31,7 +31,8 @@ pub(crate) fn audit(pool: &Pool, sink: &Sink) {
     // What was removed from the pool may still lie about, and is none of its business.
     let tree = &pool.config().vdev_tree;
     for (guid, seen) in pool.candidate().leaves.iter().filter(|(g, _)| tree.find(**g).is_some()) {
-        let views = pool::read_labels(&seen.device);
+        let Some(device) = pool.device_of(*guid) else { continue };
+        let views = pool::read_labels(&device);
         judge(pool, *guid, &seen.path.display().to_string(), &views, in_use.contains(guid), sink);
     }
     for salvage in pool.salvage() {

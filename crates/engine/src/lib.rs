@@ -273,11 +273,11 @@ pub mod inside {
 pub mod live {
     pub use pool::live::{
         AbandonedHead, CreateOptions, DEVICE_MIN, Devices, ENABLED_BY_DEFAULT, Event, EventValue,
-        Events, FailMode, GivenUpLog, Head, ImportOptions, InUse, Invocation, LivePool, LogDevices,
-        Lookout, Missing, NewTop, NotUsed, OfflineMode, OwnChanges, PropertyWord, PushReason,
-        Refused, ResilverKind, Returned, Setting, Sighting, SpaceClass, SpareTaken, StopWaiter,
-        Tunable, TunableError, TxgLimits, TxgRecord, TxgState, VdevSpec, cache_config,
-        check_import, import, is_same, is_writable, mark_destroyed,
+        Events, FailMode, GivenUpLog, Head, IdleDevices, ImportOptions, InUse, Invocation,
+        LivePool, LogDevices, Lookout, Missing, NewTop, NotUsed, OfflineMode, OwnChanges,
+        PropertyWord, PushReason, Refused, ResilverKind, Returned, Setting, Sighting, SpaceClass,
+        SpareTaken, StopWaiter, Tunable, TunableError, TxgLimits, TxgRecord, TxgState, VdevSpec,
+        cache_config, check_import, import, is_same, is_writable, mark_destroyed,
     };
 
     /// What can be tuned, in a table with units and ranges.

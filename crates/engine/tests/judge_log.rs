@@ -3,13 +3,17 @@
 //! A pool is filled, then changed in every way that has a record, with a sync behind each change
 //! and no txg. What the devices hold at that moment, as after a crash, is described as we replay
 //! it. `zdb` reads the log; the kernel (by `scripts/judge`) imports the pool, which replays it, and
-//! describes what it has: that must be the same.
+//! describes what it has: that must be the same. It is also the same when one begins to replay, the
+//! power fails, and the other, or the same one, finishes.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use engine::files::{NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode};
-use engine::inside::device::{DeviceRef, MemoryDevice};
+use engine::inside::device::{
+    CrashLog, CrashMode, DeviceRef, MemoryDevice, SimDisks, SimOptions, WriteDeviceRef,
+};
+use engine::inside::ondisk::ZilHeader;
 use engine::inside::pool::live::{
-    self, CreateOptions, Devices, ImportOptions, NewFilesystem, TxgLimits,
+    self, CreateOptions, Devices, ImportOptions, NewFilesystem, Setting, TxgLimits,
 };
 use engine::inside::zpl::{AccessList, Op};
 use engine::inside::{pool, rt, zil};
@@ -37,8 +41,8 @@ struct Bench {
     devices: Vec<Arc<MemoryDevice>>,
 }
 
-fn create(name: &'static str, shape: Shape) -> (Bench, LivePool) {
-    let device = |n| Arc::new(MemoryDevice::zeros(&format!("mem{n}"), DEVICE_BYTES));
+fn create(name: &'static str, shape: Shape, size: u64) -> (Bench, LivePool) {
+    let device = |n| Arc::new(MemoryDevice::zeros(&format!("mem{n}"), size));
     let devices: Vec<_> = (0..shape.devices()).map(device).collect();
     let named = devices.iter().enumerate().map(|(n, d)| (format!("mem{n}"), Arc::clone(d) as _));
     let ashift = |options: &mut CreateOptions| options.ashift = Some(12);
@@ -205,6 +209,60 @@ impl Bench {
         live::import(&rt::Rt::real(), &self.candidate(), &options, &source).unwrap()
     }
 
+    /// The header of the log of the file system, and whether it has more to be replayed.
+    fn log(&self) -> (ZilHeader, bool) {
+        let view = self.open();
+        let dataset = view.dsl().by_name(&format!("{}/fs", self.name)).unwrap();
+        let log = zil::Log::read(&view.dsl().objset(&dataset).unwrap());
+        let has_more = log.pending(view.uberblock().txg).next().is_some();
+        (log.header, has_more)
+    }
+
+    /// A part of the log of the file system was replayed, and is durable.
+    fn is_half_replayed(&self) -> bool {
+        let (header, has_more) = self.log();
+        header.claim_txg != 0 && header.replay_seq > 0 && has_more
+    }
+
+    /// What is recorded of an import that ends many txgs while it replays.
+    fn record_import(&self) -> CrashLog {
+        let (candidate, images) = (self.candidate(), self.fork().devices);
+        let body = move || {
+            let rt = rt::Rt::simulated(1);
+            let site = SimDisks::new(&rt);
+            let device = |(n, image): (usize, Arc<MemoryDevice>)| {
+                let name = format!("mem{n}");
+                let options = SimOptions { name: name.clone(), ..SimOptions::default() };
+                (name, site.add_with(&options, image.fork()) as WriteDeviceRef)
+            };
+            let source: Devices = images.into_iter().enumerate().map(device).collect();
+            let small = ["zfs_dirty_data_max=1M", "zfs_dirty_data_sync_percent=1"];
+            let open = ImportOptions::new(OpenOptions::default());
+            let tunables = small.map(|text| Setting::parse(text).unwrap()).to_vec();
+            let options = ImportOptions { force: true, tunables, ..open };
+            site.record();
+            let pool = live::import(&rt, &candidate, &options, &source).unwrap();
+            let log = site.log();
+            pool.close().unwrap();
+            log
+        };
+        std::thread::spawn(body).join().unwrap()
+    }
+
+    /// The pool as the power left it when it failed in the middle of an import.
+    fn half_replayed(&self) -> Self {
+        let log = self.record_import();
+        let at = |cut: usize| {
+            let images = log.images(cut, CrashMode::LoseUnflushed, 0);
+            Self { name: self.name, devices: images.into_iter().map(Arc::new).collect() }
+        };
+        let cuts = 0..=log.len();
+        let cuts = cuts.filter(|cut| !log.is_same_after_next(*cut, CrashMode::LoseUnflushed));
+        let half: Vec<usize> = cuts.filter(|cut| at(*cut).is_half_replayed()).collect();
+        assert!(half.len() > 1, "no txg ended while the log was replayed");
+        at(half[half.len() / 2])
+    }
+
     fn fork(&self) -> Self {
         let devices = self.devices.iter().map(|d| Arc::new(d.fork())).collect();
         Self { name: self.name, devices }
@@ -222,7 +280,7 @@ impl Bench {
 
 /// A pool as a crash leaves it, with a log of everything.
 fn made(name: &'static str, shape: Shape) -> Bench {
-    let (bench, pool) = create(name, shape);
+    let (bench, pool) = create(name, shape, DEVICE_BYTES);
     pool.create_filesystem(&format!("{name}/fs"), NewFilesystem::default(), Vec::new()).unwrap();
     // Whole blocks of the volume go to where they belong; so do large ones of files without a log
     // device.
@@ -243,9 +301,7 @@ fn made(name: &'static str, shape: Shape) -> Bench {
     let before = pool.last_synced();
     change(&files, &volume);
     acl(&files);
-    let after = pool.txgs().into_iter().filter(|t| t.txg > before);
-    let pushed: Vec<_> = after.map(|t| (t.txg, t.pushed, t.dirty)).collect();
-    assert!(pushed.is_empty(), "something had no record: {pushed:?}");
+    no_txg_ended(&pool, before);
     let early = pool.log_stats().early;
     // With a log device, those of the volume alone.
     assert_eq!(
@@ -254,6 +310,13 @@ fn made(name: &'static str, shape: Shape) -> Bench {
         "blocks that records point to"
     );
     bench.fork()
+}
+
+/// All that was promised has records.
+fn no_txg_ended(pool: &LivePool, before: u64) {
+    let after = pool.txgs().into_iter().filter(|t| t.txg > before);
+    let pushed: Vec<_> = after.map(|t| (t.txg, t.pushed, t.dirty)).collect();
+    assert!(pushed.is_empty(), "something had no record: {pushed:?}");
 }
 
 /// Writes what the pool holds, with its logs replayed.
@@ -309,11 +372,7 @@ fn zdb_reads_the_log_and_an_import_replays_it() {
         oracle::judge(dir.path(), name);
         let (looked, replayed) = ("looked.json", "replayed.json");
         let [looked, replayed] = [looked, replayed].map(|file| held(&dir.path().join(file)));
-        assert!(looked.len() > 5, "{looked:?}");
-        for (what, value) in &looked {
-            assert_eq!(Some(value), replayed.get(what), "{name}: {what}");
-        }
-        assert_eq!(looked.len(), replayed.len(), "{name}");
+        same(name, &looked, &replayed);
     }
 }
 
@@ -338,6 +397,126 @@ fn held(manifest: &Path) -> BTreeMap<String, Value> {
         }
     }
     out
+}
+
+#[testkit::needs("zdb")]
+#[test]
+fn what_was_half_replayed_is_finished() {
+    for (name, shape) in POOLS {
+        let bench = made(name, shape);
+        let dir = tempfile::tempdir().unwrap();
+        describe(&bench.open(), true, &dir.path().join("whole.json"));
+        let half = bench.half_replayed();
+        describe(&half.open(), true, &dir.path().join("looked.json"));
+        half.save(dir.path());
+        oracle::judge(dir.path(), name);
+        half.import().close().unwrap();
+        assert!(!half.log().1);
+        describe(&half.open(), false, &dir.path().join("finished.json"));
+        half.save(dir.path());
+        oracle::judge(dir.path(), name);
+        let whole = held(&dir.path().join("whole.json"));
+        for said in ["looked.json", "finished.json"] {
+            same(name, &whole, &held(&dir.path().join(said)));
+        }
+    }
+}
+
+/// Two manifests say the same.
+fn same(name: &str, one: &BTreeMap<String, Value>, other: &BTreeMap<String, Value>) {
+    assert!(one.len() > 5, "{one:?}");
+    for (what, value) in one {
+        assert_eq!(Some(value), other.get(what), "{name}: {what}");
+    }
+    assert_eq!(one.len(), other.len(), "{name}");
+}
+
+#[test]
+#[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
+fn the_kernel_finishes_what_was_half_replayed_here() {
+    let judge = testkit::KernelJudge::find();
+    let (name, shape) = POOLS[0];
+    let bench = made(name, shape);
+    let dir = tempfile::tempdir().unwrap();
+    describe(&bench.open(), true, &dir.path().join("whole.json"));
+    let images = bench.half_replayed().save(dir.path());
+    let (job, out) = (dir.path().join("job"), dir.path().join("out"));
+    let script = format!(
+        "echo 'POOL={name} WRITE=0 SCRUB=1 MANIFEST=1 READONLY=0' > /job/options\n\
+         bash /judge/import-check.sh\n"
+    );
+    assert!(judge.run(&script, &job, &out, &images), "the kernel complains of {name}");
+    let both = ["whole.json", "out/manifest.json"].map(|file| held(&dir.path().join(file)));
+    same(name, &both[0], &both[1]);
+}
+
+/// Files of the next test, and how often each is changed.
+const MANY: (u64, u64) = (1000, 40);
+
+/// A log that the kernel replays for long.
+fn made_long() -> Bench {
+    let name = "judge-long";
+    let (bench, pool) = create(name, Shape::Mirror, 4 * DEVICE_BYTES);
+    pool.create_filesystem(&format!("{name}/fs"), NewFilesystem::default(), Vec::new()).unwrap();
+    let files = pool.filesystem(&format!("{name}/fs")).unwrap();
+    let make = |n: u64| {
+        let new = NewFile::new(NewKind::File, 0o644, NOW);
+        files.create(files.root_object(), format!("file{n}").as_bytes(), &new).unwrap().number()
+    };
+    let numbers: Vec<u64> = (0..MANY.0).map(make).collect();
+    files.sync_all().unwrap();
+    pool.sync().unwrap();
+    let before = pool.last_synced();
+    for round in 0..MANY.1 {
+        for file in &numbers {
+            files.write_at(*file, round * 100, &bytes(file + round, 100), NOW).unwrap();
+        }
+        files.sync_all().unwrap();
+    }
+    no_txg_ended(&pool, before);
+    bench.fork()
+}
+
+/// The machine loses its power while it mounts the file system.
+const HALF: &str = r#"
+set -e
+echo 1 > /sys/module/zfs/parameters/zfs_txg_timeout
+zpool import -d /dev -N -f -o cachefile=none judge-long
+txgs=/proc/spl/kstat/zfs/judge-long/txgs
+# Those that are committed and have what was replayed, not only what a mount changes.
+durable() { awk '$3 == "C" && $4 > 1000000 { n++ } END { print n + 0 }' $txgs; }
+zfs mount judge-long/fs &
+while kill -0 $! && [ "$(durable)" -lt 2 ]; do sleep 0.1; done
+kill -0 $! || { echo "the log is replayed already"; exit 3; }
+judge-finish 0
+echo b > /proc/sysrq-trigger
+"#;
+
+#[test]
+#[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
+fn what_the_kernel_half_replayed_is_finished_here() {
+    let judge = testkit::KernelJudge::find();
+    let mut bench = made_long();
+    let dir = tempfile::tempdir().unwrap();
+    describe(&bench.open(), true, &dir.path().join("whole.json"));
+    let images = bench.save(dir.path());
+    let (job, out) = (dir.path().join("job"), dir.path().join("out"));
+    assert!(judge.run(HALF, &job, &out, &images));
+    bench.devices = images.iter().map(load).collect();
+    let (header, _) = bench.log();
+    assert!(bench.is_half_replayed(), "{header:?}");
+    bench.import().close().unwrap();
+    assert!(!bench.log().1);
+    bench.save(dir.path());
+    oracle::judge(dir.path(), bench.name);
+    describe(&bench.open(), false, &dir.path().join("finished.json"));
+    let both = ["whole.json", "finished.json"].map(|file| held(&dir.path().join(file)));
+    same(bench.name, &both[0], &both[1]);
+}
+
+/// What an image holds.
+fn load(path: &PathBuf) -> Arc<MemoryDevice> {
+    Arc::new(MemoryDevice::from_bytes("mem", &fs::read(path).unwrap()))
 }
 
 #[test]
@@ -424,7 +603,6 @@ fn what_the_kernel_logged_is_replayed_here() {
         run.args(["--timeout", "600", "--out"]).arg(&out).arg(&job).args(&images);
         assert!(run.status().unwrap().success());
     }
-    let load = |path: &PathBuf| Arc::new(MemoryDevice::from_bytes("mem", &fs::read(path).unwrap()));
     bench.devices = images.iter().map(load).collect();
     let pool = bench.import();
     let replayed = pool.replayed_logs();

@@ -4,7 +4,12 @@
 //! One run of a mixed workload with many syncs on simulated disks is recorded, event by event. For
 //! each event the disks are as a crash there would have left them. The pool is imported, which
 //! replays its logs. Then each byte of each file must be one that it had at some time since it was
-//! last promised, and the pool must check clean. Some imports are recorded themselves, and cut.
+//! last promised, and the pool must check clean, before the import too: no block of a log is
+//! allocated that nothing leads to. Some imports are recorded themselves, and cut.
+//!
+//! In some runs txgs end all the time, while a slow log device is written; in some each change is
+//! promised (`sync=always`); and some lose their log devices together with the power: then what was
+//! in no txg is lost, that is said, and nothing else is.
 //!
 //! A run that fails is made shorter: each change takes all its choices from a number of its own.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
@@ -14,8 +19,9 @@ use engine::inside::device;
 use engine::inside::device::{CrashLog, CrashMode, MemoryDevice, SimDisks, SimOptions};
 use engine::inside::dsl::write::{Encryption, RootKey};
 use engine::inside::dsl::{KeyFormat, WrappingKey};
-use engine::inside::pool::live::{self, Devices, ImportOptions, NewFilesystem};
-use engine::inside::{check, pool, rt};
+use engine::inside::pool::live::NewFilesystem;
+use engine::inside::pool::live::{self, Devices, GivenUpLog, ImportOptions, LogDevices};
+use engine::inside::{check, pool, rt, zil};
 use engine::{Candidate, Filesystem, LivePool, OpenOptions, Pool, Volume};
 use engine::{PropertyChange, StoredValue};
 use poolkit::Shape;
@@ -23,6 +29,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Name of a file to what is in it. The volume is a file of no name, an extended attribute of the
 /// root directory one that is named [`ATTRIBUTE`].
@@ -51,8 +59,21 @@ struct Run {
     /// After this many events this was promised: all changes up to a number, or those of names and
     /// of one file.
     promises: Vec<(usize, usize, Option<String>)>,
+    shape: Shape,
     /// The key of the datasets, where they are encrypted.
     key: Option<&'static [u8]>,
+}
+
+/// What is special about a run.
+#[derive(Clone, Copy, Default)]
+struct How {
+    /// Datasets are encrypted with this key.
+    key: Option<&'static [u8]>,
+    /// A second thread ends one txg after the other. Log devices are so slow that a txg could be
+    /// durable before a block of a log is.
+    is_restless: bool,
+    /// `sync=always`.
+    is_always: bool,
 }
 
 /// Of datasets whose logs are claimed without it.
@@ -183,22 +204,42 @@ fn change_content(
 
 /// Makes a change for each of these numbers in a simulation, and records them.
 fn run(seed: u64, shape: Shape, steps: &[u64]) -> Run {
-    run_with(seed, shape, steps, None)
+    run_with(seed, shape, steps, How::default())
 }
 
-/// The same in datasets that have a key.
-fn run_with(seed: u64, shape: Shape, steps: &[u64], key: Option<&'static [u8]>) -> Run {
+fn run_with(seed: u64, shape: Shape, steps: &[u64], how: How) -> Run {
     let steps = steps.to_vec();
-    let run = std::thread::spawn(move || run_here(seed, shape, &steps, key)).join();
+    let run = std::thread::spawn(move || run_here(seed, shape, &steps, how)).join();
     run.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-fn run_here(seed: u64, shape: Shape, steps: &[u64], key: Option<&'static [u8]>) -> Run {
+/// A thread that ends one txg after the other, until it is told to stop.
+fn end_txgs(rt: &rt::Rt, pool: &Arc<LivePool>, stop: &Arc<AtomicBool>) -> rt::Task<()> {
+    let (pool, stop, clock) = (Arc::clone(pool), Arc::clone(stop), rt.clone());
+    let ends = move || {
+        while !stop.load(Ordering::Relaxed) {
+            pool.sync().unwrap();
+            clock.sleep(Duration::from_millis(7));
+        }
+    };
+    rt.spawn("txgs", ends).unwrap()
+}
+
+fn run_here(seed: u64, shape: Shape, steps: &[u64], how: How) -> Run {
+    let How { key, is_restless, is_always } = how;
     let rt = rt::Rt::simulated(seed);
     let site = SimDisks::new(&rt);
-    let disk = |n| (format!("sim{n}"), site.add(&options(n, seed)) as _);
+    let first_log = shape.devices() - shape.log_devices();
+    let disk = |n| {
+        let mut options = options(n, seed);
+        if is_restless && n >= first_log {
+            options.model.write.overhead = Duration::from_millis(20);
+        }
+        (format!("sim{n}"), site.add(&options) as _)
+    };
     let disks = (0..shape.devices()).map(disk).collect();
     let pool = shape.create(&rt, "tank", disks, false, |options| options.ashift = Some(12));
+    let pool = Arc::new(pool);
     // In half of the runs nothing but pointers goes into the log.
     let set = |name: &str, n| PropertyChange {
         name: name.to_owned(),
@@ -217,8 +258,15 @@ fn run_here(seed: u64, shape: Shape, steps: &[u64], key: Option<&'static [u8]>) 
         fs.set_xattr(fs.root_object(), ATTRIBUTE.as_bytes(), value, how, NOW).unwrap();
     };
     set(b"first");
+    if is_always {
+        let always =
+            PropertyChange { name: "sync".to_owned(), value: Some(StoredValue::Number(1)) };
+        pool.set_property("tank", always).unwrap();
+    }
     pool.sync().unwrap();
     site.record();
+    let stop = Arc::new(AtomicBool::new(false));
+    let txgs = is_restless.then(|| end_txgs(&rt, &pool, &stop));
     let mut state = State::from([
         (String::new(), vec![0; VOLUME_BYTES as usize]),
         (ATTRIBUTE.to_owned(), b"first".to_vec()),
@@ -231,6 +279,10 @@ fn run_here(seed: u64, shape: Shape, steps: &[u64], key: Option<&'static [u8]>) 
         states.push(state.clone());
         made.push(site.events());
         let last = states.len() - 1;
+        if is_always {
+            promises.push((site.events(), last, None));
+            continue;
+        }
         match rng.below(12) {
             0..3 => {
                 fs.sync_all().unwrap();
@@ -244,7 +296,7 @@ fn run_here(seed: u64, shape: Shape, steps: &[u64], key: Option<&'static [u8]>) 
                     promises.push((site.events(), last, Some(name)));
                 }
             }
-            6 => rt.sleep(std::time::Duration::from_secs(2)),
+            6 => rt.sleep(Duration::from_secs(2)),
             7 => {
                 pool.sync().unwrap();
                 promises.push((site.events(), last, None));
@@ -256,14 +308,16 @@ fn run_here(seed: u64, shape: Shape, steps: &[u64], key: Option<&'static [u8]>) 
     volume.flush().unwrap();
     promises.push((site.events(), states.len() - 1, None));
     let log = site.log();
+    stop.store(true, Ordering::Relaxed);
+    txgs.into_iter().for_each(|task| task.join().unwrap());
     let is_all_logged = shape.log_devices() > 0 && seed.is_multiple_of(2);
     let early = pool.log_stats().early;
     // A run that was made shorter may have nothing that is written early.
     let is_right = if is_all_logged { early == 0 } else { early > 0 || steps.len() < STEPS };
     assert!(is_right, "{shape:?}: {early} blocks");
     drop((fs, volume));
-    pool.close().unwrap();
-    Run { log, states, made, promises, key }
+    Arc::into_inner(pool).unwrap().close().unwrap();
+    Run { log, states, made, promises, shape, key }
 }
 
 fn candidate(images: &[MemoryDevice]) -> Result<Candidate, String> {
@@ -282,6 +336,14 @@ fn cache() -> OpenOptions {
 
 /// Imports the pool of these devices, which replays its logs.
 fn import(rt: &rt::Rt, devices: &[device::WriteDeviceRef]) -> Result<LivePool, String> {
+    import_with(rt, devices, LogDevices::default())
+}
+
+fn import_with(
+    rt: &rt::Rt,
+    devices: &[device::WriteDeviceRef],
+    logs: LogDevices,
+) -> Result<LivePool, String> {
     let mut found = Vec::new();
     for (i, device) in devices.iter().enumerate() {
         let device = Arc::clone(device).as_device();
@@ -290,7 +352,7 @@ fn import(rt: &rt::Rt, devices: &[device::WriteDeviceRef]) -> Result<LivePool, S
     }
     let candidates = Candidate::group(&found);
     let candidate = candidates.first().ok_or("there is no pool")?;
-    let options = ImportOptions { force: true, ..ImportOptions::new(cache()) };
+    let options = ImportOptions { force: true, logs, ..ImportOptions::new(cache()) };
     let named = devices.iter().enumerate().map(|(n, d)| (format!("sim{n}"), Arc::clone(d)));
     let source = named.collect::<Devices>();
     live::import(rt, candidate, &options, &source).map_err(|e| format!("import: {e}"))
@@ -373,36 +435,97 @@ fn judge(run: &Run, cut: usize, images: &[MemoryDevice], thorough: bool) -> Resu
     if !thorough {
         return Ok(());
     }
-    let images: Vec<_> = devices
-        .iter()
-        .map(|d| {
-            let mut bytes = vec![0; DISK_BYTES as usize];
-            Arc::clone(d).as_device().read(0, &mut bytes).unwrap();
-            MemoryDevice::from_bytes("again", &bytes)
-        })
-        .collect();
-    let again = Pool::open_candidate(&candidate(&images)?, &cache()).map_err(|e| e.to_string())?;
+    let again = Pool::open_candidate(&candidate(&held(&devices))?, &cache());
+    let again = again.map_err(|e| e.to_string())?;
     unlock(run, |name, key| again.dsl().load_key(name, key).map(drop).map_err(|e| e.to_string()))?;
     if contents(&again)? != got {
         return Err("it is another after it was closed".to_owned());
     }
+    checked(&again)
+}
+
+/// What devices hold.
+fn held(devices: &[device::WriteDeviceRef]) -> Vec<MemoryDevice> {
+    let image = |d: &device::WriteDeviceRef| {
+        let mut bytes = vec![0; DISK_BYTES as usize];
+        Arc::clone(d).as_device().read(0, &mut bytes).unwrap();
+        MemoryDevice::from_bytes("again", &bytes)
+    };
+    devices.iter().map(image).collect()
+}
+
+/// The pool is sound, and no block is allocated that nothing leads to.
+fn checked(pool: &Pool) -> Result<(), String> {
     let options = check::CheckOptions { workers: 1, ..check::CheckOptions::default() };
-    let report = check::run(&again, &options, &rt::Progress::new());
+    let report = check::run(pool, &options, &rt::Progress::new());
     match report.issues.iter().find(|i| i.severity() > check::Severity::Note) {
         Some(issue) => Err(format!("check: {issue}")),
         None => Ok(()),
     }
 }
 
-/// What the disks hold is sound before anybody replays anything.
+/// What the disks hold is sound before anything is replayed.
 fn judge_unreplayed(images: &[MemoryDevice]) -> Result<(), String> {
     let pool = Pool::open_candidate(&candidate(images)?, &cache()).map_err(|e| e.to_string())?;
-    let options = check::CheckOptions { workers: 1, ..check::CheckOptions::default() };
-    let report = check::run(&pool, &options, &rt::Progress::new());
-    match report.issues.iter().find(|i| i.severity() > check::Severity::Note) {
-        Some(issue) => Err(format!("check without a replay: {issue}")),
-        None => Ok(()),
+    checked(&pool).map_err(|e| format!("without a replay: {e}"))
+}
+
+/// Logs of the datasets that have records which no txg has.
+fn pending_logs(pool: &Pool) -> Result<BTreeSet<String>, String> {
+    let mut out = BTreeSet::new();
+    for name in ["tank/fs", "tank/vol"] {
+        let dataset = pool.dsl().by_name(name).map_err(|e| e.to_string())?;
+        let objset = pool.dsl().objset(&dataset).map_err(|e| e.to_string())?;
+        if zil::Log::read(&objset).pending(pool.uberblock().txg).next().is_some() {
+            out.insert(name.to_owned());
+        }
     }
+    Ok(out)
+}
+
+/// The log devices are gone with the power: the pool is what the last durable txg has, no less and
+/// no more, and which promises may be lost is said. How many logs were given up.
+fn judge_without_logs(run: &Run, cut: usize, images: &[MemoryDevice]) -> Result<usize, String> {
+    let open = |images: &[MemoryDevice]| {
+        Pool::open_candidate(&candidate(images)?, &cache()).map_err(|e| e.to_string())
+    };
+    let left = &images[..images.len() - run.shape.log_devices()];
+    let before = open(left)?;
+    let (durable, last) = (contents(&before)?, *before.uberblock());
+    drop(before);
+    // A txg may be on the log devices alone.
+    let whole = open(images)?;
+    let is_same = whole.uberblock().txg == last.txg;
+    let promised = if is_same { pending_logs(&whole)? } else { BTreeSet::new() };
+    drop(whole);
+    let is_less = allowed(run, cut, &durable).is_err();
+    if is_same && is_less && promised.is_empty() {
+        return Err("something is lost that was in no log".to_owned());
+    }
+    let fork = |image: &MemoryDevice| -> device::WriteDeviceRef { Arc::new(image.fork()) };
+    let devices: Vec<_> = left.iter().map(fork).collect();
+    // It is not done unasked.
+    if (is_less || !promised.is_empty()) && import(&rt::Rt::real(), &devices).is_ok() {
+        return Err(format!("the logs of {promised:?} were given up without a word"));
+    }
+    let devices: Vec<_> = left.iter().map(fork).collect();
+    let pool = import_with(&rt::Rt::real(), &devices, LogDevices::GiveUp)?;
+    let said: Vec<GivenUpLog> = pool.given_up_logs().to_vec();
+    if contents(pool.view())? != durable {
+        return Err("it is not what the last durable txg had".to_owned());
+    }
+    pool.close().map_err(|e| e.to_string())?;
+    let names: BTreeSet<String> = said.iter().map(|log| log.dataset.clone()).collect();
+    if !names.is_superset(&promised) || (is_less && names.is_empty()) {
+        return Err(format!("{promised:?} lost something, and {names:?} are named"));
+    }
+    let is_right = |log: &GivenUpLog| (log.txg, log.time) == (last.txg, last.timestamp);
+    if let Some(wrong) = said.iter().find(|log| !is_right(log) || log.replayed > 0) {
+        return Err(format!("{wrong:?} of txg {}, at {}", last.txg, last.timestamp));
+    }
+    let again = Pool::open_candidate(&candidate(&held(&devices))?, &cache());
+    checked(&again.map_err(|e| e.to_string())?)?;
+    Ok(said.len())
 }
 
 /// Records the import of what a crash left.
@@ -432,9 +555,7 @@ fn sweep(run: &Run, step: usize, samples: u64, seed: u64) -> Result<u64, String>
     for cut in (0..=run.log.len()).step_by(step) {
         let images = run.log.images(cut, CrashMode::LoseUnflushed, 0);
         judge(run, cut, &images, cut % 16 == 0).map_err(|e| said(cut, e))?;
-        if cut % 16 == 8 {
-            judge_unreplayed(&images).map_err(|e| said(cut, e))?;
-        }
+        judge_unreplayed(&images).map_err(|e| said(cut, e))?;
         judged += 1;
     }
     let mut rng = testkit::Rng::new(seed);
@@ -442,6 +563,7 @@ fn sweep(run: &Run, step: usize, samples: u64, seed: u64) -> Result<u64, String>
         let cut = rng.below(run.log.len() as u64 + 1) as usize;
         let images = run.log.images(cut, CrashMode::Random, rng.next_u64());
         judge(run, cut, &images, n % 8 == 0).map_err(|e| said(cut, e))?;
+        judge_unreplayed(&images).map_err(|e| said(cut, e))?;
         judged += 1;
         if n % 10 == 0 {
             let second = record_import(images, seed + n);
@@ -473,9 +595,70 @@ fn what_was_promised_is_there() {
 fn what_was_promised_of_encrypted_datasets_is_there() {
     for (seed, shape) in (31..).zip([Shape::Mirror, Shape::DiskAndLog]) {
         testkit::shrinking_seed(seed, STEPS, |steps| {
-            let run = run_with(seed, shape, steps, Some(KEY));
+            let how = How { key: Some(KEY), ..How::default() };
+            let run = run_with(seed, shape, steps, how);
             let judged = sweep(&run, 11, 9, seed).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
             assert!(judged > 30 || steps.len() < STEPS, "{judged}");
+        });
+    }
+}
+
+/// Cuts after which no other leaves the same images, when all that is uncertain is lost.
+fn cuts(run: &Run) -> impl Iterator<Item = usize> {
+    let is_last = |cut: &usize| !run.log.is_same_after_next(*cut, CrashMode::LoseUnflushed);
+    (0..=run.log.len()).filter(is_last)
+}
+
+/// A txg that allocated a block of a log could be durable before the block that leads to it.
+#[test]
+fn no_txg_has_a_block_of_a_log_that_nothing_leads_to() {
+    for (seed, shape, step) in [(40, Shape::DiskAndLog, 1), (42, Shape::DiskAndLogs, 4)] {
+        testkit::shrinking_seed(seed, STEPS, |steps| {
+            let how = How { is_restless: true, ..How::default() };
+            let run = run_with(seed, shape, steps, how);
+            let said = |cut, e| panic!("{shape:?}, cut at {cut} ({}): {e}", run.log.describe(cut));
+            for (n, cut) in cuts(&run).step_by(step).enumerate() {
+                let images = run.log.images(cut, CrashMode::LoseUnflushed, 0);
+                judge_unreplayed(&images).unwrap_or_else(|e| said(cut, e));
+                if n % 8 == 0 {
+                    judge(&run, cut, &images, true).unwrap_or_else(|e| said(cut, e));
+                }
+            }
+            let mut rng = testkit::Rng::new(seed);
+            for _ in 0..30 / step {
+                let cut = rng.below(run.log.len() as u64 + 1) as usize;
+                let images = run.log.images(cut, CrashMode::Random, rng.next_u64());
+                judge_unreplayed(&images).unwrap_or_else(|e| said(cut, e));
+            }
+        });
+    }
+}
+
+/// What programs do that open files with `O_SYNC`.
+#[test]
+fn with_sync_always_each_change_is_promised() {
+    for (seed, shape) in (50..).zip([Shape::Disk, Shape::DiskAndLog]) {
+        testkit::shrinking_seed(seed, STEPS, |steps| {
+            let how = How { is_always: true, ..How::default() };
+            let run = run_with(seed, shape, steps, how);
+            sweep(&run, 13, 5, seed).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
+        });
+    }
+}
+
+#[test]
+fn log_devices_that_go_with_the_power_take_what_no_txg_has_and_that_is_said() {
+    for (seed, shape, step) in [(60, Shape::DiskAndLog, 3), (62, Shape::DiskAndLogs, 7)] {
+        testkit::shrinking_seed(seed, STEPS, |steps| {
+            let run = run(seed, shape, steps);
+            let mut given_up = 0;
+            for cut in cuts(&run).step_by(step) {
+                let images = run.log.images(cut, CrashMode::LoseUnflushed, 0);
+                given_up += judge_without_logs(&run, cut, &images).unwrap_or_else(|e| {
+                    panic!("{shape:?}, cut at {cut} ({}): {e}", run.log.describe(cut))
+                });
+            }
+            assert!(given_up > 5 || steps.len() < STEPS, "{given_up}");
         });
     }
 }

@@ -47,9 +47,14 @@ const REDUNDANT: [Shape; 6] =
     [Shape::Mirror, Shape::Raidz1, Shape::Raidz2, Shape::Raidz3, Shape::Draid1, Shape::Draid2];
 
 fn run(seed: u64, shape: Shape, ops: u64) -> Run {
+    run_with(seed, shape, ops, |_| {})
+}
+
+fn run_with(seed: u64, shape: Shape, ops: u64, change: impl FnOnce(&mut Run)) -> Run {
     let mut run = Run::new(seed, Bench::new(shape, DEVICE_BYTES, 12).breakable());
     run.weight_max = 1 << 20;
     run.offset_max = 8 << 20;
+    change(&mut run);
     (0..ops).for_each(|_| run.step());
     run
 }

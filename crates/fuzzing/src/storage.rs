@@ -5,7 +5,7 @@ use crate::structures::{round, split};
 use codec::crypto::{MasterKey, Suite};
 use device::{DeviceRef, MemoryDevice};
 use ondisk::objset::OBJSET_SIZE_V1;
-use ondisk::zil::{CHAIN_SIZE, Chain, ChainPlace, clear_records, encode_records, records};
+use ondisk::zil::{CHAIN_SIZE, Chain, ChainPlace, Record, encode_records, records, records_by};
 use ondisk::{BlkPtr, DmuType, Dva, Endian, LabelConfig, NvList};
 use std::sync::{Arc, OnceLock};
 use vdev::draid::Draid;
@@ -153,7 +153,9 @@ fn zil(data: &[u8]) {
 }
 
 fn walk_records(bytes: &[u8], endian: Endian) {
-    for record in records(bytes, endian).chain(clear_records(bytes, endian)).flatten() {
+    for record in
+        records(bytes, endian).chain(records_by(bytes, endian, Record::decode_clear)).flatten()
+    {
         let _ = (record.kind.name(), record.object());
         let _ = format!("{record:?}");
     }

@@ -21,8 +21,8 @@ use vdev::LeafOpen;
 pub struct CandidateLeaf {
     /// Where.
     pub path: PathBuf,
-    /// The device.
-    pub device: DeviceRef,
+    /// The device; `None` of a pool that is open for writing, which has those in use itself.
+    pub device: Option<DeviceRef>,
     /// Txg of its newest label that counts.
     pub txg: u64,
     /// Txg of its newest label of all: a crash leaves labels of a txg that never was.
@@ -137,6 +137,12 @@ impl Candidate {
         Some(Self { config, tree, leaves, aux, lent, split_off, uberblocks })
     }
 
+    /// Lets go of all devices: having been found is not to keep one open that leaves the pool.
+    pub(crate) fn close(&mut self) {
+        let all = self.leaves.values_mut().chain(self.aux.values_mut());
+        all.for_each(|seen| seen.device = None);
+    }
+
     /// Guids of spares that stand in for devices of the pool.
     fn borrowed(&self) -> impl Iterator<Item = u64> {
         let is_leaf = |v: &&VdevConfig| v.is_spare && v.children.is_empty();
@@ -201,7 +207,7 @@ impl Candidate {
 
     fn device_of(&self, config: &VdevConfig) -> Option<DeviceRef> {
         let seen = self.leaves.get(&config.guid).or_else(|| self.aux.get(&config.guid));
-        seen.map(|s| Arc::clone(&s.device))
+        seen.and_then(|s| s.device.clone())
     }
 
     /// Devices of `tree` that may be read and not be written, by guid.
@@ -398,7 +404,7 @@ pub(crate) fn is_out_of_use(leaf: &VdevConfig) -> bool {
 fn sight(leaf: &FoundLeaf, txg: u64) -> CandidateLeaf {
     CandidateLeaf {
         path: leaf.path.clone(),
-        device: Arc::clone(&leaf.device),
+        device: Some(Arc::clone(&leaf.device)),
         txg,
         newest_label: newest_label(leaf),
     }

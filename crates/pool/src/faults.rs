@@ -19,6 +19,9 @@ pub(crate) type LostBlocks = BTreeMap<Zbookmark, u64>;
 /// Lost blocks that are kept: more of them say nothing new of a pool.
 pub(crate) const LOST_KEPT: usize = 100_000;
 
+/// Lost blocks that are kept until they are told of: more at once are told of by the error log.
+const UNTOLD_KEPT: usize = 64;
+
 /// The name of a block in an error log.
 pub(crate) fn bookmark(place: Place) -> Zbookmark {
     let blkid = match place.blkid {
@@ -52,6 +55,8 @@ struct Lost {
     new: LostBlocks,
     /// There since the last scrub began.
     logged: LostBlocks,
+    /// No event has told of them yet.
+    untold: Vec<Zbookmark>,
 }
 
 impl FaultLog {
@@ -88,6 +93,19 @@ impl FaultLog {
         new
     }
 
+    /// A block is lost: an event is to tell of it.
+    pub(crate) fn tell(&self, block: Zbookmark) {
+        let untold = &mut self.lost.lock().untold;
+        if untold.len() < UNTOLD_KEPT && !untold.contains(&block) {
+            untold.push(block);
+        }
+    }
+
+    /// Blocks that events are to tell of since this was called last.
+    pub(crate) fn take_untold(&self) -> Vec<Zbookmark> {
+        std::mem::take(&mut self.lost.lock().untold)
+    }
+
     /// A scrub begins, which looks at everything again.
     pub(crate) fn begin_scrub(&self) {
         self.lost.lock().logged.clear();
@@ -122,8 +140,10 @@ impl FaultSink for FaultLog {
         }
         let mut lost = self.lost.lock();
         let block = bookmark(place);
-        if !lost.logged.contains_key(&block) && lost.new.len() < LOST_KEPT {
-            lost.new.insert(block, bp.logical_birth());
+        let is_new = !lost.logged.contains_key(&block) && lost.new.len() < LOST_KEPT;
+        if is_new && lost.new.insert(block, bp.logical_birth()).is_none() {
+            drop(lost);
+            self.tell(block);
         }
     }
 }

@@ -71,4 +71,4 @@ pub use status::{
     ViewState, WorkProgress,
 };
 pub use uberblocks::{FoundUberblock, TxgCandidate, Verdict, by_txg, read_ring};
-pub use verdict::{judge_txgs, verdict, verdict_of_txg};
+pub use verdict::{can_go_back_to, judge_txgs, verdict};

@@ -11,6 +11,7 @@ use crate::gate::{Gate, ReadGuard};
 use crate::not_used::Refused;
 use crate::scan::{SearchOptions, look_at_device, scan};
 use crate::uberblocks::{self, TxgCandidate};
+use device::DeviceRef;
 use dmu::{BlockStore as _, CachedStore, Objset, ReadAheadStopper, Zap};
 use dsl::Dsl;
 use ondisk::BlkPtr;
@@ -19,6 +20,7 @@ use ondisk::features;
 use ondisk::mos;
 use ondisk::scan::ScanState;
 use ondisk::uberblock::Uberblock;
+use parking_lot::Mutex;
 use rt::Rt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -124,8 +126,6 @@ pub(crate) struct LiveState {
     pub(crate) root: VdevConfig,
     /// Spares and cache devices.
     pub(crate) aux: [Vec<VdevConfig>; 2],
-    /// Those that came since the pool was opened, and their sizes in bytes, by guid.
-    pub(crate) aux_since: BTreeMap<u64, u64>,
     pub(crate) comment: Option<String>,
     pub(crate) compatibility: Option<String>,
     pub(crate) features: Features,
@@ -135,6 +135,13 @@ pub(crate) struct LiveState {
     pub(crate) scan: Option<ScanState>,
     pub(crate) refused: BTreeMap<u64, Refused>,
 }
+
+/// Spares and cache devices that can be opened, as far as is known, and their sizes in bytes, by
+/// guid.
+pub(crate) type AuxSizes = Arc<Mutex<BTreeMap<u64, u64>>>;
+
+/// What is said to be salvaged of a pool that is read from devices which lack a part of it.
+pub(crate) const STALE_DEVICES: &str = "the state of devices";
 
 /// What could not be read while opening and was not needed.
 #[derive(Clone, Debug)]
@@ -175,8 +182,8 @@ pub struct Pool {
     pub(crate) scan: Option<ScanState>,
     /// Of a pool that is open for writing: what came back and is not used, by leaf.
     pub(crate) refused: BTreeMap<u64, Refused>,
-    /// The same: spares and cache devices that came since it was opened, and their sizes in bytes.
-    pub(crate) aux_since: BTreeMap<u64, u64>,
+    /// The same: spares and cache devices that can be opened, and their sizes in bytes.
+    pub(crate) aux_sizes: AuxSizes,
 }
 
 /// The word for the state of a pool that takes no more changes.
@@ -263,7 +270,7 @@ impl Pool {
             is_waiting: self.is_waiting,
             scan: self.scan,
             refused: self.refused.clone(),
-            aux_since: self.aux_since.clone(),
+            aux_sizes: Arc::clone(&self.aux_sizes),
         }
     }
 
@@ -291,6 +298,26 @@ impl Pool {
     /// Looks at a pool that is open for writing between two of its syncs.
     pub(crate) fn set_gate(&mut self, gate: &Arc<Gate>) {
         self.gate = Some(Arc::clone(gate));
+    }
+
+    /// It is open for writing from now on, and has its devices elsewhere: those that were found are
+    /// let go of. The sizes of its spares and cache devices are in `known` from now on.
+    pub(crate) fn close_found(&mut self, known: &AuxSizes) {
+        let size = |device: &VdevConfig| {
+            let found = self.candidate.aux.get(&device.guid)?.device.as_ref()?;
+            Some((device.guid, found.size()))
+        };
+        known.lock().extend(self.spares.iter().chain(&self.l2cache).filter_map(size));
+        self.aux_sizes = Arc::clone(known);
+        self.candidate.close();
+    }
+
+    /// The device of a leaf that was found, also of a pool that is open for writing.
+    #[must_use]
+    pub fn device_of(&self, guid: u64) -> Option<DeviceRef> {
+        let found = self.candidate.leaves.get(&guid)?;
+        let in_use = || self.vdevs().leaves().find(|l| l.guid() == guid)?.device().cloned();
+        found.device.clone().or_else(in_use)
     }
 
     /// A scrub or resilver runs in this process.
@@ -328,7 +355,6 @@ impl Pool {
         (pool.is_waiting, pool.scan) = (now.is_waiting, now.scan);
         pool.refused = now.refused;
         [pool.spares, pool.l2cache] = now.aux;
-        pool.aux_since = now.aux_since;
         pool
     }
 
@@ -373,7 +399,7 @@ impl Pool {
             is_waiting: false,
             scan: None,
             refused: BTreeMap::new(),
-            aux_since: BTreeMap::new(),
+            aux_sizes: AuxSizes::default(),
         })
     }
 
@@ -496,7 +522,8 @@ impl Pool {
         let age = |u: &uberblocks::FoundUberblock| (u.uberblock.txg, u.uberblock.timestamp);
         let newest = self.candidate.uberblocks.iter().map(age).max();
         self.candidate.leaves.values().any(|seen| {
-            let Some(leaf) = look_at_device(&seen.device, seen.path.clone()) else { return false };
+            let leaf = seen.device.as_ref().and_then(|d| look_at_device(d, seen.path.clone()));
+            let Some(leaf) = leaf else { return false };
             newest_label(&leaf) > seen.newest_label
                 || uberblocks::read_ring(&leaf).iter().map(age).max() > newest
         })

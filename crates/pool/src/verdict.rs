@@ -10,7 +10,7 @@
 //! other.
 
 use crate::assemble::Candidate;
-use crate::open::{OpenOptions, Pool};
+use crate::open::{OpenOptions, Pool, STALE_DEVICES};
 use crate::uberblocks::{TxgCandidate, Verdict, by_txg};
 use dmu::{Object, Objset};
 use dsl::Dataset;
@@ -54,13 +54,23 @@ pub fn verdict(pool: &Pool) -> Verdict {
 }
 
 /// Judges the state of txg `txg`: opens it, and walks its tree.
-#[must_use]
-pub fn verdict_of_txg(candidate: &Candidate, options: &OpenOptions, txg: u64) -> Verdict {
+fn verdict_of_txg(candidate: &Candidate, options: &OpenOptions, txg: u64) -> Verdict {
     let options = OpenOptions { txg: Some(txg), checkpoint: false, ..options.clone() };
     match Pool::open_candidate(candidate, &options) {
         Ok(pool) => verdict(&pool),
         Err(e) => Verdict::Lost(e.to_string()),
     }
+}
+
+/// Whether a pool can go back to the state of txg `txg`: it is intact, and enough devices have all
+/// of it. One that is only read from devices which were away is not written to.
+#[must_use]
+pub fn can_go_back_to(candidate: &Candidate, options: &OpenOptions, txg: u64) -> bool {
+    let options = OpenOptions { txg: Some(txg), checkpoint: false, ..options.clone() };
+    Pool::open_candidate(candidate, &options).is_ok_and(|pool| {
+        let is_stale = pool.salvage().iter().any(|salvage| salvage.what == STALE_DEVICES);
+        !is_stale && verdict(&pool) == Verdict::Intact
+    })
 }
 
 /// All states that could be opened, newest first, each with its verdict.

@@ -54,6 +54,7 @@ mod write;
 pub use deflate::DeflateRatio;
 pub use error::{BuildError, Error, ErrorKind, Fault, FaultKind};
 pub use flow::Reflow;
+pub use guard::{guarded, guarded_reader};
 pub use heal::{Heal, Healed};
 pub use health::ErrorCounts;
 pub use indirect::IndirectSegment;

@@ -111,6 +111,12 @@ pub fn log_line(event: &Event) -> (Weight, String) {
         "ereport.fs.zfs.io_failure" => {
             (Weight::Error, "too few devices answer: it is suspended".to_owned())
         }
+        "ereport.fs.zfs.data" => {
+            let place = |name| number(event, name).unwrap_or(0);
+            let [set, object, block] = ["zio_objset", "zio_object", "zio_blkid"].map(place);
+            let what = format!("block {block} of object {object} in dataset {set} is lost");
+            (Weight::Error, format!("{what}; `zpool status -v` names files"))
+        }
         class if class.starts_with("ereport.") => {
             let count = |name| number(event, name).unwrap_or(0);
             let counts = ["vdev_read_errors", "vdev_write_errors", "vdev_cksum_errors"].map(count);
@@ -213,6 +219,11 @@ mod tests {
     fn a_suspended_pool_is_an_error_and_a_scrub_is_not() {
         let weight = |class| log_line(&event(class, Vec::new()));
         assert_eq!(weight("ereport.fs.zfs.io_failure").0, Weight::Error);
+        let place = [("zio_objset", 54), ("zio_object", 2), ("zio_level", 0), ("zio_blkid", 7)];
+        let place = place.map(|(name, n)| (name, EventValue::Number(n))).to_vec();
+        let lost = "tank: block 7 of object 2 in dataset 54 is lost; `zpool status -v` names files";
+        let told = log_line(&event("ereport.fs.zfs.data", place));
+        assert_eq!(told, (Weight::Error, lost.to_owned()));
         let scrub = weight("sysevent.fs.zfs.scrub_start");
         assert_eq!(scrub, (Weight::Note, "tank: scrub_start".to_owned()));
         assert_eq!(weight("sysevent.fs.zfs.history_event").0, Weight::Detail);

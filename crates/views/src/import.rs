@@ -72,9 +72,9 @@ pub fn recovery(name: &str, flags: &str, time: u64, seconds_lost: u64) -> String
     )
 }
 
-/// What was lost with a log device that an import gave up.
+/// What was lost with a log device that an import gave up. `time`: that of the log, local.
 #[must_use]
-pub fn given_up(log: &GivenUpLog) -> String {
+pub fn given_up(log: &GivenUpLog, time: u64) -> String {
     let kept = match log.replayed {
         0 => String::new(),
         1 => "; 1 change that stood elsewhere was replayed".to_owned(),
@@ -82,8 +82,10 @@ pub fn given_up(log: &GivenUpLog) -> String {
     };
     format!(
         "zinc: warning: {}: its intent log was on a log device that is missing: changes that were \
-         promised after txg {} may be lost{kept}\n",
-        log.dataset, log.txg
+         promised after {} (txg {}) may be lost{kept}\n",
+        log.dataset,
+        ctime(time),
+        log.txg
     )
 }
 
@@ -214,8 +216,8 @@ pub fn action(v: &ImportVerdict<'_>) -> String {
         }
         (State::Online | State::Degraded, Trouble::CorruptPool) => {
             "The pool can be imported with '-o \
-             readonly=on', or may go back to an earlier\n\tstate with '-F'.  'zinc check' says \
-             what is lost, 'zinc rescue' copies out\n\twhat is not."
+             readonly=on', or may go back to an earlier\n\tstate with '-F' or '-FX'.  'zinc check' \
+             says what is lost, 'zinc rescue' copies\n\tout what is not."
                 .to_owned()
         }
         (State::Online | State::Degraded, Trouble::MissingLog) => {

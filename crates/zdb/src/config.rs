@@ -24,7 +24,8 @@ pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<()> {
     let mut sights: Vec<_> = pool.candidate().leaves.iter().collect();
     sights.sort_by_key(|(guid, s)| (s.path.clone(), **guid));
     for (guid, sight) in sights {
-        let views = engine::inside::pool::read_labels(&sight.device);
+        let Some(device) = pool.device_of(*guid) else { continue };
+        let views = engine::inside::pool::read_labels(&device);
         let txg = |c: &&LabelConfig| if let LabelConfig::Member(m) = c { m.txg } else { 0 };
         let best = views.iter().filter_map(|v| v.config.as_ref().ok()).max_by_key(txg);
         d.open_flat("label_configs");

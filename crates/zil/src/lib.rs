@@ -29,10 +29,9 @@ pub use live::{
 };
 
 use dmu::Objset;
-use ondisk::zil::{Body, CHECKSUM_SEQ_WORD, Chain, ChainPlace, Record, clear_records, records};
+use ondisk::zil::{Body, CHECKSUM_SEQ_WORD, Chain, ChainPlace, DecodeRecord, Record, records_by};
 use ondisk::{BlkPtr, Endian, ZilHeader};
-use std::sync::Arc;
-use zio::{Block, Place};
+use zio::Place;
 
 /// Most blocks of one log that are followed: at 4 KiB to 128 KiB a block more than any log device
 /// of today holds.
@@ -53,48 +52,31 @@ pub struct LogBlock {
     pub endian: Endian,
 }
 
-/// Reads a block of a chain, and the pointer to the next.
-type ReadBlock = fn(&Objset, &BlkPtr) -> std::result::Result<(LogBlock, BlkPtr), LogEnd>;
+/// The log of this object set is encrypted, and the key is not there.
+#[must_use]
+pub fn is_locked(objset: &Objset) -> bool {
+    objset.key().is_none() && objset.phys().zil.log.is_encrypted()
+}
 
-/// A block of the chain of an object set's log, and the pointer to the next.
-///
-/// # Errors
-/// Why the log ends before it.
-pub fn chain_block(
+/// A block of the chain of an object set's log, and the pointer to the next. `clear`: as far as it
+/// can be read without the key of the dataset.
+fn chain_block(
     objset: &Objset,
     bp: &BlkPtr,
+    clear: bool,
 ) -> std::result::Result<(LogBlock, BlkPtr), LogEnd> {
-    let read = objset.store().read(bp, name_of(objset, bp), objset.key());
-    decode_block(bp, read, |bytes, endian| records(bytes, endian).collect())
-}
-
-/// The same as far as it can be read without the key of the dataset.
-///
-/// # Errors
-/// Why the log ends before it.
-pub fn locked_chain_block(
-    objset: &Objset,
-    bp: &BlkPtr,
-) -> std::result::Result<(LogBlock, BlkPtr), LogEnd> {
-    let read = objset.store().read_clear(bp, name_of(objset, bp));
-    decode_block(bp, read, |bytes, endian| clear_records(bytes, endian).collect())
-}
-
-fn name_of(objset: &Objset, bp: &BlkPtr) -> Place {
-    let blkid = bp.checksum()[CHECKSUM_SEQ_WORD];
-    Place { objset: objset.id(), object: 0, level: Place::LEVEL_ZIL, blkid }
-}
-
-fn decode_block(
-    bp: &BlkPtr,
-    read: zio::Result<Arc<Block>>,
-    decode: impl FnOnce(&[u8], Endian) -> ondisk::Result<Vec<Record>>,
-) -> std::result::Result<(LogBlock, BlkPtr), LogEnd> {
+    let seq = bp.checksum()[CHECKSUM_SEQ_WORD];
+    let name = Place { objset: objset.id(), object: 0, level: Place::LEVEL_ZIL, blkid: seq };
+    let (read, decode): (_, DecodeRecord) = match clear {
+        true => (objset.store().read_clear(bp, name), Record::decode_clear),
+        false => (objset.store().read(bp, name, objset.key()), Record::decode),
+    };
     let place = ChainPlace::of(bp.checksum_kind()).ok_or(LogEnd::Unwritten)?;
     let block = read.map_err(LogEnd::Lost)?;
-    let (seq, endian) = (bp.checksum()[CHECKSUM_SEQ_WORD], block.endian());
+    let endian = block.endian();
     let chain = Chain::decode(&block, place, endian).map_err(LogEnd::Damaged)?;
-    let records = decode(chain.records_in(&block, place), endian).map_err(LogEnd::Damaged)?;
+    let records = records_by(chain.records_in(&block, place), endian, decode);
+    let records = records.collect::<ondisk::Result<_>>().map_err(LogEnd::Damaged)?;
     Ok((LogBlock { bp: *bp, seq, used: chain.used, records, endian }, chain.next))
 }
 
@@ -133,17 +115,10 @@ impl Log {
     /// Reads the log of an object set.
     #[must_use]
     pub fn read(objset: &Objset) -> Self {
-        Self::read_with(objset, chain_block)
+        Self::read_with(objset, false)
     }
 
-    /// The same of a log whose dataset is locked: what its records say without the key, as
-    /// [`Record::decode_clear`] has it. That is what a claim needs.
-    #[must_use]
-    pub fn read_locked(objset: &Objset) -> Self {
-        Self::read_with(objset, locked_chain_block)
-    }
-
-    fn read_with(objset: &Objset, read: ReadBlock) -> Self {
+    fn read_with(objset: &Objset, clear: bool) -> Self {
         let header = objset.phys().zil;
         let mut log = Self { header, blocks: Vec::new(), next: None, end: LogEnd::Empty };
         let mut bp = header.log;
@@ -159,7 +134,7 @@ impl Log {
                 log.end = LogEnd::Claimed;
                 break;
             }
-            match log.block(objset, &bp, read) {
+            match log.block(objset, &bp, clear) {
                 Ok((block, next)) => {
                     log.blocks.push(block);
                     log.next = None;
@@ -184,10 +159,15 @@ impl Log {
         Self::read(objset).up_to_lost(objset, synced)
     }
 
-    /// The same of a log whose dataset is locked.
+    /// What a claim needs of a log. That of a locked dataset is read as far as it can be without
+    /// the key, as [`Record::decode_clear`] has it. `synced`: as [`Self::read_after`] reads it.
     #[must_use]
-    pub fn read_locked_after(objset: &Objset, synced: u64) -> Self {
-        Self::read_locked(objset).up_to_lost(objset, synced)
+    pub fn read_clear(objset: &Objset, synced: Option<u64>) -> Self {
+        let log = Self::read_with(objset, is_locked(objset));
+        match synced {
+            Some(synced) => log.up_to_lost(objset, synced),
+            None => log,
+        }
     }
 
     fn up_to_lost(self, objset: &Objset, synced: u64) -> Self {
@@ -237,9 +217,9 @@ impl Log {
         &self,
         objset: &Objset,
         bp: &BlkPtr,
-        read: ReadBlock,
+        clear: bool,
     ) -> std::result::Result<(LogBlock, BlkPtr), LogEnd> {
-        read(objset, bp).map_err(|end| match end {
+        chain_block(objset, bp, clear).map_err(|end| match end {
             LogEnd::Lost(e) if e.kind == zio::ErrorKind::NoKey => LogEnd::Locked,
             LogEnd::Lost(e) if e.kind == zio::ErrorKind::Unreadable && !self.is_claimed() => {
                 LogEnd::Unwritten

@@ -44,6 +44,8 @@
 //! After that a block is written with the pointer to the next, which was allocated before, in the
 //! open txg: that txg's space maps know it, or, when the power fails before, the import claims it
 //! by its birth. A block that was never written ends the chain.
+//! The sync of a txg waits until written blocks lead to all that was allocated in it
+//! (`live/unreached.rs`).
 //!
 //! A sync ([`IntentLog::sync`]) frees blocks from the front: those written, allocated in its txg or
 //! before, whose records are all of its txg or before. Then the header points to the first block
@@ -66,25 +68,27 @@
 //! **Locks.** `state` is held for moments, and nothing is taken below it. No caller is in a
 //! transaction of the pool: a promise may wait for its txg.
 
+mod backend;
 mod gather;
 mod pack;
 mod queue;
 mod stats;
+mod unreached;
 mod waiters;
 mod xattrs;
 
+pub use self::backend::{Backend, FetchData, Finish, Place};
 pub use self::stats::LogStats;
 
 use self::gather::{Gather, Gathered};
 use self::pack::{Plan, Sizes, pointer};
 use self::queue::Queue;
+use self::unreached::Unreached;
 use self::waiters::{ToWake, Waiters};
 use self::xattrs::Xattrs;
-use device::Shared;
 use dmu::Key;
-use ondisk::blkptr::CryptParams;
 use ondisk::zil::Record;
-use ondisk::{BlkPtr, Dva, Endian, ZilHeader};
+use ondisk::{BlkPtr, Endian, ZilHeader};
 use parking_lot::{Mutex, MutexGuard};
 use rt::{Condvar, Rt};
 use std::collections::VecDeque;
@@ -162,57 +166,6 @@ pub enum LogBias {
     Throughput,
 }
 
-/// Where a block of the log is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Its addresses.
-    pub dvas: [Dva; 3],
-    /// Its size.
-    pub size: u64,
-    /// The txg in which it was allocated.
-    pub birth: u64,
-    /// How it will be encrypted, in an encrypted dataset: the pointer to it says so before it is
-    /// written. It is written once.
-    pub crypt: Option<CryptParams>,
-}
-
-/// What a log needs of its pool. None of this is called with a lock held.
-pub trait Backend: Send + Sync {
-    /// Allocates a block in the open txg, and has the object set written by that txg. `keep` is
-    /// called before the txg can end. False: there is no space that could be spared now.
-    fn allocate(&self, size: u64, keep: &mut dyn FnMut(Place)) -> bool;
-
-    /// Has the object set written by the open txg, whose number it returns.
-    fn touch(&self) -> Result<u64, String>;
-
-    /// There is a device that takes blocks of logs alone.
-    fn has_log_device(&self) -> bool;
-
-    /// What is returned writes blocks, all at the same time, waits for them and for the blocks of
-    /// data `early`, which are under way, and flushes the devices of all.
-    fn write(&self, blocks: Vec<(Place, Shared)>, early: Vec<BlkPtr>) -> Finish<'_>;
-
-    /// Waits until `txg` is durable.
-    fn wait_synced(&self, txg: u64) -> Result<(), String>;
-}
-
-/// Waits for what was begun.
-pub type Finish<'a> = Box<dyn FnOnce() -> Result<(), String> + 'a>;
-
-/// Data of objects as they are now.
-pub trait FetchData: Send + Sync {
-    /// The bytes of a range, as far as the object reaches and can be read.
-    fn fetch(&self, object: u64, offset: u64, length: u64) -> Vec<u8>;
-
-    /// Bytes of a block of the object, a power of two; 0: no block of it can be written early.
-    fn block_size(&self, object: u64) -> u64;
-
-    /// Writes block `blkid` of the object to where it will stay, and returns the pointer, which
-    /// may be there before the block is. `None`: the block is not one that only the open txg has,
-    /// or there is no space that could be spared.
-    fn write_early(&self, object: u64, blkid: u64) -> Option<BlkPtr>;
-}
-
 /// A change in the queue.
 #[derive(Debug)]
 struct Itx {
@@ -250,8 +203,10 @@ struct State {
     stage: Stage,
     /// The chain: what is written, and behind it one block that is not.
     links: VecDeque<Link>,
-    /// Blocks that were allocated and are in no chain yet. A sync frees those that it finds.
-    fresh: Vec<Place>,
+    /// Blocks that were allocated for a batch that was not written. A sync frees those that it
+    /// finds.
+    unused: Vec<Place>,
+    unreached: Unreached,
     /// The random words of the chain.
     words: [u64; 2],
     /// The number of the next record.
@@ -353,7 +308,8 @@ impl IntentLog {
             queue: Queue::default(),
             stage: Stage::None,
             links: VecDeque::new(),
-            fresh: Vec::new(),
+            unused: Vec::new(),
+            unreached: Unreached::default(),
             words: [0; 2],
             record_seq: 0,
             sizes: Sizes::default(),
@@ -582,7 +538,14 @@ impl IntentLog {
 
     /// Waits until a batch survives.
     fn land(&self, Flight { number, txg, seqs, finish }: Flight<'_>) -> Result<(), String> {
-        let written = finish().is_ok();
+        let reached = || {
+            self.state.lock().unreached.remove(number);
+            self.changed.notify_all();
+        };
+        let written = finish(&reached).is_ok();
+        if written {
+            reached();
+        }
         let mut state = self.state.lock();
         // Those before it decide whether the chain leads here.
         while state.flights.front() != Some(&number) {
@@ -598,6 +561,7 @@ impl IntentLog {
             link.is_written = true;
         }
         let kept = !state.broken;
+        state.unreached.remove(number);
         self.changed.notify_all();
         drop(state);
         if kept {
@@ -656,14 +620,15 @@ impl IntentLog {
             state.writing += 1;
             vec![Plan::new(last.place, last.seq)]
         };
-        let Some(next) = self.pack(records, &mut plans) else {
+        let Some(next) = self.pack(number, records, &mut plans) else {
             // Nothing was written, so the chain is as it was, and what was allocated behind it is
             // of no use. The next sync frees it.
             let unused = {
                 let mut state = self.state.lock();
                 state.writing -= 1;
-                state.fresh.extend(plans.iter().skip(1).map(|plan| plan.place));
-                !state.fresh.is_empty()
+                state.unused.extend(plans.iter().skip(1).map(|plan| plan.place));
+                state.unreached.remove(number);
+                !state.unused.is_empty()
             };
             self.changed.notify_all();
             if unused {
@@ -705,14 +670,19 @@ impl IntentLog {
         }
         let finish = match blocks {
             Some(blocks) => self.backend.write(blocks, early),
-            None => Box::new(|| Err("a block of the log cannot be made".to_owned())),
+            None => Box::new(|_: &dyn Fn()| Err("a block of the log cannot be made".to_owned())),
         };
         Some(Flight { number, txg, seqs, finish })
     }
 
     /// Puts records into blocks, the first of which is there, and allocates what comes behind.
     /// Returns the block behind the last; `None`: there is no space.
-    fn pack(&self, records: Vec<Record>, plans: &mut Vec<Plan>) -> Option<(Place, u64)> {
+    fn pack(
+        &self,
+        number: u64,
+        records: Vec<Record>,
+        plans: &mut Vec<Plan>,
+    ) -> Option<(Place, u64)> {
         let mut seq = self.state.lock().record_seq;
         let encoded: Vec<(Vec<u8>, u64)> = records
             .into_iter()
@@ -726,31 +696,26 @@ impl IntentLog {
         self.state.lock().sizes.note(left);
         for (bytes, txg) in &encoded {
             while !plans.last_mut()?.take(bytes, *txg) {
-                let place = self.block(Sizes::of(left), Sizes::of(bytes.len() as u64))?;
+                let place = self.block(number, Sizes::of(left))?;
                 let seq = plans.last()?.seq + 1;
                 plans.push(Plan::new(place, seq));
             }
             left -= bytes.len() as u64;
         }
         let usual = self.state.lock().sizes.usual();
-        let place = self.block(usual, 0)?;
+        let place = self.block(number, usual)?;
         self.state.lock().record_seq = seq;
         Some((place, plans.last()?.seq + 1))
     }
 
-    /// A block of `size` bytes, at least `least`.
-    fn block(&self, size: u64, least: u64) -> Option<Place> {
-        let fitting = |state: &mut State| {
-            let at = state.fresh.iter().position(|place| place.size >= least)?;
-            Some(state.fresh.swap_remove(at))
-        };
-        if let Some(place) = fitting(&mut self.state.lock()) {
-            return Some(place);
-        }
+    /// A block of `size` bytes for batch `number`.
+    fn block(&self, number: u64, size: u64) -> Option<Place> {
+        let mut found = None;
         let allocated = self.backend.allocate(size, &mut |place| {
-            self.state.lock().fresh.push(place);
+            self.state.lock().unreached.add(number, place.birth);
+            found = Some(place);
         });
-        if allocated { fitting(&mut self.state.lock()) } else { None }
+        found.filter(|_| allocated)
     }
 
     /// In the sync of `txg`, before the object set is written: the header, and what is freed.
@@ -766,6 +731,7 @@ impl IntentLog {
         if state.foreign {
             return None;
         }
+        self.wait_reached(&mut state, txg);
         let mut free = Vec::new();
         while let Some(link) = state.links.front()
             && link.is_written
@@ -777,10 +743,10 @@ impl IntentLog {
         }
         let over = |place: &Place| place.birth <= txg;
         // In no chain, so that a crash would leave it allocated for ever.
-        free.extend(state.fresh.extract_if(.., |place| over(place)));
+        free.extend(state.unused.extract_if(.., |place| over(place)));
         if state.stage == Stage::Closing
             && state.writing == 0
-            && state.fresh.is_empty()
+            && state.unused.is_empty()
             && state.links.iter().all(|link| over(&link.place) && link.max_txg <= txg)
         {
             free.extend(state.links.drain(..).map(|link| link.place));
@@ -794,6 +760,17 @@ impl IntentLog {
         let free = free.iter().map(|place| pointer(place, self.objset, state.words, 0)).collect();
         self.changed.notify_all();
         Some(Synced { header, free })
+    }
+
+    /// Waits until written blocks lead to all that were allocated up to `txg`, or it is known that
+    /// they will not be.
+    fn wait_reached(&self, state: &mut MutexGuard<'_, State>, txg: u64) {
+        let until = self.rt.now() + unreached::WAITED_FOR;
+        while state.unreached.has(txg) && self.rt.now() < until {
+            self.changed.wait_until(state, until);
+        }
+        // What hangs is not waited for again.
+        state.unreached.forget(txg);
     }
 
     /// `txg` is durable: its changes need no promise any more.

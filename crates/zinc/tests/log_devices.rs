@@ -21,6 +21,13 @@ fn take_away(place: &Place, device: &str) {
     std::fs::rename(place.path().join(device), away.join(device)).unwrap();
 }
 
+/// Today, as times begin: `Sat Nov 28`.
+fn day() -> String {
+    let mut date = std::process::Command::new("date");
+    let out = date.args(["-u", "+%a %b %e"]).env("LC_ALL", "C").output();
+    String::from_utf8(out.unwrap().stdout).unwrap().trim().to_owned()
+}
+
 #[test]
 fn a_log_device_that_held_nothing_is_gone_without_only_when_that_is_said() {
     let place = with_log();
@@ -45,7 +52,7 @@ fn a_log_device_that_held_nothing_is_gone_without_only_when_that_is_said() {
 
 #[test]
 fn what_was_promised_on_a_log_device_that_is_missing_is_given_up_when_that_is_said() {
-    let place = with_log();
+    let (before, place) = (day(), with_log());
     place.ok("cp file tank/fs:/before");
     let many = place.path().join("many");
     std::fs::create_dir(&many).unwrap();
@@ -71,6 +78,9 @@ fn what_was_promised_on_a_log_device_that_is_missing_is_given_up_when_that_is_sa
     let run = place.run("zpool import -d . -m tank");
     assert_eq!(run.code, 0, "{}", run.err);
     has(&run.err, &["tank/fs: its intent log was on a log device that is missing", "may be lost"]);
+    // When the last txg was written, which is not long ago.
+    let is_said = |day: &String| run.err.contains(&format!("promised after {day} "));
+    assert!([before, day()].iter().any(is_said) && run.err.contains(" (txg "), "{}", run.err);
     assert_eq!(place.ok("cat tank/fs:/before"), "text");
     place.ok("zfs create tank/more");
     place.ok("zpool export tank");

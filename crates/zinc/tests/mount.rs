@@ -141,6 +141,32 @@ fn a_process_that_is_killed_loses_nothing_that_was_synced() {
     assert_eq!(place.zinc(&["check", "tank"]).code, 0);
 }
 
+/// After each write to a file that is open so, the kernel asks for what `fsync` asks for.
+#[testkit::needs("fuse")]
+#[test]
+fn what_is_written_with_o_sync_or_o_dsync_is_promised() {
+    let place = Place::new();
+    std::fs::write(place.path("data"), (0..200_000u32).map(|n| n as u8).collect::<Vec<_>>())
+        .unwrap();
+    let pid = place.mount("tank");
+    place.zinc(&["tunables", "--pool", "tank", "zfs_txg_timeout=600"]).ok();
+    let write = |flag: &str, file: &str| {
+        place
+            .sh(&format!("dd if=../data of={file} bs=7000 oflag={flag} conv=notrunc 2> /dev/null"));
+    };
+    // The first promise waits for a txg, the others do not.
+    write("sync", "first");
+    place.sh("echo lost > plain");
+    write("sync", "sync");
+    write("dsync", "dsync");
+    kill(pid, "-KILL");
+    place.mount("tank");
+    for file in ["first", "sync", "dsync"] {
+        place.sh(&format!("cmp ../data {file}"));
+    }
+    assert_eq!(place.sh("cat plain"), "", "nothing else ended a txg");
+}
+
 /// What `sync=always` promised is in the intent log alone; a reader must not get less before the
 /// next import.
 #[testkit::needs("fuse")]

@@ -5,7 +5,7 @@ use crate::issue::Issue;
 use crate::totals::Kind;
 use dmu::traverse;
 use ondisk::objset::OBJSET_SIZE_V1;
-use ondisk::zil::{Body, CHECKSUM_SEQ_WORD, Chain, ChainPlace, Record, clear_records, records};
+use ondisk::zil::{Body, CHECKSUM_SEQ_WORD, Chain, ChainPlace, DecodeRecord, Record, records_by};
 use ondisk::{BlkPtr, DmuType, Dnode, ObjsetPhys, ZilHeader};
 use std::sync::Arc;
 use vdev::Scope;
@@ -240,6 +240,8 @@ impl Walk<'_> {
             self.count(&bp, Kind::of(bp.dmu_type()), &|| set.at(place), &mut out.local.totals);
             let key = set.key.as_deref();
             let is_locked = key.is_none() && bp.is_encrypted();
+            let decode: DecodeRecord =
+                if is_locked { Record::decode_clear } else { Record::decode };
             let raw = key.is_none();
             let request = Request { bp: &bp, place, key, scope: Scope::Data, raw };
             let Some(chain_at) = ChainPlace::of(bp.checksum_kind()) else { return };
@@ -249,10 +251,7 @@ impl Walk<'_> {
             let Ok(chain) = Chain::decode(&block, chain_at, block.endian()) else { return };
             if claimed {
                 let bytes = chain.records_in(&block, chain_at);
-                let records: Vec<Record> = match is_locked {
-                    true => clear_records(bytes, block.endian()).filter_map(Result::ok).collect(),
-                    false => records(bytes, block.endian()).filter_map(Result::ok).collect(),
-                };
+                let records = records_by(bytes, block.endian(), decode).filter_map(Result::ok);
                 self.expand_records(set, header, records, out);
             }
             bp = chain.next;
@@ -264,7 +263,7 @@ impl Walk<'_> {
         &self,
         set: &Arc<Set>,
         header: &ZilHeader,
-        records: Vec<Record>,
+        records: impl Iterator<Item = Record>,
         out: &mut WalkOutput<'_>,
     ) {
         for record in records {

@@ -6,7 +6,7 @@
 
 use crate::{Error, Result};
 use ondisk::uberblock::Uberblock;
-use pool::{Candidate, OpenOptions, Pool, Verdict, by_txg, verdict_of_txg};
+use pool::{Candidate, OpenOptions, Pool, by_txg, can_go_back_to};
 
 /// Txgs for which freed space is not used again.
 const TXGS_DEFERRED: u64 = 2;
@@ -42,7 +42,7 @@ pub enum Rewind {
     Impossible,
 }
 
-/// The newest of these states of which all metadata can be read.
+/// The newest of these states of which all metadata can be read, from devices that have it.
 ///
 /// # Errors
 /// There is none, and what keeps the pool from being opened is no damage: an earlier state does not
@@ -52,7 +52,7 @@ fn newest_whole<'u>(
     options: &OpenOptions,
     among: &'u [Uberblock],
 ) -> Result<Option<&'u Uberblock>> {
-    let is_whole = |u: &&Uberblock| verdict_of_txg(candidate, options, u.txg) == Verdict::Intact;
+    let is_whole = |u: &&Uberblock| can_go_back_to(candidate, options, u.txg);
     if let Some(whole) = among.iter().find(is_whole) {
         return Ok(Some(whole));
     }

@@ -100,6 +100,19 @@ impl DeviceCheck<'_> {
         use_by_system(path).map_or(Ok(()), |by| Err(DeviceRefusal::System(by)))
     }
 
+    /// The label is of a device that the pool had, and has not any more: one that failed keeps its
+    /// labels when it is detached.
+    fn is_former(&self, label: &LabelConfig) -> bool {
+        let LabelConfig::Member(c) = label else { return false };
+        let is_of = |pool: &&Pool| pool.guid() == c.pool_guid;
+        let is_in = |pool: &Pool, guid| {
+            let aux = pool.spares().iter().chain(pool.l2cache());
+            pool.config().vdev_tree.walk().chain(aux).any(|v| v.guid == guid)
+        };
+        let pool = self.pool.filter(is_of);
+        pool.zip(c.guid).is_some_and(|(pool, guid)| !is_in(pool, guid))
+    }
+
     /// What is on a device that is open for writing.
     ///
     /// # Errors
@@ -119,7 +132,11 @@ impl DeviceCheck<'_> {
         if label.as_ref().is_some_and(was_begun) {
             return Ok(());
         }
-        if let Some(pool) = label.as_ref().and_then(|l| (self.user)(&l.config, is_spare)) {
+        let user = |label: &FoundLeaf| match self.is_former(&label.config) {
+            true => None,
+            false => (self.user)(&label.config, is_spare),
+        };
+        if let Some(pool) = label.as_ref().and_then(user) {
             return Err(DeviceRefusal::InPool(pool));
         }
         let content = label.and_then(|label| of_label(&label.config, path, is_spare));

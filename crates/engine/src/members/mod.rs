@@ -86,7 +86,8 @@ impl DeviceRole {
     /// What a device is for this pool; nothing when its label names another, or it has none.
     #[must_use]
     pub fn of(seen: &Pool, device: &device::DeviceRef, path: &Path) -> Option<Self> {
-        match look_at_device(device, path.to_owned())?.config {
+        let device = vdev::guarded_reader(&seen.rt(), device, seen.vdevs().queue_limits());
+        match look_at_device(&device, path.to_owned())?.config {
             LabelConfig::Member(c) if c.pool_guid != seen.guid() => None,
             LabelConfig::Member(c) => {
                 c.guid.filter(|guid| seen.config().vdev_tree.find(*guid).is_some()).map(Self::Leaf)

@@ -5,7 +5,10 @@
 
 use super::*;
 use engine::files::{NewFile, NewKind, Time};
+use engine::inside::device::WriteDeviceRef;
+use engine::inside::pool::live::PropertyWord;
 use engine::inside::vdev::{Reason, VdevState};
+use engine::live::{OfflineMode, ResilverKind, Setting};
 use std::time::Duration;
 
 const HELD: [Shape; 3] = [Shape::Mirror, Shape::Raidz1, Shape::Raidz2];
@@ -87,6 +90,131 @@ fn leaves_that_hang_for_good_are_gone_without() {
         Run::compare(&bench, &model).unwrap();
         bench.zdb();
     }
+}
+
+/// A device that hangs is neither used again nor put in the place of another: who asks for that is
+/// told so, and the pool goes on.
+#[test]
+fn a_device_that_hangs_when_it_comes_is_refused() {
+    let (bench, model) = Rt::simulate(340, |rt| {
+        let (mut run, leaves) = held(rt, 340, Shape::Mirror);
+        let guid = run.pool().view().vdevs().leaves().next().unwrap().guid();
+        run.pool().offline_leaf(guid, OfflineMode::OfflineForNow).unwrap();
+        (0..8).for_each(|_| run.step());
+        let now = leaves.lock().clone();
+        now[0].get_into(Trouble::Hangs, 1);
+        let source = run.bench.source();
+        let again = |run: &Run| run.pool().online_leaf(guid, OwnChanges::Keep, None, &source);
+        let (refused, took) = timed(rt, || again(&run));
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("does not answer"), "{refused}");
+        assert!(took < SILENCE * 2, "{took:?}");
+        let new = run.bench.extra();
+        let hung = Leaf::new(rt, &run.bench.devices[new], 341);
+        hung.get_into(Trouble::Hangs, 1);
+        let (spec, device) = (run.bench.leaf(new), Arc::clone(&hung) as WriteDeviceRef);
+        let (refused, took) = timed(rt, || run.pool().replace(guid, &spec, device));
+        refused.unwrap_err();
+        assert!(took < SILENCE * 2, "{took:?}");
+        let (_, took) = timed(rt, || run.pool().sync().unwrap());
+        assert!(took < SILENCE / 6, "{took:?}");
+        for leaf in [&hung, &now[0]] {
+            leaf.mend();
+        }
+        rt.sleep(Duration::from_secs(1));
+        again(&run).unwrap();
+        run.pool().wait_for_scan().unwrap();
+        heal(&run, &[0], "it answers again");
+        run.finish()
+    });
+    bench.check(&bench.open()).unwrap();
+    Run::compare(&bench, &model).unwrap();
+}
+
+/// What is asked for while nothing can become durable is refused in the end, and not done when the
+/// pool goes on, unless it was begun: that is said.
+#[test]
+fn a_change_that_was_given_up_is_not_made_later() {
+    for has_begun in [false, true] {
+        Rt::simulate(360, |rt| {
+            let (mut run, leaves) = held(rt, 360, Shape::Mirror);
+            (0..8).for_each(|_| run.step());
+            let now = leaves.lock().clone();
+            now.iter().for_each(|leaf| leaf.get_into(Trouble::Hangs, 1));
+            let pool = run.pool();
+            let change = || {
+                let text = PropertyWord::Text("later".to_owned());
+                let refused = pool.set_pool_property("comment", text).unwrap_err().to_string();
+                assert!(refused.contains("is suspended"), "{refused}");
+                assert_eq!(refused.contains("had begun"), has_begun, "{refused}");
+            };
+            let both = rt.for_each_parallel(2, [true, false], |syncs| {
+                match syncs {
+                    true if has_begun => change(),
+                    true => drop(pool.sync().unwrap_err()),
+                    false if has_begun => {}
+                    false => {
+                        rt.sleep(SILENCE / 2);
+                        change();
+                    }
+                }
+                Ok::<(), ()>(())
+            });
+            both.unwrap();
+            now.iter().for_each(|leaf| {
+                leaf.mend();
+            });
+            rt.sleep(Duration::from_secs(1));
+            assert!(pool.resume(&run.bench.source()).unwrap());
+            pool.sync().unwrap();
+            let comment = pool.look().unwrap().config().comment.clone();
+            assert_eq!(comment.as_deref(), has_begun.then_some("later"));
+            run.finish();
+        });
+    }
+}
+
+/// Each of three disks gets another side, and all are filled at the same time: together the
+/// rebuilds run longer than the time that passes.
+#[test]
+fn vdevs_are_rebuilt_beside_each_other() {
+    let (bench, model) = Rt::simulate(350, |rt| {
+        let (mut run, _) = held(rt, 350, Shape::Disks3);
+        run.pool().sync().unwrap();
+        let set = |run: &Run, text: &str| run.pool().set_tunable(Setting::parse(text).unwrap());
+        set(&run, "zfs_scan_suspend_progress=1");
+        set(&run, "zfs_rebuild_scrub_enabled=0");
+        let disks: Vec<u64> = run.pool().view().vdevs().leaves().map(|l| l.guid()).collect();
+        let mut slow = Vec::new();
+        for disk in disks {
+            let new = run.bench.extra();
+            let leaf = Leaf::new(rt, &run.bench.devices[new], new as u64);
+            let (spec, device) = (run.bench.leaf(new), Arc::clone(&leaf) as WriteDeviceRef);
+            run.pool().attach_by(disk, &spec, device, ResilverKind::Sequential).unwrap();
+            slow.push(leaf);
+        }
+        slow.iter().for_each(|leaf| leaf.get_into(Trouble::IsSlow, 1));
+        set(&run, "zfs_scan_suspend_progress=0");
+        let (done, took) = timed(rt, || run.pool().wait_for_scan());
+        done.unwrap();
+        let states = run.pool().look().unwrap().rebuild_states().unwrap();
+        assert_eq!(states.len(), 3);
+        for (_, state) in &states {
+            assert_eq!((state.state(), state.errors), (State::Finished, 0));
+            assert!(state.bytes_rebuilt > 0);
+        }
+        let ran = states.iter().map(|(_, state)| state.scan_time_ms).sum();
+        let ran = Duration::from_millis(ran);
+        assert!(ran > took * 3 / 2, "{ran:?} in {took:?}");
+        slow.iter().for_each(|leaf| {
+            leaf.mend();
+        });
+        assert!(run.pool().view().vdevs().leaves().all(|l| l.missed().is_empty()));
+        run.finish()
+    });
+    bench.check(&bench.open()).unwrap();
+    Run::compare(&bench, &model).unwrap();
+    bench.zdb();
 }
 
 /// More leaves hang than can be done without: the pool is suspended, a command that looks is

@@ -16,7 +16,7 @@ const SETS_MAX: usize = 14;
 const SNAPSHOTS_MAX: usize = 24;
 
 /// Values of properties that change what is written.
-const PROPERTIES: [(&str, &[&str]); 8] = [
+const PROPERTIES: [(&str, &[&str]); 9] = [
     (
         "compression",
         &[
@@ -45,6 +45,7 @@ const PROPERTIES: [(&str, &[&str]); 8] = [
     ("xattr", &["sa", "dir"]),
     ("redundant_metadata", &["all", "most", "some", "none"]),
     ("special_small_blocks", &["0", "4K", "32K"]),
+    ("sync", &["standard", "always"]),
 ];
 
 /// Whether the engine refused for a reason that the model cannot foresee: space.
@@ -302,7 +303,8 @@ impl Run {
         let set = self.any_set(|_| true).unwrap();
         let (name, values) = *self.rng.pick(&PROPERTIES);
         let value = *self.rng.pick(values);
-        self.set(&set, name, value)
+        let is_kept_on = self.has_checksums && (name, value) == ("checksum", "off");
+        self.set(&set, name, if is_kept_on { "on" } else { value })
     }
 
     /// Takes all quotas and reservations away, so that other operations can write.

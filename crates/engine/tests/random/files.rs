@@ -231,6 +231,27 @@ impl Run {
         )
     }
 
+    /// Writes without a transaction of the caller.
+    pub(super) fn write_file_promised(&mut self, name: &str, data: &[u8]) -> Result<(), String> {
+        let (now, Some(file)) = (self.tick(), self.any_file(name)) else { return Ok(()) };
+        let offset = self.rng.below(self.tree(name).get(file).size().min(4 << 20) + 1);
+        self.note(format!("{name}: promised write {file} at {offset}, {} bytes", data.len()));
+        let fs = self.filesystem(name);
+        // It is in the txg that is open.
+        let Some(tx) = self.begin(&fs, Hold::free())? else { return Ok(()) };
+        drop(tx);
+        match fs.write_at(file, offset, data, now) {
+            Err(e) if class_of(&e) == class::NO_SPACE => self.refused += 1,
+            got => {
+                got.map_err(|e| e.to_string())?;
+                let tree = self.model.sets.get_mut(name).unwrap().tree_mut();
+                tree.content(file).write(offset, data);
+                tree.touch(file, now);
+            }
+        }
+        Ok(())
+    }
+
     fn append(&mut self, name: &str, now: Time) -> Result<(), String> {
         let Some(file) = self.any_file(name) else { return Ok(()) };
         let len = self.any_len().max(1);

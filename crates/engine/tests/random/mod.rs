@@ -104,6 +104,8 @@ pub struct Run {
     pub weight_max: u64,
     /// Where sparse files end, at most.
     pub offset_max: u64,
+    /// No dataset gets `checksum=off`.
+    pub has_checksums: bool,
     /// Calls that were refused because there was no space.
     pub refused: u64,
 }
@@ -138,6 +140,7 @@ impl Run {
             counter: 1 << 20,
             weight_max: 12 << 20,
             offset_max: 1 << 44,
+            has_checksums: false,
             refused: 0,
         }
     }
@@ -264,14 +267,42 @@ impl Run {
         let names: Vec<String> = self.model.sets.keys().cloned().collect();
         let name = self.rng.pick(&names).clone();
         self.note(format!("{name}: promise"));
-        let set = &self.model.sets[&name];
-        let (state, is_files) = (Arc::clone(&set.state), set.is_files());
-        match is_files {
+        match self.model.sets[&name].is_files() {
             true => self.filesystem(&name).sync_all().map_err(|e| e.to_string())?,
             false => self.volume(&name).flush().map_err(|e| e.to_string())?,
         }
-        self.promised.insert(name, (self.last_txg, state));
+        self.note_promised(&name);
+        if self.is_always(&name) {
+            for _ in 0..1 + self.rng.below(3) {
+                self.write_promised(&name)?;
+                self.note_promised(&name);
+            }
+        }
         Ok(())
+    }
+
+    /// All that a dataset holds is promised.
+    fn note_promised(&mut self, name: &str) {
+        let state = Arc::clone(&self.model.sets[name].state);
+        self.promised.insert(name.to_owned(), (self.last_txg, state));
+    }
+
+    /// Whether each change of a dataset is promised by itself (`sync=always`), where it is not made
+    /// in a transaction of a caller.
+    fn is_always(&self, name: &str) -> bool {
+        let dsl = self.pool().view().dsl();
+        let stored = dsl.by_name(name).and_then(|dataset| dsl.stored(&dataset));
+        stored.unwrap().number("sync") == Some(1)
+    }
+
+    /// Writes as a program does, which is promised when it returns.
+    fn write_promised(&mut self, name: &str) -> Result<(), String> {
+        let len = 1 + self.rng.below(3000);
+        let data = self.any_bytes(len);
+        if self.model.sets[name].is_files() {
+            return self.write_file_promised(name, &data);
+        }
+        self.write_volume_promised(name, &data)
     }
 
     /// After a crash: what was promised after the last durable txg is there again.

@@ -14,6 +14,26 @@ impl Run {
         volume
     }
 
+    /// Writes without a transaction of the caller.
+    pub(super) fn write_volume_promised(&mut self, name: &str, data: &[u8]) -> Result<(), String> {
+        let volume = self.volume(name);
+        let data = &data[..data.len().min(volume.size() as usize)];
+        let offset = self.rng.below(volume.size() - data.len() as u64 + 1);
+        self.note(format!("{name}: promised write at {offset}, {} bytes", data.len()));
+        // It is in the txg that is open.
+        let tx = volume.object().objset().begin(Hold::free()).map_err(|e| e.to_string())?;
+        self.in_txg(tx.txg());
+        drop(tx);
+        match volume.write_at(offset, data) {
+            Err(e) if class_of(&e) == class::NO_SPACE => self.refused += 1,
+            got => {
+                got.map_err(|e| e.to_string())?;
+                self.model.sets.get_mut(name).unwrap().volume_mut().write(offset, data);
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn volume_op(&mut self) -> Result<(), String> {
         let names = self.model.names(|s| !s.is_files());
         if names.is_empty() {

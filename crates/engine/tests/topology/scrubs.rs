@@ -17,6 +17,11 @@ fn damage(run: &mut Run) {
     }
 }
 
+/// A run whose data all have checksums: what is damaged is found.
+fn checked_run(seed: u64, shape: Shape) -> Run {
+    run_with(seed, shape, 150, |run| run.has_checksums = true)
+}
+
 pub(super) fn set(pool: &LivePool, setting: &str) {
     pool.set_tunable(engine::live::Setting::parse(setting).unwrap());
 }
@@ -97,7 +102,7 @@ fn scrub_with_pauses(run: &mut Run, shape: Shape, growth: Duration, met: &mut Pa
 #[test]
 fn a_scrub_that_is_paused_goes_on_and_misses_nothing() {
     for (seed, shape) in (1600..).zip([Shape::Mirror, Shape::Raidz1]) {
-        let mut run = run(seed, shape, 150);
+        let mut run = checked_run(seed, shape);
         let mut met = Pauses::default();
         for attempt in 0..20 {
             let growth = Duration::from_micros(500 << (attempt % 4));
@@ -122,7 +127,7 @@ fn a_scrub_that_is_paused_goes_on_and_misses_nothing() {
 /// itself, and misses nothing. What is on disk at such a moment is fine for zdb.
 #[test]
 fn a_scrub_that_is_cut_off_goes_on() {
-    let mut run = run(1700, Shape::Mirror, 150);
+    let mut run = checked_run(1700, Shape::Mirror);
     run.pool().sync().unwrap();
     damage(&mut run);
     in_small_pieces(run.pool());
@@ -307,6 +312,7 @@ fn a_scrub_of_what_is_new_since_the_last_one() {
     let bench = Bench::new(Shape::Mirror, ROOMY_BYTES, 12);
     let mut run = Run::new(1950, bench);
     (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
+    run.has_checksums = true;
     super::random::add_large(run.pool(), LARGE_BYTES);
     let scrub = |pool: &LivePool| {
         pool.sync().unwrap();

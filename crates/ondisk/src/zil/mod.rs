@@ -131,15 +131,15 @@ pub fn records(bytes: &[u8], endian: Endian) -> impl Iterator<Item = Result<Reco
     records_by(bytes, endian, Record::decode)
 }
 
-/// The same of a block that is still encrypted, by [`Record::decode_clear`].
-pub fn clear_records(bytes: &[u8], endian: Endian) -> impl Iterator<Item = Result<Record>> + '_ {
-    records_by(bytes, endian, Record::decode_clear)
-}
+/// How a record is decoded: by [`Record::decode`], or, while its block is encrypted, by
+/// [`Record::decode_clear`].
+pub type DecodeRecord = fn(&[u8], Endian) -> Result<Record>;
 
-fn records_by(
+/// [`records`], decoded in one of two ways.
+pub fn records_by(
     bytes: &[u8],
     endian: Endian,
-    decode: fn(&[u8], Endian) -> Result<Record>,
+    decode: DecodeRecord,
 ) -> impl Iterator<Item = Result<Record>> + '_ {
     let mut rest = bytes;
     core::iter::from_fn(move || {

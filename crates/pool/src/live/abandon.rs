@@ -7,7 +7,8 @@
 //! a snapshot of it that can be read      it is rolled back to the youngest of these
 //! no snapshot, but it is a clone         it is as it was when it was cloned
 //! nothing, and nothing is below it       it is destroyed
-//! nothing, and others are below it       it is an empty file system: they stay where they are
+//! nothing, and others are below it       it is an empty file system: they stay where they are;
+//!                                        one that is encrypted stays as it is
 //! ```
 //!
 //! Its tree cannot be freed: the space stays taken until space maps are made anew.
@@ -51,10 +52,14 @@ fn outcome_for(dsl: &Dsl, head: &Dataset) -> Result<AbandonedHead> {
         };
     }
     let is_root = head.dir.object == dsl.root()?.object;
-    Ok(match is_root || !dsl.child_names(&head.dir)?.is_empty() {
-        true => AbandonedHead::Emptied,
-        false => AbandonedHead::Destroyed,
-    })
+    let is_needed = is_root || !dsl.child_names(&head.dir)?.is_empty();
+    match is_needed {
+        true if dsl.key_object(&head.dir)?.is_some() => {
+            stays("is encrypted, has no snapshot, and is made anew only with its key")
+        }
+        true => Ok(AbandonedHead::Emptied),
+        false => Ok(AbandonedHead::Destroyed),
+    }
 }
 
 impl TaskCx<'_> {

@@ -72,7 +72,7 @@ impl TaskCx<'_> {
         for (top, leaf) in leaves(new) {
             let Some(device) = leaf.path.as_ref().and_then(|p| devices.get(p)) else { continue };
             let list = facts.for_label(PoolState::Active, 0, &root, top, leaf.guid);
-            let written = label::initialise(device.as_ref(), &list);
+            let written = label::initialise(self.shared.guarded(device).as_ref(), &list);
             written.map_err(|e| self.shared.failed("writing labels", &e))?;
         }
         Ok(())

@@ -132,7 +132,7 @@ impl TaskCx<'_> {
         side: &NewChild,
         new: &mut VdevConfig,
     ) -> Result<()> {
-        if let Some(device) = side.device() {
+        if let Some(device) = side.device().map(|device| self.shared.guarded(device)) {
             let facts = self.shared.config.lock().facts.clone();
             let top = top_of(planned, side.guid)?;
             let list = facts.for_label(PoolState::Active, 0, planned, top, side.guid);

@@ -17,6 +17,7 @@
 //! ```text
 //! seen      resource.fs.zfs.statechange, .removed       a device has another state
 //!           ereport.fs.zfs.io, .checksum, .delay        its counts grew
+//!           ereport.fs.zfs.data                         a block is lost: no copy of it is right
 //!           ereport.fs.zfs.io_failure                   the pool is suspended
 //!           sysevent.fs.zfs.vdev_add, _attach, _remove, _online, config_sync
 //! reported  sysevent.fs.zfs.pool_create, _import, _export, _destroy

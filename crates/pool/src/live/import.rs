@@ -128,7 +128,7 @@ pub fn import(
     options: &ImportOptions,
     source: &dyn DeviceSource,
 ) -> Result<LivePool> {
-    let Admitted { mut reading, newest, damaged } = admit(rt, candidate, options)?;
+    let Admitted { mut reading, newest, state, damaged } = admit(rt, candidate, options)?;
     let name = reading.name().to_owned();
     let mut root = reading.config().vdev_tree.clone();
     let was_exported = candidate.state() == CandidateState::Exported;
@@ -151,7 +151,8 @@ pub fn import(
         _ => (Vec::new(), Vec::new()),
     };
     cut.extend(damaged);
-    let mut pool = assemble(rt, &reading, options, (root, newest.txg), &devices)?;
+    let place = Whereabouts { root, newest: newest.txg, state };
+    let mut pool = assemble(rt, &reading, options, place, &devices)?;
     pool.end_split(&split)?;
     pool.shared.post_system("pool_import");
     pool.shared.owner.store(options.user, Ordering::Relaxed);
@@ -193,6 +194,9 @@ struct Admitted {
     reading: Pool,
     /// The newest uberblock on its devices.
     newest: Uberblock,
+    /// The txg of which a device must have everything, or it was away: the newest, or that to
+    /// which the pool goes back.
+    state: u64,
     /// Intent logs that are damaged, and emptied.
     damaged: Vec<CutLog>,
 }
@@ -202,7 +206,10 @@ fn admit(rt: &Rt, candidate: &Candidate, options: &ImportOptions) -> Result<Admi
     check_state(candidate, options)?;
     let read = OpenOptions { rt: rt.clone(), ..options.open.clone() };
     let mut reading = Pool::open_candidate(candidate, &read)?;
+    let opened = reading.uberblock().txg;
     let newest = rewind::begin(rt, &mut reading, rewind::is_wanted(&options.open));
+    // What came after the checkpoint may be where a device that was away since lacks something.
+    let state = if options.open.txg.is_some() { opened } else { newest.txg };
     let name = reading.name().to_owned();
     let mut obstacles = obstacles(&reading, options.logs)?;
     let damaged = damaged_logs(&obstacles);
@@ -215,7 +222,7 @@ fn admit(rt: &Rt, candidate: &Candidate, options: &ImportOptions) -> Result<Admi
         return Err(Error::NotWritable { pool: name, obstacles });
     }
     watch(rt, candidate, &newest, &name)?;
-    Ok(Admitted { reading, newest, damaged })
+    Ok(Admitted { reading, newest, state, damaged })
 }
 
 /// Opens a part of a pool's devices as a pool of its own, which has the vdevs and the guid that
@@ -231,7 +238,8 @@ pub(super) fn open_part(
     let reading = Pool::open_candidate(candidate, &options.open)?;
     let (cut, missing) = (cut_logs(&reading), missing_logs(&reading));
     let whole = reading.config().vdev_tree.clone();
-    let place = (shape(&whole)?, reading.uberblock().txg);
+    let txg = reading.uberblock().txg;
+    let place = Whereabouts { root: shape(&whole)?, newest: txg, state: txg };
     let devices = Devices { open, failed: BTreeMap::new() };
     let mut pool = assemble(rt, &reading, options, place, &devices)?;
     first(&pool, &whole)?;
@@ -343,7 +351,8 @@ pub(super) fn watch(rt: &Rt, candidate: &Candidate, best: &Uberblock, pool: &str
 
 /// Txg, time and multihost sequence of the newest uberblock on the devices now.
 fn newest(candidate: &Candidate) -> Option<(u64, u64, u64)> {
-    let rings = candidate.leaves.values().flat_map(|l| ring(&l.device, |_| true));
+    let rings = candidate.leaves.values().filter_map(|l| l.device.as_ref());
+    let rings = rings.flat_map(|device| ring(device, |_| true));
     rings.map(|u| (u.txg, u.timestamp, u.mmp_config)).max()
 }
 
@@ -420,15 +429,22 @@ fn map_removed(vdevs: &mut VdevTree, reading: &Pool, root: &VdevConfig) -> Resul
     Ok(())
 }
 
+/// The vdevs of a pool, the newest txg on its devices, and that whose state is opened.
+struct Whereabouts {
+    root: VdevConfig,
+    newest: u64,
+    state: u64,
+}
+
 fn assemble(
     rt: &Rt,
     reading: &Pool,
     options: &ImportOptions,
-    (root, txg): (VdevConfig, u64),
+    Whereabouts { root, newest, state }: Whereabouts,
     devices: &Devices,
 ) -> Result<LivePool> {
     let (config, candidate) = (reading.config(), reading.candidate());
-    let (behind, absences) = (candidate.behind(&root, txg), candidate.absences(&root, txg));
+    let (behind, absences) = (candidate.behind(&root, state), candidate.absences(&root, state));
     let mut leaf =
         |c: &VdevConfig| leaf_open(c, devices, &absences, &behind, is_of_log(&root, c.guid));
     let invalid = |e: vdev::BuildError| Error::Invalid { what: e.to_string() };
@@ -468,7 +484,7 @@ fn assemble(
     for (guid, missed) in logs.iter().chain(&absences) {
         reader.vdevs().has_missed(*guid, missed);
     }
-    let config = ConfigState::new(facts, root, object, logs, rounds(devices, txg));
+    let config = ConfigState::new(facts, root, object, logs, rounds(devices, newest));
     let parts =
         Parts { reader, store, writer, alloc, mos, features, config, uberblock, block_faults };
     rewind::commit(&parts, rewind::is_wanted(&options.open))?;

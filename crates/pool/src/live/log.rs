@@ -29,7 +29,7 @@ use dmu::{Objset, Tx};
 use dsl::Dataset;
 use dsl::write::finish_head;
 use ondisk::dsl::dir_field;
-use ondisk::zil::{Body, CHECKSUM_SEQ_WORD, Chain, ChainPlace, Record, clear_records, records};
+use ondisk::zil::{Body, CHECKSUM_SEQ_WORD, Chain, ChainPlace, DecodeRecord, Record, records_by};
 use ondisk::{BlkPtr, ObjsetKind, ZilHeader};
 use std::sync::Arc;
 use zio::{Allocate, Place};
@@ -49,26 +49,20 @@ fn blocks(objset: &Objset, header: &ZilHeader, synced: u64) -> Vec<BlkPtr> {
         out.push(bp);
         let place = Place { objset: objset.id(), object: 0, level: Place::LEVEL_ZIL, blkid: seq };
         let Some(at) = ChainPlace::of(bp.checksum_kind()) else { break };
-        let is_locked = heads::is_locked(objset);
-        let block = match is_locked {
-            true => objset.store().read_clear(&bp, place),
-            false => objset.store().read(&bp, place, objset.key()),
+        let (block, decode): (_, DecodeRecord) = match zil::is_locked(objset) {
+            true => (objset.store().read_clear(&bp, place), Record::decode_clear),
+            false => (objset.store().read(&bp, place, objset.key()), Record::decode),
         };
         let Ok(block) = block else { break };
         let Ok(chain) = Chain::decode(&block, at, block.endian()) else { break };
         if claimed {
-            let (bytes, endian) = (chain.records_in(&block, at), block.endian());
-            let all: Vec<_> = match is_locked {
-                true => clear_records(bytes, endian).collect(),
-                false => records(bytes, endian).collect(),
-            };
+            let all = records_by(chain.records_in(&block, at), block.endian(), decode);
             let first = header.claim_txg;
             let last = match header.flags & ZilHeader::FLAG_CLAIM_LR_SEQ_VALID {
                 0 => u64::MAX,
                 _ => header.claim_lr_seq,
             };
-            let claimed =
-                all.into_iter().filter_map(|record| record.ok().filter(|r| r.seq <= last));
+            let claimed = all.filter_map(|record| record.ok().filter(|r| r.seq <= last));
             out.extend(claimed.filter_map(|record| claimed_block(&record, first)));
         }
         bp = chain.next;

@@ -22,6 +22,7 @@
 //! paths  leaves  online          where its devices are, what they missed, how they come back
 //! attach  split                  sides of mirrors
 //! remove                         log, cache and spare devices that go
+//! idle_devices                   spares that wait and cache devices: are they there
 //! evacuate  removals             vdevs with data on them that go
 //! reflow  reflows                raidz vdevs that get wider
 //! scans  scan  errlog            scrub and resilver, and what was found to be lost
@@ -61,6 +62,7 @@ mod features;
 mod head;
 mod heads;
 mod history;
+mod idle_devices;
 mod import;
 mod interrupted_split;
 mod keys;
@@ -119,6 +121,7 @@ pub use events::{Event, EventValue, Events};
 pub use features::{ENABLED_BY_DEFAULT, is_writable, keeps_writable, to_enable};
 pub use head::Head;
 pub use history::Invocation;
+pub use idle_devices::IdleDevices;
 pub use import::{ImportOptions, check_import, import};
 pub use log::{GivenUpLog, LogDevices};
 pub use mark::mark_destroyed;
@@ -193,6 +196,7 @@ impl LivePool {
         shared.find_reflow()?;
         *shared.aux.lock() = [view.spares().to_vec(), view.l2cache().to_vec()];
         view.set_gate(&shared.gate);
+        view.close_found(&shared.aux_sizes);
         shared.space.synced(shared.txgs.last_synced(), shared.room_of_pool());
         for setting in tunables {
             shared.tunables.store(setting.tunable, setting.value);
@@ -249,7 +253,6 @@ impl LivePool {
         Ok(self.view.refreshed(LiveState {
             root,
             aux,
-            aux_since: self.shared.aux_since.lock().clone(),
             comment: facts.comment,
             compatibility: facts.compatibility,
             features: self.shared.features.snapshot(),

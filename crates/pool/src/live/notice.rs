@@ -131,6 +131,17 @@ impl Shared {
         {
             self.post_leaf("sysevent.fs.zfs.vdev_remove", *guid, leaf, Vec::new());
         }
+        for block in self.block_faults.take_untold() {
+            let number = |n: u64| EventValue::Number(n);
+            let level = number(block.level().cast_unsigned());
+            let members = vec![
+                ("zio_objset", number(block.objset)),
+                ("zio_object", number(block.object)),
+                ("zio_level", level),
+                ("zio_blkid", number(block.blkid)),
+            ];
+            self.post("ereport.fs.zfs.data", members);
+        }
         if now.is_suspended && !before.is_suspended {
             self.post("ereport.fs.zfs.io_failure", Vec::new());
         }
@@ -159,6 +170,17 @@ impl Shared {
         if leaf.state == VdevState::Online {
             self.post_leaf("sysevent.fs.zfs.vdev_online", guid, leaf, Vec::new());
         }
+    }
+
+    /// Posts that a device which is no leaf has another state.
+    pub(super) fn post_state(&self, guid: u64, path: &str, old: VdevState, now: VdevState) {
+        let members = vec![
+            ("vdev_guid", EventValue::Number(guid)),
+            ("vdev_state", number(now)),
+            ("vdev_path", text(path)),
+            ("vdev_laststate", number(old)),
+        ];
+        self.post("resource.fs.zfs.statechange", members);
     }
 
     fn post_leaf(

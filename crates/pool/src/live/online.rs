@@ -203,9 +203,16 @@ impl Shared {
         Some(marks.filter(|(txg, ..)| *txg > 0).collect())
     }
 
+    /// A device that is in no tree yet, with deadlines for its requests.
+    pub(super) fn guarded(&self, device: &WriteDeviceRef) -> WriteDeviceRef {
+        vdev::guarded(&self.rt, device, &self.queues)
+    }
+
     /// A device is the leaf that it is to be.
     fn check_label(&self, device: &DeviceRef, guid: u64) -> Result<FoundLeaf> {
         let name = device.name().to_owned();
+        let probe = device.read_new(0, device.sector_size() as usize);
+        probe.map_err(|cause| Error::Device { pool: self.pool(), cause })?;
         let found = look_at_device(device, PathBuf::from(&name));
         match (self.unfit(found.as_ref(), guid), found) {
             (None, Some(found)) => Ok(found),
@@ -394,7 +401,9 @@ impl LivePool {
         place: Option<String>,
     ) -> Result<()> {
         let shared = &self.shared;
-        let found = shared.check_label(&Arc::clone(&device).as_device(), guid)?;
+        // It may hang still, or again.
+        let guarded = shared.guarded(&device);
+        let found = shared.check_label(&Arc::clone(&guarded).as_device(), guid)?;
         let tree = shared.reader.vdevs();
         let log = tree.leaves().find(|l| l.guid() == guid).map(vdev::NodeRef::missed);
         let Absence { missed, has_stood_still, .. } =
@@ -408,7 +417,7 @@ impl LivePool {
         self.sync()?;
         if !has_stood_still {
             // Its own txgs may have higher numbers than the pool's: an import takes the highest.
-            let cleared = vdev::label::clear_rings(device.as_ref());
+            let cleared = vdev::label::clear_rings(guarded.as_ref());
             cleared.map_err(|e| shared.failed("clearing uberblocks", &e))?;
         }
         let is_spared = {

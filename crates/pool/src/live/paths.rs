@@ -101,7 +101,7 @@ mod tests {
         let device: DeviceRef = Arc::new(MemoryDevice::zeros("disk", 1 << 20));
         BTreeMap::from([(
             7,
-            CandidateLeaf { path: path.to_owned(), device, txg: 1, newest_label: 1 },
+            CandidateLeaf { path: path.to_owned(), device: Some(device), txg: 1, newest_label: 1 },
         )])
     }
 

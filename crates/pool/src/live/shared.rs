@@ -26,6 +26,7 @@ use crate::error::{Error, Result};
 use crate::faults::FaultLog;
 use crate::gate::Gate;
 use crate::not_used::Refused;
+use crate::open::AuxSizes;
 use dmu::{CachedStore, Objset, Tx};
 use dsl::write::MosAccount;
 use dsl::{Caller, Dsl};
@@ -51,6 +52,9 @@ pub(super) struct Task {
     /// It changes no dataset: the place of a scrub stays true (`scan/kept.rs`).
     pub(super) keeps_datasets: bool,
 }
+
+/// What is said of a change that cannot be taken back.
+const BEGUN: &str = "the change had begun, and is made when the pool goes on";
 
 /// The configuration as it is, and whether disk knows.
 pub(super) struct ConfigState {
@@ -136,8 +140,8 @@ pub(crate) struct Shared {
     pub(super) config: Mutex<ConfigState>,
     /// Spares and cache devices, as the MOS lists them.
     pub(super) aux: Mutex<[Vec<VdevConfig>; 2]>,
-    /// Those that came since the pool was opened, and their sizes in bytes, by guid.
-    pub(super) aux_since: Mutex<BTreeMap<u64, u64>>,
+    /// Those that can be opened, as far as is known, and their sizes in bytes, by guid.
+    pub(super) aux_sizes: AuxSizes,
     /// Top-level vdevs that the txg which is being synced adds.
     pub(super) added: Mutex<Vec<TopSpec>>,
     /// The last one written.
@@ -220,6 +224,7 @@ impl Pressure for TxgPressure {
 
 impl Shared {
     /// Runs `task` in the sync of the open txg, or of a later one, and waits until that is durable.
+    /// When the pool is suspended meanwhile, a task that has not begun never does.
     pub(super) fn run<T: Send + 'static>(
         &self,
         task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
@@ -253,10 +258,16 @@ impl Shared {
         }
         let slot = Arc::new(Mutex::new(None));
         let answer = Arc::clone(&slot);
+        // Set by the one that comes first: the task that begins, or the caller that gives it up.
+        let settled = Arc::new(AtomicBool::new(false));
+        let is_given_up = Arc::clone(&settled);
         let txg = {
             let mut tasks = self.tasks.lock();
             let txg = self.txgs.open();
             let run = move |cx: &mut TaskCx<'_>| {
+                if is_given_up.swap(true, Ordering::AcqRel) {
+                    return;
+                }
                 cx.shared.faults.begin();
                 let done = cx.whole(|cx| task(cx));
                 cx.shared.faults.end();
@@ -267,7 +278,12 @@ impl Shared {
         };
         // The sync of a txg takes the tasks after the next was opened, so this one is among them.
         let synced = self.txgs.wait_synced_unless_suspended(txg, PushReason::Task);
-        synced.map_err(|why| self.stopped(&why))?;
+        synced.map_err(|why| match settled.swap(true, Ordering::AcqRel) {
+            // It is in the txg that waits for devices, among others.
+            true => self.stopped(&format!("{why}; {BEGUN}")),
+            // The pool may go on much later, when it is not expected any more.
+            false => self.stopped(&why),
+        })?;
         let answer = slot.lock().take();
         answer.unwrap_or_else(|| Err(self.stopped("the task was not run")))
     }
@@ -337,7 +353,7 @@ impl Shared {
             tasks: Mutex::default(),
             config: Mutex::new(config),
             aux: Mutex::default(),
-            aux_since: Mutex::default(),
+            aux_sizes: AuxSizes::default(),
             added: Mutex::default(),
             uberblock: Mutex::new(uberblock),
             reaping: AtomicBool::new(true),

@@ -94,7 +94,9 @@ impl LivePool {
             (VdevKind::DraidSpare { top_guid, spare_id }, _) => {
                 NewChildKind::Distributed { top: *top_guid, id: *spare_id }
             }
-            (kind, Some(device)) if aux_guid(&device, PoolState::Spare) == Some(spare) => {
+            (kind, Some(device))
+                if aux_guid(&self.shared.guarded(&device), PoolState::Spare) == Some(spare) =>
+            {
                 NewChildKind::Device { is_file: matches!(kind, VdevKind::File), device }
             }
             _ => return Err(refused("its label says that it is not a spare, or of another pool")),

@@ -152,6 +152,7 @@ impl LivePool {
                     let Some(device) = devices.get(path) else {
                         return Err(Error::Invalid { what: format!("{path} was not opened") });
                     };
+                    let device = &cx.shared.guarded(device);
                     // A spare of another pool stays one: both find it by the same label.
                     let shared = (state == PoolState::Spare).then(|| aux_guid(device, state));
                     let guid = match shared.flatten() {
@@ -173,7 +174,7 @@ impl LivePool {
             }
             // All labels are written: nothing but the lists is left to be changed.
             lists.into_iter().try_for_each(|(name, new)| cx.append_aux(name, new))?;
-            cx.shared.aux_since.lock().extend(sizes);
+            cx.shared.aux_sizes.lock().extend(sizes);
             Ok(())
         })
     }

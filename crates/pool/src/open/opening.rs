@@ -3,7 +3,10 @@
 //! Every step says whether its failure is the end. What a later step can do without is excused:
 //! noted in the pool's salvage, and gone without. See `docs/decisions/0004-read-path.md`.
 
-use super::{AUTOMATIC_ATTEMPTS, Features, OpenOptions, Pool, Salvage, known_version};
+use super::{
+    AUTOMATIC_ATTEMPTS, AuxSizes, Features, OpenOptions, Pool, STALE_DEVICES, Salvage,
+    known_version,
+};
 use crate::assemble::Candidate;
 use crate::dtl;
 use crate::error::{Absence, Error, Result, UnknownFeature};
@@ -73,7 +76,7 @@ impl<'a> Opening<'a> {
         let guids: Vec<_> = there.map(|m| m.guid.to_string()).collect();
         let guids = guids.join(", ");
         self.salvage.push(Salvage {
-            what: "the state of devices",
+            what: STALE_DEVICES,
             cause: format!("without those out of use or behind there are too few: {guids}"),
         });
         Ok(wider)
@@ -192,7 +195,7 @@ impl<'a> Opening<'a> {
             is_waiting: false,
             scan: None,
             refused: BTreeMap::new(),
-            aux_since: BTreeMap::new(),
+            aux_sizes: AuxSizes::default(),
         })
     }
 

@@ -344,10 +344,10 @@ impl Pool {
     /// A spare or cache device: it is in no tree, only found by its label.
     fn aux_view(&self, config: &VdevConfig, nodes: &HashMap<u64, NodeRef<'_>>) -> VdevView {
         let mut view = view_of(config, nodes);
-        let seen = self.candidate().aux.get(&config.guid);
-        if let Some(seen) = seen {
-            view.size = seen.device.size() / LABEL * LABEL;
-        } else if let Some(size) = self.aux_since.get(&config.guid) {
+        let found = self.candidate().aux.get(&config.guid).and_then(|seen| seen.device.as_ref());
+        let known = self.aux_sizes.lock().get(&config.guid).copied();
+        let seen = found.map(|device| device.size()).or(known);
+        if let Some(size) = seen {
             view.size = size / LABEL * LABEL;
         }
         if let VdevKind::DraidSpare { top_guid, .. } = config.kind {

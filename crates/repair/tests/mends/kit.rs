@@ -145,7 +145,11 @@ fn sum_of(file: &Node) -> zpl::Result<[u8; 32]> {
 /// All files of all heads and snapshots that can be read to their end. With `named` only those that
 /// a name leads to.
 pub(crate) fn inventory(s: &Surgeon, named: bool) -> Inventory {
-    let pool = s.open();
+    inventory_of(&s.open(), named)
+}
+
+/// The same of a pool that is open, perhaps with keys.
+pub(crate) fn inventory_of(pool: &pool::Pool, named: bool) -> Inventory {
     let mut out = Inventory::new();
     for (_, dataset) in pool.dsl().datasets() {
         let Ok(dataset) = dataset else { continue };

@@ -6,6 +6,7 @@
 mod common;
 
 mod apply;
+mod encrypted;
 mod files;
 mod judge;
 mod kit;

@@ -49,7 +49,7 @@ mod calls;
 #[cfg(test)]
 mod tests;
 
-use crate::queue::QueueLimits;
+use crate::queue::{QueueLimit, QueueLimits};
 use calls::Calls;
 use device::backend::{collect, deliver, deliver_write, delivering};
 use device::{
@@ -122,6 +122,36 @@ struct Watchdog {
     name: Arc<str>,
     limits: Arc<QueueLimits>,
     state: Mutex<State>,
+}
+
+/// A guard of its own for a device that is in no tree yet: its requests end as those of a pool with
+/// such limits do that is held.
+fn guard_of(
+    rt: &Rt,
+    device: DeviceRef,
+    writer: Option<WriteDeviceRef>,
+    limits: &QueueLimits,
+) -> Arc<Guard> {
+    let own = QueueLimits::default();
+    for limit in [QueueLimit::Silence, QueueLimit::Lost, QueueLimit::Slow] {
+        own.set(limit, limits.get(limit));
+    }
+    own.hold();
+    Guard::new(rt, device, writer, Arc::new(own))
+}
+
+/// A device that may come into a pool with these limits: its requests have the deadlines that they
+/// would have there.
+#[must_use]
+pub fn guarded(rt: &Rt, device: &WriteDeviceRef, limits: &QueueLimits) -> WriteDeviceRef {
+    let reader = Arc::clone(device).as_device();
+    guard_of(rt, reader, Some(Arc::clone(device)), limits)
+}
+
+/// The same of one that is only read.
+#[must_use]
+pub fn guarded_reader(rt: &Rt, device: &DeviceRef, limits: &QueueLimits) -> DeviceRef {
+    guard_of(rt, Arc::clone(device), None, limits)
 }
 
 /// The answer to a request. Dropped unused, it counts as a device that is gone.

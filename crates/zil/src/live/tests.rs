@@ -2,6 +2,8 @@
 
 use super::*;
 use codec::checksum::verify_zilog2;
+use device::Shared;
+use ondisk::Dva;
 use ondisk::zil::{Body, Chain, ChainPlace, Record, TxType, records};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -56,7 +58,7 @@ impl Backend for Handle {
 
     fn write(&self, blocks: Vec<(Place, Shared)>, _: Vec<BlkPtr>) -> Finish<'_> {
         self.0.begun.fetch_add(1, Ordering::SeqCst);
-        Box::new(|| {
+        Box::new(|_: &dyn Fn()| {
             while self.0.holding.load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }
@@ -440,6 +442,39 @@ fn what_a_write_that_fails_after_its_txg_leaves_is_freed() {
     assert!(pool.header.lock().log.is_hole());
     let freed: Vec<u64> = pool.freed.lock().iter().map(|bp| bp.dva(0).offset()).collect();
     assert_eq!(freed, *pool.allocated.lock());
+}
+
+#[test]
+fn a_sync_waits_for_the_blocks_that_lead_to_what_it_has() {
+    let (pool, log) = log();
+    names(&log, 10, "a");
+    log.commit(None).unwrap();
+    pool.holding.store(true, Ordering::SeqCst);
+    let promise = promise(&log, "b");
+    wait_until(|| pool.begun.load(Ordering::SeqCst) == 1);
+    // A block was allocated in txg 11, and the one that leads to it is being written.
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            pool.sync_to(11);
+            is_over.store(true, Ordering::SeqCst);
+        });
+        Rt::real().sleep(unreached::WAITED_FOR / 20);
+        assert!(!is_over.load(Ordering::SeqCst));
+        pool.holding.store(false, Ordering::SeqCst);
+    });
+    promise.join().unwrap();
+    assert_eq!(pool.blocks.lock().len(), 1);
+    // One that hangs is waited for once.
+    pool.holding.store(true, Ordering::SeqCst);
+    names(&log, 12, "c");
+    log.commit_then(None, |_| {});
+    wait_until(|| pool.begun.load(Ordering::SeqCst) == 2);
+    let began = std::time::Instant::now();
+    (12..20).for_each(|txg| pool.sync_to(txg));
+    assert!((unreached::WAITED_FOR..2 * unreached::WAITED_FOR).contains(&began.elapsed()));
+    pool.holding.store(false, Ordering::SeqCst);
+    log.suspend().unwrap();
 }
 
 #[test]

@@ -90,16 +90,16 @@ impl Backend for LogBackend {
     fn write(&self, blocks: Vec<(BlockPlace, device::Shared)>, early: Vec<BlkPtr>) -> Finish<'_> {
         let shared = match self.shared() {
             Ok(shared) => shared,
-            Err(why) => return Box::new(|| Err(why)),
+            Err(why) => return Box::new(|_: &dyn Fn()| Err(why)),
         };
         let logs: BTreeSet<u32> = blocks.iter().map(|(place, _)| place.dvas[0].vdev()).collect();
         let one = |(place, data): (BlockPlace, device::Shared)| (place.dvas[0], data, place.birth);
         let blocks: Vec<_> = blocks.into_iter().map(one).collect();
-        Box::new(move || {
+        Box::new(move |written: &dyn Fn()| {
             let alone = early.is_empty().then(|| shared.reader.vdevs().write_durably(&blocks));
             let done = match alone {
                 Some(Ok(done)) => done,
-                _ => write_together(&shared, blocks, &early)?
+                _ => write_together(&shared, blocks, &early, written)?
                     .and_then(|()| flush(&shared, &logs, &early)),
             };
             done.map_err(|e| {
@@ -115,12 +115,13 @@ impl Backend for LogBackend {
     }
 }
 
-/// Writes blocks of logs and waits for them and for blocks of data, which are under way. The inner
-/// error is the log's; what fails of the data fails its txg too.
+/// Writes blocks of logs and waits for them, then says so, and for blocks of data, which are under
+/// way. The inner error is the log's; what fails of the data fails its txg too.
 fn write_together(
     shared: &Shared,
     blocks: Vec<(Dva, device::Shared, u64)>,
     early: &[BlkPtr],
+    written: &dyn Fn(),
 ) -> Result<Result<(), WriteError>, String> {
     let answers = Arc::new((Mutex::new((blocks.len(), None)), shared.rt.condvar()));
     let writes = blocks.into_iter().map(|(dva, data, birth)| {
@@ -143,6 +144,10 @@ fn write_together(
         }
         state.1.take()
     };
+    if failed.is_none() {
+        // The sync may have to write the data again, and must not wait for that which waits for it.
+        written();
+    }
     early.iter().try_for_each(|bp| shared.writer.wait_block(bp)).map_err(|e| e.to_string())?;
     Ok(failed.map_or(Ok(()), Err))
 }

@@ -13,13 +13,14 @@
 //! for ever.
 
 use super::super::LivePool;
-use super::heads::{read_log, readable_heads};
+use super::heads::readable_heads;
 use crate::error::{Error, Result};
 use crate::obstacle::Obstacle;
 use crate::open::Pool;
 use dmu::Objset;
 use ondisk::BlkPtr;
 use std::collections::BTreeSet;
+use zil::Log;
 
 /// What becomes of log devices that are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub struct GivenUpLog {
     /// What is in this txg and in older ones is there; of what was promised later the rest of the
     /// log is lost.
     pub txg: u64,
+    /// When that txg was written, in seconds since 1970.
+    pub time: u64,
 }
 
 /// A log that leads to a missing device, or is damaged.
@@ -70,7 +73,7 @@ pub(in super::super) fn cut_logs(pool: &Pool) -> Vec<CutLog> {
         bp.dvas().map(|(_, dva)| u64::from(dva.vdev())).filter(is_missing).collect()
     };
     let cut = |(name, objset): (String, Objset)| {
-        let log = read_log(&objset, None);
+        let log = Log::read_clear(&objset, None);
         let at = log.next.as_ref().map(on_missing).filter(|at| !at.is_empty())?;
         Some(CutLog { dataset: name, at })
     };
@@ -99,7 +102,7 @@ impl LivePool {
         if missing.is_empty() && cut.is_empty() {
             return Ok(());
         }
-        let synced = self.view.uberblock().txg;
+        let synced = self.view.uberblock();
         let replayed = self.replayed.lock().clone();
         let applied = |name: &str| {
             let report = replayed.iter().find(|(dataset, _)| dataset == name);
@@ -108,7 +111,8 @@ impl LivePool {
         let given_up = cut.iter().map(|c| GivenUpLog {
             dataset: c.dataset.clone(),
             replayed: applied(&c.dataset),
-            txg: synced,
+            txg: synced.txg,
+            time: synced.timestamp,
         });
         self.given_up = given_up.collect();
         let names: Vec<String> = cut.iter().map(|c| c.dataset.clone()).collect();

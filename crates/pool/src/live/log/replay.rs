@@ -20,7 +20,7 @@
 use super::super::LivePool;
 use super::super::head::{self, Head};
 use super::super::shared::TaskCx;
-use super::heads::{is_locked, read_log, readable_heads};
+use super::heads::readable_heads;
 use super::{CutLog, claimed_block};
 use crate::alloc::Allocator;
 use crate::error::{Error, Result};
@@ -31,7 +31,7 @@ use dsl::Dataset;
 use ondisk::zil::{CHECKSUM_SEQ_WORD, TxType};
 use ondisk::{BlkPtr, Compression, ObjsetKind, ZilHeader};
 use std::sync::Arc;
-use zil::{Log, LogEnd};
+use zil::{Log, LogEnd, is_locked};
 use zpl::replay::{self, IntoPool, Refusal, ReplayReport, Settings};
 
 /// A log that is not empty.
@@ -126,7 +126,7 @@ pub(in super::super) fn claims(pool: &Pool, alloc: &Allocator) -> Result<Vec<Cla
         if before.log.is_hole() || is_given_up {
             continue;
         }
-        let log = read_log(&objset, Some(txg - 1));
+        let log = Log::read_clear(&objset, Some(txg - 1));
         let has_pending = log.pending(txg - 1).next().is_some();
         if before.claim_txg != 0 {
             if has_pending && !is_locked(&objset) {

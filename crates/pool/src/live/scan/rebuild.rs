@@ -26,6 +26,10 @@
 //! was there before, on the new device alone. That does not matter once the txg is durable that
 //! the block belongs to; and the new device counts as having it in the same txg or a later one.
 //!
+//! Each top-level vdev has a rebuild of its own, with its own state on disk, and those that are
+//! under way run beside each other: they have no device in common. What is replaced on one is
+//! detached when that one is done.
+//!
 //! When it has come to its end without an error, all that was missed up to the txg in which it
 //! began leaves the logs. What could not be read or written stays, and a resilver follows.
 
@@ -42,7 +46,9 @@ use ondisk::Dva;
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::mos::vdev_zap;
 use ondisk::scan::{RebuildState, State};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::time::Duration;
 use vdev::{BlockRead, Heal, Txgs};
 
@@ -51,8 +57,10 @@ pub(in crate::live) const REBUILD_TXG: &str = "rebuild_txg";
 
 const FEATURE: &str = "org.openzfs:device_rebuild";
 
-/// Bytes that are read and written at the same time.
+/// Bytes of one vdev that are read and written at the same time.
 const BATCH: u64 = 32 << 20;
+/// Vdevs that are rebuilt at the same time, at most.
+const BESIDE: usize = 16;
 
 pub(in crate::live) const REBUILDING: &str = "currently sequentially resilvering";
 /// Why a vdev is not rebuilt.
@@ -114,35 +122,55 @@ impl Shared {
         Ok(())
     }
 
-    /// The next one that is under way.
-    fn next_rebuild(&self) -> Result<Option<(VdevConfig, RebuildState)>> {
+    /// Those that are under way.
+    fn active_rebuilds(&self) -> Result<Vec<(VdevConfig, RebuildState)>> {
         let _gate = self.gate.read();
         let active = self.scans.rebuilds.lock().clone();
         let tops = self.config.lock().root.children.clone();
+        let mut out = Vec::new();
         for top in tops.into_iter().filter(|top| active.contains(&top.guid)) {
-            if let Some(state) = state_in(&self.mos, &top)?.filter(|s| s.state() == State::Active) {
-                return Ok(Some((top, state)));
-            }
+            let state = state_in(&self.mos, &top)?.filter(|s| s.state() == State::Active);
+            out.extend(state.map(|state| (top, state)));
         }
-        Ok(None)
+        Ok(out)
     }
 
-    /// Does all that are under way, one after the other.
+    /// Does all that are under way, beside each other. One that begins meanwhile interrupts them,
+    /// and all go on together.
     pub(super) fn rebuild_all(&self) -> Result<End> {
         // A scrub that was under way would not cover all that is there by the end.
         self.scans.paused.lock().take();
         self.run_keeping_datasets(|cx| cx.end_left_over())?;
-        while let Some((top, state)) = self.next_rebuild()? {
-            self.scans.moved.lock().clear();
-            self.wait_for_txg(last_missed(&state))?;
-            let mut pass = Pass::new(self, top, state);
-            let end = pass.run()?;
-            if end == End::Interrupted {
-                pass.keep()?;
-                return Ok(end);
+        loop {
+            let active = self.active_rebuilds()?;
+            if active.is_empty() {
+                return Ok(End::Done);
+            }
+            let ends = Mutex::new(Vec::with_capacity(active.len()));
+            let workers = active.len().min(BESIDE);
+            let Ok(()) = self.rt.for_each_parallel(workers, active, |(top, state)| {
+                let end = self.rebuild_one(top, state);
+                ends.lock().push(end);
+                Ok::<(), Infallible>(())
+            });
+            // What fails on one vdev keeps none of the others from its end.
+            let ends: Vec<End> = ends.into_inner().into_iter().collect::<Result<_>>()?;
+            if ends.contains(&End::Interrupted) {
+                return Ok(End::Interrupted);
             }
         }
-        Ok(End::Done)
+    }
+
+    /// One, from where it is; what it replaces goes at once.
+    fn rebuild_one(&self, top: VdevConfig, state: RebuildState) -> Result<End> {
+        self.wait_for_txg(last_missed(&state))?;
+        let mut pass = Pass::new(self, top, state);
+        let end = pass.run()?;
+        match end {
+            End::Interrupted => pass.keep()?,
+            End::Done => self.detach_outlived()?,
+        }
+        Ok(end)
     }
 }
 
@@ -378,9 +406,15 @@ impl TaskCx<'_> {
         self.touch();
         if is_complete && end.errors == 0 {
             let tree = shared.reader.vdevs();
-            let moved = shared.scans.moved.lock().clone();
-            let was_written = |guid: &u64| !moved.contains(guid) && tree.is_written(*guid);
-            for guid in targets.keys().filter(|guid| was_written(guid)) {
+            // One that left and came back, here or while another process went on with this, has
+            // missed a txg since, and a part of what was copied.
+            let has_stayed = |guid: &u64| {
+                let mut sides = tree.sides().filter(|side| side.guid() == *guid);
+                let missed = sides.find(|side| side.is_written()).map(|side| side.missed());
+                let last = missed.and_then(|missed| missed.bounds()).map(|(_, last)| last);
+                last.is_some_and(|last| last <= last_missed(end))
+            };
+            for guid in targets.keys().filter(|guid| has_stayed(guid)) {
                 tree.has_caught_up(*guid, &std::iter::once(0..=last_missed(end)).collect());
             }
         }

@@ -346,6 +346,7 @@ impl PieceVisitor<'_, '_> {
                 if outcome.lost_blocks.len() < LOST_KEPT {
                     outcome.lost_blocks.insert(bookmark(*place), bp.logical_birth());
                 }
+                self.walk.shared.block_faults.tell(bookmark(*place));
                 // What is below was not visited, and is not younger.
                 let has_pointers = place.level != 0 || bp.dmu_type() == DmuType::DNODE;
                 let first = if has_pointers { 0 } else { birth };

@@ -305,6 +305,7 @@ impl Args {
             options.force = self.force;
         })?;
         let listed = Arc::new(found.listed);
+        drop(found.candidate);
         // What was found by its name stays imported when it is not served any more; what was found
         // with -d is exported.
         let is_known = self.live.search.is_empty();

@@ -11,7 +11,7 @@ use crate::live::{self, LiveOptions, Tuning, invocation, tell_txgs};
 use crate::places::{candidates, import_places};
 use crate::served::Server;
 use crate::session::Session;
-use crate::{host, known, queue, stored_only, ui};
+use crate::{host, known, local_time, queue, stored_only, ui};
 use engine::features::VERSION_FEATURES;
 use engine::live::{ImportOptions, LogDevices, cache_config};
 use engine::pools::CandidateState;
@@ -235,7 +235,8 @@ impl Args {
         let (_, pool) = live::take(session, find, &how, &tunables, adjust).map_err(hinted)?;
         say();
         let given_up = pool.given_up_logs();
-        given_up.iter().for_each(|log| ui::error(session, &views::import::given_up(log)));
+        let warning = |log: &_| views::import::given_up(log, local_time::local(session, log.time));
+        given_up.iter().for_each(|log| ui::error(session, &warning(log)));
         let names = known::pools(session).hold_names();
         let noted =
             || settings::remember(session, &doing, &remembered, (pool.cache_config(), &name));

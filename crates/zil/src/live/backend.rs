@@ -1,0 +1,57 @@
+//! What a log needs of those around it: of its pool, and of the files whose data it writes.
+
+use device::Shared;
+use ondisk::blkptr::CryptParams;
+use ondisk::{BlkPtr, Dva};
+
+/// Where a block of the log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its addresses.
+    pub dvas: [Dva; 3],
+    /// Its size.
+    pub size: u64,
+    /// The txg in which it was allocated.
+    pub birth: u64,
+    /// How it will be encrypted, in an encrypted dataset: the pointer to it says so before it is
+    /// written. It is written once.
+    pub crypt: Option<CryptParams>,
+}
+
+/// What a log needs of its pool. None of this is called with a lock held.
+pub trait Backend: Send + Sync {
+    /// Allocates a block in the open txg, and has the object set written by that txg. `keep` is
+    /// called before the txg can end. False: there is no space that could be spared now.
+    fn allocate(&self, size: u64, keep: &mut dyn FnMut(Place)) -> bool;
+
+    /// Has the object set written by the open txg, whose number it returns.
+    fn touch(&self) -> Result<u64, String>;
+
+    /// There is a device that takes blocks of logs alone.
+    fn has_log_device(&self) -> bool;
+
+    /// What is returned writes blocks, all at the same time, waits for them and for the blocks of
+    /// data `early`, which are under way, and flushes the devices of all.
+    fn write(&self, blocks: Vec<(Place, Shared)>, early: Vec<BlkPtr>) -> Finish<'_>;
+
+    /// Waits until `txg` is durable.
+    fn wait_synced(&self, txg: u64) -> Result<(), String>;
+}
+
+/// Waits for what was begun. It may call what it is given when the blocks are written, to say so
+/// before its end.
+pub type Finish<'a> = Box<dyn FnOnce(&dyn Fn()) -> Result<(), String> + 'a>;
+
+/// Data of objects as they are now.
+pub trait FetchData: Send + Sync {
+    /// The bytes of a range, as far as the object reaches and can be read.
+    fn fetch(&self, object: u64, offset: u64, length: u64) -> Vec<u8>;
+
+    /// Bytes of a block of the object, a power of two; 0: no block of it can be written early.
+    fn block_size(&self, object: u64) -> u64;
+
+    /// Writes block `blkid` of the object to where it will stay, and returns the pointer, which
+    /// may be there before the block is. `None`: the block is not one that only the open txg has,
+    /// or there is no space that could be spared.
+    fn write_early(&self, object: u64, blkid: u64) -> Option<BlkPtr>;
+}
