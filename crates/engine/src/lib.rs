@@ -94,8 +94,8 @@
 //! # Errors
 //!
 //! Operations fail with an [`Error`]: kind, place, source, and a hint that is data. Calls on single
-//! files and objects fail with smaller types, which become one with `?`. Nothing here prints or ends
-//! the process, and no bytes from a disk make it panic. The environment is read for devices in
+//! files and objects fail with smaller types, which become one with `?`. Nothing here prints or
+//! ends the process, and no bytes from a disk make it panic. The environment is read for devices in
 //! stores alone: their credentials, and the cache on a local disk.
 #![forbid(unsafe_code)]
 

@@ -101,6 +101,16 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some(if is_disk { (0, found.rdev()) } else { (found.dev(), found.ino()) })
 }
 
+/// All that a process has open; `None`: this user may not know.
+fn open_in(pid: u64) -> Option<Vec<(u64, u64)>> {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    Some(open.flatten().filter_map(|entry| identity(&entry.path())).collect())
+}
+
+fn is_device(vdev: &VdevStats) -> bool {
+    matches!(&*vdev.kind, "disk" | "file")
+}
+
 fn sockets(session: &Session) -> Vec<PathBuf> {
     let mut out = Vec::new();
     for folder in folders(session).into_iter().filter(|f| Endpoint::is_folder(f)) {
@@ -221,10 +231,12 @@ impl Server {
         if there.is_empty() {
             return false;
         }
-        // What cannot be told apart is taken for the same.
-        let own: Option<Vec<_>> =
-            self.devices().ok().and_then(|own| own.iter().map(|path| identity(path)).collect());
-        let Some(own) = own else { return true };
+        // What cannot be told apart is taken for the same. The names that the server has do not
+        // help, because they are in the labels, and copied too.
+        let (Some(mut own), Ok(stats)) = (open_in(self.pid), self.stats()) else { return true };
+        // It may have closed one that failed.
+        let closed = stats.vdevs.iter().filter(|v| is_device(v) && v.state != "ONLINE");
+        own.extend(closed.filter_map(|v| identity(Path::new(&v.name))));
         there.iter().any(|leaf| identity(&leaf.path).is_none_or(|one| own.contains(&one)))
     }
 
@@ -257,9 +269,8 @@ impl Server {
 
     /// Where the devices of its pool are.
     pub fn devices(&mut self) -> Result<Vec<PathBuf>, Failure> {
-        let is_device = |v: &&VdevStats| matches!(&*v.kind, "disk" | "file");
-        let stats = self.stats()?;
-        Ok(stats.vdevs.iter().filter(is_device).map(|v| PathBuf::from(&v.name)).collect())
+        let vdevs = self.stats()?.vdevs;
+        Ok(vdevs.iter().filter(|v| is_device(v)).map(|v| PathBuf::from(&v.name)).collect())
     }
 
     /// The one that serves the pool `name` (a pool, its guid, or anything in it) belongs to. With

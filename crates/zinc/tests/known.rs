@@ -373,6 +373,8 @@ fn work_on_a_copy_leaves_the_known_pool_where_it_is() {
     // The same when the copy is served, and commands are carried out there.
     place.ok_here("serve -b -d k2 cq");
     place.ok_here("zfs create -d k2 cq/z");
+    // The original, whose name is in the labels of the copy.
+    assert_eq!(place.ok_here("zfs list -Ho name -r -d k1 cq"), "cq\n");
     place.ok_here("zpool set -d k2 comment=served cq");
     place.ok_here("zpool export -d k2 cq");
     place.ok_here("serve --for 0.1 -d k2 cq");

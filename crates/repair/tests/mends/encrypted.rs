@@ -2,6 +2,7 @@
 //! is not taken for damage, and nothing of it is lost: with the keys everything can be read.
 
 use super::common;
+use super::judge;
 use super::kit::*;
 use check::{CheckOptions, Issue};
 use pool::live::AbandonedHead;
@@ -53,6 +54,7 @@ fn mends_locked(s: &Surgeon, expected: &str) {
     assert_ne!(zdb_is_content(s), Some(false), "zdb, after the repair");
     assert!(contents(s) == before);
     assert!(issues(s).is_empty(), "{:?}", issues(s));
+    judge::keep(s);
 }
 
 #[test]
@@ -145,6 +147,7 @@ fn an_object_set_that_is_lost_is_no_reason_to_lose_more() {
                 assert_ne!(zdb_is_content(&s), Some(false), "{dataset}: zdb");
                 let is_back = now.keys().any(|(n, _)| *n == set.object);
                 assert_eq!(is_back, how != AbandonedHead::Destroyed, "{dataset}");
+                judge::keep(&s);
             }
         }
     }

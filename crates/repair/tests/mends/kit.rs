@@ -38,7 +38,7 @@ pub(crate) fn mirror() -> Surgeon {
     let second = s.add_disk();
     let live = live(&s);
     let first = live.look().unwrap().config().vdev_tree.children[0].guid;
-    let spec = VdevSpec::Leaf { path: second.to_str().unwrap().to_owned(), is_file: true };
+    let spec = VdevSpec::Leaf { path: second.to_str().unwrap().to_owned(), is_file: false };
     live.attach(first, &spec, LocalDevices::default().claim(&second).unwrap()).unwrap();
     live.wait_for_scan().unwrap();
     live.export().unwrap();
