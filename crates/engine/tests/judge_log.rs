@@ -514,6 +514,12 @@ fn what_the_kernel_half_replayed_is_finished_here() {
     same(bench.name, &both[0], &both[1]);
 }
 
+/// Two manifests describe the same, but for times of changes.
+fn is_same(judge: &testkit::KernelJudge, one: &Path, other: &Path) -> bool {
+    let mut diff = Command::new(judge.programs().join("manifest-diff"));
+    diff.args(["--ignore", "mtime_ns"]).args([one, other]).status().unwrap().success()
+}
+
 /// What an image holds.
 fn load(path: &PathBuf) -> Arc<MemoryDevice> {
     Arc::new(MemoryDevice::from_bytes("mem", &fs::read(path).unwrap()))
@@ -534,11 +540,8 @@ fn the_kernel_replays_what_was_written_here() {
              bash /judge/import-check.sh\n"
         );
         assert!(judge.run(&script, &job, &out, &images), "the kernel complains of {name}");
-        let same = Command::new(judge.programs().join("manifest-diff"))
-            .args(["--ignore", "mtime_ns"])
-            .args([dir.path().join("ours.json"), out.join("manifest.json")])
-            .status();
-        assert!(same.unwrap().success(), "{name}: the kernel replayed something else");
+        let (ours, theirs) = (dir.path().join("ours.json"), out.join("manifest.json"));
+        assert!(is_same(&judge, &ours, &theirs), "{name}: the kernel replayed something else");
     }
 }
 
@@ -610,10 +613,7 @@ fn what_the_kernel_logged_is_replayed_here() {
     pool.close().unwrap();
     bench.save(dir.path());
     describe(&bench.open(), false, &dir.path().join("ours.json"));
-    let same = Command::new(judge.programs().join("manifest-diff"))
-        .args(["--ignore", "mtime_ns"])
-        .args([out.join("manifest.json"), dir.path().join("ours.json")])
-        .status();
-    assert!(same.unwrap().success(), "what the kernel promised is another here");
+    let (theirs, ours) = (out.join("manifest.json"), dir.path().join("ours.json"));
+    assert!(is_same(&judge, &theirs, &ours), "what the kernel promised is another here");
     oracle::judge(dir.path(), bench.name);
 }

@@ -10,6 +10,7 @@
 //! other.
 
 use crate::assemble::Candidate;
+use crate::error::Result;
 use crate::open::{OpenOptions, Pool, STALE_DEVICES};
 use crate::uberblocks::{TxgCandidate, Verdict, by_txg};
 use dmu::{Object, Objset};
@@ -53,10 +54,15 @@ pub fn verdict(pool: &Pool) -> Verdict {
     judge.into_verdict()
 }
 
+/// The pool as txg `txg` had it.
+fn at_txg(candidate: &Candidate, options: &OpenOptions, txg: u64) -> Result<Pool> {
+    let options = OpenOptions { txg: Some(txg), checkpoint: false, ..options.clone() };
+    Pool::open_candidate(candidate, &options)
+}
+
 /// Judges the state of txg `txg`: opens it, and walks its tree.
 fn verdict_of_txg(candidate: &Candidate, options: &OpenOptions, txg: u64) -> Verdict {
-    let options = OpenOptions { txg: Some(txg), checkpoint: false, ..options.clone() };
-    match Pool::open_candidate(candidate, &options) {
+    match at_txg(candidate, options, txg) {
         Ok(pool) => verdict(&pool),
         Err(e) => Verdict::Lost(e.to_string()),
     }
@@ -66,8 +72,7 @@ fn verdict_of_txg(candidate: &Candidate, options: &OpenOptions, txg: u64) -> Ver
 /// of it. One that is only read from devices which were away is not written to.
 #[must_use]
 pub fn can_go_back_to(candidate: &Candidate, options: &OpenOptions, txg: u64) -> bool {
-    let options = OpenOptions { txg: Some(txg), checkpoint: false, ..options.clone() };
-    Pool::open_candidate(candidate, &options).is_ok_and(|pool| {
+    at_txg(candidate, options, txg).is_ok_and(|pool| {
         let is_stale = pool.salvage().iter().any(|salvage| salvage.what == STALE_DEVICES);
         !is_stale && verdict(&pool) == Verdict::Intact
     })

@@ -18,7 +18,8 @@ use control::protocol::word_to_json;
 use control::{CallError, Client, Endpoint, SocketFile, sink};
 use engine::config::LabelConfig;
 use engine::datasets::pool_of;
-use engine::live::TxgRecord;
+use engine::devices::is_far;
+use engine::live::{self, TxgRecord};
 use engine::pools::FoundLeaf;
 use engine::stats::{Snapshot, VdevStats};
 use serde::de::DeserializeOwned;
@@ -27,7 +28,7 @@ use std::ffi::OsString;
 use std::io::{IsTerminal as _, Read as _};
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -94,11 +95,9 @@ pub fn file_name(guid: u64) -> String {
     format!("{guid}.sock")
 }
 
-/// What tells a file or disk from all others, whatever its name.
+/// What tells a file or disk of this machine from all others, whatever its name.
 fn identity(path: &Path) -> Option<(u64, u64)> {
-    let found = std::fs::metadata(path).ok()?;
-    let is_disk = found.file_type().is_block_device();
-    Some(if is_disk { (0, found.rdev()) } else { (found.dev(), found.ino()) })
+    live::identity(path).ok().filter(|_| !is_far(path))
 }
 
 /// All that a process has open; `None`: this user may not know.

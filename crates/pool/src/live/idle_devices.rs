@@ -49,12 +49,6 @@ impl IdleDevice {
 }
 
 impl IdleDevices {
-    /// There is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.devices.is_empty()
-    }
-
     /// Opens each, and reads its label; waits for them.
     pub fn probe(&mut self, source: &dyn DeviceSource) {
         for device in &mut self.devices {

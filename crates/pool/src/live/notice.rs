@@ -132,15 +132,14 @@ impl Shared {
             self.post_leaf("sysevent.fs.zfs.vdev_remove", *guid, leaf, Vec::new());
         }
         for block in self.block_faults.take_untold() {
-            let number = |n: u64| EventValue::Number(n);
-            let level = number(block.level().cast_unsigned());
-            let members = vec![
-                ("zio_objset", number(block.objset)),
-                ("zio_object", number(block.object)),
-                ("zio_level", level),
-                ("zio_blkid", number(block.blkid)),
+            let members = [
+                ("zio_objset", block.objset),
+                ("zio_object", block.object),
+                ("zio_level", block.level().cast_unsigned()),
+                ("zio_blkid", block.blkid),
             ];
-            self.post("ereport.fs.zfs.data", members);
+            let members = members.map(|(name, n)| (name, EventValue::Number(n)));
+            self.post("ereport.fs.zfs.data", members.to_vec());
         }
         if now.is_suspended && !before.is_suspended {
             self.post("ereport.fs.zfs.io_failure", Vec::new());
