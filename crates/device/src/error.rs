@@ -51,7 +51,7 @@ pub enum ErrorKind {
     InUse,
     /// The device does not do that.
     Unsupported,
-    /// It was given up: it took too long to be opened ([`crate::Patience::limit`]).
+    /// It was given up: it took too long to be opened (`Patience::limit`).
     NoAnswer,
     /// What is at the other end will not do it, or is not what it was; the words say which.
     Refused(&'static str),

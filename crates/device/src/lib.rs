@@ -34,6 +34,52 @@ mod stats;
 mod version;
 mod write;
 
+/// The methods of [`Device`] of what reads as its field `reader` does.
+macro_rules! reads_as_its_reader {
+    () => {
+        fn name(&self) -> &str {
+            self.reader.name()
+        }
+
+        fn size(&self) -> u64 {
+            self.reader.size()
+        }
+
+        fn size_now(&self) -> u64 {
+            self.reader.size_now()
+        }
+
+        fn sector_size(&self) -> u32 {
+            self.reader.sector_size()
+        }
+
+        fn is_rotating(&self) -> bool {
+            self.reader.is_rotating()
+        }
+
+        fn displaced(&self) -> Option<crate::Displaced> {
+            self.reader.displaced()
+        }
+
+        fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), crate::Error> {
+            self.reader.read(offset, buf)
+        }
+
+        fn read_new(&self, offset: u64, len: usize) -> Result<crate::AlignedBuf, crate::Error> {
+            self.reader.read_new(offset, len)
+        }
+
+        fn submit(&self, batch: Vec<crate::Read>) {
+            self.reader.submit(batch);
+        }
+
+        fn stats(&self) -> crate::Stats {
+            self.reader.stats()
+        }
+    };
+}
+pub(crate) use reads_as_its_reader;
+
 /// What implementations of devices need to keep the rules of callbacks.
 pub mod backend {
     pub use crate::complete::{Collector, Ticket, collect, deliver, deliver_write, delivering};

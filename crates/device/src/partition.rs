@@ -143,41 +143,7 @@ impl RwPartition {
 }
 
 impl Device for RwPartition {
-    fn name(&self) -> &str {
-        self.reader.name()
-    }
-
-    fn size(&self) -> u64 {
-        self.reader.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.reader.sector_size()
-    }
-
-    fn is_rotating(&self) -> bool {
-        self.reader.is_rotating()
-    }
-
-    fn displaced(&self) -> Option<Displaced> {
-        self.reader.displaced()
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
-        self.reader.read(offset, buf)
-    }
-
-    fn read_new(&self, offset: u64, len: usize) -> Result<AlignedBuf, Error> {
-        self.reader.read_new(offset, len)
-    }
-
-    fn submit(&self, batch: Vec<Read>) {
-        self.reader.submit(batch);
-    }
-
-    fn stats(&self) -> Stats {
-        self.reader.stats()
-    }
+    crate::reads_as_its_reader!();
 }
 
 impl WriteDevice for RwPartition {

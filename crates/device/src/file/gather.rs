@@ -9,7 +9,7 @@
 //! - *Interrupted, cancelled, try again*; *invalid or unsupported*: as for reads.
 
 use super::core::Core;
-use super::transfer::{Step, TRIES_MAX};
+use super::transfer::{Step, Tries};
 use crate::buf::AlignedBuf;
 use crate::{ErrorKind, Shared};
 
@@ -27,9 +27,7 @@ pub(super) struct Gather {
     len: usize,
     /// Bytes that are written.
     written: usize,
-    /// Alignment unit of a direct write; `None` for a buffered one.
-    unit: Option<usize>,
-    tries: u32,
+    tries: Tries,
 }
 
 /// One system call's worth of a write.
@@ -62,7 +60,7 @@ impl Gather {
             Some(unit) if !lies_well(unit) => vec![joined(&parts, len)?],
             _ => parts,
         };
-        Ok(Self { parts, vectors: Vec::new(), offset, len, written: 0, unit, tries: 0 })
+        Ok(Self { parts, vectors: Vec::new(), offset, len, written: 0, tries: Tries::new(unit) })
     }
 
     /// The next system call; `None` when all is written.
@@ -81,11 +79,11 @@ impl Gather {
             }
         }
         Some(GatherCall {
-            direct: self.unit.is_some(),
+            direct: self.tries.is_direct(),
             offset: self.offset + self.written as u64,
             vectors: self.vectors.as_ptr(),
             count: self.vectors.len(),
-            may_block: self.unit.is_none() || self.tries > 0,
+            may_block: self.tries.may_block(),
         })
     }
 
@@ -93,31 +91,16 @@ impl Gather {
     pub(super) fn advance(&mut self, core: &Core, result: Result<usize, i32>) -> Step {
         match result {
             // No error and no progress: nothing says that another try would be different.
-            Ok(0) => return Step::Failed(ErrorKind::Io { errno: libc::EIO }),
+            Ok(0) => Step::Failed(ErrorKind::Io { errno: libc::EIO }),
             Ok(count) => {
                 self.written = self.written.saturating_add(count).min(self.len);
-                self.tries = 0;
                 if self.written == self.len {
                     return Step::Complete;
                 }
-                if self.unit.is_some_and(|unit| !self.written.is_multiple_of(unit)) {
-                    self.unit = None;
-                }
+                self.tries.go_on(core, self.written)
             }
-            Err(libc::EINVAL | libc::EOPNOTSUPP) if self.unit.is_some() => {
-                core.refuse_direct();
-                self.unit = None;
-            }
-            Err(errno @ (libc::EINTR | libc::EAGAIN | libc::ECANCELED)) => {
-                self.tries += 1;
-                if self.tries > TRIES_MAX {
-                    return Step::Failed(ErrorKind::Io { errno });
-                }
-            }
-            Err(errno) => return Step::Failed(ErrorKind::from_errno(errno)),
+            Err(errno) => self.tries.failed(core, errno),
         }
-        core.counters.resubmitted();
-        Step::Again
     }
 }
 
@@ -135,6 +118,7 @@ fn joined(parts: &[Shared], len: usize) -> Result<Shared, ErrorKind> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::transfer::TRIES_MAX;
     use super::*;
 
     fn core(direct: bool) -> Core {

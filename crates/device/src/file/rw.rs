@@ -4,8 +4,8 @@ use super::core::{Access, Ack, Core, Request, Work};
 use super::{FileDevice, Options, backlog, sys, threads};
 use crate::write::split_refused;
 use crate::{
-    AlignedBuf, Device, DeviceRef, Displaced, Error, ErrorKind, Read, Shared, Stats, Write,
-    WriteDevice, complete, range_within, range_within_all,
+    Device, DeviceRef, Error, ErrorKind, Shared, Write, WriteDevice, complete, range_within,
+    range_within_all,
 };
 use core::time::Duration;
 use parking_lot::Mutex;
@@ -124,45 +124,7 @@ impl RwFileDevice {
 }
 
 impl Device for RwFileDevice {
-    fn name(&self) -> &str {
-        self.reader.name()
-    }
-
-    fn size(&self) -> u64 {
-        self.reader.size()
-    }
-
-    fn size_now(&self) -> u64 {
-        self.reader.size_now()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.reader.sector_size()
-    }
-
-    fn is_rotating(&self) -> bool {
-        self.reader.is_rotating()
-    }
-
-    fn displaced(&self) -> Option<Displaced> {
-        self.reader.displaced()
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
-        self.reader.read(offset, buf)
-    }
-
-    fn read_new(&self, offset: u64, len: usize) -> Result<AlignedBuf, Error> {
-        self.reader.read_new(offset, len)
-    }
-
-    fn submit(&self, batch: Vec<Read>) {
-        self.reader.submit(batch);
-    }
-
-    fn stats(&self) -> Stats {
-        self.reader.stats()
-    }
+    crate::reads_as_its_reader!();
 }
 
 impl WriteDevice for RwFileDevice {

@@ -35,9 +35,7 @@ pub(super) struct Transfer {
     wide: usize,
     /// Bytes of the space that are filled.
     filled: usize,
-    /// Alignment unit of a direct read; `None` for a buffered one.
-    unit: Option<usize>,
-    tries: u32,
+    tries: Tries,
 }
 
 /// One system call's worth of a transfer.
@@ -68,6 +66,56 @@ pub(super) enum Step {
     Failed(ErrorKind),
 }
 
+/// How a request is tried, and how often it was in vain.
+pub(super) struct Tries {
+    /// Alignment unit of a direct request; `None` for a buffered one.
+    unit: Option<usize>,
+    in_vain: u32,
+}
+
+impl Tries {
+    pub(super) fn new(unit: Option<usize>) -> Self {
+        Self { unit, in_vain: 0 }
+    }
+
+    /// Whether to use the descriptor for direct I/O.
+    pub(super) fn is_direct(&self) -> bool {
+        self.unit.is_some()
+    }
+
+    /// A ring should not try it without blocking first.
+    pub(super) fn may_block(&self) -> bool {
+        self.unit.is_none() || self.in_vain > 0
+    }
+
+    /// The request got as far as this, and goes on from there.
+    pub(super) fn go_on(&mut self, core: &Core, done: usize) -> Step {
+        self.in_vain = 0;
+        self.unit = self.unit.filter(|unit| done.is_multiple_of(*unit));
+        core.counters.resubmitted();
+        Step::Again
+    }
+
+    /// The call failed with this `errno`.
+    pub(super) fn failed(&mut self, core: &Core, errno: i32) -> Step {
+        match errno {
+            libc::EINVAL | libc::EOPNOTSUPP if self.unit.is_some() => {
+                core.refuse_direct();
+                self.unit = None;
+            }
+            libc::EINTR | libc::EAGAIN | libc::ECANCELED => {
+                self.in_vain += 1;
+                if self.in_vain > TRIES_MAX {
+                    return Step::Failed(ErrorKind::Io { errno });
+                }
+            }
+            _ => return Step::Failed(ErrorKind::from_errno(errno)),
+        }
+        core.counters.resubmitted();
+        Step::Again
+    }
+}
+
 impl Transfer {
     /// A read of a range that lies within the device.
     pub(super) fn new(core: &Core, offset: u64, len: usize) -> Result<Self, ErrorKind> {
@@ -80,7 +128,7 @@ impl Transfer {
         let space = Space::new(wide).ok_or(ErrorKind::OutOfMemory)?;
         // Less than a unit, so it fits.
         let skip = (offset - start) as usize;
-        Ok(Self { space, start, skip, len, wide, filled: 0, unit, tries: 0 })
+        Ok(Self { space, start, skip, len, wide, filled: 0, tries: Tries::new(unit) })
     }
 
     /// The next system call; `None` when the range is complete.
@@ -89,11 +137,11 @@ impl Transfer {
             return None;
         }
         Some(Call {
-            direct: self.unit.is_some(),
+            direct: self.tries.is_direct(),
             offset: self.start + self.filled as u64,
             to: self.space.at(self.filled),
             len: self.wide - self.filled,
-            may_block: self.unit.is_none() || self.tries > 0,
+            may_block: self.tries.may_block(),
         })
     }
 
@@ -105,32 +153,14 @@ impl Transfer {
         match result {
             Ok(0) => {
                 let got = self.filled.saturating_sub(self.skip).min(self.len);
-                return Step::Failed(ErrorKind::ShortRead { got });
+                Step::Failed(ErrorKind::ShortRead { got })
             }
             Ok(got) => {
                 self.filled = self.filled.saturating_add(got).min(self.wide);
-                self.tries = 0;
-                if self.complete() {
-                    return Step::Complete;
-                }
-                if self.unit.is_some_and(|unit| !self.filled.is_multiple_of(unit)) {
-                    self.unit = None;
-                }
+                if self.complete() { Step::Complete } else { self.tries.go_on(core, self.filled) }
             }
-            Err(libc::EINVAL | libc::EOPNOTSUPP) if self.unit.is_some() => {
-                core.refuse_direct();
-                self.unit = None;
-            }
-            Err(errno @ (libc::EINTR | libc::EAGAIN | libc::ECANCELED)) => {
-                self.tries += 1;
-                if self.tries > TRIES_MAX {
-                    return Step::Failed(ErrorKind::Io { errno });
-                }
-            }
-            Err(errno) => return Step::Failed(ErrorKind::from_errno(errno)),
+            Err(errno) => self.tries.failed(core, errno),
         }
-        core.counters.resubmitted();
-        Step::Again
     }
 
     fn complete(&self) -> bool {
