@@ -26,7 +26,7 @@ pub fn find(
 ) -> Result<Found, Failure> {
     if search.is_empty() {
         if let Some(known) = known::pools(session).find(name) {
-            return look_for(known);
+            return look_for(session, known);
         }
         // It is served without having been imported.
         if let Some(mut server) = Server::find(session, &[], name)? {
@@ -59,7 +59,7 @@ pub fn all(
     if search.is_empty() {
         let all = known::pools(session).all().into_iter();
         let known = all.filter(|known| !but.contains(&known.guid()));
-        return Ok(known.map(look_for).collect());
+        return Ok(known.map(|known| look_for(session, known)).collect());
     }
     let lives = |c: &Candidate| {
         c.state() != CandidateState::Destroyed && !but.contains(&c.config.pool_guid)
@@ -72,8 +72,8 @@ pub fn all(
 }
 
 /// A known pool's devices, wherever they are now.
-pub fn look_for(known: Known) -> Result<Found, Failure> {
-    Ok(imported::look_for(known, &import_places(&[]))?)
+pub fn look_for(session: &Session, known: Known) -> Result<Found, Failure> {
+    Ok(imported::look_for(known, &import_places(session, &[]))?)
 }
 
 /// Why a pool that was found could not be opened. With too few devices it can be shown all the

@@ -34,7 +34,7 @@ fn folder(session: &Session) -> Option<PathBuf> {
 /// The pools that this user knows.
 pub fn pools(session: &Session) -> KnownPools<'_> {
     let told = |notice: &Notice<'_>| tell(session, notice);
-    KnownPools::in_folder(folder(session), told).searched_in(import_places(&[]))
+    KnownPools::in_folder(folder(session), told).searched_in(import_places(session, &[]))
 }
 
 /// Whether the pool that `name` (anything in it) belongs to was imported with `-o readonly=on`.

@@ -134,7 +134,7 @@ impl PoolArgs {
                 queue::wait_for_writers(session, Wait::none(), &found.candidate, false)?;
                 self.open_found_one(session, &found)
             };
-            match found::look_for(known).and_then(open) {
+            match found::look_for(session, known).and_then(open) {
                 Ok(pool) => opened.pools.push(Ok(pool)),
                 Err(_) => say(&name, "root has imported it, and this user may not read it now"),
             }

@@ -27,11 +27,12 @@ pub fn labelled(session: &Session, search: &[PathBuf]) -> Result<Vec<FoundLeaf>,
     Ok(found)
 }
 
-/// The places to search for pools to import.
-pub fn import_places(search: &[PathBuf]) -> Vec<PathBuf> {
-    let variable = std::env::var_os("ZPOOL_IMPORT_PATH").filter(|v| !v.is_empty());
-    match variable {
+/// The places to search for pools to import, from the folder of whom it is done for.
+pub fn import_places(session: &Session, search: &[PathBuf]) -> Vec<PathBuf> {
+    let variable = session.variable("ZPOOL_IMPORT_PATH").filter(|v| !v.is_empty());
+    let places = match variable {
         Some(paths) if search.is_empty() => std::env::split_paths(&paths).collect(),
         _ => search.to_vec(),
-    }
+    };
+    places.iter().map(|place| session.path(place)).collect()
 }

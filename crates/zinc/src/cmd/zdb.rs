@@ -284,7 +284,7 @@ impl Args {
         let wanted = engine::datasets::pool_of(name);
         let known = pools.into_iter().find(|pool| pool.is_called(wanted));
         let none = || Failure::new(format!("cannot open '{name}': no such pool"));
-        found::look_for(known.ok_or_else(none)?)
+        found::look_for(session, known.ok_or_else(none)?)
     }
 
     fn dump_labels(&self, d: &mut Dump<'_>) -> Result<bool, Failure> {

@@ -143,7 +143,7 @@ impl Args {
     /// Spares and cache devices are in the pool's lists from its next opening on.
     fn note_aux(&self, session: &Session, name: &str) -> Result<(), Failure> {
         let Some(known) = known::pools(session).find(name) else { return Ok(()) };
-        let found = found::look_for(known.clone())?;
+        let found = found::look_for(session, known.clone())?;
         let mut options = live_options(session, &[], self.how.cache_mib);
         found.complete(&mut options);
         known::pools(session)

@@ -79,7 +79,7 @@ pub struct TakeArgs {
 fn is_imported(session: &Session, pool: &Candidate) -> bool {
     let guid = pool.config.pool_guid;
     let is_it = |known: &Known| known.guid() == guid || known.is_on_devices_of(pool);
-    let is_there = |known: &Known| !imported::is_gone(known, &import_places(&[]));
+    let is_there = |known: &Known| !imported::is_gone(known, &import_places(session, &[]));
     Server::holds(session, guid)
         || known::pools(session).all().iter().any(|known| is_it(known) && is_there(known))
 }
@@ -107,13 +107,14 @@ impl Args {
     /// The pools in the places that were named, or in a cache file.
     fn in_places(&self, session: &Session) -> Result<Vec<Candidate>, Failure> {
         let Some(file) = &self.take.cache else {
-            return candidates(session, &import_places(&self.pool.search));
+            return candidates(session, &import_places(session, &self.pool.search));
         };
         let mut out = Vec::new();
         for known in known::read(session, &session.path(file))? {
             let found = match self.destroyed {
-                true => imported::look_for_any(known, &import_places(&[])).map_err(Failure::from),
-                false => found::look_for(known),
+                true => imported::look_for_any(known, &import_places(session, &[]))
+                    .map_err(Failure::from),
+                false => found::look_for(session, known),
             };
             match found {
                 Ok(found) => out.push(found.candidate),
@@ -356,8 +357,7 @@ impl Args {
     /// Which devices of a pool are there and may not be opened, as sentences.
     pub fn denied(&self, session: &Session, candidate: &Candidate) -> Vec<String> {
         let search = &self.pool.search;
-        let places: Vec<PathBuf> =
-            import_places(search).iter().map(|path| session.path(path)).collect();
+        let places: Vec<PathBuf> = import_places(session, search);
         let denied = imported::denied(candidate, &places).into_iter();
         let text = |path: PathBuf| {
             let path = printable(path.as_os_str().as_bytes());
