@@ -5,8 +5,12 @@ mod common;
 
 use check::Issue;
 use common::surgeon::{Surgeon, edit_word, objset};
+use device::{FileDevice, Options, RwFileDevice};
 use dmu::Object;
-use ondisk::DmuType;
+use ondisk::nvlist::NvValue;
+use ondisk::{DmuType, mos};
+use std::sync::Arc;
+use vdev::label::{Round, write_config};
 use zpl::{FileKind, Filesystem, Node};
 
 /// Bytes of attributes in a bonus of layout 2 (plain files and directories of OpenZFS), behind a
@@ -489,6 +493,41 @@ fn a_lost_label() {
         panic!("{:?}", report.issues)
     };
     assert_eq!(*label, 1);
+}
+
+/// A crash after the first of two rounds of labels: those of even numbers are a txg ahead.
+#[test]
+fn labels_of_two_rounds() {
+    let s = surgeon("basic");
+    let path = s.dir().join("disk.img");
+    let disk = RwFileDevice::open(&path, &Options::default()).unwrap();
+    let views =
+        pool::read_labels(&(Arc::new(FileDevice::open(&path, &Options::default()).unwrap()) as _));
+    let mut list = views.into_iter().find_map(|view| view.nvlist).unwrap();
+    let next = s.open().uberblock().txg + 1;
+    list.set("txg", NvValue::U64(next));
+    write_config(&disk, &list, Round::First).unwrap();
+    let report = s.report();
+    let [Issue::LabelRound { txg, .. }] = report.issues.as_slice() else {
+        panic!("{:?}", report.issues)
+    };
+    assert_eq!(*txg, next);
+    assert!(report.is_clean(), "a crash is no damage");
+}
+
+/// A list that the MOS names and that is not there: what it had cannot be judged.
+#[test]
+fn a_list_that_cannot_be_opened() {
+    let s = surgeon("basic");
+    let list = s.open().directory().unwrap().get_u64(mos::SYNC_BPOBJ).unwrap().unwrap();
+    s.edit_dnode((0, list), |dnode| dnode[0] = 0);
+    let report = s.report();
+    let unopened = report.issues.iter().find_map(|issue| match issue {
+        Issue::Unopened { what, .. } => Some(*what),
+        _ => None,
+    });
+    assert_eq!(unopened, Some("a list of deferred frees"), "{:?}", report.issues);
+    assert!(!report.is_clean());
 }
 
 #[test]

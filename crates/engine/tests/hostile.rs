@@ -3,7 +3,8 @@
 //!
 //! Each round damages a copy of a real pool in memory and reads everything in it. Every other
 //! round ignores checksums, so that the damage reaches the decoders instead of being found by the
-//! first checksum. A round is repeated by its seed, which a failure names.
+//! first checksum. A round is repeated by its seed, which a failure names; a
+//! failure was tried with fewer and fewer of its damages.
 //!
 //! Bounded to `ZINC_CAMPAIGN_SECONDS` (default 20); the long form sets it higher. `ZINC_SEED` is
 //! the seed of the first round.
@@ -15,6 +16,7 @@ mod walk;
 #[path = "hostile/work.rs"]
 mod work;
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use testkit::{CorpusPool, Corruptor, SparseImage};
@@ -62,21 +64,25 @@ fn damaged_pools_end_in_data_or_errors() {
         let (trusting, labels) = (seed % 2 == 0, seed % 3 == 0);
         let work = Work::ALL[(seed / 2 % 4) as usize];
         let begun = Instant::now();
-        let copies = images.clone();
         let what = format!(
             "ZINC_SEED={seed}: pool {name}, {count} damages, trusting {trusting}, {work:?}"
         );
-        looks += guarded(ROUND_LIMIT, &what, move || {
-            let mut images = copies;
-            for (i, image) in images.iter_mut().enumerate() {
-                let mut c = Corruptor::new(seed * 64 + i as u64).truncates();
-                if !labels {
-                    c = c.spare_labels(image.len());
+        let seen = Cell::new(0);
+        testkit::shrinking_events(count, |kept| {
+            let (mut images, kept) = (images.clone(), kept.to_vec());
+            let round = move || {
+                for (i, image) in images.iter_mut().enumerate() {
+                    let mut c = Corruptor::new(seed * 64 + i as u64).truncates();
+                    if !labels {
+                        c = c.spare_labels(image.len());
+                    }
+                    c.damage_some(image, count, &kept);
                 }
-                c.damage(image, count);
-            }
-            work_on(images, trusting, work)
+                work_on(images, trusting, work)
+            };
+            seen.set(guarded(ROUND_LIMIT, &what, round));
         });
+        looks += seen.get();
         rounds += 1;
         slowest = slowest.max((begun.elapsed(), what.clone()));
         assert!(memory_peak_kib() < MEMORY_LIMIT_KIB, "memory beyond the bound with {what}");

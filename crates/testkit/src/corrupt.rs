@@ -126,17 +126,31 @@ impl Corruptor {
 
     /// Damages `image` in `count` places and says what it did, in order.
     pub fn damage(&mut self, image: &mut SparseImage, count: usize) -> Vec<Damage> {
+        let all: Vec<u64> = (0..count as u64).collect();
+        self.damage_some(image, count, &all)
+    }
+
+    /// The same, but of the `count` damages only those of the numbers in `kept` are done.
+    pub fn damage_some(
+        &mut self,
+        image: &mut SparseImage,
+        count: usize,
+        kept: &[u64],
+    ) -> Vec<Damage> {
         let targets: Vec<u64> = image.populated().filter(|&offset| self.allowed(offset)).collect();
         if targets.is_empty() {
             return Vec::new();
         }
-        (0..count)
-            .map(|_| {
-                let damage = self.choose(image, &targets);
+        let mut done = Vec::new();
+        let mut kept = kept.iter().peekable();
+        for number in 0..count as u64 {
+            let damage = self.choose(image, &targets);
+            if kept.next_if_eq(&&number).is_some() {
                 self.apply(image, &damage);
-                damage
-            })
-            .collect()
+                done.push(damage);
+            }
+        }
+        done
     }
 
     fn allowed(&self, offset: u64) -> bool {

@@ -20,6 +20,7 @@ use super::format::{
 };
 use super::{CachePlace, LogDevice, Options, Trouble, cache, pin, unpin};
 use crate::store::{FaultRates, SimStore, SimWorld, Store, StoreError};
+use core::cell::Cell;
 use core::fmt::Display;
 use core::time::Duration;
 use device::{Device as _, Error, ErrorKind, WriteDevice as _};
@@ -395,7 +396,7 @@ impl Lab {
     }
 
     /// What one machine does.
-    fn act(&self, rounds: u64) {
+    fn act(&self, rounds: usize) {
         for _ in 0..rounds {
             match self.below(8) {
                 0 => self.read(),
@@ -459,8 +460,15 @@ fn make_disk(rt: &Rt, world: &Arc<SimWorld>, window: u64) {
     LogDevice::create(SimStore::new(world), rt, &is, PATIENCE).expect("a disk");
 }
 
-/// One exploration; how many writers it had.
-fn explore(seed: u64, rounds: u64) -> u64 {
+/// One exploration; how many writers it had. One that fails is tried with fewer rounds of each
+/// machine, as long as it fails.
+fn explore(seed: u64, rounds: usize) -> u64 {
+    let takeovers = Cell::new(0);
+    testkit::shrinking_events(rounds, |kept| takeovers.set(explore_once(seed, kept.len())));
+    takeovers.get()
+}
+
+fn explore_once(seed: u64, rounds: usize) -> u64 {
     Rt::simulate(seed, |rt| {
         let world = SimWorld::new(rt);
         make_disk(rt, &world, 1 + rt.random_u64() % WINDOW_MAX);
