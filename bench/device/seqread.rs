@@ -180,7 +180,7 @@ fn order(blocks: u64, random: bool) -> Vec<u64> {
     order
 }
 
-/// Best effort, by way of a tool everybody has.
+/// Best effort, by way of a usual tool.
 fn drop_cached(path: &Path) {
     let mut file = std::ffi::OsString::from("if=");
     file.push(path);

@@ -6,7 +6,7 @@
 use crate::issue::{Issue, Location};
 use crate::lists;
 use crate::sets;
-use crate::totals::{Kind, Totals};
+use crate::totals::{BlockKind, Totals};
 use crate::walk::{Set, Walk};
 use dmu::{Objset, Zap};
 use ondisk::bpobj::bptree::{self, BptreeHeader};
@@ -68,7 +68,7 @@ fn at(object: u64) -> Location {
 
 fn list(walk: &Walk<'_>, object: u64, totals: &mut Totals) -> dmu::Result<()> {
     lists::for_each(walk.pool.mos(), object, &mut |e| {
-        walk.count(&e.0, Kind::DeferredFree, &|| at(object), totals);
+        walk.count(&e.0, BlockKind::DeferredFree, &|| at(object), totals);
     })?;
     Ok(())
 }
@@ -112,7 +112,7 @@ fn livelist(walk: &Walk<'_>, object: u64, totals: &mut Totals) -> dmu::Result<()
         })?;
         live.retain(|bp| !freed.contains(&(bp.dva(0), bp.logical_birth())));
         for bp in live {
-            walk.count(&bp, Kind::DeferredFree, &|| at(sub), totals);
+            walk.count(&bp, BlockKind::DeferredFree, &|| at(sub), totals);
         }
     }
     Ok(())

@@ -55,7 +55,7 @@ pub use datasets::own_dirs;
 pub use issue::{Cause, Issue, Location, LostPart, Severity};
 pub use options::{CheckOptions, Verify};
 pub use report::Report;
-pub use totals::{Kind, Sum, Totals};
+pub use totals::{BlockKind, Sum, Totals};
 pub use used_space::UsedSpace;
 pub use verdict::verdict;
 

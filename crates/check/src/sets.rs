@@ -3,7 +3,7 @@
 
 use crate::issue::{Issue, Location};
 use crate::sink::Sink;
-use crate::totals::Kind;
+use crate::totals::BlockKind;
 use crate::walk::{Set, Space};
 use dsl::Dataset;
 use ondisk::DmuType;
@@ -47,7 +47,12 @@ fn set(id: u64, name: &str, root: ondisk::BlkPtr) -> Set {
 /// the largest keeps its places apart from those of others.
 pub(crate) fn destroyed(root: ondisk::BlkPtr, min_txg: u64) -> Set {
     let is_snapshot = true;
-    Set { min_txg, is_snapshot, kind: Some(Kind::DeferredFree), ..set(u64::MAX, "destroyed", root) }
+    Set {
+        min_txg,
+        is_snapshot,
+        kind: Some(BlockKind::DeferredFree),
+        ..set(u64::MAX, "destroyed", root)
+    }
 }
 
 /// Names of all datasets that the directories lead to, by object.

@@ -8,9 +8,9 @@
 use ondisk::{BlkPtr, DmuType, EmbeddedKind};
 use std::collections::BTreeMap;
 
-/// Kind of block in the table.
+/// BlockKind of block in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum BlockKind {
     /// A type with a number of its own.
     Type(DmuType),
     /// Blocks in lists of deferred frees.
@@ -19,7 +19,7 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
+impl BlockKind {
     /// The row a block belongs to.
     #[must_use]
     pub fn of(t: DmuType) -> Self {
@@ -69,7 +69,7 @@ impl Sum {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// By kind and level.
-    pub table: BTreeMap<(Kind, u8), Sum>,
+    pub table: BTreeMap<(BlockKind, u8), Sum>,
     /// Bytes allocated that more references to deduplicated blocks would take.
     pub dedup_bytes: u64,
     /// Those references.
@@ -84,7 +84,7 @@ pub struct Totals {
 
 impl Totals {
     /// Counts one pointer.
-    pub(crate) fn count(&mut self, bp: &BlkPtr, kind: Kind) {
+    pub(crate) fn count(&mut self, bp: &BlkPtr, kind: BlockKind) {
         let embedded = bp.is_embedded();
         let is_data = !embedded || bp.embedded_kind() == EmbeddedKind::Data;
         let mut sum = Sum {
@@ -131,7 +131,7 @@ impl Totals {
 
     /// Sum over the rows that `choose` takes.
     #[must_use]
-    pub fn sum_of(&self, choose: impl Fn(Kind, u8) -> bool) -> Sum {
+    pub fn sum_of(&self, choose: impl Fn(BlockKind, u8) -> bool) -> Sum {
         let mut out = Sum::default();
         for ((k, l), s) in &self.table {
             if choose(*k, *l) {

@@ -1,4 +1,4 @@
-//! Pools that nobody designed: OpenZFS's `ztest` makes them, with layouts that a seed chooses, and
+//! Pools by chance: OpenZFS's `ztest` makes them, with layouts that a seed chooses, and
 //! what the check counts must be what zdb counts, block for block and byte for byte.
 //!
 //! ```text

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_say_nothing_keep_nobody_out() {
+    fn connections_that_say_nothing_keep_no_other_out() {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
         // Nothing ends an idle connection but another one that wants its place.
         let for_ever = Duration::from_secs(24 * 3600);

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_that_was_stopped_holds_nobody_up() {
+    fn a_terminal_that_was_stopped_holds_nothing_up() {
         use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();

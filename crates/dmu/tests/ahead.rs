@@ -233,7 +233,7 @@ fn a_reader_that_goes_elsewhere_wastes_no_more_than_it_was_ahead() {
 /// Room for one stream: that of a reader that is gone is taken from it, and it is counted as
 /// wasted.
 #[test]
-fn a_stream_that_nobody_follows_gives_its_room_back() {
+fn a_stream_that_is_not_followed_gives_its_room_back() {
     Rt::simulate(6, |rt| {
         let site = site(rt, 6);
         let reader = site.bench.reader(&[]);

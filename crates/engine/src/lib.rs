@@ -309,8 +309,8 @@ pub mod process {
 /// ```
 pub mod check {
     pub use ::check::{
-        CheckOptions, DeviceDamage, Issue, Kind, Location, LostPart, Report, Severity, Sum, Totals,
-        Verify, labels, run, verdict,
+        BlockKind, CheckOptions, DeviceDamage, Issue, Location, LostPart, Report, Severity, Sum,
+        Totals, Verify, labels, run, verdict,
     };
 }
 
@@ -390,7 +390,7 @@ pub mod files {
     /// Lists of access rights: those of NFSv4 that files have, and those of POSIX that are kept
     /// in extended attributes.
     pub mod acl {
-        pub use ondisk::acl::{Ace, TYPE_ALLOW, TYPE_DENY, Who};
+        pub use ondisk::acl::{Ace, AceWho, TYPE_ALLOW, TYPE_DENY};
         pub use ondisk::acl::{
             FLAG_EVERYONE, FLAG_GROUP, FLAG_IDENTIFIER_GROUP, FLAG_OWNER, POSIX_ACCESS_XATTR,
             POSIX_DEFAULT_XATTR, PosixEntry, PosixWho, decode_posix, encode_posix, posix_text,
@@ -505,7 +505,7 @@ pub mod streams {
 pub mod props {
     pub use ondisk::pool_props::{POOL, VDEV, find_pool};
     pub use ondisk::props::{
-        Access, DATASET, Kind, ListAlignment, Property, applies, find, find_dataset,
+        Access, DATASET, ListAlignment, Property, ValueKind, applies, find, find_dataset,
         is_user_property,
     };
 }
@@ -517,5 +517,5 @@ pub mod stats {
         StoreUsage, VdevStats,
     };
     pub use vdev::queue::ClassCounts;
-    pub use zio::profile::{Kind, KindProfile, Profile, StageProfile};
+    pub use zio::profile::{KindProfile, Profile, StageProfile, ThreadKind};
 }

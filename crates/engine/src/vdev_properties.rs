@@ -7,7 +7,7 @@ use dmu::{Zap, ZapEntry};
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::mos::vdev_zap;
 use ondisk::pool_props::VDEV;
-use ondisk::props::{self, Access, Kind, is_user_property};
+use ondisk::props::{self, Access, ValueKind, is_user_property};
 use pool::live::property_table;
 use pool::{Pool, PoolProperty, PoolPropertySource, VdevTreeView, VdevView};
 
@@ -108,7 +108,7 @@ fn stored(pool: &Pool, config: &VdevConfig) -> Option<Zap> {
 
 fn word(p: &'static props::Property, n: u64) -> String {
     match p.kind {
-        Kind::Index(..) => p.word(n).map_or_else(|| n.to_string(), str::to_owned),
+        ValueKind::Index(..) => p.word(n).map_or_else(|| n.to_string(), str::to_owned),
         _ => n.to_string(),
     }
 }

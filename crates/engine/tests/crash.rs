@@ -344,7 +344,7 @@ fn ten_thousand_losses_tears_and_reorderings() {
 #[test]
 fn a_disk_that_ignores_flushes_is_found_out() {
     let run = run(4, Shape::Disk, &testkit::steps(4, STEPS), Broken::Flush);
-    let error = sweep(&run, 300, 4).expect_err("nothing was flushed, and nobody noticed");
+    let error = sweep(&run, 300, 4).expect_err("nothing was flushed, and that was not noticed");
     assert!(error.contains("cut at"), "{error}");
 }
 

@@ -169,7 +169,7 @@ fn judge(pools: &Pools, promised: &[u64]) {
     for (thread, last) in promised.iter().copied().enumerate() {
         let (way, size) = THREADS[thread];
         let ring = ring(&pool, thread);
-        // One more may be there that nobody was told of, or a part of it, in the place of the
+        // One more may be there that was not reported, or a part of it, in the place of the
         // oldest.
         for n in (last + 2).saturating_sub(RING).max(1)..=last {
             let at = (n % RING) as usize * size;

@@ -1,4 +1,4 @@
-//! What is refused when pools are made and get more devices, whoever asks.
+//! What is refused when pools are made and get more devices, by the command or by a program.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use engine::config::LabelConfig;

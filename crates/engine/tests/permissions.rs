@@ -295,7 +295,7 @@ fn permissions_are_passed_on_only_by_those_who_have_them() {
 }
 
 #[test]
-fn nobody_has_any_where_they_are_off_or_the_dataset_is_zoned() {
+fn there_are_none_where_they_are_off_or_the_dataset_is_zoned() {
     let pool = pool();
     allow(&pool, "tank", Holder::Everyone, &["snapshot", "allow"]);
     let ann = as_user(&pool, ANN);

@@ -327,7 +327,7 @@ fn a_server_that_is_gone_or_silent_is_a_dead_leaf() {
     assert_eq!(read_one(&*reader(&device), 0, 512).unwrap_err().kind, ErrorKind::Gone);
     let none = AnyDevices::default().open(&name).err().unwrap();
     assert!(none.kind.is_of_device(), "{none}");
-    // Opened anew it is a device again, although somebody has the old one.
+    // Opened anew it is a device again, although the old one is still held.
     let server = place.forgetful();
     let second = claim(&name);
     assert!(device.write(0, &[1; 4096]).is_err());

@@ -59,7 +59,7 @@ fn options() -> Options {
 
 fn say(text: &str) {
     let mut out = std::io::stdout().lock();
-    // Nobody may be left to hear it.
+    // There may be no reader left.
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_is_not_asked_for_ever() {
+    fn what_is_not_waited_for_is_not_asked_for_ever() {
         let (_typist, program) = terminal();
         let answer = secret(&program, &|| false);
         assert_eq!(answer.unwrap_err().kind(), io::ErrorKind::Interrupted);

@@ -154,7 +154,7 @@ fn the_elevator_goes_one_way_and_fifo_keeps_the_order() {
 }
 
 #[test]
-fn nobody_waits_for_ever() {
+fn no_request_waits_for_ever() {
     // One far away among a stream of near ones.
     let preset = named("sas-10k-100g");
     let mut requests = at_random(ModelKind::Read, 4096, 4000, 50_000_000);

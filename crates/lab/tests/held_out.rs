@@ -130,7 +130,7 @@ fn delays_are_compared_at_the_printed_dirty_data() {
     assert_eq!(of("txgs of less than 20 MB"), 0.0);
     // What is delayed for less than a millisecond is delayed together.
     assert!((900.0..1200.0).contains(&of("limit 1 GiB: p50 of a write")));
-    // Below 60 % nobody is delayed, and nothing is said.
+    // Below 60 % no writer is delayed, and nothing is said.
     assert_eq!(outcome.score().map(|s| s.rows), Some(30));
 }
 

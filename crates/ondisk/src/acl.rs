@@ -47,7 +47,7 @@ const OLD_ACE_SIZE: u64 = 12;
 
 /// The subject of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum AceWho {
     /// The owner of the file.
     Owner,
     /// The group of the file.
@@ -78,13 +78,13 @@ pub struct Ace {
 impl Ace {
     /// The subject of the entry.
     #[must_use]
-    pub fn who(&self) -> Who {
+    pub fn who(&self) -> AceWho {
         match self.flags & FLAGS_WHO {
-            FLAG_OWNER => Who::Owner,
-            OWNING_GROUP => Who::OwningGroup,
-            FLAG_EVERYONE => Who::Everyone,
-            f if f & FLAG_IDENTIFIER_GROUP != 0 => Who::Group(self.id),
-            _ => Who::User(self.id),
+            FLAG_OWNER => AceWho::Owner,
+            OWNING_GROUP => AceWho::OwningGroup,
+            FLAG_EVERYONE => AceWho::Everyone,
+            f if f & FLAG_IDENTIFIER_GROUP != 0 => AceWho::Group(self.id),
+            _ => AceWho::User(self.id),
         }
     }
 

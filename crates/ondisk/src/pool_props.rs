@@ -6,7 +6,7 @@
 
 use crate::props::Access::{OnceInherit, ReadOnly, Settable};
 use crate::props::ListAlignment::{Hidden, Left, Right};
-use crate::props::{Access, Kind, ListAlignment, applies};
+use crate::props::{Access, ListAlignment, ValueKind, applies};
 use crate::props::{BOOLEAN, Names, Property, index, number, text};
 
 /// A native property of pools by its name or its column's heading in small letters, as `zpool`
@@ -21,7 +21,7 @@ static ALLOCATING: Names = &[("off", 0), ("on", 1), ("-", 2)];
 
 const fn pool(
     name: &'static str,
-    kind: Kind,
+    kind: ValueKind,
     access: Access,
     shown: ListAlignment,
     column: &'static str,
@@ -78,7 +78,7 @@ pub static POOL: [Property; 40] = [
 
 const fn vdev(
     name: &'static str,
-    kind: Kind,
+    kind: ValueKind,
     access: Access,
     shown: ListAlignment,
     column: &'static str,

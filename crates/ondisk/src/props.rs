@@ -29,7 +29,7 @@ pub static BOOLEAN: Names = &[("off", 0), ("on", 1)];
 
 /// What a property's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// A number, with its default.
     Number(u64),
     /// A number that stands for a word, with its default.
@@ -86,7 +86,7 @@ pub struct Property {
     /// Name, and key in the ZAP.
     pub name: &'static str,
     /// What the value is.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// Who may set it.
     pub access: Access,
     /// What has it: bits of [`applies`].
@@ -102,7 +102,7 @@ pub struct Property {
 /// A row of the table of datasets.
 const fn row(
     name: &'static str,
-    kind: Kind,
+    kind: ValueKind,
     access: Access,
     applies: u8,
     shown: ListAlignment,
@@ -112,16 +112,16 @@ const fn row(
     Property { name, kind, access, applies, shown, column, values }
 }
 
-pub(crate) const fn number(default: u64) -> Kind {
-    Kind::Number(default)
+pub(crate) const fn number(default: u64) -> ValueKind {
+    ValueKind::Number(default)
 }
 
-pub(crate) const fn index(default: u64, names: Names) -> Kind {
-    Kind::Index(default, names)
+pub(crate) const fn index(default: u64, names: Names) -> ValueKind {
+    ValueKind::Index(default, names)
 }
 
-pub(crate) const fn text(default: Option<&'static str>) -> Kind {
-    Kind::Text(default)
+pub(crate) const fn text(default: Option<&'static str>) -> ValueKind {
+    ValueKind::Text(default)
 }
 
 impl Property {
@@ -129,8 +129,8 @@ impl Property {
     #[must_use]
     pub fn word(&self, number: u64) -> Option<&'static str> {
         match self.kind {
-            Kind::Index(_, names) => names.iter().find(|(_, n)| *n == number).map(|(w, _)| *w),
-            Kind::Number(_) | Kind::Text(_) => None,
+            ValueKind::Index(_, names) => names.iter().find(|(_, n)| *n == number).map(|(w, _)| *w),
+            ValueKind::Number(_) | ValueKind::Text(_) => None,
         }
     }
 
@@ -138,8 +138,8 @@ impl Property {
     #[must_use]
     pub fn number(&self, word: &str) -> Option<u64> {
         match self.kind {
-            Kind::Index(_, names) => names.iter().find(|(w, _)| *w == word).map(|(_, n)| *n),
-            Kind::Number(_) | Kind::Text(_) => None,
+            ValueKind::Index(_, names) => names.iter().find(|(w, _)| *w == word).map(|(_, n)| *n),
+            ValueKind::Number(_) | ValueKind::Text(_) => None,
         }
     }
 
@@ -147,8 +147,8 @@ impl Property {
     #[must_use]
     pub fn default_number(&self) -> Option<u64> {
         match self.kind {
-            Kind::Number(n) | Kind::Index(n, _) => Some(n),
-            Kind::Text(_) => None,
+            ValueKind::Number(n) | ValueKind::Index(n, _) => Some(n),
+            ValueKind::Text(_) => None,
         }
     }
 
@@ -156,8 +156,8 @@ impl Property {
     #[must_use]
     pub fn default_text(&self) -> Option<&'static str> {
         match self.kind {
-            Kind::Text(t) => t,
-            Kind::Number(_) | Kind::Index(..) => None,
+            ValueKind::Text(t) => t,
+            ValueKind::Number(_) | ValueKind::Index(..) => None,
         }
     }
 
@@ -289,7 +289,7 @@ mod tests {
                 assert!(table[..i].iter().all(|q| q.name != p.name), "{} twice", p.name);
                 assert!(p.applies != 0);
                 assert_eq!(p.is_visible(), !p.values.is_empty(), "{}", p.name);
-                if let Kind::Index(default, names) = p.kind {
+                if let ValueKind::Index(default, names) = p.kind {
                     // `version` has no default: the pool's version decides.
                     let known = p.word(default).is_some() || p.name == "version";
                     assert!(known, "{} has a default without a word", p.name);

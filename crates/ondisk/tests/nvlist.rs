@@ -1,5 +1,5 @@
 //! Name-value lists against bytes that OpenZFS's own library packed (`data/nvlist`), and against
-//! bytes nobody should have packed.
+//! bytes that no program should have packed.
 //!
 //! `all-*.bin` hold one member of every type, packed by libnvpair 2.3 in both forms; `narrow-xdr`
 //! holds narrow numbers with all bits set, whose sign that library extends over the unit.

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ondisk::pool_props::POOL;
-use ondisk::props::{DATASET, Kind, Property, applies, find, is_user_property};
+use ondisk::props::{DATASET, Property, ValueKind, applies, find, is_user_property};
 use serde_json::{Map, Value};
 
 /// The names are in the table's order, shown, of that kind of thing, and words are its words.
@@ -19,7 +19,7 @@ fn check(table: &'static [Property], of: u8, printed: &Map<String, Value>) {
         assert!(p.is_visible(), "{name} is shown");
         assert!(p.applies & of != 0, "{name} applies");
         let text = value.as_str().unwrap();
-        if let Kind::Index(..) = p.kind {
+        if let ValueKind::Index(..) = p.kind {
             let number = p.number(text).unwrap_or_else(|| panic!("{name}={text} is no word"));
             assert_eq!(p.word(number), Some(text), "{name}: the word that is printed");
         }

@@ -5,7 +5,7 @@
 //! the files are is told by the manifests of these pools.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use ondisk::acl::{self, Ace, AclPhys, PosixEntry, PosixWho, Who};
+use ondisk::acl::{self, Ace, AceWho, AclPhys, PosixEntry, PosixWho};
 use ondisk::sa::{AttrInfo, SaHeader, SaTables, SaValue, ZPL_ATTRS, zpl};
 use ondisk::zap::{Leaf, MicroZap};
 use ondisk::znode::{Dirent, Znode, device_numbers, device_word, flags, mode};
@@ -71,8 +71,8 @@ fn symlink_with_three_variable_attributes() {
     let count = file.u64(zpl::DACL_COUNT).unwrap();
     let aces = &file.get(zpl::DACL_ACES).unwrap();
     let list = acl::decode_aces(&aces.bytes, acl::VERSION_FUID, count, aces.endian).unwrap();
-    let who: Vec<Who> = list.iter().map(Ace::who).collect();
-    assert_eq!(who, [Who::Owner, Who::OwningGroup, Who::Everyone]);
+    let who: Vec<AceWho> = list.iter().map(Ace::who).collect();
+    assert_eq!(who, [AceWho::Owner, AceWho::OwningGroup, AceWho::Everyone]);
     assert_eq!(acl::encode_aces(&list, acl::VERSION_FUID, LITTLE), aces.bytes);
 }
 
@@ -153,8 +153,8 @@ fn old_znodes() {
     assert_eq!(file.inline_symlink(), None);
     let aces = file.acl.embedded_aces(LITTLE).unwrap().unwrap();
     assert_eq!(aces.len() as u64, file.acl.count);
-    assert!(aces.iter().any(|a| a.who() == Who::Owner));
-    assert!(aces.iter().any(|a| a.who() == Who::Everyone));
+    assert!(aces.iter().any(|a| a.who() == AceWho::Owner));
+    assert!(aces.iter().any(|a| a.who() == AceWho::Everyone));
     assert_eq!(
         acl::encode_aces(&aces, file.acl.version, LITTLE),
         file.acl.embedded[..file.acl.size as usize]
@@ -190,8 +190,8 @@ fn aces_of_both_versions_and_all_sizes() {
         assert!(acl::decode_aces(&data, acl::VERSION_FUID, 7, endian).is_err());
         assert!(acl::decode_aces(&data, 2, 6, endian).is_err());
     }
-    assert_eq!(list[2].who(), Who::User(0x1_0000_03e8));
-    assert_eq!(list[3].who(), Who::Group(100));
+    assert_eq!(list[2].who(), AceWho::User(0x1_0000_03e8));
+    assert_eq!(list[3].who(), AceWho::Group(100));
     let old = acl::encode_aces(&list[..2], acl::VERSION_INITIAL, LITTLE);
     assert_eq!(old.len(), 24);
     assert_eq!(acl::decode_aces(&old, acl::VERSION_INITIAL, 2, LITTLE).unwrap(), list[..2]);

@@ -96,7 +96,7 @@
       notice('zinc does not answer since ' + failedAt.toLocaleTimeString() + '; these are the last figures');
       document.title = '✕ zinc';
     }
-    // A page that nobody sees asks for nothing; what it missed comes when it is looked at again.
+    // A page that is not seen asks for nothing; what it missed comes when it is looked at again.
     if (document.hidden) document.addEventListener('visibilitychange', poll, { once: true });
     else setTimeout(poll, rest);
   }

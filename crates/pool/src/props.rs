@@ -10,7 +10,7 @@ use dmu::Zap;
 use ondisk::dsl::{FREE_DIR_NAME, LEAK_DIR_NAME};
 use ondisk::features::{FEATURES, VERSION_FEATURES};
 use ondisk::pool_props::POOL;
-use ondisk::props::{self, Kind};
+use ondisk::props::{self, ValueKind};
 use ondisk::{features, mos, spelling};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -206,7 +206,7 @@ fn number_text(p: &'static props::Property, n: u64) -> String {
     match (p.name, p.kind) {
         ("dedup_table_quota", _) if n == u64::MAX => "auto".to_owned(),
         ("dedup_table_quota", _) if n == 0 => "none".to_owned(),
-        (_, Kind::Index(..)) => p.word(n).map_or_else(|| n.to_string(), str::to_owned),
+        (_, ValueKind::Index(..)) => p.word(n).map_or_else(|| n.to_string(), str::to_owned),
         _ => n.to_string(),
     }
 }

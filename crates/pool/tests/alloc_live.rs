@@ -337,7 +337,7 @@ fn logs_are_taken_in_and_removed() {
     drop(tx);
     world.sync();
     world.reopen();
-    // Nobody holds what the log allocates: it is in the maps afterwards, and nothing else is.
+    // What the log allocates has no other owner: it is in the maps afterwards, and nothing else is.
     let before = world.disk.alloc().figures().normal.allocated;
     world.sync();
     let log = |mos: &Objset| Zap::open(&mos.object(table).unwrap()).unwrap().to_vec().unwrap();

@@ -134,7 +134,7 @@ fn pools_side_by_side_are_told_apart() {
     for name in [&lab.name, &other.name] {
         assert_eq!(Pool::open(name, &options).unwrap().name(), name);
     }
-    let error = refusal(Pool::open("nobody", &options));
+    let error = refusal(Pool::open("absent", &options));
     let Error::NoSuchPool { found, .. } = &error else { panic!("{error}") };
     assert_eq!(found.len(), 2, "{error}");
     let nowhere = refusal(Pool::open("x", &in_dir(&dir.0.join("nowhere"))));

@@ -1,4 +1,4 @@
-//! Records nobody logged, applied to real file systems: of every version of the format, with
+//! Records that no log had, applied to real file systems: of every version of the format, with
 //! names in every spelling, and with nonsense in them.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop where it likes")]
@@ -108,7 +108,7 @@ fn content(node: &Node) -> Vec<u8> {
     bytes
 }
 
-/// Objects nobody has in the pools used here.
+/// Objects that the pools used here do not have.
 const FREE: u64 = 500_000;
 
 #[test]
@@ -646,7 +646,7 @@ fn the_list_of_a_mode_is_the_one_openzfs_wrote() {
             let objset = objset(&pool, &name);
             let Ok(fs) = Filesystem::open(objset.clone()) else { continue };
             let objects = objset.objects().filter_map(|o| Node::from_object(&fs, o.unwrap()).ok());
-            // The mode of a link says nothing: Linux lets nobody change it.
+            // The mode of a link says nothing: Linux does not change it.
             let trivial = |n: &Node| {
                 n.kind() != FileKind::Symlink && n.acl().is_ok_and(|a| a.trivial && n.links > 0)
             };

@@ -80,7 +80,7 @@ mod tests {
             let answers = answers.clone();
             let callback = Box::new(move || {
                 answers.send(mark).expect("receiver");
-                assert!(mark != 'a', "on purpose: a panic stops nobody else");
+                assert!(mark != 'a', "on purpose: a panic stops no other timer");
             });
             timers.add(Duration::from_millis(ms), callback);
         }

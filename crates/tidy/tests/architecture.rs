@@ -4,7 +4,7 @@ use tidy::source::{code, has_word, without_tests};
 use tidy::{FLOORS, TEST_CRATES, read, report, rust_files};
 
 /// The only files that may hold unsafe code, by crate: kernels of vector instructions and calls of
-/// the operating system. A folder ends in `/`. Everybody else forbids it at the crate's root.
+/// the operating system. A folder ends in `/`. Every other crate forbids it at the crate's root.
 const UNSAFE: [(&str, &[&str]); 2] = [
     ("codec", &["checksum/fletcher4_x86.rs", "checksum/mod.rs", "raidz/x86.rs", "raidz/mod.rs"]),
     ("device", &["buf.rs", "buf/", "file/"]),

@@ -405,7 +405,7 @@ mod tests {
         );
         assert!(flow.begin_round(ReflowStep::Move, 1 << 20..4 << 20).is_empty());
         flow.end(ReflowStep::Move, 4 << 20);
-        assert_eq!(flow.read().area(3 << 20), Area::Old, "nobody is told before it is durable");
+        assert_eq!(flow.read().area(3 << 20), Area::Old, "it is told only when it is durable");
         let next = flow.next().unwrap();
         flow.set(next);
         assert_eq!((flow.read().area(4 << 20), flow.next()), (Area::New, None));

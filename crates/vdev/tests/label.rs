@@ -86,7 +86,7 @@ fn a_new_device_has_four_labels_and_no_uberblock() {
             assert!(label.part(part).iter().all(|b| *b == 0));
         }
     }
-    // The data is nobody's business here, and neither is what is behind the last label.
+    // Labels do not reach the data, nor what is behind the last of them.
     assert_eq!(read_one(&device, 4 << 20, 512).unwrap()[..], [0xee; 512]);
     assert_eq!(read_one(&device, 64 << 20, 512).unwrap()[..], [0xee; 512]);
     clear(&device, &[0, 1, 2, 3]).unwrap();

@@ -3,7 +3,7 @@
 mod consequence;
 
 use consequence::consequence;
-use engine::check::{Issue, Kind, Report, Severity, Sum, Totals};
+use engine::check::{BlockKind, Issue, Report, Severity, Sum, Totals};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use term::escape::line;
@@ -132,7 +132,7 @@ pub(crate) fn unavailable(devices: usize) -> String {
 }
 
 fn table(t: &Totals, text: &mut String) {
-    let kinds: std::collections::BTreeSet<Kind> = t.table.keys().map(|(k, _)| *k).collect();
+    let kinds: std::collections::BTreeSet<BlockKind> = t.table.keys().map(|(k, _)| *k).collect();
     let _ = writeln!(
         text,
         "{:>10} {:>14} {:>14} {:>14}  type",
@@ -175,7 +175,7 @@ pub fn value(r: &Report) -> Value {
         }
         v
     };
-    let row = |((kind, level), s): (&(Kind, u8), &Sum)| {
+    let row = |((kind, level), s): (&(BlockKind, u8), &Sum)| {
         json!({"type": kind.name(), "level": level, "count": s.count, "logical": s.logical,
                "physical": s.physical, "allocated": s.allocated})
     };

@@ -5,6 +5,7 @@ use crate::status::View;
 use engine::Pool;
 use engine::features::FEATURES;
 use engine::inventory::Reports;
+use engine::live::SpaceClass;
 use engine::pools::{PoolProperty, PoolPropertySource, Section, VdevView};
 use engine::props::{self, ListAlignment, POOL};
 use serde::{Deserialize, Serialize};
@@ -188,10 +189,10 @@ pub fn section_rows(
     parsable: bool,
 ) {
     let heading = match section {
-        Section::Normal => None,
-        Section::Dedup => Some("dedup"),
-        Section::Special => Some("special"),
-        Section::Logs => Some("logs"),
+        Section::Tops(SpaceClass::Normal) => None,
+        Section::Tops(SpaceClass::Dedup) => Some("dedup"),
+        Section::Tops(SpaceClass::Special) => Some("special"),
+        Section::Tops(SpaceClass::Log) => Some("logs"),
         Section::Cache => Some("cache"),
         Section::Spares => Some("spare"),
     };

@@ -14,7 +14,7 @@ use super::dump::{Dump, one_line};
 use super::{show, walk};
 use engine::Pool;
 use engine::inside::check;
-use engine::inside::check::{CheckOptions, Issue, Kind, Sum, Totals, Verify};
+use engine::inside::check::{BlockKind, CheckOptions, Issue, Sum, Totals, Verify};
 use engine::inside::ondisk::DmuType;
 use engine::inside::rt;
 use serde_json::json;
@@ -111,7 +111,8 @@ fn sums(d: &mut Dump, totals: &Totals) {
 fn table(d: &mut Dump, totals: &Totals, levels: bool) {
     d.note("Blocks\tLSIZE\tPSIZE\tASIZE\t  avg\t comp\t%Total\tType");
     let all = totals.total();
-    let kinds: std::collections::BTreeSet<Kind> = totals.table.keys().map(|(k, _)| *k).collect();
+    let kinds: std::collections::BTreeSet<BlockKind> =
+        totals.table.keys().map(|(k, _)| *k).collect();
     for kind in kinds {
         let sum = totals.sum_of(|k, _| k == kind);
         let name = kind.name();

@@ -5,7 +5,7 @@ use super::dump::Dump;
 use super::show;
 use engine::inside::dmu::Object;
 use engine::inside::ondisk::acl;
-use engine::inside::ondisk::acl::{Ace, Who};
+use engine::inside::ondisk::acl::{Ace, AceWho};
 use engine::inside::ondisk::sa::{SaHeader, SaSet, SaTables, zpl};
 use engine::inside::ondisk::znode::{Znode, flags, mode};
 use engine::inside::ondisk::{DmuType, Endian, NvList, NvValue};
@@ -185,13 +185,13 @@ fn rare(d: &mut Dump, set: &SaSet<'_>, bits: u64) {
     }
 }
 
-fn who(who: Who) -> &'static str {
+fn who(who: AceWho) -> &'static str {
     match who {
-        Who::Owner => "owner@",
-        Who::OwningGroup => "group@",
-        Who::Everyone => "everyone@",
-        Who::User(_) => "user",
-        Who::Group(_) => "group",
+        AceWho::Owner => "owner@",
+        AceWho::OwningGroup => "group@",
+        AceWho::Everyone => "everyone@",
+        AceWho::User(_) => "user",
+        AceWho::Group(_) => "group",
     }
 }
 

@@ -149,7 +149,7 @@ fn claimed(h: &mut ZilHeader) {
 fn of_a_claimed_log_the_claim_says_what_is_pending() {
     let log = read(three(), claimed);
     assert!(matches!(log.end, LogEnd::Claimed), "{:?}", log.end);
-    // The pool went on to txg 5000, and nobody replayed the log.
+    // The pool went on to txg 5000, and the log was not replayed.
     assert_eq!(pending(&log, 5000), [2, 3]);
     let upto = |seq| {
         read(three(), |h| {

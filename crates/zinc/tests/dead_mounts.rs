@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 /// What a shell script prints that has the functions `zinc`, `mounted` (datasets that are mounted)
 /// and `dies` (the server), and a pool `tank`; in a mount namespace of its own: `unmount -a` takes
-/// away the mounts of everybody.
+/// away the mounts of all users.
 fn alone(script: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     let zinc = env!("CARGO_BIN_EXE_zinc");
@@ -58,14 +58,14 @@ fn what_a_killed_server_left_is_mounted_over_and_taken_away() {
 
 #[testkit::needs("fuse")]
 #[test]
-fn a_server_that_is_stopped_holds_nobody() {
+fn a_server_that_is_stopped_holds_nothing_up() {
     let said = alone(
         r#"
         zinc zfs set mountpoint="$PWD/tree" tank
         zinc serve -b --mount --pidfile pid tank > /dev/null
         trap 'kill -CONT $(cat pid); zinc zpool export -f tank > /dev/null 2>&1 || true' EXIT
         kill -STOP $(cat pid)
-        # What is mounted is listed by anybody, and another user of the machine has no other pool.
+        # What is mounted is listed by any user, and another user of the machine has no other pool.
         other() { (export ZINC_SOCKETS=$PWD/other ZINC_STATE=$PWD/none; exec timeout 20 "$@"); }
         other $zinc zfs mount > listed && echo 1 $(cut -d ' ' -f 1 listed)
         other $zinc zfs unmount -a; echo 2 $(mounted)

@@ -73,7 +73,7 @@ fn what_happens_to_a_served_pool_is_kept_told_and_given_to_a_command() {
     has(&verbose, &["vdev_state = \"OFFLINE\" (0x2)\n", "vdev_laststate = \"ONLINE\" (0x7)\n"]);
     has(&verbose, &["resilver_type = \"healing\"\n"]);
     has(&verbose, &["history_internal_name = \"create\"", "eid = 0x1\n"]);
-    // The command has no more than zed's has: no argument, nobody's folder.
+    // The command has no more than zed's has: no argument, and no user's folder.
     until("the command was run for the scrub", || {
         std::fs::read_to_string(&told).unwrap_or_default().contains("scrub_finish")
     });
@@ -98,7 +98,7 @@ fn what_happens_to_a_served_pool_is_kept_told_and_given_to_a_command() {
 }
 
 #[test]
-fn a_pool_that_nobody_serves_has_no_events() {
+fn a_pool_that_is_not_served_has_no_events() {
     let place = Place::new(&["a"]);
     place.ok("zpool create tank a");
     let run = place.run("zpool events tank");
@@ -108,7 +108,7 @@ fn a_pool_that_nobody_serves_has_no_events() {
     has(&place.fails("serve --hook missing tank"), &["cannot run", "missing"]);
 }
 
-/// A device that vanishes is told of without anybody asking.
+/// A device that vanishes is told of without being asked for.
 #[test]
 fn a_device_that_vanishes_is_told_of() {
     let place = Place::new(&["a", "b"]);

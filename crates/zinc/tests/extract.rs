@@ -307,7 +307,7 @@ fn peak_of(words: &str, made: &Made) -> (i32, u64) {
     }
 }
 
-/// 3,000 levels of long names: paths of 600 KB, which nobody may keep for every level.
+/// 3,000 levels of long names: paths of 600 KB, which must not be kept for every level.
 #[test]
 fn deep_trees_come_out_in_bounded_memory() {
     const DEEP: usize = 3000;
@@ -363,7 +363,7 @@ fn files_of_output_replace_only_files() {
     made.expect(0, "inventory -o pipe p");
     assert_eq!(reader.join().unwrap(), whole);
     assert!(fs::symlink_metadata(made.path("pipe")).unwrap().file_type().is_fifo());
-    // What looks like a temporary file is nobody's business.
+    // What looks like a temporary file is left alone.
     fs::write(made.path("precious"), "precious").unwrap();
     symlink("precious", made.path("out.part")).unwrap();
     made.expect(0, "inventory -o out p");

@@ -43,7 +43,7 @@ impl Drop for Running {
     }
 }
 
-/// What OpenZFS says of a pool whose devices are these files; they are exported by nobody.
+/// What OpenZFS says of a pool whose devices are these files; they are not exported.
 fn judge(place: &Place, pool: &str, files: &[&str]) {
     let folder = tempfile::tempdir_in(place.path()).unwrap();
     for file in files {
@@ -158,7 +158,7 @@ fn a_mirror_over_two_servers_outlives_each_of_them() {
     place.ok_here(&format!("zpool create tank mirror {na} {nb}"));
     let serve = Running::start(&place, "serve tank");
     for round in 0..3 {
-        // Killed in the middle of it, and back before its time is over: nobody notices.
+        // Killed in the middle of it, and back before its time is over: that is not noticed.
         noise(&place, "x", 8, round);
         let mut copy = place.start_here(&format!("cp -f x tank:/x{round}"));
         std::thread::sleep(Duration::from_millis(30));

@@ -45,7 +45,7 @@ fn judge(place: &Place, pool: &str, stores: &[&str]) {
     oracle::judge(folder.path(), pool);
 }
 
-/// What was asked of the store of this device is told; nobody asks money for a directory.
+/// What was asked of the store of this device is told; a directory costs nothing.
 fn is_counted(place: &Place, device: &str) {
     let told = place.ok_here("zpool iostat -lp tank");
     let row = told.lines().find(|line| line.starts_with(device)).expect("a line for the store");

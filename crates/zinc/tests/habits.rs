@@ -571,7 +571,7 @@ fn no_force_takes_a_device_of_a_pool_in_use() {
 }
 
 #[test]
-fn a_pool_that_nobody_here_knows_is_potentially_active() {
+fn a_pool_that_is_not_known_here_is_potentially_active() {
     let place = Place::new(&["a"]);
     place.ok("zpool create -o cachefile=none old a");
     let state = place.path().join("elsewhere");

@@ -38,7 +38,7 @@ fn files_of_keys_that_others_can_read_are_warned_of() {
         assert_eq!(run.code, 0, "{}", run.err);
         assert_eq!(run.err.contains("chmod 600"), warns, "{mode:o}: {}", run.err);
     }
-    // What everybody knows is no secret.
+    // What is published is not a secret.
     let manifest = pool.source().join("manifest.json");
     assert_eq!(list(&["--keys", arg(&manifest)]).err, "");
     std::fs::write(&raw, keys[&dataset]["key"].as_str().unwrap()).unwrap();
@@ -62,7 +62,7 @@ fn a_process_with_keys_leaves_no_core_file() {
     let path = dir.path().join("keys.json");
     write(&path, &keys.to_string(), 0o600);
     let mut command = Command::new(env!("CARGO_BIN_EXE_zinc"));
-    // It stalls at its output, which nobody reads.
+    // It stalls at its output, which is not read.
     let args = ["zdb", "-dddddd", "-e", "-p", arg(&pool.dir), "--keys", arg(&path), &dataset];
     let mut child =
         command.args(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();

@@ -47,13 +47,13 @@ fn typed(dir: &Path, args: &str, what: &str) -> (String, i32) {
 }
 
 #[test]
-fn data_is_not_destroyed_where_nobody_can_type() {
+fn data_is_not_destroyed_without_a_terminal() {
     let dir = place();
     let command = "lab run raw-sweep --device disk --destroy-data --seconds 0.01";
-    let nobody = run(dir.path(), command);
-    assert_eq!((nobody.code, nobody.out.as_str()), (1, ""));
-    assert!(nobody.err.contains("disk was not touched"), "{}", nobody.err);
-    assert!(nobody.err.contains("without a terminal"), "{}", nobody.err);
+    let alone = run(dir.path(), command);
+    assert_eq!((alone.code, alone.out.as_str()), (1, ""));
+    assert!(alone.err.contains("disk was not touched"), "{}", alone.err);
+    assert!(alone.err.contains("without a terminal"), "{}", alone.err);
     assert!(untouched(dir.path()));
     let unsaid = run(dir.path(), "lab run sync-stream --device disk --yes");
     assert!(unsaid.code == 1 && unsaid.err.contains("--destroy-data"), "{}", unsaid.err);
@@ -145,7 +145,7 @@ fn all_experiments_run_on_a_device_and_leave_no_pool_there() {
 }
 
 #[test]
-fn a_pipe_that_nobody_writes_to_is_not_waited_for() {
+fn a_pipe_without_a_writer_is_not_waited_for() {
     let dir = place();
     let pipe = dir.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());

@@ -139,7 +139,7 @@ fn what_holds_no_data_is_removed() {
     place.ok("cp file tank/fs:/third");
     assert_eq!(place.run("check tank").code, 0);
     has(&place.ok("zpool history -i tank"), &["vdev 1 (log)", "vdev (l2cache)", "vdev (spare)"]);
-    // They are anybody's again.
+    // They are free again.
     place.ok("zpool create other journal one two fast other");
     place.ok("zpool export tank");
     place.ok("zpool export other");

@@ -192,7 +192,7 @@ fn they_look_at_pools_that_root_serves_and_change_nothing() {
     }
 }
 
-/// Another user, and a group that nobody is in by itself.
+/// Another user, and a group that no user is in by itself.
 const DAEMON: u32 = 1;
 const GROUP: u32 = 61_234;
 
@@ -559,7 +559,7 @@ fn raw_client(socket: &Path) {
     let mut answers = BufReader::new(stream.try_clone().unwrap());
     let mut files = Vec::new();
     for (request, wanted) in RAW {
-        // With files beside it: one that nobody reads, and one in their number that is too many.
+        // With files beside it: one that is not read, and one in their number that is too many.
         let (reader, writer) = std::io::pipe().unwrap();
         let [a, b, c, d] = [&writer; 4].map(|w| w.as_fd());
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];

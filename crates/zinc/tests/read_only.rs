@@ -121,7 +121,7 @@ fn a_list_of_pools_that_cannot_be_changed_or_read_makes_no_success() {
         has(&place.fails("zpool export tank"), &["'tank' is still in the list of known pools"]);
     }
     place.ok("zpool export tank");
-    // There may be pools in it, and nobody knows how they are.
+    // There may be pools in it, and how they are is not known.
     std::fs::create_dir(place.cache()).unwrap();
     for command in ["zpool status -x", "zpool list", "zpool status"] {
         let run = place.run(command);

@@ -46,7 +46,7 @@ fn a_device_leaves_a_pool_that_is_served_and_one_that_is_not() {
         &place.ok("zpool history -i tank"),
         &["vdev remove started", "vdev remove canceled", "vdev remove completed"],
     );
-    // The device is anybody's.
+    // The device is free for other use.
     place.ok("zpool create other two");
     assert_eq!(place.run("check tank").code, 0);
     place.ok("cp tank:/file back");

@@ -212,7 +212,7 @@ fn streams_of_the_client_are_those_of_the_verb() {
     assert!(unpack.wait().unwrap().success());
     let output = place.command(&["cat", "tank:/data"]).output().unwrap();
     assert_eq!((output.status.code(), output.stdout == data), (Some(0), true));
-    // A reader that goes away harms nobody.
+    // A reader that goes away harms no other.
     let mut reader = place.command(&["cat", "tank:/data"]).stdout(Stdio::piped()).spawn().unwrap();
     drop(reader.stdout.take());
     reader.wait().unwrap();
@@ -278,7 +278,7 @@ fn a_server_that_is_killed_loses_nothing_that_was_synced() {
     place.run(&["cp", "file", "tank/kept:/"]).ok();
     drop(server);
     assert_eq!(place.sockets().len(), 1, "a killed server leaves its socket");
-    // Which stands in nobody's way.
+    // Which does not stand in the way.
     assert_eq!(place.run(&["cat", "-d", ".", "tank/kept:/file"]).ok(), "kept\n");
     let again = place.serve(&[]);
     assert_eq!(place.run(&["cat", "tank/kept:/file"]).ok(), "kept\n");
@@ -485,7 +485,7 @@ fn what_happened_inside_a_served_pool_is_told() {
         let row = rows.find(|r| r.starts_with(first)).unwrap_or_else(|| panic!("{text}"));
         row[first.len()..].iter().map(|c| c.parse().unwrap_or(0)).collect()
     };
-    assert_eq!(ask("--datasets"), "", "nobody did anything yet");
+    assert_eq!(ask("--datasets"), "", "nothing was done yet");
     place.run(&["zpool", "set", "feature@lz4_compress=enabled", "tank"]).ok();
     place.run(&["zfs", "create", "-o", "compression=lz4", "tank/a"]).ok();
     // Small blocks are sampled: what does not compress makes large ones.
@@ -616,7 +616,7 @@ fn a_time_can_be_set() {
 }
 
 #[test]
-fn nonsense_on_the_socket_harms_nobody() {
+fn nonsense_on_the_socket_does_no_harm() {
     let place = Place::new();
     let _server = place.serve(&["--socket", "s"]);
     let socket = place.path().join("s");

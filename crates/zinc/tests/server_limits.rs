@@ -86,7 +86,7 @@ impl Place {
         all.next().unwrap().unwrap().path()
     }
 
-    /// A client whose output nobody reads.
+    /// A client whose output is not read.
     fn stalled(&self, args: &[&str]) -> Child {
         let mut command = self.command(args);
         // Nothing is ever written to its input.
@@ -172,7 +172,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 }
 
 #[test]
-fn a_stalled_reader_and_an_export_hold_nobody_up() {
+fn a_stalled_reader_and_an_export_hold_nothing_up() {
     let place = Place::new();
     let mut server = place.serve(&["--metrics", "127.0.0.1:0"]);
     let mut line = String::new();
@@ -374,7 +374,7 @@ fn a_second_signal_ends_it_at_once() {
 
 /// However many there are, however new, and also when bytes of a request come in now and then.
 #[test]
-fn connections_that_say_nothing_keep_nobody_out() {
+fn connections_that_say_nothing_keep_no_other_out() {
     let place = Place::new();
     let _server = place.serve(&[]);
     let socket = place.socket();

@@ -323,7 +323,7 @@ fn a_reader_that_reads_a_little_ends_the_verb_quietly() {
 /// No file of the pool takes the number of a standard stream that is closed. Output to one fails;
 /// otherwise it is as `/dev/null`.
 #[test]
-fn closed_streams_harm_nobody() {
+fn closed_streams_do_no_harm() {
     let dir = tempfile::tempdir().unwrap();
     pools(dir.path());
     let zinc = env!("CARGO_BIN_EXE_zinc");
@@ -610,7 +610,7 @@ fn spoil(list: &mut NvList, nth: &mut usize) -> bool {
     false
 }
 
-/// Every string of a label, one after the other, is what nobody would call a pool.
+/// Every string of a label, one after the other, is what no user would call a pool.
 #[test]
 fn no_string_of_a_label_gives_orders() {
     let dir = tempfile::tempdir().unwrap();

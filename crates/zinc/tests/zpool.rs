@@ -128,7 +128,7 @@ fn import_says_what_is_missing() {
 }
 
 #[test]
-fn import_tells_top_level_vdevs_nobody_describes() {
+fn import_tells_top_level_vdevs_that_no_label_describes() {
     let case = fixture("removed");
     let out = zinc(&["zpool", "import", "-d", arg(&case.images[0])]).ok();
     assert!(out.contains("  state: UNAVAIL\n"), "{out}");

@@ -5,7 +5,7 @@
 //! so no more than `n` are under way in the whole pool, as in the engine of 2007. The number may
 //! change at any time: what is queued is written by a thread that is there.
 
-use crate::profile::{Kind, Profiler, Stage};
+use crate::profile::{Profiler, Stage, ThreadKind};
 use crate::reader::Reader;
 use parking_lot::Mutex;
 use rt::{Condvar, Rt, Task};
@@ -126,7 +126,7 @@ impl Inner {
     }
 
     fn run(&self) {
-        let _role = self.profiler.role(Kind::ZioIssue);
+        let _role = self.profiler.role(ThreadKind::ZioIssue);
         while let Some(write) = self.next() {
             self.write(write);
         }

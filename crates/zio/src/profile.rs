@@ -26,7 +26,7 @@ use std::time::Duration;
 /// What a thread is, as far as the pipeline is concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum ThreadKind {
     /// The program that uses the engine.
     #[default]
     Application,
@@ -38,12 +38,12 @@ pub enum Kind {
     ZioIssue,
 }
 
-impl Kind {
+impl ThreadKind {
     /// All, in the order of tables.
     pub const ALL: [Self; 4] = [Self::Application, Self::SpaSync, Self::LeafSync, Self::ZioIssue];
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ThreadKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Application => "application",
@@ -73,15 +73,15 @@ const STAGES: usize = 4;
 const STAGE_NAMES: [&str; STAGES] = ["compress", "checksum", "allocate", "write"];
 
 thread_local! {
-    static KIND: Cell<Kind> = const { Cell::new(Kind::Application) };
+    static KIND: Cell<ThreadKind> = const { Cell::new(ThreadKind::Application) };
 }
 
 /// Makes the calling thread one of a kind, until it is dropped.
 #[derive(Debug)]
 pub struct Role<'a> {
     profiler: Option<&'a Profiler>,
-    kind: Kind,
-    before: Kind,
+    kind: ThreadKind,
+    before: ThreadKind,
 }
 
 impl Drop for Role<'_> {
@@ -164,17 +164,17 @@ impl Profiler {
         self.on.store(on, Relaxed);
     }
 
-    fn of(&self, kind: Kind) -> &KindCounters {
+    fn of(&self, kind: ThreadKind) -> &KindCounters {
         &self.kinds[kind as usize]
     }
 
-    fn meter(&self, kind: Kind, stage: Stage) -> &Meter {
+    fn meter(&self, kind: ThreadKind, stage: Stage) -> &Meter {
         &self.of(kind).stages[stage as usize]
     }
 
     /// Makes the calling thread one of this kind, and counts it.
     #[must_use]
-    pub fn role(&self, kind: Kind) -> Role<'_> {
+    pub fn role(&self, kind: ThreadKind) -> Role<'_> {
         let of = self.of(kind);
         let now = of.threads.fetch_add(1, Relaxed) + 1;
         of.threads_most.fetch_max(now, Relaxed);
@@ -208,7 +208,7 @@ impl Profiler {
         if weight == 0 {
             return None;
         }
-        let (kind, stage) = (Kind::ZioIssue, Stage::Io);
+        let (kind, stage) = (ThreadKind::ZioIssue, Stage::Io);
         if by_thread {
             let began = self.rt.now();
             return Some(Span { kind, stage, bytes, weight, began, is_metered: false });
@@ -216,7 +216,7 @@ impl Profiler {
         self.span(kind, stage, bytes, weight)
     }
 
-    fn span(&self, kind: Kind, stage: Stage, bytes: usize, weight: u64) -> Option<Span> {
+    fn span(&self, kind: ThreadKind, stage: Stage, bytes: usize, weight: u64) -> Option<Span> {
         if !self.on.load(Relaxed) {
             return None;
         }
@@ -248,7 +248,7 @@ impl Profiler {
     /// What has happened so far.
     #[must_use]
     pub fn snapshot(&self) -> Profile {
-        let kinds = Kind::ALL.map(|kind| {
+        let kinds = ThreadKind::ALL.map(|kind| {
             let of = self.of(kind);
             let [compress, checksum, allocate, io] =
                 [0, 1, 2, 3].map(|stage: usize| of.stages[stage].snapshot());
@@ -271,7 +271,7 @@ impl Profiler {
 /// A stage under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
-    kind: Kind,
+    kind: ThreadKind,
     stage: Stage,
     bytes: usize,
     weight: u64,
@@ -283,7 +283,7 @@ pub(crate) struct Span {
 /// The stages of one block, one after the other.
 pub(crate) struct Laps<'a> {
     profiler: &'a Profiler,
-    kind: Kind,
+    kind: ThreadKind,
     bytes: usize,
     /// Blocks this one stands for; 0: it is not looked at.
     weight: u64,
@@ -359,7 +359,7 @@ impl StageProfile {
 #[serde(default)]
 pub struct KindProfile {
     /// Which.
-    pub kind: Kind,
+    pub kind: ThreadKind,
     /// Threads of it, at most at the same time.
     pub threads: u64,
     /// Compressing.
@@ -398,7 +398,7 @@ impl KindProfile {
     }
 }
 
-/// What all kinds of threads did, in the order of [`Kind::ALL`].
+/// What all kinds of threads did, in the order of [`ThreadKind::ALL`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
     /// One entry for each kind.
@@ -408,7 +408,7 @@ pub struct Profile {
 impl Profile {
     /// One kind.
     #[must_use]
-    pub fn of(&self, kind: Kind) -> Option<&KindProfile> {
+    pub fn of(&self, kind: ThreadKind) -> Option<&KindProfile> {
         self.kinds.iter().find(|k| k.kind == kind)
     }
 
@@ -432,7 +432,7 @@ mod tests {
         let profile = Rt::simulate(1, |rt| {
             let profiler = Profiler::new(rt);
             let work = |n: u32| {
-                let _role = profiler.role(Kind::LeafSync);
+                let _role = profiler.role(ThreadKind::LeafSync);
                 let mut laps = profiler.block(100);
                 laps.stage(Stage::Compress, || rt.sleep(MS * 2));
                 laps.stage(Stage::Checksum, || rt.sleep(MS * n));
@@ -442,26 +442,29 @@ mod tests {
             profiler.watch(Stage::Io, 300, || rt.sleep(MS * 5));
             profiler.snapshot()
         });
-        let leaf = profile.of(Kind::LeafSync).expect("kind");
+        let leaf = profile.of(ThreadKind::LeafSync).expect("kind");
         assert_eq!((leaf.threads, leaf.checksum.count), (2, 2));
         assert_eq!((leaf.compress.time, leaf.compress.busy), (MS * 4, MS * 2));
         assert_eq!((leaf.checksum.time, leaf.checksum.busy), (MS * 4, MS * 3));
         assert!((leaf.checksum.at_once() - 4.0 / 3.0).abs() < 1e-9);
         assert!((leaf.per_thread(&leaf.checksum) - 0.002).abs() < 1e-9);
-        let app = profile.of(Kind::Application).expect("kind");
+        let app = profile.of(ThreadKind::Application).expect("kind");
         assert_eq!((app.io.count, app.io.time), (1, MS * 5));
         let text = serde_json::to_string(&profile).expect("plain data");
         assert!(text.contains(r#""time_ns":5000000"#), "{text}");
         assert_eq!(serde_json::from_str::<Profile>(&text).expect("its own text"), profile);
         let none = profile.since(&profile);
-        assert_eq!(none.of(Kind::LeafSync).map(|k| (k.threads, k.checksum.count)), Some((2, 0)));
+        assert_eq!(
+            none.of(ThreadKind::LeafSync).map(|k| (k.threads, k.checksum.count)),
+            Some((2, 0))
+        );
     }
 
     #[test]
     fn stages_are_those_of_all_threads_and_can_be_switched_off() {
         let stages = Rt::simulate(1, |rt| {
             let profiler = Profiler::new(rt);
-            for kind in [Kind::LeafSync, Kind::SpaSync] {
+            for kind in [ThreadKind::LeafSync, ThreadKind::SpaSync] {
                 let _role = profiler.role(kind);
                 profiler.block(100).stage(Stage::Checksum, || rt.sleep(MS));
             }
@@ -486,13 +489,13 @@ mod tests {
             profiler.block(SMALL_BYTES as usize).stage(Stage::Checksum, || ());
         }
         let app = profiler.snapshot();
-        let count = app.of(Kind::Application).expect("kind").checksum.count;
+        let count = app.of(ThreadKind::Application).expect("kind").checksum.count;
         assert_eq!(count, SAMPLE * 10 + 10);
         // What came before is told from what comes now, and no counters begin again.
         let before = profiler.begin();
         profiler.block(SMALL_BYTES as usize).stage(Stage::Checksum, || ());
         let now = profiler.snapshot();
-        let count = |p: &Profile| p.of(Kind::Application).expect("kind").checksum.count;
+        let count = |p: &Profile| p.of(ThreadKind::Application).expect("kind").checksum.count;
         assert_eq!((count(&now), count(&now.since(&before))), (SAMPLE * 10 + 11, 1));
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vdev::{LeafOpen, VdevTree};
 use zio::cpu::{Processors, Work};
-use zio::profile::{Kind, Profile};
+use zio::profile::{Profile, ThreadKind};
 use zio::{Allocate, Reader, WriteSpec, Writer};
 
 const MS: Duration = Duration::from_millis(1);
@@ -44,7 +44,7 @@ fn write(writer: &Writer, blocks: u64) {
 }
 
 fn io(profile: &Profile) -> (u64, u64, Duration) {
-    let k = profile.of(Kind::ZioIssue).unwrap();
+    let k = profile.of(ThreadKind::ZioIssue).unwrap();
     (k.threads, k.io.count, k.io.time)
 }
 
@@ -85,11 +85,11 @@ fn a_serial_checksum_feeds_them_at_its_own_pace() {
         write(&writer, 10);
         assert_eq!(rt.now() - began, MS * 50);
         let profile = writer.profiler().snapshot();
-        let me = profile.of(Kind::Application).unwrap();
+        let me = profile.of(ThreadKind::Application).unwrap();
         assert_eq!((me.checksum.count, me.checksum.time), (10, MS * 40));
         assert_eq!(rt.cpu_busy(), MS * 40);
         // 100 ms of I/O within 46.
-        let at_once = profile.of(Kind::ZioIssue).unwrap().io.at_once();
+        let at_once = profile.of(ThreadKind::ZioIssue).unwrap().io.at_once();
         assert!((at_once - 100.0 / 46.0).abs() < 0.01, "{at_once}");
     });
 }

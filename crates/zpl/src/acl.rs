@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::node::Node;
 use ondisk::Endian;
-use ondisk::acl::{Ace, AclPhys, VERSION_FUID, Who, decode_aces};
+use ondisk::acl::{Ace, AceWho, AclPhys, VERSION_FUID, decode_aces};
 use ondisk::fuid::Fuid;
 use ondisk::znode::flags;
 use std::fmt::Write as _;
@@ -119,11 +119,11 @@ impl Filesystem {
     #[must_use]
     pub fn ace_text(&self, ace: &Ace) -> AceText {
         let who = match ace.who() {
-            Who::Owner => "owner@".to_owned(),
-            Who::OwningGroup => "group@".to_owned(),
-            Who::Everyone => "everyone@".to_owned(),
-            Who::User(id) => format!("user:{}", self.id_text(id)),
-            Who::Group(id) => format!("group:{}", self.id_text(id)),
+            AceWho::Owner => "owner@".to_owned(),
+            AceWho::OwningGroup => "group@".to_owned(),
+            AceWho::Everyone => "everyone@".to_owned(),
+            AceWho::User(id) => format!("user:{}", self.id_text(id)),
+            AceWho::Group(id) => format!("group:{}", self.id_text(id)),
         };
         let mut permissions = String::new();
         for (bit, letter) in PERMISSIONS {

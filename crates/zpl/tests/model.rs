@@ -324,7 +324,7 @@ fn check_disk(set: &Set, model: &Tree) {
     let view = Filesystem::open(set.view()).unwrap();
     let objects = compare(model, &view);
     let found: Vec<u64> = set.view().objects().map(|o| o.unwrap().number()).collect();
-    assert_eq!(found.len(), objects, "objects that nobody knows: {found:?}");
+    assert_eq!(found.len(), objects, "objects that the model has not: {found:?}");
     let mut by_user: BTreeMap<u64, u64> = BTreeMap::new();
     for object in set.view().objects() {
         if let Ok(node) = zpl::Node::from_object(&view, object.unwrap()) {

@@ -2,7 +2,7 @@
 
 use super::{Item, Owner, Set, Walk, WalkOutput};
 use crate::issue::Issue;
-use crate::totals::Kind;
+use crate::totals::BlockKind;
 use dmu::traverse;
 use ondisk::objset::OBJSET_SIZE_V1;
 use ondisk::zil::{Body, CHECKSUM_SEQ_WORD, Chain, ChainPlace, DecodeRecord, Record, records_by};
@@ -46,7 +46,7 @@ impl Walk<'_> {
             owner.mark_incomplete();
             return;
         }
-        let kind = owner.set.kind.unwrap_or(Kind::of(bp.dmu_type()));
+        let kind = owner.set.kind.unwrap_or(BlockKind::of(bp.dmu_type()));
         let is_new = self.count(&bp, kind, &at, &mut out.local.totals);
         let space = self.pool_space(&bp);
         owner.take(space.used);
@@ -237,7 +237,7 @@ impl Walk<'_> {
                 return;
             }
             let place = Place { objset: set.id, object: 0, level: Place::LEVEL_ZIL, blkid: seq };
-            self.count(&bp, Kind::of(bp.dmu_type()), &|| set.at(place), &mut out.local.totals);
+            self.count(&bp, BlockKind::of(bp.dmu_type()), &|| set.at(place), &mut out.local.totals);
             let key = set.key.as_deref();
             let is_locked = key.is_none() && bp.is_encrypted();
             let decode: DecodeRecord =
@@ -275,7 +275,7 @@ impl Walk<'_> {
                 let (level, blkid) = (Place::LEVEL_ZIL, record.seq);
                 let place = Place { objset: set.id, object: 0, level, blkid };
                 let owner = Arc::new(Owner::root(set));
-                let kind = Kind::of(bp.dmu_type());
+                let kind = BlockKind::of(bp.dmu_type());
                 self.count(bp, kind, &|| owner.at(place), &mut out.local.totals);
                 owner.opened();
                 out.found.push(Item { bp: **bp, place, of: owner });

@@ -22,7 +22,7 @@ use crate::issue::{Issue, Location};
 use crate::options::{CheckOptions, Verify};
 use crate::shared::{Reference, Shared};
 use crate::sink::Sink;
-use crate::totals::{Kind, Totals};
+use crate::totals::{BlockKind, Totals};
 use dmu::traverse::{BatchVisitor, DiskOrder};
 use ondisk::{BlkPtr, Dva};
 use pool::Pool;
@@ -210,7 +210,7 @@ impl<'p> Walk<'p> {
     pub(crate) fn count(
         &self,
         bp: &BlkPtr,
-        kind: Kind,
+        kind: BlockKind,
         at: &dyn Fn() -> Location,
         totals: &mut Totals,
     ) -> bool {

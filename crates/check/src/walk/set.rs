@@ -2,7 +2,7 @@
 
 use crate::issue::{Issue, Location};
 use crate::sink::Sink;
-use crate::totals::Kind;
+use crate::totals::BlockKind;
 use dmu::Key;
 use ondisk::{BlkPtr, DmuType, Dnode};
 use parking_lot::Mutex;
@@ -26,7 +26,7 @@ pub(crate) struct Set {
     /// A snapshot: its intent log is not its own.
     pub(crate) is_snapshot: bool,
     /// Row of the table that all its blocks belong to; `None`: each to its own.
-    pub(crate) kind: Option<Kind>,
+    pub(crate) kind: Option<BlockKind>,
     pub(crate) key: Option<Key>,
     /// Space of the blocks visited.
     pub(crate) own: Mutex<Space>,

@@ -1,6 +1,6 @@
 //! What zdb counts when it walks a pool, and our own counts beside it.
 
-use check::{Issue, Kind, Report};
+use check::{BlockKind, Issue, Report};
 use std::collections::BTreeMap;
 use std::path::Path;
 use testkit::oracle;
@@ -75,7 +75,7 @@ pub fn compare(case: &str, text: &str, r: &Report) {
     assert_eq!(ditto, t.ditto_same_vdev, "{case}: dittoed");
     assert_eq!(leaks(text), leaked(r), "{case}: leaked bytes");
     for (name, row) in table(text) {
-        let of = |k: Kind| k.name() == name && name != "unallocated";
+        let of = |k: BlockKind| k.name() == name && name != "unallocated";
         let s = r.totals.sum_of(|k, _| of(k));
         assert_eq!([s.count, s.logical, s.physical, s.allocated], row, "{case}: {name}");
     }

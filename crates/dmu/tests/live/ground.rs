@@ -78,7 +78,7 @@ impl Devices {
     /// A store with an empty cache, that has counted nothing.
     pub(crate) fn cached(&self) -> Arc<CachedStore> {
         let store = CachedStore::new(Arc::clone(self.writer.reader()), 8 << 20, None);
-        // A place can be written again with the same birth, and nobody says here what is durable.
+        // A place can be written again with the same birth, and what is durable is not said here.
         store.set_settled(0);
         Arc::new(store)
     }

@@ -198,7 +198,7 @@ fn what_cannot_be_changed_is_refused() {
     object.write_at(&tx, 512, b"second").unwrap();
     refused(object.set_block_size(&tx, 1024));
     set.freeze(7);
-    let late = Tx::new(7, Arc::new(threads::Nobody) as Arc<dyn Transactions>);
+    let late = Tx::new(7, Arc::new(threads::NoWaiter) as Arc<dyn Transactions>);
     refused(object.write_at(&late, 0, b"late"));
     let root = sync(&disk, &set, 5, 1, false).unwrap();
     let read_only = fresh(&disk, &root).object(40).unwrap();

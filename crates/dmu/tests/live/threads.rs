@@ -10,10 +10,10 @@ use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Transactions that nobody waits for.
-pub(crate) struct Nobody;
+/// Transactions without a waiting thread.
+pub(crate) struct NoWaiter;
 
-impl Transactions for Nobody {
+impl Transactions for NoWaiter {
     fn begin(&self, _: u64, _: Hold) -> Result<Tx> {
         Err(dmu::Error { objset: 0, object: 0, kind: ErrorKind::ReadOnly })
     }
@@ -34,7 +34,7 @@ struct Dirty(AtomicU64);
 
 impl Transactions for Dirty {
     fn begin(&self, objset: u64, hold: Hold) -> Result<Tx> {
-        Nobody.begin(objset, hold)
+        NoWaiter.begin(objset, hold)
     }
 
     fn wait_synced(&self, _: u64) -> Result<()> {
@@ -68,7 +68,7 @@ struct Work {
 }
 
 fn begin(txg: u64) -> Tx {
-    Tx::new(txg, Arc::new(Nobody) as _)
+    Tx::new(txg, Arc::new(NoWaiter) as _)
 }
 
 impl Work {

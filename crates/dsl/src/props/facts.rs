@@ -11,7 +11,7 @@ use ondisk::DslDir;
 use ondisk::deadlist::parse_int_key;
 use ondisk::dsl::{dataset_field, dir_field};
 use ondisk::mos::master_node;
-use ondisk::props::{Kind, Property};
+use ondisk::props::{Property, ValueKind};
 
 /// Version of file systems from which on names have the three properties; older ones have none.
 const DEFAULT_NAMES: u64 = 0;
@@ -148,9 +148,9 @@ impl<'a> Facts<'a> {
             return Some((value.text(Some(p)), source.clone()));
         }
         let text = match p.kind {
-            Kind::Number(n) => n.to_string(),
-            Kind::Index(n, _) => p.word(n)?.to_owned(),
-            Kind::Text(t) => t?.to_owned(),
+            ValueKind::Number(n) => n.to_string(),
+            ValueKind::Index(n, _) => p.word(n)?.to_owned(),
+            ValueKind::Text(t) => t?.to_owned(),
         };
         Some((text, Source::Default))
     }

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::tree::{Dataset, Dsl};
 use dmu::{Zap, ZapEntry};
 use ondisk::dsl::prop_suffix::{INHERIT, IUV, RECEIVED};
-use ondisk::props::{self, DATASET, Kind};
+use ondisk::props::{self, DATASET, ValueKind};
 use ondisk::spelling;
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ impl StoredValue {
         match (self, native) {
             (Self::Text(t), _) => t.clone(),
             (Self::Number(n), Some(p)) => match (p.kind, p.word(*n)) {
-                (Kind::Index(..), Some(word)) => word.to_owned(),
+                (ValueKind::Index(..), Some(word)) => word.to_owned(),
                 _ => n.to_string(),
             },
             (Self::Number(n), None) => n.to_string(),

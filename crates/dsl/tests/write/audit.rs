@@ -243,7 +243,7 @@ impl Audit<'_> {
         assert_eq!(space, pending, "$FREE");
         let left = disk.allocated();
         let waiting = left.iter().filter(|(o, _)| !reached.contains(o)).map(|(_, bp)| bp.asize());
-        assert_eq!(waiting.sum::<u64>(), pending.used, "allocated, and nobody reaches it");
+        assert_eq!(waiting.sum::<u64>(), pending.used, "allocated, and not reached");
         assert_eq!(drained, pending == Space::default());
     }
 }

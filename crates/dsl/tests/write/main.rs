@@ -99,7 +99,7 @@ fn what_is_in_use_is_not_destroyed() {
     pool.task(|cx, dsl| write::release(cx, dsl, &snap, "mine")).unwrap();
     assert!(pool.dsl().by_name("p/a@1").is_ok(), "the clone still needs it");
     pool.task(|cx, dsl| write::destroy_head(cx, dsl, "p/c")).unwrap();
-    assert!(pool.dsl().by_name("p/a@1").is_err(), "nobody needs it any more");
+    assert!(pool.dsl().by_name("p/a@1").is_err(), "it is not needed any more");
     pool.sync();
     audit::check(&pool);
 }

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule};
 use dsl::Refusal;
 use ondisk::features;
 use ondisk::pool_props::find_pool;
-use ondisk::props::{Kind, is_user_property};
+use ondisk::props::{ValueKind, is_user_property};
 use pool::live::{LivePool, PropertyWord};
 use std::collections::BTreeSet;
 
@@ -138,9 +138,9 @@ fn judge(name: &str, value: &str) -> Result<PoolSetting> {
         return Err(Error::new(ErrorKind::Refused(Refusal::ReadOnly(name.to_owned()))));
     }
     let word = match p.kind {
-        Kind::Index(..) => PropertyWord::Number(p.number(value).ok_or_else(bad)?),
-        Kind::Number(_) => PropertyWord::Number(value.parse().map_err(|_| bad())?),
-        Kind::Text(_) => PropertyWord::Text(value.to_owned()),
+        ValueKind::Index(..) => PropertyWord::Number(p.number(value).ok_or_else(bad)?),
+        ValueKind::Number(_) => PropertyWord::Number(value.parse().map_err(|_| bad())?),
+        ValueKind::Text(_) => PropertyWord::Text(value.to_owned()),
     };
     Ok(PoolSetting::Stored(p.name, word))
 }

@@ -4,7 +4,7 @@ use super::pool::{PoolSetting, judge_own};
 use crate::error::{Error, ErrorKind, Hint, Place, Result};
 use dsl::Refusal;
 use ondisk::pool_props::VDEV;
-use ondisk::props::{Kind, find};
+use ondisk::props::{ValueKind, find};
 use pool::live::PropertyWord;
 
 /// The name of a property and the value that is stored.
@@ -50,10 +50,10 @@ fn judge(name: &str, value: &str) -> Result<VdevSetting> {
         Error::new(ErrorKind::BadValue { property, value }).with_hint(Hint::ChooseValue(p.values))
     };
     let word = match p.kind {
-        Kind::Index(..) => PropertyWord::Number(p.number(value).ok_or_else(bad)?),
-        Kind::Number(_) if value == "none" => PropertyWord::Number(u64::MAX),
-        Kind::Number(_) => PropertyWord::Number(value.parse().map_err(|_| bad())?),
-        Kind::Text(_) => PropertyWord::Text(value.to_owned()),
+        ValueKind::Index(..) => PropertyWord::Number(p.number(value).ok_or_else(bad)?),
+        ValueKind::Number(_) if value == "none" => PropertyWord::Number(u64::MAX),
+        ValueKind::Number(_) => PropertyWord::Number(value.parse().map_err(|_| bad())?),
+        ValueKind::Text(_) => PropertyWord::Text(value.to_owned()),
     };
     Ok((p.name.to_owned(), word))
 }

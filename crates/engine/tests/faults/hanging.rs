@@ -44,7 +44,7 @@ fn held(rt: &Rt, seed: u64, shape: Shape) -> (Run, Leaves) {
 }
 
 /// Everything hangs on as many leaves as can be done without, in the middle of writing: after the
-/// deadline they are out, nothing is lost, and late answers hurt nobody.
+/// deadline they are out, nothing is lost, and late answers do no harm.
 #[test]
 fn leaves_that_hang_for_good_are_gone_without() {
     for (seed, shape) in (300..).zip(HELD) {
@@ -234,7 +234,7 @@ fn beyond_the_redundancy_the_pool_waits_and_answers() {
                     return Ok::<(), ()>(());
                 }
                 rt.sleep(SILENCE / 2);
-                // The sync hangs, and nobody knows yet.
+                // The sync hangs, and that is not known yet.
                 let (seen, took) = timed(rt, || pool.look().unwrap().health().to_string());
                 assert_eq!(seen, "ONLINE", "{shape:?}");
                 assert!(took < Duration::from_secs(5), "{shape:?}: {took:?}");

@@ -168,7 +168,7 @@ fn a_side_that_missed_the_copies_is_brought_up_to_date() {
     }
 }
 
-/// One side of the vdev that goes is damaged where nobody has looked yet.
+/// One side of the vdev that goes is damaged where nothing has read yet.
 #[test]
 fn sides_that_differ_call_a_removal_off() {
     let run = two_mirrors(2018);

@@ -108,7 +108,7 @@ fn a_raidz_gets_wider_while_it_is_worked_with() {
 
 /// Nothing is held up: txgs, intent logs and readers go on as they come.
 #[test]
-fn nobody_waits_for_a_raidz_that_gets_wider() {
+fn no_request_waits_for_a_raidz_that_gets_wider() {
     for (seed, shape) in (2310..).zip(SHAPES) {
         let mut run = run(seed, shape, 60);
         attach(&mut run);

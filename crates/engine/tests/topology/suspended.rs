@@ -173,7 +173,7 @@ fn who_writes_to_a_suspended_pool_waits_or_is_told() {
 /// A pool of a program that is not told when devices are back stops, as does one with
 /// `failmode=panic`.
 #[test]
-fn a_pool_that_nobody_resumes_stops() {
+fn a_pool_that_is_not_resumed_stops() {
     for outlasts in [false, true] {
         let mut run = run(1795, Shape::Disk, 10);
         if outlasts {

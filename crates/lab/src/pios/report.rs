@@ -4,7 +4,7 @@ use super::bytes::human;
 use super::plan::{Layout, Plan};
 use super::run::{Measured, RunResult};
 use crate::outcome::{Chart, Outcome, Series};
-use engine::inside::zio::profile::{Kind, KindProfile, Profile, StageProfile};
+use engine::inside::zio::profile::{KindProfile, Profile, StageProfile, ThreadKind};
 use serde_json::{Value, json as value};
 use std::path::Path;
 
@@ -155,7 +155,7 @@ pub fn profile_table(profile: &Profile) -> (Vec<&'static str>, Vec<Vec<String>>)
         let seconds = |s| format!("{:.2}", k.per_thread(s));
         // Without threads of their own, I/Os are the devices', and counted together.
         let count = match (k.kind, k.threads) {
-            (Kind::ZioIssue, 0) => "async".to_owned(),
+            (ThreadKind::ZioIssue, 0) => "async".to_owned(),
             (_, n) => n.to_string(),
         };
         vec![

@@ -35,7 +35,7 @@ use crate::pios::{Plan, profile_table};
 use crate::row::{Bound, Row};
 use crate::target::Target;
 use bench::{Measured, Setup};
-use engine::inside::zio::profile::{Kind, KindProfile};
+use engine::inside::zio::profile::{KindProfile, ThreadKind};
 use engine::live::Tunable;
 use std::time::Duration;
 use survey::Jobs;
@@ -238,7 +238,8 @@ fn profile(published: &Published, measured: &Measured, part: f64, out: &mut Outc
     let row = |what: &str| format!("{name}: {what}");
     let none = KindProfile::default();
     let of = |kind| measured.profile.of(kind).copied().unwrap_or(none);
-    let (sync, leaf, zio) = (of(Kind::SpaSync), of(Kind::LeafSync), of(Kind::ZioIssue));
+    let (sync, leaf, zio) =
+        (of(ThreadKind::SpaSync), of(ThreadKind::LeafSync), of(ThreadKind::ZioIssue));
     let (seconds, runtime) = (measured.time.as_secs_f64(), published.runtime_s * part);
     let rows = &mut out.rows;
     rows.push(Row::fitted(row("runtime"), "s", runtime, NEAR, seconds));

@@ -154,7 +154,7 @@ use rt::{Rt, Task};
 use shared::{Parts, Shared};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use zio::profile::Kind;
+use zio::profile::ThreadKind;
 use zpl::replay::ReplayReport;
 
 /// The metadata of a txg that is not durable yet, which the cache may not have before that, take at
@@ -577,7 +577,7 @@ fn start_syncer(shared: &Arc<Shared>) -> Result<Task<()>> {
         move || {
             let _end = End(&shared);
             let profiler = Arc::clone(shared.writer.profiler());
-            let _role = profiler.role(Kind::SpaSync);
+            let _role = profiler.role(ThreadKind::SpaSync);
             while let Some(mut record) = shared.txgs.next() {
                 match shared.sync(&mut record) {
                     Ok(()) => {

@@ -14,6 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use vdev::NodeRef;
 use vdev::queue::{IoClass, LeafStats};
+use zio::SpaceClass;
 use zio::stages::StageCount;
 use zio::stats::{ByType, TypeCount};
 
@@ -27,10 +28,10 @@ pub(super) fn ns(time: Duration) -> u64 {
 /// Name of a section as reports have it.
 fn section_name(section: Section) -> &'static str {
     match section {
-        Section::Normal => "",
-        Section::Dedup => "dedup",
-        Section::Special => "special",
-        Section::Logs => "logs",
+        Section::Tops(SpaceClass::Normal) => "",
+        Section::Tops(SpaceClass::Dedup) => "dedup",
+        Section::Tops(SpaceClass::Special) => "special",
+        Section::Tops(SpaceClass::Log) => "logs",
         Section::Cache => "cache",
         Section::Spares => "spares",
     }

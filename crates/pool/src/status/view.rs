@@ -20,14 +20,8 @@ const LABEL: u64 = 256 << 10;
 /// A part of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
-    /// The vdevs for everything; without a heading.
-    Normal,
-    /// Deduplication tables.
-    Dedup,
-    /// Metadata and small blocks.
-    Special,
-    /// Intent log.
-    Logs,
+    /// The top-level vdevs of a class. Those of the normal one have no heading.
+    Tops(SpaceClass),
     /// Cache devices.
     Cache,
     /// Spares.
@@ -36,8 +30,26 @@ pub enum Section {
 
 impl Section {
     /// All, in the order of reports.
-    pub const ALL: [Self; 6] =
-        [Self::Normal, Self::Dedup, Self::Special, Self::Logs, Self::Cache, Self::Spares];
+    pub const ALL: [Self; 6] = [
+        Self::Tops(SpaceClass::Normal),
+        Self::Tops(SpaceClass::Dedup),
+        Self::Tops(SpaceClass::Special),
+        Self::Tops(SpaceClass::Log),
+        Self::Cache,
+        Self::Spares,
+    ];
+
+    /// Its place in [`Self::ALL`].
+    fn place(self) -> usize {
+        match self {
+            Self::Tops(SpaceClass::Normal) => 0,
+            Self::Tops(SpaceClass::Dedup) => 1,
+            Self::Tops(SpaceClass::Special) => 2,
+            Self::Tops(SpaceClass::Log) => 3,
+            Self::Cache => 4,
+            Self::Spares => 5,
+        }
+    }
 }
 
 /// The state of a vdev, or the use of a spare.
@@ -190,7 +202,12 @@ impl VdevTreeView {
     /// The vdevs of a section.
     #[must_use]
     pub fn section(&self, section: Section) -> &[VdevView] {
-        &self.sections[section as usize]
+        &self.sections[section.place()]
+    }
+
+    /// The vdevs of a section, to be changed.
+    pub fn section_mut(&mut self, section: Section) -> &mut Vec<VdevView> {
+        &mut self.sections[section.place()]
     }
 
     /// All vdevs.
@@ -221,18 +238,9 @@ impl VdevTreeView {
         let nodes: HashMap<u64, NodeRef<'_>> = nodes.map(|n| (n.guid(), n)).collect();
         let mut out = Self::default();
         for top in config.children.iter().filter(|top| top.kind != VdevKind::Hole) {
-            out.sections[section_of(top) as usize].push(view_of(top, &nodes));
+            out.section_mut(Section::Tops(class_of(top))).push(view_of(top, &nodes));
         }
         out
-    }
-}
-
-fn section_of(top: &VdevConfig) -> Section {
-    match class_of(top) {
-        SpaceClass::Normal => Section::Normal,
-        SpaceClass::Dedup => Section::Dedup,
-        SpaceClass::Special => Section::Special,
-        SpaceClass::Log => Section::Logs,
     }
 }
 
@@ -266,7 +274,7 @@ impl Pool {
             if top.kind == VdevKind::Hole {
                 continue;
             }
-            let section = section_of(top);
+            let section = Section::Tops(class_of(top));
             // Guids of missing vdevs are 0, so the tree's own order has to do for them.
             let mut view = view_of(top, &nodes);
             view.is_top = true;
@@ -290,22 +298,22 @@ impl Pool {
                 view.fragmentation = None;
                 view.is_top = false;
             }
-            out.sections[section as usize].push(view);
+            out.section_mut(section).push(view);
         }
         self.mark_lacking(&mut out, &nodes);
         for section in &mut out.sections {
             section.iter_mut().for_each(|vdev| mark_refused(vdev, &self.refused));
         }
         let aux = |config: &VdevConfig| self.aux_view(config, &nodes);
-        out.sections[Section::Cache as usize] = members.l2cache.iter().map(aux).collect();
-        out.sections[Section::Spares as usize] = members.spares.iter().map(aux).collect();
-        for cache in &mut out.sections[Section::Cache as usize] {
+        *out.section_mut(Section::Cache) = members.l2cache.iter().map(aux).collect();
+        *out.section_mut(Section::Spares) = members.spares.iter().map(aux).collect();
+        for cache in out.section_mut(Section::Cache) {
             // What it holds is known only to the system that uses it.
             cache.is_top = true;
             cache.space = [cache.size.saturating_sub(OVERHEAD), 0, 0];
             cache.fragmentation = Some(0);
         }
-        for spare in &mut out.sections[Section::Spares as usize] {
+        for spare in out.section_mut(Section::Spares) {
             let in_use = nodes.contains_key(&spare.guid);
             if spare.state != ViewState::Vdev(VdevState::Online) {
                 continue;
@@ -337,7 +345,7 @@ impl Pool {
     /// Bytes all top-level vdevs together could grow by.
     pub(crate) fn expand_size(&self, space: &PoolSpace) -> u64 {
         let view = self.vdev_view(space);
-        let tops = view.section(Section::Normal).iter();
+        let tops = view.section(Section::Tops(SpaceClass::Normal)).iter();
         tops.map(|v| v.expand_size).fold(0, u64::saturating_add)
     }
 

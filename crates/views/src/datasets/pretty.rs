@@ -1,7 +1,7 @@
 //! Values for people: what `zfs get` prints without `-p`.
 
 use engine::Property;
-use engine::props::Kind;
+use engine::props::ValueKind;
 use term::human::{date, nicebytes, nicenum, stamp};
 
 /// The value; times are of UTC plus `utc_offset` seconds.
@@ -33,7 +33,7 @@ pub(super) fn pretty(property: &Property, utc_offset: i64) -> String {
         | "reservation"
         | "refreservation" => nicebytes(n),
         // `copies` and `version` are words that look like numbers.
-        _ if matches!(native.kind, Kind::Number(_)) => nicenum(n),
+        _ if matches!(native.kind, ValueKind::Number(_)) => nicenum(n),
         _ => value.clone(),
     }
 }

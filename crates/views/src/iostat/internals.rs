@@ -208,7 +208,7 @@ fn datasets(s: &Snapshot, style: Style) -> Vec<Vec<String>> {
 mod tests {
     use super::*;
     use engine::stats::{BlockStats, DatasetStats};
-    use engine::stats::{Kind, Profile, StageProfile};
+    use engine::stats::{Profile, StageProfile, ThreadKind};
 
     fn times(ns: u64, count: u64) -> Histogram {
         let mut out = Histogram::default();
@@ -225,7 +225,8 @@ mod tests {
         };
         let ms = Duration::from_millis;
         let checksum = StageProfile { count: 4, time: ms(8), watched: ms(8), busy: ms(4) };
-        let leaf = KindProfile { kind: Kind::LeafSync, threads: 2, checksum, ..Default::default() };
+        let leaf =
+            KindProfile { kind: ThreadKind::LeafSync, threads: 2, checksum, ..Default::default() };
         Snapshot {
             pool: "tank".to_owned(),
             span_ns: 10_000_000,

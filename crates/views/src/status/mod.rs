@@ -13,6 +13,7 @@ use crate::json::{self, one_line};
 use crate::stores;
 use engine::Pool;
 use engine::devices::price::Prices;
+use engine::live::SpaceClass;
 use engine::pools::{
     CandidateState, CheckpointNote, ExpansionNote, RebuildState, Removal, ScanProgress, ScanState,
     Section, Status, VdevView,
@@ -222,7 +223,8 @@ impl View {
         if let Some(e) = &status.expansion {
             put("raidz_expand_stats", expansion(e, int));
         }
-        let normal = self.children(status.vdevs.section(Section::Normal), "normal");
+        let normal =
+            self.children(status.vdevs.section(Section::Tops(SpaceClass::Normal)), "normal");
         let root = json!({
             "name": status.pool,
             "vdev_type": "root",
@@ -237,9 +239,9 @@ impl View {
         }
         put("vdevs", Value::Object(all));
         let others = [
-            (Section::Dedup, "dedup"),
-            (Section::Special, "special"),
-            (Section::Logs, "logs"),
+            (Section::Tops(SpaceClass::Dedup), "dedup"),
+            (Section::Tops(SpaceClass::Special), "special"),
+            (Section::Tops(SpaceClass::Log), "logs"),
             (Section::Cache, "l2cache"),
             (Section::Spares, "spares"),
         ];
@@ -378,10 +380,10 @@ fn rebuilds(status: &Status, int: bool) -> Map<String, Value> {
             _ => "CANCELED",
         };
         let sections = [
-            (Section::Normal, "normal"),
-            (Section::Special, "special"),
-            (Section::Dedup, "dedup"),
-            (Section::Logs, "logs"),
+            (Section::Tops(SpaceClass::Normal), "normal"),
+            (Section::Tops(SpaceClass::Special), "special"),
+            (Section::Tops(SpaceClass::Dedup), "dedup"),
+            (Section::Tops(SpaceClass::Log), "logs"),
         ];
         let (vdev, class) = sections.into_iter().find_map(|(section, class)| {
             let vdev = status.vdevs.section(section).iter().find(|v| v.name == *name)?;

@@ -3,7 +3,7 @@
 use super::View;
 use crate::scripts;
 use engine::config::VdevKind;
-use engine::live::Refused;
+use engine::live::{Refused, SpaceClass};
 use engine::pools::{LeafWork, Remark, Section, Status, VdevView, WorkProgress, WorkState};
 use std::fmt::Write as _;
 use term::escape::line;
@@ -35,10 +35,10 @@ impl View {
                 continue;
             }
             out.push_str(match section {
-                Section::Normal => "",
-                Section::Dedup => "\tdedup\t\n",
-                Section::Special => "\tspecial\t\n",
-                Section::Logs => "\tlogs\t\n",
+                Section::Tops(SpaceClass::Normal) => "",
+                Section::Tops(SpaceClass::Dedup) => "\tdedup\t\n",
+                Section::Tops(SpaceClass::Special) => "\tspecial\t\n",
+                Section::Tops(SpaceClass::Log) => "\tlogs\t\n",
                 Section::Cache => "\tcache\n",
                 Section::Spares => "\tspares\n",
             });

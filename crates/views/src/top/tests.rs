@@ -4,7 +4,7 @@
 use super::*;
 use engine::stats::ClassCounts;
 use engine::stats::{ClassStats, DatasetStats, StageStats};
-use engine::stats::{Kind, Profile, StageProfile};
+use engine::stats::{Profile, StageProfile, ThreadKind};
 use std::sync::LazyLock;
 
 fn histogram(class: usize, count: u64) -> Histogram {
@@ -56,7 +56,8 @@ fn snapshot(n: u64) -> Snapshot {
     };
     let checksum =
         StageProfile { count: n, time: Duration::from_millis(500 * n), ..StageProfile::default() };
-    let leaf = KindProfile { kind: Kind::LeafSync, threads: 2, checksum, ..Default::default() };
+    let leaf =
+        KindProfile { kind: ThreadKind::LeafSync, threads: 2, checksum, ..Default::default() };
     Snapshot {
         pool: "tank".to_owned(),
         at_ns: n * 2_000_000_000,

@@ -5,7 +5,7 @@
 //! A text that was changed on purpose is written anew by
 //! `INSTA_UPDATE=always cargo test -p views --test reports`; what changed is then in the diff.
 
-use engine::check::{Issue, Kind, Report, Sum, Totals};
+use engine::check::{BlockKind, Issue, Report, Sum, Totals};
 use engine::config::{NvList, NvValue, VdevKind};
 use engine::inside::check::{DeviceDamage, Location};
 use engine::inside::ondisk::expand::Expansion;
@@ -14,7 +14,7 @@ use engine::inside::ondisk::{DmuType, Dva};
 use engine::inside::pool::ErrorLog;
 use engine::inside::zio::Place;
 use engine::live::{
-    AbandonedHead, Event, EventValue, NotUsed, PushReason, Refused, TxgRecord, TxgState,
+    AbandonedHead, Event, EventValue, NotUsed, PushReason, Refused, SpaceClass, TxgRecord, TxgState,
 };
 use engine::pools::{
     CheckpointNote, Condition, ExpansionNote, Function, HistoryRecord, LeafProgress, LeafWork,
@@ -76,7 +76,7 @@ fn mirror() -> Vec<VdevView> {
 
 fn status(normal: Vec<VdevView>) -> Status {
     let mut vdevs = VdevTreeView::default();
-    vdevs.sections[Section::Normal as usize] = normal;
+    *vdevs.section_mut(Section::Tops(SpaceClass::Normal)) = normal;
     Status {
         pool: "tank".to_owned(),
         guid: 1,
@@ -227,7 +227,7 @@ fn what_a_pool_is_doing_in_json() {
     for (state, word) in states {
         let rebuilds = vec![(rebuild.with_state(state), "mirror-0".to_owned())];
         let of = Status { rebuilds, ..status(mirror()) };
-        let guid = of.vdevs.section(Section::Normal)[0].guid;
+        let guid = of.vdevs.section(Section::Tops(SpaceClass::Normal))[0].guid;
         let stats = json!({
             "name": "mirror-0", "vdev_type": "mirror", "guid": guid, "class": "normal",
             "state": word, "start_time": NOW, "end_time": NOW + 1, "scan_time": 689_000_000,
@@ -323,7 +323,9 @@ fn devices_that_fail_and_spares() {
     suspended.suspended = Some("/dev/sdb: no space left".to_owned());
     let stopped = Status { condition: Some(Condition::Stopped), ..suspended.clone() };
     let mut errors = Status { condition: Some(Condition::DeviceErrors), ..status(mirror()) };
-    let [mirror] = &mut errors.vdevs.sections[Section::Normal as usize][..] else { unreachable!() };
+    let [mirror] = &mut errors.vdevs.section_mut(Section::Tops(SpaceClass::Normal))[..] else {
+        unreachable!()
+    };
     let damaged = &mut mirror.children[1];
     (damaged.read_errors, damaged.write_errors, damaged.checksum_errors) = (3, 12_345, 862);
     let mut spare = {
@@ -334,17 +336,17 @@ fn devices_that_fail_and_spares() {
         degraded(vec![with(VdevState::Degraded, None, mirror)], Condition::Missing)
     };
     let aux = |state, remark, of| VdevView { state, remark, ..of };
-    spare.vdevs.sections[Section::Special as usize] = vec![disk("/dev/sde")];
-    spare.vdevs.sections[Section::Logs as usize] = vec![disk("/dev/sdf")];
-    spare.vdevs.sections[Section::Cache as usize] = vec![disk("/dev/sdg")];
-    spare.vdevs.sections[Section::Spares as usize] = vec![
+    *spare.vdevs.section_mut(Section::Tops(SpaceClass::Special)) = vec![disk("/dev/sde")];
+    *spare.vdevs.section_mut(Section::Tops(SpaceClass::Log)) = vec![disk("/dev/sdf")];
+    *spare.vdevs.section_mut(Section::Cache) = vec![disk("/dev/sdg")];
+    *spare.vdevs.section_mut(Section::Spares) = vec![
         aux(ViewState::InUse, Some(Remark::InUse), disk("/dev/sdc")),
         aux(ViewState::InUse, Some(Remark::InUseBy("other".to_owned())), disk("/dev/sdd")),
         aux(ViewState::Available, None, disk("/dev/sdh")),
     ];
     let away = one(VdevState::Unavail, why(Reason::Behind(7)), Condition::Behind);
     let mut refused = one(VdevState::Removed, None, Condition::Removed);
-    let [mirror] = &mut refused.vdevs.sections[Section::Normal as usize][..] else {
+    let [mirror] = &mut refused.vdevs.section_mut(Section::Tops(SpaceClass::Normal))[..] else {
         unreachable!()
     };
     let other = NotUsed::Newer { txg: 4711, pool: 815 };
@@ -476,8 +478,11 @@ fn found(issues: Vec<Issue>) -> Report {
         ..Sum::default()
     };
     let table = BTreeMap::from([
-        ((Kind::Type(DmuType::PLAIN_FILE_CONTENTS), 0), sum),
-        ((Kind::Type(DmuType::DNODE), 0), Sum { count: 2, ditto_same_vdev: 2, ..Sum::default() }),
+        ((BlockKind::Type(DmuType::PLAIN_FILE_CONTENTS), 0), sum),
+        (
+            (BlockKind::Type(DmuType::DNODE), 0),
+            Sum { count: 2, ditto_same_vdev: 2, ..Sum::default() },
+        ),
     ]);
     Report {
         pool: "tank".to_owned(),

@@ -1,6 +1,6 @@
 //! The list that says what a mode says, and the mode that a list gives.
 
-use ondisk::acl::{Ace, FLAG_EVERYONE, FLAG_GROUP, FLAG_IDENTIFIER_GROUP, FLAG_OWNER, Who};
+use ondisk::acl::{Ace, AceWho, FLAG_EVERYONE, FLAG_GROUP, FLAG_IDENTIFIER_GROUP, FLAG_OWNER};
 use ondisk::acl::{TYPE_ALLOW, TYPE_DENY};
 use ondisk::znode::mode;
 
@@ -63,11 +63,11 @@ pub(crate) fn mode_of(aces: &[Ace], m: u64, uid: u64, gid: u64) -> u64 {
     let (mut seen, mut granted) = (0u64, 0u64);
     for ace in aces.iter().filter(|a| a.flags & FLAG_INHERIT_ONLY == 0) {
         let classes: u64 = match ace.who() {
-            Who::Owner => 0o700,
-            Who::OwningGroup => 0o070,
-            Who::Everyone => 0o777,
-            Who::User(id) if id == uid => 0o700,
-            Who::Group(id) if id == gid => 0o070,
+            AceWho::Owner => 0o700,
+            AceWho::OwningGroup => 0o070,
+            AceWho::Everyone => 0o777,
+            AceWho::User(id) if id == uid => 0o700,
+            AceWho::Group(id) if id == gid => 0o070,
             _ => continue,
         };
         if !matches!(ace.kind, TYPE_ALLOW | TYPE_DENY) {

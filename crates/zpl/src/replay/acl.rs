@@ -6,7 +6,7 @@
 
 use super::refusal::Refusal;
 use ondisk::Endian;
-use ondisk::acl::{Ace, Who};
+use ondisk::acl::{Ace, AceWho};
 use ondisk::acl::{VERSION_INITIAL, decode_aces, encode_aces};
 use ondisk::fuid::Fuid;
 
@@ -46,8 +46,8 @@ pub(super) fn logged(
             ace.object = kinds.first_chunk::<2>().copied();
         }
         match ace.who() {
-            Who::User(id) | Who::Group(id) if is_ephemeral(id) => ace.id = fuid()?,
-            Who::User(_) | Who::Group(_) => {}
+            AceWho::User(id) | AceWho::Group(id) if is_ephemeral(id) => ace.id = fuid()?,
+            AceWho::User(_) | AceWho::Group(_) => {}
             _ => ace.id = 0,
         }
         out.push(ace);
@@ -60,8 +60,8 @@ pub(super) fn encode(aces: &[Ace], endian: Endian) -> Vec<u8> {
     let mut out = Vec::new();
     for ace in aces {
         let id = match ace.who() {
-            Who::User(_) | Who::Group(_) if has_domain(ace) => FOREIGN_ID,
-            Who::User(id) | Who::Group(id) => id,
+            AceWho::User(_) | AceWho::Group(_) if has_domain(ace) => FOREIGN_ID,
+            AceWho::User(id) | AceWho::Group(id) => id,
             _ => NO_ID,
         };
         out.extend(encode_aces(&[Ace { id, ..*ace }], VERSION_INITIAL, endian));
@@ -74,7 +74,7 @@ pub(super) fn encode(aces: &[Ace], endian: Endian) -> Vec<u8> {
 
 /// Whether an entry is about an owner with a domain.
 pub(super) fn has_domain(ace: &Ace) -> bool {
-    matches!(ace.who(), Who::User(id) | Who::Group(id) if Fuid(id).domain() != 0)
+    matches!(ace.who(), AceWho::User(id) | AceWho::Group(id) if Fuid(id).domain() != 0)
 }
 
 /// Ids above this one stand for ids with a domain.

@@ -214,7 +214,7 @@ mod tests {
 
     /// Both kinds want the same object all the time, and each gets its turn.
     #[test]
-    fn nobody_who_waits_is_forgotten() {
+    fn every_waiting_thread_is_woken() {
         let locks = KeyedLocks::new(&Rt::current());
         let (writers, readers) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|s| {

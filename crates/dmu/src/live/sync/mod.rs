@@ -33,7 +33,7 @@ use rt::Rt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use tree::Tree;
-use zio::profile::{Kind, Profiler};
+use zio::profile::{Profiler, ThreadKind};
 use zio::{Block, Place, WriteSpec};
 
 /// Level-0 blocks that a worker takes at a time.
@@ -399,7 +399,7 @@ impl SetSync<'_> {
         work: impl Fn(&mut T) -> Result<()> + Sync,
     ) -> Result<()> {
         self.for_each(items, |item| {
-            let _role = profiler.map(|p| p.role(Kind::LeafSync));
+            let _role = profiler.map(|p| p.role(ThreadKind::LeafSync));
             work(item)
         })
     }

@@ -3,7 +3,7 @@
 use crate::error::{Error, Refusal, Result};
 use crate::kind::DatasetKind;
 use crate::props::StoredValue;
-use ondisk::props::{Access, DATASET, Kind, Property, find, is_user_property};
+use ondisk::props::{Access, DATASET, Property, ValueKind, find, is_user_property};
 
 /// Longest value of a user's property in bytes, its NUL counted.
 pub(super) const USER_VALUE_MAX: usize = 8192;
@@ -40,9 +40,9 @@ pub fn parse_value(name: &str, text: &str, kind: DatasetKind, new: bool) -> Resu
         return refused(Refusal::ReadOnly(name.to_owned()));
     }
     match p.kind {
-        Kind::Index(..) => p.number(text).map(StoredValue::Number).ok_or_else(bad),
-        Kind::Number(_) => number(p, text).map(StoredValue::Number).ok_or_else(bad),
-        Kind::Text(_) => {
+        ValueKind::Index(..) => p.number(text).map(StoredValue::Number).ok_or_else(bad),
+        ValueKind::Number(_) => number(p, text).map(StoredValue::Number).ok_or_else(bad),
+        ValueKind::Text(_) => {
             is_text(name, text).then(|| StoredValue::Text(text.to_owned())).ok_or_else(bad)
         }
     }

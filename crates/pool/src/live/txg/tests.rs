@@ -9,7 +9,7 @@ fn machine(limits: TxgLimits) -> Arc<Txgs> {
 }
 
 #[test]
-fn a_txg_waits_for_its_transactions_and_nobody_enters_meanwhile() {
+fn a_txg_waits_for_its_transactions_and_none_enters_meanwhile() {
     let txgs = machine(TxgLimits::default());
     let inside = txgs.enter(Some(0)).unwrap();
     assert_eq!(inside, 11);
@@ -123,7 +123,7 @@ fn many_changed_objects_push() {
 }
 
 #[test]
-fn stopping_frees_everybody() {
+fn stopping_frees_all_waiting_threads() {
     let txgs = machine(TxgLimits::default());
     let waiter = Arc::clone(&txgs);
     let waiting = std::thread::spawn(move || waiter.wait_synced(11, PushReason::Waited));
