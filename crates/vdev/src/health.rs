@@ -18,6 +18,7 @@
 //! CHECKSUM_ERRORS blocks were wrong within WINDOW   DEGRADED, still used
 //! the device is gone (ENXIO, ENODEV)                REMOVED
 //! its file was deleted, moved, replaced, cut short  REMOVED
+//! the same, and the rest needs it                   DEGRADED, still used, until it is in its place
 //! FAULTED or REMOVED, and the rest needs it         DEGRADED, still used
 //! ```
 //!
@@ -65,6 +66,8 @@ pub struct ErrorCounts {
 pub(crate) enum Mark {
     None,
     Degraded,
+    /// Degraded for its place only.
+    Astray,
     Faulted,
     Removed,
 }
@@ -222,7 +225,7 @@ impl Health {
         for count in [&self.write_errors, &self.read_errors, &self.checksum_errors] {
             count.store(0, Ordering::Relaxed);
         }
-        if self.mark() == Mark::Degraded {
+        if matches!(self.mark(), Mark::Degraded | Mark::Astray) {
             self.set_mark(Mark::None);
         }
     }
@@ -234,6 +237,7 @@ impl Health {
     pub(crate) fn mark(&self) -> Mark {
         match self.mark.load(Ordering::Acquire) {
             n if n == Mark::Degraded as u8 => Mark::Degraded,
+            n if n == Mark::Astray as u8 => Mark::Astray,
             n if n == Mark::Faulted as u8 => Mark::Faulted,
             n if n == Mark::Removed as u8 => Mark::Removed,
             _ => Mark::None,
@@ -255,6 +259,7 @@ impl Health {
         match self.mark() {
             Mark::None => None,
             Mark::Degraded => Some((VdevState::Degraded, Reason::TooManyErrors)),
+            Mark::Astray => Some((VdevState::Degraded, Reason::None)),
             Mark::Faulted if self.recent.lock().hangs => {
                 Some((VdevState::Faulted, Reason::NoAnswer))
             }

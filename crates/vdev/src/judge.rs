@@ -28,17 +28,23 @@ impl VdevTree {
         changed
     }
 
-    /// Marks the leaves that will not be found again where they were opened. A device remembers
-    /// what was seen of it, so a file that was cut short and grew again counts. Asks the system;
-    /// whether a mark has changed.
+    /// Marks the leaves that will not be found again where they were opened, and takes the mark from
+    /// those that were used all the while and are in their places again. A device remembers what
+    /// was seen of it, so a file that was cut short and grew again counts. Asks the system; whether
+    /// a mark has changed.
     pub fn poll_displaced(&self) -> bool {
         let mut changed = false;
         for (index, node) in self.nodes.iter().enumerate() {
-            let in_use = node.writer.is_some() && node.health.mark() == Mark::None;
-            let device = node.device.as_ref().filter(|_| in_use);
-            if device.is_some_and(|device| device.displaced().is_some()) {
-                let is_spared = self.can_lose(index);
-                node.health.set_mark(if is_spared { Mark::Removed } else { Mark::Degraded });
+            let before = node.health.mark();
+            let is_asked = node.writer.is_some() && matches!(before, Mark::None | Mark::Astray);
+            let Some(device) = node.device.as_ref().filter(|_| is_asked) else { continue };
+            let mark = match device.displaced() {
+                None => Mark::None,
+                Some(_) if self.can_lose(index) => Mark::Removed,
+                Some(_) => Mark::Astray,
+            };
+            if mark != before {
+                node.health.set_mark(mark);
                 changed = true;
             }
         }

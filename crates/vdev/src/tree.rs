@@ -13,7 +13,7 @@ use crate::draid::Draid;
 use crate::error::BuildError;
 use crate::flow::{EarlierTreeUse, Reflow, TreeUse};
 use crate::guard::Guard;
-use crate::health::Health;
+use crate::health::{Health, Mark};
 use crate::indirect::{IndirectSegment, Mapping};
 use crate::map::BLOCK_SIZE_MAX;
 use crate::queue::{LeafQueue, LeafStats, QueueLimits};
@@ -380,7 +380,11 @@ impl VdevTree {
     /// was bounded when the tree was built.
     fn standing(&self, node: &Node) -> (VdevState, Reason) {
         let Some(spare) = node.spare() else {
-            return node.health.standing().unwrap_or((node.state, node.reason));
+            let is_in_place = || node.device.as_ref().is_some_and(|d| d.displaced().is_none());
+            // The mark goes with the next txg.
+            let is_back = node.health.mark() == Mark::Astray && is_in_place();
+            let standing = node.health.standing().filter(|_| !is_back);
+            return standing.unwrap_or((node.state, node.reason));
         };
         let root = matches!(node.role, Role::Root);
         let children = node.children.iter().filter_map(|c| self.nodes.get(*c));

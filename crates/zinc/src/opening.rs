@@ -72,8 +72,8 @@ impl PoolArgs {
         if let Some(what) = found::warning(found).filter(|_| self.open.is_of_now()) {
             ui::note(session, &format!("warning: pool '{}': {what}", pool.name()));
         }
-        // Verbs that read files anywhere show them: what is missing of them is said.
-        if self.reach == SearchScope::Anywhere
+        // What is read of a pool that may be no whole one is said to be of an older state.
+        if (self.reach == SearchScope::Anywhere || !self.search.is_empty())
             && let Some(older) = self.open.older_state(&pool)
         {
             ui::note(session, &format!("warning: {older}"));

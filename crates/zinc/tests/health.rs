@@ -628,6 +628,30 @@ fn a_side_of_a_mirror_that_comes_back_is_used_again() {
     place.run(&["zfs", "list", "-d", ".", "tank/after", "tank/later"]).ok();
 }
 
+/// Devices that the pool cannot do without are moved away and come back: that is no error of
+/// theirs, and what was done meanwhile is kept.
+#[test]
+fn devices_that_were_needed_all_the_while_are_online_when_they_are_back() {
+    let place = Place::new(&[], &["a", "b"]);
+    let mut server = place.serve();
+    let elsewhere = tempfile::tempdir_in(place.path(".")).unwrap();
+    let both = |act: &dyn Fn(&Path, &Path)| {
+        ["a", "b"].iter().for_each(|side| act(&place.path(side), &elsewhere.path().join(side)));
+    };
+    both(&|here, there| std::fs::rename(here, there).unwrap());
+    assert_eq!(place.run(&["zfs", "create", "tank/after"]).code, 1);
+    place.run(&["zpool", "scrub", "-w", "tank"]);
+    let status = place.run(&["zpool", "status", "tank"]).out;
+    has(&status, &["DEGRADED", "was moved away"]);
+    has_not(&status, &["too many errors"]);
+    both(&|here, there| std::fs::rename(there, here).unwrap());
+    let status = place.run(&["zpool", "status", "tank"]).out;
+    has_not(&status, &["DEGRADED", "too many errors", "unrecoverable"]);
+    place.run(&["zpool", "export", "tank"]).ok();
+    assert!(server.0.wait().unwrap().success());
+    place.run(&["zfs", "list", "-d", ".", "tank/after"]).ok();
+}
+
 /// A side that has shown many errors is DEGRADED, and read like any other.
 #[test]
 fn a_side_with_many_errors_is_checked() {

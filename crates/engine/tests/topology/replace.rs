@@ -169,3 +169,36 @@ pub(super) fn may_end_at_any_write(seed: u64, shape: Shape, kind: ResilverKind, 
         }
     }
 }
+
+/// One flush fails, once, of a device that the pool cannot do without while a leaf is gone and its
+/// replacement is filled: the pool is suspended, and goes on when it is told to.
+#[test]
+fn a_pool_that_is_suspended_while_a_replacement_is_filled_goes_on() {
+    let mut suspended = 0;
+    for after in [0, 1, 3, 6] {
+        let mut run = run(1600 + after, Shape::Raidz1, 60);
+        run.without(vec![0]);
+        run.pool().outlast_failures().unwrap();
+        (0..20).for_each(|_| run.step());
+        let old = guid(run.pool(), 0);
+        replace(&mut run, old, ResilverKind::Healing);
+        run.bench.faults[1].add(Fault::fail_flushes(EIO).after(after).times(1));
+        let _ = (0..10).try_for_each(|_| run.pool().sync());
+        if run.pool().is_waiting() {
+            suspended += 1;
+            assert!(run.pool().resume(&run.bench.source()).unwrap(), "after {after}");
+        }
+        run.pool().forget_errors(None).unwrap();
+        for guid in run.pool().leaves_away() {
+            let _ = run.pool().online_leaf(guid, OwnChanges::Keep, None, &run.bench.source());
+        }
+        (0..20).for_each(|_| run.step());
+        run.pool().wait_for_scan().unwrap();
+        run.pool().sync().unwrap();
+        run.pool().wait_for_scan().unwrap();
+        assert!(is_whole(run.pool()) && is_settled(run.pool(), &[old]), "after {after}");
+        let (bench, model) = run.finish();
+        holds_without(bench, &model, &[0]);
+    }
+    assert!(suspended > 2, "{suspended}");
+}
