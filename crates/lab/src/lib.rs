@@ -64,6 +64,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     held_out::H2,
     held_out::H6,
     held_out::H1,
+    held_out::H8,
 ];
 
 /// The experiment of this name.

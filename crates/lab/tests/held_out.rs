@@ -158,6 +158,13 @@ fn promised_writes_are_compared_with_the_older_log() {
 }
 
 #[test]
+fn scans_of_all_pools_come_to_an_end() {
+    let outcome = simulated("h8-scan-order", 0.02);
+    assert_eq!(outcome.rows.len(), 15);
+    assert!(outcome.rows.iter().all(|row| row.measured() > 0.0 && row.measured().is_finite()));
+}
+
+#[test]
 fn what_has_a_simulated_machine_runs_nowhere_else() {
     let path = std::path::PathBuf::from("disk");
     let refused = run("h7-unequal-vdevs", &Target::Device { path, destroy: true }, 1.0);

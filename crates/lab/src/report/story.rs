@@ -283,6 +283,14 @@ const STORIES: &[Story] = &[
             ),
         ],
     },
+    Story {
+        experiment: "h8-scan-order",
+        study: "2016 to 2023: scrubs, resilvers and a rebuild of pools of hard disks, in the order \
+                of bookmarks and of the disks.",
+        machine: "7200 rpm disks that are not named.",
+        limits: "A small part of the bytes, on disks that are smaller in proportion.",
+        reasons: &[],
+    },
 ];
 
 #[cfg(test)]
