@@ -41,17 +41,18 @@ pub use error::{Error, ErrorKind, Result};
 pub use faults::Faults;
 pub use live::{
     Accounting, BlockOwner, BlockWriter, DnodeAttrs, LiveSpec, NewObject, Owner, RedundantMetadata,
-    ScratchSpec, SetKey, SetPolicy, SyncContext,
+    ScratchSpec, SealedSet, SetKey, SetPolicy, SyncContext,
 };
 pub use locks::ObjectLock;
 pub use object::{BLOCK_BATCH, Object, Segment};
 pub use objects::ObjectIter;
 pub use objset::Objset;
 pub use store::{
-    BlockStore, CachedStore, ClearStore, FaultSink, Key, PendingSource, is_out_of_reach,
+    BlockStore, CachedStore, ClearStore, FaultSink, Key, PendingSource, SealedStore,
+    is_out_of_reach,
 };
 pub use traverse::{Step, Traversal, Visitor};
 pub use tx::{Hold, SpaceUse, Transactions, Tx};
 pub use usage::{SetCounts, SetUse, Usage, UseCount};
 pub use zap::{Zap, ZapEntry, ZapKey, ZapValue};
-pub use zio::{Block, Place};
+pub use zio::{Block, Place, Seal};

@@ -242,6 +242,9 @@ impl Object {
         if let Some(live) = &self.live {
             let found = live.lock().find(blkid);
             return match found {
+                BlockSource::Version(Content::Block(b)) if b.seal().is_some() => {
+                    Err(self.error(ErrorKind::Invalid("the block is encrypted, without its key")))
+                }
                 BlockSource::Version(Content::Block(b)) => Ok(Located::Memory(b)),
                 BlockSource::Version(Content::Stored(bp)) => Ok(Located::Disk(*bp)),
                 BlockSource::Hole => Ok(Located::Hole),
@@ -298,6 +301,9 @@ impl Object {
                 (state.spill(), state.synced_tree())
             };
             match (decided, tree) {
+                (Some(Some(spill)), _) if spill.seal().is_some() => {
+                    Err(self.error(ErrorKind::Invalid("the block is encrypted, without its key")))
+                }
                 (Some(spill), _) => Ok(Settled(spill)),
                 (None, Some(tree)) => self.spill_of(&tree),
                 (None, None) => Ok(Settled(None)),

@@ -6,6 +6,7 @@ use crate::flights::{Claim, Flight, Flights};
 use crate::usage::{SetUse, Usage};
 use codec::crypto::MasterKey;
 use ondisk::{BlkPtr, DmuType};
+use parking_lot::Mutex;
 use rt::Rt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -33,6 +34,11 @@ pub trait BlockStore: Send + Sync {
     /// of one of an intent log all but the bodies of its records, which come encrypted.
     fn read_clear(&self, bp: &BlkPtr, place: Place) -> zio::Result<Arc<Block>> {
         self.read(bp, place, None)
+    }
+
+    /// Reads a block of dnodes as it is stored, whatever of it is in memory decrypted.
+    fn read_sealed(&self, bp: &BlkPtr, place: Place) -> zio::Result<Arc<Block>> {
+        self.read_clear(bp, place)
     }
 
     /// Reads a batch, in one submission where that can be; results in the order of the requests.
@@ -87,6 +93,53 @@ impl BlockStore for ClearStore<'_> {
 
     fn rt(&self) -> Rt {
         self.0.rt()
+    }
+}
+
+/// A store for object sets that are sent or received as they are encrypted: what is readable
+/// without a key comes as it is on its devices, blocks of dnodes with their bonuses encrypted.
+pub struct SealedStore {
+    below: Arc<dyn BlockStore>,
+    /// The last block of dnodes, by address and birth: its objects are asked for one after the
+    /// other.
+    last: Option<Mutex<LastRead>>,
+}
+
+type LastRead = Option<(BlkPtr, Arc<Block>)>;
+
+impl SealedStore {
+    /// Reads through another store; only blocks of txgs that are durable.
+    #[must_use]
+    pub fn new(below: Arc<dyn BlockStore>) -> Self {
+        Self { below, last: Some(Mutex::default()) }
+    }
+
+    /// The same for a sync, which may write what it reads to the same place again.
+    #[must_use]
+    pub fn in_sync(below: Arc<dyn BlockStore>) -> Self {
+        Self { below, last: None }
+    }
+}
+
+impl BlockStore for SealedStore {
+    fn read(&self, bp: &BlkPtr, place: Place, _: Option<&Key>) -> zio::Result<Arc<Block>> {
+        if !bp.is_encrypted() || bp.dmu_type() != DmuType::DNODE {
+            return self.below.read(bp, place, None);
+        }
+        let last = self.last.as_ref();
+        let known = last.and_then(|last| last.lock().clone()).filter(|(last, _)| last == bp);
+        if let Some((_, block)) = known {
+            return Ok(block);
+        }
+        let block = self.below.read_sealed(bp, place)?;
+        if let Some(last) = last {
+            *last.lock() = Some((*bp, Arc::clone(&block)));
+        }
+        Ok(block)
+    }
+
+    fn rt(&self) -> Rt {
+        self.below.rt()
     }
 }
 
@@ -166,6 +219,12 @@ impl CachedStore {
     }
 
     fn pending(&self, bp: &BlkPtr) -> Option<Arc<Block>> {
+        // Of one that came encrypted these are not the bytes that its readers see.
+        self.pending_as_stored(bp).filter(|block| block.seal().is_none())
+    }
+
+    /// The same, whatever its bytes are.
+    fn pending_as_stored(&self, bp: &BlkPtr) -> Option<Arc<Block>> {
         self.pending.get()?.upgrade()?.read_pending(bp)
     }
 
@@ -327,7 +386,15 @@ impl BlockStore for CachedStore {
         if !bp.is_encrypted() || !is_in_parts {
             return self.read(bp, place, None);
         }
-        if let Some(block) = self.pending(bp) {
+        if let Some(block) = self.pending_as_stored(bp) {
+            return Ok(block);
+        }
+        self.read_sealed(bp, place)
+    }
+
+    fn read_sealed(&self, bp: &BlkPtr, place: Place) -> zio::Result<Arc<Block>> {
+        // One with the key in memory is not as it is stored.
+        if let Some(block) = self.pending_as_stored(bp).filter(|block| block.seal().is_some()) {
             return Ok(block);
         }
         let (key, scope, raw) = (None, Scope::Data, true);

@@ -145,6 +145,20 @@ pub enum Refusal {
     NotAnEncryptionRoot,
     /// The dataset above is not encrypted.
     ParentNotEncrypted,
+    /// A property says how a dataset is encrypted, and a raw stream comes encrypted.
+    OfRawStream(String),
+    /// A raw stream would go on from what is not encrypted.
+    RawOnPlain,
+    /// A raw stream would replace a dataset, or what is encrypted is to be replaced.
+    RawReplaces,
+    /// A raw stream has another key than the dataset.
+    OtherKey,
+    /// It is not known with which IVs the snapshot is encrypted that a raw stream goes on from.
+    NoIvset,
+    /// A raw stream goes on from a snapshot that is encrypted otherwise than this one.
+    OtherIvset,
+    /// A raw stream has the dnodes in a tree that the dataset does not have.
+    OtherForm,
     /// This program cannot do that yet.
     Unsupported(&'static str),
 }
@@ -208,6 +222,15 @@ impl fmt::Display for Refusal {
             Self::LeavesRoot => f.write_str("cannot move dataset outside of its encryption root"),
             Self::NotAnEncryptionRoot => f.write_str("is not an encryption root"),
             Self::ParentNotEncrypted => f.write_str("the dataset above is not encrypted"),
+            Self::OfRawStream(p) => {
+                write!(f, "encryption property '{p}' cannot be set or excluded for raw streams.")
+            }
+            Self::RawOnPlain => f.write_str("a raw stream cannot go on from what is not encrypted"),
+            Self::RawReplaces => f.write_str("a raw stream cannot replace what is there"),
+            Self::OtherKey => f.write_str("the raw stream is encrypted with another key"),
+            Self::NoIvset => f.write_str("IV set guid missing"),
+            Self::OtherIvset => f.write_str("IV set guid mismatch"),
+            Self::OtherForm => f.write_str("the raw stream has its dnodes in another form"),
             Self::Unsupported(what) => write!(f, "{what} cannot be changed yet"),
         }
     }

@@ -16,6 +16,7 @@ use ondisk::dsl::crypt::{
     GUID, HMAC_KEY, IV, KEYFORMAT, MAC, MASTER_KEY, PBKDF2_ITERS, PBKDF2_SALT, ROOT_DDOBJ, SUITE,
     VERSION,
 };
+use ondisk::dsl::dataset_field;
 use std::sync::Arc;
 
 impl Dsl {
@@ -67,6 +68,14 @@ impl Dsl {
     pub fn encryption_root(&self, dir: &Dir) -> Result<Option<String>> {
         match self.key_info(dir)? {
             Some(info) => self.dir_name(info.root_dir).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The set of IVs of a snapshot of an encrypted dataset, where it is known.
+    pub fn ivset_guid(&self, snapshot: &Dataset) -> Result<Option<u64>> {
+        match self.fields(snapshot.object, snapshot.has_fields)? {
+            Some(fields) => Ok(fields.get_u64(dataset_field::IVSET_GUID)?),
             None => Ok(None),
         }
     }

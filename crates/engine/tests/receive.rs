@@ -1,6 +1,8 @@
 //! Streams that are received: what comes out of one pool is in the other.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "a test")]
 
+#[path = "receive/raw.rs"]
+mod raw;
 #[path = "receive/resumed.rs"]
 mod resumed;
 #[path = "receive/targets.rs"]
@@ -216,6 +218,7 @@ fn run(seed: u64, steps: &[u64]) {
             large_blocks: rng.below(2) == 0,
             compressed: rng.below(2) == 0,
             embedded: rng.below(2) == 0,
+            raw: false,
         })
         .collect();
     let mut had: Vec<Option<String>> = vec![None; forms.len()];
@@ -383,7 +386,7 @@ fn nothing_is_left_of_a_stream_that_is_damaged() {
         }
         let name = format!("here@{round}");
         engine::datasets::snapshot(&from, &[&name], false, Vec::new()).unwrap();
-        let forms = Forms { large_blocks: true, compressed: true, embedded: true };
+        let forms = Forms { large_blocks: true, compressed: true, embedded: true, raw: false };
         streams.push(sent(&from, &name, since, forms));
     }
     receive(&into, &to("there/fs"), &streams[0]).unwrap();
@@ -708,7 +711,7 @@ fn forge(seed: u64, rounds: &[u64]) {
         }
         let name = format!("here@{round}");
         engine::datasets::snapshot(&from, &[&name], false, Vec::new()).unwrap();
-        let forms = Forms { large_blocks: true, compressed: true, embedded: true };
+        let forms = Forms { large_blocks: true, compressed: true, embedded: true, raw: false };
         streams.push(sent(&from, &name, since, forms));
     }
     receive(&into, &to("there/fs"), &streams[0]).unwrap();
@@ -789,7 +792,7 @@ fn the_kernel_goes_on_from_what_was_received() {
     let (fs, volume) = (from.filesystem("here/fs").unwrap(), from.volume("here/vol").unwrap());
     let mut files = Vec::new();
     let plain = Forms { large_blocks: true, ..Forms::default() };
-    let packed = Forms { large_blocks: true, compressed: true, embedded: true };
+    let packed = Forms { large_blocks: true, compressed: true, embedded: true, raw: false };
     let kinds = [("fs", "fs0", plain), ("fs", "fs1", packed), ("vol", "vol0", packed)];
     for round in 0..4 {
         for _ in 0..30 {

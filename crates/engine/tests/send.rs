@@ -248,6 +248,7 @@ fn forms(rng: &mut Rng) -> Forms {
         large_blocks: rng.below(2) == 0,
         compressed: rng.below(2) == 0,
         embedded: rng.below(2) == 0,
+        raw: false,
     }
 }
 
@@ -388,7 +389,7 @@ fn the_kernel_receives_what_is_sent() {
         let view = pool.look().unwrap();
         let from = (round > 0).then(|| format!("@{}", round - 1));
         for (n, (large_blocks, compressed, embedded)) in forms.into_iter().enumerate() {
-            let forms = Forms { large_blocks, compressed, embedded };
+            let forms = Forms { large_blocks, compressed, embedded, raw: false };
             for (of, name) in ["fs", "vol"].iter().zip(&names) {
                 let path = job.join(format!("{of}{n}.{round}.stream"));
                 let send = Send::new(&view, name, from.as_deref(), forms).unwrap();

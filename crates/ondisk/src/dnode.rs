@@ -132,6 +132,32 @@ impl Dnode {
         self.slack.tail.clear();
     }
 
+    /// All bytes between the pointers and the spill pointer or the end, as far as they are known:
+    /// the bonus, and what was found behind it. In an encrypted dataset all of it is one ciphertext.
+    #[must_use]
+    pub fn bonus_area(&self) -> Vec<u8> {
+        [self.bonus.as_slice(), &self.slack.tail].concat()
+    }
+
+    /// Replaces the bonus, of which the first `len` bytes are the bonus proper, and the bytes
+    /// behind it. False, and nothing is changed: they do not fit.
+    #[must_use]
+    pub fn set_bonus_area(&mut self, len: usize, area: &[u8], spill: bool) -> bool {
+        let Some((bonus, tail)) = area.split_at_checked(len) else { return false };
+        if area.len() > self.bonus_room(spill) {
+            return false;
+        }
+        self.bonus = bonus.to_vec();
+        self.slack.tail = tail.to_vec();
+        true
+    }
+
+    /// Whether a spill pointer has room behind [`Self::bonus_area`].
+    #[must_use]
+    pub fn has_spill_room_behind_area(&self) -> bool {
+        self.bonus.len() + self.slack.tail.len() <= self.bonus_room(true)
+    }
+
     /// Size of the data blocks in bytes.
     #[must_use]
     pub fn block_size(&self) -> u64 {

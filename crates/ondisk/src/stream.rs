@@ -79,6 +79,9 @@ pub mod begin_flag {
 
 /// Flag of WRITE: its checksum identifies the block.
 pub const WRITE_DEDUP: u8 = 1 << 0;
+/// Flag of OBJECT, OBJECT_RANGE, WRITE and SPILL in a raw stream: the block is of a machine whose
+/// byte order is not that of the stream.
+pub const RAW_BYTESWAP: u8 = 1 << 1;
 /// Flag of OBJECT: it has a spill block, which stands in the stream or is there already.
 pub const OBJECT_HAS_SPILL: u8 = 1 << 2;
 /// Flag of SPILL: the receiver has it, unless it is an old one that gave it up.

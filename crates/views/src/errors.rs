@@ -37,7 +37,6 @@ fn has_words(why: &Refusal) -> bool {
 
 fn unsendable(why: Unsendable) -> String {
     let fixed = match why {
-        Unsendable::Raw => "it is encrypted, and zinc sends it decrypted, without -w",
         Unsendable::EncryptedProperties => {
             "it is encrypted, and its properties are sent with -w only"
         }
@@ -52,12 +51,12 @@ mod tests {
 
     #[test]
     fn flags_and_the_words_of_scripts_are_said_here() {
-        let raw = Error::new(ErrorKind::NotSent(Unsendable::Raw));
-        let at = raw.at(Place::Dataset("a@b".to_owned()));
+        let with = Error::new(ErrorKind::NotSent(Unsendable::EncryptedProperties));
+        let at = with.at(Place::Dataset("a@b".to_owned()));
         assert!(!at.to_string().contains("-w"));
         assert_eq!(
             text(&at),
-            "a@b: cannot be sent yet: it is encrypted, and zinc sends it decrypted, without -w"
+            "a@b: cannot be sent yet: it is encrypted, and its properties are sent with -w only"
         );
         let newer = Error::new(ErrorKind::Refused(Refusal::NewerVersion(5)));
         let said = "a: can not be downgraded; it is already at version 5";

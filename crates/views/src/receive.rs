@@ -173,7 +173,28 @@ fn refused(why: &Refusal, dataset: &str, destination: &str) -> (String, Option<S
                 "destination {dataset} contains partially-complete state from \"zfs receive -s\"."
             )
         }
-        Refusal::OtherKind | Refusal::NotTheRest => format!("invalid backup stream: {why}"),
+        Refusal::RawOnPlain => {
+            "cannot perform raw receive on top of existing unencrypted dataset".into()
+        }
+        Refusal::RawReplaces => {
+            "zfs receive -F cannot be used to destroy an encrypted filesystem or overwrite an \
+             unencrypted one with an encrypted one"
+                .into()
+        }
+        Refusal::NoIvset => {
+            let hint = "one of both was made by a program that did not note it yet";
+            return hinted("IV set guid missing.".to_owned(), hint);
+        }
+        Refusal::OtherIvset => {
+            let hint = "the snapshot was not received raw itself, or not from that stream; raw \
+                        increments go on from raw streams only";
+            return hinted("IV set guid mismatch.".to_owned(), hint);
+        }
+        Refusal::OtherKind
+        | Refusal::NotTheRest
+        | Refusal::OtherKey
+        | Refusal::OtherForm
+        | Refusal::OfRawStream(_) => format!("invalid backup stream: {why}"),
         Refusal::Quota(_) => format!("destination {dataset} space quota exceeded."),
         other => refusals::text(other),
     };

@@ -1,6 +1,7 @@
 //! A block in memory, and its name in the tree.
 
 use device::{AlignedBuf, Shared};
+use ondisk::blkptr::CryptParams;
 use ondisk::{Compression, Endian};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -49,6 +50,19 @@ impl fmt::Display for Place {
     }
 }
 
+/// What is known of a block that is as it was encrypted elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seal {
+    /// Bytes of the block before compression and encryption.
+    pub size: u64,
+    /// How it was compressed before it was encrypted.
+    pub compression: Compression,
+    /// How it is encrypted; `None`: it is of a type that is only authenticated.
+    pub params: Option<CryptParams>,
+    /// Its authentication code.
+    pub mac: [u8; 16],
+}
+
 /// The content of a block: as read, verified, decrypted and decompressed; or to be written.
 pub struct Block {
     bytes: Arc<AlignedBuf>,
@@ -57,13 +71,40 @@ pub struct Block {
     fletcher4: OnceLock<[u64; 4]>,
     /// The same compressed, when it came so.
     packed: Option<(Compression, Arc<[u8]>)>,
+    /// The bytes are those that are stored, and no key is at hand to read them with.
+    seal: Option<Seal>,
 }
 
 impl Block {
     /// Takes bytes and the byte order of the machine that wrote them.
     #[must_use]
     pub fn new(bytes: AlignedBuf, endian: Endian) -> Self {
-        Self { bytes: Arc::new(bytes), endian, fletcher4: OnceLock::new(), packed: None }
+        Self {
+            bytes: Arc::new(bytes),
+            endian,
+            fletcher4: OnceLock::new(),
+            packed: None,
+            seal: None,
+        }
+    }
+
+    /// The bytes are a block as it was encrypted elsewhere: they are stored as they are.
+    #[must_use]
+    pub fn sealed(mut self, seal: Seal) -> Self {
+        self.seal = Some(seal);
+        self
+    }
+
+    /// What is known of a block whose bytes are those that are stored.
+    #[must_use]
+    pub fn seal(&self) -> Option<&Seal> {
+        self.seal.as_ref()
+    }
+
+    /// Bytes of the block as its readers see it.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.seal.map_or(self.bytes.len() as u64, |seal| seal.size)
     }
 
     /// The same, which is written with this compression as these bytes, whatever the compression

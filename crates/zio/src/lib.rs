@@ -49,7 +49,7 @@ mod unsynced;
 mod writer;
 
 pub use allocate::{AllocError, AllocRequest, Allocate, SpaceClass};
-pub use block::{Block, Place};
+pub use block::{Block, Place, Seal};
 pub use checksum::Verifier;
 pub use codec::compress::Algorithm as CompressionAlgorithm;
 pub use error::{Error, ErrorKind, Result};

@@ -25,6 +25,9 @@ use std::collections::HashMap;
 /// Blocks that are written with one salt (`zfs_key_max_salt_uses`).
 const SALT_USES_MAX: u64 = 400_000_000;
 
+/// Version of the keys that blocks were encrypted with elsewhere: others are not taken.
+const SEALED_KEY_VERSION: u64 = 1;
+
 /// The salts that are in use, by the guids of keys.
 pub(crate) struct Salts {
     rt: Rt,
@@ -86,7 +89,13 @@ pub(crate) fn protect(
         Protection::None => return Ok((stored, None)),
         // Nothing changes that its MACs cover.
         Protection::Locked if is_objset => return Ok((stored, Some(in_block))),
-        Protection::Locked => return Err(ErrorKind::NoKey),
+        // They came with the blocks.
+        Protection::Sealed if is_objset => return Ok((stored, Some(in_block))),
+        Protection::Sealed if spec.level > 0 => {
+            let mac = crypt::indirect_mac(plain, SEALED_KEY_VERSION, endian)?;
+            return Ok((stored, Some(CryptParts { params: None, mac: Some(mac) })));
+        }
+        Protection::Locked | Protection::Sealed => return Err(ErrorKind::NoKey),
         Protection::Key(key) => key,
     };
     if spec.level > 0 {

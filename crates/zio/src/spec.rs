@@ -17,6 +17,9 @@ pub enum Protection<'k> {
     /// By a key that is not there: nothing can be written but a header of the object set of which
     /// only the header of the intent log has changed.
     Locked,
+    /// By a key that is not there, and blocks come as they were encrypted elsewhere
+    /// ([`crate::Block::sealed`]).
+    Sealed,
 }
 
 /// How one block is written.

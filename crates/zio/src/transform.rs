@@ -1,7 +1,7 @@
 //! The first half of writing: from a block in memory to the bytes that are stored, or to a pointer
 //! that needs none.
 
-use crate::block::Block;
+use crate::block::{Block, Seal};
 use crate::checksum::{algorithm as algorithm_of, byte_order};
 use crate::cpu::Work;
 use crate::error::ErrorKind;
@@ -38,11 +38,14 @@ pub(crate) fn transform(
     (salted, salts): (&Salted, &Salts),
     laps: &mut Laps<'_>,
 ) -> Result<Form, ErrorKind> {
-    let lsize = data.len() as u64;
+    let lsize = data.size();
     if lsize == 0 || lsize > BLOCK_SIZE_MAX || !lsize.is_multiple_of(SECTOR_SIZE) {
         return Err(ErrorKind::BadBlock("its size is no multiple of 512 up to 16 MiB"));
     }
     let checksum_kind = checksum_kind(spec)?;
+    if let Some(seal) = data.seal() {
+        return as_it_is(data, seal, spec, (checksum_kind, salted), settings, laps);
+    }
     if spec.compression != Algorithm::Off && compress::is_zero(data) {
         return Ok(Form::Pointer(hole(spec, lsize, settings)));
     }
@@ -95,6 +98,54 @@ pub(crate) fn transform(
         crypt,
     };
     Ok(Form::Stored(Stored { bytes, parts }))
+}
+
+/// A block that came as it is stored. Only a block of dnodes can become a hole: what other zeros
+/// there are may be ciphertext.
+fn as_it_is(
+    data: &Block,
+    seal: &Seal,
+    spec: &WriteSpec<'_>,
+    (checksum_kind, salted): (Checksum, &Salted),
+    settings: &WriterSettings,
+    laps: &mut Laps<'_>,
+) -> Result<Form, ErrorKind> {
+    let psize = data.len() as u64;
+    let is_compressed = seal.compression != Compression::OFF;
+    let fits = if is_compressed { psize <= seal.size } else { psize == seal.size };
+    if psize == 0 || !psize.is_multiple_of(SECTOR_SIZE) || !fits {
+        return Err(ErrorKind::BadBlock("an encrypted block has another size than it can have"));
+    }
+    if !matches!(spec.protection, Protection::Sealed) || spec.level > 0 {
+        return Err(ErrorKind::BadBlock("an encrypted block is of a dataset that has its key"));
+    }
+    if seal.params.is_some() != spec.kind.is_encrypted() {
+        return Err(ErrorKind::BadBlock("a block is encrypted though its type is not, or reverse"));
+    }
+    if spec.kind == DmuType::DNODE && compress::is_zero(data) {
+        return Ok(Form::Pointer(hole(spec, seal.size, settings)));
+    }
+    let sum = laps.stage(Stage::Checksum, || {
+        let digest = digest(checksum_kind, data.endian(), salted, data)?;
+        let [a, b] = digest.truncated(algorithm_of(checksum_kind)?);
+        Work::Checksum(checksum_kind).charge(psize);
+        Ok([a, b, 0, 0])
+    })?;
+    let parts = BlkPtrParts {
+        dvas: [Dva::default(); 3],
+        lsize: seal.size,
+        psize,
+        compression: seal.compression,
+        checksum_kind,
+        checksum: sum,
+        kind: spec.kind,
+        level: spec.level,
+        endian: data.endian(),
+        birth: spec.birth,
+        fill: spec.fill,
+        crypt: Some(CryptParts { params: seal.params, mac: Some(seal.mac) }),
+    };
+    Ok(Form::Stored(Stored { bytes: data.shared(), parts }))
 }
 
 /// The checksum words of stored bytes.

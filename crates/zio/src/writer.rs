@@ -313,7 +313,7 @@ impl Writer {
             Form::Stored(stored) => stored,
             Form::Pointer(bp) => {
                 add(if bp.is_hole() { &counts.holes } else { &counts.embedded }, 1);
-                self.core.written(place, spec.birth, spec.level, data.len() as u64);
+                self.core.written(place, spec.birth, spec.level, data.size());
                 return Ok(bp);
             }
         };
@@ -338,7 +338,8 @@ impl Writer {
         add(&counts.stored, stored.parts.psize);
         add(&counts.gangs, u64::from(bp.is_gang()));
         add(&counts.reused, u64::from(is_reused));
-        if spec.level > 0 || place.objset == 0 || place.object == 0 {
+        let is_metadata = spec.level > 0 || place.objset == 0 || place.object == 0;
+        if is_metadata && data.seal().is_none() {
             self.recent.keep(&bp, data);
         }
         self.dispatch(placed, data, spec, place);

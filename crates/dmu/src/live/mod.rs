@@ -27,7 +27,8 @@
 //!
 //! `state.rs` is one object with its versions, `set.rs` what a set knows of all of them; neither
 //! knows an [`Objset`](crate::Objset). What its users call stands above: `open.rs`, `objects.rs`,
-//! `write.rs` for what is in an object, `early.rs`, `scratch.rs`, and `sync`.
+//! `write.rs` for what is in an object, `early.rs`, `scratch.rs`,
+//! `sealed.rs`, and `sync`.
 
 mod early;
 mod mend;
@@ -35,6 +36,7 @@ mod objects;
 mod open;
 mod policy;
 mod scratch;
+mod sealed;
 pub(crate) mod set;
 mod slots;
 pub(crate) mod spec;
@@ -45,6 +47,6 @@ mod write;
 pub use policy::{RedundantMetadata, SetPolicy};
 pub use scratch::ScratchSpec;
 pub use spec::{
-    Accounting, BlockOwner, BlockWriter, DnodeAttrs, LiveSpec, NewObject, Owner, SetKey,
+    Accounting, BlockOwner, BlockWriter, DnodeAttrs, LiveSpec, NewObject, Owner, SealedSet, SetKey,
     SyncContext,
 };

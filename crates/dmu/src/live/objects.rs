@@ -16,6 +16,13 @@ use ondisk::{BlkPtr, DmuType, Dnode};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// A dnode that is about to be that of an object.
+pub(super) struct Made {
+    pub(super) dnode: Dnode,
+    /// Levels that its tree is to have at least.
+    pub(super) levels: Option<u8>,
+}
+
 impl Objset {
     pub(super) fn live_set(&self) -> Result<&Arc<LiveSet>> {
         self.inner.live.as_ref().ok_or_else(|| self.error(0, ErrorKind::ReadOnly))
@@ -119,8 +126,18 @@ impl Objset {
             return Err(invalid("its txg is frozen"));
         }
         let dnode = self.new_dnode(live, spec).map_err(invalid)?;
+        self.make(tx, spec.number, Made { dnode, levels: None })
+    }
+
+    pub(super) fn make(&self, tx: &Tx, number: Option<u64>, made: Made) -> Result<Object> {
+        let live = self.live_set()?;
+        let Made { dnode, levels } = made;
+        let invalid = |rule| self.error(number.unwrap_or(0), ErrorKind::Invalid(rule));
+        if !live.is_open(tx) {
+            return Err(invalid("its txg is frozen"));
+        }
         let slots = dnode.extra_slots + 1;
-        let number = match spec.number {
+        let number = match number {
             Some(n) if n >= FIRST_SPECIAL => n,
             Some(n) if n == 0 || n >= OBJECTS_MAX => return Err(invalid("no object can have it")),
             Some(n) => {
@@ -153,6 +170,7 @@ impl Objset {
             let version = state.version(tx.txg());
             version.attrs = Some(Arc::clone(&dnode));
             version.cleared = true;
+            version.levels = levels;
             if !std::mem::replace(&mut version.dirty, true) {
                 live.touch(&object, tx.txg());
             }

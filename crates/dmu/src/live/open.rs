@@ -2,6 +2,7 @@
 
 use super::set::{Base, DNODE_BLOCK_SIZE, LiveSet, OBJECTS_MAX, SLOTS_PER_BLOCK};
 use super::spec::{LiveSpec, SetKey};
+use super::write::is_tree;
 use crate::error::{Error, ErrorKind, Result};
 use crate::objset::Objset;
 use crate::store::Key;
@@ -29,7 +30,7 @@ fn open(spec: LiveSpec) -> Result<Objset> {
     let refuse = |kind| Err(Error { objset: spec.id, object: 0, kind });
     let key = match &spec.key {
         SetKey::Loaded(key) => Some(Key::clone(key)),
-        SetKey::None | SetKey::Locked => None,
+        SetKey::None | SetKey::Locked | SetKey::Sealed(_) => None,
     };
     let (root, mut phys) = match spec.root {
         Some(root) if !root.is_hole() => {
@@ -44,6 +45,13 @@ fn open(spec: LiveSpec) -> Result<Objset> {
     };
     if key.as_ref().is_some_and(|key| key.version() == 0) {
         return refuse(ErrorKind::Unsupported("a dataset encrypted before OpenZFS 0.8"));
+    }
+    if let SetKey::Sealed(sealed) = &spec.key {
+        let done = sealed.put_into(&mut phys);
+        done.map_err(|rule| Error { objset: spec.id, object: 0, kind: ErrorKind::Invalid(rule) })?;
+        if phys.meta_dnode.as_ref().is_some_and(|meta| !is_tree(meta)) {
+            return refuse(ErrorKind::Invalid("the dnodes of the set stand in no tree"));
+        }
     }
     let meta = phys
         .meta_dnode

@@ -7,6 +7,7 @@ use super::state::LiveObject;
 use crate::error::{Error, ErrorKind, Result};
 use crate::faults::Faults;
 use crate::tx::{Transactions, Tx};
+use ondisk::blkptr::CryptParams;
 use ondisk::dnode::DNODE_SLOT_SIZE;
 use ondisk::objset::ZilHeader;
 use ondisk::{BlkPtr, Dnode, ObjsetPhys};
@@ -70,6 +71,8 @@ pub(crate) struct LiveSet {
     pub(super) faults: OnceLock<Arc<Faults>>,
     /// Blocks of dnodes that are written without what stood in them.
     pub(super) renewed: Mutex<BTreeSet<u64>>,
+    /// How blocks of dnodes are encrypted, of a set that is received sealed.
+    pub(super) dnode_seals: Mutex<BTreeMap<u64, (CryptParams, [u8; 16])>>,
 }
 
 impl LiveSet {
@@ -93,6 +96,7 @@ impl LiveSet {
             changes: AtomicU64::new(0),
             faults: OnceLock::new(),
             renewed: Mutex::default(),
+            dnode_seals: Mutex::default(),
         }
     }
 
@@ -102,6 +106,10 @@ impl LiveSet {
 
     pub(crate) fn meta(&self) -> &Arc<LiveObject> {
         &self.meta
+    }
+
+    pub(super) fn is_sealed(&self) -> bool {
+        matches!(self.key, SetKey::Sealed(_))
     }
 
     pub(super) fn policy(&self) -> Arc<SetPolicy> {

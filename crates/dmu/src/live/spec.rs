@@ -3,8 +3,8 @@
 use super::policy::SetPolicy;
 use crate::store::{BlockStore, Key};
 use crate::tx::Transactions;
-use ondisk::objset::ObjsetKind;
-use ondisk::{BlkPtr, Checksum, Compression, DmuType, Dnode};
+use ondisk::objset::{FLAG_USERACCOUNTING_COMPLETE, ObjsetKind};
+use ondisk::{BlkPtr, Checksum, Compression, DmuType, Dnode, ObjsetPhys};
 use std::sync::Arc;
 use zio::profile::Profiler;
 use zio::{Block, Place, Protection, WriteSpec};
@@ -44,6 +44,47 @@ pub enum SetKey {
     /// It is encrypted, and the key is not there: nothing but the header of its intent log can be
     /// changed.
     Locked,
+    /// It is encrypted, and is received as it was encrypted elsewhere: no key is needed
+    /// (`sealed.rs`).
+    Sealed(Box<SealedSet>),
+}
+
+/// What a set that is received sealed is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealedSet {
+    /// The dnode of all dnodes, as far as it is no tree.
+    pub meta: Dnode,
+    /// The authentication code of its header.
+    pub portable_mac: [u8; 32],
+}
+
+impl SealedSet {
+    /// Whether the dnode of all dnodes that a set has is the root of such a tree.
+    #[must_use]
+    pub fn is_of_form(&self, old: &Dnode) -> bool {
+        let meta = &self.meta;
+        (old.levels, old.indirect_shift, old.data_sectors, old.blkptrs.len())
+            == (meta.levels, meta.indirect_shift, meta.data_sectors, meta.blkptrs.len())
+    }
+
+    /// Puts it into a header: of an empty set, or of the one that it goes on from.
+    pub(super) fn put_into(&self, phys: &mut ObjsetPhys) -> std::result::Result<(), &'static str> {
+        let mut meta = self.meta.clone();
+        if let Some(old) = &phys.meta_dnode {
+            if !self.is_of_form(old) {
+                return Err("the dnodes of the set stand in a tree of another form");
+            }
+            let max_block = meta.max_block.max(old.max_block);
+            meta = old.clone();
+            meta.max_block = max_block;
+            (meta.checksum, meta.compression) = (self.meta.checksum, self.meta.compression);
+        }
+        phys.meta_dnode = Some(meta);
+        phys.portable_mac = self.portable_mac;
+        phys.local_mac = [0; 32];
+        phys.flags &= !FLAG_USERACCOUNTING_COMPLETE;
+        Ok(())
+    }
 }
 
 impl SetKey {
@@ -53,6 +94,7 @@ impl SetKey {
             Self::None => Protection::None,
             Self::Loaded(key) => Protection::Key(key),
             Self::Locked => Protection::Locked,
+            Self::Sealed(_) => Protection::Sealed,
         }
     }
 }

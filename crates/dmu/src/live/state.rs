@@ -52,7 +52,7 @@ impl Content {
     /// Bytes of memory it takes.
     pub(super) fn held(&self) -> u64 {
         match self {
-            Self::Block(b) => b.len() as u64,
+            Self::Block(b) => b.size(),
             Self::Stored(_) => 0,
         }
     }
@@ -214,6 +214,8 @@ pub(super) struct Version {
     pub(super) cleared: bool,
     /// The next sync must kill the older tree.
     pub(super) clear: bool,
+    /// Levels that the tree is to have at least.
+    pub(super) levels: Option<u8>,
     /// Changed blocks.
     pub(super) blocks: BTreeMap<u64, Content>,
     /// Freed ranges: of what is in `blocks`, nothing.
@@ -234,6 +236,7 @@ impl Version {
             attrs,
             cleared: false,
             clear: false,
+            levels: None,
             blocks: BTreeMap::new(),
             holes: BlockRanges::default(),
             done_blocks: BTreeMap::new(),
@@ -290,7 +293,8 @@ impl Version {
         }
         let spill = std::mem::take(&mut self.spill_dirty).then(|| self.spill.clone()).flatten();
         let clear = std::mem::take(&mut self.clear);
-        ObjectChanges { attrs: self.attrs.clone(), clear, blocks: taken, holes, spill }
+        let (attrs, levels) = (self.attrs.clone(), self.levels);
+        ObjectChanges { attrs, clear, levels, blocks: taken, holes, spill }
     }
 }
 
@@ -308,6 +312,7 @@ fn remove_range(blocks: &mut BTreeMap<u64, Content>, start: u64, end: u64) -> u6
 pub(super) struct ObjectChanges {
     pub(super) attrs: Option<Arc<Dnode>>,
     pub(super) clear: bool,
+    pub(super) levels: Option<u8>,
     pub(super) blocks: Vec<(u64, Content)>,
     pub(super) holes: BlockRanges,
     pub(super) spill: Option<Option<Arc<Block>>>,

@@ -14,6 +14,8 @@ use std::sync::Arc;
 use zio::cpu::Work;
 use zio::{Block, Place};
 
+/// What is received as it was encrypted elsewhere.
+const SEALED_WHOLE: &str = "encrypted blocks are written and freed whole, as they came";
 /// Longest spill block in bytes.
 const SPILL_MAX: usize = 128 << 10;
 
@@ -61,7 +63,7 @@ impl Object {
     }
 
     /// Changes the version of `tx`, whose object exists, and puts it on the list for the sync.
-    fn change<T>(
+    pub(super) fn change<T>(
         &self,
         tx: &Tx,
         change: impl FnOnce(&mut Version, &mut Arc<Dnode>) -> Result<T>,
@@ -166,7 +168,7 @@ impl Object {
     /// The content is not of the size of a block; the set is not live.
     pub fn write_shared(&self, tx: &Tx, blkid: u64, block: &Arc<Block>) -> Result<()> {
         let bs = self.block_size_for(blkid.saturating_mul(self.attrs().block_size()), 1)?;
-        if block.len() as u64 != bs {
+        if block.size() != bs {
             return Err(self.error(ErrorKind::Invalid("the content is no whole block")));
         }
         self.counted_write(bs, || {
@@ -190,6 +192,9 @@ impl Object {
     }
 
     fn put(&self, tx: &Tx, blkid: u64, content: Content, bs: u64) -> Result<()> {
+        if let Content::Block(block) = &content {
+            self.check_seal(block)?;
+        }
         let held = content.held();
         // The block that is replaced is given back outside the lock.
         let before = self.change(tx, |version, attrs| {
@@ -202,6 +207,15 @@ impl Object {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Refuses a block that a set cannot take: of one that is received as it was encrypted
+    /// elsewhere all are sealed, of another none.
+    fn check_seal(&self, block: &Block) -> Result<()> {
+        match self.objset().is_sealed() == block.seal().is_some() {
+            true => Ok(()),
+            false => Err(self.error(ErrorKind::Invalid(SEALED_WHOLE))),
+        }
     }
 
     fn dirtied(&self, tx: &Tx, bytes: u64) {
@@ -226,6 +240,9 @@ impl Object {
         data: Option<&[u8]>,
     ) -> Result<()> {
         let (object, set) = self.changing(tx)?;
+        if set.is_sealed() {
+            return Err(self.error(ErrorKind::Invalid(SEALED_WHOLE)));
+        }
         let put = |bytes: &mut [u8]| match (bytes.get_mut(range.clone()), data) {
             (Some(to), Some(from)) => to.copy_from_slice(from),
             (Some(to), None) => to.fill(0),
@@ -303,9 +320,11 @@ impl Object {
         if first >= last {
             return Ok(());
         }
+        // The last block of a set that is received sealed is what its sender says.
+        let is_sealed = self.objset().is_sealed();
         let dropped = self.change(tx, |version, attrs| {
             let dropped = version.free_blocks(first, last);
-            if last > attrs.max_block && first <= attrs.max_block {
+            if !is_sealed && last > attrs.max_block && first <= attrs.max_block {
                 Arc::make_mut(attrs).max_block = first.saturating_sub(1);
             }
             Ok(dropped)
@@ -357,9 +376,21 @@ impl Object {
                 Some(Arc::new(Block::new(whole, Endian::Little)))
             }
         };
-        let size = block.as_ref().map_or(0, |b| b.len() as u64);
+        self.put_spill(tx, block)
+    }
+
+    pub(super) fn put_spill(&self, tx: &Tx, block: Option<Arc<Block>>) -> Result<()> {
+        let size = block.as_ref().map_or(0, |b| b.size());
+        if let Some(block) = &block {
+            self.check_seal(block)?;
+        }
+        let is_sealed = self.objset().is_sealed();
         let fresh = self.change(tx, |version, attrs| {
-            if block.is_some() && !attrs.has_spill_room() {
+            let has_room = match is_sealed {
+                true => attrs.has_spill_room_behind_area(),
+                false => attrs.has_spill_room(),
+            };
+            if block.is_some() && !has_room {
                 let rule = "there is no room for a spill pointer";
                 return Err(self.error(ErrorKind::Invalid(rule)));
             }
@@ -447,6 +478,18 @@ pub(super) fn levels_for(dnode: &Dnode, last: u64) -> Option<u8> {
         levels = levels.checked_add(1)?;
     }
     Some(levels)
+}
+
+/// Whether the levels of a dnode reach its last block, and no further than numbers do.
+pub(super) fn is_tree(dnode: &Dnode) -> bool {
+    let shift = u32::from(dnode.indirect_shift).saturating_sub(7) * u32::from(dnode.levels);
+    let is_known = ondisk::dnode::INDIRECT_SHIFT_RANGE.contains(&dnode.indirect_shift);
+    let last = dnode.max_block.checked_mul(dnode.block_size());
+    is_known
+        && (1..=MAX_LEVELS).contains(&dnode.levels)
+        && shift <= u64::BITS + 13
+        && last.is_some_and(|last| last <= i64::MAX as u64)
+        && levels_for(dnode, dnode.max_block).is_some_and(|needed| needed <= dnode.levels)
 }
 
 /// The object has block `blkid`.

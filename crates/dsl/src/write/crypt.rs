@@ -26,8 +26,9 @@ use crate::error::{Error, Refusal, Result};
 use crate::keyring::{KeyError, KeyFormat, KeyInfo, WrappingKey};
 use crate::names::is_within;
 use crate::props::StoredValue;
+use crate::sealed::SealedKey;
 use crate::tree::{Dataset, Dir, Dsl};
-use codec::crypto::{HMAC_KEY_LEN, IV_LEN, MASTER_KEY_MAX, MasterKey, Suite, WrappedKey};
+use codec::crypto::{HMAC_KEY_LEN, IV_LEN, MASTER_KEY_MAX, MasterKey, Suite};
 use ondisk::dsl::crypt::{
     CURRENT_VERSION, GUID, HMAC_KEY, IV, KEYFORMAT, MAC, MASTER_KEY, PBKDF2_ITERS, PBKDF2_SALT,
     REFCOUNT, ROOT_DDOBJ, SUITE, VERSION,
@@ -165,7 +166,86 @@ pub(super) fn give(
     Ok(())
 }
 
+/// Gives a new head the key that came with a raw stream. It is an encryption root, whose key its
+/// user is asked for.
+///
+/// Changes on disk: as [`give`].
+pub(super) fn give_sealed(cx: &DslCx<'_>, (dir, head): (u64, u64), key: &SealedKey) -> Result<()> {
+    let object = cx.new_table(ZAPIFIED, 0)?;
+    cx.put(object, SUITE, key.wrapped.suite.number())?;
+    cx.put(object, GUID, key.wrapped.guid)?;
+    cx.put(object, VERSION, key.wrapped.version)?;
+    cx.put(object, REFCOUNT, 1)?;
+    cx.put_sealed(object, dir, key)?;
+    cx.zapify(dir)?;
+    cx.put(dir, CRYPTO_KEY_OBJ, object)?;
+    cx.activate(head, ENCRYPTION)?;
+    let location = StoredValue::Text("prompt".to_owned());
+    cx.store_property(cx.dir(dir)?.props_zap, "keylocation", Some(&location))
+}
+
+/// The key of a dataset is wrapped as a raw stream has it: its sender may have changed with what.
+/// Where that is so, what wraps it must be loaded anew; the key itself is the same.
+///
+/// Changes on disk: the key object.
+pub(super) fn renew_sealed(cx: &DslCx<'_>, dsl: &Dsl, dir: &Dir, key: &SealedKey) -> Result<()> {
+    let Some(info) = dsl.key_info(dir)? else { return Ok(()) };
+    if SealedKey::from(&info) == *key {
+        return Ok(());
+    }
+    cx.put_sealed(info.object, info.root_dir, key)?;
+    if info.root_dir == dir.object {
+        dsl.keyring().remove_wrapping(dir.object);
+    }
+    Ok(())
+}
+
+/// Makes a dataset that came with a raw stream an encryption root, or one of the root above it, as
+/// its sender has it. No key is needed: the sender says that the keys are wrapped so.
+///
+/// Changes on disk: the root in its key object, and in those that name it; the property
+/// `keylocation`.
+///
+/// # Errors
+/// It, or what is above it, is not encrypted.
+pub fn follow_root(cx: &DslCx<'_>, dsl: &Dsl, name: &str, is_root: bool) -> Result<()> {
+    let dir = dsl.dir_by_name(name)?;
+    let no_parent = || Error::refused(name, Refusal::ParentNotEncrypted);
+    let Some(info) = dsl.key_info(&dir)? else { return Ok(()) };
+    if is_root == (info.root_dir == dir.object) {
+        return Ok(());
+    }
+    let root = match is_root {
+        true => dir.object,
+        false => {
+            let (above, _) = name.rsplit_once('/').ok_or_else(no_parent)?;
+            dsl.key_info(&*dsl.dir_by_name(above)?)?.ok_or_else(no_parent)?.root_dir
+        }
+    };
+    for (other, wrapped) in wrapped_by(dsl, info.root_dir)? {
+        if is_within(&other.name, name) || wrapped.object == info.object {
+            cx.put(wrapped.object, ROOT_DDOBJ, root)?;
+        }
+    }
+    let value = is_root.then(|| StoredValue::Text("prompt".to_owned()));
+    set_property(cx, dsl, name, &PropertyChange { name: "keylocation".to_owned(), value })?;
+    dsl.keyring().remove_wrapping(dir.object);
+    Ok(())
+}
+
 impl DslCx<'_> {
+    /// Writes a wrapped key into its object.
+    fn put_sealed(&self, object: u64, root_dir: u64, key: &SealedKey) -> Result<()> {
+        self.put_bytes(object, IV, &key.wrapped.iv)?;
+        self.put_bytes(object, MAC, &key.wrapped.mac)?;
+        self.put_bytes(object, MASTER_KEY, &key.wrapped.master)?;
+        self.put_bytes(object, HMAC_KEY, &key.wrapped.hmac)?;
+        self.put(object, ROOT_DDOBJ, root_dir)?;
+        self.put(object, KEYFORMAT, key.format.number())?;
+        self.put(object, PBKDF2_SALT, key.pbkdf2_salt)?;
+        self.put(object, PBKDF2_ITERS, key.pbkdf2_iters)
+    }
+
     fn fill_random(&self, buf: &mut [u8]) {
         for chunk in buf.chunks_mut(8) {
             let word = (self.guid)().to_le_bytes();
@@ -190,16 +270,13 @@ impl DslCx<'_> {
         let mut iv = [0; IV_LEN];
         self.fill_random(&mut iv);
         let bad = |_| Error::Tree { object, rule: "a key cannot be wrapped" };
-        let WrappedKey { iv, mac, master, hmac, .. } =
-            master.wrap(&key.wrapping.0, iv).map_err(bad)?;
-        self.put_bytes(object, IV, &iv)?;
-        self.put_bytes(object, MAC, &mac)?;
-        self.put_bytes(object, MASTER_KEY, &master)?;
-        self.put_bytes(object, HMAC_KEY, &hmac)?;
-        self.put(object, ROOT_DDOBJ, root_dir)?;
-        self.put(object, KEYFORMAT, key.format.number())?;
-        self.put(object, PBKDF2_SALT, key.pbkdf2_salt)?;
-        self.put(object, PBKDF2_ITERS, key.pbkdf2_iters)
+        let sealed = SealedKey {
+            wrapped: master.wrap(&key.wrapping.0, iv).map_err(bad)?,
+            format: key.format,
+            pbkdf2_salt: key.pbkdf2_salt,
+            pbkdf2_iters: key.pbkdf2_iters,
+        };
+        self.put_sealed(object, root_dir, &sealed)
     }
 
     /// A clone in `to` has the key of its origin in `from`.

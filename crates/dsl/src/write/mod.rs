@@ -52,7 +52,9 @@ pub use bookmarks::{create_bookmark, destroy_bookmark};
 pub use create::{
     NewDataset, PoolTree, check_create, clone_dataset, create_dataset, create_pool_tree,
 };
-pub use crypt::{Encryption, KeyChange, RootKey, change_key, check_change_key, encrypt_root};
+pub use crypt::{
+    Encryption, KeyChange, RootKey, change_key, check_change_key, encrypt_root, follow_root,
+};
 pub use deadlists::renew_deadlist;
 pub use deleg::{DelegationEvent, Taken, allow, unallow};
 pub use destroy::{

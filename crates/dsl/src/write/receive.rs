@@ -28,7 +28,7 @@
 
 use super::bookmarks::{check_destroy_bookmark, counts_freed};
 use super::create::{NewDataset, check_create, create_dir, create_head};
-use super::crypt::{ENCRYPTION, Encryption, give, plan};
+use super::crypt::{ENCRYPTION, Encryption, give, give_sealed, plan, renew_sealed};
 use super::deadlists;
 use super::destroy::{check_destroy_snapshot, destroy_head_object, destroy_snapshot_object};
 use super::features::BY_BLOCKS;
@@ -43,6 +43,7 @@ use crate::error::{Error, Refusal, Result};
 use crate::keyring::KeyError;
 use crate::kind::DatasetKind;
 use crate::resume::ResumeToken;
+use crate::sealed::SealedStream;
 use crate::tree::{Dataset, Dir, Dsl};
 use ondisk::BlkPtr;
 use ondisk::bpobj::Space;
@@ -92,6 +93,8 @@ pub struct Incoming {
     pub later: Option<String>,
     /// How a new dataset that is no clone is encrypted.
     pub encryption: Encryption,
+    /// The stream is raw: no key is needed, and this is what it brings.
+    pub sealed: Option<Arc<SealedStream>>,
 }
 
 /// A record of a stream, as what it is about: records come in the order of objects and offsets.
@@ -141,7 +144,11 @@ impl Incoming {
     fn features(&self) -> impl Iterator<Item = &'static str> {
         let [large_blocks, ..] = BY_BLOCKS;
         let [large_dnodes] = BY_STREAM;
-        let all = [(self.has_large_blocks, large_blocks), (self.has_large_dnodes, large_dnodes)];
+        let all = [
+            (self.has_large_blocks, large_blocks),
+            (self.has_large_dnodes, large_dnodes),
+            (self.sealed.is_some(), ENCRYPTION),
+        ];
         all.into_iter().filter(|(is_used, _)| *is_used).map(|(_, guid)| guid)
     }
 
@@ -182,6 +189,7 @@ impl Incoming {
         if self.from_guid != 0 && origin.phys.guid != self.from_guid {
             return Err(Error::refused(&self.name, Refusal::NotTheSource));
         }
+        self.check_sealed(dsl, &origin)?;
         self.check_large_blocks(cx, &origin)?;
         let (name, referenced) = (&self.name, origin.phys.referenced);
         check_new(dsl, &parent, name, referenced, &self.properties, cx.pool_size)?;
@@ -204,7 +212,38 @@ impl Incoming {
         for above in dsl.ancestry(&head.dir)? {
             dsl.check_limits_at(&above, Counted::Snapshots, 1)?;
         }
-        self.source(cx, dsl, head)
+        let from = self.source(cx, dsl, head)?;
+        match &from {
+            Some(from) => self.check_sealed(dsl, from)?,
+            None if self.sealed.is_some() => return refused(Refusal::RawReplaces),
+            None => {}
+        }
+        Ok(from)
+    }
+
+    /// Refuses a raw stream that does not go on from a snapshot: blocks of both are in one tree
+    /// then, encrypted with one key, and no salt and IV may come twice for different contents.
+    fn check_sealed(&self, dsl: &Dsl, from: &Dataset) -> Result<()> {
+        let Some(sealed) = &self.sealed else { return Ok(()) };
+        let refused = |why| Err(Error::refused(&self.name, why));
+        let Some(info) = dsl.key_info(&from.dir)? else { return refused(Refusal::RawOnPlain) };
+        if self.from_guid == 0 {
+            return refused(Refusal::RawReplaces);
+        }
+        let (key, has) = (&sealed.key.wrapped, &info.wrapped);
+        if (key.guid, key.suite, key.version) != (has.guid, has.suite, has.version) {
+            return refused(Refusal::OtherKey);
+        }
+        match (sealed.from_ivset_guid, dsl.ivset_guid(from)?) {
+            (0, _) | (_, None) => return refused(Refusal::NoIvset),
+            (from, Some(has)) if from != has => return refused(Refusal::OtherIvset),
+            _ => {}
+        }
+        let phys = dsl.objset(from)?.phys();
+        match phys.meta_dnode.as_ref().is_none_or(|meta| sealed.set.is_of_form(meta)) {
+            true => Ok(()),
+            false => refused(Refusal::OtherForm),
+        }
     }
 
     /// The snapshot of a dataset that is there with which the stream begins; of a full stream none.
@@ -301,7 +340,7 @@ pub fn check_receive(cx: &DslCx<'_>, dsl: &Dsl, incoming: &Incoming) -> Result<O
 /// What keeps the stream from being received.
 pub fn begin_receive(cx: &DslCx<'_>, dsl: &Dsl, incoming: &Incoming) -> Result<NewDataset> {
     let (target, from) = incoming.plan(cx, dsl)?;
-    for needed in from.iter().chain(target.existing()) {
+    for needed in from.iter().chain(target.existing()).filter(|_| incoming.sealed.is_none()) {
         check_unlocked(dsl, needed)?;
     }
     let from = from.map_or_else(|| cx.origin_snap(), |from| Ok(Some(from.object)))?;
@@ -310,12 +349,16 @@ pub fn begin_receive(cx: &DslCx<'_>, dsl: &Dsl, incoming: &Incoming) -> Result<N
             let bad = || Error::BadName(incoming.name.clone());
             let (_, last) = incoming.name.rsplit_once('/').ok_or_else(bad)?;
             let key = match incoming.origin {
+                None if incoming.sealed.is_some() => None,
                 None => plan(cx, dsl, (Some(&*parent), &incoming.name), &incoming.encryption)?,
                 Some(_) => None,
             };
             let dir = create_dir(cx, Some((parent.object, last)))?;
             let head = create_head(cx, dir, from)?;
             give(cx, dsl, (dir, head), key)?;
+            if let (Some(sealed), None) = (&incoming.sealed, &incoming.origin) {
+                give_sealed(cx, (dir, head), &sealed.key)?;
+            }
             cx.give_to_creator(dir)?;
             for change in &incoming.properties {
                 set_on_new(cx, dir, head, change)?;
@@ -419,7 +462,19 @@ pub fn check_resume(
     if !is_rest {
         return Err(Error::refused(&incoming.name, Refusal::NotTheRest));
     }
-    check_unlocked(dsl, &head)?;
+    let is_sealed = token.forms[3];
+    if is_sealed != incoming.sealed.is_some() {
+        return Err(Error::refused(&incoming.name, Refusal::NotTheRest));
+    }
+    match &incoming.sealed {
+        None => check_unlocked(dsl, &head)?,
+        Some(sealed) => {
+            let guid = dsl.key_info(&head.dir)?.map(|info| info.wrapped.guid);
+            if guid != Some(sealed.key.wrapped.guid) {
+                return Err(Error::refused(&incoming.name, Refusal::OtherKey));
+            }
+        }
+    }
     check_end_receive(cx, dsl, head.object, incoming)?;
     Ok((head, token))
 }
@@ -510,8 +565,12 @@ pub fn end_receive(cx: &DslCx<'_>, dsl: &Dsl, received: u64, incoming: &Incoming
     for guid in incoming.features() {
         cx.activate(received, guid)?;
     }
+    let key = incoming.sealed.as_ref().map(|sealed| &sealed.key);
     let head = match existing {
         Some(head) => {
+            if let Some(key) = key {
+                renew_sealed(cx, dsl, &head.dir, key)?;
+            }
             let start = cx.dataset(received)?.prev_snap_txg;
             for younger in dsl.snapshots(&head)?.iter().rev() {
                 if younger.phys.creation_txg > start {
@@ -536,6 +595,9 @@ pub fn end_receive(cx: &DslCx<'_>, dsl: &Dsl, received: u64, incoming: &Incoming
         ds.creation_time = incoming.creation_time;
         ds.flags &= !DslDataset::FLAG_INCONSISTENT;
     })?;
+    if let Some(sealed) = incoming.sealed.as_ref().filter(|sealed| sealed.to_ivset_guid != 0) {
+        cx.put(snap, dataset_field::IVSET_GUID, sealed.to_ivset_guid)?;
+    }
     cx.update_dataset(head, |ds| ds.flags &= !DslDataset::FLAG_INCONSISTENT)?;
     Ok(snap)
 }

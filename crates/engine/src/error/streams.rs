@@ -7,16 +7,12 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unsendable {
-    /// An encrypted dataset, as it is encrypted.
-    Raw,
     /// An encrypted dataset with its properties: these go with what is encrypted.
     EncryptedProperties,
     /// What a redaction left blocks out of.
     Redacted,
     /// What is younger than the bookmark of a redaction.
     RedactionBookmark,
-    /// The rest of a stream of what is encrypted.
-    RawRest,
     /// The rest of a redacted stream.
     RedactedRest,
     /// What a machine of another byte order wrote.
@@ -28,11 +24,9 @@ pub enum Unsendable {
 impl fmt::Display for Unsendable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Raw => "it is encrypted, and is sent decrypted only",
             Self::EncryptedProperties => "it is encrypted, and is sent without its properties only",
             Self::Redacted => "blocks of it were left out by a redaction",
             Self::RedactionBookmark => "the bookmark is that of a redaction",
-            Self::RawRest => "raw streams",
             Self::RedactedRest => "redacted streams",
             Self::ByteOrder => "it is of a machine with another byte order",
             Self::ClonedFromBelow => {
@@ -48,8 +42,6 @@ impl fmt::Display for Unsendable {
 pub enum Unreceivable {
     /// Of a machine of the other byte order.
     ByteOrder,
-    /// Of what is encrypted, as it is.
-    Raw,
     /// Without blocks that a redaction left out.
     Redacted,
     /// With blocks that stand in them once.
@@ -60,7 +52,6 @@ impl fmt::Display for Unreceivable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ByteOrder => "streams of machines of the other byte order",
-            Self::Raw => "raw streams",
             Self::Redacted => "redacted streams",
             Self::Deduplicated => "deduplicated streams",
         })

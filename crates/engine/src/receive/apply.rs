@@ -18,12 +18,13 @@ use ondisk::stream::{
 use ondisk::znode::Znode;
 use ondisk::{Checksum, Compression, DmuType, Endian};
 use pool::live::Receiving;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Largest block of a stream without [`feature::LARGE_BLOCKS`].
 const OLD_BLOCK_MAX: u64 = 128 << 10;
 /// Largest spill block.
-const SPILL_MAX: u64 = 128 << 10;
+pub(super) const SPILL_MAX: u64 = 128 << 10;
 /// Behind the last number that an object can have.
 const OBJECTS_END: u64 = 1 << 48;
 /// Up to this number of objects are looked up one by one; more are searched for.
@@ -40,27 +41,29 @@ const OF_THE_SYSTEM: [DmuType; 3] = [DmuType::DNODE, DmuType::OBJSET, DmuType::I
 
 /// What records are applied to.
 pub(super) struct Apply<'a> {
-    receiving: &'a Receiving,
-    objset: &'a Objset,
-    features: u64,
+    pub(super) receiving: &'a Receiving,
+    pub(super) objset: &'a Objset,
+    pub(super) features: u64,
     says_spills: bool,
     /// The txg of the last change.
     txg: u64,
     /// The last object that the stream has.
-    highest: u64,
+    pub(super) highest: u64,
     /// The object with which a stream that is the rest of another begins.
     first_of_rest: Option<u64>,
-    has_large_dnodes: bool,
+    pub(super) has_large_dnodes: bool,
     /// The object that was written to last.
     last: Option<Object>,
     /// The last record that the rest of the stream can begin with, when it may have to.
     reached: Option<Position>,
     /// It is the one that is being applied.
     is_reaching: bool,
+    /// Of a raw stream: the objects whose block of dnodes the stream told of last.
+    pub(super) range: Range<u64>,
 }
 
 /// The stream says what cannot be.
-fn bad(what: &'static str) -> Error {
+pub(super) fn bad(what: &'static str) -> Error {
     Error::new(ErrorKind::BadStream(StreamFault::Record(what)))
 }
 
@@ -78,6 +81,7 @@ impl<'a> Apply<'a> {
             last: None,
             reached: None,
             is_reaching: false,
+            range: 0..0,
         }
     }
 
@@ -90,12 +94,16 @@ impl<'a> Apply<'a> {
         self
     }
 
-    fn has(&self, feature: u64) -> bool {
+    fn is_raw(&self) -> bool {
+        self.has(feature::RAW)
+    }
+
+    pub(super) fn has(&self, feature: u64) -> bool {
         self.features & feature != 0
     }
 
     /// Enters the open txg.
-    fn begin(&mut self, hold: Hold) -> Result<Tx> {
+    pub(super) fn begin(&mut self, hold: Hold) -> Result<Tx> {
         let tx = self.objset.begin(hold)?;
         self.txg = tx.txg();
         if let Some(at) = self.reached.filter(|_| self.is_reaching) {
@@ -104,7 +112,7 @@ impl<'a> Apply<'a> {
         Ok(tx)
     }
 
-    fn write(&mut self, bytes: u64) -> Result<Tx> {
+    pub(super) fn write(&mut self, bytes: u64) -> Result<Tx> {
         self.begin(Hold::write(bytes.saturating_add(RECORD_BYTES)))
     }
 
@@ -115,6 +123,14 @@ impl<'a> Apply<'a> {
             self.last = None;
         }
         match body {
+            Body::Object(o) if self.is_raw() => self.sealed_object(o, payload),
+            Body::Write(w) if self.is_raw() => self.sealed_block(w, payload),
+            Body::Free(f) if self.is_raw() => self.sealed_hole(f),
+            Body::Spill(s) if self.is_raw() => self.sealed_spill(s, payload),
+            Body::ObjectRange(r) if self.is_raw() => self.object_range(r),
+            Body::WriteEmbedded(_) if self.is_raw() => {
+                Err(bad("a block of a raw stream stands in its pointer"))
+            }
             Body::Object(o) => self.object(o, payload),
             Body::FreeObjects(f) => self.free_objects(f),
             Body::Write(w) => self.block(w, payload),
@@ -151,7 +167,7 @@ impl<'a> Apply<'a> {
     }
 
     /// The object, when it is there.
-    fn found(&self, number: u64) -> Result<Option<Object>> {
+    pub(super) fn found(&self, number: u64) -> Result<Option<Object>> {
         if number == 0 || number >= OBJECTS_END {
             return Err(bad("no object has such a number"));
         }
@@ -162,12 +178,12 @@ impl<'a> Apply<'a> {
         }
     }
 
-    fn need(&self, number: u64) -> Result<Object> {
+    pub(super) fn need(&self, number: u64) -> Result<Object> {
         self.found(number)?.ok_or_else(|| bad("something is said of an object that is not there"))
     }
 
     /// The same for one that is written to, often several times after another.
-    fn written(&mut self, number: u64) -> Result<Object> {
+    pub(super) fn written(&mut self, number: u64) -> Result<Object> {
         if let Some(last) = self.last.as_ref().filter(|last| last.number() == number) {
             return Ok(last.clone());
         }
@@ -178,7 +194,7 @@ impl<'a> Apply<'a> {
 
     /// Waits until what was freed is free on disk: only then its slots can be taken again by
     /// something else.
-    fn settle(&self) -> Result<()> {
+    pub(super) fn settle(&self) -> Result<()> {
         match self.txg {
             0 => Ok(()),
             txg => Ok(self.objset.wait_synced(txg)?),
@@ -188,13 +204,7 @@ impl<'a> Apply<'a> {
     fn object(&mut self, o: &stream::Object, payload: &[u8]) -> Result<()> {
         let new = self.form(o, payload)?;
         let slots = new.slots.unwrap_or(1);
-        self.highest = self.highest.max(o.object);
-        if slots > 1 && !self.has_large_dnodes {
-            if self.reached.is_some() && !self.has(feature::LARGE_DNODE) {
-                self.receiving.has_large_dnodes()?;
-            }
-            self.has_large_dnodes = true;
-        }
+        self.comes(o.object, slots)?;
         let mut there = self.found(o.object)?;
         if there.as_ref().is_some_and(|object| !is_of_form(object, &new) && !is_kept(object, &new))
         {
@@ -203,17 +213,7 @@ impl<'a> Apply<'a> {
             there = None;
         }
         let Some(object) = there else {
-            // What the dnode grows into was freed, or is told to be free behind it.
-            let covered: Vec<u64> =
-                (o.object + 1..o.object.saturating_add(u64::from(slots))).collect();
-            let mut taken = Vec::new();
-            for number in covered {
-                taken.extend(self.found(number)?.map(|object| object.number()));
-            }
-            if !taken.is_empty() {
-                self.free(&taken)?;
-                self.settle()?;
-            }
+            self.make_room(o.object, slots)?;
             return self.create(&new);
         };
         let has_spill = o.flags & OBJECT_HAS_SPILL != 0;
@@ -229,22 +229,54 @@ impl<'a> Apply<'a> {
         object.set_bonus(&tx, new.bonus_kind, &new.bonus).map_err(rejected)
     }
 
+    /// An object of this number is told of, whose dnode takes so many slots.
+    pub(super) fn comes(&mut self, number: u64, slots: u8) -> Result<()> {
+        self.highest = self.highest.max(number);
+        if slots > 1 && !self.has_large_dnodes {
+            if self.reached.is_some() && !self.has(feature::LARGE_DNODE) {
+                self.receiving.has_large_dnodes()?;
+            }
+            self.has_large_dnodes = true;
+        }
+        Ok(())
+    }
+
+    /// Frees what a dnode grows into: it was freed, or is told to be free behind it.
+    pub(super) fn make_room(&mut self, number: u64, slots: u8) -> Result<()> {
+        let mut taken = Vec::new();
+        for covered in number + 1..number.saturating_add(u64::from(slots)) {
+            taken.extend(self.found(covered)?.map(|object| object.number()));
+        }
+        if !taken.is_empty() {
+            self.free(&taken)?;
+            self.settle()?;
+        }
+        Ok(())
+    }
+
     fn create(&mut self, new: &NewObject) -> Result<()> {
+        self.create_by(|objset, tx| objset.create(tx, new))
+    }
+
+    pub(super) fn create_by(
+        &mut self,
+        make: impl Fn(&Objset, &Tx) -> dmu::Result<Object>,
+    ) -> Result<()> {
         let tx = self.write(0)?;
-        let made = self.objset.create(&tx, new);
+        let made = make(self.objset, &tx);
         drop(tx);
         match made {
             Err(e) if matches!(e.kind, dmu::ErrorKind::Exists) => {
                 self.settle()?;
                 let tx = self.write(0)?;
-                self.objset.create(&tx, new).map(drop).map_err(rejected)
+                make(self.objset, &tx).map(drop).map_err(rejected)
             }
             made => made.map(drop).map_err(rejected),
         }
     }
 
     /// The object that a record tells of.
-    fn form(&self, o: &stream::Object, payload: &[u8]) -> Result<NewObject> {
+    pub(super) fn form(&self, o: &stream::Object, payload: &[u8]) -> Result<NewObject> {
         let kind = |number: u32| {
             let kind = u8::try_from(number).ok().map(DmuType).filter(|kind| kind.is_valid());
             kind.ok_or_else(|| bad("an object is of an unknown type"))
@@ -308,7 +340,7 @@ impl<'a> Apply<'a> {
     }
 
     /// Whether blocks that are compressed so can be in this pool.
-    fn can_have(&self, compression: Compression) -> bool {
+    pub(super) fn can_have(&self, compression: Compression) -> bool {
         match compression {
             Compression::LZ4 => self.receiving.has_feature("lz4_compress"),
             Compression::ZSTD => self.receiving.has_feature("zstd_compress"),
@@ -349,7 +381,7 @@ impl<'a> Apply<'a> {
         self.free(&found)
     }
 
-    fn free(&mut self, numbers: &[u64]) -> Result<()> {
+    pub(super) fn free(&mut self, numbers: &[u64]) -> Result<()> {
         if numbers.is_empty() {
             return Ok(());
         }
@@ -361,7 +393,7 @@ impl<'a> Apply<'a> {
     }
 
     /// Checks the size of a block before and after compression.
-    fn check_size(&self, logical: u64) -> Result<()> {
+    pub(super) fn check_size(&self, logical: u64) -> Result<()> {
         let most = if self.has(feature::LARGE_BLOCKS) { BLOCK_MAX } else { OLD_BLOCK_MAX };
         match logical == 0 || logical > most || !logical.is_multiple_of(512) {
             true => Err(bad("a block is of a size that it cannot have")),
@@ -447,14 +479,18 @@ impl<'a> Apply<'a> {
             return Err(bad("a spill block is of a size that it cannot have"));
         }
         let object = self.need(s.object)?;
-        // That of the object with which a rest begins may be one that was damaged on its way.
-        let is_sure = self.first_of_rest != Some(s.object);
-        let is_there = s.flags & SPILL_UNMODIFIED != 0 && self.says_spills && is_sure;
-        if is_there && object.read_spill()?.is_some() {
+        if self.is_unmodified(s) && object.read_spill()?.is_some() {
             return Ok(());
         }
         let tx = self.write(s.length)?;
         object.set_spill(&tx, Some(payload)).map_err(rejected)
+    }
+
+    /// The spill block did not change, and the receiver has it, if it has one.
+    pub(super) fn is_unmodified(&self, s: &Spill) -> bool {
+        // That of the object with which a rest begins may be one that was damaged on its way.
+        let is_sure = self.first_of_rest != Some(s.object);
+        s.flags & SPILL_UNMODIFIED != 0 && self.says_spills && is_sure
     }
 
     /// Some dnodes are of more than one slot.
@@ -473,7 +509,7 @@ impl<'a> Apply<'a> {
 }
 
 /// What objects refuse is what no stream may ask for.
-fn rejected(e: dmu::Error) -> Error {
+pub(super) fn rejected(e: dmu::Error) -> Error {
     match e.kind {
         dmu::ErrorKind::Invalid(rule) => bad(rule),
         dmu::ErrorKind::Exists => bad("an object takes the place of another"),

@@ -2,8 +2,9 @@
 
 use super::names::spelled;
 use crate::error::{Error, ErrorKind, Result, StreamFault};
-use dsl::StoredValue;
+use crate::send::ENCRYPTION_ROOT;
 use dsl::write::PropertyChange;
+use dsl::{CRYPT_KEYDATA, SealedStream, StoredValue};
 use ondisk::nvlist::{NvList, NvPair, NvValue};
 use ondisk::props::{Access, find_dataset, is_user_property};
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ pub(super) struct Sent {
     pub(super) name: String,
     /// GUID of a snapshot of the dataset above it; 0 of the one that was sent.
     pub(super) above: u64,
+    /// It is an encryption root.
+    pub(super) is_root: bool,
     /// GUIDs of its snapshots, with their names.
     pub(super) snapshots: BTreeMap<u64, String>,
 }
@@ -56,6 +59,11 @@ impl Package {
         self.list.as_ref().is_some_and(|list| list.get("not_recursive").is_none())
     }
 
+    /// Encrypted datasets come as they are encrypted.
+    pub(super) fn is_raw(&self) -> bool {
+        self.list.as_ref().is_some_and(|list| list.get("raw").is_some())
+    }
+
     /// All are increments of snapshots of one name.
     pub(super) fn is_increment(&self) -> bool {
         self.list.as_ref().is_some_and(|list| list.get("fromsnap").is_some())
@@ -76,6 +84,7 @@ impl Package {
             Some(Sent {
                 name: spelled(name),
                 above: one.u64("parentfromsnap").unwrap_or(0),
+                is_root: one.get(ENCRYPTION_ROOT).is_some(),
                 snapshots: snapshots.pairs.iter().filter_map(guid).collect(),
             })
         };
@@ -116,6 +125,18 @@ impl Package {
 pub(super) fn start(packed: &[u8]) -> Option<(u64, u64)> {
     let list = NvList::decode(packed).ok()?;
     Some((list.u64("resume_object").ok()?, list.u64("resume_offset").ok()?))
+}
+
+/// What a raw stream brings, of the list behind its BEGIN.
+pub(super) fn sealed(packed: &[u8]) -> Result<SealedStream> {
+    let bad = |what| Error::new(ErrorKind::BadStream(what));
+    let list = NvList::decode(packed).map_err(|_| bad(StreamFault::List))?;
+    let Some(NvValue::NvList(list)) = list.get(CRYPT_KEYDATA) else {
+        return Err(bad(StreamFault::Record("a raw stream has no key")));
+    };
+    let wrong =
+        |_| bad(StreamFault::Record("the key of a raw stream is none that can be received"));
+    SealedStream::decode(list).map_err(wrong)
 }
 
 /// The properties of a list, but those that come with the content, or cannot be set.

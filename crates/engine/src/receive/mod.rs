@@ -24,6 +24,8 @@ mod follow;
 mod later;
 mod list;
 mod names;
+mod roots;
+mod sealed;
 
 pub use follow::Followed;
 pub use names::Naming;
@@ -36,7 +38,7 @@ use crate::properties::parse;
 use apply::Apply;
 use dsl::names::is_within;
 use dsl::write::{Encryption, Incoming, NameKind, PropertyChange, check_name};
-use dsl::{DatasetKind, PropertyContext, Refusal, ResumeToken, Source, has_property};
+use dsl::{DatasetKind, PropertyContext, Refusal, ResumeToken, SealedStream, Source, has_property};
 use follow::Follow;
 use list::{Package, SentProperties};
 use names::destination;
@@ -48,6 +50,7 @@ use pool::live::{LivePool, Received, Receiving};
 use rt::Progress;
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::sync::Arc;
 use std::time::Duration;
 use stream::Reader;
 
@@ -61,13 +64,11 @@ const KNOWN: u64 = feature::DEDUP_PROPS
     | feature::LARGE_DNODE
     | feature::ZSTD
     | feature::HOLDS
+    | feature::RAW
     | feature::RESUMING;
 /// Features that are understood and not received yet.
-const NOT_YET: [(u64, Unreceivable); 3] = [
-    (feature::RAW, Unreceivable::Raw),
-    (feature::REDACTED, Unreceivable::Redacted),
-    (feature::DEDUP, Unreceivable::Deduplicated),
-];
+const NOT_YET: [(u64, Unreceivable); 2] =
+    [(feature::REDACTED, Unreceivable::Redacted), (feature::DEDUP, Unreceivable::Deduplicated)];
 
 /// The object that no stream begins before.
 const FIRST_OBJECT: u64 = 1;
@@ -180,6 +181,27 @@ pub struct Receive {
     pub resumable: bool,
     /// How a new dataset is encrypted that is no clone.
     pub encryption: Encryption,
+}
+
+/// How the stream of a snapshot begins.
+struct Start {
+    begin: Begin,
+    /// Bytes up to the end of BEGIN, without its list.
+    at: u64,
+    /// The record behind the list, where that was read.
+    first: Option<Record>,
+    /// The object and the offset with which the rest of a stream begins.
+    rest: Option<(u64, u64)>,
+    /// What a raw stream brings.
+    sealed: Option<Arc<SealedStream>>,
+}
+
+impl std::ops::Deref for Start {
+    type Target = Begin;
+
+    fn deref(&self) -> &Begin {
+        &self.begin
+    }
 }
 
 /// One receive.
@@ -313,8 +335,15 @@ impl<R: Read> Run<'_, R> {
                 Some(_) => return Err(reading(bad(StreamFault::Record("it is in no stream")))),
             }
         }
-        if self.pool.is_none() {
-            return Ok(());
+        let Some(pool) = self.pool else { return Ok(()) };
+        if package.is_raw() {
+            let top = destination(&self.how.target, self.how.naming, &package.top, &package.top);
+            let top = top.split('@').next().unwrap_or_default();
+            let done = roots::follow(pool, &package.datasets(), top);
+            done.map_err(|error| {
+                let (phase, destination) = (Phase::Following, top.to_owned());
+                NotReceived { phase, destination, error, token: None }
+            })?;
         }
         match self.follow(&package)?.pop_first() {
             None => Ok(()),
@@ -399,7 +428,7 @@ impl<R: Read> Run<'_, R> {
     }
 
     /// What the stream brings, for the dataset `name`.
-    fn arriving(&self, begin: &Begin, name: String, snapshot: String) -> Result<Incoming> {
+    fn arriving(&self, begin: &Start, name: String, snapshot: String) -> Result<Incoming> {
         let is_volume = match ObjsetKind::from_number(begin.objset_kind.into()) {
             ObjsetKind::Zfs => false,
             ObjsetKind::Zvol => true,
@@ -415,6 +444,9 @@ impl<R: Read> Run<'_, R> {
             forms: forms.map(has),
             ..ResumeToken::default()
         });
+        if begin.sealed.is_some() {
+            self.check_no_encryption()?;
+        }
         // What comes below what is received has its key.
         let target = self.how.target.split('@').next().unwrap_or_default();
         let above = name.rsplit_once('/').map_or("", |(above, _)| above);
@@ -440,22 +472,39 @@ impl<R: Read> Run<'_, R> {
             resumable,
             later: None,
             encryption,
+            sealed: begin.sealed.clone(),
         })
+    }
+
+    /// What stands behind BEGIN, where that has something to say.
+    fn start(&mut self, begin: &Begin) -> Result<Start> {
+        let (begin, at) = (begin.clone(), self.reader.length());
+        if begin.features() & (feature::RAW | feature::RESUMING) == 0 {
+            return Ok(Start { begin, at, first: None, rest: None, sealed: None });
+        }
+        let list = self.reader.payload().map_err(|e| fault(e, false))?.to_vec();
+        // Its checksum is that of the list too.
+        let first = self.reader.record().map_err(|e| fault(e, false))?;
+        let first = Some(first.ok_or_else(|| bad(StreamFault::Incomplete))?);
+        let rest = list::start(&list);
+        let sealed = match begin.features() & feature::RAW {
+            0 => None,
+            _ => Some(Arc::new(list::sealed(&list)?)),
+        };
+        Ok(Start { begin, at, first, rest, sealed })
     }
 
     /// The rest of the stream of a snapshot, whose beginning was received before.
     fn rest_into(&mut self, begin: &Begin, sent: &str, destination: &str) -> Result<()> {
-        let at = self.reader.length();
-        let list = self.reader.payload().map_err(|e| fault(e, false))?.to_vec();
-        // Its checksum is that of the list too.
-        let first = self.reader.record().map_err(|e| fault(e, false))?;
+        let mut begin = self.start(begin)?;
+        let (at, first) = (begin.at, begin.first.take());
         let first = first.ok_or_else(|| bad(StreamFault::Incomplete))?;
-        let start = list::start(&list).ok_or_else(|| bad(StreamFault::List))?;
+        let start = begin.rest.ok_or_else(|| bad(StreamFault::List))?;
         if check_name(destination)? != NameKind::Snapshot {
             return Err(dsl::Error::BadName(destination.to_owned()).into());
         }
         let (name, snapshot) = destination.split_once('@').unwrap_or((destination, ""));
-        let incoming = self.arriving(begin, name.to_owned(), snapshot.to_owned())?;
+        let incoming = self.arriving(&begin, name.to_owned(), snapshot.to_owned())?;
         self.observer.begins(&Stream {
             sent: sent.to_owned(),
             destination: destination.to_owned(),
@@ -471,8 +520,8 @@ impl<R: Read> Run<'_, R> {
         let receiving = pool.resume_receive(incoming, start)?;
         let with = self.with_kept(with, receiving.later());
         let is_new = !receiving.is_hidden();
-        let apply = Apply::new(&receiving, begin).resumable(start.0);
-        let has_large_dnodes = self.apply(apply, begin, at, Some(first))?;
+        let apply = Apply::new(&receiving, &begin).resumable(start.0);
+        let has_large_dnodes = self.apply(apply, &begin, at, Some(first))?;
         self.finish(receiving, with, has_large_dnodes, is_new)?;
         let time = pool.rt().now().saturating_sub(began);
         self.observer.ends(self.reader.length() - at, time);
@@ -544,13 +593,15 @@ impl<R: Read> Run<'_, R> {
         package: Option<&Package>,
         wants_new: bool,
     ) -> Result<()> {
-        let at = self.reader.length();
+        let mut begin = self.start(begin)?;
+        let (at, first) = (begin.at, begin.first.take());
         let is_top = package.is_none_or(|p| sent.split('@').next() == Some(&*p.top));
         if check_name(destination)? != NameKind::Snapshot {
             return Err(dsl::Error::BadName(destination.clone()).into());
         }
         // The one that was named is meant, and no other that has the snapshot.
         let is_named = is_top && self.how.naming == Naming::AsTarget;
+        let begin = &begin;
         let (incoming, is_there) = self.incoming(begin, destination, wants_new, is_named)?;
         let stream = Stream {
             sent: sent.to_owned(),
@@ -563,10 +614,10 @@ impl<R: Read> Run<'_, R> {
         }
         if is_there == Some(begin.to_guid) && package.is_some() && !wants_new {
             self.observer.is_there(&incoming.full_name());
-            return self.skip();
+            return self.skip(first);
         }
         self.observer.begins(&stream);
-        let Some(pool) = self.pool else { return self.skip() };
+        let Some(pool) = self.pool else { return self.skip(first) };
         let began = pool.rt().now();
         let listed = package.map(|p| p.properties_of(begin.to_guid)).unwrap_or_default();
         let is_new = !self.exists(&incoming.name);
@@ -590,7 +641,7 @@ impl<R: Read> Run<'_, R> {
         if let Some(now) = now {
             self.tell_refused(&receiving.incoming().name, receiving.set(now)?);
         }
-        let has_large_dnodes = self.apply(apply, begin, at, None)?;
+        let has_large_dnodes = self.apply(apply, begin, at, first)?;
         self.finish(receiving, with, has_large_dnodes, is_new)?;
         let time = pool.rt().now().saturating_sub(began);
         self.observer.ends(self.reader.length() - at, time);
@@ -638,7 +689,10 @@ impl<R: Read> Run<'_, R> {
     }
 
     /// Reads the rest of the stream of a snapshot.
-    fn skip(&mut self) -> Result<()> {
+    fn skip(&mut self, first: Option<Record>) -> Result<()> {
+        if let Some(first) = first {
+            return self.skip_from(first);
+        }
         let record = self.reader.record().map_err(|e| fault(e, false))?;
         self.skip_from(record.ok_or_else(|| bad(StreamFault::Incomplete))?)
     }
@@ -657,7 +711,7 @@ impl<R: Read> Run<'_, R> {
     /// name, if there is one.
     fn incoming(
         &self,
-        begin: &Begin,
+        begin: &Start,
         destination: &mut String,
         wants_new: bool,
         is_named: bool,
@@ -804,6 +858,25 @@ impl<R: Read> Run<'_, R> {
             None => Ok(()),
             Some(name) => {
                 let why = Refusal::NoProperty(name.clone());
+                Err(dsl::Error::refused(&self.how.target, why).into())
+            }
+        }
+    }
+
+    /// Refuses properties that say how a dataset is encrypted that comes encrypted.
+    fn check_no_encryption(&self) -> Result<()> {
+        let is_of_cipher = |name: &&String| {
+            find_dataset(name).is_some_and(|p| is_of_key(p.name) && p.name != "keylocation")
+        };
+        let names = self.how.set.iter().map(|(name, _)| name).chain(&self.how.except);
+        let named = names.into_iter().find(is_of_cipher).cloned();
+        let named = named.or_else(|| {
+            (self.how.encryption != Encryption::Inherit).then(|| "encryption".to_owned())
+        });
+        match named {
+            None => Ok(()),
+            Some(name) => {
+                let why = Refusal::OfRawStream(name);
                 Err(dsl::Error::refused(&self.how.target, why).into())
             }
         }

@@ -3,8 +3,8 @@
 use super::item::{Data, Item, Reading, Ready};
 use crate::error::{Error, ErrorKind, Result};
 use ondisk::stream::{
-    Free, FreeObjects, OBJECT_HAS_SPILL, Object, SPILL_UNMODIFIED, Spill, WRITE_DEDUP, Write,
-    WriteEmbedded, feature,
+    Free, FreeObjects, OBJECT_HAS_SPILL, Object, ObjectRange, RAW_BYTESWAP, SPILL_UNMODIFIED,
+    Spill, WRITE_DEDUP, Write, WriteEmbedded, feature,
 };
 use ondisk::{BlkPtr, Checksum, Compression, DmuType, Dnode, EmbeddedKind, Endian, Layout};
 use rt::Progress;
@@ -12,6 +12,8 @@ use std::io;
 use stream::Writer;
 use zio::Block;
 
+/// Bit of the key of a WRITE: the block is encrypted or authenticated.
+const KEY_CRYPT: u64 = 1 << 39;
 /// Largest block of a stream without [`feature::LARGE_BLOCKS`].
 const OLD_BLOCK_MAX: u64 = 128 << 10;
 
@@ -39,6 +41,10 @@ impl<'a, W: io::Write> Emit<'a, W> {
         self.writer
     }
 
+    fn is_raw(&self) -> bool {
+        self.has(feature::RAW)
+    }
+
     fn has(&self, feature: u64) -> bool {
         self.features & feature != 0
     }
@@ -47,6 +53,7 @@ impl<'a, W: io::Write> Emit<'a, W> {
     pub(super) fn readings(&self, items: &[Item]) -> Vec<(usize, Reading)> {
         let reading = |item: &Item| match item {
             Item::Write(data) => self.reading(data),
+            Item::Spill { .. } if self.is_raw() => Reading::Stored,
             Item::Spill { .. } => Reading::Plain,
             _ => Reading::No,
         };
@@ -56,6 +63,7 @@ impl<'a, W: io::Write> Emit<'a, W> {
 
     fn reading(&self, data: &Data) -> Reading {
         match () {
+            () if self.is_raw() => Reading::Stored,
             () if self.is_embedded(&data.bp) => Reading::No,
             () if self.is_stored(data) => Reading::Stored,
             () => Reading::Plain,
@@ -107,6 +115,12 @@ impl<'a, W: io::Write> Emit<'a, W> {
         let to_guid = self.to_guid;
         let written = match item {
             Item::Object { number, dnode } => return self.object(*number, dnode),
+            Item::Range { first, slots, bp } => {
+                let Seal { salt, iv, mac, flags } = Seal::of(bp);
+                let (first, slots) = (*first, *slots);
+                let range = ObjectRange { first, slots, to_guid, salt, iv, mac, flags };
+                self.writer.record(range, &[])
+            }
             Item::FreeObjects { first, count } => {
                 self.writer.free_objects(FreeObjects { first: *first, count: *count, to_guid })
             }
@@ -116,15 +130,24 @@ impl<'a, W: io::Write> Emit<'a, W> {
             }
             Item::Write(data) => return self.write(data, block),
             Item::Spill { object, bp } => {
-                let block = in_order(block, DmuType::SA, *object)?;
                 let is_old = bp.logical_birth() <= self.since;
-                let spill = Spill {
+                let mut spill = Spill {
                     object: *object,
                     length: bp.lsize(),
                     to_guid,
                     flags: if is_old { SPILL_UNMODIFIED } else { 0 },
                     ..Spill::default()
                 };
+                if !self.is_raw() {
+                    let block = in_order(block, DmuType::SA, *object)?;
+                    return self.writer.record(spill, block).map_err(Error::external);
+                }
+                let Seal { salt, iv, mac, flags } = Seal::of(bp);
+                let block = present(block)?;
+                (spill.salt, spill.iv, spill.mac) = (salt, iv, mac);
+                spill.flags |= flags;
+                spill.compression = bp.compression().0;
+                spill.compressed_size = block.len() as u64;
                 self.writer.record(spill, block)
             }
         };
@@ -134,11 +157,11 @@ impl<'a, W: io::Write> Emit<'a, W> {
     /// An object, and that nothing is behind its end.
     fn object(&mut self, number: u64, dnode: &Dnode) -> Result<()> {
         let to_guid = self.to_guid;
-        if dnode.endian != Endian::Little {
+        if dnode.endian != Endian::Little && !self.is_raw() {
             return Err(other_order(number));
         }
         let size = dnode.block_size();
-        let object = Object {
+        let mut object = Object {
             object: number,
             kind: dnode.kind.0.into(),
             bonus_kind: dnode.bonus_kind.0.into(),
@@ -152,6 +175,20 @@ impl<'a, W: io::Write> Emit<'a, W> {
             ..Object::default()
         };
         let mut bonus = dnode.bonus.clone();
+        if self.is_raw() {
+            if dnode.endian != Endian::Little {
+                object.flags |= RAW_BYTESWAP;
+            }
+            object.max_block = dnode.max_block;
+            object.indirect_shift = dnode.indirect_shift;
+            object.levels = dnode.levels;
+            object.pointers = dnode.blkptrs.len() as u8;
+            if !bonus.is_empty() {
+                // What is encrypted is all the room that a bonus has.
+                bonus = dnode.bonus_area();
+                object.raw_bonus_len = bonus.len() as u32;
+            }
+        }
         bonus.resize(bonus.len().next_multiple_of(8), 0);
         self.writer.record(object, &bonus).map_err(Error::external)?;
         let offset = dnode.max_block.wrapping_add(1).wrapping_mul(size);
@@ -171,6 +208,13 @@ impl<'a, W: io::Write> Emit<'a, W> {
             checksum_kind: Checksum::OFF.0,
             ..Write::default()
         };
+        if self.is_raw() {
+            let bytes = present(block)?;
+            return self
+                .writer
+                .record(sealed(&write, bp, bytes.len()), bytes)
+                .map_err(Error::external);
+        }
         if self.is_embedded(bp) {
             return self.embedded(&write, bp);
         }
@@ -209,11 +253,51 @@ impl<'a, W: io::Write> Emit<'a, W> {
     }
 }
 
+/// How a block is encrypted.
+struct Seal {
+    salt: [u8; 8],
+    iv: [u8; 12],
+    mac: [u8; 16],
+    flags: u8,
+}
+
+impl Seal {
+    fn of(bp: &BlkPtr) -> Self {
+        let is_encrypted = bp.is_encrypted();
+        Self {
+            salt: if is_encrypted { bp.crypt_salt() } else { [0; 8] },
+            iv: if is_encrypted { bp.crypt_iv() } else { [0; 12] },
+            mac: bp.crypt_mac(),
+            flags: if bp.byteorder() == Endian::Little { 0 } else { RAW_BYTESWAP },
+        }
+    }
+}
+
+/// The block as it is stored, which is so long.
+fn sealed(write: &Write, bp: &BlkPtr, length: usize) -> Write {
+    let Seal { salt, iv, mac, flags } = Seal::of(bp);
+    let write = as_stored(write, bp);
+    Write {
+        flags: write.flags | flags,
+        compression: bp.compression().0,
+        compressed_size: length as u64,
+        key: write.key | KEY_CRYPT,
+        salt,
+        iv,
+        mac,
+        ..write
+    }
+}
+
 /// With what a pointer says of the block: that it is a whole one, and how it is known by.
 fn of_disk(write: Write, bp: &BlkPtr) -> Write {
     if bp.is_embedded() || bp.uses_crypt() {
         return write;
     }
+    as_stored(&write, bp)
+}
+
+fn as_stored(write: &Write, bp: &BlkPtr) -> Write {
     let checksum = bp.checksum_kind();
     let is_identity = matches!(
         checksum,
@@ -227,8 +311,13 @@ fn of_disk(write: Write, bp: &BlkPtr) -> Write {
         key: sectors(bp.lsize())
             | (sectors(bp.psize()) << 16)
             | (u64::from(bp.compression().0) << 32),
-        ..write
+        ..write.clone()
     }
+}
+
+/// The bytes of a block as they are stored.
+fn present(block: Option<&Block>) -> Result<&[u8]> {
+    block.map(Block::bytes).ok_or_else(|| Error::new(ErrorKind::Damaged))
 }
 
 /// The bytes of a block, which are in the byte order of the stream.

@@ -6,6 +6,9 @@ use dsl::{Dataset, Dsl, StoredValue};
 use ondisk::nvlist::{NvList, NvPair, NvValue};
 use ondisk::props::{Access, find_dataset};
 
+/// Marks a dataset whose key is its own encryption root's.
+pub(crate) const ENCRYPTION_ROOT: &str = "is_encroot";
+
 /// A dataset of a package.
 pub(super) struct Member {
     pub(super) head: Dataset,
@@ -74,6 +77,10 @@ fn of_member(
     }
     if scope.has_properties() {
         put(&mut one, "props", NvValue::NvList(properties(dsl, scope, &member.head)?));
+    }
+    let info = dsl.key_info(&member.head.dir)?;
+    if info.is_some_and(|info| info.root_dir == member.head.dir.object) {
+        put(&mut one, ENCRYPTION_ROOT, NvValue::Boolean);
     }
     let [mut guids, mut of_snapshots, mut holds] = [NvList::new(), NvList::new(), NvList::new()];
     // Without -R, nothing is told of what lies before the source.

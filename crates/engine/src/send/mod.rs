@@ -19,6 +19,11 @@
 //! All objects of a block of dnodes are sent when one of them changed, and free slots there are
 //! said to be free: the receiver may have had objects there. So are holes, of any age: their births
 //! do not tell whether the number of the object was another object's before.
+//!
+//! A *raw* stream is that of an encrypted dataset without its key. The walk sees the dnodes as they
+//! are stored, with their bonuses encrypted (`dmu::SealedStore`); all blocks go out as they are,
+//! with salts, IVs and codes. For each block of dnodes that changed there is a record with its own,
+//! before those of its objects, and the list behind BEGIN has the wrapped key.
 
 mod emit;
 mod estimate;
@@ -29,21 +34,25 @@ mod resume;
 mod scope;
 mod walk;
 
+pub(crate) use list::ENCRYPTION_ROOT;
 pub use package::{Gap, Package, Part};
 pub use resume::snapshot_of;
 pub use scope::Scope;
 
 use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule, Unsendable};
-use dsl::{Dataset, Dsl};
+use dmu::{Objset, SealedStore};
+use dsl::{CRYPT_KEYDATA, Dataset, Dsl, SealedKey, SealedStream};
 use emit::Emit;
 use ondisk::bookmark::Bookmark;
+use ondisk::nvlist::{Encoding, NvList, NvValue, Packing};
 use ondisk::stream::{Begin, KIND_SNAPSHOT, MAGIC, begin_flag, feature};
 use ondisk::znode::{MASTER_NODE, ZPL_VERSION_SA, master};
-use ondisk::{DslDataset, ObjsetKind};
+use ondisk::{DslDataset, Endian, ObjsetKind};
 use pool::Pool;
 use resume::Start;
 use rt::Progress;
 use std::io::Write;
+use std::sync::Arc;
 use stream::Writer;
 
 /// Features of datasets, as their objects in the MOS name them, that become features of streams.
@@ -66,6 +75,15 @@ pub struct Forms {
     pub compressed: bool,
     /// Small blocks as they stand in their pointers.
     pub embedded: bool,
+    /// An encrypted dataset as it is encrypted, for which no key is needed; and all of the above.
+    pub raw: bool,
+}
+
+impl Forms {
+    fn with_all_of_raw(self) -> Self {
+        let all = Self { large_blocks: true, compressed: true, embedded: true, raw: true };
+        if self.raw { all } else { self }
+    }
 }
 
 /// A snapshot that is to be sent.
@@ -86,11 +104,13 @@ pub struct Forms {
 pub struct Send<'a> {
     pool: &'a Pool,
     dataset: Dataset,
-    objset: dmu::Objset,
+    objset: Objset,
     begin: Begin,
     from: Option<From>,
     /// Where it begins; the default is before everything.
     start: Start,
+    /// Of a raw stream: its key, and the form of its object set.
+    sealed: Option<NvList>,
 }
 
 /// What the receiver has.
@@ -125,14 +145,27 @@ impl<'a> Send<'a> {
         let dsl = pool.dsl();
         let dataset = dsl.by_name(snapshot)?;
         let from = from.map(|from| From::find(dsl, path, &dataset, from)).transpose()?;
-        let has_key = !dataset.phys.bp.uses_crypt() || dsl.is_unlocked(&dataset)?;
-        if !has_key {
+        let forms = forms.with_all_of_raw();
+        let is_encrypted = dataset.phys.bp.uses_crypt();
+        let is_raw = is_encrypted && forms.raw;
+        if is_encrypted && !is_raw && !dsl.is_unlocked(&dataset)? {
             return Err(Error::new(ErrorKind::NoKey).at(at(snapshot)));
         }
-        let objset = dsl.objset(&dataset)?;
+        let objset = match is_raw {
+            true => {
+                let store = Arc::new(SealedStore::new(Arc::clone(pool.store()) as _));
+                Objset::open(store, dataset.object, &dataset.phys.bp, None)?
+            }
+            false => dsl.objset(&dataset)?,
+        };
+        let sealed = match is_raw {
+            true => Some(sealed(dsl, &dataset, &objset, from.as_ref())?),
+            false => None,
+        };
         let features = features(pool, &dataset, &objset, forms)?;
         let begin = begin(&dataset, &objset, features, from.as_ref());
-        Ok(Self { pool, dataset, objset, begin, from, start: Start::default() })
+        let start = Start::default();
+        Ok(Self { pool, dataset, objset, begin, from, start, sealed })
     }
 
     /// What the stream needs: [`ondisk::stream::feature`].
@@ -140,12 +173,26 @@ impl<'a> Send<'a> {
         self.begin.features()
     }
 
-    /// The list behind BEGIN.
+    /// The list behind BEGIN; nothing, where there is nothing to say.
     fn list(&self) -> Vec<u8> {
-        match self.features() & feature::RESUMING {
-            0 => Vec::new(),
-            _ => self.start.list(),
+        let mut list = NvList::new();
+        if self.features() & feature::RESUMING != 0 {
+            self.start.put_into(&mut list);
         }
+        if let Some(sealed) = &self.sealed {
+            list.set(CRYPT_KEYDATA, NvValue::NvList(sealed.clone()));
+        }
+        if list.pairs.is_empty() {
+            return Vec::new();
+        }
+        let packing = Packing { encoding: Encoding::Native, endian: Endian::Little };
+        // Numbers and short arrays can always be packed.
+        list.encode(packing).unwrap_or_default()
+    }
+
+    /// Its blocks are those of an encrypted dataset, as they are stored.
+    fn is_raw(&self) -> bool {
+        self.sealed.is_some()
     }
 
     fn since(&self) -> u64 {
@@ -249,7 +296,20 @@ fn is_before(dsl: &Dsl, later: &Dataset, dir: u64, txg: u64) -> Result<bool> {
     Ok(false)
 }
 
-fn features(pool: &Pool, dataset: &Dataset, objset: &dmu::Objset, forms: Forms) -> Result<u64> {
+/// What a raw stream of a snapshot says of its key and its object set.
+fn sealed(dsl: &Dsl, dataset: &Dataset, objset: &Objset, from: Option<&From>) -> Result<NvList> {
+    let damaged = || Error::new(ErrorKind::Damaged).at(Place::Dataset(dataset.name.clone()));
+    let info = dsl.key_info(&dataset.dir)?.ok_or_else(damaged)?;
+    let from = match from.map(|from| &from.what) {
+        None => 0,
+        Some(Earlier::Snapshot(from)) => dsl.ivset_guid(from)?.unwrap_or(0),
+        Some(Earlier::Bookmark(from)) => from.extra.as_ref().map_or(0, |extra| extra.ivset_guid),
+    };
+    let to = dsl.ivset_guid(dataset)?.unwrap_or(0);
+    Ok(SealedStream::list_of(&SealedKey::from(&info), &objset.phys(), from, to))
+}
+
+fn features(pool: &Pool, dataset: &Dataset, objset: &Objset, forms: Forms) -> Result<u64> {
     let mut features = 0;
     let fields = pool.dsl().fields(dataset.object, dataset.has_fields)?;
     let of_dataset = |guid: &str| -> Result<bool> {
@@ -282,6 +342,9 @@ fn features(pool: &Pool, dataset: &Dataset, objset: &dmu::Objset, forms: Forms) 
     if forms.compressed {
         features |= feature::COMPRESSED;
     }
+    if forms.raw && is_encrypted {
+        features |= feature::RAW;
+    }
     if features & (feature::EMBED_DATA | feature::COMPRESSED) != 0 && of_pool(LZ4) {
         features |= feature::LZ4;
     }
@@ -291,7 +354,7 @@ fn features(pool: &Pool, dataset: &Dataset, objset: &dmu::Objset, forms: Forms) 
     Ok(features)
 }
 
-fn begin(dataset: &Dataset, objset: &dmu::Objset, features: u64, from: Option<&From>) -> Begin {
+fn begin(dataset: &Dataset, objset: &Objset, features: u64, from: Option<&From>) -> Begin {
     let mut flags = begin_flag::FREE_RECORDS | begin_flag::SPILL_BLOCKS;
     if from.is_some_and(|from| from.is_origin) {
         flags |= begin_flag::CLONE;

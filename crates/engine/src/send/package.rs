@@ -135,6 +135,7 @@ impl<'a> Package<'a> {
             let error = Error::against(Rule::SnapshotName).at(Place::Dataset(snapshot.to_owned()));
             return Err(error.with_hint(Hint::NameSnapshot));
         };
+        let forms = Forms { raw: forms.raw || scope.raw, ..forms };
         let _guard = pool.lock_datasets();
         let dsl = pool.dsl();
         let head = dsl.by_name(path)?;

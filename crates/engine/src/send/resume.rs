@@ -8,8 +8,7 @@ use super::{Forms, Send};
 use crate::error::{Error, ErrorKind, Result, ResumeFault, Unsendable};
 use crate::receive::{by_guid, spelled};
 use dsl::{Dsl, ResumeToken};
-use ondisk::Endian;
-use ondisk::nvlist::{Encoding, NvList, NvValue, Packing};
+use ondisk::nvlist::{NvList, NvValue};
 use ondisk::stream::{Begin, feature};
 use pool::Pool;
 
@@ -30,14 +29,10 @@ impl Start {
         object < self.object || (object == self.object && end <= self.blkid)
     }
 
-    /// The list behind BEGIN, which says where the rest begins.
-    pub(super) fn list(&self) -> Vec<u8> {
-        let mut list = NvList::new();
+    /// Says in the list behind BEGIN where the rest begins.
+    pub(super) fn put_into(&self, list: &mut NvList) {
         list.set("resume_object", NvValue::U64(self.object));
         list.set("resume_offset", NvValue::U64(self.offset));
-        let packing = Packing { encoding: Encoding::Native, endian: Endian::Little };
-        // Two numbers can always be packed.
-        list.encode(packing).unwrap_or_default()
     }
 }
 
@@ -58,10 +53,9 @@ impl<'a> Send<'a> {
         if dataset.phys.guid != token.to_guid {
             return Err(refused(ResumeFault::Another(name)));
         }
-        let [large_blocks, embedded, compressed, is_raw] = token.forms;
-        if is_raw || token.redaction.is_some() {
-            let why = if is_raw { Unsendable::RawRest } else { Unsendable::RedactedRest };
-            return Err(Error::new(ErrorKind::NotSent(why)));
+        let [large_blocks, embedded, compressed, raw] = token.forms;
+        if token.redaction.is_some() {
+            return Err(Error::new(ErrorKind::NotSent(Unsendable::RedactedRest)));
         }
         let from = match token.from_guid {
             0 => None,
@@ -70,7 +64,7 @@ impl<'a> Send<'a> {
                 Some(earlier(dsl, &name, guid)?.ok_or_else(lost)?)
             }
         };
-        let forms = Forms { large_blocks, compressed, embedded };
+        let forms = Forms { large_blocks, compressed, embedded, raw };
         let mut send = Self::new(pool, &name, from.as_deref(), forms)?;
         let object = send.objset.object(token.object);
         let object = object.map_err(|e| match e.is_absent() {

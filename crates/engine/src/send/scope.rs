@@ -21,7 +21,7 @@ pub struct Scope {
     pub received_properties: bool,
     /// Holds.
     pub holds: bool,
-    /// Nothing is decrypted. Encrypted datasets are not sent so yet: they are refused.
+    /// Nothing is decrypted: encrypted datasets are sent as they are encrypted.
     pub raw: bool,
 }
 
@@ -41,13 +41,13 @@ impl Scope {
         self.replicate || self.properties || self.received_properties
     }
 
-    /// Refuses an encrypted dataset where it can be sent only as it is encrypted.
+    /// Refuses an encrypted dataset where it can be sent only as it is encrypted: its properties go
+    /// with what is encrypted.
     pub(super) fn check_encryption(&self, dataset: &Dataset) -> Result<()> {
-        let why = match dataset.phys.bp.uses_crypt() {
-            true if self.raw => Unsendable::Raw,
-            true if self.has_properties() => Unsendable::EncryptedProperties,
-            _ => return Ok(()),
-        };
+        if !dataset.phys.bp.uses_crypt() || self.raw || !self.has_properties() {
+            return Ok(());
+        }
+        let why = Unsendable::EncryptedProperties;
         Err(Error::new(ErrorKind::NotSent(why)).at(Place::Dataset(dataset.name.clone())))
     }
 

@@ -92,6 +92,10 @@ impl<W: Write + std::marker::Send> Visitor for Walk<'_, W> {
             // The tables of space by owner: a receiver makes its own.
             () if place.object >= u64::MAX - 2 => Step::Over,
             () if self.was_received(place) => Step::Over,
+            () if self.send.is_raw() && !bp.is_hole() && !bp.uses_crypt() => {
+                self.fail(Error::new(ErrorKind::Damaged));
+                Step::Stop
+            }
             () if bp.is_redacted() => {
                 self.fail(Error::new(ErrorKind::NotSent(Unsendable::Redacted)));
                 Step::Stop
@@ -107,6 +111,9 @@ impl<W: Write + std::marker::Send> Visitor for Walk<'_, W> {
                 // Number 0 is the meta dnode.
                 let first_left = first.max(1).max(self.send.start.object);
                 self.slots = (first_left, first.saturating_add(per_block));
+                if self.send.is_raw() {
+                    self.push(Item::Range { first, slots: per_block, bp: *bp }, 0);
+                }
                 Step::Into
             }
             () => {

@@ -29,7 +29,7 @@ fn rest(pool: &LivePool, token: &str) -> Vec<u8> {
 }
 
 /// Receives a stream in pieces, which are cut anywhere. Returns how many there were.
-fn in_pieces(
+pub(super) fn in_pieces(
     rng: &mut Rng,
     from: &LivePool,
     into: &LivePool,
@@ -85,7 +85,7 @@ fn run(seed: u64, steps: &[u64]) {
     let fs = from.filesystem("here/fs").unwrap();
     let mut files = Vec::new();
     let [large_blocks, compressed, embedded] = [0; 3].map(|_| rng.below(2) == 0);
-    let forms = Forms { large_blocks, compressed, embedded };
+    let forms = Forms { large_blocks, compressed, embedded, raw: false };
     let (mut had, mut pieces) = (None, 0);
     for round in 0..ROUNDS {
         let value = *rng.pick(&["4096", "131072", "1048576"]);

@@ -14,7 +14,7 @@ use super::transactions::HeadTransactions;
 use super::tunables::Tunable;
 use crate::error::{Error, Result};
 use codec::compress::Algorithm;
-use dmu::{LiveSpec, Objset, RedundantMetadata, SetKey, SetPolicy};
+use dmu::{LiveSpec, Objset, RedundantMetadata, SealedStore, SetKey, SetPolicy};
 use dsl::write::AvailableSpace;
 use dsl::{Dataset, Dsl, KeyError, StoredProperties};
 use ondisk::props::compression_parts;
@@ -80,14 +80,19 @@ impl Shared {
         (kind, key): (ObjsetKind, SetKey),
         stored: &StoredProperties,
     ) -> Result<Head> {
-        let files = kind == ObjsetKind::Zfs;
+        // Whose the space is cannot be known of what is received encrypted.
+        let is_sealed = matches!(key, SetKey::Sealed(_));
+        let files = kind == ObjsetKind::Zfs && !is_sealed;
         let owners = files.then(|| {
             let enabled = |name| self.features.is_enabled(name);
             Arc::new(FileOwners::new(enabled("project_quota"), enabled("userobj_accounting")))
         });
         let space = Arc::new(HeadSpace::new());
         let objset = Objset::live(LiveSpec {
-            store: Arc::clone(&self.store) as _,
+            store: match is_sealed {
+                true => Arc::new(SealedStore::new(Arc::clone(&self.store) as _)),
+                false => Arc::clone(&self.store) as _,
+            },
             id: dataset,
             root,
             kind,
@@ -108,7 +113,10 @@ impl Shared {
         };
         log.set_mode(sync_mode(stored));
         log.set_bias(log_bias(stored));
-        let in_sync = objset.through(Arc::clone(&self.patient) as _);
+        let in_sync = objset.through(match is_sealed {
+            true => Arc::new(SealedStore::in_sync(Arc::clone(&self.patient) as _)),
+            false => Arc::clone(&self.patient) as _,
+        });
         let (fs, reached) = (Mutex::default(), Reached::default());
         Ok(Head { dataset, objset, in_sync, owners, fs, properties, log, space, reached })
     }

@@ -78,6 +78,16 @@ impl LivePool {
         })
     }
 
+    /// Makes a dataset that came with a raw stream an encryption root, or one of the root above it,
+    /// without a key, as its sender has it.
+    ///
+    /// # Errors
+    /// What is above it is not encrypted.
+    pub fn follow_root(&self, name: &str, is_root: bool) -> Result<()> {
+        let name = name.to_owned();
+        self.run(move |cx| Ok(dsl::write::follow_root(&cx.dsl(), cx.datasets(), &name, is_root)?))
+    }
+
     /// Wraps the keys of a dataset, and of those below it with the same encryption root, anew.
     ///
     /// # Errors

@@ -187,6 +187,11 @@ impl TaskCx<'_> {
         Ok(())
     }
 
+    /// Writes the header of a head that is open, though nothing in its object set has changed.
+    pub(super) fn write_header(&self, dataset: &Dataset, objset: &Objset) -> Result<()> {
+        self.write_log_header(dataset, objset, &ZilHeader::default())
+    }
+
     /// Writes another header for the log of a head, whose object set nothing else changes in this
     /// txg.
     fn write_log_header(

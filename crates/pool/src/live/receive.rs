@@ -14,7 +14,7 @@ use super::head::Head;
 use super::shared::{Shared, TaskCx};
 use super::uses::InUse;
 use crate::error::{Error, Result};
-use dmu::{Objset, Tx};
+use dmu::{Objset, SetKey, Tx};
 use dsl::names::is_within;
 use dsl::write::{Incoming, Position, PropertyChange};
 use dsl::{Action, Caller, Dataset, DatasetKind, Dsl};
@@ -143,19 +143,24 @@ impl TaskCx<'_> {
         }
         let made = dsl::write::begin_receive(&self.dsl(), self.datasets(), incoming)?;
         let dataset = self.datasets().head_by_object(made.head)?;
+        let key = self.key_to_receive(&dataset, incoming)?;
         let head = if dataset.phys.bp.is_hole() {
             // The header alone: what is in the set comes with the stream.
-            self.new_objset(made.head, kind, |head, tx| {
+            self.new_objset_with(made.head, (kind, key), |head, tx| {
                 Ok(head.objset.set_zil(tx, &ZilHeader::default())?)
             })?
         } else {
             let stored = self.datasets().stored(&dataset)?;
-            let set = (kind, self.datasets().set_key(&dataset)?);
+            let set = (kind, key);
             let head = self.shared.live(made.head, Some(dataset.phys.bp), set, &stored)?;
             self.shared.weigh(&head, &stored)?;
             let head = Arc::new(head);
             self.shared.heads.write().insert(made.head, Arc::clone(&head));
-            self.empty_log(&dataset, false)?;
+            match incoming.sealed {
+                // Its code is another one, whether anything else is or not.
+                Some(_) => self.write_header(&dataset, &head.objset)?,
+                None => self.empty_log(&dataset, false)?,
+            }
             head
         };
         head.receive();
@@ -169,6 +174,14 @@ impl TaskCx<'_> {
             before: 0,
             later: None,
         })
+    }
+
+    /// With what a head is changed that a stream goes into.
+    fn key_to_receive(&self, dataset: &Dataset, incoming: &Incoming) -> Result<SetKey> {
+        match &incoming.sealed {
+            Some(sealed) => Ok(SetKey::Sealed(Box::new(sealed.set.clone()))),
+            None => Ok(self.datasets().set_key(dataset)?),
+        }
     }
 
     /// Refuses to give another name to what is being received, or to something above it.
@@ -199,11 +212,11 @@ impl TaskCx<'_> {
             self.check_younger_unused(&existing, incoming)?;
         }
         let open = self.shared.heads.read().get(&dataset.object).cloned();
-        let head = match open {
+        let head = match open.filter(|head| head.objset.is_sealed() == incoming.sealed.is_some()) {
             Some(head) => head,
             None => {
                 let stored = dsl.stored(&dataset)?;
-                let set = (kind, dsl.set_key(&dataset)?);
+                let set = (kind, self.key_to_receive(&dataset, incoming)?);
                 let head = self.shared.live(dataset.object, Some(dataset.phys.bp), set, &stored)?;
                 self.shared.weigh(&head, &stored)?;
                 self.touch();

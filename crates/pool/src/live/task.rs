@@ -32,7 +32,7 @@ use super::head::Head;
 use super::history::{self, Invocation};
 use super::shared::{Shared, TaskCx};
 use crate::error::Result;
-use dmu::{Objset, Tx};
+use dmu::{Objset, SetKey, Tx};
 use dsl::write::{Blocks, DslCx, FeatureCounts, PropertyChange, Timestamp, finish_head};
 use dsl::{Dataset, Dsl, StoredValue};
 use ondisk::nvlist::NvList;
@@ -108,9 +108,20 @@ impl<'a> TaskCx<'a> {
         kind: ObjsetKind,
         format: impl FnOnce(&Head, &Tx) -> Result<()>,
     ) -> Result<Arc<Head>> {
+        let made = self.datasets().head_by_object(dataset)?;
+        self.new_objset_with(dataset, (kind, self.datasets().set_key(&made)?), format)
+    }
+
+    /// The same with a key that is not that of the dataset.
+    pub(super) fn new_objset_with(
+        &self,
+        dataset: u64,
+        (kind, key): (ObjsetKind, SetKey),
+        format: impl FnOnce(&Head, &Tx) -> Result<()>,
+    ) -> Result<Arc<Head>> {
         let shared = self.shared;
         let made = self.datasets().head_by_object(dataset)?;
-        let (stored, key) = (self.datasets().stored(&made)?, self.datasets().set_key(&made)?);
+        let stored = self.datasets().stored(&made)?;
         let head = Arc::new(shared.live(dataset, None, (kind, key), &stored)?);
         self.touch();
         format(&head, self.tx)?;

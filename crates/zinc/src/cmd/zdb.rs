@@ -52,7 +52,7 @@ pub struct Args {
     /// Pools as they stand in this cache file; without a pool: their configurations
     #[arg(short = 'U', long = "cachefile", value_name = "CACHEFILE")]
     cachefile: Option<PathBuf>,
-    /// A snapshot as a send stream: POOL/NUMBER [FLAGS], of the letters e, c and L
+    /// A snapshot as a send stream: POOL/NUMBER [FLAGS], of the letters e, c, L and w
     #[arg(short = 'B', long = "backup")]
     backup: bool,
     /// Deduplication tables
@@ -138,13 +138,16 @@ fn device(word: &str) -> PathBuf {
 fn send(session: &Session, pool: &Pool, name: &str, rest: &[String]) -> Result<bool, Failure> {
     let flags = rest.first().map_or("", String::as_str);
     let number = name.split_once('/').and_then(|(_, number)| number.parse().ok());
-    let (Some(number), true) = (number, flags.chars().all(|c| "ecL".contains(c))) else {
-        return Err(Failure::usage("zdb: want -B POOL/NUMBER [FLAGS], of the letters e, c and L"));
+    let (Some(number), true) = (number, flags.chars().all(|c| "ecLw".contains(c))) else {
+        return Err(Failure::usage(
+            "zdb: want -B POOL/NUMBER [FLAGS], of the letters e, c, L and w",
+        ));
     };
     let forms = Forms {
         large_blocks: flags.contains('L'),
         compressed: flags.contains('c'),
         embedded: flags.contains('e'),
+        raw: flags.contains('w'),
     };
     let snapshot = pool.dsl().name_of(number)?;
     let out = Terminal(session);

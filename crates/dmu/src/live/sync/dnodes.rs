@@ -6,11 +6,12 @@ use crate::live::set::{DNODE_BLOCK_SIZE, FIRST_SPECIAL, SLOTS_PER_BLOCK};
 use crate::live::state::{Content, ObjectChanges};
 use crate::ranges::BlockRanges;
 use device::AlignedBuf;
+use ondisk::blkptr::CryptParams;
 use ondisk::dnode::{DNODE_SLOT_SIZE, EXTRA_SLOTS_AT};
-use ondisk::{BlkPtr, Dnode, Endian, ObjsetPhys};
+use ondisk::{BlkPtr, Compression, Dnode, Endian, ObjsetPhys};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
-use zio::Block;
+use zio::{Block, Seal};
 
 /// A block of dnodes with the jobs whose dnodes stand in it.
 struct DnodeBlock<'a> {
@@ -36,6 +37,7 @@ impl SetSync<'_> {
         let taken = ObjectChanges {
             attrs: Some(Arc::new(attrs)),
             clear: false,
+            levels: None,
             blocks: Vec::new(),
             holes: BlockRanges::default(),
             spill: None,
@@ -73,6 +75,7 @@ impl SetSync<'_> {
         })?;
         let writes = blocks.into_iter().filter_map(|b| {
             let (block, fill) = b.after?;
+            let block = self.sealed_dnodes(b.blkid, &b.old, block);
             let content = Content::Block(Arc::new(block));
             Some(Write { job: 0, blkid: b.blkid, content, fill, old: b.old })
         });
@@ -81,6 +84,25 @@ impl SetSync<'_> {
         self.finish(&mut meta);
         phys.meta_dnode = meta.after.as_deref().cloned();
         Ok(())
+    }
+
+    /// A block of dnodes, as it is to be written in the place of `old`.
+    fn sealed_dnodes(&self, blkid: u64, old: &BlkPtr, block: Block) -> Block {
+        if !self.live.is_sealed() {
+            return block;
+        }
+        let of_old = || match old.is_encrypted() {
+            true => (CryptParams { salt: old.crypt_salt(), iv: old.crypt_iv() }, old.crypt_mac()),
+            false => (CryptParams { salt: [0; 8], iv: [0; 12] }, [0; 16]),
+        };
+        let (params, mac) =
+            self.live.dnode_seals.lock().get(&blkid).copied().unwrap_or_else(of_old);
+        block.sealed(Seal {
+            size: DNODE_BLOCK_SIZE,
+            compression: Compression::OFF,
+            params: Some(params),
+            mac,
+        })
     }
 
     /// The block with the new dnodes, and how many it holds.

@@ -193,7 +193,7 @@ impl SetSync<'_> {
             }
         }
         let mut tree = Tree::new(job.object.number(), dnode);
-        tree.grow();
+        tree.grow(job.taken.levels.unwrap_or(1));
         for (start, end) in job.taken.holes.iter() {
             tree.punch(self, start, end)?;
         }
@@ -249,7 +249,7 @@ impl SetSync<'_> {
                 let dnode = &tree.dnode;
                 let is_spill = w.blkid == Place::BLKID_SPILL;
                 let kind = if is_spill { dnode.bonus_kind } else { dnode.kind };
-                let size = block.len() as u64;
+                let size = block.size();
                 let mut spec = self.policy.spec(kind, 0, Some(dnode), size, self.cx.txg);
                 spec.fill = w.fill;
                 let place = match is_spill {
@@ -305,7 +305,10 @@ impl SetSync<'_> {
         if dnode.spill.is_some() {
             dnode.flags |= FLAG_SPILL;
         }
-        dnode.clear_tail();
+        // What stands behind a bonus that came encrypted is a part of it.
+        if !self.live.is_sealed() {
+            dnode.clear_tail();
+        }
         if job.object.number() < FIRST_SPECIAL {
             dnode.flags |= self.accounting_flags();
         }

@@ -54,7 +54,7 @@ pub struct Args {
     /// Leave small blocks as they stand in their pointers
     #[arg(short = 'e', long)]
     embed: bool,
-    /// -L -c -e; encrypted datasets are not sent so yet
+    /// -L -c -e, and encrypted datasets as they are encrypted, without their keys
     #[arg(short = 'w', long)]
     raw: bool,
     /// Does nothing, as in OpenZFS
@@ -116,9 +116,10 @@ impl Verb for Args {
         }
         let pool = self.pool.clone().open(session, &self.snapshot)?;
         let forms = Forms {
-            large_blocks: self.large_block || self.raw,
-            compressed: self.compressed || self.raw,
-            embedded: self.embed || self.raw,
+            large_blocks: self.large_block,
+            compressed: self.compressed,
+            embedded: self.embed,
+            raw: self.raw,
         };
         let scope = Scope {
             intermediates: self.all_from.is_some(),

@@ -1,0 +1,29 @@
+//! Encryption roots, which raw streams do not tell of: `zfs receive` of a raw package makes them as
+//! the sender has them.
+//!
+//! Each dataset that comes raw is an encryption root at first, for its key comes with it and
+//! nothing else does. The list of the package says which datasets are roots; the others have the
+//! root of the dataset above. The one that was named stays a root, whatever it was there.
+
+use super::list::Sent;
+use super::names::by_guid;
+use crate::error::Result;
+use dsl::names::is_within;
+use pool::live::LivePool;
+
+/// Makes the datasets from `top` on down roots, or not, as the sender has them.
+pub(super) fn follow(pool: &LivePool, sent: &[Sent], top: &str) -> Result<()> {
+    for one in sent {
+        let found = {
+            let view = pool.view();
+            let _guard = view.lock_datasets();
+            let mut guids = one.snapshots.keys();
+            guids.find_map(|guid| by_guid(view.dsl(), top, *guid))
+        };
+        let name = found.as_deref().and_then(|name| name.split('@').next());
+        if let Some(name) = name.filter(|name| *name != top && is_within(name, top)) {
+            pool.follow_root(name, one.is_root)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,228 @@
+//! Raw streams: encrypted datasets as they are encrypted, with which neither side has a key.
+
+use super::resumed::in_pieces;
+use super::*;
+use engine::keys::{self, KeyChange, KeyWish};
+
+const KEY: &[u8; 32] = b"thirty-two bytes of a raw key ..";
+const WORDS: &[u8] = b"correct horse battery staple";
+const RAW: Forms = Forms { large_blocks: true, compressed: true, embedded: true, raw: true };
+
+/// An encryption root.
+fn root(pool: &LivePool, new: Create, suite: &str) {
+    let new = new.set("encryption", suite).unwrap().set("keyformat", "raw").unwrap();
+    new.set("compression", "lz4").unwrap().with_key(pool, KEY).unwrap().run(pool).unwrap();
+}
+
+fn change_key(pool: &LivePool, name: &str, format: &str, key: &[u8]) {
+    let kind = engine::DatasetKind::Filesystem;
+    let parse = |value| engine::properties::parse("keyformat", value, kind, true).unwrap();
+    let wish = KeyWish::of(&mut vec![parse(format)]);
+    let (wish, wanted) = keys::wanted_change(pool.view(), name, &wish).unwrap();
+    let root = wish.root_key(pool.rt(), &wanted, key).unwrap();
+    pool.change_key(name, KeyChange::Root(root)).unwrap();
+}
+
+fn snapshot(pool: &LivePool, name: &str) {
+    engine::datasets::snapshot(pool, &[name], false, Vec::new()).unwrap();
+}
+
+/// Every block is what its codes say, read with these keys.
+fn check_with(pool: LivePool, path: &Path, keys: &[(&str, &[u8])]) {
+    pool.export().unwrap();
+    let pool = Pool::open("there", &OpenOptions::in_places([path])).unwrap();
+    for (name, key) in keys {
+        pool.dsl().load_key(name, key).unwrap();
+    }
+    let report = check::run(&pool, &CheckOptions::default(), &Progress::new());
+    assert!(report.issues.is_empty(), "{:?}", report.issues);
+    assert_eq!(report.blocks_lost, 0);
+}
+
+/// What a stream has but its name and its sums.
+fn body(stream: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut reader = engine::streams::Reader::new(stream);
+    while let Some(record) = reader.record().unwrap() {
+        use engine::streams::Body;
+        let payload = reader.payload().unwrap();
+        if !matches!(record.body, Body::Begin(_) | Body::End(_)) {
+            let record = engine::streams::Record { checksum: [0; 4], ..record };
+            out.extend(record.encode(engine::inside::ondisk::Endian::Little));
+        }
+        out.extend_from_slice(payload);
+    }
+    out
+}
+
+/// Receives without a key what changed at random, in pieces or whole, in pools of larger sectors
+/// than the sender's; then everything is read with the key.
+#[test]
+fn what_is_sent_raw_is_received_without_a_key() {
+    for (seed, suite) in [(1, "aes-256-gcm"), (2, "aes-128-ccm")] {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("there.img");
+        let mut rng = Rng::new(seed);
+        let from = NewPool::new("here").memory(512 << 20).create().unwrap();
+        let into = NewPool::new("there").file(&image, 512 << 20).unwrap();
+        let into = into.with(|options| options.ashift = Some(12)).create().unwrap();
+        let mut new = Create::filesystem("here/fs").unwrap().set("xattr", "sa").unwrap();
+        if seed == 2 {
+            new = new.set("dnodesize", "auto").unwrap().set("recordsize", "1M").unwrap();
+        }
+        root(&from, new, suite);
+        root(&from, Create::volume("here/vol", 8 << 20).unwrap(), suite);
+        let (fs, volume) = (from.filesystem("here/fs").unwrap(), from.volume("here/vol").unwrap());
+        let mut files = Vec::new();
+        for round in 0..4 {
+            for _ in 0..60 {
+                change(&mut rng, &fs, &mut files);
+            }
+            let data = bytes(&mut rng, 200_000);
+            volume.write_at(rng.below(4 << 20), &data).unwrap();
+            let since = (round > 0).then(|| format!("@{}", round - 1));
+            for of in ["fs", "vol"] {
+                let name = format!("here/{of}@{round}");
+                snapshot(&from, &name);
+                let stream = sent(&from, &name, since.as_deref(), RAW);
+                let target = format!("there/{of}");
+                if round % 2 == 1 {
+                    in_pieces(&mut rng, &from, &into, &stream, &target);
+                } else {
+                    receive(&into, &to(&target), &stream).unwrap();
+                }
+                // It goes on as it came.
+                let again = sent(&into, &format!("{target}@{round}"), since.as_deref(), RAW);
+                assert!(body(&again) == body(&stream), "seed {seed}, {name}: not the same records");
+                let plain = Forms { raw: false, ..RAW };
+                let view = into.look().unwrap();
+                let e = Send::new(&view, &format!("{target}@{round}"), None, plain).err();
+                assert!(matches!(e.unwrap().kind(), ErrorKind::NoKey));
+            }
+            if round == 1 {
+                // From now on a passphrase is asked for.
+                change_key(&from, "here/fs", "passphrase", WORDS);
+            }
+        }
+        assert!(into.load_key("there/fs", KEY).is_err());
+        into.load_key("there/fs", WORDS).unwrap();
+        into.load_key("there/vol", KEY).unwrap();
+        for of in ["fs", "vol"] {
+            for round in 0..4 {
+                let (a, b) = (format!("here/{of}@{round}"), format!("there/{of}@{round}"));
+                compare(&from, &a, &into, &b, &format!("seed {seed}, {a}"));
+            }
+        }
+        // It is a dataset like any other then; but raw streams do not go on from what is its own.
+        let theirs = into.filesystem("there/fs").unwrap();
+        for _ in 0..20 {
+            let (name, _) = files.pop().unwrap();
+            theirs.unlink(theirs.root_object(), &name, NOW).unwrap();
+        }
+        drop(theirs);
+        snapshot(&from, "here/fs@more");
+        let more = sent(&from, "here/fs@more", Some("@3"), RAW);
+        assert_eq!(refusal(receive(&into, &to("there/fs"), &more)), Refusal::Modified);
+        receive(&into, &Receive { force: true, ..to("there/fs") }, &more).unwrap();
+        compare(&from, "here/fs@more", &into, "there/fs@more", "in the end");
+        check_with(into, &image, &[("there/fs", WORDS), ("there/vol", KEY)]);
+    }
+}
+
+#[test]
+fn raw_streams_go_on_from_raw_streams_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("there.img");
+    let from = NewPool::new("here").memory(128 << 20).create().unwrap();
+    let into = NewPool::new("there").file(&image, 128 << 20).unwrap().create().unwrap();
+    root(&from, Create::filesystem("here/fs").unwrap(), "on");
+    let (mut rng, mut files) = (Rng::new(5), Vec::new());
+    let fs = from.filesystem("here/fs").unwrap();
+    for name in ["here/fs@0", "here/fs@1"] {
+        (0..20).for_each(|_| change(&mut rng, &fs, &mut files));
+        snapshot(&from, name);
+    }
+    let (full, more) =
+        (sent(&from, "here/fs@0", None, RAW), sent(&from, "here/fs@1", Some("@0"), RAW));
+    let force = |target: &str| Receive { force: true, ..to(target) };
+    // Onto what is not encrypted.
+    let plain = Forms::default();
+    receive(&into, &to("there/plain"), &sent(&from, "here/fs@0", None, plain)).unwrap();
+    assert_eq!(refusal(receive(&into, &force("there/plain"), &more)), Refusal::RawOnPlain);
+    Create::filesystem("there/empty").unwrap().run(&into).unwrap();
+    assert_eq!(refusal(receive(&into, &force("there/empty"), &full)), Refusal::RawReplaces);
+    // Onto what was encrypted here.
+    root(&into, Create::filesystem("there/own").unwrap(), "on");
+    receive(&into, &to("there/own/fs"), &sent(&from, "here/fs@0", None, plain)).unwrap();
+    assert_eq!(refusal(receive(&into, &to("there/own/fs"), &more)), Refusal::OtherKey);
+    // Onto the same key and other IVs.
+    receive(&into, &to("there/fs"), &full).unwrap();
+    into.load_key("there/fs", KEY).unwrap();
+    let plain_more = sent(&from, "here/fs@1", Some("@0"), plain);
+    receive(&into, &to("there/fs"), &plain_more).unwrap();
+    snapshot(&from, "here/fs@2");
+    let third = sent(&from, "here/fs@2", Some("@1"), RAW);
+    assert_eq!(refusal(receive(&into, &to("there/fs"), &third)), Refusal::OtherIvset);
+    // Without the key, nothing but a raw stream goes on.
+    receive(&into, &to("there/locked"), &full).unwrap();
+    let e = receive(&into, &to("there/locked"), &plain_more).unwrap_err();
+    assert!(matches!(e.error.kind(), ErrorKind::NoKey), "{:?}", e.error);
+    receive(&into, &to("there/locked"), &more).unwrap();
+    // How it is encrypted is not for the receiver to say.
+    let set = vec![("encryption".to_owned(), "off".to_owned())];
+    let how = Receive { set, ..to("there/set") };
+    assert_eq!(refusal(receive(&into, &how, &full)), Refusal::OfRawStream("encryption".to_owned()));
+    into.load_key("there/locked", KEY).unwrap();
+    compare(&from, "here/fs@1", &into, "there/locked@1", "in the end");
+    let keys = ["there/own", "there/fs", "there/locked"].map(|name| (name, &KEY[..]));
+    check_with(into, &image, &keys);
+}
+
+#[test]
+fn forged_raw_records_change_nothing_that_was_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("there.img");
+    let from = NewPool::new("here").memory(128 << 20).create().unwrap();
+    let into = NewPool::new("there").file(&image, 512 << 20).unwrap().create().unwrap();
+    root(&from, Create::filesystem("here/fs").unwrap(), "on");
+    let fs = from.filesystem("here/fs").unwrap();
+    let mut rng = Rng::new(std::env::var("ZINC_SEED").map_or(4, |seed| seed.parse().unwrap()));
+    let (mut files, mut streams) = (Vec::new(), Vec::new());
+    for (round, since) in [None, Some("@0")].into_iter().enumerate() {
+        (0..15).for_each(|_| change(&mut rng, &fs, &mut files));
+        let name = format!("here/fs@{round}");
+        snapshot(&from, &name);
+        streams.push(sent(&from, &name, since, RAW));
+    }
+    receive(&into, &to("there/fs"), &streams[0]).unwrap();
+    let (mut taken, mut refused) = (0, 0);
+    for round in 0..80 {
+        let (stream, target) = match round % 2 {
+            0 => (&streams[0], format!("there/new{round}")),
+            _ => (&streams[1], "there/fs".to_owned()),
+        };
+        let stream = forged(&mut rng, stream);
+        match receive(&into, &Receive { force: true, ..to(&target) }, &stream) {
+            Ok(_) => {
+                taken += 1;
+                if round % 2 == 0 {
+                    into.destroy_snapshots(&[format!("{target}@0")], false).unwrap();
+                    into.destroy_dataset(&target).unwrap();
+                } else {
+                    into.destroy_snapshots(&[format!("{target}@1")], false).unwrap();
+                }
+            }
+            Err(e) => {
+                refused += 1;
+                let is_known =
+                    matches!(e.error.kind(), ErrorKind::BadStream(_) | ErrorKind::Refused(_));
+                assert!(is_known, "round {round}: {:?}", e.error);
+            }
+        }
+        assert!(into.suspended().is_none(), "round {round}");
+    }
+    assert!(taken > 5 && refused > 5, "{taken} {refused}");
+    into.load_key("there/fs", KEY).unwrap();
+    compare(&from, "here/fs@0", &into, "there/fs@0", "in the end");
+    check_with(into, &image, &[("there/fs", KEY)]);
+}
