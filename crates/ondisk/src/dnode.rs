@@ -133,7 +133,8 @@ impl Dnode {
     }
 
     /// All bytes between the pointers and the spill pointer or the end, as far as they are known:
-    /// the bonus, and what was found behind it. In an encrypted dataset all of it is one ciphertext.
+    /// the bonus, and what was found behind it. In an encrypted dataset all of it is one
+    /// ciphertext.
     #[must_use]
     pub fn bonus_area(&self) -> Vec<u8> {
         [self.bonus.as_slice(), &self.slack.tail].concat()

@@ -229,7 +229,7 @@ impl<'a> Apply<'a> {
         object.set_bonus(&tx, new.bonus_kind, &new.bonus).map_err(rejected)
     }
 
-    /// An object of this number is told of, whose dnode takes so many slots.
+    /// An object of this number is told of, whose dnode takes this number of slots.
     pub(super) fn comes(&mut self, number: u64, slots: u8) -> Result<()> {
         self.highest = self.highest.max(number);
         if slots > 1 && !self.has_large_dnodes {

@@ -26,6 +26,7 @@ mod list;
 mod names;
 mod roots;
 mod sealed;
+mod start;
 
 pub use follow::Followed;
 pub use names::Naming;
@@ -38,7 +39,7 @@ use crate::properties::parse;
 use apply::Apply;
 use dsl::names::is_within;
 use dsl::write::{Encryption, Incoming, NameKind, PropertyChange, check_name};
-use dsl::{DatasetKind, PropertyContext, Refusal, ResumeToken, SealedStream, Source, has_property};
+use dsl::{DatasetKind, PropertyContext, Refusal, ResumeToken, Source, has_property};
 use follow::Follow;
 use list::{Package, SentProperties};
 use names::destination;
@@ -48,9 +49,9 @@ use ondisk::stream::{Begin, Body, KIND_COMPOUND, KIND_SNAPSHOT, Record, begin_fl
 use pool::Pool;
 use pool::live::{LivePool, Received, Receiving};
 use rt::Progress;
+use start::{Start, bad, fault};
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::sync::Arc;
 use std::time::Duration;
 use stream::Reader;
 
@@ -183,27 +184,6 @@ pub struct Receive {
     pub encryption: Encryption,
 }
 
-/// How the stream of a snapshot begins.
-struct Start {
-    begin: Begin,
-    /// Bytes up to the end of BEGIN, without its list.
-    at: u64,
-    /// The record behind the list, where that was read.
-    first: Option<Record>,
-    /// The object and the offset with which the rest of a stream begins.
-    rest: Option<(u64, u64)>,
-    /// What a raw stream brings.
-    sealed: Option<Arc<SealedStream>>,
-}
-
-impl std::ops::Deref for Start {
-    type Target = Begin;
-
-    fn deref(&self) -> &Begin {
-        &self.begin
-    }
-}
-
 /// One receive.
 struct Run<'a, R> {
     view: &'a Pool,
@@ -246,28 +226,6 @@ impl Receive {
         let reader = Reader::new(input);
         Run { view: pool, pool: None, how: self, reader, observer, progress }.all()
     }
-}
-
-/// What is wrong with the stream where it cannot be read further.
-fn fault(e: stream::Error, is_first: bool) -> Error {
-    use ondisk::ErrorKind as Format;
-    use stream::ErrorKind as K;
-    let kind = match &e.kind {
-        K::Truncated if is_first => StreamFault::Unread,
-        K::Truncated => StreamFault::Incomplete,
-        K::Checksum { .. } => StreamFault::Checksum,
-        K::Format(e) if matches!(e.kind, Format::BadMagic { .. }) => StreamFault::Magic,
-        K::Format(_) => StreamFault::Record("a record is none"),
-        K::Io(e) if e.get_ref().is_some_and(|inner| inner.is::<rt::Cancelled>()) => {
-            return Error::new(ErrorKind::Cancelled);
-        }
-        K::Io(_) => StreamFault::Unread,
-    };
-    Error::new(ErrorKind::BadStream(kind)).because(e)
-}
-
-fn bad(fault: StreamFault) -> Error {
-    Error::new(ErrorKind::BadStream(fault))
 }
 
 /// While nothing is known of the stream.
@@ -476,27 +434,9 @@ impl<R: Read> Run<'_, R> {
         })
     }
 
-    /// What stands behind BEGIN, where that has something to say.
-    fn start(&mut self, begin: &Begin) -> Result<Start> {
-        let (begin, at) = (begin.clone(), self.reader.length());
-        if begin.features() & (feature::RAW | feature::RESUMING) == 0 {
-            return Ok(Start { begin, at, first: None, rest: None, sealed: None });
-        }
-        let list = self.reader.payload().map_err(|e| fault(e, false))?.to_vec();
-        // Its checksum is that of the list too.
-        let first = self.reader.record().map_err(|e| fault(e, false))?;
-        let first = Some(first.ok_or_else(|| bad(StreamFault::Incomplete))?);
-        let rest = list::start(&list);
-        let sealed = match begin.features() & feature::RAW {
-            0 => None,
-            _ => Some(Arc::new(list::sealed(&list)?)),
-        };
-        Ok(Start { begin, at, first, rest, sealed })
-    }
-
     /// The rest of the stream of a snapshot, whose beginning was received before.
     fn rest_into(&mut self, begin: &Begin, sent: &str, destination: &str) -> Result<()> {
-        let mut begin = self.start(begin)?;
+        let mut begin = Start::read(&mut self.reader, begin)?;
         let (at, first) = (begin.at, begin.first.take());
         let first = first.ok_or_else(|| bad(StreamFault::Incomplete))?;
         let start = begin.rest.ok_or_else(|| bad(StreamFault::List))?;
@@ -593,7 +533,7 @@ impl<R: Read> Run<'_, R> {
         package: Option<&Package>,
         wants_new: bool,
     ) -> Result<()> {
-        let mut begin = self.start(begin)?;
+        let mut begin = Start::read(&mut self.reader, begin)?;
         let (at, first) = (begin.at, begin.first.take());
         let is_top = package.is_none_or(|p| sent.split('@').next() == Some(&*p.top));
         if check_name(destination)? != NameKind::Snapshot {

@@ -9,7 +9,7 @@ use zio::Block;
 pub(super) enum Item {
     /// An object is there.
     Object { number: u64, dnode: Box<Dnode> },
-    /// In a raw stream: a block of dnodes, which so many slots from `first` stand in.
+    /// In a raw stream: a block of dnodes, whose slots are those from `first` on.
     Range { first: u64, slots: u64, bp: BlkPtr },
     /// There are no objects.
     FreeObjects { first: u64, count: u64 },

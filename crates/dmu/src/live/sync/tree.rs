@@ -56,8 +56,8 @@ impl Tree {
         (u128::from(id) << shift, (u128::from(id) + 1) << shift)
     }
 
-    /// Adds levels until the tree has this many and reaches its last block. What the dnode points to
-    /// moves into a new indirect block.
+    /// Adds levels until the tree has this many and reaches its last block. What the dnode points
+    /// to moves into a new indirect block.
     pub(super) fn grow(&mut self, levels: u8) {
         let needed = levels_for(&self.dnode, self.dnode.max_block).unwrap_or(u8::MAX);
         let wanted = needed.max(levels);
