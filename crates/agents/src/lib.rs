@@ -15,6 +15,7 @@
 
 pub mod events;
 pub mod panic;
+mod replacing;
 pub mod spares;
 
 /// The pool that a server holds, until it is let go.

@@ -1,12 +1,13 @@
 //! What a server does by itself when a device of its pool fails: it takes a hot spare, and uses the
-//! device again when it is back, as another file or disk too. A thread beside it looks whether the
+//! device again when it is back, as another file or disk too, or a new one in its place where
+//! `autoreplace` says so. A thread beside it looks whether the
 //! spares that wait and the cache devices are there.
 //!
 //! OpenZFS leaves this to a daemon of its own, zed. Here it is a thread of the process that holds
 //! the pool: commands that open a pool for a moment take no spares, as they cannot tell a device
 //! that failed from one that comes a second later.
 
-use crate::Held;
+use crate::{Held, replacing};
 use control::Presence;
 use engine::devices::AnyDevices;
 use engine::live::{Lookout, Missing, NotUsed, Returned, SpareTaken};
@@ -158,10 +159,22 @@ fn use_returned(held: &Held, lookout: &mut Lookout, missing: &Missing) -> bool {
     }
     let became = work(held, "using devices that are back", |pool| {
         let became = pool.use_returned(found, &AnyDevices::default());
-        became.into_iter().map(|r| (name_of(pool, r.leaf), r)).collect::<Vec<_>>()
+        let named = |mut r: Returned| {
+            let name = name_of(pool, r.leaf);
+            let is_new = replacing::put_in_place(pool, &r).unwrap_or_else(|why| {
+                r.refusal = Some(NotUsed::Failed(why));
+                false
+            });
+            (name, r, is_new)
+        };
+        became.into_iter().map(named).collect::<Vec<_>>()
     });
-    for (leaf, Returned { path, refusal, .. }) in &became {
+    for (leaf, Returned { path, refusal, .. }, is_new) in &became {
         let (pool, path) = (held.name(), path.display());
+        if *is_new {
+            tracing::warn!(target: "zinc::pool", "{pool}: {leaf} is replaced by a new device");
+            continue;
+        }
         let Some(why) = refusal else {
             tracing::warn!(target: "zinc::pool", "{pool}: {leaf} is back and used again");
             continue;
@@ -175,9 +188,10 @@ fn use_returned(held: &Held, lookout: &mut Lookout, missing: &Missing) -> bool {
         };
         tracing::warn!(target: "zinc::pool", "{pool}: {path} is not used as {leaf}: {why}; {hint}");
     }
-    let is_failure = |r: &&(_, Returned)| matches!(r.1.refusal, Some(NotUsed::Failed(_)));
-    became.iter().filter(is_failure).for_each(|(_, r)| lookout.try_again(&r.path));
-    became.iter().any(|(_, r)| r.refusal.is_none())
+    let is_failure = |r: &&Returned| matches!(r.refusal, Some(NotUsed::Failed(_)));
+    let all = || became.iter().map(|(_, r, _)| r);
+    all().filter(is_failure).for_each(|r| lookout.try_again(&r.path));
+    became.iter().any(|(_, r, is_new)| *is_new || r.refusal.is_none())
 }
 
 fn take(held: &Held) {

@@ -6,6 +6,7 @@ use crate::locks::{ObjectLock, ObjectLocks};
 use crate::places::Places;
 use crate::store::{BlockStore, Key};
 use crate::traverse::{Traversal, Visitor};
+use crate::tx::Transactions;
 use crate::usage::SetUse;
 use ondisk::{BlkPtr, Dnode, ObjsetPhys};
 use std::ops::ControlFlow;
@@ -16,6 +17,8 @@ use zio::Place;
 #[derive(Clone)]
 pub struct Objset {
     pub(crate) inner: Arc<Inner>,
+    /// Transactions of this handle, where they are others than those of the set.
+    pub(crate) transactions: Option<Arc<dyn Transactions>>,
 }
 
 #[derive(Clone)]
@@ -65,7 +68,7 @@ impl Objset {
             places: Arc::default(),
             usage: OnceLock::new(),
         };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self { inner: Arc::new(inner), transactions: None })
     }
 
     pub(crate) fn of_live(
@@ -88,7 +91,16 @@ impl Objset {
             live: Some(live),
             usage: OnceLock::new(),
         };
-        Self { inner: Arc::new(inner) }
+        Self { inner: Arc::new(inner), transactions: None }
+    }
+
+    /// The same set for one that gives up: where its changes would have to wait for devices that
+    /// fail, they are refused.
+    #[must_use]
+    pub fn unless_suspended(&self) -> Self {
+        let set = self.inner.live.as_ref().and_then(|live| live.transactions());
+        let transactions = set.and_then(|transactions| transactions.unless_suspended());
+        Self { inner: Arc::clone(&self.inner), transactions }
     }
 
     /// The same live set with another way to its blocks: what is changed in one is changed in the
@@ -96,7 +108,7 @@ impl Objset {
     #[must_use]
     pub fn through(&self, store: Arc<dyn BlockStore>) -> Self {
         let inner = Inner { store, ..Inner::clone(&self.inner) };
-        Self { inner: Arc::new(inner) }
+        Self { inner: Arc::new(inner), transactions: self.transactions.clone() }
     }
 
     /// Number of the dataset's object in the MOS; 0 for the MOS.

@@ -62,6 +62,12 @@ pub trait Transactions: Send + Sync {
     /// Pushes the txg along and waits until it is durable.
     fn wait_synced(&self, txg: u64) -> Result<()>;
 
+    /// The same transactions for one that gives up: where it would have to wait for devices that
+    /// fail, it is refused. `None`: these never wait for them.
+    fn unless_suspended(&self) -> Option<Arc<dyn Transactions>> {
+        None
+    }
+
     /// `bytes` more became dirty in `txg`.
     fn dirtied(&self, txg: u64, bytes: u64);
 

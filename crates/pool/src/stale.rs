@@ -13,11 +13,19 @@
 //! absence costs a resilver, so what could be a crash is taken for one. What tells is
 //!
 //! - three rounds in a row that a device has no part of, or
+//! - two, when no label of it was written between them: all devices had the first before the
+//!   second began, unless the pool was opened anew, and then labels are written before the first
+//!   uberblock, or
 //! - fewer, when its labels are older than those of the others: labels of a txg are on all
 //!   devices before the first uberblock of that txg is written, or
+//! - one, when the pool goes back to a state before its newest: later rounds were begun when all
+//!   devices had that one, or
 //! - rounds of its own after the last one in common: it was written without the others. A txg that
 //!   two devices ended with different rounds tells that at once: a crash leaves a round on one of
 //!   them, but never another one on the other.
+//!
+//! What is left is a device that stood still before the last round of all, as an image that was put
+//! back: that is not told from a crash, and what it lacks is found when it is read, or by a scrub.
 //!
 //! The measure is a device that holds the uberblock the pool is opened with, since its blocks are
 //! the ones that are read: sides that were written each without the other may end with the same
@@ -33,6 +41,9 @@ use vdev::Txgs;
 /// Rounds that a device has no part of, from which on it was away for them. Crashes in two rounds
 /// in a row leave two.
 const AWAY: usize = 3;
+
+/// The same, when no label of it was written in between.
+const AWAY_IN_ONE_SESSION: usize = 2;
 
 /// Rounds, missed and its own, from which on a device had a history of its own. Crashes in three
 /// rounds in a row leave three.
@@ -62,11 +73,12 @@ impl LeafHistory {
     /// How many txgs it is behind `best`, when it missed some.
     #[cfg(test)]
     fn behind(&self, best: &Self) -> Option<u64> {
-        self.away(best).map(|away| away.txgs)
+        self.away(best, false).map(|away| away.txgs)
     }
 
-    /// How it was away while `best` was there, when it was.
-    fn away(&self, best: &Self) -> Option<MissedWrites> {
+    /// How it was away while `best` was there, when it was; whether what is compared is the past:
+    /// states before the newest one.
+    fn away(&self, best: &Self, is_past: bool) -> Option<MissedWrites> {
         let has = |of: &Self, txg: &u64, round: &Round| of.rounds.get(txg) == Some(round);
         let mut newest_first = self.rounds.iter().rev();
         let common = newest_first.find(|(txg, round)| has(best, txg, round)).map_or(0, |(t, _)| *t);
@@ -74,6 +86,13 @@ impl LeafHistory {
         let clash = |(txg, round): (&u64, &Round)| best.rounds.get(txg).is_some_and(|r| r != round);
         let clashes = self.rounds.range(common + 1..).any(clash);
         let missed = best.rounds.range(common + 1..).count();
+        let before_last = best.rounds.range(common + 1..).rev().nth(1).map(|(txg, _)| *txg);
+        let is_one_session = before_last.is_some_and(|txg| self.label <= txg);
+        let most = match (is_past, is_one_session) {
+            (true, _) => 1,
+            (false, true) => AWAY_IN_ONE_SESSION,
+            (false, false) => AWAY,
+        };
         // What is older than the whole ring of the other was overwritten there.
         let oldest = best.rounds.first_key_value().map_or(0, |(txg, _)| *txg);
         let own = self.rounds.range(oldest.max(common + 1)..).count();
@@ -82,7 +101,7 @@ impl LeafHistory {
             (0, _) => false,
             // A ring with nothing in it was lost, or is new; labels are all that is known of it.
             _ if self.rounds.is_empty() => label_missed,
-            (_, 0) => label_missed || missed >= AWAY,
+            (_, 0) => label_missed || missed >= most,
             _ if clashes => true,
             _ => missed + own >= OWN_HISTORY,
         };
@@ -152,6 +171,8 @@ impl Candidate {
         let states = uberblocks::by_txg(&self.uberblocks);
         let opened = states.iter().map(|s| s.uberblock).find(|u| u.txg <= txg);
         let opened = opened.map(|u| (u.txg, (u.timestamp, u.rootbp)));
+        let newest = states.first().map(|s| s.uberblock.txg);
+        let is_past = opened.is_some_and(|(opened, _)| newest.is_some_and(|txg| opened < txg));
         for top in &tree.children {
             let leaves = top.walk().filter(|v| v.kind.is_leaf());
             let seen = leaves.filter_map(|v| Some((v.guid, self.leaves.get(&v.guid)?.txg)));
@@ -178,7 +199,7 @@ impl Candidate {
                 |w: &LeafHistory| opened.is_some_and(|(t, r)| w.rounds.get(&t) == Some(&r));
             let rank = |w: &&LeafHistory| (holds_it(w), w.newest(), w.rounds.len());
             let Some(best) = all.iter().max_by_key(rank) else { continue };
-            out.extend(all.iter().filter_map(|w| Some((w.guid, w.away(best)?))));
+            out.extend(all.iter().filter_map(|w| Some((w.guid, w.away(best, is_past)?))));
         }
         out
     }
@@ -213,16 +234,31 @@ mod tests {
         // Two crashes, each of which left the newest state on another side.
         assert_eq!(of(3, &[4, 5, 6]).behind(&of(3, &[4, 5, 7])), None);
         assert_eq!(of(3, &[4, 5, 7]).behind(&of(3, &[4, 5, 6, 8])), None);
-        // Two crashes, and both left it on the same side.
-        assert_eq!(of(3, &[4, 5]).behind(&of(3, &[4, 5, 6, 7])), None);
+        // Two crashes, and both left it on the same side: the pool was opened in between.
+        assert_eq!(of(7, &[4, 5]).behind(&of(7, &[4, 5, 6, 7])), None);
+        assert_eq!(of(7, &[4, 5]).behind(&of(7, &[4, 5, 6, 9])), None);
     }
 
     #[test]
     fn three_rounds_or_one_and_a_label_are_an_absence() {
         assert_eq!(of(3, &[4, 5]).behind(&of(3, &[4, 5, 6, 7, 8])), Some(3));
+        assert_eq!(of(7, &[4, 5]).behind(&of(7, &[4, 5, 6, 7, 8])), Some(3));
         assert_eq!(of(3, &[4, 5]).behind(&of(3, &[400, 450, 500])), Some(495));
         assert_eq!(of(3, &[4, 5]).behind(&of(6, &[4, 5, 6])), Some(1));
         assert_eq!(of(3, &[4, 5]).behind(&of(6, &[4, 5, 6, 7])), Some(2));
+    }
+
+    /// Without a label in between all had the first before the second began.
+    #[test]
+    fn two_rounds_of_one_session_are_an_absence() {
+        assert_eq!(of(3, &[4, 5]).behind(&of(3, &[4, 5, 6, 7])), Some(2));
+        assert_eq!(of(6, &[4, 5]).behind(&of(6, &[4, 5, 6, 7])), Some(2));
+    }
+
+    #[test]
+    fn one_round_before_the_newest_is_an_absence() {
+        let away = |is_past| of(3, &[4, 5]).away(&of(9, &[4, 5, 6]), is_past).map(|a| a.txgs);
+        assert_eq!((away(false), away(true)), (None, Some(1)));
     }
 
     #[test]
@@ -237,7 +273,7 @@ mod tests {
         let best = of(6, &[4, 5, 6, 7, 8]);
         assert_eq!(alone(6, &[4, 5, 6, 7], 6).behind(&best), Some(3));
         assert_eq!(alone(6, &[4, 5, 6, 7, 8], 6).behind(&best), Some(3));
-        let missed = |w: &LeafHistory| w.away(&best).unwrap().missed().bounds();
+        let missed = |w: &LeafHistory| w.away(&best, false).unwrap().missed().bounds();
         assert_eq!(missed(&alone(6, &[4, 5, 6, 7], 6)), Some((1, 8)));
         assert_eq!(missed(&of(3, &[4, 5])), Some((6, 8)), "it only stood still");
     }
@@ -245,10 +281,13 @@ mod tests {
     #[test]
     fn two_rounds_of_one_txg_are_an_absence_at_once() {
         let best = of(3, &[4, 5, 6]);
-        let away = |w: &LeafHistory| w.away(&best).map(|away| away.has_changes);
+        let away = |w: &LeafHistory| w.away(&best, false).map(|away| away.has_changes);
         assert_eq!(away(&alone(3, &[4, 5, 6], 6)), Some(false));
         assert_eq!(away(&alone(3, &[4, 5, 6], 5)), Some(true));
         assert_eq!(away(&of(3, &[4, 5])), None);
-        assert_eq!(of(3, &[4]).away(&of(3, &[4, 5, 6, 7])).map(|a| a.has_changes), Some(false));
+        assert_eq!(
+            of(3, &[4]).away(&of(3, &[4, 5, 6, 7]), false).map(|a| a.has_changes),
+            Some(false)
+        );
     }
 }

@@ -54,8 +54,7 @@ const DATASETS: [StoredOnly; 21] = [
 ];
 
 #[rustfmt::skip]
-const POOLS: [StoredOnly; 3] = [
-    kept("autoreplace", &["off"], "zinc replaces no device by itself"),
+const POOLS: [StoredOnly; 2] = [
     kept("dedup_table_quota", &["none"], "zinc deduplicates nothing that it writes"),
     kept("listsnapshots", &["off"], SNAPSHOTS),
 ];

@@ -13,12 +13,17 @@ use clap::Args;
 use engine::devices::open_input;
 use engine::live::{ImportOptions, Invocation, Setting};
 use engine::pools::named_leaves;
-use engine::{Error, LivePool, OpenOptions, Progress};
+use engine::{Error, Hint, LivePool, OpenOptions, Progress};
 use imported::Found;
 use std::path::{Path, PathBuf};
 
 /// What is shown of a resilver that a command stays for.
 const RESILVER: &str = "resilver (Ctrl-C leaves it to the next command): blocks";
+
+/// What is said of files that were changed before the pool was suspended, and of a change that was
+/// made by then.
+const KEPT: &str = "what was done before is kept; the rest was not done, and is not done later";
+const MADE: &str = "it was done in memory, and becomes durable when the pool goes on";
 
 /// How a verb that changes a pool finds it.
 #[derive(Args, Clone, Default, Debug)]
@@ -112,7 +117,9 @@ impl LiveArgs {
     }
 
     /// The same for changes of files. In a suspended pool they would wait for its devices, as those
-    /// of programs on a mount do, and be made when the one who asked has given up: a command fails.
+    /// of programs on a mount do, and be made when the one who asked has given up: a command fails,
+    /// also when the pool is suspended meanwhile, where `act` works with a file system that gives
+    /// up ([`engine::Filesystem::unless_suspended`]).
     pub fn change_files<T>(
         &self,
         session: &Session,
@@ -121,7 +128,10 @@ impl LiveArgs {
     ) -> Result<T, Failure> {
         self.change(session, name, |pool| {
             pool.check_takes_changes()?;
-            act(pool)
+            act(pool).map_err(|failure| match pool.is_waiting() {
+                true => failure.because(KEPT).hint(views::hints::words(&Hint::Clear)),
+                false => failure,
+            })
         })
     }
 
@@ -295,7 +305,10 @@ pub fn change_announced<T>(
             Err(_) => pool.sync_changes(),
         };
         let result = result?;
-        durable?;
+        durable.map_err(|e| {
+            let failure = Failure::from(e);
+            if pool.is_waiting() { failure.because(MADE) } else { failure }
+        })?;
         tell_txgs(session, &pool, how)?;
         warn_displaced(session, &pool)?;
         return Ok(result);

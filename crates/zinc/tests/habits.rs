@@ -640,7 +640,7 @@ fn a_file_at_the_limit_of_its_size_is_an_error_and_no_sudden_end() {
 #[test]
 fn what_is_only_kept_for_other_systems_is_said() {
     let place = Place::new(&["a"]);
-    let run = place.run("zpool create -o autoreplace=on -O primarycache=metadata tank a");
+    let run = place.run("zpool create -o listsnapshots=on -O primarycache=metadata tank a");
     assert_eq!((run.code, run.err.matches("is kept for other systems").count()), (0, 2));
     let run = place.run("zfs set dedup=on compression=lz4 tank");
     let text = "note: 'dedup=on' is kept for other systems: zinc deduplicates nothing that it \

@@ -419,6 +419,27 @@ fn a_suspended_pool_is_cleared() {
     assert_eq!(place.run(&["check", "-d", ".", "tank"]).code, 0);
 }
 
+/// A copy that is under way when the pool is suspended ends at once, and is not finished later.
+#[testkit::needs("prlimit")]
+#[test]
+fn a_copy_that_meets_a_suspended_pool_is_not_finished_later() {
+    let place = Place::new(&[], &["disk"]);
+    let server = place.serve();
+    std::fs::write(place.path("large"), vec![7; 48 << 20]).unwrap();
+    place.run(&["tunables", "--pool", "tank", "zfs_dirty_data_max=8M"]).ok();
+    limit_files(&server, 1);
+    let copied = place.run(&["cp", "large", "tank:/large"]);
+    assert_eq!(copied.code, 1, "nothing can be written");
+    has(&copied.err, &["is suspended: ", "is not done later", "zpool clear"]);
+    limit_files(&server, 1 << 40);
+    place.run(&["zpool", "clear", "tank"]).ok();
+    place.run(&["zpool", "sync", "tank"]).ok();
+    assert_eq!(place.run(&["stat", "tank:/large"]).code, 1, "it was copied after all");
+    place.run(&["cp", "large", "tank:/large"]).ok();
+    place.run(&["zpool", "export", "tank"]).ok();
+    assert_eq!(place.run(&["check", "-d", ".", "tank"]).code, 0);
+}
+
 /// With `failmode=panic` the server ends, and the pool is as after a crash.
 #[testkit::needs("prlimit")]
 #[test]

@@ -218,6 +218,30 @@ fn what_is_no_device_of_the_pool_is_refused_and_left_as_it_is() {
     served.holds(&["x", "y"]);
 }
 
+/// With `autoreplace` a new device in the place of the one that was there takes its place, and one
+/// with something on it does not.
+#[test]
+fn a_new_device_takes_the_place_of_the_old_when_that_is_wanted() {
+    let served = Served::mirror();
+    served.now("zpool set autoreplace=on tank");
+    served.write("x", 1);
+    served.rename("b", "aside/b");
+    served.write("y", 2);
+    // It belongs to another pool.
+    served.place.extra("other");
+    served.now("zpool create other other");
+    served.now("zpool export other");
+    served.rename("other", "b");
+    until("the pool is seen", || served.said().contains("it belongs to another pool"));
+    assert_eq!(served.health(), "DEGRADED");
+    served.remove("b");
+    served.place.extra("b");
+    until("it is replaced", || served.said().contains("is replaced by a new device"));
+    until("it has everything", || served.health() == "ONLINE");
+    assert!(!served.now("zpool status tank").contains("replacing"));
+    served.holds(&["x", "y"]);
+}
+
 /// A file is looked at when it is not being written any more.
 #[test]
 fn a_file_that_is_still_being_copied_is_waited_for() {

@@ -28,6 +28,8 @@ pub enum CaseSensitivity {
 #[derive(Clone)]
 pub struct Filesystem {
     pub(crate) inner: Arc<Inner>,
+    /// The object set with other transactions, for a handle that gives up.
+    hasty: Option<Objset>,
 }
 
 pub(crate) struct Inner {
@@ -96,7 +98,7 @@ impl Filesystem {
             fuids: fuid_table(&objset, &master)?,
             objset,
         };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self::of(Arc::new(inner)))
     }
 
     /// The tables of attributes; `None` before version 5.
@@ -150,7 +152,19 @@ impl Filesystem {
     /// The object set.
     #[must_use]
     pub fn objset(&self) -> &Objset {
-        &self.inner.objset
+        self.hasty.as_ref().unwrap_or(&self.inner.objset)
+    }
+
+    pub(crate) fn of(inner: Arc<Inner>) -> Self {
+        Self { inner, hasty: None }
+    }
+
+    /// The same file system for one that gives up: what it changes is refused where it would have
+    /// to wait for devices that fail. A change that was made, and is to be durable at once, waits.
+    #[must_use]
+    pub fn unless_suspended(&self) -> Self {
+        let hasty = Some(self.inner.objset.unless_suspended());
+        Self { inner: Arc::clone(&self.inner), hasty }
     }
 
     /// It is open to be changed, and shows what was changed before that is durable.

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::faults::Faults;
 use crate::object::Object;
 use crate::objset::Objset;
-use crate::tx::{Hold, Tx};
+use crate::tx::{Hold, Transactions, Tx};
 use ondisk::dnode::DNODE_SLOT_SIZE;
 use ondisk::objset::ZilHeader;
 use ondisk::{BlkPtr, DmuType, Dnode};
@@ -84,10 +84,7 @@ impl Objset {
     /// # Errors
     /// No space by `hold`; a set that is not live, or the MOS.
     pub fn begin(&self, hold: Hold) -> Result<Tx> {
-        match &self.live_set()?.transactions {
-            Some(t) => t.begin(self.id(), hold),
-            None => Err(self.error(0, ErrorKind::ReadOnly)),
-        }
+        self.transactions()?.begin(self.id(), hold)
     }
 
     /// Pushes `txg` along and waits until it is durable.
@@ -95,10 +92,13 @@ impl Objset {
     /// # Errors
     /// When the pool stops before.
     pub fn wait_synced(&self, txg: u64) -> Result<()> {
-        match &self.live_set()?.transactions {
-            Some(t) => t.wait_synced(txg),
-            None => Err(self.error(0, ErrorKind::ReadOnly)),
-        }
+        self.transactions()?.wait_synced(txg)
+    }
+
+    fn transactions(&self) -> Result<&Arc<dyn Transactions>> {
+        let of_set = self.live_set()?.transactions();
+        let transactions = self.transactions.as_ref().or(of_set);
+        transactions.ok_or_else(|| self.error(0, ErrorKind::ReadOnly))
     }
 
     /// How blocks are written now; `None` for a set that is not live.

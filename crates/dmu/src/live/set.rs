@@ -76,6 +76,11 @@ pub(crate) struct LiveSet {
 }
 
 impl LiveSet {
+    /// Where transactions come from; none for the MOS.
+    pub(crate) fn transactions(&self) -> Option<&Arc<dyn Transactions>> {
+        self.transactions.as_ref()
+    }
+
     /// A set without changes whose newest tree is `base`, which has this meta dnode.
     pub(super) fn over(id: u64, base: Base, meta: Dnode, policy: SetPolicy) -> Self {
         Self {

@@ -1,9 +1,11 @@
 //! What is on a device, and what uses it: why it is not taken for a pool.
 
 use crate::devices::{SystemUse, foreign, loop_above, use_by_system};
+use device::{DeviceRef, ErrorKind, WriteDeviceRef};
 use ondisk::config::{LabelConfig, PoolState};
 use pool::live::DEVICE_MIN;
 use pool::{Candidate, CandidateState, FoundLeaf, OpenOptions, Pool, look_at_device, scan};
+use rt::Rt;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +20,8 @@ pub enum DeviceRefusal {
     System(SystemUse),
     /// It has this many bytes, fewer than [`DEVICE_MIN`].
     TooSmall(u64),
+    /// It answers no request within the deadline (`zinc_vdev_silence_ms`).
+    Silent,
     /// The pool of this name uses it here.
     InPool(String),
     /// It holds something that would be lost.
@@ -54,6 +58,7 @@ impl fmt::Display for DeviceRefusal {
             Self::System(SystemUse::Mount(target)) => write!(f, "is mounted on {target}"),
             Self::System(SystemUse::PartOf(name)) => write!(f, "is in use: {name} is made of it"),
             Self::TooSmall(size) => write!(f, "has {size} bytes; a pool needs {DEVICE_MIN}"),
+            Self::Silent => f.write_str("does not answer"),
             Self::InPool(pool) => write!(f, "is part of active pool '{pool}'"),
             Self::Holds(Content::Exported(pool)) => {
                 write!(f, "is part of exported pool '{pool}'")
@@ -113,6 +118,16 @@ impl DeviceCheck<'_> {
         pool.zip(c.guid).is_some_and(|(pool, guid)| !is_in(pool, guid))
     }
 
+    /// The device with deadlines for its requests: one that hangs holds up no command.
+    fn guarded(&self, device: &WriteDeviceRef) -> DeviceRef {
+        let reader = Arc::clone(device).as_device();
+        let (rt, limits) = match self.pool {
+            Some(pool) => (pool.rt(), Arc::clone(pool.vdevs().queue_limits())),
+            None => (Rt::current(), Arc::default()),
+        };
+        vdev::guarded_reader(&rt, &reader, &limits)
+    }
+
     /// What is on a device that is open for writing.
     ///
     /// # Errors
@@ -120,13 +135,17 @@ impl DeviceCheck<'_> {
     pub fn opened(
         &self,
         path: &Path,
-        device: &device::WriteDeviceRef,
+        device: &WriteDeviceRef,
         is_spare: bool,
     ) -> Result<(), DeviceRefusal> {
         if device.size() < DEVICE_MIN {
             return Err(DeviceRefusal::TooSmall(device.size()));
         }
-        let reader = Arc::clone(device).as_device();
+        let reader = self.guarded(device);
+        let probe = reader.read_new(0, reader.sector_size() as usize);
+        if probe.is_err_and(|e| e.kind == ErrorKind::NoAnswer) {
+            return Err(DeviceRefusal::Silent);
+        }
         let label = look_at_device(&reader, path.to_owned());
         let was_begun = |label: &FoundLeaf| self.pool.is_some_and(|pool| pool.is_half_added(label));
         if label.as_ref().is_some_and(was_begun) {

@@ -9,6 +9,8 @@ use engine::inside::device::WriteDeviceRef;
 use engine::inside::pool::live::PropertyWord;
 use engine::inside::vdev::{Reason, VdevState};
 use engine::live::{OfflineMode, ResilverKind, Setting};
+use engine::pools::{DeviceCheck, DeviceRefusal};
+use std::path::Path;
 use std::time::Duration;
 
 const HELD: [Shape; 3] = [Shape::Mirror, Shape::Raidz1, Shape::Raidz2];
@@ -113,6 +115,14 @@ fn a_device_that_hangs_when_it_comes_is_refused() {
         let hung = Leaf::new(rt, &run.bench.devices[new], 341);
         hung.get_into(Trouble::Hangs, 1);
         let (spec, device) = (run.bench.leaf(new), Arc::clone(&hung) as WriteDeviceRef);
+        // Nor is it looked at without end, for a pool or for a new one.
+        let seen = run.pool().look().unwrap();
+        for pool in [Some(&seen), None] {
+            let check = DeviceCheck { pool, force: true, user: &|_, _| None };
+            let (refused, took) = timed(rt, || check.opened(Path::new("new"), &device, false));
+            assert_eq!(refused, Err(DeviceRefusal::Silent));
+            assert!(took < SILENCE * 2, "{took:?}");
+        }
         let (refused, took) = timed(rt, || run.pool().replace(guid, &spec, device));
         refused.unwrap_err();
         assert!(took < SILENCE * 2, "{took:?}");

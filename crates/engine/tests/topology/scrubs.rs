@@ -212,8 +212,10 @@ fn cut_off(run: &mut Run) -> Vec<Bench> {
             std::hint::spin_loop();
         }
         set(run.pool(), "zfs_scan_suspend_progress=1");
-        // What was read is written, and the place of it is durable.
+        // What was read is written, and the place of it is durable, also on a busy machine: what is
+        // copied one after the other must not change meanwhile.
         std::thread::sleep(Duration::from_millis(60));
+        run.pool().sync().unwrap();
         if n == COPIES - 1 {
             // What it is for is another leaf from now on.
             run.pool().offline_leaf(second, OfflineMode::Offline).unwrap();

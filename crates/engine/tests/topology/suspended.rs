@@ -170,6 +170,32 @@ fn who_writes_to_a_suspended_pool_waits_or_is_told() {
     }
 }
 
+/// What a command changes waits in no pool that is suspended, and is not made later.
+#[test]
+fn what_is_given_up_while_the_pool_is_suspended_is_not_made_later() {
+    let run = run(1791, Shape::Disk, 10);
+    let pool = run.pool();
+    pool.outlast_failures().unwrap();
+    pool.set_fail_mode(FailMode::Wait);
+    let fs = pool.filesystem("tank").unwrap();
+    let hasty = fs.unless_suspended();
+    let new = NewFile::new(NewKind::Dir, 0o755, Time { seconds: 1, nanos: 0 });
+    let root = fs.root_object();
+    let before = hasty.create(root, b"before", &new).unwrap().number();
+    fail(&run, 1, &ways(0)[0].1);
+    pool.sync().unwrap_err();
+    let refused = hasty.create(root, b"while", &new).err().unwrap().to_string();
+    assert!(refused.contains("I/O is suspended"), "{refused}");
+    assert!(hasty.create(before, b"below", &new).is_err());
+    hasty.unlink(root, b"before", Time { seconds: 2, nanos: 0 }).unwrap_err();
+    mend(&run);
+    pool.resume(&run.bench.source()).unwrap();
+    pool.sync().unwrap();
+    let names = |path: &[u8]| fs.by_path(path, true).is_ok();
+    assert!(names(b"/before") && !names(b"/while") && !names(b"/before/below"));
+    hasty.create(root, b"after", &new).unwrap();
+}
+
 /// A pool of a program that is not told when devices are back stops, as does one with
 /// `failmode=panic`.
 #[test]

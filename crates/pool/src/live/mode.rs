@@ -12,6 +12,15 @@ pub enum FailMode {
     Panic = 2,
 }
 
+/// What a thread does that would have to wait for devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// What the pool's [`FailMode`] says.
+    OfPool,
+    /// It gives up.
+    None,
+}
+
 impl FailMode {
     /// That of the property's number; what is not known waits.
     #[must_use]

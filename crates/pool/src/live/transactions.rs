@@ -2,6 +2,7 @@
 //! the throttle.
 
 use super::budget::{HeadSpace, RoomCheck};
+use super::mode::Patience;
 use super::record::PushReason;
 use super::shared::Shared;
 use dmu::{Hold, SpaceUse, Transactions, Tx};
@@ -22,11 +23,13 @@ const TXGS_OF_OTHERS: u32 = 1000;
 pub(super) struct HeadTransactions {
     shared: Weak<Shared>,
     space: Arc<HeadSpace>,
+    patience: Patience,
 }
 
 impl HeadTransactions {
     pub(super) fn new(shared: &Weak<Shared>, space: &Arc<HeadSpace>) -> Self {
-        Self { shared: Weak::clone(shared), space: Arc::clone(space) }
+        let patience = Patience::OfPool;
+        Self { shared: Weak::clone(shared), space: Arc::clone(space), patience }
     }
 }
 
@@ -77,13 +80,13 @@ impl Transactions for HeadTransactions {
             let open = shared.txgs.open();
             shared
                 .txgs
-                .wait_synced(open, PushReason::Space)
+                .wait_synced_with(open, PushReason::Space, self.patience)
                 .map_err(|why| stopped(objset, &why))?;
         }
         let throttled = (hold.space == SpaceUse::Write).then_some(bytes);
         let entered = match hold.space {
             SpaceUse::Optional => shared.txgs.enter_unless_suspended(),
-            _ => shared.txgs.enter(throttled),
+            _ => shared.txgs.enter_with(throttled, self.patience),
         };
         match entered {
             Ok(txg) => {
@@ -106,7 +109,12 @@ impl Transactions for HeadTransactions {
     fn wait_synced(&self, txg: u64) -> dmu::Result<()> {
         let shared = self.shared.upgrade();
         let shared = shared.ok_or_else(|| stopped(0, "the pool is closed"))?;
-        shared.txgs.wait_synced(txg, PushReason::Waited).map_err(|why| stopped(0, &why))
+        let synced = shared.txgs.wait_synced_with(txg, PushReason::Waited, self.patience);
+        synced.map_err(|why| stopped(0, &why))
+    }
+
+    fn unless_suspended(&self) -> Option<Arc<dyn Transactions>> {
+        Some(Arc::new(Self { patience: Patience::None, ..self.clone() }))
     }
 
     fn dirtied(&self, txg: u64, bytes: u64) {

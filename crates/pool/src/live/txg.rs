@@ -42,7 +42,7 @@
 //! Lock order: `state` is the only lock held while another is taken: `memory` never is, `policy`
 //! only for a moment.
 
-use super::mode::FailMode;
+use super::mode::{FailMode, Patience};
 use super::record::{PushReason, TxgRecord, TxgState};
 use super::throttle::{
     Admission, HardLimit, LimitKnobs, Load, Request, Synced, Throttle, WriteLimit,
@@ -408,10 +408,19 @@ impl Txgs {
     /// Enters the open txg. A transaction that is `throttled` waits as the policy says, and
     /// reserves its bytes until it leaves.
     pub(crate) fn enter(&self, throttled: Option<u64>) -> Result<u64, StopReason> {
+        self.enter_with(throttled, Patience::OfPool)
+    }
+
+    /// The same for one that has only this patience with devices.
+    pub(crate) fn enter_with(
+        &self,
+        throttled: Option<u64>,
+        patience: Patience,
+    ) -> Result<u64, StopReason> {
         if throttled.is_some() {
-            self.throttle_writer()?;
+            self.throttle_writer(patience)?;
         }
-        self.enter_in(throttled, &|| self.fail_mode())
+        self.enter_in(throttled, &|| self.mode(patience))
     }
 
     /// The same for a transaction that is not worth waiting for: neither for others that are
@@ -447,7 +456,7 @@ impl Txgs {
     }
 
     /// Asks the policy, and does what it says until it lets the transaction go.
-    fn throttle_writer(&self) -> Result<(), StopReason> {
+    fn throttle_writer(&self, patience: Patience) -> Result<(), StopReason> {
         let calm = self.calm_below.load(Ordering::Relaxed);
         if self.dirty() + self.reserved() < calm {
             return Ok(());
@@ -467,7 +476,7 @@ impl Txgs {
             let mut keep = || turn.iter_mut().for_each(Turn::keep);
             if load.dirty >= self.dirty_max.load(Ordering::SeqCst) {
                 keep();
-                self.wait_for_room(load.dirty)?;
+                self.wait_for_room(load.dirty, patience)?;
                 continue;
             }
             match self.policy().admit(&load, &request) {
@@ -477,29 +486,34 @@ impl Txgs {
                 Admission::Delay { until } => {
                     keep();
                     request.delayed = true;
-                    self.delay(slot, load.now, until)?;
+                    self.delay(slot, (load.now, until), patience)?;
                 }
                 Admission::NextTxg => {
                     keep();
-                    self.wait_for_next(txg)?;
+                    self.wait_for_next(txg, patience)?;
                 }
                 // Nothing can become less than nothing.
                 Admission::Room if load.dirty == 0 => return Ok(()),
                 Admission::Room => {
                     keep();
-                    self.wait_for_room(load.dirty)?;
+                    self.wait_for_room(load.dirty, patience)?;
                 }
             }
         }
     }
 
-    fn delay(&self, slot: &Slot, now: Duration, until: Duration) -> Result<(), StopReason> {
+    fn delay(
+        &self,
+        slot: &Slot,
+        (now, until): (Duration, Duration),
+        patience: Patience,
+    ) -> Result<(), StopReason> {
         slot.delays.fetch_add(1, Ordering::Relaxed);
         slot.delayed_ns.fetch_add(nanos(until.saturating_sub(now)), Ordering::Relaxed);
         probes::fire!(throttle__delay, nanos(until.saturating_sub(now)));
         let mut state = self.state.lock();
         while self.rt.now() < until {
-            state.check_not_suspended(self.fail_mode())?;
+            state.check_not_suspended(self.mode(patience))?;
             self.stopping.wait_until(&mut state, until);
         }
         state.check()
@@ -514,12 +528,12 @@ impl Txgs {
     }
 
     /// Waits until less than `seen`, or than the limit, is dirty.
-    fn wait_for_room(&self, seen: u64) -> Result<(), StopReason> {
+    fn wait_for_room(&self, seen: u64, patience: Patience) -> Result<(), StopReason> {
         let began = self.rt.now();
         self.at_the_limit.fetch_add(1, Ordering::SeqCst);
         let mut state = self.state.lock();
         let outcome = loop {
-            if let Err(why) = state.check_not_suspended(self.fail_mode()) {
+            if let Err(why) = state.check_not_suspended(self.mode(patience)) {
                 break Err(why);
             }
             let dirty = self.dirty();
@@ -541,11 +555,11 @@ impl Txgs {
     }
 
     /// Waits until another txg than `txg` is open, and sees to that.
-    fn wait_for_next(&self, txg: u64) -> Result<(), StopReason> {
+    fn wait_for_next(&self, txg: u64, patience: Patience) -> Result<(), StopReason> {
         let began = self.rt.now();
         let mut state = self.state.lock();
         while self.open() == txg {
-            state.check_not_suspended(self.fail_mode())?;
+            state.check_not_suspended(self.mode(patience))?;
             if state.quiescing || state.waiting.is_some() {
                 self.opened.wait(&mut state);
                 continue;
@@ -630,7 +644,17 @@ impl Txgs {
     /// Pushes `txg` and waits until it is durable; while the machine is suspended as [`FailMode`]
     /// says.
     pub(crate) fn wait_synced(&self, txg: u64, why: PushReason) -> Result<(), StopReason> {
-        self.wait_synced_in(txg, why, &|| self.fail_mode())
+        self.wait_synced_with(txg, why, Patience::OfPool)
+    }
+
+    /// The same for one that has only this patience with devices.
+    pub(crate) fn wait_synced_with(
+        &self,
+        txg: u64,
+        why: PushReason,
+        patience: Patience,
+    ) -> Result<(), StopReason> {
+        self.wait_synced_in(txg, why, &|| self.mode(patience))
     }
 
     /// The same for what never waits for devices.

@@ -95,7 +95,7 @@ impl FileLocation {
             let what = format!("'{}': a snapshot cannot be changed", place.shown());
             return Err(Failure::new(what));
         }
-        let fs = pool.filesystem(&found.dataset.name)?;
+        let fs = pool.filesystem(&found.dataset.name)?.unless_suspended();
         let path = found.path().to_vec();
         Ok(Self { fs, dataset: found.dataset.object, path, shown: place.shown() })
     }

@@ -37,7 +37,7 @@ struct FileData(Weak<Inner>);
 impl FetchData for FileData {
     fn fetch(&self, object: u64, offset: u64, length: u64) -> Vec<u8> {
         let Some(inner) = self.0.upgrade() else { return Vec::new() };
-        let fs = Filesystem { inner };
+        let fs = Filesystem::of(inner);
         // No write is half done meanwhile.
         let _content = fs.inner.state.content.exclusive(object);
         let Ok(file) = Attrs::load(&fs, object) else { return Vec::new() };
@@ -48,11 +48,11 @@ impl FetchData for FileData {
 
     fn block_size(&self, object: u64) -> u64 {
         let Some(inner) = self.0.upgrade() else { return 0 };
-        block_size(&Filesystem { inner }.objset().object(object))
+        block_size(&Filesystem::of(inner).objset().object(object))
     }
 
     fn write_early(&self, object: u64, blkid: u64) -> Option<BlkPtr> {
-        let fs = Filesystem { inner: self.0.upgrade()? };
+        let fs = Filesystem::of(self.0.upgrade()?);
         let tx = fs.objset().begin(NO_SPACE).ok()?;
         // No write is half done meanwhile.
         let _content = fs.inner.state.content.exclusive(object);

@@ -1,7 +1,7 @@
 //! The machine, suspended: its one thread that syncs waits for devices, and may go on.
 
 use super::{StopReason, Txgs};
-use crate::live::mode::FailMode;
+use crate::live::mode::{FailMode, Patience};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -35,6 +35,14 @@ impl StopWaiter {
 impl Txgs {
     pub(crate) fn fail_mode(&self) -> FailMode {
         FailMode::of(u64::from(self.fail_mode.load(Ordering::Relaxed)))
+    }
+
+    /// What a thread with this patience does.
+    pub(super) fn mode(&self, patience: Patience) -> FailMode {
+        match patience {
+            Patience::OfPool => self.fail_mode(),
+            Patience::None => FailMode::Continue,
+        }
     }
 
     pub(crate) fn set_fail_mode(&self, mode: FailMode) {

@@ -114,7 +114,7 @@ impl IntoArgs {
             return Err(Failure::new(what)
                 .hint("`zinc nbd` makes a volume a disk that other programs write to"));
         }
-        let fs = pool.filesystem(&found.dataset.name)?;
+        let fs = pool.filesystem(&found.dataset.name)?.unless_suspended();
         let ingest = Ingest {
             fs: &fs,
             progress,

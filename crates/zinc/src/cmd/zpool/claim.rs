@@ -68,6 +68,8 @@ fn unusable(path: &str, pool: Option<&Pool>, why: &DeviceRefusal) -> Failure {
         DeviceRefusal::TooSmall(_) => Failure::new(format!("'{path}' is too small"))
             .because(format!("it {why}"))
             .hint("`truncate -s 64M FILE` makes a file of the smallest size"),
+        DeviceRefusal::Silent => Failure::new(format!("'{path}' does not answer"))
+            .hint("`zinc tunables zinc_vdev_silence_ms` says how long that is waited for"),
         DeviceRefusal::InPool(name) if pool.is_some_and(|pool| pool.name() == name) => {
             invalid.because(ONCE).hint(LEFT_OVER)
         }

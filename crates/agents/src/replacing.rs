@@ -1,0 +1,37 @@
+//! `autoreplace`: a new device in the place of one that is missing takes its place.
+//!
+//! It is taken as `zpool replace` without `-f` takes it: it has no label and nothing else that
+//! would be lost. What has a label is left alone, and told of.
+
+use engine::LivePool;
+use engine::devices::{AnyDevices, DeviceSource as _};
+use engine::live::{NotUsed, Returned, Unfit, VdevSpec};
+use engine::pools::DeviceCheck;
+
+/// Whether the pool asks for it.
+fn is_wanted(pool: &LivePool) -> bool {
+    pool.look().is_ok_and(|seen| {
+        let properties = seen.properties(&seen.space());
+        properties.iter().any(|p| p.name == "autoreplace" && p.value == "on")
+    })
+}
+
+/// Whether it was put in the place of the leaf; why it was not, where that was to be done.
+pub(crate) fn put_in_place(pool: &LivePool, found: &Returned) -> Result<bool, String> {
+    let is_new = found.refusal == Some(NotUsed::Unfit(Unfit::NoLabel));
+    if !is_new || !is_wanted(pool) {
+        return Ok(false);
+    }
+    let seen = pool.look().map_err(|e| e.to_string())?;
+    let path = &found.path;
+    let check = DeviceCheck { pool: Some(&seen), force: false, user: &|_, _| None };
+    let refused = |why: &dyn std::fmt::Display| format!("it {why}");
+    check.by_name(path).map_err(|why| refused(&why))?;
+    let device = AnyDevices::default().claim(path).map_err(|e| e.to_string())?;
+    check.opened(path, &device, false).map_err(|why| refused(&why))?;
+    let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
+    let name = path.to_str().ok_or("its name is no text")?.to_owned();
+    let spec = VdevSpec::Leaf { path: name, is_file };
+    pool.replace(found.leaf, &spec, device).map_err(|e| e.to_string())?;
+    Ok(true)
+}
