@@ -30,7 +30,7 @@ pub(crate) fn put_in_place(pool: &LivePool, found: &Returned) -> Result<bool, St
     let device = AnyDevices::default().claim(path).map_err(|e| e.to_string())?;
     check.opened(path, &device, false).map_err(|why| refused(&why))?;
     let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
-    let name = path.to_str().ok_or("its name is no text")?.to_owned();
+    let name = path.to_str().ok_or("its name is not text")?.to_owned();
     let spec = VdevSpec::Leaf { path: name, is_file };
     pool.replace(found.leaf, &spec, device).map_err(|e| e.to_string())?;
     Ok(true)

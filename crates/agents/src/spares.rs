@@ -1,7 +1,7 @@
 //! What a server does by itself when a device of its pool fails: it takes a hot spare, and uses the
 //! device again when it is back, as another file or disk too, or a new one in its place where
-//! `autoreplace` says so. A thread beside it looks whether the
-//! spares that wait and the cache devices are there.
+//! `autoreplace` says so. A thread beside it looks whether the spares that wait and the cache
+//! devices are there.
 //!
 //! OpenZFS leaves this to a daemon of its own, zed. Here it is a thread of the process that holds
 //! the pool: commands that open a pool for a moment take no spares, as they cannot tell a device

@@ -36,7 +36,7 @@ pub enum Error {
     /// A sparse file does not say where its pieces go.
     #[error("a sparse file without a map")]
     NoMap,
-    /// A sparse file's pieces overlap, leave the file, or are no numbers.
+    /// A sparse file's pieces overlap, leave the file, or are not numbers.
     #[error("a sparse file whose map contradicts itself")]
     Map,
     /// A sparse file has more pieces than are read.

@@ -1,5 +1,5 @@
 //! Sparse files in archives: their size and name stand in records or in a GNU header, and their
-//! content is the pieces of them that are no holes, one behind the other.
+//! content is the pieces of them that are not holes, one behind the other.
 
 use crate::error::{Error, Result};
 use crate::format::{BLOCK, PIECES_MAX, SIZE_MAX, decimal};

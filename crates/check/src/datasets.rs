@@ -164,7 +164,9 @@ impl Audit<'_> {
             let name = e.name.bytes().and_then(|b| std::str::from_utf8(b).ok());
             match (name.and_then(parse_int_key), e.u64()) {
                 (Some(txg), Some(list)) => drop(keys.insert(txg, list)),
-                _ => self.list_issue(number, "an entry of a dead list is no txg and list".into()),
+                _ => {
+                    self.list_issue(number, "an entry of a dead list is not a txg and list".into());
+                }
             }
         }
         let ends = keys.keys().skip(1).copied().chain([u64::MAX]);

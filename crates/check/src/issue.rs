@@ -552,7 +552,7 @@ impl fmt::Display for Issue {
                 write!(f, "{at}: directory size {stored}, entries make {counted}")
             }
             Self::DanglingEntry { at, name, object } => {
-                write!(f, "{at}: '{name}' names object {object}, which is no file")
+                write!(f, "{at}: '{name}' names object {object}, which is not a file")
             }
             Self::BadEntry { at, name, cause } if name.is_empty() => write!(f, "{at}: {cause}"),
             Self::BadEntry { at, name, cause } => write!(f, "{at}: '{name}' is {cause}"),

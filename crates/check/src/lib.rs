@@ -168,7 +168,7 @@ fn contents(
     let done = pool.rt().for_each_parallel(options.workers, work, |d| {
         // Locked datasets have been named; what cannot be opened was met by the walk.
         let Ok(objset) = pool.dsl().objset(d) else { return Ok(()) };
-        // A receive that was interrupted is no file system yet.
+        // A receive that was interrupted is not a file system yet.
         if !pool.dsl().is_unlocked(d).unwrap_or(false) || d.phys.is_inconsistent() {
             return Ok(());
         }

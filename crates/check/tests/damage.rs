@@ -512,7 +512,7 @@ fn labels_of_two_rounds() {
         panic!("{:?}", report.issues)
     };
     assert_eq!(*txg, next);
-    assert!(report.is_clean(), "a crash is no damage");
+    assert!(report.is_clean(), "a crash is not damage");
 }
 
 /// A list that the MOS names and that is not there: what it had cannot be judged.

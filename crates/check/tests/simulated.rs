@@ -69,7 +69,7 @@ fn workers_share_the_work_of_a_check_in_virtual_time() {
     assert_eq!((one.blocks_read, one.allocated), (four.blocks_read, four.allocated));
     // Reads of one worker are under way while another one's are.
     assert!(four.elapsed < one.elapsed, "{:?} {:?}", four.elapsed, one.elapsed);
-    assert!(one.elapsed < Duration::from_secs(1), "{:?} is no virtual time", one.elapsed);
+    assert!(one.elapsed < Duration::from_secs(1), "{:?} is not a virtual time", one.elapsed);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! A connection costs a thread, so there is a largest number of them. Those that only wait must not
 //! keep out those that ask. So when another one comes and all places are taken, one is hung up:
 //! first one that has sent no request at all, and then one that has sent none since its last
-//! answer; of several the one that has waited longest. (Bytes that are no whole request do not
+//! answer; of several the one that has waited longest. (Bytes that are not a whole request do not
 //! count.) Where all are being answered the new one is refused.
 //!
 //! A connection that has just come in may have its request under way. It is spared for a moment,

@@ -21,7 +21,7 @@ pub enum CallError {
     Refused(Refusal),
     /// The server ended or hung up before it answered.
     Gone,
-    /// What came is no answer.
+    /// What came is not an answer.
     Nonsense,
     /// The system's error; a timeout among them.
     Io(io::Error),

@@ -25,12 +25,12 @@ const BETWEEN: Duration = Duration::from_millis(20);
 /// The program at `path`, as an absolute path: hooks run in the root directory.
 ///
 /// # Errors
-/// It is not there, or is no program.
+/// It is not there, or is not a program.
 pub fn program(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     match path.metadata()? {
         meta if meta.is_file() && meta.permissions().mode() & 0o111 != 0 => Ok(path),
-        _ => Err(io::Error::other("it is no program")),
+        _ => Err(io::Error::other("it is not a program")),
     }
 }
 
@@ -47,7 +47,7 @@ pub fn wait_while(mut child: Child, is_wanted: impl Fn() -> bool) -> io::Result<
         if !is_wanted()
             && let Some(group) = Pid::from_raw(child.id().cast_signed())
         {
-            // That it has just ended is no failure.
+            // That it has just ended is not a failure.
             let _ = kill_process_group(group, Signal::KILL);
         }
         std::thread::sleep(BETWEEN);

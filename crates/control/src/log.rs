@@ -39,7 +39,8 @@ impl Filter {
                 Some((target, level)) => (Some(target), level),
                 None => (None, part),
             };
-            let wrong = || format!("'{level}' is no level: off, error, warn, info, debug or trace");
+            let wrong =
+                || format!("'{level}' is not a level: off, error, warn, info, debug or trace");
             let level = level.parse().map_err(|_| wrong())?;
             match target {
                 Some(target) => out.targets.push((target.to_owned(), level)),
@@ -158,7 +159,7 @@ mod tests {
         assert_eq!(filter.level("zinc::requests"), LevelFilter::INFO);
         assert_eq!(filter.level("other"), LevelFilter::WARN);
         assert_eq!(Filter::parse("").unwrap().level("zinc"), LevelFilter::OFF);
-        assert!(Filter::parse("zinc=loud").unwrap_err().contains("'loud' is no level"));
+        assert!(Filter::parse("zinc=loud").unwrap_err().contains("'loud' is not a level"));
     }
 
     #[test]

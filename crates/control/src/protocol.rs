@@ -97,7 +97,7 @@ impl Request {
     /// Reads a line, without its end.
     ///
     /// # Errors
-    /// When it is no request. What can be said of its `id` goes into the answer, by [`answer`].
+    /// When it is not a request. What can be said of its `id` goes into the answer, by [`answer`].
     pub fn decode(line: &[u8]) -> Result<Self, (Value, Refusal)> {
         let refuse = |id, why: String| {
             let hint = "a request is one line: {\"id\": 1, \"do\": \"ping\"}";
@@ -116,7 +116,7 @@ impl Request {
         }
         match params.remove("do") {
             Some(Value::String(verb)) => Ok(Self { id, verb, params }),
-            Some(_) => refuse(id, "`do` is no string".to_owned()),
+            Some(_) => refuse(id, "`do` is not a string".to_owned()),
             None => refuse(id, "it has no `do`".to_owned()),
         }
     }

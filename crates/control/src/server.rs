@@ -302,7 +302,7 @@ mod tests {
         });
     }
 
-    /// Silent ones come and come; one of them sends a byte now and then, which is no request.
+    /// Silent ones come and come; one of them sends a byte now and then, which is not a request.
     #[test]
     fn clients_that_say_nothing_keep_out_none_that_asks() {
         let dir = tempfile::tempdir().unwrap();

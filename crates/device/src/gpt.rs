@@ -124,7 +124,7 @@ impl Gpt {
     ///
     /// # Errors
     /// When no table was found and something could not be read. A sector that cannot be read
-    /// while another copy of the table is good is no error.
+    /// while another copy of the table is good is not an error.
     pub fn read(disk: &dyn Device) -> Result<Option<Self>, Error> {
         let own = disk.sector_size();
         let others = SECTOR_SIZES.into_iter().filter(|size| *size != own);

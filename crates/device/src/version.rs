@@ -71,7 +71,7 @@ mod tests {
         let first = Version::of(&at("a")).unwrap();
         assert_eq!((Version::of(&at("a")).unwrap(), first.is_file()), (first.clone(), true));
         std::fs::rename(at("a"), at("b")).unwrap();
-        assert_eq!(Version::of(&at("b")).unwrap(), first, "a name is no part of it");
+        assert_eq!(Version::of(&at("b")).unwrap(), first, "a name is not part of it");
         std::fs::write(at("a"), "one").unwrap();
         assert_ne!(Version::of(&at("a")).unwrap(), first);
         std::fs::write(at("b"), "more").unwrap();

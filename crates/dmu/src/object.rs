@@ -564,7 +564,7 @@ impl Object {
         }
     }
 
-    /// The first pointer of an indirect block that is no hole and covers `blkid` or later, with
+    /// The first pointer of an indirect block that is not a hole and covers `blkid` or later, with
     /// the first level-0 block it covers.
     fn first_pointer(
         &self,

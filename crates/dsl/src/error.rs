@@ -55,13 +55,13 @@ pub enum Refusal {
     SeveralOfOne,
     /// A snapshot of it was taken in this txg: the next txg can take another.
     JustTaken,
-    /// It is no snapshot.
+    /// It is not a snapshot.
     NotASnapshot,
     /// It is not of the dataset's own past, and not of what the dataset is a clone of.
     NotOfItsPast,
-    /// It is no file system or volume.
+    /// It is not a file system or volume.
     NotAHead,
-    /// It is no clone.
+    /// It is not a clone.
     NotAClone,
     /// It is the pool's own.
     PoolRoot,
@@ -141,7 +141,7 @@ pub enum Refusal {
     NoKeyFormat,
     /// It would be outside of its encryption root.
     LeavesRoot,
-    /// It is no encryption root.
+    /// It is not an encryption root.
     NotAnEncryptionRoot,
     /// The dataset above is not encrypted.
     ParentNotEncrypted,
@@ -196,7 +196,7 @@ impl fmt::Display for Refusal {
             Self::NotHere(p) => write!(f, "does not have the property '{p}'"),
             Self::ReadOnly(p) => write!(f, "the property '{p}' cannot be changed"),
             Self::SetTwice(p) => write!(f, "the property '{p}' is given twice"),
-            Self::BadValue(v) => write!(f, "'{v}' is no value for it"),
+            Self::BadValue(v) => write!(f, "'{v}' is not a value for it"),
             Self::VersionLacks(p) => {
                 write!(f, "file systems of that version do not have the property '{p}'")
             }
@@ -255,7 +255,7 @@ impl fmt::Display for Error {
         match self {
             Self::Dmu(e) => write!(f, "{e}"),
             Self::NoSuchDataset(n) => write!(f, "dataset '{n}' does not exist"),
-            Self::BadName(n) => write!(f, "'{n}' is no dataset name"),
+            Self::BadName(n) => write!(f, "'{n}' is not a dataset name"),
             Self::Tree { object, rule } => write!(f, "MOS object {object}: {rule}"),
             Self::Format { object, error } => write!(f, "MOS object {object}: {error}"),
             Self::Refused { name, why } => write!(f, "{name}: {why}"),

@@ -28,7 +28,7 @@ impl Dsl {
         let mut out = Vec::new();
         for entry in Zap::open(&self.mos().object(object)?)?.entries() {
             let entry = entry?;
-            let bad = || Error::Tree { object, rule: "a hold is no tag and time" };
+            let bad = || Error::Tree { object, rule: "a hold is not a tag and time" };
             let tag = entry.name.bytes().ok_or_else(bad)?;
             let tag = String::from_utf8_lossy(tag).into_owned();
             let temporary = temporary.contains(&(snapshot.object, tag.clone()));

@@ -150,7 +150,7 @@ impl Dsl {
     /// The heads whose keys the encryption root `name` wraps.
     ///
     /// # Errors
-    /// It is no encryption root.
+    /// It is not an encryption root.
     pub fn under_root(&self, name: &str) -> Result<Vec<Dataset>> {
         let root = self.dir_by_name(name)?;
         let info = self.needed_key(name)?;
@@ -170,7 +170,7 @@ impl Dsl {
     /// Forgets the key of the encryption root `name`, and those that it wraps.
     ///
     /// # Errors
-    /// It is no encryption root, or its key is not loaded.
+    /// It is not an encryption root, or its key is not loaded.
     pub fn unload_key(&self, name: &str) -> Result<()> {
         let heads = self.under_root(name)?;
         let root = self.dir_by_name(name)?.object;

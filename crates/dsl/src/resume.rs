@@ -167,7 +167,7 @@ impl ResumeToken {
     /// What a user gave.
     ///
     /// # Errors
-    /// Why it is no token.
+    /// Why it is not a token.
     pub fn decode(text: &str) -> std::result::Result<Self, TokenFault> {
         let parts: Vec<&str> = text.trim().splitn(4, '-').collect();
         let [version, sum, size, bytes] = parts[..] else { return Err(TokenFault::Form) };
@@ -257,7 +257,7 @@ mod tests {
         for at in 30..THEIRS.len() {
             let mut bytes = THEIRS.as_bytes().to_vec();
             bytes[at] = if bytes[at] == b'0' { b'1' } else { b'0' };
-            // The last bytes that are no whole word have no checksum.
+            // The last bytes that are not a whole word have no checksum.
             let read = ResumeToken::decode(std::str::from_utf8(&bytes).unwrap());
             assert!(read.is_err() || at > THEIRS.len() - 8, "digit {at}");
         }

@@ -213,7 +213,7 @@ impl Dsl {
         for entry in Zap::open(&list)?.entries() {
             let entry = entry?;
             let key = entry.name.bytes().and_then(|n| std::str::from_utf8(n).ok());
-            let bad = || Error::Tree { object, rule: "a dead list has an entry that is no txg" };
+            let bad = || Error::Tree { object, rule: "a dead list has an entry that is not a txg" };
             let txg = key.and_then(parse_int_key).ok_or_else(bad)?;
             if txg < limit {
                 let part = self.mos().object(entry.u64().ok_or_else(bad)?)?;

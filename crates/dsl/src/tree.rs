@@ -236,7 +236,7 @@ impl Dsl {
         let mut failure = None;
         for e in table.entries() {
             let entry = e.map_err(Error::from).and_then(|e| {
-                let rule = "a name table has an entry that is no name and object";
+                let rule = "a name table has an entry that is not a name and object";
                 let name = e.name.bytes().map(spelling::name);
                 name.zip(e.u64()).ok_or(Error::Tree { object: zap, rule })
             });
@@ -269,7 +269,7 @@ impl Dsl {
     /// The object that a table has under a name, as it is spelled.
     fn number_of(table: &Zap, name: &str) -> Result<Option<u64>> {
         let Some(entry) = table.get(&spelling::stored(name))? else { return Ok(None) };
-        let rule = "a name table has an entry that is no name and object";
+        let rule = "a name table has an entry that is not a name and object";
         let number = entry.u64().ok_or(Error::Tree { object: table.object().number(), rule })?;
         Ok(Some(number))
     }
@@ -326,7 +326,7 @@ impl Dsl {
     /// A head by its object.
     ///
     /// # Errors
-    /// It is no head, or cannot be read.
+    /// It is not a head, or cannot be read.
     pub fn head_by_object(&self, object: u64) -> Result<Dataset> {
         self.head_of(&self.dir_of(object)?, object)
     }
@@ -335,7 +335,7 @@ impl Dsl {
     /// too much for what is done for every open head in every txg.
     ///
     /// # Errors
-    /// It is no head, or cannot be read.
+    /// It is not a head, or cannot be read.
     pub fn nameless_head(&self, object: u64) -> Result<Dataset> {
         let dir = self.dir(self.dir_object_of(object)?, String::new())?;
         self.head_of(&dir, object)
@@ -344,7 +344,7 @@ impl Dsl {
     /// A head or a snapshot by its object, with empty names.
     ///
     /// # Errors
-    /// It is no dataset, or cannot be read.
+    /// It is not a dataset, or cannot be read.
     pub fn nameless(&self, object: u64) -> Result<Dataset> {
         let dir = self.dir(self.dir_object_of(object)?, String::new())?;
         self.dataset(object, String::new(), &dir)
@@ -388,7 +388,7 @@ impl Dsl {
         Ok(parts.join("/"))
     }
 
-    /// The origin of a clone as a name; `None` when the dataset is no clone.
+    /// The origin of a clone as a name; `None` when the dataset is not a clone.
     pub fn origin(&self, dir: &Dir) -> Result<Option<String>> {
         if dir.phys.origin == 0 {
             return Ok(None);

@@ -85,7 +85,7 @@ impl Store {
     }
 
     /// Stores files by name, and takes a snapshot: the backup. It is in the journal when the call
-    /// returns, and survives a power cut. One that is told to stop is no backup; what it
+    /// returns, and survives a power cut. One that is told to stop is not a backup; what it
     /// stored is there for the next.
     pub fn back_up(
         &self,

@@ -53,7 +53,7 @@ impl OpenPool {
     /// A file system, or the state of it that a snapshot keeps.
     ///
     /// # Errors
-    /// It is not there, is no file system, or cannot be read.
+    /// It is not there, is not a file system, or cannot be read.
     pub fn filesystem(&self, name: &str) -> Result<Filesystem> {
         match self {
             Self::Live(pool) if !name.contains('@') => Ok(pool.filesystem(name)?),
@@ -67,7 +67,7 @@ impl OpenPool {
     /// A volume, or the state of it that a snapshot keeps.
     ///
     /// # Errors
-    /// It is not there, is no volume, or cannot be read.
+    /// It is not there, is not a volume, or cannot be read.
     pub fn volume(&self, name: &str) -> Result<Volume> {
         match self {
             Self::Live(pool) if !name.contains('@') => Ok(pool.volume(name)?),

@@ -84,7 +84,7 @@ impl Recording {
     /// Opens one.
     ///
     /// # Errors
-    /// The file cannot be read, or is no recording of a known form.
+    /// The file cannot be read, or is not a recording of a known form.
     pub fn open(path: &Path) -> Result<Self> {
         let file =
             crate::devices::open_input(path).map_err(|e| cannot("read", path, &e.to_string()))?;
@@ -97,19 +97,19 @@ impl Recording {
                 let why = format!("its form is {other}, and only {VERSION} is known");
                 Err(cannot("read", path, &why).hint(RecordingHint::NewerProgram))
             }
-            None => Err(cannot("read", path, "it is no recording").hint(RecordingHint::Record)),
+            None => Err(cannot("read", path, "it is not a recording").hint(RecordingHint::Record)),
         }
     }
 
     /// The next snapshot; `None` at the end.
     ///
     /// # Errors
-    /// The file cannot be read; a line is no snapshot, or too long.
+    /// The file cannot be read; a line is not a snapshot, or too long.
     pub fn next_snapshot(&mut self) -> Result<Option<Snapshot>> {
         let Some(line) = self.next_line()? else { return Ok(None) };
         let read = serde_json::from_slice(&line);
         read.map(Some).map_err(|e| {
-            cannot("read", &self.path, &format!("line {} is no snapshot: {e}", self.line))
+            cannot("read", &self.path, &format!("line {} is not a snapshot: {e}", self.line))
         })
     }
 
@@ -171,6 +171,6 @@ mod tests {
         let mut recording = Recording::open(&path).unwrap();
         let failure =
             recording.next_snapshot().and_then(|_| recording.next_snapshot()).unwrap_err();
-        assert!(format!("{failure:?}").contains("is no snapshot"), "{failure:?}");
+        assert!(format!("{failure:?}").contains("is not a snapshot"), "{failure:?}");
     }
 }

@@ -11,7 +11,7 @@ use zpl::replay::{self, ReplayReport, Settings};
 ///
 /// # Errors
 /// When the object set or a property the replay needs cannot be read. A record that cannot be
-/// applied is no error: the report says so.
+/// applied is not an error: the report says so.
 pub fn objset(pool: &Pool, dataset: &Dataset) -> Result<(Objset, Option<ReplayReport>)> {
     let objset = pool.dsl().objset(dataset)?;
     if dataset.is_snapshot() {

@@ -193,6 +193,6 @@ fn a_rescue_copies_every_dataset_and_tells_what_is_lost() {
     let letter = memory.at("tank%home/letter");
     assert_eq!(letter.ranges, [(0, RECORD)]);
     assert!(letter.data[..RECORD] == data[..RECORD] && letter.data[RECORD..] == [0; RECORD]);
-    // The name that the caller has for itself is no dataset's.
+    // The name that the caller has for itself is not a dataset's.
     assert!(memory.names.contains_key(&b"tank%"[..]) && !memory.names.contains_key(&b"tank"[..]));
 }

@@ -186,7 +186,7 @@ struct Known {
 fn judge(pools: &Pools, known: &mut Known, promised: u64) {
     let pool = pools.open("tank");
     let report = writing::check(&pool);
-    // A death between the labels leaves old ones behind, which is no damage.
+    // A death between the labels leaves old ones behind, which is not damage.
     let of_a_label = |i: &&Issue| matches!(i, Issue::Label { .. } | Issue::LabelRound { .. });
     let issue = report.issues.iter().find(|i| !of_a_label(i));
     assert!(issue.is_none(), "check: {issue:?}");

@@ -68,7 +68,7 @@ impl VolumeSource {
     /// Looks whether it is there.
     ///
     /// # Errors
-    /// It is not, is no volume, or cannot be read.
+    /// It is not, is not a volume, or cannot be read.
     pub fn new(pool: OpenPool, name: &str, is_read_only: bool) -> engine::Result<Self> {
         let is_read_only = is_read_only || name.contains('@') || pool.is_read_only();
         let in_use = match &pool {

@@ -58,7 +58,7 @@ pub fn store(name: &Name) -> Result<Arc<dyn Store>, Trouble> {
             Err(Trouble::Machine("this program was built without stores in buckets".to_owned()))
         }
         Place::Tcp(..) | Place::Unix(_) => {
-            Err(Trouble::Machine("it is no store of objects".to_owned()))
+            Err(Trouble::Machine("it is not a store of objects".to_owned()))
         }
     }
 }
@@ -82,7 +82,7 @@ fn options_with_cache(name: &Name) -> Result<Options, Trouble> {
         Some(folder) => {
             let bytes = match env::var(CACHE_SIZE) {
                 Ok(text) => size_of(&text).ok_or_else(|| {
-                    Trouble::Machine(format!("{CACHE_SIZE}: '{text}' is no size, as 10G is one"))
+                    Trouble::Machine(format!("{CACHE_SIZE}: '{text}' is not a size, as 10G is one"))
                 })?,
                 Err(_) => CACHE_BYTES,
             };

@@ -306,7 +306,7 @@ fn endpoint_of(text: &str) -> Result<String, NameError> {
     let url = decoded(text)?;
     let host = ["http://", "https://"].iter().find_map(|scheme| url.strip_prefix(scheme));
     let host = host.filter(|host| !host.is_empty() && !host.starts_with('/'));
-    let host = host.ok_or(NameError("its endpoint is no http:// or https:// URL"))?;
+    let host = host.ok_or(NameError("its endpoint is not an http:// or https:// URL"))?;
     match host.contains(['@', '?', '#']) {
         true => {
             Err(NameError("its endpoint has a user or parameters, which would stand in labels"))
@@ -338,7 +338,7 @@ fn host_and_port(text: &str) -> Result<(String, u16), NameError> {
         Some(port) => port.parse().ok().filter(|port| *port != 0),
         None => Some(PORT),
     };
-    Ok((host.to_ascii_lowercase(), port.ok_or(NameError("its port is no number"))?))
+    Ok((host.to_ascii_lowercase(), port.ok_or(NameError("its port is not a number"))?))
 }
 
 /// Bytes that stand as `%` and two digits.

@@ -104,7 +104,7 @@ impl Prices {
                     return Err(format!("'{name}' has no price: there are {known}"));
                 }
             };
-            *price = Money::read(value).ok_or_else(|| format!("'{line}': it is no price"))?;
+            *price = Money::read(value).ok_or_else(|| format!("'{line}': it is not a price"))?;
         }
         Ok(own)
     }

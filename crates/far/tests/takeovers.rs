@@ -157,7 +157,7 @@ impl Writer {
         self.lines.recv_timeout(Duration::from_secs(120)).ok()
     }
 
-    /// It goes on, and finds that it is no writer any more.
+    /// It goes on, and finds that it is not a writer any more.
     fn wake(mut self) {
         self.signal(Signal::CONT);
         let mut is_fenced = false;

@@ -50,7 +50,7 @@ fn normal_form(data: &[u8]) {
     let name = name.get(..512).unwrap_or(name);
     for match_case in [false, true] {
         let once = normalize(name, u64::from(*flags), match_case);
-        assert!(once.len() <= 64 * name.len(), "a normal form is no bomb");
+        assert!(once.len() <= 64 * name.len(), "a normal form is not a bomb");
         let hash = KeyHash { salt: 1, flags: 0, norm_flags: u64::from(*flags) };
         let how = if match_case { Match::NormalizeKeepCase } else { Match::Normalize };
         let key = ZapKey::name(&hash, name, how);

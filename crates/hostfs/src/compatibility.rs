@@ -7,7 +7,7 @@ use engine::properties::compatibility::{Compatibility, FILE_MAX, FeatureSet, con
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-/// Where the files of this machine are; a word that is no feature is an error in them.
+/// Where the files of this machine are; a word that is not a feature is an error in them.
 const OWN: &str = "/etc/zfs/compatibility.d";
 /// Where those are that came with programs, which may know more features.
 const SHARED: &str = "/usr/share/zfs/compatibility.d";
@@ -52,7 +52,7 @@ fn file(name: &str) -> Result<FeatureSet, String> {
                 let (set, unknown) = FeatureSet::parse(&bytes)?;
                 return match unknown.first() {
                     Some(word) if !path.starts_with(SHARED) => {
-                        Err(format!("'{}' is no feature", term::escape::line(word)))
+                        Err(format!("'{}' is not a feature", term::escape::line(word)))
                     }
                     _ => Ok(set),
                 };
@@ -65,7 +65,7 @@ fn file(name: &str) -> Result<FeatureSet, String> {
 
 /// The content of a file, one byte more than it may have at most.
 fn load(path: &Path) -> io::Result<Vec<u8>> {
-    let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "it is no file");
+    let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "it is not a file");
     // The path comes with the pool, and to open a device may already do something.
     if !std::fs::metadata(path)?.is_file() {
         return Err(no_file());
@@ -94,9 +94,9 @@ mod tests {
         assert_eq!(both, FeatureSet::Only(["blake3"].into()));
         assert_eq!(read("off"), Ok(FeatureSet::All));
         for (value, why) in [
-            (path("c"), "'nix' is no feature"),
+            (path("c"), "'nix' is not a feature"),
             (path("d"), "No such file"),
-            (path(""), "it is no file"),
+            (path(""), "it is not a file"),
             ("a,".to_owned(), "compatibility file 'a'"),
             (format!("{},", path("a")), "it has no name"),
         ] {

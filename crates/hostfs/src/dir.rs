@@ -49,7 +49,7 @@ pub struct Dir {
     staging: Arc<Staging>,
 }
 
-/// Something that is no directory and no regular file, opened for its attributes alone.
+/// Something that is not a directory and no regular file, opened for its attributes alone.
 pub struct Item {
     handle: OwnedFd,
 }
@@ -201,7 +201,7 @@ impl Dir {
         Ok(Item { handle: openat(&self.handle, name, flags, Mode::empty())? })
     }
 
-    /// Removes a name that is no directory, if it still stands for what was looked at.
+    /// Removes a name that is not a directory, if it still stands for what was looked at.
     pub fn remove(&self, name: &[u8], seen: Identity) -> io::Result<()> {
         if self.look(name)?.is_some_and(|now| now.identity != seen) {
             return Err(exists("it is being changed by another program"));

@@ -6,7 +6,7 @@
 //!   keeps for a moment while it reads a text with escapes is not within reach.
 //! - Of a file of keys that other users can read it is told that they can. It is not refused: a
 //!   pool that is being rescued should not wait for it. The manifest of a pool that was made for
-//!   tests is no secret.
+//!   tests is not a secret.
 
 use engine::hex;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};

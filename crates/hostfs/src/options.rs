@@ -28,7 +28,7 @@ pub struct Line {
 /// Reads the text of a file; options that are `foreign` to files are refused.
 ///
 /// # Errors
-/// The number of the first line that is no option, and why.
+/// The number of the first line that is not an option, and why.
 pub fn parse(text: &str, foreign: &[&str]) -> Result<Vec<Line>, (usize, String)> {
     if text.len() > SIZE_MAX {
         return Err((1, format!("the file has more than {SIZE_MAX} bytes")));
@@ -49,7 +49,7 @@ pub fn parse(text: &str, foreign: &[&str]) -> Result<Vec<Line>, (usize, String)>
             None => (line, None),
         };
         if name.starts_with('-') || name.contains(char::is_whitespace) || foreign.contains(&name) {
-            return Err((number, format!("'{name}' is no option for a file")));
+            return Err((number, format!("'{name}' is not an option for a file")));
         }
         let word = value.map_or_else(|| format!("--{name}"), |value| format!("--{name}={value}"));
         out.push(Line { number, section: section.clone(), word });

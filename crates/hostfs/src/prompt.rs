@@ -55,7 +55,7 @@ impl Drop for Silent<'_> {
 /// # Errors
 /// [`io::ErrorKind::Interrupted`] for Ctrl-C, and when `is_wanted` has become false;
 /// [`io::ErrorKind::UnexpectedEof`] for Ctrl-D before anything was typed, and when the terminal is
-/// gone; it is no terminal.
+/// gone; it is not a terminal.
 pub fn secret(terminal: &File, is_wanted: &dyn Fn() -> bool) -> io::Result<KeyBytes> {
     let silent = Silent::new(terminal)?;
     // As long as it gets, so that no shorter copy is left behind by growing.

@@ -50,7 +50,7 @@ const EMPTY_MAX: usize = 64;
 /// The pools in a file that the user named, and what is wrong with entries that are not pools.
 ///
 /// # Errors
-/// There is no such file, or it is no list of pools.
+/// There is no such file, or it is not a list of pools.
 pub fn read(path: &Path) -> io::Result<(Vec<Known>, Vec<String>)> {
     match entries(path) {
         Ok(entries) => Ok((entries.pools, entries.damaged)),
@@ -106,7 +106,7 @@ fn entries(path: &Path) -> std::result::Result<Entries, Unreadable> {
     let list = NvList::decode(&bytes).map_err(|e| Unreadable::Damaged(e.to_string()))?;
     if list.pairs.is_empty() && bytes.len() > EMPTY_MAX {
         // Zeros, as devices begin with, are the form of a list without an end.
-        return Err(Unreadable::Damaged("it is no list of pools".to_owned()));
+        return Err(Unreadable::Damaged("it is not a list of pools".to_owned()));
     }
     let mut entries = Entries::default();
     for NvPair { name, value, .. } in list.pairs {
@@ -117,7 +117,7 @@ fn entries(path: &Path) -> std::result::Result<Entries, Unreadable> {
         let name = String::from_utf8_lossy(&name);
         match known {
             Some(known) => entries.pools.push(known),
-            None => entries.damaged.push(format!("'{name}' is no configuration of a pool")),
+            None => entries.damaged.push(format!("'{name}' is not a configuration of a pool")),
         }
     }
     Ok(entries)
@@ -225,7 +225,7 @@ impl CacheFile {
         };
         match is_list || self.path.metadata()?.len() == 0 {
             true => Ok(()),
-            false => Err(io::Error::new(io::ErrorKind::InvalidData, "it is no list of pools")),
+            false => Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a list of pools")),
         }
     }
 
@@ -325,7 +325,7 @@ impl CacheFile {
     }
 }
 
-/// A file that others may read, and that is no link.
+/// A file that others may read, and that is not a link.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     // A pipe is not waited for.

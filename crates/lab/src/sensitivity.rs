@@ -126,7 +126,7 @@ pub fn sensitivity(
 ) -> Result<Sensitivity, LabError> {
     let what = format!("{} has no disk whose numbers could be changed", experiment.name);
     let none = || LabError::new(what, "it runs on a machine of its own, or not on simulated disks");
-    // The disks of a study with a machine of its own are no preset.
+    // The disks of a study with a machine of its own are not a preset.
     let own = experiment.on_device == OnDevice::Nothing;
     let preset = target.preset(experiment).filter(|_| !own).ok_or_else(none)?;
     let quiet = Setting { progress: std::sync::Arc::new(|_| {}), ..setting.clone() };

@@ -160,6 +160,8 @@ fn promised_writes_are_compared_with_the_older_log() {
 #[test]
 fn scans_of_all_pools_come_to_an_end() {
     let outcome = simulated("h8-scan-order", 0.02);
+    was_written_down(&outcome, include_str!("../../../docs/lab/holdout/h8.json"), f64::INFINITY);
+    assert_eq!((published(&outcome).count(), of_kind(&outcome, Kind::Predicted)), (13, 9));
     assert_eq!(outcome.rows.len(), 15);
     assert!(outcome.rows.iter().all(|row| row.measured() > 0.0 && row.measured().is_finite()));
 }

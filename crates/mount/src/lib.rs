@@ -142,7 +142,7 @@ pub fn space_of(pool: &OpenPool, name: &str) -> SpaceFn {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The mount point is no directory, or not there.
+    /// The mount point is not a directory, or not there.
     NotADirectory(PathBuf),
     /// The mount point has something in it.
     NotEmpty(PathBuf),

@@ -32,7 +32,7 @@ fn text(bytes: &[u8]) -> Option<String> {
     String::from_utf8(bytes.to_vec()).ok()
 }
 
-/// Decodes a choice; `None` when the bytes are no choice.
+/// Decodes a choice; `None` when the bytes are not a choice.
 #[must_use]
 pub fn choice(bytes: &[u8]) -> Option<Choice> {
     let mut fields = Fields(bytes);

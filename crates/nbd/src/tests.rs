@@ -232,7 +232,7 @@ fn wrong_requests_are_refused_and_the_next_one_is_served() {
         client.request(flags, command, cookie, offset, length);
         assert_eq!(client.simple(), (error, cookie));
     }
-    // What a refused write brings is no request.
+    // What a refused write brings is not a request.
     client.request(0, 1, 77, end - 1, 28);
     client.send(&[&[0x25; 28]]);
     assert_eq!(client.simple(), (28, 77));

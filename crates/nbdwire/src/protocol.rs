@@ -253,7 +253,7 @@ impl Request {
         if is_extended { 32 } else { 28 }
     }
 
-    /// Decodes one; `None` when it is no request, after which nothing is known of what follows.
+    /// Decodes one; `None` when it is not a request, after which nothing is known of what follows.
     #[must_use]
     pub fn decode(bytes: &[u8], is_extended: bool) -> Option<Self> {
         let mut fields = Fields(bytes);
@@ -418,7 +418,7 @@ impl Reply {
     /// Decodes what stands before data; `length` has the four bytes that follow when it is a chunk.
     ///
     /// # Errors
-    /// What `length` fails with; an error of its own when it is no reply.
+    /// What `length` fails with; an error of its own when it is not a reply.
     pub fn decode<E>(
         bytes: &[u8; Self::SIZE],
         length: impl FnOnce() -> Result<[u8; 4], E>,

@@ -262,7 +262,7 @@ impl TlsLine {
         match self.session.lock().reader().read(out) {
             Ok(n) => Ok(Some(n)),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            // The line ended without the end of the session: what is cut off is no request.
+            // The line ended without the end of the session: what is cut off is not a request.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(Some(0)),
             Err(e) => Err(e),
         }

@@ -320,7 +320,7 @@ impl VdevConfig {
         })
     }
 
-    /// What its name begins with, if that is no path: `mirror`, `raidz1`, `draid2:3d:8c:1s`.
+    /// What its name begins with, if that is not a path: `mirror`, `raidz1`, `draid2:3d:8c:1s`.
     #[must_use]
     pub fn kind_name(&self) -> String {
         match self.kind {
@@ -490,7 +490,7 @@ fn splitting(list: &NvList) -> Result<Vec<u64>> {
 }
 
 impl PoolConfig {
-    /// Decodes a pool's configuration; of a label only when it is no spare or cache device, see
+    /// Decodes a pool's configuration; of a label only when it is not a spare or cache device, see
     /// [`LabelConfig::decode`].
     pub fn decode(list: &NvList) -> Result<Self> {
         let mut features_for_read = Vec::new();

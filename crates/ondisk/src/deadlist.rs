@@ -58,7 +58,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// From the bonus type of the object; `None` when it is no dead list at all.
+    /// From the bonus type of the object; `None` when it is not a dead list at all.
     #[must_use]
     pub fn of(bonus: DmuType) -> Option<Self> {
         match bonus {

@@ -24,7 +24,7 @@ use crate::wordstruct::word_struct;
 
 /// Directory of the MOS itself, for its space accounting: child of the root directory.
 pub const MOS_DIR_NAME: &str = "$MOS";
-/// Directory of the origin snapshot of every file system that is no clone.
+/// Directory of the origin snapshot of every file system that is not a clone.
 pub const ORIGIN_DIR_NAME: &str = "$ORIGIN";
 /// Name of the snapshot in [`ORIGIN_DIR_NAME`].
 pub const ORIGIN_SNAPSHOT_NAME: &str = "$ORIGIN";

@@ -125,7 +125,7 @@ pub(crate) const fn text(default: Option<&'static str>) -> ValueKind {
 }
 
 impl Property {
-    /// The word that stands for `number`, or `None` when it is no index or has no such number.
+    /// The word that stands for `number`, or `None` when it is not an index or has no such number.
     #[must_use]
     pub fn word(&self, number: u64) -> Option<&'static str> {
         match self.kind {
@@ -134,7 +134,7 @@ impl Property {
         }
     }
 
-    /// The number that stands behind `word`, or `None` when it is no index or has no such word.
+    /// The number that stands behind `word`, or `None` when it is not an index or has no such word.
     #[must_use]
     pub fn number(&self, word: &str) -> Option<u64> {
         match self.kind {

@@ -210,8 +210,8 @@ impl SaTables {
     /// Builds the tables from the entries of the two ZAPs: registry (name, value) and layouts
     /// (layout number as decimal text, attribute numbers).
     ///
-    /// Two attributes of one number, a layout name that is no number up to 1023, or a layout with
-    /// an unregistered attribute is an error.
+    /// Two attributes of one number, a layout name that is not a number up to 1023, or a layout
+    /// with an unregistered attribute is an error.
     pub fn new<'a, L>(
         registry: impl IntoIterator<Item = (&'a [u8], u64)>,
         layouts: impl IntoIterator<Item = (&'a [u8], L)>,

@@ -258,7 +258,7 @@ layout! {
         logical_size: u64,
         /// GUID of the snapshot.
         to_guid: u64,
-        /// The checksum it has on disk; "off" when it is no whole block of the disk.
+        /// The checksum it has on disk; "off" when it is not a whole block of the disk.
         checksum_kind: u8,
         /// [`WRITE_DEDUP`].
         flags: u8,

@@ -63,7 +63,7 @@ fn encrypted_block_pointers() {
     let bp = blkptr(sample!("crypt-80.l0"));
     assert!(bp.is_encrypted() && !bp.is_authenticated() && !bp.has_indirect_mac());
     let dvas: Vec<_> = bp.dvas().map(|(_, d)| format!("{d:?}")).collect();
-    assert_eq!(dvas, ["0:48200:4000", "0:102a600:4000"], "the third is no address");
+    assert_eq!(dvas, ["0:48200:4000", "0:102a600:4000"], "the third is not an address");
     assert_eq!(bp.crypt_salt(), 0x056b_c3b8_6a87_7e4a_u64.to_le_bytes());
     assert_eq!(bp.crypt_iv()[..8], 0xf7e2_1491_6870_6484_u64.to_le_bytes());
     assert_eq!(bp.crypt_iv()[8..], 0xfa0a_4790_u32.to_le_bytes());

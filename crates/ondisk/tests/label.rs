@@ -86,7 +86,7 @@ fn labels_of_log_cache_and_spare() {
     assert!(log.is_log && log.vdev_tree.is_log);
 
     let LabelConfig::Aux(cache) = LabelConfig::decode(&sample!("label-cache")).unwrap() else {
-        panic!("a cache device is no member")
+        panic!("a cache device is not a member")
     };
     assert_eq!((cache.state, cache.ashift), (PoolState::L2cache, Some(12)));
     assert_eq!(cache.path.as_deref(), Some("/dev/img7"));

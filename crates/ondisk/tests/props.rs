@@ -20,7 +20,7 @@ fn check(table: &'static [Property], of: u8, printed: &Map<String, Value>) {
         assert!(p.applies & of != 0, "{name} applies");
         let text = value.as_str().unwrap();
         if let ValueKind::Index(..) = p.kind {
-            let number = p.number(text).unwrap_or_else(|| panic!("{name}={text} is no word"));
+            let number = p.number(text).unwrap_or_else(|| panic!("{name}={text} is not a word"));
             assert_eq!(p.word(number), Some(text), "{name}: the word that is printed");
         }
     }

@@ -114,8 +114,8 @@ pub(crate) fn has_block(
     Ok(pointer.is_some_and(|bp| bp.logical_birth() == birth))
 }
 
-/// What a dataset has at this place now; `None` for nothing, or for a place that is no block of a
-/// tree.
+/// What a dataset has at this place now; `None` for nothing, or for a place that is not a block of
+/// a tree.
 pub(crate) fn find_block(
     dsl: &Dsl,
     dataset: &Dataset,

@@ -60,7 +60,7 @@ pub enum Unfit {
     OtherPool,
     /// It is of this pool, and another leaf.
     OtherLeaf,
-    /// It is no part of a vdev.
+    /// It is not part of a vdev.
     Aux,
 }
 

@@ -29,7 +29,7 @@ pub struct SearchOptions {
     pub paths: Vec<PathBuf>,
     /// What opens them.
     pub source: Arc<dyn DeviceSource>,
-    /// A place that cannot be opened is left out, as a device that is away, and is no error.
+    /// A place that cannot be opened is left out, as a device that is away, and is not an error.
     pub leaves_out: bool,
 }
 

@@ -96,7 +96,7 @@ struct Losses {
 
 struct Judge<'a> {
     pool: &'a Pool,
-    /// More blocks than the pool has room for are no tree but a trap.
+    /// More blocks than the pool has room for are not a tree but a trap.
     blocks_max: u64,
     losses: Mutex<Losses>,
 }

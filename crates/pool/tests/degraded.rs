@@ -145,7 +145,7 @@ fn a_pool_without_its_log_cache_and_spare_is_whole() {
         assert_same(&whole, &contents(&pool));
     }
     let state = |missing: &[u32]| lab.without(missing).open().vdevs().root().state();
-    assert_eq!(state(&[7, 8]), VdevState::Online, "cache and spare are no part of the tree");
+    assert_eq!(state(&[7, 8]), VdevState::Online, "cache and spare are not part of the tree");
     assert_eq!(state(&[5]), VdevState::Degraded);
     let pool = lab.open();
     assert_eq!((pool.spares().len(), pool.l2cache().len()), (1, 1));

@@ -417,7 +417,7 @@ fn datasets_are_found_by_their_objects() {
         assert_eq!(dsl.name_of(object).unwrap(), name);
         let (head, nameless) = (dsl.head_by_object(object), dsl.nameless_head(object));
         if name.contains('@') {
-            assert!(head.is_err() && nameless.is_err(), "{name} is no head");
+            assert!(head.is_err() && nameless.is_err(), "{name} is not a head");
             snapshots += 1;
         } else {
             let head = head.unwrap();

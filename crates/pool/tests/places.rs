@@ -1,4 +1,4 @@
-//! Places to search that are no devices.
+//! Places to search that are not devices.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop where it likes")]
 

@@ -45,7 +45,7 @@ pub enum Error {
     Device(device::Error),
     /// The undo file cannot be written or read.
     File(std::io::Error),
-    /// It is no undo file, is not whole, or does not fit what is on the devices.
+    /// It is not an undo file, is not whole, or does not fit what is on the devices.
     Undo(String),
     /// The check was told to stop.
     Cancelled,

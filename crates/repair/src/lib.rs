@@ -11,9 +11,9 @@
 //! apply      the writes and flushes of the overlays, in their order, to the devices
 //! ```
 //!
-//! So a plan is no forecast: it is the repair, and what it leaves was seen. What is written is what
-//! the pool's own engine wrote, txg by txg, each with its uberblock last: killed anywhere, the pool
-//! is as it was, or as one of these txgs made it.
+//! So a plan is not a forecast: it is the repair, and what it leaves was seen. What is written is
+//! what the pool's own engine wrote, txg by txg, each with its uberblock last: killed anywhere, the
+//! pool is as it was, or as one of these txgs made it.
 //!
 //! What is true is what the check's walk met. Space maps are made of the blocks that it met, so
 //! that nothing in use is taken for the repair's own writes, whatever the maps said. More than one

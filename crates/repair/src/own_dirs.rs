@@ -3,11 +3,12 @@
 //! ```text
 //! $MOS  $FREE  $LEAK   the only ones below the root without a head. A pool is made with the first
 //!                      and has got the others, if it has them, later: in this order
-//! $ORIGIN              its head was never given an object set, and is no clone. Every other head
-//!                      is one since version 11, plain file systems of the snapshot in here
+//! $ORIGIN              its head was never given an object set, and is not a clone. Every
+//!                      other head is one since version 11, plain file systems of the snapshot
+//!                      in here
 //! ```
 //!
-//! OpenZFS opens no pool in which one of them is missing, and they are no datasets that a user
+//! OpenZFS opens no pool in which one of them is missing, and they are not datasets that a user
 //! could be offered to destroy.
 
 use check::own_dirs;

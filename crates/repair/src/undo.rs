@@ -36,7 +36,7 @@ const DEVICES_MAX: u32 = 1 << 16;
 /// A device of the pool, as the undo file knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UndoDevice {
-    /// Guid of the leaf; 0 of a device that is no leaf.
+    /// Guid of the leaf; 0 of a device that is not a leaf.
     pub guid: u64,
     /// Its bytes.
     pub size: u64,
@@ -193,7 +193,7 @@ impl Fields<'_> {
         use std::os::unix::ffi::OsStringExt as _;
         let magic: [u8; 8] = self.array()?;
         if &magic != MAGIC {
-            return Err(Error::Undo("the file is no undo file".to_owned()));
+            return Err(Error::Undo("the file is not an undo file".to_owned()));
         }
         match self.u32()? {
             VERSION => {}

@@ -10,7 +10,7 @@
 //!   list of which thread waits where.
 //!
 //! Computing takes no time, unless a model says which does (`cpu.rs`).
-//! A notice, a spawn, and the taking of a lock are no points of choice:
+//! A notice, a spawn, and the taking of a lock are not points of choice:
 //! the thread goes on until it waits. So a `parking_lot` lock is never contended, provided that
 //! no thread keeps one across a wait, but for the one that a condition variable unlocks. Code that
 //! breaks this rule stops the simulation; the condition variable notices where it can, and a

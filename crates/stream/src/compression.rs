@@ -20,7 +20,7 @@ pub enum Decompressed {
     Done,
     /// It says now that it is not compressed; its bytes are what they were.
     Reset,
-    /// It is no block of that compression, and was left as it is.
+    /// It is not a block of that compression, and was left as it is.
     Failed,
 }
 

@@ -31,7 +31,7 @@ pub enum ErrorKind {
     /// It ends within a record or its payload, or without END.
     #[error("the stream ends here, before its end")]
     Truncated,
-    /// The bytes are no record.
+    /// The bytes are not a record.
     #[error("{0}")]
     Format(#[from] ondisk::Error),
     /// Something before the checksum of this record is not what was sent.

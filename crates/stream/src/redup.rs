@@ -88,7 +88,7 @@ pub fn redup<F: Read + Seek>(input: F, again: &mut F, out: impl Write) -> Rewrit
                 let found = block_at(again, at, endian);
                 let found = found.map_err(|e| bad(format!("what it refers to: {e}")))?;
                 let (block, bytes) =
-                    found.ok_or_else(|| bad("it refers to what is no block".to_owned()))?;
+                    found.ok_or_else(|| bad("it refers to what is not a block".to_owned()))?;
                 let (object, to_guid) = (by.object, by.to_guid);
                 *payload = bytes;
                 *body = Block { object, offset: by.offset, to_guid, ..block }.into();

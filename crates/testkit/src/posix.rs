@@ -237,21 +237,21 @@ impl<K: Clone, T: Copy + PartialEq> Tree<K, T> {
     pub fn entries(&self, dir: u64) -> &BTreeMap<Vec<u8>, u64> {
         match &self.get(dir).kind {
             Kind::Dir(entries) => entries,
-            _ => panic!("{dir} is no directory"),
+            _ => panic!("{dir} is not a directory"),
         }
     }
 
     fn entries_mut(&mut self, dir: u64) -> &mut BTreeMap<Vec<u8>, u64> {
         match &mut self.change(dir).kind {
             Kind::Dir(entries) => entries,
-            _ => panic!("{dir} is no directory"),
+            _ => panic!("{dir} is not a directory"),
         }
     }
 
     pub fn content(&mut self, file: u64) -> &mut Content {
         match &mut self.change(file).kind {
             Kind::File(content) => content,
-            _ => panic!("{file} is no regular file"),
+            _ => panic!("{file} is not a regular file"),
         }
     }
 

@@ -4,7 +4,7 @@
 use tidy::source::without_tests;
 use tidy::{FLOORS, report, rust_files};
 
-/// `ulimit -v`, which is no command of ours.
+/// `ulimit -v`, which is not a command of ours.
 const OTHERS: (&str, &str) = ("crates/device/src/buf/allocator.rs", "-v");
 
 /// The floors that the rule holds for: the engine, and all below.

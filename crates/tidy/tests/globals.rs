@@ -59,7 +59,7 @@ const CHANGEABLE: [&str; 10] = [
 ];
 
 /// Where a process may be ended: there is no such place, since `main` returns. What the program
-/// cannot get memory for is no choice of a caller (`device::Allocator`).
+/// cannot get memory for is not a choice of a caller (`device::Allocator`).
 const ENDS: [&str; 5] =
     ["process::exit", "process::abort", "libc::exit", "libc::_exit", "libc::abort"];
 
@@ -67,11 +67,12 @@ const ENDS: [&str; 5] =
 const OUT_OF_MEMORY: &str = "crates/device/src/buf/allocator.rs";
 
 /// Where the runtime of the calling thread is asked for, and why there: elsewhere it is passed.
-const RUNTIME: [(&str, &str); 7] = [
+const RUNTIME: [(&str, &str); 8] = [
     ("crates/device/src/batch.rs", "a device is waited for by the thread that calls"),
     ("crates/device/src/complete.rs", "a callback that panics ends a simulation"),
     ("crates/device/src/file.rs", "a simulation waits for no file"),
     ("crates/device/src/write.rs", "a device is waited for by the thread that calls"),
+    ("crates/engine/src/making/device.rs", "devices are waited for by the thread that calls"),
     ("crates/pool/src/assemble.rs", "devices are waited for by the thread that calls"),
     ("crates/pool/src/open.rs", "the default of an option"),
     ("crates/pool/src/scan.rs", "devices are waited for by the thread that calls"),
@@ -87,7 +88,7 @@ const REAL: [(&str, &str); 5] = [
     ("crates/zinc/src/", "the command chooses: it runs on this machine"),
 ];
 
-/// Crates for tests alone, and programs that are no part of the product.
+/// Crates for tests alone, and programs that are not part of the product.
 fn is_product(path: &str) -> bool {
     let tools = tidy::TEST_CRATES;
     path.starts_with("crates/")
@@ -169,7 +170,7 @@ fn the_runtime_is_passed() {
     let files = rust_files();
     let mut found = runtimes(&files, "Rt::current", &RUNTIME);
     found.extend(runtimes(&files, "Rt::real", &REAL));
-    // A function that works on threads and is no method of a runtime would take one of its own.
+    // A function that works on threads and is not a method of a runtime would take one of its own.
     let is_free = |line: &str| line.starts_with("pub fn for_each_parallel");
     let free = files.iter().filter(|(path, text)| is_product(path) && text.lines().any(is_free));
     found.extend(free.map(|(path, _)| format!("{path}: for_each_parallel without a runtime")));

@@ -1,6 +1,7 @@
 //! Comments and documents speak of threads, programs, files and machines as of things: words that
 //! stand for persons are refused, so that they do not come back where a thing is meant. So are
-//! turns that stand for a number or a noun without saying which.
+//! turns that stand for a number or a noun without saying which. Messages are held to the same, and
+//! say what a thing "is not" instead of what it "is no".
 
 use tidy::source::has_word;
 use tidy::{Tracked, report, tracked_files};
@@ -11,6 +12,10 @@ const WORDS: [&str; 7] =
 
 /// Turns that leave out the noun.
 const TURNS: [&str; 4] = ["so many", "what is no", "what is none", "of no one"];
+
+/// What may follow "is no" in a message.
+const FINE: [&str; 5] =
+    ["there is no", "is no longer", "is no larger", "is no faster", "is no more"];
 
 /// The document of this path is held to the rule. What was released is left as it was said.
 fn is_held(path: &str) -> bool {
@@ -30,6 +35,13 @@ fn prose(path: &str, line: &str) -> String {
     text.split('`').step_by(2).collect::<Vec<_>>().join(" ").to_lowercase()
 }
 
+/// What of a source's line is said: its strings, as far as they are on one line.
+fn said(path: &str, line: &str) -> String {
+    let is_code = path.ends_with(".rs") && !line.trim_start().starts_with("//");
+    let strings = is_code.then(|| line.split('"').skip(1).step_by(2));
+    strings.into_iter().flatten().collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
 fn offences(files: &[Tracked]) -> Vec<String> {
     let mut out = Vec::new();
     for Tracked { path, text } in files.iter().filter(|file| is_held(&file.path)) {
@@ -37,6 +49,13 @@ fn offences(files: &[Tracked]) -> Vec<String> {
             let prose = prose(path, line);
             for word in WORDS.into_iter().filter(|word| has_word(&prose, word)) {
                 out.push(format!("{path}:{number}: \"{word}\": say which thread, program or file"));
+            }
+            let mut said = said(path, line);
+            FINE.into_iter().for_each(|turn| said = said.replace(turn, ""));
+            if has_word(&said, "is no") {
+                out.push(format!(
+                    "{path}:{number}: \"is no\": say that it is not a thing of the kind"
+                ));
             }
             let prose = prose.replace("no longer", "");
             for turn in TURNS.into_iter().filter(|turn| has_word(&prose, turn)) {
@@ -59,12 +78,14 @@ fn the_rule_sees_words_in_comments_and_documents_and_nowhere_else() {
         file("crates/rt/src/lock.rs", "/// Waits until nobody has it.\nlet nobody = 1;\n"),
         file("docs/guide/nbd.md", "Whoever connects.\n"),
         file("crates/rt/src/wait.rs", "/// Waits so many seconds.\n// What is no lock.\n"),
+        file("crates/far/src/name.rs", "fail(\"its port is no number\");\n"),
     ];
-    assert_eq!(offences(&bad).len(), 4);
+    assert_eq!(offences(&bad).len(), 5);
     let good = [
         file("crates/zpl/src/acl.rs", "/// `nobody`.\nconst NOBODY: u32 = 65534;\n"),
         file("crates/rt/tests/lock.rs", "// Nobody.\n"),
         file("crates/rt/src/gone.rs", "// Frees what is no longer used.\n"),
+        file("crates/far/src/log.rs", "fail(\"there is no disk\", \"it is no longer there\");\n"),
         file("CHANGELOG.md", "Nobody.\n"),
     ];
     assert!(offences(&good).is_empty());

@@ -4,7 +4,7 @@ use crate::map::MapError;
 use std::fmt;
 use std::sync::Arc;
 
-/// Why a configuration is no vdev tree.
+/// Why a configuration is not a vdev tree.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -26,7 +26,7 @@ pub enum BuildError {
         /// Kind of its parent.
         parent: &'static str,
     },
-    /// Two top-level vdevs have the same number, or the number is no number of a vdev.
+    /// Two top-level vdevs have the same number, or the number is not a number of a vdev.
     #[error("top-level vdev number {id} (guid {guid}) is taken or out of range")]
     BadId {
         /// The number.

@@ -24,8 +24,9 @@
 //!
 //! What a leaf said it had before a flush failed may be lost, so it cannot take part in a commit. A
 //! failed write is followed by a probe: its first label's unused part is read and written back. A
-//! leaf that answers has a bad sector and is no bad disk; the numbers are those of OpenZFS's event
-//! daemon. A leaf that the rest cannot do without is used further: half a disk is more than none.
+//! leaf that answers has a bad sector and is not a bad disk; the numbers are those of OpenZFS's
+//! event daemon. A leaf that the rest cannot do without is used further: half a disk is more than
+//! none.
 //!
 //! FAULTED and REMOVED mean: nothing is written any more, and it is the last choice for reads.
 //! Beyond the redundancy a block that is written fails, and the pool stops.

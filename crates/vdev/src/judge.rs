@@ -28,10 +28,10 @@ impl VdevTree {
         changed
     }
 
-    /// Marks the leaves that will not be found again where they were opened, and takes the mark from
-    /// those that were used all the while and are in their places again. A device remembers what
-    /// was seen of it, so a file that was cut short and grew again counts. Asks the system; whether
-    /// a mark has changed.
+    /// Marks the leaves that will not be found again where they were opened, and takes the mark
+    /// from those that were used all the while and are in their places again. A device remembers
+    /// what was seen of it, so a file that was cut short and grew again counts. Asks the system;
+    /// whether a mark has changed.
     pub fn poll_displaced(&self) -> bool {
         let mut changed = false;
         for (index, node) in self.nodes.iter().enumerate() {

@@ -5,7 +5,7 @@
 //! A label is a configuration and a ring of uberblocks; a device has four. A txg is committed by
 //! its uberblock, which goes to the same slot in every label, and the slot it overwrites is that of
 //! the oldest one: the uberblock of the txg before is on the device as long as this one is not. A
-//! torn slot is no uberblock, for it checks itself.
+//! torn slot is not an uberblock, for it checks itself.
 //!
 //! A configuration has no ring, so it is written in two rounds around the uberblock:
 //!

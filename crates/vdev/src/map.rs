@@ -87,7 +87,7 @@ impl BlockMap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MapError {
     /// The size is zero or larger than any block.
-    #[error("size {0} is no block size")]
+    #[error("size {0} is not a block size")]
     Size(u64),
     /// The offset is not where an allocation can begin.
     #[error("offset {0:#x} is not aligned to the vdev's allocation unit")]

@@ -294,7 +294,7 @@ impl VdevTree {
     /// has a device of its own.
     ///
     /// # Errors
-    /// When the configuration contradicts itself. Missing devices are no error.
+    /// When the configuration contradicts itself. Missing devices are not error.
     pub fn build(
         rt: &Rt,
         root: &VdevConfig,

@@ -14,7 +14,7 @@ fn scrub(case: &str) {
     let tree = pool.tree(&[]);
     let tally = pool.walk(&tree, Scope::All);
     assert_eq!((tally.unreadable, tally.faults.first()), (0, None), "{}", case.case);
-    assert!(tally.blocks > 200, "{} blocks are no pool", tally.blocks);
+    assert!(tally.blocks > 200, "{} blocks are not pool", tally.blocks);
     assert_eq!(tree.root().state(), VdevState::Online);
     // What the cheap way reads must be the same blocks.
     let cheap = pool.walk(&tree, Scope::Data);

@@ -164,7 +164,7 @@ fn raidz_survives_as_many_losses_as_it_has_parity() {
     for (nparity, width) in [(1u64, 3u64), (2, 5), (3, 6)] {
         let config = || set(over_disks(list("raidz", 0, 50), width), "nparity", nparity);
         let geometry = Raidz::new(nparity, 9, width as usize, &[], false).unwrap();
-        // Less than a row, a short last row, and a size that is no multiple of a sector.
+        // Less than a row, a short last row, and a size that is not a multiple of a sector.
         for size in [SECTOR, 7 * SECTOR, 4 * SECTOR + 100] {
             let at = (1 << 20) + 5 * SECTOR;
             let block = random(size, size);

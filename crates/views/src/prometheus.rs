@@ -19,7 +19,7 @@ const TIME_CLASSES: std::ops::Range<usize> = 9..35;
 /// Bounds of the buckets of sizes: 512 bytes to 16 MiB.
 const SIZE_CLASSES: std::ops::Range<usize> = 8..24;
 
-/// The one figure of stores that is no counter.
+/// The one figure of stores that is not a counter.
 const CACHES_FAILED: &str = "zinc_store_caches_failed";
 /// States of a pool.
 const STATES: [&str; 6] = ["ONLINE", "DEGRADED", "FAULTED", "OFFLINE", "UNAVAIL", SUSPENDED];

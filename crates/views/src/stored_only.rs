@@ -113,7 +113,7 @@ mod tests {
             assert_eq!(listed, usize::from(can_be_set), "{}", property.name);
         }
         for name in acted_on.into_iter().chain(kept.iter().map(|k| k.name)) {
-            assert!(properties.iter().any(|p| p.name == name), "{name} is no property");
+            assert!(properties.iter().any(|p| p.name == name), "{name} is not a property");
         }
     }
 

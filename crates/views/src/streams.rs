@@ -257,8 +257,8 @@ pub fn converted(count: Converted) -> String {
     format!("converted stream with {records} total records, including {references} dedup records\n")
 }
 
-/// A compression by the name that it has as a property's value. A level that is no part of the name
-/// is given beside it.
+/// A compression by the name that it has as a property's value. A level that is not part of the
+/// name is given beside it.
 #[must_use]
 pub fn compression(name: &str, level: Option<i32>) -> Option<Algorithm> {
     let (kind, level) = match name.strip_prefix("zstd-fast") {
@@ -452,7 +452,7 @@ fn list_lines(out: &mut String, list: &NvList, depth: usize) {
     }
 }
 
-/// A value that is no list: numbers without a sign in hexadecimal.
+/// A value that is not a list: numbers without a sign in hexadecimal.
 fn value(value: &NvValue) -> String {
     let each = |all: &mut dyn Iterator<Item = String>| all.collect::<Vec<_>>().join(" ");
     match value {

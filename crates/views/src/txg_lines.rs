@@ -54,7 +54,7 @@ pub fn text(lines: &[Line]) -> String {
 /// Reads such a text, of one pool or of all.
 ///
 /// # Errors
-/// The number of a line that is no record, and what is wrong with it.
+/// The number of a line that is not a record, and what is wrong with it.
 pub fn parse(text: &str, pool: Option<&str>) -> Result<Vec<Line>, (usize, serde_json::Error)> {
     let mut out = Vec::new();
     for (n, line) in (1..).zip(text.lines()).filter(|(_, l)| !l.trim().is_empty()) {

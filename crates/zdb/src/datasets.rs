@@ -316,7 +316,7 @@ fn dead_list(d: &mut Dump, mos: &Objset, title: &str, key: &'static str, number:
     let Some(object) = d.keep(title, mos.object(number)) else { return };
     let dnode = object.dnode();
     let Some(form) = Form::of(dnode.bonus_kind) else {
-        return d.fail(format_args!("{title}: object {number} is no dead list"));
+        return d.fail(format_args!("{title}: object {number} is not a dead list"));
     };
     d.open_one(key);
     d.hold("object", number);

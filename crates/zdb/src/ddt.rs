@@ -301,7 +301,7 @@ fn contents(d: &mut Dump, part: &Part) {
     for e in zap.entries() {
         let Some(e) = d.keep(&part.name, e) else { continue };
         let ZapName::U64s(words) = &e.name else {
-            d.fail("an entry whose key is no checksum");
+            d.fail("an entry whose key is not a checksum");
             continue;
         };
         let key = DdtKey::from_words(words);

@@ -141,7 +141,7 @@ impl<'a> Dump<'a> {
         if self.exact { n.to_string() } else { nicenum(n) }
     }
 
-    /// Adds an element that is no part to a list.
+    /// Adds an element that is not part to a list.
     pub(crate) fn push(&mut self, list: &str, value: impl Into<Value>) {
         if let Some(part) = self.parts.as_mut().and_then(|p| p.last_mut()) {
             append(&mut part.members, list, value.into());

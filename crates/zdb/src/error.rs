@@ -20,7 +20,7 @@ pub enum Error {
     Dataset(engine::inside::dsl::Error),
     /// There is no such file, or it cannot be read.
     File(engine::inside::zpl::Error),
-    /// What a path names is no regular file.
+    /// What a path names is not a regular file.
     NotAFile(String),
     /// A device cannot be opened.
     Device {

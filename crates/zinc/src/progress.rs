@@ -1,9 +1,9 @@
 //! Long work on a terminal: what is being done, how far it is, how fast it goes.
 //!
 //! The work runs where it was called; a second thread looks at its [`Progress`] ten times a second
-//! and draws one line on standard error. Where that is no terminal nothing is drawn, and work that
-//! ends quickly draws nothing either. A server draws nothing for its clients; it looks whether they
-//! are still there.
+//! and draws one line on standard error. Where that is not a terminal nothing is drawn, and work
+//! that ends quickly draws nothing either. A server draws nothing for its clients; it looks whether
+//! they are still there.
 
 use crate::session::Session;
 use crate::ui;

@@ -25,7 +25,7 @@
 //!
 //! All sessions of a process share its [`Process`]: its command line and what all verbs are, its
 //! streams, the servers it found silent, the locks it keeps, what it has warned of. It is made in
-//! `main` and is no global: a test makes its own.
+//! `main` and is not global: a test makes its own.
 
 mod client;
 mod process;

@@ -1,4 +1,4 @@
-//! Verbs and options of OpenZFS that zinc does not have, and words that are no verbs at all.
+//! Verbs and options of OpenZFS that zinc does not have, and words that are not verbs at all.
 //!
 //! A script that calls `zpool prefetch` has to see that zinc lacks it. Neither clap's guess of a
 //! similar verb nor its list of ours says that, and the guess may be dangerous.

@@ -41,7 +41,8 @@ fn names_of_temporary_files_are_ordinary_names() {
     }
 }
 
-/// Another file stands where the first name of a file would be: the second name is no link to it.
+/// Another file stands where the first name of a file would be: the second name is not a link to
+/// it.
 #[test]
 fn a_second_name_never_stands_for_a_foreign_file() {
     let made = Made::new(|fill| {

@@ -111,7 +111,7 @@ fn a_target_that_is_not_there_is_named() {
     place.ok("zfs create -V 16M tank/v");
     std::fs::write(place.path().join("file"), "text").unwrap();
     let said = place.fails("cp file tank/v");
-    assert!(said.contains("'tank/v' is no place in a pool"), "{said}");
+    assert!(said.contains("'tank/v' is not a place in a pool"), "{said}");
     assert!(said.contains("POOL/DATASET:/PATH"), "{said}");
     let said = place.fails("cp file tank/v:/file");
     assert!(said.contains("a volume has no files"), "{said}");
@@ -342,7 +342,7 @@ fn labels_that_are_none_stay_as_they_are() {
     place.ok("zpool labelclear -f a");
     let mut bytes = vec![0; 1 << 20];
     file.read_exact_at(&mut bytes, 0).unwrap();
-    assert!(bytes.iter().all(|b| *b == 0xa5), "what is no label belongs to another program");
+    assert!(bytes.iter().all(|b| *b == 0xa5), "what is not a label belongs to another program");
     assert_eq!(place.run("zdb -lq a").code, 2);
     place.fails("zpool labelclear -f a");
 }
@@ -514,7 +514,7 @@ fn a_limit_of_memory_ends_a_command_with_a_message() {
         assert!(mib < 4000 || output.status.success(), "{said}");
     }
     assert!(refused > 0);
-    // What this process lacks is no failure of a device.
+    // What this process lacks is not a failure of a device.
     let status = place.ok("zpool status -v tank");
     assert!(status.contains("errors: No known data errors") && !status.contains("DEGRADED"));
     assert_eq!(status.matches("ONLINE       0     0     0").count(), 4, "{status}");

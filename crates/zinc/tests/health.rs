@@ -195,7 +195,7 @@ fn a_side_of_a_mirror_that_was_away_is_not_online() {
     has(&status, &[" state: DEGRADED", "UNAVAIL", "right", "was away, ", "txgs behind"]);
     let listed = place.run(&["zpool", "import", "-d", "."]).out;
     has(&listed, &["DEGRADED", "was away, ", "txgs behind"]);
-    // All is there, and the old bytes are no damage.
+    // All is there, and the old bytes are not damage.
     let check = place.run(&["check", "-d", ".", "tank"]);
     has(&check.out, &["device-absent", "was away", " 0 lost"]);
     has_not(&check.out, &["places wrong"]);
@@ -649,7 +649,7 @@ fn a_side_of_a_mirror_that_comes_back_is_used_again() {
     place.run(&["zfs", "list", "-d", ".", "tank/after", "tank/later"]).ok();
 }
 
-/// Devices that the pool cannot do without are moved away and come back: that is no error of
+/// Devices that the pool cannot do without are moved away and come back: that is not an error of
 /// theirs, and what was done meanwhile is kept.
 #[test]
 fn devices_that_were_needed_all_the_while_are_online_when_they_are_back() {

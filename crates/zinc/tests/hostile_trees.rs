@@ -1,5 +1,5 @@
 //! File systems that no honest program wrote: directories with names twice, names no file can
-//! have, names for directories above, for objects that are no files, for files of another type.
+//! have, names for directories above, for objects that are not files, for files of another type.
 //! Whatever copies, lists or checks such a tree ends in bounded time and memory, and nothing but
 //! its target changes: a tree beside the target, to which all links lead, is compared by all that
 //! `lstat` says and by content. As root this has teeth: root may change what it likes.

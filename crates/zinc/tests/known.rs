@@ -203,8 +203,8 @@ fn a_list_of_pools_takes_the_place_of_nothing_else() {
         ("pipe", "it is a pipe"),
         ("link", "it is a symbolic link"),
         ("null", "it is a symbolic link"),
-        ("text", "it is no list of pools"),
-        ("a", "it is no list of pools"),
+        ("text", "it is not a list of pools"),
+        ("a", "it is not a list of pools"),
     ] {
         let path = here(name).display().to_string();
         let said = place.fails(&format!("zpool create -o cachefile={path} tank a"));

@@ -319,7 +319,7 @@ fn a_client_is_told_what_changed_since_a_snapshot() {
     assert_eq!(dirty(&map("zinc:dirty-since:a")), since_a);
     assert_eq!(dirty(&map("qemu:dirty-bitmap:a")), since_a);
     assert_eq!(dirty(&map("zinc:dirty-since:b")), ["6291456 16384"]);
-    // As QEMU asks for a bitmap: what is dirty is no data to it.
+    // As QEMU asks for a bitmap: what is dirty is not data to it.
     let socket = place.path().join("s").display().to_string();
     let options = format!(
         "driver=nbd,server.type=unix,server.path={socket},export=tank/vol,\

@@ -250,7 +250,7 @@ fn takes(verb: &str, option: &str) -> bool {
     let line = format!("{verb} {option} {name}");
     let run = zinc(&line.split_whitespace().collect::<Vec<_>>());
     let refused = ["unexpected argument", "unrecognized", "not supported"];
-    // What is no command of zinc's at all says so of its first word.
+    // What is not a command of zinc's at all says so of its first word.
     !refused.iter().any(|words| run.err.contains(words))
 }
 

@@ -447,7 +447,7 @@ fn what_is_received_is_mounted() {
     taken(&place, "zfs receive -F other/x", &more);
     assert!(mnt.join("x/b").exists());
     drop(open);
-    // What is mounted in it, and comes back too, is no program that uses it.
+    // What is mounted in it, and comes back too, is not a program that uses it.
     let next = |name: &str, since: &str| {
         place.ok_here(&format!("zfs snapshot tank/home@{name}"));
         sent(&place, &format!("-i @{since} tank/home@{name}"))
@@ -458,7 +458,7 @@ fn what_is_received_is_mounted() {
     std::fs::write(mnt.join("x/in/file"), "x").unwrap();
     taken(&place, "zfs receive other/x", &next("thursday", "wednesday"));
     assert!(mnt.join("x/in/file").exists());
-    // What is half received is no failure of what mounts all.
+    // What is half received is not a failure of what mounts all.
     refused(&place, "zfs receive -s other/half", &full[..full.len() / 2]);
     place.ok_here("zfs mount -a other");
     place.ok_here("zfs receive -A other/half");

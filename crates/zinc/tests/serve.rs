@@ -370,7 +370,7 @@ fn a_served_pool_is_watched_recorded_and_replayed() {
     let again: Vec<Value> = again.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     assert_eq!(again, lines);
     let missing = place.run(&["top", "--replay", "disk"]);
-    assert!(missing.err.contains("it is no recording"), "{}", missing.err);
+    assert!(missing.err.contains("it is not a recording"), "{}", missing.err);
     assert_eq!(place.run(&["top"]).code, 2);
 }
 
@@ -741,7 +741,7 @@ fn a_served_pool_is_loaded_measured_and_advised_where_it_is_held() {
         line.split('\t').nth(4).and_then(|n| n.parse::<u64>().ok()).unwrap()
     };
     let before = sums(&stages());
-    // What a hook prints is no part of the JSON.
+    // What a hook prints is not part of the JSON.
     let json = run(&["-x", "-j", "--profile", "-P", "echo before"]);
     assert_eq!((json.code, json.err.as_str()), (0, "before\n"));
     let json: Value = serde_json::from_str(&json.out).unwrap();

@@ -198,7 +198,7 @@ fn options_come_from_a_file_and_from_a_section_of_the_pool() {
         ("http = 127.0.0.1:0\nsped = 9\n", "conf, line 2: unexpected argument '--sped' found"),
         ("[one\n", "conf, line 1: a `]` is missing"),
         ("\n\n[ two ]\nhttp = x\n", "conf, line 4: invalid value 'x'"),
-        ("all\n", "conf, line 1: 'all' is no option for a file"),
+        ("all\n", "conf, line 1: 'all' is not an option for a file"),
         ("tunable = no_such=1\n", "conf, line 1: invalid value 'no_such=1'"),
     ] {
         std::fs::write(place.path().join("conf"), text).unwrap();

@@ -30,7 +30,7 @@ impl Place {
 
     fn snapshots(&self) -> Vec<String> {
         let run = self.run("zfs list -d . -t snapshot -Ho name");
-        // Nothing to list is no failure with OpenZFS, and nothing is said to a script.
+        // Nothing to list is not a failure with OpenZFS, and nothing is said to a script.
         assert_eq!((run.code, run.err.as_str()), (0, ""), "{}", run.out);
         run.out.lines().map(str::to_owned).collect()
     }

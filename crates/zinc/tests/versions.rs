@@ -49,7 +49,7 @@ fn a_pool_is_confined_to_the_features_of_its_files() {
     std::fs::write(path("more"), "async_destroy skein blake3\n").unwrap();
     std::fs::write(path("odd"), "nix\n").unwrap();
     let said = place.fails(&format!("zpool create -o compatibility={} tank a", path("odd")));
-    assert!(said.contains("'nix' is no feature"), "{said}");
+    assert!(said.contains("'nix' is not a feature"), "{said}");
     place.fails("zpool create -o compatibility=not-there tank a");
     place.ok(&format!("zpool create -o compatibility={},{} tank a", path("few"), path("more")));
     let enabled = || {

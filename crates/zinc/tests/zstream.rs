@@ -154,7 +154,7 @@ fn what_is_recompressed_is_received() {
     place.ok("cp pool/fs:/text back");
     let read = |name: &str| std::fs::read(place.path().join(name)).unwrap();
     assert!(read("text") == read("back"));
-    // What is no stream, is cut, or is asked for what there is not.
+    // What is not a stream, is cut, or is asked for what there is not.
     for (args, input, code, words) in [
         (&["recompress", "lz4"][..], &plain[..plain.len() / 2], 1, "the stream ends here"),
         (&["recompress", "lz4"], &[7; 400], 1, "bad magic"),

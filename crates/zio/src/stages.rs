@@ -39,7 +39,7 @@ pub(crate) enum Sampled {
 
 /// As how many a block of this many bytes counts; 0: it is not looked at.
 pub(crate) fn weight(rt: &Rt, what: Sampled, bytes: usize) -> u64 {
-    // Large ones are no part of the count: small ones among them are sampled as evenly.
+    // Large ones are not part of the count: small ones among them are sampled as evenly.
     if bytes as u64 >= SMALL_BYTES {
         return 1;
     }

@@ -40,7 +40,7 @@ pub(crate) fn transform(
 ) -> Result<Form, ErrorKind> {
     let lsize = data.size();
     if lsize == 0 || lsize > BLOCK_SIZE_MAX || !lsize.is_multiple_of(SECTOR_SIZE) {
-        return Err(ErrorKind::BadBlock("its size is no multiple of 512 up to 16 MiB"));
+        return Err(ErrorKind::BadBlock("its size is not a multiple of 512 up to 16 MiB"));
     }
     let checksum_kind = checksum_kind(spec)?;
     if let Some(seal) = data.seal() {

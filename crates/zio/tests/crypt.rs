@@ -305,7 +305,7 @@ fn unwalkable_blocks_are_refused_not_followed() {
         open_block(Some(&key), &bp, &mut data)
     };
     // More slots than the block has, more pointers than the slots have, a spill on top of them,
-    // and a block that is no whole number of slots.
+    // and a block that is not a whole number of slots.
     assert_eq!(dnodes(|d| d[1536 + 12] = 31), Err(ErrorKind::Authentication));
     assert_eq!(dnodes(|d| d[3] = 255), Err(ErrorKind::Authentication));
     assert_eq!(dnodes(|d| d[..8].copy_from_slice(&[1, 0, 0, 3, 0, 0, 0, 4])).err(), {

@@ -92,7 +92,7 @@ impl Node {
     /// two pages; one that is made or removed meanwhile is met or not.
     ///
     /// # Errors
-    /// It is no directory, or nothing of it can be read.
+    /// It is not a directory, or nothing of it can be read.
     pub fn read_dir(&self, from: DirCursor, limit: usize) -> Result<DirPage> {
         let _lock = self.filesystem().look(self.number());
         self.stored_page(from, limit)
@@ -104,7 +104,7 @@ impl Node {
         let entry = |e: dmu::Result<dmu::ZapEntry>| {
             dir_entry(&e?).ok_or_else(|| {
                 // Nothing is left out without a word.
-                let rule = "an entry of a directory is no name of a file";
+                let rule = "an entry of a directory is not a name of a file";
                 self.object().error(dmu::ErrorKind::Tree(rule)).into()
             })
         };

@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// An object could not be read.
     Dmu(dmu::Error),
-    /// The object set is no file system, or no volume.
+    /// The object set is not a file system, or no volume.
     WrongKind {
         /// What was wanted.
         wanted: &'static str,
@@ -33,7 +33,7 @@ pub enum Error {
     },
     /// No such file or directory.
     NotFound(String),
-    /// A component of a path is no directory.
+    /// A component of a path is not a directory.
     NotDirectory(String),
     /// Too many symbolic links, or they form a loop.
     TooManyLinks(String),
@@ -41,7 +41,7 @@ pub enum Error {
     BadName(String),
     /// The name is too long.
     NameTooLong(String),
-    /// It is no symbolic link.
+    /// It is not a symbolic link.
     NotSymlink(String),
     /// It is a directory.
     IsDirectory(String),

@@ -280,7 +280,7 @@ pub enum Op<'a> {
         /// The object it is.
         identity: Option<Identity>,
     },
-    /// Takes the name of a file away that is no directory.
+    /// Takes the name of a file away that is not a directory.
     Unlink(NameInDir<'a>),
     /// Removes an empty directory.
     Rmdir(NameInDir<'a>),

@@ -133,7 +133,7 @@ impl Filesystem {
         for object in self.objset().objects() {
             let object = object?;
             let used = object.dnode().used_bytes().saturating_add(DNODE_SLOT_SIZE as u64);
-            // Objects that are no files have no owner and are not counted.
+            // Objects that are not files have no owner and are not counted.
             let Ok(node) = Node::from_object(self, object) else { continue };
             let id = match kind {
                 SpaceKind::User => node.uid,

@@ -265,7 +265,7 @@ fn sha256_sealed(block: &[u8], order: ByteOrder, seed: [u64; 4]) -> Digest {
 /// As [`sha256_sealed`], with Fletcher-2.
 fn fletcher2_sealed(block: &[u8], order: ByteOrder, seed: [u64; 4]) -> Digest {
     let (body, _) = block.split_at(block.len().saturating_sub(WORDS));
-    // A block whose length is no multiple of 16 was never written by anyone: the sum then only
+    // A block whose length is not a multiple of 16 was never written by anyone: the sum then only
     // has to be defined.
     let mut sum = Fletcher2::new();
     sum.update(order, body);

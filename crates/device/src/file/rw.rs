@@ -80,9 +80,9 @@ impl RwFileDevice {
         len > 0 && self.core().direct_unit().is_some_and(|unit| !whole(unit))
     }
 
-    /// Writes a range that is no whole number of direct I/O units: reads the units, and writes them
-    /// back with the new bytes. Not through the page cache, where a neighbour's direct write could
-    /// be undone. Waits; but a caller that writes whole sectors to a disk never comes here.
+    /// Writes a range that is not a whole number of direct I/O units: reads the units, and writes
+    /// them back with the new bytes. Not through the page cache, where a neighbour's direct write
+    /// could be undone. Waits; but a caller that writes whole sectors to a disk never comes here.
     fn write_piecemeal(&self, offset: u64, parts: &[Shared]) -> Result<(), ErrorKind> {
         let _one_at_a_time = self.piecemeal.lock();
         let core = self.core();

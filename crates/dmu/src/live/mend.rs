@@ -59,7 +59,7 @@ impl Objset {
     /// `norm_flags` when that cannot be read either.
     ///
     /// # Errors
-    /// There is no such object, or it is no table; the set is not live.
+    /// There is no such object, or it is not a table; the set is not live.
     pub fn renew_table(&self, tx: &Tx, number: u64, norm_flags: u64) -> Result<u64> {
         let object = self.object(number)?;
         let dnode = object.dnode();

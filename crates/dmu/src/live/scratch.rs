@@ -72,7 +72,7 @@ impl Transactions for Budget {
 
 impl Objset {
     /// A live set over this one, which is only read: what is changed in it is in memory alone.
-    /// Encrypted sets are no obstacle, nor is their byte order.
+    /// Encrypted sets are not an obstacle, nor is their byte order.
     ///
     /// # Errors
     /// Its blocks of dnodes are not of the one size that was ever written.
@@ -106,7 +106,7 @@ impl Objset {
     /// is what it was, less what was replaced, and what came counted as if it did not compress.
     ///
     /// # Errors
-    /// The set is no scratch set.
+    /// The set is not a scratch set.
     pub fn settle(&self, zeros_are_holes: bool) -> Result<()> {
         let live = self.inner.live.as_ref().filter(|live| live.scratch);
         let Some(live) = live else { return Err(self.error(0, ErrorKind::ReadOnly)) };

@@ -52,7 +52,7 @@ pub enum SetKey {
 /// What a set that is received sealed is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealedSet {
-    /// The dnode of all dnodes, as far as it is no tree.
+    /// The dnode of all dnodes, as far as it is not a tree.
     pub meta: Dnode,
     /// The authentication code of its header.
     pub portable_mac: [u8; 32],

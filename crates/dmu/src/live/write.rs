@@ -169,7 +169,7 @@ impl Object {
     pub fn write_shared(&self, tx: &Tx, blkid: u64, block: &Arc<Block>) -> Result<()> {
         let bs = self.block_size_for(blkid.saturating_mul(self.attrs().block_size()), 1)?;
         if block.size() != bs {
-            return Err(self.error(ErrorKind::Invalid("the content is no whole block")));
+            return Err(self.error(ErrorKind::Invalid("the content is not a whole block")));
         }
         self.counted_write(bs, || {
             Work::Copy.charge(bs);
@@ -230,7 +230,7 @@ impl Object {
         }
     }
 
-    /// Overwrites `range` of block `blkid`; `None`: with zeros, and only when it is no hole.
+    /// Overwrites `range` of block `blkid`; `None`: with zeros, and only when it is not a hole.
     fn patch(
         &self,
         tx: &Tx,

@@ -359,7 +359,7 @@ pub(super) fn pass_root(cx: &DslCx<'_>, dsl: &Dsl, from: &Dir, to: &Dir) -> Resu
 pub enum KeyChange {
     /// With this one: it is an encryption root from now on.
     Root(RootKey),
-    /// With that of the one above: it is no encryption root any more.
+    /// With that of the one above: it is not an encryption root any more.
     Inherit,
 }
 

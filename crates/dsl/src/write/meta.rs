@@ -155,7 +155,7 @@ impl DslCx<'_> {
         }
     }
 
-    /// Names and words of a table; table 0 is empty. Entries that are no words are left out.
+    /// Names and words of a table; table 0 is empty. Entries that are not words are left out.
     pub(super) fn entries(&self, table: u64) -> Result<Vec<(String, Vec<u64>)>> {
         let mut out = Vec::new();
         if table == 0 {

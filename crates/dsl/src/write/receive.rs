@@ -91,7 +91,7 @@ pub struct Incoming {
     pub resumable: Option<ResumeToken>,
     /// What is to be known when the rest comes.
     pub later: Option<String>,
-    /// How a new dataset that is no clone is encrypted.
+    /// How a new dataset that is not a clone is encrypted.
     pub encryption: Encryption,
     /// The stream is raw: no key is needed, and this is what it brings.
     pub sealed: Option<Arc<SealedStream>>,
@@ -314,7 +314,7 @@ impl Incoming {
         if self.force || head.phys.bp.logical_birth() <= snap.phys.creation_txg {
             return Ok(());
         }
-        // The header of a log that was emptied is no change.
+        // The header of a log that was emptied is not a change.
         let (now, then) = (dsl.objset(head)?.phys(), dsl.objset(snap)?.phys());
         match now.meta_dnode == then.meta_dnode && now.user_used == then.user_used {
             true => Ok(()),

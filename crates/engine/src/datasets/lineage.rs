@@ -99,7 +99,7 @@ impl MakeClone {
 /// Makes a clone independent of its origin, which becomes its clone.
 ///
 /// # Errors
-/// It is no clone, or the names of snapshots collide.
+/// It is not a clone, or the names of snapshots collide.
 pub fn promote(pool: &LivePool, name: &str) -> Result<()> {
     Ok(pool.promote(name)?)
 }
@@ -202,7 +202,7 @@ impl Rename {
     /// Snapshots of that name of all datasets below too.
     ///
     /// # Errors
-    /// It is no snapshot.
+    /// It is not a snapshot.
     pub fn recursive(mut self) -> Result<Self> {
         match &mut self.what {
             Renamed::Head => Err(Error::against(Rule::RecursiveRename)),

@@ -55,7 +55,7 @@ impl<'a> Side<'a> {
         self.fs.objset()
     }
 
-    /// The file with this object; `None` when there is none, when the object is no file, or when
+    /// The file with this object; `None` when there is none, when the object is not a file, or when
     /// the file has no name any more and only waits to be freed.
     pub(super) fn see(&mut self, number: u64) -> Result<Option<FileState>> {
         let object = match self.fs.objset().object(number) {

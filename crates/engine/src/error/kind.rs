@@ -34,7 +34,7 @@ pub enum ErrorKind {
     Exists,
     /// It is another kind of dataset, or of file, than is needed.
     WrongKind,
-    /// It is no directory.
+    /// It is not a directory.
     NotDirectory,
     /// It is a directory.
     IsDirectory,
@@ -79,7 +79,7 @@ pub enum ErrorKind {
     Unsupported,
     /// It can be read and not be sent by this program yet, for this reason.
     NotSent(Unsendable),
-    /// What is read as a send stream cannot be received: it is damaged, or is no stream.
+    /// What is read as a send stream cannot be received: it is damaged, or is not a stream.
     BadStream(StreamFault),
     /// The rest of a stream cannot be sent.
     NotResumed(ResumeFault),

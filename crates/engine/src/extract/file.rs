@@ -1,4 +1,4 @@
-//! One file that is no directory: what there is for it under its name, and how it is made.
+//! One file that is not a directory: what there is for it under its name, and how it is made.
 
 use super::data::{self, Source};
 use super::failure::Failure;
@@ -27,7 +27,8 @@ struct Copied<I> {
 }
 
 impl Extract<'_> {
-    /// Copies one file that is no directory into `dir`, under this name. Reports call it `shown`.
+    /// Copies one file that is not a directory into `dir`, under this name. Reports call it
+    /// `shown`.
     pub fn one<S: Sink>(&self, node: &Node, dir: Arc<S>, name: &[u8], shown: &[u8]) {
         self.see(node.number());
         let folder = Folder::new(dir, 0, Vec::new(), &MadeHere::default());

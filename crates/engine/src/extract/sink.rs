@@ -131,7 +131,7 @@ pub trait Sink: SetAttribute + Sized + Send + Sync {
     /// It cannot, although the target has files with several names.
     fn link(&self, name: &[u8], item: &Self::Item) -> io::Result<Linked>;
 
-    /// Removes a name that is no directory, if it still stands for this file.
+    /// Removes a name that is not a directory, if it still stands for this file.
     ///
     /// # Errors
     /// It does not, or cannot be removed.

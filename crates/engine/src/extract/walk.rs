@@ -157,7 +157,7 @@ impl<'w, 'a, S: Sink> Walk<'w, 'a, S> {
             met: HashSet::new(),
             renamed: Vec::new(),
         };
-        // One that cannot be read at all is no directory to go on with.
+        // One that cannot be read at all is not a directory to go on with.
         self.page(&mut reading).map_err(io::Error::other)?;
         self.reading = Some(reading);
         Ok(())

@@ -45,8 +45,8 @@ pub enum Rewind {
 /// The newest of these states of which all metadata can be read, from devices that have it.
 ///
 /// # Errors
-/// There is none, and what keeps the pool from being opened is no damage: an earlier state does not
-/// bring back a device that is missing.
+/// There is none, and what keeps the pool from being opened is not damage: an earlier state does
+/// not bring back a device that is missing.
 fn newest_whole<'u>(
     candidate: &Candidate,
     options: &OpenOptions,
@@ -79,7 +79,7 @@ impl Rewind {
     ///
     /// # Errors
     /// The pool has no state up to the txg that was asked for, or what keeps it from being opened
-    /// is no damage: an earlier state does not bring back a device that is missing.
+    /// is not damage: an earlier state does not bring back a device that is missing.
     pub fn find(candidate: &Candidate, options: &OpenOptions, reach: RewindReach) -> Result<Self> {
         let mut all = states(candidate);
         let available: Vec<u64> = all.iter().map(|u| u.txg).collect();

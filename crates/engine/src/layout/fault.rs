@@ -58,7 +58,7 @@ pub enum LayoutFault {
     DraidDevices(u64),
     /// Both paths are of one device.
     SameDevice(String, String),
-    /// It is no name of a device on another machine.
+    /// It is not a name of a device on another machine.
     FarName {
         /// The word.
         word: String,

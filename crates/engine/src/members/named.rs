@@ -249,7 +249,7 @@ pub enum Known {
     Itself,
     /// It is a spare, and stands in from now on.
     StandsIn,
-    /// It is no member of the pool: it is to be opened, and given to [`Exchange::with`].
+    /// It is not a member of the pool: it is to be opened, and given to [`Exchange::with`].
     No,
 }
 
@@ -326,7 +326,7 @@ impl<'a> Exchange<'a> {
         Err(unfit(new, fault))
     }
 
-    /// Uses a device that is no member of the pool. What it lacks is brought to it from now on.
+    /// Uses a device that is not a member of the pool. What it lacks is brought to it from now on.
     ///
     /// # Errors
     /// It is too small, or cannot be used there.

@@ -57,7 +57,7 @@ impl FeatureSet {
         }
     }
 
-    /// Reads a file; also the words in it that are no features.
+    /// Reads a file; also the words in it that are not features.
     ///
     /// # Errors
     /// What is wrong with the file.
@@ -68,7 +68,7 @@ impl FeatureSet {
         if file.last() != Some(&b'\n') {
             return Err("it does not end with a newline");
         }
-        let text = std::str::from_utf8(file).map_err(|_| "it is no text")?;
+        let text = std::str::from_utf8(file).map_err(|_| "it is not text")?;
         let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
         let words = lines.flat_map(|line| line.split(|c: char| c == ',' || c.is_whitespace()));
         let (mut names, mut unknown) = (BTreeSet::new(), Vec::new());

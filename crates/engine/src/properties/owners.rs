@@ -91,7 +91,7 @@ pub fn owner_property(
 /// Sets a quota of an owner of files; 0: none. Durable when this returns.
 ///
 /// # Errors
-/// It is no file system.
+/// It is not a file system.
 pub fn set_quota(
     pool: &LivePool,
     dataset: &str,

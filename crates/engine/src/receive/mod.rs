@@ -180,7 +180,7 @@ pub struct Receive {
     pub except: Vec<String>,
     /// When the stream is cut, what was received stays for the rest to come.
     pub resumable: bool,
-    /// How a new dataset is encrypted that is no clone.
+    /// How a new dataset is encrypted that is not a clone.
     pub encryption: Encryption,
 }
 
@@ -785,12 +785,12 @@ impl<R: Read> Run<'_, R> {
         Ok(Received { received, cleared, local, of_snapshot: listed.of_snapshot })
     }
 
-    /// Refuses properties that are no part of a dataset, or come with its content.
+    /// Refuses properties that are not part of a dataset, or come with its content.
     fn check_properties(&self) -> Result<()> {
         let with_content = ["volsize", "version"];
         let can_be_given = |name: &str| match find_dataset(name) {
             Some(p) => (!p.is_fixed() || is_of_key(p.name)) && !with_content.contains(&p.name),
-            // Quotas of owners have names of their own, and are no values that are received.
+            // Quotas of owners have names of their own, and are not values that are received.
             None => is_user_property(name) || name.contains('@'),
         };
         let names = self.how.set.iter().map(|(name, _)| name).chain(&self.how.except);

@@ -33,7 +33,7 @@ impl Apply<'_> {
     /// The dnodes of a block, of which objects and free slots follow.
     pub(super) fn object_range(&mut self, r: &ObjectRange) -> Result<()> {
         if r.slots != SLOTS || !r.first.is_multiple_of(SLOTS) {
-            return Err(bad("dnodes are told of that are no block"));
+            return Err(bad("dnodes are told of that are not block"));
         }
         if r.flags & RAW_BYTESWAP != 0 {
             return Err(bad("dnodes are of a machine with another byte order"));
@@ -103,7 +103,7 @@ impl Apply<'_> {
         let size = dnode.block_size();
         let is_block = w.logical_size == size && size != 0 && w.offset.is_multiple_of(size);
         if !is_block || w.kind != u32::from(dnode.kind.0) {
-            return Err(bad("an encrypted block is no block of its object"));
+            return Err(bad("an encrypted block is not a block of its object"));
         }
         let (seal, endian) = self.seal(&Sealed {
             size: w.logical_size,

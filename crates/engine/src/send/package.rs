@@ -308,8 +308,8 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// A dataset; `None` when it lacks the snapshot and that is no error: it is younger, or such
-    /// are passed over.
+    /// A dataset; `None` when it lacks the snapshot and that is not an error: it is younger, or
+    /// such are passed over.
     fn member(&mut self, head: Dataset, above: u64, limit: u64) -> Result<Option<Member>> {
         let mut snapshots = self.dsl.snapshots(&head)?;
         let Some(end) = snapshots.iter().position(|s| short(&s.name) == self.to) else {

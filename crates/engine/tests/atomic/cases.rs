@@ -162,7 +162,7 @@ pub const REFUSED: &[Refused] = &[
     ("a dataset with others below", |p| p.destroy_dataset("tank/a")),
     ("a rollback over a clone", |p| p.rollback("tank/a@1", true)),
     ("a rollback over snapshots", |p| p.rollback("tank/a@3", false)),
-    ("promoting what is no clone", |p| p.promote("tank/a")),
+    ("promoting what is not a clone", |p| p.promote("tank/a")),
     ("a rename below itself", |p| p.rename("tank/a", "tank/a/b/c")),
     ("a rename to a name that is taken", |p| p.rename("tank/a", "tank/c")),
     ("a snapshot's name that is taken", |p| p.rename_snapshot("tank/a@1", "2", false)),

@@ -244,7 +244,7 @@ pub(crate) fn guarded(
         match receive.recv_timeout(limit) {
             Ok(true) => return thread.join().unwrap_or(0),
             Ok(false) => panic!("panic with {what}"),
-            // On a busy machine a round gets little of it, and is no hang for that.
+            // On a busy machine a round gets little of it, and is not a hang for that.
             Err(_) if cpu_seconds() - cpu < limit.as_secs() && begun.elapsed() < limit * 10 => {}
             Err(_) => panic!("hang with {what}"),
         }

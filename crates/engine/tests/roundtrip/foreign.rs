@@ -198,7 +198,7 @@ fn filesystems(original: &Filesystem, twin: &Filesystem, compared: &mut Compared
             (Ok(a), Ok(b)) => (a, b),
             // Shares and the like have no attributes of a file, in the twin neither.
             (a, b) => {
-                compared.same("objects that are no files", &a.is_ok(), &b.is_ok());
+                compared.same("objects that are not files", &a.is_ok(), &b.is_ok());
                 continue;
             }
         };

@@ -64,7 +64,7 @@ fn pool_guid(bench: &Bench) -> u64 {
     bench.open().guid()
 }
 
-/// What is no mirror, or is not whole, is not split; nothing has changed then.
+/// What is not a mirror, or is not whole, is not split; nothing has changed then.
 #[test]
 fn what_cannot_be_split_is_left_alone() {
     for shape in [Shape::Disk, Shape::Raidz1, Shape::Special] {

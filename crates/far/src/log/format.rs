@@ -211,7 +211,7 @@ impl Header {
         let (hashed, hash) = bytes.split_at(HASHED);
         let mut fields = Fields(hashed);
         if fields.array()? != MAGIC {
-            return Err(Damage("it is no object of a log-structured disk"));
+            return Err(Damage("it is not an object of a log-structured disk"));
         }
         if blake3::hash(hashed).as_bytes() != hash {
             return Err(Damage("its header is damaged"));

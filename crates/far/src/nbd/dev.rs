@@ -81,7 +81,7 @@ impl NbdDevice {
             if agreed.size >= LABEL + LABEL_BYTES as u64 && u64::from(agreed.block) <= LABEL {
                 let len = LABEL_BYTES.next_multiple_of(agreed.block as usize);
                 let found = read_now(first, (LABEL, len), CONNECTING);
-                // What cannot be read is no sample; whether it is of use is seen above.
+                // What cannot be read is not a sample; whether it is of use is seen above.
                 sample = found.ok().map(|found| found.to_vec());
             }
         }

@@ -29,7 +29,7 @@ pub(super) fn connect(name: &Name, within: Duration) -> Result<Link, Failed> {
     let line: Arc<dyn Connection> = match &name.place {
         // A store is not reached by a connection of this kind.
         Place::Folder(_) | Place::Bucket(_) => {
-            return Err(Failed::Refused("it is no export of an NBD server"));
+            return Err(Failed::Refused("it is not an export of an NBD server"));
         }
         Place::Unix(path) => {
             let stream = UnixStream::connect(path).map_err(|e| match e.kind() {

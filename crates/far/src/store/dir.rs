@@ -109,7 +109,7 @@ fn carry_out(folder: &Path, request: &Request) -> Result<Response, StoreError> {
 fn path(folder: &Path, name: &str) -> Result<PathBuf, StoreError> {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-/".contains(c);
     if name.starts_with('/') || name.contains("//") || !name.chars().all(is_plain) {
-        return Err(StoreError::Other(format!("'{name}' is no name of an object")));
+        return Err(StoreError::Other(format!("'{name}' is not a name of an object")));
     }
     Ok(folder.join(name))
 }

@@ -273,7 +273,7 @@ struct Level {
 struct Walk<'w, 'a> {
     into: &'w TreeIn<'a>,
     levels: Vec<Level>,
-    /// What was named, when it is no directory.
+    /// What was named, when it is not a directory.
     first: Option<Task>,
     /// Directories whose times are still to be set.
     times: Vec<(Arc<Name>, u64, Time, Time)>,

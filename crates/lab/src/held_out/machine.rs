@@ -64,7 +64,7 @@ pub(super) fn tunables_of_2013(dirty_max: u64) -> Vec<String> {
     ]
 }
 
-/// What of that engine is no default of today.
+/// What of that engine is not a default of today.
 pub(super) fn parameters_of_2013() -> Vec<Parameter> {
     let study = |name: &str, value: f64, unit| Parameter::new(name, value, unit, Origin::Study);
     vec![

@@ -26,7 +26,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Sizes of the two files. The one byte more that the study gave them is no sector.
+/// Sizes of the two files. The one byte more that the study gave them is not a sector.
 const SIZES_MIB: [u64; 2] = [128, 512];
 /// What is written.
 const WRITTEN_MIB: u64 = 256;

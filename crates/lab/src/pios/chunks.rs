@@ -106,7 +106,7 @@ mod tests {
         let plan = Plan::new(1, 3, 25, 10);
         let order: Vec<_> = covers(&plan, 1).iter().map(|c| (c.region, c.at, c.len)).collect();
         assert_eq!(order[..4], [(0, 0, 10), (1, 0, 10), (2, 0, 10), (0, 10, 10)]);
-        // The rest of a region, which is no whole chunk, is written too.
+        // The rest of a region, which is not a whole chunk, is written too.
         assert_eq!(order[6..], [(0, 20, 5), (1, 20, 5), (2, 20, 5)]);
     }
 

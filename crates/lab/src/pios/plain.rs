@@ -76,13 +76,13 @@ impl PlainFiles {
             return out.with_shadows(plan, method);
         }
         if plan.layout == Layout::PerRegion {
-            let what = format!("{} is no directory for one file per region", path.display());
+            let what = format!("{} is not a directory for one file per region", path.display());
             return Err(PiosError::new(what));
         }
         match path.metadata() {
             Ok(meta) if is_cow && !meta.is_file() => {
                 let what =
-                    format!("{} is no file: cowio has no place for a shadow", path.display());
+                    format!("{} is not a file: cowio has no place for a shadow", path.display());
                 Err(PiosError::new(what).hint("cowio takes a directory or a file"))
             }
             Ok(meta) if !force => {

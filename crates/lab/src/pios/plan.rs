@@ -158,7 +158,7 @@ impl Plan {
         }
         let block = self.block_size;
         if !block.is_power_of_two() || !(512..=16 << 20).contains(&block) {
-            return fail("the block size is no power of two between 512 and 16M");
+            return fail("the block size is not a power of two between 512 and 16M");
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ impl Sweep {
     /// A list: `1,8,40`.
     ///
     /// # Errors
-    /// One of them is no number.
+    /// One of them is not a number.
     pub fn list(text: &str) -> Result<Self> {
         let values: Result<Vec<u64>> = text.split(',').map(parse_bytes).collect();
         Ok(Self(values?))
@@ -49,7 +49,7 @@ impl Sweep {
     /// without one); `usual` when there is none.
     ///
     /// # Errors
-    /// One of them is no number, a range has no end, or there is a list beside it.
+    /// One of them is not a number, a range has no end, or there is a list beside it.
     pub fn of_texts(texts: [Option<&str>; 4], usual: u64) -> Result<Self> {
         let number = |text: Option<&str>| text.map(parse_bytes).transpose();
         match texts {

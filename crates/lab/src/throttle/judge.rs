@@ -267,7 +267,7 @@ fn shapes(n: usize, p: &Published, o: &Observed, part: f64) -> Vec<Row> {
     rows
 }
 
-/// Where the longest waits of a part of the machine are no waits of the whole.
+/// Where the longest waits of a part of the machine are not waits of the whole.
 const TOO_SMALL: &str = "a part of the machine on which a transaction takes too long";
 
 /// Names of rows that others refer to.

@@ -37,7 +37,7 @@ pub struct Report {
 
 impl Report {
     /// The report of these records, which ended within `span`. Txgs without data, which only ended
-    /// because a thread waited, are no syncs of anything.
+    /// because a thread waited, are not syncs of anything.
     #[must_use]
     pub fn new(pool: &str, records: &[TxgRecord], span: Duration) -> Self {
         let records: Vec<&TxgRecord> = records.iter().filter(|r| r.dirty > 0).collect();

@@ -134,7 +134,7 @@ mod tests {
         let page = picture(&points, "zinc lab what-if");
         assert!(page.contains("layout mirror:2, threads 1: throughput"), "{page}");
         assert_eq!(page.matches("<svg").count(), 2);
-        // Values that are no numbers stand in their order.
+        // Values that are not numbers stand in their order.
         let mut turned = points;
         turned.iter_mut().for_each(|point| point.options.reverse());
         let chart = super::chart(&turned, "", "MiB/s", |a| a.mib_per_second);

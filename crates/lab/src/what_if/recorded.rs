@@ -100,7 +100,7 @@ impl Recorded {
         }
         if requests.is_empty() {
             return Err(LabError::new(
-                format!("{} is no load", path.display()),
+                format!("{} is not a load", path.display()),
                 "nothing was read or written between its snapshots",
             )
             .hint("`zinc top --record FILE POOL` while a load runs"));

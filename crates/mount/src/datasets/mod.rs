@@ -135,7 +135,7 @@ fn properties(pool: &Pool, dataset: &Dataset) -> engine::Result<Properties> {
 /// nothing can be changed, whatever the options say.
 ///
 /// # Errors
-/// It is no file system, is locked or mounted already; its properties name no place; the system
+/// It is not a file system, is locked or mounted already; its properties name no place; the system
 /// refuses.
 pub fn mount(pool: &OpenPool, mounts: &Mounts, wanted: &MountRequest) -> Result<PathBuf> {
     let name = wanted.name.as_str();

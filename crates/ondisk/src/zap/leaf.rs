@@ -118,7 +118,7 @@ impl<'b> Leaf<'b> {
     /// Looks at a whole leaf block.
     ///
     /// # Errors
-    /// It is no leaf, or a chunk is of a type that there is not.
+    /// It is not a leaf, or a chunk is of a type that there is not.
     pub fn decode(block: &'b [u8], endian: Endian) -> Result<Self> {
         let len = block.len();
         if !len.is_power_of_two() || !(BLOCK_SIZE_MIN..=FAT_BLOCK_SIZE_MAX).contains(&len) {

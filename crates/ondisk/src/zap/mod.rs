@@ -58,7 +58,7 @@ pub enum BlockKind {
     Leaf,
 }
 
-/// Kind of the ZAP block `block`, or `None` when its first word is no block type.
+/// Kind of the ZAP block `block`, or `None` when its first word is not a block type.
 #[must_use]
 pub fn block_kind(block: &[u8], endian: Endian) -> Option<BlockKind> {
     let word = block.first_chunk::<8>()?;

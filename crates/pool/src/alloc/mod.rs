@@ -354,10 +354,10 @@ impl Allocator {
     /// is free already.
     ///
     /// # Errors
-    /// It is no log device, or one of its space maps cannot be read; nothing was changed then.
+    /// It is not a log device, or one of its space maps cannot be read; nothing was changed then.
     pub fn give_up_log(&self, id: u32, txg: u64) -> Result<(), String> {
         let top = self.top(id).filter(|top| top.class == SpaceClass::Log);
-        let top = top.ok_or_else(|| format!("vdev {id} is no log device"))?;
+        let top = top.ok_or_else(|| format!("vdev {id} is not a log device"))?;
         let problems = |text| self.problem(text);
         let used = |m: &metaslab::Metaslab| m.allocated() > 0 || m.is_active();
         let used: Vec<usize> =

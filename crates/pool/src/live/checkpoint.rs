@@ -19,7 +19,7 @@
 //! discarded checkpoint is freed. As long as it does, the vdevs must stay what they are, or the
 //! checkpoint's configuration would be wrong: devices neither come beside others nor go, and the
 //! pool keeps its guid ([`TaskCx::check_no_checkpoint`]). Vdevs may be added; after going back they
-//! are no part of the pool.
+//! are not part of the pool.
 
 use super::LivePool;
 use super::shared::{Shared, TaskCx};

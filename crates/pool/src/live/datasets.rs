@@ -362,7 +362,7 @@ impl LivePool {
             cx.log_event("destroy", " ", &name)?;
             cx.take_over(&head)?;
             cx.drop_head(head.object);
-            // Every head has one; that of a dataset that is no clone is internal.
+            // Every head has one; that of a dataset that is not a clone is internal.
             let is_clone = head.dir.phys.origin == head.phys.prev_snap;
             let origin = dsl.origin(&head.dir)?.filter(|_| is_clone);
             let origin = origin.and_then(|_| dsl.nameless(head.phys.prev_snap).ok());

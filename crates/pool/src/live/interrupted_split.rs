@@ -88,7 +88,7 @@ impl TaskCx<'_> {
         Ok(())
     }
 
-    /// The sides are no part of the pool any more.
+    /// The sides are not part of the pool any more.
     pub(super) fn remove_split_sides(&self, sides: &[u64]) -> Result<()> {
         let shared = self.shared;
         let root = shared.config.lock().root.clone();

@@ -38,7 +38,7 @@ impl LivePool {
     /// Forgets the key of the encryption root `name`. Its datasets are closed before.
     ///
     /// # Errors
-    /// It is no encryption root, its key is not loaded, or one of its datasets is in use.
+    /// It is not an encryption root, its key is not loaded, or one of its datasets is in use.
     pub fn unload_key(&self, name: &str) -> Result<()> {
         self.check_administrator()?;
         let heads = {

@@ -171,7 +171,7 @@ impl Shared {
         }
     }
 
-    /// Posts that a device which is no leaf has another state.
+    /// Posts that a device which is not a leaf has another state.
     pub(super) fn post_state(&self, guid: u64, path: &str, old: VdevState, now: VdevState) {
         let members = vec![
             ("vdev_guid", EventValue::Number(guid)),

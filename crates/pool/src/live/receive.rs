@@ -188,7 +188,7 @@ impl TaskCx<'_> {
     pub(super) fn check_not_receiving(&self, name: &str) -> Result<()> {
         let dsl = self.datasets();
         for object in self.shared.uses.all() {
-            // Those that are no heads are snapshots.
+            // Those that are not heads are snapshots.
             let Ok(head) = dsl.nameless_head(object) else { continue };
             if head.phys.is_inconsistent() && is_within(&dsl.name_of(object)?, name) {
                 return Err(dsl::Error::refused(name, dsl::Refusal::Busy).into());

@@ -22,7 +22,7 @@ pub(super) struct Removal {
     pub(super) is_paused: bool,
     /// Why the last one was called off by itself.
     pub(super) failure: Option<String>,
-    /// Devices that are no part of the pool any more when the txg that is synced is durable, with
+    /// Devices that are not part of the pool any more when the txg that is synced is durable, with
     /// their guids.
     pub(super) gone: Vec<(u64, WriteDeviceRef)>,
 }

@@ -12,7 +12,7 @@
 //!
 //! The number of a vdev stands in block pointers, so that those behind it keep theirs: in its place
 //! stands a *hole*. The last one leaves none; the pool has one vdev less then. A device whose
-//! labels could not be taken off is no member any more by what the others say (`assemble.rs`).
+//! labels could not be taken off is not a member any more by what the others say (`assemble.rs`).
 //!
 //! Spares and cache devices stand in lists; they are taken off these.
 
@@ -138,14 +138,14 @@ impl LivePool {
     /// there is in the tree before; a device that is missing has nothing any more.
     ///
     /// # Errors
-    /// When it is no log device, or something on it cannot be ended. It is used as before then.
+    /// When it is not a log device, or something on it cannot be ended. It is used as before then.
     pub fn remove_log(&self, guid: u64) -> Result<()> {
         self.shared.check_no_checkpoint()?;
         let top = {
             let config = self.shared.config.lock();
             config.root.children.iter().find(|top| top.guid == guid).cloned()
         };
-        let top = top.filter(|top| top.is_log).ok_or_else(|| refused("it is no log device"))?;
+        let top = top.filter(|top| top.is_log).ok_or_else(|| refused("it is not a log device"))?;
         let id = u32::try_from(top.id).map_err(|e| bad(&e))?;
         let leaves: Vec<u64> = top.walk().filter(|v| v.kind.is_leaf()).map(|v| v.guid).collect();
         let tree = self.shared.reader.vdevs();

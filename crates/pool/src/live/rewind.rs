@@ -75,7 +75,7 @@ pub(super) fn commit(parts: &Parts, goes_back: bool) -> Result<()> {
 }
 
 impl LivePool {
-    /// Empties the logs that are no part of the checkpoint to which the pool went back.
+    /// Empties the logs that are not part of the checkpoint to which the pool went back.
     pub(super) fn drop_logs_of_rewound(&self) -> Result<()> {
         let uberblock = *self.view.uberblock();
         if uberblock.checkpoint_txg == 0 {

@@ -77,7 +77,7 @@ impl LivePool {
     ) -> Result<()> {
         let left = self.spares_left()?;
         let Some(config) = left.iter().find(|s| s.guid == spare) else {
-            return Err(refused("it is no spare of this pool, or in use"));
+            return Err(refused("it is not a spare of this pool, or in use"));
         };
         let path = config.path.clone().unwrap_or_default();
         let root = self.shared.config.lock().root.clone();

@@ -10,7 +10,7 @@
 //!                            txg N-1, as after a crash, with the labels of then
 //! txg N    of the new pool   on the sides: new guid, new name, vdevs without the other sides, and
 //!                            the MOS without what it had of these
-//! txg M    of the pool       the sides are no part of it any more; the list is gone
+//! txg M    of the pool       the sides are not part of it any more; the list is gone
 //! ```
 //!
 //! The first uberblock of the new pool decides. What a crash leaves in between is ended by the next
@@ -66,7 +66,7 @@ fn choose(root: &VdevConfig, named: &[u64]) -> Result<Vec<u64>> {
     }
     match named.iter().all(|guid| chosen.contains(guid)) {
         true => Ok(chosen),
-        false => Err(refused("a device was named that is no side of a mirror with data")),
+        false => Err(refused("a device was named that is not a side of a mirror with data")),
     }
 }
 

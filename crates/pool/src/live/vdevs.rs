@@ -146,7 +146,7 @@ impl LivePool {
                 let mut new = Vec::with_capacity(specs.len());
                 for spec in specs {
                     let VdevSpec::Leaf { path, is_file } = spec else {
-                        let what = format!("a {name} device is no group of devices");
+                        let what = format!("a {name} device is not a group of devices");
                         return Err(Error::Invalid { what });
                     };
                     let Some(device) = devices.get(path) else {

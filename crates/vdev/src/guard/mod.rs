@@ -17,7 +17,7 @@
 //! ```
 //!
 //! SILENCE (`zinc_vdev_silence_ms`) is a minute: the kernel gives a command of a disk 30 seconds
-//! and a flush 60 before it resets the disk, and what a reset cures is no fault. LOST
+//! and a flush 60 before it resets the disk, and what a reset cures is not a fault. LOST
 //! (`zfs_deadman_ziotime_ms`) is OpenZFS's limit for a request that hangs, five minutes.
 //!
 //! ```text

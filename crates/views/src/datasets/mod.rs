@@ -44,7 +44,7 @@ impl Types {
     /// The words of `-t`, with a comma between.
     ///
     /// # Errors
-    /// The word that is no type.
+    /// The word that is not a type.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut out = 0;
         for word in text.split(',') {

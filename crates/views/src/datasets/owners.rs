@@ -27,7 +27,7 @@ pub enum NoLimit {
     Readonly,
     /// This machine does not know the owner.
     Owner,
-    /// It is no size, and not `none`.
+    /// It is not a size, and not `none`.
     Value,
 }
 

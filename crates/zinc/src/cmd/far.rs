@@ -166,7 +166,7 @@ fn store(text: &str) -> Result<Option<FarName>, Failure> {
     match FarName::parse(Path::new(text)) {
         Some(Ok(name)) if name.is_store() => Ok(Some(name)),
         Some(Err(why)) => {
-            Err(Failure::new(format!("{text} is no name of a store")).because(why.to_string()))
+            Err(Failure::new(format!("{text} is not a name of a store")).because(why.to_string()))
         }
         Some(Ok(_)) | None => Ok(None),
     }
@@ -174,7 +174,7 @@ fn store(text: &str) -> Result<Option<FarName>, Failure> {
 
 fn named(text: &str) -> Result<FarName, Failure> {
     let none = || {
-        Failure::new(format!("{text} is no name of a store"))
+        Failure::new(format!("{text} is not a name of a store"))
             .hint("a store is dir:///PATH, or s3://, gs:// or az://BUCKET/PREFIX")
     };
     store(text)?.ok_or_else(none)

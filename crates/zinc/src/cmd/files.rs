@@ -19,7 +19,7 @@ use views::places::{Place, divided, printable};
 pub struct Mkdir {
     #[command(flatten)]
     live: LiveArgs,
-    /// Make what is missing above it too; what is there already is no failure
+    /// Make what is missing above it too; what is there already is not a failure
     #[arg(short, long)]
     parents: bool,
     /// Permissions, octal
@@ -163,7 +163,7 @@ impl Verb for Mkdir {
             make_directories(&file.fs, &file.path, &new).map_err(|e| {
                 match (e.kind(), e.place()) {
                     (ErrorKind::NotDirectory, Some(engine::Place::File(name))) => {
-                        file.fail("create directory", &format!("'{name}' is no directory"))
+                        file.fail("create directory", &format!("'{name}' is not a directory"))
                     }
                     _ => file.fail("create directory", &e),
                 }

@@ -298,7 +298,7 @@ impl Args {
     fn earlier(&self) -> Result<Vec<u64>, Failure> {
         let Some(Some(text)) = &self.verify else { return Ok(Vec::new()) };
         let stamp = |text: &str| {
-            let wrong = || Failure::usage(format!("-V: `{text}` is no time stamp"));
+            let wrong = || Failure::usage(format!("-V: `{text}` is not a time stamp"));
             text.trim().parse().map_err(|_| wrong())
         };
         text.split(',').map(stamp).collect()

@@ -83,7 +83,7 @@ pub struct DecompressArgs {
 /// Arguments of `zinc zstream recompress`.
 #[derive(clap::Args)]
 pub struct RecompressArgs {
-    /// Level of zstd or gzip, where it is no part of the name
+    /// Level of zstd or gzip, where it is not part of the name
     #[arg(short = 'l', value_name = "LEVEL")]
     level: Option<i32>,
     /// What the property compression can be

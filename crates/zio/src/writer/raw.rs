@@ -1,4 +1,4 @@
-//! Writing bytes that are no block: copies of what is on a vdev that leaves its pool.
+//! Writing bytes that are not block: copies of what is on a vdev that leaves its pool.
 
 use super::{BlockKey, Copy, Flight, Writer};
 use crate::block::Place;

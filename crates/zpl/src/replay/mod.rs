@@ -155,8 +155,8 @@ pub fn into_pool(objset: &Objset, log: &Log, how: &IntoPool<'_>) -> Result<Repla
 /// Replays the log of the file system in `objset`, the live one and no snapshot.
 ///
 /// # Errors
-/// When it is no file system, or what every replay needs of it cannot be read. A record that
-/// cannot be applied is no error: see [`ReplayReport::stopped`].
+/// When it is not a file system, or what every replay needs of it cannot be read. A record that
+/// cannot be applied is not an error: see [`ReplayReport::stopped`].
 pub fn filesystem(objset: &Objset, settings: &Settings) -> Result<(Objset, ReplayReport)> {
     filesystem_log(objset, settings, &Log::read_after(objset, settings.synced))
 }

@@ -129,7 +129,7 @@ impl Volume {
     /// Whether a volume can have this size and blocks of `block_size` bytes.
     ///
     /// # Errors
-    /// A block size that is no power of two from 512 bytes to 16 MiB, a size that is not a
+    /// A block size that is not a power of two from 512 bytes to 16 MiB, a size that is not a
     /// multiple of it.
     pub fn check_format(size: u64, block_size: u32) -> Result<()> {
         if !block_size.is_power_of_two() || !(512..=16 << 20).contains(&block_size) {
@@ -142,7 +142,7 @@ impl Volume {
     /// set.
     ///
     /// # Errors
-    /// A block size that is no power of two from 512 bytes to 16 MiB, a size that is not a
+    /// A block size that is not a power of two from 512 bytes to 16 MiB, a size that is not a
     /// multiple of it; the set is not empty.
     pub fn format(objset: &Objset, tx: &Tx, size: u64, block_size: u32) -> Result<()> {
         Self::check_format(size, block_size)?;

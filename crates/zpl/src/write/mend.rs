@@ -59,7 +59,7 @@ impl Filesystem {
         })
     }
 
-    /// Takes the names of an object that is no file out of a directory; these names.
+    /// Takes the names of an object that is not a file out of a directory; these names.
     ///
     /// # Errors
     /// The directory cannot be read or changed.

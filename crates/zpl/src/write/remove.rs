@@ -19,7 +19,7 @@ use ondisk::znode::{Dirent, Time, flags};
 const KEEPS_NAME: u64 = flags::IMMUTABLE | flags::NOUNLINK | flags::APPENDONLY;
 
 impl Filesystem {
-    /// Takes a name away that is no directory's. A file without names is freed, a large one in
+    /// Takes a name away that is not a directory's. A file without names is freed, a large one in
     /// pieces, each of which is durable before the next; or when it is in use ([`Self::hold`]) as
     /// soon as it is no more.
     ///

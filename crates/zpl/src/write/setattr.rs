@@ -76,7 +76,7 @@ impl Filesystem {
             let kept = attrs.get(zpl::FLAGS) & KEPT_HINTS;
             attrs.set_trivial_acl(kept)?;
         }
-        // A read that is noted is no change.
+        // A read that is noted is not a change.
         let reading = SetAttrs { atime: set.atime, ..SetAttrs::default() };
         if *set != reading {
             attrs.state_changed(set.ctime.unwrap_or(now));

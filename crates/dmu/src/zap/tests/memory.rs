@@ -223,7 +223,7 @@ fn check_leaf(leaf: &Leaf<'_>, header: &ZapHeader) -> std::result::Result<(), St
         while at != CHAIN_END {
             see(at)?;
             let Some(Chunk::Entry(e)) = leaf.chunk(at) else {
-                return Err(format!("{at} is no entry"));
+                return Err(format!("{at} is not an entry"));
             };
             if leaf.bucket_of(e.hash) != bucket || !leaf.covers(e.hash) || e.cd < last {
                 return Err(format!("entry {at} is in the wrong place"));
@@ -242,7 +242,7 @@ fn check_leaf(leaf: &Leaf<'_>, header: &ZapHeader) -> std::result::Result<(), St
                 for _ in 0..len.div_ceil(21) {
                     see(at)?;
                     let Some(Chunk::Array { next, .. }) = leaf.chunk(at) else {
-                        return Err(format!("{at} is no array"));
+                        return Err(format!("{at} is not an array"));
                     };
                     at = next;
                 }

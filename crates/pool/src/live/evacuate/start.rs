@@ -207,7 +207,7 @@ impl TaskCx<'_> {
 impl LivePool {
     /// Begins to remove a top-level vdev with data on it, by its guid. What is on it is copied to
     /// the others in the background, also by the next process that opens the pool; then its devices
-    /// are no part of the pool any more. [`Self::wait_for_removal`] waits for that.
+    /// are not part of the pool any more. [`Self::wait_for_removal`] waits for that.
     ///
     /// # Errors
     /// When the pool cannot do without it, or one is being removed.

@@ -130,7 +130,7 @@ impl TaskCx<'_> {
         let before = find_top(&root, top)?;
         let VdevKind::Raidz { nparity } = before.kind else { return Err(refused("no raidz vdev")) };
         if side.device().is_none() {
-            return Err(refused("a distributed spare is no device"));
+            return Err(refused("a distributed spare is not a device"));
         }
         let id = before.children.len() as u64;
         let list = side.config(self.tx.txg()).u64("id", id);

@@ -596,7 +596,7 @@ impl LivePool {
     }
 
     /// Verifies everything, in the background, and repairs what can be. A scrub that was paused
-    /// goes on.
+    /// goes on. Leaves in use that missed something are brought it first.
     ///
     /// # Errors
     /// When a scrub or resilver runs.
@@ -624,7 +624,13 @@ impl LivePool {
         if self.shared.is_rebuilding() {
             return Err(Error::Invalid { what: rebuild::REBUILDING.to_owned() });
         }
-        self.shared.want(|state| (state.scrub, state.since_last) = (true, since_last))
+        // A log shrinks by a resilver only, and a leaf that did not take a few blocks and is used
+        // all the same has had none.
+        let lacks = !self.shared.stale_leaves().is_empty();
+        self.shared.want(|state| {
+            state.resilver |= lacks;
+            (state.scrub, state.since_last) = (true, since_last);
+        })
     }
 
     /// Ends a scrub, also one that is paused.

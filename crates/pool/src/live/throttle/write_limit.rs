@@ -34,7 +34,7 @@
 //! ```
 //!
 //! `zfs_write_limit_override` replaces the limit, `zfs_no_write_throttle` ends it all. Where zinc
-//! departs: the maximum is no part of the machine's memory but a tunable, since the process is a
+//! departs: the maximum is not part of the machine's memory but a tunable, since the process is a
 //! guest there; txgs are also pushed at a part of the limit (`zfs_dirty_data_sync_percent`), where
 //! 2008 waited for the wall or the timeout; at 100 it does too; and `zfs_dirty_data_max` holds.
 

@@ -207,7 +207,7 @@ impl fmt::Display for TunableError {
         match self {
             Self::Unknown { name, .. } => write!(f, "there is no tunable `{name}`"),
             Self::NotAValue { name, text, range } => {
-                write!(f, "{name}: `{text}` is no value of it (range: {range})")
+                write!(f, "{name}: `{text}` is not a value of it (range: {range})")
             }
             Self::OutOfRange { name, text, range } => {
                 write!(f, "{name}: {text} is out of its range, {range}")

@@ -139,7 +139,7 @@ impl IntoArgs {
             return self.each(&into, |source| (node.number(), last_name(source)));
         }
         if self.sources.len() != 1 {
-            let what = format!("'{}' is no directory, to copy several to", place.shown());
+            let what = format!("'{}' is not a directory, to copy several to", place.shown());
             return Err(Failure::new(what));
         }
         let (above, name) = divided(found.path());
@@ -211,7 +211,7 @@ fn directory(fs: &Filesystem, path: &[u8], place: &Place) -> Result<u64, Failure
     let node = fs.by_path(path, true).map_err(|e| fail(e.to_string()))?;
     match node.kind() {
         FileKind::Dir => Ok(node.number()),
-        _ => Err(fail(format!("'{}' is no directory", String::from_utf8_lossy(path)))),
+        _ => Err(fail(format!("'{}' is not a directory", String::from_utf8_lossy(path)))),
     }
 }
 

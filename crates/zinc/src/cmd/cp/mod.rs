@@ -119,7 +119,7 @@ impl Args {
             Ok(is_served || known::pools(session).find(&first).is_some())
         };
         if are_here && session.held(&first).is_none() && !is_known()? {
-            let what = format!("'{}' is no place in a pool to copy to", dest.display());
+            let what = format!("'{}' is not a place in a pool to copy to", dest.display());
             return Err(Failure::usage(what)
                 .because("what is to be copied are files of this machine")
                 .hint(
@@ -265,7 +265,7 @@ struct Target {
     name: Vec<u8>,
 }
 
-/// Directory and name to copy one file to. What was named by the user and is no file stays: for
+/// Directory and name to copy one file to. What was named by the user and is not a file stays: for
 /// a device or a pipe there is `zinc cat`.
 fn target(dest: &Path, name: &[u8]) -> Result<Target, Failure> {
     use std::os::unix::ffi::OsStrExt as _;

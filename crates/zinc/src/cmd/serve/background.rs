@@ -92,7 +92,8 @@ pub fn start_with(
     Ok(ExitCode::from(code.unwrap_or(FAILED)))
 }
 
-/// What one that did not start wrote into its log, which it had for itself; `None`: it is no file.
+/// What one that did not start wrote into its log, which it had for itself; `None`: it is not a
+/// file.
 fn logged(path: &Path) -> Option<String> {
     if !std::fs::metadata(path).ok()?.is_file() {
         return None;

@@ -172,7 +172,9 @@ impl Service {
         let set = match request.params.get("set") {
             None => Map::new(),
             Some(Value::Object(map)) => map.clone(),
-            Some(_) => return Err(Refusal::new("bad request \"tunables\": `set` is no object")),
+            Some(_) => {
+                return Err(Refusal::new("bad request \"tunables\": `set` is not an object"));
+            }
         };
         let word = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
         let setting = |(name, value)| Setting::parse(&format!("{name}={}", word(value)));

@@ -36,7 +36,7 @@ const GAP_MAX: Duration = Duration::from_secs(10);
 #[derive(clap::Args)]
 #[command(after_help = "\
 Keys: q quits, s sorts the datasets by something else, p pauses, + and - change the interval, h
-shows this. Where standard output is no terminal, frames are printed as text.")]
+shows this. Where standard output is not a terminal, frames are printed as text.")]
 pub struct Args {
     /// Search this directory, file or disk for the pool's devices (repeatable)
     #[arg(short = 'd', long = "dev", value_name = "PATH")]

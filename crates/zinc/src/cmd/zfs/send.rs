@@ -169,7 +169,7 @@ impl Verb for Args {
             if self.dryrun {
                 return Ok(code);
             }
-            // Without its end a stream is no stream: when its reader is gone, that is a failure.
+            // Without its end a stream is not a stream: when its reader is gone, that is a failure.
             ui::runs_on(session);
             let lost = AtomicBool::new(false);
             match package.run(Output(session, &lost), &progress) {

@@ -130,7 +130,7 @@ impl NewDevice {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Uses a device that is no member of the pool.
+    /// Uses a device that is not a member of the pool.
     fn take(
         &self,
         session: &Session,

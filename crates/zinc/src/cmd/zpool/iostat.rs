@@ -260,7 +260,7 @@ impl Args {
                 .flatten()
                 .collect(),
         };
-        // A name that is no pool's is that of a vdev.
+        // A name that is not a pool's is that of a vdev.
         let is_pool = |name: &&String| {
             let same = |f: &Found| f.is_called(name);
             candidates.iter().any(same)
