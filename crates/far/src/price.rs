@@ -85,7 +85,7 @@ impl Prices {
                 continue;
             }
             let (name, value) =
-                line.split_once('=').ok_or_else(|| format!("'{line}': it is no NAME = VALUE"))?;
+                line.split_once('=').ok_or_else(|| format!("'{line}': it is not NAME = VALUE"))?;
             let (name, value) = (name.trim(), value.trim());
             let price = match name {
                 "source" | "date" => {

@@ -677,7 +677,7 @@ fn sides_of_mirrors_become_a_pool() {
             ("tank tank", "pool already exists"),
             ("tank 1half", "name must begin with a letter"),
             ("tank half a b", "at most one disk from each mirror"),
-            ("tank half l", "no side of a mirror with data"),
+            ("tank half l", "not a side of a mirror with data"),
             ("tank half x", "no such device in pool"),
         ] {
             let run = place.command_here(&format!("zpool split {words}")).output().unwrap();

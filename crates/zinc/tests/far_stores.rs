@@ -69,7 +69,7 @@ fn verbs_take_names_of_stores() {
     let [one, two] = ["one", "two"].map(|name| disk(&place, name));
     assert!(place.fails(&format!("far create {one} 1G")).contains("a disk in this store already"));
     assert!(place.fails(&format!("zpool create tank {one} {one}")).contains("same device"));
-    assert!(place.fails("far ls nbd://host/e").contains("no name of a store"));
+    assert!(place.fails("far ls nbd://host/e").contains("not a name of a store"));
     place.ok_here(&format!("zpool create tank {one}"));
     assert!(place.fails(&format!("zpool create -f other {one}")).contains("active pool 'tank'"));
     let bytes = noise(&place, "x", 24, 1);
@@ -188,5 +188,5 @@ fn what_a_month_costs_is_said() {
     let why = place.fails("far cost --prices prices");
     assert!(why.contains("'keeps' has no price"), "{why}");
     assert!(place.fails("far cost --prices none").contains("No such file"));
-    assert!(place.fails("far cost nbd://host/e").contains("no name of a store"));
+    assert!(place.fails("far cost nbd://host/e").contains("not a name of a store"));
 }

@@ -107,5 +107,5 @@ fn zdb_takes_numbers_and_cache_files() {
     has(&place.fails(&format!("zdb -U {cache} -C nix")), &["no such pool"]);
     has(&place.fails("zdb -U nix -C tank"), &["cannot read cache file"]);
     // A device is none, though it begins as one may.
-    has(&place.fails("zdb -U a"), &["cannot read cache file", "no list of pools"]);
+    has(&place.fails("zdb -U a"), &["cannot read cache file", "not a list of pools"]);
 }

@@ -79,7 +79,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Dmu(e) => write!(f, "{e}"),
-            Self::WrongKind { wanted } => write!(f, "the dataset is no {wanted}"),
+            Self::WrongKind { wanted } => write!(f, "the dataset is not a {wanted}"),
             Self::Version(v) => write!(f, "file system version {v} is not known"),
             Self::Format { object, error } => write!(f, "object {object}: {error}"),
             Self::NoAttribute { object, name } => {

@@ -40,8 +40,8 @@ fn check_with(pool: LivePool, path: &Path, keys: &[(&str, &[u8])]) {
 }
 
 /// What a stream has but its name, its sums, what is free, which depends on how long holes are
-/// known, and spill blocks: those of an object that was made anew, for its blocks have another size,
-/// came anew too.
+/// known, and spill blocks: those of an object that was made anew, for its blocks have another
+/// size, came anew too.
 fn body(stream: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut reader = engine::streams::Reader::new(stream);

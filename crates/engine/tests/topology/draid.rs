@@ -177,11 +177,11 @@ fn what_makes_no_sense_is_refused() {
     let run = run(2260, Shape::Draid1, 5);
     let (leaf, spare) = (guid(run.pool(), 1), spares(run.pool())[0]);
     let refused = |done: engine::inside::pool::Result<()>| done.unwrap_err().to_string();
-    assert!(refused(run.pool().take_spare(leaf, leaf, None)).contains("no spare of this pool"));
+    assert!(refused(run.pool().take_spare(leaf, leaf, None)).contains("not a spare of this pool"));
     let removed = run.pool().remove_aux(spare, None);
     assert!(refused(removed).contains("part of its dRAID"));
     run.pool().take_spare(leaf, spare, None).unwrap();
     run.pool().wait_for_scan().unwrap();
-    assert!(refused(run.pool().take_spare(leaf, spare, None)).contains("no spare of this pool"));
+    assert!(refused(run.pool().take_spare(leaf, spare, None)).contains("not a spare of this pool"));
     run.pool().detach(spare).unwrap();
 }

@@ -287,7 +287,7 @@ impl Pool {
     }
 }
 
-/// So many of something, of which a part is made.
+/// A number of things, of which a part is made.
 fn part(of: u64, setting: &Setting) -> u64 {
     ((of as f64 * setting.scale) as u64).max(16)
 }

@@ -170,7 +170,7 @@ mod tests {
         recorder.add(&snapshot(1, 5, 5)).expect("written");
         recorder.add(&snapshot(2, 5, 5)).expect("written");
         let why = Recorded::open(&path).expect_err("nothing happened").to_string();
-        assert!(why.contains("no load"), "{why}");
+        assert!(why.contains("not a load"), "{why}");
         recorder.add(&snapshot(3, u64::MAX / 1_000_000, 5)).expect("written");
         let why = Recorded::open(&path).expect_err("too much happened").to_string();
         assert!(why.contains("too long"), "{why}");
