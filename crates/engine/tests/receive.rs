@@ -593,6 +593,24 @@ impl<F: FnOnce()> std::io::Read for Paused<'_, F> {
     }
 }
 
+/// Snapshots 0 and 1 of a file system, each after this many changes: in full, and as an increment.
+fn two_streams(
+    from: &LivePool,
+    dataset: &str,
+    rng: &mut Rng,
+    changes: usize,
+    forms: Forms,
+) -> [Vec<u8>; 2] {
+    let fs = from.filesystem(dataset).unwrap();
+    let mut files = Vec::new();
+    [(0, None), (1, Some("@0"))].map(|(round, since)| {
+        (0..changes).for_each(|_| change(rng, &fs, &mut files));
+        let name = format!("{dataset}@{round}");
+        engine::datasets::snapshot(from, &[&name], false, Vec::new()).unwrap();
+        sent(from, &name, since, forms)
+    })
+}
+
 #[test]
 fn a_crash_in_the_middle_leaves_what_was_there() {
     let dir = tempfile::tempdir().unwrap();
@@ -601,18 +619,7 @@ fn a_crash_in_the_middle_leaves_what_was_there() {
     let cut = cut.join("there.img");
     let from = NewPool::new("here").memory(128 << 20).create().unwrap();
     let into = NewPool::new("there").file(&image, 256 << 20).unwrap().create().unwrap();
-    let fs = from.filesystem("here").unwrap();
-    let mut rng = Rng::new(9);
-    let mut files = Vec::new();
-    let mut streams = Vec::new();
-    for (round, since) in [None, Some("@0")].into_iter().enumerate() {
-        for _ in 0..40 {
-            change(&mut rng, &fs, &mut files);
-        }
-        let name = format!("here@{round}");
-        engine::datasets::snapshot(&from, &[&name], false, Vec::new()).unwrap();
-        streams.push(sent(&from, &name, since, Forms::default()));
-    }
+    let streams = two_streams(&from, "here", &mut Rng::new(9), 40, Forms::default());
     receive(&into, &to("there/fs"), &streams[0]).unwrap();
     for (stream, target) in [(&streams[0], "there/new"), (&streams[1], "there/fs")] {
         let meanwhile = || {
@@ -701,19 +708,8 @@ fn forge(seed: u64, rounds: &[u64]) {
     let image = dir.path().join("there.img");
     let from = NewPool::new("here").memory(128 << 20).create().unwrap();
     let into = NewPool::new("there").file(&image, 512 << 20).unwrap().create().unwrap();
-    let fs = from.filesystem("here").unwrap();
-    let mut rng = Rng::new(seed);
-    let mut files = Vec::new();
-    let mut streams = Vec::new();
-    for (round, since) in [None, Some("@0")].into_iter().enumerate() {
-        for _ in 0..15 {
-            change(&mut rng, &fs, &mut files);
-        }
-        let name = format!("here@{round}");
-        engine::datasets::snapshot(&from, &[&name], false, Vec::new()).unwrap();
-        let forms = Forms { large_blocks: true, compressed: true, embedded: true, raw: false };
-        streams.push(sent(&from, &name, since, forms));
-    }
+    let forms = Forms { large_blocks: true, compressed: true, embedded: true, raw: false };
+    let streams = two_streams(&from, "here", &mut Rng::new(seed), 15, forms);
     receive(&into, &to("there/fs"), &streams[0]).unwrap();
     let before = content(&into.look().unwrap(), "there/fs@0");
     let (mut taken, mut refused) = (0, 0);

@@ -142,14 +142,7 @@ fn raw_streams_go_on_from_raw_streams_only() {
     let from = NewPool::new("here").memory(128 << 20).create().unwrap();
     let into = NewPool::new("there").file(&image, 128 << 20).unwrap().create().unwrap();
     root(&from, Create::filesystem("here/fs").unwrap(), "on");
-    let (mut rng, mut files) = (Rng::new(5), Vec::new());
-    let fs = from.filesystem("here/fs").unwrap();
-    for name in ["here/fs@0", "here/fs@1"] {
-        (0..20).for_each(|_| change(&mut rng, &fs, &mut files));
-        snapshot(&from, name);
-    }
-    let (full, more) =
-        (sent(&from, "here/fs@0", None, RAW), sent(&from, "here/fs@1", Some("@0"), RAW));
+    let [full, more] = two_streams(&from, "here/fs", &mut Rng::new(5), 20, RAW);
     let force = |target: &str| Receive { force: true, ..to(target) };
     // Onto what is not encrypted.
     let plain = Forms::default();
@@ -191,15 +184,8 @@ fn forged_raw_records_change_nothing_that_was_there() {
     let from = NewPool::new("here").memory(128 << 20).create().unwrap();
     let into = NewPool::new("there").file(&image, 512 << 20).unwrap().create().unwrap();
     root(&from, Create::filesystem("here/fs").unwrap(), "on");
-    let fs = from.filesystem("here/fs").unwrap();
     let mut rng = Rng::new(std::env::var("ZINC_SEED").map_or(4, |seed| seed.parse().unwrap()));
-    let (mut files, mut streams) = (Vec::new(), Vec::new());
-    for (round, since) in [None, Some("@0")].into_iter().enumerate() {
-        (0..15).for_each(|_| change(&mut rng, &fs, &mut files));
-        let name = format!("here/fs@{round}");
-        snapshot(&from, &name);
-        streams.push(sent(&from, &name, since, RAW));
-    }
+    let streams = two_streams(&from, "here/fs", &mut rng, 15, RAW);
     receive(&into, &to("there/fs"), &streams[0]).unwrap();
     let (mut taken, mut refused) = (0, 0);
     for round in 0..80 {
