@@ -244,13 +244,16 @@ impl Device for FaultDevice {
 pub struct RwFaultDevice {
     faults: FaultDevice,
     inner: WriteDeviceRef,
+    /// As of a file.
+    flush_failed: Mutex<Option<ErrorKind>>,
 }
 
 impl RwFaultDevice {
     /// The device, without faults yet.
     #[must_use]
     pub fn new(inner: WriteDeviceRef) -> Self {
-        Self { faults: FaultDevice::new(Arc::clone(&inner).as_device()), inner }
+        let faults = FaultDevice::new(Arc::clone(&inner).as_device());
+        Self { faults, inner, flush_failed: Mutex::default() }
     }
 
     /// Adds a fault.
@@ -403,13 +406,20 @@ impl WriteDevice for RwFaultDevice {
 
     fn flush(&self) -> Result<(), Error> {
         let effects = self.faults.effects(Operation::Flush, 0, 1);
-        if let Some(kind) = failure(&effects) {
+        let mut failed = self.flush_failed.lock();
+        *failed = failed.or(failure(&effects));
+        if let Some(kind) = *failed {
             return Err(Error::flush(kind, &self.faults.name));
         }
         if effects.iter().any(|(_, effect)| *effect == Effect::Lose) {
             return Ok(());
         }
+        drop(failed);
         self.inner.flush()
+    }
+
+    fn forget_failed_flush(&self) {
+        *self.flush_failed.lock() = None;
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {

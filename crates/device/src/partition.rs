@@ -169,6 +169,10 @@ impl WriteDevice for RwPartition {
         self.parent.flush().map_err(|error| self.own(error))
     }
 
+    fn forget_failed_flush(&self) {
+        self.parent.forget_failed_flush();
+    }
+
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
         range_within(self.reader.present(), offset, data.len())
             .map_err(|kind| Error::write(kind, &self.reader.name, offset, data.len()))?;

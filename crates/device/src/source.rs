@@ -285,7 +285,10 @@ impl DeviceSource for BTreeMap<String, WriteDeviceRef> {
 
     fn claim(&self, name: &Path) -> Result<WriteDeviceRef, Error> {
         let absent = || Error::open(ErrorKind::Gone, &Arc::from(name.to_string_lossy()));
-        name.to_str().and_then(|name| self.get(name)).cloned().ok_or_else(absent)
+        let device = name.to_str().and_then(|name| self.get(name)).cloned().ok_or_else(absent)?;
+        // As one that is opened anew.
+        device.forget_failed_flush();
+        Ok(device)
     }
 }
 

@@ -111,8 +111,13 @@ pub trait WriteDevice: Device {
     ///
     /// # Errors
     /// Nothing is known then about any write since the last flush that succeeded, and a file or
-    /// disk never flushes successfully again: the system may have dropped what it could not write.
+    /// disk never flushes successfully again ([`Self::forget_failed_flush`]): the system may have
+    /// dropped what it could not write.
     fn flush(&self) -> Result<(), Error>;
+
+    /// A flush that failed says nothing of the next one any more. For who writes again all that it
+    /// wrote since the last flush that succeeded, or takes none of it for granted.
+    fn forget_failed_flush(&self) {}
 
     /// Writes and waits. Not durable before a flush.
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error>;

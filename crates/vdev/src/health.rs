@@ -38,6 +38,7 @@ use ondisk::label::{Part, part_offset};
 use parking_lot::{Mutex, RwLock};
 use rt::Rt;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -296,7 +297,7 @@ impl Health {
         };
         match () {
             () if is_gone => Mark::Removed,
-            () if hangs || io || (suspect && !answers(device)) => Mark::Faulted,
+            () if hangs || io || (suspect && answers(device).is_err()) => Mark::Faulted,
             () if checksum => Mark::Degraded,
             () => Mark::None,
         }
@@ -305,10 +306,12 @@ impl Health {
 
 /// The device still reads and writes: the part of its first label that nothing uses is written back
 /// as it was read.
-pub(crate) fn answers(device: &WriteDeviceRef) -> bool {
-    let Some(at) = part_offset(device.size(), 0, Part::Blank) else { return false };
-    let bytes = device.read_new(at, Part::Blank.size() as usize);
-    bytes.and_then(|bytes| device.write(at, &bytes)).is_ok()
+pub(crate) fn answers(device: &WriteDeviceRef) -> Result<(), Error> {
+    let at = part_offset(device.size(), 0, Part::Blank);
+    // Without a size there is no device.
+    let at = at.ok_or_else(|| Error::open(ErrorKind::Gone, &Arc::from(device.name())))?;
+    let bytes = device.read_new(at, Part::Blank.size() as usize)?;
+    device.write(at, &bytes)
 }
 
 #[cfg(test)]

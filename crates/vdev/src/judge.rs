@@ -3,6 +3,7 @@
 
 use crate::health::{Mark, answers};
 use crate::tree::{Node, Role, VdevTree};
+use core::fmt;
 
 impl VdevTree {
     /// Marks the leaves whose errors call for it, as the head of the module's file says. Waits for
@@ -84,20 +85,32 @@ impl VdevTree {
     #[must_use]
     pub fn silent_leaves(&self) -> Vec<u64> {
         let leaves = self.nodes.iter().filter(|n| matches!(n.role, Role::Leaf) && !n.is_silent());
-        let silent = leaves.filter(|n| !n.writer.as_ref().is_some_and(answers));
-        silent.map(|n| n.guid).collect()
+        let is_silent = |n: &&Node| n.writer.as_ref().is_none_or(|w| answers(w).is_err());
+        leaves.filter(is_silent).map(|n| n.guid).collect()
     }
 
-    /// The name of a top-level vdev, not for logs alone, of which too few devices answer.
+    /// A top-level vdev, not for logs alone, of which too few devices answer.
     #[must_use]
-    pub fn first_silent_top(&self) -> Option<String> {
-        let answering: Vec<bool> = self.nodes.iter().map(can_be_asked).collect();
+    pub fn first_silent_top(&self) -> Option<SilentTop> {
+        let failures: Vec<Option<String>> = self.nodes.iter().map(why_silent).collect();
+        let answering: Vec<bool> = failures.iter().map(Option::is_none).collect();
         let removed = ["hole", "indirect"];
         let mut tops = self.tops().filter(|top| !top.is_log());
         let silent = tops.find(|top| {
             !removed.contains(&top.node().kind()) && !self.is_enough(top.index(), &answering)
         })?;
-        Some(silent.node().name().to_owned())
+        let mut leaves = Vec::new();
+        self.leaves_below(silent.index(), &mut |leaf| {
+            leaves.extend(failures.get(leaf).cloned().flatten());
+        });
+        Some(SilentTop { name: silent.node().name().to_owned(), leaves })
+    }
+
+    /// Has all leaves that are in use flush anew, whatever became of their last flush: what was
+    /// written since then is written again.
+    pub fn forget_failed_flushes(&self) {
+        let used = self.nodes.iter().filter(|n| !n.health.is_out());
+        used.filter_map(|n| n.writer.as_ref()).for_each(|writer| writer.forget_failed_flush());
     }
 
     /// Whether enough leaves for reading and writing are among those. Depth was bounded when the
@@ -146,9 +159,31 @@ impl VdevTree {
     }
 }
 
-/// A leaf that is in use and answers.
-fn can_be_asked(node: &Node) -> bool {
-    !node.health.is_out() && node.writer.as_ref().is_some_and(answers)
+/// What fails of a leaf that is asked now; `None`: it is in use and answers.
+fn why_silent(node: &Node) -> Option<String> {
+    match &node.writer {
+        _ if !matches!(node.role, Role::Leaf) => None,
+        None => Some(format!("{} is not there", node.name)),
+        Some(_) if node.health.is_out() => {
+            Some(format!("{} is out of use and lacks what was written meanwhile", node.name))
+        }
+        Some(writer) => answers(writer).err().map(|e| e.to_string()),
+    }
+}
+
+/// A top-level vdev of which too few devices answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SilentTop {
+    /// Its name.
+    pub name: String,
+    /// What fails of its devices, one after the other.
+    pub leaves: Vec<String>,
+}
+
+impl fmt::Display for SilentTop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "too few devices of {} answer: {}", self.name, self.leaves.join("; "))
+    }
 }
 
 /// A leaf that is written to and has missed nothing.

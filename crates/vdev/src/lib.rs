@@ -58,6 +58,7 @@ pub use guard::{guarded, guarded_reader};
 pub use heal::{Heal, Healed};
 pub use health::ErrorCounts;
 pub use indirect::IndirectSegment;
+pub use judge::SilentTop;
 pub use raw::RawError;
 pub use read::{BlockRead, BlockResult, Scope};
 pub use reflow::{AllocatedIn, ReflowError, Reflowed};

@@ -177,6 +177,10 @@ impl WriteDevice for RwFileDevice {
         result.map_err(|kind| Error::flush(kind, &core.name))
     }
 
+    fn forget_failed_flush(&self) {
+        *self.flush_failed.lock() = None;
+    }
+
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
         self.write_parts(offset, vec![Shared::copy_of(data)], data.len())
     }
@@ -262,5 +266,7 @@ mod tests {
         assert_eq!(device.flush().map_err(|e| e.kind), Err(EINVAL));
         let stats = device.stats();
         assert_eq!((stats.flushes, stats.flush_errors), (2, 1));
+        device.forget_failed_flush();
+        device.flush().expect("all is written again");
     }
 }

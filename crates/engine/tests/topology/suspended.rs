@@ -254,3 +254,76 @@ fn a_sync_that_cannot_read_waits_for_its_devices() {
         names.iter().for_each(|name| drop(view.dsl().by_name(name).unwrap()));
     }
 }
+
+/// The system says once that bytes were lost. They are written again when the pool is resumed,
+/// though no device was opened anew.
+#[test]
+fn a_flush_that_fails_once_is_made_good() {
+    for (seed, shape) in (1800..).zip(SHAPES) {
+        let mut run = run(seed, shape, 40);
+        run.pool().sync().unwrap();
+        run.pool().outlast_failures().unwrap();
+        let leaves = run.bench.redundancy() + 1;
+        let mut suspended = 0;
+        for after in [0, 1, 2, 3] {
+            let case = format!("{shape:?}, after {after}");
+            (0..8).for_each(|_| run.step());
+            fail(&run, leaves, &[Fault::fail_flushes(EIO).after(after).times(1)]);
+            if after == 0 {
+                // What was written since the last flush is lost with it.
+                fail(&run, leaves, &[Fault::lose_writes(0..u64::MAX)]);
+            }
+            if run.pool().sync().is_err() {
+                suspended += 1;
+                is_suspended(run.pool(), &case);
+                mend(&run);
+                let source = run.bench.source_as_it_is();
+                assert!(run.pool().resume(&source).unwrap(), "{case}");
+            }
+            mend(&run);
+            run.pool().forget_errors(None).unwrap();
+            for guid in run.pool().leaves_away() {
+                let source = run.bench.source();
+                run.pool().online_leaf(guid, OwnChanges::Keep, None, &source).unwrap();
+            }
+            run.pool().wait_for_scan().unwrap();
+            run.pool().sync().unwrap();
+        }
+        assert!(suspended > 0, "{shape:?}");
+        let (bench, model) = run.finish();
+        holds(&bench, &model);
+    }
+}
+
+/// The same while a spare is brought what was on a leaf that is gone.
+#[test]
+fn a_flush_that_fails_once_while_a_spare_is_resilvered_is_made_good() {
+    let mut run = run(1810, Shape::Raidz1, 60);
+    let spare = run.bench.extra();
+    let (spec, devices) = (run.bench.leaf(spare), run.bench.source());
+    run.pool().add_aux(&[spec], &[], &devices).unwrap();
+    run.pool().sync().unwrap();
+    run.pool().outlast_failures().unwrap();
+    run.bench.faults[0].add(Fault::fail(0..u64::MAX, ErrorKind::Gone));
+    run.bench.faults[0].add(Fault::fail_writes(0..u64::MAX, ErrorKind::Gone));
+    (0..8).for_each(|_| run.step());
+    run.pool().sync().unwrap();
+    assert_eq!(state(run.pool(), 0), VdevState::Removed);
+    run.bench.faults[1].add(Fault::fail_flushes(EIO).times(1));
+    // The resilver of the spare goes on behind this.
+    let taken = run.pool().take_spares(&run.bench.source());
+    let suspended = taken.unwrap().is_empty() || run.pool().sync().is_err();
+    assert!(suspended, "nothing can do without the leaf");
+    // Others fail now: it is told what does, and not what did.
+    run.bench.faults[1..3].iter().for_each(|d| d.add(Fault::fail(0..u64::MAX, EIO)));
+    let refused = run.pool().resume(&run.bench.source_as_it_is()).unwrap_err().to_string();
+    assert!(refused.contains("mem1: cannot read"), "{refused}");
+    assert!(!refused.contains("flush"), "{refused}");
+    run.bench.faults[1..3].iter().for_each(|d| d.clear());
+    assert!(run.pool().resume(&run.bench.source_as_it_is()).unwrap());
+    run.pool().take_spares(&run.bench.source()).unwrap();
+    run.pool().wait_for_scan().unwrap();
+    run.pool().sync().unwrap();
+    let (bench, model) = run.finish();
+    holds(&bench, &model);
+}

@@ -177,6 +177,10 @@ pub(crate) struct Shared {
     pub(super) expands: AtomicBool,
     /// What the txg that is synced has written so far is written once more before it is committed.
     pub(super) writes_again: AtomicBool,
+    /// How often the pool was resumed, or tried to be. See `suspend.rs`.
+    pub(super) resumptions: AtomicU64,
+    /// The txg that was open when it was resumed last.
+    pub(super) resumed_in: AtomicU64,
 }
 
 /// What a sync task works with. See `docs/decisions/0007-write-path.md`.
@@ -372,6 +376,8 @@ impl Shared {
             labels_written: AtomicU64::new(0),
             expands: AtomicBool::new(false),
             writes_again: AtomicBool::new(false),
+            resumptions: AtomicU64::new(0),
+            resumed_in: AtomicU64::new(0),
         });
         let me = Arc::downgrade(&shared);
         let outlast = move |failure: &zio::Error| {

@@ -23,6 +23,16 @@
 //! opened anew must be the one that left: its newest uberblock is the pool's last one, or the one
 //! that was being written.
 //!
+//! **A flush that failed is not made good by the next one**: the system says once that bytes were
+//! lost, so a device that failed to flush fails each later flush too (`device`), until it is opened
+//! anew or the pool is resumed. All that may be lost is written again then. Of the txgs that are
+//! not synced yet, early blocks of a log may have been written: they are written again when it is
+//! their turn (`resumed_in`). A log that was being written meanwhile does not call itself durable
+//! (`resumptions`). What a resilver brought to a leaf is brought to it again.
+//!
+//! A leaf that was out of use for longer than that does not count when it answers: blocks of the
+//! txgs that it lacks may be nowhere else, and the pool would stop at the first of them.
+//!
 //! A failure of the uberblock itself leaves it open whether the txg is committed. Its blocks stay
 //! where they are then, and the same uberblock is written again; a device that misses something by
 //! now, which the txg does not say, is taken out before.
@@ -139,18 +149,22 @@ impl LivePool {
     /// is lost.
     pub fn resume(&self, source: &dyn DeviceSource) -> Result<bool> {
         let shared = &self.shared;
-        let Some(why) = shared.txgs.why_suspended() else { return Ok(false) };
+        if shared.txgs.why_suspended().is_none() {
+            return Ok(false);
+        }
         let failed = |why: String| Error::Suspended { pool: shared.pool(), cause: why };
+        shared.resumptions.fetch_add(1, Ordering::AcqRel);
         let reopened = self.open_what_is_silent(source);
         shared.use_again_at_once(&reopened).map_err(|e| failed(e.to_string()))?;
-        let vdevs = shared.reader.vdevs();
-        if let Some(name) = vdevs.first_silent_top() {
-            return Err(failed(format!("too few devices of {name} answer; {why}")));
+        if let Some(silent) = shared.reader.vdevs().first_silent_top() {
+            return Err(failed(silent.to_string()));
         }
-        drop(vdevs);
         let open = shared.txgs.open();
+        shared.resumed_in.store(open, Ordering::Release);
+        shared.reader.vdevs().forget_failed_flushes();
         shared.txgs.resume();
-        shared.txgs.outcome_of(open - 1).map_err(|why| failed(why.to_string()))?;
+        let again = |why| failed(format!("its devices answered, and it failed again: {why}"));
+        shared.txgs.outcome_of(open - 1).map_err(again)?;
         self.go_on_with_the_rest()?;
         Ok(true)
     }
@@ -218,6 +232,8 @@ impl Shared {
         let next = before.successor(&self.rt, &root, &mut open);
         let next = next.map_err(|e| Error::Invalid { what: e.to_string() })?;
         next.forget_missed_after(last);
+        // What a scan has brought to these since the last txg may be lost.
+        next.missed().iter().for_each(|(guid, _)| self.scans.has_moved(*guid));
         self.reader.set_vdevs(next);
         Ok(())
     }

@@ -223,6 +223,9 @@ impl Shared {
     /// of writing them. See `leaves.rs`.
     fn write_all(&self, cx: &TaskCx<'_>, record: &mut TxgRecord) -> Result<Prepared> {
         let mut root = self.uberblock.lock().rootbp;
+        // Of this txg something may have been written before the pool was resumed.
+        let is_older = cx.tx.txg() <= self.resumed_in.load(Ordering::Acquire);
+        self.writes_again.fetch_or(is_older, Ordering::AcqRel);
         loop {
             self.note_leaves(cx)?;
             self.write_config(cx)?;

@@ -479,6 +479,10 @@ impl WriteDevice for Guard {
         self.call((Operation::Flush, 0, 0), |writer| writer.flush())
     }
 
+    fn forget_failed_flush(&self) {
+        self.writer.iter().for_each(|writer| writer.forget_failed_flush());
+    }
+
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
         let error = |kind| self.watch.error(kind, Operation::Write, offset, data.len() as u64);
         let (collector, mut tickets) = collect(&self.watch.rt, 1);

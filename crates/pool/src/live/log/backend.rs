@@ -11,6 +11,7 @@ use dmu::{Objset, Tx};
 use ondisk::{BlkPtr, Dva, ZilHeader};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vdev::queue::IoClass;
 use vdev::{BlockWrite, WriteError};
@@ -95,6 +96,7 @@ impl Backend for LogBackend {
         let logs: BTreeSet<u32> = blocks.iter().map(|(place, _)| place.dvas[0].vdev()).collect();
         let one = |(place, data): (BlockPlace, device::Shared)| (place.dvas[0], data, place.birth);
         let blocks: Vec<_> = blocks.into_iter().map(one).collect();
+        let resumptions = shared.resumptions.load(Ordering::Acquire);
         Box::new(move |written: &dyn Fn()| {
             let alone = early.is_empty().then(|| shared.reader.vdevs().write_durably(&blocks));
             let done = match alone {
@@ -105,7 +107,12 @@ impl Backend for LogBackend {
             done.map_err(|e| {
                 logs.iter().for_each(|top| shared.alloc.avoid_log(*top));
                 e.to_string()
-            })
+            })?;
+            // A flush before that, which failed, may have been that of these blocks.
+            match shared.resumptions.load(Ordering::Acquire) == resumptions {
+                true => Ok(()),
+                false => Err("the pool was suspended while the log was written".to_owned()),
+            }
         })
     }
 

@@ -107,7 +107,10 @@ impl Txgs {
     pub(crate) fn outcome_of(&self, txg: u64) -> Result<(), StopReason> {
         let mut state = self.state.lock();
         while state.synced < txg {
-            state.check_not_suspended(FailMode::Continue)?;
+            state.check()?;
+            if let Some(why) = &state.suspended {
+                return Err(Arc::clone(why));
+            }
             self.synced.wait(&mut state);
         }
         Ok(())
