@@ -11,11 +11,12 @@
 
 use crate::name::Name;
 use ondisk::hex;
+use rt::Rt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a lock that another has is tried again: far longer than it takes to start a program on
 /// a busy machine, and not long for a user who named a leaf that is really in use.
@@ -59,14 +60,13 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Locks a file; one that another has is tried again for [`PATIENCE`].
-pub(crate) fn lock(file: &File) -> Result<(), TryLockError> {
-    let began = Instant::now();
+/// Locks a file; one that another has is tried again for [`PATIENCE`], in the time of `rt`: where
+/// time is simulated, so is the program that has it.
+pub(crate) fn lock(file: &File, rt: &Rt) -> Result<(), TryLockError> {
+    let end = rt.now() + PATIENCE;
     loop {
         match file.try_lock() {
-            Err(TryLockError::WouldBlock) if began.elapsed() < PATIENCE => {
-                std::thread::sleep(PAUSE);
-            }
+            Err(TryLockError::WouldBlock) if rt.now() < end => rt.sleep(PAUSE),
             other => return other,
         }
     }
@@ -75,7 +75,7 @@ pub(crate) fn lock(file: &File) -> Result<(), TryLockError> {
 /// Locks a far leaf for this program alone, until the file is dropped; `None` when another has it.
 pub(crate) fn take(name: &Name) -> io::Result<Option<File>> {
     let file = open(&file(name))?;
-    match lock(&file) {
+    match lock(&file, &Rt::real()) {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(e)) => Err(e),

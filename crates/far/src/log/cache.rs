@@ -31,7 +31,7 @@ use crate::store::client::{Client, Urgency};
 use crate::store::{Request, Response};
 use ondisk::hex;
 use parking_lot::Mutex;
-use rt::Condvar;
+use rt::{Condvar, Rt};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -97,7 +97,7 @@ impl Cache {
         disk: Uuid,
         note: (u64, Hash),
     ) -> io::Result<Self> {
-        let mut lines = Lines::open(place, disk)?;
+        let mut lines = Lines::open(place, disk, client.rt())?;
         if !lines.note.is_some_and(|old| is_of_this_log(client, old, note)) {
             lines.clear()?;
         }
@@ -226,7 +226,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    fn open(place: &CachePlace, disk: Uuid) -> io::Result<Self> {
+    fn open(place: &CachePlace, disk: Uuid, rt: &Rt) -> io::Result<Self> {
         let count = place.bytes.saturating_sub(2 * HEAD as u64) / (LINE + ENTRY as u64);
         let count = usize::try_from(count).map_err(io::Error::other)?;
         if count == 0 {
@@ -237,7 +237,7 @@ impl Lines {
         // What a pool has may be secret.
         options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
         let file = options.open(place.folder.join(format!("{}.cache", hex::encode(&disk))))?;
-        lock::lock(&file).map_err(io::Error::from)?;
+        lock::lock(&file, rt).map_err(io::Error::from)?;
         let (lines, index) = (vec![Line::default(); count], HashMap::new());
         let mut own = Self { file, disk, lines, index, hand: 0, note: None, is_broken: false };
         // Whatever is in it and cannot be read is not there.
@@ -417,7 +417,6 @@ mod tests {
     use crate::store::DirStore;
     use core::time::Duration;
     use device::{Device as _, WriteDevice as _};
-    use rt::Rt;
     use std::path::Path;
 
     const MIB: usize = 1 << 20;
@@ -559,7 +558,7 @@ mod tests {
         let rt = Rt::real();
         let client = Client::new(place.store(), &rt, Duration::from_secs(10));
         let cache = CachePlace { folder: place.path("cache"), bytes: 16 * MIB as u64 };
-        let mut lines = Lines::open(&cache, [7; 16]).unwrap();
+        let mut lines = Lines::open(&cache, [7; 16], &rt).unwrap();
         lines.clear().unwrap();
         let note = (9, [0; 32]);
         lines.keep(note, 1, 0, b"kept");

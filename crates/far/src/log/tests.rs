@@ -502,7 +502,7 @@ fn explore_once(seed: u64, rounds: usize) -> u64 {
 #[test]
 fn nothing_flushed_is_lost_and_nothing_needed_is_deleted() {
     let first = std::env::var("ZINC_SEED").ok().map(|seed| seed.parse().expect("a number"));
-    let seeds = first.map_or(0..60, |seed| seed..seed + 1);
+    let seeds = first.map_or(0..200, |seed| seed..seed + 1);
     let takeovers: u64 = seeds.map(|seed| explore(seed, 8)).sum();
     assert!(takeovers > 10, "{takeovers}");
 }
