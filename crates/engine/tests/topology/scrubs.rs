@@ -258,6 +258,8 @@ fn a_resilver_that_is_cut_off_goes_on() {
     super::random::add_large(run.pool(), LARGE_BYTES);
     run.pool().sync().unwrap();
     in_small_pieces(run.pool());
+    // What is collected is on disk when all of it was read.
+    set(run.pool(), "zfs_scan_legacy=1");
     set(run.pool(), "zfs_scan_suspend_progress=1");
     online_leaf(run.pool(), &run.bench, 1);
     wait_until_it_is_on_disk(run.pool());
@@ -378,4 +380,42 @@ fn a_resilver_counts_what_it_passes_over() {
     run.pool().destroy_dataset("tank/large").unwrap();
     let (bench, model) = run.finish();
     holds_on_each(bench, &model);
+}
+
+/// What a scrub has collected is freed and written over before it is read: it is not taken for
+/// damage, and what was not freed is read all the same.
+#[test]
+fn what_is_freed_before_a_scrub_reads_it_is_not_read() {
+    let bench = Bench::new(Shape::Disk, ROOMY_BYTES, 12).breakable();
+    let mut run = Run::new(2000, bench);
+    run.has_checksums = true;
+    (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
+    (0..40).for_each(|_| run.step());
+    super::random::add_large(run.pool(), LARGE_BYTES);
+    run.pool().sync().unwrap();
+    set(run.pool(), "zfs_scrub_min_time_ms=1");
+    set(run.pool(), "zfs_scan_vdev_limit=1M");
+    run.pool().scrub().unwrap();
+    while run.pool().scan().is_none_or(|now| now.examined == 0) {
+        std::hint::spin_loop();
+    }
+    set(run.pool(), "zfs_scan_suspend_progress=1");
+    std::thread::sleep(Duration::from_millis(20));
+    let before = run.pool().scan().expect("far from its end");
+    assert!(before.examined < LARGE_BYTES / 2, "{before:?}");
+    // More is written than was free.
+    for _ in 0..3 {
+        run.pool().destroy_dataset("tank/large").unwrap();
+        (0..4).for_each(|_| run.pool().sync().unwrap());
+        super::random::add_large(run.pool(), LARGE_BYTES);
+        run.pool().sync().unwrap();
+    }
+    set(run.pool(), "zfs_scan_suspend_progress=0");
+    run.pool().wait_for_scan().unwrap();
+    let done = run.pool().view().scan_state().unwrap().unwrap();
+    assert_eq!((done.state(), done.errors, done.processed), (State::Finished, 0, 0));
+    assert!(done.examined > before.examined, "{done:?}");
+    run.pool().destroy_dataset("tank/large").unwrap();
+    let (bench, model) = run.finish();
+    holds(&bench, &model);
 }

@@ -44,6 +44,7 @@ mod checkpointed;
 mod create;
 mod evacuating;
 mod figures;
+mod freed;
 mod hold;
 mod indirect;
 mod lanes;
@@ -65,6 +66,7 @@ mod tests;
 
 pub use create::{MetaslabArray, init_top, metaslab_shift};
 pub use figures::{ClassFigures, Figures};
+pub(crate) use freed::FreeObserver;
 pub(crate) use hold::Slab;
 pub(crate) use indirect::MovedSpec;
 pub use rewrite::MapsAnew;
@@ -119,6 +121,8 @@ pub struct Allocator {
     checkpoint: AtomicU64,
     /// Metaslabs remember what became free.
     notes_freed: AtomicBool,
+    /// Those who are told of frees.
+    freed: freed::FreeObservers,
     /// By class.
     lanes: [Box<[Padded]>; CLASSES.len()],
     /// Objects of log space maps and of unflushed txgs, to be removed by the first sync.
@@ -160,6 +164,7 @@ impl Allocator {
             moved: RwLock::default(),
             checkpoint: AtomicU64::new(0),
             notes_freed: AtomicBool::new(false),
+            freed: freed::FreeObservers::default(),
             lanes,
             logs: Mutex::new(None),
             problems: Mutex::default(),
@@ -412,6 +417,7 @@ impl Allocate for Allocator {
     }
 
     fn free(&self, bp: &BlkPtr, txg: u64) {
+        self.freed.each(|observer| observer.freed(bp, txg));
         let kept = self.is_kept(bp, txg);
         for (_, dva) in bp.dvas() {
             if self.is_removed(dva.vdev()) {

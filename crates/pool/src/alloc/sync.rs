@@ -225,7 +225,7 @@ impl Allocator {
 
     /// `txg` is durable. What was freed two synced txgs ago can be allocated from now on; what
     /// lanes have not used goes back.
-    pub fn sync_done(&self, _txg: u64) {
+    pub fn sync_done(&self, txg: u64) {
         for lane in self.lanes.iter().flatten() {
             lane.0.lock().clear();
         }
@@ -236,6 +236,7 @@ impl Allocator {
             }
             top.weigh();
         }
+        self.freed.durable(txg);
         self.prepare();
     }
 

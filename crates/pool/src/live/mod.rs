@@ -47,6 +47,7 @@ mod behalf;
 mod blocks;
 mod budget;
 mod checkpoint;
+mod collected;
 mod config;
 mod config_edit;
 mod create;

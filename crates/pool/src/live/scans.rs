@@ -1,6 +1,7 @@
 //! What a pool keeps of its scrub and resilver: what is wanted, what runs, and what is left of one
 //! that is paused. They are done in `scan`.
 
+use super::collected::CollectedRef;
 use crate::faults::LostBlocks;
 use ondisk::scan::{Function, ScanState};
 use parking_lot::Mutex;
@@ -86,7 +87,7 @@ impl Scans {
 }
 
 /// What a scan found and did.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Outcome {
     pub(super) examined: u64,
     pub(super) skipped: u64,
@@ -119,6 +120,7 @@ impl Outcome {
 }
 
 /// A dataset to be visited.
+#[derive(Clone)]
 pub(super) struct Set {
     /// Its object in the MOS; 0 is the MOS itself.
     pub(super) object: u64,
@@ -129,10 +131,20 @@ pub(super) struct Set {
     pub(super) resume: Option<(u64, u64)>,
 }
 
-/// What of a scrub is left, and what came of it so far.
-pub(super) struct ScanRemainder {
+/// How far a walk is, and what came of it so far.
+#[derive(Clone)]
+pub(super) struct Visited {
     pub(super) left: VecDeque<Set>,
     /// Guids of datasets that were visited or are in the list.
     pub(super) seen: BTreeSet<u64>,
     pub(super) outcome: Outcome,
+}
+
+/// What of a scrub is left.
+pub(super) struct ScanRemainder {
+    pub(super) visited: Visited,
+    /// What the walk came to and has not read.
+    pub(super) collected: CollectedRef,
+    /// How far the walk was when nothing was collected, if something is.
+    pub(super) settled: Option<Visited>,
 }

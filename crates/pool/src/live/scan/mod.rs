@@ -65,6 +65,9 @@ use vdev::Txgs;
 /// What was done in less time since a place was written is not worth a txg at the end.
 const PLACE_WORTH: Duration = Duration::from_secs(1);
 
+/// How often a place is written that costs no more than a txg.
+const PLACE_EACH: Duration = Duration::from_secs(5);
+
 /// How often it is looked whether what was destroyed is freed, or a scan may go on.
 const REAPED: Duration = Duration::from_millis(50);
 
@@ -219,6 +222,16 @@ impl Shared {
     /// Goes on with rebuilds that are under way.
     pub(super) fn want_rebuild(&self) -> Result<()> {
         self.want(|state| state.rebuild = true)
+    }
+
+    /// How long a piece of a scan is.
+    fn scan_piece(&self) -> Duration {
+        Duration::from_millis(self.tunables.get(Tunable::ScanPiece))
+    }
+
+    /// How often a scan that has read all that it came to writes where it is.
+    fn place_each(&self) -> Duration {
+        Duration::from_secs(self.tunables.get(Tunable::ScanPlaceEach)).min(PLACE_EACH)
     }
 
     fn is_scan_interrupted(&self) -> bool {
@@ -392,7 +405,7 @@ impl Shared {
         let (kept, tasks) = {
             let _gate = self.gate.read();
             let (place, mut queue) = walk.place()?;
-            walk.outcome.note(&mut state);
+            walk.note_settled(&mut state);
             (state.cur_min_txg, state.cur_max_txg) = (place.cur_min_txg, place.cur_max_txg);
             state.bookmark = place.bookmark;
             if state.function() == Function::Resilver && walk.outcome.leaves_gaps() {
@@ -441,8 +454,8 @@ impl Shared {
                 continue;
             }
             let is_done = walk.piece()?;
-            let each = Duration::from_secs(self.tunables.get(Tunable::ScanPlaceEach));
-            if !is_done && walk.time_since_place() >= each {
+            let is_time = walk.time_since_place() >= self.place_each();
+            if !is_done && walk.is_settled() && is_time {
                 self.put_place_of(walk, *state)?;
                 walk.note_place_saved();
             }

@@ -243,8 +243,7 @@ impl<'a> Pass<'a> {
                 self.end(State::Finished)?;
                 return Ok(End::Done);
             }
-            let each = Duration::from_secs(self.shared.tunables.get(Tunable::ScanPlaceEach));
-            if self.shared.rt.now().saturating_sub(self.kept) >= each {
+            if self.shared.rt.now().saturating_sub(self.kept) >= self.shared.place_each() {
                 self.keep()?;
             }
             self.shared.scans.changed.notify_all();

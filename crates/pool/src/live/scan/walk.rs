@@ -15,6 +15,17 @@
 //!
 //! A dataset is known by its guid: its number may be another one's by now.
 //!
+//! **Two phases.** What the walk comes to is collected (`collected.rs`), and read when it takes
+//! as much memory as it may, when it is time to write a place, or when the walk is at its end: all
+//! of it, in the order of the disks, before the walk goes on. So a disk's arm crosses it once for
+//! some hundred thousand blocks, and not with each file. Several batches are under way at a time,
+//! on each top-level vdev, so that no disk waits while blocks are verified.
+//!
+//! Everything before the walk is visited when nothing is collected. So the place that is written is
+//! that of the last such moment ([`Walk::settled`]): a crash, or an export in between, repeats what
+//! came behind it. With `zfs_scan_legacy` blocks are read as the walk comes to them, 16 MiB at a
+//! time.
+//!
 //! Where a walk is can be said in OpenZFS's terms ([`Walk::place`]), and a walk can begin there
 //! ([`Walk::go_on`]); `kept.rs` has what these terms are. What is left is then what the queue
 //! leads to, and everything else counts as visited.
@@ -22,22 +33,37 @@
 use super::kept::{NO_OBJSET, Queue, SavedScan};
 use crate::error::Result;
 use crate::faults::{LOST_KEPT, bookmark};
-use crate::live::scans::{Outcome, ScanRemainder, Set};
+use crate::live::collected::{BatchLimits, Collected, CollectedRef};
+use crate::live::scans::{Outcome, ScanRemainder, Set, Visited};
 use crate::live::shared::Shared;
 use crate::live::tunables::Tunable;
 use dmu::{ClearStore, Objset, Place, Step, Traversal, Visitor};
 use ondisk::errlog::Zbookmark;
 use ondisk::scan::{Function, ScanState};
 use ondisk::{BlkPtr, DmuType, DslDataset};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
-use vdev::{Heal, Txgs, VdevTree};
+use vdev::{Heal, NodeRef, Txgs, VdevTree};
+use zio::Mended;
 
-/// Bytes of blocks, and their number, that are healed at once.
+/// Bytes of blocks, and their number, that are healed at once where blocks are not collected.
 const BATCH_BYTES: u64 = 16 << 20;
 const BATCH_BLOCKS: usize = 1024;
+/// Batches of a top-level vdev that are read beside each other, and blocks of each. A txg waits for
+/// those that are under way.
+const BATCHES: usize = 2;
+const COLLECTED_BATCH_BLOCKS: usize = 512;
+/// Batches under way, and bytes of all of them, at most.
+const BATCHES_MAX: usize = 16;
+const UNDER_WAY_MAX: u64 = 128 << 20;
+/// Memory that collected blocks may take on any machine.
+const COLLECTED_LEAST: u64 = 16 << 20;
+/// Blocks that are collected between two looks at the clock.
+const LOOKS_AFTER: usize = 1024;
 
 /// See the head of the file.
 pub(super) struct Walk<'a> {
@@ -53,6 +79,14 @@ pub(super) struct Walk<'a> {
     pub(super) outcome: Outcome,
     /// When it began, or was said on disk last.
     kept: Duration,
+    /// What it came to and has not read.
+    collected: CollectedRef,
+    /// Blocks are collected, and not read as it comes to them.
+    is_collecting: bool,
+    /// What is collected is being read.
+    is_reading: bool,
+    /// Where it was when nothing was collected, if something is.
+    settled: Option<Visited>,
 }
 
 impl<'a> Walk<'a> {
@@ -83,12 +117,33 @@ impl<'a> Walk<'a> {
         let left = VecDeque::from([Set { object: 0, guid: 0, since: min, resume: None }]);
         let (seen, outcome) = (BTreeSet::new(), Outcome::default());
         let kept = shared.rt.now();
-        Self { shared, heal, missed, min, max, left, seen, outcome, kept }
+        let collected = CollectedRef::default();
+        let is_collecting = shared.tunables.get(Tunable::ScanLegacy) == 0;
+        if is_collecting {
+            collected.open();
+            shared.alloc.observe_frees(&collected);
+        }
+        Self {
+            shared,
+            heal,
+            missed,
+            min,
+            max,
+            left,
+            seen,
+            outcome,
+            kept,
+            collected,
+            is_collecting,
+            is_reading: false,
+            settled: None,
+        }
     }
 
     /// What is left of it, for one that goes on with it later.
     pub(super) fn into_rest(self) -> ScanRemainder {
-        ScanRemainder { left: self.left, seen: self.seen, outcome: self.outcome }
+        let Self { left, seen, outcome, collected, settled, .. } = self;
+        ScanRemainder { visited: Visited { left, seen, outcome }, collected, settled }
     }
 
     /// A walk over what is left of an earlier one; of a resilver with what its leaves missed.
@@ -100,8 +155,22 @@ impl<'a> Walk<'a> {
     ) -> Self {
         let (min, max) = (state.min_txg, state.max_txg);
         let walk = Self::new(shared, state.function(), targets, min, max);
-        let ScanRemainder { left, seen, outcome } = rest;
-        Self { left, seen, outcome, ..walk }
+        let ScanRemainder { visited: Visited { left, seen, outcome }, collected, settled } = rest;
+        let walk = Self { left, seen, outcome, ..walk };
+        match collected.is_empty() {
+            true => walk,
+            false => Self { collected, settled, is_reading: true, ..walk },
+        }
+    }
+
+    /// Nothing is collected: everything before it is visited.
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled.is_none()
+    }
+
+    /// Notes what was found up to the place that [`Self::place`] says.
+    pub(super) fn note_settled(&self, state: &mut ScanState) {
+        self.settled.as_ref().map_or(&self.outcome, |settled| &settled.outcome).note(state);
     }
 
     /// One that goes on where it was; from the beginning when that place is not there any more. The
@@ -151,15 +220,20 @@ impl<'a> Walk<'a> {
         Ok(walk)
     }
 
-    /// Where it is, as of the last durable txg; between two pieces.
+    /// Where it is, as of the last durable txg, or was when everything before was visited; between
+    /// two pieces.
     pub(super) fn place(&self) -> Result<(ScanState, Queue)> {
         let shared = self.shared;
+        let (sets, seen) = match &self.settled {
+            Some(settled) => (&settled.left, &settled.seen),
+            None => (&self.left, &self.seen),
+        };
         let root = shared.uberblock.lock().rootbp;
         let mos = Objset::open(Arc::clone(&shared.store) as _, 0, &root, None)?;
         let mut state = ScanState::default();
         (state.cur_min_txg, state.cur_max_txg) = (self.min, self.max);
-        let current = self.left.front().filter(|set| set.resume.is_some());
-        if let Some(mos) = self.left.iter().find(|set| set.object == 0) {
+        let current = sets.front().filter(|set| set.resume.is_some());
+        if let Some(mos) = sets.iter().find(|set| set.object == 0) {
             state.bookmark = mos.resume.map_or(Zbookmark::default(), |(object, blkid)| {
                 Zbookmark::new(0, object, 0, blkid)
             });
@@ -173,8 +247,8 @@ impl<'a> Walk<'a> {
             let snapshot = all.get(&set.object).filter(|d| d.is_snapshot());
             state.cur_max_txg = snapshot.map_or(self.max, |d| self.max.min(d.creation_txg));
         }
-        let left: BTreeMap<u64, u64> = self.left.iter().map(|set| (set.guid, set.since)).collect();
-        let is_done = |d: &DslDataset| self.seen.contains(&d.guid) && !left.contains_key(&d.guid);
+        let left: BTreeMap<u64, u64> = sets.iter().map(|set| (set.guid, set.since)).collect();
+        let is_done = |d: &DslDataset| seen.contains(&d.guid) && !left.contains_key(&d.guid);
         let mut queue = Queue::new();
         for (object, d) in &all {
             let is_current = current.is_some_and(|set| set.guid == d.guid);
@@ -187,15 +261,74 @@ impl<'a> Walk<'a> {
         Ok((state, queue))
     }
 
-    /// Walks on for a while; whether everything was visited.
+    /// Goes on for a while; whether everything was visited.
     pub(super) fn piece(&mut self) -> Result<bool> {
+        if self.is_reading {
+            self.read_collected();
+            return Ok(false);
+        }
+        if self.is_collecting && self.settled.is_none() {
+            let (left, seen) = (self.left.clone(), self.seen.clone());
+            self.settled = Some(Visited { left, seen, outcome: self.outcome.clone() });
+        }
+        let is_over = self.walk_on()?;
+        if self.collected.is_empty() {
+            self.settled = None;
+            return Ok(is_over);
+        }
+        let each = self.shared.tunables.get(Tunable::ScanPlaceEach);
+        let is_time = self.time_since_place() >= Duration::from_secs(each);
+        self.is_reading = is_over || is_time || self.has_collected_enough();
+        Ok(false)
+    }
+
+    fn has_collected_enough(&self) -> bool {
+        let part = self.shared.tunables.get(Tunable::ScanMemoryPart).max(1);
+        let memory = (device::memory_bytes() / part).max(COLLECTED_LEAST);
+        self.collected.memory_bytes() >= memory
+    }
+
+    /// Reads what is collected for a while, in the order of the disks.
+    fn read_collected(&mut self) {
+        let Self { shared, heal, outcome, collected, .. } = self;
+        let (shared, collected): (&Shared, &Collected) = (shared, collected);
+        let _gate = shared.gate.read();
+        let until = shared.rt.now() + shared.scan_piece();
+        let tree = shared.reader.vdevs();
+        let readers = tree.tops().count().saturating_mul(BATCHES).clamp(BATCHES, BATCHES_MAX);
+        let limits = BatchLimits {
+            leaf_bytes: shared.tunables.get(Tunable::ScanVdevLimit) / BATCHES as u64,
+            bytes: UNDER_WAY_MAX / readers as u64,
+            blocks: COLLECTED_BATCH_BLOCKS,
+            batches: BATCHES,
+        };
+        let leaves = |vdev: u32| tree.top(vdev).map_or(1, |top| leaves_below(top.node()));
+        let outcome = Mutex::new(outcome);
+        let Ok(()) = shared.rt.for_each_parallel(readers, 0..readers, |_| {
+            while !shared.is_scan_interrupted()
+                && let Some(batch) = collected.take(&limits, &leaves)
+            {
+                let mended = shared.reader.heal_many(&batch.blocks, *heal);
+                note_mended(shared, &mut outcome.lock(), &batch.blocks, mended);
+                if shared.rt.now() >= until {
+                    break;
+                }
+            }
+            Ok::<(), Infallible>(())
+        });
+        if collected.is_empty() {
+            (self.is_reading, self.settled) = (false, None);
+        }
+    }
+
+    /// Walks on for a while; whether the walk is at its end.
+    fn walk_on(&mut self) -> Result<bool> {
         let shared = self.shared;
         let _gate = shared.gate.read();
         let uberblock = *shared.uberblock.lock();
         let store = Arc::clone(&shared.store) as _;
         let mos = Objset::open(store, 0, &uberblock.rootbp, None)?;
-        let piece = Duration::from_millis(shared.tunables.get(Tunable::ScanPiece));
-        let until = shared.rt.now() + piece;
+        let until = shared.rt.now() + shared.scan_piece();
         loop {
             let Some(mut set) = self.left.pop_front() else {
                 if !self.look_for_sets(&mos) {
@@ -208,7 +341,8 @@ impl<'a> Walk<'a> {
                 n => dataset(&mos, n).filter(|d| d.guid == set.guid).map(|d| d.bp),
             };
             let Some(root) = root else { continue };
-            let mut visit = PieceVisitor { walk: self, until, batch: Batch::default(), stop: None };
+            let batch = Batch::default();
+            let mut visit = PieceVisitor { walk: self, until, batch, collected: 0, stop: None };
             let traversal = Traversal {
                 store: &ClearStore(&*shared.store),
                 key: None,
@@ -292,6 +426,43 @@ fn allocated(bp: &BlkPtr) -> u64 {
     bp.dvas().map(|(_, dva)| dva.asize()).sum()
 }
 
+fn leaves_below(node: NodeRef<'_>) -> usize {
+    match node.children().map(leaves_below).sum() {
+        0 => 1,
+        leaves => leaves,
+    }
+}
+
+/// Notes what became of blocks.
+fn note_mended(
+    shared: &Shared,
+    outcome: &mut Outcome,
+    blocks: &[(BlkPtr, Place)],
+    mended: Vec<Mended>,
+) {
+    let tree = shared.reader.vdevs();
+    for ((bp, place), mended) in blocks.iter().zip(mended) {
+        let birth = bp.physical_birth();
+        outcome.examined += allocated(bp);
+        outcome.processed += mended.repaired;
+        for guid in mended.refused {
+            outcome.refused.entry(guid).or_default().merge(&births(&tree, bp));
+        }
+        if mended.lost.is_some() {
+            outcome.errors += 1;
+            if outcome.lost_blocks.len() < LOST_KEPT {
+                outcome.lost_blocks.insert(bookmark(*place), bp.logical_birth());
+            }
+            shared.block_faults.tell(bookmark(*place));
+            // What is below was not visited, and is not younger.
+            let has_pointers = place.level != 0 || bp.dmu_type() == DmuType::DNODE;
+            let first = if has_pointers { 0 } else { birth };
+            outcome.lost.add(first, birth.max(bp.logical_birth()).saturating_add(1));
+            outcome.lost.merge(&births(&tree, bp));
+        }
+    }
+}
+
 /// Blocks that are healed together.
 #[derive(Default)]
 struct Batch {
@@ -304,6 +475,8 @@ struct PieceVisitor<'w, 'a> {
     walk: &'w mut Walk<'a>,
     until: Duration,
     batch: Batch,
+    /// Blocks that were collected since the clock was looked at.
+    collected: usize,
     stop: Option<(u64, u64)>,
 }
 
@@ -330,30 +503,35 @@ impl PieceVisitor<'_, '_> {
         let Batch { mut blocks, .. } = std::mem::take(&mut self.batch);
         // Devices are read in their order as far as a batch reaches.
         blocks.sort_by_key(|(bp, _)| (bp.dva(0).vdev(), bp.dva(0).offset()));
-        let reader = &self.walk.shared.reader;
-        let tree = reader.vdevs();
-        let mended = reader.heal_many(&blocks, self.walk.heal);
-        let outcome = &mut self.walk.outcome;
-        for ((bp, place), mended) in blocks.iter().zip(mended) {
-            let birth = bp.physical_birth();
-            outcome.examined += allocated(bp);
-            outcome.processed += mended.repaired;
-            for guid in mended.refused {
-                outcome.refused.entry(guid).or_default().merge(&births(&tree, bp));
-            }
-            if mended.lost.is_some() {
-                outcome.errors += 1;
-                if outcome.lost_blocks.len() < LOST_KEPT {
-                    outcome.lost_blocks.insert(bookmark(*place), bp.logical_birth());
-                }
-                self.walk.shared.block_faults.tell(bookmark(*place));
-                // What is below was not visited, and is not younger.
-                let has_pointers = place.level != 0 || bp.dmu_type() == DmuType::DNODE;
-                let first = if has_pointers { 0 } else { birth };
-                outcome.lost.add(first, birth.max(bp.logical_birth()).saturating_add(1));
-                outcome.lost.merge(&births(&tree, bp));
-            }
+        let mended = self.walk.shared.reader.heal_many(&blocks, self.walk.heal);
+        note_mended(self.walk.shared, &mut self.walk.outcome, &blocks, mended);
+    }
+
+    /// Reads a block, with others, or puts it where it will be read.
+    fn take(&mut self, bp: &BlkPtr, place: Place) {
+        if self.walk.is_collecting {
+            self.walk.collected.put(bp, place);
+            self.collected += 1;
+        } else {
+            self.batch.blocks.push((*bp, place));
+            self.batch.bytes += bp.psize() * bp.dvas().count() as u64;
         }
+    }
+
+    /// Whether this may be the end of the piece, because enough was done since that was asked last.
+    fn is_due(&mut self) -> bool {
+        let Batch { bytes, blocks } = &self.batch;
+        if *bytes >= BATCH_BYTES || blocks.len() >= BATCH_BLOCKS {
+            self.heal();
+            return true;
+        }
+        self.collected >= LOOKS_AFTER
+    }
+
+    /// Whether the piece is over.
+    fn is_over(&mut self) -> bool {
+        self.collected = 0;
+        self.walk.shared.rt.now() >= self.until || self.walk.has_collected_enough()
     }
 }
 
@@ -361,21 +539,13 @@ impl Visitor for PieceVisitor<'_, '_> {
     fn enter(&mut self, bp: &BlkPtr, place: Place) -> Step {
         match bp.is_hole() || bp.is_embedded() || bp.is_redacted() {
             true => {}
-            false if self.is_wanted(bp) => {
-                self.batch.blocks.push((*bp, place));
-                self.batch.bytes += bp.psize() * bp.dvas().count() as u64;
-            }
+            false if self.is_wanted(bp) => self.take(bp, place),
             false => self.pass_over(bp),
         }
-        let is_full = self.batch.bytes >= BATCH_BYTES || self.batch.blocks.len() >= BATCH_BLOCKS;
-        if is_full {
-            self.heal();
-        }
+        let is_due = self.is_due();
         // A walk goes on at a block with nothing below it.
         let is_end = place.level == 0 && place.object != 0;
-        let shared = self.walk.shared;
-        let is_time = || is_full && shared.rt.now() >= self.until;
-        if is_end && (shared.is_scan_interrupted() || is_time()) {
+        if is_end && (self.walk.shared.is_scan_interrupted() || is_due && self.is_over()) {
             self.stop = Some((place.object, place.blkid));
             return Step::Stop;
         }

@@ -294,9 +294,23 @@ table! {
     ScanPiece "zfs_scrub_min_time_ms" Unit::Milliseconds, 200, 1..=60_000,
         Push::OnUse,
         "A scrub or resilver goes on for this long at a time; no txg ends meanwhile.";
-    ScanPlaceEach "zfs_scan_checkpoint_intval" Unit::Seconds, 5, 0..=86_400,
+    ScanPlaceEach "zfs_scan_checkpoint_intval" Unit::Seconds, 300, 0..=86_400,
         Push::OnUse,
-        "How often a scrub writes where it is. A crash repeats as much of it.";
+        "How often a scrub or resilver reads all that it has collected, at least, and writes where \
+         it is. A crash or an export in between repeats as much of it. Where nothing is collected, \
+         it writes that every 5 seconds at least.";
+    ScanLegacy "zfs_scan_legacy" Unit::Switch, 0, 0..=1,
+        Push::OnUse,
+        "1: a scrub or resilver reads blocks as it comes to them, 16 MiB at a time, and does not \
+         collect many of them to be read in the order of the disks. Asked when it begins.";
+    ScanMemoryPart "zfs_scan_mem_lim_fact" Unit::Count, 100, 1..=1 << 20,
+        Push::OnUse,
+        "A scrub or resilver collects blocks until they take this part of the machine's memory: \
+         100 is a hundredth. 16 MiB it takes at least; that is 65,000 blocks.";
+    ScanVdevLimit "zfs_scan_vdev_limit" Unit::Bytes, 16 << 20, 0x10_0000..=1 << 30,
+        Push::OnUse,
+        "Bytes that a scrub or resilver reads at once, for each leaf of a top-level vdev; 128 MiB \
+         are read at once at most.";
     ScanSuspend "zfs_scan_suspend_progress" Unit::Switch, 0, 0..=1,
         Push::OnUse,
         "Scrub and resilver wait.";

@@ -1,0 +1,61 @@
+//! Those who are told of each block that is freed: a scan that has collected blocks and reads them
+//! later must not read what is another's by then.
+
+use super::Allocator;
+use ondisk::BlkPtr;
+use parking_lot::RwLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Is told of frees, in the order in which they happen. It must be short.
+pub(crate) trait FreeObserver: Send + Sync {
+    /// A block is freed in `txg`. Its space is another's when two later txgs are durable, at the
+    /// earliest.
+    fn freed(&self, bp: &BlkPtr, txg: u64);
+
+    /// `txg` is durable: no tree on disk leads to what it freed.
+    fn durable(&self, txg: u64);
+}
+
+#[derive(Default)]
+pub(super) struct FreeObservers {
+    list: RwLock<Vec<Weak<dyn FreeObserver>>>,
+    are_any: AtomicBool,
+}
+
+impl FreeObservers {
+    pub(super) fn each(&self, told: impl Fn(&dyn FreeObserver)) {
+        if self.are_any.load(Ordering::Acquire) {
+            self.list.read().iter().filter_map(Weak::upgrade).for_each(|one| told(&*one));
+        }
+    }
+
+    /// Those that are not there any more are forgotten.
+    fn prune(&self) {
+        if self.are_any.load(Ordering::Acquire) {
+            let mut list = self.list.write();
+            list.retain(|one| one.strong_count() > 0);
+            self.are_any.store(!list.is_empty(), Ordering::Release);
+        }
+    }
+
+    fn add(&self, one: Weak<dyn FreeObserver>) {
+        let mut list = self.list.write();
+        list.push(one);
+        self.are_any.store(true, Ordering::Release);
+    }
+
+    pub(super) fn durable(&self, txg: u64) {
+        self.each(|one| one.durable(txg));
+        self.prune();
+    }
+}
+
+impl Allocator {
+    /// Has an observer told of what is freed from now on, as long as it is there. What the txg that
+    /// is being synced has freed already is not told.
+    pub(crate) fn observe_frees<T: FreeObserver + 'static>(&self, observer: &Arc<T>) {
+        let observer: Arc<dyn FreeObserver> = Arc::clone(observer) as _;
+        self.freed.add(Arc::downgrade(&observer));
+    }
+}
