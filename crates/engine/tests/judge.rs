@@ -243,6 +243,8 @@ fn make_half_way(dir: &Path) -> Vec<(Bench, PathBuf)> {
         let leaf = pool.view().vdevs().leaves().nth(1).unwrap().guid();
         match what {
             "scrub" => {
+                // Its place is that of what it came to.
+                set(pool, "zfs_scan_legacy=1");
                 set(pool, "zfs_scrub_min_time_ms=1");
                 pool.scrub().unwrap();
                 std::thread::sleep(Duration::from_millis(20));
