@@ -67,6 +67,8 @@ pub enum KeyError {
     },
     /// Not hexadecimal digits.
     BadHex,
+    /// Deriving the key from the passphrase takes more rounds than are done here.
+    TooManyRounds(u64),
     /// The master key does not unwrap: it is the wrong key.
     Wrong,
     /// The key is not loaded.
@@ -88,6 +90,9 @@ impl fmt::Display for KeyError {
                 write!(f, "a {} key has {want}, given are {given}", format.name())
             }
             Self::BadHex => f.write_str("not hexadecimal digits"),
+            Self::TooManyRounds(n) => {
+                write!(f, "{n} rounds of PBKDF2 are more than {PBKDF2_ITERS_MAX}")
+            }
             Self::Wrong => f.write_str("wrong key"),
             Self::Locked => f.write_str("the key is not loaded"),
             Self::BadKeyObject(what) => write!(f, "key object is damaged: {what}"),
@@ -119,9 +124,9 @@ pub struct KeyInfo {
 #[derive(PartialEq, Eq)]
 pub struct WrappingKey(pub(crate) Zeroizing<[u8; WRAPPING_KEY_LEN]>);
 
-/// Most rounds of PBKDF2 that are accepted: a lying object must not hang the process. OpenZFS
-/// defaults to 350,000; a hundred million take about half a minute.
-const PBKDF2_ITERS_MAX: u64 = 100_000_000;
+/// Most rounds of PBKDF2: a lying object must not hang the process. OpenZFS defaults to 350,000; a
+/// hundred million take about half a minute.
+const PBKDF2_ITERS_MAX: u32 = 100_000_000;
 
 impl fmt::Debug for WrappingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -161,8 +166,8 @@ impl WrappingKey {
                 if !(8..=512).contains(&text.len()) {
                     return Err(bad(text.len()));
                 }
-                let iters = u32::try_from(iters.min(PBKDF2_ITERS_MAX)).unwrap_or(1);
-                out = pbkdf2_sha1(text, salt, iters);
+                let rounds = u32::try_from(iters).ok().filter(|n| *n <= PBKDF2_ITERS_MAX);
+                out = pbkdf2_sha1(text, salt, rounds.ok_or(KeyError::TooManyRounds(iters))?);
             }
         }
         Ok(Self(out))

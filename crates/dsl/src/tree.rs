@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::keyring::Keyring;
-use dmu::{Key, Object, Objset, Zap};
+use dmu::{Key, Object, Objset, SealedStore, Zap};
 use ondisk::dsl::dir_field::CRYPTO_KEY_OBJ;
 use ondisk::dsl::{DslDataset, DslDir, ORIGIN_DIR_NAME, RECV_DIR_NAME};
 use ondisk::{DmuType, Dnode, spelling};
@@ -433,6 +433,17 @@ impl Dsl {
         let key: Option<Key> = self.key_object_of(dataset)?.and_then(|o| self.keys.get(o));
         let store = Arc::clone(self.mos.store());
         Ok(Objset::open(store, dataset.object, &dataset.phys.bp, key)?)
+    }
+
+    /// The same for what can be read without a key: where it is not unlocked, blocks that are not
+    /// encrypted, and dnodes but for their bonuses.
+    pub(crate) fn open_part(&self, dataset: &Dataset) -> Result<Objset> {
+        let is_locked = dataset.phys.bp.uses_crypt() && !self.is_unlocked(dataset)?;
+        if !is_locked {
+            return self.objset(dataset);
+        }
+        let store = Arc::new(SealedStore::new(Arc::clone(self.mos.store())));
+        Ok(Objset::open(store, dataset.object, &dataset.phys.bp, None)?)
     }
 
     /// The key object of a dataset; `None` when it is not encrypted. Its object set says that too:

@@ -80,6 +80,25 @@ fn datasets_are_made_with_keys_from_files_and_from_standard_input() {
         let (code, _, err) = run(dir, &format!("zfs set keylocation={nowhere} sealed/raw"));
         assert!(code == 1 && err.contains("bad value"), "{nowhere}: {err}");
     }
+    // What a locked volume says of itself without its key, and what is not said of keys.
+    ok(dir, &format!("zfs create -V 8M {raw} -o keylocation={key} sealed/vol"));
+    let get = "zfs get -Hp -o value,source volsize,volblocksize,keystatus sealed/vol";
+    assert_eq!(ok(dir, get), "8388608\tlocal\n16384\tdefault\nunavailable\t-\n");
+    let refused = |line: &str, words: &str| {
+        let (code, _, err) = run(dir, line);
+        assert!(code == 1 && err.contains(words), "{line}: {err}");
+    };
+    refused("zfs inherit -S keylocation sealed/raw", "cannot be inherited");
+    assert_eq!(ok(dir, "zfs get -Ho value keylocation sealed/raw"), format!("{key}\n"));
+    ok(dir, "zfs snapshot sealed/raw@s");
+    let words = "cannot create 'sealed/c': Encryption properties must inherit from origin dataset.";
+    for property in ["keylocation=prompt", "keyformat=raw", "pbkdf2iters=400000"] {
+        refused(&format!("zfs clone -o {property} sealed/raw@s sealed/c"), words);
+    }
+    let endless = "zfs create -o encryption=on -o keyformat=passphrase -o pbkdf2iters=9999999999";
+    let made = with_input(dir, &format!("{endless} sealed/endless"), b"correct horse battery\n");
+    let said = String::from_utf8_lossy(&made.stderr).into_owned();
+    assert!(made.status.code() == Some(1) && said.contains("rounds of PBKDF2"), "{said}");
     // What is not encrypted needs no key; what is missing above it does.
     std::fs::rename(dir.join("key"), dir.join("elsewhere")).unwrap();
     ok(dir, "zfs create -o encryption=off sealed/raw/plain");

@@ -92,7 +92,7 @@ impl<'a> Facts<'a> {
             context,
             kind: dsl.kind(dataset),
             stored,
-            inside: dsl.objset(dataset).map(|os| inside(&os)).unwrap_or_default(),
+            inside: dsl.open_part(dataset).map(|os| inside(&os)).unwrap_or_default(),
             key,
             origin: None,
             clones: Vec::new(),

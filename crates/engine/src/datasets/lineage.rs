@@ -5,6 +5,7 @@ use super::destroy::{clones_after, younger};
 use super::names::{one_pool, split};
 use super::upgrade::upgrade;
 use crate::error::{Error, Place, Result, Rule};
+use crate::keys::is_of_key;
 use crate::properties;
 use dsl::{DatasetKind, Refusal};
 use pool::Pool;
@@ -60,6 +61,10 @@ impl MakeClone {
         let is_auto = |(name, value): &&(String, String)| {
             kind == DatasetKind::Volume && name == "refreservation" && value == "auto"
         };
+        let is_refused = |name: &str| is_of_key(name) && name != "encryption";
+        if let Some((name, _)) = self.properties.iter().find(|(name, _)| is_refused(name)) {
+            return Err(Error::against(Rule::KeyOfClone).at(Place::Property(name.clone())));
+        }
         let (auto, given): (Vec<_>, Vec<_>) = self.properties.iter().partition(is_auto);
         let given = given.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let mut changes = properties::parse_all(given, kind, false)?;

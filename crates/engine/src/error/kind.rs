@@ -195,6 +195,8 @@ pub enum Rule {
     ZeroQuota,
     /// Properties of keys are of use with encryption only.
     KeyWithoutEncryption,
+    /// A clone has the key of its origin, and something else is said of it.
+    KeyOfClone,
     /// What has a key of its own says its format.
     NoKeyFormat,
     /// The rounds of a passphrase are at least 100,000.
@@ -390,6 +392,7 @@ impl fmt::Display for Rule {
             Self::NoSnapshots => "none of these snapshots exists",
             Self::BlockSize => "blocks of volumes have 512 B to 128 KiB, a power of two",
             Self::ZeroQuota => "a quota cannot be 0: none is said as \"none\"",
+            Self::KeyOfClone => "a clone has the key of its origin",
             Self::KeyWithoutEncryption => "keys are of use with encryption only",
             Self::NoKeyFormat => "what has a key of its own needs keyformat",
             Self::FewRounds => "pbkdf2iters is at least 100000",

@@ -96,7 +96,7 @@ fn refuse_older(done: &Upgraded) -> Result<()> {
 }
 
 /// Where a key is can be said of what has one of its own, and of nothing else.
-fn check_keylocation(dsl: &Dsl, dataset: &Dataset, value: &str) -> Result<()> {
+pub(crate) fn check_keylocation(dsl: &Dsl, dataset: &Dataset, value: &str) -> Result<()> {
     let rule = match (dsl.encryption_root(&dataset.dir)?, value) {
         (None, "none") => return Ok(()),
         (None, _) => Rule::KeylocationOfPlain,
@@ -181,6 +181,10 @@ impl Inherit {
         let property = known.map_or(property, |p| p.name);
         let at = || Place::Property(property.to_owned());
         match known {
+            // Without the place of its key an encryption root is not one.
+            Some(p) if p.name == "keylocation" => {
+                return Err(Error::against(Rule::NotInherited).at(at()));
+            }
             Some(p) if (p.is_inheritable() || received) && !p.is_fixed() => {}
             None if is_user_property(property) => {}
             // A limit without a local value has its default, which is none.
