@@ -2,6 +2,9 @@
 //!
 //! A WRITE says how its payload is compressed; 0 stands for not at all. Blocks that are compressed
 //! have whole sectors, with zeros behind what the algorithm made.
+//!
+//! Blocks of a raw stream stay as they are: what is encrypted cannot be compressed otherwise, and
+//! what is not is covered by a code that only the key can make anew.
 
 use crate::read::Reader;
 use crate::rewrite::{RewriteError, RewriteResult, rewrite};
@@ -24,14 +27,10 @@ pub enum Decompressed {
     Failed,
 }
 
-/// A stream whose blocks are encrypted.
-fn check_plain(body: &Body, offset: u64) -> RewriteResult<()> {
-    match body {
-        Body::Begin(begin) if begin.features() & feature::RAW != 0 => {
-            let what = "the stream is raw: its blocks are encrypted".to_owned();
-            Err(RewriteError::Record { offset, what })
-        }
-        _ => Ok(()),
+/// Notes whether what follows is raw, where a stream begins.
+fn note_raw(is_raw: &mut bool, body: &Body) {
+    if let Body::Begin(begin) = body {
+        *is_raw = begin.features() & feature::RAW != 0;
     }
 }
 
@@ -52,18 +51,23 @@ fn set(write: &mut stream::Write, algorithm: Algorithm, payload: &[u8]) {
     };
 }
 
-/// Compresses all blocks of a stream with `to`, unless that makes them no shorter.
+/// Compresses all blocks of a stream with `to`, unless that makes them no shorter. Those of a raw
+/// stream stay as they are.
 ///
 /// # Errors
-/// The stream cannot be read or written, is raw, or a block in it is damaged.
+/// The stream cannot be read or written, or a block in it is damaged.
 pub fn recompress<R: Read>(
     reader: &mut Reader<R>,
     out: impl Write,
     to: Algorithm,
 ) -> RewriteResult<()> {
+    let mut is_raw = false;
     rewrite(reader, out, |body, payload, offset| {
-        check_plain(body, offset)?;
+        note_raw(&mut is_raw, body);
         let Body::Write(write) = body else { return Ok(()) };
+        if is_raw {
+            return Ok(());
+        }
         if write.compression != 0 {
             let was = compress::from_number(write.compression);
             let plain = was.and_then(|was| unpacked(was, payload, write.logical_size));
@@ -95,23 +99,25 @@ pub fn recompress<R: Read>(
 
 /// Decompresses blocks whatever they say of themselves: those at these objects and offsets, which
 /// are compressed so; [`Algorithm::Off`] only makes them say that they are not. `told` learns what
-/// became of each, by object and offset.
+/// became of each, by object and offset. Those of a raw stream stay as they are.
 ///
 /// # Errors
-/// The stream cannot be read or written, or is raw.
+/// The stream cannot be read or written.
 pub fn decompress<R: Read>(
     reader: &mut Reader<R>,
     out: impl Write,
     blocks: &BTreeMap<(u64, u64), Algorithm>,
     mut told: impl FnMut((u64, u64), Decompressed),
 ) -> RewriteResult<()> {
-    rewrite(reader, out, |body, payload, offset| {
-        check_plain(body, offset)?;
+    let mut is_raw = false;
+    rewrite(reader, out, |body, payload, _| {
+        note_raw(&mut is_raw, body);
         let Body::Write(write) = body else { return Ok(()) };
         let at = (write.object, write.offset);
         let Some(algorithm) = blocks.get(&at) else { return Ok(()) };
         let is_whole = payload.len() as u64 == write.logical_size;
         let done = match algorithm {
+            _ if is_raw => Decompressed::Failed,
             Algorithm::Off if is_whole => Decompressed::Reset,
             Algorithm::Off => Decompressed::Failed,
             algorithm => match unpacked(*algorithm, payload, write.logical_size) {
