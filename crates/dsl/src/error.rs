@@ -147,6 +147,8 @@ pub enum Refusal {
     ParentNotEncrypted,
     /// A property says how a dataset is encrypted, and a raw stream comes encrypted.
     OfRawStream(String),
+    /// A property says how a dataset is encrypted, and an increment goes on from one that is there.
+    OfIncrement(String),
     /// A raw stream would go on from what is not encrypted.
     RawOnPlain,
     /// A raw stream would replace a dataset, or what is encrypted is to be replaced.
@@ -161,6 +163,11 @@ pub enum Refusal {
     OtherForm,
     /// This program cannot do that yet.
     Unsupported(&'static str),
+}
+
+/// A property of encryption that cannot be given there.
+fn of_key(f: &mut fmt::Formatter<'_>, property: &str, what: &str) -> fmt::Result {
+    write!(f, "encryption property '{property}' cannot be {what}")
 }
 
 impl fmt::Display for Refusal {
@@ -222,9 +229,8 @@ impl fmt::Display for Refusal {
             Self::LeavesRoot => f.write_str("cannot move dataset outside of its encryption root"),
             Self::NotAnEncryptionRoot => f.write_str("is not an encryption root"),
             Self::ParentNotEncrypted => f.write_str("the dataset above is not encrypted"),
-            Self::OfRawStream(p) => {
-                write!(f, "encryption property '{p}' cannot be set or excluded for raw streams.")
-            }
+            Self::OfRawStream(p) => of_key(f, p, "set or excluded for raw streams."),
+            Self::OfIncrement(p) => of_key(f, p, "set for incremental streams."),
             Self::RawOnPlain => f.write_str("a raw stream cannot go on from what is not encrypted"),
             Self::RawReplaces => f.write_str("a raw stream cannot replace what is there"),
             Self::OtherKey => f.write_str("the raw stream is encrypted with another key"),

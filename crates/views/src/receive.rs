@@ -83,6 +83,12 @@ pub fn failure(failed: &NotReceived) -> Option<(String, Option<String>)> {
         ErrorKind::BadValue { property, value } => {
             return plain(refusals::bad_value(property, value, error.hint()));
         }
+        ErrorKind::NoKey => {
+            let hint = "`zinc zfs load-key` loads it in a served pool; otherwise it is read where \
+                        the property keylocation says";
+            let text = format!("{doing}: inherited key must be loaded");
+            return Some((text, Some(hint.to_owned())));
+        }
         ErrorKind::NoSpace => return plain("out of space".to_owned()),
         ErrorKind::Quota => return plain(format!("destination {dataset} space quota exceeded.")),
         ErrorKind::Refused(why) => why,
@@ -190,11 +196,11 @@ fn refused(why: &Refusal, dataset: &str, destination: &str) -> (String, Option<S
                         increments go on from raw streams only";
             return hinted("IV set guid mismatch.".to_owned(), hint);
         }
-        Refusal::OtherKind
-        | Refusal::NotTheRest
-        | Refusal::OtherKey
-        | Refusal::OtherForm
-        | Refusal::OfRawStream(_) => format!("invalid backup stream: {why}"),
+        Refusal::OtherKey => "encryption key does not match existing key".into(),
+        Refusal::OfRawStream(_) | Refusal::OfIncrement(_) => why.to_string(),
+        Refusal::OtherKind | Refusal::NotTheRest | Refusal::OtherForm => {
+            format!("invalid backup stream: {why}")
+        }
         Refusal::Quota(_) => format!("destination {dataset} space quota exceeded."),
         other => refusals::text(other),
     };

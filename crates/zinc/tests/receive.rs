@@ -2,6 +2,8 @@
 //! served and by one that is not.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
+#[path = "receive/raw.rs"]
+mod raw;
 mod support;
 
 use engine::ResumeToken;

@@ -230,14 +230,15 @@ impl Incoming {
         if self.from_guid == 0 {
             return refused(Refusal::RawReplaces);
         }
-        let (key, has) = (&sealed.key.wrapped, &info.wrapped);
-        if (key.guid, key.suite, key.version) != (has.guid, has.suite, has.version) {
-            return refused(Refusal::OtherKey);
-        }
+        // First what OpenZFS finds first.
         match (sealed.from_ivset_guid, dsl.ivset_guid(from)?) {
             (0, _) | (_, None) => return refused(Refusal::NoIvset),
             (from, Some(has)) if from != has => return refused(Refusal::OtherIvset),
             _ => {}
+        }
+        let (key, has) = (&sealed.key.wrapped, &info.wrapped);
+        if (key.guid, key.suite, key.version) != (has.guid, has.suite, has.version) {
+            return refused(Refusal::OtherKey);
         }
         let phys = dsl.objset(from)?.phys();
         match phys.meta_dnode.as_ref().is_none_or(|meta| sealed.set.is_of_form(meta)) {

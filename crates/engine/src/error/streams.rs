@@ -42,6 +42,9 @@ impl fmt::Display for Unsendable {
 pub enum Unreceivable {
     /// Of a machine of the other byte order.
     ByteOrder,
+    /// Raw, of a pool that a machine of the other byte order wrote: the codes of its dnodes cover
+    /// them in that order.
+    RawByteOrder,
     /// Without blocks that a redaction left out.
     Redacted,
     /// With blocks that stand in them once.
@@ -52,6 +55,7 @@ impl fmt::Display for Unreceivable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ByteOrder => "streams of machines of the other byte order",
+            Self::RawByteOrder => "raw streams of what a machine of the other byte order wrote",
             Self::Redacted => "redacted streams",
             Self::Deduplicated => "deduplicated streams",
         })

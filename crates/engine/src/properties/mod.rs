@@ -7,8 +7,8 @@ mod set;
 pub mod vdev;
 
 pub use owners::{OwnerFigure, is_default_quota, owner_property, parse_owner, set_quota};
-pub(crate) use set::whole_volume;
 pub use set::{Inherit, Setting, set};
+pub(crate) use set::{check_keylocation, whole_volume};
 
 use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule};
 use ::pool::Pool;

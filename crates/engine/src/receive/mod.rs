@@ -21,6 +21,7 @@
 
 mod apply;
 mod follow;
+mod given;
 mod later;
 mod list;
 mod names;
@@ -44,7 +45,7 @@ use follow::Follow;
 use list::{Package, SentProperties};
 use names::destination;
 use ondisk::ObjsetKind;
-use ondisk::props::{find_dataset, is_user_property};
+use ondisk::props::find_dataset;
 use ondisk::stream::{Begin, Body, KIND_COMPOUND, KIND_SNAPSHOT, Record, begin_flag, feature};
 use pool::Pool;
 use pool::live::{LivePool, Received, Receiving};
@@ -140,6 +141,15 @@ pub trait Observer {
     /// It was received: this number of bytes in this time.
     fn ends(&self, _bytes: u64, _time: Duration) {}
 
+    /// What comes unencrypted is about to be written with a key that may have to be loaded; asked
+    /// once. `is_new`: into a new dataset. Returns how that is encrypted when it is not a clone.
+    ///
+    /// # Errors
+    /// There is no such key.
+    fn encryption(&self, _is_new: bool) -> Result<Encryption> {
+        Ok(Encryption::Inherit)
+    }
+
     /// The content of a dataset that is there is about to be received.
     ///
     /// # Errors
@@ -174,14 +184,13 @@ pub struct Receive {
     pub force: bool,
     /// The snapshot that a new dataset is a clone of.
     pub origin: Option<String>,
-    /// Properties that are set here, as users write them.
+    /// Properties that are set here, as users write them. Those of the encryption of what comes
+    /// unencrypted are [`Observer::encryption`]'s.
     pub set: Vec<(String, String)>,
     /// Properties that are not received.
     pub except: Vec<String>,
     /// When the stream is cut, what was received stays for the rest to come.
     pub resumable: bool,
-    /// How a new dataset is encrypted that is not a clone.
-    pub encryption: Encryption,
 }
 
 /// One receive.
@@ -193,6 +202,8 @@ struct Run<'a, R> {
     reader: Reader<R>,
     observer: &'a dyn Observer,
     progress: &'a Progress,
+    /// How what comes unencrypted is encrypted, once that is known.
+    encryption: Option<Encryption>,
 }
 
 impl Receive {
@@ -208,8 +219,7 @@ impl Receive {
         observer: &dyn Observer,
         progress: &Progress,
     ) -> std::result::Result<(), NotReceived> {
-        let reader = Reader::new(input);
-        Run { view: pool.view(), pool: Some(pool), how: self, reader, observer, progress }.all()
+        self.started(pool.view(), Some(pool), input, observer, progress).all()
     }
 
     /// Reads what `input` has, and says where it would go.
@@ -223,8 +233,19 @@ impl Receive {
         observer: &dyn Observer,
         progress: &Progress,
     ) -> std::result::Result<(), NotReceived> {
+        self.started(pool, None, input, observer, progress).all()
+    }
+
+    fn started<'a, R: Read>(
+        &'a self,
+        view: &'a Pool,
+        pool: Option<&'a LivePool>,
+        input: R,
+        observer: &'a dyn Observer,
+        progress: &'a Progress,
+    ) -> Run<'a, R> {
         let reader = Reader::new(input);
-        Run { view: pool, pool: None, how: self, reader, observer, progress }.all()
+        Run { view, pool, how: self, reader, observer, progress, encryption: None }
     }
 }
 
@@ -402,17 +423,7 @@ impl<R: Read> Run<'_, R> {
             forms: forms.map(has),
             ..ResumeToken::default()
         });
-        if begin.sealed.is_some() {
-            self.check_no_encryption()?;
-        }
-        // What comes below what is received has its key.
-        let target = self.how.target.split('@').next().unwrap_or_default();
-        let above = name.rsplit_once('/').map_or("", |(above, _)| above);
-        let is_top = match self.how.naming {
-            Naming::AsTarget => name == target,
-            Naming::WithoutPool | Naming::LastPart => above == target,
-        };
-        let encryption = if is_top { self.how.encryption.clone() } else { Encryption::default() };
+        self.check_no_encryption(begin)?;
         Ok(Incoming {
             name,
             snapshot,
@@ -429,7 +440,7 @@ impl<R: Read> Run<'_, R> {
             received: Vec::new(),
             resumable,
             later: None,
-            encryption,
+            encryption: Encryption::Inherit,
             sealed: begin.sealed.clone(),
         })
     }
@@ -456,6 +467,9 @@ impl<R: Read> Run<'_, R> {
         let with = self.properties(&incoming, SentProperties::default(), true, false)?;
         if self.is_seen(&incoming.name) {
             self.observer.starts(&incoming.name)?;
+        }
+        if incoming.sealed.is_none() {
+            self.observer.encryption(false)?;
         }
         let receiving = pool.resume_receive(incoming, start)?;
         let with = self.with_kept(with, receiving.later());
@@ -564,6 +578,8 @@ impl<R: Read> Run<'_, R> {
         if !is_new {
             self.observer.starts(&incoming.name)?;
         }
+        let encryption = self.encryption(&incoming, wants_new)?;
+        let incoming = Incoming { encryption, ..incoming };
         let with = self.properties(&incoming, listed, is_top, is_new)?;
         let incoming = self.with_first_properties(incoming, &with, is_new);
         if is_new && self.how.naming == Naming::WithoutPool && incoming.name != self.how.target {
@@ -586,6 +602,25 @@ impl<R: Read> Run<'_, R> {
         let time = pool.rt().now().saturating_sub(began);
         self.observer.ends(self.reader.length() - at, time);
         Ok(())
+    }
+
+    /// How a new dataset is encrypted. What comes below the one that was named has its key.
+    fn encryption(&mut self, incoming: &Incoming, wants_new: bool) -> Result<Encryption> {
+        if incoming.sealed.is_some() {
+            return Ok(Encryption::Inherit);
+        }
+        let encryption = match &self.encryption {
+            Some(known) => known.clone(),
+            None => self.observer.encryption(wants_new)?,
+        };
+        let target = self.how.target.split('@').next().unwrap_or_default();
+        let above = incoming.name.rsplit_once('/').map_or("", |(above, _)| above);
+        let is_top = match self.how.naming {
+            Naming::AsTarget => incoming.name == target,
+            Naming::WithoutPool | Naming::LastPart => above == target,
+        };
+        self.encryption = Some(encryption.clone());
+        Ok(if is_top { encryption } else { Encryption::Inherit })
     }
 
     /// What is set at the end, with what was kept for it when the stream began. What is given now
@@ -746,6 +781,14 @@ impl<R: Read> Run<'_, R> {
         let mut local = Vec::new();
         let mut is_set_above = Vec::new();
         for (name, value) in &self.how.set {
+            let is_kept = is_top && (incoming.sealed.is_some() || !is_new);
+            match is_of_key(name) {
+                true if name == "keylocation" && is_kept => {
+                    self.check_location(&incoming.name, value, is_new)?;
+                }
+                true => continue,
+                false => {}
+            }
             let fits = find_dataset(name).is_none_or(|p| has_property(p, kind, false));
             if listed.is_in_tree && !fits {
                 continue;
@@ -783,43 +826,6 @@ impl<R: Read> Run<'_, R> {
             cleared.retain(|name| !received.iter().any(|change| change.name == *name));
         }
         Ok(Received { received, cleared, local, of_snapshot: listed.of_snapshot })
-    }
-
-    /// Refuses properties that are not part of a dataset, or come with its content.
-    fn check_properties(&self) -> Result<()> {
-        let with_content = ["volsize", "version"];
-        let can_be_given = |name: &str| match find_dataset(name) {
-            Some(p) => (!p.is_fixed() || is_of_key(p.name)) && !with_content.contains(&p.name),
-            // Quotas of owners have names of their own, and are not values that are received.
-            None => is_user_property(name) || name.contains('@'),
-        };
-        let names = self.how.set.iter().map(|(name, _)| name).chain(&self.how.except);
-        match names.into_iter().find(|name| !can_be_given(name)) {
-            None => Ok(()),
-            Some(name) => {
-                let why = Refusal::NoProperty(name.clone());
-                Err(dsl::Error::refused(&self.how.target, why).into())
-            }
-        }
-    }
-
-    /// Refuses properties that say how a dataset is encrypted that comes encrypted.
-    fn check_no_encryption(&self) -> Result<()> {
-        let is_of_cipher = |name: &&String| {
-            find_dataset(name).is_some_and(|p| is_of_key(p.name) && p.name != "keylocation")
-        };
-        let names = self.how.set.iter().map(|(name, _)| name).chain(&self.how.except);
-        let named = names.into_iter().find(is_of_cipher).cloned();
-        let named = named.or_else(|| {
-            (self.how.encryption != Encryption::Inherit).then(|| "encryption".to_owned())
-        });
-        match named {
-            None => Ok(()),
-            Some(name) => {
-                let why = Refusal::OfRawStream(name);
-                Err(dsl::Error::refused(&self.how.target, why).into())
-            }
-        }
     }
 
     /// Whether a property is set on the dataset itself.

@@ -7,7 +7,7 @@
 //! Whether the blocks are what the sender has encrypted is found out by who loads the key.
 
 use super::apply::{Apply, SPILL_MAX, bad, rejected};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result, Unreceivable};
 use device::AlignedBuf;
 use dmu::{Hold, Place, Seal};
 use ondisk::blkptr::CryptParams;
@@ -36,7 +36,7 @@ impl Apply<'_> {
             return Err(bad("dnodes are told of that are not block"));
         }
         if r.flags & RAW_BYTESWAP != 0 {
-            return Err(bad("dnodes are of a machine with another byte order"));
+            return Err(Error::new(ErrorKind::NotReceived(Unreceivable::RawByteOrder)));
         }
         let params = CryptParams { salt: r.salt, iv: r.iv };
         self.objset.seal_dnodes(r.first, params, r.mac).map_err(rejected)?;

@@ -99,19 +99,17 @@ impl Verb for Args {
             return Err(Failure::new("Backup stream can not be read from a terminal")
                 .hint("You must redirect standard input"));
         }
-        let shown =
-            Shown { session, args: &self, code: Cell::default(), failure: RefCell::default() };
         let progress = Progress::new();
         progress.begin("received", 0);
         let input = || session.input(Amount::Asked, &progress);
         if self.dry {
             let pool = live::look(session, &self.search, &self.how, &self.target)?;
+            let shown = Shown::new(session, &self, None);
             let plan = || Ok::<_, Failure>(receive.plan(&pool, input()?, &shown, &progress));
             return shown.end(while_showing(session, &progress, plan)?);
         }
         live::change(session, &self.search, &self.how, &self.target, |pool| {
-            let receive =
-                Receive { encryption: self.encryption(session, pool)?, ..receive.clone() };
+            let shown = Shown::new(session, &self, Some(pool));
             let run = || Ok::<_, Failure>(receive.run(pool, input()?, &shown, &progress));
             shown.end(while_showing(session, &progress, run)?)
         })
@@ -125,8 +123,9 @@ impl Args {
         &self,
         session: &Session,
         pool: &LivePool,
+        is_new: bool,
     ) -> std::result::Result<Encryption, Failure> {
-        let of_key = |text: &&String| text.split('=').next().is_some_and(is_of_key);
+        let of_key = |text: &&String| is_new && text.split('=').next().is_some_and(is_of_key);
         let said: Vec<String> = self.set.iter().filter(of_key).cloned().collect();
         let (name, kind) = (&self.target, DatasetKind::Filesystem);
         let target = Target { doing: "receive", name, kind, is_new: true };
@@ -170,7 +169,6 @@ impl Args {
             named.push(name.to_owned());
             match name {
                 "origin" => origin = Some(value.to_owned()),
-                name if is_of_key(name) => {}
                 _ => set.push((name.to_owned(), value.to_owned())),
             }
         }
@@ -180,8 +178,7 @@ impl Args {
         }
         let (target, except) = (self.target.clone(), self.except.clone());
         let (force, resumable) = (self.force, self.resumable);
-        let encryption = Encryption::Inherit;
-        Ok(Receive { target, naming, force, origin, set, except, resumable, encryption })
+        Ok(Receive { target, naming, force, origin, set, except, resumable })
     }
 }
 
@@ -189,12 +186,17 @@ impl Args {
 struct Shown<'a> {
     session: &'a Session,
     args: &'a Args,
+    pool: Option<&'a LivePool>,
     code: Cell<Option<ExitCode>>,
     /// Why something could not be mounted or unmounted.
     failure: RefCell<Option<Failure>>,
 }
 
-impl Shown<'_> {
+impl<'a> Shown<'a> {
+    fn new(session: &'a Session, args: &'a Args, pool: Option<&'a LivePool>) -> Self {
+        Self { session, args, pool, code: Cell::default(), failure: RefCell::default() }
+    }
+
     fn say(&self, text: &str) {
         if self.args.verbose {
             ui::out(self.session, text);
@@ -284,6 +286,14 @@ impl Observer for Shown<'_> {
             // The rest is received all the same.
             (Err(_), None) => Err(Error::new(ErrorKind::Refused(Refusal::Busy))),
         }
+    }
+
+    fn encryption(&self, is_new: bool) -> Result<Encryption> {
+        let Some(pool) = self.pool else { return Ok(Encryption::Inherit) };
+        self.args.encryption(self.session, pool, is_new).map_err(|failure| {
+            self.failure.replace(Some(failure));
+            Error::new(ErrorKind::Cancelled)
+        })
     }
 
     fn starts(&self, dataset: &str) -> Result<()> {
