@@ -29,7 +29,13 @@ pub enum PlaceError {
 impl fmt::Display for PlaceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Taken(path) => write!(f, "{}: a server listens there already", path.display()),
+            Self::Taken(path) => {
+                let path = path.display();
+                write!(
+                    f,
+                    "{path}: a server of this pool, or of what it is a copy of, listens there"
+                )
+            }
             Self::NotOurs(path) => {
                 write!(f, "{}: not a socket or folder of this user", path.display())
             }

@@ -103,6 +103,9 @@ pub enum Command {
     /// Print the completion script of a shell
     #[command(hide = true)]
     Completions(cmd::completions::Args),
+    /// Print the version of zinc
+    #[command(hide = true, disable_version_flag = true)]
+    Version(crate::version::Args),
 }
 
 /// Prints what the command line asked for in place of a verb (help, the version), or what is wrong
@@ -172,6 +175,7 @@ impl Command {
             Self::Pios(a) => a,
             Self::Man(a) => Box::new(a),
             Self::Completions(a) => Box::new(a),
+            Self::Version(a) => Box::new(crate::version::VersionVerb("zinc", a)),
         }
     }
 }

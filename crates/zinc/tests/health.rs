@@ -700,7 +700,10 @@ fn a_mirror_without_any_side_that_will_be_found_is_not_healthy() {
     assert_eq!(place.run(&["zfs", "create", "tank/after"]).code, 1);
     let health = place.run(&["zpool", "list", "-Ho", "health", "tank"]).out;
     assert_eq!(health.trim(), "DEGRADED");
-    has(&place.run(&["zpool", "status", "tank"]).out, &["was deleted", "is lost when"]);
+    place.run(&["zpool", "scrub", "-w", "tank"]);
+    let status = place.run(&["zpool", "status", "tank"]).out;
+    has(&status, &["was deleted", "is lost when"]);
+    has_not(&status, &["too many errors"]);
     assert_ne!(place.run(&["zpool", "export", "tank"]).code, 0);
     // The way out: the server ends, and says what is lost.
     let ended = place.run(&["zpool", "export", "-f", "tank"]);
@@ -708,6 +711,20 @@ fn a_mirror_without_any_side_that_will_be_found_is_not_healthy() {
     has(&ended.err, &["was let go of", "was deleted"]);
     assert!(!server.0.wait().unwrap().success());
     has(&place.run(&["zfs", "list", "tank"]).err, &["no such pool"]);
+}
+
+/// What is a copy of a pool that is served is not called nothing, and no other server.
+#[test]
+fn a_copy_of_a_pool_that_is_served_is_called_that() {
+    let place = Place::new(&[], &["disk"]);
+    let server = place.serve();
+    std::fs::create_dir(place.path("copy")).unwrap();
+    std::fs::copy(place.path("disk"), place.path("copy/disk")).unwrap();
+    let found = place.run(&["zpool", "import", "-d", "copy"]);
+    has(&found.err, &["no pools available", "pool 'tank'", "a copy of one that is"]);
+    has(&place.run(&["serve", "-d", "copy", "tank"]).err, &["copy"]);
+    assert!(place.run(&["version"]).out.starts_with("zinc-"));
+    drop(server);
 }
 
 /// The server destroys what it holds, and there is nothing left to be kept.

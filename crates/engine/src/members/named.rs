@@ -298,6 +298,8 @@ impl<'a> Exchange<'a> {
     /// # Errors
     /// [`ErrorKind::Unfit`]: the pool uses it for something else; or it cannot be used.
     pub fn with_known(&self, new: &str) -> Result<Known> {
+        // What fails in a pool that is suspended fails for that, and not for the device.
+        self.pool.check_takes_changes()?;
         let seen = self.pool.look()?;
         let stand_in = |spare, device| {
             let done = self.pool.take_spare_by(self.leaf, spare, device, self.resilver);

@@ -28,7 +28,7 @@ use crate::error::Result;
 use dmu::Objset;
 use ondisk::config::{VdevConfig, VdevKind};
 use std::collections::BTreeMap;
-use vdev::{NodeRef, Txgs, VdevState};
+use vdev::{NodeRef, Reason, Txgs, VdevState};
 
 impl Shared {
     /// The MOS says of every leaf what it missed and whether it is used.
@@ -38,7 +38,7 @@ impl Shared {
         let nodes: BTreeMap<u64, NodeRef<'_>> = tree.sides().map(|l| (l.guid(), l)).collect();
         config.root.walk().filter_map(|v| Some((v, nodes.get(&v.guid)?))).all(|(vdev, leaf)| {
             let is_logged = config.logs.get(&vdev.guid) == some(leaf.missed()).as_ref();
-            is_logged && missing_mark(vdev, leaf.state()).is_none()
+            is_logged && missing_mark(vdev, *leaf).is_none()
         })
     }
 
@@ -89,7 +89,7 @@ impl Shared {
                 None => logs.remove(&vdev.guid),
             };
         }
-        Ok(mark(vdev, leaf.state()).map_err(|e| self.failed("marking a device", &e))? || changed)
+        Ok(mark(vdev, *leaf).map_err(|e| self.failed("marking a device", &e))? || changed)
     }
 
     /// Makes an empty log and names it in the configuration of its leaf.
@@ -110,8 +110,10 @@ fn some(txgs: Txgs) -> Option<Txgs> {
 }
 
 /// The member that says of a leaf what was decided of it while it was in use, when it is not set.
-fn missing_mark(leaf: &VdevConfig, state: VdevState) -> Option<&'static str> {
-    let (name, is_set) = match state {
+/// That it is not in its place is not written down: that is seen.
+fn missing_mark(leaf: &VdevConfig, node: NodeRef<'_>) -> Option<&'static str> {
+    let (name, is_set) = match node.state() {
+        VdevState::Degraded if node.reason() == Reason::None => return None,
         VdevState::Faulted => ("faulted", leaf.faulted),
         VdevState::Removed => ("removed", leaf.removed),
         VdevState::Degraded => ("degraded", leaf.degraded),
@@ -121,8 +123,8 @@ fn missing_mark(leaf: &VdevConfig, state: VdevState) -> Option<&'static str> {
 }
 
 /// Sets that member; whether it was missing. It goes when the leaf is used again ([`unmark`]).
-fn mark(leaf: &mut VdevConfig, state: VdevState) -> ondisk::Result<bool> {
-    let Some(name) = missing_mark(leaf, state) else { return Ok(false) };
+fn mark(leaf: &mut VdevConfig, node: NodeRef<'_>) -> ondisk::Result<bool> {
+    let Some(name) = missing_mark(leaf, node) else { return Ok(false) };
     set_u64(leaf, name, 1)?;
     if name != "removed" {
         set_text(leaf, "aux_state", "err_exceeded")?;

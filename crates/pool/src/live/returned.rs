@@ -240,7 +240,8 @@ impl LivePool {
                 let used = self.online_leaf(leaf, OwnChanges::Keep, Some(&path), source);
                 used.err().map(|e| NotUsed::Failed(e.to_string()))
             });
-            if let Some(why) = refusal.clone() {
+            // One that could not be used because the pool was suspended meanwhile is tried again.
+            if let Some(why) = refusal.clone().filter(|_| !self.is_waiting()) {
                 let refused = Refused { path: path.clone(), why };
                 self.shared.refused.lock().insert(leaf, refused);
             }

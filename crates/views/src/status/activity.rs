@@ -51,12 +51,15 @@ fn scan_or_lack(status: &Status, date: &dyn Fn(u64) -> String) -> Option<String>
         }
         scan => {
             let line = scan.as_ref().and_then(|s| scan_line(s, date))?;
-            Some(if status.is_scan_left { line + LEFT } else { line })
+            let left = if status.suspended.is_some() { WAITS } else { LEFT };
+            Some(if status.is_scan_left { line + left } else { line })
         }
     }
 }
 
-/// Behind a scan that was under way when the pool was closed.
+/// Behind a scan that was under way when the pool was suspended, or closed.
+const WAITS: &str =
+    "\n\tit waits for the devices of the pool: `zinc zpool clear` when they are back";
 const LEFT: &str = "\n\tnothing goes on with it: `zinc zpool scrub` does, and `zinc serve`";
 
 fn scan_line(s: &ScanState, date: &dyn Fn(u64) -> String) -> Option<String> {
