@@ -3,7 +3,7 @@
 use crate::{Error, Options, helper};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -87,6 +87,24 @@ pub fn mounted_in(dir: &Path) -> Vec<PathBuf> {
         .collect();
     let Some((number, ..)) = mounts.iter().rfind(|(.., at)| at == dir) else { return Vec::new() };
     mounts.iter().filter(|(_, parent, _)| parent == number).map(|(.., at)| at.clone()).collect()
+}
+
+/// A mount that was found by a name, behind those that go with it, the innermost first: of file
+/// systems below it that are in it because they inherit that. Found by its directory it goes alone,
+/// as in OpenZFS.
+#[must_use]
+pub fn with_inherited(outer: Listed, found_by: &OsStr) -> Vec<Listed> {
+    let is_inherited = |one: &Listed| {
+        let rest = one.name.strip_prefix(&outer.name).and_then(|rest| rest.strip_prefix('/'));
+        rest.is_some_and(|rest| !rest.contains('@') && one.dir == outer.dir.join(rest))
+    };
+    let mut found = Vec::new();
+    if found_by == OsStr::new(&outer.name) {
+        found.extend(listed().into_iter().filter(is_inherited));
+        found.sort_by(|a, b| b.dir.cmp(&a.dir));
+    }
+    found.push(outer);
+    found
 }
 
 /// What keeps a connection whose mount was taken away.

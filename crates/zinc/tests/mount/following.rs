@@ -207,3 +207,24 @@ fn a_rollback_leaves_mounted_what_is_mounted_in_it() {
     assert!(said.contains("held"), "{said}");
     assert_eq!(listed(&place), all);
 }
+
+/// By its name a file system takes those with it that are in it because they inherit that; by its
+/// directory, and with others in it, it stays.
+#[testkit::needs("fuse")]
+#[test]
+fn unmounting_by_name_takes_the_children_that_inherit() {
+    let place = served_with_mounts();
+    place.zinc(&["zfs", "create", "-p", "tank/a/b/c"]).ok();
+    place.zinc(&["zfs", "create", "tank/ab"]).ok();
+    let others = [("tank", "mnt"), ("tank/ab", "mnt/ab")];
+    let below = [("tank/a", "mnt/a"), ("tank/a/b", "mnt/a/b"), ("tank/a/b/c", "mnt/a/b/c")];
+    let all = pairs(&[&others[..], &below[..]].concat());
+    let by_path = place.path("mnt/a").display().to_string();
+    let run = place.zinc(&["zfs", "unmount", &by_path]);
+    assert!(run.code == 1 && run.err.contains("pool or dataset is busy"), "{}", run.err);
+    assert_eq!(listed(&place), all);
+    place.zinc(&["zfs", "unmount", "tank/a"]).ok();
+    assert_eq!(listed(&place), pairs(&others));
+    place.zinc(&["zfs", "mount", "-a"]).ok();
+    assert_eq!(listed(&place), all);
+}

@@ -149,7 +149,7 @@ impl Verb for Unmount {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let found = match (&self.name, self.all) {
-            (Some(name), false) => vec![find(session, name)?],
+            (Some(name), false) => system::with_inherited(find(session, name)?, name.as_os_str()),
             (None, true) => answered_for(session, system::listed())?.into_iter().rev().collect(),
             _ => return Err(Failure::usage("unmount takes a file system, or -a")),
         };
