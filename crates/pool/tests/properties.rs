@@ -173,7 +173,7 @@ fn properties_are_those_zfs_get_showed() {
     );
 }
 
-/// Without its key a dataset shows all but what is inside its object set.
+/// Without its key a dataset shows all: what properties say of its object set is not encrypted.
 #[test]
 fn locked_datasets_have_properties() {
     let case = testkit::corpus("crypt");
@@ -190,7 +190,10 @@ fn locked_datasets_have_properties() {
         assert_eq!(value("encryptionroot"), Some("sealed/pass"));
         assert_eq!(value("keyformat"), Some("passphrase"));
         assert_eq!(value("available"), None, "the pool's size was not given");
-        assert!(value("version").is_none() && value("volblocksize").is_none());
+        let inside = (value("version"), value("volsize").is_some_and(|size| size != "0"));
+        let is_volume = kind == "volume";
+        assert_eq!(inside, ((!is_volume).then_some("5"), is_volume), "{name}");
+        assert_eq!(value("volblocksize").is_some(), is_volume, "{name}");
     }
 }
 
