@@ -115,8 +115,8 @@ pub trait WriteDevice: Device {
     /// dropped what it could not write.
     fn flush(&self) -> Result<(), Error>;
 
-    /// A flush that failed says nothing of the next one any more. For who writes again all that it
-    /// wrote since the last flush that succeeded, or takes none of it for granted.
+    /// A flush that failed says nothing of the next one any more. All that was written since the
+    /// last flush that succeeded is to be written again, or not to be taken for granted.
     fn forget_failed_flush(&self) {}
 
     /// Writes and waits. Not durable before a flush.

@@ -1,6 +1,8 @@
 //! Streams that are received: what comes out of one pool is in the other.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "a test")]
 
+#[path = "receive/correct.rs"]
+mod correct;
 #[path = "receive/raw.rs"]
 mod raw;
 #[path = "receive/resumed.rs"]

@@ -13,6 +13,14 @@ pub fn document(command: &str, key: &str, content: Map<String, Value>) -> Value 
     Value::Object(out)
 }
 
+/// What `command` is of (`zpool`, `zfs`, `zinc`), as `zpool version -j` says it.
+#[must_use]
+pub fn version(command: &str, version: &str) -> Value {
+    let mut content = Map::new();
+    content.insert("userland".to_owned(), Value::String(version.to_owned()));
+    document(&format!("{command} version"), "zfs_version", content)
+}
+
 /// A number: text, as OpenZFS writes it, or a JSON number with `--json-int`.
 #[must_use]
 pub fn number(n: u64, as_int: bool) -> Value {

@@ -4,7 +4,7 @@
 use crate::names::bad_name;
 use crate::refusals;
 use engine::props::find_dataset;
-use engine::receive::{Followed, NotReceived, Phase, Stream};
+use engine::receive::{Followed, NotReceived, Phase, Restored, Stream};
 use engine::{Error, ErrorKind, Refusal, Rule, StreamFault};
 use std::time::Duration;
 use term::human::nicebytes;
@@ -25,6 +25,10 @@ pub fn begins(stream: &Stream, is_dry: bool) -> String {
     let origin = origin.map_or(String::new(), |name| format!("found clone origin {name}\n"));
     let doing = if is_dry { "would receive" } else { "receiving" };
     let what = if stream.is_increment { "incremental" } else { "full" };
+    if stream.heals {
+        let (doing, into) = (if is_dry { "would heal" } else { "healing" }, &stream.destination);
+        return format!("{doing} {into} with the {what} stream of {}\n", stream.sent);
+    }
     format!("{origin}{doing} {what} stream of {} into {}\n", stream.sent, stream.destination)
 }
 
@@ -36,6 +40,14 @@ pub fn ends(bytes: u64, time: Duration) -> String {
     format!("received {} stream in {seconds:.2} seconds ({rate}/sec)\n", nicebytes(bytes))
 }
 
+/// What became of the blocks of a snapshot that was to be made good.
+#[must_use]
+pub fn corrected(snapshot: &str, blocks: &Restored) -> String {
+    let Restored { read, restored, written, .. } = blocks;
+    let written = nicebytes(*written);
+    format!("healed {restored} blocks of {snapshot}: {read} blocks read, {written} written\n")
+}
+
 /// Why a stream was not received, and what to do about it. `None`: the error says that itself.
 #[must_use]
 pub fn failure(failed: &NotReceived) -> Option<(String, Option<String>)> {
@@ -45,6 +57,7 @@ pub fn failure(failed: &NotReceived) -> Option<(String, Option<String>)> {
         Phase::New => "cannot receive new filesystem stream",
         Phase::Increment => "cannot receive incremental stream",
         Phase::Rest => "cannot receive resume stream",
+        Phase::Correcting => "cannot receive corrective stream",
         Phase::Following => return Some(not_followed(failed)),
     };
     let destination = &failed.destination;

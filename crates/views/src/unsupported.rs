@@ -39,14 +39,10 @@ const ENCLOSURES: &str = "zinc switches no enclosures";
 const SERVE_KEYS: &str =
     "keys are in the process that serves a pool: `zinc serve POOL`, then `zinc zfs load-key -a`";
 
-const RECEIVES: &str = "corrective receive is not supported: `zinc zpool scrub` repairs";
-
 /// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
-const OPTIONS: [(&str, &[&str], &str); 13] = [
+const OPTIONS: [(&str, &[&str], &str); 11] = [
     ("zfs send", &["-S"], "what was received in part cannot be sent on"),
     ("zfs send", &["--redact"], "redacted streams are not supported"),
-    ("zfs receive", &["-c"], RECEIVES),
-    ("zfs recv", &["-c"], RECEIVES),
     ("zfs unmount", &["-u"], "`zinc zfs unload-key` after it does the same"),
     ("zpool split", &["-l"], SERVE_KEYS),
     ("zpool import", &["-l"], SERVE_KEYS),

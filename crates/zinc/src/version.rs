@@ -5,7 +5,6 @@ use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::ui;
-use serde_json::json;
 use std::process::ExitCode;
 
 /// Arguments.
@@ -23,15 +22,7 @@ impl Verb for VersionVerb {
         let Self(command, args) = *self;
         let version = concat!("zinc-", env!("CARGO_PKG_VERSION"));
         if args.output.json {
-            let what = format!("{command} version");
-            let head = json!({ "command": what, "vers_major": 0, "vers_minor": 1 });
-            ui::json(
-                session,
-                &json!({
-                    "output_version": head,
-                    "zfs_version": { "userland": version },
-                }),
-            );
+            ui::json(session, &views::json::version(command, version));
         } else {
             ui::out(session, &format!("{version}\n"));
         }

@@ -157,7 +157,7 @@ const DOCUMENTED: &[(&str, &[&str])] = &[
     ("zfs project", &["-0", "-c", "-C", "-d", "-k", "-p 1", "-r", "-s"]),
     (
         "zfs receive",
-        &["-A", "-d", "-e", "-F", "-h", "-M", "-n", "-s", "-u", "-v", "-o a=b", "-x a"],
+        &["-A", "-c", "-d", "-e", "-F", "-h", "-M", "-n", "-s", "-u", "-v", "-o a=b", "-x a"],
     ),
     ("zfs redact", &[]),
     (

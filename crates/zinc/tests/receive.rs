@@ -169,8 +169,14 @@ fn what_is_not_received_is_said_in_the_words_of_openzfs() {
     place.ok("mkdir other/copy:/mine");
     says("zfs receive other/copy", &more, "has been modified since most recent snapshot");
     taken(&place, "zfs receive -F other/copy", &more);
-    let said = place.fails("zfs receive -c other/x");
-    assert!(said.contains("not supported by zinc yet"), "{said}");
+    says("zfs receive -c tank/home@tuesday", &full, "the stream is of another snapshot");
+    says("zfs receive -c tank/home@none", &full, "destination 'tank/home@none' does not exist");
+    let said = place.fails("zfs receive -c -F tank/home@monday");
+    assert!(said.contains("cannot be used with"), "{said}");
+    let healed = taken(&place, "zfs receive -c tank/home@monday", &full);
+    assert!(healed.starts_with("healed 0 blocks of tank/home@monday: "), "{healed}");
+    let dry = taken(&place, "zfs receive -c -n -v tank/home", &full);
+    assert_eq!(dry, "would heal tank/home@monday with the full stream of tank/home@monday\n");
     let said = place.fails("zfs receive -A other/copy");
     let words = "'other/copy' does not have any resumable receive state to abort";
     assert!(said.contains(words), "{said}");

@@ -53,7 +53,7 @@ pub use block::{Block, Place, Seal};
 pub use checksum::Verifier;
 pub use codec::compress::Algorithm as CompressionAlgorithm;
 pub use error::{Error, ErrorKind, Result};
-pub use reader::{Mended, Outcome, Reader, Request};
+pub use reader::{Kept, Mended, Outcome, Reader, Request};
 pub use spec::{IN_FLIGHT_MAX, Protection, WriteSpec, WriterSettings};
 pub use writer::{WriteObserver, Writer, WriterStats};
 

@@ -1,8 +1,10 @@
 //! The read pipeline.
 
 mod heal;
+mod restore;
 
 pub use heal::Mended;
+pub use restore::Kept;
 
 use crate::block::{Block, Place};
 use crate::checksum::Verifier;

@@ -82,6 +82,15 @@ pub enum StreamFault {
     Features(u64, u64),
     /// A record says what cannot be.
     Record(&'static str),
+    /// It is of another snapshot than the one that is to be made good.
+    OtherSnapshot,
+    /// Blocks of the snapshot are damaged still, or could not be looked for.
+    NotCorrected {
+        /// Damaged blocks that it has not as they were stored.
+        left: u64,
+        /// Blocks that the snapshot has in another size, or cannot be found there.
+        unseen: u64,
+    },
 }
 
 /// Why the rest of a stream cannot be sent.
@@ -137,6 +146,20 @@ impl fmt::Display for StreamFault {
             Self::Checksum => "checksum mismatch",
             Self::Magic => "invalid stream (bad magic number)",
             Self::SnapshotName => "invalid stream (bad snapshot name)",
+            Self::OtherSnapshot => "the stream is of another snapshot",
+            Self::NotCorrected { left, unseen: 0 } => {
+                return write!(
+                    f,
+                    "{left} damaged blocks are left, which the stream has not as they were stored"
+                );
+            }
+            Self::NotCorrected { left, unseen } => {
+                return write!(
+                    f,
+                    "{left} damaged blocks are left, and {unseen} blocks of the stream were not \
+                     found in their size in the snapshot"
+                );
+            }
             Self::List => "invalid stream (malformed nvlist)",
             Self::Features(all, unknown) => {
                 return write!(

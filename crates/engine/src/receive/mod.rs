@@ -12,6 +12,7 @@
 //! list       of several: properties, by snapshot               list.rs
 //!            what the sender renamed and destroyed since       follow.rs
 //! records    into the object set of a hidden or marked head    apply.rs
+//!            or to the blocks of a snapshot that is damaged    correct.rs
 //! END        the head becomes what it is meant for             pool::live::Receiving
 //! ```
 //!
@@ -20,6 +21,7 @@
 //! says, what existed before stays as it was.
 
 mod apply;
+mod correct;
 mod follow;
 mod given;
 mod later;
@@ -48,6 +50,7 @@ use ondisk::ObjsetKind;
 use ondisk::props::find_dataset;
 use ondisk::stream::{Begin, Body, KIND_COMPOUND, KIND_SNAPSHOT, Record, begin_flag, feature};
 use pool::Pool;
+pub use pool::live::Restored;
 use pool::live::{LivePool, Received, Receiving};
 use rt::Progress;
 use start::{Start, bad, fault};
@@ -88,6 +91,8 @@ pub enum Phase {
     Rest,
     /// What the sender did to the dataset or snapshot since then.
     Following,
+    /// A snapshot that is damaged.
+    Correcting,
 }
 
 /// Why a stream was not received.
@@ -114,6 +119,8 @@ pub struct Stream {
     pub is_increment: bool,
     /// The snapshot that the new dataset is a clone of, when that was looked for.
     pub origin: Option<String>,
+    /// It makes a snapshot good that is there.
+    pub heals: bool,
 }
 
 /// Is told of a receive, and makes what is new seen. Only losses must be listened to.
@@ -137,6 +144,9 @@ pub trait Observer {
 
     /// A property was not set.
     fn not_set(&self, dataset: &str, property: &str, why: &str);
+
+    /// What became of the blocks of a snapshot that was to be made good.
+    fn corrected(&self, _snapshot: &str, _blocks: &Restored) {}
 
     /// It was received: this number of bytes in this time.
     fn ends(&self, _bytes: u64, _time: Duration) {}
@@ -191,6 +201,8 @@ pub struct Receive {
     pub except: Vec<String>,
     /// When the stream is cut, what was received stays for the rest to come.
     pub resumable: bool,
+    /// Nothing is received: what is damaged of the snapshot that the stream is of is made good.
+    pub corrective: bool,
 }
 
 /// One receive.
@@ -265,6 +277,10 @@ impl<R: Read> Run<'_, R> {
         self.check_features(&begin).map_err(reading)?;
         let name = spelled(&begin.to_name);
         match begin.kind() {
+            KIND_SNAPSHOT if self.how.corrective => self.correct(&begin, &name),
+            KIND_COMPOUND if self.how.corrective => {
+                Err(reading(Error::new(ErrorKind::Against(Rule::HeadName))))
+            }
             KIND_SNAPSHOT => {
                 let top = name.split('@').next().unwrap_or_default().to_owned();
                 self.one(&begin, &name, &top, None)
@@ -461,6 +477,7 @@ impl<R: Read> Run<'_, R> {
             destination: destination.to_owned(),
             is_increment: begin.from_guid != 0,
             origin: None,
+            heals: false,
         });
         let Some(pool) = self.pool else { return self.skip_from(first) };
         let began = pool.rt().now();
@@ -562,6 +579,7 @@ impl<R: Read> Run<'_, R> {
             destination: incoming.full_name(),
             is_increment: begin.from_guid != 0,
             origin: incoming.origin.clone(),
+            heals: false,
         };
         if self.how.naming != Naming::AsTarget && !self.exists(&incoming.name) {
             self.need_target()?;

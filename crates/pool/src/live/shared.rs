@@ -13,6 +13,7 @@ use super::head::Heads;
 use super::record::PushReason;
 use super::reflows::Reflows;
 use super::removals::Removals;
+use super::resumed::Resumed;
 use super::running_work::RunningWork;
 use super::scans::Scans;
 use super::sync_reads::{Mos, PatientStore};
@@ -175,12 +176,8 @@ pub(crate) struct Shared {
     pub(super) labels_written: AtomicU64,
     /// The pool's property `autoexpand`, as it was when it was last asked for.
     pub(super) expands: AtomicBool,
-    /// What the txg that is synced has written so far is written once more before it is committed.
-    pub(super) writes_again: AtomicBool,
-    /// How often the pool was resumed, or tried to be. See `suspend.rs`.
-    pub(super) resumptions: AtomicU64,
-    /// The txg that was open when it was resumed last.
-    pub(super) resumed_in: AtomicU64,
+    /// What suspensions left.
+    pub(super) resumed: Resumed,
 }
 
 /// What a sync task works with. See `docs/decisions/0007-write-path.md`.
@@ -375,9 +372,7 @@ impl Shared {
             seen: Mutex::default(),
             labels_written: AtomicU64::new(0),
             expands: AtomicBool::new(false),
-            writes_again: AtomicBool::new(false),
-            resumptions: AtomicU64::new(0),
-            resumed_in: AtomicU64::new(0),
+            resumed: Resumed::default(),
         });
         let me = Arc::downgrade(&shared);
         let outlast = move |failure: &zio::Error| {

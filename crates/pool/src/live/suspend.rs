@@ -27,8 +27,8 @@
 //! lost, so a device that failed to flush fails each later flush too (`device`), until it is opened
 //! anew or the pool is resumed. All that may be lost is written again then. Of the txgs that are
 //! not synced yet, early blocks of a log may have been written: they are written again when it is
-//! their turn (`resumed_in`). A log that was being written meanwhile does not call itself durable
-//! (`resumptions`). What a resilver brought to a leaf is brought to it again.
+//! their turn (`resumed.rs`). A log that was being written meanwhile does not call itself durable.
+//! What a resilver brought to a leaf is brought to it again.
 //!
 //! A leaf that was out of use for longer than that does not count when it answers: blocks of the
 //! txgs that it lacks may be nowhere else, and the pool would stop at the first of them.
@@ -68,7 +68,7 @@ impl Shared {
     /// A read of the sync met too few devices: waits for them; whether the pool was resumed.
     pub(super) fn outlasts_read(&self, failure: &zio::Error) -> bool {
         // What was written of the txg so far may be lost in a device that was away.
-        self.writes_again.store(true, Ordering::Release);
+        self.resumed.writes_again.store(true, Ordering::Release);
         self.wait_for_devices(&format!("reading what a sync needs: {failure}"))
     }
 
@@ -153,14 +153,14 @@ impl LivePool {
             return Ok(false);
         }
         let failed = |why: String| Error::Suspended { pool: shared.pool(), cause: why };
-        shared.resumptions.fetch_add(1, Ordering::AcqRel);
+        shared.resumed.times.fetch_add(1, Ordering::AcqRel);
         let reopened = self.open_what_is_silent(source);
         shared.use_again_at_once(&reopened).map_err(|e| failed(e.to_string()))?;
         if let Some(silent) = shared.reader.vdevs().first_silent_top() {
             return Err(failed(silent.to_string()));
         }
         let open = shared.txgs.open();
-        shared.resumed_in.store(open, Ordering::Release);
+        shared.resumed.open_txg.store(open, Ordering::Release);
         shared.reader.vdevs().forget_failed_flushes();
         shared.txgs.resume();
         let again = |why| failed(format!("its devices answered, and it failed again: {why}"));

@@ -224,14 +224,14 @@ impl Shared {
     fn write_all(&self, cx: &TaskCx<'_>, record: &mut TxgRecord) -> Result<Prepared> {
         let mut root = self.uberblock.lock().rootbp;
         // Of this txg something may have been written before the pool was resumed.
-        let is_older = cx.tx.txg() <= self.resumed_in.load(Ordering::Acquire);
-        self.writes_again.fetch_or(is_older, Ordering::AcqRel);
+        let is_older = cx.tx.txg() <= self.resumed.open_txg.load(Ordering::Acquire);
+        self.resumed.writes_again.fetch_or(is_older, Ordering::AcqRel);
         loop {
             self.note_leaves(cx)?;
             self.write_config(cx)?;
             root = self.converge(cx, record, root)?;
             self.writer.release();
-            if self.writes_again.swap(false, Ordering::AcqRel) {
+            if self.resumed.writes_again.swap(false, Ordering::AcqRel) {
                 self.writer.write_again(cx.tx.txg());
                 self.give_up_reflow();
             }

@@ -107,14 +107,14 @@ impl Reader {
         let good = Shared::from(good);
         for copy in copies.iter().filter(is_lost) {
             let Some(mended) = out.get_mut(copy.block) else { continue };
-            if self.write_copy(copy, good.clone()) {
+            if self.write_at(copy.dva, copy.bp.physical_birth(), good.clone()) {
                 mended.repaired += good.len() as u64;
             }
         }
     }
 
     /// Writes a copy and waits; whether its vdev took it.
-    fn write_copy(&self, copy: &Copy<'_>, data: Shared) -> bool {
+    pub(super) fn write_at(&self, dva: Dva, birth: u64, data: Shared) -> bool {
         let arrived = self.vdevs().rt().condvar();
         let answer = Arc::new((Mutex::new(None), arrived));
         let done = {
@@ -124,7 +124,6 @@ impl Reader {
                 answer.1.notify_all();
             })
         };
-        let (dva, birth) = (copy.dva, copy.bp.physical_birth());
         self.vdevs().write_batch(vec![BlockWrite {
             dva,
             data,

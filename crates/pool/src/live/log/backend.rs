@@ -96,7 +96,7 @@ impl Backend for LogBackend {
         let logs: BTreeSet<u32> = blocks.iter().map(|(place, _)| place.dvas[0].vdev()).collect();
         let one = |(place, data): (BlockPlace, device::Shared)| (place.dvas[0], data, place.birth);
         let blocks: Vec<_> = blocks.into_iter().map(one).collect();
-        let resumptions = shared.resumptions.load(Ordering::Acquire);
+        let resumed = shared.resumed.times.load(Ordering::Acquire);
         Box::new(move |written: &dyn Fn()| {
             let alone = early.is_empty().then(|| shared.reader.vdevs().write_durably(&blocks));
             let done = match alone {
@@ -109,7 +109,7 @@ impl Backend for LogBackend {
                 e.to_string()
             })?;
             // A flush before that, which failed, may have been that of these blocks.
-            match shared.resumptions.load(Ordering::Acquire) == resumptions {
+            match shared.resumed.times.load(Ordering::Acquire) == resumed {
                 true => Ok(()),
                 false => Err("the pool was suspended while the log was written".to_owned()),
             }

@@ -46,6 +46,7 @@ mod walk;
 
 pub(super) use rebuild::{NOT_SEQUENTIAL, REBUILDING};
 pub(super) use targets::RESILVER_TXG;
+pub(super) use walk::dataset;
 
 use super::LivePool;
 use super::errlog::OldErrors;

@@ -400,7 +400,7 @@ fn behind(place: &Zbookmark) -> Option<(u64, u64)> {
 }
 
 /// What the MOS says of a dataset; `None` when there is none with this number.
-fn dataset(mos: &Objset, number: u64) -> Option<DslDataset> {
+pub(in crate::live) fn dataset(mos: &Objset, number: u64) -> Option<DslDataset> {
     let object = Some(number).filter(|n| *n != 0).and_then(|n| mos.object(n).ok())?;
     let dnode = object.dnode();
     let is_dataset = dnode.bonus_kind == DmuType::DSL_DATASET;

@@ -32,6 +32,10 @@ pub struct Args {
     search: Vec<PathBuf>,
     #[command(flatten)]
     how: LiveOptions,
+    /// Receive nothing: make good what is damaged of the snapshot that the stream is of
+    #[arg(short = 'c', conflicts_with_all = ["set", "except", "abort", "resumable"])]
+    #[arg(conflicts_with_all = ["without_pool", "last", "force"])]
+    corrective: bool,
     /// Put all of the name that was sent, but the pool's, behind TARGET
     #[arg(short = 'd', conflicts_with = "last")]
     without_pool: bool,
@@ -80,7 +84,8 @@ impl Verb for Args {
     fn served(&self, session: &Session) -> Served {
         let live = LiveArgs { search: self.search.clone(), how: self.how.clone() };
         let names_file = self.set.iter().any(|text| text.starts_with("keylocation="));
-        Served::everyone_if(!names_file && live.is_for_everyone(session, from_ref(&self.target)))
+        let is_own = names_file || self.corrective;
+        Served::everyone_if(!is_own && live.is_for_everyone(session, from_ref(&self.target)))
     }
 
     fn run(self: Box<Self>, session: &Session) -> std::result::Result<ExitCode, Failure> {
@@ -177,8 +182,9 @@ impl Args {
             return Err(Failure::usage(what));
         }
         let (target, except) = (self.target.clone(), self.except.clone());
-        let (force, resumable) = (self.force, self.resumable);
-        Ok(Receive { target, naming, force, origin, set, except, resumable })
+        let (force, resumable, corrective) = (self.force, self.resumable, self.corrective);
+        let forms = Receive { force, resumable, corrective, ..Receive::default() };
+        Ok(Receive { target, naming, origin, set, except, ..forms })
     }
 }
 
@@ -256,6 +262,10 @@ impl Observer for Shown<'_> {
     fn not_set(&self, dataset: &str, property: &str, why: &str) {
         let text = format!("cannot receive {property} property on {dataset}: {why}\n");
         ui::error(self.session, &text);
+    }
+
+    fn corrected(&self, snapshot: &str, blocks: &engine::receive::Restored) {
+        ui::out(self.session, &words::corrected(snapshot, blocks));
     }
 
     fn ends(&self, bytes: u64, time: Duration) {

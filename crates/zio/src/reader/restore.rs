@@ -1,0 +1,124 @@
+//! Blocks that no device has any more, written again from what was kept of them elsewhere.
+//!
+//! # Theory
+//!
+//! A block pointer says how its block is stored: size, compression, salt and IV, checksum. What was
+//! kept of the block is brought into that form, and is right when the checksum says so. Nothing
+//! else is written, and nothing but the block changes.
+//!
+//! ```text
+//! plain ---- compressed as the pointer says ---> packed --- encrypted, padded ---> sealed
+//!                                                                                     |
+//!                        to all places of the pointer <--- the checksum fits <--------'
+//! ```
+//!
+//! What compresses must make the same bytes that the writer's compressor made; an implementation
+//! that makes others cannot restore from plain bytes. The pointer does not say the level of zstd,
+//! so all are tried.
+//!
+//! A block in pieces (a gang) is not restored.
+
+use super::{Reader, sane};
+use crate::checksum::Verifier;
+use crate::crypt::seal_block;
+use codec::compress::{self, Algorithm};
+use codec::crypto::MasterKey;
+use device::{AlignedBuf, Shared};
+use ondisk::{BlkPtr, Checksum, Compression};
+
+/// What was kept of a block.
+#[derive(Clone, Copy, Debug)]
+pub enum Kept<'a> {
+    /// What its reader sees.
+    Plain(&'a [u8]),
+    /// The same, compressed so.
+    Packed(Compression, &'a [u8]),
+    /// What is stored of an encrypted block.
+    Sealed(&'a [u8]),
+}
+
+impl Reader {
+    /// What is stored of the block, made of what was kept of it; `None` when that is another block,
+    /// or its form cannot be made. A block that is encrypted needs its key unless it was kept so.
+    #[must_use]
+    pub fn stored_form(
+        &self,
+        bp: &BlkPtr,
+        kept: Kept<'_>,
+        key: Option<&MasterKey>,
+    ) -> Option<AlignedBuf> {
+        let is_sure = !matches!(bp.checksum_kind(), Checksum::OFF | Checksum::NOPARITY);
+        let is_one = !bp.is_hole() && !bp.is_embedded() && !bp.is_gang() && bp.level() == 0;
+        sane(bp).ok().filter(|()| is_sure && is_one)?;
+        let verifier = Verifier::new(bp, &self.salted).ok()?;
+        let stored = |packed: &[u8]| {
+            let stored = sealed(bp, padded(bp, packed)?, key)?;
+            verifier.matches(&stored).then_some(stored)
+        };
+        match kept {
+            Kept::Sealed(bytes) => {
+                let whole = padded(bp, bytes).filter(|whole| whole.len() == bytes.len());
+                whole.filter(|whole| verifier.matches(whole))
+            }
+            Kept::Packed(how, bytes) => {
+                let as_it_is = (how == bp.compression()).then(|| stored(bytes)).flatten();
+                as_it_is.or_else(|| {
+                    let mut plain = AlignedBuf::zeroed(usize::try_from(bp.lsize()).ok()?);
+                    let algorithm = Algorithm::from_number(how.0)?;
+                    compress::decompress(algorithm, bytes, &mut plain).ok()?;
+                    packings(bp, &plain)?.find_map(|packed| stored(&packed))
+                })
+            }
+            Kept::Plain(plain) => packings(bp, plain)?.find_map(|packed| stored(&packed)),
+        }
+    }
+
+    /// Writes what is stored of a block to all its places and waits; whether all took it. It is
+    /// durable after the next flush. The space of the block must not be given to others meanwhile.
+    #[must_use]
+    pub fn write_in_place(&self, bp: &BlkPtr, stored: AlignedBuf) -> bool {
+        let stored = Shared::from(stored);
+        let birth = bp.physical_birth();
+        // Each place is tried, whatever became of another.
+        let places = bp.dvas().map(|(_, dva)| self.write_at(dva, birth, stored.clone()));
+        let taken: Vec<bool> = places.collect();
+        taken.into_iter().all(|taken| taken)
+    }
+}
+
+/// The plain bytes of a block in all forms that its pointer may mean; `None` when they are not of
+/// its size, or its compression is not known.
+fn packings<'a>(bp: &BlkPtr, plain: &'a [u8]) -> Option<impl Iterator<Item = Vec<u8>> + use<'a>> {
+    if plain.len() as u64 != bp.lsize() {
+        return None;
+    }
+    let algorithm = Algorithm::from_number(bp.compression().0)?;
+    let all: Vec<Algorithm> = match algorithm {
+        Algorithm::Zstd(usual) => {
+            let fast = (1..=10).chain((20..=100).step_by(10)).chain([500, 1000]);
+            let levels = (1..=19).chain(fast.map(|level: i32| -level));
+            std::iter::once(usual).chain(levels).map(Algorithm::Zstd).collect()
+        }
+        other => vec![other],
+    };
+    Some(all.into_iter().filter_map(move |algorithm| match algorithm {
+        Algorithm::Off => Some(plain.to_vec()),
+        algorithm => compress::compress(algorithm, plain),
+    }))
+}
+
+/// Packed bytes with zeros behind them, up to the size that is stored.
+fn padded(bp: &BlkPtr, packed: &[u8]) -> Option<AlignedBuf> {
+    let mut out = AlignedBuf::zeroed(usize::try_from(bp.psize()).ok()?);
+    out.get_mut(..packed.len())?.copy_from_slice(packed);
+    Some(out)
+}
+
+fn sealed(bp: &BlkPtr, mut stored: AlignedBuf, key: Option<&MasterKey>) -> Option<AlignedBuf> {
+    if !bp.is_encrypted() {
+        return Some(stored);
+    }
+    let (kind, endian) = (bp.dmu_type(), bp.byteorder());
+    let mac = seal_block(key?, kind, endian, bp.crypt_salt(), &bp.crypt_iv(), &mut stored).ok()?;
+    (mac == bp.crypt_mac()).then_some(stored)
+}
