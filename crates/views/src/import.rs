@@ -2,7 +2,6 @@
 //! forges no line of it.
 
 use crate::json::{number, one_line};
-use engine::Candidate;
 use engine::live::{GivenUpLog, SpaceClass};
 use engine::pools::{CandidateState, DeviceNote, Reason, Trouble, VdevState as State};
 use engine::pools::{ImportReason, ImportTree, ImportVdev, ImportVerdict};
@@ -24,12 +23,6 @@ pub enum GoingBack {
     Done,
     /// It is read so, and nothing is written.
     Read,
-}
-
-/// Why a pool that was found is not one of those that can be imported.
-#[must_use]
-pub fn is_imported(found: &Candidate) -> String {
-    format!("pool '{}', which is there, is imported, or a copy of one that is", found.name())
 }
 
 /// What going back to an earlier state does, or would do: to that of `time`, without the checkpoint

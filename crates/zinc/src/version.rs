@@ -21,10 +21,9 @@ impl Verb for VersionVerb {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let Self(command, args) = *self;
         let version = concat!("zinc-", env!("CARGO_PKG_VERSION"));
-        if args.output.json {
-            ui::json(session, &views::json::version(command, version));
-        } else {
-            ui::out(session, &format!("{version}\n"));
+        match args.output.json {
+            true => ui::json(session, &views::json::version(command, version)),
+            false => ui::out(session, &format!("{version}\n")),
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -33,8 +33,7 @@ pub struct Args {
     #[command(flatten)]
     how: LiveOptions,
     /// Receive nothing: make good what is damaged of the snapshot that the stream is of
-    #[arg(short = 'c', conflicts_with_all = ["set", "except", "abort", "resumable"])]
-    #[arg(conflicts_with_all = ["without_pool", "last", "force"])]
+    #[arg(short = 'c', conflicts_with_all = ["set", "except", "abort", "resumable", "force"])]
     corrective: bool,
     /// Put all of the name that was sent, but the pool's, behind TARGET
     #[arg(short = 'd', conflicts_with = "last")]
@@ -83,8 +82,7 @@ pub struct Args {
 impl Verb for Args {
     fn served(&self, session: &Session) -> Served {
         let live = LiveArgs { search: self.search.clone(), how: self.how.clone() };
-        let names_file = self.set.iter().any(|text| text.starts_with("keylocation="));
-        let is_own = names_file || self.corrective;
+        let is_own = self.corrective || self.set.iter().any(|t| t.starts_with("keylocation="));
         Served::everyone_if(!is_own && live.is_for_everyone(session, from_ref(&self.target)))
     }
 

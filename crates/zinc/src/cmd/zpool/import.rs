@@ -113,12 +113,7 @@ impl Args {
             }
             None => {
                 ui::error(session, "no pools available to import\n");
-                let mut why = crate::failure::unread(&self.pool.options(session).search.paths);
-                let named = (!self.pool.search.is_empty()).then(|| self.in_places(session));
-                let named = named.transpose()?.into_iter().flatten();
-                let named = named.filter(|c| take::is_imported(session, c));
-                why.extend(named.map(|c| import::is_imported(&c)));
-                for line in why {
+                for line in crate::failure::unread(&self.pool.options(session).search.paths) {
                     ui::error(session, &format!("  because: {}\n", ui::escape::line(&line)));
                 }
                 Ok(ExitCode::from(FAILED))

@@ -76,7 +76,7 @@ pub struct TakeArgs {
 
 /// Whether the pool is imported already: known here, or served. An entry that is left over, because
 /// the devices of its pool are elsewhere by now, is in no one's way: the import writes it anew.
-pub(super) fn is_imported(session: &Session, pool: &Candidate) -> bool {
+fn is_imported(session: &Session, pool: &Candidate) -> bool {
     let guid = pool.config.pool_guid;
     let is_it = |known: &Known| known.guid() == guid || known.is_on_devices_of(pool);
     let is_there = |known: &Known| !imported::is_gone(known, &import_places(session, &[]));
@@ -105,7 +105,7 @@ fn is_taken(session: &Session, name: &str, guid: u64) -> bool {
 
 impl Args {
     /// The pools in the places that were named, or in a cache file.
-    pub(super) fn in_places(&self, session: &Session) -> Result<Vec<Candidate>, Failure> {
+    fn in_places(&self, session: &Session) -> Result<Vec<Candidate>, Failure> {
         let Some(file) = &self.take.cache else {
             return candidates(session, &import_places(session, &self.pool.search));
         };
