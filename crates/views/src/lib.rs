@@ -61,6 +61,7 @@ pub mod places;
 pub mod pool_properties;
 pub mod pool_settings;
 pub mod pools;
+pub mod progress;
 pub mod projects;
 pub mod prometheus;
 pub mod receive;

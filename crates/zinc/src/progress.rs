@@ -8,8 +8,8 @@
 use crate::session::Session;
 use crate::ui;
 use control::Presence;
-use engine::{Progress, ProgressSnapshot};
-use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use engine::Progress;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -73,35 +73,8 @@ fn show(progress: &Progress, ended: &mpsc::Receiver<()>) {
         bar.set_style(style);
     }
     while !gone(TICK) {
-        bar.set_message(line(&progress.snapshot(), start.elapsed()));
+        bar.set_message(views::progress::line(&progress.snapshot(), start.elapsed()));
         bar.tick();
     }
     bar.finish_and_clear();
-}
-
-fn line(now: &ProgressSnapshot, elapsed: Duration) -> String {
-    let seconds = elapsed.as_secs_f64().max(0.001);
-    let rate = HumanBytes((now.bytes as f64 / seconds) as u64);
-    let count = match now.total {
-        0 => now.done.to_string(),
-        total => format!("{} of {total}", now.done),
-    };
-    let mut text = format!("{} {count}, {}, {rate}/s", now.phase, HumanBytes(now.bytes));
-    if now.total > now.done && now.done > 0 {
-        let left = seconds / now.done as f64 * (now.total - now.done) as f64;
-        text.push_str(&format!(", {} s left", left.ceil() as u64));
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_says_how_long_it_will_take() {
-        let now = ProgressSnapshot { phase: "files", done: 1, total: 4, bytes: 4 << 20 };
-        let text = line(&now, Duration::from_secs(2));
-        assert_eq!(text, "files 1 of 4, 4.00 MiB, 2.00 MiB/s, 6 s left");
-    }
 }

@@ -66,6 +66,16 @@ const THREADS_MAX: usize = 4096;
 const REGIONS_MAX: u64 = 1 << 24;
 
 impl Plan {
+    /// Gives it the first time stamp, in seconds, from `now` and from `next` on, that is not taken;
+    /// `next` is behind it then.
+    pub fn stamp(&mut self, now: u64, next: &mut u64, is_taken: impl Fn(&Self) -> bool) {
+        self.seed = now.max(*next);
+        while is_taken(self) {
+            self.seed += 1;
+        }
+        *next = self.seed + 1;
+    }
+
     /// A plan without noise.
     #[must_use]
     pub fn new(threads: usize, regions: u64, region_size: u64, chunk_size: u64) -> Self {

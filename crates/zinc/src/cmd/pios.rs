@@ -256,11 +256,7 @@ impl Args {
             return;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |t| t.as_secs());
-        plan.seed = now.max(*next);
-        while is_taken(plan) {
-            plan.seed += 1;
-        }
-        *next = plan.seed + 1;
+        plan.stamp(now, next, is_taken);
     }
 
     fn one_in(
