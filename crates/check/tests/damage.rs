@@ -137,8 +137,8 @@ fn blocks_of_pointers_that_are_shared() {
     let all = objset(&s.open(), head).objects().take(100_000);
     let errors: Vec<_> = all.filter_map(Result::err).collect();
     assert!(errors.len() < 50_000, "{} errors", errors.len());
-    let said = errors.first().expect("an error").to_string();
-    assert!(said.contains("several places"), "{said}");
+    let message = errors.first().expect("an error").to_string();
+    assert!(message.contains("several places"), "{message}");
 }
 
 /// Counts the data blocks of a walk, and what is lost on its way.
@@ -151,7 +151,7 @@ struct Count {
 impl dmu::Visitor for Count {
     fn enter(&mut self, bp: &ondisk::BlkPtr, place: dmu::Place) -> dmu::Step {
         self.data += u64::from(!bp.is_hole() && place.level == 0 && place.object != 0);
-        dmu::Step::Into
+        dmu::Step::Descend
     }
 
     fn lost(&mut self, _: dmu::Place, error: dmu::Error) {

@@ -216,14 +216,14 @@ mod tests {
         let connections = Connections::new(2, Duration::ZERO);
         let lines: Vec<Arc<Line>> = (0..4).map(|_| Arc::default()).collect();
         let gone = |i: usize| lines[i].0.load(Ordering::Relaxed);
-        let asked = connections.admit(Arc::clone(&lines[0])).unwrap();
-        assert!(asked.begin());
-        asked.end();
+        let requested = connections.admit(Arc::clone(&lines[0])).unwrap();
+        assert!(requested.begin());
+        requested.end();
         let _silent = connections.admit(Arc::clone(&lines[1])).unwrap();
         let _silent_too = connections.admit(Arc::clone(&lines[2])).unwrap();
         let _more = connections.admit(Arc::clone(&lines[3])).unwrap();
         assert!(!gone(0) && gone(1) && gone(2) && !gone(3));
-        assert!(asked.begin());
+        assert!(requested.begin());
     }
 
     #[test]

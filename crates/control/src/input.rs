@@ -50,10 +50,10 @@ impl<W: Fn() -> io::Result<()>> Input<W> {
         amount: Amount,
         is_wanted: W,
     ) -> io::Result<Self> {
-        let (asks, asked) = mpsc::sync_channel(1);
+        let (asks, requested) = mpsc::sync_channel(1);
         let (send, pieces) = mpsc::sync_channel(1);
         let read = move || {
-            for len in asked {
+            for len in requested {
                 let mut piece = vec![0; len];
                 let got = file.read(&mut piece).map(|n| {
                     piece.truncate(n);

@@ -315,8 +315,8 @@ mod tests {
         for round in 0..4 {
             idle.extend((0..CONNECTIONS_MAX).map(|_| connect()));
             let _ = slow.write_all(b"{");
-            let asked = Client::connect(&server.path(), None).unwrap().call("who", Value::Null);
-            assert!(asked.is_ok(), "{round}: {asked:?}");
+            let requested = Client::connect(&server.path(), None).unwrap().call("who", Value::Null);
+            assert!(requested.is_ok(), "{round}: {requested:?}");
         }
         assert!(first.call("who", Value::Null).is_ok(), "one that asks keeps its place");
     }

@@ -58,7 +58,7 @@ pub struct Property {
     /// The value that came with a stream, also where another covers it.
     pub received: Option<String>,
     /// What it is; `None` for a property the user invented.
-    pub native: Option<&'static props::Property>,
+    pub native: Option<&'static props::PropertyDesc>,
 }
 
 impl Property {
@@ -89,7 +89,7 @@ pub struct PropertyContext {
 
 /// A property a dataset of that kind can have.
 #[must_use]
-pub fn has_property(p: &props::Property, kind: DatasetKind, is_snapshot: bool) -> bool {
+pub fn has_property(p: &props::PropertyDesc, kind: DatasetKind, is_snapshot: bool) -> bool {
     if !is_snapshot {
         return p.applies & kind.bit() != 0;
     }

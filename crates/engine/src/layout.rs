@@ -439,10 +439,10 @@ mod tests {
             (disk, Level::Raidz(1, 3), "both disk and raidz vdevs"),
             (disk, single, "both disk and file vdevs"),
         ];
-        for (a, b, said) in bad {
+        for (a, b, message) in bad {
             assert!(a.differs(b) && b.differs(a), "{a:?} {b:?}");
             let text = Mismatch::Levels(a, b).to_string();
-            assert_eq!(text, format!("mismatched replication level: {said} are present"));
+            assert_eq!(text, format!("mismatched replication level: {message} are present"));
         }
     }
 
@@ -481,10 +481,10 @@ mod tests {
             ),
             (single, Level::Mirror(2), "pool uses file and new vdev is mirror"),
         ];
-        for (pool, new, said) in bad {
+        for (pool, new, message) in bad {
             assert!(pool.differs_from_new(new), "{pool:?} {new:?}");
             let text = Mismatch::WithPool { pool, new }.to_string();
-            assert_eq!(text, format!("mismatched replication level: {said}"));
+            assert_eq!(text, format!("mismatched replication level: {message}"));
         }
         let (_dir, words) = files(&["mirror", "a", "b"]);
         let layout = parse(&words).unwrap();

@@ -506,7 +506,7 @@ pub mod streams {
 pub mod props {
     pub use ondisk::pool_props::{POOL, VDEV, find_pool};
     pub use ondisk::props::{
-        Access, DATASET, ListAlignment, Property, ValueKind, applies, find, find_dataset,
+        Access, DATASET, ListAlignment, PropertyDesc, ValueKind, applies, find, find_dataset,
         is_user_property,
     };
 }

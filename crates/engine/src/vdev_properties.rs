@@ -72,7 +72,7 @@ pub fn vdev_properties(pool: &Pool, v: &NamedVdev<'_>) -> Vec<PoolProperty> {
     let is_raidz = config.is_some_and(|c| matches!(c.kind, VdevKind::Raidz { .. }));
     // Only a raidz vdev can be expanded.
     let applies =
-        |p: &&props::Property| p.is_visible() && (is_raidz || p.name != "raidz_expanding");
+        |p: &&props::PropertyDesc| p.is_visible() && (is_raidz || p.name != "raidz_expanding");
     for p in VDEV.iter().filter(applies) {
         let set = stored.as_ref().and_then(|t| t.get(p.name.as_bytes()).ok().flatten());
         let set = set.and_then(|e| match e.value_text() {
@@ -106,14 +106,14 @@ fn stored(pool: &Pool, config: &VdevConfig) -> Option<Zap> {
     Zap::open(&pool.mos().object(property_table(config)?).ok()?).ok()
 }
 
-fn word(p: &'static props::Property, n: u64) -> String {
+fn word(p: &'static props::PropertyDesc, n: u64) -> String {
     match p.kind {
         ValueKind::Index(..) => p.word(n).map_or_else(|| n.to_string(), str::to_owned),
         _ => n.to_string(),
     }
 }
 
-fn unset(config: Option<&VdevConfig>, p: &'static props::Property) -> String {
+fn unset(config: Option<&VdevConfig>, p: &'static props::PropertyDesc) -> String {
     let dash = || "-".to_owned();
     match p.name {
         "path" => config.and_then(|c| c.path.clone()).unwrap_or_else(dash),

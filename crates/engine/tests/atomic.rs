@@ -66,12 +66,12 @@ fn torment(bench: &Bench, case: &Case, sample: Option<u64>) -> Tally {
     let mut out = Tally { accesses, ..Tally::default() };
     let mut nth = 1;
     while nth <= accesses {
-        let said = format!("{name}, access {nth} of {accesses}");
+        let message = format!("{name}, access {nth} of {accesses}");
         let devices = bench.fork();
         let pool = devices.import();
         pool.task_faults().fail_next(nth);
         let done = (case.act)(&pool, &devices);
-        assert!(pool.task_faults().has_fired(), "{said}: it came to less");
+        assert!(pool.task_faults().has_fired(), "{message}: it came to less");
         match done {
             // Such as a block of dnodes that cannot be read: what is new goes into the next, and
             // takes more space.
@@ -79,35 +79,35 @@ fn torment(bench: &Bench, case: &Case, sample: Option<u64>) -> Tally {
                 out.harmless += 1;
                 pool.close().unwrap();
                 settle(&devices);
-                same(&names_in(&devices.look(state)), &names_in(&after), &said);
-                check(&devices, &said);
+                same(&names_in(&devices.look(state)), &names_in(&after), &message);
+                check(&devices, &message);
                 nth += stride;
                 continue;
             }
             Err(Error::Stopped { cause, .. }) => {
-                assert!(cause.contains("half way"), "{said}: {cause}");
+                assert!(cause.contains("half way"), "{message}: {cause}");
                 out.stopped += 1;
                 same(
                     &exact(&pool.look().unwrap()),
                     &before,
-                    &format!("{said}: stopped, in memory"),
+                    &format!("{message}: stopped, in memory"),
                 );
                 pool.close().expect_err("a pool that stopped cannot be closed well");
-                same(&devices.look(exact), &before, &format!("{said}: stopped"));
-                check(&devices, &said);
+                same(&devices.look(exact), &before, &format!("{message}: stopped"));
+                check(&devices, &message);
                 nth += stride;
                 continue;
             }
             Err(_) => {
                 out.refused += 1;
-                same(&exact(&pool.look().unwrap()), &before, &format!("{said}: refused"));
-                (case.act)(&pool, &devices).unwrap_or_else(|e| panic!("{said}: again: {e}"));
+                same(&exact(&pool.look().unwrap()), &before, &format!("{message}: refused"));
+                (case.act)(&pool, &devices).unwrap_or_else(|e| panic!("{message}: again: {e}"));
                 pool.close().unwrap();
             }
         }
         settle(&devices);
-        same(&devices.look(state), &after, &said);
-        check(&devices, &said);
+        same(&devices.look(state), &after, &message);
+        check(&devices, &message);
         nth += stride;
     }
     out
@@ -169,8 +169,8 @@ fn a_stopped_pool_says_so() {
         matches!(error, Error::Stopped { .. }).then_some((devices, pool, fs, error))
     });
     let (_devices, pool, fs, error) = stopped.expect("a failure half way stops the pool");
-    let said = error.to_string();
-    assert!(said.contains("'tank' has stopped") && said.contains("half way"), "{said}");
+    let message = error.to_string();
+    assert!(message.contains("'tank' has stopped") && message.contains("half way"), "{message}");
     assert_eq!(engine::Error::from(error).hint(), Some(&engine::Hint::OpenAgain));
     let look = pool.look().unwrap();
     assert!(look.dsl().by_name("tank/a@3").is_ok(), "what was not written is not seen");

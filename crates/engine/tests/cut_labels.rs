@@ -260,13 +260,13 @@ fn zdb(images: &[MemoryDevice]) -> Result<(), String> {
     let mut command = testkit::oracle::zdb();
     let output = command.arg("-U").arg(&cache).args(["-d", "tank"]).output().unwrap();
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(format!("-U: {}", said.lines().next().unwrap_or_default()));
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(format!("-U: {}", message.lines().next().unwrap_or_default()));
     }
-    let said = testkit::oracle::zdb_on(folder, &["-d", "tank"]);
-    match said.success {
+    let message = testkit::oracle::zdb_on(folder, &["-d", "tank"]);
+    match message.success {
         true => Ok(()),
-        false => Err(format!("-e: {}", said.text.lines().next().unwrap_or_default())),
+        false => Err(format!("-e: {}", message.text.lines().next().unwrap_or_default())),
     }
 }
 
@@ -302,13 +302,13 @@ fn zdb_opens_a_pool_whose_new_guid_was_cut_off_once_it_is_finished() {
             let images = log.images(cut, CrashMode::KeepAll, 0);
             let settled = group(&images).pop().unwrap();
             let is_between = newest_label(&images[0]) > settled.config.txg;
-            let mut said = zdb(&images[..disks]);
+            let mut message = zdb(&images[..disks]);
             if is_between {
-                assert!(said.is_err(), "the comment above is wrong");
+                assert!(message.is_err(), "the comment above is wrong");
                 let again = record_again(&images, Change::Reguid, disks);
-                said = zdb(&again.images(again.len(), CrashMode::LoseUnflushed, 0)[..disks]);
+                message = zdb(&again.images(again.len(), CrashMode::LoseUnflushed, 0)[..disks]);
             }
-            if let Err(e) = said {
+            if let Err(e) = message {
                 wrong.push(format!("{disks} disks, cut at {cut} ({at}): {e}"));
             }
         }

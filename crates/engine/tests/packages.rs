@@ -5,7 +5,7 @@ use engine::check::{self, CheckOptions};
 use engine::config::{NvList, NvValue};
 use engine::datasets::{self, Destroy, Rename, snapshot};
 use engine::files::{NewFile, NewKind, Time};
-use engine::properties::{Setting, set};
+use engine::properties::{DatasetSetting, set};
 use engine::receive::{Followed, Naming, Observer, Phase, Receive};
 use engine::send::{Forms, Gap, Package, Scope};
 use engine::streams::{Body, ErrorKind as Fault, Reader};
@@ -51,7 +51,7 @@ fn tree(pool: &LivePool) {
     snapshot(pool, &["tank/top@2"], true, Vec::new()).unwrap();
     pool.clone_snapshot("tank/top/a@2", "tank/top/0", Vec::new()).unwrap();
     write(pool, "tank/top/z", "three", 20_000);
-    let colour = Setting { dataset: "tank/top/z", property: "my:colour", value: "blue" };
+    let colour = DatasetSetting { dataset: "tank/top/z", property: "my:colour", value: "blue" };
     set(pool, &[colour]).unwrap();
     snapshot(pool, &["tank/top@3"], true, Vec::new()).unwrap();
 }

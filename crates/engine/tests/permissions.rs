@@ -5,7 +5,7 @@
 use engine::datasets::{self, Create, Destroy, Holder, MakeClone, NewerSnapshots, Permissions};
 use engine::datasets::{Rename, permissions, snapshot};
 use engine::permissions::{Action, Caller, Delegation};
-use engine::properties::{self, Setting};
+use engine::properties::{self, DatasetSetting};
 use engine::{ErrorKind, LivePool, NewPool, Progress, Refusal, Result};
 use std::path::Path;
 
@@ -52,7 +52,7 @@ fn denied<T>(done: Result<T>) {
 type Step = (&'static str, fn(&LivePool) -> Result<()>);
 
 fn set(pool: &LivePool, dataset: &str, property: &str, value: &str) -> Result<()> {
-    properties::set(pool, &[Setting { dataset, property, value }])
+    properties::set(pool, &[DatasetSetting { dataset, property, value }])
 }
 
 /// Each operation with all that it needs, as `DATASET PERMISSION`.

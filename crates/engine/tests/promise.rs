@@ -510,22 +510,22 @@ fn judge_without_logs(run: &Run, cut: usize, images: &[MemoryDevice]) -> Result<
     }
     let devices: Vec<_> = left.iter().map(fork).collect();
     let pool = import_with(&rt::Rt::real(), &devices, LogDevices::GiveUp)?;
-    let said: Vec<GivenUpLog> = pool.given_up_logs().to_vec();
+    let message: Vec<GivenUpLog> = pool.given_up_logs().to_vec();
     if contents(pool.view())? != durable {
         return Err("it is not what the last durable txg had".to_owned());
     }
     pool.close().map_err(|e| e.to_string())?;
-    let names: BTreeSet<String> = said.iter().map(|log| log.dataset.clone()).collect();
+    let names: BTreeSet<String> = message.iter().map(|log| log.dataset.clone()).collect();
     if !names.is_superset(&promised) || (is_less && names.is_empty()) {
         return Err(format!("{promised:?} lost something, and {names:?} are named"));
     }
     let is_right = |log: &GivenUpLog| (log.txg, log.time) == (last.txg, last.timestamp);
-    if let Some(wrong) = said.iter().find(|log| !is_right(log) || log.replayed > 0) {
+    if let Some(wrong) = message.iter().find(|log| !is_right(log) || log.replayed > 0) {
         return Err(format!("{wrong:?} of txg {}, at {}", last.txg, last.timestamp));
     }
     let again = Pool::open_candidate(&candidate(&held(&devices))?, &cache());
     checked(&again.map_err(|e| e.to_string())?)?;
-    Ok(said.len())
+    Ok(message.len())
 }
 
 /// Records the import of what a crash left.
@@ -551,27 +551,27 @@ fn record_import(images: Vec<MemoryDevice>, seed: u64) -> CrashLog {
 /// crashes while the first is recovered from.
 fn sweep(run: &Run, step: usize, samples: u64, seed: u64) -> Result<u64, String> {
     let mut judged = 0;
-    let said = |cut, e| format!("cut at {cut} ({}): {e}", run.log.describe(cut));
+    let message = |cut, e| format!("cut at {cut} ({}): {e}", run.log.describe(cut));
     for cut in (0..=run.log.len()).step_by(step) {
         let images = run.log.images(cut, CrashMode::LoseUnflushed, 0);
-        judge(run, cut, &images, cut % 16 == 0).map_err(|e| said(cut, e))?;
-        judge_unreplayed(&images).map_err(|e| said(cut, e))?;
+        judge(run, cut, &images, cut % 16 == 0).map_err(|e| message(cut, e))?;
+        judge_unreplayed(&images).map_err(|e| message(cut, e))?;
         judged += 1;
     }
     let mut rng = testkit::Rng::new(seed);
     for n in 0..samples {
         let cut = rng.below(run.log.len() as u64 + 1) as usize;
         let images = run.log.images(cut, CrashMode::Random, rng.next_u64());
-        judge(run, cut, &images, n % 8 == 0).map_err(|e| said(cut, e))?;
-        judge_unreplayed(&images).map_err(|e| said(cut, e))?;
+        judge(run, cut, &images, n % 8 == 0).map_err(|e| message(cut, e))?;
+        judge_unreplayed(&images).map_err(|e| message(cut, e))?;
         judged += 1;
         if n % 10 == 0 {
             let second = record_import(images, seed + n);
             for at in (0..=second.len()).step_by(step) {
                 let mode = if at % 2 == 0 { CrashMode::LoseUnflushed } else { CrashMode::Random };
                 let images = second.images(at, mode, rng.next_u64());
-                let said = |e| format!("cut at {cut}, and at {at} of its import: {e}");
-                judge(run, cut, &images, at % 16 == 0).map_err(said)?;
+                let message = |e| format!("cut at {cut}, and at {at} of its import: {e}");
+                judge(run, cut, &images, at % 16 == 0).map_err(message)?;
                 judged += 1;
             }
         }
@@ -616,19 +616,20 @@ fn no_txg_has_a_block_of_a_log_that_nothing_leads_to() {
         testkit::shrinking_seed(seed, STEPS, |steps| {
             let how = How { is_restless: true, ..How::default() };
             let run = run_with(seed, shape, steps, how);
-            let said = |cut, e| panic!("{shape:?}, cut at {cut} ({}): {e}", run.log.describe(cut));
+            let message =
+                |cut, e| panic!("{shape:?}, cut at {cut} ({}): {e}", run.log.describe(cut));
             for (n, cut) in cuts(&run).step_by(step).enumerate() {
                 let images = run.log.images(cut, CrashMode::LoseUnflushed, 0);
-                judge_unreplayed(&images).unwrap_or_else(|e| said(cut, e));
+                judge_unreplayed(&images).unwrap_or_else(|e| message(cut, e));
                 if n % 8 == 0 {
-                    judge(&run, cut, &images, true).unwrap_or_else(|e| said(cut, e));
+                    judge(&run, cut, &images, true).unwrap_or_else(|e| message(cut, e));
                 }
             }
             let mut rng = testkit::Rng::new(seed);
             for _ in 0..30 / step {
                 let cut = rng.below(run.log.len() as u64 + 1) as usize;
                 let images = run.log.images(cut, CrashMode::Random, rng.next_u64());
-                judge_unreplayed(&images).unwrap_or_else(|e| said(cut, e));
+                judge_unreplayed(&images).unwrap_or_else(|e| message(cut, e));
             }
         });
     }

@@ -14,7 +14,7 @@ use engine::check::{self, CheckOptions};
 use engine::config::{NvList, NvValue, Packing};
 use engine::files::{NewFile, NewKind, Time, XattrMode};
 use engine::inside::ondisk::stream::{Begin, End, KIND_COMPOUND, MAGIC};
-use engine::properties::{Setting, set};
+use engine::properties::{DatasetSetting, set};
 use engine::receive::{NotReceived, Observer, Receive, Stream};
 use engine::send::{Forms, Send};
 use engine::streams::Writer;
@@ -165,9 +165,9 @@ fn check_owners(pool: &LivePool, name: &str) {
         *sum = (sum.0 + object.dnode().used_bytes() + 512, sum.1 + 1);
     }
     for row in fs.space(engine::files::SpaceKind::User).unwrap() {
-        let said = counted.remove(&row.id).unwrap_or_default();
+        let message = counted.remove(&row.id).unwrap_or_default();
         let found = (row.used.unwrap_or(0), row.objects.unwrap_or(0));
-        assert_eq!(found, said, "{name}: user {}", row.id);
+        assert_eq!(found, message, "{name}: user {}", row.id);
     }
     assert!(counted.is_empty(), "{name}: {counted:?}");
 }
@@ -228,7 +228,8 @@ fn run(seed: u64, steps: &[u64]) {
         if rng.below(3) == 0 {
             let sizes = ["512", "4096", "131072", "1048576"];
             let value = rng.pick(&sizes);
-            set(&from, &[Setting { dataset: "here/fs", property: "recordsize", value }]).unwrap();
+            set(&from, &[DatasetSetting { dataset: "here/fs", property: "recordsize", value }])
+                .unwrap();
         }
         // Each step says of itself in which round it is.
         for step in steps.iter().filter(|step| *step % ROUNDS == round) {

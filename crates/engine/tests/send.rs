@@ -5,7 +5,7 @@
 use engine::files::{NewFile, NewKind, Time, XattrMode};
 use engine::inside::codec::compress;
 use engine::inside::ondisk::stream::{OBJECT_HAS_SPILL, SPILL_UNMODIFIED, begin_flag, feature};
-use engine::properties::{Setting, set};
+use engine::properties::{DatasetSetting, set};
 use engine::send::{Forms, Send};
 use engine::streams::{Body, Reader};
 use engine::{ErrorKind, Filesystem, LivePool, NewPool, Progress, Rule};
@@ -203,7 +203,7 @@ fn change(rng: &mut Rng, pool: &LivePool, fs: &Filesystem, files: &mut Vec<(Vec<
     if rng.below(6) == 0 {
         let sizes = ["512", "4096", "131072", "262144", "1048576"];
         let value = rng.pick(&sizes);
-        set(pool, &[Setting { dataset: "tank/fs", property: "recordsize", value }]).unwrap();
+        set(pool, &[DatasetSetting { dataset: "tank/fs", property: "recordsize", value }]).unwrap();
     }
     let new = NewFile::new(NewKind::File, 0o644, NOW);
     match (rng.below(12), files.len()) {

@@ -175,10 +175,10 @@ impl VolumeExport {
         let OpenPool::Live(pool) = &self.exported.pool else { return Ok(true) };
         let durable = pool.last_synced();
         let checked = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((txg, said)) = *checked()
+        if let Some((txg, message)) = *checked()
             && txg == durable
         {
-            return Ok(said);
+            return Ok(message);
         }
         let says = self.exported.is_read_only()?;
         *checked() = Some((durable, says));

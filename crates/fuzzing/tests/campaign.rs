@@ -129,8 +129,8 @@ fn every_target_survives_its_seeds_and_damaged_copies_of_them() {
 fn the_campaign_sees_a_panic() {
     let fragile: fuzzing::Target = |data| assert!(data.first() != Some(&0xff), "fragile");
     assert!(feed("fragile", fragile, &[0], "here").is_ok());
-    let said = feed("fragile", fragile, &[0xff; 1000], "here").unwrap_err();
-    assert!(said.ends_with(": ff"), "not made shorter: {said}");
+    let message = feed("fragile", fragile, &[0xff; 1000], "here").unwrap_err();
+    assert!(message.ends_with(": ff"), "not made shorter: {message}");
     assert!(campaign("fragile", fragile, None).is_err());
 }
 

@@ -408,12 +408,12 @@ mod tests {
         let pipe = place.path().join("pipe");
         let mode = Mode::RUSR | Mode::WUSR;
         rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, mode, 0).unwrap();
-        let said = [
+        let message = [
             Output::create(&pipe, &ever).err().unwrap(),
             append(&pipe, &ever).unwrap_err(),
             stream_to(&pipe, &ever).unwrap_err(),
         ];
-        for why in said {
+        for why in message {
             assert!(why.to_string().contains("no program reads"), "{why}");
         }
     }

@@ -227,9 +227,9 @@ impl Observer for DatasetLog<'_> {
             false => path,
         };
         self.log.lost_datasets.fetch_add(u64::from(path.is_empty()), Ordering::Relaxed);
-        let said = || format!("'{}': {cause}", escape::name(name));
+        let message = || format!("'{}': {cause}", escape::name(name));
         let mut first = self.log.first.lock().unwrap_or_else(PoisonError::into_inner);
-        first.get_or_insert_with(said);
+        first.get_or_insert_with(message);
         drop(first);
         self.write("failed", path, json!({ "object": object, "cause": cause }));
     }

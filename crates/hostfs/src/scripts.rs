@@ -129,9 +129,9 @@ impl Scripts {
             let running = some.iter().map(|(device, script)| (*device, start(script, device)));
             let running: Vec<_> = running.collect();
             for (device, child) in running {
-                let said = child.map(|child| columns(&output(child))).unwrap_or_default();
+                let message = child.map(|child| columns(&output(child))).unwrap_or_default();
                 let of = out.entry(device.to_owned()).or_default();
-                for (title, value) in said {
+                for (title, value) in message {
                     match of.iter_mut().find(|(known, _)| *known == title) {
                         Some((_, known)) => *known = value,
                         None => of.push((title, value)),
@@ -218,10 +218,15 @@ mod tests {
 
     #[test]
     fn what_is_no_column_ends_the_columns() {
-        let said = |title: &str, value: &str| (title.to_owned(), value.to_owned());
+        let message = |title: &str, value: &str| (title.to_owned(), value.to_owned());
         assert_eq!(
             columns("a=1\nb=\nc = x=y\nfailed: no disk\nd=2\n"),
-            [said("a", "1"), said("b", ""), said("c", "x=y"), said("", "failed: no disk")]
+            [
+                message("a", "1"),
+                message("b", ""),
+                message("c", "x=y"),
+                message("", "failed: no disk")
+            ]
         );
         assert_eq!(columns(""), []);
     }
@@ -237,22 +242,25 @@ mod tests {
         assert!(Scripts::find("one", &env, false).unwrap_err().contains("no script 'one'"));
         std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
         let scripts = Scripts::find("one", &env, false).unwrap();
-        let said = scripts.run(&["/a", "/b"]);
+        let message = scripts.run(&["/a", "/b"]);
         let column = |value: &str| vec![("PATH_".to_owned(), format!("{value} HOME="))];
-        assert_eq!(said, [("/a".to_owned(), column("/a")), ("/b".to_owned(), column("/b"))].into());
+        assert_eq!(
+            message,
+            [("/a".to_owned(), column("/a")), ("/b".to_owned(), column("/b"))].into()
+        );
         assert!(Scripts::list(&env).ends_with("  one\n"));
         for (names, is_root) in [("one,two", false), ("a/one", false), ("one", true)] {
             assert!(Scripts::find(names, &env, is_root).is_err(), "{names}");
         }
-        let said = |name: &'static str, text: &'static str| {
+        let message = |name: &'static str, text: &'static str| {
             let path = path.clone();
-            move |asked: &str| match asked {
+            move |requested: &str| match requested {
                 "ZPOOL_SCRIPTS_PATH" => Some(path.clone()),
-                _ => (asked == name).then(|| text.into()),
+                _ => (requested == name).then(|| text.into()),
             }
         };
-        assert!(Scripts::find("one", &said("ZPOOL_SCRIPTS_AS_ROOT", "1"), true).is_ok());
-        assert!(Scripts::find("one", &said("ZPOOL_SCRIPTS_ENABLED", "0"), false).is_err());
-        assert!(Scripts::find("one", &said("ZPOOL_SCRIPTS_ENABLED", "1"), false).is_ok());
+        assert!(Scripts::find("one", &message("ZPOOL_SCRIPTS_AS_ROOT", "1"), true).is_ok());
+        assert!(Scripts::find("one", &message("ZPOOL_SCRIPTS_ENABLED", "0"), false).is_err());
+        assert!(Scripts::find("one", &message("ZPOOL_SCRIPTS_ENABLED", "1"), false).is_ok());
     }
 }

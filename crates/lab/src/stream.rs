@@ -242,12 +242,12 @@ pub fn start(pool: &LivePool, writers: &[Writer], end: Duration) -> Result<Runni
             let writes = (volume.size() / WRITE_BYTES).max(1);
             for number in first.. {
                 rt.sleep(own_time);
-                let asked = rt.now();
-                if asked >= end {
+                let requested = rt.now();
+                if requested >= end {
                     break;
                 }
                 write(volume.object(), number % writes, &zeros)?;
-                out.push(Write { ended: rt.now(), held: rt.now() - asked });
+                out.push(Write { ended: rt.now(), held: rt.now() - requested });
             }
             Ok(out)
         };

@@ -324,8 +324,8 @@ mod tests {
         for row in outcome.rows.iter().filter(|row| row.row != cache_off) {
             assert!(!row.misses(), "{row:?}");
         }
-        let said = outcome.says();
-        assert!(said.contains("Records of 1024 KiB change"), "{said}");
+        let message = outcome.says();
+        assert!(message.contains("Records of 1024 KiB change"), "{message}");
     }
 
     /// What single writes need is measured on the disk in question, not remembered of the study's.

@@ -71,8 +71,8 @@ fn a_fiftieth_of_the_study() {
         let least = if what == "scrub" { 0.95 } else { 1.0 };
         assert!(measured(&outcome, &speed, "times") > least, "{what}");
     }
-    let said = outcome.says();
-    assert!(said.contains("Faster: ") && said.contains("every 128th block 1."), "{said}");
+    let message = outcome.says();
+    assert!(message.contains("Faster: ") && message.contains("every 128th block 1."), "{message}");
     assert_eq!(failures(&outcome), [""; 0]);
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn mount(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd
     let words = ["-o".as_ref(), list.as_ref(), "--".as_ref(), dir.as_os_str()];
     let output = run(&words, Stdio::from(its)).map_err(|_| Error::NoHelper)?;
     if !output.status.success() {
-        return Err(Error::Refused(said(&output)));
+        return Err(Error::Refused(output_text(&output)));
     }
     receive(&own).map_err(system)
 }
@@ -45,12 +45,12 @@ pub(crate) fn unmount(dir: &Path, lazily: bool) -> Result<(), Error> {
     let how: &[&OsStr] = if lazily { &["-u".as_ref(), "-z".as_ref()] } else { &["-u".as_ref()] };
     let words = [how, &["--".as_ref(), dir.as_os_str()]].concat();
     let output = run(&words, Stdio::null()).map_err(|_| Error::NotRoot)?;
-    let said = said(&output);
+    let output_text = output_text(&output);
     match output.status.success() {
         true => Ok(()),
-        false if said.contains("busy") => Err(Error::Busy(dir.to_owned())),
-        false if said.contains("not found") => Err(Error::NotMounted(dir.to_owned())),
-        false => Err(Error::Refused(said)),
+        false if output_text.contains("busy") => Err(Error::Busy(dir.to_owned())),
+        false if output_text.contains("not found") => Err(Error::NotMounted(dir.to_owned())),
+        false => Err(Error::Refused(output_text)),
     }
 }
 
@@ -61,7 +61,7 @@ fn run(words: &[&OsStr], input: Stdio) -> io::Result<Output> {
 }
 
 /// What it said, in one line.
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     match lines.is_empty() {

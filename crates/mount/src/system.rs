@@ -182,11 +182,11 @@ pub fn is_dead(dir: &Path) -> bool {
     // The second is what those are told that asked when it died.
     let gone = [Errno::ENOTCONN, Errno::ECONNABORTED];
     let at = dir.to_owned();
-    let (said, heard) = std::sync::mpsc::channel();
+    let (message, heard) = std::sync::mpsc::channel();
     let ask = move || {
         // Attributes the kernel may remember; for space it always asks.
         let is_gone = nix::sys::statvfs::statvfs(&at).is_err_and(|e| gone.contains(&e));
-        let _ = said.send(is_gone);
+        let _ = message.send(is_gone);
     };
     // No time is given to a system call: the thread is left behind in it.
     let asks = std::thread::Builder::new().name("mount-asks".to_owned()).spawn(ask);
@@ -255,10 +255,10 @@ fn unmount_as_root(dir: &Path, lazily: bool) -> Result<(), Error> {
 /// Whether programs use the mount at `dir`, as far as this process may find out.
 pub(crate) fn is_used(dir: &Path) -> bool {
     // It marks a mount that is not used; one that is marked goes when it is asked again.
-    let asked = nix::mount::umount2(dir, MntFlags::MNT_EXPIRE | MntFlags::UMOUNT_NOFOLLOW);
+    let requested = nix::mount::umount2(dir, MntFlags::MNT_EXPIRE | MntFlags::UMOUNT_NOFOLLOW);
     // A look at it takes the mark away. The kernel knows the root without asking its process.
     let _ = rustix::fs::open(dir, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty());
-    asked == Err(Errno::EBUSY)
+    requested == Err(Errno::EBUSY)
 }
 
 /// What the kernel keeps of the options by itself.

@@ -7,12 +7,12 @@
 use crate::props::Access::{OnceInherit, ReadOnly, Settable};
 use crate::props::ListAlignment::{Hidden, Left, Right};
 use crate::props::{Access, ListAlignment, ValueKind, applies};
-use crate::props::{BOOLEAN, Names, Property, index, number, text};
+use crate::props::{BOOLEAN, Names, PropertyDesc, index, number, text};
 
 /// A native property of pools by its name or its column's heading in small letters, as `zpool`
 /// takes them (`listsnaps` for `listsnapshots`).
 #[must_use]
-pub fn find_pool(name: &str) -> Option<&'static Property> {
+pub fn find_pool(name: &str) -> Option<&'static PropertyDesc> {
     crate::props::find_by_heading(&POOL, name)
 }
 
@@ -26,13 +26,13 @@ const fn pool(
     shown: ListAlignment,
     column: &'static str,
     values: &'static str,
-) -> Property {
-    Property { name, kind, access, applies: applies::POOL, shown, column, values }
+) -> PropertyDesc {
+    PropertyDesc { name, kind, access, applies: applies::POOL, shown, column, values }
 }
 
 /// Every property of pools.
 #[rustfmt::skip]
-pub static POOL: [Property; 40] = [
+pub static POOL: [PropertyDesc; 40] = [
     pool("name", text(None), ReadOnly, Hidden, "NAME", ""),
     pool("size", number(0), ReadOnly, Right, "SIZE", "<size>"),
     pool("capacity", number(0), ReadOnly, Right, "CAP", "<percent>"),
@@ -83,13 +83,13 @@ const fn vdev(
     shown: ListAlignment,
     column: &'static str,
     values: &'static str,
-) -> Property {
-    Property { name, kind, access, applies: applies::VDEV, shown, column, values }
+) -> PropertyDesc {
+    PropertyDesc { name, kind, access, applies: applies::VDEV, shown, column, values }
 }
 
 /// Every property of vdevs.
 #[rustfmt::skip]
-pub static VDEV: [Property; 52] = [
+pub static VDEV: [PropertyDesc; 52] = [
     vdev("name", text(None), ReadOnly, Hidden, "NAME", ""),
     vdev("capacity", number(0), ReadOnly, Right, "CAP", "<size>"),
     vdev("state", number(0), ReadOnly, Right, "STATE", "<state>"),

@@ -82,7 +82,7 @@ pub mod applies {
 
 /// A property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Property {
+pub struct PropertyDesc {
     /// Name, and key in the ZAP.
     pub name: &'static str,
     /// What the value is.
@@ -108,8 +108,8 @@ const fn row(
     shown: ListAlignment,
     column: &'static str,
     values: &'static str,
-) -> Property {
-    Property { name, kind, access, applies, shown, column, values }
+) -> PropertyDesc {
+    PropertyDesc { name, kind, access, applies, shown, column, values }
 }
 
 pub(crate) const fn number(default: u64) -> ValueKind {
@@ -124,7 +124,7 @@ pub(crate) const fn text(default: Option<&'static str>) -> ValueKind {
     ValueKind::Text(default)
 }
 
-impl Property {
+impl PropertyDesc {
     /// The word that stands for `number`, or `None` when it is not an index or has no such number.
     #[must_use]
     pub fn word(&self, number: u64) -> Option<&'static str> {
@@ -182,20 +182,23 @@ impl Property {
 
 /// A property of a table by its name.
 #[must_use]
-pub fn find(table: &'static [Property], name: &str) -> Option<&'static Property> {
+pub fn find(table: &'static [PropertyDesc], name: &str) -> Option<&'static PropertyDesc> {
     table.iter().find(|p| p.name == name)
 }
 
 /// A native property of datasets by its name or its column's heading in small letters, as `zfs`
 /// takes them (`refer` for `referenced`).
 #[must_use]
-pub fn find_dataset(name: &str) -> Option<&'static Property> {
+pub fn find_dataset(name: &str) -> Option<&'static PropertyDesc> {
     find_by_heading(&DATASET, name)
 }
 
-pub(crate) fn find_by_heading(table: &'static [Property], name: &str) -> Option<&'static Property> {
+pub(crate) fn find_by_heading(
+    table: &'static [PropertyDesc],
+    name: &str,
+) -> Option<&'static PropertyDesc> {
     find(table, name).or_else(|| {
-        let heading = |p: &&Property| p.is_visible() && p.column.to_ascii_lowercase() == name;
+        let heading = |p: &&PropertyDesc| p.is_visible() && p.column.to_ascii_lowercase() == name;
         table.iter().find(heading)
     })
 }

@@ -2,11 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ondisk::pool_props::POOL;
-use ondisk::props::{DATASET, Property, ValueKind, applies, find, is_user_property};
+use ondisk::props::{DATASET, PropertyDesc, ValueKind, applies, find, is_user_property};
 use serde_json::{Map, Value};
 
 /// The names are in the table's order, shown, of that kind of thing, and words are its words.
-fn check(table: &'static [Property], of: u8, printed: &Map<String, Value>) {
+fn check(table: &'static [PropertyDesc], of: u8, printed: &Map<String, Value>) {
     let mut last = 0;
     // User properties come last and are in no table.
     let native = printed.iter().take_while(|(name, _)| !is_user_property(name));

@@ -113,7 +113,7 @@ impl Pool {
 
     fn property_value(
         &self,
-        p: &'static props::Property,
+        p: &'static props::PropertyDesc,
         space: &PoolSpace,
         stored: &Stored,
     ) -> (Option<String>, PoolPropertySource) {
@@ -202,7 +202,7 @@ pub(crate) fn percentage(part: u64, all: u64) -> u64 {
     u64::try_from(p).unwrap_or(u64::MAX)
 }
 
-fn number_text(p: &'static props::Property, n: u64) -> String {
+fn number_text(p: &'static props::PropertyDesc, n: u64) -> String {
     match (p.name, p.kind) {
         ("dedup_table_quota", _) if n == u64::MAX => "auto".to_owned(),
         ("dedup_table_quota", _) if n == 0 => "none".to_owned(),

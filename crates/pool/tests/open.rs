@@ -291,8 +291,8 @@ fn the_newest_uberblock_may_be_damaged() {
     let error = refusal(rotten.try_open(&OpenOptions::default()));
     let Error::Damaged { txg, .. } = &error else { panic!("{error}") };
     assert_eq!(*txg, newest.uberblock.txg);
-    let asked = OpenOptions { txg: Some(txgs[4].uberblock.txg), ..OpenOptions::default() };
-    assert!(rotten.try_open(&asked).is_ok());
+    let requested = OpenOptions { txg: Some(txgs[4].uberblock.txg), ..OpenOptions::default() };
+    assert!(rotten.try_open(&requested).is_ok());
 }
 
 #[test]
@@ -511,8 +511,8 @@ fn a_lost_object_directory_is_an_error_about_a_place() {
     let lab = Lab::corpus("casefold");
     let mut lab = lab.clone();
     for txg in pool::by_txg(&lab.candidate().uberblocks).iter().take(3).map(|t| t.uberblock.txg) {
-        let asked = OpenOptions { txg: Some(txg), ..OpenOptions::default() };
-        let Ok(pool) = lab.try_open(&asked) else { continue };
+        let requested = OpenOptions { txg: Some(txg), ..OpenOptions::default() };
+        let Ok(pool) = lab.try_open(&requested) else { continue };
         let bp = pool.mos().object(1).unwrap().block_pointer(0, 0).unwrap().unwrap();
         lab.destroy(&bp);
     }

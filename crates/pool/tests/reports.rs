@@ -114,8 +114,8 @@ fn nothing_in_the_corpus_is_lost() {
             out.push(format!("{} blocks", errors.blocks.len()));
         }
         let scanned = pool.scan_state().expect("the state can be read").is_some();
-        let said = case.manifest["status"].as_str().unwrap().contains("  scan: ");
-        if said && !scanned {
+        let message = case.manifest["status"].as_str().unwrap().contains("  scan: ");
+        if message && !scanned {
             out.push("a scan is missing".to_owned());
         }
     });

@@ -35,10 +35,10 @@ struct OldBlocks {
 impl Visitor for OldBlocks {
     fn enter(&mut self, bp: &BlkPtr, place: Place) -> Walk {
         if bp.is_hole() || bp.logical_birth() > self.until {
-            return Walk::Into;
+            return Walk::Descend;
         }
         self.blocks.insert(at(place), *bp.words());
-        Walk::Over
+        Walk::Skip
     }
 
     fn lost(&mut self, _: Place, error: dmu::Error) {
@@ -56,13 +56,13 @@ struct Dead {
 impl Visitor for Dead {
     fn enter(&mut self, bp: &BlkPtr, place: Place) -> Walk {
         if bp.is_hole() {
-            return Walk::Over;
+            return Walk::Skip;
         }
         if self.kept.get(&at(place)) == Some(bp.words()) {
-            return Walk::Over;
+            return Walk::Skip;
         }
         self.blocks.push(*bp);
-        Walk::Into
+        Walk::Descend
     }
 
     fn lost(&mut self, _: Place, error: dmu::Error) {

@@ -508,8 +508,8 @@ impl World {
                     state = self.state.lock();
                     state.calling = false;
                     if let Err(payload) = result {
-                        let said = Panicked::of(&*payload).message;
-                        state.end(&format!("a timer's callback panicked: {said}"));
+                        let words = Panicked::of(&*payload).message;
+                        state.end(&format!("a timer's callback panicked: {words}"));
                     }
                 }
                 None => {}
@@ -639,8 +639,8 @@ impl World {
         if let Err(payload) = result
             && !payload.is::<Over>()
         {
-            let said = Panicked::of(&*payload).message;
-            state.end(&format!("thread `{name}` panicked: {said}"));
+            let words = Panicked::of(&*payload).message;
+            state.end(&format!("thread `{name}` panicked: {words}"));
         }
         self.vacate(&mut state, id);
         self.stand(state, None);

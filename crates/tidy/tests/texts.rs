@@ -160,10 +160,10 @@ fn every_unsafe_says_why_it_is_safe() {
                 continue;
             }
             let before = &lines[index.saturating_sub(12)..=index];
-            let said = before
+            let message = before
                 .iter()
                 .any(|line| line.contains("SAFETY:") || (declares && line.contains("# Safety")));
-            if !said {
+            if !message {
                 offences.push(format!("{path}:{}: {}", index + 1, line.trim()));
             }
         }

@@ -36,7 +36,7 @@ fn prose(path: &str, line: &str) -> String {
 }
 
 /// What of a source's line is said: its strings, as far as they are on one line.
-fn said(path: &str, line: &str) -> String {
+fn message(path: &str, line: &str) -> String {
     let is_code = path.ends_with(".rs") && !line.trim_start().starts_with("//");
     let strings = is_code.then(|| line.split('"').skip(1).step_by(2));
     strings.into_iter().flatten().collect::<Vec<_>>().join(" ").to_lowercase()
@@ -50,9 +50,9 @@ fn offences(files: &[Tracked]) -> Vec<String> {
             for word in WORDS.into_iter().filter(|word| has_word(&prose, word)) {
                 out.push(format!("{path}:{number}: \"{word}\": say which thread, program or file"));
             }
-            let mut said = said(path, line);
-            FINE.into_iter().for_each(|turn| said = said.replace(turn, ""));
-            if has_word(&said, "is no") {
+            let mut message = message(path, line);
+            FINE.into_iter().for_each(|turn| message = message.replace(turn, ""));
+            if has_word(&message, "is no") {
                 out.push(format!(
                     "{path}:{number}: \"is no\": say that it is not a thing of the kind"
                 ));

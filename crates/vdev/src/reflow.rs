@@ -249,7 +249,7 @@ impl VdevTree {
     ) -> Result<(), ReflowError> {
         let (from, to) = step.areas();
         let mut gather = Gather::bulk(self.rt(), IoClass::Removal);
-        let mut asked = Vec::with_capacity(batch.len());
+        let mut requested = Vec::with_capacity(batch.len());
         for range in batch {
             let mut columns = Vec::new();
             for column in columns_of(range, from, cx) {
@@ -258,11 +258,11 @@ impl VdevTree {
                 let len = column.count << cx.ashift;
                 columns.push((column, index, gather.add(index, queue, column.offset, len)));
             }
-            asked.push(columns);
+            requested.push(columns);
         }
         let pending = gather.start();
         let mut out = Vec::new();
-        for (range, columns) in batch.iter().zip(asked) {
+        for (range, columns) in batch.iter().zip(requested) {
             let mut read = Vec::with_capacity(columns.len());
             for (column, index, request) in columns {
                 let bytes = pending.take(request).inspect_err(|e| {

@@ -37,9 +37,9 @@ impl View {
                 continue;
             }
             // What it quotes of a pool forges no other.
-            let said = issue.to_string();
+            let message = issue.to_string();
             let (severity, name) = (issue.severity().name(), issue.name());
-            let _ = writeln!(text, "{severity}: {name}: {}", line(&said));
+            let _ = writeln!(text, "{severity}: {name}: {}", line(&message));
             let _ = writeln!(text, "    {}", consequence(issue));
             self.ranges(issue, &mut text);
         }

@@ -59,7 +59,7 @@ mod tests {
             "a@b: cannot be sent yet: it is encrypted, and its properties are sent with -w only"
         );
         let newer = Error::new(ErrorKind::Refused(Refusal::NewerVersion(5)));
-        let said = "a: can not be downgraded; it is already at version 5";
-        assert_eq!(text(&newer.at(Place::Dataset("a".to_owned()))), said);
+        let message = "a: can not be downgraded; it is already at version 5";
+        assert_eq!(text(&newer.at(Place::Dataset("a".to_owned()))), message);
     }
 }

@@ -55,10 +55,10 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_in_the_words_of_the_property() {
-        let said = |name: &str, value: &str| wrong(&parse(name, value).unwrap_err());
+        let message = |name: &str, value: &str| wrong(&parse(name, value).unwrap_err());
         let values = "it is <ashift, 9-16, or 0=default>".to_owned();
         assert_eq!(
-            said("ashift", "8"),
+            message("ashift", "8"),
             ("bad property value '8' for 'ashift'".to_owned(), Some(values))
         );
         for (name, value, what) in [
@@ -67,7 +67,7 @@ mod tests {
             ("feature@nix", "enabled", "invalid feature 'nix'"),
             ("altroot", "a", "bad alternate root 'a'"),
         ] {
-            assert_eq!(said(name, value).0, what);
+            assert_eq!(message(name, value).0, what);
         }
     }
 }

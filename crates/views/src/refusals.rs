@@ -131,10 +131,10 @@ mod tests {
     fn a_rule_is_worded_for_its_verb() {
         assert_ne!(rule("rename", Rule::OnePool), rule("create", Rule::OnePool));
         let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
-        let said = |line: &str| no_pool(&words(line), "p/a").0;
-        assert_eq!(said("zinc zfs list p/a"), "cannot open 'p/a': dataset does not exist");
-        assert_eq!(said("zinc zfs create p/a"), "cannot create 'p/a': no such pool 'p'");
-        assert_eq!(said("zinc ls p/a"), "cannot open 'p': no such pool");
+        let message = |line: &str| no_pool(&words(line), "p/a").0;
+        assert_eq!(message("zinc zfs list p/a"), "cannot open 'p/a': dataset does not exist");
+        assert_eq!(message("zinc zfs create p/a"), "cannot create 'p/a': no such pool 'p'");
+        assert_eq!(message("zinc ls p/a"), "cannot open 'p': no such pool");
         assert_eq!(text(&Refusal::NoProperty("x".to_owned())), "invalid property 'x'");
     }
 }

@@ -25,8 +25,8 @@ fn list(issues: &[Issue], more: u64, text: &mut String) {
         *n += 1;
         if *n <= SHOWN_OF_A_KIND {
             // What it quotes of a pool forges no other.
-            let said = issue.to_string();
-            let _ = writeln!(text, "  {}: {}", issue.name(), line(&said));
+            let message = issue.to_string();
+            let _ = writeln!(text, "  {}: {}", issue.name(), line(&message));
         }
     }
     for (name, n) in shown.iter().filter(|(_, n)| **n > SHOWN_OF_A_KIND) {

@@ -51,9 +51,9 @@ pub fn devices(table: &str) -> Vec<&str> {
 /// Puts columns in place of the marks: what was said of each device, by path. A device of which
 /// nothing is said in a column has `-` there. `scripted`: columns stand behind tabs.
 #[must_use]
-pub fn fill(table: &str, said: &BTreeMap<String, Vec<ScriptColumn>>, scripted: bool) -> String {
+pub fn fill(table: &str, message: &BTreeMap<String, Vec<ScriptColumn>>, scripted: bool) -> String {
     let mut columns: Vec<(&str, usize)> = Vec::new();
-    for (title, value) in said.values().flatten() {
+    for (title, value) in message.values().flatten() {
         let width = title.chars().count().max(value.chars().count()).max(1);
         match columns.iter_mut().find(|(known, _)| known == title) {
             Some((_, known)) => *known = width.max(*known),
@@ -73,7 +73,7 @@ pub fn fill(table: &str, said: &BTreeMap<String, Vec<ScriptColumn>>, scripted: b
                 () if is(TITLES) => write!(out, "  {title:>width$}"),
                 () if is(DASHES) => write!(out, "  {:-<width$}", ""),
                 () => {
-                    let of = said.get(mark).and_then(|all| all.iter().find(|(t, _)| t == title));
+                    let of = message.get(mark).and_then(|all| all.iter().find(|(t, _)| t == title));
                     let value = of.map_or("", |(_, value)| value.as_str());
                     let value = if value.is_empty() { "-" } else { value };
                     match scripted {
@@ -103,10 +103,10 @@ mod tests {
         let paths = [(7, "/a".to_owned()), (8, "/b".to_owned())].into();
         let table = with_paths(&table, &paths);
         assert_eq!(devices(&table), ["/a", "/b"]);
-        let said = |title: &str, value: &str| (title.to_owned(), value.to_owned());
+        let message = |title: &str, value: &str| (title.to_owned(), value.to_owned());
         let all = [
-            ("/a".to_owned(), vec![said("size", "12.5G"), said("kind", "")]),
-            ("/b".to_owned(), vec![said("kind", "ssd")]),
+            ("/a".to_owned(), vec![message("size", "12.5G"), message("kind", "")]),
+            ("/b".to_owned(), vec![message("kind", "ssd")]),
         ];
         let filled = fill(&table, &all.into(), false);
         let wanted = [

@@ -103,7 +103,7 @@ mod tests {
         delegation failmode readonly ashift comment multihost autotrim compatibility version";
 
     /// Every property that a user can set is on exactly one of the lists.
-    fn every_one_is_known(properties: &[props::Property], kept: &[StoredOnly], acted_on: &str) {
+    fn every_one_is_known(properties: &[props::PropertyDesc], kept: &[StoredOnly], acted_on: &str) {
         let acted_on: Vec<&str> = acted_on.split_whitespace().collect();
         for property in properties {
             let listed = acted_on.iter().filter(|n| **n == property.name).count()
@@ -133,9 +133,9 @@ mod tests {
         }
         assert_eq!(note("compression", "lz4"), None);
         assert_eq!(note("org:mine", "dedup"), None);
-        let said = note("sharenfs", "rw=host").unwrap();
+        let message = note("sharenfs", "rw=host").unwrap();
         assert_eq!(
-            said,
+            message,
             "'sharenfs=rw=host' is kept for other systems: zinc shares nothing over NFS"
         );
         // A heading of `zpool list` names the property too.

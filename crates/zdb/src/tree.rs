@@ -85,7 +85,7 @@ impl Visitor for Lines<'_, '_> {
         if let (false, Ok(level)) = (place.blkid == Place::BLKID_SPILL, place.level.try_into()) {
             line(self.d, self.object, bp, level, place, self.pointers);
         }
-        if self.d.is_wanted() { Step::Into } else { Step::Stop }
+        if self.d.is_wanted() { Step::Descend } else { Step::Stop }
     }
 
     fn lost(&mut self, _: Place, error: Error) {

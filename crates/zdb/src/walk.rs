@@ -45,7 +45,7 @@ struct Reporter<'a, 'o, 'v> {
 impl Visitor for Reporter<'_, '_, '_> {
     fn enter(&mut self, bp: &BlkPtr, place: Place) -> Step {
         (self.visit)(bp, place);
-        if self.d.is_wanted() { Step::Into } else { Step::Stop }
+        if self.d.is_wanted() { Step::Descend } else { Step::Stop }
     }
 
     fn lost(&mut self, _: Place, error: Error) {

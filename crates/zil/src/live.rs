@@ -777,7 +777,7 @@ impl IntentLog {
     pub fn synced(&self, txg: u64) {
         let mut state = self.state.lock();
         state.synced = state.synced.max(txg);
-        if matches!(state.xattrs, Xattrs::Declared(said) if said <= txg) {
+        if matches!(state.xattrs, Xattrs::Declared(message) if message <= txg) {
             state.xattrs = Xattrs::Used;
         }
         state.queue.synced(txg);

@@ -100,7 +100,7 @@ pub fn key_at(
         }
         Some(KeyPlace::Prompt) => {
             let words = if is_new { "new " } else { "" };
-            let what = views::keys::asked(format);
+            let what = views::keys::requested(format);
             let key = typed(session, &format!("Enter {words}{what} for '{dataset}': "))?;
             if is_new
                 && key != typed(session, &format!("Re-enter {words}{what} for '{dataset}': "))?

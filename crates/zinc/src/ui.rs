@@ -186,13 +186,13 @@ pub fn finish(session: &Session, code: ExitCode) -> ExitCode {
         };
         error.inspect(|e| output.lose(e));
     }
-    let said = |failure: &Failure| match &client {
+    let message = |failure: &Failure| match &client {
         Some(client) => client.final_message(&failure.text()),
         None => complain(session, &failure.text()),
     };
     let code = match (output.lost(), client.and_then(|c| c.presence.reason())) {
         (Some(Lost::Failed(why)), _) => {
-            said(&Failure::new("cannot write to standard output").because(why));
+            message(&Failure::new("cannot write to standard output").because(why));
             ExitCode::from(FAILED)
         }
         (Some(Lost::ReaderGone), _) if !output.runs_on() => ExitCode::SUCCESS,
@@ -203,7 +203,7 @@ pub fn finish(session: &Session, code: ExitCode) -> ExitCode {
                 true => "the command was cancelled before all of it was done",
                 false => "the command was cancelled",
             };
-            said(&Failure::new(what).because(why));
+            message(&Failure::new(what).because(why));
             ExitCode::from(FAILED)
         }
         _ => code,

@@ -176,10 +176,10 @@ fn a_plan_says_what_the_import_would_say_of_devices_that_are_in_use() {
     let txg = break_newest(&place, 0)[0] - 1;
     let device = std::fs::File::open(place.path().join("a")).unwrap();
     let refused = |words: String| -> String {
-        let said = place.fails(&words);
-        has(&said, &["process", "has it"]);
+        let message = place.fails(&words);
+        has(&message, &["process", "has it"]);
         // Its number is in the words, and the command is another one.
-        said.lines().next().unwrap().to_owned()
+        message.lines().next().unwrap().to_owned()
     };
     for flags in ["-F".to_owned(), format!("-T {txg}")] {
         device.lock().unwrap();

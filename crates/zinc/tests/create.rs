@@ -44,8 +44,8 @@ fn a_property_that_is_refused_leaves_the_device_as_it_is() {
         "-o failmode=never",
         "-o cachefile=/no/where/x",
     ] {
-        let said = place.fails(&format!("zpool create -f {options} tank a"));
-        assert!(said.starts_with("zinc: cannot create 'tank': "), "{options}: {said}");
+        let message = place.fails(&format!("zpool create -f {options} tank a"));
+        assert!(message.starts_with("zinc: cannot create 'tank': "), "{options}: {message}");
         let now = std::fs::read(place.path().join("a")).unwrap();
         assert!(before == now, "{options}: the device was written to");
         assert!(place.fails("zpool import -d .").contains("no pools"), "{options}");
@@ -54,8 +54,8 @@ fn a_property_that_is_refused_leaves_the_device_as_it_is() {
     assert!(!Path::new("/no").exists(), "no folder is made for a file that was named");
     place.ok("zpool create -f -O reservation=10M -O quota=50M tank a");
     assert_eq!(place.ok("zfs get -Hpo value reservation,quota tank"), "10485760\n52428800\n");
-    let said = place.fails("zpool set cachefile=/no/where/x tank");
-    assert!(said.contains("cannot write /no/where/x"), "{said}");
+    let message = place.fails("zpool set cachefile=/no/where/x tank");
+    assert!(message.contains("cannot write /no/where/x"), "{message}");
     assert_eq!(place.ok("zpool get -Ho value cachefile tank"), "-\n");
 }
 
@@ -75,14 +75,14 @@ fn a_pool_that_cannot_be_remembered_is_not_made() {
     let folder = state(place.path());
     small_mount(&folder, 16);
     std::fs::write(folder.join("ballast"), vec![1; 12 << 10]).unwrap();
-    let said = place.fails("zpool create -f tank a");
+    let message = place.fails("zpool create -f tank a");
     let is_same = before == std::fs::read(place.path().join("a")).unwrap();
     std::fs::remove_file(folder.join("ballast")).unwrap();
     let left: Vec<_> =
         std::fs::read_dir(&folder).unwrap().flatten().map(|e| e.file_name()).collect();
     Command::new("umount").arg(&folder).status().unwrap();
-    assert!(said.contains("cannot create 'tank': it could not be remembered"), "{said}");
-    assert!(said.contains("No space left on device"), "{said}");
+    assert!(message.contains("cannot create 'tank': it could not be remembered"), "{message}");
+    assert!(message.contains("No space left on device"), "{message}");
     assert!(is_same, "the device was written to");
     assert!(!left.iter().any(|name| name == "zpool.cache.new"), "{left:?}");
 }
@@ -112,9 +112,9 @@ fn a_pool_with_an_impossible_name_gets_another_or_stays() {
     relabel(&path, &list, &[Round::First, Round::Second]);
     let guid = list.u64("pool_guid").unwrap();
     for how in ["", "-o readonly=on "] {
-        let said = place.fails(&format!("zpool import {how}-d . {guid}"));
-        assert!(said.contains("ta\\x1b\\x5b2Jnk': invalid character in pool name"), "{said}");
-        assert!(said.contains(&format!("`zinc zpool import {guid} NEWNAME`")), "{said}");
+        let message = place.fails(&format!("zpool import {how}-d . {guid}"));
+        assert!(message.contains("ta\\x1b\\x5b2Jnk': invalid character in pool name"), "{message}");
+        assert!(message.contains(&format!("`zinc zpool import {guid} NEWNAME`")), "{message}");
     }
     assert_eq!(label(&path), list, "nothing was written");
     // What is written under another name for now keeps the bytes.
@@ -131,8 +131,11 @@ fn a_pool_with_an_impossible_name_gets_another_or_stays() {
 fn what_is_asked_for_is_done_or_refused_and_never_left_out() {
     let place = Place::new(&["a", "b"]);
     place.ok("zpool create -O version=5 tank a");
-    let said = place.fails("zfs create -o version=6 tank/old");
-    assert!(said.contains("'version' must be one of '1 | 2 | 3 | 4 | 5 | current'"), "{said}");
+    let message = place.fails("zfs create -o version=6 tank/old");
+    assert!(
+        message.contains("'version' must be one of '1 | 2 | 3 | 4 | 5 | current'"),
+        "{message}"
+    );
     place.ok("zfs create -o version=5 tank/new");
     assert_eq!(place.ok("zfs list -Ho name"), "tank\ntank/new\n");
     let run = place.run("zpool set listsnaps=on tank");
@@ -144,20 +147,20 @@ fn what_is_asked_for_is_done_or_refused_and_never_left_out() {
         ("-o feature@blake3=enabled", "'blake3' cannot be set at import time"),
         ("-o comment=a -o comment=b", "property 'comment' specified multiple times"),
     ] {
-        let said = place.fails(&format!("zpool import -d . {options} tank"));
-        assert!(said.contains(why), "{options}: {said}");
+        let message = place.fails(&format!("zpool import -d . {options} tank"));
+        assert!(message.contains(why), "{options}: {message}");
         assert!(place.ok("zpool import -d .").contains("   pool: tank\n"), "{options}");
     }
     place.ok("zpool import -d . -o org.zinc:x=y -o ashift=13 -o comment=hi tank");
     let values = place.ok("zpool get -Ho value org.zinc:x,ashift,comment tank");
     assert_eq!(values, "y\n13\nhi\n");
-    let said = place.fails("zpool create -o comment=a -o comment=b twice b");
-    assert!(said.contains("specified multiple times"), "{said}");
+    let message = place.fails("zpool create -o comment=a -o comment=b twice b");
+    assert!(message.contains("specified multiple times"), "{message}");
     // An image that another took the place of is named.
     std::fs::remove_file(place.path().join("a")).unwrap();
     place.extra("a");
-    let said = place.fails("zfs list tank");
-    assert!(said.contains("/a does not lead to one of them"), "{said}");
+    let message = place.fails("zfs list tank");
+    assert!(message.contains("/a does not lead to one of them"), "{message}");
 }
 
 #[test]
@@ -221,10 +224,10 @@ fn a_server_that_is_stopped_does_not_stop_others() {
     let output = place.command_here("zpool list -Ho name").output().unwrap();
     let took = began.elapsed();
     signal("-CONT");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
     let expected =
         format!("process {} serves it (`zinc serve`), and is not answering", server.id());
-    assert!(said.contains(&expected), "{said}");
+    assert!(message.contains(&expected), "{message}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "other\n");
     assert_eq!(output.status.code(), Some(1));
     assert!(took < Duration::from_secs(9), "{took:?}");

@@ -67,8 +67,8 @@ fn a_device_of_the_pool_itself_is_known_wherever_it_is() {
         ("zpool online tank c", "device is reserved as a hot spare"),
         ("zpool replace tank b a", "part of active pool 'tank'"),
     ] {
-        let said = place.fails(command);
-        assert!(said.contains(why) && !said.contains("destroy"), "{command}: {said}");
+        let message = place.fails(command);
+        assert!(message.contains(why) && !message.contains("destroy"), "{command}: {message}");
     }
 }
 
@@ -290,8 +290,8 @@ fn two_pools_share_a_spare() {
     // The pool that has it in use is named, whichever pool is asked and whichever was first.
     for (one, old, other, others) in [("tank", "b", "other", "d"), ("other", "d", "tank", "b")] {
         place.ok(&format!("zpool replace {one} {old} s"));
-        let said = place.fails(&format!("zpool replace {other} {others} s"));
-        assert!(said.contains(&format!("part of active pool '{one}'")), "{said}");
+        let message = place.fails(&format!("zpool replace {other} {others} s"));
+        assert!(message.contains(&format!("part of active pool '{one}'")), "{message}");
         let spare = |pool: &str| {
             let status = place.ok(&format!("zpool status {pool}"));
             assert!(!status.contains("could not be opened"), "{status}");
@@ -681,8 +681,8 @@ fn sides_of_mirrors_become_a_pool() {
             ("tank half x", "no such device in pool"),
         ] {
             let run = place.command_here(&format!("zpool split {words}")).output().unwrap();
-            let said = String::from_utf8_lossy(&run.stderr);
-            assert!(!run.status.success() && said.contains(why), "{words}: {said}");
+            let message = String::from_utf8_lossy(&run.stderr);
+            assert!(!run.status.success() && message.contains(why), "{words}: {message}");
         }
         place.ok_here("zpool split -o comment=half tank half c");
         fill(&place, "two", |words| place.ok_here(words));
@@ -729,8 +729,8 @@ fn a_raidz_is_expanded() {
         let mut server = is_served.then(|| place.serve("tank"));
         place.ok_here("zpool attach -w tank raidz1-0 d");
         let status = place.ok_here("zpool status tank");
-        let said = status.contains("expand: expanded raidz1-0 copied");
-        assert!(said && status.contains("scrub repaired 0B"), "{status}");
+        let message = status.contains("expand: expanded raidz1-0 copied");
+        assert!(message && status.contains("scrub repaired 0B"), "{status}");
         place.ok_here("zpool wait -t raidz_expand tank");
         let after = place.ok_here("zpool list -Hp -o size tank");
         let number = |text: &str| text.trim().parse::<u64>().unwrap();
@@ -746,8 +746,8 @@ fn a_raidz_is_expanded() {
             ("attach tank raidz1-1 e", "no such device in pool"),
         ] {
             let run = place.command_here(&format!("zpool {words}")).output().unwrap();
-            let said = String::from_utf8_lossy(&run.stderr);
-            assert!(!run.status.success() && said.contains(why), "{words}: {said}");
+            let message = String::from_utf8_lossy(&run.stderr);
+            assert!(!run.status.success() && message.contains(why), "{words}: {message}");
         }
         place.ok_here("cp tank:/one back");
         let read = |name: &str| std::fs::read(place.path().join(name)).unwrap();

@@ -54,8 +54,8 @@ fn a_second_name_never_stands_for_a_foreign_file() {
         let out = made.path(&format!("out-{foreign}"));
         fs::create_dir(&out).unwrap();
         fs::write(out.join(foreign), "foreign").unwrap();
-        let said = made.expect(1, &format!("cp -r p/fs: out-{foreign}"));
-        assert!(said.contains(&format!("{foreign} (object")), "{said}");
+        let message = made.expect(1, &format!("cp -r p/fs: out-{foreign}"));
+        assert!(message.contains(&format!("{foreign} (object")), "{message}");
         let mut inodes = Vec::new();
         for name in ["one", "two", "three"] {
             let path = out.join(name);
@@ -107,8 +107,8 @@ fn a_name_that_is_there_twice_leads_nowhere() {
     let made = Made::new(|fill| escaping(fill, beside.path()));
     let before = full(beside.path());
     for command in ["cp -r p/fs: out", "cp -r p/fs: out", "cp -rf p/fs: out", "rescue p saved"] {
-        let said = made.expect(1, command);
-        assert!(!command.starts_with("cp") || said.contains("has this name twice"), "{said}");
+        let message = made.expect(1, command);
+        assert!(!command.starts_with("cp") || message.contains("has this name twice"), "{message}");
         assert_eq!(full(beside.path()), before, "{command}");
     }
     let refused = made.logged("saved", "failed");
@@ -268,13 +268,13 @@ fn names_that_no_file_can_have_get_others_and_are_listed() {
         // The name that another would get.
         fill.name(fill.root(), b"a%2Fb", file, FILE);
     });
-    let said = made.expect(1, "cp -r p/fs: out");
+    let message = made.expect(1, "cp -r p/fs: out");
     assert!(
-        said.contains("a/b (object") && said.contains("zinc rescue gives it another"),
-        "{said}"
+        message.contains("a/b (object") && message.contains("zinc rescue gives it another"),
+        "{message}"
     );
-    let said = made.expect(0, "rescue p/fs saved");
-    assert!(said.contains("nothing lost, 6 under other names"), "{said}");
+    let message = made.expect(0, "rescue p/fs saved");
+    assert!(message.contains("nothing lost, 6 under other names"), "{message}");
     let renamed = made.logged("saved", "renamed");
     assert_eq!(renamed.len(), 6, "{renamed:?}");
     let folder = made.path("saved/p%fs");

@@ -133,8 +133,8 @@ fn a_mirror_inside_tls_asks_both_ends_who_they_are() {
     let (stranger, no_friend) = shown(&format!("{pki}/stranger"));
     // nbdkit hangs up, zinc says why.
     place.fails(&format!("zpool create tank {stranger}"));
-    let said = place.fails(&format!("zpool create tank {no_friend}"));
-    assert!(said.contains("does not accept this machine"), "{said}");
+    let message = place.fails(&format!("zpool create tank {no_friend}"));
+    assert!(message.contains("does not accept this machine"), "{message}");
     let plain = uri.replace("nbds:", "nbd:");
     assert!(place.fails(&format!("zpool create tank {plain}")).contains("wants TLS"));
     place.ok_here(&format!("zpool create -f tank mirror {one} {other}"));

@@ -62,8 +62,8 @@ impl Bucket {
 
     fn ok(&self, command: &str) -> Vec<u8> {
         let output = self.run(command, &[]);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{command}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command}: {message}");
         output.stdout
     }
 
@@ -186,11 +186,11 @@ fn what_a_server_refuses_is_said_at_once() {
     let one = bucket.name("one");
     let ls = format!("far ls {one}");
     assert!(bucket.fails(&ls, &[]).contains("no disk"), "{}", bucket.fails(&ls, &[]));
-    let said = bucket.fails(&ls, &[("AWS_SECRET_ACCESS_KEY", "another")]);
-    assert!(said.contains("403") && !said.contains("another"), "{said}");
+    let message = bucket.fails(&ls, &[("AWS_SECRET_ACCESS_KEY", "another")]);
+    assert!(message.contains("403") && !message.contains("another"), "{message}");
     let elsewhere = one.replace(BUCKET, "elsewhere");
-    let said = bucket.fails(&format!("far create {elsewhere} 1G"), &[]);
-    assert!(said.contains("bucket"), "{said}");
+    let message = bucket.fails(&format!("far create {elsewhere} 1G"), &[]);
+    assert!(message.contains("bucket"), "{message}");
     // Keys of a file, by the name of a profile.
     let file = bucket.place.path().join("keys");
     let [(_, id), (_, secret), _] = server.environment();
@@ -202,10 +202,10 @@ fn what_a_server_refuses_is_said_at_once() {
         command.env("AWS_SHARED_CREDENTIALS_FILE", &file).env("AWS_PROFILE", profile);
         command.output().unwrap()
     };
-    let said = own("theirs");
-    assert!(String::from_utf8_lossy(&said.stderr).contains("no keys for the profile 'theirs'"));
-    let said = own("ours");
-    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let message = own("theirs");
+    assert!(String::from_utf8_lossy(&message.stderr).contains("no keys for the profile 'theirs'"));
+    let message = own("ours");
+    assert!(message.status.success(), "{}", String::from_utf8_lossy(&message.stderr));
 }
 
 #[testkit::needs("azurite")]
@@ -215,14 +215,14 @@ fn what_azure_refuses_is_said_at_once() {
     let one = bucket.name("one");
     let ls = format!("far ls {one}");
     assert!(bucket.fails(&ls, &[]).contains("no disk"));
-    let said = bucket.fails(&ls, &[("AZURE_STORAGE_KEY", "YW5vdGhlcg==")]);
-    assert!(said.contains("403") && !said.contains("YW5v"), "{said}");
-    let said = bucket.fails(&format!("far create {} 1G", one.replace(BUCKET, "other")), &[]);
-    assert!(said.contains("bucket"), "{said}");
+    let message = bucket.fails(&ls, &[("AZURE_STORAGE_KEY", "YW5vdGhlcg==")]);
+    assert!(message.contains("403") && !message.contains("YW5v"), "{message}");
+    let message = bucket.fails(&format!("far create {} 1G", one.replace(BUCKET, "other")), &[]);
+    assert!(message.contains("bucket"), "{message}");
     // Whose container it is may stand in the name, or else in the environment.
     let mut command = bucket.place.command_here(&ls);
-    let said = command.env_remove("AZURE_STORAGE_ACCOUNT").output().unwrap();
-    assert!(String::from_utf8_lossy(&said.stderr).contains("needs an account"), "{said:?}");
+    let message = command.env_remove("AZURE_STORAGE_ACCOUNT").output().unwrap();
+    assert!(String::from_utf8_lossy(&message.stderr).contains("needs an account"), "{message:?}");
 }
 
 #[testkit::needs("fake-gcs-server")]
@@ -230,8 +230,8 @@ fn what_azure_refuses_is_said_at_once() {
 fn a_server_that_ignores_conditions_is_for_a_single_writer() {
     let (bucket, _server) = Bucket::of_google(false);
     let one = bucket.name("one");
-    let said = bucket.fails(&format!("far create {one} 256M"), &[]);
-    assert!(said.contains("does not keep two writers apart"), "{said}");
+    let message = bucket.fails(&format!("far create {one} 256M"), &[]);
+    assert!(message.contains("does not keep two writers apart"), "{message}");
     bucket.ok(&format!("far create --single-writer {one} 256M"));
     bucket.ok(&format!("zpool create tank {one}"));
     let bytes = bucket.noise("x", 4, 3);
@@ -240,6 +240,6 @@ fn a_server_that_ignores_conditions_is_for_a_single_writer() {
     bucket.ok("zpool export tank");
     // No credentials at all, on a machine that gives none: the file that is named says it first.
     let missing = ("GOOGLE_APPLICATION_CREDENTIALS", "/nonexistent/key.json");
-    let said = bucket.fails(&format!("far ls {one}"), &[missing]);
-    assert!(said.contains("/nonexistent/key.json"), "{said}");
+    let message = bucket.fails(&format!("far ls {one}"), &[missing]);
+    assert!(message.contains("/nonexistent/key.json"), "{message}");
 }

@@ -180,10 +180,10 @@ fn what_a_month_costs_is_said() {
     place.ok_here("zpool export tank");
     // A dollar for each GiB: 24 MiB and little more are kept.
     std::fs::write(place.path().join("prices"), "keep = 1 # a GiB\nsource = a test\n").unwrap();
-    let said = place.ok_here(&format!("far cost --busy 0 --prices prices {one}"));
-    let kept = said.lines().find(|line| line.starts_with("kept")).unwrap();
+    let message = place.ok_here(&format!("far cost --busy 0 --prices prices {one}"));
+    let kept = message.lines().find(|line| line.starts_with("kept")).unwrap();
     let dollars: f64 = kept.split_whitespace().last().unwrap().parse().unwrap();
-    assert!((0.02..0.05).contains(&dollars) && said.contains("a test (no date)"), "{said}");
+    assert!((0.02..0.05).contains(&dollars) && message.contains("a test (no date)"), "{message}");
     std::fs::write(place.path().join("prices"), "keeps = 1\n").unwrap();
     let why = place.fails("far cost --prices prices");
     assert!(why.contains("'keeps' has no price"), "{why}");

@@ -24,8 +24,8 @@ fn zinc(verb: &str, dir: &Path, args: &[&str]) -> Output {
 
 #[track_caller]
 fn expect(output: &Output, code: i32) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{said}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{message}");
 }
 
 fn hex(bytes: &[u8]) -> String {

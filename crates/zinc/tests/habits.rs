@@ -98,9 +98,9 @@ fn a_copy_that_the_system_refuses_says_so_without_a_number() {
             .env("ZINC_STATE", support::state(place.path()))
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("File too large") && !said.contains("os error"), "{said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains("File too large") && !message.contains("os error"), "{message}");
     }
 }
 
@@ -110,11 +110,11 @@ fn a_target_that_is_not_there_is_named() {
     place.ok("zpool create tank a");
     place.ok("zfs create -V 16M tank/v");
     std::fs::write(place.path().join("file"), "text").unwrap();
-    let said = place.fails("cp file tank/v");
-    assert!(said.contains("'tank/v' is not a place in a pool"), "{said}");
-    assert!(said.contains("POOL/DATASET:/PATH"), "{said}");
-    let said = place.fails("cp file tank/v:/file");
-    assert!(said.contains("a volume has no files"), "{said}");
+    let message = place.fails("cp file tank/v");
+    assert!(message.contains("'tank/v' is not a place in a pool"), "{message}");
+    assert!(message.contains("POOL/DATASET:/PATH"), "{message}");
+    let message = place.fails("cp file tank/v:/file");
+    assert!(message.contains("a volume has no files"), "{message}");
 }
 
 #[test]
@@ -122,16 +122,16 @@ fn what_zinc_does_not_set_is_refused_for_that_reason() {
     let place = Place::new(&["a"]);
     place.ok("zpool create tank a");
     for quota in ["defaultuserquota", "defaultgroupobjquota"] {
-        let said = place.fails(&format!("zfs set {quota}=1G tank"));
-        assert!(said.contains("zinc does not set quotas of all owners yet"), "{said}");
+        let message = place.fails(&format!("zfs set {quota}=1G tank"));
+        assert!(message.contains("zinc does not set quotas of all owners yet"), "{message}");
     }
-    let said = place.fails("zfs set version=4 tank");
-    assert!(said.contains("can not be downgraded; it is already at version 5"), "{said}");
-    let said = place.fails("zfs set encryption=on tank");
-    assert!(said.contains("'encryption' is readonly"), "{said}");
+    let message = place.fails("zfs set version=4 tank");
+    assert!(message.contains("can not be downgraded; it is already at version 5"), "{message}");
+    let message = place.fails("zfs set encryption=on tank");
+    assert!(message.contains("'encryption' is readonly"), "{message}");
     for command in ["zfs destroy /tank", "zfs set atime=off /tank", "zfs snapshot /tank@a"] {
-        let said = place.fails(command);
-        assert!(said.contains("leading slash in name"), "{command}: {said}");
+        let message = place.fails(command);
+        assert!(message.contains("leading slash in name"), "{command}: {message}");
     }
 }
 
@@ -140,8 +140,8 @@ fn limits_need_their_feature_and_do_not_stop_root() {
     let place = Place::new(&["a"]);
     place.ok("zpool create -d tank a");
     for setting in ["filesystem_limit=1", "snapshot_limit=1", "longname=on"] {
-        let said = place.fails(&format!("zfs set {setting} tank"));
-        assert!(said.contains("pool must be upgraded"), "{said}");
+        let message = place.fails(&format!("zfs set {setting} tank"));
+        assert!(message.contains("pool must be upgraded"), "{message}");
     }
     place.ok("zpool set feature@filesystem_limits=enabled tank");
     place.ok("zfs set filesystem_limit=0 tank");
@@ -164,8 +164,8 @@ fn small_answers_are_those_of_openzfs() {
     assert_eq!(place.ok("zpool get -Ho property,value listsnaps tank"), "listsnapshots\toff\n");
     let run = place.run("zpool get size nix");
     assert_eq!((run.code, run.out.as_str()), (1, ""));
-    let said = place.fails("zpool import -d . tank other");
-    assert!(said.contains("cannot import 'tank': it is imported already"), "{said}");
+    let message = place.fails("zpool import -d . tank other");
+    assert!(message.contains("cannot import 'tank': it is imported already"), "{message}");
     std::fs::copy(place.cache(), place.path().join("old.cache")).unwrap();
     place.ok("zpool destroy tank");
     assert!(place.fails("zpool import -c old.cache tank").contains("was destroyed"));
@@ -421,13 +421,13 @@ fn short_names_of_snapshots_and_automatic_reservations() {
     place.ok("zfs bookmark tank/v#b #c");
     let guid = |name: &str| place.ok(&format!("zfs get -Hpo value guid {name}"));
     assert_eq!(guid("tank/v#c"), guid("tank/v@s"));
-    let said = place.fails("zfs bookmark tank/v tank/v#d");
-    assert!(said.contains("must contain a '@' or '#'"), "{said}");
+    let message = place.fails("zfs bookmark tank/v tank/v#d");
+    assert!(message.contains("must contain a '@' or '#'"), "{message}");
     assert!(place.fails("zfs bookmark tank/v#x tank/v#d").contains("does not exist"));
     assert!(place.fails("zfs bookmark tank/v#b tank/v#c").contains("already exists"));
     place.ok("zfs create tank/other");
-    let said = place.fails("zfs bookmark tank/v#b tank/other#d");
-    assert!(said.contains("source is not an ancestor"), "{said}");
+    let message = place.fails("zfs bookmark tank/v#b tank/other#d");
+    assert!(message.contains("source is not an ancestor"), "{message}");
     place.ok("zfs clone -o refreservation=auto -d . tank/v@s tank/w");
     assert_ne!(place.ok("zfs get -Hpo value refreservation -d . tank/w"), "0\n");
     // What a clone came from is its past, and what became of that since is not.
@@ -435,8 +435,8 @@ fn short_names_of_snapshots_and_automatic_reservations() {
     place.ok("zfs bookmark #b tank/v#again");
     place.ok("zfs bookmark tank/v#c tank/w#copy");
     place.ok("zfs snapshot tank/v@later");
-    let said = place.fails("zfs bookmark tank/v@later tank/w#no");
-    assert!(said.contains("source is not an ancestor"), "{said}");
+    let message = place.fails("zfs bookmark tank/v@later tank/w#no");
+    assert!(message.contains("source is not an ancestor"), "{message}");
     assert!(place.ok("zpool history -i tank").contains("bookmark tank/v ("), "noted");
     place.ok("zpool export tank");
     testkit::oracle::judge(place.path(), "tank");
@@ -452,8 +452,8 @@ fn of_many_nothing_is_destroyed_when_one_is_held() {
     place.ok("zfs snapshot -r tank/x@s");
     place.ok("zfs hold stay tank/x/2@s");
     let before = place.ok("zfs list -Ho name -t all -r tank");
-    let said = place.fails("zfs destroy -r tank/x");
-    assert!(said.contains("'tank/x/2@s': dataset is busy"), "{said}");
+    let message = place.fails("zfs destroy -r tank/x");
+    assert!(message.contains("'tank/x/2@s': dataset is busy"), "{message}");
     assert_eq!(place.ok("zfs list -Ho name -t all -r tank"), before);
     place.ok("zfs release stay tank/x/2@s");
     place.ok("zfs destroy -r tank/x");
@@ -501,17 +501,17 @@ fn a_limit_of_memory_ends_a_command_with_a_message() {
         command.args(["-c", &script, env!("CARGO_BIN_EXE_zinc")]).current_dir(place.path());
         command.env("ZINC_STATE", support::state(place.path()));
         let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
         let below = ["stack_overflow.rs", "glibc", "error while loading shared libraries"];
-        let is_below = below.iter().any(|word| said.contains(word));
+        let is_below = below.iter().any(|word| message.contains(word));
         match output.status.code() {
             Some(0) => {}
-            Some(1) if said.contains("zinc: ") => {
-                refused += u32::from(said.contains("out of memory: the system refused "));
+            Some(1) if message.contains("zinc: ") => {
+                refused += u32::from(message.contains("out of memory: the system refused "));
             }
-            _ => assert!(is_below && mib < 4000, "{mib} MiB: {:?} {said}", output.status),
+            _ => assert!(is_below && mib < 4000, "{mib} MiB: {:?} {message}", output.status),
         }
-        assert!(mib < 4000 || output.status.success(), "{said}");
+        assert!(mib < 4000 || output.status.success(), "{message}");
     }
     assert!(refused > 0);
     // What this process lacks is not a failure of a device.
@@ -630,9 +630,9 @@ fn a_file_at_the_limit_of_its_size_is_an_error_and_no_sudden_end() {
     };
     for words in ["cp -d disk tank:/big out", "cat -d disk tank:/big > printed"] {
         let output = limited(words);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{words}: {said}");
-        assert!(said.contains("File too large"), "{words}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words}: {message}");
+        assert!(message.contains("File too large"), "{words}: {message}");
     }
     assert!(!place.path().join("out").exists(), "half a file has no name");
 }

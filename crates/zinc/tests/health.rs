@@ -380,10 +380,10 @@ fn who_watches_a_pool_that_stopped_sees_it() {
     let forced = place.run(&["zpool", "export", "-f", "tank"]);
     assert_eq!(forced.code, 0, "{}", forced.err);
     has(&forced.err, &["was stopped", "is lost", "because: txg "]);
-    let mut said = String::new();
-    errors.read_to_string(&mut said).unwrap();
-    assert_eq!(server.0.wait().unwrap().code(), Some(1), "{said}");
-    has(&said, &["is not exported", "because: txg "]);
+    let mut message = String::new();
+    errors.read_to_string(&mut message).unwrap();
+    assert_eq!(server.0.wait().unwrap().code(), Some(1), "{message}");
+    has(&message, &["is not exported", "because: txg "]);
     has(&place.run(&["zpool", "status", "tank"]).err, &["no such pool"]);
     place.run(&["zpool", "import", "-f", "-d", ".", "tank"]).ok();
     assert_eq!(place.run(&["check", "tank"]).code, 0);
@@ -449,10 +449,10 @@ fn a_server_ends_with_its_devices_when_failmode_is_panic() {
     place.run(&["zpool", "set", "failmode=panic", "tank"]).ok();
     limit_files(&server, 1);
     assert_eq!(place.run(&["zfs", "create", "tank/fs"]).code, 1);
-    let mut said = String::new();
-    server.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(server.0.wait().unwrap().code(), Some(1), "{said}");
-    has(&said, &["its devices fail", "failmode is panic"]);
+    let mut message = String::new();
+    server.0.stderr.take().unwrap().read_to_string(&mut message).unwrap();
+    assert_eq!(server.0.wait().unwrap().code(), Some(1), "{message}");
+    has(&message, &["its devices fail", "failmode is panic"]);
     assert_eq!(place.run(&["check", "tank"]).code, 0);
 }
 

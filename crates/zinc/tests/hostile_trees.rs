@@ -159,7 +159,7 @@ fn within_limits(made: &Made, words: &str) -> Result<(), String> {
     let errors = fs::File::create(made.path("errors")).unwrap();
     let mut child = command.stderr(errors).spawn().unwrap();
     let (start, status) = (Instant::now(), format!("/proc/{}/status", child.id()));
-    let said = || fs::read_to_string(made.path("errors")).unwrap_or_default();
+    let message = || fs::read_to_string(made.path("errors")).unwrap_or_default();
     loop {
         let text = fs::read_to_string(&status).unwrap_or_default();
         let peak = text.lines().find_map(|l| l.strip_prefix("VmHWM:"));
@@ -167,7 +167,7 @@ fn within_limits(made: &Made, words: &str) -> Result<(), String> {
         let is_large = kib.is_some_and(|kib| kib > MEMORY_MAX);
         if let Some(ended) = child.try_wait().unwrap() {
             let is_good = matches!(ended.code(), Some(0..=3));
-            return if is_good { Ok(()) } else { Err(format!("{ended}: {}", said())) };
+            return if is_good { Ok(()) } else { Err(format!("{ended}: {}", message())) };
         }
         if is_large || start.elapsed() > TIME_MAX {
             child.kill().unwrap();
@@ -270,8 +270,8 @@ fn walked_through_a_mount(seed: u64, steps: &[u64]) {
     };
     let mounted = command("mount p/fs mnt");
     let line = String::from_utf8_lossy(&mounted.stdout).into_owned();
-    let said = String::from_utf8_lossy(&mounted.stderr).into_owned();
-    assert!(mounted.status.success(), "seed {seed}: {said}");
+    let message = String::from_utf8_lossy(&mounted.stderr).into_owned();
+    assert!(mounted.status.success(), "seed {seed}: {message}");
     let server = line.trim().rsplit(' ').next().unwrap();
     let walk = "timeout -k 1 5 ls -lR mnt; timeout -k 1 5 find mnt -ls; \
                 timeout -k 1 5 find mnt -type f -exec cat {} +; true";

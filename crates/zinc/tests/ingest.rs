@@ -111,9 +111,9 @@ impl Place {
             }
             std::thread::sleep(Duration::from_millis(2));
         };
-        let mut said = String::new();
-        std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
-        (code, said, peak >> 10)
+        let mut message = String::new();
+        std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut message).unwrap();
+        (code, message, peak >> 10)
     }
 }
 
@@ -230,8 +230,8 @@ fn a_full_pool_keeps_what_is_whole_and_nothing_else() {
     let place = Place::new(64);
     place.write("tree/a", b"a");
     place.write("tree/z", &noise(90_000_000, 4));
-    let said = place.fails("cp -r -d . tree tank/fs:/", "z'");
-    assert!(said.contains("space"), "{said}");
+    let message = place.fails("cp -r -d . tree tank/fs:/", "z'");
+    assert!(message.contains("space"), "{message}");
     assert!(!place.names().contains("tree/z"), "{}", place.names());
     place.judge();
     place.write("tree/b", b"room again");
@@ -247,9 +247,9 @@ fn hostile_archives_end_quickly_with_a_message_that_names_the_member() {
     let run = |archive: &[u8], names: &str| {
         place.write("hostile.tar", archive);
         let args = ["cp", "-d", ".", "--tar", "hostile.tar", "tank/fs:/"];
-        let (code, said, mib) = place.measure(&args, limit);
+        let (code, message, mib) = place.measure(&args, limit);
         assert!(mib < 200, "{names}: {mib} MiB");
-        assert!(code == 1 && said.contains(names), "{names}: {code} {said}");
+        assert!(code == 1 && message.contains(names), "{names}: {code} {message}");
     };
     // A GNU sparse file of 4 EiB in 2 KiB.
     let mut sparse = header(tar::EntryType::GNUSparse, b"sparse", 512);
@@ -318,11 +318,11 @@ fn names_that_cannot_be_and_links_to_what_was_refused_are_told() {
     file(&mut archive, "long", b"x");
     end(&mut archive);
     place.write("odd.tar", &archive);
-    let said = place.fails("cp -d . --tar odd.tar tank/fs:/", "a: exists and is different");
-    assert!(said.contains("second: a second name of 'a', which was not unpacked"), "{said}");
-    assert!(said.contains("../up: its path has '..'"), "{said}");
-    assert!(said.contains("the name is too long"), "{said}");
-    assert_eq!(said.lines().count(), 4, "{said}");
+    let message = place.fails("cp -d . --tar odd.tar tank/fs:/", "a: exists and is different");
+    assert!(message.contains("second: a second name of 'a', which was not unpacked"), "{message}");
+    assert!(message.contains("../up: its path has '..'"), "{message}");
+    assert!(message.contains("the name is too long"), "{message}");
+    assert_eq!(message.lines().count(), 4, "{message}");
     assert_eq!(place.names(), "a\nabsolute\ntwice\n");
     assert_eq!(place.ok("cat -d . tank/fs:/twice"), "2");
     // A tree has the same, and names that are no UTF-8.
@@ -398,8 +398,8 @@ fn three_thousand_levels_cost_little_memory_on_every_way() {
     deep(&place.path().join("deep"), &name, 3000);
     let limit = Duration::from_secs(240);
     let run = |args: &[&str]| {
-        let (code, said, mib) = place.measure(args, limit);
-        let short: String = said.chars().take(300).collect();
+        let (code, message, mib) = place.measure(args, limit);
+        let short: String = message.chars().take(300).collect();
         assert_eq!((code, short.as_str()), (0, ""), "{args:?}");
         assert!(mib < 800, "{args:?} takes {mib} MiB");
     };
@@ -423,11 +423,14 @@ fn holes_are_hashed_up_to_a_limit() {
     place.ok("cp -d . sparse tank/fs:/");
     place.ok("zfs create -d . -s -V 1T tank/vol");
     let args = ["inventory", "-d", ".", "-o", "m.json", "tank"];
-    let (code, said, mib) = place.measure(&args, Duration::from_secs(60));
-    assert_eq!(code, 1, "{said}");
+    let (code, message, mib) = place.measure(&args, Duration::from_secs(60));
+    assert_eq!(code, 1, "{message}");
     assert!(mib < 300, "{mib} MiB");
-    assert!(said.contains("sparse: not hashed: more than 68719476736 bytes of holes"), "{said}");
-    assert!(said.contains("tank/vol: not hashed"), "{said}");
+    assert!(
+        message.contains("sparse: not hashed: more than 68719476736 bytes of holes"),
+        "{message}"
+    );
+    assert!(message.contains("tank/vol: not hashed"), "{message}");
     let text = fs::read_to_string(place.path().join("m.json")).unwrap();
     let line = text.lines().find(|l| l.contains("\"sparse\"")).unwrap();
     assert!(line.contains("not_hashed") && line.contains("\"data\""), "{line}");
@@ -454,8 +457,8 @@ fn directories_that_lead_in_circles_or_elsewhere_are_not_entered() {
     });
     let limit = Duration::from_secs(20);
     let run = |args: &[&str], words: &str| {
-        let (code, said, mib) = place.measure(args, limit);
-        assert!(code == 1 && said.contains(words), "{args:?}: {code} {said}");
+        let (code, message, mib) = place.measure(args, limit);
+        assert!(code == 1 && message.contains(words), "{args:?}: {code} {message}");
         assert!(mib < 300, "{args:?}: {mib} MiB");
     };
     run(&["rm", "-r", "-d", ".", "tank/fs:/a"], "belongs to another one; the tree is damaged");
@@ -579,8 +582,8 @@ fn members_that_stand_for_nothing_are_told() {
     member(&mut archive, &link, b"");
     end(&mut archive);
     place.write("odd.tar", &archive);
-    let said = place.fails("cp -d . --tar odd.tar tank/fs:/", "archive's own root");
-    assert!(said.contains("NUL"), "{said}");
+    let message = place.fails("cp -d . --tar odd.tar tank/fs:/", "archive's own root");
+    assert!(message.contains("NUL"), "{message}");
     assert_eq!(place.names(), "link\nnamed\n");
     let mut archive = Vec::new();
     pax(&mut archive, "mtime", b"99999999999999999999999.5");
@@ -627,9 +630,12 @@ fn a_time_that_the_target_cannot_keep_is_told() {
     place.write("old.tar", &archive);
     place.ok("cp -d . --tar old.tar tank/fs:/");
     fs::create_dir(place.path().join("out")).unwrap();
-    let said = place.run("cp -r -d . tank/fs:/ out").err;
-    assert!(said.contains("times not kept: the file system here has no such times"), "{said}");
-    assert!(said.contains("2 attributes not kept; -v names them"), "{said}");
+    let message = place.run("cp -r -d . tank/fs:/ out").err;
+    assert!(
+        message.contains("times not kept: the file system here has no such times"),
+        "{message}"
+    );
+    assert!(message.contains("2 attributes not kept; -v names them"), "{message}");
 }
 
 /// The size and the time of a file say little when it was changed on purpose, or is damaged.

@@ -165,8 +165,8 @@ fn inventory(pool: &CorpusPool, more: &[&str]) -> Value {
         command.arg("--keys").arg(pool.source().join("manifest.json"));
     }
     let output = command.arg(pool.name()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {}\n{said}", pool.case, output.status);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {}\n{message}", pool.case, output.status);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{}: {e}", pool.case))
 }
 

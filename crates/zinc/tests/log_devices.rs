@@ -120,8 +120,8 @@ fn what_holds_no_data_is_removed() {
     place.ok("zfs create tank/fs");
     std::fs::write(place.path().join("file"), "text").unwrap();
     place.ok("cp file tank/fs:/file");
-    let said = place.ok("zpool remove -n tank journal");
-    assert_eq!(said, "Memory that will be used after removing journal: 0\n");
+    let message = place.ok("zpool remove -n tank journal");
+    assert_eq!(message, "Memory that will be used after removing journal: 0\n");
     has(&place.fails("zpool remove tank disk"), &["cannot remove disk", "out of space"]);
     has(&place.fails("zpool remove tank one"), &["cannot remove one", "detach"]);
     has(&place.fails("zpool remove tank nix"), &["no such device in pool"]);

@@ -113,9 +113,9 @@ fn what_a_reader_did_not_get_is_listed() {
     let cat = place.command_here("cat tank/fs:/dir/lost").output().unwrap();
     assert_eq!(cat.status.code(), Some(1));
     assert!(cat.stdout == content[..5 * RECORD], "what stands before it is written");
-    let said = String::from_utf8_lossy(&cat.stderr);
+    let message = String::from_utf8_lossy(&cat.stderr);
     let lost = format!("tank/fs:/dir/lost: bytes {}+{RECORD} are lost\n", 5 * RECORD);
-    assert!(said.contains(&lost) && said.contains("--offset 786432 goes on"), "{said}");
+    assert!(message.contains(&lost) && message.contains("--offset 786432 goes on"), "{message}");
     let rest = place.command_here("cat --offset 786432 tank/fs:/dir/lost").output().unwrap();
     assert!(rest.status.success() && rest.stdout == content[6 * RECORD..]);
     // Within a block, and of several files.
@@ -124,8 +124,8 @@ fn what_a_reader_did_not_get_is_listed() {
     assert_eq!(some.status.code(), Some(1));
     let ten = &content[655_350..655_360];
     assert!(some.stdout == [ten, ten].concat());
-    let said = String::from_utf8_lossy(&some.stderr);
-    assert!(said.contains("tank/fs@s:/dir/lost: bytes 655360+90 are lost"), "{said}");
+    let message = String::from_utf8_lossy(&some.stderr);
+    assert!(message.contains("tank/fs@s:/dir/lost: bytes 655360+90 are lost"), "{message}");
     place.ok_here("zpool sync tank");
     let status = place.ok_here("zpool status -v tank");
     assert!(status.contains(BOTH[0]) && status.contains("ZFS-8000-8A"), "{status}");
@@ -187,8 +187,8 @@ fn a_rescue_says_which_dataset_is_lost_as_a_whole() {
     assert!(copies > 1, "{root}");
     let rescue = place.run("rescue tank saved");
     assert_eq!(rescue.code, 1, "{}", rescue.err);
-    let said = "zinc: 1 file rescued, 1 loss: nothing of 1 dataset was copied; see ";
-    assert!(rescue.err.starts_with(said), "{}", rescue.err);
+    let message = "zinc: 1 file rescued, 1 loss: nothing of 1 dataset was copied; see ";
+    assert!(rescue.err.starts_with(message), "{}", rescue.err);
     assert!(rescue.err.contains("because: 'tank/lost': "), "{}", rescue.err);
     let saved = std::fs::read(place.path().join("saved/tank%fs/dir/lost")).unwrap();
     assert!(saved == content);

@@ -63,8 +63,8 @@ impl Place {
 
     /// Mounts a dataset; the process that answers for it.
     fn mount(&self, name: &str) -> i32 {
-        let said = self.zinc(&["mount", name, "mnt"]).ok();
-        said.trim().rsplit(' ').next().unwrap().parse().unwrap()
+        let message = self.zinc(&["mount", name, "mnt"]).ok();
+        message.trim().rsplit(' ').next().unwrap().parse().unwrap()
     }
 
     fn unmount(&self) {
@@ -75,8 +75,8 @@ impl Place {
     fn sh(&self, script: &str) -> String {
         let output = Command::new("sh").args(["-euc", script]).current_dir(self.mnt()).output();
         let output = output.unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{script}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{script}: {message}");
         String::from_utf8(output.stdout).unwrap()
     }
 }
@@ -182,9 +182,9 @@ fn what_a_killed_process_had_promised_is_read_from_its_log() {
     // A user that does not know the pool looks at it, and is told.
     let mut stranger = place.command(&["ls", "-d", ".", "tank:/"]);
     let stranger = stranger.env("ZINC_STATE", place.path("run/other")).output().unwrap();
-    let said = String::from_utf8_lossy(&stranger.stderr);
-    assert!(said.contains("intent log") && said.contains("--replay"), "{said}");
-    assert!(stranger.status.success(), "{said}");
+    let message = String::from_utf8_lossy(&stranger.stderr);
+    assert!(message.contains("intent log") && message.contains("--replay"), "{message}");
+    assert!(stranger.status.success(), "{message}");
     // The process that imported it has it as the next import will.
     let seen = place.zinc(&["cat", "tank:/d/moved"]);
     assert_eq!((seen.err.as_str(), seen.out.as_str()), ("", numbers.as_str()));
@@ -258,9 +258,9 @@ for n in range(1, 200):
     let mut python = Command::new("python3");
     python.args(["-c", script]).current_dir(place.mnt());
     let mut child = python.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut message = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut last = 0_u32;
-    for line in said.by_ref() {
+    for line in message.by_ref() {
         last = line.unwrap().parse().unwrap();
         if last == 60 {
             kill(pid, "-KILL");
@@ -414,13 +414,13 @@ fn without_extended_attributes_there_are_none() {
     place.zinc(&["zfs", "create", "tank/on"]).ok();
     let script = "import os, sys\ntry: os.setxattr(sys.argv[1], 'user.a', b'1')\n\
                   except OSError as e: print(e.errno)\n";
-    for (name, options, said) in
+    for (name, options, message) in
         [("tank/off", "rw", "95\n"), ("tank/on", "rw", ""), ("tank/on", "noxattr", "95\n")]
     {
         place.zinc(&["mount", "-o", options, name, "mnt"]).ok();
         let run = Command::new("python3").args(["-c", script]).arg(place.mnt()).output().unwrap();
-        assert_eq!(String::from_utf8(run.stdout).unwrap(), said, "{name} {options}");
-        let other = if said.is_empty() { "remount,noxattr" } else { "remount,xattr" };
+        assert_eq!(String::from_utf8(run.stdout).unwrap(), message, "{name} {options}");
+        let other = if message.is_empty() { "remount,noxattr" } else { "remount,xattr" };
         let refused = place.zinc(&["mount", "-o", other, name, "mnt"]);
         assert!(refused.code == 1 && refused.err.contains("xattr"), "{}", refused.err);
         place.unmount();
@@ -718,8 +718,8 @@ fn an_ordinary_user_mounts_a_pool_of_his_own() {
         shell.env("ZINC_SOCKETS", dir.path().join("run")).env("HOME", dir.path());
         shell.env("ZINC_STATE", dir.path().join("state")).stdin(Stdio::null());
         let output = shell.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{script}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{script}: {message}");
         String::from_utf8(output.stdout).unwrap()
     };
     run("truncate -s 256M disk; mkdir mnt; ./zinc zpool create mine $PWD/disk");
@@ -730,8 +730,8 @@ fn an_ordinary_user_mounts_a_pool_of_his_own() {
     // The root directory is the user's, modes count, and what is open is not taken away.
     assert_eq!(run("stat -c '%u %a' mnt; echo text > mnt/a; cat mnt/a"), "65534 755\ntext\n");
     run("chmod 400 mnt/a; ! sh -c 'echo more > mnt/a' 2> /dev/null");
-    let said = run("cd mnt; ../zinc unmount ../mnt 2>&1 || true");
-    assert!(said.contains("busy") && said.contains("-f takes it away"), "{said}");
+    let message = run("cd mnt; ../zinc unmount ../mnt 2>&1 || true");
+    assert!(message.contains("busy") && message.contains("-f takes it away"), "{message}");
     run("sync mnt/a; ./zinc unmount mnt; ! ls mnt/a 2> /dev/null");
     run("./zinc mount -o ro mine/home mnt; ! touch mnt/b 2> /dev/null; cat mnt/a");
     run("./zinc unmount mnt; ./zinc check mine");
@@ -757,17 +757,17 @@ fn quotas_of_owners_are_set_and_kept() {
     assert_eq!(get("userquota@nobody"), "4194304\n");
     assert_eq!(get("groupobjquota@65534"), "20\n");
     // Below the limit all goes well; what is durable counts.
-    let (done, said) = of(NOBODY, "head -c 5000000 /dev/urandom > all/large");
-    assert!(done, "{said}");
+    let (done, message) = of(NOBODY, "head -c 5000000 /dev/urandom > all/large");
+    assert!(done, "{message}");
     place.zinc(&["zpool", "sync", "tank"]).ok();
     for script in ["echo more | tee -a all/large", "touch all/another", "mkdir all/dir"] {
-        let (done, said) = of(NOBODY, script);
-        assert!(!done && said.contains("quota exceeded"), "{script}: {said}");
+        let (done, message) = of(NOBODY, script);
+        assert!(!done && message.contains("quota exceeded"), "{script}: {message}");
     }
     // Others are not concerned, but may not give this user files either.
     place.sh("echo mine > all/other");
-    let (done, said) = of(0, "chown nobody all/other");
-    assert!(!done && said.contains("quota exceeded"), "{said}");
+    let (done, message) = of(0, "chown nobody all/other");
+    assert!(!done && message.contains("quota exceeded"), "{message}");
     assert_eq!(place.sh("stat -c %u all/other"), "0\n");
     // Room is made by removing, and by a larger limit.
     assert!(of(NOBODY, "rm all/large").0);
@@ -777,8 +777,8 @@ fn quotas_of_owners_are_set_and_kept() {
     place.zinc(&["zpool", "sync", "tank"]).ok();
     assert!(of(NOBODY, "touch all/20").0);
     place.zinc(&["zpool", "sync", "tank"]).ok();
-    let (done, said) = of(NOBODY, "touch all/21");
-    assert!(!done && said.contains("quota exceeded"), "{said}");
+    let (done, message) = of(NOBODY, "touch all/21");
+    assert!(!done && message.contains("quota exceeded"), "{message}");
     place.zinc(&["zfs", "set", "groupobjquota@65534=none", "tank"]).ok();
     assert!(of(NOBODY, "touch all/21").0);
     assert_eq!(get("groupobjquota@65534"), "0\n");

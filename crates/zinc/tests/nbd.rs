@@ -23,9 +23,9 @@ impl Exporting {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         if line.is_empty() {
-            let mut said = String::new();
-            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-            panic!("{command}: {said}");
+            let mut message = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut message).unwrap();
+            panic!("{command}: {message}");
         }
         Self { child, line }
     }
@@ -38,10 +38,10 @@ impl Exporting {
     fn end(mut self) -> String {
         self.signal(Signal::TERM);
         until("it ends", || self.child.try_wait().unwrap().is_some());
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{said}");
-        said
+        let mut message = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut message).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{message}");
+        message
     }
 }
 
@@ -75,7 +75,7 @@ fn sh(place: &Place, command: &str) -> Result<String, String> {
 }
 
 fn ok(place: &Place, command: &str) -> String {
-    sh(place, command).unwrap_or_else(|said| panic!("{command}\n{said}"))
+    sh(place, command).unwrap_or_else(|message| panic!("{command}\n{message}"))
 }
 
 /// A pool with a volume of 64 MiB, and room for a snapshot of it.
@@ -107,8 +107,8 @@ fn images_are_converted_into_a_volume_and_out_of_it() {
     assert!(ok(&place, "qemu-img map --output=json $V").contains("\"zero\": true"));
     ok(&place, "qemu-io -f raw -c 'write -P 7 1M 3M' -c flush -c 'read -P 7 1M 3M' $V");
     ok(&place, "qemu-io -f raw -c 'discard 1M 1M' -c 'write -z 2M 1M' -c 'read -P 0 1M 2M' $V");
-    let said = server.end();
-    assert!(said.contains("no longer served"), "{said}");
+    let message = server.end();
+    assert!(message.contains("no longer served"), "{message}");
     place.ok("check tank");
 }
 
@@ -137,8 +137,8 @@ fn a_server_exports_for_its_clients_as_long_as_they_are_there() {
 #[test]
 fn files_are_exported_for_reading() {
     let place = Place::new(&[]);
-    let said = place.fails("nbd ./raw");
-    assert!(said.contains("--read-only alone"), "{said}");
+    let message = place.fails("nbd ./raw");
+    assert!(message.contains("--read-only alone"), "{message}");
     ok(
         &place,
         "truncate -s 8M raw; head -c 1M /dev/urandom | dd of=raw seek=2M oflag=seek_bytes \
@@ -172,8 +172,8 @@ fn a_volume_of_a_pool_that_was_imported_readonly_is_exported_so() {
 #[test]
 fn other_machines_are_kept_out_unless_they_are_let_in() {
     let place = tank();
-    let said = place.fails("nbd --listen 0.0.0.0:0 tank/vol");
-    assert!(said.contains("--insecure-plain-tcp allows it"), "{said}");
+    let message = place.fails("nbd --listen 0.0.0.0:0 tank/vol");
+    assert!(message.contains("--insecure-plain-tcp allows it"), "{message}");
     let server = Exporting::start(&place, "nbd --listen 127.0.0.1:0 tank/vol");
     let (_, at) = server.line.trim().split_once("127.0.0.1:").unwrap();
     let (port, name) = at.split_once('/').unwrap();
@@ -200,13 +200,13 @@ fn inside_tls_those_who_are_known_are_served() {
     ok(&place, "cmp raw back");
     assert!(ok(&place, &format!("nbdinfo {known}")).contains("with TLS"));
     let stranger = format!("nbdinfo '{uri}?tls-certificates={pki}/stranger'");
-    let said = sh(&place, &stranger).unwrap_err();
-    assert!(!said.contains("export-size"), "{said}");
+    let message = sh(&place, &stranger).unwrap_err();
+    assert!(!message.contains("export-size"), "{message}");
     let plain = sh(&place, &format!("nbdinfo {}", uri.replace("nbds:", "nbd:"))).unwrap_err();
     assert!(!plain.contains("export-size"), "{plain}");
     server.end();
-    let said = place.fails("nbd --tls-certificates . --socket s tank/vol");
-    assert!(said.contains("server-cert.pem"), "{said}");
+    let message = place.fails("nbd --tls-certificates . --socket s tank/vol");
+    assert!(message.contains("server-cert.pem"), "{message}");
 }
 
 /// Some connect and say nothing, one sends nonsense, one vanishes in the middle of a request.
@@ -236,8 +236,8 @@ fn what_is_exported_is_not_taken_away() {
     let server = Exporting::start(&place, "nbd --socket s tank/vol tank/vol@a");
     let refused = |command: &str| {
         let output = place.command_here(command).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains("busy"), "{command}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && message.contains("busy"), "{command}: {message}");
     };
     refused("zfs destroy tank/vol@a");
     refused("zfs destroy -r tank/vol");
@@ -262,8 +262,8 @@ fn an_export_follows_the_properties_and_the_name_of_its_volume() {
     let set = |property: &str| format!("{zinc} zfs set {property} tank/vol");
     let while_set = format!("import os; assert os.system(\"{}\") == 0", set("readonly=on"));
     let refused = sh(&place, &format!("nbdsh -u $V -c '{write}' -c '{while_set}' -c '{write}'"));
-    let said = refused.expect_err("the second write is refused");
-    assert!(said.contains("Operation not permitted"), "{said}");
+    let message = refused.expect_err("the second write is refused");
+    assert!(message.contains("Operation not permitted"), "{message}");
     ok(&place, "nbdinfo --is read-only $V");
     place.ok_here("zfs set readonly=off tank/vol");
     ok(&place, &format!("! nbdinfo --is read-only $V; nbdsh -u $V -c '{write}'"));
@@ -289,8 +289,11 @@ fn of_many_nothing_is_destroyed_when_one_is_exported() {
     let before = all();
     for command in ["destroy -r tank/above", "destroy -R tank/vol", "rollback -R tank/vol@a"] {
         let output = place.command_here(&format!("zfs {command}")).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains("dataset is busy"), "{command}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            !output.status.success() && message.contains("dataset is busy"),
+            "{command}: {message}"
+        );
         assert_eq!(all(), before, "{command}");
     }
     server.end();

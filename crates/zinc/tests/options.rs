@@ -276,8 +276,8 @@ fn page(head: &str, differs: impl Fn(&str) -> String) -> String {
                 false => (String::new(), format!("the verb {}", list(false))),
             };
             let verb = verb.strip_prefix(&format!("{command} ")).unwrap_or(verb);
-            let said = differs(&format!("{command} {verb}"));
-            let cells = [works.trim(), lacks.trim(), &said].map(|cell| format!("{cell} |"));
+            let message = differs(&format!("{command} {verb}"));
+            let cells = [works.trim(), lacks.trim(), &message].map(|cell| format!("{cell} |"));
             let cells = cells.map(|cell| if cell == " |" { "|".to_owned() } else { cell });
             let _ = writeln!(text, "| `{verb}` | {}", cells.join(" "));
         }

@@ -76,17 +76,17 @@ impl Place {
     fn ok(&self, user: u32, command: &str) -> String {
         let Output { status, stdout, stderr } = self.run(user, command);
         // Servers of other tests are out of reach here, and named.
-        let said = String::from_utf8_lossy(&stderr).into_owned();
-        let is_quiet = said.lines().all(|line| line.contains("is not shown"));
-        assert!(status.success() && is_quiet, "{user}: {command}: {said}");
+        let message = String::from_utf8_lossy(&stderr).into_owned();
+        let is_quiet = message.lines().all(|line| line.contains("is not shown"));
+        assert!(status.success() && is_quiet, "{user}: {command}: {message}");
         String::from_utf8(stdout).unwrap()
     }
 
     fn denied(&self, command: &str) {
         let Output { status, stdout, stderr } = self.run(NOBODY, command);
-        let said = String::from_utf8_lossy(&stderr);
-        assert!(!status.success() && stdout.is_empty(), "{command}: {said}");
-        assert!(said.contains("permission denied"), "{command}: {said}");
+        let message = String::from_utf8_lossy(&stderr);
+        assert!(!status.success() && stdout.is_empty(), "{command}: {message}");
+        assert!(message.contains("permission denied"), "{command}: {message}");
     }
 }
 
@@ -107,8 +107,11 @@ fn they_name_file_systems_by_paths() {
         }
         assert_eq!(place.ok(user, "zfs list -Ho name ./../mount/fs"), "tank/fs\n", "{user}");
         let missing = place.run(user, &format!("zfs list {}/none", mount.display()));
-        let said = String::from_utf8_lossy(&missing.stderr).into_owned();
-        assert!(!missing.status.success() && said.contains("No such file or directory"), "{said}");
+        let message = String::from_utf8_lossy(&missing.stderr).into_owned();
+        assert!(
+            !missing.status.success() && message.contains("No such file or directory"),
+            "{message}"
+        );
     }
     place.denied(&format!("zfs project {}", mount.display()));
     place.ok(0, "zpool export tank");
@@ -211,9 +214,9 @@ impl Place {
     /// What a user is told who may not.
     fn refused(&self, user: u32, command: &str, why: &str) {
         let Output { status, stdout, stderr } = self.run(user, command);
-        let said = String::from_utf8_lossy(&stderr);
-        assert!(!status.success() && stdout.is_empty(), "{user}: {command}: {said}");
-        assert!(said.contains(why), "{user}: {command}: {said}");
+        let message = String::from_utf8_lossy(&stderr);
+        assert!(!status.success() && stdout.is_empty(), "{user}: {command}: {message}");
+        assert!(message.contains(why), "{user}: {command}: {message}");
     }
 }
 
@@ -319,8 +322,8 @@ fn they_send_what_they_have_the_permission_for() {
     ] {
         let run = |user| place.run(user, command);
         let (theirs, roots) = (run(NOBODY), run(0));
-        let said = String::from_utf8_lossy(&theirs.stderr).into_owned();
-        assert!(theirs.status.success() && theirs.stdout == roots.stdout, "{command}: {said}");
+        let message = String::from_utf8_lossy(&theirs.stderr).into_owned();
+        assert!(theirs.status.success() && theirs.stdout == roots.stdout, "{command}: {message}");
     }
     assert!(place.run(NOBODY, "zfs send tank/a@1").stdout.len() > 3 << 20);
     no("zfs send -R tank@2", "permission denied");
@@ -338,8 +341,8 @@ fn they_send_what_they_have_the_permission_for() {
     };
     let rest = format!("zfs send -t {}", token("tank/a@1"));
     let theirs = place.run(NOBODY, &rest);
-    let said = String::from_utf8_lossy(&theirs.stderr).into_owned();
-    assert!(theirs.status.success() && theirs.stdout == place.run(0, &rest).stdout, "{said}");
+    let message = String::from_utf8_lossy(&theirs.stderr).into_owned();
+    assert!(theirs.status.success() && theirs.stdout == place.run(0, &rest).stdout, "{message}");
     no(&format!("zfs send -t {}", token("tank/c@1")), "permission denied");
     // One that does not read is in the way of nothing.
     let mut child = place.command(NOBODY, "zfs send tank/a@1");
@@ -390,15 +393,15 @@ fn they_receive_where_they_have_the_permission_for() {
     let (full, more) = (sent("tank/a@1"), sent("-i @1 tank/a@2"));
     let refused = |command: &str, input: &[u8], why: &str| {
         let (ended, rest) = fed(&place, NOBODY, command, input);
-        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-        assert!(!ended.status.success() && said.contains(why), "{command}: {said}");
+        let message = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(!ended.status.success() && message.contains(why), "{command}: {message}");
         rest
     };
     let taken = |command: &str, input: &[u8]| {
         let (ended, rest) = fed(&place, NOBODY, command, input);
-        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-        assert!(ended.status.success() && rest.is_empty(), "{command}: {said}");
-        (String::from_utf8(ended.stdout).unwrap(), said)
+        let message = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.success() && rest.is_empty(), "{command}: {message}");
+        (String::from_utf8(ended.stdout).unwrap(), message)
     };
     let new = "cannot receive new filesystem stream: permission denied";
     refused("zfs receive tank/in/x", &full, new);
@@ -427,16 +430,16 @@ fn they_receive_where_they_have_the_permission_for() {
     taken("zfs receive -F tank/in/x", &next);
     // Properties as far as they may set them.
     place.ok(0, "zfs allow nobody compression tank/in");
-    let (_, said) = taken("zfs receive tank/in/p", &sent("-p tank/a@1"));
+    let (_, message) = taken("zfs receive tank/in/p", &sent("-p tank/a@1"));
     let not_set = "cannot receive my:word property on tank/in/p: permission denied";
-    assert!(said.contains(not_set) && !said.contains("compression"), "{said}");
+    assert!(message.contains(not_set) && !message.contains("compression"), "{message}");
     let shown = "zfs get -H -o value,source compression,my:word tank/in/p";
     assert_eq!(place.ok(0, shown), "zstd\treceived\n-\t-\n");
     // A tree, and what stands behind the stream stays for the next reader.
     let tree = [sent("-R tank/a@2"), b"another's".to_vec()].concat();
     let (ended, rest) = fed(&place, NOBODY, "zfs receive -d tank/in", &tree);
-    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert!(ended.status.success() && rest == b"another's", "{said}");
+    let message = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(ended.status.success() && rest == b"another's", "{message}");
     place.ok(0, "zfs list tank/in/a/b@2");
     // One that is cut goes on, and can be given up.
     let half = &full[..full.len() / 2];
@@ -620,8 +623,8 @@ fn send_what_no_client_sends() {
     client.args(["--exact", "requests_that_no_client_sends_are_refused", "--nocapture"]);
     client.env(RAW_SOCKET, socket.path()).current_dir(place.path().join("nobody"));
     let Output { status, stdout, stderr } = client.uid(NOBODY).gid(NOBODY).output().unwrap();
-    let said = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    assert!(status.success() && said[0].contains("1 passed"), "{}", said.join(""));
+    let message = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(status.success() && message[0].contains("1 passed"), "{}", message.join(""));
     // Nothing was done, and nothing is left of it.
     assert_eq!(place.ok(0, "zpool history tank"), history);
     assert_eq!(place.ok(0, "tunables --pool tank zfs_txg_timeout"), tunables);
@@ -649,18 +652,18 @@ fn a_device_that_may_not_be_opened_is_named_and_not_left_behind() {
     let listed = place.ok(NOBODY, "zpool import -d .");
     assert!(listed.contains(&why), "{listed}");
     let output = place.run(NOBODY, "zpool import -d . mm");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains(&why), "{said}");
-    assert!(said.contains("-o readonly=on"), "{said}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && message.contains(&why), "{message}");
+    assert!(message.contains("-o readonly=on"), "{message}");
     let output = place.run(NOBODY, "zpool import -d . -o readonly=on mm");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains(&why), "{said}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && message.contains(&why), "{message}");
     place.ok(NOBODY, "zpool export mm");
     std::fs::set_permissions(here("a"), Permissions::from_mode(0o000)).unwrap();
     let output = place.run(NOBODY, "zpool import -d . mm");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let message = String::from_utf8_lossy(&output.stderr);
     assert!(
-        said.contains("no such pool available") && said.contains("b': Permission denied"),
-        "{said}"
+        message.contains("no such pool available") && message.contains("b': Permission denied"),
+        "{message}"
     );
 }

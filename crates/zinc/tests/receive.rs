@@ -138,8 +138,8 @@ fn what_is_not_received_is_said_in_the_words_of_openzfs() {
     let more = sent(&place, "-i @monday tank/home@tuesday");
     taken(&place, "zfs receive other/copy@first", &full);
     let says = |command: &str, input: &[u8], words: &str| {
-        let said = refused(&place, command, input);
-        assert!(said.contains(words), "{command}: {said}");
+        let message = refused(&place, command, input);
+        assert!(message.contains(words), "{command}: {message}");
     };
     says("zfs receive other/copy", &full, "destination 'other/copy' exists");
     says("zfs receive other/copy", &full, "must specify -F to overwrite it");
@@ -155,8 +155,8 @@ fn what_is_not_received_is_said_in_the_words_of_openzfs() {
     let words = "stream: 'compression' must be one of 'on | off";
     says("zfs receive -o compression=none other/none", &full, words);
     for twice in ["-o compression=on -x compression", "-x compress -x compression"] {
-        let said = place.fails(&format!("zfs receive {twice} other/none"));
-        assert!(said.contains("specified multiple times"), "{said}");
+        let message = place.fails(&format!("zfs receive {twice} other/none"));
+        assert!(message.contains("specified multiple times"), "{message}");
     }
     says("zfs receive other/none", &[1; 1000], "invalid stream (bad magic number)");
     says("zfs receive other/none", &full[..100_000], "incomplete stream");
@@ -171,17 +171,17 @@ fn what_is_not_received_is_said_in_the_words_of_openzfs() {
     taken(&place, "zfs receive -F other/copy", &more);
     says("zfs receive -c tank/home@tuesday", &full, "the stream is of another snapshot");
     says("zfs receive -c tank/home@none", &full, "destination 'tank/home@none' does not exist");
-    let said = place.fails("zfs receive -c -F tank/home@monday");
-    assert!(said.contains("cannot be used with"), "{said}");
+    let message = place.fails("zfs receive -c -F tank/home@monday");
+    assert!(message.contains("cannot be used with"), "{message}");
     let healed = taken(&place, "zfs receive -c tank/home@monday", &full);
     assert!(healed.starts_with("healed 0 blocks of tank/home@monday: "), "{healed}");
     let dry = taken(&place, "zfs receive -c -n -v tank/home", &full);
     assert_eq!(dry, "would heal tank/home@monday with the full stream of tank/home@monday\n");
-    let said = place.fails("zfs receive -A other/copy");
+    let message = place.fails("zfs receive -A other/copy");
     let words = "'other/copy' does not have any resumable receive state to abort";
-    assert!(said.contains(words), "{said}");
-    let said = place.fails("zfs receive -d other/x@y");
-    assert!(said.contains("snapshot not allowed with -d"), "{said}");
+    assert!(message.contains(words), "{message}");
+    let message = place.fails("zfs receive -d other/x@y");
+    assert!(message.contains("snapshot not allowed with -d"), "{message}");
     assert_eq!(place.ok("zfs list -H -o name -r other"), "other\nother/copy\n");
 }
 
@@ -190,13 +190,19 @@ fn names_and_properties_are_as_the_options_say() {
     let place = two_pools();
     let full = sent(&place, "tank/home@monday");
     for option in ["-d", "-e", "-n -d"] {
-        let said = refused(&place, &format!("zfs receive {option} other/d"), &full);
-        assert!(said.contains("cannot receive: specified fs (other/d) does not exist"), "{said}");
+        let message = refused(&place, &format!("zfs receive {option} other/d"), &full);
+        assert!(
+            message.contains("cannot receive: specified fs (other/d) does not exist"),
+            "{message}"
+        );
     }
     for name in ["nope", "volsize", "version", "volblocksize", "type", "casesensitivity"] {
         for option in [format!("-x {name}"), format!("-o {name}=1")] {
-            let said = refused(&place, &format!("zfs receive {option} other/no"), &full);
-            assert!(said.contains(&format!("cannot receive: invalid property '{name}'")), "{said}");
+            let message = refused(&place, &format!("zfs receive {option} other/no"), &full);
+            assert!(
+                message.contains(&format!("cannot receive: invalid property '{name}'")),
+                "{message}"
+            );
         }
     }
     place.ok("zfs create other/d");
@@ -265,13 +271,13 @@ fn nothing_is_made_below_what_is_half_received() {
         });
         let commands = ["zfs create other/new/below", "zfs rename other/plain other/new/below"];
         for command in commands {
-            let said = refused(&place, command, b"");
-            assert!(said.contains("half received"), "{command}: {said}");
+            let message = refused(&place, command, b"");
+            assert!(message.contains("half received"), "{command}: {message}");
         }
-        let said = refused(&place, "zfs rename other/new other/moved", b"");
-        assert!(said.contains("busy"), "{said}");
-        let said = refused(&place, "zfs receive other/new/below", &full);
-        assert!(said.contains("other/new contains partially-complete state"), "{said}");
+        let message = refused(&place, "zfs rename other/new other/moved", b"");
+        assert!(message.contains("busy"), "{message}");
+        let message = refused(&place, "zfs receive other/new/below", &full);
+        assert!(message.contains("other/new contains partially-complete state"), "{message}");
         drop(writer);
         assert!(!receive.wait_with_output().unwrap().status.success());
         if !options.is_empty() {
@@ -344,14 +350,14 @@ fn a_stream_that_was_cut_goes_on() {
     let more = sent(&place, "-c -i @monday tank/home@tuesday");
     let command = "zfs receive -s other/copy";
     // Cut, and of a server whose client goes away, and by its end.
-    let said = refused(&place, command, &full[..full.len() / 2]);
+    let message = refused(&place, command, &full[..full.len() / 2]);
     let words = "cannot receive new filesystem stream: checksum mismatch or incomplete stream.";
-    assert!(said.contains(words) && said.contains("Partially received snapshot is saved."));
+    assert!(message.contains(words) && message.contains("Partially received snapshot is saved."));
     let first = token(&place, "other/copy");
-    assert!(said.contains(&format!("zfs send -t {first}")), "{said}");
-    let said = refused(&place, "zfs receive other/copy", &more);
+    assert!(message.contains(&format!("zfs send -t {first}")), "{message}");
+    let message = refused(&place, "zfs receive other/copy", &more);
     let words = "other/copy contains partially-complete state from \"zfs receive -s\".";
-    assert!(said.contains(words), "{said}");
+    assert!(message.contains(words), "{message}");
     let mut server = place.serve("other");
     let rest = sent(&place, &format!("-t {first}"));
     assert!(rest.len() < full.len());
@@ -381,17 +387,20 @@ fn a_stream_that_was_cut_goes_on() {
     assert_eq!(token(&place, "other/copy"), "-");
     refused(&place, command, &more[..more.len() / 2]);
     let third = token(&place, "other/copy");
-    let said = place.ok(&format!("zfs send -nvt {third}"));
+    let message = place.ok(&format!("zfs send -nvt {third}"));
     let words = "resume token contents:\nnvlist version: 0\n\tfromguid = 0x";
-    assert!(said.starts_with(words) && said.contains("tank/home@tuesday estimated size"), "{said}");
+    assert!(
+        message.starts_with(words) && message.contains("tank/home@tuesday estimated size"),
+        "{message}"
+    );
     assert_eq!(taken(&place, command, &sent(&place, &format!("-t {third}"))), "");
     let ours = content(&place, "tank", "tank/home", "other/copy");
     assert!(ours == content(&place, "other", "other/copy", "other/copy"));
     place.zdb_is_content("other");
     // Tokens that are none, or are of what is not there any more.
     let says = |token: &str, words: &str| {
-        let said = place.fails(&format!("zfs send -n -t {token}"));
-        assert!(said.contains(&format!("cannot resume send: {words}")), "{said}");
+        let message = place.fails(&format!("zfs send -n -t {token}"));
+        assert!(message.contains(&format!("cannot resume send: {words}")), "{message}");
     };
     says("1-2-3", "resume token is corrupt");
     says(&third[..third.len() - 16], "resume token is corrupt");
@@ -445,8 +454,8 @@ fn what_is_received_is_mounted() {
     place.ok_here("zfs rollback -r other/x@monday");
     let open = std::fs::File::open(mnt.join("x/a")).unwrap();
     // That is said before the stream is read, of which a half is enough therefore.
-    let said = refused(&place, "zfs receive other/x", &more[..more.len() / 2]);
-    assert!(said.contains("busy") && said.contains("-F and -M take it away"), "{said}");
+    let message = refused(&place, "zfs receive other/x", &more[..more.len() / 2]);
+    assert!(message.contains("busy") && message.contains("-F and -M take it away"), "{message}");
     taken(&place, "zfs receive -M other/x", &more);
     assert!(mnt.join("x/b").exists());
     drop(open);
@@ -508,16 +517,16 @@ fn streams_of_openzfs_are_received() {
         let command = one["receive"].as_str().unwrap();
         match name.as_str() {
             "redacted" => {
-                let said = refused(&place, command, &stream);
-                assert!(said.contains("not supported by zinc yet"), "{name}: {said}");
+                let message = refused(&place, command, &stream);
+                assert!(message.contains("not supported by zinc yet"), "{name}: {message}");
                 left_out.push(one["result"].as_str().unwrap().to_owned());
                 continue;
             }
             "resume-part1" => {
-                let said = refused(&place, "zfs receive -u target/resumed", &stream);
-                assert!(said.contains("incomplete stream"), "{said}");
-                let said = refused(&place, command, &stream);
-                assert!(said.contains("Partially received snapshot is saved."), "{said}");
+                let message = refused(&place, "zfs receive -u target/resumed", &stream);
+                assert!(message.contains("incomplete stream"), "{message}");
+                let message = refused(&place, command, &stream);
+                assert!(message.contains("Partially received snapshot is saved."), "{message}");
                 let token = place.ok("zfs get -H -o value receive_resume_token target/resumed");
                 // Compressors differ in how, not in what.
                 let decoded = |text: &str| ResumeToken::decode(text).unwrap();

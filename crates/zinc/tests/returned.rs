@@ -26,9 +26,9 @@ impl Drop for Served {
 
 /// Starts a server of `tank` whose words go to the file `said`.
 fn serve(place: &Place) -> Child {
-    let said = File::create(place.path().join("said")).unwrap();
+    let message = File::create(place.path().join("said")).unwrap();
     let mut command = place.command_here("serve tank");
-    let server = command.stdout(Stdio::null()).stderr(said).spawn().unwrap();
+    let server = command.stdout(Stdio::null()).stderr(message).spawn().unwrap();
     until("the pool is served", || {
         place.command_here("tunables --pool tank").output().unwrap().status.success()
     });
@@ -48,7 +48,7 @@ impl Served {
         self.place.path().join(name)
     }
 
-    fn said(&self) -> String {
+    fn message(&self) -> String {
         std::fs::read_to_string(self.at("said")).unwrap()
     }
 
@@ -97,7 +97,7 @@ impl Served {
 
     fn is_used_again(&self) {
         // Its resilver has begun by then.
-        until("the device is used again", || self.said().contains("is back and used again"));
+        until("the device is used again", || self.message().contains("is back and used again"));
         self.now("zpool wait -t resilver tank");
         assert_eq!(self.health(), "ONLINE");
         assert!(!self.now("zpool status tank").contains("is not used"));
@@ -110,7 +110,7 @@ impl Served {
         let status = self.now("zpool status tank");
         has(&status, &["scrub repaired 0B", "with 0 errors", "No known data errors"]);
         self.now("zpool export tank");
-        assert!(self.server.wait().unwrap().success(), "{}", self.said());
+        assert!(self.server.wait().unwrap().success(), "{}", self.message());
         self.place.zdb_is_content("tank");
         self.remove("a");
         self.place.ok("check -d . tank");
@@ -148,9 +148,10 @@ fn a_device_is_found_under_another_name_and_an_earlier_copy_is_not_taken_for_it(
     served.rename("b", "aside/b");
     served.write("z", 3);
     until("the copy is seen", || {
-        served.said().contains("/copy is not used as ") && served.said().contains("earlier copy")
+        served.message().contains("/copy is not used as ")
+            && served.message().contains("earlier copy")
     });
-    has(&served.said(), &["zpool online tank", "gives up what only it has"]);
+    has(&served.message(), &["zpool online tank", "gives up what only it has"]);
     has(&served.row("b"), &["REMOVED", "/copy is not used: it is an earlier copy"]);
     assert_eq!(served.health(), "DEGRADED");
     served.copy("aside/b", "returned");
@@ -181,8 +182,8 @@ fn a_device_that_was_written_elsewhere_is_refused() {
         let own = if changes < 10 { 10 } else { 1 };
         (0..own).for_each(|n| served.write(&format!("y{n}"), 2 + n));
         served.copy("aside/b", "b");
-        until("it is refused", || served.said().contains("/b is not used as "));
-        has(&served.said(), &[why, "zpool online tank"]);
+        until("it is refused", || served.message().contains("/b is not used as "));
+        has(&served.message(), &[why, "zpool online tank"]);
         has(&served.row("b"), &["REMOVED", "/b is not used: ", why]);
         has(&served.now("zpool status -j tank"), &["/b is not used: ", why]);
         assert_eq!(served.health(), "DEGRADED");
@@ -203,12 +204,12 @@ fn what_is_no_device_of_the_pool_is_refused_and_left_as_it_is() {
     served.rename("b", "aside/b");
     served.write("y", 2);
     served.place.extra("b");
-    until("the file is seen", || served.said().contains("/b is not used as "));
-    has(&served.said(), &["it has no label", "zpool replace tank"]);
+    until("the file is seen", || served.message().contains("/b is not used as "));
+    has(&served.message(), &["it has no label", "zpool replace tank"]);
     has(&served.row("b"), &["/b is not used: it has no label"]);
     served.now("zpool create other b");
     served.now("zpool export other");
-    until("the pool is seen", || served.said().contains("it belongs to another pool"));
+    until("the pool is seen", || served.message().contains("it belongs to another pool"));
     assert_eq!(served.health(), "DEGRADED");
     has(&served.row("b"), &["/b is not used: it belongs to another pool"]);
     has(&served.now("zpool import -d ."), &["other", "ONLINE"]);
@@ -232,11 +233,11 @@ fn a_new_device_takes_the_place_of_the_old_when_that_is_wanted() {
     served.now("zpool create other other");
     served.now("zpool export other");
     served.rename("other", "b");
-    until("the pool is seen", || served.said().contains("it belongs to another pool"));
+    until("the pool is seen", || served.message().contains("it belongs to another pool"));
     assert_eq!(served.health(), "DEGRADED");
     served.remove("b");
     served.place.extra("b");
-    until("it is replaced", || served.said().contains("is replaced by a new device"));
+    until("it is replaced", || served.message().contains("is replaced by a new device"));
     until("it has everything", || served.health() == "ONLINE");
     assert!(!served.now("zpool status tank").contains("replacing"));
     served.holds(&["x", "y"]);

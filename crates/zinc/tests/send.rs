@@ -50,15 +50,15 @@ fn shipped(dir: &Path, name: &str) -> PathBuf {
 fn sizes_are_foretold_as_openzfs_does() {
     let dir = tempfile::tempdir().unwrap();
     let pack = shipped(dir.path(), "pack");
-    let (mut args, mut said) = ("", BTreeMap::<&str, String>::new());
+    let (mut args, mut message) = ("", BTreeMap::<&str, String>::new());
     for line in ESTIMATES.lines() {
         match line.strip_prefix("# ") {
             Some(next) => args = next,
-            None => said.entry(args).or_default().push_str(&format!("{line}\n")),
+            None => message.entry(args).or_default().push_str(&format!("{line}\n")),
         }
     }
-    assert!(said.len() > 8);
-    for (args, theirs) in said {
+    assert!(message.len() > 8);
+    for (args, theirs) in message {
         let all = ["-n", "-v", "-P", "-d", arg(&pack)].into_iter().chain(args.split(' '));
         let ours = sent(dir.path(), &all.collect::<Vec<_>>());
         assert_eq!(String::from_utf8(ours).unwrap(), theirs, "{args}");
@@ -225,8 +225,8 @@ fn a_server_sends_to_the_streams_of_its_client() {
     stream.read_exact(&mut first).unwrap();
     // What is being sent is in use until then.
     let output = place.command_here("zfs destroy tank@one").output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("dataset is busy"), "{said}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.contains("dataset is busy"), "{message}");
     drop(stream);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");

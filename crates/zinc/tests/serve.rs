@@ -183,9 +183,9 @@ fn commands_reach_the_pool_that_is_held_with_the_same_results() {
     assert_eq!(place.run(&["zfs", "nonsense", "tank/a"]).code, 2);
 
     server.signal(Signal::TERM);
-    let (code, said) = server.end();
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.ends_with("zinc: tank is exported: signal 15\n"), "{said}");
+    let (code, message) = server.end();
+    assert_eq!(code, Some(0), "{message}");
+    assert!(message.ends_with("zinc: tank is exported: signal 15\n"), "{message}");
     assert_eq!(place.sockets(), Vec::<PathBuf>::new());
     let found = place.run(&["zpool", "import", "-d", ".", "-j"]).json();
     assert_eq!(found["pools"]["tank"]["label_state"], "EXPORTED");
@@ -283,8 +283,8 @@ fn a_server_that_is_killed_loses_nothing_that_was_synced() {
     let again = place.serve(&[]);
     assert_eq!(place.run(&["cat", "tank/kept:/file"]).ok(), "kept\n");
     again.signal(Signal::INT);
-    let (code, said) = again.end();
-    assert_eq!(code, Some(0), "{said}");
+    let (code, message) = again.end();
+    assert_eq!(code, Some(0), "{message}");
     assert!(place.sockets().is_empty());
     place.is_clean();
 }
@@ -299,8 +299,8 @@ fn exporting_ends_the_server() {
     let status = ask(&socket, "{\"id\":\"x\",\"do\":\"status\"}\n");
     assert_eq!((&status["id"], &status["ok"]["pool"]), (&json!("x"), &json!("tank")));
     assert_eq!(ask(&socket, "{\"id\":2,\"do\":\"export\"}\n"), json!({ "id": 2, "ok": null }));
-    let (code, said) = server.end();
-    assert_eq!(code, Some(0), "{said}");
+    let (code, message) = server.end();
+    assert_eq!(code, Some(0), "{message}");
     assert!(!socket.exists() && !place.path().join("pid").exists());
 
     let _server = place.serve(&[]);
@@ -595,10 +595,13 @@ fn a_server_whose_line_cannot_be_written_goes_on_and_that_is_said() {
     let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
     let mut command = place.command(&["serve", "-b", "-d", ".", "tank"]);
     let output = command.stdin(Stdio::null()).stdout(full()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("the server has started in spite of this: serving tank ("), "{said}");
-    assert!(said.contains("cannot write to standard output"), "{said}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(
+        message.contains("the server has started in spite of this: serving tank ("),
+        "{message}"
+    );
+    assert!(message.contains("cannot write to standard output"), "{message}");
     place.run(&["zpool", "export", "tank"]).ok();
     place.run(&["serve", "-b", "-d", ".", "--log", "/dev/full", "tank"]).ok();
     place.run(&["zpool", "export", "tank"]).ok();
@@ -608,9 +611,9 @@ fn a_server_whose_line_cannot_be_written_goes_on_and_that_is_said() {
 fn a_time_can_be_set() {
     let place = Place::new();
     let server = place.serve(&["--for", "0.2"]);
-    let (code, said) = server.end();
+    let (code, message) = server.end();
     assert_eq!(code, Some(0));
-    assert!(said.ends_with("tank is exported: its time is over\n"), "{said}");
+    assert!(message.ends_with("tank is exported: its time is over\n"), "{message}");
     let run = place.run(&["serve", "-d", ".", "--for", "-1", "tank"]);
     assert_eq!(run.code, 2, "{}", run.err);
 }
@@ -671,8 +674,8 @@ fn a_pool_that_goes_is_watched_no_more_and_the_others_are() {
     place.run(&["zpool", "export", "tank"]).ok();
     lines.by_ref().for_each(drop);
     assert_eq!(watch.wait().unwrap().code(), Some(1));
-    let said = rest_of_errors(&mut watch);
-    assert!(said.contains("dozer") && said.contains("tank"), "{said}");
+    let message = rest_of_errors(&mut watch);
+    assert!(message.contains("dozer") && message.contains("tank"), "{message}");
 }
 
 #[test]
@@ -788,8 +791,8 @@ fn a_served_verb_has_the_environment_of_its_client() {
     let _server = place.serve(&[]);
     let mut status = place.command(&["zpool", "status", "-s", "tank"]);
     let output = status.env("ZINC_PRICES", "no-such-prices").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
     let missing = place.path().join("no-such-prices").display().to_string();
-    assert!(said.contains(&format!("no prices in {missing}")), "{said}");
+    assert!(message.contains(&format!("no prices in {missing}")), "{message}");
     assert!(!output.status.success());
 }

@@ -18,7 +18,7 @@ use testkit::workspace_root;
 struct All {
     child: Child,
     /// What it and its processes have said on standard error.
-    said: Arc<Mutex<String>>,
+    message: Arc<Mutex<String>>,
 }
 
 impl Drop for All {
@@ -41,15 +41,15 @@ fn place() -> Place {
 fn serve(mut command: Command) -> All {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let said = Arc::new(Mutex::new(String::new()));
-    let (mut errors, into) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&said));
+    let message = Arc::new(Mutex::new(String::new()));
+    let (mut errors, into) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&message));
     std::thread::spawn(move || {
         let mut line = String::new();
         while errors.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
             into.lock().unwrap().push_str(&std::mem::take(&mut line));
         }
     });
-    All { child, said }
+    All { child, message }
 }
 
 impl All {
@@ -59,12 +59,12 @@ impl All {
         line
     }
 
-    fn said(&self) -> String {
-        self.said.lock().unwrap().clone()
+    fn message(&self) -> String {
+        self.message.lock().unwrap().clone()
     }
 
     fn says(&self, text: &str) {
-        until(&format!("no {text:?}"), || self.said().contains(text));
+        until(&format!("no {text:?}"), || self.message().contains(text));
     }
 
     /// The process that serves a pool, as the last line about that says. The line may come a moment
@@ -79,8 +79,8 @@ impl All {
     }
 
     fn last_process_of(&self, pool: &str) -> Option<Pid> {
-        let said = self.said();
-        let line = said.lines().rfind(|line| line.contains(&format!("serving {pool} (")))?;
+        let message = self.message();
+        let line = message.lines().rfind(|line| line.contains(&format!("serving {pool} (")))?;
         let word = line.split(" as process ").nth(1)?.split(' ').next()?;
         Pid::from_raw(word.parse().ok()?)
     }
@@ -119,8 +119,8 @@ fn all_known_pools_are_served_and_served_again() {
     assert_ne!(one, two);
 
     // The page has both, as their processes see them.
-    let said = all.said();
-    let address = said.split("page at http://").nth(1).unwrap().split('/').next().unwrap();
+    let message = all.message();
+    let address = message.split("page at http://").nth(1).unwrap().split('/').next().unwrap();
     until("both pools on the page", || pools_on_page(address) == ["one", "two"]);
 
     // One that is killed comes back, with what it had promised.
@@ -135,7 +135,7 @@ fn all_known_pools_are_served_and_served_again() {
     place.ok_here("zpool export two");
     until("one pool on the page", || pools_on_page(address) == ["one"]);
     let one = all.process_of("one");
-    assert_eq!(all.end(), Some(0), "{}", all.said());
+    assert_eq!(all.end(), Some(0), "{}", all.message());
     all.says("one is no longer served: signal 15");
     assert!(kill_process(one, Signal::TERM).is_err(), "its process is gone");
     let bytes = manager.recv(&mut told).unwrap();
@@ -149,7 +149,7 @@ fn where_nothing_is_left_to_serve_it_is_said_why() {
     let place = place();
     let mut all = serve(place.command_here("serve -a --skip one --skip two"));
     all.says("all known pools are served already, or left out");
-    assert_eq!(all.end(), Some(0), "{}", all.said());
+    assert_eq!(all.end(), Some(0), "{}", all.message());
     place.ok_here("zpool destroy one");
     place.ok_here("zpool destroy two");
     let mut all = serve(place.command_here("serve -a"));
@@ -164,7 +164,7 @@ fn where_nothing_is_left_to_serve_it_is_said_why() {
     until("its process ends", || kill_process(first, Signal::CONT).is_err());
     place.ok_here(&format!("zpool import -d {disk} one"));
     until("a new process of one", || all.process_of("one") != first);
-    assert_eq!(all.end(), Some(0), "{}", all.said());
+    assert_eq!(all.end(), Some(0), "{}", all.message());
 }
 
 #[test]
@@ -203,11 +203,11 @@ fn options_come_from_a_file_and_from_a_section_of_the_pool() {
     ] {
         std::fs::write(place.path().join("conf"), text).unwrap();
         let output = place.command_here("serve --config conf one").output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(2) && said.contains(why), "{text}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && message.contains(why), "{text}: {message}");
     }
-    let said = place.fails("serve --config nowhere one");
-    assert!(said.contains("cannot read nowhere"), "{said}");
+    let message = place.fails("serve --config nowhere one");
+    assert!(message.contains("cannot read nowhere"), "{message}");
 }
 
 #[test]
@@ -219,9 +219,13 @@ fn the_log_is_filtered_and_one_line_for_each_entry() {
     assert!(server.line().starts_with("serving one ("));
     place.ok_here("zfs list one");
     server.says("zfs list one pid=");
-    assert!(server.said().starts_with("zinc: debug: "), "{}", server.said());
+    assert!(server.message().starts_with("zinc: debug: "), "{}", server.message());
     assert_eq!(server.end(), Some(0));
-    assert!(!server.said().contains("no longer served"), "that is information: {}", server.said());
+    assert!(
+        !server.message().contains("no longer served"),
+        "that is information: {}",
+        server.message()
+    );
     let wrong = place.command_here("serve one").env("ZINC_LOG", "loud").output().unwrap();
     assert_eq!(wrong.status.code(), Some(2));
 
@@ -253,8 +257,8 @@ fn the_units_that_are_shipped_are_right() {
         names.push(name);
     }
     let verify = Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&names).output();
-    let said = String::from_utf8_lossy(&verify.unwrap().stderr).into_owned();
-    assert!(!said.contains("zinc"), "{said}");
+    let message = String::from_utf8_lossy(&verify.unwrap().stderr).into_owned();
+    assert!(!message.contains("zinc"), "{message}");
 }
 
 /// The configuration that is shipped is taken, also with what is commented out.
@@ -268,8 +272,8 @@ fn the_configuration_that_is_shipped_is_taken() {
         std::fs::write(place.path().join("conf"), text).unwrap();
         let command = "serve --config conf --http=127.0.0.1:0 --for 0 one";
         let output = place.command_here(command).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() != Some(2), "{said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() != Some(2), "{message}");
     }
 }
 

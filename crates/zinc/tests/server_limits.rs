@@ -146,9 +146,9 @@ impl Server {
             assert!(began.elapsed() < 2 * SOON, "the server does not end");
             std::thread::sleep(Duration::from_millis(5));
         };
-        let mut said = String::new();
-        self.err.read_to_string(&mut said).unwrap();
-        (status.code(), began.elapsed(), said)
+        let mut message = String::new();
+        self.err.read_to_string(&mut message).unwrap();
+        (status.code(), began.elapsed(), message)
     }
 }
 
@@ -159,7 +159,7 @@ impl Drop for Server {
     }
 }
 
-fn said(child: Child) -> (Option<i32>, String) {
+fn message(child: Child) -> (Option<i32>, String) {
     let output = child.wait_with_output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
@@ -209,7 +209,7 @@ fn a_stalled_reader_and_an_export_hold_nothing_up() {
     assert_eq!(place.run(&["ls", "tank:/"]).ok(), "big\nsome\n");
     let (done, time) = timed(|| place.run(&["zpool", "export", "-f", "tank"]));
     assert!(done.code == 0 && time < SOON, "{} {time:?}", done.err);
-    let (code, words) = said(stalled);
+    let (code, words) = message(stalled);
     assert!(code == Some(1) && words.contains("tank is being exported"), "{code:?} {words}");
     let (code, _, words) = server.end();
     assert!(code == Some(0) && words.contains("tank is exported: a client"), "{words}");
@@ -234,7 +234,7 @@ fn a_signal_ends_a_server_whatever_client_stalls() {
     assert!(code == Some(0) && time < SOON, "{code:?} {time:?} {words}");
     assert!(words.contains("tank is exported: signal 15"), "{words}");
     for child in stalled {
-        let (code, words) = said(child);
+        let (code, words) = message(child);
         assert_eq!(code, Some(1));
         // A client that asks again and again may find the server gone.
         let is_told = words.contains("stops serving tank: it got SIGTERM")
@@ -331,10 +331,10 @@ fn a_change_that_meets_a_forced_export_says_whether_it_was_made() {
         assert_eq!(server.end().0, Some(0));
         place.run(&["zpool", "import", "-d", ".", "tank"]).ok();
         for (name, output) in names.iter().zip(ended) {
-            let said = String::from_utf8_lossy(&output.stderr);
+            let message = String::from_utf8_lossy(&output.stderr);
             let is_there = place.run(&["zfs", "list", name]).code == 0;
-            assert_eq!(output.status.success(), is_there, "{name}: {said}");
-            assert_eq!(said.is_empty(), is_there, "{name}: {said}");
+            assert_eq!(output.status.success(), is_there, "{name}: {message}");
+            assert_eq!(message.is_empty(), is_there, "{name}: {message}");
         }
     }
 }
@@ -366,7 +366,7 @@ fn a_second_signal_ends_it_at_once() {
     server.signal(Signal::TERM);
     server.signal(Signal::INT);
     let (code, time, words) = server.end();
-    said(stalled);
+    message(stalled);
     assert!(matches!(code, Some(0 | 1)) && time < SOON, "{code:?} {time:?} {words}");
     assert_eq!(words.contains("tank is exported"), code == Some(0), "{words}");
     place.is_clean();

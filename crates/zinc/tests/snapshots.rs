@@ -45,8 +45,8 @@ fn several_snapshots_of_one_file_system_are_refused_in_openzfs_s_words() {
         "zfs snapshot -d . tank@x tank/a@x tank@y",
     ] {
         let run = place.run(command);
-        let said = "cannot create snapshots : multiple snapshots of same fs not allowed";
-        assert!(run.code == 1 && run.err.contains(said), "{command}: {}", run.err);
+        let message = "cannot create snapshots : multiple snapshots of same fs not allowed";
+        assert!(run.code == 1 && run.err.contains(message), "{command}: {}", run.err);
         assert_eq!(place.snapshots(), Vec::<String>::new(), "{command}");
     }
     // The same name twice is one snapshot.

@@ -244,18 +244,19 @@ fn output_that_cannot_be_written_is_a_failure_of_every_verb() {
             continue;
         }
         let failed = run_to(dir.path(), line, full());
-        let said = text(&failed.stderr);
-        let tells = said.contains("cannot write to standard output") && said.contains("No space");
+        let message = text(&failed.stderr);
+        let tells =
+            message.contains("cannot write to standard output") && message.contains("No space");
         if failed.status.code() != Some(1) || !tells {
-            offences.push(format!("{line} >/dev/full: {:?}, {said}", failed.status.code()));
+            offences.push(format!("{line} >/dev/full: {:?}, {message}", failed.status.code()));
         }
         // The reader went away before a byte was written.
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let left = run_to(dir.path(), line, writer);
         if left.status.code() != Some(0) || left.stderr != whole.stderr {
-            let said = text(&left.stderr);
-            offences.push(format!("{line} | true: {:?}, {said}", left.status.code()));
+            let message = text(&left.stderr);
+            offences.push(format!("{line} | true: {:?}, {message}", left.status.code()));
         }
     }
     assert!(offences.is_empty(), "{}", offences.join("\n"));
@@ -339,10 +340,10 @@ fn closed_streams_do_no_harm() {
             let is_lost =
                 closed.contains(">&-") && !closed.starts_with('2') && verb.contains("status");
             assert_eq!(run.status.code(), Some(i32::from(is_lost)), "{script}");
-            let said = text(&run.stderr);
-            let tells = said.contains("cannot write to standard output: ")
-                || said.contains("because: Bad file descriptor");
-            assert_eq!(tells, is_lost && !closed.contains("2>&-"), "{script}: {said}");
+            let message = text(&run.stderr);
+            let tells = message.contains("cannot write to standard output: ")
+                || message.contains("because: Bad file descriptor");
+            assert_eq!(tells, is_lost && !closed.contains("2>&-"), "{script}: {message}");
         }
         ok(dir.path(), &["zfs", "destroy", "-d", "one", "tank/new"]);
     }
@@ -394,16 +395,16 @@ fn a_client_of_a_server_fails_as_the_verb_does() {
             continue;
         }
         let failed = run_to(dir.path(), line, full());
-        let said = text(&failed.stderr);
-        if failed.status.code() != Some(1) || !said.contains("No space left on device") {
-            offences.push(format!("{line} >/dev/full: {:?}, {said}", failed.status.code()));
+        let message = text(&failed.stderr);
+        if failed.status.code() != Some(1) || !message.contains("No space left on device") {
+            offences.push(format!("{line} >/dev/full: {:?}, {message}", failed.status.code()));
         }
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let left = run_to(dir.path(), line, writer);
         if left.status.code() != Some(0) || !left.stderr.is_empty() {
-            let said = text(&left.stderr);
-            offences.push(format!("{line} | true: {:?}, {said}", left.status.code()));
+            let message = text(&left.stderr);
+            offences.push(format!("{line} | true: {:?}, {message}", left.status.code()));
         }
     }
     let end = command(dir.path(), &["zpool", "export", "-d", "one", "tank"]).status().unwrap();

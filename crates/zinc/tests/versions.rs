@@ -16,18 +16,18 @@ fn file_systems_of_old_versions_are_written_and_upgraded() {
         place.ok(&format!("cp file tank/v{version}:/"));
         place.ok(&format!("mv tank/v{version}:/file tank/v{version}:/moved"));
     }
-    let said = place.fails("zfs create -o version=2 -o utf8only=on tank/x");
-    assert!(said.contains("do not have the property 'utf8only'"), "{said}");
+    let message = place.fails("zfs create -o version=2 -o utf8only=on tank/x");
+    assert!(message.contains("do not have the property 'utf8only'"), "{message}");
     place.fails("zfs create -o version=6 tank/x");
     assert!(place.ok("zfs upgrade").contains("\n 1   tank/v1\n 2   tank/v2\n"));
     place.zdb_is_content("tank");
     place.ok("zfs snapshot tank/v3@a");
-    let said = place.fails("zfs clone -o version=2 tank/v3@a tank/clone");
-    assert!(said.contains("already at version 3"), "{said}");
+    let message = place.fails("zfs clone -o version=2 tank/v3@a tank/clone");
+    assert!(message.contains("already at version 3"), "{message}");
     place.ok("zfs clone -o version=4 tank/v3@a tank/clone");
     place.ok("zfs set version=2 tank/v1");
-    let said = place.fails("zfs set version=1 tank/v1");
-    assert!(said.contains("can not be downgraded"), "{said}");
+    let message = place.fails("zfs set version=1 tank/v1");
+    assert!(message.contains("can not be downgraded"), "{message}");
     assert!(place.fails("zfs upgrade -V 4 tank/v5").contains("tank/v5: can not be downgraded"));
     assert_eq!(place.ok("zfs upgrade -V 3 tank/v1"), "1 filesystems upgraded\n");
     let all = "6 filesystems upgraded\n1 filesystems already at this version\n";
@@ -48,8 +48,8 @@ fn a_pool_is_confined_to_the_features_of_its_files() {
     std::fs::write(path("few"), "# these\nasync_destroy, skein\nsha512\n").unwrap();
     std::fs::write(path("more"), "async_destroy skein blake3\n").unwrap();
     std::fs::write(path("odd"), "nix\n").unwrap();
-    let said = place.fails(&format!("zpool create -o compatibility={} tank a", path("odd")));
-    assert!(said.contains("'nix' is not a feature"), "{said}");
+    let message = place.fails(&format!("zpool create -o compatibility={} tank a", path("odd")));
+    assert!(message.contains("'nix' is not a feature"), "{message}");
     place.fails("zpool create -o compatibility=not-there tank a");
     place.ok(&format!("zpool create -o compatibility={},{} tank a", path("few"), path("more")));
     let enabled = || {
@@ -60,8 +60,8 @@ fn a_pool_is_confined_to_the_features_of_its_files() {
     };
     // And what a feature needs.
     assert_eq!(enabled(), ["async_destroy", "extensible_dataset", "skein"]);
-    let said = place.fails("zpool set feature@blake3=enabled tank");
-    assert!(said.contains("not in the pool's compatibility set"), "{said}");
+    let message = place.fails("zpool set feature@blake3=enabled tank");
+    assert!(message.contains("not in the pool's compatibility set"), "{message}");
     let run = place.run(&format!("zpool set compatibility={} tank", path("more")));
     assert!(run.err.contains("not in this compatibility set"), "{}", run.err);
     std::fs::write(path("more"), "async_destroy extensible_dataset skein blake3\n").unwrap();

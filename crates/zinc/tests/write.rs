@@ -233,13 +233,13 @@ fn a_pool_grows() {
     place.step("zpool add -d . tank cache h spare i");
     place.step("zpool add -d . tank spare j");
     for again in ["spare i", "cache h", "cache j", "spare h", "log i", "spare a", "log a"] {
-        let (code, said) = place.fails(&format!("zpool add -f -d . tank {again}"));
-        assert!(code == 1 && said.contains("invalid vdev specification"), "{again}: {said}");
+        let (code, message) = place.fails(&format!("zpool add -f -d . tank {again}"));
+        assert!(code == 1 && message.contains("invalid vdev specification"), "{again}: {message}");
     }
     for twice in ["spare k k", "cache k spare k", "mirror k k"] {
         place.file("k", 128 << 20);
-        let (code, said) = place.fails(&format!("zpool add -f -d . tank {twice}"));
-        assert!(code == 1 && said.contains("refer to the same device"), "{twice}: {said}");
+        let (code, message) = place.fails(&format!("zpool add -f -d . tank {twice}"));
+        assert!(code == 1 && message.contains("refer to the same device"), "{twice}: {message}");
     }
     let status = place.ok("zpool status -d . tank");
     let at = |what: &str| status.find(what).unwrap_or_else(|| panic!("{what}: {status}"));

@@ -165,8 +165,8 @@ fn raw_streams_stay_as_they_are() {
             mine.stdout == other.stdout && unsummed(&mine.stdout) == unsummed(&stream),
             "{name}"
         );
-        let said = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        assert_eq!(said(mine.stderr), said(other.stderr), "{name}");
+        let message = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        assert_eq!(message(mine.stderr), message(other.stderr), "{name}");
     }
 }
 
@@ -213,8 +213,8 @@ fn what_is_recompressed_is_received() {
         (&["decompress", "1,0,nope"], &plain, 2, "Invalid compression type nope"),
     ] {
         let run = ours(args, input);
-        let said = String::from_utf8_lossy(&run.stderr).into_owned();
-        assert!(run.status.code() == Some(code) && said.contains(words), "{args:?}: {said}");
+        let message = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(run.status.code() == Some(code) && message.contains(words), "{args:?}: {message}");
     }
 }
 
@@ -270,8 +270,8 @@ fn references_become_the_blocks_that_they_refer_to() {
     assert!(deduplicated.len() < plain.len());
     std::fs::write(&path, &deduplicated).unwrap();
     let run = ours(&["redup", "-v", arg(&path)], &[]);
-    let said = String::from_utf8(run.stderr).unwrap();
-    has(&said, &["converted stream with ", ", including 7 dedup records"]);
+    let message = String::from_utf8(run.stderr).unwrap();
+    has(&message, &["converted stream with ", ", including 7 dedup records"]);
     assert!(run.stdout == plain);
     // To what is not there, or comes later.
     let mut reader = Reader::new(&deduplicated[..]);

@@ -179,17 +179,17 @@ fn a_change_of_names_that_fails_leaves_nothing() {
             faults.arm(nth);
             let done = act(&fs);
             faults.disarm();
-            let said = format!("{name}, access {nth}");
+            let message = format!("{name}, access {nth}");
             if done.is_err() {
                 refused += 1;
-                assert_eq!(state(&set, &fs), before, "{said}: refused");
-                act(&fs).unwrap_or_else(|e| panic!("{said}: again: {e}"));
+                assert_eq!(state(&set, &fs), before, "{message}: refused");
+                act(&fs).unwrap_or_else(|e| panic!("{message}: again: {e}"));
             }
-            assert_ne!(state(&set, &fs), before, "{said}");
+            assert_ne!(state(&set, &fs), before, "{message}");
             // What was taken back in the same txg is not written either.
             let after = state(&set, &fs);
             set.commit();
-            assert_eq!(state(&set, &fs), after, "{said}: synced");
+            assert_eq!(state(&set, &fs), after, "{message}: synced");
             if !faults.has_fired() {
                 break;
             }
@@ -214,15 +214,15 @@ fn a_change_that_cannot_be_taken_back_stops_the_pool() {
                 faults.arm_twice(nth, then);
                 let done = act(&fs);
                 faults.disarm();
-                let said = format!("{name}, accesses {nth} and {then} more");
+                let message = format!("{name}, accesses {nth} and {then} more");
                 match (done, set.stopped()) {
                     (Err(e), Some(why)) => {
                         stops += 1;
-                        assert!(why.contains("cannot be taken back"), "{said}: {why}");
-                        assert!(e.to_string().contains(&why), "{said}: {e}");
+                        assert!(why.contains("cannot be taken back"), "{message}: {why}");
+                        assert!(e.to_string().contains(&why), "{message}: {e}");
                     }
-                    (Err(_), None) => assert!(state(&set, &fs) == before, "{said}"),
-                    (Ok(()), stopped) => assert_eq!(stopped, None, "{said}"),
+                    (Err(_), None) => assert!(state(&set, &fs) == before, "{message}"),
+                    (Ok(()), stopped) => assert_eq!(stopped, None, "{message}"),
                 }
                 if !faults.has_fired() {
                     break;

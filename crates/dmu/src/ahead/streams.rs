@@ -84,7 +84,7 @@ struct Stream {
     /// The access that is furthest on its way.
     at: Access,
     /// What was asked for behind `at`: forwards and backwards in blocks, strided in accesses.
-    asked: u64,
+    requested: u64,
     /// Blocks that may be asked for ahead of the reader.
     depth: u64,
     lead: Arc<Lead>,
@@ -115,20 +115,20 @@ impl Stream {
             Pattern::Forwards => {
                 let end = self.at.end();
                 let is_near = a.end().saturating_add(slack) >= end;
-                let is_ours = is_near && a.first <= end.saturating_add(self.asked.min(slack));
+                let is_ours = is_near && a.first <= end.saturating_add(self.requested.min(slack));
                 is_ours.then(|| a.end().saturating_sub(end))
             }
             Pattern::Backwards => {
                 let first = self.at.first;
                 let is_near = a.first <= first.saturating_add(slack);
-                let is_ours = is_near && a.end() >= first.saturating_sub(self.asked.min(slack));
+                let is_ours = is_near && a.end() >= first.saturating_sub(self.requested.min(slack));
                 is_ours.then(|| first.saturating_sub(a.first))
             }
             Pattern::Strided(step) => {
                 let way = i128::from(a.first) - i128::from(self.at.first);
                 let steps = way / i128::from(step);
                 let is_step = a.blocks == self.at.blocks && way % i128::from(step) == 0;
-                let reach = self.asked.clamp(1, OVERTAKEN);
+                let reach = self.requested.clamp(1, OVERTAKEN);
                 let is_ours = is_step && steps.abs() <= i128::from(reach);
                 is_ours.then(|| u64::try_from(steps).unwrap_or(0))
             }
@@ -138,14 +138,14 @@ impl Stream {
     /// The reader is `on` further than it was.
     fn advance(&mut self, a: Access, on: u64) {
         self.at = a;
-        self.asked = self.asked.saturating_sub(on);
+        self.requested = self.requested.saturating_sub(on);
     }
 
     /// Blocks that it is ahead of its reader.
     fn distance(&self) -> u64 {
         match self.pattern {
-            Pattern::Strided(_) => self.asked.saturating_mul(self.at.blocks),
-            _ => self.asked,
+            Pattern::Strided(_) => self.requested.saturating_mul(self.at.blocks),
+            _ => self.requested,
         }
     }
 
@@ -154,19 +154,19 @@ impl Stream {
         let room = self.depth.saturating_sub(self.distance()).min(pace.piece);
         match self.pattern {
             Pattern::Forwards => {
-                let from = self.at.end().saturating_add(self.asked);
+                let from = self.at.end().saturating_add(self.requested);
                 let blocks = room.min(pace.end.saturating_sub(from));
                 (blocks > 0).then(|| (vec![(from, blocks)], blocks))
             }
             Pattern::Backwards => {
-                let to = self.at.first.saturating_sub(self.asked);
+                let to = self.at.first.saturating_sub(self.requested);
                 let blocks = room.min(to);
                 (blocks > 0).then(|| (vec![(to - blocks, blocks)], blocks))
             }
             Pattern::Strided(step) => {
                 let left = self.depth.saturating_sub(self.distance());
                 let accesses = (room / self.at.blocks).max(u64::from(left >= self.at.blocks));
-                let begin = |n| stepped(self.at.first, step, self.asked + n);
+                let begin = |n| stepped(self.at.first, step, self.requested + n);
                 let is_there = |first: &u64| *first < pace.end;
                 let first = (1..=accesses).map_while(|n| begin(n).filter(is_there));
                 let blocks = |first: u64| self.at.blocks.min(pace.end - first);
@@ -195,10 +195,10 @@ impl Stream {
                 return false;
             };
             out.push(Piece { ranges, room });
-            self.asked += count;
+            self.requested += count;
             if probing {
                 let each = (blocks / count).max(1);
-                self.asked += pace.piece.saturating_mul(PROBE_PIECES) / each;
+                self.requested += pace.piece.saturating_mul(PROBE_PIECES) / each;
                 return true;
             }
         }
@@ -250,8 +250,8 @@ impl Streams {
                 let Some(pattern) = pattern else { return true };
                 self.make_room();
                 let (at, depth) = (a, pace.start.max(a.blocks).min(pace.max));
-                let (lead, asked) = (lead(), 0);
-                self.streams.push(Stream { pattern, at, asked, depth, lead, turn, seen: now });
+                let (lead, requested) = (lead(), 0);
+                self.streams.push(Stream { pattern, at, requested, depth, lead, turn, seen: now });
                 self.streams.len() - 1
             }
         };
@@ -355,36 +355,36 @@ mod tests {
         assert_eq!(reader.read(11, 1), [12, 13]);
         assert_eq!(reader.read(12, 1), [14, 15, 16]);
         assert_eq!(reader.read(13, 1), [17, 18, 19, 20, 21]);
-        let mut asked: Vec<u64> = (14..900).flat_map(|at| reader.read(at, 1)).collect();
-        assert!(asked.iter().all(|b| *b < 900 + 16), "no further ahead than allowed");
-        asked.dedup();
-        assert_eq!(asked, (22..22 + asked.len() as u64).collect::<Vec<_>>());
-        assert!(asked.len() > 850);
+        let mut requested: Vec<u64> = (14..900).flat_map(|at| reader.read(at, 1)).collect();
+        assert!(requested.iter().all(|b| *b < 900 + 16), "no further ahead than allowed");
+        requested.dedup();
+        assert_eq!(requested, (22..22 + requested.len() as u64).collect::<Vec<_>>());
+        assert!(requested.len() > 850);
     }
 
     #[test]
     fn nothing_is_asked_for_behind_the_end() {
         let mut reader = Reader::new(100);
-        let asked: Vec<u64> = (980..1000).flat_map(|at| reader.read(at, 1)).collect();
-        assert_eq!(asked, (982..1000).collect::<Vec<_>>());
+        let requested: Vec<u64> = (980..1000).flat_map(|at| reader.read(at, 1)).collect();
+        assert_eq!(requested, (982..1000).collect::<Vec<_>>());
     }
 
     #[test]
     fn backwards_to_the_first_block() {
         let mut reader = Reader::new(100);
-        let mut asked: Vec<u64> = (0..40).rev().flat_map(|at| reader.read(at, 1)).collect();
-        asked.sort_unstable();
-        assert_eq!(asked, (0..38).collect::<Vec<_>>());
+        let mut requested: Vec<u64> = (0..40).rev().flat_map(|at| reader.read(at, 1)).collect();
+        requested.sort_unstable();
+        assert_eq!(requested, (0..38).collect::<Vec<_>>());
     }
 
     #[test]
     fn parts_of_blocks_are_a_stream_as_well() {
         let mut reader = Reader::new(100);
         let parts = (0..40).flat_map(|block| [block; 5]);
-        let mut asked: Vec<u64> = parts.flat_map(|block| reader.read(block, 1)).collect();
-        asked.dedup();
-        assert_eq!(asked[..5], [2, 3, 4, 5, 6]);
-        assert_eq!(asked, (2..2 + asked.len() as u64).collect::<Vec<_>>());
+        let mut requested: Vec<u64> = parts.flat_map(|block| reader.read(block, 1)).collect();
+        requested.dedup();
+        assert_eq!(requested[..5], [2, 3, 4, 5, 6]);
+        assert_eq!(requested, (2..2 + requested.len() as u64).collect::<Vec<_>>());
     }
 
     #[test]
@@ -395,15 +395,15 @@ mod tests {
             for n in 0..3 {
                 assert_eq!(reader.read(place(n), 2), [0; 0]);
             }
-            let asked = reader.read(place(3), 2);
-            assert_eq!(asked, [place(4), place(4) + 1]);
-            let mut asked: Vec<u64> = (4..60).flat_map(|n| reader.read(place(n), 2)).collect();
-            asked.sort_unstable();
-            let before = asked.len();
-            asked.dedup();
-            assert_eq!(asked.len(), before, "each block once");
+            let requested = reader.read(place(3), 2);
+            assert_eq!(requested, [place(4), place(4) + 1]);
+            let mut requested: Vec<u64> = (4..60).flat_map(|n| reader.read(place(n), 2)).collect();
+            requested.sort_unstable();
+            let before = requested.len();
+            requested.dedup();
+            assert_eq!(requested.len(), before, "each block once");
             let wanted = |b: &u64| (5..80).any(|n| place(n) == *b || place(n) + 1 == *b);
-            assert!(asked.iter().all(wanted), "{asked:?}");
+            assert!(requested.iter().all(wanted), "{requested:?}");
             assert!(before >= 110);
         }
     }
@@ -411,18 +411,18 @@ mod tests {
     #[test]
     fn several_streams_at_once_and_accesses_that_overtake_each_other() {
         let mut reader = Reader::new(100);
-        let mut asked = Vec::new();
+        let mut requested = Vec::new();
         for n in 0..50 {
             for from in [0, 300, 600] {
                 // The second of a pair comes first.
-                asked.extend(reader.read(from + (n ^ 1), 1));
+                requested.extend(reader.read(from + (n ^ 1), 1));
             }
         }
-        asked.sort_unstable();
-        asked.dedup();
+        requested.sort_unstable();
+        requested.dedup();
         for from in [0, 300, 600] {
-            let found = asked.iter().filter(|b| (from + 8..from + 50).contains(*b)).count();
-            assert_eq!(found, 42, "from {from}: {asked:?}");
+            let found = requested.iter().filter(|b| (from + 8..from + 50).contains(*b)).count();
+            assert_eq!(found, 42, "from {from}: {requested:?}");
         }
     }
 
@@ -444,11 +444,11 @@ mod tests {
     #[test]
     fn without_room_nothing_is_asked_for() {
         let mut reader = Reader::new(3);
-        let asked: Vec<u64> = (0..20).flat_map(|at| reader.read(at, 1)).collect();
-        assert!(!asked.is_empty());
+        let requested: Vec<u64> = (0..20).flat_map(|at| reader.read(at, 1)).collect();
+        assert!(!requested.is_empty());
         let mut reader = Reader::new(1);
-        let asked: Vec<u64> = (0..20).flat_map(|at| reader.read(at, 1)).collect();
-        assert_eq!(asked, [0; 0]);
+        let requested: Vec<u64> = (0..20).flat_map(|at| reader.read(at, 1)).collect();
+        assert_eq!(requested, [0; 0]);
     }
 
     #[test]
@@ -465,8 +465,8 @@ mod tests {
         }
         assert!((20..40).contains(&pieces), "{pieces}");
         assert_eq!(budget.stats().held_bytes, 0);
-        let asked: Vec<u64> = (900..990).flat_map(|at| reader.read(at, 1)).collect();
-        assert!(asked.len() > 20, "what is not in memory is read ahead again");
+        let requested: Vec<u64> = (900..990).flat_map(|at| reader.read(at, 1)).collect();
+        assert!(requested.len() > 20, "what is not in memory is read ahead again");
     }
 
     #[test]

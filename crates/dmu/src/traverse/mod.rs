@@ -58,9 +58,9 @@ const SPILL_RANK: u64 = u64::MAX - 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// On to what is below it.
-    Into,
+    Descend,
     /// Nothing below it is visited, and the visitor is not told when it is done.
-    Over,
+    Skip,
     /// The walk ends here.
     Stop,
 }
@@ -81,7 +81,7 @@ pub trait Visitor {
     /// was entered. In a walk over an object set only.
     fn object(&mut self, number: u64, dnode: &Dnode) -> Step {
         let _ = (number, dnode);
-        Step::Into
+        Step::Descend
     }
 
     /// A hole that does not say when it came to be: nothing was ever there, or the pool does not
@@ -139,8 +139,8 @@ enum Side {
 /// Whether the walk goes into a block, or ends.
 fn step(step: Step) -> ControlFlow<(), bool> {
     match step {
-        Step::Into => ControlFlow::Continue(true),
-        Step::Over => ControlFlow::Continue(false),
+        Step::Descend => ControlFlow::Continue(true),
+        Step::Skip => ControlFlow::Continue(false),
         Step::Stop => ControlFlow::Break(()),
     }
 }

@@ -24,7 +24,7 @@ struct Seen {
 impl Visitor for Seen {
     fn enter(&mut self, bp: &BlkPtr, place: Place) -> Step {
         self.entered.push((place, *bp));
-        Step::Into
+        Step::Descend
     }
 
     fn leave(&mut self, bp: &BlkPtr, place: Place) -> ControlFlow<()> {

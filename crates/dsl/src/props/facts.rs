@@ -11,7 +11,7 @@ use ondisk::DslDir;
 use ondisk::deadlist::parse_int_key;
 use ondisk::dsl::{dataset_field, dir_field};
 use ondisk::mos::master_node;
-use ondisk::props::{Property, ValueKind};
+use ondisk::props::{PropertyDesc, ValueKind};
 
 /// Version of file systems from which on names have the three properties; older ones have none.
 const DEFAULT_NAMES: u64 = 0;
@@ -113,7 +113,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Value and source of a property; `None` when the dataset does not have it.
-    pub(super) fn value(&self, p: &'static Property) -> Option<(String, Source)> {
+    pub(super) fn value(&self, p: &'static PropertyDesc) -> Option<(String, Source)> {
         match p.name {
             "quota" | "reservation" | "refquota" | "refreservation" | "volsize" => self.limit(p),
             "filesystem_limit" | "snapshot_limit" => self.count(self.stored.number(p.name)),
@@ -143,7 +143,7 @@ impl<'a> Facts<'a> {
     }
 
     /// A stored value or the default.
-    fn ordinary(&self, p: &'static Property) -> Option<(String, Source)> {
+    fn ordinary(&self, p: &'static PropertyDesc) -> Option<(String, Source)> {
         if let Some((value, source)) = self.stored.get(p.name) {
             return Some((value.text(Some(p)), source.clone()));
         }
@@ -156,7 +156,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Sizes that are not inherited: 0 stands for no limit.
-    fn limit(&self, p: &'static Property) -> Option<(String, Source)> {
+    fn limit(&self, p: &'static PropertyDesc) -> Option<(String, Source)> {
         let dir = &self.dataset.dir.phys;
         let value = match p.name {
             "quota" => dir.quota,
@@ -203,7 +203,7 @@ impl<'a> Facts<'a> {
         (text, source)
     }
 
-    fn crypt(&self, p: &'static Property) -> (String, Source) {
+    fn crypt(&self, p: &'static PropertyDesc) -> (String, Source) {
         let default = p.default_number().unwrap_or(0);
         let value = self.key.as_ref().map_or(default, |k| match p.name {
             "encryption" => k.info.suite.number(),

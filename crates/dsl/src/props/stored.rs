@@ -28,7 +28,7 @@ impl StoredValue {
 
     /// The text of `zfs get -p`.
     #[must_use]
-    pub fn text(&self, native: Option<&props::Property>) -> String {
+    pub fn text(&self, native: Option<&props::PropertyDesc>) -> String {
         match (self, native) {
             (Self::Text(t), _) => t.clone(),
             (Self::Number(n), Some(p)) => match (p.kind, p.word(*n)) {
@@ -91,7 +91,7 @@ impl StoredProperties {
     }
 
     /// Text of the value that came with a stream.
-    pub(super) fn received(&self, native: &props::Property) -> Option<String> {
+    pub(super) fn received(&self, native: &props::PropertyDesc) -> Option<String> {
         self.received.get(native.name).map(|v| v.text(Some(native)))
     }
 

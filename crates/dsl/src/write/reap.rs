@@ -217,7 +217,7 @@ impl<'a> Freeing<'a> {
 
 impl Visitor for Freeing<'_> {
     fn enter(&mut self, bp: &BlkPtr, _: Place) -> Step {
-        if bp.is_hole() { Step::Over } else { Step::Into }
+        if bp.is_hole() { Step::Skip } else { Step::Descend }
     }
 
     fn leave(&mut self, bp: &BlkPtr, place: Place) -> ControlFlow<()> {

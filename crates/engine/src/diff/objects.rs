@@ -97,7 +97,7 @@ impl Visitor for Search<'_> {
         } else if place.level == 0 {
             self.found.extend(slots(place.blkid, self.meta));
         }
-        Step::Into
+        Step::Descend
     }
 
     /// Where the pool does not note the births of holes, earlier blocks may have been here.

@@ -118,12 +118,12 @@ impl Visitor for Search<'_> {
         }
         let range = self.cut(&below);
         if range.is_empty() {
-            return Step::Over;
+            return Step::Skip;
         }
         if place.level == 0 || bp.is_hole() {
             add(&mut self.found, range);
         }
-        Step::Into
+        Step::Descend
     }
 
     fn unborn(&mut self, place: Place) {

@@ -7,7 +7,7 @@ mod set;
 pub mod vdev;
 
 pub use owners::{OwnerFigure, is_default_quota, owner_property, parse_owner, set_quota};
-pub use set::{Inherit, Setting, set};
+pub use set::{DatasetSetting, Inherit, set};
 pub(crate) use set::{check_keylocation, whole_volume};
 
 use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule};

@@ -15,7 +15,7 @@ use pool::live::LivePool;
 
 /// A property of a dataset that is to be set.
 #[derive(Clone, Copy, Debug)]
-pub struct Setting<'a> {
+pub struct DatasetSetting<'a> {
     /// The file system, volume or snapshot.
     pub dataset: &'a str,
     /// The property.
@@ -29,17 +29,17 @@ pub struct Setting<'a> {
 ///
 /// ```
 /// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
-/// use engine::properties::{Setting, set};
+/// use engine::properties::{DatasetSetting, set};
 ///
-/// set(&pool, &[Setting { dataset: "tank", property: "atime", value: "off" }])?;
-/// let no = set(&pool, &[Setting { dataset: "tank", property: "atime", value: "maybe" }]);
+/// set(&pool, &[DatasetSetting { dataset: "tank", property: "atime", value: "off" }])?;
+/// let no = set(&pool, &[DatasetSetting { dataset: "tank", property: "atime", value: "maybe" }]);
 /// assert_eq!(no.unwrap_err().operand(), Some("tank"));
 /// # Ok::<(), engine::Error>(())
 /// ```
 ///
 /// # Errors
 /// A value cannot be had: the dataset is the error's operand. Or the pool refuses it now.
-pub fn set(pool: &LivePool, settings: &[Setting<'_>]) -> Result<()> {
+pub fn set(pool: &LivePool, settings: &[DatasetSetting<'_>]) -> Result<()> {
     let mut changes = Vec::new();
     for setting in settings {
         let one = one(pool, setting).map_err(|e| e.of(setting.dataset))?;
@@ -49,8 +49,8 @@ pub fn set(pool: &LivePool, settings: &[Setting<'_>]) -> Result<()> {
 }
 
 /// What is left to be changed for one setting.
-fn one(pool: &LivePool, setting: &Setting<'_>) -> Result<Option<PropertyChange>> {
-    let Setting { property, value, .. } = *setting;
+fn one(pool: &LivePool, setting: &DatasetSetting<'_>) -> Result<Option<PropertyChange>> {
+    let DatasetSetting { property, value, .. } = *setting;
     let (dataset, kind) = {
         let _guard = pool.view().lock_datasets();
         let dataset = pool.view().dsl().by_name(setting.dataset)?;

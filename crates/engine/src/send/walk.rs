@@ -88,10 +88,10 @@ impl<W: Write + std::marker::Send> Visitor for Walk<'_, W> {
             return Step::Stop;
         }
         match () {
-            () if place.level < 0 => Step::Into,
+            () if place.level < 0 => Step::Descend,
             // The tables of space by owner: a receiver makes its own.
-            () if place.object >= u64::MAX - 2 => Step::Over,
-            () if self.was_received(place) => Step::Over,
+            () if place.object >= u64::MAX - 2 => Step::Skip,
+            () if self.was_received(place) => Step::Skip,
             () if self.send.is_raw() && !bp.is_hole() && !bp.uses_crypt() => {
                 self.fail(Error::new(ErrorKind::Damaged));
                 Step::Stop
@@ -102,9 +102,9 @@ impl<W: Write + std::marker::Send> Visitor for Walk<'_, W> {
             }
             () if bp.is_hole() => {
                 self.hole(place);
-                Step::Over
+                Step::Skip
             }
-            () if place.level > 0 => Step::Into,
+            () if place.level > 0 => Step::Descend,
             () if place.object == 0 => {
                 let per_block = bp.lsize() / DNODE_SLOT_SIZE as u64;
                 let first = place.blkid.saturating_mul(per_block);
@@ -114,11 +114,11 @@ impl<W: Write + std::marker::Send> Visitor for Walk<'_, W> {
                 if self.send.is_raw() {
                     self.push(Item::Range { first, slots: per_block, bp: *bp }, 0);
                 }
-                Step::Into
+                Step::Descend
             }
             () => {
                 self.block(bp, place);
-                Step::Into
+                Step::Descend
             }
         }
     }
@@ -132,7 +132,7 @@ impl<W: Write + std::marker::Send> Visitor for Walk<'_, W> {
 
     fn object(&mut self, number: u64, dnode: &Dnode) -> Step {
         if number < self.send.start.object {
-            return Step::Over;
+            return Step::Skip;
         }
         self.free_slots(number);
         self.slots.0 = number.saturating_add(u64::from(dnode.extra_slots) + 1);
@@ -149,7 +149,7 @@ impl<W: Write + std::marker::Send> Visitor for Walk<'_, W> {
         if let Some(bp) = old_spill {
             self.push(Item::Spill { object: number, bp }, bp.lsize());
         }
-        if self.failure.is_some() { Step::Stop } else { Step::Into }
+        if self.failure.is_some() { Step::Stop } else { Step::Descend }
     }
 
     fn unborn(&mut self, place: Place) {

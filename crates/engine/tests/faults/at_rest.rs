@@ -37,7 +37,7 @@ impl Visitor for Blocks {
             let (at, sectors) = (dva.offset() / SECTOR, bp.psize().div_ceil(SECTOR));
             self.0.push(Block { object, level, at, sectors });
         }
-        Step::Into
+        Step::Descend
     }
 
     fn lost(&mut self, place: Place, error: dmu::Error) {

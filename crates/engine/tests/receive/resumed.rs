@@ -44,19 +44,19 @@ pub(super) fn in_pieces(
             _ => (312 + rng.below(100_000) as usize).min(stream.len()),
         };
         let done = receive(into, &kept(target), &stream[..cut]);
-        let said = token(&into.look().unwrap(), target);
+        let message = token(&into.look().unwrap(), target);
         match done {
             Ok(_) => {
-                assert_eq!((said, cut), (None, stream.len()));
+                assert_eq!((message, cut), (None, stream.len()));
                 return pieces;
             }
             Err(e) => {
                 assert!(cut < stream.len(), "{:?}", e.error);
                 assert!(matches!(e.error.kind(), ErrorKind::BadStream(_)), "{:?}", e.error);
                 // What was cut within its first record did not begin.
-                if let Some(said) = said {
-                    assert!(e.token.is_none_or(|token| token == said));
-                    stream = rest(from, &said);
+                if let Some(message) = message {
+                    assert!(e.token.is_none_or(|token| token == message));
+                    stream = rest(from, &message);
                 }
             }
         }
@@ -91,7 +91,8 @@ fn run(seed: u64, steps: &[u64]) {
         let value = *rng.pick(&["4096", "131072", "1048576"]);
         let is_large = value == "1048576";
         if large_blocks || !is_large {
-            set(&from, &[Setting { dataset: "here/fs", property: "recordsize", value }]).unwrap();
+            set(&from, &[DatasetSetting { dataset: "here/fs", property: "recordsize", value }])
+                .unwrap();
         }
         // Each step says of itself in which round it is.
         for step in steps.iter().filter(|step| *step % ROUNDS == round) {

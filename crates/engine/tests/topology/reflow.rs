@@ -316,8 +316,8 @@ fn what_cannot_be_expanded_is_left_alone() {
     let mut run = run(2370, Shape::Raidz2, 30);
     let n = run.bench.extra();
     let refused = |run: &Run, why: &str| {
-        let said = attach_to(run.pool(), &run.bench, n).unwrap_err().to_string();
-        assert!(said.contains(why), "{said}");
+        let message = attach_to(run.pool(), &run.bench, n).unwrap_err().to_string();
+        assert!(message.contains(why), "{message}");
     };
     run.pool().checkpoint().unwrap();
     assert!(attach_to(run.pool(), &run.bench, n).is_err());
@@ -329,14 +329,14 @@ fn what_cannot_be_expanded_is_left_alone() {
     run.pool().wait_for_scan().unwrap();
     let small = Arc::new(MemoryDevice::zeros("small", 32 << 20));
     let spec = run.bench.leaf(n);
-    let said = run.pool().attach(top(run.pool()).guid, &spec, small).unwrap_err().to_string();
-    assert!(said.contains("too small"), "{said}");
+    let message = run.pool().attach(top(run.pool()).guid, &spec, small).unwrap_err().to_string();
+    assert!(message.contains("too small"), "{message}");
     let large = MemoryDevice::zeros("large", DEVICE_BYTES).with_sector_size(16 << 10);
-    let said = run.pool().attach(top(run.pool()).guid, &spec, Arc::new(large)).unwrap_err();
-    assert!(said.to_string().contains("alignment requirement"), "{said}");
+    let message = run.pool().attach(top(run.pool()).guid, &spec, Arc::new(large)).unwrap_err();
+    assert!(message.to_string().contains("alignment requirement"), "{message}");
     let (of, device) = (top(run.pool()).guid, run.bench.write_ref(n));
-    let said = run.pool().attach_by(of, &spec, device, ResilverKind::Sequential).unwrap_err();
-    assert!(said.to_string().contains("support sequential reconstruction"), "{said}");
+    let message = run.pool().attach_by(of, &spec, device, ResilverKind::Sequential).unwrap_err();
+    assert!(message.to_string().contains("support sequential reconstruction"), "{message}");
     run.bench.devices[0].put(512 << 10, b"\xeb\x0eBTX");
     refused(&run, "boot code");
     run.bench.devices[0].put(512 << 10, &[0; 5]);
@@ -344,8 +344,8 @@ fn what_cannot_be_expanded_is_left_alone() {
     set(run.pool(), Tunable::ReflowSuspend, 1);
     attach_to(run.pool(), &run.bench, n).unwrap();
     refused(&run, "expansion in progress");
-    let said = run.pool().checkpoint().unwrap_err().to_string();
-    assert!(said.contains("expansion in progress"), "{said}");
+    let message = run.pool().checkpoint().unwrap_err().to_string();
+    assert!(message.contains("expansion in progress"), "{message}");
     assert!(run.pool().detach(guid(run.pool(), 5)).is_err());
     set(run.pool(), Tunable::ReflowSuspend, 0);
     run.pool().sync().unwrap();

@@ -274,7 +274,7 @@ impl Device for LogDevice {
     }
 
     fn submit(&self, batch: Vec<Read>) {
-        let (mut at_once, mut asked) = (Vec::new(), Vec::new());
+        let (mut at_once, mut requested) = (Vec::new(), Vec::new());
         for Read { offset, len, done } in batch {
             match range_within(self.size(), offset, len) {
                 Err(kind) => {
@@ -286,11 +286,11 @@ impl Device for LogDevice {
                     let give = self.counted((offset, len), move |result| {
                         core.answers.push(move || deliver(done, result));
                     });
-                    asked.push((offset, len, give));
+                    requested.push((offset, len, give));
                 }
             }
         }
-        self.core.ask_reads(asked);
+        self.core.ask_reads(requested);
         at_once.into_iter().for_each(|(done, result)| deliver(done, result));
     }
 

@@ -136,11 +136,11 @@ impl State {
     fn advance(&mut self, client: &Client, volume: &Volume) -> Result<(), Trouble> {
         let mut probes = PROBES;
         loop {
-            let asked: Vec<String> =
+            let requested: Vec<String> =
                 (0..probes).map(|n| segment_name(self.next.saturating_add(n))).collect();
             let get = |name: &String| Request::Get { name: name.clone(), from: 0, len: HEAD_BYTES };
-            let answers = client.call_all(Urgency::Read, asked.iter().map(get).collect());
-            for (name, answer) in asked.into_iter().zip(answers) {
+            let answers = client.call_all(Urgency::Read, requested.iter().map(get).collect());
+            for (name, answer) in requested.into_iter().zip(answers) {
                 let bytes = match answer {
                     Err(StoreError::Absent) => return Ok(()),
                     answer => bytes_of(answer)?,

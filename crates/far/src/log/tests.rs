@@ -354,14 +354,14 @@ impl Lab {
     /// that it asked for. The seals of a takeover arrive in any order: one of them may stand behind
     /// the end of the log before the one at the end does, and that one may never come.
     fn is_fenced(&self, holder: &Holder) -> bool {
-        let asked = holder.device.place();
+        let requested = holder.device.place();
         let mut oracle = self.oracle.lock();
         oracle.advance(&self.world);
         let is_theirs = |place| {
             let object = self.world.first(&segment_name(place));
             object.is_some_and(|object| Header::decode(&object).unwrap().writer != holder.writer)
         };
-        oracle.writer != holder.writer || (oracle.next..asked).any(is_theirs)
+        oracle.writer != holder.writer || (oracle.next..requested).any(is_theirs)
     }
 
     fn read(&self) {

@@ -202,7 +202,7 @@ fn ask(
     each: &mut dyn FnMut(u32, &[u8]),
 ) -> Result<Result<(), u32>, Failed> {
     put(line, option, data)?;
-    let mut said = Vec::new();
+    let mut message = Vec::new();
     for _ in 0..REPLIES_MAX {
         let mut header = [0; OptionReply::SIZE];
         input.fill(line, &mut header)?;
@@ -211,11 +211,11 @@ fn ask(
         let Some(reply) = reply else {
             return Err(Failed::Refused("the server's answer is not of the NBD protocol"));
         };
-        input.take(line, &mut said, reply.length as usize)?;
+        input.take(line, &mut message, reply.length as usize)?;
         match reply.kind {
             answer::ACK => return Ok(Ok(())),
             kind if reply.is_error() => return Ok(Err(kind)),
-            kind => each(kind, &said),
+            kind => each(kind, &message),
         }
     }
     Err(Failed::Refused("the server does not come to an end of its answer"))

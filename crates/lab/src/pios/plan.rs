@@ -183,8 +183,8 @@ mod tests {
         let plan = Plan::new(4, 64, 128 << 20, 2 << 20);
         assert_eq!((plan.check(), plan.total(), plan.file_size()), (Ok(()), 8 << 30, 8 << 30));
         let wrong = Plan { chunk_size: 256 << 20, ..plan.clone() };
-        let said = wrong.check().expect_err("wrong").what;
-        assert_eq!(said, "the chunk size 256M is larger than the region size 128M");
+        let message = wrong.check().expect_err("wrong").what;
+        assert_eq!(message, "the chunk size 256M is larger than the region size 128M");
         let wrong = Plan { offset: 1 << 20, ..plan.clone() };
         assert!(wrong.check().expect_err("wrong").what.contains("overlap"));
         let apart = Plan { layout: Layout::PerRegion, ..wrong };

@@ -78,14 +78,14 @@ fn read_all(
     };
     let sizes: Vec<Sizes> =
         PUBLISHED.iter().zip(written).map(read).collect::<Result<_, LabError>>()?;
-    let asked: u64 =
+    let requested: u64 =
         sizes.iter().flat_map(|s| [s.linear, s.random]).flatten().map(|p| p.count).sum();
     let disks = stats().since(&before).find(DmuType::ZVOL, 0).read.ios;
     let mib: Vec<String> = written.iter().map(|bytes| format!("{}", bytes >> 20)).collect();
     let text = format!(
         "A volume for each size, of {} MiB; {:.0} % of the blocks came from the disks.\n",
         mib.join(", "),
-        100.0 * disks as f64 / asked.max(1) as f64,
+        100.0 * disks as f64 / requested.max(1) as f64,
     );
     Ok((sizes, text))
 }

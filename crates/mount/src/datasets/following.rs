@@ -71,11 +71,11 @@ impl Follower<'_> {
         let _guard = pool.lock_datasets();
         let fail = |e: engine::Error| DatasetError::engine("open", &mounted.name, e);
         let dataset = pool.dsl().by_name(&mounted.name).map_err(|e| fail(e.into()))?;
-        let said = properties(pool, &dataset).map_err(fail)?;
-        let is_by_property = !dataset.is_snapshot() && said.is_at(&mounted.dir);
-        let usual = shown(&said.options);
+        let message = properties(pool, &dataset).map_err(fail)?;
+        let is_by_property = !dataset.is_snapshot() && message.is_at(&mounted.dir);
+        let usual = shown(&message.options);
         let given = shown(&mounted.options).into_iter().filter(|o| !usual.contains(o)).collect();
-        let is_dir_ours = is_by_property && said.source != Source::Local;
+        let is_dir_ours = is_by_property && message.source != Source::Local;
         Ok(Unmounted { mounted, is_inner: false, is_by_property, is_dir_ours, given })
     }
 
@@ -297,8 +297,8 @@ impl Follower<'_> {
     fn remount(&self, changes: &Changes<'_>) -> Result<()> {
         for one in self.mounts.all().into_iter().filter(|one| changes.is_below(&one.name)) {
             let mut options = one.options.clone();
-            let said = options_of(self.pool.view(), &one.name)?;
-            if changes.options(&mut options, &said) {
+            let message = options_of(self.pool.view(), &one.name)?;
+            if changes.options(&mut options, &message) {
                 self.mounts.remount(&one.dir, &options).map_err(DatasetError::Remount)?;
             }
         }
@@ -365,14 +365,14 @@ impl Changes<'_> {
 
     /// Takes what follows from the new values over to the options of a mount; whether that changes
     /// any.
-    fn options(&self, options: &mut Options, said: &Options) -> bool {
+    fn options(&self, options: &mut Options, message: &Options) -> bool {
         let before = options.clone();
         for (property, option, value) in [
-            ("readonly", &mut options.read_only, said.read_only),
-            ("setuid", &mut options.set_id, said.set_id),
-            ("devices", &mut options.devices, said.devices),
-            ("exec", &mut options.exec, said.exec),
-            ("atime", &mut options.atime, said.atime),
+            ("readonly", &mut options.read_only, message.read_only),
+            ("setuid", &mut options.set_id, message.set_id),
+            ("devices", &mut options.devices, message.devices),
+            ("exec", &mut options.exec, message.exec),
+            ("atime", &mut options.atime, message.atime),
         ] {
             if self.has(property) {
                 *option = value;

@@ -140,7 +140,7 @@ fn properties(pool: &Pool, dataset: &Dataset) -> engine::Result<Properties> {
 pub fn mount(pool: &OpenPool, mounts: &Mounts, wanted: &MountRequest) -> Result<PathBuf> {
     let name = wanted.name.as_str();
     let refuse = |why: &str| DatasetError::refused(name, why);
-    let (dataset, said) = find(pool.view(), name)?;
+    let (dataset, message) = find(pool.view(), name)?;
     let is_fixed = pool.is_read_only() || dataset.is_snapshot();
     let all = mounts.all();
     if all.is_empty() {
@@ -157,9 +157,9 @@ pub fn mount(pool: &OpenPool, mounts: &Mounts, wanted: &MountRequest) -> Result<
     }
     let dir = match &wanted.dir {
         Some(dir) => dir.clone(),
-        None => point(&said, &dataset).map_err(|why| refuse(&why))?,
+        None => point(&message, &dataset).map_err(|why| refuse(&why))?,
     };
-    let mut options = said.options;
+    let mut options = message.options;
     // The property is for the place that the properties say.
     options.overlay = wanted.overlay || (wanted.dir.is_none() && options.overlay);
     let has_xattrs = options.xattrs;
@@ -188,8 +188,8 @@ fn find(pool: &Pool, name: &str) -> Result<(Dataset, Properties)> {
     if !pool.dsl().is_unlocked(&dataset).map_err(|e| fail(e.into()))? {
         return Err(DatasetError::refused(name, "encryption key not loaded"));
     }
-    let said = properties(pool, &dataset).map_err(fail)?;
-    Ok((dataset, said))
+    let message = properties(pool, &dataset).map_err(fail)?;
+    Ok((dataset, message))
 }
 
 /// Gives a mount the options that were asked for; the others stay.
@@ -213,14 +213,14 @@ fn again(
 }
 
 /// Where a dataset is mounted by its properties; the directory is made.
-fn point(said: &Properties, dataset: &Dataset) -> std::result::Result<PathBuf, String> {
+fn point(message: &Properties, dataset: &Dataset) -> std::result::Result<PathBuf, String> {
     if dataset.is_snapshot() {
         return Err("a snapshot has no mount point of its own: name a directory".to_owned());
     }
-    if said.canmount == "off" {
+    if message.canmount == "off" {
         return Err("'canmount' property is set to 'off'".to_owned());
     }
-    match said.mountpoint.as_str() {
+    match message.mountpoint.as_str() {
         "none" | "-" | "" => Err("no mountpoint set".to_owned()),
         "legacy" => Err("legacy mountpoint: name a directory".to_owned()),
         path => {
@@ -250,9 +250,9 @@ pub fn all_wanted(pool: &Pool) -> Result<Vec<MountRequest>> {
             continue;
         }
         let fail = |e: engine::Error| DatasetError::engine("mount", &name, e);
-        let said = properties(pool, &dataset).map_err(fail)?;
-        if said.is_automatic() && dsl.is_unlocked(&dataset).map_err(|e| fail(e.into()))? {
-            out.push((said.mountpoint, MountRequest::new(&name, &[])?));
+        let message = properties(pool, &dataset).map_err(fail)?;
+        if message.is_automatic() && dsl.is_unlocked(&dataset).map_err(|e| fail(e.into()))? {
+            out.push((message.mountpoint, MountRequest::new(&name, &[])?));
         }
     }
     out.sort_by(|a, b| a.0.cmp(&b.0));

@@ -59,7 +59,8 @@ pub const PERMISSIONS: [&str; 31] = [
 #[must_use]
 pub fn is_permission(name: &str) -> bool {
     // The security label of a dataset is not delegated.
-    let is_settable = |p: &props::Property| p.access != Access::ReadOnly && p.name != "mlslabel";
+    let is_settable =
+        |p: &props::PropertyDesc| p.access != Access::ReadOnly && p.name != "mlslabel";
     PERMISSIONS.contains(&name) || props::find(&props::DATASET, name).is_some_and(is_settable)
 }
 

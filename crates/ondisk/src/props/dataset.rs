@@ -4,7 +4,7 @@
 
 use super::Access::{Inherit, Once, OnceInherit, ReadOnly, Settable};
 use super::ListAlignment::{Hidden, Left, Right};
-use super::{BOOLEAN, Names, Property, applies, index, number, row, text};
+use super::{BOOLEAN, Names, PropertyDesc, applies, index, number, row, text};
 
 const FS: u8 = applies::FILESYSTEM;
 const SNAP: u8 = applies::SNAPSHOT;
@@ -85,7 +85,7 @@ static DIRECT: Names = &[("disabled", 0), ("standard", 1), ("always", 2)];
 
 /// Every native property of datasets, in the order in which `zfs get all` prints them.
 #[rustfmt::skip]
-pub static DATASET: [Property; 100] = [
+pub static DATASET: [PropertyDesc; 100] = [
     row("type", text(None), ReadOnly, ALL, Left, "TYPE",
         "filesystem | volume | snapshot | bookmark"),
     row("creation", number(0), ReadOnly, ALL, Left, "CREATION", "<date>"),

@@ -217,9 +217,9 @@ impl Guard {
             drop(state);
             let (device, answer) = (Arc::clone(&self.device), Arc::clone(known));
             self.calls.make(move || {
-                let said = question(&device);
+                let message = question(&device);
                 drop(device);
-                *answer.state.lock() = (said, false);
+                *answer.state.lock() = (message, false);
                 answer.answered.notify_all();
             });
             let until = self.watch.rt.now() + ASKING;

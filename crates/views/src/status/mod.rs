@@ -287,8 +287,8 @@ impl View {
             if v.children.is_empty() {
                 put("slow_ios", json::number(v.slow_requests, int));
             }
-            if let Some(asked) = &v.store {
-                put("store", json!(asked));
+            if let Some(requested) = &v.store {
+                put("store", json!(requested));
             }
             let remark = self.remark(v);
             if !remark.is_empty() {

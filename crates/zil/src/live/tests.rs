@@ -522,8 +522,8 @@ fn a_replay_says_how_far_it_came() {
     log.replayed(11, 3);
     log.replayed(11, 4);
     log.replayed(12, 5);
-    let said = |txg| log.sync(txg).unwrap().header.replay_seq;
-    assert_eq!([said(10), said(11), said(12), said(13)], [2, 4, 5, 5]);
+    let message = |txg| log.sync(txg).unwrap().header.replay_seq;
+    assert_eq!([message(10), message(11), message(12), message(13)], [2, 4, 5, 5]);
     log.taken_over();
     assert_eq!(log.sync(14).unwrap().header, ZilHeader::default());
 }

@@ -111,9 +111,9 @@ impl Verb for Args {
         };
         let lost = log.losses_in_words();
         let noun = if files == 1 { "file" } else { "files" };
-        let said = Failure::new(format!("{files} {noun} rescued, {lost}{renamed}{see}"));
+        let message = Failure::new(format!("{files} {noun} rescued, {lost}{renamed}{see}"));
         let why = log.first_failure().into_iter();
-        ui::error(session, &why.fold(said, Failure::because).text());
+        ui::error(session, &why.fold(message, Failure::because).text());
         Ok(if losses == 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
     }
 }

@@ -79,9 +79,9 @@ impl Made {
     #[track_caller]
     pub(crate) fn expect(&self, code: i32, words: &str) -> String {
         let output = self.run(words);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{words}: {said}");
-        said
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{words}: {message}");
+        message
     }
 
     /// Lines of the log of a rescue with this event.

@@ -171,8 +171,8 @@ fn a_verb_that_is_refused_leaves_mounts_alone() {
         (&["zfs", "set", "canmount=off", "tank/q"], "something is mounted in "),
         (&["zfs", "unmount", "tank/q"], "something is mounted in "),
     ] {
-        let said = refused(&place, args);
-        assert!(said.contains(why), "{args:?}: {said}");
+        let message = refused(&place, args);
+        assert!(message.contains(why), "{args:?}: {message}");
         assert_eq!(listed(&place), all, "{args:?}");
     }
     // Nothing was taken from the program either.
@@ -189,8 +189,11 @@ fn a_rollback_leaves_mounted_what_is_mounted_in_it() {
     place.sh("echo x > q/new; echo x > q/k/f");
     let all = listed(&place);
     let used = std::fs::File::open(place.path("mnt/q/k/f")).unwrap();
-    let said = refused(&place, &["zfs", "rollback", "tank/q@s"]);
-    assert!(said.contains("mnt/q/k': pool or dataset is busy"), "the one in use is named: {said}");
+    let message = refused(&place, &["zfs", "rollback", "tank/q@s"]);
+    assert!(
+        message.contains("mnt/q/k': pool or dataset is busy"),
+        "the one in use is named: {message}"
+    );
     drop(used);
     // Its mount point is younger than the snapshot.
     place.zinc(&["zfs", "rollback", "tank/q@s"]).ok();
@@ -203,8 +206,8 @@ fn a_rollback_leaves_mounted_what_is_mounted_in_it() {
     // Refused by the pool, when all was taken away already.
     place.zinc(&["zfs", "snapshot", "tank/q@held"]).ok();
     place.zinc(&["zfs", "hold", "keep", "tank/q@held"]).ok();
-    let said = refused(&place, &["zfs", "rollback", "-r", "tank/q@s"]);
-    assert!(said.contains("held"), "{said}");
+    let message = refused(&place, &["zfs", "rollback", "-r", "tank/q@s"]);
+    assert!(message.contains("held"), "{message}");
     assert_eq!(listed(&place), all);
 }
 

@@ -65,9 +65,9 @@ fn what_was_imported_readonly_is_mounted_and_not_written() {
     let place = exported();
     let before = bytes(&place);
     place.zinc(&["zpool", "import", "-o", "readonly=on", "-d", ".", "tank"]).ok();
-    let said = place.zinc(&["mount", "-o", "rw", "tank/fs", "mnt"]).ok();
-    assert!(said.starts_with("tank/fs is mounted read-only at "), "{said}");
-    let pid = said.trim().rsplit(' ').next().unwrap().to_owned();
+    let message = place.zinc(&["mount", "-o", "rw", "tank/fs", "mnt"]).ok();
+    assert!(message.starts_with("tank/fs is mounted read-only at "), "{message}");
+    let pid = message.trim().rsplit(' ').next().unwrap().to_owned();
     assert!(options(&place).starts_with("ro,"), "{}", options(&place));
     nothing_can_be_changed(&place.mnt());
     assert_eq!(place.sh("ls; cat .zfs/snapshot/s/old old"), "a\nold\nbefore\nafter\n");
@@ -153,10 +153,10 @@ fn a_server_that_only_reads_mounts_by_the_properties() {
     let before = bytes(&place);
     let pid = place.path("pid");
     let serve = ["serve", "-b", "--read-only", "--mount", "--pidfile", pid.to_str().unwrap()];
-    let said = place.zinc(&[&serve[..], &["tank"]].concat()).ok();
+    let message = place.zinc(&[&serve[..], &["tank"]].concat()).ok();
     assert!(
-        said.starts_with("serving tank (") && said.contains(" read-only as process "),
-        "{said}"
+        message.starts_with("serving tank (") && message.contains(" read-only as process "),
+        "{message}"
     );
     let pid = std::fs::read_to_string(pid).unwrap().trim().parse().unwrap();
     nothing_can_be_changed(&place.path("mnt/fs"));

@@ -80,9 +80,9 @@ fn what_cannot_be_wanted_of_a_raw_stream_is_said_in_the_words_of_openzfs() {
     let new = "cannot receive new filesystem stream: ";
     let increment = "cannot receive incremental stream: ";
     let says = |args: &str, stream: &[u8], words: &str| {
-        let said = refused(&place, &format!("zfs receive {args}"), stream);
-        assert!(said.contains(words), "{args}: {said}");
-        assert!(!said.contains("--ask"), "{args}: {said}");
+        let message = refused(&place, &format!("zfs receive {args}"), stream);
+        assert!(message.contains(words), "{args}: {message}");
+        assert!(!message.contains("--ask"), "{args}: {message}");
     };
     for (args, name) in [
         ("-o encryption=on", "encryption"),
@@ -218,8 +218,8 @@ fn a_raw_stream_that_was_tampered_with_is_found_out_by_the_key() {
     assert!(read(&place, &keys, "other/fs@b:/b").is_err());
     // What is of a form that nothing can have is refused, and nothing is left of it.
     let is_refused = |stream: &[u8], target: &str| {
-        let said = refused(&place, &format!("zfs receive {target}"), stream);
-        assert!(said.contains("cannot receive"), "{said}");
+        let message = refused(&place, &format!("zfs receive {target}"), stream);
+        assert!(message.contains("cannot receive"), "{message}");
     };
     is_refused(
         &changed(&files, |body, _| {
@@ -245,8 +245,11 @@ fn a_raw_stream_that_was_tampered_with_is_found_out_by_the_key() {
             r.flags |= RAW_BYTESWAP;
         }
     });
-    let said = refused(&place, "zfs receive other/fs", &again);
-    assert!(said.contains("a machine of the other byte order wrote: not supported"), "{said}");
+    let message = refused(&place, "zfs receive other/fs", &again);
+    assert!(
+        message.contains("a machine of the other byte order wrote: not supported"),
+        "{message}"
+    );
     assert_eq!(place.ok("zfs list -H -o name -t all -r other"), "other\nother/fs\nother/fs@a\n");
     taken(&place, "zfs receive other/fs", &more);
     let content = std::fs::read(place.path().join("b")).unwrap();

@@ -78,8 +78,8 @@ impl Place {
     /// The output of a command that finds servers of this place, and must succeed.
     pub(crate) fn ok_here(&self, command: &str) -> String {
         let output = self.command_here(command).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{command}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command}: {message}");
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 

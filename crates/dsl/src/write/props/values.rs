@@ -3,7 +3,7 @@
 use crate::error::{Error, Refusal, Result};
 use crate::kind::DatasetKind;
 use crate::props::StoredValue;
-use ondisk::props::{Access, DATASET, Property, ValueKind, find, is_user_property};
+use ondisk::props::{Access, DATASET, PropertyDesc, ValueKind, find, is_user_property};
 
 /// Longest value of a user's property in bytes, its NUL counted.
 pub(super) const USER_VALUE_MAX: usize = 8192;
@@ -115,7 +115,7 @@ fn are_nfs_options(text: &str) -> bool {
 }
 
 /// A number as it is stored for that property.
-fn number(p: &Property, text: &str) -> Option<u64> {
+fn number(p: &PropertyDesc, text: &str) -> Option<u64> {
     match (p.name, text) {
         ("filesystem_limit" | "snapshot_limit", "none") => return Some(u64::MAX),
         ("filesystem_limit" | "snapshot_limit", _) => return text.parse().ok(),

@@ -549,7 +549,7 @@ impl Visitor for PieceVisitor<'_, '_> {
             self.stop = Some((place.object, place.blkid));
             return Step::Stop;
         }
-        Step::Into
+        Step::Descend
     }
 
     fn leave(&mut self, _: &BlkPtr, _: Place) -> ControlFlow<()> {

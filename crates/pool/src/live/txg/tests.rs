@@ -232,9 +232,9 @@ fn load_here(rt: &Rt, writers: usize, each: u64, set: fn(&Txgs)) -> Seen {
             move || {
                 let mut longest = Duration::ZERO;
                 for _ in 0..each {
-                    let asked = rt.now();
+                    let requested = rt.now();
                     let txg = txgs.enter(Some(WRITE)).unwrap();
-                    longest = longest.max(rt.now() - asked);
+                    longest = longest.max(rt.now() - requested);
                     txgs.dirtied(txg, WRITE);
                     most.fetch_max(txgs.dirty(), Ordering::Relaxed);
                     txgs.leave(txg, Some(WRITE));

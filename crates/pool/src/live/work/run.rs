@@ -212,8 +212,9 @@ impl Pass<'_> {
         let mut state = works.state.lock();
         loop {
             let key = (self.leaf, self.work);
-            let asked = state.is_closing || state.running.get(&key).is_some_and(|r| r.is_to_end);
-            if asked || self.shared.rt.now() >= due {
+            let requested =
+                state.is_closing || state.running.get(&key).is_some_and(|r| r.is_to_end);
+            if requested || self.shared.rt.now() >= due {
                 return;
             }
             works.changed.wait_until(&mut state, due);

@@ -62,10 +62,10 @@ pub fn start_with(
         if let Some(mut errors) = child.stderr.take() {
             // What it says later has no reader.
             rustix::io::ioctl_fionbio(&errors, true).map_err(|e| fail(e.into()))?;
-            let mut said = Vec::new();
+            let mut message = Vec::new();
             // It ends with an error where there is nothing more yet.
-            let _ = errors.read_to_end(&mut said);
-            ui::error(session, &String::from_utf8_lossy(&said));
+            let _ = errors.read_to_end(&mut message);
+            ui::error(session, &String::from_utf8_lossy(&message));
         }
         let (line, code) = match line.strip_prefix(INCOMPLETE) {
             Some(line) => (line, ExitCode::from(FAILED)),
@@ -77,17 +77,17 @@ pub fn start_with(
         }
         return Ok(code);
     }
-    let mut said = String::new();
+    let mut message = String::new();
     if let Some(mut errors) = child.stderr.take() {
-        errors.read_to_string(&mut said).map_err(fail)?;
+        errors.read_to_string(&mut message).map_err(fail)?;
     }
     if let Some(path) = log {
-        said = logged(&session.path(path)).unwrap_or_default();
-        if said.is_empty() {
-            said = format!("zinc: it could not be started: {} says why\n", path.display());
+        message = logged(&session.path(path)).unwrap_or_default();
+        if message.is_empty() {
+            message = format!("zinc: it could not be started: {} says why\n", path.display());
         }
     }
-    ui::error(session, &said);
+    ui::error(session, &message);
     let code = child.wait().map_err(fail)?.code().and_then(|c| u8::try_from(c).ok());
     Ok(ExitCode::from(code.unwrap_or(FAILED)))
 }
@@ -98,7 +98,7 @@ fn logged(path: &Path) -> Option<String> {
     if !std::fs::metadata(path).ok()?.is_file() {
         return None;
     }
-    let mut said = Vec::new();
-    File::open(path).ok()?.take(LOG_SHOWN).read_to_end(&mut said).ok()?;
-    Some(String::from_utf8_lossy(&said).into_owned())
+    let mut message = Vec::new();
+    File::open(path).ok()?.take(LOG_SHOWN).read_to_end(&mut message).ok()?;
+    Some(String::from_utf8_lossy(&message).into_owned())
 }

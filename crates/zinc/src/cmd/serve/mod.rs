@@ -479,7 +479,7 @@ fn program(session: &Session, path: &Path) -> Result<PathBuf, Failure> {
 /// Exports what is in the pool, in a thread that ends when the pool is let go; it counts as a
 /// command that runs.
 fn export(session: &Session, held: &Arc<Held>, exports: &Exports) -> Result<(), Failure> {
-    let (says, said) = channel();
+    let (says, message) = channel();
     let (session, held, exports) = (session.clone(), Arc::clone(held), exports.clone());
     let work = move || {
         // It is waited for below, until the exports are there.
@@ -489,7 +489,7 @@ fn export(session: &Session, held: &Arc<Held>, exports: &Exports) -> Result<(), 
         }
     };
     std::thread::Builder::new().name("nbd_exports".to_owned()).spawn(work)?;
-    said.recv().unwrap_or_else(|_| Err(Failure::new("cannot export: its thread ended")))
+    message.recv().unwrap_or_else(|_| Err(Failure::new("cannot export: its thread ended")))
 }
 
 impl Args {

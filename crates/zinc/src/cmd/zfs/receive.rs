@@ -129,10 +129,10 @@ impl Args {
         is_new: bool,
     ) -> std::result::Result<Encryption, Failure> {
         let of_key = |text: &&String| is_new && text.split('=').next().is_some_and(is_of_key);
-        let said: Vec<String> = self.set.iter().filter(of_key).cloned().collect();
+        let message: Vec<String> = self.set.iter().filter(of_key).cloned().collect();
         let (name, kind) = (&self.target, DatasetKind::Filesystem);
         let target = Target { doing: "receive", name, kind, is_new: true };
-        let wish = KeyWish::of(&mut target.all(&said)?);
+        let wish = KeyWish::of(&mut target.all(&message)?);
         let above = name.split('@').next().and_then(|name| name.rsplit_once('/'));
         let is_below = above.is_some_and(|(above, _)| keys::is_encrypted(pool.view(), above));
         let fail = |e| cannot("receive", name, e);

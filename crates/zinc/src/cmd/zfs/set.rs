@@ -11,7 +11,7 @@ use crate::refusals::cannot;
 use crate::session::Session;
 use crate::stored_only;
 use ::mount::datasets::Changes;
-use engine::properties::{self, Setting};
+use engine::properties::{self, DatasetSetting};
 use engine::props::{self, Access};
 use engine::{ErrorKind, Hint, Place};
 use std::process::ExitCode;
@@ -94,7 +94,7 @@ impl Verb for Set {
                 let (property, value) = divide(setting)?;
                 match limit(session, property, value)? {
                     Some(limit) => limits.push((dataset, limit)),
-                    None => all.push(Setting { dataset, property, value }),
+                    None => all.push(DatasetSetting { dataset, property, value }),
                 }
             }
         }

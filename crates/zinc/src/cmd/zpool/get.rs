@@ -98,7 +98,7 @@ impl Args {
         ShownPool { name: pool.name().to_owned(), about, subjects }
     }
 
-    fn check_names(&self, table: &'static [props::Property]) -> Result<(), Failure> {
+    fn check_names(&self, table: &'static [props::PropertyDesc]) -> Result<(), Failure> {
         for name in self.properties.split(',').filter(|_| self.properties != "all") {
             let known = props::find(table, full_name(name)).is_some() || name == "name";
             let free = ["feature@", "unsupported@"].iter().any(|p| name.starts_with(p));
