@@ -419,3 +419,40 @@ fn what_is_freed_before_a_scrub_reads_it_is_not_read() {
     let (bench, model) = run.finish();
     holds(&bench, &model);
 }
+
+/// What was collected of a snapshot is lost when it is read, and the snapshot is destroyed by then:
+/// the file that has the blocks still is named.
+#[test]
+fn damage_of_a_destroyed_snapshot_is_that_of_what_is_left() {
+    let bench = Bench::new(Shape::Disk, ROOMY_BYTES, 12).breakable();
+    let run = Run::new(2100, bench);
+    let pool = run.pool();
+    super::random::add_large(pool, LARGE_BYTES);
+    pool.snapshot(&["tank/large@s".to_owned()], Vec::new()).unwrap();
+    pool.sync().unwrap();
+    set(pool, "zfs_scrub_min_time_ms=1");
+    set(pool, "zfs_scan_vdev_limit=1M");
+    pool.scrub().unwrap();
+    while pool.scan().is_none_or(|now| now.examined == 0) {
+        std::hint::spin_loop();
+    }
+    set(pool, "zfs_scan_suspend_progress=1");
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(pool.scan().expect("far from its end").examined < LARGE_BYTES / 2);
+    pool.destroy_snapshots(&["tank/large@s".to_owned()], false).unwrap();
+    pool.sync().unwrap();
+    // Of the file, whose blocks lie one behind the other.
+    for at in (72 << 20..96 << 20).step_by(1 << 20) {
+        run.bench.devices[0].write(at, &[0x5a; 4096]).unwrap();
+    }
+    set(pool, "zfs_scan_suspend_progress=0");
+    pool.wait_for_scan().unwrap();
+    pool.sync().unwrap();
+    let view = pool.look().unwrap();
+    let log = view.error_log().unwrap();
+    let names: Vec<String> = log.objects().iter().map(|o| view.damaged_name(o)).collect();
+    assert!(names.contains(&"tank/large:/file".to_owned()), "{names:?}");
+    assert!(!names.iter().any(|name| name.starts_with('<')), "{names:?}");
+    drop(view);
+    drop(run.abandon());
+}

@@ -140,11 +140,70 @@ pub(super) struct Visited {
     pub(super) outcome: Outcome,
 }
 
+/// The datasets that a walk came to, by object: which each was, and those after it.
+#[derive(Default)]
+pub(super) struct WalkedSets(BTreeMap<u64, (u64, BTreeSet<u64>)>);
+
+impl WalkedSets {
+    /// The walk comes to a dataset. `before` is the object of the snapshot before it, or 0.
+    pub(super) fn note(&mut self, object: u64, guid: u64, before: u64) {
+        self.0.entry(object).or_default().0 = guid;
+        if before != 0 {
+            self.0.entry(before).or_default().1.insert(object);
+        }
+    }
+
+    /// The object of a dataset, or of what has its blocks now that it is destroyed. `guid` says
+    /// which dataset an object is.
+    pub(super) fn heir(&self, object: u64, guid: &dyn Fn(u64) -> Option<u64>) -> u64 {
+        let is_there = |object: u64, was: u64| guid(object) == Some(was);
+        let mut at = object;
+        // No dataset comes after itself, but objects are used again.
+        for _ in 0..self.0.len() {
+            match self.0.get(&at) {
+                Some((was, _)) if is_there(at, *was) => return at,
+                Some((_, next)) => {
+                    let known =
+                        |n: &&u64| self.0.get(n).is_some_and(|(was, _)| is_there(**n, *was));
+                    let Some(next) = next.iter().find(known).or(next.first()) else { break };
+                    at = *next;
+                }
+                None => break,
+            }
+        }
+        object
+    }
+}
+
 /// What of a scrub is left.
 pub(super) struct ScanRemainder {
     pub(super) visited: Visited,
+    pub(super) walked: WalkedSets,
     /// What the walk came to and has not read.
     pub(super) collected: CollectedRef,
     /// How far the walk was when nothing was collected, if something is.
     pub(super) settled: Option<Visited>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_a_destroyed_snapshot_are_those_of_what_comes_after_it() {
+        let mut walked = WalkedSets::default();
+        // Two snapshots and a head, and a clone of the first snapshot.
+        [(1, 101, 0), (2, 102, 1), (3, 103, 2), (4, 104, 1)]
+            .iter()
+            .for_each(|(object, guid, before)| walked.note(*object, *guid, *before));
+        let but = |gone: &'static [u64]| move |n| (!gone.contains(&n)).then_some(n + 100);
+        assert_eq!(walked.heir(1, &but(&[])), 1);
+        assert_eq!(walked.heir(1, &but(&[1, 4])), 2);
+        assert_eq!(walked.heir(1, &but(&[1, 2, 4])), 3);
+        assert_eq!(walked.heir(1, &but(&[1, 2, 3])), 4);
+        // Another dataset has its number, or nothing has its blocks, or it was never come to.
+        assert_eq!(walked.heir(2, &|n| Some(if n == 2 { 7 } else { n + 100 })), 3);
+        assert_eq!(walked.heir(3, &but(&[3])), 3);
+        assert_eq!(walked.heir(0, &but(&[])), 0);
+    }
 }

@@ -87,7 +87,7 @@ pub(super) fn under_way(objset: &Objset) -> Result<Option<SavedScan>> {
     let is_at_begin = state.queue_obj == 0;
     Ok(Some(match if is_at_begin { Ok(Queue::new()) } else { read() } {
         Ok(queue) => SavedScan { state, queue },
-        Err(_) => SavedScan { state: at_begin(state), queue: Queue::new() },
+        Err(_) => SavedScan { state: anew(state), queue: Queue::new() },
     }))
 }
 
@@ -95,6 +95,17 @@ pub(super) fn under_way(objset: &Objset) -> Result<Option<SavedScan>> {
 pub(super) fn at_begin(mut state: ScanState) -> ScanState {
     (state.cur_min_txg, state.cur_max_txg) = (state.min_txg, state.max_txg);
     state.bookmark = Zbookmark::default();
+    state
+}
+
+/// The same, and what is found again is counted from the beginning. What a scrub repaired is not
+/// found again.
+pub(super) fn anew(state: ScanState) -> ScanState {
+    let mut state = at_begin(state);
+    (state.examined, state.skipped, state.errors) = (0, 0, 0);
+    if state.function() != Function::Scrub {
+        state.processed = 0;
+    }
     state
 }
 
@@ -130,7 +141,7 @@ impl TaskCx<'_> {
     pub(super) fn put_place(&self, kept: &SavedScan, tasks: u64) -> Result<()> {
         match self.shared.scans.tasks.load(Ordering::Acquire) == tasks {
             true => self.put_scan(&kept.state, &kept.queue),
-            false => self.put_scan(&at_begin(kept.state), &Queue::new()),
+            false => self.put_scan(&anew(kept.state), &Queue::new()),
         }
     }
 
@@ -143,7 +154,7 @@ impl TaskCx<'_> {
         }
         match state_in(self.objects())? {
             Some(state) if state.state() == State::Active => {
-                self.put_scan(&at_begin(state), &Queue::new())
+                self.put_scan(&anew(state), &Queue::new())
             }
             _ => Ok(()),
         }

@@ -30,11 +30,11 @@
 //! ([`Walk::go_on`]); `kept.rs` has what these terms are. What is left is then what the queue
 //! leads to, and everything else counts as visited.
 
-use super::kept::{NO_OBJSET, Queue, SavedScan};
+use super::kept::{NO_OBJSET, Queue, SavedScan, anew};
 use crate::error::Result;
 use crate::faults::{LOST_KEPT, bookmark};
 use crate::live::collected::{BatchLimits, Collected, CollectedRef};
-use crate::live::scans::{Outcome, ScanRemainder, Set, Visited};
+use crate::live::scans::{Outcome, ScanRemainder, Set, Visited, WalkedSets};
 use crate::live::shared::Shared;
 use crate::live::tunables::Tunable;
 use dmu::{ClearStore, Objset, Place, Step, Traversal, Visitor};
@@ -76,6 +76,7 @@ pub(super) struct Walk<'a> {
     left: VecDeque<Set>,
     /// Guids of datasets that were visited or are in the list.
     seen: BTreeSet<u64>,
+    walked: WalkedSets,
     pub(super) outcome: Outcome,
     /// When it began, or was said on disk last.
     kept: Duration,
@@ -116,6 +117,7 @@ impl<'a> Walk<'a> {
         });
         let left = VecDeque::from([Set { object: 0, guid: 0, since: min, resume: None }]);
         let (seen, outcome) = (BTreeSet::new(), Outcome::default());
+        let walked = WalkedSets::default();
         let kept = shared.rt.now();
         let collected = CollectedRef::default();
         let is_collecting = shared.tunables.get(Tunable::ScanLegacy) == 0;
@@ -131,6 +133,7 @@ impl<'a> Walk<'a> {
             max,
             left,
             seen,
+            walked,
             outcome,
             kept,
             collected,
@@ -142,8 +145,8 @@ impl<'a> Walk<'a> {
 
     /// What is left of it, for one that goes on with it later.
     pub(super) fn into_rest(self) -> ScanRemainder {
-        let Self { left, seen, outcome, collected, settled, .. } = self;
-        ScanRemainder { visited: Visited { left, seen, outcome }, collected, settled }
+        let Self { left, seen, walked, outcome, collected, settled, .. } = self;
+        ScanRemainder { visited: Visited { left, seen, outcome }, walked, collected, settled }
     }
 
     /// A walk over what is left of an earlier one; of a resilver with what its leaves missed.
@@ -155,8 +158,9 @@ impl<'a> Walk<'a> {
     ) -> Self {
         let (min, max) = (state.min_txg, state.max_txg);
         let walk = Self::new(shared, state.function(), targets, min, max);
-        let ScanRemainder { visited: Visited { left, seen, outcome }, collected, settled } = rest;
-        let walk = Self { left, seen, outcome, ..walk };
+        let ScanRemainder { visited, walked, collected, settled } = rest;
+        let Visited { left, seen, outcome } = visited;
+        let walk = Self { left, seen, walked, outcome, ..walk };
         match collected.is_empty() {
             true => walk,
             false => Self { collected, settled, is_reading: true, ..walk },
@@ -168,9 +172,13 @@ impl<'a> Walk<'a> {
         self.settled.is_none()
     }
 
-    /// Notes what was found up to the place that [`Self::place`] says.
+    /// Notes what was found up to the place that [`Self::place`] says. What a scrub has repaired
+    /// behind it is repaired, and not found again.
     pub(super) fn note_settled(&self, state: &mut ScanState) {
         self.settled.as_ref().map_or(&self.outcome, |settled| &settled.outcome).note(state);
+        if self.heal == Heal::All {
+            state.processed = self.outcome.processed;
+        }
     }
 
     /// One that goes on where it was; from the beginning when that place is not there any more. The
@@ -200,7 +208,11 @@ impl<'a> Walk<'a> {
         let queue = kept.queue.iter().map(|(object, since)| (*object, *since, None));
         let mut left = VecDeque::new();
         for (object, since, resume) in current.into_iter().chain(queue) {
-            let Some(d) = all.get(&object) else { return Ok(walk) };
+            let Some(d) = all.get(&object) else {
+                walk.outcome = Outcome::default();
+                walk.outcome.begin_at(&anew(kept.state));
+                return Ok(walk);
+            };
             left.push_back(Set { object, guid: d.guid, since: min.max(since), resume });
         }
         // What they lead to is found when they are done.
@@ -290,7 +302,7 @@ impl<'a> Walk<'a> {
 
     /// Reads what is collected for a while, in the order of the disks.
     fn read_collected(&mut self) {
-        let Self { shared, heal, outcome, collected, .. } = self;
+        let Self { shared, heal, walked, outcome, collected, .. } = self;
         let (shared, collected): (&Shared, &Collected) = (shared, collected);
         let _gate = shared.gate.read();
         let until = shared.rt.now() + shared.scan_piece();
@@ -302,14 +314,14 @@ impl<'a> Walk<'a> {
             blocks: COLLECTED_BATCH_BLOCKS,
             batches: BATCHES,
         };
-        let leaves = |vdev: u32| tree.top(vdev).map_or(1, |top| leaves_below(top.node()));
+        let leaves = |vdev: u32| tree.top(vdev).map_or(1, |top| width(top.node()));
         let outcome = Mutex::new(outcome);
         let Ok(()) = shared.rt.for_each_parallel(readers, 0..readers, |_| {
             while !shared.is_scan_interrupted()
                 && let Some(batch) = collected.take(&limits, &leaves)
             {
                 let mended = shared.reader.heal_many(&batch.blocks, *heal);
-                note_mended(shared, &mut outcome.lock(), &batch.blocks, mended);
+                note_mended(shared, walked, &mut outcome.lock(), &batch.blocks, mended);
                 if shared.rt.now() >= until {
                     break;
                 }
@@ -336,11 +348,15 @@ impl<'a> Walk<'a> {
                 }
                 continue;
             };
-            let root = match set.object {
-                0 => Some(uberblock.rootbp),
-                n => dataset(&mos, n).filter(|d| d.guid == set.guid).map(|d| d.bp),
+            let found = dataset(&mos, set.object).filter(|d| d.guid == set.guid);
+            let root = match (set.object, &found) {
+                (0, _) => uberblock.rootbp,
+                (_, Some(d)) => d.bp,
+                (_, None) => continue,
             };
-            let Some(root) = root else { continue };
+            if let Some(d) = &found {
+                self.walked.note(set.object, d.guid, d.prev_snap);
+            }
             let batch = Batch::default();
             let mut visit = PieceVisitor { walk: self, until, batch, collected: 0, stop: None };
             let traversal = Traversal {
@@ -426,16 +442,26 @@ fn allocated(bp: &BlkPtr) -> u64 {
     bp.dvas().map(|(_, dva)| dva.asize()).sum()
 }
 
-fn leaves_below(node: NodeRef<'_>) -> usize {
-    match node.children().map(leaves_below).sum() {
-        0 => 1,
-        leaves => leaves,
-    }
+/// Leaves that a block of a top-level vdev is spread over; each side of a mirror has all of it.
+fn width(top: NodeRef<'_>) -> usize {
+    if matches!(top.kind(), "raidz" | "draid") { top.children().count() } else { 1 }
+}
+
+/// Where a block stands whose dataset was destroyed after the walk came to it: at the same place of
+/// what comes after that one, for it was not freed.
+fn place_now(shared: &Shared, walked: &WalkedSets, place: Place) -> Place {
+    let root = shared.uberblock.lock().rootbp;
+    let Ok(mos) = Objset::open(Arc::clone(&shared.store) as _, 0, &root, None) else {
+        return place;
+    };
+    let guid = |object| dataset(&mos, object).map(|d| d.guid);
+    Place { objset: walked.heir(place.objset, &guid), ..place }
 }
 
 /// Notes what became of blocks.
 fn note_mended(
     shared: &Shared,
+    walked: &WalkedSets,
     outcome: &mut Outcome,
     blocks: &[(BlkPtr, Place)],
     mended: Vec<Mended>,
@@ -449,6 +475,7 @@ fn note_mended(
             outcome.refused.entry(guid).or_default().merge(&births(&tree, bp));
         }
         if mended.lost.is_some() {
+            let place = &place_now(shared, walked, *place);
             outcome.errors += 1;
             if outcome.lost_blocks.len() < LOST_KEPT {
                 outcome.lost_blocks.insert(bookmark(*place), bp.logical_birth());
@@ -504,7 +531,8 @@ impl PieceVisitor<'_, '_> {
         // Devices are read in their order as far as a batch reaches.
         blocks.sort_by_key(|(bp, _)| (bp.dva(0).vdev(), bp.dva(0).offset()));
         let mended = self.walk.shared.reader.heal_many(&blocks, self.walk.heal);
-        note_mended(self.walk.shared, &mut self.walk.outcome, &blocks, mended);
+        let Walk { shared, walked, outcome, .. } = &mut *self.walk;
+        note_mended(shared, walked, outcome, &blocks, mended);
     }
 
     /// Reads a block, with others, or puts it where it will be read.
