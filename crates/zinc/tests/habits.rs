@@ -12,7 +12,6 @@ fn a_verb_that_is_missing_says_so() {
     for (verb, code, text) in [
         ("zpool prefetch a", 1, "zpool prefetch: not supported by zinc yet"),
         ("zfs send -S a", 1, "zfs send -S: not supported by zinc yet"),
-        ("zfs recv -c a/b", 1, "zfs recv -c: not supported by zinc yet"),
         ("zfs share a", 1, "zfs share: not supported by zinc yet"),
         ("zpool nix", 2, "unrecognized command 'nix'"),
         ("zfs nix -x", 2, "unrecognized command 'nix'"),
