@@ -78,6 +78,18 @@ fn what_could_not_be_read_while_devices_were_away_is_not_lost() {
     }
 }
 
+/// Nothing fails any more: all leaves are used again, and have what they missed.
+fn all_come_back(run: &Run) {
+    mend(run);
+    run.pool().forget_errors(None).unwrap();
+    for guid in run.pool().leaves_away() {
+        let source = run.bench.source();
+        run.pool().online_leaf(guid, OwnChanges::Keep, None, &source).unwrap();
+    }
+    run.pool().wait_for_scan().unwrap();
+    run.pool().sync().unwrap();
+}
+
 /// Leaves fail at some of the requests of many txgs, each time more than the pool can do without;
 /// when they are back, everything is there.
 #[test]
@@ -103,15 +115,7 @@ fn a_suspended_pool_goes_on_with_nothing_lost() {
                     mend(&run);
                     assert!(run.pool().resume(&source).unwrap(), "{case}");
                 }
-                mend(&run);
-                run.pool().forget_errors(None).unwrap();
-                for guid in run.pool().leaves_away() {
-                    run.pool()
-                        .online_leaf(guid, OwnChanges::Keep, None, &run.bench.source())
-                        .unwrap();
-                }
-                run.pool().wait_for_scan().unwrap();
-                run.pool().sync().unwrap();
+                all_come_back(&run);
             }
         }
         assert!(suspended > 5, "{shape:?}: {suspended}");
@@ -280,14 +284,7 @@ fn a_flush_that_fails_once_is_made_good() {
                 let source = run.bench.source_as_it_is();
                 assert!(run.pool().resume(&source).unwrap(), "{case}");
             }
-            mend(&run);
-            run.pool().forget_errors(None).unwrap();
-            for guid in run.pool().leaves_away() {
-                let source = run.bench.source();
-                run.pool().online_leaf(guid, OwnChanges::Keep, None, &source).unwrap();
-            }
-            run.pool().wait_for_scan().unwrap();
-            run.pool().sync().unwrap();
+            all_come_back(&run);
         }
         assert!(suspended > 0, "{shape:?}");
         let (bench, model) = run.finish();
