@@ -23,6 +23,18 @@ fn change_key(pool: &LivePool, name: &str, format: &str, key: &[u8]) {
     pool.change_key(name, KeyChange::Root(root)).unwrap();
 }
 
+/// Changes a file system this many times, and its neighbour, a volume, once.
+fn work(
+    rng: &mut Rng,
+    (fs, volume): (&Filesystem, &engine::Volume),
+    files: &mut Vec<(Vec<u8>, u64)>,
+    changes: usize,
+) {
+    (0..changes).for_each(|_| change(rng, fs, files));
+    let data = bytes(rng, 200_000);
+    volume.write_at(rng.below(4 << 20), &data).unwrap();
+}
+
 fn snapshot(pool: &LivePool, name: &str) {
     engine::datasets::snapshot(pool, &[name], false, Vec::new()).unwrap();
 }
@@ -81,11 +93,7 @@ fn what_is_sent_raw_is_received_without_a_key() {
         let (fs, volume) = (from.filesystem("here/fs").unwrap(), from.volume("here/vol").unwrap());
         let mut files = Vec::new();
         for round in 0..4 {
-            for _ in 0..60 {
-                change(&mut rng, &fs, &mut files);
-            }
-            let data = bytes(&mut rng, 200_000);
-            volume.write_at(rng.below(4 << 20), &data).unwrap();
+            work(&mut rng, (&fs, &volume), &mut files, 60);
             let since = (round > 0).then(|| format!("@{}", round - 1));
             for of in ["fs", "vol"] {
                 let name = format!("here/{of}@{round}");
@@ -268,11 +276,7 @@ fn the_kernel_takes_and_sends_raw_streams() {
     let (fs, volume) = (from.filesystem("here/fs").unwrap(), from.volume("here/vol").unwrap());
     let mut files = Vec::new();
     for round in 0..4 {
-        for _ in 0..30 {
-            change(&mut rng, &fs, &mut files);
-        }
-        let data = bytes(&mut rng, 200_000);
-        volume.write_at(rng.below(4 << 20), &data).unwrap();
+        work(&mut rng, (&fs, &volume), &mut files, 30);
         let since = (round > 0).then(|| format!("@{}", round - 1));
         for of in ["fs", "vol"] {
             let name = format!("here/{of}@{round}");
