@@ -28,7 +28,6 @@ use dmu::Place;
 use ondisk::BlkPtr;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Memory that one block takes here, about.
@@ -180,9 +179,6 @@ fn address(bp: &BlkPtr) -> (u32, u64) {
     let dva = bp.dva(0);
     (dva.vdev(), dva.offset())
 }
-
-/// What the two that share it own together.
-pub(super) type CollectedRef = Arc<Collected>;
 
 #[cfg(test)]
 mod tests {

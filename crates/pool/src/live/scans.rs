@@ -1,12 +1,13 @@
 //! What a pool keeps of its scrub and resilver: what is wanted, what runs, and what is left of one
 //! that is paused. They are done in `scan`.
 
-use super::collected::CollectedRef;
+use super::collected::Collected;
 use crate::faults::LostBlocks;
 use ondisk::scan::{Function, ScanState};
 use parking_lot::Mutex;
 use rt::{Condvar, Rt, Task};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use vdev::Txgs;
 
@@ -180,7 +181,7 @@ pub(super) struct ScanRemainder {
     pub(super) visited: Visited,
     pub(super) walked: WalkedSets,
     /// What the walk came to and has not read.
-    pub(super) collected: CollectedRef,
+    pub(super) collected: Arc<Collected>,
     /// How far the walk was when nothing was collected, if something is.
     pub(super) settled: Option<Visited>,
 }

@@ -33,7 +33,7 @@
 use super::kept::{NO_OBJSET, Queue, SavedScan, anew};
 use crate::error::Result;
 use crate::faults::{LOST_KEPT, bookmark};
-use crate::live::collected::{BatchLimits, Collected, CollectedRef};
+use crate::live::collected::{BatchLimits, Collected};
 use crate::live::scans::{Outcome, ScanRemainder, Set, Visited, WalkedSets};
 use crate::live::shared::Shared;
 use crate::live::tunables::Tunable;
@@ -81,7 +81,7 @@ pub(super) struct Walk<'a> {
     /// When it began, or was said on disk last.
     kept: Duration,
     /// What it came to and has not read.
-    collected: CollectedRef,
+    collected: Arc<Collected>,
     /// Blocks are collected, and not read as it comes to them.
     is_collecting: bool,
     /// What is collected is being read.
@@ -119,7 +119,7 @@ impl<'a> Walk<'a> {
         let (seen, outcome) = (BTreeSet::new(), Outcome::default());
         let walked = WalkedSets::default();
         let kept = shared.rt.now();
-        let collected = CollectedRef::default();
+        let collected = Arc::<Collected>::default();
         let is_collecting = shared.tunables.get(Tunable::ScanLegacy) == 0;
         if is_collecting {
             collected.open();
