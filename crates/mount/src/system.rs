@@ -179,18 +179,26 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// Whether the process that served what is mounted at `dir` is gone.
 #[must_use]
 pub fn is_dead(dir: &Path) -> bool {
+    dead_root(dir).is_some()
+}
+
+/// The root of what is mounted at `dir`, when the process that served it is gone.
+fn dead_root(dir: &Path) -> Option<OwnedFd> {
     // The second is what those are told that asked when it died.
     let gone = [Errno::ENOTCONN, Errno::ECONNABORTED];
     let at = dir.to_owned();
     let (message, heard) = std::sync::mpsc::channel();
     let ask = move || {
-        // Attributes the kernel may remember; for space it always asks.
-        let is_gone = nix::sys::statvfs::statvfs(&at).is_err_and(|e| gone.contains(&e));
-        let _ = message.send(is_gone);
+        // The kernel knows the root without its process. Attributes it may remember; for space it
+        // always asks.
+        let root = rustix::fs::open(&at, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty());
+        let is_gone =
+            |root: &OwnedFd| nix::sys::statvfs::fstatvfs(root).is_err_and(|e| gone.contains(&e));
+        let _ = message.send(root.ok().filter(is_gone));
     };
     // No time is given to a system call: the thread is left behind in it.
-    let asks = std::thread::Builder::new().name("mount-asks".to_owned()).spawn(ask);
-    asks.is_ok() && heard.recv_timeout(ANSWER).unwrap_or(false)
+    std::thread::Builder::new().name("mount-asks".to_owned()).spawn(ask).ok()?;
+    heard.recv_timeout(ANSWER).ok().flatten()
 }
 
 /// Takes away what processes that died left mounted at `dir` and above it, the outermost first:
@@ -204,11 +212,27 @@ pub fn clear_dead(dir: &Path) -> Result<(), Error> {
     outer.reverse();
     for at in outer {
         // Several may lie over each other.
-        while listed().iter().any(|one| one.dir == at) && is_dead(at) {
-            unmount(at, true)?;
+        while let Some(top) = listed().into_iter().rfind(|one| one.dir == at)
+            && let Some(root) = dead_root(at)
+        {
+            match unmount_dead(&root, at) {
+                // Another process took it away.
+                Err(Error::NotMounted(_)) if !listed().contains(&top) => {}
+                done => done?,
+            }
         }
     }
     Ok(())
+}
+
+/// Takes away the mount that has this root, and never another that was put in its place since.
+fn unmount_dead(root: &OwnedFd, dir: &Path) -> Result<(), Error> {
+    let link = format!("/proc/self/fd/{}", root.as_raw_fd());
+    let flags = MntFlags::MNT_DETACH | MntFlags::MNT_FORCE;
+    match nix::mount::umount2(Path::new(&link), flags) {
+        Err(Errno::EPERM) => helper::unmount(dir, true),
+        done => done.map_err(|e| not_unmounted(e, dir)),
+    }
 }
 
 /// How long it is tried to take away what is in use: a program that lists all mounts, such as
@@ -244,12 +268,16 @@ fn unmount_as_root(dir: &Path, lazily: bool) -> Result<(), Error> {
     if lazily {
         flags |= MntFlags::MNT_DETACH | MntFlags::MNT_FORCE;
     }
-    nix::mount::umount2(dir, flags).map_err(|e| match e {
+    nix::mount::umount2(dir, flags).map_err(|e| not_unmounted(e, dir))
+}
+
+fn not_unmounted(e: Errno, dir: &Path) -> Error {
+    match e {
         Errno::EBUSY => Error::Busy(dir.to_owned()),
         Errno::EINVAL => Error::NotMounted(dir.to_owned()),
         Errno::EPERM => Error::NotRoot,
         e => Error::System("umount", e.into()),
-    })
+    }
 }
 
 /// Whether programs use the mount at `dir`, as far as this process may find out.

@@ -58,6 +58,24 @@ fn what_a_killed_server_left_is_mounted_over_and_taken_away() {
 
 #[testkit::needs("fuse")]
 #[test]
+fn several_commands_take_away_dead_mounts_at_the_same_time() {
+    let message = alone(
+        r#"
+        zinc zfs set mountpoint="$PWD/tree" tank
+        for i in 1 2 3 4 5 6 7 8 9; do zinc zfs create tank/$i; done
+        zinc serve -b --mount --pidfile pid tank > /dev/null; dies
+        mounted | wc -l
+        for i in 1 2 3 4; do
+            (zinc zfs unmount -a 2>&1 || echo $?) > out.$i &
+        done
+        wait; cat out.*; mounted | wc -l
+        "#,
+    );
+    assert_eq!(message, "10\n0\n");
+}
+
+#[testkit::needs("fuse")]
+#[test]
 fn a_server_that_is_stopped_holds_nothing_up() {
     let message = alone(
         r#"
