@@ -182,8 +182,9 @@ pub fn is_dead(dir: &Path) -> bool {
     dead_root(dir).is_some()
 }
 
-/// The root of what is mounted at `dir`, when the process that served it is gone.
-fn dead_root(dir: &Path) -> Option<OwnedFd> {
+/// The root of what is mounted at `dir`, when the process that served it is gone. An error: so is
+/// the process of a mount on the way to it.
+fn dead_root(dir: &Path) -> Option<Result<OwnedFd, Errno>> {
     // The second is what those are told that asked when it died.
     let gone = [Errno::ENOTCONN, Errno::ECONNABORTED];
     let at = dir.to_owned();
@@ -192,9 +193,12 @@ fn dead_root(dir: &Path) -> Option<OwnedFd> {
         // The kernel knows the root without its process. Attributes it may remember; for space it
         // always asks.
         let root = rustix::fs::open(&at, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty());
-        let is_gone =
-            |root: &OwnedFd| nix::sys::statvfs::fstatvfs(root).is_err_and(|e| gone.contains(&e));
-        let _ = message.send(root.ok().filter(is_gone));
+        let root = root.map_err(|e| Errno::from_raw(e.raw_os_error()));
+        let error = match &root {
+            Ok(root) => nix::sys::statvfs::fstatvfs(root).err(),
+            Err(e) => Some(*e),
+        };
+        let _ = message.send(error.filter(|e| gone.contains(e)).map(|_| root));
     };
     // No time is given to a system call: the thread is left behind in it.
     std::thread::Builder::new().name("mount-asks".to_owned()).spawn(ask).ok()?;
@@ -215,6 +219,7 @@ pub fn clear_dead(dir: &Path) -> Result<(), Error> {
         while let Some(top) = listed().into_iter().rfind(|one| one.dir == at)
             && let Some(root) = dead_root(at)
         {
+            let root = root.map_err(|e| Error::System("open", e.into()))?;
             match unmount_dead(&root, at) {
                 // Another process took it away.
                 Err(Error::NotMounted(_)) if !listed().contains(&top) => {}

@@ -83,6 +83,10 @@ fn a_server_that_is_stopped_holds_nothing_up() {
         zinc serve -b --mount --pidfile pid tank > /dev/null
         trap 'kill -CONT $(cat pid); zinc zpool export -f tank > /dev/null 2>&1 || true' EXIT
         kill -STOP $(cat pid)
+        # A thread that still runs would take a request and not answer it, and a program that
+        # waits for the answer to one that was taken cannot be killed.
+        states() { sed 's/.*) \(.\).*/\1/' /proc/$(cat pid)/task/*/stat | sort -u; }
+        until [ "$(states)" = T ]; do sleep 0.05; done
         # What is mounted is listed by any user, and another user of the machine has no other pool.
         other() { (export ZINC_SOCKETS=$PWD/other ZINC_STATE=$PWD/none; exec timeout 20 "$@"); }
         other $zinc zfs mount > listed && echo 1 $(cut -d ' ' -f 1 listed)

@@ -227,17 +227,14 @@ pub fn answered_for(session: &Session, mounts: Vec<Listed>) -> Result<Vec<Listed
 /// Takes mounts away, each by the process that answers for it; what a process that died left, this
 /// one takes away. One that stays keeps none of the others.
 pub fn unmount_all(session: &Session, found: &[Listed], force: bool) -> Result<ExitCode, Failure> {
-    if let [one] = found {
-        unmount_one(session, one, force)?;
-        return Ok(ExitCode::SUCCESS);
-    }
     let mut worst = ExitCode::SUCCESS;
     for one in found {
-        // It may have gone with one that it was mounted in.
-        if !system::listed().contains(one) {
-            continue;
-        }
-        if let Err(failure) = unmount_one(session, one, force) {
+        // It may have gone with one that it was mounted in, or by another command.
+        let is_there = || system::listed().contains(one);
+        if is_there()
+            && let Err(failure) = unmount_one(session, one, force)
+            && is_there()
+        {
             worst = failure.report(session);
         }
     }
