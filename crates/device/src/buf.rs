@@ -14,6 +14,7 @@
 
 mod allocator;
 mod idle;
+mod regions;
 
 pub use allocator::Allocator;
 use core::fmt;

@@ -2,8 +2,9 @@
 //!
 //! Lengths are rounded up to one of a few sizes, four between a power of two and the next and all
 //! whole pages, so that what was freed fits what is asked for next: at most a quarter is wasted,
-//! and nothing on a power of two. What waits is bounded in bytes for the whole process; an
-//! allocation that is larger than any ZFS block, or one too many, goes back to the system at once.
+//! and nothing on a power of two. Short ones are cut from regions ([`super::regions`]), long ones
+//! are the system's. What waits is bounded in bytes for the whole process; an allocation that is
+//! larger than any ZFS block, or one too many, goes back to where it came from at once.
 //!
 //! A pool that is written to fills and frees as much memory as may be dirty in it again and again,
 //! and getting that from the system costs more than everything else that is done with it. So the
@@ -12,6 +13,7 @@
 //! never more than was used at once: waiting memory is taken from the past, not from others.
 
 use super::ALIGNMENT;
+use super::regions::{Regions, SHORT_BYTES_MAX};
 use core::ptr::NonNull;
 use parking_lot::Mutex;
 use std::alloc::{GlobalAlloc as _, Layout, System};
@@ -52,6 +54,9 @@ struct Idle {
     busy: bool,
     blocks: BTreeMap<usize, Vec<Block>>,
 }
+
+/// The regions that short blocks are cut from. Locked while nothing else is.
+static REGIONS: Mutex<Regions> = Mutex::new(Regions::new());
 
 /// The list of this process. A test has its own, so that what others allocate does not count in it.
 static IDLE: Mutex<Idle> = Mutex::new(Idle::new());
@@ -138,14 +143,11 @@ impl List<'_> {
             }
             return Some(block);
         }
-        // SAFETY: the layout's size is at least a page.
-        let start =
-            unsafe { if zeroed { System.alloc_zeroed(layout) } else { System.alloc(layout) } };
-        let start = NonNull::new(start);
-        if start.is_none() {
+        let block = Block::of_system(layout, zeroed);
+        if block.is_none() {
             self.0.lock().used -= size;
         }
-        Some(Block { start: start?, layout })
+        block
     }
 
     /// Takes back an allocation that is not used any more.
@@ -178,6 +180,7 @@ impl List<'_> {
         };
         freed.into_iter().for_each(Block::free);
         if was_busy {
+            REGIONS.lock().trim();
             trim_allocator();
         }
     }
@@ -305,11 +308,33 @@ impl Block {
         List(&IDLE).allocate(len, zeroed)
     }
 
-    /// Gives it back to the system.
+    /// One that is not of those that wait: cut from a region, or, when it is long, the system's.
+    fn of_system(layout: Layout, zeroed: bool) -> Option<Self> {
+        let start = if layout.size() <= SHORT_BYTES_MAX {
+            let start = REGIONS.lock().take(layout.size())?;
+            if zeroed {
+                // SAFETY: the block is that long, and nothing else has it.
+                unsafe { start.write_bytes(0, layout.size()) };
+            }
+            Some(start)
+        } else {
+            // SAFETY: the layout's size is at least a page.
+            NonNull::new(unsafe {
+                if zeroed { System.alloc_zeroed(layout) } else { System.alloc(layout) }
+            })
+        };
+        Some(Self { start: start?, layout })
+    }
+
+    /// Gives it back to its region, or to the system.
     fn free(self) {
-        // SAFETY: the block came from the system's allocator with this layout, and the one that had
-        // it gave it away.
-        unsafe { System.dealloc(self.start.as_ptr(), self.layout) }
+        if self.layout.size() <= SHORT_BYTES_MAX {
+            REGIONS.lock().give(self.start, self.layout.size());
+        } else {
+            // SAFETY: the block came from the system's allocator with this layout, and the one that
+            // had it gave it away.
+            unsafe { System.dealloc(self.start.as_ptr(), self.layout) }
+        }
     }
 }
 
