@@ -161,18 +161,22 @@ fn again(
     Ok(())
 }
 
-/// Cuts a change off at every event: once where what is left is the same, and at every other one
-/// in one of two random ways where some of it is uncertain. `ZINC_STEP=1` tries both at each.
+/// Cuts a change off at every event: once where what is left is the same, and at every other pair
+/// of events, the others the next day, in one of two random ways where some of it is uncertain.
+/// `ZINC_STEP=1` tries both at each.
 fn sweep(change: Change, disks: usize) {
     let log = record(change, disks);
     let (mut wrong, mut all) = (Vec::new(), 0);
-    let both = std::env::var("ZINC_STEP").is_ok_and(|step| step == "1");
+    let parts = testkit::parts(2);
+    let is_of_today = |cut: usize| (cut / 2 + testkit::day()).is_multiple_of(parts);
     for cut in 0..=log.len() {
         let certain = [CrashMode::LoseUnflushed, CrashMode::KeepAll].map(|mode| (mode, 0));
         let is_last = |(mode, _): &(CrashMode, u64)| !log.is_same_after_next(cut, *mode);
         let is_open = log.uncertain(cut) > 0;
         let random = [1, 2].into_iter();
-        let random = random.filter(|seed| is_open && (both || cut as u64 % 4 + 1 == *seed * 2));
+        let random = random.filter(|seed| {
+            is_open && (parts == 1 || (cut as u64 % 2 + 1 == *seed && is_of_today(cut)))
+        });
         let random = random.map(|seed| (CrashMode::Random, seed));
         for (mode, seed) in certain.into_iter().filter(is_last).chain(random) {
             all += 1;

@@ -41,12 +41,12 @@ fn histories(seeds: std::ops::Range<u64>, ops: usize) {
     });
 }
 
-/// Each layout twice, once with sectors of either size. The longer a history is, the more an
-/// operation costs, because all that is there is compared again and again; the long form has longer
-/// ones, and more.
+/// Each layout twice, once with sectors of either size, and others on each of three days. The
+/// longer a history is, the more an operation costs, because all that is there is compared again
+/// and again; the long form has longer ones, and more.
 #[test]
 fn thousands_of_operations() {
-    histories(0..16, 2200);
+    histories(testkit::range_of_today(3, 0..48), 2200);
 }
 
 /// The long form: `cargo test -p engine --test model -- --ignored`. `SEEDS=7..8` chooses.

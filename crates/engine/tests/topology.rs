@@ -59,10 +59,10 @@ fn run_with(seed: u64, shape: Shape, ops: u64, change: impl FnOnce(&mut Run)) ->
     run
 }
 
-/// Of the writes at which something may be cut off, one in this many is tried; `ZINC_STEP` says
-/// another number.
-fn step(usual: usize) -> usize {
-    std::env::var("ZINC_STEP").map_or(usual, |n| n.parse().unwrap())
+/// Numbers of writes after which something is cut off: none, and then one in this many, others each
+/// day.
+fn cuts(usual: usize) -> impl Iterator<Item = u64> {
+    std::iter::once(0).chain(testkit::today(usual, 1..))
 }
 
 fn state(pool: &LivePool, leaf: usize) -> VdevState {
@@ -128,21 +128,21 @@ fn online_leaf(pool: &LivePool, bench: &Bench, n: usize) {
 }
 
 /// Groups of leaves that are away, as many as may be lost, and so few that each leaf is once among
-/// those that have to do: two where they need have none in common. `ZINC_STEP=1` takes one from
-/// each leaf on.
+/// those that have to do: two where they need have none in common, others each day. `ZINC_STEP=1`
+/// takes one from each leaf on.
 fn groups_away(leaves: &[usize], lost: usize) -> Vec<Vec<usize>> {
     let from = |first: usize| (first..first + lost).map(|n| leaves[n % leaves.len()]).collect();
     if lost == 0 {
         return Vec::new();
     }
-    if step(2) == 1 {
+    if testkit::parts(2) == 1 {
         return (0..leaves.len()).map(from).collect();
     }
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let are_all_away =
         |leaf: &usize, groups: &[Vec<usize>]| groups.iter().all(|g| g.contains(leaf));
     while leaves.iter().any(|leaf| are_all_away(leaf, &groups)) && groups.len() < leaves.len() {
-        groups.push(from(groups.len() * lost));
+        groups.push(from(testkit::day() + groups.len() * lost));
     }
     groups
 }
@@ -225,9 +225,8 @@ fn kinds(after: u64) -> [(&'static str, Vec<Fault>); 5] {
 /// known what it missed.
 #[test]
 fn a_leaf_may_fail_at_any_write() {
-    let step = step(47);
     for (seed, shape) in (100..).zip([Shape::Mirror, Shape::Raidz1]) {
-        for after in (0..160).step_by(step) {
+        for after in testkit::today(47, 0..160) {
             for (what, faults) in kinds(after) {
                 let mut run = run(seed, shape, 10);
                 run.pool().sync().unwrap();
@@ -424,7 +423,6 @@ fn a_leaf_that_failed_is_brought_back() {
 /// goes on with it, and nothing is missing on any leaf then.
 #[test]
 fn a_resilver_may_end_at_any_write() {
-    let step = step(7);
     for (seed, shape) in (800..).zip([Shape::Mirror, Shape::Raidz1]) {
         let mut run = run(seed, shape, 30);
         run.without(vec![0]);
@@ -432,7 +430,7 @@ fn a_resilver_may_end_at_any_write() {
         let (mut bench, model) = run.finish();
         bench.away.clear();
         let before = bench.devices.clone();
-        for writes in (0..).step_by(step) {
+        for writes in cuts(7) {
             bench = bench.again_from(&before);
             bench.cut_power_after(writes);
             let imported = bench.try_import();

@@ -26,6 +26,7 @@ mod rng;
 mod running;
 mod s3_server;
 mod shrinking;
+mod today;
 mod unharnessed;
 mod unpack;
 
@@ -43,6 +44,7 @@ pub use needs::needs;
 pub use rng::Rng;
 pub use s3_server::S3Server;
 pub use shrinking::{each_seed, shrinking, shrinking_events, shrinking_seed, shrunk, steps};
+pub use today::{day, parts, range_of_today, today};
 pub use unharnessed::Unharnessed;
 pub use unpack::{read_zst, unpack_zst};
 

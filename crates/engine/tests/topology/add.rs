@@ -61,14 +61,13 @@ fn a_log_device_is_used_by_the_pool_that_is_open() {
 /// it by doing the same again.
 #[test]
 fn an_addition_may_end_at_any_write() {
-    let step = super::step(17);
     for (seed, class) in [(2203, SpaceClass::Normal), (2204, SpaceClass::Log)] {
         let (mut bench, model) = run(seed, Shape::Disk, 30).finish();
         bench.faults.clear();
         let device = bench.extra();
         let before = bench.devices.clone();
         let mut ends = [0, 0];
-        for writes in (0..).step_by(step) {
+        for writes in super::cuts(17) {
             bench = bench.again_from(&before);
             let pool = bench.import();
             bench.cut_power_after(writes);

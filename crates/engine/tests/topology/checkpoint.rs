@@ -118,13 +118,12 @@ fn a_pool_that_went_back_is_one_as_any() {
 /// command that was cut off can be given again.
 #[test]
 fn going_back_may_end_at_any_write() {
-    let step = super::step(7);
     for (seed, shape) in [(1830, Shape::Disk), (1831, Shape::Mirror)] {
         let (mut bench, kept, model) = with_checkpoint(seed, shape, 40);
         bench.faults.clear();
         let before = bench.devices.clone();
         let mut cuts = [0, 0];
-        for writes in (0..).step_by(step) {
+        for writes in super::cuts(7) {
             bench = bench.again_from(&before);
             bench.cut_power_after(writes);
             let is_done = bench.rewind().and_then(|pool| pool.sync()).is_ok();
@@ -153,7 +152,6 @@ fn going_back_may_end_at_any_write() {
 /// The same for a checkpoint that is made, and one that is discarded.
 #[test]
 fn making_and_discarding_may_end_at_any_write() {
-    let step = super::step(23);
     for is_discarded in [false, true] {
         let (mut bench, _, model) = match is_discarded {
             true => with_checkpoint(1840, Shape::Disk, 60),
@@ -165,7 +163,7 @@ fn making_and_discarding_may_end_at_any_write() {
         bench.faults.clear();
         let before = bench.devices.clone();
         let mut seen = Vec::new();
-        for writes in (0..).step_by(step) {
+        for writes in super::cuts(23) {
             bench = bench.again_from(&before);
             let pool = bench.import();
             bench.cut_power_after(writes);

@@ -18,8 +18,7 @@ fn any_leaves_may_be_missing() {
         holds(&bench, &model);
         let (all, lost) = (bench.devices.len(), bench.redundancy());
         let choices = (0..all).flat_map(|first| (1..=all / 2).map(move |step| (first, step)));
-        // One in three; `ZINC_STEP=1` tries all.
-        for (first, step) in choices.step_by(super::step(3)) {
+        for (first, step) in testkit::today(3, choices) {
             bench.away = (0..lost).map(|n| (first + n * step) % all).collect();
             holds_model(&bench, &model, "without some");
         }
@@ -102,7 +101,7 @@ fn a_distributed_spare_is_given_back() {
 /// threads give spares back.
 #[test]
 fn two_distributed_spares_are_given_back() {
-    for seed in 2250..2254 {
+    for seed in testkit::range_of_today(2, 2250..2258) {
         let (mut run, _) = spared(seed, Shape::Draid2, &[0, 7]);
         let count = spares(run.pool()).len();
         run.without(Vec::new());

@@ -265,12 +265,11 @@ fn a_removal_goes_on_in_another_process() {
 /// The power fails after any number of writes of a removal: the next to open the pool goes on.
 #[test]
 fn a_removal_may_be_cut_off_at_any_write() {
-    let step = super::step(61);
     let (mut bench, model) = run(2050, Shape::Disks3, 40).finish();
     bench.faults.clear();
     let before = bench.devices.clone();
     let mut states = Vec::new();
-    for writes in (0..).step_by(step) {
+    for writes in super::cuts(61) {
         bench = bench.again_from(&before);
         let pool = bench.import();
         set(&pool, Tunable::RemovalPiece, 128 << 10);

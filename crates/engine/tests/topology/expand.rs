@@ -122,13 +122,12 @@ fn an_import_uses_what_devices_have_grown_by() {
 /// The power fails after any number of writes: the pool has the space, or not yet, and is whole.
 #[test]
 fn growing_may_end_at_any_write() {
-    let step = super::step(5);
     for (seed, shape) in [(2140, Shape::Disk), (2141, Shape::Mirror), (2142, Shape::Raidz1)] {
         let (mut bench, model) = run(seed, shape, 30).finish();
         bench.faults.clear();
         let before = bench.devices.clone();
         let mut cuts = [0, 0];
-        for writes in (0..).step_by(step) {
+        for writes in super::cuts(5) {
             bench = bench.again_from(&before);
             let pool = bench.import();
             let size = sizes(&pool)[0];

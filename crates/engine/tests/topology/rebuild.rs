@@ -149,8 +149,7 @@ fn what_cannot_be_rebuilt_is_refused() {
 /// The power fails after any number of writes of a rebuild: the next import goes on with it.
 #[test]
 fn a_rebuild_may_end_at_any_write() {
-    let step = super::step(29);
     for (seed, shape) in (2360..).zip([Shape::Mirror, Shape::Draid1]) {
-        may_end_at_any_write(seed, shape, ResilverKind::Sequential, step);
+        may_end_at_any_write(seed, shape, ResilverKind::Sequential, 29);
     }
 }

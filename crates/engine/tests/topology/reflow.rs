@@ -187,7 +187,7 @@ fn an_expansion_goes_on_when_the_pool_is_opened() {
 #[test]
 fn an_expansion_waits_for_its_devices() {
     for (seed, shape) in (2350..).zip(SHAPES) {
-        for steps in [0, 1, 2, 5].into_iter().step_by(super::step(2)) {
+        for steps in testkit::today(2, [0, 1, 2, 5]) {
             let mut run = run(seed, shape, 60);
             set(run.pool(), Tunable::ReflowSuspend, 1);
             set(run.pool(), Tunable::ReflowPiece, 1 << 20);
@@ -214,14 +214,13 @@ fn an_expansion_waits_for_its_devices() {
 /// The power fails after any number of writes: the pool is whole, and gets as wide as it should.
 #[test]
 fn getting_wider_may_end_at_any_write() {
-    let step = super::step(59);
     for (seed, shape) in (2360..).zip(SHAPES) {
         let (mut bench, model) = run(seed, shape, 40).finish();
         bench.faults.clear();
         let new = bench.extra();
         let before = bench.devices.clone();
         let mut cuts = [0, 0, 0];
-        for writes in (0..).step_by(step) {
+        for (number, writes) in super::cuts(59).enumerate() {
             bench = bench.again_from(&before);
             let pool = bench.import();
             set(&pool, Tunable::ReflowPiece, 1 << 20);
@@ -243,7 +242,7 @@ fn getting_wider_may_end_at_any_write() {
             cuts[usize::from(has_begun) + usize::from(is_ended)] += 1;
             drop(seen);
             whole(&bench, &case);
-            if writes % (4 * step) as u64 == 0 && has_begun {
+            if number % 4 == 0 && has_begun {
                 bench.zdb();
             }
             let pool = bench.try_import().unwrap_or_else(|e| panic!("{case}: {e}"));

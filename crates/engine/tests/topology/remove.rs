@@ -32,14 +32,13 @@ fn with_log(bench: &mut Bench, is_last: bool) -> usize {
 /// the device and its old label are there or not.
 #[test]
 fn a_removal_of_a_log_device_may_end_at_any_write() {
-    let step = super::step(41);
     for (seed, is_last) in [(1600, true), (1601, false)] {
         let (mut bench, model) = run(seed, Shape::Disk, 30).finish();
         bench.faults.clear();
         let log = with_log(&mut bench, is_last);
         let before = bench.devices.clone();
         let mut cuts = [0, 0];
-        for writes in (0..).step_by(step) {
+        for writes in super::cuts(41) {
             bench = bench.again_from(&before);
             let pool = bench.import();
             let guid = log_guid(&pool).unwrap();

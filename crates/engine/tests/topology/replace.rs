@@ -127,9 +127,8 @@ fn a_replacement_is_called_off_or_replaced_itself() {
 /// The power fails after any number of writes of a replacement: the next import goes on with it.
 #[test]
 fn a_replacement_may_end_at_any_write() {
-    let step = super::step(23);
     for (seed, shape) in (1500..).zip([Shape::Disk, Shape::Mirror, Shape::Raidz1]) {
-        may_end_at_any_write(seed, shape, ResilverKind::Healing, step);
+        may_end_at_any_write(seed, shape, ResilverKind::Healing, 23);
     }
 }
 
@@ -140,7 +139,7 @@ pub(super) fn may_end_at_any_write(seed: u64, shape: Shape, kind: ResilverKind, 
     let new = run.bench.extra();
     let (mut bench, model) = run.finish();
     let before = bench.devices.clone();
-    for writes in (0..).step_by(step) {
+    for writes in super::cuts(step) {
         bench = bench.again_from(&before);
         let pool = bench.import();
         bench.cut_power_after(writes);

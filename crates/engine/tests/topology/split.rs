@@ -130,12 +130,11 @@ fn special_vdevs_are_split_as_well() {
 /// without the side first.
 #[test]
 fn a_split_may_end_at_any_write() {
-    let step = super::step(11);
     let (mut bench, model) = run(2230, Shape::Mirror, 40).finish();
     bench.faults.clear();
     let before = bench.devices.clone();
     let mut cuts = [[0; 2]; 2];
-    for writes in (0..).step_by(step) {
+    for writes in super::cuts(11) {
         bench = bench.again_from(&before);
         let pool = bench.import();
         let guid = pool.guid();

@@ -85,7 +85,7 @@ fn autotrim_gives_back_what_no_uberblock_needs() {
         // What was in front of the devices does not follow them when they are copied.
         run.bench.faults.clear();
         run.pool().set_pool_property("autotrim", PropertyWord::Number(1)).unwrap();
-        for round in 0..24 {
+        for round in 0..40 {
             (0..6).for_each(|_| run.step());
             run.pool().sync().unwrap();
             run.pool().trim_freed_now();
@@ -180,11 +180,10 @@ fn a_work_that_devices_broke_off_goes_on_when_they_are_back() {
 /// The power fails after any number of writes: nothing that the last uberblock reaches is gone.
 #[test]
 fn a_work_may_end_at_any_write() {
-    let step = super::step(29);
     for (seed, work) in (1950..).zip(BOTH) {
         let (mut bench, model) = run(seed, Shape::Raidz1, 60).finish();
         let before = bench.devices.clone();
-        for writes in (0..).step_by(step) {
+        for writes in super::cuts(29) {
             bench = bench.again_from(&before);
             let pool = bench.import();
             bench.cut_power_after(writes);
