@@ -13,9 +13,9 @@ use crate::space::Bitmap;
 use dmu::{Object, Zap};
 use ondisk::checkpoint;
 use ondisk::config::{VdevConfig, VdevKind};
-use ondisk::deadlist::parse_int_key;
 use ondisk::mos::{self, vdev_zap};
 use ondisk::spacemap::{self, Action, Entry, LOG_SHIFT, Range, SpaceMapHeader};
+use ondisk::zap::parse_int_key;
 use pool::Pool;
 use std::collections::BTreeMap;
 

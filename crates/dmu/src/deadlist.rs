@@ -37,7 +37,8 @@ use crate::object::Object;
 use crate::objset::Objset;
 use crate::zap::{self, Zap, ZapSpec};
 use ondisk::bpobj::Space;
-use ondisk::deadlist::{DeadlistHeader, int_key, parse_int_key};
+use ondisk::deadlist::DeadlistHeader;
+use ondisk::zap::{int_key, parse_int_key};
 use ondisk::{BlkPtr, DmuType, Endian};
 use std::collections::BTreeMap;
 

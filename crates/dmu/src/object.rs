@@ -46,7 +46,8 @@ fn is_verified(bp: &BlkPtr) -> bool {
     bp.is_embedded() || bp.checksum_kind() != Checksum::OFF
 }
 
-/// An object, open for reading. Cheap to clone.
+/// An object: as it is on disk, or of a live set, where it is changed through this handle too.
+/// Cheap to clone.
 #[derive(Clone)]
 pub struct Object {
     objset: Objset,

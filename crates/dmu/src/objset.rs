@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 use zio::Place;
 
-/// A set of objects, open for reading.
+/// A set of objects: as it is on disk, or a live one, whose changes are read through it.
 #[derive(Clone)]
 pub struct Objset {
     pub(crate) inner: Arc<Inner>,

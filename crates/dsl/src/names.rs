@@ -3,6 +3,11 @@
 //! A program other than OpenZFS can put any bytes into its tables. Such a name
 //! is shown as [`ondisk::spelling`] spells it, and a check names it.
 
+mod allowed;
+
+pub(crate) use allowed::NAME_MAX;
+pub use allowed::{NameFault, NameKind, check_component, check_name, name_fault};
+
 use ondisk::dsl::prop_suffix::{HAS_RECEIVED, INHERIT, IUV, RECEIVED};
 
 /// Longest name in bytes.
@@ -39,7 +44,7 @@ pub fn fault(name: &[u8], of: NameOf) -> Option<&'static str> {
         NameOf::Dataset => {
             let name = name.strip_prefix(b"$").or(name.strip_prefix(b"%")).unwrap_or(name);
             let part = std::str::from_utf8(name).unwrap_or_default();
-            let good = crate::write::check_component(part);
+            let good = check_component(part);
             (!good).then_some("a name that no dataset can have")
         }
         NameOf::Property => {

@@ -22,8 +22,9 @@ use crate::tree::{DEPTH_MAX, Dataset, Dir, Dsl, VisitedLinks};
 use dmu::Zap;
 use ondisk::bookmark::{Bookmark, BookmarkExtra};
 use ondisk::bpobj::{BpobjHeader, Space};
-use ondisk::deadlist::{DeadlistHeader, Form, parse_int_key};
+use ondisk::deadlist::{DeadlistHeader, Form};
 use ondisk::dsl::DslDataset;
+use ondisk::zap::parse_int_key;
 
 /// What is wrong with a chain of snapshots that comes back to where it was.
 const CIRCLE: &str = "snapshots form a loop";

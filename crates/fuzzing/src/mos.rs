@@ -61,7 +61,8 @@ fn bptree(data: &[u8]) {
 }
 
 fn deadlist(data: &[u8]) {
-    use ondisk::deadlist::{DeadlistHeader, parse_int_key};
+    use ondisk::deadlist::DeadlistHeader;
+    use ondisk::zap::parse_int_key;
     if let Some(header) = round(data, DeadlistHeader::decode, DeadlistHeader::encode) {
         let _ = header.space();
     }

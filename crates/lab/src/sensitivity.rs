@@ -9,7 +9,7 @@
 //! disk as it is, with steps that are kept only where the sum becomes smaller. All runs have the
 //! same seed, so that chance is the same in all.
 
-use crate::disk::Preset;
+use crate::disk::{Origins, Preset};
 use crate::error::LabError;
 use crate::experiment::{Experiment, OnDevice, Setting};
 use crate::outcome::Outcome;
@@ -170,9 +170,6 @@ pub fn sensitivity(
         left_out,
     })
 }
-
-/// A number of a disk: its name, value, unit, and where it comes from.
-pub(crate) type Origins = (&'static str, f64, &'static str, Origin);
 
 fn published(row: &Row) -> Option<Published> {
     Some(Published {

@@ -116,7 +116,7 @@ fn parse_four(key: &str) -> Option<[u64; 4]> {
     let mut parts = key.split(':');
     let mut out = [0; 4];
     for n in &mut out {
-        *n = crate::deadlist::parse_int_key(parts.next()?)?;
+        *n = crate::zap::parse_int_key(parts.next()?)?;
     }
     parts.next().is_none().then_some(out)
 }

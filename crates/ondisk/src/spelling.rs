@@ -42,6 +42,21 @@ pub fn name(stored: &[u8]) -> String {
     out
 }
 
+/// The spelling of the full name of a dataset or snapshot, with the `/` and `@` between its parts.
+#[must_use]
+pub fn full_name(stored: &[u8]) -> String {
+    let mut out = String::with_capacity(stored.len());
+    for part in stored.split_inclusive(|byte| b"/@".contains(byte)) {
+        let (part, separator) = match part.split_last() {
+            Some((last, part)) if b"/@".contains(last) => (part, Some(char::from(*last))),
+            _ => (part, None),
+        };
+        out.push_str(&name(part));
+        out.extend(separator);
+    }
+    out
+}
+
 /// The bytes of a name that is spelled so.
 #[must_use]
 pub fn stored(spelling: &str) -> Vec<u8> {

@@ -35,6 +35,9 @@ pub const KIND_SNAPSHOT: u64 = 1;
 /// Streams of several snapshots, one after the other.
 pub const KIND_COMPOUND: u64 = 2;
 
+/// The pair that the list of a compound stream has for a dataset that is an encryption root.
+pub const ENCRYPTION_ROOT: &str = "is_encroot";
+
 /// What a receiver must know to read a stream.
 pub mod feature {
     /// Blocks that the stream had before, by reference; no longer written.

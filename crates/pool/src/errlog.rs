@@ -9,8 +9,8 @@
 use crate::open::Pool;
 use dmu::{Objset, Zap};
 use dsl::{Dataset, Dsl};
-use ondisk::deadlist::parse_int_key;
 use ondisk::errlog::{HeadEntry, Zbookmark};
+use ondisk::zap::parse_int_key;
 use ondisk::{BlkPtr, mos};
 use std::collections::BTreeSet;
 use zpl::Filesystem;

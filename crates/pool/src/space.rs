@@ -25,12 +25,13 @@
 
 use crate::open::Pool;
 use dmu::{Object, Zap};
+use ondisk::Checksum;
 use ondisk::brt::{self, BrtVdev};
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::ddt::{self, Class as DdtClass, Stat};
 use ondisk::mos::{self, vdev_zap};
 use ondisk::spacemap::{self, Action, Entry, HEADER_SIZE, LOG_SHIFT, SpaceMapHeader};
-use ondisk::{Checksum, deadlist};
+use ondisk::zap::parse_int_key;
 use vdev::DeflateRatio;
 use zio::SpaceClass;
 
@@ -379,7 +380,7 @@ impl Pool {
         for entry in table.entries() {
             let entry = entry?;
             let txg = entry.name.bytes().and_then(|n| std::str::from_utf8(n).ok());
-            let txg = txg.and_then(deadlist::parse_int_key);
+            let txg = txg.and_then(parse_int_key);
             if let (Some(txg), Some(object)) = (txg, entry.u64()) {
                 self.apply_log(txg, &self.mos().object(object)?, tops)?;
             }

@@ -4,6 +4,8 @@
 //! one of its own. What uses what is read from `use` and from paths that begin in `crate`, `super`
 //! or `cmd`.
 
+#![allow(clippy::expect_used, reason = "a test")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use tidy::source::{code, without_tests};
 use tidy::{report, rust_files};
@@ -118,6 +120,29 @@ fn circles(mut uses: Uses) -> Vec<String> {
 #[test]
 fn the_modules_of_the_command_are_layers() {
     report("modules of the command that use each other", &circles(uses(&rust_files())));
+}
+
+/// The words in backquotes in the first column of a table in the comment that a file begins with.
+fn first_column(text: &str) -> BTreeSet<&str> {
+    let lines = text.lines().map_while(|line| line.strip_prefix("//!"));
+    let cells = lines.filter_map(|line| line.trim().strip_prefix('|')?.split('|').next());
+    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect()
+}
+
+/// The modules that a file declares.
+fn declared(text: &str) -> BTreeSet<&str> {
+    text.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';')).collect()
+}
+
+#[test]
+fn the_table_of_the_command_has_its_modules() {
+    let files = rust_files();
+    let root = files.iter().find(|(file, _)| *file == format!("{ROOT}main.rs"));
+    let (_, text) = root.expect("the command has a root");
+    assert_eq!(first_column(text), declared(text));
+    let text = "//! | what | is |\n//! | --- | --- |\n//! | `a`, `b` | `x` |\nmod a;\nmod c;\n";
+    assert_eq!(first_column(text), BTreeSet::from(["a", "b"]));
+    assert_eq!(declared(text), BTreeSet::from(["a", "c"]));
 }
 
 #[test]

@@ -217,8 +217,7 @@ impl Roles {
 /// A ZAP whose keys are numbers, in order.
 pub(crate) fn number_table(mos: &Objset, zap: u64) -> Vec<(u64, u64)> {
     let Ok(zap) = mos.object(zap).and_then(|o| Zap::open(&o)) else { return Vec::new() };
-    let key =
-        |b: &[u8]| engine::inside::ondisk::deadlist::parse_int_key(std::str::from_utf8(b).ok()?);
+    let key = |b: &[u8]| engine::inside::ondisk::zap::parse_int_key(std::str::from_utf8(b).ok()?);
     let pair = |e: engine::inside::dmu::ZapEntry| Some((key(e.name.bytes()?)?, e.u64()?));
     let mut out: Vec<_> = zap.entries().flatten().filter_map(pair).collect();
     out.sort_unstable();

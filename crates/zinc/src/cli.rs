@@ -1,10 +1,11 @@
 //! The command line as a whole.
 
 use crate::cmd::verb::{Served, Verb};
+use crate::cmd::{unsupported, version};
 use crate::failure::{Failure, USAGE};
 use crate::served::{REACHABLE, denied};
 use crate::session::Session;
-use crate::{cmd, ui, unsupported};
+use crate::{cmd, ui};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -105,7 +106,7 @@ pub enum Command {
     Completions(cmd::completions::Args),
     /// Print the version of zinc
     #[command(hide = true, disable_version_flag = true)]
-    Version(crate::version::Args),
+    Version(version::Args),
 }
 
 /// Prints what the command line asked for in place of a verb (help, the version), or what is wrong
@@ -175,7 +176,7 @@ impl Command {
             Self::Pios(a) => a,
             Self::Man(a) => Box::new(a),
             Self::Completions(a) => Box::new(a),
-            Self::Version(a) => Box::new(crate::version::VersionVerb("zinc", a)),
+            Self::Version(a) => Box::new(version::VersionVerb("zinc", a)),
         }
     }
 }

@@ -1,17 +1,19 @@
 //! The command `zinc`.
 //!
-//! One file per verb under `cmd/`, and below them what they share, in this order: a file uses those
-//! that stand before it, and no other (`crates/tidy/tests/circles.rs`).
+//! One file per verb under `cmd/`, and below them what they share, in layers: no two of these
+//! modules use each other, and all of them are in this table (`crates/tidy/tests/circles.rs`).
 //!
-//! | files | what they are |
+//! | modules | what they are |
 //! | --- | --- |
-//! | `failure`, `host`, `json` | what is said of a failure, exit codes, JSON's shape |
+//! | `failure`, `refusals`, `host`, `json` | how a failure is reported, exit codes, JSON's shape |
 //! | `session` | what a verb works with besides its arguments |
-//! | `ui`, `log`, `local_time`, `progress`, `target` | the terminal, and files that verbs write |
-//! | `args`, `keys`, `objsets`, `place` | options of many verbs, keys, places in a pool |
-//! | `places`, `known`, `served`, `queue`, `others`, `found` | where pools are, and what has them |
-//! | `opening`, `live` | opening one to look at it, or to change it |
-//! | `held`, `mounting`, `exports` | what a process does with a pool that it holds |
+//! | `ui`, `local_time`, `progress` | the terminal |
+//! | `target`, `report_file`, `txgs` | streams, directories and files that verbs write |
+//! | `args`, `keys`, `objsets`, `stored_only` | options of many verbs, keys, sets of objects |
+//! | `places`, `known`, `found` | where pools are |
+//! | `served`, `queue`, `foreign_servers` | which process holds a pool, and waiting for it |
+//! | `opening`, `live` | opening a pool to read it, or to change it |
+//! | `mounting`, `exports` | what a process does with a pool that it holds |
 //! | `cmd`, `cli` | the verbs, and the command line as a whole |
 //!
 //! Called under the name `zpool`, `zfs`, `zdb` or `zstream` the binary is that command, and as
@@ -46,8 +48,6 @@ mod stored_only;
 mod target;
 mod txgs;
 mod ui;
-mod unsupported;
-mod version;
 
 use clap::CommandFactory as _;
 use failure::Failure;

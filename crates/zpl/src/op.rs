@@ -2,9 +2,11 @@
 //!
 //! # Theory
 //!
-//! Whatever changes a file is one [`Op`]. A front end builds it from what its user asked for, or it
-//! is decoded from a record of an intent log; [`Filesystem::apply`](crate::Filesystem::apply) is
-//! the one place that carries it out.
+//! What changes a file is one [`Op`]. A front end builds it from what its user asked for, or it is
+//! decoded from a record of an intent log; [`Filesystem::apply`](crate::Filesystem::apply) is the
+//! one place that carries it out. Three changes are not operations, because no record of a log says
+//! what they do: files that are made whole (`write/whole.rs`), files without a name
+//! (`write/unnamed.rs`) and repairs (`write/mend.rs`).
 //!
 //! ```text
 //! create(), write_at(), ...  --\                        /-> versions of a live set -> sync

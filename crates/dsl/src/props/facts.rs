@@ -8,10 +8,10 @@ use crate::resume::ResumeToken;
 use crate::tree::{Dataset, Dir, Dsl};
 use dmu::{Objset, Zap};
 use ondisk::DslDir;
-use ondisk::deadlist::parse_int_key;
 use ondisk::dsl::{dataset_field, dir_field};
 use ondisk::mos::master_node;
 use ondisk::props::{PropertyDesc, ValueKind};
+use ondisk::zap::parse_int_key;
 
 /// Version of file systems from which on names have the three properties; older ones have none.
 const DEFAULT_NAMES: u64 = 0;

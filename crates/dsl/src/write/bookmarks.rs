@@ -7,10 +7,10 @@
 use super::deadlists;
 use super::features::{BOOKMARK_V2, BOOKMARK_WRITTEN, BOOKMARKS};
 use super::meta::{DslCx, ZAPIFIED};
-use super::names::{NameKind, check_name};
 use super::spacing::{Delta, add};
 use crate::bookmarks::NamedBookmark;
 use crate::error::{Error, Refusal, Result};
+use crate::names::{NameKind, check_name};
 use crate::tree::{Dataset, Dsl};
 use ondisk::bookmark::{Bookmark, BookmarkExtra};
 use ondisk::bpobj::Space;

@@ -4,11 +4,11 @@ use super::crypt::{self, Encryption};
 use super::deadlists;
 use super::limits::Counted;
 use super::meta::DslCx;
-use super::names::{NameKind, check_name};
 use super::props::{PropertyChange, check_features, check_new, set_on_new};
 use super::snapshot::snapshot_one;
 use crate::error::{Error, Refusal, Result};
 use crate::kind::DatasetKind;
+use crate::names::{NameKind, check_name};
 use crate::tree::{Dir, Dsl};
 use ondisk::dsl::{
     DslDataset, DslDir, FREE_DIR_NAME, MOS_DIR_NAME, ORIGIN_DIR_NAME, ORIGIN_SNAPSHOT_NAME,
@@ -127,12 +127,12 @@ pub(super) fn create_head(cx: &DslCx<'_>, dir: u64, origin: Option<u64>) -> Resu
 impl DslCx<'_> {
     /// Adds a number to a table that has numbers as keys.
     pub(super) fn put_number(&self, table: u64, n: u64) -> Result<()> {
-        self.put(table, &ondisk::deadlist::int_key(n), n)
+        self.put(table, &ondisk::zap::int_key(n), n)
     }
 
     /// Removes one; it need not be there.
     pub(super) fn remove_number(&self, table: u64, n: u64) -> Result<bool> {
-        self.remove(table, &ondisk::deadlist::int_key(n))
+        self.remove(table, &ondisk::zap::int_key(n))
     }
 
     /// Enters a head among the clones of a directory's snapshots.

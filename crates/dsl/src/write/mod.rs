@@ -35,7 +35,6 @@ mod features;
 mod holds;
 mod limits;
 mod meta;
-mod names;
 mod promote;
 mod props;
 mod reap;
@@ -47,6 +46,7 @@ mod room;
 mod snapshot;
 mod spacing;
 
+pub use crate::names::{NameFault, NameKind, check_component, check_name, name_fault};
 pub use account::{HeadAccount, MosAccount, finish_head};
 pub use bookmarks::{create_bookmark, destroy_bookmark};
 pub use create::{
@@ -64,7 +64,6 @@ pub use destroy::{
 pub use features::MosFeatures;
 pub use holds::{hold, release};
 pub use meta::{Blocks, DslCx, FeatureCounts, Timestamp};
-pub use names::{NameFault, NameKind, check_component, check_name, name_fault};
 pub use promote::{check_promote, promote};
 pub use props::{
     PropertyChange, check_version, parse_size, parse_value, received_properties, revert_property,

@@ -3,11 +3,10 @@
 use super::crypt::check_move as check_key_move;
 use super::limits::Counted;
 use super::meta::DslCx;
-use super::names::{NAME_MAX, NameKind, check_component, check_name};
 use super::room::check_move;
 use super::spacing::Delta;
 use crate::error::{Error, Refusal, Result};
-use crate::names::is_within;
+use crate::names::{NAME_MAX, NameKind, check_component, check_name, is_within};
 use crate::tree::{Dir, Dsl};
 use ondisk::dsl::DslDir;
 use std::sync::Arc;

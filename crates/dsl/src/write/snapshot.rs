@@ -3,10 +3,10 @@
 use super::deadlists;
 use super::limits::Counted;
 use super::meta::DslCx;
-use super::names::{NameKind, check_name};
 use super::room::check_snapshot_room;
 use super::spacing::Delta;
 use crate::error::{Error, Refusal, Result};
+use crate::names::{NameKind, check_name};
 use crate::tree::{Dataset, Dsl};
 use ondisk::dsl::{DslDataset, DslDir, ORIGIN_SNAPSHOT_NAME, dataset_field, dir_field};
 use ondisk::{DmuType, Endian};

@@ -6,7 +6,7 @@ use dsl::write::is_drained;
 use dsl::{Dataset, Dsl};
 use ondisk::bpobj::Space;
 use ondisk::bpobj::bptree::BptreeHeader;
-use ondisk::deadlist::parse_int_key;
+use ondisk::zap::parse_int_key;
 use ondisk::{DslDir, mos};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -23,6 +23,7 @@ pub use create::Create;
 pub(crate) use create::make_missing_above as make_above;
 pub use destroy::{Destroy, DestroyPlan};
 pub use lineage::{MakeClone, NewerSnapshots, Rename, may_roll_back, promote, rollback};
+pub(crate) use names::snapshot_by_guid;
 pub use names::{heads, pool_of, split};
 pub use permissions::{Holder, Permissions, permissions};
 pub(crate) use reserve::for_volume;

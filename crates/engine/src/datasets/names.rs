@@ -69,6 +69,26 @@ pub(super) fn snapshots(dsl: &Dsl, name: &str, below: Descendants) -> Result<Vec
     Ok(all.filter(|n| below == Descendants::All || dsl.by_name(n).is_ok()).collect())
 }
 
+/// How many leading parts two names of datasets share.
+fn shared_parts(a: &str, b: &str) -> usize {
+    a.split('/').zip(b.split('/')).take_while(|(a, b)| a == b).count()
+}
+
+/// The snapshot with this GUID. Of several that of the dataset that is nearest to `near`: below it,
+/// otherwise below the dataset above it, and so on.
+pub(crate) fn snapshot_by_guid(dsl: &Dsl, near: &str, guid: u64) -> Option<String> {
+    let mut all = dsl.walk();
+    all.sort_by_key(|(name, _)| std::cmp::Reverse(shared_parts(name, near)));
+    for (_, dir) in all {
+        let head = dir.ok().and_then(|dir| dsl.head(&dir).ok().flatten());
+        let snapshots = head.and_then(|head| dsl.snapshots(&head).ok()).unwrap_or_default();
+        if let Some(found) = snapshots.into_iter().find(|s| s.phys.guid == guid) {
+            return Some(found.name);
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,5 +101,12 @@ mod tests {
         assert_eq!((pool_of("p/a@x"), pool_of("p#b"), pool_of("p")), ("p", "p", "p"));
         assert_eq!((parent("p/a/b"), parent("p")), ("p/a", ""));
         assert!(one_pool("p/a", "p@x").is_ok() && one_pool("p/a", "q/a").is_err());
+    }
+
+    #[test]
+    fn the_nearest_dataset_shares_most_of_the_name() {
+        assert_eq!(shared_parts("d/o2/a", "d/o2/aclone"), 2);
+        assert_eq!(shared_parts("d/o1/a", "d/o2/aclone"), 1);
+        assert_eq!(shared_parts("e", "d/o2/aclone"), 0);
     }
 }

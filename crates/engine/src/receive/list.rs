@@ -1,12 +1,12 @@
 //! The list that a stream of several snapshots begins with: file systems, snapshots, properties.
 
-use super::names::spelled;
 use crate::error::{Error, ErrorKind, Result, StreamFault};
-use crate::send::ENCRYPTION_ROOT;
 use dsl::write::PropertyChange;
 use dsl::{CRYPT_KEYDATA, SealedStream, StoredValue};
 use ondisk::nvlist::{NvList, NvPair, NvValue};
 use ondisk::props::{Access, find_dataset, is_user_property};
+use ondisk::spelling::full_name;
+use ondisk::stream::ENCRYPTION_ROOT;
 use std::collections::BTreeMap;
 
 /// What a stream of several snapshots says of itself.
@@ -82,7 +82,7 @@ impl Package {
                 _ => None,
             };
             Some(Sent {
-                name: spelled(name),
+                name: full_name(name),
                 above: one.u64("parentfromsnap").unwrap_or(0),
                 is_root: one.get(ENCRYPTION_ROOT).is_some(),
                 snapshots: snapshots.pairs.iter().filter_map(guid).collect(),

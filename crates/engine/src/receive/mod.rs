@@ -33,9 +33,8 @@ mod start;
 
 pub use follow::Followed;
 pub use names::Naming;
-pub(crate) use names::{by_guid, spelled};
 
-use crate::datasets::make_above;
+use crate::datasets::{make_above, snapshot_by_guid};
 use crate::error::{Error, ErrorKind, Place, Result, Rule, StreamFault, Unreceivable};
 use crate::keys::is_of_key;
 use crate::properties::parse;
@@ -48,6 +47,7 @@ use list::{Package, SentProperties};
 use names::destination;
 use ondisk::ObjsetKind;
 use ondisk::props::find_dataset;
+use ondisk::spelling::full_name;
 use ondisk::stream::{Begin, Body, KIND_COMPOUND, KIND_SNAPSHOT, Record, begin_flag, feature};
 use pool::Pool;
 pub use pool::live::Restored;
@@ -275,7 +275,7 @@ impl<R: Read> Run<'_, R> {
             return Err(reading(bad(StreamFault::Magic)));
         };
         self.check_features(&begin).map_err(reading)?;
-        let name = spelled(&begin.to_name);
+        let name = full_name(&begin.to_name);
         match begin.kind() {
             KIND_SNAPSHOT if self.how.corrective => self.correct(&begin, &name),
             KIND_COMPOUND if self.how.corrective => {
@@ -322,7 +322,7 @@ impl<R: Read> Run<'_, R> {
             match record.map(|record| record.body) {
                 Some(Body::Begin(begin)) => {
                     self.check_features(&begin).map_err(reading)?;
-                    let name = spelled(&begin.to_name);
+                    let name = full_name(&begin.to_name);
                     self.one(&begin, &name, &package.top, Some(&package))?;
                 }
                 Some(Body::End(_)) => break,
@@ -719,7 +719,7 @@ impl<R: Read> Run<'_, R> {
         let (mut name, snapshot) = split(destination);
         if !wants_new && !is_named && dsl.by_name(&name).is_err() {
             // It may have another name here.
-            let from = by_guid(dsl, &name, begin.from_guid).map(|from| split(&from).0);
+            let from = snapshot_by_guid(dsl, &name, begin.from_guid).map(|from| split(&from).0);
             let target = split(&self.how.target).0;
             if let Some(from) = from.filter(|from| is_within(from, &target)) {
                 name = from;
@@ -750,7 +750,7 @@ impl<R: Read> Run<'_, R> {
                 Some(origin.clone())
             }
             None if begin.flags & begin_flag::CLONE != 0 => {
-                let found = by_guid(dsl, name, begin.from_guid);
+                let found = snapshot_by_guid(dsl, name, begin.from_guid);
                 let absent = || Error::new(ErrorKind::Refused(Refusal::NoLocalOrigin));
                 Some(found.ok_or_else(absent)?)
             }

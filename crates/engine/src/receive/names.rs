@@ -1,7 +1,5 @@
 //! Where a stream goes to: which dataset and snapshot a command means.
 
-use dsl::Dsl;
-
 /// How the name of what is received is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Naming {
@@ -13,20 +11,6 @@ pub enum Naming {
     WithoutPool,
     /// The last part of the name is put behind the target.
     LastPart,
-}
-
-/// The full name of a snapshot as a stream has it, spelled as names are everywhere.
-pub(crate) fn spelled(name: &[u8]) -> String {
-    let mut out = String::with_capacity(name.len());
-    for part in name.split_inclusive(|byte| b"/@".contains(byte)) {
-        let (part, separator) = match part.split_last() {
-            Some((last, part)) if b"/@".contains(last) => (part, Some(char::from(*last))),
-            _ => (part, None),
-        };
-        out.push_str(&ondisk::spelling::name(part));
-        out.extend(separator);
-    }
-    out
 }
 
 /// The full name of the snapshot that `sent` (`pool/a@x`) becomes; `top` is the dataset whose
@@ -53,36 +37,9 @@ pub(super) fn destination(target: &str, naming: Naming, top: &str, sent: &str) -
     }
 }
 
-/// How many leading parts two names of datasets share.
-fn shared_parts(a: &str, b: &str) -> usize {
-    a.split('/').zip(b.split('/')).take_while(|(a, b)| a == b).count()
-}
-
-/// The snapshot with this GUID. Of several that of the dataset that is nearest to `near`: below it,
-/// otherwise below the dataset above it, and so on.
-pub(crate) fn by_guid(dsl: &Dsl, near: &str, guid: u64) -> Option<String> {
-    let mut all = dsl.walk();
-    all.sort_by_key(|(name, _)| std::cmp::Reverse(shared_parts(name, near)));
-    for (_, dir) in all {
-        let head = dir.ok().and_then(|dir| dsl.head(&dir).ok().flatten());
-        let snapshots = head.and_then(|head| dsl.snapshots(&head).ok()).unwrap_or_default();
-        if let Some(found) = snapshots.into_iter().find(|s| s.phys.guid == guid) {
-            return Some(found.name);
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_nearest_dataset_shares_most_of_the_name() {
-        assert_eq!(shared_parts("d/o2/a", "d/o2/aclone"), 2);
-        assert_eq!(shared_parts("d/o1/a", "d/o2/aclone"), 1);
-        assert_eq!(shared_parts("e", "d/o2/aclone"), 0);
-    }
 
     #[test]
     fn names_are_put_together_as_the_options_say() {

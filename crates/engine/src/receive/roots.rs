@@ -6,7 +6,7 @@
 //! root of the dataset above. The one that was named stays a root, whatever it was there.
 
 use super::list::Sent;
-use super::names::by_guid;
+use crate::datasets::snapshot_by_guid;
 use crate::error::Result;
 use dsl::names::is_within;
 use pool::live::LivePool;
@@ -18,7 +18,7 @@ pub(super) fn follow(pool: &LivePool, sent: &[Sent], top: &str) -> Result<()> {
             let view = pool.view();
             let _guard = view.lock_datasets();
             let mut guids = one.snapshots.keys();
-            guids.find_map(|guid| by_guid(view.dsl(), top, *guid))
+            guids.find_map(|guid| snapshot_by_guid(view.dsl(), top, *guid))
         };
         let name = found.as_deref().and_then(|name| name.split('@').next());
         if let Some(name) = name.filter(|name| *name != top && is_within(name, top)) {

@@ -5,9 +5,7 @@ use crate::error::Result;
 use dsl::{Dataset, Dsl, StoredValue};
 use ondisk::nvlist::{NvList, NvPair, NvValue};
 use ondisk::props::{Access, find_dataset};
-
-/// Marks a dataset whose key is its own encryption root's.
-pub(crate) const ENCRYPTION_ROOT: &str = "is_encroot";
+use ondisk::stream::ENCRYPTION_ROOT;
 
 /// A dataset of a package.
 pub(super) struct Member {

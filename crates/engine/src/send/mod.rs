@@ -34,7 +34,6 @@ mod resume;
 mod scope;
 mod walk;
 
-pub(crate) use list::ENCRYPTION_ROOT;
 pub use package::{Gap, Package, Part};
 pub use resume::snapshot_of;
 pub use scope::Scope;

@@ -5,10 +5,11 @@
 //! all blocks of it that end before the offset, were received.
 
 use super::{Forms, Send};
+use crate::datasets::snapshot_by_guid;
 use crate::error::{Error, ErrorKind, Result, ResumeFault, Unsendable};
-use crate::receive::{by_guid, spelled};
 use dsl::{Dsl, ResumeToken};
 use ondisk::nvlist::{NvList, NvValue};
+use ondisk::spelling::full_name;
 use ondisk::stream::{Begin, feature};
 use pool::Pool;
 
@@ -83,13 +84,13 @@ impl<'a> Send<'a> {
 /// The name of the snapshot that a token is about, as names are spelled here.
 #[must_use]
 pub fn snapshot_of(token: &ResumeToken) -> String {
-    spelled(&token.to_name)
+    full_name(&token.to_name)
 }
 
 /// The name of the snapshot or bookmark that a snapshot is sent as an increment of.
 fn earlier(dsl: &Dsl, snapshot: &str, guid: u64) -> Result<Option<String>> {
     let path = snapshot.split('@').next().unwrap_or_default();
-    if let Some(found) = by_guid(dsl, path, guid) {
+    if let Some(found) = snapshot_by_guid(dsl, path, guid) {
         return Ok(Some(found));
     }
     let marks = dsl.bookmarks(&dsl.by_name(path)?)?;

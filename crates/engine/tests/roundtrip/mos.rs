@@ -21,10 +21,9 @@ use engine::inside::ondisk::indirect::{
 use engine::inside::ondisk::mos;
 use engine::inside::ondisk::mos::vdev_zap;
 use engine::inside::ondisk::scan::{ErrorScrubState, RebuildState, ScanState};
-use engine::inside::ondisk::zap::ZapName;
+use engine::inside::ondisk::zap::{ZapName, int_key, parse_int_key};
 use engine::inside::ondisk::{
     DmuType, DslDataset, Endian, Layout, NvList, Uberblock, VdevConfig, Writer, checkpoint,
-    deadlist,
 };
 
 /// Everything that is found by name.
@@ -302,7 +301,7 @@ fn datasets(pool: &Pool, tally: &mut Tally) {
         if dnode.bonus_kind == DmuType::DEADLIST_HDR && table {
             for entry in Zap::open(&object).and_then(|z| z.to_vec()).expect("a sound pool") {
                 let key = String::from_utf8_lossy(entry.name.bytes().expect("a name")).into_owned();
-                let again = deadlist::parse_int_key(&key).map(deadlist::int_key);
+                let again = parse_int_key(&key).map(int_key);
                 tally.equal("dead list key", &Some(key), &again);
             }
         }

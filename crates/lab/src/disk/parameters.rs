@@ -3,10 +3,12 @@
 use super::{Lanes, Lun, Order, Preset, Rotating, Spec, Ssd, preset};
 use crate::error::LabError;
 use crate::parameter::{Origin, Parameter};
-use crate::sensitivity::Origins;
 
 /// A number of a preset: its name in JSON, its value, its unit, and the least it can be.
 type Number = (&'static str, f64, &'static str, Least);
+
+/// A number of a disk: its name, value, unit, and where it comes from.
+pub(crate) type Origins = (&'static str, f64, &'static str, Origin);
 
 /// What a number has to be at least.
 #[derive(Clone, Copy, PartialEq)]

@@ -19,6 +19,7 @@ mod header;
 mod leaf;
 mod micro;
 mod normalize;
+mod numbers;
 mod stored;
 mod unicode5;
 
@@ -31,6 +32,7 @@ pub use micro::{
 pub use normalize::{
     NORM_NFC, NORM_NFD, NORM_NFKC, NORM_NFKD, NORM_TOLOWER, NORM_TOUPPER, normalize,
 };
+pub use numbers::{int_key, parse_int_key};
 pub use stored::StoredMicro;
 
 use crate::cursor::Endian;

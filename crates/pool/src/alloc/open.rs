@@ -10,9 +10,9 @@ use super::stored::{Logs, MosMaps, header_of, may_have_histogram, read_map};
 use super::top::Top;
 use super::{AllocOptions, Allocator, BUCKETS};
 use dmu::{Objset, Zap};
-use ondisk::deadlist;
 use ondisk::mos::{self, vdev_zap};
 use ondisk::spacemap::{self, Action, Entry, HISTOGRAM_BUCKETS, LOG_SHIFT, SpaceMapHeader};
+use ondisk::zap::parse_int_key;
 use std::collections::BTreeMap;
 
 /// The first `count` words of an object, as far as it goes.
@@ -118,7 +118,7 @@ impl Allocator {
         for entry in Zap::open(&mos.object(table)?)?.entries() {
             let entry = entry?;
             let name = entry.name.bytes().map(<[u8]>::to_vec).unwrap_or_default();
-            let txg = std::str::from_utf8(&name).ok().and_then(deadlist::parse_int_key);
+            let txg = std::str::from_utf8(&name).ok().and_then(parse_int_key);
             if let (Some(txg), Some(object)) = (txg, entry.u64()) {
                 by_txg.insert(txg, object);
                 logs.logs.push((name, object));

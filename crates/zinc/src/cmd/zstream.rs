@@ -1,10 +1,10 @@
 //! `zinc zstream`: send streams, looked into.
 
+use crate::cmd::unsupported;
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::ui::{self, Output};
-use crate::unsupported;
 use engine::streams::{Algorithm, Decompressed, Reader, RewriteError};
 use engine::streams::{decompress, recompress, redup};
 use engine::{Error, ResumeToken};

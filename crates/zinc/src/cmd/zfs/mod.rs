@@ -27,7 +27,7 @@ mod wait;
 pub use changes::Target;
 
 use crate::cmd::verb::Verb;
-use crate::{unsupported, version};
+use crate::cmd::{unsupported, version};
 use engine::files::SpaceKind;
 use std::ffi::OsString;
 

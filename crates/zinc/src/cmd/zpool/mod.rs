@@ -28,8 +28,8 @@ mod status;
 mod wait;
 
 use crate::cmd::verb::Verb;
+use crate::cmd::{unsupported, version};
 use crate::session::Session;
-use crate::{unsupported, version};
 use engine::Pool;
 use engine::pools::CandidateState;
 use std::ffi::OsString;

@@ -1,9 +1,9 @@
-//! Rules for names.
+//! Which names datasets, snapshots and bookmarks can be given.
 
 use crate::error::{Error, Result};
 
 /// Longest full name in bytes.
-pub(super) const NAME_MAX: usize = 255;
+pub(crate) const NAME_MAX: usize = 255;
 /// Deepest nesting of datasets below the pool.
 const NESTING_MAX: usize = 50;
 
