@@ -125,6 +125,7 @@ impl LivePool {
     /// as it was.
     pub fn error_scrub(&self, keep_going: &dyn Fn() -> bool) -> Result<u64> {
         let shared = &self.shared;
+        shared.check_not_suspended()?;
         if self.is_scanning() {
             return Err(Error::Invalid { what: "a scrub or resilver is in progress".to_owned() });
         }

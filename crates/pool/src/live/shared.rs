@@ -391,6 +391,11 @@ impl Shared {
         Error::failed(&self.pool(), doing, cause)
     }
 
+    /// Nothing that runs in the background is begun or ended while the pool is suspended.
+    pub(super) fn check_not_suspended(&self) -> Result<()> {
+        self.txgs.why_suspended().map_or(Ok(()), |why| Err(self.stopped(&why)))
+    }
+
     /// Why something was not done: the pool has stopped, or is suspended.
     pub(super) fn stopped(&self, why: &str) -> Error {
         if self.txgs.why_suspended().is_some() {

@@ -590,8 +590,9 @@ impl LivePool {
     /// Keeps a scrub as it is, until [`Self::scrub`] goes on with it, in another process as well.
     ///
     /// # Errors
-    /// When none runs, or it is paused.
+    /// When none runs, or it is paused. When the pool is suspended.
     pub fn pause_scrub(&self) -> Result<()> {
+        self.shared.check_not_suspended()?;
         let none = |what: &str| Err(Error::Invalid { what: what.to_owned() });
         {
             let mut state = self.shared.scans.state.lock();
@@ -613,7 +614,7 @@ impl LivePool {
     /// goes on. Leaves in use that missed something are brought it first.
     ///
     /// # Errors
-    /// When a scrub or resilver runs.
+    /// When a scrub or resilver runs. When the pool is suspended.
     pub fn scrub(&self) -> Result<()> {
         self.scrub_some(false)
     }
@@ -622,12 +623,13 @@ impl LivePool {
     /// there was none. A scrub that was paused goes on as what it is.
     ///
     /// # Errors
-    /// When a scrub or resilver runs.
+    /// When a scrub or resilver runs. When the pool is suspended.
     pub fn scrub_since_last(&self) -> Result<()> {
         self.scrub_some(true)
     }
 
     fn scrub_some(&self, since_last: bool) -> Result<()> {
+        self.shared.check_not_suspended()?;
         if let Some(now) = self.scan() {
             let what = match now.function() {
                 Function::Resilver => "currently resilvering",
@@ -650,8 +652,9 @@ impl LivePool {
     /// Ends a scrub, also one that is paused.
     ///
     /// # Errors
-    /// When none runs.
+    /// When none runs. When the pool is suspended.
     pub fn stop_scrub(&self) -> Result<()> {
+        self.shared.check_not_suspended()?;
         let mut state = self.shared.scans.state.lock();
         let is_scrub = state.now.is_some_and(|now| now.function() == Function::Scrub);
         if !is_scrub && !state.scrub {
