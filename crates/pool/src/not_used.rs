@@ -37,6 +37,21 @@ pub enum NotUsed {
     Failed(String),
 }
 
+impl NotUsed {
+    /// The same in a few words, which stand behind the device in a table.
+    #[must_use]
+    pub fn note(&self) -> String {
+        match self {
+            Self::Unfit(Unfit::NoLabel) => "it has no label".to_owned(),
+            Self::Unfit(_) => self.to_string(),
+            Self::Newer { txg, .. } => format!("it was written elsewhere up to txg {txg}"),
+            Self::WroteAlone => "it was written without the others".to_owned(),
+            Self::Copy => "it is an earlier copy".to_owned(),
+            Self::Failed(_) => "that failed".to_owned(),
+        }
+    }
+}
+
 impl fmt::Display for NotUsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -91,6 +91,9 @@ impl View {
                 let _ = writeln!(t, "\t{row}");
             }
         }
+        for refusal in status.vdevs.walk().filter_map(|v| v.refused.as_ref()) {
+            let _ = writeln!(t, "\nnot used: {}", refused(refusal));
+        }
         for (name, has, min) in short_devices(pool) {
             let _ =
                 writeln!(t, "\nshort: {} has {has} bytes, and its label needs {min}", line(&name));

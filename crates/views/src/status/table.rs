@@ -89,7 +89,7 @@ impl View {
     /// What stands behind the counts of a vdev; empty for nothing to say.
     pub(super) fn remark(&self, v: &VdevView) -> String {
         let works = v.works.iter().filter_map(|seen| self.work(seen));
-        let refused = v.refused.iter().map(refused);
+        let refused = v.refused.iter().map(refused_note);
         let has_no_cache = v.store.is_some_and(|requested| requested.cache_failures > 0);
         let cache = has_no_cache.then(|| "(its cache cannot be opened or written to)".to_owned());
         let message = v.remark.iter().map(remark).chain(refused);
@@ -142,7 +142,13 @@ pub fn remark(remark: &Remark) -> String {
     }
 }
 
-/// What came back in the place of a device, and is not used, as it stands behind the counts.
+/// What came back in the place of a device, and is not used, as it stands behind the counts: in a
+/// few words, for the rest stands below the table.
+fn refused_note(refused: &Refused) -> String {
+    format!("{} is not used: {}", line(&refused.path.to_string_lossy()), refused.why.note())
+}
+
+/// The same with all that is known of it.
 #[must_use]
 pub fn refused(refused: &Refused) -> String {
     let path = refused.path.to_string_lossy();
