@@ -1,7 +1,8 @@
 //! What a server does by itself when a device of its pool fails: it takes a hot spare, and uses the
 //! device again when it is back, as another file or disk too, or a new one in its place where
-//! `autoreplace` says so. A thread beside it looks whether the spares that wait and the cache
-//! devices are there.
+//! `autoreplace` says so. A file that is only given another name is followed, and what went away is
+//! waited for a moment before a spare is taken. A thread beside it looks whether the spares that
+//! wait and the cache devices are there.
 //!
 //! OpenZFS leaves this to a daemon of its own, zed. Here it is a thread of the process that holds
 //! the pool: commands that open a pool for a moment take no spares, as they cannot tell a device
@@ -10,7 +11,7 @@
 use crate::{Held, replacing};
 use control::Presence;
 use engine::devices::AnyDevices;
-use engine::live::{Lookout, Missing, NotUsed, Returned, SpareTaken};
+use engine::live::{Lookout, Missing, NotUsed, Returned, SpareTaken, Strayed};
 use engine::{LivePool, Rt};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -20,6 +21,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long what did not help is left alone at first, when nothing has changed, and at most.
 const SOON: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_mins(1);
+
+/// Looking for files that were given other names takes at most one part in this number of the time.
+const SHARE: u32 = 50;
 
 /// How often spares that wait and cache devices are looked at.
 const PROBE: Duration = Duration::from_secs(5);
@@ -95,9 +99,14 @@ impl Tried {
 fn run(held: &Weak<Held>, rt: &Rt) {
     let (mut used, mut spared) = (Tried::default(), Tried::default());
     let mut lookout = Lookout::new(rt, Arc::new(AnyDevices::default()));
+    let mut follower = Follower::default();
     loop {
         std::thread::sleep(LOOK);
         let Some(held) = held.upgrade() else { return };
+        let Some(pool) = held.pool() else { return };
+        let strayed = pool.strayed();
+        drop(pool);
+        follower.follow(&held, &strayed);
         let Some(pool) = held.pool() else { return };
         let (back, missing) = (pool.leaves_there_again(), pool.missing());
         let failed = pool.leaves_without_spare();
@@ -109,7 +118,10 @@ fn run(held: &Weak<Held>, rt: &Rt) {
                 // The same may happen to it again.
                 used = Tried::default();
             }
-        } else if !use_returned(&held, &mut lookout, &missing) && spared.is_due(failed, spares) {
+        } else if !use_returned(&held, &mut lookout, &missing)
+            && !lookout.is_expecting()
+            && spared.is_due(failed, spares)
+        {
             take(&held);
         }
     }
@@ -149,6 +161,35 @@ fn use_again(held: &Held) -> bool {
         tracing::warn!(target: "zinc::pool", "{}: {leaf} is back and used again", held.name());
     }
     !used.is_empty()
+}
+
+/// Follows files that are given other names while they are used.
+#[derive(Default)]
+struct Follower {
+    not_before: Option<Instant>,
+}
+
+impl Follower {
+    /// Looks for them, and notes where they are.
+    fn follow(&mut self, held: &Held, strayed: &Strayed) {
+        let began = Instant::now();
+        if strayed.is_empty() || self.not_before.is_some_and(|at| began < at) {
+            return;
+        }
+        let moved = strayed.follow(&AnyDevices::default());
+        self.not_before = Some(Instant::now() + began.elapsed() * SHARE);
+        if moved.is_empty() {
+            return;
+        }
+        work(held, "noting where devices are", |pool| {
+            for (leaf, place) in &moved {
+                let (leaf, place) = (name_of(pool, *leaf), place.display());
+                tracing::warn!(target: "zinc::pool", "{}: {leaf} is now {place}", held.name());
+            }
+            // A pool that stops meanwhile says so itself.
+            let _ = pool.note_moved(moved);
+        });
+    }
 }
 
 /// Looks for the devices of leaves that are missing; whether one of them is used.

@@ -11,6 +11,7 @@ use crate::{
 };
 use core::ops::Range;
 use parking_lot::Mutex;
+use std::path::Path;
 use std::sync::Arc;
 
 /// What happens to a request that touches the range.
@@ -198,6 +199,10 @@ impl Device for FaultDevice {
 
     fn displaced(&self) -> Option<Displaced> {
         self.inner.displaced()
+    }
+
+    fn follow(&self, place: &Path) -> bool {
+        self.inner.follow(place)
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {

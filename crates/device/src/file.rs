@@ -255,6 +255,10 @@ impl Device for FileDevice {
         self.core.displaced()
     }
 
+    fn follow(&self, place: &Path) -> bool {
+        self.core.follow(place)
+    }
+
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         self.counted(offset, buf.len(), || self.read_now(offset, buf))
     }

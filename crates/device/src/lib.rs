@@ -61,6 +61,10 @@ macro_rules! reads_as_its_reader {
             self.reader.displaced()
         }
 
+        fn follow(&self, place: &std::path::Path) -> bool {
+            self.reader.follow(place)
+        }
+
         fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), crate::Error> {
             self.reader.read(offset, buf)
         }
@@ -111,6 +115,7 @@ pub use stats::{LATENCY_CLASSES, Stats, StoreUsage};
 pub use version::Version;
 pub use write::{Shared, Write, WriteDevice, WriteDeviceRef, write_batch};
 
+use std::path::Path;
 use std::sync::Arc;
 
 /// Longest single read or write. A ZFS block has at most 16 MiB; this leaves room for aggregation,
@@ -167,6 +172,13 @@ pub trait Device: Send + Sync {
     /// lost then. Asks the system each time.
     fn displaced(&self) -> Option<Displaced> {
         None
+    }
+
+    /// From now on `place` is where it is looked for, if the very file that is open is there:
+    /// whether it is. A disk is no such file: what is plugged in under another name may be another.
+    fn follow(&self, place: &Path) -> bool {
+        let _ = place;
+        false
     }
 
     /// Reads and waits. A range that is not within the device is [`ErrorKind::BeyondEnd`]; then,

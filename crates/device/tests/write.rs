@@ -269,6 +269,24 @@ fn a_file_that_was_cut_short_stays_so_when_it_grows_again() {
     assert_eq!(device.displaced(), Some(Displaced::Cut));
 }
 
+#[test]
+fn a_file_is_followed_to_another_name_and_not_to_another_file() {
+    let (dir, path) = directory();
+    std::fs::write(&path, [0; 4096]).expect("file");
+    let device = RwFileDevice::open(&path, &Options::default()).expect("device");
+    let (moved, other) = (dir.path().join("moved"), dir.path().join("other"));
+    std::fs::rename(&path, &moved).expect("moved");
+    std::fs::write(&other, [0; 4096]).expect("file");
+    assert!(!device.follow(&other) && !device.follow(&path));
+    assert_eq!(device.displaced(), Some(Displaced::Moved));
+    assert!(device.follow(&moved));
+    assert_eq!(device.displaced(), None);
+    std::fs::rename(&moved, &path).expect("back");
+    assert_eq!(device.displaced(), Some(Displaced::Moved));
+    assert!(device.follow(&path));
+    assert_eq!(device.displaced(), None);
+}
+
 /// A loop device is the file behind it under another name.
 #[testkit::needs("loop")]
 #[test]

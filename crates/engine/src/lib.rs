@@ -277,8 +277,8 @@ pub mod live {
         Events, FailMode, GivenUpLog, Head, IdleDevices, ImportOptions, InUse, Invocation,
         LivePool, LogDevices, Lookout, Missing, NewTop, NotUsed, OfflineMode, OwnChanges,
         PropertyWord, PushReason, Refused, ResilverKind, Returned, Setting, Sighting, SpaceClass,
-        SpareTaken, StopWaiter, Tunable, TunableError, TxgLimits, TxgRecord, TxgState, Unfit,
-        VdevSpec, cache_config, check_import, identity, import, is_same, is_writable,
+        SpareTaken, StopWaiter, Strayed, Tunable, TunableError, TxgLimits, TxgRecord, TxgState,
+        Unfit, VdevSpec, cache_config, check_import, identity, import, is_same, is_writable,
         mark_destroyed,
     };
 

@@ -541,8 +541,7 @@ impl Pool {
     pub fn displaced(&self) -> Vec<(String, device::Displaced)> {
         let tree = self.vdevs();
         let in_use = |l: &vdev::NodeRef<'_>| l.state() != VdevState::Removed;
-        let displaced =
-            |l: vdev::NodeRef<'_>| Some((l.device()?.name().to_owned(), l.displaced()?));
+        let displaced = |l: vdev::NodeRef<'_>| Some((l.name().to_owned(), l.displaced()?));
         tree.leaves().filter(in_use).filter_map(displaced).collect()
     }
 
@@ -552,8 +551,7 @@ impl Pool {
     pub fn displaced_leaves(&self) -> Vec<(String, device::Displaced)> {
         let tree = self.vdevs();
         let is_out = |l: &vdev::NodeRef<'_>| l.state() == VdevState::Removed;
-        let displaced =
-            |l: vdev::NodeRef<'_>| Some((l.device()?.name().to_owned(), l.displaced()?));
+        let displaced = |l: vdev::NodeRef<'_>| Some((l.name().to_owned(), l.displaced()?));
         tree.leaves().filter(is_out).filter_map(displaced).collect()
     }
 

@@ -17,7 +17,7 @@
 //! IO_ERRORS requests failed within WINDOW           FAULTED
 //! CHECKSUM_ERRORS blocks were wrong within WINDOW   DEGRADED, still used
 //! the device is gone (ENXIO, ENODEV)                REMOVED
-//! its file was deleted, moved, replaced, cut short  REMOVED
+//! its file was deleted, moved, replaced, cut short  REMOVED; cut short: it missed everything
 //! the same, and the rest needs it                   DEGRADED, still used, until it is in its place
 //! FAULTED or REMOVED, and the rest needs it         DEGRADED, still used
 //! ```
@@ -86,6 +86,8 @@ pub(crate) struct Health {
     has_missed: AtomicBool,
     /// The txg that was missed last: most writers that miss something find it here.
     last_missed: AtomicU64,
+    /// The txg in which its file was seen to have been cut short; 0: it was not.
+    cut: AtomicU64,
     mark: AtomicU8,
     /// A write failed since the leaf was last probed.
     is_suspect: AtomicBool,
@@ -127,6 +129,7 @@ impl Health {
             missed: RwLock::default(),
             has_missed: AtomicBool::new(false),
             last_missed: AtomicU64::new(u64::MAX),
+            cut: AtomicU64::new(0),
             mark: AtomicU8::new(Mark::None as u8),
             is_suspect: AtomicBool::new(false),
             recent: Mutex::default(),
@@ -154,6 +157,26 @@ impl Health {
 
     pub(crate) fn missed(&self) -> Txgs {
         self.missed.read().clone()
+    }
+
+    /// Its file was cut short before `txg`: what was cut may be of any txg, also when the file has
+    /// its size again.
+    pub(crate) fn was_cut(&self, txg: u64) {
+        if self.cut.compare_exchange(0, txg, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            self.change_missed(|missed| missed.add(1, txg));
+        }
+    }
+
+    /// It has all again; it may be cut again.
+    pub(crate) fn forget_cut(&self) {
+        self.cut.store(0, Ordering::Release);
+    }
+
+    /// What it missed while it was not written to, and not what was cut off.
+    pub(crate) fn missed_while_away(&self) -> Txgs {
+        let mut missed = self.missed();
+        missed.remove(0, self.cut.load(Ordering::Acquire));
+        missed
     }
 
     pub(crate) fn has_missed_any(&self) -> bool {

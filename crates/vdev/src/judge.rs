@@ -4,6 +4,7 @@
 use crate::health::{Mark, answers};
 use crate::tree::{Node, Role, VdevTree};
 use core::fmt;
+use device::Displaced;
 
 impl VdevTree {
     /// Marks the leaves whose errors call for it, as the head of the module's file says. Waits for
@@ -31,19 +32,31 @@ impl VdevTree {
 
     /// Marks the leaves that will not be found again where they were opened, and takes the mark
     /// from those that were used all the while and are in their places again. A device remembers
-    /// what was seen of it, so a file that was cut short and grew again counts. Asks the system;
-    /// whether a mark has changed.
-    pub fn poll_displaced(&self) -> bool {
+    /// what was seen of it, so a file that was cut short and grew again counts: what was cut off
+    /// was written before `txg`, which is about to be, and the leaf has missed all of that. Asks
+    /// the system; whether a mark has changed.
+    pub fn poll_displaced(&self, txg: u64) -> bool {
         let mut changed = false;
         for (index, node) in self.nodes.iter().enumerate() {
             let before = node.health.mark();
-            let is_asked = node.writer.is_some() && matches!(before, Mark::None | Mark::Astray);
+            let is_asked = match before {
+                Mark::None | Mark::Astray => node.writer.is_some(),
+                Mark::Removed => node.health.went_astray(),
+                Mark::Degraded | Mark::Faulted => false,
+            };
             let Some(device) = node.device.as_ref().filter(|_| is_asked) else { continue };
-            let mark = match device.displaced() {
+            let became = device.displaced();
+            let mark = match became {
+                // One that is gone without comes back by an order of its own.
+                _ if before == Mark::Removed => Mark::Removed,
                 None => Mark::None,
                 Some(_) if self.can_lose(index) => Mark::Removed,
                 Some(_) => Mark::Astray,
             };
+            // One that is needed is read as far as it goes.
+            if became == Some(Displaced::Cut) && mark == Mark::Removed {
+                node.health.was_cut(txg);
+            }
             if mark != before {
                 node.health.set_mark(mark);
                 changed = true;

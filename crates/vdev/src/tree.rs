@@ -740,6 +740,12 @@ impl<'t> NodeRef<'t> {
         self.node.health.missed()
     }
 
+    /// The same, but for what was cut off of its file while it was in use.
+    #[must_use]
+    pub fn missed_while_away(self) -> Txgs {
+        self.node.health.missed_while_away()
+    }
+
     /// Bytes that the device should have at least, when it has fewer.
     #[must_use]
     pub fn size_missed(self) -> Option<u64> {

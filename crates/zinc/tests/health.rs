@@ -407,6 +407,15 @@ fn a_suspended_pool_is_cleared() {
     has(&status, &[" state: SUSPENDED", "then run 'zpool clear'", "ZFS-8000-HC"]);
     has(&place.run(&["zfs", "list", "-Ho", "name"]).ok(), &["tank\n"]);
     assert_eq!(place.run(&["zfs", "create", "tank/more"]).code, 1);
+    let verbs = [(&[][..], "scrub"), (&["-e"], "scrub"), (&["-p"], "pause"), (&["-s"], "cancel")];
+    for (options, verb) in verbs {
+        let refused = place.run(&[&["zpool", "scrub"], options, &["tank"]].concat());
+        assert_eq!(refused.code, 1, "{options:?}");
+        has(
+            &refused.err,
+            &[&format!("cannot {verb}"), "pool 'tank' is suspended: ", "zpool clear"],
+        );
+    }
     let early = place.run(&["zpool", "clear", "tank"]);
     assert_eq!(early.code, 1);
     has(&early.err, &["cannot clear errors for tank", "is suspended"]);
@@ -501,8 +510,11 @@ fn a_replaced_image_is_noticed() {
 #[test]
 fn an_image_that_was_moved_away_is_noticed() {
     displaced("was replaced", |disk| {
-        std::fs::rename(disk, disk.with_extension("old")).unwrap();
-        std::fs::write(disk, b"another").unwrap();
+        // At once: a file with another name alone is followed.
+        let other = disk.with_extension("new");
+        std::fs::write(&other, b"another").unwrap();
+        std::fs::hard_link(disk, disk.with_extension("old")).unwrap();
+        std::fs::rename(&other, disk).unwrap();
     });
 }
 

@@ -37,9 +37,13 @@ fn serve(place: &Place) -> Child {
 
 impl Served {
     fn mirror() -> Self {
-        let place = Place::new(&["a", "b"]);
+        Self::pool(&["a", "b"], "mirror a b")
+    }
+
+    fn pool(files: &[&str], layout: &str) -> Self {
+        let place = Place::new(files);
         std::fs::create_dir(place.path().join("aside")).unwrap();
-        place.ok("zpool create tank mirror a b");
+        place.ok(&format!("zpool create tank {layout}"));
         let server = serve(&place);
         Self { place, server }
     }
@@ -153,6 +157,7 @@ fn a_device_is_found_under_another_name_and_an_earlier_copy_is_not_taken_for_it(
     });
     has(&served.message(), &["zpool online tank", "gives up what only it has"]);
     has(&served.row("b"), &["REMOVED", "/copy is not used: it is an earlier copy"]);
+    has(&served.now("zpool status tank"), &["not used: ", "copy, and not where the device was\n"]);
     assert_eq!(served.health(), "DEGRADED");
     served.copy("aside/b", "returned");
     served.is_used_again();
@@ -160,6 +165,77 @@ fn a_device_is_found_under_another_name_and_an_earlier_copy_is_not_taken_for_it(
     assert!(std::fs::read(served.at("copy")).unwrap() == before, "the copy is as it was");
     served.remove("copy");
     served.holds(&["x", "y", "z"]);
+}
+
+/// A file that gets another name beside the others is followed, and no spare is taken for it, also
+/// when a txg finds it gone before it is found.
+#[test]
+fn a_file_that_gets_another_name_and_back_is_followed() {
+    let served = Served::pool(&["a", "b", "s"], "mirror a b spare s");
+    served.write("x", 1);
+    let is_at = |name: &str| {
+        let path = served.at(name).display().to_string();
+        until("the file is followed", || {
+            let status = served.now("zpool status tank");
+            let mut row = status.lines().map(str::split_whitespace);
+            let has_place =
+                row.any(|mut w| (w.next(), w.next()) == (Some(path.as_str()), Some("ONLINE")));
+            has_place && served.health() == "ONLINE"
+        });
+    };
+    served.rename("b", "moved");
+    is_at("moved");
+    assert!(!served.message().contains("is back and used again"), "{}", served.message());
+    served.rename("moved", "b");
+    is_at("b");
+    // Nothing was written meanwhile, so that it lacks nothing.
+    assert!(!served.message().contains("is back and used again"), "{}", served.message());
+    // Now txgs see it.
+    for (n, (from, to)) in [("b", "moved"), ("moved", "b")].into_iter().enumerate() {
+        served.rename(from, to);
+        served.write(&format!("y{n}"), 2);
+        is_at(to);
+        served.now("zpool wait -t resilver tank");
+    }
+    assert!(!served.message().contains("stands in for"), "{}", served.message());
+    has(&served.now("zpool status tank"), &["AVAIL"]);
+    served.holds(&["x", "y0", "y1"]);
+}
+
+/// A file that was cut short has its size again: it lacks what was cut, whatever its labels say,
+/// and is brought that without a scrub.
+#[test]
+fn what_was_cut_off_a_file_is_brought_when_it_has_its_size_again() {
+    for is_served in [true, false] {
+        let mut served = Served::mirror();
+        served.write("x", 1);
+        let file = File::options().write(true).open(served.at("b")).unwrap();
+        let resize = |size: u64| file.set_len(size).unwrap();
+        let size = std::fs::metadata(served.at("b")).unwrap().len();
+        if is_served {
+            resize(5 << 20);
+            served.now("zfs create tank/seen");
+            has(&served.row("b"), &["REMOVED", "was cut short"]);
+            resize(size);
+        } else {
+            served.now("zpool export tank");
+            served.server.wait().unwrap();
+            resize(5 << 20);
+            served.now("zpool import -d a -d b tank");
+            served.now("zfs create -d a -d b tank/seen");
+            resize(size);
+            let server = serve(&served.place);
+            served.server = server;
+        }
+        served.write("y", 2);
+        if is_served {
+            served.is_used_again();
+        } else {
+            served.now("zpool wait -t resilver tank");
+            assert_eq!(served.health(), "ONLINE");
+        }
+        served.holds(&["x", "y"]);
+    }
 }
 
 /// What has a later or another history than the pool is refused, until the administrator says so.

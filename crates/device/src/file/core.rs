@@ -21,6 +21,7 @@ use crate::stats::Counters;
 use crate::{AlignedBuf, Displaced, Done, Error, ErrorKind, Shared, WriteDone, complete};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
+use parking_lot::Mutex;
 use rt::Clock;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
@@ -80,8 +81,8 @@ pub(super) struct Ack {
 /// An open file or block device.
 pub(super) struct Core {
     pub(super) name: Arc<str>,
-    /// Where it was opened, whatever the working directory is now.
-    path: PathBuf,
+    /// Where it was opened or followed to, whatever the working directory is now.
+    path: Mutex<PathBuf>,
     /// Grows, and never shrinks.
     size: AtomicU64,
     pub(super) sector_size: u32,
@@ -181,7 +182,7 @@ impl Core {
         let direct = direct.filter(|d| free || in_sectors(d));
         Ok(Self {
             name: Arc::clone(name),
-            path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+            path: Mutex::new(std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
             size: AtomicU64::new(size),
             sector_size,
             is_block,
@@ -222,7 +223,9 @@ impl Core {
         if !self.is_block && own.len() < self.size() {
             self.was_cut.store(true, Ordering::Relaxed);
         }
-        match std::fs::metadata(&self.path) {
+        // The lock is not held over a call that may hang.
+        let path = self.path.lock().clone();
+        match std::fs::metadata(path) {
             Ok(there) if (there.dev(), there.ino()) != (own.dev(), own.ino()) => {
                 Some(Displaced::Replaced)
             }
@@ -230,6 +233,19 @@ impl Core {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Some(Displaced::Moved),
             Err(_) => None,
         }
+    }
+
+    /// From now on it is looked for there, if it is there.
+    pub(super) fn follow(&self, place: &Path) -> bool {
+        let identity = |meta: &Metadata| (meta.dev(), meta.ino());
+        let own = self.buffered.metadata();
+        let is_there = !self.is_block
+            && std::fs::metadata(place)
+                .is_ok_and(|there| own.is_ok_and(|own| identity(&own) == identity(&there)));
+        if is_there {
+            *self.path.lock() = std::path::absolute(place).unwrap_or_else(|_| place.to_owned());
+        }
+        is_there
     }
 
     /// The unit of direct requests, while the device does them.
@@ -312,6 +328,9 @@ impl Core {
 
     /// A failed read of this device.
     pub(super) fn error(&self, kind: ErrorKind, offset: u64, len: usize) -> Error {
+        if !self.is_block && matches!(kind, ErrorKind::ShortRead { .. }) {
+            self.was_cut.store(true, Ordering::Relaxed);
+        }
         Error::read(kind, &self.name, offset, len)
     }
 
@@ -319,7 +338,7 @@ impl Core {
     #[cfg(test)]
     pub(super) fn for_test(buffered: File, direct: Option<(File, usize)>) -> Self {
         Self {
-            path: PathBuf::from("test"),
+            path: Mutex::new(PathBuf::from("test")),
             name: Arc::from("test"),
             size: AtomicU64::new(1 << 40),
             sector_size: FILE_SECTOR_BYTES,

@@ -484,6 +484,7 @@ fn assemble(
     for (guid, missed) in logs.iter().chain(&absences) {
         reader.vdevs().has_missed(*guid, missed);
     }
+    note_short(&reader.vdevs(), uberblock.txg);
     let config = ConfigState::new(facts, root, object, logs, rounds(devices, newest));
     let parts =
         Parts { reader, store, writer, alloc, mos, features, config, uberblock, block_faults };
@@ -494,4 +495,11 @@ fn assemble(
     pool.left_out = devices.failed.values().cloned().collect();
     pool.claims = claims;
     Ok(pool)
+}
+
+/// What was cut off of a device that is too short may be of any txg so far. That is so when it has
+/// its size again, too.
+fn note_short(vdevs: &VdevTree, last: u64) {
+    let short = vdevs.leaves().filter(|leaf| leaf.size_missed().is_some());
+    short.for_each(|leaf| _ = vdevs.has_missed(leaf.guid(), &std::iter::once(1..=last).collect()));
 }

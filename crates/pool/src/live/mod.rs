@@ -20,6 +20,7 @@
 //! events  notice                 what happened to it, while it is open
 //! mode  suspend                  devices that fail, and what becomes of threads that wait
 //! paths  leaves  online          where its devices are, what they missed, how they come back
+//! strayed                        files that were given another name while they are open
 //! attach  split                  sides of mirrors
 //! remove                         log, cache and spare devices that go
 //! idle_devices                   spares that wait and cache devices: are they there
@@ -95,6 +96,7 @@ mod scans;
 mod shared;
 mod spares;
 mod split;
+mod strayed;
 mod suspend;
 mod sync;
 mod sync_reads;
@@ -137,6 +139,7 @@ pub use restore::{KeptBlock, Restored, SnapshotId, WhichBlock};
 pub use returned::{Lookout, Missing, Returned, Sighting};
 pub use shared::TaskCx;
 pub use spares::SpareTaken;
+pub use strayed::Strayed;
 pub use task_faults::TaskFaults;
 pub use tunables::{Setting, Tunable, TunableError, Tunables};
 pub use txg::{StopWaiter, TxgLimits};

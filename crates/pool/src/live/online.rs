@@ -165,6 +165,7 @@ impl Shared {
         let (Some(newest), Some(others)) = (newest, self.marks_beside(guid)) else {
             return all(false);
         };
+        let log = &while_away(log);
         // The others' rings may be too young to have anything in common with it.
         let is_before_log = log.bounds().is_some_and(|(first, _)| newest.txg < first);
         if !is_before_log && !others.contains(&mark(&newest)) {
@@ -231,6 +232,18 @@ impl Shared {
             Some(LabelConfig::Aux(_)) => Some(Unfit::Aux),
         }
     }
+}
+
+/// The log of a device that was too short when the pool was imported begins with all that there was
+/// by then. After that it was away.
+fn while_away(log: &Txgs) -> Txgs {
+    let mut runs = log.runs();
+    let first = runs.next().filter(|run| *run.start() == 1 && runs.next().is_some());
+    let mut log = log.clone();
+    if let Some(run) = first {
+        log.remove(1, run.end().saturating_add(1));
+    }
+    log
 }
 
 /// Nothing but the txgs that the log has is between the last uberblock of a leaf and now: it is as
@@ -405,7 +418,7 @@ impl LivePool {
         let guarded = shared.guarded(&device);
         let found = shared.check_label(&Arc::clone(&guarded).as_device(), guid)?;
         let tree = shared.reader.vdevs();
-        let log = tree.leaves().find(|l| l.guid() == guid).map(vdev::NodeRef::missed);
+        let log = tree.leaves().find(|l| l.guid() == guid).map(vdev::NodeRef::missed_while_away);
         let Absence { missed, has_stood_still, .. } =
             shared.absence(&found, guid, &log.unwrap_or_default());
         if own == OwnChanges::Keep && !has_stood_still {

@@ -45,6 +45,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 const SHARE: u32 = 50;
 /// When what should have been used, and could not be, is tried again.
 const AGAIN: Duration = Duration::from_mins(1);
+/// How long a device that went away is expected back at least.
+const MOMENT: Duration = Duration::from_secs(5);
+/// How long what came meanwhile is waited for, to be looked at.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Leaves whose devices are not there.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +58,8 @@ pub struct Missing {
     leaves: BTreeMap<u64, Option<PathBuf>>,
     /// The places in which the devices of the pool are.
     places: BTreeSet<PathBuf>,
+    /// Where its other leaves are.
+    used: BTreeSet<PathBuf>,
 }
 
 impl Missing {
@@ -103,14 +109,16 @@ pub struct Lookout {
     leaves: Vec<u64>,
     seen: HashMap<PathBuf, Seen>,
     not_before: Duration,
+    /// When what is missing was not what is missing now.
+    since: Duration,
 }
 
 impl Lookout {
     /// Nothing was seen yet. `source` is what lists and opens devices.
     #[must_use]
     pub fn new(rt: &Rt, source: Arc<dyn DeviceSource>) -> Self {
-        let (leaves, seen, not_before) = Default::default();
-        Self { rt: rt.clone(), source, leaves, seen, not_before }
+        let (leaves, seen, not_before, since) = Default::default();
+        Self { rt: rt.clone(), source, leaves, seen, not_before, since }
     }
 
     /// What has come since the last time that may be one of those that are missing. Waits for
@@ -122,6 +130,7 @@ impl Lookout {
             self.seen.clear();
             self.leaves = leaves;
             self.not_before = Duration::ZERO;
+            self.since = self.rt.now();
         }
         let began = self.rt.now();
         if missing.is_empty() || began < self.not_before {
@@ -132,7 +141,7 @@ impl Lookout {
         let list = |place: &PathBuf| self.source.list(place, FILE_SIZE_MIN).unwrap_or_default();
         files.extend(missing.places.iter().flat_map(list));
         let mut once = HashSet::new();
-        files.retain(|file| once.insert(file.clone()));
+        files.retain(|file| !missing.used.contains(file) && once.insert(file.clone()));
         self.seen.retain(|file, _| once.contains(file));
         let new: Vec<PathBuf> =
             files.into_iter().filter(|file| self.is_to_be_opened(file, began)).collect();
@@ -174,12 +183,25 @@ impl Lookout {
                 Sighting { leaf, path, found: Some(found) }
             }));
         }
+        // In its place it is the device before any copy of it.
+        out.sort_by_key(|s| missing.leaf_of_place(&s.path) != Some(s.leaf));
         for path in files {
             let is_told = out.iter().any(|s| s.path == path);
             let leaf = missing.leaf_of_place(&path).filter(|_| !is_told);
             out.extend(leaf.map(|leaf| Sighting { leaf, path, found: None }));
         }
         out
+    }
+
+    /// Devices that are missing may be back in a moment: they have only just gone, or something has
+    /// come that is looked at when it has been quiet. What stands in for them can wait as long.
+    #[must_use]
+    pub fn is_expecting(&self) -> bool {
+        let gone = self.rt.now().saturating_sub(self.since);
+        let soon = self.rt.now() + QUIET;
+        let is_pending = |seen: &Seen| seen.due.is_some_and(|due| due <= soon);
+        let is_one_pending = || gone < PATIENCE && self.seen.values().any(is_pending);
+        !self.leaves.is_empty() && (gone < MOMENT || is_one_pending())
     }
 
     /// What was found and could not be used will be found again, after a while.
@@ -217,9 +239,10 @@ impl LivePool {
             out.leaves.insert(guid, config.path.clone().map(PathBuf::from));
         }
         if !out.is_empty() {
-            let paths = root.walk().filter(|v| is_device(v)).filter_map(|v| v.path.as_deref());
-            let near = paths.map(Path::new).filter(|p| p.is_absolute() && !far::is_far(p));
-            out.places = near.filter_map(|p| p.parent().map(Path::to_owned)).collect();
+            out.places = places(&root);
+            let is_used = |v: &&VdevConfig| is_device(v) && !out.leaves.contains_key(&v.guid);
+            let used = root.walk().filter(is_used).filter_map(|v| v.path.as_ref());
+            out.used = used.map(PathBuf::from).collect();
         }
         out
     }
@@ -234,6 +257,10 @@ impl LivePool {
             let Some(own) = missing.leaves.get(&sighting.leaf) else { continue };
             let is_in_place = own.as_ref() == Some(&sighting.path);
             let Sighting { leaf, path, found } = sighting;
+            // It is on its way: where it goes to it is seen anew.
+            if found.as_ref().is_some_and(|found| found.device.displaced().is_some()) {
+                continue;
+            }
             let refusal = self.why_not(found.as_ref(), leaf, is_in_place).or_else(|| {
                 // Closed before it is opened for writing.
                 drop(found);
@@ -257,7 +284,7 @@ impl LivePool {
         }
         let found = found?;
         let tree = shared.reader.vdevs();
-        let log = tree.leaves().find(|l| l.guid() == leaf).map(vdev::NodeRef::missed);
+        let log = tree.leaves().find(|l| l.guid() == leaf).map(vdev::NodeRef::missed_while_away);
         let absence = shared.absence(found, leaf, &log.unwrap_or_default());
         let txg = newest_label(found).max(absence.newest);
         let pool = shared.txgs.last_synced();
@@ -268,6 +295,13 @@ impl LivePool {
             () => None,
         }
     }
+}
+
+/// The places of this machine in which the devices of a pool are.
+pub(super) fn places(root: &VdevConfig) -> BTreeSet<PathBuf> {
+    let paths = root.walk().filter(|v| is_device(v)).filter_map(|v| v.path.as_deref());
+    let near = paths.map(Path::new).filter(|p| p.is_absolute() && !far::is_far(p));
+    near.filter_map(|p| p.parent().map(Path::to_owned)).collect()
 }
 
 fn is_device(config: &VdevConfig) -> bool {

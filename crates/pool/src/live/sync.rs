@@ -99,7 +99,7 @@ impl Shared {
         let heads = self.dirty_heads(txg);
         let tasks = self.take_tasks(txg);
         // Before the first write, with which a file that was cut short grows again.
-        self.reader.vdevs().poll_displaced();
+        self.reader.vdevs().poll_displaced(txg);
         let message = !self.config.lock().dirty && self.are_leaves_recorded();
         let logged = !self.block_faults.has_lost();
         let idle =

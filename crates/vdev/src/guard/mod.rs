@@ -59,6 +59,7 @@ use device::{
 use parking_lot::Mutex;
 use rt::Rt;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -399,6 +400,10 @@ impl Device for Guard {
 
     fn displaced(&self) -> Option<Displaced> {
         self.ask(&self.stray, |device| device.displaced())
+    }
+
+    fn follow(&self, place: &Path) -> bool {
+        self.device.follow(place)
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {

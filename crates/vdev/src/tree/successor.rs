@@ -60,6 +60,9 @@ impl VdevTree {
                 _ if is_new => {
                     node.health.clear();
                     node.take_over(rt, old.copied(), &self.limits);
+                    if node.writer.is_some() {
+                        node.health.forget_cut();
+                    }
                 }
                 Some(old) if matches!(node.role, Role::Leaf) => node.keep(old),
                 _ => {}

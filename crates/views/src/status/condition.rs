@@ -109,7 +109,8 @@ fn texts(condition: Condition) -> (&'static str, &'static str, Option<&'static s
              they were in use.  What is written to them is lost when the pool is closed.",
             "Copy the data out before the pool is exported or its server ends, or put\n\t\
              the device back where it was.  A device that the others make up for is\n\t\
-             gone without from the next txg on.",
+             gone without from the next txg on.  What was cut off of one stays lost when it\n\t\
+             has its size again: 'zpool scrub' names the files.",
             None,
         ),
         Condition::DeviceErrors => (

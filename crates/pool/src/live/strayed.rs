@@ -1,0 +1,99 @@
+//! Files that were given another name while the pool has them open.
+//!
+//! ```text
+//! which are not in their places  ->  [`Strayed::follow`]  ->  [`LivePool::note_moved`]
+//!          (`strayed`)                 without the pool         labels say where they are
+//! ```
+//!
+//! The pool has the very file open, so neither its label nor what it missed is in question: it is
+//! followed, before it is gone without for its place. What is another file, and a disk, which is
+//! plugged in again as a new one, is recognised by its label (`returned.rs`).
+//!
+//! The search needs no pool, for a file system that hangs holds it up.
+
+use super::LivePool;
+use super::config::{set_text, unset};
+use super::online::change_leaf;
+use super::paths::OLD_PLACES;
+use crate::error::{Error, Result};
+use crate::scan::FILE_SIZE_MIN;
+use device::{DeviceRef, DeviceSource, Displaced};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use vdev::{NodeRef, VdevState};
+
+/// Leaves whose files are not in their places.
+#[derive(Default)]
+pub struct Strayed {
+    leaves: Vec<(u64, DeviceRef)>,
+    /// The places in which the devices of the pool are.
+    places: BTreeSet<PathBuf>,
+}
+
+impl Strayed {
+    /// There is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.leaves.is_empty()
+    }
+
+    /// Looks for them where the devices of the pool are; where those are that were found, by guid.
+    #[must_use]
+    pub fn follow(&self, source: &dyn DeviceSource) -> Vec<(u64, PathBuf)> {
+        let list = |place: &PathBuf| source.list(place, FILE_SIZE_MIN).unwrap_or_default();
+        let files: Vec<PathBuf> = self.places.iter().flat_map(list).collect();
+        let place = |device: &DeviceRef| files.iter().find(|file| device.follow(file)).cloned();
+        self.leaves.iter().filter_map(|(guid, device)| Some((*guid, place(device)?))).collect()
+    }
+}
+
+impl LivePool {
+    /// Leaves whose files are not in their places, and nothing else is there. Asks the system. None
+    /// of a pool that is suspended, for where they are could not be written down.
+    #[must_use]
+    pub fn strayed(&self) -> Strayed {
+        if self.is_waiting() {
+            return Strayed::default();
+        }
+        let tree = self.shared.reader.vdevs();
+        let is_open = |l: &NodeRef<'_>| l.state() != VdevState::Faulted;
+        let moved = |l: NodeRef<'_>| {
+            let device = l.device().filter(|_| l.displaced() == Some(Displaced::Moved))?;
+            Some((l.guid(), device.clone()))
+        };
+        let leaves: Vec<_> = tree.leaves().filter(is_open).filter_map(moved).collect();
+        if leaves.is_empty() {
+            return Strayed::default();
+        }
+        let places = super::returned::places(&self.shared.config.lock().root);
+        Strayed { leaves, places }
+    }
+
+    /// The labels say from now on that leaves are where they were followed to.
+    ///
+    /// # Errors
+    /// When the pool stops.
+    pub fn note_moved(&self, moved: Vec<(u64, PathBuf)>) -> Result<()> {
+        self.shared.run(move |cx| {
+            let shared = cx.shared;
+            let invalid = |e: &dyn std::fmt::Display| Error::Invalid { what: e.to_string() };
+            let mut root = shared.config.lock().root.clone();
+            for (guid, place) in &moved {
+                let Some(place) = place.to_str() else { continue };
+                let change = |leaf: &mut ondisk::config::VdevConfig| {
+                    set_text(leaf, "path", place)?;
+                    unset(leaf, &OLD_PLACES)
+                };
+                change_leaf(&mut root, *guid, &change).map_err(|e| invalid(&e))?;
+            }
+            let before = shared.reader.vdevs();
+            let next = before.successor(&shared.rt, &root, &mut |_| None);
+            let next = next.map_err(|e| invalid(&e))?;
+            cx.touch();
+            shared.reader.set_vdevs(next);
+            let mut config = shared.config.lock();
+            (config.root, config.dirty) = (root, true);
+            Ok(())
+        })
+    }
+}
