@@ -23,7 +23,7 @@ use engine::files::{NewFile, NewKind};
 use engine::inside::dmu::ErrorKind;
 use engine::inside::zpl::Error;
 use engine::{Create, Filesystem, LivePool, Volume};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use testkit::Rng;
 use testkit::posix::Kind;
@@ -458,4 +458,14 @@ pub fn add_large(pool: &LivePool, bytes: u64) {
         Rng::new(at).fill(&mut piece);
         fs.write_at(file.number(), at, &piece, now).unwrap();
     }
+}
+
+/// What each piece of 1 MiB of that file begins with.
+pub fn large_starts(bytes: u64) -> HashSet<[u8; 16]> {
+    let start = |at| {
+        let mut piece = [0; 16];
+        Rng::new(at).fill(&mut piece);
+        piece
+    };
+    (0..bytes).step_by(1 << 20).map(start).collect()
 }

@@ -441,9 +441,18 @@ fn damage_of_a_destroyed_snapshot_is_that_of_what_is_left() {
     assert!(pool.scan().expect("far from its end").examined < LARGE_BYTES / 2);
     pool.destroy_snapshots(&["tank/large@s".to_owned()], false).unwrap();
     pool.sync().unwrap();
-    // Of the file, whose blocks lie one behind the other.
-    for at in (72 << 20..96 << 20).step_by(1 << 20) {
-        run.bench.devices[0].write(at, &[0x5a; 4096]).unwrap();
+    // Wherever the file is, also what the scrub has read of it.
+    let disk = &run.bench.devices[0];
+    let starts = super::random::large_starts(LARGE_BYTES);
+    let is_start = |at: &u64| {
+        let mut bytes = [0; 16];
+        disk.read(*at, &mut bytes).unwrap();
+        starts.contains(&bytes)
+    };
+    let damaged: Vec<u64> = (0..ROOMY_BYTES).step_by(4096).filter(is_start).collect();
+    assert_eq!(damaged.len(), starts.len());
+    for at in damaged {
+        disk.write(at, &[0x5a; 4096]).unwrap();
     }
     set(pool, "zfs_scan_suspend_progress=0");
     pool.wait_for_scan().unwrap();
