@@ -449,7 +449,7 @@ pub mod objects {
 pub mod pools {
     pub use crate::import::{
         DeviceNote, ImportReason, ImportTop, ImportTree, ImportVdev, ImportVerdict, Rewind,
-        RewindReach, Trouble, pick,
+        RewindReach, Trouble,
     };
     pub use crate::making::{
         Add, Content, CreatePool, DeviceCheck, DeviceRefusal, NewlyMade, check_new_name,
@@ -468,6 +468,28 @@ pub mod pools {
         CheckpointNote, Condition, ExpansionNote, PoolSpace, Remark, Removal, SUSPENDED, Section,
         Status, VdevTreeView, VdevView, ViewState, WorkProgress,
     };
+    /// ```
+    /// use engine::live::ImportOptions;
+    /// use engine::pools::{self, Choice, Destroyed};
+    /// use engine::{Candidate, LivePool, NewPool, OpenOptions};
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let [old, new] = ["old.img", "new.img"].map(|name| folder.path().join(name));
+    /// NewPool::new("tank").file(&old, 64 << 20)?.create()?.destroy()?;
+    /// NewPool::new("tank").file(&new, 64 << 20)?.create()?.export()?;
+    /// let options = OpenOptions::in_places([folder.path()]);
+    /// let found = || Ok::<_, engine::Error>(Candidate::group(&pools::scan(&options.search)?));
+    /// // A destroyed pool has no name any more, unless one of these is wanted.
+    /// let one = Choice::of("tank").among(found()?, &[])?;
+    /// let other = Choice::of("tank").destroyed(Destroyed::Only).among(found()?, &[])?;
+    /// assert!(!one.is_destroyed() && other.is_destroyed());
+    /// // Its guid means it all the same.
+    /// let guid = other.config.pool_guid.to_string();
+    /// let import = ImportOptions { destroyed: true, ..ImportOptions::new(options.clone()) };
+    /// assert_eq!(LivePool::open(&guid, &import)?.guid(), other.config.pool_guid);
+    /// # Ok::<(), engine::Error>(())
+    /// ```
+    pub use pool::{Choice, Destroyed};
     pub use pool::{FoundLeaf, LabelView, TxgCandidate, Verdict, by_txg, judge_txgs};
     pub use pool::{LeafProgress, LeafWork, WorkState};
     pub use pool::{PoolProperty, PoolPropertySource};

@@ -22,6 +22,7 @@
 
 mod alloc;
 mod assemble;
+mod choice;
 mod content;
 mod dtl;
 mod errlog;
@@ -50,6 +51,7 @@ pub use alloc::{
     TopSpec, init_top, metaslab_shift,
 };
 pub use assemble::{Candidate, CandidateLeaf, CandidateState};
+pub use choice::{Choice, Destroyed};
 pub use errlog::{DamagedObject, ErrorLog};
 pub use error::{Absence, Error, MissingDevice, Result, UnknownFeature};
 pub use faults::{FAULTS_KEPT, FaultLog, Repaired};

@@ -5,6 +5,7 @@ mod opening;
 use self::opening::Opening;
 pub(crate) use self::opening::{in_their_places, set_reflow};
 use crate::assemble::{Candidate, newest_label};
+use crate::choice::Choice;
 use crate::error::{Error, Result, UnknownFeature};
 use crate::faults::FaultLog;
 use crate::gate::{Gate, ReadGuard};
@@ -193,9 +194,10 @@ pub const SUSPENDED: &str = "SUSPENDED";
 pub struct DatasetsGuard<'a>(#[allow(dead_code, reason = "held, not used")] ReadGuard<'a>);
 
 impl Pool {
-    /// Searches for the pool with this name or guid and opens it.
+    /// Searches for the pool with this name or guid and opens it. Which one is meant says
+    /// [`Choice`]; a destroyed pool is opened by its guid.
     pub fn open(wanted: &str, options: &OpenOptions) -> Result<Self> {
-        Self::open_candidate(&find(wanted, options)?, options)
+        Self::open_candidate(&find(&Choice::of(wanted), options)?, options)
     }
 
     /// Opens a pool that was found.
@@ -601,31 +603,9 @@ impl Pool {
 /// Uberblocks tried without being asked: as many as OpenZFS never reuses the blocks of.
 const AUTOMATIC_ATTEMPTS: usize = 3;
 
-/// The pool of that name, or of that guid.
-pub(crate) fn find(wanted: &str, options: &OpenOptions) -> Result<Candidate> {
-    pick(wanted, &Candidate::group(&scan(&options.search)?), options)
-}
-
-fn pick(wanted: &str, candidates: &[Candidate], options: &OpenOptions) -> Result<Candidate> {
-    let guid = wanted.parse::<u64>().ok();
-    // A destroyed pool has no name any more, but is still what its guid says.
-    let living = |c: &Candidate| c.state() != crate::CandidateState::Destroyed && c.was_written();
-    let fits =
-        |c: &Candidate| (c.name() == wanted && living(c)) || guid == Some(c.config.pool_guid);
-    let mut fitting: Vec<_> = candidates.iter().filter(|c| fits(c)).cloned().collect();
-    match fitting.pop() {
-        Some(c) if fitting.is_empty() => Ok(c),
-        Some(last) => {
-            let all = fitting.iter().chain([&last]);
-            let guids = all.map(|c| c.config.pool_guid).collect();
-            Err(Error::Ambiguous { name: wanted.to_owned(), guids })
-        }
-        None => Err(Error::NoSuchPool {
-            wanted: wanted.to_owned(),
-            found: candidates.iter().map(|c| (c.name().to_owned(), c.config.pool_guid)).collect(),
-            searched: options.search.paths.clone(),
-        }),
-    }
+/// The pool that is meant, of those in the places to search.
+pub(crate) fn find(choice: &Choice<'_>, options: &OpenOptions) -> Result<Candidate> {
+    choice.among(Candidate::group(&scan(&options.search)?), &options.search.paths)
 }
 
 /// Versions 29 to 4999 were never given to a format; 5000 has features instead of versions.

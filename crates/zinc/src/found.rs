@@ -12,7 +12,7 @@ use crate::served::Server;
 use crate::session::Session;
 use crate::{foreign_servers, known};
 use engine::datasets::pool_of;
-use engine::pools::{CandidateState, pick};
+use engine::pools::{Choice, Destroyed};
 use engine::{Candidate, Error, ErrorKind};
 use imported::{Found, Known};
 use std::path::PathBuf;
@@ -36,16 +36,13 @@ pub fn find(
             return Err(not_known(session, name));
         }
     }
-    let all = candidates(session, search)?;
-    let lives = |c: &Candidate| c.state() != CandidateState::Destroyed;
-    let is_guid = |c: &Candidate| pool_of(name).parse() == Ok(c.config.pool_guid);
-    let wanted = match reach {
-        // A destroyed pool has no name any more; its guid still means it.
-        SearchScope::Known => all.into_iter().filter(|c| lives(c) || is_guid(c)).collect(),
-        SearchScope::Anywhere => all,
+    let destroyed = match reach {
+        SearchScope::Known => Destroyed::ByGuid,
+        SearchScope::Anywhere => Destroyed::IfNoOther,
     };
-    let picked = pick(wanted, search, name, lives);
-    let found = picked.map(|c| Found::at_place(&known::pools(session), c));
+    let choice = Choice::of(pool_of(name)).destroyed(destroyed);
+    let chosen = choice.among(candidates(session, search)?, search);
+    let found = chosen.map(|c| Found::at_place(&known::pools(session), c));
     found.map_err(|e| foreign_servers::explain(session, e.into(), name))
 }
 
@@ -61,9 +58,7 @@ pub fn all(
         let known = all.filter(|known| !but.contains(&known.guid()));
         return Ok(known.map(|known| look_for(session, known)).collect());
     }
-    let lives = |c: &Candidate| {
-        c.state() != CandidateState::Destroyed && !but.contains(&c.config.pool_guid)
-    };
+    let lives = |c: &Candidate| !c.is_destroyed() && !but.contains(&c.config.pool_guid);
     Ok(candidates(session, search)?
         .into_iter()
         .filter(lives)

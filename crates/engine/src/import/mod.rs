@@ -1,11 +1,9 @@
 //! What a pool that was found is worth: opened as far as its datasets, and judged. Nothing is
 //! imported or changed.
 
-mod pick;
 mod rewind;
 mod tree;
 
-pub use pick::pick;
 pub use rewind::{Rewind, RewindReach};
 pub use tree::{ImportReason, ImportTop, ImportTree, ImportVdev};
 

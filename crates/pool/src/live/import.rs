@@ -22,6 +22,7 @@ use super::tunables::Setting;
 use super::writable::obstacles;
 use crate::alloc::MapsAnew;
 use crate::assemble::{Candidate, CandidateState, is_of_log, is_out_of_use};
+use crate::choice::{Choice, Destroyed};
 use crate::error::{Error, Result};
 use crate::mapping::segments;
 use crate::obstacle::Obstacle;
@@ -107,12 +108,15 @@ impl ImportOptions {
 
 impl LivePool {
     /// Opens a pool for writing by its name or guid. The search, the source of its devices and the
-    /// runtime are those of [`ImportOptions::open`].
+    /// runtime are those of [`ImportOptions::open`]. Which one is meant says [`Choice`]; with
+    /// [`ImportOptions::destroyed`] the name of a destroyed pool means it, too, where no other
+    /// has it.
     ///
     /// # Errors
     /// Those of [`Pool::open`], and of [`import`].
     pub fn open(wanted: &str, options: &ImportOptions) -> Result<Self> {
-        let candidate = find(wanted, &options.open)?;
+        let destroyed = if options.destroyed { Destroyed::IfNoOther } else { Destroyed::ByGuid };
+        let candidate = find(&Choice::of(wanted).destroyed(destroyed), &options.open)?;
         import(&options.open.rt, &candidate, options, &*options.open.search.source)
     }
 }

@@ -12,7 +12,7 @@ use crate::queue;
 use crate::served::Server;
 use crate::session::Session;
 use crate::ui;
-use engine::pools::{CandidateState, pick};
+use engine::pools::{CandidateState, Choice, Destroyed};
 use engine::{Candidate, Error, LivePool};
 use imported::{Found, Known};
 use serde_json::json;
@@ -183,8 +183,9 @@ impl Export {
             if self.live.search.is_empty() {
                 return found::find(session, &[], name, SearchScope::Known);
             }
-            let candidate =
-                pick(candidates(session, &self.live.search)?, &self.live.search, name, active)?;
+            let choice = Choice::of(name).destroyed(Destroyed::IfNoOther).preferring(active);
+            let search = &self.live.search;
+            let candidate = choice.among(candidates(session, search)?, search)?;
             if !active(&candidate) {
                 let why = "no such pool imported: its labels say exported or destroyed";
                 let what = format!("cannot export '{}': {why}", candidate.name());

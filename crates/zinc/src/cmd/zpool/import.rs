@@ -13,7 +13,7 @@ use crate::failure::{FAILED, Failure};
 use crate::session::Session;
 use crate::{host, json, local_time, ui};
 use engine::Candidate;
-use engine::pools::{CandidateState, ImportVerdict};
+use engine::pools::ImportVerdict;
 use serde_json::{Map, json};
 use std::process::ExitCode;
 use views::{import, states};
@@ -96,9 +96,8 @@ impl Verb for Args {
 
 impl Args {
     fn is_wanted(&self, c: &Candidate) -> bool {
-        let destroyed = c.state() == CandidateState::Destroyed;
-        let named = |n: &String| n == c.name() || n.parse() == Ok(c.config.pool_guid);
-        destroyed == self.destroyed && self.name.as_ref().is_none_or(named)
+        let name = self.name.as_ref();
+        name.map_or(c.is_destroyed() == self.destroyed, |name| self.choice(name).fits(c))
     }
 
     fn none(&self, session: &Session) -> Result<ExitCode, Failure> {

@@ -14,8 +14,7 @@ use crate::session::Session;
 use crate::{host, known, local_time, queue, stored_only, ui};
 use engine::features::VERSION_FEATURES;
 use engine::live::{ImportOptions, LogDevices, cache_config};
-use engine::pools::CandidateState;
-use engine::pools::pick;
+use engine::pools::{Choice, Destroyed};
 use engine::spelling;
 use engine::{Candidate, LivePool, OpenOptions, Pool};
 use imported::{EarlierState, Found, Known};
@@ -135,12 +134,17 @@ impl Args {
         Ok(all)
     }
 
+    /// A pool of this name or guid: one that was destroyed when such a one is wanted.
+    pub fn choice<'a>(&self, name: &'a str) -> Choice<'a> {
+        let destroyed = if self.destroyed { Destroyed::Only } else { Destroyed::Never };
+        Choice::of(name).destroyed(destroyed)
+    }
+
     /// Imports the pool that was named, or all.
     pub fn import(&self, session: &Session) -> Result<ExitCode, Failure> {
         let found = self.in_places(session)?;
-        let fits = |c: &Candidate| (c.state() == CandidateState::Destroyed) == self.destroyed;
         let Some(name) = &self.name else {
-            let is_new = |c: &Candidate| fits(c) && !is_imported(session, c);
+            let is_new = |c: &Candidate| self.is_wanted(c) && !is_imported(session, c);
             let chosen: Vec<_> = found.into_iter().filter(is_new).collect();
             if chosen.is_empty() {
                 return self.none(session);
@@ -153,18 +157,16 @@ impl Args {
             }
             return Ok(code);
         };
-        let is_it = |c: &Candidate| {
-            c.name() == name || name.parse::<u64>().ok() == Some(c.config.pool_guid)
-        };
-        if !found.iter().any(|c| is_it(c) && fits(c)) {
+        // Among several of that name the one that is not imported yet is meant.
+        let choice = self.choice(name).preferring(|c| !is_imported(session, c));
+        if !found.iter().any(|c| choice.fits(c)) {
             if known::pools(session).find(name).is_some() {
                 return Err(match self.new_name {
                     Some(_) => is_imported_already(name),
                     None => name_is_taken(name),
                 });
             }
-            let destroyed = found.iter().any(|c| is_it(c) && !self.destroyed);
-            let hint = match destroyed {
+            let hint = match !self.destroyed && found.iter().any(|c| c.is_called(name)) {
                 true => "it was destroyed: -D gets it back",
                 false => "name directories, files or disks to search with -d PATH",
             };
@@ -173,11 +175,7 @@ impl Args {
             let failure = crate::failure::unread(places).into_iter();
             return Err(failure.fold(Failure::new(what), Failure::because).hint(hint));
         }
-        // Among several of that name the one that is not imported yet is meant.
-        let is_new = |c: &Candidate| fits(c) && !is_imported(session, c);
-        let some_new = found.iter().any(|c| is_it(c) && is_new(c));
-        let preferred = |c: &Candidate| if some_new { is_new(c) } else { fits(c) };
-        self.take(session, &pick(found, &self.pool.search, name, preferred)?)?;
+        self.take(session, &choice.among(found, &self.pool.search)?)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -225,7 +223,7 @@ impl Args {
             refuse()?;
             let again = || -> Result<Candidate, Failure> {
                 let all = self.in_places(session)?;
-                Ok(pick(all, &self.pool.search, &guid.to_string(), |_| true)?)
+                Ok(Choice::of(&guid.to_string()).among(all, &self.pool.search)?)
             };
             let candidate = first.take().map_or_else(again, Ok)?;
             Ok(Found::at_place(&known::pools(session), candidate))
