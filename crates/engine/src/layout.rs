@@ -22,6 +22,28 @@ type Read<T> = std::result::Result<T, LayoutFault>;
 const SIZE_SLACK: u64 = 16 << 20;
 
 /// What is added to a pool, or makes one.
+///
+/// ```
+/// use engine::ErrorKind;
+/// use engine::layout::{self, LayoutFault};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let image = |name: &str| {
+/// #     let path = folder.path().join(name);
+/// #     std::fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
+/// #     path.to_str().unwrap().to_owned()
+/// # };
+/// let [a, b, c] = ["a.img", "b.img", "c.img"].map(image);
+/// let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+/// let layout = layout::parse(&words(&["mirror", &a, &b, "spare", &c]))?;
+/// assert_eq!((layout.tops.len(), layout.spares.len()), (1, 1));
+/// assert_eq!(layout.paths(), [&a, &b, &c]);
+/// // What makes no pool is said as a value.
+/// let error = layout::parse(&words(&["mirror", &a])).unwrap_err();
+/// let why = LayoutFault::TooFew { kind: "mirror".to_owned(), least: 2 };
+/// assert_eq!(error.kind(), &ErrorKind::BadLayout(why));
+/// # Ok::<(), engine::Error>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Layout {
     /// Top-level vdevs.

@@ -12,6 +12,20 @@ use pool::Pool;
 use pool::live::LivePool;
 
 /// A clone to be made of a snapshot.
+///
+/// ```
+/// use engine::datasets::{self, MakeClone};
+///
+/// let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// engine::Create::filesystem("tank/home")?.run(&pool)?;
+/// datasets::snapshot(&pool, &["tank/home@monday"], false, Vec::new())?;
+/// MakeClone::new("tank/home@monday", "tank/trials/home")?
+///     .with_parents()
+///     .set("readonly", "on")
+///     .run(&pool)?;
+/// assert_eq!(pool.filesystem("tank/trials/home")?.root()?.links, 2);
+/// # Ok::<(), engine::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct MakeClone {
     origin: String,
@@ -159,6 +173,20 @@ pub fn rollback(pool: &LivePool, snapshot: &str, younger: NewerSnapshots) -> Res
 }
 
 /// Another name for a file system or volume with all below, or for a snapshot.
+///
+/// ```
+/// use engine::datasets::Rename;
+/// use engine::{ErrorKind, Rule};
+///
+/// let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// engine::Create::filesystem("tank/home")?.run(&pool)?;
+/// Rename::new("tank/home", "tank/users")?.run(&pool)?;
+/// assert!(pool.filesystem("tank/users").is_ok() && pool.filesystem("tank/home").is_err());
+/// // What no pool does is refused before one is opened.
+/// let error = Rename::new("tank/users", "other/users").unwrap_err();
+/// assert_eq!(error.kind(), &ErrorKind::Against(Rule::OnePool));
+/// # Ok::<(), engine::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Rename {
     from: String,

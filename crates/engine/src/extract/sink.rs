@@ -65,6 +65,27 @@ pub trait SetAttribute {
 
 /// A directory of the target, open. A copy of a tree makes everything in one of them, by a single
 /// name: names that no file can have do not come here.
+///
+/// ```
+/// use engine::extract::{Sink as _, TargetFile as _};
+/// # mod memory {
+/// #     include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/extract/memory.rs"));
+/// # }
+/// # use memory::{Handle, Memory};
+/// # use std::sync::{Arc, Mutex};
+///
+/// // A target that is memory: what `tests/extract/memory.rs` implements.
+/// let target = Arc::new(Mutex::new(Memory::default()));
+/// let letters = Handle::top(&target).subdir(b"letters")?;
+/// let file = letters.file(8)?;
+/// file.write(4, b"text")?;
+/// // It has a name when it is whole.
+/// assert!(letters.find(b"first")?.is_none());
+/// file.finish(b"first", None)?;
+/// assert!(letters.find(b"first")?.is_some_and(|found| found.is_file() && found.size == 8));
+/// assert_eq!(target.lock().unwrap().at("letters/first").ranges, [(4, 4)]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub trait Sink: SetAttribute + Sized + Send + Sync {
     /// Tells two files apart, whatever their names are.
     type Id: Copy + Eq + Hash + Send;

@@ -151,6 +151,17 @@ fn resize(pool: &LivePool, dataset: &Dataset, size: u64) -> Result<Option<Proper
 }
 
 /// A property that datasets are to have from the one above again.
+///
+/// ```
+/// use engine::properties::Inherit;
+///
+/// let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// engine::Create::filesystem("tank/home")?.set("compression", "gzip")?.run(&pool)?;
+/// Inherit::new("compression")?.recursive().run(&pool, &["tank"])?;
+/// // Limits are not inherited.
+/// assert!(Inherit::new("quota").is_err());
+/// # Ok::<(), engine::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Inherit {
     property: String,
