@@ -4,6 +4,7 @@
 //! their times (`docs/format/recording.md`). A line without an end is what was being written when
 //! the writer was killed: it is left out.
 
+use crate::error::{Error, Hint, Place, Result};
 use crate::stats::Snapshot;
 use serde_json::{Value, json};
 use std::fs::File;
@@ -15,35 +16,26 @@ const VERSION: u64 = 1;
 /// Longest line in bytes.
 const LINE_MAX: u64 = 64 << 20;
 
-/// Why a recording is not written or read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordingError {
-    /// What could not be done.
-    pub what: String,
-    /// Why.
-    pub why: String,
-    /// What may help.
-    pub hint: Option<RecordingHint>,
-}
-
-/// What may help to read a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordingHint {
-    /// A newer program, which wrote it.
-    NewerProgram,
-    /// To record first.
-    Record,
-}
-
-impl RecordingError {
-    fn hint(self, hint: RecordingHint) -> Self {
-        Self { hint: Some(hint), ..self }
-    }
-}
-
-type Result<T> = core::result::Result<T, RecordingError>;
-
 /// A recording that is being written.
+///
+/// ```
+/// use engine::recording::{Recorder, Recording};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("recording");
+/// let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// let mut recorder = Recorder::begin(std::fs::File::create(&path)?, &path)?;
+/// recorder.add(&pool.stats())?;
+/// pool.sync()?;
+/// recorder.add(&pool.stats())?;
+///
+/// let mut recording = Recording::open(&path)?;
+/// let first = recording.next_snapshot()?.expect("a snapshot");
+/// let second = recording.next_snapshot()?.expect("another");
+/// assert!(first.pool == "tank" && second.txg > first.txg);
+/// assert_eq!(recording.next_snapshot()?, None);
+/// # Ok::<(), engine::Error>(())
+/// ```
 pub struct Recorder {
     file: File,
     path: PathBuf,
@@ -95,9 +87,9 @@ impl Recording {
             Some(VERSION) => Ok(out),
             Some(other) => {
                 let why = format!("its form is {other}, and only {VERSION} is known");
-                Err(cannot("read", path, &why).hint(RecordingHint::NewerProgram))
+                Err(cannot("read", path, &why).with_hint(Hint::Record))
             }
-            None => Err(cannot("read", path, "it is not a recording").hint(RecordingHint::Record)),
+            None => Err(cannot("read", path, "it is not a recording").with_hint(Hint::Record)),
         }
     }
 
@@ -129,9 +121,9 @@ impl Recording {
     }
 }
 
-fn cannot(doing: &str, path: &Path, why: &str) -> RecordingError {
-    let what = format!("cannot {doing} {}", path.display());
-    RecordingError { what, why: why.to_owned(), hint: None }
+fn cannot(doing: &str, path: &Path, why: &str) -> Error {
+    let text = format!("cannot {doing} {}: {why}", path.display());
+    Error::external(text).at(Place::Path(path.to_owned()))
 }
 
 #[cfg(test)]
@@ -165,7 +157,9 @@ mod tests {
         let texts: [&[u8]; 4] = [b"", b"hello\n", b"{\"zinc_recording\": 99}\n", b"\xff\xff\n"];
         for text in texts {
             std::fs::write(&path, text).unwrap();
-            assert!(Recording::open(&path).is_err(), "{text:?}");
+            let error = Recording::open(&path).err().unwrap();
+            assert_eq!(error.place(), Some(&Place::Path(path.clone())), "{text:?}");
+            assert_eq!(error.hint(), Some(&Hint::Record), "{text:?}");
         }
         std::fs::write(&path, "{\"zinc_recording\": 1}\n[]\nnonsense\n").unwrap();
         let mut recording = Recording::open(&path).unwrap();

@@ -78,6 +78,7 @@ pub fn words(hint: &Hint) -> String {
 /// Hints that name something.
 fn about(hint: &Hint) -> String {
     match hint {
+        Hint::Record => "`zinc top --record FILE POOL` makes one".to_owned(),
         Hint::DestroyBelow(one) => {
             format!("use '-r' to destroy them too: '{one}' and all others below")
         }

@@ -8,7 +8,6 @@
 //! | 3 | `check`: the pool has issues |
 
 use engine::live::TunableError;
-use engine::recording::{RecordingError, RecordingHint};
 use engine::{Candidate, Error, ErrorKind, Hint};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -230,17 +229,6 @@ pub fn one_line(e: &Error) -> String {
 /// The system's words for an error, without its number.
 pub fn system_text(e: &std::io::Error) -> String {
     without_number(e.to_string())
-}
-
-impl From<RecordingError> for Failure {
-    fn from(e: RecordingError) -> Self {
-        let failure = Self::new(e.what).because(e.why);
-        match e.hint {
-            Some(RecordingHint::NewerProgram) => failure.hint("a newer zinc may know it"),
-            Some(RecordingHint::Record) => failure.hint("`zinc top --record FILE POOL` makes one"),
-            None => failure,
-        }
-    }
 }
 
 impl From<std::io::Error> for Failure {

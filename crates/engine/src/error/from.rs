@@ -4,7 +4,6 @@
 //! matched without a wildcard: one that is new to a floor is not compiled before it has a kind.
 
 use super::{Conflict, Error, ErrorKind, Hint, Place, ResumeFault, Rule};
-use crate::inventory::HashError;
 use crate::layout::LayoutFault;
 use crate::making::DeviceRefusal;
 use crate::remove::{NotRemoved, NotRemovedCause};
@@ -268,16 +267,6 @@ impl From<zpl::Error> for Error {
 impl From<Cancelled> for Error {
     fn from(e: Cancelled) -> Self {
         Self::new(ErrorKind::Cancelled).because(e)
-    }
-}
-
-impl From<HashError> for Error {
-    fn from(e: HashError) -> Self {
-        match e {
-            HashError::Lost(e) => e.into(),
-            HashError::Cancelled => Cancelled.into(),
-            HashError::Holes(_) => Self::new(ErrorKind::TooLarge).because(e.to_string()),
-        }
     }
 }
 

@@ -20,6 +20,8 @@ pub enum Hint {
     FindDevices,
     /// Use a newer program.
     NewerProgram,
+    /// Record what a pool does, first.
+    Record,
     /// Look which txgs there are.
     ListTxgs,
     /// Open an older state of the pool.

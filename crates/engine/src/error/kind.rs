@@ -65,6 +65,8 @@ pub enum ErrorKind {
     External,
     /// It is larger than it can be.
     TooLarge,
+    /// It has more holes than are hashed.
+    TooManyHoles,
     /// It is encrypted, and its key is not loaded.
     NoKey,
     /// It cannot be decrypted with the key that was given.
@@ -233,6 +235,14 @@ pub enum Rule {
     Comment,
     /// The heartbeat of `multihost` is not written.
     Multihost,
+    /// That a pool is only to be read (`readonly`) is said when it is imported.
+    ReadOnlySet,
+    /// The folder above its mount points (`altroot`) is said when a pool is made or imported.
+    AltrootSet,
+    /// A feature that is enabled stays enabled.
+    FeatureOff,
+    /// Features are enabled in a pool that is imported already.
+    FeatureAtImport,
     /// There is a feature of that name.
     NoSuchFeature,
     /// What is in use as soon as it is enabled is enabled only where it is written.
@@ -319,6 +329,7 @@ impl fmt::Display for ErrorKind {
             Self::Conflict(what) => return write!(f, "{what}"),
             Self::External => "something outside of the pool fails",
             Self::TooLarge => "is too large",
+            Self::TooManyHoles => "has more holes than are hashed",
             Self::NoKey => "is encrypted, and its key is not loaded",
             Self::BadKey => "the key does not fit",
             Self::WrongKey => "it is not the key",
@@ -412,6 +423,10 @@ impl fmt::Display for Rule {
             Self::SectorSize => "vdevs that hold data have one sector size",
             Self::Comment => "the comment of a pool has at most 32 bytes",
             Self::Multihost => "the heartbeat of multihost is not written",
+            Self::ReadOnlySet => "property 'readonly' can only be set at import time",
+            Self::AltrootSet => "property 'altroot' can only be set during pool creation or import",
+            Self::FeatureOff => "a feature can only be set to 'enabled'",
+            Self::FeatureAtImport => "a feature cannot be set at import time",
             Self::NoSuchFeature => "there is no such feature",
             Self::UnwrittenFeature => {
                 "the feature is in use as soon as it is enabled, and is not written here"

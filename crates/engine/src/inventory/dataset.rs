@@ -2,11 +2,10 @@
 
 use super::entry::{EntryOptions, describe, snapshot_root};
 use super::errors::Errors;
-use super::hash::HashError;
 use super::json::{Json, Members};
 use super::tree::{Walk, WalkError, in_order};
 use super::{Options, ctldir, hash, member, some_map};
-use crate::{Dataset, Filesystem, Pool, Volume};
+use crate::{Dataset, ErrorKind, Filesystem, Pool, Volume};
 use dsl::{DatasetKind, Property, PropertyContext, Source};
 use ondisk::hex;
 use std::io::{self, Write};
@@ -334,7 +333,9 @@ impl Writer<'_> {
             let mut members = vec![member("size", volume.size())];
             match sum {
                 Ok(sum) => members.push(member("sha256", hex::encode(&sum))),
-                Err(e @ HashError::Holes(_)) => members.push(member("not_hashed", e.to_string())),
+                Err(e) if *e.kind() == ErrorKind::TooManyHoles => {
+                    members.push(member("not_hashed", e.to_string()));
+                }
                 Err(e) => return Err(e.to_string()),
             }
             Ok(members)

@@ -1,9 +1,10 @@
 //! One file as one member of `entries`.
 
 use super::ctldir;
-use super::hash::{self, HashError, Hashing};
+use super::hash::{self, Hashing};
 use super::json::{Json, Members, put_text_or_hex};
 use super::tree::FoundFile;
+use crate::error::ErrorKind;
 use ondisk::acl::{
     POSIX_ACCESS_XATTR, POSIX_DEFAULT_XATTR, decode_posix, posix_from_mode, posix_text,
 };
@@ -136,7 +137,7 @@ impl Describing<'_> {
                     self.ranges(node);
                     self.flags(node);
                 }
-                Err(e @ HashError::Holes(_)) => {
+                Err(e) if *e.kind() == ErrorKind::TooManyHoles => {
                     let why = e.to_string();
                     let path = String::from_utf8_lossy(self.path);
                     self.errors.push(format!("{path}: not hashed: {why}"));

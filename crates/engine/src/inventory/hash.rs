@@ -6,10 +6,10 @@
 //! space: 4 EiB of them fit a file of one block and would take a century. So a file with more bytes
 //! of holes than [`Hashing::max_hole`] is not hashed.
 
+use crate::error::{Error, ErrorKind};
 use dmu::{Block, Object};
-use rt::{Cancelled, Progress};
+use rt::Progress;
 use sha2::{Digest as _, Sha256};
-use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc;
 
@@ -32,39 +32,6 @@ pub struct Hashing<'a> {
     pub max_hole: u64,
 }
 
-/// Why there is no hash.
-#[derive(Clone, Debug)]
-pub enum HashError {
-    /// A block cannot be read.
-    Lost(dmu::Error),
-    /// It has more bytes of holes than are hashed.
-    Holes(u64),
-    /// The work was cancelled.
-    Cancelled,
-}
-
-impl From<dmu::Error> for HashError {
-    fn from(e: dmu::Error) -> Self {
-        Self::Lost(e)
-    }
-}
-
-impl From<Cancelled> for HashError {
-    fn from(_: Cancelled) -> Self {
-        Self::Cancelled
-    }
-}
-
-impl fmt::Display for HashError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lost(e) => write!(f, "{e}"),
-            Self::Holes(max) => write!(f, "more than {max} bytes of holes"),
-            Self::Cancelled => write!(f, "{Cancelled}"),
-        }
-    }
-}
-
 /// Part of an object's bytes.
 enum Piece {
     /// Blocks in order; `None` is a hole.
@@ -76,8 +43,8 @@ enum Piece {
 /// Hashes the first `size` bytes of an object.
 ///
 /// # Errors
-/// The first block that cannot be read; too many holes; the work was cancelled.
-pub fn sha256(object: &Object, size: u64, how: Hashing<'_>) -> Result<[u8; 32], HashError> {
+/// The first block that cannot be read; [`ErrorKind::TooManyHoles`]; the work was cancelled.
+pub fn sha256(object: &Object, size: u64, how: Hashing<'_>) -> Result<[u8; 32], Error> {
     let block = object.dnode().block_size();
     let mut sink = Sink { hash: Sha256::new(), left: size, block, how, holes: 0 };
     if size == 0 {
@@ -91,7 +58,7 @@ pub fn sha256(object: &Object, size: u64, how: Hashing<'_>) -> Result<[u8; 32], 
     if !object.has_changes() {
         let stored = filled(object).min(blocks).saturating_mul(block);
         if size.saturating_sub(stored) > how.max_hole {
-            return Err(HashError::Holes(how.max_hole));
+            return Err(too_many_holes(how.max_hole));
         }
     }
     let batch = (BATCH_BYTES / sink.block).clamp(1, BATCH_BLOCKS);
@@ -120,6 +87,10 @@ pub fn sha256(object: &Object, size: u64, how: Hashing<'_>) -> Result<[u8; 32], 
     })
 }
 
+fn too_many_holes(max: u64) -> Error {
+    Error::new(ErrorKind::TooManyHoles).because(format!("more than {max} bytes of holes"))
+}
+
 /// Blocks with data, as the pointers in the dnode count them.
 pub(super) fn filled(object: &Object) -> u64 {
     let below = object.dnode().blkptrs.iter().filter(|bp| !bp.is_hole());
@@ -136,7 +107,7 @@ struct Sink<'a> {
 }
 
 impl Sink<'_> {
-    fn add(&mut self, piece: &Piece) -> Result<(), HashError> {
+    fn add(&mut self, piece: &Piece) -> Result<(), Error> {
         match piece {
             Piece::Holes(n) => self.zeros(n.saturating_mul(self.block)),
             Piece::Blocks(blocks) => {
@@ -157,11 +128,11 @@ impl Sink<'_> {
         }
     }
 
-    fn zeros(&mut self, n: u64) -> Result<(), HashError> {
+    fn zeros(&mut self, n: u64) -> Result<(), Error> {
         let mut n = n.min(self.left);
         self.holes = self.holes.saturating_add(n);
         if self.holes > self.how.max_hole {
-            return Err(HashError::Holes(self.how.max_hole));
+            return Err(too_many_holes(self.how.max_hole));
         }
         self.left -= n;
         while n > 0 {

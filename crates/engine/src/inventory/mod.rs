@@ -23,7 +23,7 @@ mod poolwide;
 pub mod tree;
 
 pub use entry::{Described, EntryOptions, describe, kind_name, nanoseconds, snapshot_root};
-pub use hash::{HashError, Hashing, MAX_HOLE, sha256};
+pub use hash::{Hashing, MAX_HOLE, sha256};
 
 use crate::{Dataset, Pool};
 use dmu::Objset;

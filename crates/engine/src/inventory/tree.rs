@@ -14,6 +14,7 @@
 //! Descriptions are made in any order and handed out in the order of the walk: each has a number,
 //! and the walk waits when it is too far ahead of the oldest one missing.
 
+use crate::error::Error;
 use rt::Rt;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -43,15 +44,33 @@ pub struct FoundFile {
 }
 
 /// What went wrong on the way, with the path.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct WalkError {
     /// The directory.
     pub path: Vec<u8>,
     /// Why it, or a part of it, is missing.
-    pub error: zpl::Error,
+    pub error: Error,
 }
 
 /// The walk; see the head of the module. Errors do not end it.
+///
+/// ```
+/// use engine::files::{NewFile, NewKind, Time};
+/// use engine::inventory::tree::Walk;
+///
+/// let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// let fs = pool.filesystem("tank")?;
+/// let new = |kind| NewFile::new(kind, 0o755, Time { seconds: 1, nanos: 0 });
+/// let dir = fs.create(fs.root_object(), b"letters", &new(NewKind::Dir))?;
+/// for name in ["b", "a"] {
+///     fs.create(dir.number(), name.as_bytes(), &new(NewKind::File))?;
+/// }
+/// let mut walk = Walk::new(&fs, fs.root_object());
+/// let paths: Vec<Vec<u8>> = walk.by_ref().map(|found| found.path).collect();
+/// assert_eq!(paths, [&b"."[..], b"letters", b"letters/a", b"letters/b"]);
+/// assert!(walk.into_errors().is_empty());
+/// # Ok::<(), engine::Error>(())
+/// ```
 pub struct Walk<'a> {
     fs: &'a Filesystem,
     stack: Vec<Level>,
@@ -139,10 +158,10 @@ impl<'a> Walk<'a> {
         if before >= ERRORS_BYTES {
             return;
         }
-        self.errors.push(WalkError { path, error });
+        self.errors.push(WalkError { path, error: error.into() });
         if self.error_bytes >= ERRORS_BYTES {
             let error = zpl::Error::TooLarge("there are more errors than are kept");
-            self.errors.push(WalkError { path: b".".to_vec(), error });
+            self.errors.push(WalkError { path: b".".to_vec(), error: error.into() });
         }
     }
 

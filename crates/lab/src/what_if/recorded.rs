@@ -82,10 +82,12 @@ impl Recorded {
     /// It cannot be read, or has no requests or too many.
     pub fn open(path: &Path) -> Result<Self, LabError> {
         let wrong = |what: String, why: String| LabError::new(what, why);
-        let mut recording = Recording::open(path).map_err(|e| wrong(e.what, e.why))?;
+        let unread =
+            |e: engine::Error| wrong(format!("{} cannot be run", path.display()), e.to_string());
+        let mut recording = Recording::open(path).map_err(unread)?;
         let (mut first_ns, mut last) = (None, None::<Snapshot>);
         let mut requests = Vec::new();
-        while let Some(next) = recording.next_snapshot().map_err(|e| wrong(e.what, e.why))? {
+        while let Some(next) = recording.next_snapshot().map_err(unread)? {
             let first = *first_ns.get_or_insert(next.at_ns);
             if let Some(last) = &last {
                 let interval = Interval::between(last, &next, first);
