@@ -1,5 +1,7 @@
 //! What may go on in a pool in the background, and how much of it is left.
 
+pub use crate::waiting::{wait_for_discard, wait_for_removal, wait_for_scans, wait_for_work};
+
 use crate::error::Result;
 use crate::pools::{CheckpointState, Function, LeafWork, ScanProgress, ScanState, WorkState};
 use crate::{Error, Pool};

@@ -23,6 +23,21 @@ const PBKDF2_ITERS_MIN: u64 = 100_000;
 const OFF: u64 = 2;
 
 /// What was said of the encryption of a dataset.
+///
+/// ```
+/// use engine::keys::{KeyFormat, KeyWish};
+/// use engine::{DatasetKind, Rt, properties};
+///
+/// let texts = [("encryption", "on"), ("keyformat", "passphrase"), ("atime", "off")];
+/// let mut changes = properties::parse_all(texts, DatasetKind::Filesystem, true)?;
+/// let wish = KeyWish::of(&mut changes);
+/// assert_eq!(changes.len(), 1, "the others are left");
+/// // Below what is not encrypted it needs a key of its own, which its user is asked for.
+/// let wanted = wish.wanted_key(false)?.expect("a key");
+/// assert_eq!((wanted.format, wanted.location.as_str()), (KeyFormat::Passphrase, "prompt"));
+/// assert!(wish.root_key(&Rt::real(), &wanted, b"short").is_err());
+/// # Ok::<(), engine::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct KeyWish {
     encryption: Option<u64>,
@@ -227,6 +242,30 @@ pub fn root_of(pool: &Pool, name: &str) -> Option<EncryptionRoot> {
         dsl.dir_name(info.root_dir).ok()?
     };
     root_at(pool, &root).ok()
+}
+
+/// The encryption root whose key is still to be loaded before `name` can be made or received: that
+/// of the dataset, or of the nearest one above that is there. `None`: none is needed.
+///
+/// ```
+/// use engine::{Create, NewPool, keys};
+///
+/// let pool = NewPool::new("tank").memory(128 << 20).create()?;
+/// let new = Create::filesystem("tank/secret")?.set("encryption", "on")?.set("keyformat", "raw")?;
+/// new.with_key(&pool, &[7; 32])?.run(&pool)?;
+/// keys::unload(&pool, "tank/secret")?;
+/// let needed = |name: &str| keys::needed_by(pool.view(), name).map(|root| root.name);
+/// assert_eq!(needed("tank/secret/a/b").as_deref(), Some("tank/secret"));
+/// assert_eq!(needed("tank/plain"), None);
+/// keys::load(&pool, "tank/secret", &[7; 32])?;
+/// assert_eq!(needed("tank/secret/a/b"), None);
+/// # Ok::<(), engine::Error>(())
+/// ```
+#[must_use]
+pub fn needed_by(pool: &Pool, name: &str) -> Option<EncryptionRoot> {
+    let mut above = std::iter::successors(Some(name), |n| Some(n.rsplit_once('/')?.0));
+    let there = above.find(|n| pool.dsl().dir_by_name(n).is_ok())?;
+    root_of(pool, there).filter(|root| !root.is_loaded)
 }
 
 fn described(dsl: &Dsl, dataset: &dsl::Dataset, info: &KeyInfo) -> Result<EncryptionRoot> {

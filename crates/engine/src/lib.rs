@@ -42,7 +42,7 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | [`activity`] | what goes on in a pool in the background, and what is left of it |
+//! | [`activity`] | what goes on in a pool in the background, what is left of it, and waiting |
 //! | [`datasets`] | making, destroying and renaming of datasets, snapshots, clones |
 //! | [`properties`] | judging and setting of properties |
 //! | [`keys`] | keys of encrypted datasets |
@@ -126,6 +126,7 @@ pub mod replay;
 pub mod rescue;
 pub mod send;
 mod vdev_properties;
+mod waiting;
 
 pub use datasets::Create;
 pub use dmu::Objset;
@@ -449,14 +450,16 @@ pub mod objects {
 pub mod pools {
     pub use crate::import::{
         DeviceNote, ImportReason, ImportTop, ImportTree, ImportVdev, ImportVerdict, Rewind,
-        RewindReach, Trouble,
+        RewindReach, Trouble, check_kept_name, is_only_read,
     };
     pub use crate::making::{
-        Add, Content, CreatePool, DeviceCheck, DeviceRefusal, NewlyMade, check_new_name,
-        owner_of_aux,
+        Add, ClearLabels, Content, CreatePool, DeviceCheck, DeviceRefusal, NewlyMade, PoolsHere,
+        check_new_name, pool_of_label, split,
     };
     pub use crate::members::named_leaves;
-    pub use crate::members::{DeviceNames, DeviceRole, Exchange, Known, Member, MemberFault};
+    pub use crate::members::{
+        DeviceNames, DeviceRole, Exchange, Known, Member, MemberFault, WorkChange,
+    };
     pub use crate::vdev_properties::{NamedVdev, named_vdevs, vdev_properties};
     pub use ondisk::history::HistoryRecord;
     pub use ondisk::scan::{Function, RebuildState, ScanState, State as ScanProgress};

@@ -6,6 +6,8 @@ use engine::devices::{MemoryDevice, WriteDeviceRef};
 use engine::layout::{Layout, Level, Mismatch};
 use engine::live::{CreateOptions, Devices, NewTop, PropertyWord, SpaceClass, VdevSpec};
 use engine::pools::{Add, Content, CreatePool, DeviceCheck, DeviceRefusal, look_at_device};
+use engine::properties::compatibility::FeatureSet;
+use engine::properties::pool::parse;
 use engine::{ErrorKind, Hint, LivePool, NewPool, Rt, Rule};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -109,6 +111,43 @@ fn a_comment_and_a_set_of_features_are_in_the_labels_from_the_beginning() {
     let LabelConfig::Member(config) = found.config else { panic!("no member of a pool") };
     assert_eq!(config.comment.as_deref(), Some("backups"));
     assert_eq!(config.compatibility.as_deref(), Some("openzfs-2.2"));
+}
+
+#[test]
+fn settings_of_a_new_pool_are_properties_features_and_sectors() {
+    let devices = memory(&["/m/0"]);
+    let make = |settings: &[(&str, &str)]| {
+        let new = CreatePool::new(disk("/m/0"), CreateOptions::new("tank", Vec::new()));
+        settings.iter().try_fold(new, |new, (name, value)| new.set(parse(name, value).unwrap()))
+    };
+    let refused = make(&[("readonly", "on")]).err().unwrap();
+    assert_eq!(refused.kind(), &ErrorKind::Against(Rule::ReadOnlySet));
+    let new = make(&[
+        ("ashift", "13"),
+        ("comment", "backups"),
+        ("compatibility", "openzfs-2.2,grub2"),
+        ("feature@blake3", "enabled"),
+        ("feature@lz4_compress", "disabled"),
+        ("cachefile", "none"),
+        ("org.example:rack", "7"),
+    ]);
+    let new = new.unwrap().set_root("compression", "gzip");
+    assert_eq!(new.compatibility(), "openzfs-2.2,grub2");
+    assert_eq!(new.named_features().collect::<Vec<_>>(), ["blake3"]);
+    let (set, _) = FeatureSet::parse(b"async_destroy\n").unwrap();
+    let new = new.confined_to(&set);
+    assert_eq!(new.named_features().collect::<Vec<_>>(), ["async_destroy", "blake3"]);
+    let pool = new.run(&Rt::real(), &devices).unwrap().into_pool();
+    let seen = pool.look().unwrap();
+    let is_on = |guid: &str| seen.features().count(guid).is_some();
+    assert!(is_on("com.delphix:async_destroy") && is_on("org.openzfs:blake3"));
+    assert!(!is_on("org.illumos:lz4_compress"));
+    assert_eq!(seen.config().vdev_tree.children[0].ashift, Some(13));
+    let properties = seen.properties(&seen.space());
+    let value = |name: &str| properties.iter().find(|p| p.name == name).unwrap().value.clone();
+    assert_eq!([value("ashift"), value("org.example:rack")], ["13", "7"]);
+    drop(seen);
+    pool.export().unwrap();
 }
 
 #[test]

@@ -156,12 +156,8 @@ pub fn load_for(
     name: &str,
     may_ask: bool,
 ) -> Result<(), Failure> {
-    let mut above = std::iter::successors(Some(name), |n| Some(n.rsplit_once('/')?.0));
-    let there = above.find(|n| pool.view().dsl().dir_by_name(n).is_ok());
-    let root = there.and_then(|name| keys::root_of(pool.view(), name));
-    let Some(root) = root.filter(|root| !root.is_loaded && session.held(name).is_none()) else {
-        return Ok(());
-    };
+    let needed = keys::needed_by(pool.view(), name);
+    let Some(root) = needed.filter(|_| session.held(name).is_none()) else { return Ok(()) };
     if root.location == "prompt" && !may_ask {
         return Ok(());
     }

@@ -12,11 +12,11 @@ use crate::served::{self, Server};
 use crate::session::Session;
 use crate::{known, ui};
 use engine::Rt;
-use engine::devices::{AnyDevices, DeviceSource as _, ErrorKind, Process, WriteDeviceRef};
+use engine::devices::{AnyDevices, DeviceErrorKind, DeviceSource as _, Process, WriteDeviceRef};
 use engine::devices::{locked_by, open_to_read, whole};
 use engine::live;
 use engine::live::ImportOptions;
-use engine::{Candidate, Error, LivePool};
+use engine::{Candidate, Error, ErrorKind, LivePool};
 use imported::Found;
 use std::fs::TryLockError;
 use std::path::{Path, PathBuf};
@@ -134,8 +134,7 @@ fn lock_when_free(
 
 /// The devices are another writer's, or have changed while they were looked at.
 fn is_overtaken(e: &Error) -> bool {
-    use engine::ErrorKind as Kind;
-    matches!(e.kind(), Kind::InUse | Kind::DamagedPool | Kind::NoUberblock)
+    matches!(e.kind(), ErrorKind::InUse | ErrorKind::DamagedPool | ErrorKind::NoUberblock)
 }
 
 /// Why devices could not be locked.
@@ -151,7 +150,7 @@ fn lock(candidate: &Candidate, disks: &AnyDevices) -> Result<Vec<WriteDeviceRef>
     for sight in candidate.leaves.values() {
         match disks.claim(&sight.path) {
             Err(cause) if !cause.kind.is_of_device() => {
-                let is_in_use = cause.kind == ErrorKind::InUse;
+                let is_in_use = cause.kind == DeviceErrorKind::InUse;
                 let error = Error::of_device(candidate.name(), cause);
                 return Err(NotLocked { is_in_use, error });
             }

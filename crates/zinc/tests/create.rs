@@ -234,3 +234,30 @@ fn a_server_that_is_stopped_does_not_stop_others() {
     signal("-TERM");
     server.wait().unwrap();
 }
+
+#[test]
+fn all_devices_of_a_new_pool_are_known_and_no_others_of_its_name_are_meant() {
+    let place = Place::new(&["a", "b", "c", "d", "e"]);
+    place.ok("zpool create tank a spare b cache c");
+    for device in ["a", "b", "c"] {
+        let refused = place.fails(&format!("zpool labelclear -f {device}"));
+        assert!(refused.contains("is a member (ACTIVE) of pool \"tank\""), "{refused}");
+        let refused = place.fails(&format!("zpool create -f other {device}"));
+        assert!(refused.contains("is part of active pool 'tank'"), "{refused}");
+    }
+    // A destroyed pool of the name is not meant, and neither is one that is known already.
+    place.ok("zpool export tank");
+    place.ok("zpool create tank d");
+    place.ok("zpool destroy tank");
+    place.ok("zpool import -d . tank");
+    assert!(place.ok("zpool status tank").contains("cache"), "the one with a cache device");
+    place.ok("zpool create -t other tank e");
+    place.ok("zpool export other");
+    place.ok("zpool import -d . -t tank other");
+    assert_eq!(place.ok("zpool list -Ho name"), "other\ntank\n");
+    place.ok("zpool export -a");
+    let both = place.fails("zpool import -d . tank");
+    assert!(both.contains("more than one pool is named 'tank'"), "{both}");
+    place.ok("zpool import -d . -D tank new");
+    assert_eq!(place.ok("zpool list -Ho name"), "new\n");
+}

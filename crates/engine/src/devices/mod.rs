@@ -26,8 +26,8 @@ mod signatures;
 mod uses;
 
 pub use device::{
-    Device, DeviceRef, DeviceSource, Error, ErrorKind, MemoryDevice, OpenPolicy, WriteDevice,
-    WriteDeviceRef,
+    Device, DeviceRef, DeviceSource, Error as DeviceError, ErrorKind as DeviceErrorKind,
+    MemoryDevice, OpenPolicy, WriteDevice, WriteDeviceRef,
 };
 pub use far::{
     AnyDevices, Name as FarName, NameError as FarNameError, disk, is_bucket, is_far, price,

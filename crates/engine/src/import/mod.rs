@@ -2,9 +2,11 @@
 //! imported or changed.
 
 mod rewind;
+mod rules;
 mod tree;
 
 pub use rewind::{Rewind, RewindReach};
+pub use rules::{check_kept_name, is_only_read};
 pub use tree::{ImportReason, ImportTop, ImportTree, ImportVdev};
 
 use ondisk::config::{VdevConfig, VdevKind};
@@ -51,7 +53,7 @@ pub struct ImportVerdict<'c> {
     /// What could not be read of a pool that opens all the same.
     pub salvage: Vec<Salvage>,
     /// Why the pool cannot be opened, where `devices` does not say so.
-    pub cause: Option<Error>,
+    pub cause: Option<crate::Error>,
 }
 
 /// What is wrong with a pool, in the order in which it is looked for.
@@ -188,7 +190,7 @@ impl<'c> ImportVerdict<'c> {
             devices: devices.unwrap_or_default(),
             obstacles: Vec::new(),
             salvage: Vec::new(),
-            cause: Some(error).filter(|_| !is_listed),
+            cause: (!is_listed).then(|| error.into()),
         }
     }
 

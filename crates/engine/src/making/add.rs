@@ -6,6 +6,29 @@ use pool::live::{Devices, LivePool, SpaceClass};
 use pool::{Pool, class_of};
 
 /// What a pool is to get.
+///
+/// ```
+/// use engine::devices::{AnyDevices, DeviceSource as _};
+/// use engine::live::Devices;
+/// use engine::pools::Add;
+/// use engine::{NewPool, layout};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let image = |name: &str| {
+/// #     let path = folder.path().join(name);
+/// #     std::fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
+/// #     path.to_str().unwrap().to_owned()
+/// # };
+/// let pool = NewPool::new("tank").file(folder.path().join("a.img"), 64 << 20)?.create()?;
+/// let log = image("log.img");
+/// let add = Add::new(layout::parse(&["log".to_owned(), log.clone()])?);
+/// add.check(&pool.look()?)?;
+/// let device = AnyDevices::default().claim(log.as_ref())?;
+/// add.run(&pool, &Devices::from([(log, device)]))?;
+/// assert!(pool.look()?.config().vdev_tree.children[1].is_log);
+/// # pool.export()?;
+/// # Ok::<(), engine::Error>(())
+/// ```
 pub struct Add {
     layout: Layout,
     ashift: Option<u32>,

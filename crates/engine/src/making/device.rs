@@ -198,8 +198,7 @@ fn of_label(label: &LabelConfig, path: &Path, is_spare: bool) -> Option<LabelVer
 /// The pool of such a state that has a spare or cache device of this guid, among those whose
 /// devices are where this one is. Its label does not name the pool, and stays when the pool is
 /// destroyed.
-#[must_use]
-pub fn owner_of_aux(
+pub(super) fn owner_of_aux(
     guid: u64,
     path: &Path,
     counts: impl Fn(CandidateState) -> bool,

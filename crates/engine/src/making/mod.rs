@@ -7,9 +7,13 @@
 mod add;
 mod create;
 mod device;
+mod labels;
 mod name;
+mod split;
 
 pub use add::Add;
 pub use create::{CreatePool, NewlyMade};
-pub use device::{Content, DeviceCheck, DeviceRefusal, owner_of_aux};
+pub use device::{Content, DeviceCheck, DeviceRefusal};
+pub use labels::{ClearLabels, PoolsHere, pool_of_label};
 pub use name::check_new_name;
+pub use split::split;

@@ -2,9 +2,11 @@
 
 pub(crate) mod fault;
 mod named;
+mod work;
 
 pub use fault::MemberFault;
 pub use named::{DeviceNames, Exchange, Known};
+pub use work::WorkChange;
 
 use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
 use pool::{Candidate, Pool, PoolSpace, VdevView, look_at_device};

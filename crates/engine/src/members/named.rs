@@ -8,7 +8,7 @@ use super::{DeviceRole, Member, MemberFault};
 use crate::devices::DeviceSource;
 use crate::error::{Error, ErrorKind, Place, Result};
 use pool::Pool;
-use pool::live::{LivePool, OwnChanges, ResilverKind, VdevSpec};
+use pool::live::{LivePool, OfflineMode, OwnChanges, ResilverKind, VdevSpec};
 use std::path::PathBuf;
 
 /// How the names of devices are understood, and where devices are opened.
@@ -142,6 +142,36 @@ impl DeviceNames<'_> {
         }
     }
 
+    /// Takes a device out of use.
+    ///
+    /// # Errors
+    /// As for [`Self::device`]; or the others do not make up for it.
+    pub fn offline(&self, pool: &LivePool, name: &str, how: OfflineMode) -> Result<()> {
+        let guid = self.device(&pool.look()?, name)?;
+        Ok(pool.offline_leaf(guid, how)?)
+    }
+
+    /// Takes a side off a mirror.
+    ///
+    /// # Errors
+    /// As for [`Self::device`]; it is no side of a mirror, or the others do not make up for it.
+    pub fn detach(&self, pool: &LivePool, name: &str) -> Result<()> {
+        let guid = self.device(&pool.look()?, name)?;
+        Ok(pool.detach(guid)?)
+    }
+
+    /// The sides that a new pool gets, one of each mirror: those of these names, and of other
+    /// mirrors the last one.
+    ///
+    /// # Errors
+    /// As for [`Self::device`], where the name is the error's operand; the pool is not made of
+    /// mirrors, or several sides of one are named.
+    pub fn sides_to_split(&self, pool: &LivePool, names: &[String]) -> Result<Vec<u64>> {
+        let seen = pool.look()?;
+        let named = names.iter().map(|name| self.device(&seen, name).map_err(|e| e.of(name)));
+        Ok(pool.sides_to_split(&named.collect::<Result<Vec<_>>>()?)?)
+    }
+
     /// Forgets the errors of a device or vdev, or of all, and tries those again that are not used.
     /// A pool that was suspended goes on.
     ///
@@ -232,6 +262,34 @@ enum Removable {
 }
 
 /// A device that comes beside one of the pool's, or in its place.
+///
+/// ```
+/// use engine::devices::{AnyDevices, DeviceSource};
+/// use engine::live::{ResilverKind, VdevSpec};
+/// use engine::pools::{DeviceNames, Exchange, Known};
+/// use engine::{NewPool, Progress, activity};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let image = |name: &str| {
+/// #     let path = folder.path().join(name);
+/// #     std::fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
+/// #     path.to_str().unwrap().to_owned()
+/// # };
+/// let [a, b] = ["a.img", "b.img"].map(|name| folder.path().join(name));
+/// let pool = NewPool::new("tank").mirror(&[&a, &b], 64 << 20)?.create()?;
+/// let (here, source) = (folder.path().to_owned(), AnyDevices::default());
+/// let names = DeviceNames { path_of: &|name| here.join(name), source: &source };
+/// let exchange = Exchange::replace(&pool, names, "b.img", ResilverKind::Healing)?;
+/// // The pool knows nothing of the new one: it is opened here.
+/// let path = image("c.img");
+/// assert_eq!(exchange.with_known("c.img")?, Known::No);
+/// let device = source.claim(path.as_ref())?;
+/// exchange.with(&VdevSpec::Leaf { path, is_file: true }, device)?;
+/// activity::wait_for_scans(&pool, &Progress::new())?;
+/// assert!(names.is_used(&pool, "c.img")?);
+/// # pool.export()?;
+/// # Ok::<(), engine::Error>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Exchange<'a> {
     pool: &'a LivePool,

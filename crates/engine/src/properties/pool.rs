@@ -47,6 +47,35 @@ impl PoolSetting {
         PropertyWord::Number(u64::from(n))
     }
 
+    /// Whether it can be set of a pool that is open. Where it is remembered (`cachefile`) can be
+    /// said at any time, by the program that does.
+    ///
+    /// # Errors
+    /// The rule that it breaks.
+    pub fn check_change(&self) -> Result<()> {
+        let (rule, name) = match self {
+            Self::Feature(name, false) => (Rule::FeatureOff, format!("feature@{name}")),
+            Self::Altroot(_) => (Rule::AltrootSet, "altroot".to_owned()),
+            Self::ReadOnly(_) => (Rule::ReadOnlySet, "readonly".to_owned()),
+            _ => return Ok(()),
+        };
+        Err(Error::against(rule).at(Place::Property(name)))
+    }
+
+    /// Whether it can be set when a pool is imported.
+    ///
+    /// # Errors
+    /// The rule that it breaks.
+    pub fn check_at_import(&self) -> Result<()> {
+        match self {
+            Self::Feature(name, _) => {
+                let place = Place::Property(format!("feature@{name}"));
+                Err(Error::against(Rule::FeatureAtImport).at(place))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Puts it into a pool, when it is one that the pool stores; a feature is enabled by
     /// [`LivePool::enable_feature`].
     ///
@@ -183,6 +212,22 @@ mod tests {
         assert_eq!(ok("ashift", "13"), Some(PoolSetting::Ashift(13)));
         let left_out = Some(PoolSetting::Feature("blake3".to_owned(), false));
         assert_eq!(ok("feature@blake3", "disabled"), left_out);
+    }
+
+    #[test]
+    fn when_a_property_can_be_set_depends_on_it() {
+        let setting = |name, value| parse(name, value).unwrap();
+        let changed =
+            |name, value| setting(name, value).check_change().map_err(|e| e.kind().clone());
+        let against = |rule| Err(ErrorKind::Against(rule));
+        assert_eq!(changed("autotrim", "on"), Ok(()));
+        assert_eq!(changed("feature@blake3", "enabled"), Ok(()));
+        assert_eq!(changed("feature@blake3", "disabled"), against(Rule::FeatureOff));
+        assert_eq!(changed("altroot", "/mnt"), against(Rule::AltrootSet));
+        assert_eq!(changed("readonly", "on"), against(Rule::ReadOnlySet));
+        let imported = |name, value| setting(name, value).check_at_import().is_ok();
+        assert!(imported("readonly", "on") && imported("altroot", "/mnt"));
+        assert!(!imported("feature@blake3", "enabled"));
     }
 
     #[test]

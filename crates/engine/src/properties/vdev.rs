@@ -2,10 +2,12 @@
 
 use super::pool::{PoolSetting, judge_own};
 use crate::error::{Error, ErrorKind, Hint, Place, Result};
+use crate::members::MemberFault;
+use crate::vdev_properties::named_vdevs;
 use dsl::Refusal;
 use ondisk::pool_props::VDEV;
 use ondisk::props::{ValueKind, find};
-use pool::live::PropertyWord;
+use pool::live::{LivePool, PropertyWord};
 
 /// The name of a property and the value that is stored.
 pub type VdevSetting = (String, PropertyWord);
@@ -56,4 +58,40 @@ fn judge(name: &str, value: &str) -> Result<VdevSetting> {
         ValueKind::Text(_) => PropertyWord::Text(value.to_owned()),
     };
     Ok((p.name.to_owned(), word))
+}
+
+/// Sets a property of the vdev of this name, as [`named_vdevs`] understands it.
+///
+/// # Errors
+/// [`ErrorKind::Unfit`]: there is no such vdev; or it cannot have the property.
+pub fn set(pool: &LivePool, vdev: &str, (name, word): VdevSetting) -> Result<()> {
+    let seen = pool.look()?;
+    let view = seen.vdev_view(&seen.space());
+    let found = named_vdevs(&seen, &view, &[vdev.to_owned()]);
+    let Some([found]) = found.as_deref() else {
+        let unknown = Error::new(ErrorKind::Unfit(MemberFault::Unknown));
+        return Err(unknown.at(Place::Device(vdev.to_owned())));
+    };
+    Ok(pool.set_vdev_property(found.guid(), &name, word)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{NewPool, vdev_properties::vdev_properties};
+
+    #[test]
+    fn a_property_is_set_of_the_vdev_of_that_name() {
+        let pool = NewPool::new("tank").memory(128 << 20).create().expect("pool");
+        let setting = || parse("a:b", "c").expect("a property of users");
+        set(&pool, "root", setting()).expect("set");
+        let seen = pool.look().expect("look");
+        let view = seen.vdev_view(&seen.space());
+        let named = named_vdevs(&seen, &view, &["root".to_owned()]).expect("root");
+        let properties = vdev_properties(&seen, &named[0]);
+        assert!(properties.iter().any(|p| p.name == "a:b" && p.value == "c"));
+        let error = set(&pool, "nix", setting()).expect_err("no vdev");
+        assert_eq!(error.kind(), &ErrorKind::Unfit(MemberFault::Unknown));
+        assert_eq!(error.place(), Some(&Place::Device("nix".to_owned())));
+    }
 }

@@ -256,11 +256,14 @@ impl LivePool {
     /// is chosen.
     ///
     /// # Errors
-    /// When the pool has a checkpoint, or a device that is not in use: its labels would keep the
-    /// old guid, and it would be a device of another pool from then on.
+    /// When it has this guid already, the pool has a checkpoint, or a device is not in use: its
+    /// labels would keep the old guid, and it would be a device of another pool from then on.
     pub fn reguid(&self, wanted: Option<u64>) -> Result<u64> {
         let guid = wanted.unwrap_or_else(guid_from(&self.shared.rt));
         self.run(move |cx| {
+            if cx.shared.config.lock().facts.guid == guid {
+                return Err(Error::Invalid { what: "it has this guid already".to_owned() });
+            }
             cx.check_no_checkpoint()?;
             cx.check_every_leaf_is_online()?;
             let mut root = cx.shared.config.lock().root.clone();

@@ -1,7 +1,7 @@
 //! `zinc zpool attach`, `detach` and `replace`: devices that come beside others, and go.
 
 use super::claim::claim;
-use super::devices::{device, finish_unless_served, refused, wait, with_names};
+use super::devices::{finish_unless_served, refused, wait, with_names};
 use super::{each, settings};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
@@ -196,8 +196,8 @@ impl Verb for Detach {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         each::require_pool_name(&self.pool)?;
         self.live.change(session, &self.pool, |pool| {
-            let guid = device(session, pool, "detach", &self.device)?;
-            pool.detach(guid).map_err(|e| refused("detach", &self.device, e))
+            let done = with_names(session, |names| names.detach(pool, &self.device));
+            done.map_err(|e| refused("detach", &self.device, e))
         })?;
         Ok(ExitCode::SUCCESS)
     }

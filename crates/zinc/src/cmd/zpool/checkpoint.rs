@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::live::{self, LiveOptions};
 use crate::progress::while_showing;
 use crate::session::Session;
+use engine::activity::wait_for_discard;
 use engine::{LivePool, Progress};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -50,17 +51,7 @@ impl Checkpoint {
 fn wait(session: &Session, pool: &LivePool) -> Result<(), Failure> {
     let progress = Progress::new();
     progress.begin(DISCARD, 0);
-    while_showing(session, &progress, || {
-        let mut left = pool.bytes_to_discard();
-        while pool.is_discarding() {
-            session.check()?;
-            pool.sync()?;
-            let now = pool.bytes_to_discard();
-            progress.add(1, left.saturating_sub(now));
-            left = now;
-        }
-        Ok(())
-    })
+    Ok(while_showing(session, &progress, || wait_for_discard(pool, &progress))?)
 }
 
 impl Verb for Checkpoint {

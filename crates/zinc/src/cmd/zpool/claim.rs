@@ -8,12 +8,14 @@ use crate::queue::holder;
 use crate::refusals::cannot;
 use crate::served::Server;
 use crate::session::Session;
-use engine::config::{LabelConfig, PoolState};
-use engine::devices::{self, AnyDevices, DeviceSource as _, ErrorKind, SystemUse, WriteDeviceRef};
+use engine::config::LabelConfig;
+use engine::devices::{
+    self, AnyDevices, DeviceErrorKind, DeviceSource as _, SystemUse, WriteDeviceRef,
+};
 use engine::layout::Layout;
 use engine::live::{Devices, VdevSpec};
-use engine::pools::{DeviceCheck, DeviceRefusal};
-use engine::{ErrorKind as Kind, Hint, Place, Pool, Rule};
+use engine::pools::{DeviceCheck, DeviceRefusal, PoolsHere, pool_of_label};
+use engine::{ErrorKind, Hint, Place, Pool, Rule};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -87,18 +89,18 @@ pub fn refused(doing: &str, pool: &str, error: impl Into<engine::Error>) -> Fail
     let start = format!("cannot {doing} '{pool}'");
     let words = |rule| views::refusals::rule(doing, rule);
     match (error.kind(), error.place()) {
-        (Kind::OwnDevice, Some(Place::Path(path))) => Failure::new(INVALID)
+        (ErrorKind::OwnDevice, Some(Place::Path(path))) => Failure::new(INVALID)
             .because(format!("{} is part of active pool '{pool}'", path.display()))
             .because(ONCE),
-        (Kind::Mismatched(why), _) => {
+        (ErrorKind::Mismatched(why), _) => {
             Failure::new(INVALID).because(why.to_string()).hint(views::hints::words(&Hint::Insist))
         }
-        (Kind::Against(rule @ Rule::NoTopLevel), _) => {
+        (ErrorKind::Against(rule @ Rule::NoTopLevel), _) => {
             Failure::new(format!("{INVALID}: {}", words(*rule)))
         }
-        (Kind::Against(rule @ Rule::NoClasses), _) => Failure::new(format!("{start}: {rule}"))
+        (ErrorKind::Against(rule @ Rule::NoClasses), _) => Failure::new(format!("{start}: {rule}"))
             .hint("enable it with -o feature@allocation_classes=enabled"),
-        (Kind::Against(rule @ Rule::SectorSize), _) => Failure::new(start)
+        (ErrorKind::Against(rule @ Rule::SectorSize), _) => Failure::new(start)
             .because(words(*rule))
             .hint("use '--allow-ashift-mismatch' to override"),
         _ => cannot(doing, pool, error),
@@ -123,7 +125,7 @@ fn system_use(by: &SystemUse) -> String {
 /// Opens one device for this process alone.
 pub fn open(disks: &AnyDevices, path: &str) -> Result<WriteDeviceRef, Failure> {
     disks.claim(Path::new(path)).map_err(|e| match e.kind {
-        ErrorKind::InUse => {
+        DeviceErrorKind::InUse => {
             let locked = || Some(format!("{} has it", holder(&[PathBuf::from(path)])?));
             let by = devices::use_by_system(Path::new(path)).map(|by| system_use(&by));
             let holder = by.or_else(locked);
@@ -134,26 +136,23 @@ pub fn open(disks: &AnyDevices, path: &str) -> Result<WriteDeviceRef, Failure> {
     })
 }
 
-/// The pool that uses the device with this label here: it is known, or served. Not even `-f` takes
-/// a device from it. A pool that another host uses, or that was left behind by a crash, cannot be
-/// told from one that is not used any more, and leaves the choice to `-f`.
+/// The pool that uses the device with this label here: it is known, or served.
 pub fn user(session: &Session, label: &LabelConfig, is_spare: bool) -> Option<String> {
-    let known = |guid| known::with_device(session, guid).map(|known| known.name().to_owned());
-    match label {
-        LabelConfig::Member(c) if c.state == PoolState::Destroyed || c.txg == 0 => None,
-        // A spare that stands in is one of other pools too: its label says which has it.
-        LabelConfig::Member(c) => known::pools(session)
-            .by_guid(c.pool_guid)
-            .filter(|known| c.guid.is_some_and(|guid| known.has_device(guid)))
-            .map(|known| known.name().to_owned())
-            .or_else(|| c.guid.and_then(known))
-            .or_else(|| {
-                let served = Server::all(session).into_iter().find(|s| s.guid == c.pool_guid);
-                served.map(|server| server.name)
-            }),
-        // A spare of one pool may be a spare of others too.
-        LabelConfig::Aux(c) if is_spare && c.state == PoolState::Spare => None,
-        LabelConfig::Aux(c) => known(c.guid),
+    pool_of_label(label, is_spare, &Here(session))
+}
+
+/// The pools that are known here, and those that are served.
+struct Here<'a>(&'a Session);
+
+impl PoolsHere for Here<'_> {
+    fn with_device(&self, device: u64, pool: Option<u64>) -> Option<String> {
+        let own = pool.and_then(|guid| known::pools(self.0).by_guid(guid));
+        let own = own.filter(|known| known.has_device(device));
+        own.or_else(|| known::with_device(self.0, device)).map(|known| known.name().to_owned())
+    }
+
+    fn held(&self, pool: u64) -> Option<String> {
+        Server::all(self.0).into_iter().find(|s| s.guid == pool).map(|server| server.name)
     }
 }
 

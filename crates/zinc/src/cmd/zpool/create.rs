@@ -7,18 +7,16 @@ use crate::cmd::verb::Verb;
 use crate::cmd::zfs::Target;
 use crate::failure::Failure;
 use crate::keys::key_at;
-use crate::live::{LiveOptions, invocation, options as live_options, tell_txgs};
+use crate::live::{LiveOptions, invocation, tell_txgs};
 use crate::refusals::cannot;
 use crate::served::Server;
 use crate::session::Session;
-use crate::{found, host, known, stored_only, ui};
-use engine::DatasetKind;
-use engine::Rt;
+use crate::{host, known, stored_only, ui};
 use engine::keys::{KeyWish, is_of_key};
-use engine::layout;
-use engine::live::{CreateOptions, LivePool, PropertyWord};
+use engine::layout::{self, Layout};
+use engine::live::{CreateOptions, LivePool};
 use engine::pools::CreatePool;
-use engine::properties::compatibility::FeatureSet;
+use engine::{DatasetKind, Error, Rt};
 use std::process::ExitCode;
 
 /// Arguments of `zinc zpool create`.
@@ -96,9 +94,7 @@ impl Verb for Args {
         let remembered = self.remembered()?;
         self.check_mountpoint(remembered.altroot.as_deref())?;
         let layout = layout::parse(&self.vdevs)?;
-        let (options, set) = self.options(session)?;
-        let making = CreatePool::new(layout, options).confined_to(&set);
-        let making = making.despite_mismatch(self.force);
+        let making = self.making(session, layout)?;
         making.check().map_err(|e| refused("create", &self.pool, e))?;
         let layout = making.layout();
         let devices = claim(session, layout, None, self.force, self.how.wait)?;
@@ -127,9 +123,6 @@ impl Verb for Args {
         };
         made.complete(complete).inspect_err(|_| known::pools(session).forget(guid))?;
         drop(devices);
-        if !(layout.spares.is_empty() && layout.cache.is_empty()) {
-            self.note_aux(session, name)?;
-        }
         if let Some(text) = views::far::advice(layout, &prices) {
             ui::error(session, &text);
         }
@@ -140,17 +133,6 @@ impl Verb for Args {
 }
 
 impl Args {
-    /// Spares and cache devices are in the pool's lists from its next opening on.
-    fn note_aux(&self, session: &Session, name: &str) -> Result<(), Failure> {
-        let Some(known) = known::pools(session).find(name) else { return Ok(()) };
-        let found = found::look_for(session, known.clone())?;
-        let mut options = live_options(session, &[], self.how.cache_mib);
-        found.complete(&mut options);
-        known::pools(session)
-            .note(&known, &engine::Pool::open_candidate(&found.candidate, &options)?);
-        Ok(())
-    }
-
     fn remembered(&self) -> Result<Remembered, Failure> {
         let doing = format!("cannot create '{}'", self.pool);
         let is_passing = self.temporary.is_some();
@@ -185,8 +167,8 @@ impl Args {
         settings::parse_all(&doing, &self.properties)
     }
 
-    /// How the pool is made, and the features it is confined to.
-    fn options(&self, session: &Session) -> Result<(CreateOptions, FeatureSet), Failure> {
+    /// How the pool is made.
+    fn making(&self, session: &Session, layout: Layout) -> Result<CreatePool, Failure> {
         let mut options = CreateOptions::new(&self.pool, Vec::new());
         options.no_features = self.no_features;
         // Where the pool is an ordinary user's, so are its file systems.
@@ -198,56 +180,32 @@ impl Args {
         options.invocation = invocation(session);
         options.cache_bytes = self.how.cache_mib.max(1) << 20;
         options.tunables = self.how.tuning.all(session)?;
-        for setting in self.settings()? {
-            match setting {
-                PoolSetting::Ashift(n) => {
-                    options.ashift = (n != 0).then_some(n);
-                    options.properties.push(("ashift".to_owned(), PoolSetting::ashift_word(n)));
-                }
-                PoolSetting::User(name, word) => options.properties.push((name, word)),
-                PoolSetting::Feature(name, enabled) => {
-                    if enabled {
-                        super::set::note_unwritten(session, &name);
-                    }
-                    options.features.insert(name, enabled);
-                }
-                PoolSetting::Cachefile(_) | PoolSetting::Altroot(_) => {}
-                PoolSetting::Stored(name, word) => options.properties.push((name.to_owned(), word)),
-                PoolSetting::ReadOnly(_) => {
-                    let what = "property 'readonly' can only be set at import time";
-                    return Err(Failure::new(format!("cannot create '{}': {what}", self.pool)));
-                }
-            }
-        }
-        let value = |(name, word): &(String, PropertyWord)| match word {
-            PropertyWord::Text(value) if name == "compatibility" => Some(value.clone()),
-            _ => None,
-        };
-        let value = options.properties.iter().find_map(value).unwrap_or_default();
-        let set = super::set::set_of(hostfs::compatibility::read(&value))?;
-        for feature in set.enabled().filter(|_| !self.no_features) {
-            super::set::note_unwritten(session, feature.name());
-        }
-        for text in &self.fs_properties {
-            let (name, value) = divide(text)?;
-            if is_of_key(name) {
-                continue;
-            }
-            options.fs_properties.push((name.to_owned(), value.to_owned()));
-        }
-        if let Some(path) = &self.mountpoint {
-            options.fs_properties.push(("mountpoint".to_owned(), path.clone()));
-        }
         let kind = DatasetKind::Filesystem;
         let target = Target { doing: "create", name: &self.pool, kind, is_new: true };
         let wish = KeyWish::of(&mut target.all(&self.fs_properties)?);
-        let fail = |e| cannot("create", &self.pool, e);
+        let fail = |e: Error| cannot("create", &self.pool, e);
         if let Some(wanted) = wish.wanted_key(false).map_err(fail)? {
             let place = (wanted.format, wanted.location.as_str());
             let key = key_at(session, &self.pool, place, true)?;
             let key = wish.root_key(&Rt::real(), &wanted, &key).map_err(fail)?;
             options.encryption = wish.encryption(Some(key));
         }
-        Ok((options, set))
+        let mut making = CreatePool::new(layout, options).despite_mismatch(self.force);
+        for setting in self.settings()? {
+            making = making.set(setting).map_err(fail)?;
+        }
+        let set = super::set::set_of(hostfs::compatibility::read(making.compatibility()))?;
+        making = making.confined_to(&set);
+        making.named_features().for_each(|name| super::set::note_unwritten(session, name));
+        for text in &self.fs_properties {
+            let (name, value) = divide(text)?;
+            if !is_of_key(name) {
+                making = making.set_root(name, value);
+            }
+        }
+        Ok(match &self.mountpoint {
+            Some(path) => making.set_root("mountpoint", path),
+            None => making,
+        })
     }
 }

@@ -8,18 +8,16 @@ use super::rewind::RewindArgs;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
+use crate::progress::while_wanted;
 use crate::session::Session;
 use crate::ui;
+use engine::activity::wait_for_scans;
 use engine::devices::AnyDevices;
 use engine::live::OfflineMode;
-use engine::pools::{DeviceNames, Member};
+use engine::pools::DeviceNames;
 use engine::{Error, ErrorKind, LivePool};
 use std::process::ExitCode;
-use std::time::Duration;
 use views::members;
-
-/// How often it is looked whether a scrub or resilver has ended.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Arguments of `zinc zpool online`.
 #[derive(clap::Args)]
@@ -94,27 +92,6 @@ pub(super) fn refused(doing: &str, name: &str, error: impl Into<Error>) -> Failu
     }
 }
 
-pub(super) fn find(
-    session: &Session,
-    pool: &LivePool,
-    name: &str,
-) -> Result<Option<Member>, Failure> {
-    let seen = pool.look()?;
-    Ok(with_names(session, |names| names.find(&seen, name)))
-}
-
-/// The device of that name.
-pub(super) fn device(
-    session: &Session,
-    pool: &LivePool,
-    doing: &str,
-    name: &str,
-) -> Result<u64, Failure> {
-    let seen = pool.look()?;
-    let found = with_names(session, |names| names.device(&seen, name));
-    found.map_err(|e| refused(doing, name, e))
-}
-
 /// A command that holds the pool itself sees to the end of what it began.
 pub(super) fn finish_unless_served(session: &Session, pool: &LivePool) -> Result<(), Failure> {
     if session.client().is_some() { Ok(()) } else { wait(session, pool) }
@@ -122,13 +99,7 @@ pub(super) fn finish_unless_served(session: &Session, pool: &LivePool) -> Result
 
 /// Until no raidz vdev gets wider, and no scrub or resilver runs.
 pub(super) fn wait(session: &Session, pool: &LivePool) -> Result<(), Failure> {
-    while pool.is_expanding() {
-        session.sleep(LOOK)?;
-    }
-    while pool.is_scanning() {
-        session.sleep(LOOK)?;
-    }
-    Ok(pool.wait_for_scan()?)
+    Ok(while_wanted(session, |progress| wait_for_scans(pool, progress))?)
 }
 
 impl Verb for Online {
@@ -165,8 +136,8 @@ impl Verb for Offline {
         };
         self.live.change(session, &self.pool, |pool| {
             for name in &self.devices {
-                let guid = device(session, pool, "offline", name)?;
-                pool.offline_leaf(guid, how).map_err(|e| refused("offline", name, e))?;
+                let done = with_names(session, |names| names.offline(pool, name, how));
+                done.map_err(|e| refused("offline", name, e))?;
             }
             Ok(())
         })?;

@@ -1,21 +1,19 @@
 //! `zinc zpool initialize` and `zpool trim`: the free space of devices is overwritten, or given
 //! back.
 
-use super::devices::{device, find};
+use super::devices::{refused, with_names};
 use super::each;
 use crate::args::bytes;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::{self, LiveOptions};
+use crate::progress::while_wanted;
 use crate::session::Session;
-use engine::LivePool;
-use engine::pools::LeafWork;
+use engine::activity::wait_for_work;
+use engine::pools::{LeafWork, WorkChange};
+use engine::{LivePool, Place};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
-
-/// How long is waited before it is looked whether the user still waits.
-const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Arguments of `zinc zpool initialize`.
 #[derive(clap::Args)]
@@ -68,19 +66,15 @@ fn rate(text: &str) -> Result<u64, String> {
     bytes(text).and_then(|n| if n > 0 { Ok(n) } else { Err("it would never end".to_owned()) })
 }
 
-/// What is to be done.
-#[derive(Clone, Copy)]
-enum Doing {
-    Start(u64),
-    Suspend,
-    Cancel,
-    Forget,
-}
-
 impl Common {
-    fn run(&self, session: &Session, work: LeafWork, doing: Doing) -> Result<ExitCode, Failure> {
+    fn run(
+        &self,
+        session: &Session,
+        work: LeafWork,
+        change: WorkChange,
+    ) -> Result<ExitCode, Failure> {
         each::require_pool_name(&self.pool)?;
-        let act = |pool: &LivePool| self.act(session, pool, work, doing);
+        let act = |pool: &LivePool| self.act(session, pool, (work, change));
         live::change(session, &self.search, &self.how, &self.pool, act)?;
         Ok(ExitCode::SUCCESS)
     }
@@ -89,88 +83,28 @@ impl Common {
         &self,
         session: &Session,
         pool: &LivePool,
-        work: LeafWork,
-        doing: Doing,
+        (work, change): (LeafWork, WorkChange),
     ) -> Result<(), Failure> {
         let verb = match work {
             LeafWork::Initialize => "initialize",
             LeafWork::Trim => "trim",
         };
-        let leaves = self.leaves(session, pool, verb)?;
-        let (mut done, mut refused) = (Vec::new(), None);
-        for (leaf, name) in leaves {
-            let change = match doing {
-                Doing::Start(rate) => pool.start_work(leaf, work, rate),
-                Doing::Suspend => pool.suspend_work(leaf, work),
-                Doing::Cancel => pool.cancel_work(leaf, work),
-                Doing::Forget => pool.forget_work(leaf, work),
-            };
-            match change {
-                Ok(()) => done.push((leaf, name)),
-                Err(e) => {
-                    let failure = Failure::from(e).about(&format!("cannot {verb} {name}"));
-                    if !self.devices.is_empty() {
-                        return Err(failure);
-                    }
-                    refused.get_or_insert(failure);
-                }
-            }
-        }
-        // Of all devices, those count for which it was possible.
-        if let (true, Some(failure)) = (done.is_empty(), refused) {
-            return Err(failure);
-        }
+        let done = with_names(session, |names| names.work(pool, &self.devices, (work, change)));
+        let leaves = done.map_err(|e| match e.operand().map(str::to_owned) {
+            Some(name) => refused(verb, &name, e),
+            None => e.into(),
+        })?;
         let is_alone = session.client().is_none();
-        match matches!(doing, Doing::Start(_)) && (is_alone || self.until_done) {
-            true => wait(session, pool, work, &done, verb),
-            false => Ok(()),
+        if !matches!(change, WorkChange::Start(_)) || !(is_alone || self.until_done) {
+            return Ok(());
         }
-    }
-
-    /// The devices that are meant, and how they are called.
-    fn leaves(
-        &self,
-        session: &Session,
-        pool: &LivePool,
-        verb: &str,
-    ) -> Result<Vec<(u64, String)>, Failure> {
-        if self.devices.is_empty() {
-            let seen = pool.look()?;
-            let leaves = seen.config().vdev_tree.walk().filter(|v| v.kind.is_leaf());
-            let name = |v: &engine::config::VdevConfig| v.path.clone().unwrap_or_default();
-            return Ok(leaves.map(|v| (v.guid, name(v))).collect());
-        }
-        let mut out = Vec::new();
-        for name in &self.devices {
-            let found = find(session, pool, name)?;
-            match found.filter(|found| found.is_in_tree && !found.devices.is_empty()) {
-                Some(found) => out.extend(found.devices.iter().map(|leaf| (*leaf, name.clone()))),
-                None => out.push((device(session, pool, verb, name)?, name.clone())),
+        let ended = while_wanted(session, |progress| wait_for_work(pool, work, &leaves, progress));
+        ended.map_err(|e| match e.place() {
+            Some(Place::Device(name)) => {
+                Failure::new(format!("cannot {verb} {name}")).because(e.to_string())
             }
-        }
-        Ok(out)
-    }
-}
-
-fn wait(
-    session: &Session,
-    pool: &LivePool,
-    work: LeafWork,
-    leaves: &[(u64, String)],
-    verb: &str,
-) -> Result<(), Failure> {
-    let guids: Vec<u64> = leaves.iter().map(|(leaf, _)| *leaf).collect();
-    loop {
-        session.check()?;
-        match pool.wait_for_work(work, &guids, PATIENCE) {
-            Ok(true) => return Ok(()),
-            Ok(false) => {}
-            Err((leaf, why)) => {
-                let name = leaves.iter().find(|(guid, _)| *guid == leaf);
-                let name = name.map(|(_, name)| name.as_str()).unwrap_or_default();
-                return Err(Failure::new(format!("cannot {verb} {name}")).because(why));
-            }
-        }
+            _ => e.into(),
+        })
     }
 }
 
@@ -180,13 +114,13 @@ impl Verb for Initialize {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        let doing = match (self.common.cancel, self.common.suspend, self.uninit) {
-            (true, ..) => Doing::Cancel,
-            (_, true, _) => Doing::Suspend,
-            (_, _, true) => Doing::Forget,
-            _ => Doing::Start(0),
+        let change = match (self.common.cancel, self.common.suspend, self.uninit) {
+            (true, ..) => WorkChange::Cancel,
+            (_, true, _) => WorkChange::Suspend,
+            (_, _, true) => WorkChange::Forget,
+            _ => WorkChange::Start(0),
         };
-        self.common.run(session, LeafWork::Initialize, doing)
+        self.common.run(session, LeafWork::Initialize, change)
     }
 }
 
@@ -202,11 +136,11 @@ impl Verb for Trim {
                 .because("secure trim is not supported")
                 .hint("without -d the space is given back, and what was there may be read again"));
         }
-        let doing = match (self.common.cancel, self.common.suspend) {
-            (true, _) => Doing::Cancel,
-            (_, true) => Doing::Suspend,
-            _ => Doing::Start(self.rate.unwrap_or(0)),
+        let change = match (self.common.cancel, self.common.suspend) {
+            (true, _) => WorkChange::Cancel,
+            (_, true) => WorkChange::Suspend,
+            _ => WorkChange::Start(self.rate.unwrap_or(0)),
         };
-        self.common.run(session, LeafWork::Trim, doing)
+        self.common.run(session, LeafWork::Trim, change)
     }
 }

@@ -4,13 +4,12 @@ use super::claim;
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::session::Session;
-use engine::config::{LabelConfig, PoolState};
-use engine::devices::{AnyDevices, clear_labels};
+use engine::config::LabelConfig;
+use engine::devices::AnyDevices;
 use engine::layout::device_path;
-use engine::pools;
-use std::path::PathBuf;
+use engine::pools::{ClearLabels, Content, DeviceRefusal};
+use engine::{Error, ErrorKind};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 /// Arguments of `zinc zpool labelclear`.
 #[derive(clap::Args)]
@@ -26,44 +25,38 @@ impl Verb for Args {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let path = device_path(&self.device)?;
         let device = claim::open(&AnyDevices::default(), &path)?;
-        let reader = Arc::clone(&device).as_device();
-        let Some(found) = pools::look_at_device(&reader, PathBuf::from(&path)) else {
-            return Err(Failure::new(format!(
-                "failed to check state for {path}: no label is on it"
-            )));
-        };
-        if let Some(name) = claim::user(session, &found.config, false) {
-            let what = format!("{path} is a member (ACTIVE) of pool \"{name}\"");
-            return Err(Failure::new(what).hint(claim::give_up(&name)));
-        }
-        let what = match &found.config {
-            LabelConfig::Member(c) => match c.state {
-                PoolState::Destroyed => None,
-                PoolState::Exported => Some(format!("a member of exported pool \"{}\"", c.name)),
-                _ if c.txg == 0 => None,
-                _ => Some(format!("a member of potentially active pool \"{}\"", c.name)),
-            },
-            LabelConfig::Aux(c) => {
-                let is_active = |s| s == pools::CandidateState::Active;
-                if let Some(name) = pools::owner_of_aux(c.guid, path.as_ref(), is_active) {
-                    let what = format!("{path} is a spare or cache device of pool \"{name}\"");
-                    return Err(Failure::new("labelclear operation failed").because(what));
-                }
-                // Its label stays when its pool is gone, and says nothing of another's use.
-                None
-            }
-        };
-        if let (Some(what), false) = (what, self.force) {
-            return Err(Failure::new("use '-f' to override the following error")
-                .because(format!("{path} is {what}"))
-                .hint("use '-f' to clear its labels; its pool has to do without it then"));
-        }
-        // What else is there is not a label, and may be of use.
-        let good = |l: &&pools::LabelView| l.nvlist.is_some();
-        let labels: Vec<usize> = found.labels.iter().filter(good).map(|l| l.index).collect();
-        clear_labels(&device, &labels).map_err(|e| {
-            Failure::new(format!("failed to clear label for {path}")).because(e.to_string())
-        })?;
+        let user = |label: &LabelConfig, is_spare| claim::user(session, label, is_spare);
+        let clear = ClearLabels { force: self.force, user: &user };
+        clear.run(path.as_ref(), &device).map_err(|e| refused(&path, &e))?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Why the labels of a device stay.
+fn refused(path: &str, error: &Error) -> Failure {
+    let is = |what: String| {
+        Failure::new("use '-f' to override the following error")
+            .because(format!("{path} is {what}"))
+            .hint("use '-f' to clear its labels; its pool has to do without it then")
+    };
+    match error.kind() {
+        ErrorKind::NotFound => {
+            Failure::new(format!("failed to check state for {path}: no label is on it"))
+        }
+        ErrorKind::DeviceRefused(DeviceRefusal::InPool(pool)) => {
+            let what = format!("{path} is a member (ACTIVE) of pool \"{pool}\"");
+            Failure::new(what).hint(claim::give_up(pool))
+        }
+        ErrorKind::DeviceRefused(DeviceRefusal::Holds(Content::Exported(pool))) => {
+            is(format!("a member of exported pool \"{pool}\""))
+        }
+        ErrorKind::DeviceRefused(DeviceRefusal::Holds(Content::PerhapsActive(pool))) => {
+            is(format!("a member of potentially active pool \"{pool}\""))
+        }
+        ErrorKind::DeviceRefused(DeviceRefusal::Holds(Content::Aux(pool))) => {
+            let what = format!("{path} is a spare or cache device of pool \"{pool}\"");
+            Failure::new("labelclear operation failed").because(what)
+        }
+        _ => Failure::new(format!("failed to clear label for {path}")).because(error.to_string()),
     }
 }

@@ -5,16 +5,14 @@ use super::each;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
+use crate::progress::while_wanted;
 use crate::session::Session;
 use crate::ui;
+use engine::activity::wait_for_removal;
 use engine::{Error, ErrorKind, LivePool};
 use std::process::ExitCode;
-use std::time::Duration;
 use term::human::nicenum;
 use views::members;
-
-/// How long is waited before it is looked whether the user still waits.
-const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Arguments of `zinc zpool remove`.
 #[derive(clap::Args)]
@@ -59,7 +57,8 @@ impl Remove {
             let done = with_names(session, |names| names.remove(pool, name, is_alone));
             done.map_err(|e| unfit(name, e))?;
             if is_alone || self.until_done {
-                wait(session, pool, &format!("cannot remove {name}"))?;
+                while_wanted(session, |progress| wait_for_removal(pool, progress))
+                    .map_err(|e| refused("remove", name, e))?;
             }
         }
         Ok(())
@@ -78,17 +77,6 @@ fn unfit(name: &str, error: Error) -> Failure {
             Failure::new(format!("cannot remove {name}")).because(members::fault(*why))
         }
         _ => refused("remove", name, error),
-    }
-}
-
-/// Waits until a removal has ended.
-fn wait(session: &Session, pool: &LivePool, start: &str) -> Result<(), Failure> {
-    loop {
-        session.check()?;
-        let done = pool.wait_for_removal(PATIENCE);
-        if done.map_err(|e| Failure::from(e).about(start))? {
-            return Ok(());
-        }
     }
 }
 

@@ -12,9 +12,9 @@ use crate::refusals::cannot;
 use crate::served::Server;
 use crate::session::Session;
 use crate::{stored_only, ui};
+use engine::ErrorKind;
 use engine::features;
 use engine::live::PropertyWord;
-use engine::pools::named_vdevs;
 use engine::properties::compatibility::FeatureSet;
 use hostfs::compatibility;
 use imported::Cachefile;
@@ -88,24 +88,15 @@ impl Verb for Set {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         each::require_pool_name(&self.pool)?;
         let doing = format!("cannot set property for '{}'", self.pool);
-        let fail = |what: &str| Err(Failure::new(format!("{doing}: {what}")));
         if let Some(vdev) = &self.vdev {
             return self.set_of_vdev(session, &doing, vdev);
         }
         let setting = settings::parse(&doing, &self.setting)?;
+        setting.check_change().map_err(|e| cannot("set property for", &self.pool, e))?;
         match &setting {
-            PoolSetting::Feature(_, false) => {
-                return fail("a feature can only be set to 'enabled'");
-            }
             PoolSetting::Cachefile(text) => {
                 let place = settings::cachefile(&doing, text)?;
                 return self.set_cachefile(session, &place);
-            }
-            PoolSetting::Altroot(_) => {
-                return fail("property 'altroot' can only be set during pool creation or import");
-            }
-            PoolSetting::ReadOnly(_) => {
-                return fail("property 'readonly' can only be set at import time");
             }
             PoolSetting::Feature(name, true) => note_unwritten(session, name),
             PoolSetting::Stored("compatibility", PropertyWord::Text(value)) => {
@@ -134,17 +125,16 @@ impl Verb for Set {
 
 impl Set {
     fn set_of_vdev(&self, session: &Session, doing: &str, vdev: &str) -> Result<ExitCode, Failure> {
-        let (name, word) = settings::parse_of_vdev(doing, &self.setting)?;
+        let setting = settings::parse_of_vdev(doing, &self.setting)?;
         self.live.change(session, &self.pool, |pool| {
-            let seen = pool.look()?;
-            let view = seen.vdev_view(&seen.space());
-            let found = named_vdevs(&seen, &view, &[vdev.to_owned()]);
-            let Some([vdev]) = found.as_deref() else {
-                let what = format!("{doing}: no such vdev '{vdev}' in pool '{}'", self.pool);
-                return Err(Failure::new(what));
-            };
-            let done = pool.set_vdev_property(vdev.guid(), &name, word);
-            done.map_err(|e| Failure::from(e).about(doing))
+            let done = engine::properties::vdev::set(pool, vdev, setting);
+            done.map_err(|e| match e.kind() {
+                ErrorKind::Unfit(_) => {
+                    let what = format!("{doing}: no such vdev '{vdev}' in pool '{}'", self.pool);
+                    Failure::new(what)
+                }
+                _ => Failure::from(e).about(doing),
+            })
         })?;
         stored_only::note(session, [&self.setting]);
         Ok(ExitCode::SUCCESS)
@@ -312,10 +302,6 @@ impl Verb for Reguid {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         each::require_pool_name(&self.pool)?;
         self.live.change(session, &self.pool, |pool| {
-            if self.guid == Some(pool.look()?.guid()) {
-                let what = format!("cannot reguid '{}': it has this guid already", self.pool);
-                return Err(Failure::new(what));
-            }
             pool.reguid(self.guid).map_err(|e| cannot("reguid", &self.pool, e))
         })?;
         Ok(ExitCode::SUCCESS)

@@ -1,7 +1,7 @@
 //! `zinc zpool split`: one side of each mirror becomes a pool of its own.
 
 use super::create::{check_pool_name, refuse_name};
-use super::devices::device;
+use super::devices::{refused, with_names};
 use super::each;
 use super::naming::Naming;
 use super::settings::{self, PoolSetting};
@@ -11,7 +11,7 @@ use crate::live::LiveArgs;
 use crate::refusals::cannot;
 use crate::session::Session;
 use crate::{known, ui};
-use engine::LivePool;
+use engine::{Error, LivePool, pools};
 use std::process::ExitCode;
 
 /// Arguments of `zinc zpool split`.
@@ -45,14 +45,16 @@ impl Split {
         pool: &LivePool,
         settings: Vec<PoolSetting>,
     ) -> Result<(), Failure> {
-        let fail = |e| cannot("split", &self.pool, e);
+        let fail = |e: Error| cannot("split", &self.pool, e);
         let doing = format!("cannot split '{}'", self.pool);
         let remembered = settings::remembered(&doing, &settings, self.root.as_deref(), false)?;
-        let named = self.devices.iter().map(|name| device(session, pool, "split", name));
-        let named = named.collect::<Result<Vec<_>, _>>()?;
-        let sides = pool.sides_to_split(&named).map_err(fail)?;
+        let sides = with_names(session, |names| names.sides_to_split(pool, &self.devices));
+        let sides = sides.map_err(|e| match e.operand().map(str::to_owned) {
+            Some(name) => refused("split", &name, e),
+            None => fail(e),
+        })?;
         if self.dry {
-            let root = pool.look().map_err(fail)?.config().vdev_tree.clone();
+            let root = pool.look()?.config().vdev_tree.clone();
             let leaves = sides.iter().filter_map(|side| root.find(*side));
             let names: Vec<String> = leaves.map(|leaf| self.naming.names().of_leaf(leaf)).collect();
             ui::out(session, &views::layout::split(&self.new, &names));
@@ -60,16 +62,12 @@ impl Split {
         }
         let _names = known::pools(session).hold_names();
         refuse_name(session, &self.new, "split into")?;
-        let new = pool.split(&self.new, &sides).map_err(fail)?;
-        settings
-            .into_iter()
-            .try_for_each(|setting| setting.store(&new))
-            .map_err(|e| cannot("split", &self.pool, e))?;
+        let new = pools::split(pool, &self.new, &sides, settings).map_err(fail)?;
         if self.root.is_none() {
-            return new.export().map_err(fail);
+            return new.export().map_err(|e| fail(e.into()));
         }
         settings::remember(session, &doing, &remembered, (new.cache_config(), &self.new))?;
-        new.close().map_err(fail)
+        new.close().map_err(|e| fail(e.into()))
     }
 }
 

@@ -12,11 +12,9 @@ use crate::places::{candidates, import_places};
 use crate::served::Server;
 use crate::session::Session;
 use crate::{host, known, local_time, queue, stored_only, ui};
-use engine::features::VERSION_FEATURES;
 use engine::live::{ImportOptions, LogDevices, cache_config};
-use engine::pools::{Choice, Destroyed};
-use engine::spelling;
-use engine::{Candidate, LivePool, OpenOptions, Pool};
+use engine::pools::{Choice, Destroyed, check_kept_name, is_only_read};
+use engine::{Candidate, Error, LivePool, OpenOptions, Place, Pool};
 use imported::{EarlierState, Found, Known};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
@@ -84,10 +82,10 @@ fn is_imported(session: &Session, pool: &Candidate) -> bool {
 }
 
 /// Whether a pool is of a version that is only read; says so, unless that `is_wanted`.
-fn is_only_read(session: &Session, pool: &Candidate, is_wanted: bool) -> bool {
-    let version = pool.config.version;
-    let is_old = version < VERSION_FEATURES;
+fn must_only_read(session: &Session, pool: &Candidate, is_wanted: bool) -> bool {
+    let is_old = is_only_read(pool);
     if is_old && !is_wanted {
+        let version = pool.config.version;
         let note = "which zinc only reads: it is imported as with -o readonly=on";
         let name = pool.name();
         ui::note(session, &format!("warning: '{name}' is of version {version}, {note}"));
@@ -186,7 +184,7 @@ impl Args {
         let doing = format!("cannot import '{labelled}'");
         let settings = self.settings(&doing)?;
         let mut remembered = self.remembered(&doing, &settings)?;
-        remembered.readonly |= is_only_read(session, candidate, remembered.readonly);
+        remembered.readonly |= must_only_read(session, candidate, remembered.readonly);
         known::check_writable(session, &doing, &remembered.cachefile)?;
         let refuse = || self.refuse_twice(session, &labelled, &name, candidate);
         refuse()?;
@@ -253,7 +251,7 @@ impl Args {
         let name = self.new_name.clone().unwrap_or_else(|| labelled.to_owned());
         if self.new_name.is_some() {
             check_pool_name(&name, "import")?;
-        } else if spelling::stored(&name) != name.as_bytes() {
+        } else if check_kept_name(&name).is_err() {
             let what = format!("cannot import '{name}': invalid character in pool name");
             return Err(Failure::new(what)
                 .hint(format!("`zinc zpool import {guid} NEWNAME` gives it another")));
@@ -366,13 +364,15 @@ impl Args {
     /// The properties that are set with the import.
     fn settings(&self, doing: &str) -> Result<Vec<PoolSetting>, Failure> {
         let settings = settings::parse_all(doing, &self.take.properties)?;
-        if let Some(PoolSetting::Feature(name, _)) =
-            settings.iter().find(|s| matches!(s, PoolSetting::Feature(..)))
-        {
-            let what = format!("{doing}: feature '{name}' cannot be set at import time");
-            return Err(Failure::new(what).hint("`zinc zpool set` enables it afterwards"));
+        let refused = settings.iter().find_map(|setting| setting.check_at_import().err());
+        match refused.as_ref().and_then(Error::place) {
+            Some(Place::Property(name)) => {
+                let name = name.trim_start_matches("feature@");
+                let what = format!("{doing}: feature '{name}' cannot be set at import time");
+                Err(Failure::new(what).hint("`zinc zpool set` enables it afterwards"))
+            }
+            _ => Ok(settings),
         }
-        Ok(settings)
     }
 
     /// Sets what was asked for, and closes the pool.
