@@ -20,13 +20,15 @@
 //! write to its files and wait no longer for their readers than for it, and [`input`] reads what it
 //! sends, [`feed`] what another user's client was asked for. `http` has pages for
 //! monitoring systems and browsers. [`log`] writes what a server tells of itself, and [`hook`] runs
-//! a command of the administrator's for what happens.
+//! a command of the administrator's for what happens. [`again`] runs this program once
+//! more, and [`keeper`] keeps processes running.
 //! Why it is like this: `docs/decisions/0012-control-socket.md`.
 //!
 //! **Invariant:** whatever bytes come in, they cost bounded memory and one connection; what a
 //! request means is the handler's business.
 #![forbid(unsafe_code)]
 
+pub mod again;
 mod caller;
 mod client;
 pub mod feed;
@@ -34,6 +36,7 @@ pub mod held;
 pub mod hook;
 pub mod http;
 pub mod input;
+pub mod keeper;
 pub mod log;
 mod others;
 mod place;

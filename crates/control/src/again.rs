@@ -1,0 +1,46 @@
+//! This program once more, as a process of its own.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Bytes that are shown of the log of one that did not start, at most.
+const LOG_SHOWN: u64 = 64 << 10;
+
+/// What one that did not start wrote into its log, which it had for itself; `None`: it is not a
+/// file.
+#[must_use]
+pub fn logged(path: &Path) -> Option<String> {
+    if !std::fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
+    let mut message = Vec::new();
+    File::open(path).ok()?.take(LOG_SHOWN).read_to_end(&mut message).ok()?;
+    Some(String::from_utf8_lossy(&message).into_owned())
+}
+
+/// Has the pool of this name, which is in these places, served from now on, loads its keys, and
+/// mounts it where that is wanted. Keys are asked for, and errors told, on this process's streams.
+/// Whether all of it was done: one key that is wrong keeps nothing else from it.
+///
+/// # Errors
+/// The program cannot be run.
+pub fn served_with_keys(places: &[PathBuf], pool: &str, mounts: bool) -> io::Result<bool> {
+    let program = std::env::current_exe()?;
+    let run = |words: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(words);
+        for place in places {
+            command.arg("-d").arg(place);
+        }
+        Ok::<bool, io::Error>(command.arg(pool).stdout(Stdio::null()).status()?.success())
+    };
+    let serving = ["serve", "-b", "--mount"];
+    let mut done = run(if mounts { &serving } else { &serving[..2] })?;
+    done &= run(&["zfs", "load-key", "-r"])?;
+    if mounts {
+        done &= run(&["zfs", "mount", "-a"])?;
+    }
+    Ok(done)
+}
