@@ -10,6 +10,7 @@
 //! ```
 //!
 //! Those below a name in brackets are for what is called so alone.
+use std::ffi::OsString;
 
 /// Largest file that is read, in bytes.
 const SIZE_MAX: usize = 1 << 20;
@@ -57,6 +58,28 @@ pub fn parse(text: &str, foreign: &[&str]) -> Result<Vec<Line>, (usize, String)>
     Ok(out)
 }
 
+/// Where the words of a command line that follow its verb stop being options, as POSIX has it: at
+/// the first that is none. `None`: they do not, or say so themselves. `takes` says of a letter
+/// whether that option takes a value, which is the next word when nothing follows the letter.
+pub fn operands_at(words: &[OsString], takes: impl Fn(char) -> bool) -> Option<usize> {
+    let mut at = 0;
+    while let Some(word) = words.get(at).map(|word| word.to_string_lossy()) {
+        match word.strip_prefix('-') {
+            None | Some("") => return Some(at),
+            Some("-") => return None,
+            Some(long) if long.starts_with('-') => {}
+            Some(letters) => {
+                let is_value_next = |(i, c): (usize, char)| i + c.len_utf8() == letters.len();
+                at += usize::from(
+                    letters.char_indices().find(|(_, c)| takes(*c)).is_some_and(is_value_next),
+                );
+            }
+        }
+        at += 1;
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,5 +107,20 @@ mod tests {
         ] {
             assert_eq!(parse(text, &["all", "config"]).unwrap_err().0, number, "{text}");
         }
+    }
+
+    #[test]
+    fn options_end_at_the_first_word_that_is_none() {
+        let at = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            operands_at(&words, |c| c == 'o')
+        };
+        assert_eq!(at("all -r"), Some(0));
+        assert_eq!(at("-r -o name all -r"), Some(3));
+        assert_eq!(at("-ro name all"), Some(2));
+        assert_eq!(at("-oname all"), Some(1));
+        assert_eq!(at("-r --json - -r"), Some(2));
+        assert_eq!(at("-r -- all -r"), None);
+        assert_eq!(at("-r -o"), None);
     }
 }

@@ -187,8 +187,9 @@ impl Known {
 
     /// Those of these devices that are its own. A device counts where it was last; elsewhere only
     /// when it is not there, and only as the same file by another name, or as a disk, which the
-    /// system names anew at each start. So a copy of a file never takes its place. Devices that it
-    /// is not known to have are left as they are.
+    /// system names anew at each start. So a copy of a file never takes its place. A cache file
+    /// as other programs have it does not tell which files they were: there any that has the label
+    /// counts. Devices that it is not known to have are left as they are.
     #[must_use]
     pub fn owned(&self, found: Vec<FoundLeaf>) -> Vec<FoundLeaf> {
         let places: BTreeMap<u64, PathBuf> = self
@@ -206,7 +207,7 @@ impl Known {
             let known = leaf.config.guid().and_then(|guid| Some((guid, places.get(&guid)?)));
             let Some((guid, place)) = known else { return true };
             let is_same_file = || match identity(&leaf.path) {
-                Some(identity) => files.get(&guid) == Some(&identity),
+                Some(identity) => files.is_empty() || files.get(&guid) == Some(&identity),
                 None => true,
             };
             match at_home.contains(&guid) {

@@ -327,6 +327,24 @@ pub fn denied(candidate: &Candidate, places: &[PathBuf]) -> Vec<PathBuf> {
     devices.into_iter().collect()
 }
 
+/// Devices in these places that may not be read: what is looked for may be there.
+#[must_use]
+pub fn unread(places: &[PathBuf]) -> Vec<String> {
+    const SHOWN: usize = 8;
+    let paths = places.to_vec();
+    let options = SearchOptions { paths, ..Default::default() };
+    let denied = engine::pools::denied(&options);
+    let mut out: Vec<String> = denied
+        .iter()
+        .take(SHOWN)
+        .map(|p| format!("cannot open '{}': Permission denied", p.display()))
+        .collect();
+    if denied.len() > SHOWN {
+        out.push(format!("and {} more devices", denied.len() - SHOWN));
+    }
+    out
+}
+
 /// Where devices may have gone from these paths: other names in the same folders, for disks the
 /// usual places, and these folders.
 fn wider(paths: &[PathBuf], elsewhere: &[PathBuf]) -> Vec<PathBuf> {

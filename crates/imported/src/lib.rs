@@ -30,7 +30,7 @@ mod warnings;
 pub use entry::{EarlierState, Known};
 pub use error::{Error, LookError, Notice, Result};
 pub use file::read;
-pub use found::{Found, Listed, denied, is_gone, left_aside, look_for, look_for_any};
+pub use found::{Found, Listed, denied, is_gone, left_aside, look_for, look_for_any, unread};
 pub use remembered::{BadPlace, Remembered};
 pub use warnings::Warnings;
 

@@ -107,6 +107,25 @@ pub fn with_inherited(outer: Listed, found_by: &OsStr) -> Vec<Listed> {
     found
 }
 
+/// Names damaged files (`DATASET:/PATH`) by where programs find them, as far as what they are in is
+/// mounted.
+pub fn name_seen(damaged: &mut [String]) {
+    let mounted = listed();
+    for name in damaged {
+        if let Some(seen) = seen_at(&mounted, name) {
+            *name = seen;
+        }
+    }
+}
+
+fn seen_at(mounted: &[Listed], damaged: &str) -> Option<String> {
+    let path_in = |one: &Listed| {
+        let path = damaged.strip_prefix(&one.name)?.strip_prefix(":/")?;
+        Some(one.dir.join(path).to_string_lossy().into_owned())
+    };
+    mounted.iter().rev().find_map(path_in)
+}
+
 /// What keeps a connection whose mount was taken away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MountHolder {
@@ -354,6 +373,17 @@ mod tests {
         assert_eq!(listed_in(b"36 35"), None);
         assert_eq!(plain(b"a\\04"), b"a\\04");
     }
+
+    #[test]
+    fn a_damaged_file_is_named_where_programs_find_it() {
+        let mounted =
+            [Listed { name: "tank/a".to_owned(), dir: PathBuf::from("/mnt"), connection: 1 }];
+        assert_eq!(seen_at(&mounted, "tank/a:/b/c").as_deref(), Some("/mnt/b/c"));
+        for elsewhere in ["tank/a@s:/b", "tank/a:<0x7>", "tank/ab:/c", "<metadata>:<0x1>"] {
+            assert_eq!(seen_at(&mounted, elsewhere), None);
+        }
+    }
+
     #[test]
     fn the_hint_of_a_mount_that_cannot_be_is_about_its_cause() {
         let hint = |e: Errno| Error::NoFuse(e.into()).hint().unwrap_or_default();

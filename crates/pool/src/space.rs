@@ -423,6 +423,21 @@ impl Pool {
                 }
             }
         }
+        let tables = |checksum| DdtClass::ALL.map(|class| ddt::object_name(checksum, class));
+        let logs = |checksum| [0, 1].map(|n| ddt::log_name(checksum, n));
+        for object in self.dedup_objects(tables)?.iter().chain(&self.dedup_objects(logs)?) {
+            let used = object.dnode().used_bytes();
+            out.dedup_table_size = out.dedup_table_size.saturating_add(used);
+        }
+        Ok(())
+    }
+
+    /// The objects of deduplication that have these names, where there are such names.
+    fn dedup_objects<const N: usize>(
+        &self,
+        names: impl Fn(Checksum) -> [Option<String>; N],
+    ) -> dmu::Result<Vec<Object>> {
+        let (directory, mut out) = (self.directory()?, Vec::new());
         for checksum in (0..=u8::MAX).map(Checksum) {
             let Some(name) = ddt::directory_name(checksum) else { continue };
             let below = match directory.get_u64(&name)? {
@@ -430,16 +445,33 @@ impl Pool {
                 None => None,
             };
             let zap = below.as_ref().unwrap_or(&directory);
-            let tables = DdtClass::ALL.into_iter().filter_map(|c| ddt::object_name(checksum, c));
-            let logs = (0..2).filter_map(|n| ddt::log_name(checksum, n));
-            for name in tables.chain(logs) {
+            for name in names(checksum).into_iter().flatten() {
                 if let Some(object) = zap.get_u64(&name)? {
-                    let used = self.mos().object(object)?.dnode().used_bytes();
-                    out.dedup_table_size = out.dedup_table_size.saturating_add(used);
+                    out.push(self.mos().object(object)?);
                 }
             }
         }
-        Ok(())
+        Ok(out)
+    }
+
+    /// Reads the tables of deduplication, so that their blocks are kept for later reads; how many
+    /// entries they have. `goes_on` is asked before each.
+    ///
+    /// # Errors
+    /// A table cannot be read.
+    pub fn prefetch_dedup(&self, goes_on: &dyn Fn() -> bool) -> dmu::Result<u64> {
+        let tables = |checksum| DdtClass::ALL.map(|class| ddt::object_name(checksum, class));
+        let mut count = 0;
+        for table in self.dedup_objects(tables)? {
+            for entry in Zap::open(&table)?.entries() {
+                if !goes_on() {
+                    return Ok(count);
+                }
+                entry?;
+                count += 1;
+            }
+        }
+        Ok(count)
     }
 
     fn clone_space(&self, out: &mut PoolSpace) -> dmu::Result<()> {

@@ -11,6 +11,7 @@ mod common;
 use common::Lab;
 use pool::{Condition, DamagedObject, OpenOptions, Pool, Remark, ViewState};
 use serde_json::Value;
+use std::sync::atomic::{AtomicU64, Ordering};
 use testkit::CorpusPool;
 use vdev::VdevState;
 
@@ -71,6 +72,20 @@ fn same(name: &str, theirs: &str, ours: &str) -> bool {
         (Ok(a), Ok(b)) => a.abs_diff(b) <= slack,
         _ => theirs == ours,
     }
+}
+
+#[test]
+fn tables_of_deduplication_are_read_in_advance() {
+    let tables = AtomicU64::new(0);
+    every_case(|case, pool, out| {
+        let count = pool.prefetch_dedup(&|| true).unwrap();
+        tables.fetch_add(count, Ordering::Relaxed);
+        if count > 0 && pool.space().dedup_table_size == 0 {
+            out.push(format!("{}: {count} entries of no table", case.case));
+        }
+        assert_eq!(pool.prefetch_dedup(&|| false).unwrap(), 0, "it was called off");
+    });
+    assert!(tables.into_inner() > 0);
 }
 
 /// Against zdb, which opens the pools for reading as we do.

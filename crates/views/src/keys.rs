@@ -13,6 +13,10 @@ pub fn requested(format: KeyFormat) -> &'static str {
     }
 }
 
+/// What is said when another property is to be changed with a key.
+pub const ONLY_KEY_PROPERTIES: &str = "Key change error: Only keyformat, keylocation and \
+                                       pbkdf2iters may be set with this command.";
+
 /// What is done with keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyVerb {
@@ -87,6 +91,10 @@ impl KeyVerb {
             (ErrorKind::Against(Rule::KeyNotLoaded), _) => {
                 format!("Key already unloaded for '{name}'.")
             }
+            (ErrorKind::NotFound, _) => {
+                return format!("cannot open '{name}': dataset does not exist");
+            }
+            (ErrorKind::NotEncrypted, _) if self == Self::Change => "Dataset not encrypted.".into(),
             (ErrorKind::NotEncrypted, _) => format!("'{name}' is not encrypted."),
             (ErrorKind::NoKey, _) => "Key must be loaded.".to_owned(),
             (ErrorKind::Refused(engine::Refusal::Busy), _) => return self.busy(name),

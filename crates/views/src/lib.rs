@@ -44,6 +44,7 @@ pub mod diff;
 pub mod disks;
 pub mod errors;
 pub mod events;
+pub mod exit_codes;
 pub mod far;
 pub mod files;
 pub mod hints;

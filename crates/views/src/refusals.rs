@@ -18,6 +18,12 @@ pub fn bad_value(name: &str, value: &str, hint: Option<&Hint>) -> String {
         None => text.to_owned(),
     };
     match hint {
+        _ if name == "mountpoint" && value.starts_with('/') && value.len() <= VALUE_MAX => {
+            "component of 'mountpoint' is too long".to_owned()
+        }
+        _ if name == "mountpoint" && value.len() <= VALUE_MAX => {
+            "'mountpoint' must be an absolute path, 'none', or 'legacy'".to_owned()
+        }
         Some(Hint::ChooseValue(values)) if values.contains('|') => {
             format!("'{name}' must be one of '{values}'")
         }
@@ -125,6 +131,8 @@ mod tests {
         let long = bad_value("quota", &"é".repeat(100), None);
         assert_eq!(long, format!("bad value '{}…' for 'quota'", "é".repeat(SHOWN_MAX)));
         assert!(bad_value(&"a:".repeat(200), "x", None).ends_with("…' is too long"));
+        assert!(bad_value("mountpoint", "a", Some(&choice)).contains("an absolute path"));
+        assert!(bad_value("mountpoint", "/a", Some(&choice)).contains("is too long"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What OpenZFS's commands have and zinc does not: verbs, options, and why.
 
 /// The verbs of OpenZFS 2.3's `zpool` that zinc does not do.
-pub const ZPOOL: [&str; 2] = ["ddtprune", "prefetch"];
+pub const ZPOOL: [&str; 1] = ["ddtprune"];
 
 /// The verbs of OpenZFS 2.3's `zfs` that zinc does not do.
 pub const ZFS: [&str; 8] =
@@ -36,16 +36,10 @@ pub fn usage(command: &str, verbs: &[&str]) -> String {
 
 const ENCLOSURES: &str = "zinc switches no enclosures";
 
-const SERVE_KEYS: &str =
-    "keys are in the process that serves a pool: `zinc serve POOL`, then `zinc zfs load-key -a`";
-
 /// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
-const OPTIONS: [(&str, &[&str], &str); 11] = [
+const OPTIONS: [(&str, &[&str], &str); 8] = [
     ("zfs send", &["-S"], "what was received in part cannot be sent on"),
     ("zfs send", &["--redact"], "redacted streams are not supported"),
-    ("zfs unmount", &["-u"], "`zinc zfs unload-key` after it does the same"),
-    ("zpool split", &["-l"], SERVE_KEYS),
-    ("zpool import", &["-l"], SERVE_KEYS),
     ("zpool offline", &["--power"], ENCLOSURES),
     ("zpool online", &["--power"], ENCLOSURES),
     ("zpool clear", &["--power"], ENCLOSURES),
@@ -67,7 +61,7 @@ mod tests {
 
     #[test]
     fn an_option_is_lacked_by_its_verb_alone() {
-        assert_eq!(option("zpool split", "-l"), Some(SERVE_KEYS));
+        assert_eq!(option("zpool offline", "--power"), Some(ENCLOSURES));
         assert_eq!(option("zpool add", "-o"), None);
         assert_eq!(option("zpool attach", "-f"), None);
         let usage = usage("zfs", &["snapshot"; 20]);

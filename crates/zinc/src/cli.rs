@@ -7,7 +7,8 @@ use crate::served::{REACHABLE, denied};
 use crate::session::Session;
 use crate::{cmd, ui};
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
+use hostfs::options::operands_at;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -181,6 +182,20 @@ impl Command {
     }
 }
 
+/// Ends the options of a verb of `zpool` or `zfs` where POSIX does, when that is asked for.
+fn end_options(session: &Session, words: &mut Vec<OsString>) {
+    if session.variable("POSIXLY_CORRECT").is_none() || words.len() < 3 {
+        return;
+    }
+    let all = Cli::command();
+    let verb = all.find_subcommand(&words[1]).and_then(|group| group.find_subcommand(&words[2]));
+    let Some(verb) = verb else { return };
+    let takes = |letter| verb.get_opts().any(|option| option.get_short() == Some(letter));
+    if let Some(at) = operands_at(&words[3..], takes) {
+        words.insert(3 + at, OsString::from("--"));
+    }
+}
+
 /// Runs the command line of this process; the exit code.
 pub fn run(session: &Session, is_link: bool) -> ExitCode {
     let mut words = session.arguments().to_vec();
@@ -192,6 +207,7 @@ pub fn run(session: &Session, is_link: bool) -> ExitCode {
     for word in words.iter_mut().skip(1).take(2).filter(|word| *word == "-?") {
         *word = OsString::from("--help");
     }
+    end_options(session, &mut words);
     match Cli::try_parse_from(&words) {
         Ok(cli) => run_or_report(session, cli.command.verb()),
         Err(e) => explain(session, &words, &e, is_link),
@@ -200,10 +216,11 @@ pub fn run(session: &Session, is_link: bool) -> ExitCode {
 
 /// Runs the command line of a client, if a server runs such a verb for it; the exit code.
 pub fn run_for_client(session: &Session) -> ExitCode {
-    let words = session.arguments();
-    let cli = match Cli::try_parse_from(words) {
+    let mut words = session.arguments().to_vec();
+    end_options(session, &mut words);
+    let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
-        Err(e) => return explain(session, words, &e, false),
+        Err(e) => return explain(session, &words, &e, false),
     };
     let verb = cli.command.verb();
     let served = verb.served(session);
@@ -227,7 +244,6 @@ fn run_or_report(session: &Session, verb: Box<dyn Verb>) -> ExitCode {
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
     use std::collections::BTreeSet;
 
     /// Arguments of which some are those of any verb.

@@ -6,13 +6,17 @@
 //! | 1 | failed, or done with losses (the text says which); output that could not be written |
 //! | 2 | the command line is wrong |
 //! | 3 | `check`: the pool has issues |
+//!
+//! Under OpenZFS's own names some verbs end as they do there ([`exit_codes`]).
 
 use engine::live::TunableError;
 use engine::{Candidate, Error, ErrorKind, Hint};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use term::{escape, without_number};
+use views::exit_codes;
 
 /// Exit code of a failure.
 pub const FAILED: u8 = 1;
@@ -128,9 +132,10 @@ impl Failure {
         text
     }
 
-    /// The exit code of a command that fails so.
-    pub fn code(&self) -> ExitCode {
-        ExitCode::from(self.code)
+    /// The exit code of a command line that fails so.
+    pub fn code(&self, arguments: &[OsString]) -> ExitCode {
+        let theirs = exit_codes::of_failure(arguments, &self.what).filter(|_| self.code == FAILED);
+        ExitCode::from(theirs.unwrap_or(self.code))
     }
 }
 
@@ -143,7 +148,7 @@ impl From<Error> for Failure {
         let mut failure = Self { hint, ..Self::new(views::errors::text(&e)) };
         failure.pool.is_its_own = e.kind().is_of_pool();
         if let ErrorKind::NoSuchPool { searched } = e.kind() {
-            failure.causes.extend(unread(searched));
+            failure.causes.extend(imported::unread(searched));
         }
         failure
     }
@@ -164,23 +169,6 @@ impl From<engine::errors::PoolError> for Failure {
     fn from(e: engine::errors::PoolError) -> Self {
         Error::from(e).into()
     }
-}
-
-/// Devices in these places that may not be read: what is looked for may be there.
-pub fn unread(places: &[std::path::PathBuf]) -> Vec<String> {
-    const SHOWN: usize = 8;
-    let paths = places.to_vec();
-    let options = engine::SearchOptions { paths, ..Default::default() };
-    let denied = engine::pools::denied(&options);
-    let mut out: Vec<String> = denied
-        .iter()
-        .take(SHOWN)
-        .map(|p| format!("cannot open '{}': Permission denied", p.display()))
-        .collect();
-    if denied.len() > SHOWN {
-        out.push(format!("and {} more devices", denied.len() - SHOWN));
-    }
-    out
 }
 
 impl From<engine::errors::DslError> for Failure {

@@ -146,7 +146,14 @@ pub fn with_properties(
     check_mounts(session, &|name| changes.moves(name))?;
     let stays = changes.stays || session.is_for_another_user();
     let changes = Changes { stays, ..*changes };
-    follow(session, change, |follower, change| follower.with_properties(&changes, change))
+    let with = |follower: &Follower<'_>, change: &mut dyn FnMut() -> Result<(), Failure>| {
+        follower.with_properties(&changes, change)
+    };
+    if follow(session, change, with)? != ExitCode::SUCCESS {
+        ui::error(session, "property may be set but unable to remount filesystem\n");
+    }
+    // It is set, as with OpenZFS, whose exit code says that.
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Makes a file system, which may be mounted at once, but for another user.

@@ -41,8 +41,9 @@ pub const REACHABLE: &str = "zfs, ls, cat, stat, cp, mkdir, rm, mv, ln, mount, u
                              inventory, top, txgs, throttle, tunables, advise, pios, lab run, \
                              nbd, and of zpool: add, attach, checkpoint, \
                              clear, destroy, detach, events, export, get, history, initialize, \
-                             iostat, list, offline, online, reguid, remove, reopen, replace, \
-                             resilver, scrub, set, split, status, sync, trim, upgrade, wait";
+                             iostat, list, offline, online, prefetch, reguid, remove, reopen, \
+                             replace, resilver, scrub, set, split, status, sync, trim, upgrade, \
+                             wait";
 
 /// What is said of the server of the pool with this guid, when there is one and it does not answer.
 pub fn not_answering(session: &Session, guid: u64) -> Option<String> {
@@ -537,10 +538,18 @@ pub fn insist<T>(
 /// Ends this process with what a server did instead, if the pool is served. Otherwise nothing
 /// happened. A server that is about to end is waited for.
 pub fn forward(session: &Session, search: &[PathBuf], name: &str) -> Result<(), Failure> {
+    match run_there(session, search, name)? {
+        Some(code) => session.end(ExitCode::from(code)),
+        None => Ok(()),
+    }
+}
+
+/// The exit code of a server that did it instead, if the pool is served.
+pub fn run_there(session: &Session, search: &[PathBuf], name: &str) -> Result<Option<u8>, Failure> {
     insist(session, || match Server::find(session, search, name)? {
-        None => Ok(Break(Ok(()))),
+        None => Ok(Break(Ok(None))),
         Some(mut server) => match server.run(session, &[])? {
-            RunOutcome::Code(code) => session.end(ExitCode::from(code)),
+            RunOutcome::Code(code) => Ok(Break(Ok(Some(code)))),
             RunOutcome::NotBegun(failure) => Ok(Continue(Err(failure))),
         },
     })?

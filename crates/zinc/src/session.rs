@@ -49,8 +49,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Variables that change what verbs do or print, and go with the command line.
-pub const ENVIRONMENT: [&str; 5] =
-    ["TZ", "COLUMNS", "ZINC_PRICES", "ZINC_WAIT", "ZPOOL_IMPORT_PATH"];
+pub const ENVIRONMENT: [&str; 6] =
+    ["TZ", "COLUMNS", "POSIXLY_CORRECT", "ZINC_PRICES", "ZINC_WAIT", "ZPOOL_IMPORT_PATH"];
 
 /// What a verb works with.
 #[derive(Clone)]

@@ -149,7 +149,7 @@ impl Failure {
     /// Prints it and gives the exit code.
     pub fn report(&self, session: &Session) -> ExitCode {
         error(session, &self.text());
-        self.code()
+        self.code(session.arguments())
     }
 }
 

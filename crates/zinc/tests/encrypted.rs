@@ -207,3 +207,20 @@ fn a_server_keeps_keys_until_they_are_unloaded() {
     drop(server);
     testkit::oracle::judge(dir, "kept");
 }
+
+#[test]
+fn a_key_is_given_back_to_what_is_above_without_a_server() {
+    let dir = place("bare");
+    let dir = dir.path();
+    let key = format!("file://{}", arg(&dir.join("key")));
+    secret(&dir.join("own"), &[9; 32]);
+    let raw = "-o encryption=on -o keyformat=raw";
+    ok(dir, &format!("zfs create {raw} -o keylocation={key} bare/enc"));
+    let own = format!("-o keyformat=raw -o keylocation=file://{}", arg(&dir.join("own")));
+    ok(dir, &format!("zfs create {own} bare/enc/own"));
+    let root = || ok(dir, "zfs get -Ho value encryptionroot bare/enc/own");
+    assert_eq!(root(), "bare/enc/own\n");
+    ok(dir, "zfs change-key -i bare/enc/own");
+    assert_eq!(root(), "bare/enc\n");
+    testkit::oracle::judge(dir, "bare");
+}

@@ -10,7 +10,7 @@ use support::zinc;
 #[test]
 fn a_verb_that_is_missing_says_so() {
     for (verb, code, text) in [
-        ("zpool prefetch a", 1, "zpool prefetch: not supported by zinc yet"),
+        ("zpool ddtprune a", 1, "zpool ddtprune: not supported by zinc yet"),
         ("zfs send -S a", 1, "zfs send -S: not supported by zinc yet"),
         ("zfs share a", 1, "zfs share: not supported by zinc yet"),
         ("zpool nix", 2, "unrecognized command 'nix'"),
@@ -45,6 +45,57 @@ fn flags_may_be_given_twice() {
     place.ok("zpool list -HpHp -d . tank");
     place.ok("zpool history -lil -d . tank");
     place.ok("zfs get -pp all -d . tank");
+}
+
+#[test]
+fn exit_codes_are_those_of_openzfs_under_its_names() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    for name in ["zfs", "zpool"] {
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_zinc"), place.path().join(name)).unwrap();
+    }
+    let run = |line: &str| {
+        let mut words = line.split(' ');
+        let link = place.path().join(words.next().unwrap());
+        let mut command = std::process::Command::new(link);
+        command.args(words).env("ZINC_STATE", support::state(place.path()));
+        command.env("ZINC_SOCKETS", place.path().join("run/zinc")).output().unwrap().status.code()
+    };
+    assert_eq!(run("zfs set nix=1 tank"), Some(255));
+    assert_eq!(run("zfs set quota=1G tank/none"), Some(1));
+    assert_eq!(run("zfs snapshot tank/none@s"), Some(2));
+    assert_eq!(run("zfs load-key tank"), Some(255));
+    assert_eq!(run("zfs change-key -o nix=1 tank"), Some(255));
+    assert_eq!(run("zpool trim none"), Some(255));
+    assert_eq!(run("zpool detach tank nix"), Some(255));
+    assert_eq!(run("zpool detach none nix"), Some(1));
+    assert_eq!(place.run("zfs set nix=1 tank").code, 1, "under zinc's own name");
+}
+
+#[test]
+fn options_end_where_posix_ends_them_for_who_asks() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    let run = |correct: bool| {
+        let mut command = place.command_here("zfs get -H name tank -r");
+        if correct {
+            command.env("POSIXLY_CORRECT", "1");
+        }
+        command.output().unwrap()
+    };
+    assert!(run(false).status.success());
+    let refused = run(true);
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(1) && text.contains("'-r'"), "{text}");
+}
+
+#[test]
+fn tables_of_deduplication_are_read_in_advance() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    assert_eq!(place.ok("zpool prefetch -t ddt tank"), "");
+    assert_eq!(place.run("zpool prefetch tank").code, 2);
+    assert_eq!(place.run("zpool prefetch -t nix tank").code, 2);
 }
 
 #[test]

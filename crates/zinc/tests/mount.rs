@@ -3,6 +3,8 @@
 
 #[path = "mount/following.rs"]
 mod following;
+#[path = "mount/keys.rs"]
+mod keys;
 #[path = "mount/projects.rs"]
 mod projects;
 #[path = "mount/reading.rs"]

@@ -231,7 +231,7 @@ fn no_documented_option_is_unexpected() {
 #[test]
 fn an_option_that_zinc_lacks_is_refused_by_name() {
     for (line, verb, option) in
-        [("zpool split -l tank new", "zpool split", "-l"), ("zdb -x d tank", "zdb", "-x")]
+        [("zpool online --power tank a", "zpool online", "--power"), ("zdb -x d tank", "zdb", "-x")]
     {
         let run = zinc(&line.split(' ').collect::<Vec<_>>());
         let text = format!("zinc: {verb} {option}: not supported by zinc yet\n");

@@ -175,6 +175,7 @@ const SILENT: &[&str] = &[
     "zpool set",
     "zpool reguid",
     "zpool sync",
+    "zpool prefetch",
     "zpool labelclear",
     "zfs load-key",
     "zfs unload-key",

@@ -8,6 +8,7 @@ mod support;
 
 use serde_json::Value;
 use std::path::Path;
+use support::place::Place;
 use support::{arg, zinc};
 use testkit::{CorpusPool, corpus, corpus_cases, fixture};
 
@@ -234,4 +235,20 @@ fn several_pools_are_listed_and_a_lost_one_fails_alone() {
     assert!(run.err.contains("no pool 'nix'"), "{}", run.err);
     let value: Value = zinc(&[&["zpool", "list", "-j"][..], &dirs].concat()).json();
     assert_eq!(value["pools"].as_object().map(serde_json::Map::len), Some(2));
+}
+
+#[test]
+fn a_cache_file_leads_to_devices_that_were_renamed() {
+    let place = Place::new(&["a", "b"]);
+    let cache = place.path().join("cache");
+    place.ok(&format!("zpool create -o cachefile={} tank mirror a b", cache.display()));
+    std::fs::copy(&cache, place.path().join("kept")).unwrap();
+    place.ok("zpool export tank");
+    for name in ["a", "b"] {
+        let new = place.path().join(format!("{name}_new"));
+        std::fs::rename(place.path().join(name), new).unwrap();
+    }
+    place.ok("zpool import -c kept tank");
+    assert!(place.ok("zpool status -P tank").contains("/a_new"));
+    assert_eq!(place.ok("zpool list -Ho health tank"), "ONLINE\n");
 }

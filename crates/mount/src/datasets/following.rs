@@ -23,6 +23,18 @@ pub enum MountScope {
     InPlace,
     /// Those alone that are where their property says.
     Following,
+    /// The same, with what is mounted in them, which comes back to where it was.
+    FollowingWithInner,
+}
+
+impl MountScope {
+    fn is_following(self) -> bool {
+        matches!(self, Self::Following | Self::FollowingWithInner)
+    }
+
+    fn has_inner(self) -> bool {
+        matches!(self, Self::InPlace | Self::FollowingWithInner)
+    }
 }
 
 /// What is taken away during a change, and what comes back.
@@ -106,13 +118,12 @@ impl Follower<'_> {
             let is_in =
                 |outer: &Unmounted| system::mounted_in(&outer.mounted.dir).contains(&one.dir);
             let is_affected = (down.affects)(&one.name);
-            let is_inner =
-                !is_affected && down.which == MountScope::InPlace && meant.iter().any(is_in);
+            let is_inner = !is_affected && down.which.has_inner() && meant.iter().any(is_in);
             if !is_affected && !is_inner {
                 continue;
             }
             let taken = Unmounted { is_inner, ..self.taken(one)? };
-            if down.which != MountScope::Following || taken.is_by_property {
+            if is_inner || !down.which.is_following() || taken.is_by_property {
                 meant.push(taken);
             }
         }
@@ -209,7 +220,7 @@ impl Follower<'_> {
     ) -> Changed<E> {
         let how = if down.force { UnmountMode::Forcibly } else { UnmountMode::Politely };
         // What only moves may linger where it was.
-        let must_end = |name: &str| down.which != MountScope::Following && (down.affects)(name);
+        let must_end = |name: &str| !down.which.is_following() && (down.affects)(name);
         let meant = self.meant(down).map_err(|e| (e, Vec::new()));
         let taken = match meant.and_then(|meant| self.take_away(meant, must_end, how)) {
             Ok(taken) => taken,
@@ -242,7 +253,10 @@ impl Follower<'_> {
         let moves = !changes.stays && changes.has("mountpoint");
         let affects = |name: &str| changes.moves(name);
         let again = |name: &str| Some(name.to_owned());
-        let which = MountScope::Following;
+        let which = match changes.has("mountpoint") {
+            true => MountScope::Following,
+            false => MountScope::FollowingWithInner,
+        };
         let down = Unmounting { affects: &affects, again: &again, which, force: false };
         let (done, mut left) = self.while_unmounted(&down, change);
         if done.is_err() {

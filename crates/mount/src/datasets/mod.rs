@@ -259,6 +259,17 @@ pub fn all_wanted(pool: &Pool) -> Result<Vec<MountRequest>> {
     Ok(out.into_iter().map(|(_, wanted)| wanted).collect())
 }
 
+/// Whether a mount is left when all are taken away: of a file system that its properties mount only
+/// when it is asked for by name.
+#[must_use]
+pub fn is_mounted_by_hand(pool: &Pool, name: &str) -> bool {
+    let _guard = pool.lock_datasets();
+    let dataset = pool.dsl().by_name(name);
+    dataset.is_ok_and(|dataset| {
+        !dataset.is_snapshot() && properties(pool, &dataset).is_ok_and(|says| !says.is_automatic())
+    })
+}
+
 /// The options of a mount by their names.
 pub(crate) fn shown(options: &Options) -> Vec<String> {
     let pairs = [

@@ -3,7 +3,7 @@
 use super::Place;
 
 /// The mounts of the pool by the system's list: names and directories below the place.
-fn listed(place: &Place) -> Vec<(String, String)> {
+pub(crate) fn listed(place: &Place) -> Vec<(String, String)> {
     let text = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let below = format!("{}/", place.dir.path().canonicalize().unwrap().display());
     let lines = text.lines().filter_map(|line| {
@@ -19,7 +19,7 @@ fn listed(place: &Place) -> Vec<(String, String)> {
 }
 
 /// A pool that is served with its mounts, below `mnt`.
-fn served_with_mounts() -> Place {
+pub(crate) fn served_with_mounts() -> Place {
     let place = Place::new();
     let point = format!("mountpoint={}", place.mnt().display());
     place.zinc(&["zfs", "set", &point, "tank"]).ok();
@@ -27,7 +27,7 @@ fn served_with_mounts() -> Place {
     place
 }
 
-fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+pub(crate) fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
     let mut all: Vec<_> = expected.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect();
     all.sort();
     all
@@ -81,6 +81,49 @@ fn mounts_by_properties_follow_them() {
     assert_eq!(place.zinc(&["zfs", "destroy", "-r", "tank/d"]).code, 1, "it has a clone");
     place.zinc(&["zfs", "destroy", "-R", "tank/d"]).ok();
     assert_eq!(listed(&place), pairs(&[("tank", "mnt")]));
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn canmount_off_leaves_what_is_mounted_in_it() {
+    let place = served_with_mounts();
+    place.zinc(&["zfs", "create", "-p", "tank/a/b"]).ok();
+    place.sh("echo x > a/b/f");
+    let used = std::fs::File::open(place.path("mnt/a/b/f")).unwrap();
+    let run = place.zinc(&["zfs", "set", "canmount=off", "tank/a"]);
+    assert!(run.code == 1 && run.err.contains("pool or dataset is busy"), "{}", run.err);
+    drop(used);
+    place.zinc(&["zfs", "set", "canmount=off", "tank/a"]).ok();
+    assert_eq!(listed(&place), pairs(&[("tank", "mnt"), ("tank/a/b", "mnt/a/b")]));
+    assert_eq!(place.sh("cat a/b/f"), "x\n");
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn all_are_unmounted_but_those_that_were_mounted_by_hand() {
+    let place = served_with_mounts();
+    let apart = format!("mountpoint={}", place.path("apart").display());
+    place.zinc(&["zfs", "create", "-o", "canmount=noauto", "-o", &apart, "tank/apart"]).ok();
+    place.zinc(&["zfs", "create", "tank/a"]).ok();
+    place.zinc(&["zfs", "mount", "tank/apart"]).ok();
+    place.zinc(&["zfs", "unmount", "-a"]).ok();
+    assert_eq!(listed(&place), pairs(&[("tank/apart", "apart")]));
+    place.zinc(&["zfs", "unmount", "tank/apart"]).ok();
+    assert_eq!(listed(&place), pairs(&[]));
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn a_place_where_nothing_can_be_mounted_is_kept_as_property() {
+    let place = served_with_mounts();
+    place.zinc(&["zfs", "create", "-o", "mountpoint=legacy", "tank/a"]).ok();
+    std::fs::write(place.path("file"), "").unwrap();
+    let point = format!("mountpoint={}", place.path("file").display());
+    let run = place.zinc(&["zfs", "set", &point, "tank/a"]);
+    let words = "property may be set but unable to remount filesystem";
+    assert!(run.code == 0 && run.err.contains(words), "{}", run.err);
+    let now = place.zinc(&["zfs", "get", "-Ho", "value", "mountpoint", "tank/a"]).ok();
+    assert_eq!(now, format!("{}\n", place.path("file").display()));
 }
 
 #[testkit::needs("fuse")]
@@ -168,7 +211,7 @@ fn a_verb_that_is_refused_leaves_mounts_alone() {
         (&["zfs", "rollback", "-f", "tank/q@s"], "more recent snapshots"),
         (&["zfs", "destroy", "-f", "tank/q"], "filesystem has children"),
         (&["zpool", "export", "tank"], "programs use"),
-        (&["zfs", "set", "canmount=off", "tank/q"], "something is mounted in "),
+        (&["zfs", "set", "canmount=off", "tank/q"], "pool or dataset is busy"),
         (&["zfs", "unmount", "tank/q"], "something is mounted in "),
     ] {
         let message = refused(&place, args);

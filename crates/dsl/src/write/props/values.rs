@@ -7,6 +7,8 @@ use ondisk::props::{Access, DATASET, PropertyDesc, ValueKind, find, is_user_prop
 
 /// Longest value of a user's property in bytes, its NUL counted.
 pub(super) const USER_VALUE_MAX: usize = 8192;
+/// Longest name in the path of a mount point, in bytes: what a name of a dataset can have.
+const PLACE_NAME_MAX: usize = 255;
 /// Longest name of a property in bytes.
 pub(super) const NAME_MAX: usize = 255;
 
@@ -48,9 +50,14 @@ pub fn parse_value(name: &str, text: &str, kind: DatasetKind, new: bool) -> Resu
     }
 }
 
+/// Whether a file system can be mounted there: on a path of names of usual lengths.
+fn is_place(text: &str) -> bool {
+    text.starts_with('/') && text.split('/').all(|name| name.len() <= PLACE_NAME_MAX)
+}
+
 fn is_text(name: &str, text: &str) -> bool {
     match name {
-        "mountpoint" if !["none", "legacy"].contains(&text) && !text.starts_with('/') => false,
+        "mountpoint" if !["none", "legacy"].contains(&text) && !is_place(text) => false,
         "sharenfs" | "sharesmb" => {
             let is_switch = |word: &str| text.eq_ignore_ascii_case(word) && text != word;
             let is_odd = text.is_empty() || is_switch("on") || is_switch("off");
@@ -197,6 +204,9 @@ mod tests {
         assert_eq!(fs("reservation", "0"), number(0));
         assert_eq!(fs("snapshot_limit", "none"), number(u64::MAX));
         assert_eq!(fs("mountpoint", "/a"), Some(StoredValue::Text("/a".to_owned())));
+        assert_eq!(fs("mountpoint", "a"), None);
+        assert_eq!(fs("mountpoint", &format!("/a/{}", "b".repeat(256))), None);
+        assert!(fs("mountpoint", &format!("/a/{}", "b".repeat(255))).is_some());
         assert_eq!(fs("org.x:y", ""), Some(StoredValue::Text(String::new())));
         for (name, bad) in [
             ("compression", "lz5"),

@@ -4,19 +4,16 @@
 use crate::failure::{FAILED, Failure};
 use crate::session::Session;
 use crate::{target, ui};
+use control::again;
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use term::escape;
 
 /// The option that tells the second process that it is the one.
 pub const INNER: &str = "serve-now";
-
-/// Bytes that are shown of the log of one that did not start, at most.
-const LOG_SHOWN: u64 = 64 << 10;
 
 /// What the line of one that is ready begins with when not all is there that it was to mount.
 const INCOMPLETE: char = '!';
@@ -82,7 +79,7 @@ pub fn start_with(
         errors.read_to_string(&mut message).map_err(fail)?;
     }
     if let Some(path) = log {
-        message = logged(&session.path(path)).unwrap_or_default();
+        message = again::logged(&session.path(path)).unwrap_or_default();
         if message.is_empty() {
             message = format!("zinc: it could not be started: {} says why\n", path.display());
         }
@@ -92,13 +89,18 @@ pub fn start_with(
     Ok(ExitCode::from(code.unwrap_or(FAILED)))
 }
 
-/// What one that did not start wrote into its log, which it had for itself; `None`: it is not a
-/// file.
-fn logged(path: &Path) -> Option<String> {
-    if !std::fs::metadata(path).ok()?.is_file() {
-        return None;
-    }
-    let mut message = Vec::new();
-    File::open(path).ok()?.take(LOG_SHOWN).read_to_end(&mut message).ok()?;
-    Some(String::from_utf8_lossy(&message).into_owned())
+/// Has a pool served from now on, so that its keys are held, as `zinc serve -b`, `zfs load-key` and
+/// with `mounts` `zfs mount -a` would. The exit code says whether all was done.
+pub fn with_keys(
+    session: &Session,
+    search: &[PathBuf],
+    pool: &str,
+    mounts: bool,
+) -> Result<ExitCode, Failure> {
+    let places: Vec<PathBuf> = search.iter().map(|place| session.path(place)).collect();
+    let done = again::served_with_keys(&places, pool, mounts).map_err(|e| {
+        Failure::new(format!("cannot start the process that serves '{pool}'"))
+            .because(e.to_string())
+    })?;
+    Ok(if done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

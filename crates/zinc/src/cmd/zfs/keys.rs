@@ -81,21 +81,25 @@ impl Unload {
             held(session, &self.live.search, (verb, name))?;
         }
         self.live.change(session, name, |pool| {
-            if !(self.recursive || self.all) {
-                let root = keys::root_at(pool.view(), name).map_err(|e| failed(verb, name, e))?;
-                return act(pool, &root).map(|()| ExitCode::SUCCESS);
+            let is_each = self.recursive || self.all;
+            let mut roots = if is_each {
+                let name = if self.all { pool.name() } else { name.as_str() };
+                keys::roots_below(pool.view(), name)?
+            } else {
+                vec![keys::root_at(pool.view(), name).map_err(|e| failed(verb, name, e))?]
+            };
+            roots.retain(|root| !is_each || verb.applies(root.is_loaded));
+            let (mut done, mut code) = (0, ExitCode::SUCCESS);
+            for root in &roots {
+                match act(pool, root) {
+                    Ok(()) => done += 1,
+                    Err(failure) => code = failure.report(session),
+                }
             }
-            let name = if self.all { pool.name() } else { name.as_str() };
-            let mut roots = keys::roots_below(pool.view(), name)?;
-            roots.retain(|root| verb.applies(root.is_loaded));
-            let done = roots.iter().map(|root| act(pool, root));
-            let done = done.filter(|done| match done {
-                Ok(()) => true,
-                Err(failure) => failure.report(session) == ExitCode::SUCCESS,
-            });
-            let done = done.count();
-            ui::out(session, &verb.done(done, roots.len()));
-            Ok(if done == roots.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            if verb == KeyVerb::Verify || is_each && !roots.is_empty() {
+                ui::out(session, &verb.done(done, roots.len()));
+            }
+            Ok(code)
         })
     }
 }
@@ -116,6 +120,31 @@ pub fn load_if_served(session: &Session, search: &[PathBuf], name: &str) -> Resu
     let pool = held(session, search, (KeyVerb::Load, name))?;
     let root = keys::root_of(pool.view(), name).filter(|root| !root.is_loaded);
     root.map_or(Ok(()), |root| load(session, &pool, &root, None, KeyVerb::Load))
+}
+
+/// Loads all keys of a pool that this process holds; the exit code says whether all came.
+pub fn load_all(session: &Session, pool: &LivePool) -> Result<ExitCode, Failure> {
+    let roots = keys::roots_below(pool.view(), pool.name())?;
+    let locked = roots.iter().filter(|root| !root.is_loaded);
+    let failed = locked.filter_map(|root| load(session, pool, root, None, KeyVerb::Load).err());
+    Ok(failed.fold(ExitCode::SUCCESS, |_, failure| failure.report(session)))
+}
+
+/// Unloads the key of what was unmounted, when it is an encryption root.
+pub fn unload_unmounted(session: &Session, name: &str) -> Result<(), Failure> {
+    let Some(pool) = session.held(name) else { return Ok(()) };
+    let root = keys::root_of(pool.view(), name).filter(|root| root.name == name && root.is_loaded);
+    root.map_or(Ok(()), |root| unload(session, &pool, &root))
+}
+
+fn unload(session: &Session, pool: &LivePool, root: &EncryptionRoot) -> Result<(), Failure> {
+    let verb = KeyVerb::Unload;
+    let under = keys::datasets_of(pool.view(), &root.name)?;
+    // Of a snapshot that is mounted, too.
+    let head = |name: &str| name.split('@').next().unwrap_or_default().to_owned();
+    check_unmounted(session, &|name| under.contains(&head(name)))
+        .map_err(|_| Failure::new(verb.busy(&root.name)))?;
+    keys::unload(pool, &root.name).map_err(|e| failed(verb, &root.name, e))
 }
 
 /// Loads or tries the key of an encryption root; on a terminal it is asked for three times.
@@ -163,15 +192,7 @@ impl Verb for Unload {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        let verb = KeyVerb::Unload;
-        self.each(session, verb, |pool, root| {
-            let under = keys::datasets_of(pool.view(), &root.name)?;
-            // Of a snapshot that is mounted, too.
-            let head = |name: &str| name.split('@').next().unwrap_or_default().to_owned();
-            check_unmounted(session, &|name| under.contains(&head(name)))
-                .map_err(|_| Failure::new(verb.busy(&root.name)))?;
-            keys::unload(pool, &root.name).map_err(|e| failed(verb, &root.name, e))
-        })
+        self.each(session, KeyVerb::Unload, |pool, root| unload(session, pool, root))
     }
 }
 
@@ -186,16 +207,17 @@ impl Verb for Change {
         let target = Target { doing: "change key of", name, kind, is_new: true };
         let name_of = |p: &String| p.split('=').next().unwrap_or_default().to_owned();
         if !self.properties.iter().map(name_of).all(|p| keys::is_of_key(&p) && p != "encryption") {
-            let what = "Only keyformat, keylocation and pbkdf2iters may be set with this command.";
-            return Err(Failure::new(what));
+            return Err(Failure::new(views::keys::ONLY_KEY_PROPERTIES));
         }
         let wish = KeyWish::of(&mut target.all(&self.properties)?);
         self.live.change(session, name, |pool| {
-            // A pool that is not served has no keys yet.
-            if (self.load || session.held(name).is_none())
-                && let Some(root) = keys::root_of(pool.view(), name).filter(|root| !root.is_loaded)
-            {
-                load(session, pool, &root, None, KeyVerb::Load)?;
+            // A pool that is not served has no keys yet, neither its own nor that of what is above.
+            let is_bare = session.held(name).is_none();
+            let above = name.rsplit_once('/').filter(|_| self.inherit && is_bare);
+            let own = (self.load || is_bare).then_some(name.as_str());
+            for of in own.into_iter().chain(above.map(|(above, _)| above)) {
+                let root = keys::root_of(pool.view(), of).filter(|root| !root.is_loaded);
+                root.map_or(Ok(()), |root| load(session, pool, &root, None, KeyVerb::Load))?;
             }
             let mut change = KeyChange::Inherit;
             if !self.inherit {

@@ -1,6 +1,6 @@
 //! `zinc zfs mount` and `zinc zfs unmount`, with OpenZFS's options.
 
-use super::keys::load_if_served;
+use super::keys::{load_all, load_if_served, unload_unmounted};
 use crate::cmd::mount::{Begin, MountReport, answered_for, find, mount_by, unmount_all};
 use crate::cmd::serve::{self, background};
 use crate::cmd::verb::{Served, Verb};
@@ -10,8 +10,9 @@ use crate::mounting::{follower, tell};
 use crate::served::Server;
 use crate::session::Session;
 use crate::{known, served, ui};
-use ::mount::datasets::{MountRequest, all_wanted};
-use ::mount::system;
+use ::mount::datasets::{MountRequest, all_wanted, is_mounted_by_hand};
+use ::mount::system::{self, Listed};
+use engine::keys::roots_below;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -32,8 +33,8 @@ pub struct Mount {
     /// Options, comma-separated, instead of the properties
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
-    /// Load its key first, into the process that serves the pool
-    #[arg(short = 'l', requires = "name")]
+    /// Load the keys first, into the process that serves the pool
+    #[arg(short = 'l')]
     load_key: bool,
     /// Accepted; what cannot be mounted is refused all the same
     #[arg(short = 'f')]
@@ -52,12 +53,15 @@ pub struct Mount {
 /// Arguments of `zinc zfs unmount`.
 #[derive(clap::Args)]
 pub struct Unmount {
-    /// Everything
+    /// Everything, but file systems with canmount=noauto or mountpoint=legacy
     #[arg(short = 'a')]
     all: bool,
     /// Also when programs use it: they can do nothing more with what they have open
     #[arg(short = 'f')]
     force: bool,
+    /// Unload the keys of encryption roots that are unmounted
+    #[arg(short = 'u')]
+    unload_keys: bool,
     /// A file system, or where it is mounted
     #[arg(value_name = "FILESYSTEM|MOUNTPOINT")]
     name: Option<PathBuf>,
@@ -69,7 +73,7 @@ impl Verb for Mount {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        if let Some(name) = self.name.as_ref().filter(|_| self.load_key) {
+        if let Some(name) = self.name.as_ref().filter(|_| self.load_key && !self.all) {
             load_if_served(session, &self.live.search, name)?;
         }
         match (&self.name, self.all) {
@@ -109,9 +113,11 @@ impl Mount {
 
     /// Mounts all of a pool that its properties say and that is not mounted.
     fn mount_all(&self, session: &Session, pool: &str) -> Result<ExitCode, Failure> {
-        if session.held(pool).is_some() {
+        if let Some(held) = session.held(pool) {
             let Some(client) = session.client() else { return Ok(ExitCode::FAILURE) };
-            return Ok(tell(session, follower(client).mount_new(|_| true)));
+            let loaded = if self.load_key { load_all(session, &held)? } else { ExitCode::SUCCESS };
+            let mounted = tell(session, follower(client).mount_new(|_| true));
+            return Ok(if mounted == ExitCode::SUCCESS { loaded } else { mounted });
         }
         if let Some(mut reader) = Server::reader(session, &self.live.search, pool)? {
             mount_by(session, &mut reader, None, MountReport::Nothing)?;
@@ -124,6 +130,10 @@ impl Mount {
             }
             // Where nothing is to be mounted, nothing is started.
             let view = live::look(session, &self.live.search, &self.live.how, pool)?;
+            if self.load_key && !roots_below(&view, view.name())?.is_empty() {
+                drop(view);
+                return background::with_keys(session, &self.live.search, pool, true);
+            }
             let is_empty = all_wanted(&view)?.is_empty();
             drop(view);
             if is_empty {
@@ -133,6 +143,12 @@ impl Mount {
             background::start_with(session, more, None, false)
         })
     }
+}
+
+/// Whether it is of a process that serves its pool, and not of one that only reads it or died.
+fn is_served(session: &Session, one: &Listed) -> bool {
+    !system::is_dead(&one.dir)
+        && Server::find(session, &[], &one.name).is_ok_and(|server| server.is_some())
 }
 
 /// Lists what is mounted. What a process that died left is not.
@@ -148,11 +164,34 @@ impl Verb for Unmount {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let is_here = session.client().is_some();
+        let mut worst = ExitCode::SUCCESS;
+        if self.all && !is_here {
+            // Each knows what the properties of its pool say.
+            worst = ExitCode::from(served::forward_each(session, &[])?.1);
+        }
+        let is_left = |one: &Listed| match session.held(&one.name) {
+            Some(pool) => is_mounted_by_hand(pool.view(), &one.name),
+            None => is_served(session, one),
+        };
         let found = match (&self.name, self.all) {
             (Some(name), false) => system::with_inherited(find(session, name)?, name.as_os_str()),
-            (None, true) => answered_for(session, system::listed())?.into_iter().rev().collect(),
+            (name, true) if name.is_none() || is_here => {
+                let all = answered_for(session, system::listed())?.into_iter().rev();
+                all.filter(|one| !is_left(one)).collect()
+            }
             _ => return Err(Failure::usage("unmount takes a file system, or -a")),
         };
-        unmount_all(session, &found, self.force)
+        if let Some(outer) = found.last().filter(|_| self.unload_keys && !self.all && !is_here) {
+            // The process that has the keys takes the mounts away.
+            served::forward(session, &[], &outer.name)?;
+        }
+        let code = unmount_all(session, &found, self.force)?;
+        for one in found.iter().filter(|_| self.unload_keys) {
+            if let Err(failure) = unload_unmounted(session, &one.name) {
+                worst = failure.report(session);
+            }
+        }
+        Ok(if code == ExitCode::SUCCESS { worst } else { code })
     }
 }

@@ -104,7 +104,7 @@ impl Args {
         match &self.name {
             Some(name) => {
                 let failure = Failure::new(format!("cannot find '{name}': no such pool available"));
-                let unread = crate::failure::unread(&self.pool.options(session).search.paths);
+                let unread = imported::unread(&self.pool.options(session).search.paths);
                 Err(unread.into_iter().fold(failure, Failure::because).hint(
                     "name directories, files or disks to search with -d PATH; \
                        destroyed pools are shown with -D",
@@ -112,7 +112,7 @@ impl Args {
             }
             None => {
                 ui::error(session, "no pools available to import\n");
-                for line in crate::failure::unread(&self.pool.options(session).search.paths) {
+                for line in imported::unread(&self.pool.options(session).search.paths) {
                     ui::error(session, &format!("  because: {}\n", ui::escape::line(&line)));
                 }
                 Ok(ExitCode::from(FAILED))

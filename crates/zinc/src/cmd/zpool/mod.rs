@@ -17,6 +17,7 @@ pub mod iostat;
 mod labelclear;
 mod list;
 mod naming;
+mod prefetch;
 mod remove;
 mod rewind;
 mod scripts;
@@ -83,6 +84,8 @@ pub enum Command {
     Reguid(set::Reguid),
     /// Write what a served pool holds in memory to its devices, now
     Sync(set::SyncPools),
+    /// Read the tables of deduplication into the cache
+    Prefetch(prefetch::Prefetch),
     /// Take the labels off a device
     Labelclear(labelclear::Args),
     /// List pools, their size and health
@@ -134,6 +137,7 @@ impl Command {
             Self::Upgrade(a) => Box::new(a),
             Self::Reguid(a) => Box::new(a),
             Self::Sync(a) => Box::new(a),
+            Self::Prefetch(a) => Box::new(a),
             Self::Labelclear(a) => Box::new(a),
             Self::List(a) => Box::new(a),
             Self::Iostat(a) => Box::new(a),

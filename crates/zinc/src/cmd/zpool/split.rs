@@ -5,12 +5,13 @@ use super::devices::{refused, with_names};
 use super::each;
 use super::naming::Naming;
 use super::settings::{self, PoolSetting};
+use crate::cmd::serve::background;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
 use crate::refusals::cannot;
 use crate::session::Session;
-use crate::{known, ui};
+use crate::{known, served, ui};
 use engine::{Error, LivePool, pools};
 use std::process::ExitCode;
 
@@ -30,6 +31,9 @@ pub struct Split {
     /// Import the new pool, with mount points below this folder (altroot)
     #[arg(short = 'R', value_name = "ROOT")]
     root: Option<String>,
+    /// With -R: load the keys of its encrypted datasets: it is served from then on, and mounted
+    #[arg(short = 'l', requires = "root")]
+    load_keys: bool,
     /// The pool
     pool: String,
     /// The new pool
@@ -81,7 +85,22 @@ impl Verb for Split {
         check_pool_name(&self.new, "split into")?;
         let doing = format!("cannot split '{}'", self.pool);
         let settings = settings::parse_all(&doing, &self.properties)?;
-        self.live.change(session, &self.pool, |pool| self.split(session, pool, settings))?;
-        Ok(ExitCode::SUCCESS)
+        let there = match self.load_keys && session.client().is_none() {
+            // What serves the old pool does not serve the new one.
+            true => served::run_there(session, &self.live.search, &self.pool)?,
+            false => None,
+        };
+        match there {
+            None => {
+                self.live
+                    .change(session, &self.pool, |pool| self.split(session, pool, settings))?;
+            }
+            Some(0) => {}
+            Some(code) => return Ok(ExitCode::from(code)),
+        }
+        match self.load_keys && !self.dry && session.client().is_none() {
+            true => background::with_keys(session, &[], &self.new, true),
+            false => Ok(ExitCode::SUCCESS),
+        }
     }
 }

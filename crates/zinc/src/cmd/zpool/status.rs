@@ -14,6 +14,7 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::{json, local_time, ui};
+use ::mount::system;
 use engine::pools::{Status, VdevView};
 use engine::{Candidate, Pool, Rt};
 use hostfs::compatibility;
@@ -92,6 +93,7 @@ impl Args {
         let look = |pool: &Pool| {
             let mut status = pool.status(&pool.space());
             status.condition = status.condition.or_else(|| compatibility::condition_of(pool));
+            system::name_seen(&mut status.damaged);
             let paths = status.vdevs.walk().map(|v| (v.guid, v.name.clone())).collect();
             self.naming.names().apply(pool, &mut status.vdevs);
             if self.errors {

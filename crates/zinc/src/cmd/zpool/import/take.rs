@@ -2,6 +2,7 @@
 //! whose it is and where its devices are, and it is known by its name until it is exported.
 
 use super::Args;
+use crate::cmd::serve::background;
 use crate::cmd::zpool::create::check_pool_name;
 use crate::cmd::zpool::rewind::{RewindArgs, with_recovery};
 use crate::cmd::zpool::settings::{self, PoolSetting, Remembered};
@@ -44,9 +45,12 @@ pub struct TakeArgs {
     /// Go back to this txg for good, or to the newest before it that can be read
     #[arg(short = 'T', value_name = "TXG", group = "rewinding")]
     back_to: Option<u64>,
-    /// Mount nothing, which zinc does not do at an import anyway
+    /// Mount nothing, which zinc does with -l only
     #[arg(short = 'N')]
     no_mount: bool,
+    /// Load the keys of encrypted datasets: the pool is served from then on, and mounted
+    #[arg(short = 'l')]
+    load_keys: bool,
     /// Search devices for pools, which zinc always does without -c
     #[arg(short = 's')]
     scan: bool,
@@ -149,9 +153,9 @@ impl Args {
             }
             let mut code = ExitCode::SUCCESS;
             for candidate in chosen {
-                if let Err(failure) = self.take(session, &candidate) {
-                    code = failure.report(session);
-                }
+                let taken = self.take(session, &candidate);
+                let one = taken.unwrap_or_else(|failure| failure.report(session));
+                code = if one == ExitCode::SUCCESS { code } else { one };
             }
             return Ok(code);
         };
@@ -170,14 +174,13 @@ impl Args {
             };
             let what = format!("cannot import '{name}': no such pool available");
             let places = &self.pool.options(session).search.paths;
-            let failure = crate::failure::unread(places).into_iter();
+            let failure = imported::unread(places).into_iter();
             return Err(failure.fold(Failure::new(what), Failure::because).hint(hint));
         }
-        self.take(session, &choice.among(found, &self.pool.search)?)?;
-        Ok(ExitCode::SUCCESS)
+        self.take(session, &choice.among(found, &self.pool.search)?)
     }
 
-    fn take(&self, session: &Session, candidate: &Candidate) -> Result<(), Failure> {
+    fn take(&self, session: &Session, candidate: &Candidate) -> Result<ExitCode, Failure> {
         let labelled = candidate.name().to_owned();
         let guid = candidate.config.pool_guid;
         let name = self.name_for(&labelled, guid)?;
@@ -201,7 +204,7 @@ impl Args {
         if back.is_plan {
             self.check(session, candidate, options, readonly).map_err(hinted)?;
             say();
-            return Ok(());
+            return Ok(ExitCode::SUCCESS);
         }
         if readonly {
             remembered.state = match options.txg {
@@ -213,7 +216,8 @@ impl Args {
             say();
             let _names = known::pools(session).hold_names();
             refuse()?;
-            return settings::remember(session, &doing, &remembered, (cache_config(&pool), &name));
+            settings::remember(session, &doing, &remembered, (cache_config(&pool), &name))?;
+            return Ok(ExitCode::SUCCESS);
         }
         let how = self.how(options.txg);
         let mut first = Some(candidate.clone());
@@ -243,7 +247,15 @@ impl Args {
         drop(names);
         self.finish(session, pool, settings, &how)?;
         note_left_aside(session, candidate, &name);
-        Ok(())
+        self.load_keys(session, &name)
+    }
+
+    /// Where that is wanted, has the pool served with its keys from now on.
+    fn load_keys(&self, session: &Session, name: &str) -> Result<ExitCode, Failure> {
+        match self.take.load_keys {
+            true => background::with_keys(session, &[], name, !self.take.no_mount),
+            false => Ok(ExitCode::SUCCESS),
+        }
     }
 
     /// The name that the pool gets.
