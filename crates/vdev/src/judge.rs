@@ -91,6 +91,15 @@ impl VdevTree {
     }
 }
 
+impl VdevTree {
+    /// Requests to the devices that have begun and are waited for, now or soon: the load beside
+    /// scrubs and the like. Counted while requests are (`zinc_stats`).
+    #[must_use]
+    pub fn interactive_requests(&self) -> u64 {
+        self.nodes.iter().filter_map(|n| n.queue.as_ref()).map(|queue| queue.interactive()).sum()
+    }
+}
+
 /// A suspended pool that looks for its devices.
 impl VdevTree {
     /// Leaves whose devices do not answer, or are not there, by guid. Not those that may not be

@@ -355,3 +355,39 @@ fn readers_do_not_wait_for_a_leaf_that_is_slow() {
         }
     }
 }
+
+/// While others read, a scrub rests for several times as long as it reads; alone it does not.
+#[test]
+fn a_scrub_rests_while_others_read() {
+    Rt::simulate(370, |rt| {
+        let (pool, _bench, _leaves, file) = with_a_file(rt, 370, Shape::Mirror);
+        let set = |text: &str| pool.set_tunable(Setting::parse(text).unwrap());
+        set("zfs_scrub_min_time_ms=1");
+        set("zfs_scan_vdev_limit=1M");
+        let scrubbed = |share: u32, is_loaded: bool| {
+            set(&format!("zinc_scrub_share_percent={share}"));
+            let took = Mutex::new(None);
+            let both = rt.for_each_parallel(2, [true, false], |scrubs| {
+                if scrubs {
+                    let ended = timed(rt, || {
+                        pool.scrub().unwrap();
+                        pool.wait_for_scan().unwrap();
+                    });
+                    *took.lock() = Some(ended.1);
+                    return Ok::<(), ()>(());
+                }
+                while is_loaded && took.lock().is_none() {
+                    read_some(rt, &pool, (file, 20), 5);
+                }
+                Ok(())
+            });
+            both.unwrap();
+            took.into_inner().unwrap()
+        };
+        let (alone, restless, resting) =
+            (scrubbed(20, false), scrubbed(100, true), scrubbed(20, true));
+        assert!(alone <= restless, "{alone:?} {restless:?}");
+        assert!(resting > restless * 2, "{restless:?} {resting:?}");
+        pool.export().unwrap();
+    });
+}

@@ -101,6 +101,13 @@ impl LeafQueue {
         sample_weight(&self.rt, *n - 1, bytes)
     }
 
+    /// Requests that have begun and are waited for, now or soon.
+    pub(crate) fn interactive(&self) -> u64 {
+        let state = self.state.lock();
+        let classes = IoClass::ALL.into_iter().zip(state.begun);
+        classes.filter(|(class, _)| class.is_interactive()).map(|(_, begun)| begun).sum()
+    }
+
     /// What it has counted.
     pub(crate) fn stats(&self) -> LeafStats {
         let state = self.state.lock();

@@ -41,6 +41,7 @@
 
 mod kept;
 mod rebuild;
+mod rest;
 mod targets;
 mod walk;
 

@@ -31,6 +31,7 @@
 //! leads to, and everything else counts as visited.
 
 use super::kept::{NO_OBJSET, Queue, SavedScan, anew};
+use super::rest::Rests;
 use crate::error::Result;
 use crate::faults::{LOST_KEPT, bookmark};
 use crate::live::collected::{BatchLimits, Collected};
@@ -88,6 +89,8 @@ pub(super) struct Walk<'a> {
     is_reading: bool,
     /// Where it was when nothing was collected, if something is.
     settled: Option<Visited>,
+    /// What it leaves to others.
+    rests: Rests,
 }
 
 impl<'a> Walk<'a> {
@@ -140,6 +143,7 @@ impl<'a> Walk<'a> {
             is_collecting,
             is_reading: false,
             settled: None,
+            rests: Rests::default(),
         }
     }
 
@@ -302,10 +306,18 @@ impl<'a> Walk<'a> {
 
     /// Reads what is collected for a while, in the order of the disks.
     fn read_collected(&mut self) {
+        let piece = self.rests.begin(self.shared);
+        self.read_for(piece);
+        if self.heal == Heal::All {
+            self.rests.rest(self.shared);
+        }
+    }
+
+    fn read_for(&mut self, piece: Duration) {
         let Self { shared, heal, walked, outcome, collected, .. } = self;
         let (shared, collected): (&Shared, &Collected) = (shared, collected);
         let _gate = shared.gate.read();
-        let until = shared.rt.now() + shared.scan_piece();
+        let until = shared.rt.now() + piece;
         let tree = shared.reader.vdevs();
         let readers = tree.tops().count().saturating_mul(BATCHES).clamp(BATCHES, BATCHES_MAX);
         let limits = BatchLimits {

@@ -311,6 +311,10 @@ table! {
         Push::OnUse,
         "Bytes that a scrub or resilver reads at once, for each leaf of a top-level vdev; 128 MiB \
          are read at once at most.";
+    ScrubShare "zinc_scrub_share_percent" Unit::Percent, 20, 1..=100,
+        Push::OnUse,
+        "While the pool is read and written, a scrub reads for this part of the time and rests for \
+         the other. 100: it does not rest. A resilver never does.";
     ScanSuspend "zfs_scan_suspend_progress" Unit::Switch, 0, 0..=1,
         Push::OnUse,
         "Scrub and resilver wait.";
