@@ -41,7 +41,7 @@ pub fn watch(held: &Arc<Held>, hook: Option<PathBuf>) -> std::io::Result<Option<
         std::thread::Builder::new().name(name.to_owned()).spawn(run)
     };
     let (held, kept) = (Arc::downgrade(held), Arc::clone(&events));
-    let mut threads = vec![begin("events", Box::new(move || tell(&held, &kept)))?];
+    let mut threads = vec![begin("events", Box::new(move || log_new(&held, &kept)))?];
     if let Some(program) = hook {
         threads.push(begin("hook", Box::new(move || run(&events, program)))?);
     }
@@ -58,10 +58,10 @@ impl EventThreads {
     }
 }
 
-fn tell(held: &Weak<Held>, events: &Events) {
-    let told = events.follow(LOOK, |new, passed| {
+fn log_new(held: &Weak<Held>, events: &Events) {
+    let followed = events.follow(LOOK, |new, passed| {
         if passed > 0 {
-            tracing::warn!(target: "zinc::pool", "{passed} events came too fast to be told");
+            tracing::warn!(target: "zinc::pool", "{passed} events came too fast to be logged");
         }
         new.iter().for_each(log);
         if let Some(pool) = held.upgrade().and_then(|held| held.pool()) {
@@ -69,7 +69,7 @@ fn tell(held: &Weak<Held>, events: &Events) {
         }
         Ok(())
     });
-    told.unwrap_or_else(|never: Infallible| match never {});
+    followed.unwrap_or_else(|never: Infallible| match never {});
 }
 
 fn run(events: &Events, program: PathBuf) {

@@ -11,7 +11,7 @@
 use crate::{Held, replacing};
 use control::Presence;
 use engine::devices::AnyDevices;
-use engine::live::{Lookout, Missing, NotUsed, Returned, SpareTaken, Strayed};
+use engine::live::{DeviceSearch, Missing, NotUsed, Returned, SpareTaken, Strayed};
 use engine::{LivePool, Rt};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -98,7 +98,7 @@ impl Tried {
 
 fn run(held: &Weak<Held>, rt: &Rt) {
     let (mut used, mut spared) = (Tried::default(), Tried::default());
-    let mut lookout = Lookout::new(rt, Arc::new(AnyDevices::default()));
+    let mut lookout = DeviceSearch::new(rt, Arc::new(AnyDevices::default()));
     let mut follower = Follower::default();
     loop {
         std::thread::sleep(LOOK);
@@ -153,7 +153,7 @@ fn work<T: Default>(held: &Held, shown: &str, work: impl FnOnce(&LivePool) -> T)
 
 /// Whether any could be used.
 fn use_again(held: &Held) -> bool {
-    let used = work(held, "using devices that are back", |pool| {
+    let used = work(held, "using returned devices", |pool| {
         let used = pool.use_what_is_there_again(&AnyDevices::default());
         used.into_iter().map(|leaf| name_of(pool, leaf)).collect::<Vec<_>>()
     });
@@ -193,12 +193,12 @@ impl Follower {
 }
 
 /// Looks for the devices of leaves that are missing; whether one of them is used.
-fn use_returned(held: &Held, lookout: &mut Lookout, missing: &Missing) -> bool {
+fn use_returned(held: &Held, lookout: &mut DeviceSearch, missing: &Missing) -> bool {
     let found = lookout.search(missing);
     if found.is_empty() {
         return false;
     }
-    let became = work(held, "using devices that are back", |pool| {
+    let became = work(held, "using returned devices", |pool| {
         let became = pool.use_returned(found, &AnyDevices::default());
         let named = |mut r: Returned| {
             let name = name_of(pool, r.leaf);
@@ -222,10 +222,10 @@ fn use_returned(held: &Held, lookout: &mut Lookout, missing: &Missing) -> bool {
         };
         let hint = match why {
             NotUsed::Unfit(_) => {
-                format!("`zinc zpool replace {pool} DEVICE` makes it a new device")
+                format!("`zinc zpool replace {pool} DEVICE` uses it as a new device")
             }
             NotUsed::Failed(_) => "it is tried again".to_owned(),
-            _ => format!("`zinc zpool online {pool} {path}` gives up what only it has"),
+            _ => format!("`zinc zpool online {pool} {path}` discards the changes that only it has"),
         };
         tracing::warn!(target: "zinc::pool", "{pool}: {path} is not used as {leaf}: {why}; {hint}");
     }

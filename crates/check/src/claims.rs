@@ -193,7 +193,7 @@ impl<'p> Claims<'p> {
             }
             todo = next;
         }
-        Err("mappings of removed vdevs lead in a circle")
+        Err("mappings of removed vdevs form a cycle")
     }
 }
 

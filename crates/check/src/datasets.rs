@@ -265,7 +265,7 @@ impl Audit<'_> {
                 Some(p) => {
                     if p.phys.creation_txg != d.phys.prev_snap_txg {
                         let (a, b) = (d.phys.prev_snap_txg, p.phys.creation_txg);
-                        issue(format!("previous snapshot is of txg {b}, not {a}"));
+                        issue(format!("previous snapshot has txg {b}, not {a}"));
                     }
                     let is_next = p.phys.next_snap == d.object;
                     if !is_next && !self.is_clone_of(d, p) {
@@ -307,12 +307,12 @@ impl Audit<'_> {
         };
         let (stored, counted) = (d.phys.num_children, clones.len() as u64 + 1);
         if stored != counted {
-            issue(format!("{stored} children, but {} clones and what comes next", clones.len()));
+            issue(format!("{stored} children, but {} clones and a successor", clones.len()));
         }
         for c in clones {
             let known = self.sets.datasets.get(&c).is_some_and(|c| c.phys.prev_snap == d.object);
             if !known {
-                issue(format!("dataset {c} is listed as its clone and is not one"));
+                issue(format!("dataset {c} is listed as its clone but is not one"));
             }
         }
     }

@@ -257,7 +257,7 @@ impl Survey<'_> {
             let others = names.map_or(0, |n| n.kinds) & !kinds_of(f.kind);
             if others != 0 {
                 let (name, cause) =
-                    (String::new(), "a directory takes it for another kind of file");
+                    (String::new(), "a directory records another kind of file for it");
                 self.sink.put(Issue::BadEntry { at: at(), name, cause });
             }
             let counted = match f.kind {

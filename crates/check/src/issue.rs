@@ -485,7 +485,7 @@ impl fmt::Display for Issue {
             }
             Self::DeviceDamaged(d) => write!(f, "{d}"),
             Self::PointerMismatch { at, field, found, expected } => {
-                write!(f, "{at}: pointer has {field} {found}, its place needs {expected}")
+                write!(f, "{at}: pointer has {field} {found}, expected {expected}")
             }
             Self::BornTooLate { at, birth, limit } => {
                 write!(f, "{at}: born in txg {birth}, after txg {limit}")
@@ -494,7 +494,7 @@ impl fmt::Display for Issue {
                 write!(f, "{at}: fill count {stored}, but {counted} below")
             }
             Self::BehindEnd { at, max_block } => {
-                write!(f, "{at}: behind the last block {max_block} of the object")
+                write!(f, "{at}: beyond the last block {max_block} of the object")
             }
             Self::ObjectSpace { at, stored, counted } => {
                 write!(f, "{at}: dnode says {stored} bytes, its blocks take {counted}")
@@ -528,7 +528,7 @@ impl fmt::Display for Issue {
                 "vdev {vdev}: {size} bytes at {offset:#x} {}",
                 match listed {
                     true => "are kept for the checkpoint, which has nothing there",
-                    false => "are the checkpoint's alone and not kept for it",
+                    false => "are used by the checkpoint alone and not kept for it",
                 }
             ),
             Self::InCheckpoint(issue) => write!(f, "in the checkpoint: {issue}"),
@@ -571,7 +571,10 @@ impl fmt::Display for Issue {
                 write!(f, "{device} (guid {guid}) is {state}")
             }
             Self::DeviceShort { device, guid, size, size_min } => {
-                write!(f, "{device} (guid {guid}) has {size} bytes, and its label needs {size_min}")
+                write!(
+                    f,
+                    "{device} (guid {guid}) has {size} bytes, but its label requires {size_min}"
+                )
             }
             Self::KnownError { entry } => write!(f, "error log: {entry}"),
             Self::Unopened { what, cause } => write!(f, "{what}: {cause}"),

@@ -72,7 +72,7 @@ fn judge(pool: &Pool, guid: u64, device: &str, views: &[LabelView], in_use: bool
             }
         };
         if Some(config.txg) != newest && !is_half_way {
-            put(v.index, format!("is of txg {}, another is newer", config.txg));
+            put(v.index, format!("has txg {}, and another label is newer", config.txg));
         }
         if config.pool_guid != pool.guid() || config.guid != Some(guid) {
             put(v.index, "belongs to another pool or device".to_owned());

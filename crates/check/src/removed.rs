@@ -32,7 +32,7 @@ pub(crate) fn audit(pool: &Pool, claims: &Claims<'_>, complete: bool, sink: &Sin
         let top = pool.config().vdev_tree.children.iter().find(|t| t.id == u64::from(vdev));
         let Some(top) = top else { continue };
         if let Err(e) = obsolete(pool, top, vdev, mapping, sink) {
-            let what = "what is obsolete of a removed vdev";
+            let what = "the obsolete space of a removed vdev";
             sink.put(Issue::Unopened { what, cause: e.to_string() });
         }
     }
@@ -76,7 +76,7 @@ fn under_way(pool: &Pool, claims: &Claims<'_>, sink: &Sink) {
         _ => put(state.vdev, "is recorded as being removed, but not marked so"),
     }
     if state.copied > state.to_copy {
-        put(state.vdev, "more is recorded as copied than there was to copy");
+        put(state.vdev, "more is recorded as copied than was to be copied");
     }
     let mut vdevs = claims.removing().map(|(id, _)| u64::from(id));
     if vdevs.any(|id| id != state.vdev) {
@@ -121,7 +121,7 @@ fn obsolete(
                 (Action::Alloc, Ok(None)) => return,
                 (Action::Alloc, Ok(Some(_))) => "is listed as obsolete twice",
                 (Action::Alloc, Err(misfit)) => misfit.text(),
-                (Action::Free, _) => "cannot be taken into use again",
+                (Action::Free, _) => "cannot be used again",
             };
             let cause = format!("{} bytes at {:#x}: {odd}", r.size, r.offset);
             sink.put(Issue::Removal { vdev: vdev.into(), cause });

@@ -33,7 +33,7 @@ pub(crate) enum RangeFault {
 impl RangeFault {
     pub(crate) fn text(self) -> &'static str {
         match self {
-            Self::Beyond => "ends behind the end of the vdev",
+            Self::Beyond => "ends beyond the end of the vdev",
             Self::Unaligned => "is not made of whole sectors",
         }
     }

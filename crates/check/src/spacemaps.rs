@@ -239,9 +239,9 @@ fn apply(v: &Vdev, r: &Range, sink: &Sink) {
     match done {
         Ok(None) => {}
         Ok(Some(_)) if r.action == Action::Alloc => {
-            complain(v, r, "takes what is allocated already", sink);
+            complain(v, r, "allocates what is already allocated", sink);
         }
-        Ok(Some(_)) => complain(v, r, "gives back what is free already", sink),
+        Ok(Some(_)) => complain(v, r, "frees what is already free", sink),
         Err(misfit) => complain(v, r, misfit.text(), sink),
     }
 }

@@ -107,7 +107,7 @@ fn packed_list(object: &Object) -> Result<(), String> {
         return Ok(());
     }
     if size > LIST_MAX.min(object.size_of_blocks()) {
-        return Err(format!("{size} bytes are more than its blocks hold"));
+        return Err(format!("{size} bytes are more than its blocks can hold"));
     }
     let mut bytes = vec![0; size as usize];
     if let Err(e) = object.read_at(0, &mut bytes) {
@@ -121,7 +121,7 @@ fn block_list(object: &Object) -> Result<(), String> {
     let header = BpobjHeader::decode(&dnode.bonus, dnode.endian).map_err(|e| e.to_string())?;
     let len = header.data_len().map_err(|e| e.to_string())?;
     if len > object.size_of_blocks() {
-        return Err(format!("{} entries are more than its blocks hold", header.num_blkptrs));
+        return Err(format!("{} entries are more than its blocks can hold", header.num_blkptrs));
     }
     Ok(())
 }

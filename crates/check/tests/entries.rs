@@ -107,7 +107,7 @@ fn rename_first(s: &Surgeon, kind: DmuType, name: &[u8]) {
 #[test]
 fn names_that_no_property_can_have() {
     for (name, shown) in [
-        (&b"a:b\x1b[2J\n"[..], "'a:b\\x1b\\x5b2J\\x0a' is a name that no property can have"),
+        (&b"a:b\x1b[2J\n"[..], "'a:b\\x1b\\x5b2J\\x0a' is not a valid property name"),
         (b"a:b=c", "'a:b\\x3dc'"),
         (b"a:\xff$recvd", "'a:\\xff'"),
     ] {
@@ -128,6 +128,6 @@ fn names_that_no_dataset_can_have() {
         let report = s.report();
         let found = report.issues.iter().find(|i| i.name() == "bad-entry");
         let text = found.expect("bad-entry").to_string();
-        assert!(text.contains("'a\\x2fb\\x07' is a name that no dataset can have"), "{text}");
+        assert!(text.contains("'a\\x2fb\\x07' is not a valid dataset name"), "{text}");
     }
 }

@@ -27,25 +27,25 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A connection that can be ended from outside of its thread.
-pub trait HangUp {
+pub trait Disconnect {
     /// Nothing more is read or written.
     fn hang_up(&self);
 }
 
-impl HangUp for std::os::unix::net::UnixStream {
+impl Disconnect for std::os::unix::net::UnixStream {
     fn hang_up(&self) {
         // Where it has ended already nothing is left to do.
         let _ = self.shutdown(std::net::Shutdown::Both);
     }
 }
 
-impl HangUp for std::net::TcpStream {
+impl Disconnect for std::net::TcpStream {
     fn hang_up(&self) {
         let _ = self.shutdown(std::net::Shutdown::Both);
     }
 }
 
-impl<T: HangUp> HangUp for Arc<T> {
+impl<T: Disconnect> Disconnect for Arc<T> {
     fn hang_up(&self) {
         (**self).hang_up();
     }
@@ -71,7 +71,7 @@ struct Connection<S> {
     number: u64,
     stream: S,
     /// It has sent a request.
-    has_asked: bool,
+    is_used: bool,
     /// Since when it waits; `None` while it is answered.
     waits_since: Option<Instant>,
 }
@@ -82,7 +82,7 @@ pub struct Slot<S> {
     number: u64,
 }
 
-impl<S: HangUp> Connections<S> {
+impl<S: Disconnect> Connections<S> {
     /// None yet, and at most `max`. One that has waited no longer than `spared` is not hung up.
     #[must_use]
     pub fn new(max: usize, spared: Duration) -> Arc<Self> {
@@ -99,7 +99,7 @@ impl<S: HangUp> Connections<S> {
             }
             if open.connections.len() >= self.max {
                 let waiting =
-                    |(at, g): (usize, &Connection<S>)| Some((g.has_asked, g.waits_since?, at));
+                    |(at, g): (usize, &Connection<S>)| Some((g.is_used, g.waits_since?, at));
                 let (_, since, at) =
                     open.connections.iter().enumerate().filter_map(waiting).min()?;
                 let left = self.spared.saturating_sub(since.elapsed());
@@ -113,7 +113,7 @@ impl<S: HangUp> Connections<S> {
             let number = open.next;
             open.next += 1;
             let waits_since = Some(Instant::now());
-            open.connections.push(Connection { number, stream, has_asked: false, waits_since });
+            open.connections.push(Connection { number, stream, is_used: false, waits_since });
             return Some(Slot { connections: Arc::clone(self), number });
         }
     }
@@ -155,7 +155,7 @@ impl<S> Slot<S> {
     fn set(&self, waits_since: Option<Instant>) -> bool {
         let mut open = self.connections.open.lock();
         let connection = open.connections.iter_mut().find(|g| g.number == self.number);
-        connection.map(|g| (g.waits_since, g.has_asked) = (waits_since, true)).is_some()
+        connection.map(|g| (g.waits_since, g.is_used) = (waits_since, true)).is_some()
     }
 
     /// A request came in; false when the connection was hung up before.
@@ -186,7 +186,7 @@ mod tests {
     #[derive(Default)]
     struct Line(AtomicBool);
 
-    impl HangUp for Line {
+    impl Disconnect for Line {
         fn hang_up(&self) {
             self.0.store(true, Ordering::Relaxed);
         }
@@ -216,14 +216,14 @@ mod tests {
         let connections = Connections::new(2, Duration::ZERO);
         let lines: Vec<Arc<Line>> = (0..4).map(|_| Arc::default()).collect();
         let gone = |i: usize| lines[i].0.load(Ordering::Relaxed);
-        let requested = connections.admit(Arc::clone(&lines[0])).unwrap();
-        assert!(requested.begin());
-        requested.end();
+        let active = connections.admit(Arc::clone(&lines[0])).unwrap();
+        assert!(active.begin());
+        active.end();
         let _silent = connections.admit(Arc::clone(&lines[1])).unwrap();
         let _silent_too = connections.admit(Arc::clone(&lines[2])).unwrap();
         let _more = connections.admit(Arc::clone(&lines[3])).unwrap();
         assert!(!gone(0) && gone(1) && gone(2) && !gone(3));
-        assert!(requested.begin());
+        assert!(active.begin());
     }
 
     #[test]
@@ -247,11 +247,11 @@ mod tests {
         let first = connections.admit(Arc::clone(&lines[0])).unwrap();
         let second = connections.admit(Arc::clone(&lines[1])).unwrap();
         assert!(second.begin());
-        let told = AtomicUsize::new(0);
+        let notified = AtomicUsize::new(0);
         connections.close(|_| {
-            told.fetch_add(1, Ordering::Relaxed);
+            notified.fetch_add(1, Ordering::Relaxed);
         });
-        assert_eq!(told.into_inner(), 2, "those that wait and those that are answered");
+        assert_eq!(notified.into_inner(), 2, "those that wait and those that are answered");
         assert!(connections.is_closed() && connections.admit(Arc::clone(&lines[2])).is_none());
         assert!(!connections.wait(Duration::from_millis(10)), "both are still there");
         let ends = std::thread::spawn(move || {

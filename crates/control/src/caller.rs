@@ -1,6 +1,6 @@
 //! What the process of a client has, as the command that runs for it in the server sees it.
 
-use crate::feed::Fed;
+use crate::feed::RemoteInput;
 use crate::presence::Presence;
 use crate::sink::{OutputState, WaitLimit};
 use crate::stream::Stream;
@@ -121,7 +121,7 @@ impl<T> Caller<T> {
     pub fn reader(&self) -> io::Result<Box<dyn Read + Send>> {
         let file = self.input.try_clone()?;
         Ok(match self.is_other_user && is_socket(&file) {
-            true => Box::new(Fed::new(UnixStream::from(OwnedFd::from(file)))),
+            true => Box::new(RemoteInput::new(UnixStream::from(OwnedFd::from(file)))),
             false => Box::new(file),
         })
     }

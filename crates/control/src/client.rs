@@ -3,7 +3,7 @@
 use crate::feed::feed;
 use crate::protocol::{ANSWER_MAX, Refusal, Request, decode_answer};
 use crate::sink;
-use crate::wire::{Lines, Trouble, send};
+use crate::wire::{LineError, Lines, send};
 use rustix::net::sockopt::socket_peercred;
 use serde_json::Value;
 use std::fmt;
@@ -164,11 +164,11 @@ impl Client {
         let line = match Lines::new(&self.stream, ANSWER_MAX).next() {
             Ok(Some(line)) => line,
             Ok(None) => return Err(CallError::Gone),
-            Err(Trouble::TooLong) => return Err(CallError::Nonsense),
-            Err(Trouble::Io(e)) if e.kind() == io::ErrorKind::ConnectionReset => {
+            Err(LineError::TooLong) => return Err(CallError::Nonsense),
+            Err(LineError::Io(e)) if e.kind() == io::ErrorKind::ConnectionReset => {
                 return Err(CallError::Gone);
             }
-            Err(Trouble::Io(e)) => return Err(e.into()),
+            Err(LineError::Io(e)) => return Err(e.into()),
         };
         match decode_answer(&line.bytes) {
             Some(Ok(value)) => Ok(value),

@@ -43,9 +43,9 @@ impl StreamEnd {
 
 /// Input that the process at the other end of a socket reads.
 #[derive(Debug)]
-pub struct Fed(UnixStream);
+pub struct RemoteInput(UnixStream);
 
-impl Fed {
+impl RemoteInput {
     /// By this socket.
     #[must_use]
     pub fn new(socket: UnixStream) -> Self {
@@ -53,7 +53,7 @@ impl Fed {
     }
 }
 
-impl Read for Fed {
+impl Read for RemoteInput {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let wanted = out.len().min(PIECE);
         let Some(out) = out.get_mut(..wanted).filter(|out| !out.is_empty()) else { return Ok(0) };
@@ -74,7 +74,7 @@ impl Read for Fed {
 /// Reads `input` for the process at the other end, as long as that asks.
 ///
 /// # Errors
-/// The socket fails, or that process asks for what no [`Fed`] does.
+/// The socket fails, or that process asks for what no [`RemoteInput`] does.
 pub fn feed(mut socket: UnixStream, mut input: impl Read) -> io::Result<()> {
     let mut piece = Vec::new();
     loop {
@@ -114,7 +114,7 @@ mod tests {
         drop(writer);
         let input = reader.try_clone().unwrap();
         let feeding = std::thread::spawn(move || feed(theirs, input));
-        let mut fed = Fed::new(mine);
+        let mut fed = RemoteInput::new(mine);
         let mut out = [0; 6];
         fed.read_exact(&mut out).unwrap();
         assert_eq!(&out, b"mine, ");
@@ -135,17 +135,17 @@ mod tests {
         }
         let (mine, theirs) = UnixStream::pair().unwrap();
         let ended = std::thread::spawn(move || feed(theirs, io::empty()));
-        assert_eq!(Fed::new(mine).read(&mut [0; 9]).unwrap(), 0);
+        assert_eq!(RemoteInput::new(mine).read(&mut [0; 9]).unwrap(), 0);
         ended.join().unwrap().unwrap();
         let (mine, theirs) = UnixStream::pair().unwrap();
         let ended = std::thread::spawn(move || feed(theirs, Bad));
-        assert!(Fed::new(mine).read(&mut [0; 9]).is_err());
+        assert!(RemoteInput::new(mine).read(&mut [0; 9]).is_err());
         ended.join().unwrap().unwrap();
         // A client that sends more than it was asked for.
         let (mine, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(&[9, 0, 0, 0]).unwrap();
         assert_eq!(
-            Fed::new(mine).read(&mut [0; 8]).unwrap_err().kind(),
+            RemoteInput::new(mine).read(&mut [0; 8]).unwrap_err().kind(),
             io::ErrorKind::InvalidData
         );
     }

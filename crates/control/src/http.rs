@@ -60,7 +60,7 @@ pub enum Wanted<'a> {
     /// A page.
     Page {
         /// Which one.
-        requested: PageRequest<'a>,
+        request: PageRequest<'a>,
         /// Whether it is to be sent, or only its length (`HEAD`).
         body: bool,
     },
@@ -92,7 +92,7 @@ pub fn wanted(head: &[u8]) -> Wanted<'_> {
     let accept = fields(head, "accept").next().unwrap_or_default();
     match method {
         "GET" | "HEAD" => {
-            Wanted::Page { requested: PageRequest { path, query, accept }, body: method == "GET" }
+            Wanted::Page { request: PageRequest { path, query, accept }, body: method == "GET" }
         }
         _ => Wanted::NotAllowed,
     }
@@ -221,12 +221,12 @@ fn answer(
     }
     let local = stream.local_addr()?.ip();
     match wanted(&head) {
-        Wanted::Page { requested, .. } if !is_for_us(&head, local) => {
+        Wanted::Page { request, .. } if !is_for_us(&head, local) => {
             // The path is the client's own text, and goes back as text.
-            let text = format!("ask for http://{}{}\n", stream.local_addr()?, requested.path);
+            let text = format!("ask for http://{}{}\n", stream.local_addr()?, request.path);
             refuse(stream, "421 Misdirected Request", &text)
         }
-        Wanted::Page { requested, body } => match pages(&requested) {
+        Wanted::Page { request, body } => match pages(&request) {
             Some(page) => respond(stream, "200 OK", &page, body),
             None => refuse(stream, "404 Not Found", "there is no such page\n"),
         },
@@ -304,10 +304,10 @@ mod tests {
         text
     }
 
-    fn metrics(requested: &PageRequest<'_>) -> Option<Answer> {
-        let text = format!("{}zinc_up 1\n", [requested.query, requested.accept].concat());
+    fn metrics(request: &PageRequest<'_>) -> Option<Answer> {
+        let text = format!("{}zinc_up 1\n", [request.query, request.accept].concat());
         let page = Answer { kind: "text/plain", text, ..Answer::default() };
-        (requested.path == "/metrics").then_some(page)
+        (request.path == "/metrics").then_some(page)
     }
 
     #[test]
@@ -321,7 +321,7 @@ mod tests {
         assert!(page.ends_with("\r\n\r\nq%20=1text/xzinc_up 1\n"), "{page}");
         let head = ask(address, b"HEAD /metrics HTTP/1.0\r\n\r\n");
         assert!(head.contains("200 OK") && head.ends_with("\r\n\r\n"), "{head}");
-        for (requested, status) in [
+        for (request, status) in [
             (&b"GET / HTTP/1.0\r\n\r\n"[..], "404"),
             (b"POST /metrics HTTP/1.0\r\n\r\n", "405"),
             (b"GET /metrics HTTP/1.1\r\n\r\n", "400"),
@@ -334,7 +334,7 @@ mod tests {
             (b"\xff\xff\r\n\r\n", "400"),
             (b"GET /metrics\r\n\r\n", "400"),
         ] {
-            assert!(ask(address, requested).starts_with(&format!("HTTP/1.1 {status}")));
+            assert!(ask(address, request).starts_with(&format!("HTTP/1.1 {status}")));
         }
         let host = |host: &str| format!("GET /metrics HTTP/1.1\r\nX: y\r\nhost:{host}\r\n\r\n");
         for (name, status) in [

@@ -1,12 +1,12 @@
 //! The input of a client: a pipe without a writer must not hold what serves a client that is gone.
 //!
-//! What is there already is read, wanted or not: whether a stream has come to its end is known only
-//! then, and who takes pieces of it asks before each whether it is to go on.
+//! Data that is already there is read, wanted or not: only then is it known whether the stream has
+//! ended. The caller checks before each piece whether it is to continue.
 //!
-//! No question put to the system tells whether a read will wait, so a thread of its own reads.
-//! Where it is not waited for any more it stays in its read, and ends with it. It reads when it is
-//! asked to, and no more than that: what comes behind is another's, who may read the same pipe
-//! next. A reader that takes all there is has it read ahead.
+//! The system cannot tell in advance whether a read will wait, so a separate thread reads. When the
+//! caller no longer waits for it, the thread stays in its read and ends with it. It reads only as
+//! much as was requested: the bytes that follow belong to the next program that reads the same
+//! pipe. For a caller that takes the whole input it reads ahead.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
@@ -50,10 +50,10 @@ impl<W: Fn() -> io::Result<()>> Input<W> {
         amount: Amount,
         is_wanted: W,
     ) -> io::Result<Self> {
-        let (asks, requested) = mpsc::sync_channel(1);
+        let (asks, lengths) = mpsc::sync_channel(1);
         let (send, pieces) = mpsc::sync_channel(1);
         let read = move || {
-            for len in requested {
+            for len in lengths {
                 let mut piece = vec![0; len];
                 let got = file.read(&mut piece).map(|n| {
                     piece.truncate(n);

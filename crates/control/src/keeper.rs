@@ -195,34 +195,34 @@ mod tests {
     use std::process::{Command, Stdio};
     use std::sync::mpsc::channel;
 
-    /// A script that is kept; what is told when it is let go.
-    fn wanted(script: &'static str, told: &Sender<&'static str>, begun: Sender<bool>) -> Wanted {
-        let told = told.clone();
+    /// A script that is kept; `sender` gets a word when it is let go.
+    fn wanted(script: &'static str, sender: &Sender<&'static str>, begun: Sender<bool>) -> Wanted {
+        let sender = sender.clone();
         let start = move || Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn();
         Wanted {
             key: 7,
             name: "tank".to_owned(),
             start: Box::new(start),
             is_wanted: Box::new(|| true),
-            let_go: Box::new(move || told.send("let go").expect("the test waits")),
+            let_go: Box::new(move || sender.send("let go").expect("the test waits")),
             begun: Some(begun),
         }
     }
 
     #[test]
     fn what_ends_well_is_let_go() {
-        let (keeper, (told, tells), (begun, begins)) =
+        let (keeper, (sender, tells), (begun, begins)) =
             (Arc::<Keeper>::default(), channel(), channel());
-        keeper.keep(wanted("echo ready", &told, begun)).expect("thread");
+        keeper.keep(wanted("echo ready", &sender, begun)).expect("thread");
         assert!(keeper.wait_for_all() && !keeper.has(7));
         assert_eq!((begins.recv(), tells.recv()), (Ok(true), Ok("let go")));
     }
 
     #[test]
     fn what_fails_is_started_again_until_all_end() {
-        let (keeper, (told, tells), (begun, begins)) =
+        let (keeper, (sender, tells), (begun, begins)) =
             (Arc::<Keeper>::default(), channel(), channel());
-        let mut wanted = wanted("exec sleep 600", &told, begun);
+        let mut wanted = wanted("exec sleep 600", &sender, begun);
         let (started, starts) = channel();
         let sleep = wanted.start;
         let begins_well = std::sync::atomic::AtomicBool::new(false);

@@ -33,7 +33,8 @@ impl fmt::Display for PlaceError {
                 let path = path.display();
                 write!(
                     f,
-                    "{path}: a server of this pool, or of what it is a copy of, listens there"
+                    "{path}: another server already listens there, for this pool or for \
+                     the one it is a copy of"
                 )
             }
             Self::NotOurs(path) => {

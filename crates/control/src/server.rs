@@ -11,7 +11,7 @@
 
 use crate::place::{Endpoint, is_trusted, user};
 use crate::protocol::{REQUEST_MAX, Refusal, Request, answer};
-use crate::wire::{Lines, Trouble, send};
+use crate::wire::{LineError, Lines, send};
 use connections::{Connections, Slot};
 use rustix::net::sockopt::socket_peercred;
 use serde_json::Value;
@@ -159,12 +159,12 @@ fn converse(stream: &UnixStream, slot: &Slot<Arc<UnixStream>>, peer: Peer, handl
     loop {
         let line = match lines.next() {
             Ok(Some(line)) => line,
-            Err(Trouble::TooLong) => {
+            Err(LineError::TooLong) => {
                 let what = format!("a request has at most {REQUEST_MAX} bytes");
                 let _ = send(stream, &answer(&Value::Null, &Err(Refusal::new(what))), &[]);
                 return;
             }
-            Ok(None) | Err(Trouble::Io(_)) => return,
+            Ok(None) | Err(LineError::Io(_)) => return,
         };
         if !slot.begin() {
             return;
@@ -315,8 +315,8 @@ mod tests {
         for round in 0..4 {
             idle.extend((0..CONNECTIONS_MAX).map(|_| connect()));
             let _ = slow.write_all(b"{");
-            let requested = Client::connect(&server.path(), None).unwrap().call("who", Value::Null);
-            assert!(requested.is_ok(), "{round}: {requested:?}");
+            let answer = Client::connect(&server.path(), None).unwrap().call("who", Value::Null);
+            assert!(answer.is_ok(), "{round}: {answer:?}");
         }
         assert!(first.call("who", Value::Null).is_ok(), "one that asks keeps its place");
     }

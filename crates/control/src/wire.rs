@@ -26,7 +26,7 @@ pub(crate) struct Line {
 
 /// Why no line came in.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum LineError {
     /// The other side sent more than it may without an end of line.
     TooLong,
     /// The system's error.
@@ -49,7 +49,7 @@ impl<'a> Lines<'a> {
     }
 
     /// The next line; `None` when the other side has ended.
-    pub(crate) fn next(&mut self) -> Result<Option<Line>, Trouble> {
+    pub(crate) fn next(&mut self) -> Result<Option<Line>, LineError> {
         loop {
             let fresh = self.buffer.get(self.seen..).unwrap_or_default();
             if let Some(at) = fresh.iter().position(|b| *b == b'\n') {
@@ -60,7 +60,7 @@ impl<'a> Lines<'a> {
             }
             self.seen = self.buffer.len();
             if self.seen > self.line_max {
-                return Err(Trouble::TooLong);
+                return Err(LineError::TooLong);
             }
             if self.fill()? == 0 {
                 return Ok(None);
@@ -68,7 +68,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    fn fill(&mut self) -> Result<usize, Trouble> {
+    fn fill(&mut self) -> Result<usize, LineError> {
         let mut bytes = [0; READ_SIZE];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
         let mut beside = RecvAncillaryBuffer::new(&mut space);
@@ -77,7 +77,7 @@ impl<'a> Lines<'a> {
             match recvmsg(self.stream, &mut into, &mut beside, RecvFlags::CMSG_CLOEXEC) {
                 Ok(message) => break message.bytes,
                 Err(rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(Trouble::Io(e.into())),
+                Err(e) => return Err(LineError::Io(e.into())),
             }
         };
         for message in beside.drain() {
@@ -153,7 +153,7 @@ mod tests {
             (0..1000).take_while(|_| send(&one, &[b'x'; 1000], &[]).is_ok()).count()
         });
         let trouble = Lines::new(&other, 50_000).next();
-        assert!(matches!(trouble, Err(Trouble::TooLong)));
+        assert!(matches!(trouble, Err(LineError::TooLong)));
         drop(other);
         assert!(writer.join().unwrap() < 1000);
     }

@@ -173,7 +173,7 @@ impl fmt::Display for ErrorKind {
                 f.write_str(text.split(" (os error ").next().unwrap_or(&text))
             }
             Self::BeyondEnd { size } => write!(f, "beyond the end of the device ({size} bytes)"),
-            Self::ShortRead { got } => write!(f, "the device ended after {got} bytes of it"),
+            Self::ShortRead { got } => write!(f, "the device ended after {got} of these bytes"),
             Self::TooLong => write!(f, "more than {} bytes at once", crate::MAX_READ_BYTES),
             Self::OutOfMemory => f.write_str("out of memory"),
             Self::Gone => f.write_str("the device is gone"),

@@ -405,8 +405,11 @@ mod tests {
         let slow = OpenPolicy { slow: Duration::ZERO, ..OpenPolicy::default() };
         let source = LocalDevices::new(Options::default(), slow);
         source.open(file.path()).unwrap();
-        let told = source.take_slow();
-        assert_eq!(told.iter().map(|(path, _)| path.as_path()).collect::<Vec<_>>(), [file.path()]);
+        let slow_openings = source.take_slow();
+        assert_eq!(
+            slow_openings.iter().map(|(path, _)| path.as_path()).collect::<Vec<_>>(),
+            [file.path()]
+        );
         assert!(source.take_slow().is_empty());
     }
 

@@ -39,16 +39,16 @@ impl Version {
     /// The node of a disk stays where it is when its medium comes and goes.
     fn of_disk(meta: &Metadata) -> Self {
         let (major, minor) = (libc::major(meta.rdev()), libc::minor(meta.rdev()));
-        let message = |what: &str| {
+        let attribute = |what: &str| {
             let text = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/{what}"));
             text.ok().and_then(|text| text.trim().parse::<i64>().ok())
         };
-        let sectors = message("size").and_then(|n| u64::try_from(n).ok());
+        let sectors = attribute("size").and_then(|n| u64::try_from(n).ok());
         Self {
             is_file: false,
             identity: (u64::MAX, meta.rdev()),
             size: sectors.unwrap_or(0),
-            state: (message("diskseq").unwrap_or(0), 0),
+            state: (attribute("diskseq").unwrap_or(0), 0),
         }
     }
 

@@ -55,7 +55,7 @@ fn writers_are_direct_and_readers_are_not() {
 }
 
 /// What a tool of util-linux or coreutils prints.
-fn message(program: &str, args: &[&str]) -> String {
+fn output_of(program: &str, args: &[&str]) -> String {
     let out = std::process::Command::new(program).args(args).output().expect(program);
     assert!(out.status.success(), "{program} {args:?}");
     String::from_utf8_lossy(&out.stdout).trim().to_owned()
@@ -64,7 +64,7 @@ fn message(program: &str, args: &[&str]) -> String {
 /// Bytes of the file that are in the page cache.
 fn cached(path: &Path) -> u64 {
     let path = path.to_string_lossy();
-    message("fincore", &["--bytes", "--noheadings", "--output", "RES", &path])
+    output_of("fincore", &["--bytes", "--noheadings", "--output", "RES", &path])
         .parse()
         .expect("number")
 }
@@ -79,7 +79,7 @@ fn large_reads_leave_the_page_cache_alone_and_use_what_is_there() {
     device.flush().expect("flush");
     drop(device);
     let source = format!("if={}", path.display());
-    message("dd", &[&source, "iflag=nocache", "count=0", "status=none"]);
+    output_of("dd", &[&source, "iflag=nocache", "count=0", "status=none"]);
     let reader = FileDevice::open(&path, &Options::default()).expect("open");
     let read = |at: u64, len: usize| {
         let got = read_one(&reader, at, len).expect("read");

@@ -88,7 +88,7 @@ pub enum Action {
 
 /// On which dataset a permission is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum On {
+pub enum PermissionOn {
     /// On what is named.
     Itself,
     /// On the file system or volume of a snapshot or bookmark.
@@ -98,28 +98,42 @@ pub enum On {
 }
 
 /// What each operation needs: all of it.
-pub const RULES: [(Action, &[(On, &str)]); 18] = [
-    (Action::Snapshot, &[(On::Head, "snapshot")]),
-    (Action::Create, &[(On::Parent, "create"), (On::Parent, "mount")]),
-    (Action::CloneOf, &[(On::Itself, "clone")]),
-    (Action::Promote, &[(On::Itself, "promote"), (On::Itself, "mount")]),
-    (Action::PromoteOver, &[(On::Itself, "promote")]),
-    (Action::Destroy, &[(On::Itself, "destroy"), (On::Itself, "mount")]),
-    (Action::DestroyBookmark, &[(On::Head, "destroy")]),
-    (Action::Bookmark, &[(On::Head, "bookmark")]),
-    (Action::Rename, &[(On::Itself, "rename"), (On::Itself, "mount")]),
-    (Action::RenameTo, &[(On::Parent, "create"), (On::Parent, "mount")]),
-    (Action::Rollback, &[(On::Head, "rollback")]),
-    (Action::Hold, &[(On::Head, "hold")]),
-    (Action::Release, &[(On::Head, "release")]),
-    (Action::Diff, &[(On::Head, "diff")]),
-    (Action::Send, &[(On::Itself, "send")]),
-    (Action::Receive, &[(On::Itself, "receive"), (On::Itself, "create"), (On::Itself, "mount")]),
-    (Action::ReceiveNew, &[(On::Parent, "receive"), (On::Parent, "create"), (On::Parent, "mount")]),
-    (Action::Allow, &[(On::Itself, "allow")]),
+pub const RULES: [(Action, &[(PermissionOn, &str)]); 18] = [
+    (Action::Snapshot, &[(PermissionOn::Head, "snapshot")]),
+    (Action::Create, &[(PermissionOn::Parent, "create"), (PermissionOn::Parent, "mount")]),
+    (Action::CloneOf, &[(PermissionOn::Itself, "clone")]),
+    (Action::Promote, &[(PermissionOn::Itself, "promote"), (PermissionOn::Itself, "mount")]),
+    (Action::PromoteOver, &[(PermissionOn::Itself, "promote")]),
+    (Action::Destroy, &[(PermissionOn::Itself, "destroy"), (PermissionOn::Itself, "mount")]),
+    (Action::DestroyBookmark, &[(PermissionOn::Head, "destroy")]),
+    (Action::Bookmark, &[(PermissionOn::Head, "bookmark")]),
+    (Action::Rename, &[(PermissionOn::Itself, "rename"), (PermissionOn::Itself, "mount")]),
+    (Action::RenameTo, &[(PermissionOn::Parent, "create"), (PermissionOn::Parent, "mount")]),
+    (Action::Rollback, &[(PermissionOn::Head, "rollback")]),
+    (Action::Hold, &[(PermissionOn::Head, "hold")]),
+    (Action::Release, &[(PermissionOn::Head, "release")]),
+    (Action::Diff, &[(PermissionOn::Head, "diff")]),
+    (Action::Send, &[(PermissionOn::Itself, "send")]),
+    (
+        Action::Receive,
+        &[
+            (PermissionOn::Itself, "receive"),
+            (PermissionOn::Itself, "create"),
+            (PermissionOn::Itself, "mount"),
+        ],
+    ),
+    (
+        Action::ReceiveNew,
+        &[
+            (PermissionOn::Parent, "receive"),
+            (PermissionOn::Parent, "create"),
+            (PermissionOn::Parent, "mount"),
+        ],
+    ),
+    (Action::Allow, &[(PermissionOn::Itself, "allow")]),
 ];
 
-impl On {
+impl PermissionOn {
     /// The dataset's name.
     fn of(self, name: &str) -> &str {
         let head = name.split(['@', '#']).next().unwrap_or(name);
@@ -355,7 +369,7 @@ impl Dsl {
     /// As [`Self::permit`].
     pub fn permit_new_property(&self, caller: &Caller, name: &str, property: &str) -> Result<()> {
         self.need_delegation(name)?;
-        let parent = self.dir_by_name(On::Parent.of(name))?;
+        let parent = self.dir_by_name(PermissionOn::Parent.of(name))?;
         let has = self.will_have(caller, &parent, of_property(property))?;
         if has { Ok(()) } else { Err(Error::refused(name, Refusal::Denied)) }
     }
@@ -413,7 +427,8 @@ mod tests {
             ("p/a@s", "p/a@s", "p/a", "p/a"),
             ("p/a#b", "p/a#b", "p/a", "p/a"),
         ] {
-            let all = [On::Itself, On::Head, On::Parent].map(|on| on.of(name));
+            let all = [PermissionOn::Itself, PermissionOn::Head, PermissionOn::Parent]
+                .map(|on| on.of(name));
             assert_eq!(all, [itself, head, parent]);
         }
     }

@@ -174,12 +174,12 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exists => f.write_str("exists already"),
-            Self::JustTaken => f.write_str("a snapshot was taken in this very moment: try again"),
+            Self::JustTaken => f.write_str("a snapshot was taken at the same time: try again"),
             Self::SeveralOfOne => {
-                f.write_str("is named twice: two snapshots of one dataset are not taken at once")
+                f.write_str("is named twice: only one snapshot of a dataset can be taken at a time")
             }
             Self::NotASnapshot => f.write_str("is not a snapshot"),
-            Self::NotOfItsPast => f.write_str("is not of the past of the bookmark's dataset"),
+            Self::NotOfItsPast => f.write_str("is not a snapshot before the bookmark"),
             Self::NotAHead => f.write_str("is not a file system or volume"),
             Self::NotAClone => f.write_str("is not a clone"),
             Self::PoolRoot => f.write_str("is the pool's root dataset"),
@@ -208,7 +208,7 @@ impl fmt::Display for Refusal {
                 write!(f, "file systems of that version do not have the property '{p}'")
             }
             Self::NewerVersion(n) => {
-                write!(f, "is of version {n} already, which is newer")
+                write!(f, "is already at version {n}, which is newer")
             }
             Self::NoFeature(guid) => write!(f, "the pool does not have the feature {guid}"),
             Self::NotAPermission(name) => write!(f, "there is no permission '{name}'"),
@@ -224,19 +224,19 @@ impl fmt::Display for Refusal {
             Self::Modified => f.write_str("has been modified since its most recent snapshot"),
             Self::NoLocalOrigin => f.write_str("there is no local origin for it"),
             Self::IsAClone => f.write_str("is a clone"),
-            Self::LargeBlocksCut => f.write_str("the stream has its large blocks in pieces"),
+            Self::LargeBlocksCut => f.write_str("the stream splits large blocks"),
             Self::NoKeyFormat => f.write_str("keyformat required for new encryption root"),
             Self::LeavesRoot => f.write_str("cannot move dataset outside of its encryption root"),
             Self::NotAnEncryptionRoot => f.write_str("is not an encryption root"),
             Self::ParentNotEncrypted => f.write_str("the dataset above is not encrypted"),
             Self::OfRawStream(p) => of_key(f, p, "set or excluded for raw streams."),
             Self::OfIncrement(p) => of_key(f, p, "set for incremental streams."),
-            Self::RawOnPlain => f.write_str("a raw stream cannot go on from what is not encrypted"),
-            Self::RawReplaces => f.write_str("a raw stream cannot replace what is there"),
+            Self::RawOnPlain => f.write_str("a raw stream cannot continue a plain dataset"),
+            Self::RawReplaces => f.write_str("a raw stream cannot replace an existing dataset"),
             Self::OtherKey => f.write_str("the raw stream is encrypted with another key"),
             Self::NoIvset => f.write_str("IV set guid missing"),
             Self::OtherIvset => f.write_str("IV set guid mismatch"),
-            Self::OtherForm => f.write_str("the raw stream has its dnodes in another form"),
+            Self::OtherForm => f.write_str("the raw stream has its dnodes in a different layout"),
             Self::Unsupported(what) => write!(f, "{what} cannot be changed yet"),
         }
     }

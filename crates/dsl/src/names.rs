@@ -45,16 +45,16 @@ pub fn fault(name: &[u8], of: NameOf) -> Option<&'static str> {
             let name = name.strip_prefix(b"$").or(name.strip_prefix(b"%")).unwrap_or(name);
             let part = std::str::from_utf8(name).unwrap_or_default();
             let good = check_component(part);
-            (!good).then_some("a name that no dataset can have")
+            (!good).then_some("not a valid dataset name")
         }
         NameOf::Property => {
             let good =
                 has_only(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b':'));
-            (!good).then_some("a name that no property can have")
+            (!good).then_some("not a valid property name")
         }
         NameOf::Feature => {
             let good = has_only(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(b));
-            (!good).then_some("a name that no feature can have")
+            (!good).then_some("not a valid feature name")
         }
     }
 }

@@ -274,12 +274,12 @@ pub mod inside {
 /// them.
 pub mod live {
     pub use pool::live::{
-        AbandonedHead, CreateOptions, DEVICE_MIN, Devices, ENABLED_BY_DEFAULT, Event, EventValue,
-        Events, FailMode, GivenUpLog, Head, IdleDevices, ImportOptions, InUse, Invocation,
-        LivePool, LogDevices, Lookout, Missing, NewTop, NotUsed, OfflineMode, OwnChanges,
-        PropertyWord, PushReason, Refused, ResilverKind, Returned, Setting, Sighting, SpaceClass,
-        SpareTaken, StopWaiter, Strayed, Tunable, TunableError, TxgLimits, TxgRecord, TxgState,
-        Unfit, VdevSpec, cache_config, check_import, identity, import, is_same, is_writable,
+        AbandonedHead, CreateOptions, DEVICE_MIN, DeviceSearch, Devices, ENABLED_BY_DEFAULT, Event,
+        EventValue, Events, FailMode, FoundDevice, GivenUpLog, Head, IdleDevices, ImportOptions,
+        InUse, Invocation, LivePool, LogDevices, Missing, NewTop, NotUsed, OfflineMode, OwnChanges,
+        PropertyWord, PushReason, Refused, ResilverKind, Returned, Setting, SpaceClass, SpareTaken,
+        StopWaiter, Strayed, Tunable, TunableError, TxgLimits, TxgRecord, TxgState, Unfit,
+        VdevSpec, cache_config, check_import, identity, import, is_same, is_writable,
         mark_destroyed,
     };
 
@@ -370,7 +370,7 @@ pub mod errors {
 /// [`datasets::Permissions`]; what is done through a handle of [`LivePool::on_behalf_of`] needs
 /// them.
 pub mod permissions {
-    pub use dsl::access::{Action, Caller, On, RULES, of_property};
+    pub use dsl::access::{Action, Caller, PermissionOn, RULES, of_property};
     pub use dsl::{Delegation, write::Taken};
     pub use ondisk::dsl::deleg::{PERMISSIONS, Scope, Who, WhoKey, is_permission, is_set_name};
 }
@@ -449,8 +449,8 @@ pub mod objects {
 /// How pools are found, judged and described.
 pub mod pools {
     pub use crate::import::{
-        DeviceNote, ImportReason, ImportTop, ImportTree, ImportVdev, ImportVerdict, Rewind,
-        RewindReach, Trouble, check_kept_name, is_only_read,
+        DeviceNote, ImportIssue, ImportReason, ImportTop, ImportTree, ImportVdev, ImportVerdict,
+        Rewind, RewindReach, check_kept_name, is_only_read,
     };
     pub use crate::making::{
         Add, ClearLabels, Content, CreatePool, DeviceCheck, DeviceRefusal, NewlyMade, PoolsHere,

@@ -66,12 +66,12 @@ fn torment(bench: &Bench, case: &Case, sample: Option<u64>) -> Tally {
     let mut out = Tally { accesses, ..Tally::default() };
     let mut nth = 1;
     while nth <= accesses {
-        let message = format!("{name}, access {nth} of {accesses}");
+        let context = format!("{name}, access {nth} of {accesses}");
         let devices = bench.fork();
         let pool = devices.import();
         pool.task_faults().fail_next(nth);
         let done = (case.act)(&pool, &devices);
-        assert!(pool.task_faults().has_fired(), "{message}: it came to less");
+        assert!(pool.task_faults().has_fired(), "{context}: it came to less");
         match done {
             // Such as a block of dnodes that cannot be read: what is new goes into the next, and
             // takes more space.
@@ -79,35 +79,35 @@ fn torment(bench: &Bench, case: &Case, sample: Option<u64>) -> Tally {
                 out.harmless += 1;
                 pool.close().unwrap();
                 settle(&devices);
-                same(&names_in(&devices.look(state)), &names_in(&after), &message);
-                check(&devices, &message);
+                same(&names_in(&devices.look(state)), &names_in(&after), &context);
+                check(&devices, &context);
                 nth += stride;
                 continue;
             }
             Err(Error::Stopped { cause, .. }) => {
-                assert!(cause.contains("half way"), "{message}: {cause}");
+                assert!(cause.contains("half way"), "{context}: {cause}");
                 out.stopped += 1;
                 same(
                     &exact(&pool.look().unwrap()),
                     &before,
-                    &format!("{message}: stopped, in memory"),
+                    &format!("{context}: stopped, in memory"),
                 );
                 pool.close().expect_err("a pool that stopped cannot be closed well");
-                same(&devices.look(exact), &before, &format!("{message}: stopped"));
-                check(&devices, &message);
+                same(&devices.look(exact), &before, &format!("{context}: stopped"));
+                check(&devices, &context);
                 nth += stride;
                 continue;
             }
             Err(_) => {
                 out.refused += 1;
-                same(&exact(&pool.look().unwrap()), &before, &format!("{message}: refused"));
-                (case.act)(&pool, &devices).unwrap_or_else(|e| panic!("{message}: again: {e}"));
+                same(&exact(&pool.look().unwrap()), &before, &format!("{context}: refused"));
+                (case.act)(&pool, &devices).unwrap_or_else(|e| panic!("{context}: again: {e}"));
                 pool.close().unwrap();
             }
         }
         settle(&devices);
-        same(&devices.look(state), &after, &message);
-        check(&devices, &message);
+        same(&devices.look(state), &after, &context);
+        check(&devices, &context);
         nth += stride;
     }
     out

@@ -285,19 +285,20 @@ fn judge(run: &Run, cut: usize, mode: CrashMode, seed: u64, thorough: bool) -> R
 /// Judges crashes at every event, once for those that leave the same, and `samples` with what is
 /// uncertain decided by chance.
 fn sweep(run: &Run, samples: u64, seed: u64) -> Result<u64, String> {
-    let message = |cut, mode, e| format!("cut at {cut} ({}), {mode:?}: {e}", run.log.describe(cut));
+    let describe =
+        |cut, mode, e| format!("cut at {cut} ({}), {mode:?}: {e}", run.log.describe(cut));
     let mode = CrashMode::LoseUnflushed;
     let is_last = |cut: &usize| !run.log.is_same_after_next(*cut, mode);
     let mut judged = 0;
     for cut in (0..=run.log.len()).filter(is_last) {
-        judge(run, cut, mode, 0, judged % 2 == 0).map_err(|e| message(cut, mode, e))?;
+        judge(run, cut, mode, 0, judged % 2 == 0).map_err(|e| describe(cut, mode, e))?;
         judged += 1;
     }
     let mut rng = testkit::Rng::new(seed);
     for n in 0..samples {
         let cut = rng.below(run.log.len() as u64 + 1) as usize;
         let mode = CrashMode::Random;
-        judge(run, cut, mode, rng.next_u64(), n % 4 == 0).map_err(|e| message(cut, mode, e))?;
+        judge(run, cut, mode, rng.next_u64(), n % 4 == 0).map_err(|e| describe(cut, mode, e))?;
         judged += 1;
     }
     Ok(judged)

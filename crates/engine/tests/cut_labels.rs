@@ -267,10 +267,10 @@ fn zdb(images: &[MemoryDevice]) -> Result<(), String> {
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         return Err(format!("-U: {}", message.lines().next().unwrap_or_default()));
     }
-    let message = testkit::oracle::zdb_on(folder, &["-d", "tank"]);
-    match message.success {
+    let verdict = testkit::oracle::zdb_on(folder, &["-d", "tank"]);
+    match verdict.success {
         true => Ok(()),
-        false => Err(format!("-e: {}", message.text.lines().next().unwrap_or_default())),
+        false => Err(format!("-e: {}", verdict.text.lines().next().unwrap_or_default())),
     }
 }
 
@@ -306,13 +306,13 @@ fn zdb_opens_a_pool_whose_new_guid_was_cut_off_once_it_is_finished() {
             let images = log.images(cut, CrashMode::KeepAll, 0);
             let settled = group(&images).pop().unwrap();
             let is_between = newest_label(&images[0]) > settled.config.txg;
-            let mut message = zdb(&images[..disks]);
+            let mut verdict = zdb(&images[..disks]);
             if is_between {
-                assert!(message.is_err(), "the comment above is wrong");
+                assert!(verdict.is_err(), "the comment above is wrong");
                 let again = record_again(&images, Change::Reguid, disks);
-                message = zdb(&again.images(again.len(), CrashMode::LoseUnflushed, 0)[..disks]);
+                verdict = zdb(&again.images(again.len(), CrashMode::LoseUnflushed, 0)[..disks]);
             }
-            if let Err(e) = message {
+            if let Err(e) = verdict {
                 wrong.push(format!("{disks} disks, cut at {cut} ({at}): {e}"));
             }
         }

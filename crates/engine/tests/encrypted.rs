@@ -211,8 +211,8 @@ fn the_key_of_a_dataset_changes_and_its_blocks_do_not() {
             let kind = engine::DatasetKind::Filesystem;
             engine::properties::parse(name, value, kind, true).unwrap()
         };
-        let mut message = vec![parse(("keyformat", format))];
-        let wish = KeyWish::of(&mut message);
+        let mut settings = vec![parse(("keyformat", format))];
+        let wish = KeyWish::of(&mut settings);
         let (wish, wanted) = keys::wanted_change(pool.view(), name, &wish).unwrap();
         pool.change_key(name, KeyChange::Root(wish.root_key(pool.rt(), &wanted, key).unwrap()))
     };

@@ -62,11 +62,11 @@ fn a_tree_is_copied_with_holes_links_and_attributes_in_order() {
     make(&fs, dir, "disk", NewKind::Block(8, 1));
 
     let target = Arc::new(Mutex::new(Memory::default()));
-    let message = copy(&fs, &target, Existing::Refuse);
+    let lines = copy(&fs, &target, Existing::Refuse);
     let done = ["dir/disk", "dir/link", "dir/pipe"].map(|path| format!("{path}: done, 0 lost"));
-    assert!(done.iter().all(|line| message.contains(line)), "{message:?}");
+    assert!(done.iter().all(|line| lines.contains(line)), "{lines:?}");
     // Which of the two names is the first depends on the directories; the file is copied once.
-    assert_eq!(message.len(), 4, "{message:?}");
+    assert_eq!(lines.len(), 4, "{lines:?}");
     {
         let memory = target.lock().unwrap();
         let copied = memory.at("dir/file");
@@ -97,10 +97,10 @@ fn what_a_target_has_not_is_told() {
     write(&fs, fs.root_object(), "NAME", b"b");
     let target = Memory { folds_case: true, has_no_links: true, ..Memory::default() };
     let target = Arc::new(Mutex::new(target));
-    let message = copy(&fs, &target, Existing::Replace);
-    let of = |what: &str| message.iter().filter(|line| line.contains(what)).count();
-    assert_eq!((of("hard link not kept"), of("done, 0 lost")), (1, 3), "{message:?}");
-    assert_eq!(of("failed (another file of the pool was made here"), 1, "{message:?}");
+    let lines = copy(&fs, &target, Existing::Replace);
+    let of = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
+    assert_eq!((of("hard link not kept"), of("done, 0 lost")), (1, 3), "{lines:?}");
+    assert_eq!(of("failed (another file of the pool was made here"), 1, "{lines:?}");
     let memory = target.lock().unwrap();
     assert_eq!(
         (&memory.at("one").data[..], &memory.at("two").data[..]),
@@ -116,8 +116,8 @@ fn names_that_are_taken_by_something_else_stay_unless_asked() {
     let target = Arc::new(Mutex::new(Memory::default()));
     copy(&fs, &target, Existing::Refuse);
     fs.write_at(file, 0, b"newer", NOW).unwrap();
-    let message = copy(&fs, &target, Existing::Refuse);
-    assert!(message.len() == 1 && message[0].starts_with("file: failed ("), "{message:?}");
+    let lines = copy(&fs, &target, Existing::Refuse);
+    assert!(lines.len() == 1 && lines[0].starts_with("file: failed ("), "{lines:?}");
     assert_eq!(copy(&fs, &target, Existing::Replace), ["file: done, 0 lost"]);
     assert_eq!(target.lock().unwrap().at("file").data, b"newer");
 }
@@ -182,13 +182,13 @@ fn a_rescue_copies_every_dataset_and_tells_what_is_lost() {
         progress: &progress,
     };
     rescue.datasets("", true, false);
-    let message = reports.take();
+    let lines = reports.take();
     let expected = [
         "letter: done, 131072 lost",
         "letter: lost 131072+131072",
         "tank%disk.img: image done, 0 lost",
     ];
-    assert_eq!(message, expected);
+    assert_eq!(lines, expected);
     let memory = target.lock().unwrap();
     let letter = memory.at("tank%home/letter");
     assert_eq!(letter.ranges, [(0, RECORD)]);

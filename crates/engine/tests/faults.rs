@@ -18,7 +18,7 @@ use engine::inside::ondisk::scan::State;
 use engine::inside::rt::Rt;
 use engine::live::OwnChanges;
 use engine::{LivePool, Pool};
-use leaf::{Leaf, Trouble};
+use leaf::{Leaf, LeafFault};
 use parking_lot::Mutex;
 use poolkit::Shape;
 use random::{Bench, Model, Run};
@@ -182,7 +182,7 @@ fn round(
     let victims = victims(&run.bench, rng);
     let mut troubles = Vec::new();
     for n in &victims {
-        let trouble = *rng.pick(&Trouble::ALL);
+        let trouble = *rng.pick(&LeafFault::ALL);
         let odds = [1, 2, 10, 50][rng.below(4) as usize];
         troubles.push((*n, trouble, odds));
     }
@@ -190,7 +190,7 @@ fn round(
     let now = leaves.lock().clone();
     for (n, trouble, odds) in &troubles {
         now[*n].get_into(*trouble, *odds);
-        if *trouble == Trouble::Hangs {
+        if *trouble == LeafFault::Hangs {
             let leaf = Arc::clone(&now[*n]);
             // Before its deadline, or long after it.
             let most = [10_000, 600_000][rng.below(2) as usize];
@@ -218,7 +218,8 @@ fn round(
         run.crash(any);
     }
     // One that hangs is blamed when it hangs for too long.
-    let guilty: Vec<_> = troubles.iter().filter(|t| t.1 != Trouble::IsSlow).map(|t| t.0).collect();
+    let guilty: Vec<_> =
+        troubles.iter().filter(|t| t.1 != LeafFault::IsSlow).map(|t| t.0).collect();
     heal(run, &guilty, &case);
 }
 

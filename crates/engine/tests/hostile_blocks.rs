@@ -46,7 +46,7 @@ struct Liar {
 }
 
 impl Liar {
-    fn told(&self, bp: &BlkPtr, block: &Block) -> Arc<Block> {
+    fn falsified(&self, bp: &BlkPtr, block: &Block) -> Arc<Block> {
         let mut bytes = AlignedBuf::zeroed(block.len());
         bytes.copy_from_slice(block);
         (self.lie)(bp, block, &mut bytes);
@@ -60,7 +60,7 @@ impl BlockStore for Liar {
     }
 
     fn read(&self, bp: &BlkPtr, place: Place, key: Option<&Key>) -> zio::Result<Arc<Block>> {
-        self.truth.read(bp, place, key).map(|block| self.told(bp, &block))
+        self.truth.read(bp, place, key).map(|block| self.falsified(bp, &block))
     }
 
     fn read_many(
@@ -69,7 +69,7 @@ impl BlockStore for Liar {
         key: Option<&Key>,
     ) -> Vec<zio::Result<Arc<Block>>> {
         let read = self.truth.read_many(blocks, key).into_iter().zip(blocks);
-        read.map(|(block, (bp, _))| block.map(|b| self.told(bp, &b))).collect()
+        read.map(|(block, (bp, _))| block.map(|b| self.falsified(bp, &b))).collect()
     }
 }
 

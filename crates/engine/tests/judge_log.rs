@@ -358,10 +358,10 @@ fn zdb_reads_the_log_and_an_import_replays_it() {
         assert_eq!(kinds.len(), 12, "{kinds:?}");
         describe(&view, true, &dir.path().join("looked.json"));
         drop(view);
-        let message = oracle::zdb_on(dir.path(), &["-ivv", &format!("{name}/fs")]);
-        assert!(message.success, "{}", message.text);
+        let verdict = oracle::zdb_on(dir.path(), &["-ivv", &format!("{name}/fs")]);
+        assert!(verdict.success, "{}", verdict.text);
         for kind in kinds {
-            assert!(message.text.contains(kind), "zdb shows no {kind}:\n{}", message.text);
+            assert!(verdict.text.contains(kind), "zdb shows no {kind}:\n{}", verdict.text);
         }
         oracle::judge(dir.path(), name);
         let pool = bench.import();
@@ -416,8 +416,8 @@ fn what_was_half_replayed_is_finished() {
         half.save(dir.path());
         oracle::judge(dir.path(), name);
         let whole = held(&dir.path().join("whole.json"));
-        for message in ["looked.json", "finished.json"] {
-            same(name, &whole, &held(&dir.path().join(message)));
+        for file in ["looked.json", "finished.json"] {
+            same(name, &whole, &held(&dir.path().join(file)));
         }
     }
 }

@@ -30,24 +30,24 @@ const RING: u64 = 32;
 
 /// How a thread's writes are promised, and their bytes: less than a sector, a record of the log,
 /// several records, a whole block.
-const THREADS: [(Way, usize); 7] = [
-    (Way::Fsync, 300),
-    (Way::Fsync, 40_000),
-    (Way::Fsync, 128 << 10),
-    (Way::Always, 4096),
-    (Way::Always, 128 << 10),
-    (Way::Flush, 4096),
-    (Way::Flush, 64 << 10),
+const THREADS: [(SyncKind, usize); 7] = [
+    (SyncKind::Fsync, 300),
+    (SyncKind::Fsync, 40_000),
+    (SyncKind::Fsync, 128 << 10),
+    (SyncKind::Always, 4096),
+    (SyncKind::Always, 128 << 10),
+    (SyncKind::Flush, 4096),
+    (SyncKind::Flush, 64 << 10),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum SyncKind {
     Fsync,
     Always,
     Flush,
 }
 
-impl Way {
+impl SyncKind {
     /// Where its threads write; of a volume each has one.
     fn dataset(self, thread: usize) -> String {
         match self {
@@ -79,7 +79,7 @@ fn ring(pool: &LivePool, thread: usize) -> Vec<u8> {
     let mut out = vec![0; size * RING as usize];
     let dataset = way.dataset(thread);
     match way {
-        Way::Flush => pool.volume(&dataset).unwrap().read_at(0, &mut out).unwrap(),
+        SyncKind::Flush => pool.volume(&dataset).unwrap().read_at(0, &mut out).unwrap(),
         _ => {
             let fs = pool.filesystem(&dataset).unwrap();
             fs.node(object(&fs, thread)).unwrap().read_at(0, &mut out).unwrap()
@@ -100,7 +100,7 @@ fn write_for_ever(pool: &LivePool, thread: usize) {
     let dataset = way.dataset(thread);
     let place = |n: u64| n % RING * size as u64;
     let write: Box<dyn Fn(u64)> = match way {
-        Way::Flush => {
+        SyncKind::Flush => {
             let volume = pool.volume(&dataset).unwrap();
             Box::new(move |n| {
                 volume.write_at(place(n), &piece(thread, n)).unwrap();
@@ -112,7 +112,7 @@ fn write_for_ever(pool: &LivePool, thread: usize) {
             let file = object(&fs, thread);
             Box::new(move |n| {
                 fs.write_at(file, place(n), &piece(thread, n), writing::fs_time(n)).unwrap();
-                if way == Way::Fsync {
+                if way == SyncKind::Fsync {
                     fs.sync(file).unwrap();
                 }
             })
@@ -194,7 +194,7 @@ fn kill_in_a_loop(shape: Shape, deaths: u64) {
     pool.create_filesystem("tank/always", NewFilesystem::default(), vec![always]).unwrap();
     for (thread, (way, size)) in THREADS.into_iter().enumerate() {
         let dataset = way.dataset(thread);
-        if way == Way::Flush {
+        if way == SyncKind::Flush {
             pool.create_volume(&dataset, size as u64 * RING, 8192, Vec::new()).unwrap();
             continue;
         }

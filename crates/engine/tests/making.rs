@@ -184,18 +184,18 @@ fn what_is_on_a_device_is_asked_before_it_is_taken() {
     let devices = memory(&["/m/0", "/m/1"]);
     let path = Path::new("/m/0");
     let device = devices.get("/m/0").unwrap();
-    let requested = |force, user: &dyn Fn(&LabelConfig, bool) -> Option<String>| {
+    let check = |force, user: &dyn Fn(&LabelConfig, bool) -> Option<String>| {
         DeviceCheck { pool: None, force, user }.opened(path, device, false)
     };
     let unused = |_: &LabelConfig, _| None;
-    assert_eq!(requested(false, &unused), Ok(()));
+    assert_eq!(check(false, &unused), Ok(()));
     pool(&devices, "/m/0").export().unwrap();
     let holds = DeviceRefusal::Holds(Content::Exported("tank".to_owned()));
-    assert_eq!(requested(false, &unused), Err(holds));
-    assert_eq!(requested(true, &unused), Ok(()));
+    assert_eq!(check(false, &unused), Err(holds));
+    assert_eq!(check(true, &unused), Ok(()));
     // What is used here is not even taken by force.
     let used = |_: &LabelConfig, _| Some("tank".to_owned());
-    assert_eq!(requested(true, &used), Err(DeviceRefusal::InPool("tank".to_owned())));
+    assert_eq!(check(true, &used), Err(DeviceRefusal::InPool("tank".to_owned())));
     let small: WriteDeviceRef = Arc::new(MemoryDevice::zeros("small", 1 << 20));
     let check = DeviceCheck { pool: None, force: true, user: &unused };
     let refused = check.opened(Path::new("small"), &small, false);

@@ -66,7 +66,7 @@ struct Run {
 
 /// What is special about a run.
 #[derive(Clone, Copy, Default)]
-struct How {
+struct RunOptions {
     /// Datasets are encrypted with this key.
     key: Option<&'static [u8]>,
     /// A second thread ends one txg after the other. Log devices are so slow that a txg could be
@@ -204,10 +204,10 @@ fn change_content(
 
 /// Makes a change for each of these numbers in a simulation, and records them.
 fn run(seed: u64, shape: Shape, steps: &[u64]) -> Run {
-    run_with(seed, shape, steps, How::default())
+    run_with(seed, shape, steps, RunOptions::default())
 }
 
-fn run_with(seed: u64, shape: Shape, steps: &[u64], how: How) -> Run {
+fn run_with(seed: u64, shape: Shape, steps: &[u64], how: RunOptions) -> Run {
     let steps = steps.to_vec();
     let run = std::thread::spawn(move || run_here(seed, shape, &steps, how)).join();
     run.unwrap_or_else(|panic| resume_unwind(panic))
@@ -225,8 +225,8 @@ fn end_txgs(rt: &rt::Rt, pool: &Arc<LivePool>, stop: &Arc<AtomicBool>) -> rt::Ta
     rt.spawn("txgs", ends).unwrap()
 }
 
-fn run_here(seed: u64, shape: Shape, steps: &[u64], how: How) -> Run {
-    let How { key, is_restless, is_always } = how;
+fn run_here(seed: u64, shape: Shape, steps: &[u64], how: RunOptions) -> Run {
+    let RunOptions { key, is_restless, is_always } = how;
     let rt = rt::Rt::simulated(seed);
     let site = SimDisks::new(&rt);
     let first_log = shape.devices() - shape.log_devices();
@@ -510,22 +510,22 @@ fn judge_without_logs(run: &Run, cut: usize, images: &[MemoryDevice]) -> Result<
     }
     let devices: Vec<_> = left.iter().map(fork).collect();
     let pool = import_with(&rt::Rt::real(), &devices, LogDevices::GiveUp)?;
-    let message: Vec<GivenUpLog> = pool.given_up_logs().to_vec();
+    let given_up: Vec<GivenUpLog> = pool.given_up_logs().to_vec();
     if contents(pool.view())? != durable {
         return Err("it is not what the last durable txg had".to_owned());
     }
     pool.close().map_err(|e| e.to_string())?;
-    let names: BTreeSet<String> = message.iter().map(|log| log.dataset.clone()).collect();
+    let names: BTreeSet<String> = given_up.iter().map(|log| log.dataset.clone()).collect();
     if !names.is_superset(&promised) || (is_less && names.is_empty()) {
         return Err(format!("{promised:?} lost something, and {names:?} are named"));
     }
     let is_right = |log: &GivenUpLog| (log.txg, log.time) == (last.txg, last.timestamp);
-    if let Some(wrong) = message.iter().find(|log| !is_right(log) || log.replayed > 0) {
+    if let Some(wrong) = given_up.iter().find(|log| !is_right(log) || log.replayed > 0) {
         return Err(format!("{wrong:?} of txg {}, at {}", last.txg, last.timestamp));
     }
     let again = Pool::open_candidate(&candidate(&held(&devices))?, &cache());
     checked(&again.map_err(|e| e.to_string())?)?;
-    Ok(message.len())
+    Ok(given_up.len())
 }
 
 /// Records the import of what a crash left.
@@ -551,27 +551,27 @@ fn record_import(images: Vec<MemoryDevice>, seed: u64) -> CrashLog {
 /// crashes while the first is recovered from.
 fn sweep(run: &Run, step: usize, samples: u64, seed: u64) -> Result<u64, String> {
     let mut judged = 0;
-    let message = |cut, e| format!("cut at {cut} ({}): {e}", run.log.describe(cut));
+    let describe = |cut, e| format!("cut at {cut} ({}): {e}", run.log.describe(cut));
     for cut in (0..=run.log.len()).step_by(step) {
         let images = run.log.images(cut, CrashMode::LoseUnflushed, 0);
-        judge(run, cut, &images, cut % 16 == 0).map_err(|e| message(cut, e))?;
-        judge_unreplayed(&images).map_err(|e| message(cut, e))?;
+        judge(run, cut, &images, cut % 16 == 0).map_err(|e| describe(cut, e))?;
+        judge_unreplayed(&images).map_err(|e| describe(cut, e))?;
         judged += 1;
     }
     let mut rng = testkit::Rng::new(seed);
     for n in 0..samples {
         let cut = rng.below(run.log.len() as u64 + 1) as usize;
         let images = run.log.images(cut, CrashMode::Random, rng.next_u64());
-        judge(run, cut, &images, n % 8 == 0).map_err(|e| message(cut, e))?;
-        judge_unreplayed(&images).map_err(|e| message(cut, e))?;
+        judge(run, cut, &images, n % 8 == 0).map_err(|e| describe(cut, e))?;
+        judge_unreplayed(&images).map_err(|e| describe(cut, e))?;
         judged += 1;
         if n % 10 == 0 {
             let second = record_import(images, seed + n);
             for at in (0..=second.len()).step_by(step) {
                 let mode = if at % 2 == 0 { CrashMode::LoseUnflushed } else { CrashMode::Random };
                 let images = second.images(at, mode, rng.next_u64());
-                let message = |e| format!("cut at {cut}, and at {at} of its import: {e}");
-                judge(run, cut, &images, at % 16 == 0).map_err(message)?;
+                let describe = |e| format!("cut at {cut}, and at {at} of its import: {e}");
+                judge(run, cut, &images, at % 16 == 0).map_err(describe)?;
                 judged += 1;
             }
         }
@@ -595,7 +595,7 @@ fn what_was_promised_is_there() {
 fn what_was_promised_of_encrypted_datasets_is_there() {
     for (seed, shape) in (31..).zip([Shape::Mirror, Shape::DiskAndLog]) {
         testkit::shrinking_seed(seed, STEPS, |steps| {
-            let how = How { key: Some(KEY), ..How::default() };
+            let how = RunOptions { key: Some(KEY), ..RunOptions::default() };
             let run = run_with(seed, shape, steps, how);
             let judged = sweep(&run, 11, 9, seed).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
             assert!(judged > 30 || steps.len() < STEPS, "{judged}");
@@ -614,22 +614,22 @@ fn cuts(run: &Run) -> impl Iterator<Item = usize> {
 fn no_txg_has_a_block_of_a_log_that_nothing_leads_to() {
     for (seed, shape, step) in [(40, Shape::DiskAndLog, 1), (42, Shape::DiskAndLogs, 4)] {
         testkit::shrinking_seed(seed, STEPS, |steps| {
-            let how = How { is_restless: true, ..How::default() };
+            let how = RunOptions { is_restless: true, ..RunOptions::default() };
             let run = run_with(seed, shape, steps, how);
-            let message =
+            let describe =
                 |cut, e| panic!("{shape:?}, cut at {cut} ({}): {e}", run.log.describe(cut));
             for (n, cut) in cuts(&run).step_by(step).enumerate() {
                 let images = run.log.images(cut, CrashMode::LoseUnflushed, 0);
-                judge_unreplayed(&images).unwrap_or_else(|e| message(cut, e));
+                judge_unreplayed(&images).unwrap_or_else(|e| describe(cut, e));
                 if n % 8 == 0 {
-                    judge(&run, cut, &images, true).unwrap_or_else(|e| message(cut, e));
+                    judge(&run, cut, &images, true).unwrap_or_else(|e| describe(cut, e));
                 }
             }
             let mut rng = testkit::Rng::new(seed);
             for _ in 0..30 / step {
                 let cut = rng.below(run.log.len() as u64 + 1) as usize;
                 let images = run.log.images(cut, CrashMode::Random, rng.next_u64());
-                judge_unreplayed(&images).unwrap_or_else(|e| message(cut, e));
+                judge_unreplayed(&images).unwrap_or_else(|e| describe(cut, e));
             }
         });
     }
@@ -640,7 +640,7 @@ fn no_txg_has_a_block_of_a_log_that_nothing_leads_to() {
 fn with_sync_always_each_change_is_promised() {
     for (seed, shape) in (50..).zip([Shape::Disk, Shape::DiskAndLog]) {
         testkit::shrinking_seed(seed, STEPS, |steps| {
-            let how = How { is_always: true, ..How::default() };
+            let how = RunOptions { is_always: true, ..RunOptions::default() };
             let run = run_with(seed, shape, steps, how);
             sweep(&run, 13, 5, seed).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
         });

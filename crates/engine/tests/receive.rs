@@ -59,9 +59,9 @@ fn to(target: &str) -> Receive {
 }
 
 fn receive(pool: &LivePool, how: &Receive, stream: &[u8]) -> Result<Vec<String>, NotReceived> {
-    let told = Told::default();
-    how.run(pool, stream, &told, &Progress::new())?;
-    Ok(told.0.into_inner())
+    let observer = Told::default();
+    how.run(pool, stream, &observer, &Progress::new())?;
+    Ok(observer.0.into_inner())
 }
 
 fn refusal(result: Result<Vec<String>, NotReceived>) -> Refusal {
@@ -165,9 +165,9 @@ fn check_owners(pool: &LivePool, name: &str) {
         *sum = (sum.0 + object.dnode().used_bytes() + 512, sum.1 + 1);
     }
     for row in fs.space(engine::files::SpaceKind::User).unwrap() {
-        let message = counted.remove(&row.id).unwrap_or_default();
+        let expected = counted.remove(&row.id).unwrap_or_default();
         let found = (row.used.unwrap_or(0), row.objects.unwrap_or(0));
-        assert_eq!(found, message, "{name}: user {}", row.id);
+        assert_eq!(found, expected, "{name}: user {}", row.id);
     }
     assert!(counted.is_empty(), "{name}: {counted:?}");
 }
@@ -550,9 +550,9 @@ fn several_snapshots_come_with_their_properties() {
         set: vec![("atime".to_owned(), "off".to_owned())],
         ..to("there/x")
     };
-    let told = receive(&into, &how, &stream).unwrap();
-    assert_eq!(told.len(), 4, "{told:?}");
-    assert_eq!(told[3], "here/top/below@b -> there/x/below@b");
+    let reported = receive(&into, &how, &stream).unwrap();
+    assert_eq!(reported.len(), 4, "{reported:?}");
+    assert_eq!(reported[3], "here/top/below@b -> there/x/below@b");
     compare(&from, "here/top@b", &into, "there/x@b", "above");
     compare(&from, "here/top/below@b", &into, "there/x/below@b", "below");
     let view = into.look().unwrap();

@@ -1,6 +1,6 @@
 //! What exports of all kinds have in common.
 
-use nbd::{Errno, Extent, Trouble};
+use nbd::{Errno, Extent, RequestError};
 
 /// Appends a range to extents, or makes the last one longer. Whether there was room.
 pub(crate) fn push(extents: &mut Vec<Extent>, max: usize, length: u64, is: bool) -> bool {
@@ -19,6 +19,6 @@ pub(crate) fn push(extents: &mut Vec<Extent>, max: usize, length: u64, is: bool)
 }
 
 /// What a client is told that wants to change what cannot be changed.
-pub(crate) fn read_only() -> Trouble {
-    Trouble::new(Errno::Permission, "the export is read-only")
+pub(crate) fn read_only() -> RequestError {
+    RequestError::new(Errno::Permission, "the export is read-only")
 }

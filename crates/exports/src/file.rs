@@ -1,7 +1,7 @@
 //! A file of this machine, for reading.
 
 use crate::extents::{push, read_only};
-use nbd::{Errno, Export, Extent, Facts, Source, Status, Trouble};
+use nbd::{Errno, Export, Extent, Facts, RequestError, Source, Status};
 use rustix::fs::{SeekFrom, seek};
 use std::fs::File;
 use std::io;
@@ -49,7 +49,7 @@ impl Source for FileSource {
         "file".to_owned()
     }
 
-    fn open(&self) -> Result<Arc<dyn Export>, Trouble> {
+    fn open(&self) -> Result<Arc<dyn Export>, RequestError> {
         let file: Arc<dyn Export> = Arc::<FileExport>::clone(&self.file);
         Ok(file)
     }
@@ -57,7 +57,7 @@ impl Source for FileSource {
 
 impl FileExport {
     /// The next place from `at` on that is of a kind; the end, when there is none.
-    fn next(&self, what: SeekFrom) -> Result<u64, Trouble> {
+    fn next(&self, what: SeekFrom) -> Result<u64, RequestError> {
         match seek(&self.file, what) {
             Ok(at) => Ok(at.min(self.facts.size)),
             Err(rustix::io::Errno::NXIO) => Ok(self.facts.size),
@@ -66,8 +66,8 @@ impl FileExport {
     }
 }
 
-fn trouble(e: &io::Error) -> Trouble {
-    Trouble::new(Errno::Io, e.to_string())
+fn trouble(e: &io::Error) -> RequestError {
+    RequestError::new(Errno::Io, e.to_string())
 }
 
 impl Export for FileExport {
@@ -75,23 +75,23 @@ impl Export for FileExport {
         &self.facts
     }
 
-    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Trouble> {
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), RequestError> {
         self.file.read_exact_at(out, offset).map_err(|e| trouble(&e))
     }
 
-    fn write(&self, _: u64, _: &[u8]) -> Result<(), Trouble> {
+    fn write(&self, _: u64, _: &[u8]) -> Result<(), RequestError> {
         Err(read_only())
     }
 
-    fn flush(&self) -> Result<(), Trouble> {
+    fn flush(&self) -> Result<(), RequestError> {
         Ok(())
     }
 
-    fn trim(&self, _: u64, _: u64) -> Result<(), Trouble> {
+    fn trim(&self, _: u64, _: u64) -> Result<(), RequestError> {
         Err(read_only())
     }
 
-    fn zero(&self, _: u64, _: u64, _: bool, _: bool) -> Result<(), Trouble> {
+    fn zero(&self, _: u64, _: u64, _: bool, _: bool) -> Result<(), RequestError> {
         Err(read_only())
     }
 
@@ -101,7 +101,7 @@ impl Export for FileExport {
         offset: u64,
         length: u64,
         max: usize,
-    ) -> Result<Vec<Extent>, Trouble> {
+    ) -> Result<Vec<Extent>, RequestError> {
         let _one = self.seeking.lock().unwrap_or_else(PoisonError::into_inner);
         let end = offset.saturating_add(length);
         let (mut at, mut extents) = (offset, Vec::new());

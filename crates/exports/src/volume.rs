@@ -9,7 +9,7 @@ use crate::extents::{push, read_only};
 use engine::diff::VolumeDiff;
 use engine::live::InUse;
 use engine::{Error, ErrorKind, OpenPool, PropertyContext, Volume};
-use nbd::{Errno, Export, Extent, Facts, Source, Status, Trouble};
+use nbd::{Errno, Export, Extent, Facts, RequestError, Source, Status};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Blocks that are looked at for one status; what lies behind is left to the next request.
@@ -111,7 +111,7 @@ impl Source for VolumeSource {
         if self.name.contains('@') { "snapshot of a volume" } else { "volume" }.to_owned()
     }
 
-    fn open(&self) -> Result<Arc<dyn Export>, Trouble> {
+    fn open(&self) -> Result<Arc<dyn Export>, RequestError> {
         let volume = self.volume().map_err(trouble)?;
         let since = self.snapshots().map_err(trouble)?;
         let facts = Facts {
@@ -126,7 +126,7 @@ impl Source for VolumeSource {
 }
 
 /// An error as the protocol has them.
-fn trouble(error: impl Into<Error>) -> Trouble {
+fn trouble(error: impl Into<Error>) -> RequestError {
     let error = error.into();
     let errno = match error.kind() {
         ErrorKind::NoSpace | ErrorKind::Quota => Errno::NoSpace,
@@ -134,7 +134,7 @@ fn trouble(error: impl Into<Error>) -> Trouble {
         ErrorKind::Invalid => Errno::Invalid,
         _ => Errno::Io,
     };
-    Trouble::new(errno, term::escape::line(&error.to_string()))
+    RequestError::new(errno, term::escape::line(&error.to_string()))
 }
 
 impl VolumeExport {
@@ -175,17 +175,20 @@ impl VolumeExport {
         let OpenPool::Live(pool) = &self.exported.pool else { return Ok(true) };
         let durable = pool.last_synced();
         let checked = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((txg, message)) = *checked()
+        if let Some((txg, is_forbidden)) = *checked()
             && txg == durable
         {
-            return Ok(message);
+            return Ok(is_forbidden);
         }
-        let says = self.exported.is_read_only()?;
-        *checked() = Some((durable, says));
-        Ok(says)
+        let is_forbidden = self.exported.is_read_only()?;
+        *checked() = Some((durable, is_forbidden));
+        Ok(is_forbidden)
     }
 
-    fn change(&self, change: impl FnOnce(&Volume) -> engine::Result<()>) -> Result<(), Trouble> {
+    fn change(
+        &self,
+        change: impl FnOnce(&Volume) -> engine::Result<()>,
+    ) -> Result<(), RequestError> {
         if self.facts.is_read_only || self.is_forbidden().map_err(trouble)? {
             return Err(read_only());
         }
@@ -198,26 +201,26 @@ impl Export for VolumeExport {
         &self.facts
     }
 
-    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Trouble> {
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), RequestError> {
         match self.volume.read_at(offset, out) {
             Ok(n) if n == out.len() => Ok(()),
-            Ok(_) => Err(Trouble::new(Errno::Invalid, "the volume is smaller by now")),
+            Ok(_) => Err(RequestError::new(Errno::Invalid, "the volume is smaller now")),
             Err(e) => Err(trouble(e)),
         }
     }
 
-    fn write(&self, offset: u64, data: &[u8]) -> Result<(), Trouble> {
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), RequestError> {
         self.change(|volume| Ok(volume.write_at(offset, data)?))
     }
 
-    fn flush(&self) -> Result<(), Trouble> {
+    fn flush(&self) -> Result<(), RequestError> {
         match self.facts.is_read_only {
             true => Ok(()),
             false => self.volume.flush().map_err(trouble),
         }
     }
 
-    fn trim(&self, offset: u64, length: u64) -> Result<(), Trouble> {
+    fn trim(&self, offset: u64, length: u64) -> Result<(), RequestError> {
         // Whole blocks alone: only they come free.
         let block = self.volume.block_size().max(1);
         let end = (offset.saturating_add(length) / block).saturating_mul(block);
@@ -228,12 +231,21 @@ impl Export for VolumeExport {
         self.change(|volume| Ok(volume.trim(start, end - start)?))
     }
 
-    fn zero(&self, offset: u64, length: u64, keeps: bool, is_fast: bool) -> Result<(), Trouble> {
+    fn zero(
+        &self,
+        offset: u64,
+        length: u64,
+        keeps: bool,
+        is_fast: bool,
+    ) -> Result<(), RequestError> {
         if !keeps {
             return self.change(|volume| Ok(volume.trim(offset, length)?));
         }
         if is_fast {
-            return Err(Trouble::new(Errno::NotSupported, "zeros that keep space are written"));
+            return Err(RequestError::new(
+                Errno::NotSupported,
+                "zeros that keep their space allocated must be written",
+            ));
         }
         self.change(|volume| {
             let (mut at, mut left) = (offset, length);
@@ -253,7 +265,7 @@ impl Export for VolumeExport {
         offset: u64,
         length: u64,
         max: usize,
-    ) -> Result<Vec<Extent>, Trouble> {
+    ) -> Result<Vec<Extent>, RequestError> {
         if let Status::Since(snapshot) = what {
             return self.changed(snapshot, offset, length, max).map_err(trouble);
         }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 pub use crate::log::format::{Superblock, WriterId};
 pub use crate::log::{
-    Collected, Finding, LogDevice, Overview, PinInfo, Report, Trouble, WriterInfo,
+    Collected, DiskError, Finding, LogDevice, Overview, PinInfo, Report, WriterInfo,
 };
 
 /// The segments of new disks, in bytes: few requests for much, and little to send again.
@@ -42,23 +42,23 @@ const HOLE: usize = 1 << 16;
 ///
 /// # Errors
 /// It is not one, or cannot be had.
-pub fn store(name: &Name) -> Result<Arc<dyn Store>, Trouble> {
+pub fn store(name: &Name) -> Result<Arc<dyn Store>, DiskError> {
     match &name.place {
         Place::Folder(folder) => {
             let store = DirStore::new(folder);
-            Ok(Arc::new(store.map_err(|e| Trouble::Machine(e.to_string()))?))
+            Ok(Arc::new(store.map_err(|e| DiskError::Machine(e.to_string()))?))
         }
         #[cfg(feature = "buckets")]
         Place::Bucket(bucket) => {
             let store = crate::store::BucketStore::new(bucket);
-            Ok(Arc::new(store.map_err(|e| Trouble::Machine(e.to_string()))?))
+            Ok(Arc::new(store.map_err(|e| DiskError::Machine(e.to_string()))?))
         }
         #[cfg(not(feature = "buckets"))]
         Place::Bucket(_) => {
-            Err(Trouble::Machine("this program was built without stores in buckets".to_owned()))
+            Err(DiskError::Machine("this program was built without support for buckets".to_owned()))
         }
         Place::Tcp(..) | Place::Unix(_) => {
-            Err(Trouble::Machine("it is not a store of objects".to_owned()))
+            Err(DiskError::Machine("it is not an object store".to_owned()))
         }
     }
 }
@@ -76,13 +76,13 @@ fn options(name: &Name) -> Options {
 
 /// Those of a disk that is to be read, with the cache that the environment of this machine names: a
 /// name would carry the path to other machines, and a label that another wrote to this one.
-fn options_with_cache(name: &Name) -> Result<Options, Trouble> {
+fn options_with_cache(name: &Name) -> Result<Options, DiskError> {
     let cache = match env::var_os(CACHE).filter(|folder| !folder.is_empty()) {
         None => None,
         Some(folder) => {
             let bytes = match env::var(CACHE_SIZE) {
                 Ok(text) => size_of(&text).ok_or_else(|| {
-                    Trouble::Machine(format!("{CACHE_SIZE}: '{text}' is not a size, as 10G is one"))
+                    DiskError::Machine(format!("{CACHE_SIZE}: '{text}' is not a size such as 10G"))
                 })?,
                 Err(_) => CACHE_BYTES,
             };
@@ -108,12 +108,12 @@ fn patience(name: &Name) -> Duration {
 ///
 /// # Errors
 /// Why there is none.
-pub fn create(name: &Name, is: &Superblock) -> Result<(), Trouble> {
+pub fn create(name: &Name, is: &Superblock) -> Result<(), DiskError> {
     if let Place::Folder(folder) = &name.place
         && let Err(e) = std::fs::create_dir(folder)
         && e.kind() != std::io::ErrorKind::AlreadyExists
     {
-        return Err(Trouble::Machine(format!("{}: {e}", folder.display())));
+        return Err(DiskError::Machine(format!("{}: {e}", folder.display())));
     }
     LogDevice::create(store(name)?, &Rt::real(), is, patience(name))
 }
@@ -122,7 +122,7 @@ pub fn create(name: &Name, is: &Superblock) -> Result<(), Trouble> {
 ///
 /// # Errors
 /// Why it cannot be had.
-pub fn open(name: &Name) -> Result<Arc<LogDevice>, Trouble> {
+pub fn open(name: &Name) -> Result<Arc<LogDevice>, DiskError> {
     LogDevice::open(store(name)?, name.as_str(), &Rt::real(), options_with_cache(name)?)
 }
 
@@ -130,7 +130,7 @@ pub fn open(name: &Name) -> Result<Arc<LogDevice>, Trouble> {
 ///
 /// # Errors
 /// Another program of this machine has it (`None`), or why it cannot be had.
-pub fn claim(name: &Name) -> Result<Arc<LogDevice>, Option<Trouble>> {
+pub fn claim(name: &Name) -> Result<Arc<LogDevice>, Option<DiskError>> {
     claim_with(name, options_with_cache(name).map_err(Some)?)
 }
 
@@ -138,12 +138,12 @@ pub fn claim(name: &Name) -> Result<Arc<LogDevice>, Option<Trouble>> {
 ///
 /// # Errors
 /// As for [`claim`].
-pub fn claim_to_clean(name: &Name) -> Result<Arc<LogDevice>, Option<Trouble>> {
+pub fn claim_to_clean(name: &Name) -> Result<Arc<LogDevice>, Option<DiskError>> {
     claim_with(name, Options { grace: Duration::ZERO, is_tended: false, ..options(name) })
 }
 
-fn claim_with(name: &Name, options: Options) -> Result<Arc<LogDevice>, Option<Trouble>> {
-    let taken = lock::take(name).map_err(|e| Some(Trouble::Machine(e.to_string())))?;
+fn claim_with(name: &Name, options: Options) -> Result<Arc<LogDevice>, Option<DiskError>> {
+    let taken = lock::take(name).map_err(|e| Some(DiskError::Machine(e.to_string())))?;
     let lock: File = taken.ok_or(None)?;
     let store = store(name).map_err(Some)?;
     LogDevice::claim(store, name.as_str(), &Rt::real(), options, Some(lock)).map_err(Some)
@@ -168,7 +168,7 @@ pub(crate) fn claim_leaf(name: &Name) -> Result<WriteDeviceRef, Error> {
 ///
 /// # Errors
 /// Why it cannot be had.
-pub fn overview(name: &Name) -> Result<Overview, Trouble> {
+pub fn overview(name: &Name) -> Result<Overview, DiskError> {
     Overview::of(store(name)?, &Rt::real(), patience(name), options(name).map_memory)
 }
 
@@ -176,7 +176,7 @@ pub fn overview(name: &Name) -> Result<Overview, Trouble> {
 ///
 /// # Errors
 /// Why it cannot be had.
-pub fn check(name: &Name, seen: impl FnMut(u64)) -> Result<Report, Trouble> {
+pub fn check(name: &Name, seen: impl FnMut(u64)) -> Result<Report, DiskError> {
     log::check(store(name)?, &Rt::real(), patience(name), options(name).map_memory, seen)
 }
 
@@ -184,7 +184,7 @@ pub fn check(name: &Name, seen: impl FnMut(u64)) -> Result<Report, Trouble> {
 ///
 /// # Errors
 /// Why it cannot be had.
-pub fn pin(name: &Name) -> Result<PinInfo, Trouble> {
+pub fn pin(name: &Name) -> Result<PinInfo, DiskError> {
     let Options { map_memory, who, .. } = options(name);
     log::pin(store(name)?, &Rt::real(), patience(name), map_memory, &who)
 }
@@ -193,7 +193,7 @@ pub fn pin(name: &Name) -> Result<PinInfo, Trouble> {
 ///
 /// # Errors
 /// What the store did.
-pub fn unpin(name: &Name, pin: &str) -> Result<bool, Trouble> {
+pub fn unpin(name: &Name, pin: &str) -> Result<bool, DiskError> {
     log::unpin(store(name)?, &Rt::real(), patience(name), pin)
 }
 
@@ -202,15 +202,15 @@ pub fn unpin(name: &Name, pin: &str) -> Result<bool, Trouble> {
 ///
 /// # Errors
 /// Why it cannot be had, or what became of the file.
-pub fn copy_out(name: &Name, to: &Path, mut seen: impl FnMut(u64)) -> Result<(), Trouble> {
+pub fn copy_out(name: &Name, to: &Path, mut seen: impl FnMut(u64)) -> Result<(), DiskError> {
     let device = open(name)?;
-    let fail = |e: std::io::Error| Trouble::Machine(format!("{}: {e}", to.display()));
+    let fail = |e: std::io::Error| DiskError::Machine(format!("{}: {e}", to.display()));
     let file = File::options().write(true).create_new(true).open(to).map_err(fail)?;
     file.set_len(device.size()).map_err(fail)?;
     let mut at = 0;
     while at < device.size() {
         let len = PIECE.min(usize::try_from(device.size() - at).unwrap_or(PIECE));
-        let bytes = device.read_new(at, len).map_err(|e| Trouble::Machine(e.to_string()))?;
+        let bytes = device.read_new(at, len).map_err(|e| DiskError::Machine(e.to_string()))?;
         for (from, part) in filled(&bytes) {
             file.write_all_at(part, at + from).map_err(fail)?;
         }
@@ -225,13 +225,17 @@ pub fn copy_out(name: &Name, to: &Path, mut seen: impl FnMut(u64)) -> Result<(),
 ///
 /// # Errors
 /// It does not fit, cannot be read, or what the store did.
-pub fn copy_in(from: &Path, device: &LogDevice, mut seen: impl FnMut(u64)) -> Result<(), Trouble> {
-    let fail = |e: std::io::Error| Trouble::Machine(format!("{}: {e}", from.display()));
-    let lost = |e: Error| Trouble::Machine(e.to_string());
+pub fn copy_in(
+    from: &Path,
+    device: &LogDevice,
+    mut seen: impl FnMut(u64),
+) -> Result<(), DiskError> {
+    let fail = |e: std::io::Error| DiskError::Machine(format!("{}: {e}", from.display()));
+    let lost = |e: Error| DiskError::Machine(e.to_string());
     let mut file = File::open(from).map_err(fail)?;
     let size = file.metadata().map_err(fail)?.len();
     if size > device.size() || !size.is_multiple_of(u64::from(SECTOR_BYTES)) {
-        return Err(Trouble::Machine(format!(
+        return Err(DiskError::Machine(format!(
             "{} does not fit: it has {size} bytes, and the disk {}, in sectors of {SECTOR_BYTES}",
             from.display(),
             device.size()

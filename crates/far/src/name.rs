@@ -81,7 +81,7 @@ pub(crate) struct Bucket {
     pub(crate) prefix: String,
     pub(crate) endpoint: Option<String>,
     pub(crate) region: Option<String>,
-    /// To whom it belongs: each account of Azure has containers of all names.
+    /// The account that owns it: each account of Azure has its own containers.
     pub(crate) account: Option<String>,
     /// The bucket is part of the host, not of the path.
     pub(crate) is_virtual: Option<bool>,
@@ -151,7 +151,7 @@ impl Name {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (host, export) = rest.split_once('/').unwrap_or((rest, ""));
         if host.contains('@') {
-            return Err(NameError("it has a user or a password, which would stand in labels"));
+            return Err(NameError("it has a user or a password, which would be written to labels"));
         }
         let (mut socket, mut silence) = (None, SILENCE);
         let (mut certificates, mut tls_host) = (PathBuf::from(CERTIFICATES), None);
@@ -300,7 +300,7 @@ impl Name {
     }
 }
 
-const UNKNOWN: NameError = NameError("it has a parameter that is not known");
+const UNKNOWN: NameError = NameError("it has an unknown parameter");
 
 fn endpoint_of(text: &str) -> Result<String, NameError> {
     let url = decoded(text)?;
@@ -308,9 +308,9 @@ fn endpoint_of(text: &str) -> Result<String, NameError> {
     let host = host.filter(|host| !host.is_empty() && !host.starts_with('/'));
     let host = host.ok_or(NameError("its endpoint is not an http:// or https:// URL"))?;
     match host.contains(['@', '?', '#']) {
-        true => {
-            Err(NameError("its endpoint has a user or parameters, which would stand in labels"))
-        }
+        true => Err(NameError(
+            "its endpoint has a user or parameters, which would be written to labels",
+        )),
         false => Ok(url.trim_end_matches('/').to_owned()),
     }
 }
@@ -343,7 +343,7 @@ fn host_and_port(text: &str) -> Result<(String, u16), NameError> {
 
 /// Bytes that stand as `%` and two digits.
 fn decoded(text: &str) -> Result<String, NameError> {
-    let wrong = NameError("a '%' in it is not followed by two digits of a byte of UTF-8");
+    let wrong = NameError("a '%' in it is not followed by two hexadecimal digits of UTF-8");
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
@@ -356,7 +356,7 @@ fn decoded(text: &str) -> Result<String, NameError> {
         out.push((high * 16 + low) as u8);
     }
     let text = String::from_utf8(out).map_err(|_| wrong)?;
-    if text.contains('\0') { Err(NameError("it has a byte of zero")) } else { Ok(text) }
+    if text.contains('\0') { Err(NameError("it has a zero byte")) } else { Ok(text) }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 use device::{
     DeviceSource as _, ErrorKind, Shared, WriteDeviceRef, read_batch, read_one, write_batch,
 };
-use far::disk::{self, Superblock, Trouble};
+use far::disk::{self, DiskError, Superblock};
 use far::{AnyDevices, Name};
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -176,7 +176,7 @@ fn one_program_of_a_machine_has_it() {
         is_fenced: true,
         made_by: String::new(),
     };
-    assert_eq!(disk::create(&place.name(), &again), Err(Trouble::DiskExists));
+    assert_eq!(disk::create(&place.name(), &again), Err(DiskError::DiskExists));
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn damage_is_found_and_costs_what_it_hit() {
     let found = disk::check(&place.name(), |_| ()).unwrap();
     assert_eq!((found.segments, found.verified), (4, 4 * MIB as u64));
     let lost: Vec<(&str, u64)> = found.findings.iter().map(|f| (&*f.what, f.lost)).collect();
-    let (changed, gone) = ("bytes of it are not what its table says", "it is gone");
+    let (changed, gone) = ("some of its data does not match its table", "it is gone");
     assert_eq!(lost, [(changed, MIB as u64), (gone, MIB as u64)]);
     let device = place.claim();
     assert!(read_one(&*device, 2 * MIB as u64, 4096).is_err());

@@ -68,7 +68,7 @@ impl Handle<'_> {
     fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
         // To the system this number means that nothing is to be changed.
         if uid == u32::MAX || gid == u32::MAX {
-            return Err(io::Error::other("4294967295 is the number of no user or group"));
+            return Err(io::Error::other("4294967295 is not the number of a user or group"));
         }
         let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
         Ok(chownat(self.fd, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)

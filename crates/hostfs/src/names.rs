@@ -14,7 +14,7 @@ pub fn check(name: &[u8]) -> io::Result<()> {
     match fault(name) {
         None => Ok(()),
         Some(why) => {
-            let text = format!("not a name a file can have here: {why}");
+            let text = format!("no file here can have this name: {why}");
             Err(io::Error::new(io::ErrorKind::InvalidInput, text))
         }
     }

@@ -135,7 +135,7 @@ impl Output {
         }
         let there = statat(&*folder, &**name, AtFlags::SYMLINK_NOFOLLOW);
         if there.is_ok_and(|s| !FileInfo::from(&s).is_file()) {
-            return Err(io::Error::other("something else has the name by now"));
+            return Err(io::Error::other("something else has this name by now"));
         }
         if let Some(own) = temporary.as_deref() {
             renameat(&*folder, own, &*folder, &**name)?;
@@ -408,12 +408,12 @@ mod tests {
         let pipe = place.path().join("pipe");
         let mode = Mode::RUSR | Mode::WUSR;
         rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, mode, 0).unwrap();
-        let message = [
+        let errors = [
             Output::create(&pipe, &ever).err().unwrap(),
             append(&pipe, &ever).unwrap_err(),
             stream_to(&pipe, &ever).unwrap_err(),
         ];
-        for why in message {
+        for why in errors {
             assert!(why.to_string().contains("no program reads"), "{why}");
         }
     }

@@ -80,7 +80,7 @@ fn open(dir: &Dir) -> io::Result<File> {
     let is_log = head.is_empty() || head.starts_with(b"{\"event\":\"start\"");
     match look.is_file() && look.links == 1 && mine && is_log {
         true => Ok(file),
-        false => Err(io::Error::other("it is there and no log of a rescue by this user")),
+        false => Err(io::Error::other("the file exists and is not a rescue log of this user")),
     }
 }
 
@@ -131,12 +131,12 @@ impl Log {
         };
         let datasets = match count(&self.lost_datasets) {
             0 => None,
-            1 => Some("nothing of 1 dataset was copied".to_owned()),
-            n => Some(format!("nothing of {n} datasets was copied")),
+            1 => Some("1 dataset was not copied at all".to_owned()),
+            n => Some(format!("{n} datasets were not copied at all")),
         };
         let bytes = match (count(&self.lost_bytes), &datasets) {
             (0, Some(_)) => None,
-            (n, _) => Some(format!("{n} bytes are missing in copied files")),
+            (n, _) => Some(format!("{n} bytes are missing from copied files")),
         };
         let parts: Vec<String> = datasets.into_iter().chain(bytes).collect();
         format!("{noun}: {}", parts.join(", "))

@@ -62,10 +62,10 @@ fn folders(env: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
 /// Why not.
 fn check_allowed(env: &dyn Fn(&str) -> Option<OsString>, is_root: bool) -> Result<(), String> {
     if env("ZPOOL_SCRIPTS_ENABLED").is_some_and(|text| !is_set(Some(text))) {
-        return Err("ZPOOL_SCRIPTS_ENABLED says that no scripts are run".to_owned());
+        return Err("ZPOOL_SCRIPTS_ENABLED forbids scripts".to_owned());
     }
     if is_root && !is_set(env("ZPOOL_SCRIPTS_AS_ROOT")) {
-        let why = "scripts run with root's rights only where ZPOOL_SCRIPTS_AS_ROOT is set";
+        let why = "scripts run as root only if ZPOOL_SCRIPTS_AS_ROOT is set";
         return Err(why.to_owned());
     }
     Ok(())
@@ -90,7 +90,7 @@ impl Scripts {
         let mut out = Vec::new();
         for name in names.split(',').filter(|name| !name.is_empty()) {
             if name.contains('/') {
-                return Err(format!("'{name}': the name of a script has no slash"));
+                return Err(format!("'{name}': the name of a script cannot contain a slash"));
             }
             let mut paths = folders.iter().map(|folder| folder.join(name));
             let Some(path) = paths.find(|path| is_program(path)) else {
@@ -129,9 +129,9 @@ impl Scripts {
             let running = some.iter().map(|(device, script)| (*device, start(script, device)));
             let running: Vec<_> = running.collect();
             for (device, child) in running {
-                let message = child.map(|child| columns(&output(child))).unwrap_or_default();
+                let answered = child.map(|child| columns(&output(child))).unwrap_or_default();
                 let of = out.entry(device.to_owned()).or_default();
-                for (title, value) in message {
+                for (title, value) in answered {
                     match of.iter_mut().find(|(known, _)| *known == title) {
                         Some((_, known)) => *known = value,
                         None => of.push((title, value)),
@@ -218,15 +218,10 @@ mod tests {
 
     #[test]
     fn what_is_no_column_ends_the_columns() {
-        let message = |title: &str, value: &str| (title.to_owned(), value.to_owned());
+        let column = |title: &str, value: &str| (title.to_owned(), value.to_owned());
         assert_eq!(
             columns("a=1\nb=\nc = x=y\nfailed: no disk\nd=2\n"),
-            [
-                message("a", "1"),
-                message("b", ""),
-                message("c", "x=y"),
-                message("", "failed: no disk")
-            ]
+            [column("a", "1"), column("b", ""), column("c", "x=y"), column("", "failed: no disk")]
         );
         assert_eq!(columns(""), []);
     }
@@ -242,25 +237,25 @@ mod tests {
         assert!(Scripts::find("one", &env, false).unwrap_err().contains("no script 'one'"));
         std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
         let scripts = Scripts::find("one", &env, false).unwrap();
-        let message = scripts.run(&["/a", "/b"]);
+        let filled = scripts.run(&["/a", "/b"]);
         let column = |value: &str| vec![("PATH_".to_owned(), format!("{value} HOME="))];
         assert_eq!(
-            message,
+            filled,
             [("/a".to_owned(), column("/a")), ("/b".to_owned(), column("/b"))].into()
         );
         assert!(Scripts::list(&env).ends_with("  one\n"));
         for (names, is_root) in [("one,two", false), ("a/one", false), ("one", true)] {
             assert!(Scripts::find(names, &env, is_root).is_err(), "{names}");
         }
-        let message = |name: &'static str, text: &'static str| {
+        let with = |name: &'static str, text: &'static str| {
             let path = path.clone();
-            move |requested: &str| match requested {
+            move |variable: &str| match variable {
                 "ZPOOL_SCRIPTS_PATH" => Some(path.clone()),
-                _ => (requested == name).then(|| text.into()),
+                _ => (variable == name).then(|| text.into()),
             }
         };
-        assert!(Scripts::find("one", &message("ZPOOL_SCRIPTS_AS_ROOT", "1"), true).is_ok());
-        assert!(Scripts::find("one", &message("ZPOOL_SCRIPTS_ENABLED", "0"), false).is_err());
-        assert!(Scripts::find("one", &message("ZPOOL_SCRIPTS_ENABLED", "1"), false).is_ok());
+        assert!(Scripts::find("one", &with("ZPOOL_SCRIPTS_AS_ROOT", "1"), true).is_ok());
+        assert!(Scripts::find("one", &with("ZPOOL_SCRIPTS_ENABLED", "0"), false).is_err());
+        assert!(Scripts::find("one", &with("ZPOOL_SCRIPTS_ENABLED", "1"), false).is_ok());
     }
 }

@@ -12,7 +12,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// There is nowhere to remember pools in.
-    #[error("this user has no folder for it")]
+    #[error("this user has no directory for it")]
     NoFolder,
     /// A file cannot be written.
     #[error("cannot write {}", path.display())]

@@ -143,22 +143,22 @@ impl CacheFile {
 
     /// The pools in it. A damaged file is put aside, and another with what is whole in it takes
     /// its place.
-    pub(crate) fn entries(&self, told: NoticeFn<'_>) -> Vec<Known> {
+    pub(crate) fn entries(&self, notify: NoticeFn<'_>) -> Vec<Known> {
         match entries(&self.path) {
             Ok(entries) if entries.damaged.is_empty() => entries.pools,
             Err(Unreadable::NoFile) => Vec::new(),
             _ => {
                 // Another process may be replacing it. Without the lock it stays where it is.
                 let lock = self.lock();
-                self.mended(told, lock.as_ref().map(drop).map_err(|e| io::Error::from(e.kind())))
+                self.mended(notify, lock.as_ref().map(drop).map_err(|e| io::Error::from(e.kind())))
             }
         }
     }
 
     /// The same with the lock, or why it cannot be had.
-    fn mended(&self, told: NoticeFn<'_>, locked: io::Result<()>) -> Vec<Known> {
+    fn mended(&self, notify: NoticeFn<'_>, locked: io::Result<()>) -> Vec<Known> {
         if let Err(e) = check_place(&self.path) {
-            told(&Notice::Unreadable { path: &self.path, cause: &e });
+            notify(&Notice::Unreadable { path: &self.path, cause: &e });
             return Vec::new();
         }
         let (pools, why) = match entries(&self.path) {
@@ -167,7 +167,7 @@ impl CacheFile {
             Err(Unreadable::Damaged(why)) => (Vec::new(), vec![why]),
             Err(Unreadable::NoFile) => return Vec::new(),
             Err(Unreadable::Io(e)) => {
-                told(&Notice::Unreadable { path: &self.path, cause: &e });
+                notify(&Notice::Unreadable { path: &self.path, cause: &e });
                 return Vec::new();
             }
         };
@@ -176,7 +176,7 @@ impl CacheFile {
             || check_place(&self.path).and_then(|_| std::fs::rename(&self.path, &aside));
         let done = locked.and_then(|()| put_aside()).and_then(|()| self.replace(&pools));
         let aside = done.as_ref().map(|()| aside.as_path());
-        told(&Notice::Damaged { path: &self.path, why: &why, aside });
+        notify(&Notice::Damaged { path: &self.path, why: &why, aside });
         pools
     }
 
@@ -240,8 +240,8 @@ impl CacheFile {
     }
 
     /// Adds an entry, in place of one with the same name or guid.
-    pub(crate) fn put(&self, told: NoticeFn<'_>, known: &Known) -> Result<()> {
-        self.change(told, |entries| {
+    pub(crate) fn put(&self, notify: NoticeFn<'_>, known: &Known) -> Result<()> {
+        self.change(notify, |entries| {
             entries.retain(|e| e.guid() != known.guid() && e.name() != known.name());
             entries.push(known.clone());
             true
@@ -249,12 +249,17 @@ impl CacheFile {
     }
 
     /// Puts an entry in the place of another, when that still stands there as it was.
-    pub(crate) fn replace_entry(&self, told: NoticeFn<'_>, old: &Known, new: &Known) -> Result<()> {
+    pub(crate) fn replace_entry(
+        &self,
+        notify: NoticeFn<'_>,
+        old: &Known,
+        new: &Known,
+    ) -> Result<()> {
         // A file that is not ours has no entry.
         if !check_place(&self.path).unwrap_or(false) {
             return Ok(());
         }
-        self.change(told, |entries| {
+        self.change(notify, |entries| {
             let mut same = entries.iter_mut().filter(|e| e.guid() == old.guid());
             match same.find(|e| e.differs_only_in_txg(old)) {
                 Some(entry) => {
@@ -267,12 +272,12 @@ impl CacheFile {
     }
 
     /// Takes an entry out, when it is there.
-    pub(crate) fn remove(&self, told: NoticeFn<'_>, guid: u64) -> Result<()> {
+    pub(crate) fn remove(&self, notify: NoticeFn<'_>, guid: u64) -> Result<()> {
         // A file that is not ours has no entry.
         if !check_place(&self.path).unwrap_or(false) {
             return Ok(());
         }
-        self.change(told, |entries| {
+        self.change(notify, |entries| {
             let before = entries.len();
             entries.retain(|e| e.guid() != guid);
             entries.len() != before
@@ -282,14 +287,14 @@ impl CacheFile {
     /// Changes the entries, under the lock; `change` says whether it did.
     fn change(
         &self,
-        told: NoticeFn<'_>,
+        notify: NoticeFn<'_>,
         change: impl FnOnce(&mut Vec<Known>) -> bool,
     ) -> Result<()> {
         let fail = |e: io::Error| self.cannot_write(e);
         check_place(&self.path).map_err(fail)?;
         self.make_folder().map_err(fail)?;
         let _lock = self.lock().map_err(fail)?;
-        let mut entries = self.mended(told, Ok(()));
+        let mut entries = self.mended(notify, Ok(()));
         if !change(&mut entries) {
             return Ok(());
         }

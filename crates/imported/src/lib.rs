@@ -74,17 +74,17 @@ impl Cachefile {
 /// The pools that a user has created or imported here, and neither exported nor destroyed since.
 pub struct KnownPools<'a> {
     folder: Option<PathBuf>,
-    told: Box<dyn Fn(&Notice<'_>) + 'a>,
+    notify: Box<dyn Fn(&Notice<'_>) + 'a>,
     /// The folders where devices may be that are not where they were.
     elsewhere: Vec<PathBuf>,
 }
 
 impl<'a> KnownPools<'a> {
     /// Those that are written down in this folder, which is made when it is needed; `None`: no pool
-    /// is known, and none can be remembered. `told` hears what a user should know.
+    /// is known, and none can be remembered. `notify` gets what a user should know.
     #[must_use]
-    pub fn in_folder(folder: Option<PathBuf>, told: impl Fn(&Notice<'_>) + 'a) -> Self {
-        Self { folder, told: Box::new(told), elsewhere: Vec::new() }
+    pub fn in_folder(folder: Option<PathBuf>, notify: impl Fn(&Notice<'_>) + 'a) -> Self {
+        Self { folder, notify: Box::new(notify), elsewhere: Vec::new() }
     }
 
     /// Devices that are not where they were are looked for in these folders too.
@@ -121,7 +121,8 @@ impl<'a> KnownPools<'a> {
     #[must_use]
     pub fn all(&self) -> Vec<Known> {
         let files = self.files();
-        let mut all: Vec<Known> = files.iter().flat_map(|file| file.entries(&self.told)).collect();
+        let mut all: Vec<Known> =
+            files.iter().flat_map(|file| file.entries(&self.notify)).collect();
         all.retain(Known::is_of_this_boot);
         all.sort_by(|a, b| (a.name(), a.guid()).cmp(&(b.name(), b.guid())));
         all.dedup_by_key(|known| known.guid());
@@ -185,13 +186,13 @@ impl<'a> KnownPools<'a> {
         // In this order: wherever this is cut off, the pool is in one of the two, and that one
         // names each other file that it may stand in.
         if let Some(Cachefile::At(old)) = before.filter(|before| before != cachefile) {
-            CacheFile::at(old).remove(&self.told, known.guid())?;
+            CacheFile::at(old).remove(&self.notify, known.guid())?;
         }
-        to.put(&self.told, known)?;
+        to.put(&self.notify, known)?;
         if let Cachefile::At(path) = cachefile {
-            CacheFile::at(path.clone()).put(&self.told, &known.without_marks())?;
+            CacheFile::at(path.clone()).put(&self.notify, &known.without_marks())?;
         }
-        from.remove(&self.told, known.guid())
+        from.remove(&self.notify, known.guid())
     }
 
     /// Writes down where devices are that are about to be added to a known pool, so that it is
@@ -200,7 +201,7 @@ impl<'a> KnownPools<'a> {
         let Some(old) = self.by_guid(guid) else { return };
         let cachefile = old.cachefile();
         if let Err(e) = self.keep(&old.with_adding(paths), &cachefile) {
-            (self.told)(&Notice::Outdated(&e));
+            (self.notify)(&Notice::Outdated(&e));
         }
     }
 
@@ -220,7 +221,7 @@ impl<'a> KnownPools<'a> {
             false => self.remove(guid_before),
         });
         if let Err(e) = done {
-            (self.told)(&Notice::Outdated(&e));
+            (self.notify)(&Notice::Outdated(&e));
         }
     }
 
@@ -233,14 +234,14 @@ impl<'a> KnownPools<'a> {
             return;
         }
         self.files().iter().for_each(|file| {
-            let _ = file.replace_entry(&self.told, old, &new);
+            let _ = file.replace_entry(&self.notify, old, &new);
         });
     }
 
     /// Forgets a pool, which was exported or destroyed. That it cannot be is only told.
     pub fn forget(&self, guid: u64) {
         if let Err(e) = self.try_forget(guid) {
-            (self.told)(&Notice::NotForgotten(&e));
+            (self.notify)(&Notice::NotForgotten(&e));
         }
     }
 
@@ -255,6 +256,6 @@ impl<'a> KnownPools<'a> {
             Some(Cachefile::At(path)) => Some(CacheFile::at(path)),
             _ => None,
         };
-        self.files().iter().chain(&elsewhere).try_for_each(|file| file.remove(&self.told, guid))
+        self.files().iter().chain(&elsewhere).try_for_each(|file| file.remove(&self.notify, guid))
     }
 }

@@ -9,7 +9,7 @@
 use crate::disk::{Preset, Spec};
 use crate::error::LabError;
 use crate::raw_disk::Fitted as _;
-use crate::raw_disk::{ModelDisk, Until, in_a_row, pace};
+use crate::raw_disk::{ModelDisk, StopAt, in_a_row, pace};
 use engine::Pool;
 use engine::inside::check;
 use engine::inside::check::{CheckOptions, Verify};
@@ -82,7 +82,7 @@ pub fn costs(preset: &Preset) -> Result<Costs, LabError> {
     let mut rng = Xoshiro256::seeded(1);
     let mut random = move || rng.below(size / 4096) * 4096;
     let mut disk = ModelDisk::new(preset, 1);
-    let many = |count| Until { seconds: f64::MAX, count };
+    let many = |count| StopAt { seconds: f64::MAX, count };
     let alone = pace(&mut disk, ModelKind::Read, 4096, many(2000), &mut random).map_err(fail)?;
     let row = in_a_row(size, 1 << 20);
     let rate = pace(&mut disk, ModelKind::Read, 1 << 20, many(500), row).map_err(fail)?;

@@ -22,7 +22,7 @@ pub use writes::with_writes;
 
 use crate::disk::{Host, Order, Preset, Rotating, Seek, Spec, Ssd};
 use crate::error::LabError;
-use crate::raw_disk::{Fitted, Until, in_a_row, pace};
+use crate::raw_disk::{Fitted, StopAt, in_a_row, pace};
 use engine::inside::device::ModelKind;
 use engine::inside::rt::{Rng, Xoshiro256};
 
@@ -65,7 +65,7 @@ pub fn fit(
 }
 
 /// What reads say of a disk.
-struct Looks {
+struct Traits {
     size: u64,
     /// Seconds of a command, and of each byte on the bus.
     command: f64,
@@ -79,7 +79,7 @@ struct Looks {
     depths: Vec<(usize, f64)>,
 }
 
-impl Looks {
+impl Traits {
     /// A platter turns at least every 14 ms and at most every 3; the mean wait is half of that.
     fn rotates(&self) -> bool {
         let fastest = self.seeks.iter().copied().fold(f64::INFINITY, f64::min);
@@ -154,7 +154,7 @@ fn looks(
     effort: Effort,
     rng: &mut Xoshiro256,
     progress: &dyn Fn(&str),
-) -> std::io::Result<Looks> {
+) -> std::io::Result<Traits> {
     let size = disk.size();
     progress("commands");
     let small = same_place(disk, effort, SMALL)?;
@@ -176,7 +176,7 @@ fn looks(
     let rotation = spans[spans.len() / 2];
     progress("queue");
     let depths = rates_by_depth(disk, effort, &DEPTHS, rng)?;
-    let mut looks = Looks { size, command, per_byte, outer, inner, seeks, rotation, depths };
+    let mut looks = Traits { size, command, per_byte, outer, inner, seeks, rotation, depths };
     if !looks.rotates() {
         looks.depths.extend(rates_by_depth(disk, effort, &MORE_DEPTHS, rng)?);
     }
@@ -208,8 +208,8 @@ fn measure(
     })
 }
 
-fn until(effort: Effort) -> Until {
-    Until { seconds: effort.seconds, count: effort.requests }
+fn until(effort: Effort) -> StopAt {
+    StopAt { seconds: effort.seconds, count: effort.requests }
 }
 
 /// Seconds of a read whose place was read just before.
@@ -225,7 +225,7 @@ fn rate(disk: &mut dyn Fitted, effort: Effort, from: u64) -> std::io::Result<f64
     let from = from / LONG * LONG;
     disk.read(from, LONG)?;
     let mut row = in_a_row(disk.size() - from - LONG, LONG);
-    let long = Until { seconds: effort.seconds * 2.0, count: effort.requests };
+    let long = StopAt { seconds: effort.seconds * 2.0, count: effort.requests };
     let pace = pace(disk, ModelKind::Read, LONG, long, || from + LONG + row())?;
     Ok(pace.mib_per_second() * LONG as f64)
 }

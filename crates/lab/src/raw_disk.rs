@@ -200,7 +200,7 @@ impl FileDisk {
     /// Opens it.
     ///
     /// # Errors
-    /// When it cannot be opened, or another program writes to it.
+    /// When it cannot be opened, or another program has it open for writing.
     pub fn open(path: &Path, access: Access) -> Result<Self, LabError> {
         let fail = |e: std::io::Error| LabError::new(format!("cannot open {}", path.display()), e);
         let is_disk = std::fs::metadata(path).map_err(fail)?.file_type().is_block_device();
@@ -402,7 +402,7 @@ impl Pace {
 
 /// How long requests are repeated: until one of these is reached.
 #[derive(Clone, Copy, Debug)]
-pub struct Until {
+pub struct StopAt {
     /// Seconds.
     pub seconds: f64,
     /// Requests.
@@ -417,7 +417,7 @@ pub fn pace(
     disk: &mut dyn RawDisk,
     kind: ModelKind,
     len: u64,
-    until: Until,
+    until: StopAt,
     mut next: impl FnMut() -> u64,
 ) -> std::io::Result<Pace> {
     let (begin, cpu) = (disk.now(), disk.cpu());

@@ -24,7 +24,7 @@ use crate::error::LabError;
 use crate::experiment::{Experiment, OnDevice, Setting};
 use crate::outcome::{Chart, Outcome, Series};
 use crate::parameter::{Origin, Parameter};
-use crate::raw_disk::{Access, FileDisk, ModelDisk, Pace, RawDisk, Until, in_a_row, pace};
+use crate::raw_disk::{Access, FileDisk, ModelDisk, Pace, RawDisk, StopAt, in_a_row, pace};
 use crate::target::Target;
 use engine::inside::device::ModelKind;
 
@@ -136,16 +136,16 @@ fn size(
     let len = published.kib << 10;
     (setting.progress)(&format!("writes of {} KiB", published.kib));
     let seconds = published.ms / 1e3;
-    let safe = measure(target, setting, Way { len, safe: true, seconds, pieces: None })?;
+    let safe = measure(target, setting, WritePattern { len, safe: true, seconds, pieces: None })?;
     // A file's cache is the host's: one size says it.
     let cached = matches!(target, Target::Sim(_)) && len <= 8 << 20 || published.kib == 16;
     let cached = cached
-        .then(|| measure(target, setting, Way { len, safe: false, seconds, pieces: None }))
+        .then(|| measure(target, setting, WritePattern { len, safe: false, seconds, pieces: None }))
         .transpose()?;
     let uncorrected = matches!(target, Target::Sim(_)) && published.was.is_some();
     let pieces = Some(MAXPHYS);
     let uncorrected = uncorrected
-        .then(|| measure(target, setting, Way { len, safe: true, seconds, pieces }))
+        .then(|| measure(target, setting, WritePattern { len, safe: true, seconds, pieces }))
         .transpose()?;
     Ok(Size { published, safe, cached, uncorrected })
 }
@@ -180,7 +180,7 @@ fn chart(title: &str, points: Vec<(f64, f64)>) -> Chart {
 
 /// How a size is written.
 #[derive(Clone, Copy)]
-struct Way {
+struct WritePattern {
     len: u64,
     /// Whether a write is on the platter when it ends.
     safe: bool,
@@ -191,8 +191,8 @@ struct Way {
 }
 
 /// Writes of one size, one at a time, in a row from the beginning.
-fn measure(target: &Target, setting: &Setting, way: Way) -> Result<Pace, LabError> {
-    let Way { len, safe, .. } = way;
+fn measure(target: &Target, setting: &Setting, way: WritePattern) -> Result<Pace, LabError> {
+    let WritePattern { len, safe, .. } = way;
     let mut disk: Box<dyn RawDisk> = match target {
         Target::Device { path, .. } => {
             let access = if safe { Access::WriteSafely } else { Access::Write };
@@ -217,10 +217,10 @@ fn measure(target: &Target, setting: &Setting, way: Way) -> Result<Pace, LabErro
     let mut next = in_a_row(size, len);
     if let Target::Sim(_) = target {
         // The study's writer was under way when its script began to count.
-        let one = Until { seconds: f64::MAX, count: 1 };
+        let one = StopAt { seconds: f64::MAX, count: 1 };
         pace(&mut *disk, ModelKind::Write, len, one, &mut next).map_err(failed)?;
     }
-    let until = Until { seconds, count: u64::MAX };
+    let until = StopAt { seconds, count: u64::MAX };
     pace(&mut *disk, ModelKind::Write, len, until, next).map_err(failed)
 }
 
@@ -231,7 +231,7 @@ pub(crate) fn enough_for(
     mib_per_second: f64,
 ) -> Result<Option<u64>, LabError> {
     for p in &PUBLISHED {
-        let way = Way { len: p.kib << 10, safe: true, seconds: SIM_SECONDS, pieces: None };
+        let way = WritePattern { len: p.kib << 10, safe: true, seconds: SIM_SECONDS, pieces: None };
         if measure(target, setting, way)?.mib_per_second() >= mib_per_second {
             return Ok(Some(p.kib));
         }

@@ -21,7 +21,7 @@ use crate::error::LabError;
 use crate::experiment::{Experiment, OnDevice, Setting};
 use crate::outcome::{Chart, Outcome, Series};
 use crate::parameter::{Origin, Parameter};
-use crate::raw_disk::{Access, FileDisk, ModelDisk, Pace, RawDisk, Until, in_a_row, pace};
+use crate::raw_disk::{Access, FileDisk, ModelDisk, Pace, RawDisk, StopAt, in_a_row, pace};
 use crate::target::Target;
 use engine::inside::device::ModelKind;
 use engine::inside::rt::{Rng, Xoshiro256};
@@ -162,17 +162,17 @@ fn measure(target: &Target, setting: &Setting, bytes: u64) -> Result<Sizes, LabE
     let until = |count: u64| match target {
         Target::Sim(_) => {
             let part = setting.scale.clamp(0.001, 1.0);
-            Until { seconds: f64::MAX, count: ((count as f64 * part) as u64).max(1) }
+            StopAt { seconds: f64::MAX, count: ((count as f64 * part) as u64).max(1) }
         }
-        _ => Until { seconds: setting.seconds, count: u64::MAX },
+        _ => StopAt { seconds: setting.seconds, count: u64::MAX },
     };
-    let told = |result: std::io::Result<Pace>| match result {
+    let pace_of = |result: std::io::Result<Pace>| match result {
         Ok(pace) => Ok(Some(pace)),
         Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => Ok(None),
         Err(e) => Err(LabError::new(format!("a read of {bytes} bytes failed"), e)),
     };
     let linear = in_a_row(size, bytes);
-    let linear = told(pace(&mut *disk, ModelKind::Read, bytes, until(SIM_LINEAR), linear))?;
+    let linear = pace_of(pace(&mut *disk, ModelKind::Read, bytes, until(SIM_LINEAR), linear))?;
     // The same places for every size, as far as sizes allow, so that chance is the same too.
     let mut rng = Xoshiro256::seeded(setting.seed);
     let largest = PUBLISHED[PUBLISHED.len() - 1].bytes;
@@ -180,7 +180,7 @@ fn measure(target: &Target, setting: &Setting, bytes: u64) -> Result<Sizes, LabE
         let (place, part) = (rng.below(size / largest.min(size)), rng.below(largest / bytes));
         (place * largest + part * bytes).min(size - bytes)
     };
-    let random = told(pace(&mut *disk, ModelKind::Read, bytes, until(SIM_RANDOM), random))?;
+    let random = pace_of(pace(&mut *disk, ModelKind::Read, bytes, until(SIM_RANDOM), random))?;
     Ok(Sizes { bytes, linear, random })
 }
 

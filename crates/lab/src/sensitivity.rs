@@ -81,7 +81,7 @@ impl Effect {
 
 /// A row that was left out of a fit.
 #[derive(Clone, Debug)]
-pub struct LeftOut {
+pub struct OmittedRow {
     /// The row, as an index.
     pub row: usize,
     /// What the disk says that was fitted to the other rows.
@@ -106,7 +106,7 @@ pub struct Sensitivity {
     /// What each number does.
     pub effects: Vec<Effect>,
     /// Fitted rows, each predicted from the others.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<OmittedRow>,
 }
 
 /// Slopes below this move nothing.
@@ -202,7 +202,7 @@ struct Free<'a> {
     effect: &'a Effect,
 }
 
-fn leave_out<F>(fit: &Fit<'_, F>, effects: &[Effect]) -> Result<Vec<LeftOut>, LabError>
+fn leave_out<F>(fit: &Fit<'_, F>, effects: &[Effect]) -> Result<Vec<OmittedRow>, LabError>
 where
     F: Fn(Preset) -> Result<Outcome, LabError> + Sync,
 {
@@ -242,7 +242,12 @@ where
         self.rows.iter().map(ln).collect()
     }
 
-    fn without(&self, row: usize, rest: &[usize], free: &[Free<'_>]) -> Result<LeftOut, LabError> {
+    fn without(
+        &self,
+        row: usize,
+        rest: &[usize],
+        free: &[Free<'_>],
+    ) -> Result<OmittedRow, LabError> {
         let sum = |apart: &[f64]| rest.iter().map(|r| apart[*r].powi(2)).sum::<f64>();
         let slopes: Vec<Vec<f64>> = rest
             .iter()
@@ -274,7 +279,7 @@ where
         }
         let most = (0..free.len()).max_by(|a, b| at[*a].abs().total_cmp(&at[*b].abs()));
         let moved = most.filter(|n| at[*n] != 0.0).map(|n| (free[n].name, at[n].exp()));
-        Ok(LeftOut { row, predicted: self.rows[row].published * apart[row].exp(), moved })
+        Ok(OmittedRow { row, predicted: self.rows[row].published * apart[row].exp(), moved })
     }
 
     /// The disk with each free number so far, in logarithms, from what it is; `None` where no disk

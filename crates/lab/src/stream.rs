@@ -242,12 +242,12 @@ pub fn start(pool: &LivePool, writers: &[Writer], end: Duration) -> Result<Runni
             let writes = (volume.size() / WRITE_BYTES).max(1);
             for number in first.. {
                 rt.sleep(own_time);
-                let requested = rt.now();
-                if requested >= end {
+                let began = rt.now();
+                if began >= end {
                     break;
                 }
                 write(volume.object(), number % writes, &zeros)?;
-                out.push(Write { ended: rt.now(), held: rt.now() - requested });
+                out.push(Write { ended: rt.now(), held: rt.now() - began });
             }
             Ok(out)
         };

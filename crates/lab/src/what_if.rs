@@ -27,7 +27,7 @@ use engine::inside::pool::live::{
     CreateOptions, Devices, LivePool, NewTop, Setting, SpaceClass, VdevSpec,
 };
 use engine::inside::rt::Rt;
-use load::Took;
+use load::CompletedRequest;
 pub(crate) use meter::{Meter, Metered};
 use std::time::Duration;
 
@@ -336,7 +336,7 @@ fn answer(rt: &Rt, q: &Question) -> Result<Answer, StreamError> {
     Ok(Answer {
         mib_per_second: bytes as f64 / seconds / f64::from(1 << 20),
         per_second,
-        latency: Latency::of(took.iter().map(|t: &Took| t.time).collect()),
+        latency: Latency::of(took.iter().map(|t: &CompletedRequest| t.time).collect()),
         reads: of(true),
         writes: of(false),
         busy_percent,

@@ -565,13 +565,13 @@ impl Server {
             return reply.ok();
         }
         let waiting = self.requests.begin(request.pid(), reply);
-        let told = reply_when_done(waiting);
+        let done = reply_when_done(waiting);
         // Some promises are kept by the thread that asks.
         match self.workers.try_inline(Class::Change) {
-            Some(_permit) => front.fs.sync_then(Some(file), told),
+            Some(_permit) => front.fs.sync_then(Some(file), done),
             None => {
                 let fs = front.fs.clone();
-                self.workers.hand_over(move || fs.sync_then(Some(file), told));
+                self.workers.hand_over(move || fs.sync_then(Some(file), done));
             }
         }
     }

@@ -174,7 +174,9 @@ impl fmt::Display for Error {
             Self::NotADirectory(dir) => write!(f, "{} is not a directory", dir.display()),
             Self::NotEmpty(dir) => write!(f, "directory {} is not empty", dir.display()),
             Self::Mounted(dir, what) => write!(f, "{what} is mounted at {}", dir.display()),
-            Self::NotMounted(dir) => write!(f, "nothing of zinc is mounted at {}", dir.display()),
+            Self::NotMounted(dir) => {
+                write!(f, "no file system of zinc is mounted at {}", dir.display())
+            }
             Self::Busy(dir) => write!(f, "programs use {}", dir.display()),
             Self::Inner(dir, inner) => {
                 write!(f, "something is mounted in {}, at {}", dir.display(), inner.display())
@@ -183,13 +185,20 @@ impl fmt::Display for Error {
                 let dir = dir.display();
                 match keeper {
                     MountHolder::At(other) => {
-                        write!(f, "what was mounted at {dir} is at {} too", other.display())
+                        write!(
+                            f,
+                            "the file system that was mounted at {dir} is also at {}",
+                            other.display()
+                        )
                     }
                     MountHolder::Process(number) => {
                         write!(f, "the mount namespace of process {number} still has {dir}")
                     }
                     MountHolder::OpenFiles => {
-                        write!(f, "programs have files open of what was mounted at {dir}")
+                        write!(
+                            f,
+                            "programs have files open on the file system that was mounted at {dir}"
+                        )
                     }
                 }
             }

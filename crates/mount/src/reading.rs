@@ -29,7 +29,7 @@ const READS: &str = "read_only";
 
 /// A file system that was mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct MountRecord {
     /// Its name.
     pub name: String,
     /// Where.
@@ -38,7 +38,7 @@ pub struct Made {
     pub is_behind: bool,
 }
 
-impl Made {
+impl MountRecord {
     /// A file system of that pool that was mounted there.
     #[must_use]
     pub fn of(pool: &OpenPool, name: &str, dir: PathBuf) -> Self {
@@ -98,10 +98,10 @@ pub fn parameters(wanted: &MountRequest) -> std::io::Result<Value> {
 
 /// What was mounted, by the answer to `mount`.
 #[must_use]
-pub fn made(answer: &Value) -> Vec<Made> {
+pub fn made(answer: &Value) -> Vec<MountRecord> {
     let all = answer.as_array().map_or(&[][..], Vec::as_slice);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let one = |value: &Value| Made {
+    let one = |value: &Value| MountRecord {
         name: text(&value["name"]),
         dir: text(&value["dir"]).into(),
         is_behind: value["behind"] == true,
@@ -145,7 +145,7 @@ impl Reader {
 
     fn mount_one(&self, wanted: &MountRequest) -> Result<Value, DatasetError> {
         let dir = mount(&self.pool, &self.mounts, wanted)?;
-        let Made { name, dir, is_behind } = Made::of(&self.pool, &wanted.name, dir);
+        let MountRecord { name, dir, is_behind } = MountRecord::of(&self.pool, &wanted.name, dir);
         Ok(json!({ "name": name, "dir": dir.to_string_lossy(), "behind": is_behind }))
     }
 

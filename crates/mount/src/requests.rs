@@ -241,9 +241,9 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         let requests = Requests::default();
         requests.watch().unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
-        let answer = requests.begin(child.id(), Reply(tell.clone()));
-        let other = requests.begin(std::process::id(), Reply(tell));
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let answer = requests.begin(child.id(), Reply(sender.clone()));
+        let other = requests.begin(std::process::id(), Reply(sender));
         let signal = |name: &str| {
             let id = child.id().to_string();
             assert!(
@@ -251,9 +251,9 @@ mod tests {
             );
         };
         signal("-STOP");
-        assert!(told.recv_timeout(LOOK * 4).is_err(), "it only stands still");
+        assert!(receiver.recv_timeout(LOOK * 4).is_err(), "it only stands still");
         signal("-TERM");
-        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(Errno::EINTR.code()));
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(60)), Ok(Errno::EINTR.code()));
         assert!(!answer.is_wanted());
         assert!(other.is_wanted());
         drop((answer, other));

@@ -207,7 +207,7 @@ fn dead_root(dir: &Path) -> Option<Result<OwnedFd, Errno>> {
     // The second is what those are told that asked when it died.
     let gone = [Errno::ENOTCONN, Errno::ECONNABORTED];
     let at = dir.to_owned();
-    let (message, heard) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let ask = move || {
         // The kernel knows the root without its process. Attributes it may remember; for space it
         // always asks.
@@ -217,11 +217,11 @@ fn dead_root(dir: &Path) -> Option<Result<OwnedFd, Errno>> {
             Ok(root) => nix::sys::statvfs::fstatvfs(root).err(),
             Err(e) => Some(*e),
         };
-        let _ = message.send(error.filter(|e| gone.contains(e)).map(|_| root));
+        let _ = sender.send(error.filter(|e| gone.contains(e)).map(|_| root));
     };
     // No time is given to a system call: the thread is left behind in it.
     std::thread::Builder::new().name("mount-asks".to_owned()).spawn(ask).ok()?;
-    heard.recv_timeout(ANSWER).ok().flatten()
+    receiver.recv_timeout(ANSWER).ok().flatten()
 }
 
 /// Takes away what processes that died left mounted at `dir` and above it, the outermost first:
@@ -307,10 +307,10 @@ fn not_unmounted(e: Errno, dir: &Path) -> Error {
 /// Whether programs use the mount at `dir`, as far as this process may find out.
 pub(crate) fn is_used(dir: &Path) -> bool {
     // It marks a mount that is not used; one that is marked goes when it is asked again.
-    let requested = nix::mount::umount2(dir, MntFlags::MNT_EXPIRE | MntFlags::UMOUNT_NOFOLLOW);
+    let expired = nix::mount::umount2(dir, MntFlags::MNT_EXPIRE | MntFlags::UMOUNT_NOFOLLOW);
     // A look at it takes the mark away. The kernel knows the root without asking its process.
     let _ = rustix::fs::open(dir, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty());
-    requested == Err(Errno::EBUSY)
+    expired == Err(Errno::EBUSY)
 }
 
 /// What the kernel keeps of the options by itself.

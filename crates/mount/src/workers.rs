@@ -156,24 +156,24 @@ mod tests {
     #[test]
     fn what_waits_holds_nothing_up() {
         let workers = Workers::new(1);
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let gate = Arc::new((Mutex::new(false), Condvar::new()));
         for n in 0..HELPERS_MAX + 10 {
-            let (tell, gate) = (tell.clone(), Arc::clone(&gate));
+            let (sender, gate) = (sender.clone(), Arc::clone(&gate));
             workers.hand_over(move || {
                 if n < HELPERS_MAX - 1 {
                     let mut open = gate.0.lock();
                     gate.1.wait_while(&mut open, |open| !*open);
                 }
-                tell.send(n).unwrap();
+                sender.send(n).unwrap();
             });
         }
         // One helper is left for those that do not wait.
-        let first: Vec<usize> = told.iter().take(11).collect();
+        let first: Vec<usize> = receiver.iter().take(11).collect();
         assert_eq!(first, (HELPERS_MAX - 1..HELPERS_MAX + 10).collect::<Vec<_>>());
         *gate.0.lock() = true;
         gate.1.notify_all();
-        assert_eq!(told.iter().take(HELPERS_MAX - 1).count(), HELPERS_MAX - 1);
+        assert_eq!(receiver.iter().take(HELPERS_MAX - 1).count(), HELPERS_MAX - 1);
         assert!(workers.0.state.lock().helpers <= HELPERS_MAX);
     }
 }

@@ -26,14 +26,14 @@ pub enum Errno {
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct RequestError {
     /// What clients are told in any case.
     pub errno: Errno,
     /// What those are told that can show it.
     pub message: String,
 }
 
-impl Trouble {
+impl RequestError {
     /// A trouble in one line.
     #[must_use]
     pub fn new(errno: Errno, message: impl Into<String>) -> Self {
@@ -41,13 +41,13 @@ impl Trouble {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Trouble {}
+impl std::error::Error for RequestError {}
 
 /// What a client is told of an export when it connects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,32 +89,38 @@ pub trait Export: Send + Sync {
     ///
     /// # Errors
     /// What the client is told.
-    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Trouble>;
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), RequestError>;
 
     /// Writes; durable after the next [`Self::flush`] alone.
     ///
     /// # Errors
     /// What the client is told.
-    fn write(&self, offset: u64, data: &[u8]) -> Result<(), Trouble>;
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), RequestError>;
 
     /// Makes all durable that was written before the call, by whichever connection.
     ///
     /// # Errors
     /// What the client is told.
-    fn flush(&self) -> Result<(), Trouble>;
+    fn flush(&self) -> Result<(), RequestError>;
 
     /// What is there is not needed any more; what is read afterwards is not said.
     ///
     /// # Errors
     /// What the client is told.
-    fn trim(&self, offset: u64, length: u64) -> Result<(), Trouble>;
+    fn trim(&self, offset: u64, length: u64) -> Result<(), RequestError>;
 
     /// Zeros are read from now on. With `keeps` space is kept for them; with `is_fast` it is done
     /// only when that is much faster than writing them.
     ///
     /// # Errors
     /// What the client is told; [`Errno::NotSupported`] when it is not as fast as was asked.
-    fn zero(&self, offset: u64, length: u64, keeps: bool, is_fast: bool) -> Result<(), Trouble>;
+    fn zero(
+        &self,
+        offset: u64,
+        length: u64,
+        keeps: bool,
+        is_fast: bool,
+    ) -> Result<(), RequestError>;
 
     /// The first extents from `offset`, at least one and at most `max`; together they may be
     /// shorter than `length`, and no longer.
@@ -127,7 +133,7 @@ pub trait Export: Send + Sync {
         offset: u64,
         length: u64,
         max: usize,
-    ) -> Result<Vec<Extent>, Trouble>;
+    ) -> Result<Vec<Extent>, RequestError>;
 }
 
 /// Something that clients find by its name.
@@ -142,5 +148,5 @@ pub trait Source: Send + Sync {
     ///
     /// # Errors
     /// What the client is told.
-    fn open(&self) -> Result<Arc<dyn Export>, Trouble>;
+    fn open(&self) -> Result<Arc<dyn Export>, RequestError>;
 }

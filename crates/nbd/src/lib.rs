@@ -55,7 +55,7 @@ mod tests;
 mod transmission;
 mod uri;
 
-pub use export::{Errno, Export, Extent, Facts, Source, Status, Trouble};
+pub use export::{Errno, Export, Extent, Facts, RequestError, Source, Status};
 pub use nbdwire::{ServerTls, TlsError};
 pub use server::{Listener, Server};
 pub use uri::uri;
@@ -80,7 +80,7 @@ pub mod limits {
     pub const NEGOTIATION: Duration = Duration::from_secs(30);
     /// How long a client may take to take something of an answer.
     pub const PATIENCE: Duration = Duration::from_secs(30);
-    /// How long requests that are being carried out may take when the server stops.
+    /// How long requests that are being carried out may take when the server is shutting down.
     pub const GRACE: Duration = Duration::from_secs(5);
     /// How long a thread that is not needed waits to be.
     pub const IDLE: Duration = Duration::from_secs(10);

@@ -1,6 +1,6 @@
 //! An export and a connection in memory, for hostile bytes and tests.
 
-use crate::export::{Export, Extent, Facts, Source, Status, Trouble};
+use crate::export::{Export, Extent, Facts, RequestError, Source, Status};
 use nbdwire::Connection;
 use parking_lot::Mutex;
 use std::io::{self, IoSlice};
@@ -88,7 +88,7 @@ impl Source for MemorySource {
         "memory".to_owned()
     }
 
-    fn open(&self) -> Result<Arc<dyn Export>, Trouble> {
+    fn open(&self) -> Result<Arc<dyn Export>, RequestError> {
         let export: Arc<dyn Export> = Arc::<MemoryExport>::clone(&self.export);
         Ok(export)
     }
@@ -108,33 +108,39 @@ impl Export for MemoryExport {
         &self.facts
     }
 
-    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Trouble> {
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), RequestError> {
         let mut bytes = self.bytes.lock();
         out.copy_from_slice(Self::range(&mut bytes, offset, out.len()));
         Ok(())
     }
 
-    fn write(&self, offset: u64, data: &[u8]) -> Result<(), Trouble> {
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), RequestError> {
         let mut bytes = self.bytes.lock();
         Self::range(&mut bytes, offset, data.len()).copy_from_slice(data);
         Ok(())
     }
 
-    fn flush(&self) -> Result<(), Trouble> {
+    fn flush(&self) -> Result<(), RequestError> {
         Ok(())
     }
 
-    fn trim(&self, _: u64, _: u64) -> Result<(), Trouble> {
+    fn trim(&self, _: u64, _: u64) -> Result<(), RequestError> {
         Ok(())
     }
 
-    fn zero(&self, offset: u64, length: u64, _: bool, _: bool) -> Result<(), Trouble> {
+    fn zero(&self, offset: u64, length: u64, _: bool, _: bool) -> Result<(), RequestError> {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         Self::range(&mut self.bytes.lock(), offset, length).fill(0);
         Ok(())
     }
 
-    fn status(&self, what: &Status, _: u64, length: u64, _: usize) -> Result<Vec<Extent>, Trouble> {
+    fn status(
+        &self,
+        what: &Status,
+        _: u64,
+        length: u64,
+        _: usize,
+    ) -> Result<Vec<Extent>, RequestError> {
         Ok(vec![Extent { length, is: *what != Status::Allocation }])
     }
 }

@@ -338,11 +338,11 @@ fn all_statuses(facts: &Facts) -> Vec<(String, Status)> {
 /// all.
 fn chosen(all: &[(String, Status)], queries: &[String], is_set: bool) -> Vec<(String, Status)> {
     let is_chosen = |name: &String| {
-        let is_asked_for = |query: &String| match query.ends_with(':') {
+        let is_selected = |query: &String| match query.ends_with(':') {
             true => !is_set && name.starts_with(query.as_str()),
             false => name == query,
         };
-        queries.iter().any(is_asked_for) || (!is_set && queries.is_empty())
+        queries.iter().any(is_selected) || (!is_set && queries.is_empty())
     };
     all.iter().filter(|(name, _)| is_chosen(name)).cloned().collect()
 }

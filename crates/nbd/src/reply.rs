@@ -1,6 +1,6 @@
 //! How replies are laid out.
 
-use crate::export::{Extent, Trouble};
+use crate::export::{Extent, RequestError};
 use nbdwire::{CHUNK_MAGIC, EXTENDED_CHUNK_MAGIC, SIMPLE_REPLY_MAGIC, chunk};
 
 /// What form replies have.
@@ -16,7 +16,7 @@ pub(crate) enum Form {
 
 /// What a reply is to.
 #[derive(Clone, Copy)]
-pub(crate) struct To {
+pub(crate) struct ReplyTo {
     pub(crate) form: Form,
     pub(crate) cookie: u64,
     pub(crate) offset: u64,
@@ -25,7 +25,7 @@ pub(crate) struct To {
 /// Longest message of an error in bytes.
 const MESSAGE_MAX: usize = 1024;
 
-impl To {
+impl ReplyTo {
     /// The header of a simple reply.
     pub(crate) fn simple(self, error: u32) -> Vec<u8> {
         let mut out = Vec::with_capacity(16);
@@ -64,7 +64,7 @@ impl To {
     }
 
     /// It failed; at this offset, when that is known.
-    pub(crate) fn failed(self, trouble: &Trouble, at: Option<u64>) -> Vec<u8> {
+    pub(crate) fn failed(self, trouble: &RequestError, at: Option<u64>) -> Vec<u8> {
         let error = trouble.errno as u32;
         if self.form == Form::Simple {
             return self.simple(error);

@@ -12,7 +12,7 @@ use crate::export::Source;
 use crate::limits::{CONNECTIONS, EXTRA_THREADS, GRACE, NEGOTIATION, PATIENCE, SPARED};
 use crate::negotiation::negotiate;
 use crate::transmission::{ThreadLimit, Transmission};
-use connections::{Connections, HangUp, Slot};
+use connections::{Connections, Disconnect, Slot};
 use nbdwire::{Connection, Input, ServerTls, prepare_tcp, prepare_unix};
 use std::io;
 use std::net::TcpListener;
@@ -69,7 +69,7 @@ struct Shared {
 
 struct Client(Arc<dyn Connection>);
 
-impl HangUp for Client {
+impl Disconnect for Client {
     fn hang_up(&self) {
         self.0.hang_up();
     }
@@ -161,7 +161,7 @@ impl Server {
             let _ = thread.join();
         }
         clients.wait(GRACE) || {
-            clients.close(HangUp::hang_up);
+            clients.close(Disconnect::hang_up);
             clients.wait(GRACE)
         }
     }

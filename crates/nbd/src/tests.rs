@@ -1,6 +1,6 @@
 //! Conversations with a server over a socket.
 
-use crate::export::{Export, Extent, Facts, Source, Status, Trouble};
+use crate::export::{Export, Extent, Facts, RequestError, Source, Status};
 use crate::limits::CONNECTIONS;
 use crate::memory::MemorySource;
 use crate::server::{Listener, Server};
@@ -316,30 +316,30 @@ impl Export for Slow {
         &self.facts
     }
 
-    fn read(&self, _: u64, _: &mut [u8]) -> Result<(), Trouble> {
+    fn read(&self, _: u64, _: &mut [u8]) -> Result<(), RequestError> {
         self.changed.wait_while(&mut self.written.lock(), |written| !*written);
         Ok(())
     }
 
-    fn write(&self, _: u64, _: &[u8]) -> Result<(), Trouble> {
+    fn write(&self, _: u64, _: &[u8]) -> Result<(), RequestError> {
         *self.written.lock() = true;
         self.changed.notify_all();
         Ok(())
     }
 
-    fn flush(&self) -> Result<(), Trouble> {
+    fn flush(&self) -> Result<(), RequestError> {
         Ok(())
     }
 
-    fn trim(&self, _: u64, _: u64) -> Result<(), Trouble> {
+    fn trim(&self, _: u64, _: u64) -> Result<(), RequestError> {
         Ok(())
     }
 
-    fn zero(&self, _: u64, _: u64, _: bool, _: bool) -> Result<(), Trouble> {
+    fn zero(&self, _: u64, _: u64, _: bool, _: bool) -> Result<(), RequestError> {
         Ok(())
     }
 
-    fn status(&self, _: &Status, _: u64, _: u64, _: usize) -> Result<Vec<Extent>, Trouble> {
+    fn status(&self, _: &Status, _: u64, _: u64, _: usize) -> Result<Vec<Extent>, RequestError> {
         Ok(Vec::new())
     }
 }
@@ -355,7 +355,7 @@ impl Source for SlowSource {
         String::new()
     }
 
-    fn open(&self) -> Result<Arc<dyn Export>, Trouble> {
+    fn open(&self) -> Result<Arc<dyn Export>, RequestError> {
         let export: Arc<dyn Export> = Arc::<Slow>::clone(&self.0);
         Ok(export)
     }

@@ -1,9 +1,9 @@
 //! Requests, carried out by as many threads as they keep busy (see the front page).
 
-use crate::export::{Errno, Export, Status, Trouble};
+use crate::export::{Errno, Export, RequestError, Status};
 use crate::limits::{IDLE, PAYLOAD, PIECE, THREADS};
 use crate::negotiation::{Negotiated, skip};
-use crate::reply::{Form, To};
+use crate::reply::{Form, ReplyTo};
 use nbdwire::{Command, Request, flag};
 use nbdwire::{Connection, Input, send};
 use parking_lot::Mutex;
@@ -59,7 +59,7 @@ pub(crate) struct Transmission<T> {
 struct Job {
     request: Request,
     /// What was found out while it was read.
-    so_far: Result<(), Trouble>,
+    so_far: Result<(), RequestError>,
     /// Where the bytes in the buffer go.
     at: u64,
 }
@@ -168,12 +168,12 @@ impl<T: Send + Sync + 'static> Transmission<T> {
     }
 
     /// Whether a request can be carried out at all.
-    fn judge(&self, request: &Request) -> Result<(), Trouble> {
+    fn judge(&self, request: &Request) -> Result<(), RequestError> {
         let facts = self.export.facts();
-        let wrong = |why: &str| Err(Trouble::new(Errno::Invalid, why));
+        let wrong = |why: &str| Err(RequestError::new(Errno::Invalid, why));
         let has_payload = request.has(flag::PAYLOAD_LEN);
         if has_payload != (self.form == Form::Extended && request.command == Command::Write) {
-            return wrong("data follow a request that has none, or do not follow one that has");
+            return wrong("a request has data that it must not have, or lacks them");
         }
         if request.flags & !(request.command.flags() | flag::PAYLOAD_LEN) != 0 {
             return wrong("a flag that the request does not have");
@@ -182,10 +182,10 @@ impl<T: Send + Sync + 'static> Transmission<T> {
             Command::Other(_) => return wrong("the command is not known"),
             Command::Flush | Command::Disconnect => return Ok(()),
             Command::Write | Command::Trim | Command::WriteZeroes if facts.is_read_only => {
-                return Err(Trouble::new(Errno::Permission, "the export is read-only"));
+                return Err(RequestError::new(Errno::Permission, "the export is read-only"));
             }
             Command::Read if request.length > u64::from(PAYLOAD) => {
-                return wrong("more bytes than a reply has");
+                return wrong("the reply would be too large");
             }
             Command::BlockStatus if request.length == 0 => return wrong("a range without bytes"),
             Command::BlockStatus if self.statuses.is_empty() => {
@@ -199,7 +199,7 @@ impl<T: Send + Sync + 'static> Transmission<T> {
         }
         let grows = matches!(request.command, Command::Write | Command::WriteZeroes);
         let errno = if grows { Errno::NoSpace } else { Errno::Invalid };
-        Err(Trouble::new(errno, "the range ends behind the export"))
+        Err(RequestError::new(errno, "the range ends beyond the export"))
     }
 
     fn send(&self, head: &[u8], body: &[u8]) -> io::Result<()> {
@@ -209,7 +209,7 @@ impl<T: Send + Sync + 'static> Transmission<T> {
 
     fn carry_out(&self, job: &Job, buffer: &mut Vec<u8>) -> io::Result<()> {
         let Job { request, so_far, at } = job;
-        let to = To { form: self.form, cookie: request.cookie, offset: request.offset };
+        let to = ReplyTo { form: self.form, cookie: request.cookie, offset: request.offset };
         if let Err(trouble) = so_far {
             return self.send(&to.failed(trouble, None), &[]);
         }
@@ -238,14 +238,19 @@ impl<T: Send + Sync + 'static> Transmission<T> {
     }
 
     /// Reads a piece from `at`, and gives its length.
-    fn read_piece(&self, at: u64, left: usize, buffer: &mut Vec<u8>) -> Result<usize, Trouble> {
+    fn read_piece(
+        &self,
+        at: u64,
+        left: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Result<usize, RequestError> {
         let n = piece(at, left);
         buffer.resize(n, 0);
         self.export.read(at, buffer)?;
         Ok(n)
     }
 
-    fn read(&self, request: &Request, to: To, buffer: &mut Vec<u8>) -> io::Result<()> {
+    fn read(&self, request: &Request, to: ReplyTo, buffer: &mut Vec<u8>) -> io::Result<()> {
         // It was judged to be no longer than a payload.
         let length = usize::try_from(request.length).unwrap_or(0);
         if length == 0 {
@@ -256,8 +261,8 @@ impl<T: Send + Sync + 'static> Transmission<T> {
         }
         if request.has(flag::DF) {
             if length > PIECE {
-                let why = "more bytes than go in one piece";
-                return self.send(&to.failed(&Trouble::new(Errno::Overflow, why), None), &[]);
+                let why = "the reply would need several pieces";
+                return self.send(&to.failed(&RequestError::new(Errno::Overflow, why), None), &[]);
             }
             buffer.resize(length, 0);
             return match self.export.read(request.offset, buffer) {
@@ -284,7 +289,7 @@ impl<T: Send + Sync + 'static> Transmission<T> {
         &self,
         offset: u64,
         length: usize,
-        to: To,
+        to: ReplyTo,
         buffer: &mut Vec<u8>,
     ) -> io::Result<()> {
         let n = match self.read_piece(offset, length, buffer) {
@@ -304,7 +309,7 @@ impl<T: Send + Sync + 'static> Transmission<T> {
     }
 
     /// Reads what will be read soon, so that it is in memory; no more than fits into a reply.
-    fn cache(&self, request: &Request, buffer: &mut Vec<u8>) -> Result<(), Trouble> {
+    fn cache(&self, request: &Request, buffer: &mut Vec<u8>) -> Result<(), RequestError> {
         let length = request.length.min(u64::from(PAYLOAD));
         let (mut at, mut left) = (request.offset, usize::try_from(length).unwrap_or(0));
         while left > 0 {
@@ -315,7 +320,7 @@ impl<T: Send + Sync + 'static> Transmission<T> {
         Ok(())
     }
 
-    fn block_status(&self, request: &Request, to: To) -> io::Result<()> {
+    fn block_status(&self, request: &Request, to: ReplyTo) -> io::Result<()> {
         let max = if request.has(flag::REQ_ONE) { 1 } else { EXTENTS_MAX };
         let mut out = Vec::new();
         let last = self.statuses.last().map(|(id, _)| *id);

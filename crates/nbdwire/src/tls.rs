@@ -66,7 +66,7 @@ fn wrong(path: &Path, why: impl fmt::Display) -> TlsError {
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let all = CertificateDer::pem_file_iter(path).map_err(|e| wrong(path, e))?;
     let all = all.collect::<Result<Vec<_>, _>>().map_err(|e| wrong(path, e))?;
-    if all.is_empty() { Err(wrong(path, "there is no certificate in it")) } else { Ok(all) }
+    if all.is_empty() { Err(wrong(path, "it has no certificate")) } else { Ok(all) }
 }
 
 fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {

@@ -85,11 +85,11 @@ impl Report {
         let status = pool.status(&space);
         let usable_bytes = space.usable();
         let (datasets, left_out) = spaces(&pool, usable_bytes);
-        let message = |v: &VdevView| {
+        let remark_of = |v: &VdevView| {
             let all = v.remark.iter().map(remark).chain(v.refused.iter().map(refused));
             (v.guid.to_string(), all.collect::<Vec<_>>().join("  "))
         };
-        let remarks = status.vdevs.walk().map(message);
+        let remarks = status.vdevs.walk().map(remark_of);
         Ok(Self {
             health: status.health.clone(),
             advice: status
@@ -97,7 +97,7 @@ impl Report {
                 .map(|c| [one_line(condition::text(c)), one_line(condition::action(c))]),
             damaged: status.damaged.len(),
             scan: status.scan.as_ref().and_then(Scan::of),
-            remarks: remarks.filter(|(_, message)| !message.is_empty()).collect(),
+            remarks: remarks.filter(|(_, remark_of)| !remark_of.is_empty()).collect(),
             usable_bytes,
             datasets,
             left_out,

@@ -326,7 +326,7 @@ impl fmt::Display for Error {
                 write!(f, "cannot open '{pool}': no valid uberblock on any device")
             }
             Self::OwnDevice { pool, path } => {
-                write!(f, "pool '{pool}' has the device {} already", path.display())
+                write!(f, "pool '{pool}' already has the device {}", path.display())
             }
             Self::RowsMoved { pool, txg } => write!(
                 f,
@@ -335,7 +335,11 @@ impl fmt::Display for Error {
             ),
             Self::NoSuchFeature { name } => write!(f, "there is no feature '{name}'"),
             Self::UnwrittenFeature { name } => {
-                write!(f, "the feature '{name}' is in use once it is enabled, and is not written")
+                write!(
+                    f,
+                    "the feature '{name}' becomes active when it is enabled, and zinc does \
+                     not write it"
+                )
             }
             Self::NoCheckpoint { pool } => write!(f, "pool '{pool}' has no checkpoint"),
             Self::CheckpointExists { pool } => write!(f, "pool '{pool}' has a checkpoint"),
@@ -364,7 +368,8 @@ impl fmt::Display for Error {
             Self::Suspended { pool, cause } => write!(f, "pool '{pool}' is suspended: {cause}"),
             Self::Displaced { pool, devices } => write!(
                 f,
-                "pool '{pool}': what it holds is not where it will be looked for: {}",
+                "pool '{pool}': its devices are no longer at the paths where they will be \
+                 searched for: {}",
                 devices.join(", ")
             ),
             Self::Failed { pool, doing, cause } => write!(f, "pool '{pool}': {doing}: {cause}"),

@@ -82,7 +82,7 @@ pub enum Unfit {
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoLabel => "has no label: it is not the device that was there",
+            Self::NoLabel => "has no label: it is not the device that was there before",
             Self::OtherPool => "belongs to another pool",
             Self::OtherLeaf => "is another device of this pool",
             Self::Aux => "is a spare or cache device",

@@ -43,12 +43,12 @@ fn load_keys(corpus: &CorpusPool, dsl: &Dsl) {
 
 /// Blocks and indirect blocks seen.
 #[derive(Default)]
-struct Seen {
+struct BlockCounts {
     blocks: u64,
     indirect: u64,
 }
 
-impl Seen {
+impl BlockCounts {
     /// Reads all of an object set; every MAC in it must fit.
     fn read_all(&mut self, objset: &Objset) {
         let meta = objset.meta_object();
@@ -112,7 +112,7 @@ fn every_block_of_every_encrypted_dataset_is_authentic() {
         let case = &corpus.case;
         let pool = open(&corpus);
         load_keys(&corpus, pool.dsl());
-        let mut seen = Seen::default();
+        let mut seen = BlockCounts::default();
         for dataset in encrypted(pool.dsl()) {
             assert!(pool.dsl().is_unlocked(&dataset).unwrap(), "{}", dataset.name);
             seen.read_all(&pool.dsl().objset(&dataset).unwrap());

@@ -280,9 +280,9 @@ fn the_newest_uberblock_may_be_damaged() {
     damaged.destroy(&newest.uberblock.rootbp);
     let pool = damaged.open();
     assert_eq!(pool.uberblock().txg, second.uberblock.txg);
-    let told = &pool.salvage()[0];
-    assert!(told.what.contains("older"), "{told:?}");
-    assert!(told.cause.contains(&newest.uberblock.txg.to_string()), "{told:?}");
+    let salvaged = &pool.salvage()[0];
+    assert!(salvaged.what.contains("older"), "{salvaged:?}");
+    assert!(salvaged.cause.contains(&newest.uberblock.txg.to_string()), "{salvaged:?}");
     // Only a few are tried unasked.
     let mut rotten = lab.clone();
     for t in &txgs[..4] {
@@ -291,8 +291,8 @@ fn the_newest_uberblock_may_be_damaged() {
     let error = refusal(rotten.try_open(&OpenOptions::default()));
     let Error::Damaged { txg, .. } = &error else { panic!("{error}") };
     assert_eq!(*txg, newest.uberblock.txg);
-    let requested = OpenOptions { txg: Some(txgs[4].uberblock.txg), ..OpenOptions::default() };
-    assert!(rotten.try_open(&requested).is_ok());
+    let earlier = OpenOptions { txg: Some(txgs[4].uberblock.txg), ..OpenOptions::default() };
+    assert!(rotten.try_open(&earlier).is_ok());
 }
 
 #[test]
@@ -364,8 +364,8 @@ fn damage_beside_the_data_costs_no_data() {
             let pool = lab.open();
             assert_same(&whole, &contents(&pool));
             if name == mos::CONFIG {
-                let told = pool.salvage().iter().any(|s| s.what.contains("configuration"));
-                assert!(told, "{:?}", pool.salvage());
+                let is_reported = pool.salvage().iter().any(|s| s.what.contains("configuration"));
+                assert!(is_reported, "{:?}", pool.salvage());
             }
             match verdict(&pool) {
                 Verdict::Partial { lost, first } => {
@@ -511,8 +511,8 @@ fn a_lost_object_directory_is_an_error_about_a_place() {
     let lab = Lab::corpus("casefold");
     let mut lab = lab.clone();
     for txg in pool::by_txg(&lab.candidate().uberblocks).iter().take(3).map(|t| t.uberblock.txg) {
-        let requested = OpenOptions { txg: Some(txg), ..OpenOptions::default() };
-        let Ok(pool) = lab.try_open(&requested) else { continue };
+        let at = OpenOptions { txg: Some(txg), ..OpenOptions::default() };
+        let Ok(pool) = lab.try_open(&at) else { continue };
         let bp = pool.mos().object(1).unwrap().block_pointer(0, 0).unwrap().unwrap();
         lab.destroy(&bp);
     }
@@ -663,8 +663,8 @@ fn a_side_marked_offline_is_read_only_when_it_is_needed() {
     assert!(assert_rest_is_intact(&whole, &contents(&pool)) > 0, "the other side is rotten");
     // Alone it is all there is, and it is whole.
     let pool = forged.without(&[1]).open();
-    let told = pool.salvage().iter().find(|s| s.what.contains("state of devices")).unwrap();
-    assert!(told.cause.contains(&lab.guid(0).to_string()), "{told:?}");
+    let salvaged = pool.salvage().iter().find(|s| s.what.contains("state of devices")).unwrap();
+    assert!(salvaged.cause.contains(&lab.guid(0).to_string()), "{salvaged:?}");
     assert_same(&whole, &contents(&pool));
     // On request it helps the rotten one.
     let options = OpenOptions { use_offline: true, ..OpenOptions::default() };

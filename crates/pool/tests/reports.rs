@@ -129,8 +129,8 @@ fn nothing_in_the_corpus_is_lost() {
             out.push(format!("{} blocks", errors.blocks.len()));
         }
         let scanned = pool.scan_state().expect("the state can be read").is_some();
-        let message = case.manifest["status"].as_str().unwrap().contains("  scan: ");
-        if message && !scanned {
+        let is_reported = case.manifest["status"].as_str().unwrap().contains("  scan: ");
+        if is_reported && !scanned {
             out.push("a scan is missing".to_owned());
         }
     });

@@ -89,8 +89,8 @@ fn the_checkpoint_shows_the_pool_as_it_was() {
     assert!(!new.is_empty() && same > 0, "what was made since is not");
     // The txg just before the checkpoint was taken, still in the ring, says the same.
     let same_txg = then.uberblock().txg;
-    if let Ok(requested) = lab.try_open(&at(same_txg)) {
-        assert_same(&before, &contents(&requested));
+    if let Ok(pool) = lab.try_open(&at(same_txg)) {
+        assert_same(&before, &contents(&pool));
     }
     let other = Lab::corpus("casefold");
     assert!(matches!(other.try_open(&options), Err(Error::NoCheckpoint { .. })));

@@ -27,14 +27,14 @@ pub(crate) struct Attempts {
 }
 
 /// What ends a round before all of it was tried.
-pub(crate) enum Ended {
+pub(crate) enum RoundEnd {
     /// The pool in memory has stopped.
     Stopped,
     /// The repair ends with it.
     Failed(Error),
 }
 
-impl Ended {
+impl RoundEnd {
     /// Whether all was tried.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl Attempts {
         live: &LivePool,
         what: &str,
         part: impl FnOnce() -> std::result::Result<Vec<Step>, E>,
-    ) -> std::result::Result<(), Ended> {
+    ) -> std::result::Result<(), RoundEnd> {
         if self.has_failed(what) {
             return Ok(());
         }
@@ -64,11 +64,11 @@ impl Attempts {
             Err(e) => {
                 let e = e.into();
                 if live.is_waiting() {
-                    return Err(Ended::Failed(e.into()));
+                    return Err(RoundEnd::Failed(e.into()));
                 }
                 self.failed.insert(what.to_owned(), e.to_string());
                 if live.suspended().is_some() {
-                    return Err(Ended::Stopped);
+                    return Err(RoundEnd::Stopped);
                 }
             }
         }
@@ -84,12 +84,12 @@ impl Attempts {
         self.failed.len()
     }
 
-    pub(crate) fn tell(&mut self, steps: impl IntoIterator<Item = Step>) {
+    pub(crate) fn push(&mut self, steps: impl IntoIterator<Item = Step>) {
         self.steps.extend(steps);
     }
 
     /// How many steps were told.
-    pub(crate) fn told(&self) -> usize {
+    pub(crate) fn step_count(&self) -> usize {
         self.steps.len()
     }
 

@@ -5,7 +5,7 @@
 //! what is not the dataset's at the same place. A block that both have stands at the same place in
 //! both.
 
-use crate::attempts::{Attempts, Ended};
+use crate::attempts::{Attempts, RoundEnd};
 use crate::plan::Step;
 use crate::sums::wrong_list;
 use check::{Issue, Report};
@@ -144,7 +144,7 @@ impl DeadLists {
         self,
         live: &LivePool,
         attempts: &mut Attempts,
-    ) -> std::result::Result<(), Ended> {
+    ) -> std::result::Result<(), RoundEnd> {
         for (name, dataset, blocks) in self.0 {
             let step = Step::DeadList { dataset: name.clone(), blocks: blocks.len() as u64 };
             let renew = || live.renew_deadlist(dataset, blocks).map(|()| vec![step]);

@@ -3,7 +3,7 @@
 //! All of it was found by comparing every name with every file, so it is only done here. Names that
 //! lead to nothing are taken away and named; files without a name get one in `lost+found`.
 
-use crate::attempts::{Attempts, Ended};
+use crate::attempts::{Attempts, RoundEnd};
 use crate::plan::Step;
 use check::{Issue, Location, Report};
 use ondisk::{DmuType, spelling};
@@ -90,7 +90,7 @@ impl Files {
         self,
         live: &LivePool,
         attempts: &mut Attempts,
-    ) -> std::result::Result<(), Ended> {
+    ) -> std::result::Result<(), RoundEnd> {
         let now = live.rt().wall();
         let now = Time { seconds: now.as_secs().cast_signed(), nanos: now.subsec_nanos().into() };
         for (dataset, changes) in self.0 {

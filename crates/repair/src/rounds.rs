@@ -1,6 +1,6 @@
 //! A repair from its first check to the last write.
 
-use crate::attempts::{Attempts, Ended};
+use crate::attempts::{Attempts, RoundEnd};
 use crate::deadlists::DeadLists;
 use crate::error::{Error, NotNow, Result};
 use crate::files::Files;
@@ -373,15 +373,15 @@ impl Round {
         attempts: &mut Attempts,
     ) -> Result<()> {
         let (anew, steps) = self.maps.unwrap_or_default();
-        attempts.tell(self.rewind.map(|txg| Step::Rewind { txg }));
-        attempts.tell(steps);
+        attempts.push(self.rewind.map(|txg| Step::Rewind { txg }));
+        attempts.push(steps);
         let was_exported = pool.candidate().state() == CandidateState::Exported;
         let open = OpenOptions { txg: self.rewind, ..options.import.open.clone() };
         let (maps_anew, to_repair) = (Arc::new(anew), true);
         let how = ImportOptions { open, maps_anew, to_repair, ..options.import.clone() };
         let live = import(&options.import.open.rt, pool.candidate(), &how, overlays)?;
         let logs = live.given_up_logs().iter();
-        attempts.tell(
+        attempts.push(
             logs.map(|log| Step::LogLost { dataset: log.dataset.clone(), replayed: log.replayed }),
         );
         // Each of these is durable when it is made; files are so together, below.
@@ -389,20 +389,20 @@ impl Round {
         let of_pool = of_pool.and_then(|()| self.sets.mend(&live, attempts));
         let of_pool = of_pool.and_then(|()| self.dead.mend(&live, attempts));
         let of_pool = of_pool.and_then(|()| self.sums.mend(&live, attempts));
-        if !Ended::is_whole(of_pool)? {
+        if !RoundEnd::is_whole(of_pool)? {
             return Ok(());
         }
-        let told = attempts.told();
+        let before = attempts.step_count();
         let of_files = self.files.mend(&live, attempts);
-        if !Ended::is_whole(of_files)? {
-            attempts.take_back(told);
+        if !RoundEnd::is_whole(of_files)? {
+            attempts.take_back(before);
             return Ok(());
         }
         live.sync()?;
         forget_damage(pool, &live)?;
         leave(live, was_exported)?;
         if !self.labels.is_empty() || self.half_labels {
-            attempts.tell([Step::Labels { wrong: self.labels }]);
+            attempts.push([Step::Labels { wrong: self.labels }]);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Datasets whose object set cannot be read: snapshots go, heads become what they were made of.
 
-use crate::attempts::{Attempts, Ended};
+use crate::attempts::{Attempts, RoundEnd};
 use crate::plan::Step;
 use dsl::Dataset;
 use pool::Pool;
@@ -48,7 +48,7 @@ impl Sets {
         self,
         live: &LivePool,
         attempts: &mut Attempts,
-    ) -> std::result::Result<(), Ended> {
+    ) -> std::result::Result<(), RoundEnd> {
         for snapshot in self.snapshots {
             attempts.make(live, &snapshot, || {
                 live.destroy_snapshots(std::slice::from_ref(&snapshot), false)?;

@@ -5,7 +5,7 @@
 //! only such are set right that are counted from nothing else that is wrong. They are changed by
 //! the difference, because the repair's own writes count too.
 
-use crate::attempts::{Attempts, Ended};
+use crate::attempts::{Attempts, RoundEnd};
 use crate::plan::Step;
 use check::{Issue, Report};
 use ondisk::bpobj::{BpobjHeader, Space};
@@ -130,7 +130,7 @@ impl Sums {
         self,
         live: &LivePool,
         attempts: &mut Attempts,
-    ) -> std::result::Result<(), Ended> {
+    ) -> std::result::Result<(), RoundEnd> {
         if self.is_empty() {
             return Ok(());
         }

@@ -6,7 +6,7 @@
 //! own, which are known by what they are. Properties, permissions and holds that cannot be read are
 //! lost; the error log is written again by the next scrub.
 
-use crate::attempts::{Attempts, Ended};
+use crate::attempts::{Attempts, RoundEnd};
 use crate::fields::{self, Fields};
 use crate::own_dirs;
 use crate::plan::Step;
@@ -95,7 +95,7 @@ impl Tables {
         self,
         live: &LivePool,
         attempts: &mut Attempts,
-    ) -> std::result::Result<(), Ended> {
+    ) -> std::result::Result<(), RoundEnd> {
         if self.history {
             attempts.make(live, HISTORY, || live.renew_history().map(|()| vec![Step::History]))?;
         }

@@ -22,13 +22,13 @@ pub struct Lock<T> {
 pub struct LockGuard<'a, T> {
     // In this order they are dropped: unlocked first, then told.
     value: MutexGuard<'a, T>,
-    _tell: Tell<'a>,
+    _tell: NotifyOnDrop<'a>,
 }
 
 /// Tells the waiting threads when it is dropped.
-struct Tell<'a>(Option<&'a Condvar>);
+struct NotifyOnDrop<'a>(Option<&'a Condvar>);
 
-impl Drop for Tell<'_> {
+impl Drop for NotifyOnDrop<'_> {
     fn drop(&mut self) {
         if let Some(freed) = self.0 {
             freed.notify_one();
@@ -47,12 +47,12 @@ impl<T> Lock<T> {
     #[track_caller]
     pub fn lock(&self) -> LockGuard<'_, T> {
         if !self.simulated {
-            return LockGuard { value: self.value.lock(), _tell: Tell(None) };
+            return LockGuard { value: self.value.lock(), _tell: NotifyOnDrop(None) };
         }
         loop {
             // No other thread runs between these two lines.
             if let Some(value) = self.value.try_lock() {
-                return LockGuard { value, _tell: Tell(Some(&self.freed)) };
+                return LockGuard { value, _tell: NotifyOnDrop(Some(&self.freed)) };
             }
             self.freed.wait(&mut self.gate.lock());
         }
@@ -61,7 +61,7 @@ impl<T> Lock<T> {
     /// Takes it if no thread has it.
     pub fn try_lock(&self) -> Option<LockGuard<'_, T>> {
         let value = self.value.try_lock()?;
-        Some(LockGuard { value, _tell: Tell(self.simulated.then_some(&self.freed)) })
+        Some(LockGuard { value, _tell: NotifyOnDrop(self.simulated.then_some(&self.freed)) })
     }
 
     /// The value, of a lock that is not shared.

@@ -56,7 +56,7 @@ const UNWINDING_MAX: Duration = Duration::from_secs(10);
 const PATIENCE: u32 = 10_000;
 
 /// Payload of the panic that unwinds a thread when the simulation is over.
-struct Over;
+struct SimulationOver;
 
 /// A thread of a simulation, by its place in the list.
 pub(crate) type ThreadId = usize;
@@ -583,7 +583,7 @@ impl World {
             Some(why) if me == ROOT => {
                 panic!("the simulation of seed {} is over: {why}", self.seed)
             }
-            _ => resume_unwind(Box::new(Over)),
+            _ => resume_unwind(Box::new(SimulationOver)),
         }
     }
 
@@ -637,7 +637,7 @@ impl World {
         let result = catch_unwind(AssertUnwindSafe(|| if over { drop(body) } else { body() }));
         let mut state = self.state.lock();
         if let Err(payload) = result
-            && !payload.is::<Over>()
+            && !payload.is::<SimulationOver>()
         {
             let words = Panicked::of(&*payload).message;
             state.end(&format!("thread `{name}` panicked: {words}"));

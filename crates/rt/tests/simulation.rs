@@ -312,9 +312,9 @@ fn threads_that_say_what_they_wait_for_have_the_same_run() {
         })
     };
     for seed in 0..30 {
-        let (looped, message) = (run(seed, false), run(seed, true));
-        assert_eq!(looped.0, message.0, "seed {seed}");
-        assert!(looped.1 > 20 && message.1 == 0, "seed {seed}: {looped:?} {message:?}");
+        let (looped, notified) = (run(seed, false), run(seed, true));
+        assert_eq!(looped.0, notified.0, "seed {seed}");
+        assert!(looped.1 > 20 && notified.1 == 0, "seed {seed}: {looped:?} {notified:?}");
     }
 }
 

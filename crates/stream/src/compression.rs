@@ -98,8 +98,8 @@ pub fn recompress<R: Read>(
 }
 
 /// Decompresses blocks whatever they say of themselves: those at these objects and offsets, which
-/// are compressed so; [`Algorithm::Off`] only makes them say that they are not. `told` learns what
-/// became of each, by object and offset. Those of a raw stream stay as they are.
+/// are compressed so; [`Algorithm::Off`] only makes them say that they are not. `report` learns
+/// what became of each, by object and offset. Those of a raw stream stay as they are.
 ///
 /// # Errors
 /// The stream cannot be read or written.
@@ -107,7 +107,7 @@ pub fn decompress<R: Read>(
     reader: &mut Reader<R>,
     out: impl Write,
     blocks: &BTreeMap<(u64, u64), Algorithm>,
-    mut told: impl FnMut((u64, u64), Decompressed),
+    mut report: impl FnMut((u64, u64), Decompressed),
 ) -> RewriteResult<()> {
     let mut is_raw = false;
     rewrite(reader, out, |body, payload, _| {
@@ -131,7 +131,7 @@ pub fn decompress<R: Read>(
         if done != Decompressed::Failed {
             set(write, Algorithm::Off, payload);
         }
-        told(at, done);
+        report(at, done);
         Ok(())
     })
 }

@@ -156,8 +156,8 @@ impl<R: Read> Reader<R> {
         }
         let order = byte_order(endian);
         let before = self.sum.digest().0;
-        let (message, checksum) = bytes.split_at(CHECKSUM_AT.min(bytes.len()));
-        self.sum.update(order, message);
+        let (body, checksum) = bytes.split_at(CHECKSUM_AT.min(bytes.len()));
+        self.sum.update(order, body);
         let computed = self.sum.digest().0;
         self.sum.update(order, checksum);
         let mut expected = vec![(record.checksum, computed)];

@@ -149,8 +149,8 @@ impl<W: Write> Writer<W> {
         let endian = self.endian;
         let order = byte_order(endian);
         let mut bytes = record.encode(endian);
-        let (message, checksum) = bytes.split_at_mut(CHECKSUM_AT);
-        self.sum.update(order, message);
+        let (body, checksum) = bytes.split_at_mut(CHECKSUM_AT);
+        self.sum.update(order, body);
         if !matches!(record.body, Body::Begin(_)) {
             for (to, word) in checksum.chunks_exact_mut(8).zip(self.sum.digest().0) {
                 to.copy_from_slice(&endian.put_u64(word));

@@ -160,10 +160,10 @@ fn every_unsafe_says_why_it_is_safe() {
                 continue;
             }
             let before = &lines[index.saturating_sub(12)..=index];
-            let message = before
+            let has_reason = before
                 .iter()
                 .any(|line| line.contains("SAFETY:") || (declares && line.contains("# Safety")));
-            if !message {
+            if !has_reason {
                 offences.push(format!("{path}:{}: {}", index + 1, line.trim()));
             }
         }

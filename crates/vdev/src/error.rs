@@ -17,7 +17,7 @@ pub enum BuildError {
         guid: u64,
     },
     /// A kind of vdev this implementation does not know, or not at this place.
-    #[error("{kind} vdev (guid {guid}) cannot stand below a {parent} vdev")]
+    #[error("{kind} vdev (guid {guid}) cannot be below a {parent} vdev")]
     Misplaced {
         /// Kind of the vdev.
         kind: String,
@@ -99,7 +99,7 @@ pub enum ErrorKind {
     #[error("the vdev was removed and its mapping is not loaded")]
     NoMapping,
     /// The removed vdev's mapping does not cover the block.
-    #[error("the mapping of removed vdev {vdev} has nothing at offset {offset:#x}")]
+    #[error("the mapping of removed vdev {vdev} lacks offset {offset:#x}")]
     Unmapped {
         /// Number of the removed vdev; another one than the block's in a chain of removals.
         vdev: u32,
@@ -107,7 +107,7 @@ pub enum ErrorKind {
         offset: u64,
     },
     /// Removed vdevs are mapped to each other without end.
-    #[error("mappings of removed vdevs lead in a circle")]
+    #[error("mappings of removed vdevs form a cycle")]
     MappingLoop,
     /// The block does not lie within the vdev.
     #[error("beyond the end of the vdev ({asize} bytes)")]
@@ -178,11 +178,11 @@ impl fmt::Display for Fault {
         match kind {
             FaultKind::Io(e) => write!(f, "{}", e.kind)?,
             FaultKind::Checksum => f.write_str("wrong bytes")?,
-            FaultKind::ParityMismatch => f.write_str("parity does not fit the data")?,
+            FaultKind::ParityMismatch => f.write_str("parity does not match the data")?,
             FaultKind::Missing => f.write_str("the device is missing")?,
-            FaultKind::Stale => f.write_str("outdated bytes, the device missed this txg")?,
+            FaultKind::Stale => f.write_str("outdated data: the device missed this txg")?,
             FaultKind::Block(e) => write!(f, "{e}")?,
         }
-        if *repaired { f.write_str("; right bytes had elsewhere") } else { Ok(()) }
+        if *repaired { f.write_str("; read correctly from another copy") } else { Ok(()) }
     }
 }

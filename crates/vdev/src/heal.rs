@@ -110,7 +110,7 @@ impl VdevTree {
                     out.push(Healed { data, faults, repaired: 0, refused });
                     continue;
                 }
-                Ok(Some(requested)) => self.judge_requested(req, requested, &|i| pending.take(i)),
+                Ok(Some(block)) => self.judge_requested(req, block, &|i| pending.take(i)),
             };
             if heal == Heal::Missed && result.data.is_err() {
                 // Perhaps what missed the txg has the block all the same.

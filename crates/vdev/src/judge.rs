@@ -39,12 +39,12 @@ impl VdevTree {
         let mut changed = false;
         for (index, node) in self.nodes.iter().enumerate() {
             let before = node.health.mark();
-            let is_asked = match before {
+            let may_be_displaced = match before {
                 Mark::None | Mark::Astray => node.writer.is_some(),
                 Mark::Removed => node.health.went_astray(),
                 Mark::Degraded | Mark::Faulted => false,
             };
-            let Some(device) = node.device.as_ref().filter(|_| is_asked) else { continue };
+            let Some(device) = node.device.as_ref().filter(|_| may_be_displaced) else { continue };
             let became = device.displaced();
             let mark = match became {
                 // One that is gone without comes back by an order of its own.
@@ -187,7 +187,7 @@ fn why_silent(node: &Node) -> Option<String> {
         _ if !matches!(node.role, Role::Leaf) => None,
         None => Some(format!("{} is not there", node.name)),
         Some(_) if node.health.is_out() => {
-            Some(format!("{} is out of use and lacks what was written meanwhile", node.name))
+            Some(format!("{} is out of use and lacks data written since", node.name))
         }
         Some(writer) => answers(writer).err().map(|e| e.to_string()),
     }

@@ -55,7 +55,7 @@ impl VdevTree {
     /// The first range that could not be read; what is left of the others is of no use then.
     pub fn read_raw(&self, vdev: u32, ranges: &[Range<u64>]) -> Result<Vec<AlignedBuf>, RawError> {
         let mut gather = Gather::bulk(self.rt(), IoClass::Removal);
-        let mut requested = Vec::with_capacity(ranges.len());
+        let mut by_range = Vec::with_capacity(ranges.len());
         for range in ranges {
             let mut requests = Vec::new();
             for source in self.whole_sides(vdev, range)? {
@@ -66,11 +66,11 @@ impl VdevTree {
                 let request = gather.add(source.node, queue, source.offset, len);
                 requests.push((source.node, request));
             }
-            requested.push(requests);
+            by_range.push(requests);
         }
         let pending = gather.start();
         let mut out = Vec::with_capacity(ranges.len());
-        for (range, requests) in ranges.iter().zip(requested) {
+        for (range, requests) in ranges.iter().zip(by_range) {
             let mut found: Option<AlignedBuf> = None;
             for (node, request) in requests {
                 match (pending.take(request), &found) {

@@ -37,7 +37,7 @@ const SUSPECT_SETS_MAX: usize = 4096;
 const CHOICES_MAX: u64 = 64;
 
 /// What one device delivered for one column.
-struct Copy {
+struct ColumnCopy {
     source: Source,
     len: u64,
     /// `None` when the device is not open.
@@ -46,7 +46,7 @@ struct Copy {
 
 /// What is known of one column.
 struct Cell {
-    copies: Vec<Copy>,
+    copies: Vec<ColumnCopy>,
     /// Indices of copies that differ from all before them, best first.
     distinct: Vec<usize>,
 }
@@ -78,7 +78,7 @@ impl Suspect {
     }
 }
 
-impl Copy {
+impl ColumnCopy {
     fn data(&self) -> Option<&[u8]> {
         self.bytes.as_ref()?.as_ref().ok().map(|b| &b[..])
     }
@@ -109,9 +109,9 @@ impl VdevTree {
         for (req, plan) in reqs.iter().zip(plans) {
             out.push(match plan {
                 Err(kind) => self.failed(req, kind, Vec::new()),
-                Ok(requested) => {
+                Ok(block) => {
                     let take = |i| pending.take(i);
-                    let data: Vec<_> = requested.into_iter().map(|a| a.data(&take)).collect();
+                    let data: Vec<_> = block.into_iter().map(|a| a.data(&take)).collect();
                     self.judge(req, &data, true).cut(req)
                 }
             });
@@ -123,10 +123,10 @@ impl VdevTree {
     pub(crate) fn judge_requested(
         &self,
         req: &BlockRead<'_>,
-        requested: RequestedBlock<'_>,
+        block: RequestedBlock<'_>,
         take: &dyn Fn(usize) -> Result<AlignedBuf, device::Error>,
     ) -> (BlockResult, Vec<Correction>) {
-        let data: Vec<_> = requested.into_iter().map(|a| a.data(take)).collect();
+        let data: Vec<_> = block.into_iter().map(|a| a.data(take)).collect();
         let result = self.judge(req, &data, false);
         let mut out = Vec::new();
         if let Ok(block) = &result.data {
@@ -142,9 +142,9 @@ impl VdevTree {
         pieces: Vec<Piece<'_>>,
     ) -> (BlockResult, Vec<Correction>) {
         let mut gather = Gather::new(self.rt(), IoClass::Scrub);
-        let requested = self.ask(req, pieces, ReadScope::Everything, &mut gather);
+        let block = self.ask(req, pieces, ReadScope::Everything, &mut gather);
         let pending = gather.start();
-        self.judge_requested(req, requested, &|i| pending.take(i))
+        self.judge_requested(req, block, &|i| pending.take(i))
     }
 
     /// Reads one block with all its copies and parity, after the cheap way failed.
@@ -154,10 +154,10 @@ impl VdevTree {
         pieces: Vec<Piece<'_>>,
     ) -> BlockResult {
         let mut gather = Gather::new(self.rt(), IoClass::SyncRead);
-        let requested = self.ask(req, pieces, ReadScope::Everything, &mut gather);
+        let block = self.ask(req, pieces, ReadScope::Everything, &mut gather);
         let pending = gather.start();
         let take = |i| pending.take(i);
-        let data: Vec<_> = requested.into_iter().map(|a| a.data(&take)).collect();
+        let data: Vec<_> = block.into_iter().map(|a| a.data(&take)).collect();
         self.judge(req, &data, false).cut(req)
     }
 
@@ -235,7 +235,7 @@ impl VdevTree {
             for (i, ((column, cell), bytes)) in columns {
                 let is_parity = i < stripe.nparity;
                 let expected = Expected::Bytes(bytes);
-                let is_wrong = |c: &&Copy| verdict(c, column, is_parity, expected).is_some();
+                let is_wrong = |c: &&ColumnCopy| verdict(c, column, is_parity, expected).is_some();
                 for copy in cell.copies.iter().filter(is_wrong) {
                     // What is behind the block's last byte, and what fills up the stripe, is zeros.
                     let len = (copy.len as usize).next_multiple_of(sector);
@@ -288,7 +288,7 @@ impl VdevTree {
     fn copy_fault(
         &self,
         h: &PieceData<'_>,
-        copy: &Copy,
+        copy: &ColumnCopy,
         kind: FaultKind,
         (repaired, counts): (bool, bool),
     ) -> Fault {
@@ -346,14 +346,14 @@ pub(crate) struct RequestedPiece<'t> {
 impl<'t> RequestedPiece<'t> {
     fn data(self, take: &dyn Fn(usize) -> Result<AlignedBuf, device::Error>) -> PieceData<'t> {
         let cell = |requested: Vec<RequestedCopy>| {
-            let copies: Vec<Copy> = requested
+            let copies: Vec<ColumnCopy> = requested
                 .into_iter()
-                .map(|(source, len, extent)| Copy { source, len, bytes: extent.map(take) })
+                .map(|(source, len, extent)| ColumnCopy { source, len, bytes: extent.map(take) })
                 .collect();
             let mut distinct: Vec<usize> = Vec::new();
             for (i, copy) in copies.iter().enumerate() {
                 let Some(data) = copy.data() else { continue };
-                let seen = |j: &usize| copies.get(*j).and_then(Copy::data) == Some(data);
+                let seen = |j: &usize| copies.get(*j).and_then(ColumnCopy::data) == Some(data);
                 if !distinct.iter().any(seen) {
                     distinct.push(i);
                 }
@@ -455,7 +455,7 @@ fn wrong_parity(req: &BlockRead<'_>, pieces: &[PieceData<'_>], block: &[u8]) -> 
         let Some(truth) = truth(req, h, stripe, block) else { return 0 };
         let parity = cells.iter().zip(&truth).take(stripe.nparity);
         let copies = parity.flat_map(|(cell, bytes)| cell.copies.iter().map(move |c| (c, bytes)));
-        let is_wrong = |(copy, bytes): &(&Copy, &Vec<u8>)| {
+        let is_wrong = |(copy, bytes): &(&ColumnCopy, &Vec<u8>)| {
             let data = copy.data().filter(|_| !copy.source.stale);
             data.is_some_and(|data| data.get(..bytes.len()) != Some(&bytes[..]))
         };
@@ -507,7 +507,7 @@ enum Expected<'a> {
 
 /// What is wrong with a copy, if anything.
 fn verdict(
-    copy: &Copy,
+    copy: &ColumnCopy,
     column: &Column,
     is_parity: bool,
     expected: Expected<'_>,

@@ -25,7 +25,7 @@ pub enum ReflowError {
     #[error("the vdev is not being expanded")]
     NotExpanding,
     /// A child is not a single device that is written to and has missed nothing.
-    #[error("a device of the vdev is not in use, or lacks a part of what was written")]
+    #[error("a device of the vdev is not in use, or lacks data that was written")]
     NotWhole,
     /// Requests that began before take too long.
     #[error("requests to the vdev take long")]
@@ -249,7 +249,7 @@ impl VdevTree {
     ) -> Result<(), ReflowError> {
         let (from, to) = step.areas();
         let mut gather = Gather::bulk(self.rt(), IoClass::Removal);
-        let mut requested = Vec::with_capacity(batch.len());
+        let mut by_range = Vec::with_capacity(batch.len());
         for range in batch {
             let mut columns = Vec::new();
             for column in columns_of(range, from, cx) {
@@ -258,11 +258,11 @@ impl VdevTree {
                 let len = column.count << cx.ashift;
                 columns.push((column, index, gather.add(index, queue, column.offset, len)));
             }
-            requested.push(columns);
+            by_range.push(columns);
         }
         let pending = gather.start();
         let mut out = Vec::new();
-        for (range, columns) in batch.iter().zip(requested) {
+        for (range, columns) in batch.iter().zip(by_range) {
             let mut read = Vec::with_capacity(columns.len());
             for (column, index, request) in columns {
                 let bytes = pending.take(request).inspect_err(|e| {

@@ -222,8 +222,8 @@ mod tests {
         let place = [("zio_objset", 54), ("zio_object", 2), ("zio_level", 0), ("zio_blkid", 7)];
         let place = place.map(|(name, n)| (name, EventValue::Number(n))).to_vec();
         let lost = "tank: block 7 of object 2 in dataset 54 is lost; `zpool status -v` names files";
-        let told = log_line(&event("ereport.fs.zfs.data", place));
-        assert_eq!(told, (Weight::Error, lost.to_owned()));
+        let line = log_line(&event("ereport.fs.zfs.data", place));
+        assert_eq!(line, (Weight::Error, lost.to_owned()));
         let scrub = weight("sysevent.fs.zfs.scrub_start");
         assert_eq!(scrub, (Weight::Note, "tank: scrub_start".to_owned()));
         assert_eq!(weight("sysevent.fs.zfs.history_event").0, Weight::Detail);

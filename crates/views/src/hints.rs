@@ -8,54 +8,53 @@ pub fn words(hint: &Hint) -> String {
     let fixed = match hint {
         Hint::CheckPlace => "check the path given with -d",
         Hint::NamePlaces => "name directories, files or disks to search with -d PATH",
-        Hint::ListPools => "`zinc zpool import` lists what can be opened",
+        Hint::ListPools => "`zinc zpool import` lists the pools that can be opened",
         Hint::UseGuid => "name the pool by its guid",
-        Hint::FindDevices => "add the places where these devices are with -d PATH",
+        Hint::FindDevices => "name the places where these devices are with -d PATH",
         Hint::NewerProgram => "a newer zinc, or OpenZFS, may know them",
-        Hint::ListTxgs => "`zinc zpool import --txgs` lists the txgs there are",
+        Hint::ListTxgs => "`zinc zpool import --txgs` lists the available txgs",
         Hint::OlderState => {
-            "an older state may be intact: list them with `zinc zpool import --txgs`, \
-             and choose one with --txg N"
+            "an older state may be intact: `zinc zpool import --txgs` lists them, and --txg N \
+             chooses one"
         }
         Hint::OpenReadonly => {
-            "it can be read: verbs that change nothing, and `zinc zpool import -o readonly=on`"
+            "it can be read, by verbs that change nothing and `zinc zpool import -o readonly=on`"
         }
         Hint::WithoutLogs => {
-            "attach the device; or go on without what is only in its logs: `zinc zpool import -m`, \
-             after `zinc zpool export` where the pool is imported already"
+            "attach the device, or give up the changes that only its logs have: `zinc zpool \
+             import -m`, after `zinc zpool export` if the pool is imported"
         }
         Hint::ChooseSide => {
-            "`zinc zpool online POOL DEVICE` gives up the changes of that device, and brings it \
-             what the others have (with -d DIRECTORY where the pool is not imported); until then \
-             the pool can be read"
+            "`zinc zpool online POOL DEVICE` discards the changes of that device and resilvers it \
+             (with -d DIRECTORY if the pool is not imported); until then the pool can be read"
         }
         Hint::Undestroy => "import it with -D to get it back",
-        Hint::TakeOver => "when no other host has it open, import it with -f",
+        Hint::TakeOver => "if no other host has it open, import it with -f",
         Hint::ExportThere => "export it there first",
         Hint::OpenAgain => {
-            "what was synced is safe: see to the devices, and open the pool again; where a server \
-             holds it, `zinc zpool export -f` lets go of it, and `zinc zpool import` takes it anew"
+            "synced data is safe: check the devices, and open the pool again; if it is served, \
+             `zinc zpool export -f` closes it, and `zinc zpool import` opens it again"
         }
         Hint::Clear => {
-            "nothing is lost: when the devices are back `zinc zpool clear` goes on with what was \
-             begun before; a command that was refused is to be given again; `zinc zpool export -f` \
-             lets go of the pool without what is not durable"
+            "nothing is lost: when the devices are back, `zinc zpool clear` resumes all pending \
+             changes; repeat a command that was refused; `zinc zpool export -f` closes the pool \
+             without the changes that are not durable"
         }
         Hint::SaveData => {
             "while the pool is open, copy its data out or put the file back where it was; \
-             `zinc zpool sync` goes on without a device that the others make up for; \
-             `zinc zpool export -f` lets go of the pool, and what is on lost devices is lost"
+             `zinc zpool sync` continues without a device if the others suffice; \
+             `zinc zpool export -f` closes the pool, and the data of lost devices is lost"
         }
         Hint::Insist => "use '-f' to override",
         Hint::LoadKey => "give the key with --keys FILE, or on the terminal with --ask",
-        Hint::CreateParents => "-p makes what is missing above it",
-        Hint::NameRules => {
-            "names are made of letters, digits and -_.: and have at most 255 characters"
-        }
+        Hint::CreateParents => "-p creates missing parents",
+        Hint::NameRules => "names have letters, digits and -_.: and at most 255 characters",
         Hint::NameSnapshot => "snapshots are named DATASET@SNAPSHOT",
         Hint::ChooseValue(values) => values,
-        Hint::DestroyPool => "use 'zfs destroy -r' for what is in it, 'zpool destroy' for the pool",
-        Hint::OneByOne => "take them one after the other, or use one name for all",
+        Hint::DestroyPool => {
+            "use 'zfs destroy -r' for the datasets in it, 'zpool destroy' for the pool"
+        }
+        Hint::OneByOne => "take them one at a time, or use the same name for all",
         Hint::SetDefault => "set it to its default: `zinc zfs set`",
         Hint::Replace => "--force replaces it",
         Hint::CopyRenamed => "zinc rescue gives it another",
@@ -66,9 +65,9 @@ pub fn words(hint: &Hint) -> String {
              `zinc zpool checkpoint -d` discards it"
         }
         Hint::EndRemoval => {
-            "import the pool, and let the removal end, or call it off: `zinc zpool remove -s`"
+            "import the pool, and let the removal end, or cancel it: `zinc zpool remove -s`"
         }
-        Hint::BringBack => "bring it back first; -f gives up what it may have",
+        Hint::BringBack => "bring it back first; -f gives up the data it may have",
         Hint::AllowMore => "--write-mib allows more",
         _ => return about(hint),
     };

@@ -3,7 +3,7 @@
 
 use crate::json::{number, one_line};
 use engine::live::{GivenUpLog, SpaceClass};
-use engine::pools::{CandidateState, DeviceNote, Reason, Trouble, VdevState as State};
+use engine::pools::{CandidateState, DeviceNote, ImportIssue, Reason, VdevState as State};
 use engine::pools::{ImportReason, ImportTree, ImportVdev, ImportVerdict};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ const BY_NAME: &str = "The pool can be imported using its name or numeric identi
 
 /// What becomes of a pool that is to have an earlier state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GoingBack {
+pub enum RewindKind {
     /// It could go back.
     Possible,
     /// It went back, for good.
@@ -33,13 +33,13 @@ pub fn rewound(
     time: u64,
     seconds_lost: u64,
     checkpoint: Option<u64>,
-    how: GoingBack,
+    how: RewindKind,
 ) -> String {
     let (name, time, lost) = (line(name), ctime(time), span(seconds_lost));
     let (went, gave_up) = match how {
-        GoingBack::Possible => (format!("Would be able to return {name}"), "Would discard"),
-        GoingBack::Done => (format!("Pool {name} returned"), "Discarded"),
-        GoingBack::Read => (format!("Pool {name} is read, and not returned,"), "It hides"),
+        RewindKind::Possible => (format!("Would be able to return {name}"), "Would discard"),
+        RewindKind::Done => (format!("Pool {name} returned"), "Discarded"),
+        RewindKind::Read => (format!("Pool {name} is read, and not returned,"), "It hides"),
     };
     let checkpoint = checkpoint.map(ctime);
     let checkpoint = checkpoint.map_or_else(String::new, |made| {
@@ -142,10 +142,10 @@ pub fn text(v: &ImportVerdict<'_>) -> String {
 #[must_use]
 pub fn status(v: &ImportVerdict<'_>) -> Option<String> {
     let text = match &v.trouble {
-        Trouble::None => return None,
-        Trouble::OtherHost => "The pool was last accessed by another system.",
-        Trouble::NewerVersion => "The pool is formatted using an incompatible version.",
-        Trouble::UnknownFeatures(features) => {
+        ImportIssue::None => return None,
+        ImportIssue::OtherHost => "The pool was last accessed by another system.",
+        ImportIssue::NewerVersion => "The pool is formatted using an incompatible version.",
+        ImportIssue::UnknownFeatures(features) => {
             let mut text =
                 "The pool uses the following feature(s) not supported on this system:".to_owned();
             for f in features {
@@ -157,25 +157,25 @@ pub fn status(v: &ImportVerdict<'_>) -> Option<String> {
             }
             return Some(text);
         }
-        Trouble::MissingTop | Trouble::Missing => {
+        ImportIssue::MissingTop | ImportIssue::Missing => {
             "One or more devices are missing from the system."
         }
-        Trouble::MissingLog => "One or more log devices are missing from the system.",
-        Trouble::Diverged => {
+        ImportIssue::MissingLog => "One or more log devices are missing from the system.",
+        ImportIssue::Diverged => {
             "Sides of a mirror were each written without the other, and each\n\tholds changes that \
              the other lacks."
         }
-        Trouble::Faulted => "One or more devices are faulted.",
-        Trouble::CorruptLabel => "One or more devices contains corrupted data.",
-        Trouble::Behind => {
+        ImportIssue::Faulted => "One or more devices are faulted.",
+        ImportIssue::CorruptLabel => "One or more devices contains corrupted data.",
+        ImportIssue::Behind => {
             "One or more devices were away while the pool was written.\n\tAn import brings those \
              up to date that only stood still meanwhile."
         }
-        Trouble::CorruptPool => "The pool metadata is corrupted.",
-        Trouble::Offline => "One or more devices are offlined.",
-        Trouble::Removed => "One or more devices were removed.",
-        Trouble::OlderVersion => "The pool is formatted using a legacy on-disk version.",
-        Trouble::FeaturesDisabled => {
+        ImportIssue::CorruptPool => "The pool metadata is corrupted.",
+        ImportIssue::Offline => "One or more devices are offlined.",
+        ImportIssue::Removed => "One or more devices were removed.",
+        ImportIssue::OlderVersion => "The pool is formatted using a legacy on-disk version.",
+        ImportIssue::FeaturesDisabled => {
             "Some supported features are not enabled on the pool.\n\t(Note that they may be \
              intentionally disabled if the\n\t'compatibility' property is set.)"
         }
@@ -188,12 +188,12 @@ pub fn status(v: &ImportVerdict<'_>) -> Option<String> {
 pub fn message(v: &ImportVerdict<'_>) -> Option<&'static str> {
     let either = |usable, not| Some(if v.is_unusable() { not } else { usable });
     match v.trouble {
-        Trouble::OtherHost => Some("ZFS-8000-EY"),
-        Trouble::NewerVersion | Trouble::UnknownFeatures(_) => Some("ZFS-8000-A5"),
-        Trouble::MissingTop | Trouble::MissingLog => Some("ZFS-8000-6X"),
-        Trouble::Missing => either("ZFS-8000-2Q", "ZFS-8000-3C"),
-        Trouble::CorruptLabel => either("ZFS-8000-4J", "ZFS-8000-5E"),
-        Trouble::CorruptPool => Some("ZFS-8000-72"),
+        ImportIssue::OtherHost => Some("ZFS-8000-EY"),
+        ImportIssue::NewerVersion | ImportIssue::UnknownFeatures(_) => Some("ZFS-8000-A5"),
+        ImportIssue::MissingTop | ImportIssue::MissingLog => Some("ZFS-8000-6X"),
+        ImportIssue::Missing => either("ZFS-8000-2Q", "ZFS-8000-3C"),
+        ImportIssue::CorruptLabel => either("ZFS-8000-4J", "ZFS-8000-5E"),
+        ImportIssue::CorruptPool => Some("ZFS-8000-72"),
         _ => None,
     }
 }
@@ -208,45 +208,47 @@ pub fn page(message: &str) -> String {
 #[must_use]
 pub fn action(v: &ImportVerdict<'_>) -> String {
     match (v.state, &v.trouble) {
-        (State::Online | State::Degraded, Trouble::Diverged) => {
+        (State::Online | State::Degraded, ImportIssue::Diverged) => {
             "The pool can be imported with '-o \
              readonly=on' only.  To write to it, take one\n\tside away: the pool goes on with the \
              other, and without the changes of that one."
                 .to_owned()
         }
-        (State::Online | State::Degraded, Trouble::CorruptPool) => {
+        (State::Online | State::Degraded, ImportIssue::CorruptPool) => {
             "The pool can be imported with '-o \
              readonly=on', or may go back to an earlier\n\tstate with '-F' or '-FX'.  'zinc check' \
              says what is lost, 'zinc rescue' copies\n\tout what is not."
                 .to_owned()
         }
-        (State::Online | State::Degraded, Trouble::MissingLog) => {
+        (State::Online | State::Degraded, ImportIssue::MissingLog) => {
             "The pool cannot be imported.  Attach the \
              missing devices and try again, or\n\timport it with '-m': what is only in their logs \
              is lost then."
                 .to_owned()
         }
-        (State::Online, Trouble::OlderVersion | Trouble::FeaturesDisabled) => format!(
+        (State::Online, ImportIssue::OlderVersion | ImportIssue::FeaturesDisabled) => format!(
             "{BY_NAME}, though\n\tsome features will not be available without an explicit 'zpool \
              upgrade'."
         ),
-        (State::Online, Trouble::OtherHost) => format!("{BY_NAME} and\n\tthe '-f' flag."),
+        (State::Online, ImportIssue::OtherHost) => format!("{BY_NAME} and\n\tthe '-f' flag."),
         (State::Online, _) => format!("{BY_NAME}."),
         (State::Degraded, _) => {
             "The pool can be imported despite missing or damaged devices.  The\n\t\
                             fault tolerance of the pool may be compromised if imported."
                 .to_owned()
         }
-        (_, Trouble::NewerVersion) => "The pool cannot be imported.  Access the pool on a system \
+        (_, ImportIssue::NewerVersion) => {
+            "The pool cannot be imported.  Access the pool on a system \
                                        running newer\n\tsoftware, or recreate the pool from \
                                        backup."
-            .to_owned(),
-        (_, Trouble::UnknownFeatures(_)) => {
+                .to_owned()
+        }
+        (_, ImportIssue::UnknownFeatures(_)) => {
             "The pool cannot be imported. Access the pool on a system that supports\n\tthe \
              required feature(s), or recreate the pool from backup."
                 .to_owned()
         }
-        (_, Trouble::Missing | Trouble::MissingTop) => {
+        (_, ImportIssue::Missing | ImportIssue::MissingTop) => {
             "The pool cannot be imported. Attach the missing\n\tdevices and try again.".to_owned()
         }
         _ => "The pool cannot be imported due to damaged devices or data.".to_owned(),

@@ -5,7 +5,7 @@ use engine::{Error, ErrorKind, Place, Rule};
 
 /// What is asked for in a format.
 #[must_use]
-pub fn requested(format: KeyFormat) -> &'static str {
+pub fn key_noun(format: KeyFormat) -> &'static str {
     match format {
         KeyFormat::Raw => "raw key",
         KeyFormat::Hex => "hex key",

@@ -33,7 +33,7 @@ fn list(issues: &[Issue], more: u64, text: &mut String) {
         let _ = writeln!(text, "  {} more {name}", n - SHOWN_OF_A_KIND);
     }
     if more > 0 {
-        let _ = writeln!(text, "  {more} more that were not kept");
+        let _ = writeln!(text, "  {more} more that were not recorded");
     }
 }
 
@@ -44,9 +44,9 @@ fn count(n: u64, one: &str, many: &str) -> String {
 /// The sentence for a step.
 fn words(step: &Step) -> String {
     match step {
-        Step::Rewind { txg } => format!("go back to txg {txg}; what was written since is given up"),
+        Step::Rewind { txg } => format!("go back to txg {txg}; later changes are lost"),
         Step::SpaceMaps { maps, of, freed, taken } => {
-            let mut text = format!("write {maps} of {of} space maps anew");
+            let mut text = format!("rewrite {maps} of {of} space maps");
             if *freed > 0 {
                 let _ = write!(text, "; {freed} bytes that nothing points to become free");
             }
@@ -55,9 +55,9 @@ fn words(step: &Step) -> String {
             }
             text
         }
-        Step::LogSpaceMaps => "drop the log space maps, which cannot be read".to_owned(),
+        Step::LogSpaceMaps => "drop the unreadable log space maps".to_owned(),
         Step::Sum { of, from, to } => format!("set {of} from {from} to {to}"),
-        Step::List { of, used } => format!("set {of} to what is in it, {used} bytes"),
+        Step::List { of, used } => format!("set {of} to its contents, {used} bytes"),
         Step::SnapshotLost { snapshot } => format!("destroy {snapshot}, which is lost"),
         Step::DatasetLost { dataset, became } => words_of_lost(dataset, became),
         Step::LogLost { dataset, replayed } => {
@@ -65,27 +65,24 @@ fn words(step: &Step) -> String {
             format!("replay {n} of the intent log of {dataset}, and drop the rest: it is damaged")
         }
         Step::NameRemoved { dir, name, object } => {
-            format!("take '{name}' out of {dir}: object {object} is lost")
+            format!("remove '{name}' from {dir}: object {object} is lost")
         }
-        Step::Dropped { what } => format!("take what is left of {what} out of the way: lost"),
+        Step::Dropped { what } => format!("remove what is left of {what}: it is lost"),
         Step::DeadList { dataset, blocks } => {
-            format!(
-                "make the dead list of {dataset} anew, of {}",
-                count(*blocks, "block", "blocks")
-            )
+            format!("rebuild the dead list of {dataset} from {}", count(*blocks, "block", "blocks"))
         }
-        Step::History => "begin a new history of the pool: the old one is lost".to_owned(),
+        Step::History => "start a new history of the pool: the old one is lost".to_owned(),
         Step::Table { table, kept } => {
             let n = count(*kept, "entry", "entries");
-            format!("make {table}, a table, anew of {n} still known")
+            format!("rebuild the table {table} from {n} still known")
         }
         Step::Adopted { file, path } => format!("name {file}, which has no name, {path}"),
-        Step::Kind { file } => format!("say in directories what kind of file {file} is"),
+        Step::Kind { file } => format!("correct the kind of file {file} in its directories"),
         Step::Labels { wrong } => {
             let n = count(wrong.len() as u64, "was", "were");
             match wrong.is_empty() {
-                true => "write all labels anew, of which some are older".to_owned(),
-                false => format!("write all labels anew, of which {n} wrong"),
+                true => "rewrite all labels, of which some are older".to_owned(),
+                false => format!("rewrite all labels, of which {n} wrong"),
             }
         }
         _ => String::new(),
@@ -95,9 +92,13 @@ fn words(step: &Step) -> String {
 /// The sentence for a dataset that is given up.
 fn words_of_lost(dataset: &str, became: &AbandonedHead) -> String {
     match became {
-        AbandonedHead::RolledBack(to) => format!("take {dataset}, which is lost, back to {to}"),
-        AbandonedHead::AsCloned(from) => format!("clone {dataset}, which is lost, of {from} again"),
-        AbandonedHead::Emptied => format!("make {dataset}, which is lost, an empty file system"),
+        AbandonedHead::RolledBack(to) => format!("roll {dataset}, which is lost, back to {to}"),
+        AbandonedHead::AsCloned(from) => {
+            format!("clone {dataset}, which is lost, from {from} again")
+        }
+        AbandonedHead::Emptied => {
+            format!("turn {dataset}, which is lost, into an empty file system")
+        }
         _ => format!("destroy {dataset}, which is lost"),
     }
 }

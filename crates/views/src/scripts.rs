@@ -1,9 +1,9 @@
 //! Columns of tables of vdevs that scripts fill (`zpool status -c`, `zpool iostat -c`).
 //!
-//! A table is made where the pool is held, and the scripts run with the rights of who asked. So
-//! the table is made with marks at the ends of its lines: a control character, which no name in a
-//! table has, and what the line is. The process that prints the table runs the scripts for the
-//! devices that are marked, and has [`fill`] put their columns in place of the marks.
+//! A table is made by the process that serves the pool, and the scripts run with the rights of the
+//! user of the command. So the table is made with marks at the ends of its lines: a control
+//! character, which no name in a table contains, and the kind of the line. The process that prints
+//! the table runs the scripts for the marked devices, and [`fill`] replaces the marks by columns.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -51,9 +51,9 @@ pub fn devices(table: &str) -> Vec<&str> {
 /// Puts columns in place of the marks: what was said of each device, by path. A device of which
 /// nothing is said in a column has `-` there. `scripted`: columns stand behind tabs.
 #[must_use]
-pub fn fill(table: &str, message: &BTreeMap<String, Vec<ScriptColumn>>, scripted: bool) -> String {
+pub fn fill(table: &str, filled: &BTreeMap<String, Vec<ScriptColumn>>, scripted: bool) -> String {
     let mut columns: Vec<(&str, usize)> = Vec::new();
-    for (title, value) in message.values().flatten() {
+    for (title, value) in filled.values().flatten() {
         let width = title.chars().count().max(value.chars().count()).max(1);
         match columns.iter_mut().find(|(known, _)| known == title) {
             Some((_, known)) => *known = width.max(*known),
@@ -73,7 +73,7 @@ pub fn fill(table: &str, message: &BTreeMap<String, Vec<ScriptColumn>>, scripted
                 () if is(TITLES) => write!(out, "  {title:>width$}"),
                 () if is(DASHES) => write!(out, "  {:-<width$}", ""),
                 () => {
-                    let of = message.get(mark).and_then(|all| all.iter().find(|(t, _)| t == title));
+                    let of = filled.get(mark).and_then(|all| all.iter().find(|(t, _)| t == title));
                     let value = of.map_or("", |(_, value)| value.as_str());
                     let value = if value.is_empty() { "-" } else { value };
                     match scripted {
@@ -103,10 +103,10 @@ mod tests {
         let paths = [(7, "/a".to_owned()), (8, "/b".to_owned())].into();
         let table = with_paths(&table, &paths);
         assert_eq!(devices(&table), ["/a", "/b"]);
-        let message = |title: &str, value: &str| (title.to_owned(), value.to_owned());
+        let column = |title: &str, value: &str| (title.to_owned(), value.to_owned());
         let all = [
-            ("/a".to_owned(), vec![message("size", "12.5G"), message("kind", "")]),
-            ("/b".to_owned(), vec![message("kind", "ssd")]),
+            ("/a".to_owned(), vec![column("size", "12.5G"), column("kind", "")]),
+            ("/b".to_owned(), vec![column("kind", "ssd")]),
         ];
         let filled = fill(&table, &all.into(), false);
         let wanted = [

@@ -59,7 +59,7 @@ const POOLS: [StoredOnly; 2] = [
     kept("listsnapshots", &["off"], SNAPSHOTS),
 ];
 
-const RETIRES_NONE: &str = "zinc takes a device out of use by rules of its own";
+const RETIRES_NONE: &str = "zinc has its own rules for taking a device out of use";
 const NOT_TOLD: &str = "zinc counts errors and slow operations of all devices alike";
 
 #[rustfmt::skip]

@@ -134,7 +134,7 @@ pub fn estimates(
     for part in package.parts() {
         let size = package.estimate(part, progress)?;
         sum = sum.saturating_add(size);
-        text.push_str(&estimate(&part.snapshot, package.told_from(part), size, is_exact));
+        text.push_str(&estimate(&part.snapshot, package.announced_from(part), size, is_exact));
     }
     text.push_str(&total(sum, is_exact));
     Ok(text)

@@ -38,14 +38,14 @@ const ENCLOSURES: &str = "zinc switches no enclosures";
 
 /// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
 const OPTIONS: [(&str, &[&str], &str); 8] = [
-    ("zfs send", &["-S"], "what was received in part cannot be sent on"),
+    ("zfs send", &["-S"], "a partially received snapshot cannot be sent"),
     ("zfs send", &["--redact"], "redacted streams are not supported"),
     ("zpool offline", &["--power"], ENCLOSURES),
     ("zpool online", &["--power"], ENCLOSURES),
     ("zpool clear", &["--power"], ENCLOSURES),
     ("zpool scrub", &["-a"], "zinc scrubs the pools that are named"),
     ("zdb", &["-T"], "the table of cloned blocks is not shown: `zinc check` verifies it"),
-    ("zdb", &["-I", "-o", "-x"], "zinc's zdb has no such part"),
+    ("zdb", &["-I", "-o", "-x"], "zinc's zdb does not support it"),
 ];
 
 /// Why an option of a verb does nothing, when it is one that OpenZFS has and zinc lacks.

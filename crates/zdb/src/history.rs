@@ -21,23 +21,23 @@ pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<()> {
     let phys = HistoryPhys::decode(&dnode.bonus, dnode.endian);
     let Some(phys) = d.keep("history", phys) else { return Ok(()) };
     d.hold("records_lost", phys.records_lost);
-    let read = |offset: u64, length: u64| -> Result<Vec<u8>, Trouble> {
+    let read = |offset: u64, length: u64| -> Result<Vec<u8>, HistoryError> {
         let mut out = vec![0; length as usize];
-        object.read_at(offset, &mut out).map_err(|e| Trouble(e.to_string()))?;
+        object.read_at(offset, &mut out).map_err(|e| HistoryError(e.to_string()))?;
         Ok(out)
     };
     for r in phys.records(read) {
         match r {
             Ok(r) => record(d, &r, level),
-            Err(Trouble(e)) => d.fail(e),
+            Err(HistoryError(e)) => d.fail(e),
         }
     }
     Ok(())
 }
 
-struct Trouble(String);
+struct HistoryError(String);
 
-impl From<engine::inside::ondisk::Error> for Trouble {
+impl From<engine::inside::ondisk::Error> for HistoryError {
     fn from(e: engine::inside::ondisk::Error) -> Self {
         Self(e.to_string())
     }

@@ -84,7 +84,7 @@ use self::gather::{Gather, Gathered};
 use self::pack::{Plan, Sizes, pointer};
 use self::queue::Queue;
 use self::unreached::Unreached;
-use self::waiters::{ToWake, Waiters};
+use self::waiters::{Waiters, Wakeups};
 use self::xattrs::Xattrs;
 use dmu::Key;
 use ondisk::zil::Record;
@@ -251,7 +251,7 @@ impl State {
     }
 
     /// The waiters that the present state concerns.
-    fn due(&mut self) -> ToWake {
+    fn due(&mut self) -> Wakeups {
         if self.stopped.is_some() {
             return self.waiters.due(u64::MAX, None);
         }
@@ -407,19 +407,19 @@ impl IntentLog {
         self.wait(ticket)
     }
 
-    /// The same without waiting: `told` is called when it is so, by a thread that must not wait.
+    /// The same without waiting: `then` is called when it is done, by a thread that must not wait.
     pub fn commit_then(
         self: &Arc<Self>,
         object: Option<u64>,
-        told: impl FnOnce(Result<(), String>) + Send + 'static,
+        then: impl FnOnce(Result<(), String>) + Send + 'static,
     ) {
         let ticket = self.ticket(object);
         let mut state = self.state.lock();
         if self.mode() == SyncMode::Disabled || state.kept_below() >= ticket {
             drop(state);
-            return told(Ok(()));
+            return then(Ok(()));
         }
-        state.callers.push((ticket, Box::new(told)));
+        state.callers.push((ticket, Box::new(then)));
         if std::mem::replace(&mut state.has_driver, true) {
             return;
         }
@@ -452,7 +452,7 @@ impl IntentLog {
             state.callers = later;
             drop(state);
             let now: Vec<(u64, PromiseDone)> = now;
-            now.into_iter().for_each(|(_, told)| told(done.clone()));
+            now.into_iter().for_each(|(_, call)| call(done.clone()));
         }
     }
 
@@ -777,7 +777,7 @@ impl IntentLog {
     pub fn synced(&self, txg: u64) {
         let mut state = self.state.lock();
         state.synced = state.synced.max(txg);
-        if matches!(state.xattrs, Xattrs::Declared(message) if message <= txg) {
+        if matches!(state.xattrs, Xattrs::Declared(declared_in) if declared_in <= txg) {
             state.xattrs = Xattrs::Used;
         }
         state.queue.synced(txg);

@@ -255,7 +255,7 @@ pub fn words<T: Clone>(
 
 /// A number of bytes, with or without a unit.
 pub fn bytes(text: &str) -> Result<u64, String> {
-    engine::parse_size(text).ok_or_else(|| format!("'{text}' is not a size such as 128K or 64G"))
+    engine::parse_size(text).ok_or_else(|| format!("'{text}' is not a size (such as 128K or 64G)"))
 }
 
 /// Divides `property=value`.

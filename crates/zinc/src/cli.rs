@@ -12,7 +12,7 @@ use hostfs::options::operands_at;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// ZFS pools without a kernel module: make, fill and change them, check them, get the data out
+/// ZFS pools without a kernel module: create, fill and change them, check them, get the data out
 #[derive(Parser)]
 #[command(name = "zinc", version, max_term_width = 100, propagate_version = true)]
 #[command(args_override_self = true)]
@@ -38,16 +38,16 @@ pub struct Cli {
 /// The verbs.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Pools: make, find, list, status, devices, scrub, resilver, properties, history
+    /// Pools: create, import, list, status, devices, scrub, resilver, properties, history
     #[command(subcommand, after_help = unsupported::lacking(&unsupported::ZPOOL))]
     Zpool(cmd::zpool::Command),
-    /// Datasets: make, snapshot, clone, list, properties, holds, differences
+    /// Datasets: create, snapshot, clone, list, properties, holds, differences
     #[command(subcommand, after_help = unsupported::lacking(&unsupported::ZFS))]
     Zfs(cmd::zfs::Command),
-    /// Send streams: what is in them
+    /// Send streams: show, verify and convert them
     #[command(subcommand)]
     Zstream(cmd::zstream::Command),
-    /// Everything inside a pool, structure by structure
+    /// Examine a pool, structure by structure
     Zdb(cmd::zdb::Args),
     /// List a directory of a dataset
     Ls(cmd::ls::Args),
@@ -57,49 +57,49 @@ pub enum Command {
     Cat(cmd::cat::Args),
     /// Copy files and trees out of a pool, or into one
     Cp(cmd::cp::Args),
-    /// Make directories
+    /// Create directories
     Mkdir(cmd::files::Mkdir),
     /// Remove files and directories
     Rm(cmd::files::Rm),
     /// Rename files and directories
     Mv(cmd::files::Mv),
-    /// Give files a second name, or make symbolic links
+    /// Create hard or symbolic links
     Ln(cmd::files::Ln),
     /// Copy everything that can still be read, and list exactly what cannot
     Rescue(cmd::rescue::Args),
-    /// Make right what check finds wrong: a plan first, and what was there is kept
+    /// Repair damage that check finds: prints a plan first, and can be undone
     Repair(cmd::repair::Args),
-    /// Describe the whole content of a pool as JSON
+    /// Describe all contents of a pool as JSON
     Inventory(cmd::inventory::Args),
     /// Verify every block and cross-check all accounting
     Check(cmd::check::Args),
-    /// The knobs of a pool that is open for writing: meaning, default, range
+    /// Show or set the tunables of a pool: meaning, default, range
     Tunables(cmd::tunables::Args),
-    /// What each transaction group did: dirty, written, times, limit, delays
+    /// Show what each transaction group did: dirty, written, times, limit, delays
     Txgs(cmd::txgs::Args),
-    /// How writers were held back: sync rate, MB/s, delays, and distributions
+    /// Show how writers were throttled: sync rate, MB/s, delays, and distributions
     Throttle(cmd::throttle::Args),
-    /// The studies zinc began with, repeated on simulated disks, on a device, or in a pool
+    /// Repeat the studies zinc began with, on simulated disks, a device, or a pool
     #[command(subcommand)]
     Lab(cmd::lab::Command),
-    /// Hold a pool open, so that other commands can work on it at once and watch it
+    /// Serve a pool: keep it open, so that several commands can use it at the same time
     Serve(Box<cmd::serve::Args>),
     /// Export volumes, snapshots and files as disks, over NBD
     Nbd(cmd::nbd::Args),
-    /// Disks in stores of objects: make, look at, verify, copy, clean up
+    /// Disks in object stores: create, show, verify, copy, clean up
     #[command(subcommand)]
     Far(cmd::far::Command),
     /// Mount a file system or snapshot, for all programs
     Mount(cmd::mount::Mount),
-    /// Take mounts away
+    /// Unmount file systems
     Unmount(cmd::mount::Unmount),
-    /// Watch a pool that is served
+    /// Watch a served pool
     Top(cmd::top::Args),
-    /// What to set for a pool, and why
+    /// Suggest settings for a pool, with reasons
     Advise(cmd::advise::Args),
     /// Load files, devices or a pool with many threads (pios), and measure
     Pios(Box<cmd::pios::Args>),
-    /// Write the manual pages into a folder
+    /// Write the manual pages to a directory
     #[command(hide = true)]
     Man(cmd::man::Args),
     /// Print the completion script of a shell
@@ -281,14 +281,17 @@ mod tests {
     #[test]
     fn what_reaches_a_pool_that_is_served_is_told() {
         let (verbs, of_zpool) = REACHABLE.split_once(", and of zpool: ").unwrap();
-        let told = |text: &str, but: &[&str]| -> BTreeSet<String> {
+        let named = |text: &str, but: &[&str]| -> BTreeSet<String> {
             text.split(", ").filter(|verb| !but.contains(verb)).map(str::to_owned).collect()
         };
         let groups = ["zpool", "zfs", "zstream", "lab", "far", "help"];
         // These reach it by themselves, or are more than one verb.
         let others = ["zfs", "lab run", "top", "txgs", "throttle"];
-        assert_eq!(told(verbs, &others), served(&[], &groups));
-        assert_eq!(told(of_zpool, &["destroy", "export", "iostat"]), served(&["zpool"], &["help"]));
+        assert_eq!(named(verbs, &others), served(&[], &groups));
+        assert_eq!(
+            named(of_zpool, &["destroy", "export", "iostat"]),
+            served(&["zpool"], &["help"])
+        );
         let of_zfs = Cli::command().find_subcommand("zfs").unwrap().get_subcommands().count();
         assert_eq!(served(&["zfs"], &["version", "help"]).len() + 1, of_zfs);
     }

@@ -157,10 +157,7 @@ impl Running {
     /// Ends them: what clients wait for is answered.
     pub fn stop(mut self, session: &Session) {
         if !self.server.stop() {
-            ui::note(
-                session,
-                "warning: NBD clients were disconnected while requests of theirs were waiting",
-            );
+            ui::note(session, "warning: NBD clients were disconnected with requests outstanding");
         }
     }
 }

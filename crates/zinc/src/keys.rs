@@ -43,7 +43,12 @@ impl OpenArgs {
 }
 
 /// Loads a key or its place, as `zdb -K` takes them.
-pub fn load_word(session: &Session, pool: &Pool, dataset: &str, word: &str) -> Result<(), Failure> {
+pub fn load_secret(
+    session: &Session,
+    pool: &Pool,
+    dataset: &str,
+    word: &str,
+) -> Result<(), Failure> {
     keep_in();
     if let Some(key) = from_location(session, dataset, word)? {
         pool.dsl().load_key(dataset, &key)?;
@@ -100,7 +105,7 @@ pub fn key_at(
         }
         Some(KeyPlace::Prompt) => {
             let words = if is_new { "new " } else { "" };
-            let what = views::keys::requested(format);
+            let what = views::keys::key_noun(format);
             let key = typed(session, &format!("Enter {words}{what} for '{dataset}': "))?;
             if is_new
                 && key != typed(session, &format!("Re-enter {words}{what} for '{dataset}': "))?
@@ -109,8 +114,8 @@ pub fn key_at(
             }
             Ok(key)
         }
-        _ => Err(Failure::new(format!("zinc reads no key from {location}"))
-            .hint("keys are in files (file:///PATH), or asked for (prompt)")),
+        _ => Err(Failure::new(format!("zinc cannot read keys from {location}"))
+            .hint("a key is read from a file (file:///PATH) or a prompt (prompt)")),
     }
 }
 

@@ -33,8 +33,8 @@ fn folder(session: &Session) -> Option<PathBuf> {
 
 /// The pools that this user knows.
 pub fn pools(session: &Session) -> KnownPools<'_> {
-    let told = |notice: &Notice<'_>| tell(session, notice);
-    KnownPools::in_folder(folder(session), told).searched_in(import_places(session, &[]))
+    let notify = |notice: &Notice<'_>| tell(session, notice);
+    KnownPools::in_folder(folder(session), notify).searched_in(import_places(session, &[]))
 }
 
 /// Whether the pool that `name` (anything in it) belongs to was imported with `-o readonly=on`.
@@ -112,7 +112,10 @@ pub fn check_writable(
 
 /// Why a pool gets no name here; `doing` begins the message.
 pub fn not_remembered(doing: &str, cachefile: &Cachefile, why: &Error) -> Failure {
-    let failure = because_of(Failure::new(format!("{doing}: it could not be remembered")), why);
+    let failure = because_of(
+        Failure::new(format!("{doing}: it cannot be recorded in the list of known pools")),
+        why,
+    );
     match cachefile {
         Cachefile::At(_) => failure.hint("cachefile= names a file in a folder that is there"),
         _ => failure.hint(OTHER_FOLDER),
@@ -168,10 +171,10 @@ impl From<LookError> for Failure {
 fn absent(name: &str, paths: &[PathBuf]) -> Failure {
     let mut failure = Failure::new(format!("cannot open '{name}': its devices are missing"));
     for path in paths {
-        failure = failure.because(format!("{} does not lead to one of them", path.display()));
+        failure = failure.because(format!("{} is not one of them", path.display()));
     }
     failure.hint(format!(
-        "-d PATH names where they are now; `zinc zpool export -f {name}` forgets the pool"
+        "name their location with -d PATH; `zinc zpool export -f {name}` forgets the pool"
     ))
 }
 
@@ -199,14 +202,15 @@ fn tell(session: &Session, notice: &Notice<'_>) {
             let failure = why.iter().fold(Failure::new(what), Failure::because);
             let failure = match aside {
                 Ok(aside) => failure.because(format!("it is now {}", aside.display())),
-                Err(e) => failure.because(format!("it cannot be put aside: {e}")),
+                Err(e) => failure.because(format!("it cannot be moved aside: {e}")),
             };
             let hint = "`zinc zpool import` finds pools again; -f takes those still active";
             ui::error(session, &failure.hint(hint).text());
         }
         Notice::Outdated(why) => {
-            let failure =
-                Failure::new(format!("what is known of this pool is not up to date: {why}"));
+            let failure = Failure::new(format!(
+                "the list of known pools is not up to date for this pool: {why}"
+            ));
             let failure = match why {
                 Error::CannotWrite { cause, .. } => failure.because(system_text(cause)),
                 _ => failure,

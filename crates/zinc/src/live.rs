@@ -22,8 +22,8 @@ const RESILVER: &str = "resilver (Ctrl-C leaves it to the next command): blocks"
 
 /// What is said of files that were changed before the pool was suspended, and of a change that was
 /// made by then.
-const KEPT: &str = "what was done before is kept; the rest was not done, and is not done later";
-const MADE: &str = "it was done in memory, and becomes durable when the pool goes on";
+const KEPT: &str = "earlier changes are kept; the rest was not done, and will not be done later";
+const MADE: &str = "it was done in memory, and becomes durable when the pool resumes";
 
 /// How a verb that changes a pool finds it.
 #[derive(Args, Clone, Default, Debug)]
@@ -117,9 +117,9 @@ impl LiveArgs {
     }
 
     /// The same for changes of files. In a suspended pool they would wait for its devices, as those
-    /// of programs on a mount do, and be made when the one who asked has given up: a command fails,
-    /// also when the pool is suspended meanwhile, where `act` works with a file system that gives
-    /// up ([`engine::Filesystem::unless_suspended`]).
+    /// of programs on a mount do, and be made after the user has given up. So a command fails, also
+    /// when the pool is suspended meanwhile, if `act` works with a file system that gives up
+    /// ([`engine::Filesystem::unless_suspended`]).
     pub fn change_files<T>(
         &self,
         session: &Session,
@@ -152,7 +152,7 @@ impl LiveArgs {
 fn check_start(name: &str) -> Result<(), Failure> {
     match name.starts_with('/') {
         true => Err(Failure::new(format!("cannot open '{name}': leading slash in name"))
-            .hint("the name of a dataset begins with that of its pool: POOL/NAME")),
+            .hint("a dataset name begins with the name of its pool: POOL/NAME")),
         false => Ok(()),
     }
 }
@@ -224,7 +224,7 @@ fn changeable(found: Found) -> Result<Found, Failure> {
         Some(known) => {
             Err(Failure::new(format!("cannot change '{}': pool is read-only", known.name()))
                 .because("it was imported with -o readonly=on")
-                .hint("export it, and import it without that"))
+                .hint("export it, and import it without that option"))
         }
         None => Ok(found),
     }
@@ -288,7 +288,7 @@ pub fn change_announced<T>(
         if !how.tuning.all(session)?.is_empty() {
             let what = format!("cannot set tunables for one command: {} is served", pool.name());
             return Err(Failure::new(what)
-                .hint("`zinc tunables --pool POOL NAME=VALUE` sets one for all, from now on"));
+                .hint("`zinc tunables --pool POOL NAME=VALUE` sets one for all commands"));
         }
         let guid = pool.guid();
         let is_known = session.client().is_some_and(|client| client.listed.known().is_some());
@@ -330,12 +330,12 @@ pub fn change_announced<T>(
         bring_what_is_missed(session, &pool);
     }
     // What cannot be told keeps the pool from nothing.
-    let told = if result.is_ok() { tell_txgs(session, &pool, how) } else { Ok(()) };
+    let shown = if result.is_ok() { tell_txgs(session, &pool, how) } else { Ok(()) };
     found.refresh(&known::pools(session), &pool);
     let left = if was_exported { pool.export() } else { pool.close() };
     let result = result?;
     logged?;
-    told?;
+    shown?;
     left?;
     Ok(result)
 }
@@ -366,7 +366,7 @@ pub fn bring_what_is_missed(session: &Session, pool: &LivePool) {
 pub fn warn_displaced(session: &Session, pool: &LivePool) -> Result<(), Failure> {
     let name = pool.name();
     pool.can_be_found().map_err(|e| {
-        let what = format!("what was done to '{name}' is lost when its server ends");
+        let what = format!("changes to '{name}' are lost when its server ends");
         let failure = Failure::from(e);
         let (why, _, hint) = failure.parts();
         let lost = Failure::new(what).because(why);

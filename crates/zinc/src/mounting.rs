@@ -6,7 +6,7 @@ use crate::refusals::cannot;
 use crate::session::{Client, Session};
 use crate::ui;
 use ::mount::datasets::{Changed, Changes, DatasetError, Follower, Unmounting};
-use ::mount::reading::Made;
+use ::mount::reading::MountRecord;
 use ::mount::{Error, Mounts};
 use engine::LivePool;
 use std::path::Path;
@@ -19,8 +19,8 @@ pub fn made(name: &str, dir: &Path) -> String {
 }
 
 /// The same where the pool is only read, and a warning if something is missing.
-pub fn made_to_read(session: &Session, made: &Made, pid: u64) -> String {
-    let Made { name, dir, is_behind } = made;
+pub fn made_to_read(session: &Session, made: &MountRecord, pid: u64) -> String {
+    let MountRecord { name, dir, is_behind } = made;
     if *is_behind {
         let what = "what was written last is in its intent log and not seen here: `zinc cp` and \
                     others show it with --replay";
@@ -42,10 +42,11 @@ impl From<DatasetError> for Failure {
             DatasetError::System { ref error, .. } => {
                 let failure = Self::new(e.to_string());
                 match error {
-                    Error::NotEmpty(_) => failure
-                        .hint("-O mounts over what is there, and so does the property overlay=on"),
+                    Error::NotEmpty(_) => {
+                        failure.hint("-O or the property overlay=on mounts over it")
+                    }
                     Error::Mounted(..) => {
-                        failure.hint("`zinc unmount` takes it away; -O mounts over it")
+                        failure.hint("`zinc unmount` unmounts it; -O mounts over it")
                     }
                     e => e.hint().into_iter().fold(failure, Failure::hint),
                 }
@@ -61,18 +62,18 @@ pub fn not_unmounted(dir: &Path, e: &Error) -> Failure {
     match e {
         Error::Busy(_) => {
             Failure::new(format!("cannot unmount '{shown}': pool or dataset is busy"))
-                .because("programs have files or directories of it open")
-                .hint("-f takes it away from them")
+                .because("programs have files or directories on it open")
+                .hint("-f unmounts it nevertheless")
         }
         Error::Inner(..) => {
             Failure::new(format!("cannot unmount '{shown}': pool or dataset is busy"))
                 .because(e.to_string())
-                .hint("that is to be unmounted first")
+                .hint("unmount that first")
         }
         e @ Error::Kept(..) => {
             Failure::new(format!("cannot unmount '{shown}': pool or dataset is busy"))
                 .because(e.to_string())
-                .hint("-f takes it away from them")
+                .hint("-f unmounts it nevertheless")
         }
         Error::NotMounted(_) => {
             Failure::new(format!("cannot unmount '{shown}': not currently mounted"))

@@ -44,7 +44,7 @@ impl<'a> Sets<'a> {
         }
         let warn = |text: &str| ui::note(self.session, &format!("{}: {text}", dataset.name));
         if !self.replays() {
-            warn("what was written last is in its intent log and not seen here: --replay shows it");
+            warn("its intent log has later changes, which are not shown here: use --replay");
             return Ok(as_it_is);
         }
         let (objset, report) = engine::replay::objset(self.pool, dataset)?;

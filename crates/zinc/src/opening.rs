@@ -43,7 +43,7 @@ impl PoolArgs {
         if self.of_files
             && let Err(e) = pool.sync_changes()
         {
-            let text = "what was written last is not seen";
+            let text = "the latest changes are not shown";
             ui::note(session, &format!("warning: pool '{}': {text}: {e}", pool.name()));
         }
         let pool = pool.look()?;
@@ -125,7 +125,7 @@ impl PoolArgs {
             let name = ui::escape::line(name);
             ui::note(session, &format!("'{name}' is not shown: {}", ui::escape::line(why)));
         };
-        let mut told = Vec::new();
+        let mut named = Vec::new();
         let own: Vec<u64> = opened.pools.iter().flatten().map(Pool::guid).collect();
         let is_new = |known: &Known| !but.contains(&known.guid()) && !own.contains(&known.guid());
         for known in known::all_of_root(session).into_iter().filter(is_new) {
@@ -136,15 +136,15 @@ impl PoolArgs {
             };
             match found::look_for(session, known).and_then(open) {
                 Ok(pool) => opened.pools.push(Ok(pool)),
-                Err(_) => say(&name, "root has imported it, and this user may not read it now"),
+                Err(_) => say(&name, "root has imported it, and this user may not read it"),
             }
-            told.push(name);
+            named.push(name);
         }
         if session.user() == 0 {
             return;
         }
         for process in foreign_servers::of_other_users(session) {
-            if !told.contains(&process.serves) {
+            if !named.contains(&process.serves) {
                 say(&process.serves, &format!("{} has it", foreign_servers::shown(&process)));
             }
         }

@@ -22,7 +22,7 @@ pub fn labelled(session: &Session, search: &[PathBuf]) -> Result<Vec<FoundLeaf>,
     let found = scan(&options)?;
     for (path, took) in options.source.take_slow() {
         let (path, seconds) = (path.display(), took.as_secs());
-        ui::note(session, &format!("warning: it took {path} {seconds} seconds to answer"));
+        ui::note(session, &format!("warning: {path} took {seconds} seconds to answer"));
     }
     Ok(found)
 }

@@ -217,7 +217,7 @@ fn busy(candidate: &Candidate, path: &Path) -> Failure {
         Some(process) => failure.because(format!("{process} writes to it")),
         None => failure.because("another process writes to it"),
     };
-    failure.hint("--wait SECONDS waits longer for its end")
+    failure.hint("--wait SECONDS waits longer")
 }
 
 /// The process that has one of these devices locked, by number and command.

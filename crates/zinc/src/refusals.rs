@@ -25,7 +25,7 @@ pub fn cannot(doing: &str, name: &str, error: impl Into<Error>) -> Failure {
         _ => return Failure::from(error).about(&start),
     };
     match error.hint() {
-        Some(hint) if !is_said(&error, hint) => failure.hint(views::hints::words(hint)),
+        Some(hint) if !lists_values(&error, hint) => failure.hint(views::hints::words(hint)),
         _ => failure,
     }
 }
@@ -39,7 +39,7 @@ fn place(error: &Error) -> Option<&str> {
 }
 
 /// The message says all values that there are.
-fn is_said(error: &Error, hint: &Hint) -> bool {
+fn lists_values(error: &Error, hint: &Hint) -> bool {
     matches!(hint, Hint::ChooseValue(values) if values.contains('|'))
         && matches!(error.kind(), ErrorKind::BadValue { .. })
 }
@@ -63,8 +63,8 @@ fn refused(start: &str, name: &str, error: &Error, why: &Refusal) -> Failure {
     let text = refusals::text(why);
     let about = place(error).unwrap_or(name);
     let is_denied = matches!(why, Refusal::Denied | Refusal::DelegationOff);
-    let is_told = is_denied || about == name || about == "new dataset" || text.contains(about);
-    let about = if is_told { String::new() } else { format!("'{about}': ") };
+    let is_clear = is_denied || about == name || about == "new dataset" || text.contains(about);
+    let about = if is_clear { String::new() } else { format!("'{about}': ") };
     Failure::new(format!("{start}: {about}{text}"))
 }
 

@@ -499,7 +499,7 @@ pub fn denied() -> Failure {
 /// Why a verb that needs a server does nothing.
 pub fn not_served(name: &str) -> Failure {
     Failure::new(format!("pool '{}' is not served", pool_of(name)))
-        .hint("`zinc serve POOL` holds it open, so that it can be watched and turned")
+        .hint("`zinc serve POOL` serves it, so that it can be watched and tuned")
 }
 
 fn failed(e: &CallError, pid: u64, pool: &str) -> Failure {
@@ -516,7 +516,7 @@ fn failed(e: &CallError, pid: u64, pool: &str) -> Failure {
         }
         other => Failure::new(format!("no answer from process {pid}, which serves {pool}"))
             .because(other.to_string())
-            .hint("what was synced is safe; whether this was done, the pool itself shows"),
+            .hint("synced changes are safe; look at the pool to see whether this one was made"),
     }
 }
 
@@ -600,8 +600,8 @@ pub fn forward_each(session: &Session, search: &[PathBuf]) -> Result<(Vec<u64>, 
 pub fn held_by(session: &Session, guid: u64, failure: Failure) -> Failure {
     match Server::reachable(session).into_iter().find(|s| s.guid == guid) {
         Some(server) if server.is_reader => failure
-            .because(format!("process {} has it open read-only", server.pid))
-            .hint("that process ends with the last of its mounts, or by a signal"),
+            .because(format!("process {} has the pool open read-only", server.pid))
+            .hint("that process ends with its last mount, or by a signal"),
         Some(server) => failure
             .because(format!("process {} serves it (`zinc serve`)", server.pid))
             .hint(format!(
@@ -609,10 +609,12 @@ pub fn held_by(session: &Session, guid: u64, failure: Failure) -> Failure {
                 server.name
             )),
         None => match not_answering(session, guid) {
-            Some(what) => failure.because(what).hint(
-                "one that was stopped goes on with `kill -CONT`; one that hangs can be ended",
-            ),
-            None => failure.hint("another process has it open: wait for its end, or end it"),
+            Some(what) => failure
+                .because(what)
+                .hint("a stopped process continues with `kill -CONT`; one that hangs can be ended"),
+            None => {
+                failure.hint("another process has the pool open: wait until it ends, or end it")
+            }
         },
     }
 }

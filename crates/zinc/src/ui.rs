@@ -186,13 +186,13 @@ pub fn finish(session: &Session, code: ExitCode) -> ExitCode {
         };
         error.inspect(|e| output.lose(e));
     }
-    let message = |failure: &Failure| match &client {
+    let report = |failure: &Failure| match &client {
         Some(client) => client.final_message(&failure.text()),
         None => complain(session, &failure.text()),
     };
     let code = match (output.lost(), client.and_then(|c| c.presence.reason())) {
         (Some(Lost::Failed(why)), _) => {
-            message(&Failure::new("cannot write to standard output").because(why));
+            report(&Failure::new("cannot write to standard output").because(why));
             ExitCode::from(FAILED)
         }
         (Some(Lost::ReaderGone), _) if !output.runs_on() => ExitCode::SUCCESS,
@@ -200,10 +200,10 @@ pub fn finish(session: &Session, code: ExitCode) -> ExitCode {
         (_, Some(_)) if output.runs_on() && code == ExitCode::SUCCESS => code,
         (_, Some(why)) => {
             let what = match output.runs_on() {
-                true => "the command was cancelled before all of it was done",
+                true => "the command was cancelled before it was complete",
                 false => "the command was cancelled",
             };
-            message(&Failure::new(what).because(why));
+            report(&Failure::new(what).because(why));
             ExitCode::from(FAILED)
         }
         _ => code,

@@ -40,7 +40,11 @@ fn failures_say_what_and_what_to_do() {
     assert_eq!(run.err, "zinc: cannot open 'gangs/nix': dataset does not exist\n");
     let run = zinc(&["zfs", "list", "-d", dir, "nix"]);
     assert_eq!(run.code, 1);
-    assert!(run.err.contains("hint: `zinc zpool import` lists what can be opened"), "{}", run.err);
+    assert!(
+        run.err.contains("hint: `zinc zpool import` lists the pools that can be opened"),
+        "{}",
+        run.err
+    );
     let run = zinc(&["zpool", "import", "-d", "/nowhere/at/all"]);
     assert_eq!(run.code, 1);
     assert!(run.err.starts_with("zinc: cannot search /nowhere/at/all: "), "{}", run.err);

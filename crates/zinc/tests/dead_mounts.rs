@@ -33,7 +33,7 @@ fn alone(script: &str) -> String {
 #[testkit::needs("fuse")]
 #[test]
 fn what_a_killed_server_left_is_mounted_over_and_taken_away() {
-    let message = alone(
+    let output = alone(
         r#"
         zinc zfs set mountpoint="$PWD/tree" tank
         zinc zfs create tank/a
@@ -53,13 +53,13 @@ fn what_a_killed_server_left_is_mounted_over_and_taken_away() {
     );
     let want = "1 tank tank/a\n2 tank tank/a / / 1\n3 tank tank/a\n4\n5 0\n6 tank tank/a x\n7\n\
                 tank\n8 0\n";
-    assert_eq!(message, want);
+    assert_eq!(output, want);
 }
 
 #[testkit::needs("fuse")]
 #[test]
 fn several_commands_take_away_dead_mounts_at_the_same_time() {
-    let message = alone(
+    let output = alone(
         r#"
         zinc zfs set mountpoint="$PWD/tree" tank
         for i in 1 2 3 4 5 6 7 8 9; do zinc zfs create tank/$i; done
@@ -71,13 +71,13 @@ fn several_commands_take_away_dead_mounts_at_the_same_time() {
         wait; cat out.*; mounted | wc -l
         "#,
     );
-    assert_eq!(message, "10\n0\n");
+    assert_eq!(output, "10\n0\n");
 }
 
 #[testkit::needs("fuse")]
 #[test]
 fn a_server_that_is_stopped_holds_nothing_up() {
-    let message = alone(
+    let output = alone(
         r#"
         zinc zfs set mountpoint="$PWD/tree" tank
         zinc serve -b --mount --pidfile pid tank > /dev/null
@@ -93,13 +93,13 @@ fn a_server_that_is_stopped_holds_nothing_up() {
         other $zinc zfs unmount -a; echo 2 $(mounted)
         "#,
     );
-    assert_eq!(message, "1 tank\n2 tank\n");
+    assert_eq!(output, "1 tank\n2 tank\n");
 }
 
 #[testkit::needs("fuse")]
 #[test]
 fn what_is_not_mounted_is_told_and_is_a_failure() {
-    let message = alone(
+    let output = alone(
         r#"
         touch wall
         zinc zfs create -o mountpoint="$PWD/wall" tank/a
@@ -128,15 +128,15 @@ fn what_is_not_mounted_is_told_and_is_a_failure() {
         zinc zfs mount -a 2> err || echo $? $(mounted)
         "#,
     );
-    let told = "1 tank/b\ncannot mount 'tank/a'\n";
+    let foreign = "1 tank/b\ncannot mount 'tank/a'\n";
     let waited = "1\ncannot mount 'tank/a'\nagain\n";
-    assert_eq!(message, format!("{told}{told}1 tank/b\n{waited}tank/c\n1\n"));
+    assert_eq!(output, format!("{foreign}{foreign}1 tank/b\n{waited}tank/c\n1\n"));
 }
 
 #[testkit::needs("fuse")]
 #[test]
 fn overlay_says_whether_a_directory_with_files_is_mounted_over() {
-    let message = alone(
+    let output = alone(
         r#"
         mkdir full; touch full/a
         zinc zfs create -o mountpoint="$PWD/full" -o overlay=off tank/a
@@ -145,26 +145,26 @@ fn overlay_says_whether_a_directory_with_files_is_mounted_over() {
         zinc zfs mount tank/a; echo $(mounted) $(ls full)
         "#,
     );
-    assert_eq!(message, "full is not empty\ntank/a\n");
+    assert_eq!(output, "full is not empty\ntank/a\n");
 }
 
 #[testkit::needs("fuse")]
 #[test]
 fn a_property_is_set_once_and_a_snapshot_has_a_name() {
-    let message = alone(
+    let output = alone(
         r#"
         zinc zfs set mountpoint=/a mountpoint=/b tank 2> err || grep -o "'mountpoint' spec.*" err
         zinc zfs destroy tank@ 2> err || grep -o 'any snapshots to destroy' err
         "#,
     );
-    assert_eq!(message, "'mountpoint' specified multiple times\nany snapshots to destroy\n");
+    assert_eq!(output, "'mountpoint' specified multiple times\nany snapshots to destroy\n");
 }
 
 /// Another mount namespace has the mounts of this one too, as that of a container.
 #[testkit::needs("fuse")]
 #[test]
 fn a_mount_that_another_namespace_has_too_is_taken_away_here() {
-    let message = alone(
+    let output = alone(
         r#"
         zinc zfs set mountpoint="$PWD/tree" tank
         zinc zfs create tank/a
@@ -196,16 +196,16 @@ fn a_mount_that_another_namespace_has_too_is_taken_away_here() {
     let want = "1 tank no\n\
                 zinc: cannot unmount '/tree/a': pool or dataset is busy\n  \
                 because: the mount namespace of process N still has /tree/a\n  \
-                hint: -f takes it away from them\n\
+                hint: -f unmounts it nevertheless\n\
                 2 tank tank/a\n2 tank tank/a\n3 tank tank\n\
                 cannot export 'tank': pool is busy\n4\n";
-    assert_eq!(message, want);
+    assert_eq!(output, want);
 }
 
 #[testkit::needs("fuse")]
 #[test]
 fn what_was_detached_while_a_program_used_it_is_ended_by_force() {
-    let message = alone(
+    let output = alone(
         r#"
         zinc zfs create -o mountpoint="$PWD/a" tank/a
         zinc serve -b --mount tank > /dev/null
@@ -219,14 +219,14 @@ fn what_was_detached_while_a_program_used_it_is_ended_by_force() {
         zinc zfs mount tank/b; cat a/f
         "#,
     );
-    assert_eq!(message, "1 tank no\nprograms have files open\n2\nx\n");
+    assert_eq!(output, "1 tank no\nprograms have files open\n2\nx\n");
 }
 
 /// Another server, of which nothing is known here, serves a pool of the same name.
 #[testkit::needs("fuse")]
 #[test]
 fn mounts_of_servers_that_cannot_be_reached_are_left_alone() {
-    let message = alone(
+    let output = alone(
         r#"
         mkdir other; truncate -s 256M other/disk
         there() { ZINC_SOCKETS="$PWD/other/run" ZINC_STATE="$PWD/other/state" zinc "$@"; }
@@ -248,5 +248,5 @@ fn mounts_of_servers_that_cannot_be_reached_are_left_alone() {
         "#,
     );
     let want = "1 4\n2 3 1\nnot currently mounted\n3 1\n4 0\n";
-    assert_eq!(message, want);
+    assert_eq!(output, want);
 }

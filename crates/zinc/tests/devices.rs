@@ -729,8 +729,8 @@ fn a_raidz_is_expanded() {
         let mut server = is_served.then(|| place.serve("tank"));
         place.ok_here("zpool attach -w tank raidz1-0 d");
         let status = place.ok_here("zpool status tank");
-        let message = status.contains("expand: expanded raidz1-0 copied");
-        assert!(message && status.contains("scrub repaired 0B"), "{status}");
+        let is_copied = status.contains("expand: expanded raidz1-0 copied");
+        assert!(is_copied && status.contains("scrub repaired 0B"), "{status}");
         place.ok_here("zpool wait -t raidz_expand tank");
         let after = place.ok_here("zpool list -Hp -o size tank");
         let number = |text: &str| text.trim().parse::<u64>().unwrap();
@@ -784,10 +784,10 @@ fn scripts_say_something_of_each_device() {
             assert!(text.contains("  last"), "{text}");
             for device in ["a", "b"] {
                 let words: Vec<_> = [device.to_owned(), pid.to_string()].into();
-                let is_told = |line: &str| {
+                let is_hinted = |line: &str| {
                     line.split_whitespace().rev().take(2).eq(words.iter().rev().map(String::as_str))
                 };
-                assert!(text.lines().any(is_told), "{command}: {text}");
+                assert!(text.lines().any(is_hinted), "{command}: {text}");
             }
         }
     };

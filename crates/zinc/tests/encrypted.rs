@@ -62,10 +62,10 @@ fn datasets_are_made_with_keys_from_files_and_from_standard_input() {
     let short = with_input(dir, &words.replace("words", "short"), b"horse\n");
     assert_eq!(short.status.code(), Some(1));
     let get = "zfs get -Hp -o value encryption,keyformat,keylocation,encryptionroot,keystatus";
-    let message = ok(dir, &format!("{get} sealed/raw/below"));
-    assert_eq!(message, "aes-128-ccm\nraw\nnone\nsealed/raw\nunavailable\n");
-    let message = ok(dir, &format!("{get} sealed/words"));
-    assert_eq!(message, "aes-256-gcm\npassphrase\nprompt\nsealed/words\nunavailable\n");
+    let values = ok(dir, &format!("{get} sealed/raw/below"));
+    assert_eq!(values, "aes-128-ccm\nraw\nnone\nsealed/raw\nunavailable\n");
+    let values = ok(dir, &format!("{get} sealed/words"));
+    assert_eq!(values, "aes-256-gcm\npassphrase\nprompt\nsealed/words\nunavailable\n");
     std::fs::write(dir.join("secret"), b"kept from all others").unwrap();
     let source = dir.join("secret");
     let with = format!("--key sealed/raw={key}");
@@ -129,8 +129,8 @@ fn what_is_received_below_an_encrypted_dataset_is_encrypted() {
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(&sent.stdout).unwrap();
     assert!(child.wait().unwrap().success());
-    let message = ok(dir, "zfs get -Hp -o value encryptionroot closed/enc/copy");
-    assert_eq!(message, "closed/enc\n");
+    let root = ok(dir, "zfs get -Hp -o value encryptionroot closed/enc/copy");
+    assert_eq!(root, "closed/enc\n");
     let read = ok(dir, &format!("cat --key closed/enc={key} closed/enc/copy:/f"));
     assert_eq!(read.len(), 300_000);
     testkit::oracle::judge(dir, "closed");
@@ -156,7 +156,7 @@ fn a_server_keeps_keys_until_they_are_unloaded() {
         command.env("ZINC_STATE", state(dir)).stdin(Stdio::null());
         command
     };
-    let message = |line: &str| {
+    let run = |line: &str| {
         let out = command(line).output().unwrap();
         let text = [out.stdout, out.stderr].concat();
         (out.status.code(), String::from_utf8(text).unwrap())
@@ -164,35 +164,31 @@ fn a_server_keeps_keys_until_they_are_unloaded() {
     let key = format!("file://{}", arg(&dir.join("key")));
     let raw = "-o encryption=on -o keyformat=raw";
     ok(dir, &format!("zfs create {raw} -o keylocation={key} kept/enc"));
-    let (code, text) = message(&format!("zfs load-key -d {} kept/enc", arg(dir)));
+    let (code, text) = run(&format!("zfs load-key -d {} kept/enc", arg(dir)));
     assert!(code == Some(1) && text.contains("nothing serves the pool"), "{text}");
     let mut serve = command(&format!("serve -d {} kept", arg(dir)));
     let mut server = Server(serve.stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
     BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.starts_with("serving kept"), "{line}");
-    let status = || message("zfs get -Ho value keystatus kept/enc").1;
+    let status = || run("zfs get -Ho value keystatus kept/enc").1;
     assert_eq!(status(), "unavailable\n");
-    assert_eq!(
-        message("zfs load-key -r kept"),
-        (Some(0), "1 / 1 key(s) successfully loaded\n".into())
-    );
+    assert_eq!(run("zfs load-key -r kept"), (Some(0), "1 / 1 key(s) successfully loaded\n".into()));
     assert_eq!(status(), "available\n");
-    let (code, text) = message("zfs load-key kept/enc");
+    let (code, text) = run("zfs load-key kept/enc");
     assert!(code == Some(1) && text.contains("Key already loaded for 'kept/enc'."), "{text}");
-    assert_eq!(message("zfs create kept/enc/below").0, Some(0));
+    assert_eq!(run("zfs create kept/enc/below").0, Some(0));
     let source = dir.join("key");
-    assert_eq!(message(&format!("cp {} kept/enc/below:/file", arg(&source))).0, Some(0));
-    let (code, text) = message("zfs unload-key kept/enc/below");
+    assert_eq!(run(&format!("cp {} kept/enc/below:/file", arg(&source))).0, Some(0));
+    let (code, text) = run("zfs unload-key kept/enc/below");
     let words = "Keys must be unloaded for encryption root of 'kept/enc/below' (kept/enc).";
     assert!(code == Some(1) && text.contains(words), "{text}");
-    assert_eq!(message("zfs unload-key kept/enc"), (Some(0), String::new()));
-    let (code, text) = message("cat kept/enc/below:/file");
+    assert_eq!(run("zfs unload-key kept/enc"), (Some(0), String::new()));
+    let (code, text) = run("cat kept/enc/below:/file");
     assert!(code == Some(1) && text.contains("key"), "{text}");
     // A key that is wrong is told, and one on standard input is taken.
     secret(&dir.join("other"), &[8; 32]);
-    let (code, text) =
-        message(&format!("zfs load-key -L file://{} kept/enc", arg(&dir.join("other"))));
+    let (code, text) = run(&format!("zfs load-key -L file://{} kept/enc", arg(&dir.join("other"))));
     assert!(code == Some(1) && text.contains("Incorrect key provided"), "{text}");
     let mut typed = command("zfs load-key -L prompt kept/enc");
     let mut child = typed.stdin(Stdio::piped()).spawn().unwrap();
@@ -201,9 +197,9 @@ fn a_server_keeps_keys_until_they_are_unloaded() {
     let words = "-o keyformat=passphrase -o keylocation=file://";
     secret(&dir.join("words"), b"correct horse battery staple");
     let line = format!("zfs change-key {words}{} kept/enc", arg(&dir.join("words")));
-    assert_eq!(message(&line).0, Some(0));
-    assert_eq!(message("zfs get -Ho value keyformat kept/enc").1, "passphrase\n");
-    assert_eq!(message("zpool export kept").0, Some(0));
+    assert_eq!(run(&line).0, Some(0));
+    assert_eq!(run("zfs get -Ho value keyformat kept/enc").1, "passphrase\n");
+    assert_eq!(run("zpool export kept").0, Some(0));
     drop(server);
     testkit::oracle::judge(dir, "kept");
 }

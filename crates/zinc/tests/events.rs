@@ -43,10 +43,10 @@ fn what_happens_to_a_served_pool_is_kept_told_and_given_to_a_command() {
     let place = Place::new(&["a", "b"]);
     place.ok("zpool create tank mirror a b");
     let hook = place.path().join("hook");
-    let told = place.path().join("told");
+    let log_file = place.path().join("told");
     let script = format!(
         "#!/bin/sh\necho \"$ZEVENT_SUBCLASS $ZEVENT_POOL $ZEVENT_VDEV_STATE_STR $# $HOME\" >> {}\n",
-        told.display()
+        log_file.display()
     );
     std::fs::write(&hook, script).unwrap();
     std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -75,9 +75,9 @@ fn what_happens_to_a_served_pool_is_kept_told_and_given_to_a_command() {
     has(&verbose, &["history_internal_name = \"create\"", "eid = 0x1\n"]);
     // The command has no more than zed's has: no argument, and no user's folder.
     until("the command was run for the scrub", || {
-        std::fs::read_to_string(&told).unwrap_or_default().contains("scrub_finish")
+        std::fs::read_to_string(&log_file).unwrap_or_default().contains("scrub_finish")
     });
-    let lines = std::fs::read_to_string(&told).unwrap();
+    let lines = std::fs::read_to_string(&log_file).unwrap();
     has(&lines, &["statechange tank OFFLINE 0 \n", "statechange tank ONLINE 0 \n"]);
     has(&place.ok_here("zpool events -c"), &["cleared ", " events\n"]);
     assert_eq!(classes(&place), Vec::<String>::new());
@@ -90,7 +90,7 @@ fn what_happens_to_a_served_pool_is_kept_told_and_given_to_a_command() {
     follower.stdout.take().unwrap().read_to_string(&mut heard).unwrap();
     follower.wait().unwrap();
     until("the command was run for the export", || {
-        std::fs::read_to_string(&told).unwrap_or_default().contains("pool_export")
+        std::fs::read_to_string(&log_file).unwrap_or_default().contains("pool_export")
     });
     let mut log = String::new();
     server.stderr.take().unwrap().read_to_string(&mut log).unwrap();

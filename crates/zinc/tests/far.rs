@@ -136,7 +136,7 @@ fn a_mirror_inside_tls_asks_both_ends_who_they_are() {
     let message = place.fails(&format!("zpool create tank {no_friend}"));
     assert!(message.contains("does not accept this machine"), "{message}");
     let plain = uri.replace("nbds:", "nbd:");
-    assert!(place.fails(&format!("zpool create tank {plain}")).contains("wants TLS"));
+    assert!(place.fails(&format!("zpool create tank {plain}")).contains("requires TLS"));
     place.ok_here(&format!("zpool create -f tank mirror {one} {other}"));
     noise(&place, "x", 24, 5);
     place.ok_here("cp x tank:/");

@@ -202,10 +202,10 @@ fn what_a_server_refuses_is_said_at_once() {
         command.env("AWS_SHARED_CREDENTIALS_FILE", &file).env("AWS_PROFILE", profile);
         command.output().unwrap()
     };
-    let message = own("theirs");
-    assert!(String::from_utf8_lossy(&message.stderr).contains("no keys for the profile 'theirs'"));
-    let message = own("ours");
-    assert!(message.status.success(), "{}", String::from_utf8_lossy(&message.stderr));
+    let output = own("theirs");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no keys for the profile 'theirs'"));
+    let output = own("ours");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[testkit::needs("azurite")]
@@ -221,8 +221,8 @@ fn what_azure_refuses_is_said_at_once() {
     assert!(message.contains("bucket"), "{message}");
     // Whose container it is may stand in the name, or else in the environment.
     let mut command = bucket.place.command_here(&ls);
-    let message = command.env_remove("AZURE_STORAGE_ACCOUNT").output().unwrap();
-    assert!(String::from_utf8_lossy(&message.stderr).contains("needs an account"), "{message:?}");
+    let output = command.env_remove("AZURE_STORAGE_ACCOUNT").output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("needs an account"), "{output:?}");
 }
 
 #[testkit::needs("fake-gcs-server")]

@@ -47,12 +47,12 @@ fn judge(place: &Place, pool: &str, stores: &[&str]) {
 
 /// What was asked of the store of this device is told; a directory costs nothing.
 fn is_counted(place: &Place, device: &str) {
-    let told = place.ok_here("zpool iostat -lp tank");
-    let row = told.lines().find(|line| line.starts_with(device)).expect("a line for the store");
+    let table = place.ok_here("zpool iostat -lp tank");
+    let row = table.lines().find(|line| line.starts_with(device)).expect("a line for the store");
     let cells: Vec<&str> = row.split_whitespace().collect();
     let gets: u64 = cells[2].parse().unwrap();
     let received: u64 = cells[7].parse().unwrap();
-    assert!(gets > 0 && received > 1 << 20 && cells[8] == "-", "{told}");
+    assert!(gets > 0 && received > 1 << 20 && cells[8] == "-", "{table}");
     assert!(!place.ok_here("zpool iostat -lH tank").contains("creates"));
     let json = place.ok_here("zpool status -j tank");
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -109,11 +109,11 @@ fn a_cache_that_cannot_be_used_is_told() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
-    let told = "(its cache cannot be opened or written to)";
-    assert!(!status("cache").contains(told));
+    let remark = "(its cache cannot be opened or written to)";
+    assert!(!status("cache").contains(remark));
     let absent = status("absent");
     let row = absent.lines().find(|line| line.contains(&one)).expect("a row for the store");
-    assert!(row.contains("ONLINE") && row.ends_with(told), "{absent}");
+    assert!(row.contains("ONLINE") && row.ends_with(remark), "{absent}");
 }
 
 #[test]
@@ -180,10 +180,10 @@ fn what_a_month_costs_is_said() {
     place.ok_here("zpool export tank");
     // A dollar for each GiB: 24 MiB and little more are kept.
     std::fs::write(place.path().join("prices"), "keep = 1 # a GiB\nsource = a test\n").unwrap();
-    let message = place.ok_here(&format!("far cost --busy 0 --prices prices {one}"));
-    let kept = message.lines().find(|line| line.starts_with("kept")).unwrap();
+    let table = place.ok_here(&format!("far cost --busy 0 --prices prices {one}"));
+    let kept = table.lines().find(|line| line.starts_with("kept")).unwrap();
     let dollars: f64 = kept.split_whitespace().last().unwrap().parse().unwrap();
-    assert!((0.02..0.05).contains(&dollars) && message.contains("a test (no date)"), "{message}");
+    assert!((0.02..0.05).contains(&dollars) && table.contains("a test (no date)"), "{table}");
     std::fs::write(place.path().join("prices"), "keeps = 1\n").unwrap();
     let why = place.fails("far cost --prices prices");
     assert!(why.contains("'keeps' has no price"), "{why}");

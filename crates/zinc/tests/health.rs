@@ -379,11 +379,11 @@ fn who_watches_a_pool_that_stopped_sees_it() {
     has(&refused.err, &["is suspended: txg ", "zpool clear", "export -f"]);
     let forced = place.run(&["zpool", "export", "-f", "tank"]);
     assert_eq!(forced.code, 0, "{}", forced.err);
-    has(&forced.err, &["was stopped", "is lost", "because: txg "]);
+    has(&forced.err, &["was stopped", "are lost", "because: txg "]);
     let mut message = String::new();
     errors.read_to_string(&mut message).unwrap();
     assert_eq!(server.0.wait().unwrap().code(), Some(1), "{message}");
-    has(&message, &["is not exported", "because: txg "]);
+    has(&message, &["without being exported", "because: txg "]);
     has(&place.run(&["zpool", "status", "tank"]).err, &["no such pool"]);
     place.run(&["zpool", "import", "-f", "-d", ".", "tank"]).ok();
     assert_eq!(place.run(&["check", "tank"]).code, 0);
@@ -439,7 +439,7 @@ fn a_copy_that_meets_a_suspended_pool_is_not_finished_later() {
     limit_files(&server, 1);
     let copied = place.run(&["cp", "large", "tank:/large"]);
     assert_eq!(copied.code, 1, "nothing can be written");
-    has(&copied.err, &["is suspended: ", "is not done later", "zpool clear"]);
+    has(&copied.err, &["is suspended: ", "will not be done later", "zpool clear"]);
     limit_files(&server, 1 << 40);
     place.run(&["zpool", "clear", "tank"]).ok();
     place.run(&["zpool", "sync", "tank"]).ok();
@@ -481,7 +481,7 @@ fn displaced(what: &str, change: impl Fn(&Path)) {
     for verb in [&["zfs", "create", "tank/lost"][..], &["zpool", "sync", "tank"]] {
         let changed = place.run(verb);
         assert_eq!(changed.code, 1, "{verb:?}");
-        has(&changed.err, &["is lost when its server ends", "disk", what]);
+        has(&changed.err, &["are lost when its server ends", "disk", what]);
     }
     // The pool is still there, so that its data can be copied out.
     place.run(&["zfs", "list", "tank"]).ok();
@@ -720,7 +720,7 @@ fn a_mirror_without_any_side_that_will_be_found_is_not_healthy() {
     // The way out: the server ends, and says what is lost.
     let ended = place.run(&["zpool", "export", "-f", "tank"]);
     assert_eq!(ended.code, 0, "{}", ended.err);
-    has(&ended.err, &["was let go of", "was deleted"]);
+    has(&ended.err, &["was closed", "was deleted"]);
     assert!(!server.0.wait().unwrap().success());
     has(&place.run(&["zfs", "list", "tank"]).err, &["no such pool"]);
 }

@@ -319,7 +319,7 @@ fn names_that_cannot_be_and_links_to_what_was_refused_are_told() {
     end(&mut archive);
     place.write("odd.tar", &archive);
     let message = place.fails("cp -d . --tar odd.tar tank/fs:/", "a: exists and is different");
-    assert!(message.contains("second: a second name of 'a', which was not unpacked"), "{message}");
+    assert!(message.contains("second: a hard link to 'a', which was not unpacked"), "{message}");
     assert!(message.contains("../up: its path has '..'"), "{message}");
     assert!(message.contains("the name is too long"), "{message}");
     assert_eq!(message.lines().count(), 4, "{message}");
@@ -531,7 +531,7 @@ fn files_that_are_not_as_long_as_they_say_are_refused() {
     let place = Place::new(64);
     for lying in ["/proc/version", "/sys/kernel/mm/transparent_hugepage/enabled"] {
         if fs::read(lying).is_ok_and(|content| !content.is_empty()) {
-            place.fails(&format!("cp -d . {lying} tank/fs:/"), "than it says");
+            place.fails(&format!("cp -d . {lying} tank/fs:/"), "than announced");
         }
     }
     assert_eq!(place.names(), "");
@@ -582,7 +582,7 @@ fn members_that_stand_for_nothing_are_told() {
     member(&mut archive, &link, b"");
     end(&mut archive);
     place.write("odd.tar", &archive);
-    let message = place.fails("cp -d . --tar odd.tar tank/fs:/", "archive's own root");
+    let message = place.fails("cp -d . --tar odd.tar tank/fs:/", "archive's root");
     assert!(message.contains("NUL"), "{message}");
     assert_eq!(place.names(), "link\nnamed\n");
     let mut archive = Vec::new();

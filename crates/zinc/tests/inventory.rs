@@ -31,8 +31,8 @@ const fn always(applies: fn(&str) -> bool, why: &'static str) -> Exception {
 const EXCEPTIONS: [Exception; 15] = [
     always(
         |p| {
-            let told = ["/layout", "/create", "/notes", "/zfs_version", "/keys"];
-            told.contains(&p) || p == "/replay_differences"
+            let recorded = ["/layout", "/create", "/notes", "/zfs_version", "/keys"];
+            recorded.contains(&p) || p == "/replay_differences"
         },
         "how the pool was made and tested: nothing in the pool tells",
     ),

@@ -13,14 +13,14 @@ const POOLS: [&str; 3] = ["one", "two", "three"];
 const FILES: [&str; 6] = ["f0", "f1", "f2", "f3", "f4", "f5"];
 
 /// What there is.
-struct Seen {
+struct PoolContents {
     known: Vec<String>,
     importable: Vec<String>,
     /// Everything that was shown, to see which files are used.
     text: String,
 }
 
-impl Seen {
+impl PoolContents {
     /// Looks, and says what is wrong.
     fn of(place: &Place) -> Result<Self, String> {
         let mut run = place.run("zpool list -Ho name,health");
@@ -113,7 +113,7 @@ fn killed(seed: u64, rounds: usize) {
     let usual = began.elapsed();
     let mut done: Vec<String> = Vec::new();
     for round in 0..rounds {
-        let seen = Seen::of(&place);
+        let seen = PoolContents::of(&place);
         let seen = seen.unwrap_or_else(|e| panic!("seed {seed}: {}\n{e}", done.join("\n")));
         let command = seen.command(&mut rng, round);
         // One of four is let go on to its end.

@@ -27,9 +27,9 @@ fn a_pool_is_found_by_its_name_until_it_is_exported() {
         ("zpool status tank", "cannot open 'tank': no such pool\n"),
         ("serve tank", "cannot open 'tank': no such pool\n"),
     ] {
-        let said = place.fails(command);
-        assert!(said.starts_with(&format!("zinc: {words}")), "{command}: {said}");
-        assert!(said.contains("`zinc zpool import`"), "{command}: {said}");
+        let err = place.fails(command);
+        assert!(err.starts_with(&format!("zinc: {words}")), "{command}: {err}");
+        assert!(err.contains("`zinc zpool import`"), "{command}: {err}");
     }
     // For one command it is found where it is said to be, and is exported again.
     place.ok("zfs snapshot -d . tank@s");
@@ -62,21 +62,21 @@ fn zdb_of_openzfs_reads_the_cache_file() {
 fn a_name_is_given_once() {
     let place = Place::new(&["a", "b", "c"]);
     place.ok("zpool create tank a");
-    let said = place.fails("zpool create tank b");
-    assert_eq!(said, "zinc: cannot create 'tank': pool already exists\n");
+    let err = place.fails("zpool create tank b");
+    assert_eq!(err, "zinc: cannot create 'tank': pool already exists\n");
     place.ok("zpool create other b");
     place.ok("zpool export other");
-    let said = place.fails("zpool import -d . other tank");
+    let err = place.fails("zpool import -d . other tank");
     let what = "zinc: cannot import 'tank': a pool with that name already exists\n";
-    assert!(said.starts_with(what) && said.contains("<newpool>"), "{said}");
+    assert!(err.starts_with(what) && err.contains("<newpool>"), "{err}");
     assert!(place.fails("zpool import -d . tank").starts_with(what));
     place.ok("zpool import -d . other another");
     assert_eq!(place.ok("zpool list -Ho name"), "another\ntank\n");
     // Of two with one name the one that is not imported is the one that is meant.
     place.ok("zpool export tank");
     place.ok("zpool create tank c");
-    let said = place.fails("zpool import -d . tank");
-    assert!(said.starts_with(what), "{said}");
+    let err = place.fails("zpool import -d . tank");
+    assert!(err.starts_with(what), "{err}");
     place.ok("zpool import -d . tank third");
     assert_eq!(place.ok("zpool list -Ho name"), "another\ntank\nthird\n");
     place.ok("zpool export -a");
@@ -99,10 +99,10 @@ fn devices_that_moved_are_found_and_named_where_they_are() {
     for name in ["a", "moved"] {
         std::fs::rename(here(name), here("far").join(name)).unwrap();
     }
-    let said = place.ok("zpool status tank");
-    assert!(said.contains("UNAVAIL") && !said.contains("ONLINE "), "{said}");
-    let said = place.fails("zfs list tank");
-    assert!(said.contains("cannot open 'tank': its devices are missing"), "{said}");
+    let output = place.ok("zpool status tank");
+    assert!(output.contains("UNAVAIL") && !output.contains("ONLINE "), "{output}");
+    let err = place.fails("zfs list tank");
+    assert!(err.contains("cannot open 'tank': its devices are missing"), "{err}");
     assert!(place.fails("zpool export tank").contains("its devices are missing"));
     place.ok("zpool export -f tank");
     place.ok("zpool import -d far tank");
@@ -157,8 +157,8 @@ fn what_an_import_says_is_remembered() {
     place.ok("zpool export guest");
     assert!(place.ok("zpool import -d .").contains("   pool: tank\n"), "the labels keep the name");
     place.ok("zpool import -d . -o readonly=on tank");
-    let said = place.fails("zfs create tank/no");
-    assert!(said.contains("cannot change 'tank': pool is read-only"), "{said}");
+    let err = place.fails("zfs create tank/no");
+    assert!(err.contains("cannot change 'tank': pool is read-only"), "{err}");
     assert_eq!(place.ok("zfs list -Ho name"), "tank\ntank/fs\n");
     place.ok("zpool export tank");
     let file = place.path().join("my.cache");
@@ -179,8 +179,8 @@ fn what_an_import_says_is_remembered() {
     place.ok("zpool set cachefile= tank");
     assert_eq!(cachefile(), "-\tdefault\n");
     assert!(place.cache().exists());
-    let said = place.fails("zpool set cachefile=x tank");
-    assert!(said.contains("cachefile property 'x' is invalid"), "{said}");
+    let err = place.fails("zpool set cachefile=x tank");
+    assert!(err.contains("cachefile property 'x' is invalid"), "{err}");
 }
 
 #[test]
@@ -207,13 +207,13 @@ fn a_list_of_pools_takes_the_place_of_nothing_else() {
         ("a", "it is not a list of pools"),
     ] {
         let path = here(name).display().to_string();
-        let said = place.fails(&format!("zpool create -o cachefile={path} tank a"));
-        assert!(said.contains("cannot create 'tank'") && said.contains(why), "{said}");
-        let said = place.fails(&format!("zpool set cachefile={path} other"));
-        assert!(said.contains(why), "{said}");
+        let err = place.fails(&format!("zpool create -o cachefile={path} tank a"));
+        assert!(err.contains("cannot create 'tank'") && err.contains(why), "{err}");
+        let err = place.fails(&format!("zpool set cachefile={path} other"));
+        assert!(err.contains(why), "{err}");
         place.ok("zpool export other");
-        let said = place.fails(&format!("zpool import -d . -o cachefile={path} other"));
-        assert!(said.contains(why), "{said}");
+        let err = place.fails(&format!("zpool import -d . -o cachefile={path} other"));
+        assert!(err.contains(why), "{err}");
         place.ok("zpool import -d . other");
     }
     assert_eq!(kinds(), before);
@@ -222,8 +222,8 @@ fn a_list_of_pools_takes_the_place_of_nothing_else() {
     // The list itself: what took its place is left alone.
     std::fs::remove_file(place.cache()).unwrap();
     std::os::unix::fs::symlink(here("text"), place.cache()).unwrap();
-    let said = place.fails("zpool create tank a");
-    assert!(said.contains("it is a symbolic link") && said.contains("ZINC_STATE"), "{said}");
+    let err = place.fails("zpool create tank a");
+    assert!(err.contains("it is a symbolic link") && err.contains("ZINC_STATE"), "{err}");
     assert!(place.cache().is_symlink());
     assert_eq!(std::fs::read(here("text")).unwrap(), b"kept");
 }
@@ -234,12 +234,12 @@ fn what_openzfs_refuses_to_create_is_refused() {
     std::fs::create_dir(place.path().join("full")).unwrap();
     std::fs::write(place.path().join("full/x"), b"").unwrap();
     let full = place.path().join("full").display().to_string();
-    let said = place.fails(&format!("zpool create -m {full} tank a"));
-    assert!(said.contains(&format!("mountpoint '{full}' exists and is not empty")), "{said}");
-    let said = place.fails("zpool create -d tank a special b");
-    assert!(said.contains("need the feature 'allocation_classes'"), "{said}");
-    let said = place.fails("zpool create -R mnt tank a");
-    assert!(said.contains("bad alternate root 'mnt'"), "{said}");
+    let err = place.fails(&format!("zpool create -m {full} tank a"));
+    assert!(err.contains(&format!("mountpoint '{full}' exists and is not empty")), "{err}");
+    let err = place.fails("zpool create -d tank a special b");
+    assert!(err.contains("need the feature 'allocation_classes'"), "{err}");
+    let err = place.fails("zpool create -R mnt tank a");
+    assert!(err.contains("bad alternate root 'mnt'"), "{err}");
     assert!(!place.cache().exists());
 }
 
@@ -270,7 +270,7 @@ fn who_waits_too_long_is_told_who_has_the_pool() {
     // It holds the pool until its input ends.
     let mut holder = place.start("cp --tar - tank/fs:/");
     let began = Instant::now();
-    let said = loop {
+    let err = loop {
         // One that needs no undoing: by the next command the copy may have the pool.
         let run = place.run("zfs set --wait 0.3 org.zinc:tried=yes tank");
         if run.code != 0 {
@@ -279,9 +279,9 @@ fn who_waits_too_long_is_told_who_has_the_pool() {
         assert!(began.elapsed() < Duration::from_secs(20), "the copy never had the pool");
     };
     let who = format!("process {} (`", holder.id());
-    assert!(said.contains(&who) && said.contains(" cp --tar - tank/fs:/`) has it"), "{said}");
-    let said = place.fails("zfs list --wait 0.3 tank");
-    assert!(said.contains("pool is busy") && said.contains(&who), "{said}");
+    assert!(err.contains(&who) && err.contains(" cp --tar - tank/fs:/`) has it"), "{err}");
+    let err = place.fails("zfs list --wait 0.3 tank");
+    assert!(err.contains("pool is busy") && err.contains(&who), "{err}");
     // One that waits longer gets it, also when the holder is killed.
     let waiting = place.start("zfs create tank/y");
     let device = place.path().join("a");
@@ -314,8 +314,8 @@ fn a_served_pool_with_a_new_guid_is_reached_by_it() {
             .env("ZINC_SOCKETS", &sockets)
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{command}: {said}");
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{command}: {err}");
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     run("zpool create tank a");
@@ -352,8 +352,8 @@ fn a_pipe_where_a_device_was_is_not_waited_for() {
         std::thread::sleep(Duration::from_millis(20));
     };
     assert_eq!(status.code(), Some(0));
-    let said = place.ok("zpool list -Ho name,health");
-    assert_eq!(said, "tank\tUNAVAIL\n");
+    let output = place.ok("zpool list -Ho name,health");
+    assert_eq!(output, "tank\tUNAVAIL\n");
 }
 
 #[test]
@@ -448,9 +448,9 @@ fn a_time_to_wait_that_is_no_number_is_refused() {
         .env("ZINC_WAIT", "long")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("ZINC_WAIT is 'long': it is a number of seconds"), "{said}");
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("ZINC_WAIT is 'long': it is a number of seconds"), "{err}");
 }
 
 #[test]
@@ -470,8 +470,8 @@ fn an_export_of_several_pools_goes_on_after_one_that_fails() {
         assert_eq!(run(&format!("zpool create {pool} {file}")), (0, String::new()));
     }
     assert_eq!(run("serve -b two").0, 0);
-    let (code, said) = run("zpool export none two one");
-    assert!(code == 1 && said.contains("cannot open 'none': no such pool"), "{said}");
+    let (code, err) = run("zpool export none two one");
+    assert!(code == 1 && err.contains("cannot open 'none': no such pool"), "{err}");
     assert_eq!(place.ok("zpool list -Ho name"), "three\n");
     // All: what is served too, wherever its files are.
     assert_eq!(run("serve -b three").0, 0);
@@ -636,8 +636,8 @@ fn who_waits_for_a_pool_goes_on_at_the_server_that_gets_it() {
     holder.wait().unwrap();
     for (child, verb) in all.into_iter().zip(verbs) {
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && said.is_empty(), "{verb}: {said}");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && err.is_empty(), "{verb}: {err}");
         let shown = String::from_utf8_lossy(&output.stdout);
         assert!(verb.contains("create") || shown.contains("tank"), "{verb}: {shown}");
     }
@@ -664,8 +664,8 @@ fn a_server_that_ends_fails_no_command() {
         let all: Vec<Child> = verbs.iter().map(|verb| place.start_here(verb)).collect();
         for (child, verb) in all.into_iter().zip(verbs) {
             let output = child.wait_with_output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{verb}: {said}");
+            let err = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{verb}: {err}");
         }
         server.wait().unwrap();
     }
@@ -677,9 +677,9 @@ fn a_list_that_cannot_be_written_is_said_before_anything_changes() {
     let place = Place::new(&["a"]);
     std::fs::create_dir(place.path().join("run")).unwrap();
     std::fs::write(place.path().join("run/state"), b"").unwrap();
-    let said = place.fails("zpool create tank a");
-    assert!(said.contains("cannot create 'tank': it could not be remembered"), "{said}");
-    assert!(said.contains("ZINC_STATE names another folder"), "{said}");
+    let err = place.fails("zpool create tank a");
+    assert!(err.contains("cannot create 'tank': it cannot be recorded in the list"), "{err}");
+    assert!(err.contains("ZINC_STATE names another folder"), "{err}");
     assert!(place.fails("zdb -l a").contains("no label") || place.run("zdb -l a").code != 0);
     let run = place.run("zpool list");
     assert_eq!(run.err.matches("cannot read the list of known pools").count(), 1, "{}", run.err);
@@ -688,8 +688,8 @@ fn a_list_that_cannot_be_written_is_said_before_anything_changes() {
     place.ok("zpool export tank");
     std::fs::remove_dir_all(place.path().join("run/state")).unwrap();
     std::fs::write(place.path().join("run/state"), b"").unwrap();
-    let said = place.fails("zpool import -d . tank");
-    assert!(said.contains("cannot import 'tank': it could not be remembered"), "{said}");
+    let err = place.fails("zpool import -d . tank");
+    assert!(err.contains("cannot import 'tank': it cannot be recorded in the list"), "{err}");
     std::fs::remove_file(place.path().join("run/state")).unwrap();
     assert!(place.ok("zpool import -d .").contains("   pool: tank\n"));
 }
@@ -715,8 +715,8 @@ fn spares_and_cache_devices_that_moved_are_named_where_they_are() {
 fn names_that_openzfs_reserves_are_refused() {
     let place = Place::new(&["a"]);
     for name in ["mirror", "mirrors", "raidz-x", "draid0", "spares", "log"] {
-        let said = place.fails(&format!("zpool create {name} a"));
-        assert_eq!(said, format!("zinc: cannot create '{name}': name is reserved\n"));
+        let err = place.fails(&format!("zpool create {name} a"));
+        assert_eq!(err, format!("zinc: cannot create '{name}': name is reserved\n"));
     }
     assert!(place.fails(&format!("zpool create {} a", "x".repeat(240))).contains("too long"));
     place.ok("zpool create logs a");
@@ -767,8 +767,8 @@ fn a_pool_that_a_server_out_of_reach_has_is_said_to_be_there() {
     // Another folder of sockets is as far away as another user's.
     let far = place.path().join("run/far");
     let output = place.command_here(&format!("zfs list {pool}")).env("ZINC_SOCKETS", far).output();
-    let said = String::from_utf8(output.unwrap().stderr).unwrap();
-    assert!(said.contains(&format!("because: process {pid} of ")), "{said}");
+    let err = String::from_utf8(output.unwrap().stderr).unwrap();
+    assert!(err.contains(&format!("because: process {pid} of ")), "{err}");
     place.ok_here(&format!("zpool export {pool}"));
 }
 
@@ -785,8 +785,8 @@ fn a_copy_does_not_take_the_place_of_a_device_that_is_away() {
     std::fs::copy(path("a"), path("a.copy")).unwrap();
     place.ok("zfs create tank/new");
     away("a");
-    let said = place.fails("zfs list -Ho name tank/new");
-    assert!(said.contains("its devices are missing"), "{said}");
+    let err = place.fails("zfs list -Ho name tank/new");
+    assert!(err.contains("its devices are missing"), "{err}");
     assert!(place.fails("zfs create tank/wrong").contains("its devices are missing"));
     // Named by its place it is meant.
     let names = place.ok("zfs list -Ho name -d 9 --dev a.copy -r tank");

@@ -79,8 +79,8 @@ fn what_was_promised_on_a_log_device_that_is_missing_is_given_up_when_that_is_sa
     assert_eq!(run.code, 0, "{}", run.err);
     has(&run.err, &["tank/fs: its intent log was on a log device that is missing", "may be lost"]);
     // When the last txg was written, which is not long ago.
-    let is_said = |day: &String| run.err.contains(&format!("promised after {day} "));
-    assert!([before, day()].iter().any(is_said) && run.err.contains(" (txg "), "{}", run.err);
+    let is_dated = |day: &String| run.err.contains(&format!("promised after {day} "));
+    assert!([before, day()].iter().any(is_dated) && run.err.contains(" (txg "), "{}", run.err);
     assert_eq!(place.ok("cat tank/fs:/before"), "text");
     place.ok("zfs create tank/more");
     place.ok("zpool export tank");
@@ -120,8 +120,8 @@ fn what_holds_no_data_is_removed() {
     place.ok("zfs create tank/fs");
     std::fs::write(place.path().join("file"), "text").unwrap();
     place.ok("cp file tank/fs:/file");
-    let message = place.ok("zpool remove -n tank journal");
-    assert_eq!(message, "Memory that will be used after removing journal: 0\n");
+    let output = place.ok("zpool remove -n tank journal");
+    assert_eq!(output, "Memory that will be used after removing journal: 0\n");
     has(&place.fails("zpool remove tank disk"), &["cannot remove disk", "out of space"]);
     has(&place.fails("zpool remove tank one"), &["cannot remove one", "detach"]);
     has(&place.fails("zpool remove tank nix"), &["no such device in pool"]);

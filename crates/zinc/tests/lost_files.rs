@@ -187,7 +187,7 @@ fn a_rescue_says_which_dataset_is_lost_as_a_whole() {
     assert!(copies > 1, "{root}");
     let rescue = place.run("rescue tank saved");
     assert_eq!(rescue.code, 1, "{}", rescue.err);
-    let message = "zinc: 1 file rescued, 1 loss: nothing of 1 dataset was copied; see ";
+    let message = "zinc: 1 file rescued, 1 loss: 1 dataset was not copied at all; see ";
     assert!(rescue.err.starts_with(message), "{}", rescue.err);
     assert!(rescue.err.contains("because: 'tank/lost': "), "{}", rescue.err);
     let saved = std::fs::read(place.path().join("saved/tank%fs/dir/lost")).unwrap();

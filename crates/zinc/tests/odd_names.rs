@@ -69,6 +69,6 @@ fn a_property_name_stays_in_its_cell() {
     assert!(json["datasets"][&name]["properties"][SHOWN].is_object());
     let pool = name.split('/').next().unwrap();
     let run = zinc_in(s.dir(), &["check", "-d", ".", pool]);
-    let wanted = format!("'{SHOWN}' is a name that no property can have");
+    let wanted = format!("'{SHOWN}' is not a valid property name");
     assert!(run.code == 3 && run.out.contains(&wanted), "{} {}", run.out, run.err);
 }

@@ -623,8 +623,8 @@ fn send_what_no_client_sends() {
     client.args(["--exact", "requests_that_no_client_sends_are_refused", "--nocapture"]);
     client.env(RAW_SOCKET, socket.path()).current_dir(place.path().join("nobody"));
     let Output { status, stdout, stderr } = client.uid(NOBODY).gid(NOBODY).output().unwrap();
-    let message = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    assert!(status.success() && message[0].contains("1 passed"), "{}", message.join(""));
+    let output = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(status.success() && output[0].contains("1 passed"), "{}", output.join(""));
     // Nothing was done, and nothing is left of it.
     assert_eq!(place.ok(0, "zpool history tank"), history);
     assert_eq!(place.ok(0, "tunables --pool tank zfs_txg_timeout"), tunables);

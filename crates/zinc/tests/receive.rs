@@ -387,11 +387,11 @@ fn a_stream_that_was_cut_goes_on() {
     assert_eq!(token(&place, "other/copy"), "-");
     refused(&place, command, &more[..more.len() / 2]);
     let third = token(&place, "other/copy");
-    let message = place.ok(&format!("zfs send -nvt {third}"));
+    let output = place.ok(&format!("zfs send -nvt {third}"));
     let words = "resume token contents:\nnvlist version: 0\n\tfromguid = 0x";
     assert!(
-        message.starts_with(words) && message.contains("tank/home@tuesday estimated size"),
-        "{message}"
+        output.starts_with(words) && output.contains("tank/home@tuesday estimated size"),
+        "{output}"
     );
     assert_eq!(taken(&place, command, &sent(&place, &format!("-t {third}"))), "");
     let ours = content(&place, "tank", "tank/home", "other/copy");

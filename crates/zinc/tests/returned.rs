@@ -24,11 +24,11 @@ impl Drop for Served {
     }
 }
 
-/// Starts a server of `tank` whose words go to the file `said`.
+/// Starts a server of `tank` whose messages go to the file `log`.
 fn serve(place: &Place) -> Child {
-    let message = File::create(place.path().join("said")).unwrap();
+    let errors = File::create(place.path().join("log")).unwrap();
     let mut command = place.command_here("serve tank");
-    let server = command.stdout(Stdio::null()).stderr(message).spawn().unwrap();
+    let server = command.stdout(Stdio::null()).stderr(errors).spawn().unwrap();
     until("the pool is served", || {
         place.command_here("tunables --pool tank").output().unwrap().status.success()
     });
@@ -52,8 +52,8 @@ impl Served {
         self.place.path().join(name)
     }
 
-    fn message(&self) -> String {
-        std::fs::read_to_string(self.at("said")).unwrap()
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.at("log")).unwrap()
     }
 
     /// Copies a file; the copy is another one in the eyes of the system.
@@ -101,7 +101,7 @@ impl Served {
 
     fn is_used_again(&self) {
         // Its resilver has begun by then.
-        until("the device is used again", || self.message().contains("is back and used again"));
+        until("the device is used again", || self.log().contains("is back and used again"));
         self.now("zpool wait -t resilver tank");
         assert_eq!(self.health(), "ONLINE");
         assert!(!self.now("zpool status tank").contains("is not used"));
@@ -114,7 +114,7 @@ impl Served {
         let status = self.now("zpool status tank");
         has(&status, &["scrub repaired 0B", "with 0 errors", "No known data errors"]);
         self.now("zpool export tank");
-        assert!(self.server.wait().unwrap().success(), "{}", self.message());
+        assert!(self.server.wait().unwrap().success(), "{}", self.log());
         self.place.zdb_is_content("tank");
         self.remove("a");
         self.place.ok("check -d . tank");
@@ -152,10 +152,9 @@ fn a_device_is_found_under_another_name_and_an_earlier_copy_is_not_taken_for_it(
     served.rename("b", "aside/b");
     served.write("z", 3);
     until("the copy is seen", || {
-        served.message().contains("/copy is not used as ")
-            && served.message().contains("earlier copy")
+        served.log().contains("/copy is not used as ") && served.log().contains("earlier copy")
     });
-    has(&served.message(), &["zpool online tank", "gives up what only it has"]);
+    has(&served.log(), &["zpool online tank", "discards the changes that only it has"]);
     has(&served.row("b"), &["REMOVED", "/copy is not used: it is an earlier copy"]);
     has(&served.now("zpool status tank"), &["not used: ", "copy, and not where the device was\n"]);
     assert_eq!(served.health(), "DEGRADED");
@@ -185,11 +184,11 @@ fn a_file_that_gets_another_name_and_back_is_followed() {
     };
     served.rename("b", "moved");
     is_at("moved");
-    assert!(!served.message().contains("is back and used again"), "{}", served.message());
+    assert!(!served.log().contains("is back and used again"), "{}", served.log());
     served.rename("moved", "b");
     is_at("b");
     // Nothing was written meanwhile, so that it lacks nothing.
-    assert!(!served.message().contains("is back and used again"), "{}", served.message());
+    assert!(!served.log().contains("is back and used again"), "{}", served.log());
     // Now txgs see it.
     for (n, (from, to)) in [("b", "moved"), ("moved", "b")].into_iter().enumerate() {
         served.rename(from, to);
@@ -197,7 +196,7 @@ fn a_file_that_gets_another_name_and_back_is_followed() {
         is_at(to);
         served.now("zpool wait -t resilver tank");
     }
-    assert!(!served.message().contains("stands in for"), "{}", served.message());
+    assert!(!served.log().contains("stands in for"), "{}", served.log());
     has(&served.now("zpool status tank"), &["AVAIL"]);
     served.holds(&["x", "y0", "y1"]);
 }
@@ -258,8 +257,8 @@ fn a_device_that_was_written_elsewhere_is_refused() {
         let own = if changes < 10 { 10 } else { 1 };
         (0..own).for_each(|n| served.write(&format!("y{n}"), 2 + n));
         served.copy("aside/b", "b");
-        until("it is refused", || served.message().contains("/b is not used as "));
-        has(&served.message(), &[why, "zpool online tank"]);
+        until("it is refused", || served.log().contains("/b is not used as "));
+        has(&served.log(), &[why, "zpool online tank"]);
         has(&served.row("b"), &["REMOVED", "/b is not used: ", why]);
         has(&served.now("zpool status -j tank"), &["/b is not used: ", why]);
         assert_eq!(served.health(), "DEGRADED");
@@ -280,12 +279,12 @@ fn what_is_no_device_of_the_pool_is_refused_and_left_as_it_is() {
     served.rename("b", "aside/b");
     served.write("y", 2);
     served.place.extra("b");
-    until("the file is seen", || served.message().contains("/b is not used as "));
-    has(&served.message(), &["it has no label", "zpool replace tank"]);
+    until("the file is seen", || served.log().contains("/b is not used as "));
+    has(&served.log(), &["it has no label", "zpool replace tank"]);
     has(&served.row("b"), &["/b is not used: it has no label"]);
     served.now("zpool create other b");
     served.now("zpool export other");
-    until("the pool is seen", || served.message().contains("it belongs to another pool"));
+    until("the pool is seen", || served.log().contains("it belongs to another pool"));
     assert_eq!(served.health(), "DEGRADED");
     has(&served.row("b"), &["/b is not used: it belongs to another pool"]);
     has(&served.now("zpool import -d ."), &["other", "ONLINE"]);
@@ -309,11 +308,11 @@ fn a_new_device_takes_the_place_of_the_old_when_that_is_wanted() {
     served.now("zpool create other other");
     served.now("zpool export other");
     served.rename("other", "b");
-    until("the pool is seen", || served.message().contains("it belongs to another pool"));
+    until("the pool is seen", || served.log().contains("it belongs to another pool"));
     assert_eq!(served.health(), "DEGRADED");
     served.remove("b");
     served.place.extra("b");
-    until("it is replaced", || served.message().contains("is replaced by a new device"));
+    until("it is replaced", || served.log().contains("is replaced by a new device"));
     until("it has everything", || served.health() == "ONLINE");
     assert!(!served.now("zpool status tank").contains("replacing"));
     served.holds(&["x", "y"]);

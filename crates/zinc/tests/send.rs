@@ -50,15 +50,15 @@ fn shipped(dir: &Path, name: &str) -> PathBuf {
 fn sizes_are_foretold_as_openzfs_does() {
     let dir = tempfile::tempdir().unwrap();
     let pack = shipped(dir.path(), "pack");
-    let (mut args, mut message) = ("", BTreeMap::<&str, String>::new());
+    let (mut args, mut expected) = ("", BTreeMap::<&str, String>::new());
     for line in ESTIMATES.lines() {
         match line.strip_prefix("# ") {
             Some(next) => args = next,
-            None => message.entry(args).or_default().push_str(&format!("{line}\n")),
+            None => expected.entry(args).or_default().push_str(&format!("{line}\n")),
         }
     }
-    assert!(message.len() > 8);
-    for (args, theirs) in message {
+    assert!(expected.len() > 8);
+    for (args, theirs) in expected {
         let all = ["-n", "-v", "-P", "-d", arg(&pack)].into_iter().chain(args.split(' '));
         let ours = sent(dir.path(), &all.collect::<Vec<_>>());
         assert_eq!(String::from_utf8(ours).unwrap(), theirs, "{args}");
@@ -201,7 +201,7 @@ fn a_clone_of_what_is_below_it_is_not_sent_with_it() {
     place.ok("zfs promote tank/a/clone");
     place.ok("zfs snapshot -r tank/a@y");
     let why = place.fails("zfs send -R tank/a@y");
-    assert!(why.contains("tank/a") && why.contains("is a clone of what is below it"), "{why}");
+    assert!(why.contains("tank/a") && why.contains("is a clone of a dataset below it"), "{why}");
     place.ok("zfs rename tank/a/clone tank/clone");
     place.ok("zfs send -R -n tank/a@y");
 }

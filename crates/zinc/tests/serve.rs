@@ -266,7 +266,7 @@ fn a_pool_has_one_server_and_others_are_told() {
     let mut blind = place.command(&["zfs", "create", "-d", ".", "tank/x"]);
     let blind = blind.env("ZINC_SOCKETS", &elsewhere).env("ZINC_WAIT", "1").output().unwrap();
     let text = String::from_utf8_lossy(&blind.stderr).into_owned();
-    assert!(text.contains("another process has it open"), "{text}");
+    assert!(text.contains("another process has the pool open"), "{text}");
 }
 
 #[test]
@@ -548,7 +548,7 @@ fn the_screen_is_given_back() {
         let mut input = script.stdin.take().unwrap();
         let mut output = script.stdout.take().unwrap();
         let mut text = Vec::new();
-        let mut is_asked = false;
+        let mut is_shown = false;
         loop {
             let mut bytes = [0; 4096];
             let n = output.read(&mut bytes).unwrap();
@@ -556,8 +556,8 @@ fn the_screen_is_given_back() {
             if n == 0 {
                 break;
             }
-            if !is_asked && String::from_utf8_lossy(&text).contains("zinc top  tank") {
-                is_asked = true;
+            if !is_shown && String::from_utf8_lossy(&text).contains("zinc top  tank") {
+                is_shown = true;
                 input.write_all(keys.as_bytes()).unwrap();
                 if keys.is_empty() {
                     let pid = std::fs::read_to_string(&pidfile).unwrap().trim().parse().unwrap();
@@ -632,8 +632,8 @@ fn nonsense_on_the_socket_does_no_harm() {
         ("{\"do\":\"txgs\",\"count\":-1}\n", "bad request \"txgs\": `count` is not a number"),
     ] {
         let answer = ask(&socket, line);
-        let told = answer["error"]["what"].as_str().unwrap_or_default();
-        assert!(told.starts_with(what), "{line:?}: {answer}");
+        let found = answer["error"]["what"].as_str().unwrap_or_default();
+        assert!(found.starts_with(what), "{line:?}: {answer}");
     }
     let synced = ask(&socket, "{\"id\":1,\"do\":\"sync\"}\n");
     let txgs = ask(&socket, "{\"id\":1,\"do\":\"txgs\",\"count\":1}\n");

@@ -110,9 +110,9 @@ fn all_known_pools_are_served_and_served_again() {
     command.env("NOTIFY_SOCKET", place.path().join("notify"));
     let mut all = serve(command);
     assert_eq!(all.line(), "serving 2 of 2 pools\n");
-    let mut told = [0; 256];
-    let bytes = manager.recv(&mut told).unwrap();
-    assert_eq!(&told[..bytes], b"READY=1\nSTATUS=serving 2 of 2 pools");
+    let mut datagram = [0; 256];
+    let bytes = manager.recv(&mut datagram).unwrap();
+    assert_eq!(&datagram[..bytes], b"READY=1\nSTATUS=serving 2 of 2 pools");
     let list = || place.ok_here("zpool list -Ho name,health");
     assert_eq!(list(), "one\tONLINE\ntwo\tONLINE\n");
     let (one, two) = (all.process_of("one"), all.process_of("two"));
@@ -138,8 +138,8 @@ fn all_known_pools_are_served_and_served_again() {
     assert_eq!(all.end(), Some(0), "{}", all.message());
     all.says("one is no longer served: signal 15");
     assert!(kill_process(one, Signal::TERM).is_err(), "its process is gone");
-    let bytes = manager.recv(&mut told).unwrap();
-    assert_eq!(&told[..bytes], b"STOPPING=1");
+    let bytes = manager.recv(&mut datagram).unwrap();
+    assert_eq!(&datagram[..bytes], b"STOPPING=1");
     assert_eq!(place.ok_here("zpool list -Ho name"), "one\n");
     assert_eq!(place.run("check -d a one").code, 0);
 }

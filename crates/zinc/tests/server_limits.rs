@@ -159,7 +159,7 @@ impl Drop for Server {
     }
 }
 
-fn message(child: Child) -> (Option<i32>, String) {
+fn ended(child: Child) -> (Option<i32>, String) {
     let output = child.wait_with_output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
@@ -209,7 +209,7 @@ fn a_stalled_reader_and_an_export_hold_nothing_up() {
     assert_eq!(place.run(&["ls", "tank:/"]).ok(), "big\nsome\n");
     let (done, time) = timed(|| place.run(&["zpool", "export", "-f", "tank"]));
     assert!(done.code == 0 && time < SOON, "{} {time:?}", done.err);
-    let (code, words) = message(stalled);
+    let (code, words) = ended(stalled);
     assert!(code == Some(1) && words.contains("tank is being exported"), "{code:?} {words}");
     let (code, _, words) = server.end();
     assert!(code == Some(0) && words.contains("tank is exported: a client"), "{words}");
@@ -234,12 +234,12 @@ fn a_signal_ends_a_server_whatever_client_stalls() {
     assert!(code == Some(0) && time < SOON, "{code:?} {time:?} {words}");
     assert!(words.contains("tank is exported: signal 15"), "{words}");
     for child in stalled {
-        let (code, words) = message(child);
+        let (code, words) = ended(child);
         assert_eq!(code, Some(1));
         // A client that asks again and again may find the server gone.
-        let is_told = words.contains("stops serving tank: it got SIGTERM")
+        let is_notified = words.contains("stops serving tank: it got SIGTERM")
             || words.contains("the server ended");
-        assert!(is_told && !words.contains("exported"), "{words}");
+        assert!(is_notified && !words.contains("exported"), "{words}");
     }
     let found = place.run(&["zpool", "import", "-d", "disk"]);
     assert!(found.out.contains("pool: tank"), "{}{}", found.out, found.err);
@@ -366,7 +366,7 @@ fn a_second_signal_ends_it_at_once() {
     server.signal(Signal::TERM);
     server.signal(Signal::INT);
     let (code, time, words) = server.end();
-    message(stalled);
+    ended(stalled);
     assert!(matches!(code, Some(0 | 1)) && time < SOON, "{code:?} {time:?} {words}");
     assert_eq!(words.contains("tank is exported"), code == Some(0), "{words}");
     place.is_clean();

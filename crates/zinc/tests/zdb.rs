@@ -306,8 +306,8 @@ fn the_status_has_the_sum_of_the_dedup_tables() {
         c.args(["zpool", "status", "-D", "-d"]).arg(dir).arg(name);
         text(&c.output().expect("zinc runs"))
     };
-    let message = status(&pool.dir, pool.name());
-    let (_, tables) = message.split_once("\n dedup: DDT entries ").expect("the size of the tables");
+    let report = status(&pool.dir, pool.name());
+    let (_, tables) = report.split_once("\n dedup: DDT entries ").expect("the size of the tables");
     let histogram = text(&zinc(&pool, &["-DD", pool.name()]));
     let (_, histogram) = histogram.split_once("DDT histogram").expect("a histogram");
     let histogram = histogram.lines().take_while(|line| !line.starts_with("dedup ="));

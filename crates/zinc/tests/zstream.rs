@@ -165,8 +165,8 @@ fn raw_streams_stay_as_they_are() {
             mine.stdout == other.stdout && unsummed(&mine.stdout) == unsummed(&stream),
             "{name}"
         );
-        let message = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        assert_eq!(message(mine.stderr), message(other.stderr), "{name}");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        assert_eq!(text(mine.stderr), text(other.stderr), "{name}");
     }
 }
 

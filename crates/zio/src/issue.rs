@@ -155,10 +155,10 @@ impl Inner {
     /// Writes one block and waits for it.
     fn write(&self, write: BlockWrite) {
         let answer = Arc::new((Mutex::new(None), self.rt.condvar()));
-        let told = Arc::clone(&answer);
+        let slot = Arc::clone(&answer);
         let done = Box::new(move |result| {
-            *told.0.lock() = Some(result);
-            told.1.notify_one();
+            *slot.0.lock() = Some(result);
+            slot.1.notify_one();
         });
         let BlockWrite { dva, data, birth, class, done: tell } = write;
         let result = self.profiler.watch(Stage::Io, data.len(), || {

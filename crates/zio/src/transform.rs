@@ -117,7 +117,7 @@ fn as_it_is(
         return Err(ErrorKind::BadBlock("an encrypted block has another size than it can have"));
     }
     if !matches!(spec.protection, Protection::Sealed) || spec.level > 0 {
-        return Err(ErrorKind::BadBlock("an encrypted block is of a dataset that has its key"));
+        return Err(ErrorKind::BadBlock("the key of an encrypted block belongs to its dataset"));
     }
     if seal.params.is_some() != spec.kind.is_encrypted() {
         return Err(ErrorKind::BadBlock("a block is encrypted though its type is not, or reverse"));

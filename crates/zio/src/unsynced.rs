@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use vdev::queue::IoClass;
 
 /// One copy of a block, or a part of one.
-pub(crate) struct Copy<F> {
+pub(crate) struct UnsyncedCopy<F> {
     /// That of the block.
     pub(crate) flight: Arc<F>,
     pub(crate) block: BlockKey,
@@ -58,7 +58,7 @@ impl BlockKey {
     }
 }
 
-impl<F> Copy<F> {
+impl<F> UnsyncedCopy<F> {
     fn txg(&self) -> u64 {
         self.block.txg
     }
@@ -72,9 +72,9 @@ pub(crate) struct Unsynced<F> {
 
 struct State<F> {
     /// By vdev and offset.
-    written: HashMap<(u32, u64), Copy<F>>,
+    written: HashMap<(u32, u64), UnsyncedCopy<F>>,
     /// All of a block together: threads that wait for one ask each time something has landed.
-    parked: BTreeMap<BlockKey, Vec<Copy<F>>>,
+    parked: BTreeMap<BlockKey, Vec<UnsyncedCopy<F>>>,
 }
 
 impl<F> Default for Unsynced<F> {
@@ -102,12 +102,12 @@ impl<F> Unsynced<F> {
         self.is_on.store(on, Ordering::Relaxed);
     }
 
-    pub(crate) fn written(&self, copy: Copy<F>) {
+    pub(crate) fn written(&self, copy: UnsyncedCopy<F>) {
         let before = self.state.lock().written.insert(key(copy.dva), copy);
         drop(before);
     }
 
-    pub(crate) fn park(&self, copy: Copy<F>) {
+    pub(crate) fn park(&self, copy: UnsyncedCopy<F>) {
         self.state.lock().parked.entry(copy.block).or_default().push(copy);
     }
 
@@ -117,7 +117,7 @@ impl<F> Unsynced<F> {
     }
 
     /// Takes the parked copies of a block, which is not wanted any more.
-    pub(crate) fn take_parked(&self, bp: &BlkPtr) -> Vec<Copy<F>> {
+    pub(crate) fn take_parked(&self, bp: &BlkPtr) -> Vec<UnsyncedCopy<F>> {
         self.state.lock().parked.remove(&BlockKey::of(bp)).unwrap_or_default()
     }
 
@@ -131,7 +131,7 @@ impl<F> Unsynced<F> {
     }
 
     /// Takes everything of `txg` and of those before, parked or written, in the order of places.
-    pub(crate) fn take(&self, txg: u64) -> (Vec<Copy<F>>, Vec<Copy<F>>) {
+    pub(crate) fn take(&self, txg: u64) -> (Vec<UnsyncedCopy<F>>, Vec<UnsyncedCopy<F>>) {
         let mut state = self.state.lock();
         let parked = state.parked.extract_if(.., |block, _| block.txg <= txg);
         let parked = parked.flat_map(|(_, copies)| copies).collect();

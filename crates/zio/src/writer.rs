@@ -158,9 +158,9 @@ impl Flight {
     }
 }
 
-type Copy = unsynced::Copy<Flight>;
+type UnsyncedCopy = unsynced::UnsyncedCopy<Flight>;
 
-impl Copy {
+impl UnsyncedCopy {
     /// `span`: when it is traced.
     fn answered(self, result: std::result::Result<(), WriteError>, span: Option<Span>) {
         let flight = Arc::clone(&self.flight);
@@ -380,7 +380,7 @@ impl Writer {
             let span = flight.core.profiler.begin_write(data.len(), by_thread);
             let flight = Arc::clone(&flight);
             let block = BlockKey::of(&bp);
-            let copy = Copy { flight, block, dva, data, class, is_first: true };
+            let copy = UnsyncedCopy { flight, block, dva, data, class, is_first: true };
             batch.push(copy.write(span));
         }
     }

@@ -51,7 +51,7 @@ pub enum Error {
     NotEmpty(String),
     /// A directory would get below itself.
     Loop,
-    /// The file has as many names as it can.
+    /// The file has too many links.
     TooManyNames,
     /// Source and target belong to different projects.
     OtherProject,
@@ -95,7 +95,7 @@ impl fmt::Display for Error {
             Self::Exists(p) => write!(f, "{p}: exists already"),
             Self::NotEmpty(p) => write!(f, "{p}: the directory is not empty"),
             Self::Loop => f.write_str("a directory would be below itself"),
-            Self::TooManyNames => f.write_str("the file has as many names as it can"),
+            Self::TooManyNames => f.write_str("the file has too many links"),
             Self::OtherProject => f.write_str("source and target are of different projects"),
             Self::NoXattr(p) => write!(f, "{p}: no such extended attribute"),
             Self::TooLarge(what) => write!(f, "too large: {what}"),

@@ -179,17 +179,17 @@ fn a_change_of_names_that_fails_leaves_nothing() {
             faults.arm(nth);
             let done = act(&fs);
             faults.disarm();
-            let message = format!("{name}, access {nth}");
+            let context = format!("{name}, access {nth}");
             if done.is_err() {
                 refused += 1;
-                assert_eq!(state(&set, &fs), before, "{message}: refused");
-                act(&fs).unwrap_or_else(|e| panic!("{message}: again: {e}"));
+                assert_eq!(state(&set, &fs), before, "{context}: refused");
+                act(&fs).unwrap_or_else(|e| panic!("{context}: again: {e}"));
             }
-            assert_ne!(state(&set, &fs), before, "{message}");
+            assert_ne!(state(&set, &fs), before, "{context}");
             // What was taken back in the same txg is not written either.
             let after = state(&set, &fs);
             set.commit();
-            assert_eq!(state(&set, &fs), after, "{message}: synced");
+            assert_eq!(state(&set, &fs), after, "{context}: synced");
             if !faults.has_fired() {
                 break;
             }
@@ -214,15 +214,15 @@ fn a_change_that_cannot_be_taken_back_stops_the_pool() {
                 faults.arm_twice(nth, then);
                 let done = act(&fs);
                 faults.disarm();
-                let message = format!("{name}, accesses {nth} and {then} more");
+                let context = format!("{name}, accesses {nth} and {then} more");
                 match (done, set.stopped()) {
                     (Err(e), Some(why)) => {
                         stops += 1;
-                        assert!(why.contains("cannot be taken back"), "{message}: {why}");
-                        assert!(e.to_string().contains(&why), "{message}: {e}");
+                        assert!(why.contains("cannot be taken back"), "{context}: {why}");
+                        assert!(e.to_string().contains(&why), "{context}: {e}");
                     }
-                    (Err(_), None) => assert!(state(&set, &fs) == before, "{message}"),
-                    (Ok(()), stopped) => assert_eq!(stopped, None, "{message}"),
+                    (Err(_), None) => assert!(state(&set, &fs) == before, "{context}"),
+                    (Ok(()), stopped) => assert_eq!(stopped, None, "{context}"),
                 }
                 if !faults.has_fired() {
                     break;

@@ -30,8 +30,8 @@ impl RwFileDevice {
     /// Opens a file or block device for reading and writing.
     ///
     /// # Errors
-    /// [`ErrorKind::InUse`] when another program writes to it, or the system has it mounted or
-    /// otherwise in use; else as for [`FileDevice::open`].
+    /// [`ErrorKind::InUse`] when another program has it open for writing, or the system has it
+    /// mounted or otherwise in use; else as for [`FileDevice::open`].
     pub fn open(path: &Path, options: &Options) -> Result<Self, Error> {
         Ok(Self {
             reader: FileDevice::open_with(path, options, Access::Write)?,

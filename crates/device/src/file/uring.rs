@@ -185,7 +185,7 @@ impl Transfers {
 }
 
 /// A request that ended, before its callback is called.
-type Ended = (Request, Result<Option<AlignedBuf>, ErrorKind>);
+type CompletedRequest = (Request, Result<Option<AlignedBuf>, ErrorKind>);
 
 /// The thread's end of a ring.
 struct Engine {
@@ -198,7 +198,7 @@ struct Engine {
     free: Vec<usize>,
     /// Numbers of the slots whose transfer needs another call.
     again: Vec<usize>,
-    ended: Vec<Ended>,
+    ended: Vec<CompletedRequest>,
     /// Whether the poll of the event is in the kernel.
     listening: bool,
 }

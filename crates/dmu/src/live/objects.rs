@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A dnode that is about to be that of an object.
-pub(super) struct Made {
+pub(super) struct NewDnode {
     pub(super) dnode: Dnode,
     /// Levels that its tree is to have at least.
     pub(super) levels: Option<u8>,
@@ -126,12 +126,12 @@ impl Objset {
             return Err(invalid("its txg is frozen"));
         }
         let dnode = self.new_dnode(live, spec).map_err(invalid)?;
-        self.make(tx, spec.number, Made { dnode, levels: None })
+        self.make(tx, spec.number, NewDnode { dnode, levels: None })
     }
 
-    pub(super) fn make(&self, tx: &Tx, number: Option<u64>, made: Made) -> Result<Object> {
+    pub(super) fn make(&self, tx: &Tx, number: Option<u64>, made: NewDnode) -> Result<Object> {
         let live = self.live_set()?;
-        let Made { dnode, levels } = made;
+        let NewDnode { dnode, levels } = made;
         let invalid = |rule| self.error(number.unwrap_or(0), ErrorKind::Invalid(rule));
         if !live.is_open(tx) {
             return Err(invalid("its txg is frozen"));

@@ -20,7 +20,7 @@
 //!
 //! The space of users is not counted: who owns a file is not known here. The header says so.
 
-use super::objects::Made;
+use super::objects::NewDnode;
 use super::set::SLOTS_PER_BLOCK;
 use super::write::is_tree;
 use crate::error::{ErrorKind, Result};
@@ -68,7 +68,7 @@ impl Objset {
             return Err(self.error(number, ErrorKind::Invalid(NO_TREE)));
         }
         let levels = Some(dnode.levels);
-        self.make(tx, Some(number), Made { dnode, levels })
+        self.make(tx, Some(number), NewDnode { dnode, levels })
     }
 }
 

@@ -261,6 +261,6 @@ pub struct DnodeAttrs {
 pub(super) fn sectors(bytes: u32) -> std::result::Result<u16, &'static str> {
     match bytes {
         512..=0x100_0000 if bytes.is_multiple_of(512) => Ok((bytes / 512) as u16),
-        _ => Err("a block has 512 bytes to 16 MiB, in whole sectors"),
+        _ => Err("a block has 512 bytes to 16 MiB and whole sectors"),
     }
 }

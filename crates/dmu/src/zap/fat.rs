@@ -185,7 +185,9 @@ impl Fat {
             }
         };
         if !held.leaf.covers(hash) || u64::from(held.leaf.prefix_len) > self.header.table.shift {
-            return Err(blocks.error(ErrorKind::Tree("a leaf does not hold what leads to it")));
+            return Err(blocks.error(ErrorKind::Tree(
+                "a leaf does not match the pointer table that leads to it",
+            )));
         }
         Ok((blkid, held))
     }

@@ -151,9 +151,9 @@ impl<B: Blocks> Table<B> {
         let int_len = usize::from(value.int_len);
         let whole = matches!(int_len, 1 | 2 | 4 | 8) && len.is_multiple_of(int_len);
         match () {
-            () if !whole => {
-                Err(self.blocks.error(ErrorKind::Invalid("a value that is not of whole integers")))
-            }
+            () if !whole => Err(self
+                .blocks
+                .error(ErrorKind::Invalid("a value that is not made of whole integers"))),
             () if len > VALUE_SIZE_MAX => {
                 Err(self.blocks.error(ErrorKind::Invalid("a value of more than 8 KiB")))
             }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// What a walk told.
 #[derive(Default)]
-struct Seen {
+struct Visited {
     entered: Vec<(Place, BlkPtr)>,
     left: Vec<(Place, BlkPtr)>,
     lost: Vec<Place>,
@@ -21,7 +21,7 @@ struct Seen {
     stopped_at: Option<(u64, u64)>,
 }
 
-impl Visitor for Seen {
+impl Visitor for Visited {
     fn enter(&mut self, bp: &BlkPtr, place: Place) -> Step {
         self.entered.push((place, *bp));
         Step::Descend
@@ -69,8 +69,8 @@ fn filled(disk: &Arc<Disk>) -> [BlkPtr; 2] {
     roots.try_into().unwrap()
 }
 
-fn walk(set: &Objset, since: u64) -> Seen {
-    let mut seen = Seen::default();
+fn walk(set: &Objset, since: u64) -> Visited {
+    let mut seen = Visited::default();
     assert!(set.traverse(since, &mut seen).is_continue());
     seen
 }
@@ -129,7 +129,7 @@ fn a_walk_goes_on_where_it_stopped() {
         for round in 0.. {
             // What one round could not do is done by the next, however small the budget.
             let budget = Some(budget.max(usize::from(round > 0)));
-            let mut seen = Seen { budget, ..Seen::default() };
+            let mut seen = Visited { budget, ..Visited::default() };
             let store = &**set.store();
             let from = Traversal { store, key: None, objset: 54, since: 0, resume };
             let end = from.objset(&root, &mut seen);
@@ -175,7 +175,7 @@ fn what_stands_in_two_places_is_visited_in_one() {
     dnode.blkptrs = vec![dnode.blkptrs[0]; 3];
     let (store, number) = (&**set.store(), high.number());
     let whole = Traversal { store, key: None, objset: 54, since: 0, resume: None };
-    let mut seen = Seen::default();
+    let mut seen = Visited::default();
     assert!(whole.object(number, &dnode, &mut seen).is_continue());
     let level = (dnode.levels - 1).cast_signed();
     let lost: Vec<_> = seen.lost.iter().map(|p| (p.level, p.blkid)).collect();

@@ -146,7 +146,8 @@ pub(super) fn give(
     cx.fill_random(&mut *random);
     let (master, hmac) = random.split_at(MASTER_KEY_MAX);
     let master = master.get(..suite.key_len()).unwrap_or_default();
-    let bad = |_| Error::Tree { object: dir, rule: "a key has another length than its cipher's" };
+    let bad =
+        |_| Error::Tree { object: dir, rule: "the length of a key does not match its cipher" };
     let made = MasterKey::new(suite, cx.new_guid(), CURRENT_VERSION, master, hmac).map_err(bad)?;
     let object = cx.new_table(ZAPIFIED, 0)?;
     cx.put(object, SUITE, suite.number())?;

@@ -36,7 +36,7 @@ impl MosFeatures {
         let object = Self::table(cx, guid)?;
         let rule = "a feature is used that is not enabled";
         let old = cx.lookup(object, guid)?.ok_or(Error::Tree { object, rule })?;
-        let rule = "a feature is used less than never";
+        let rule = "the use count of a feature would become negative";
         let new = old.checked_add_signed(by).ok_or(Error::Tree { object, rule })?;
         cx.put(object, guid, new)
     }

@@ -675,7 +675,7 @@ pub fn check_discard(dsl: &Dsl, received: u64) -> Result<()> {
     }
     let is_alone = dsl.names_in(head.phys.snapnames_zap)?.is_empty();
     if !head.phys.is_inconsistent() || !is_alone {
-        let rule = "what was received is not what it was when that began";
+        let rule = "the dataset changed during the receive";
         return Err(Error::Tree { object: received, rule });
     }
     Ok(())

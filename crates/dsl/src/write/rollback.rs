@@ -92,7 +92,7 @@ pub fn forget_tree(cx: &DslCx<'_>, head: u64) -> Result<()> {
 /// It is of the time before everything had an origin.
 pub fn reset_head(cx: &DslCx<'_>, head: u64) -> Result<()> {
     if cx.dataset(head)?.prev_snap == 0 {
-        let rule = "a head was made of nothing";
+        let rule = "a head has no origin";
         return Err(Error::Tree { object: head, rule });
     }
     rollback_head(cx, head)

@@ -217,8 +217,9 @@ impl Create {
     #[must_use]
     pub fn reserves(&self, pool: &Pool) -> Option<u64> {
         let volume = self.volume.filter(|v| !v.sparse)?;
-        let is_said = |c: &PropertyChange| ["refreservation", "reservation"].contains(&&*c.name);
-        if self.properties.iter().any(is_said) {
+        let is_reservation =
+            |c: &PropertyChange| ["refreservation", "reservation"].contains(&&*c.name);
+        if self.properties.iter().any(is_reservation) {
             return None;
         }
         let copies = number(&self.properties, "copies").unwrap_or(1);

@@ -40,7 +40,7 @@ pub enum ErrorKind {
     IsDirectory,
     /// A path leads through too many symbolic links.
     TooManyLinks,
-    /// The file has as many names as it can.
+    /// The file has too many links.
     TooManyNames,
     /// Source and target are of different projects.
     OtherProject,
@@ -195,7 +195,7 @@ pub enum Rule {
     BlockSize,
     /// No quota is said as "none".
     ZeroQuota,
-    /// Properties of keys are of use with encryption only.
+    /// Properties of key properties require encryption.
     KeyWithoutEncryption,
     /// A clone has the key of its origin, and something else is said of it.
     KeyOfClone,
@@ -317,7 +317,7 @@ impl fmt::Display for ErrorKind {
             Self::NotDirectory => "is not a directory",
             Self::IsDirectory => "is a directory",
             Self::TooManyLinks => "too many symbolic links",
-            Self::TooManyNames => "has as many names as it can",
+            Self::TooManyNames => "has too many links",
             Self::OtherProject => "source and target are of different projects",
             Self::NameTooLong => "the name is too long",
             Self::NoXattr => "has no such extended attribute",
@@ -327,12 +327,12 @@ impl fmt::Display for ErrorKind {
             Self::NoSpace => "no space is left",
             Self::Quota => "a quota is exceeded",
             Self::Conflict(what) => return write!(f, "{what}"),
-            Self::External => "something outside of the pool fails",
+            Self::External => "an error outside the pool",
             Self::TooLarge => "is too large",
             Self::TooManyHoles => "has more holes than are hashed",
             Self::NoKey => "is encrypted, and its key is not loaded",
             Self::BadKey => "the key does not fit",
-            Self::WrongKey => "it is not the key",
+            Self::WrongKey => "the key is wrong",
             Self::NotEncrypted => "is not encrypted",
             Self::Damaged => "is damaged",
             Self::Unsupported => "cannot be changed yet",
@@ -346,7 +346,7 @@ impl fmt::Display for ErrorKind {
             Self::NewerVersion => "the version is not known",
             Self::NoUberblock => "no valid uberblock",
             Self::OwnDevice => "the pool has it already",
-            Self::BadLayout(fault) => return write!(f, "the layout makes no pool: {fault}"),
+            Self::BadLayout(fault) => return write!(f, "invalid layout: {fault}"),
             Self::Unfit(fault) => return write!(f, "{fault}"),
             Self::NoDevice => "is neither a file nor a block device",
             Self::DeviceRefused(why) => return write!(f, "{why}"),
@@ -397,30 +397,32 @@ impl fmt::Display for Rule {
             Self::SnapshotName => "is not the name of a snapshot",
             Self::BookmarkName => "is not the name of a bookmark",
             Self::HeadName => "is not the name of a file system or volume",
-            Self::Target => "is not there, and a stream is put below what is",
+            Self::Target => "does not exist; the parent of a received dataset must exist",
             Self::BookmarkRename => "bookmarks cannot be renamed",
-            Self::RecursiveRename => "only snapshots are renamed in all datasets below",
+            Self::RecursiveRename => "only snapshots can be renamed recursively",
             Self::NoSnapshots => "none of these snapshots exists",
-            Self::BlockSize => "blocks of volumes have 512 B to 128 KiB, a power of two",
-            Self::ZeroQuota => "a quota cannot be 0: none is said as \"none\"",
-            Self::KeyOfClone => "a clone has the key of its origin",
-            Self::KeyWithoutEncryption => "keys are of use with encryption only",
-            Self::NoKeyFormat => "what has a key of its own needs keyformat",
-            Self::FewRounds => "pbkdf2iters is at least 100000",
-            Self::RoundsOfKey => "pbkdf2iters is of use with keyformat=passphrase only",
-            Self::NotAnEncryptionRoot => "the dataset has the key of its encryption root",
+            Self::BlockSize => "the block size of a volume is a power of two from 512 B to 128 KiB",
+            Self::ZeroQuota => "a quota cannot be 0; use 'none' to remove it",
+            Self::KeyOfClone => "a clone uses the key of its origin",
+            Self::KeyWithoutEncryption => "key properties require encryption",
+            Self::NoKeyFormat => "an encryption root needs 'keyformat'",
+            Self::FewRounds => "pbkdf2iters must be at least 100000",
+            Self::RoundsOfKey => "pbkdf2iters requires keyformat=passphrase",
+            Self::NotAnEncryptionRoot => "the dataset uses the key of its encryption root",
             Self::KeyLoaded => "the key is loaded already",
             Self::KeyNotLoaded => "the key is not loaded",
             Self::KeylocationOfPlain => "the dataset is not encrypted: it has no key",
-            Self::KeylocationOfEncrypted => "the dataset is encrypted: its key is somewhere",
+            Self::KeylocationOfEncrypted => {
+                "the keylocation of an encrypted dataset cannot be 'none'"
+            }
             Self::KeylocationBelowRoot => "the dataset has no key of its own",
-            Self::OnSnapshot => "snapshots have properties of users only",
+            Self::OnSnapshot => "only user properties can be set on a snapshot",
             Self::NotInherited => "the property is not inherited",
-            Self::Tag => "a tag has 1 to 255 bytes, and a dot is not the first",
+            Self::Tag => "a tag has 1 to 255 bytes and does not begin with a dot",
             Self::NotEarlier => "the first is not an earlier snapshot of the second",
-            Self::NoTopLevel => "a pool has at least one top-level vdev that is for everything",
+            Self::NoTopLevel => "a pool needs at least one normal top-level vdev",
             Self::NoClasses => "special and dedup vdevs need the feature 'allocation_classes'",
-            Self::SectorSize => "vdevs that hold data have one sector size",
+            Self::SectorSize => "vdevs that hold data must have the same sector size",
             Self::Comment => "the comment of a pool has at most 32 bytes",
             Self::Multihost => "the heartbeat of multihost is not written",
             Self::ReadOnlySet => "property 'readonly' can only be set at import time",
@@ -429,7 +431,7 @@ impl fmt::Display for Rule {
             Self::FeatureAtImport => "a feature cannot be set at import time",
             Self::NoSuchFeature => "there is no such feature",
             Self::UnwrittenFeature => {
-                "the feature is in use as soon as it is enabled, and is not written here"
+                "the feature becomes active when it is enabled, and zinc does not write it"
             }
             Self::OutsideSet => "the feature is not in the pool's compatibility set",
         })

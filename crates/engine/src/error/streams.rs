@@ -24,13 +24,15 @@ pub enum Unsendable {
 impl fmt::Display for Unsendable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::EncryptedProperties => "it is encrypted, and is sent without its properties only",
-            Self::Redacted => "blocks of it were left out by a redaction",
-            Self::RedactionBookmark => "the bookmark is that of a redaction",
+            Self::EncryptedProperties => {
+                "it is encrypted and can only be sent without its properties"
+            }
+            Self::Redacted => "it is a redacted snapshot",
+            Self::RedactionBookmark => "it is a redaction bookmark",
             Self::RedactedRest => "redacted streams",
-            Self::ByteOrder => "it is of a machine with another byte order",
+            Self::ByteOrder => "it was written by a machine of the other byte order",
             Self::ClonedFromBelow => {
-                "it is a clone of what is below it, and neither can be received first"
+                "it is a clone of a dataset below it, and neither can be received first"
             }
         })
     }
@@ -150,7 +152,8 @@ impl fmt::Display for StreamFault {
             Self::NotCorrected { left, unseen: 0 } => {
                 return write!(
                     f,
-                    "{left} damaged blocks are left, which the stream has not as they were stored"
+                    "{left} damaged blocks remain, which the stream does not have as they \
+                     were stored"
                 );
             }
             Self::NotCorrected { left, unseen } => {

@@ -24,7 +24,7 @@ impl Extract<'_> {
             if self.keep.owner || !gives_rights(name) {
                 set(&what, Attribute::Xattr { name, value });
             } else if !self.keep.declined {
-                refused(&what, "it is kept only with the owner");
+                refused(&what, "it is only kept together with the owner");
             }
         }
         if node.kind() != FileKind::Symlink {

@@ -172,7 +172,7 @@ impl Extract<'_> {
             FileKind::Block => NewKind::Block(major, minor),
             FileKind::Char => NewKind::Char(major, minor),
             FileKind::File | FileKind::Dir | FileKind::Unknown => {
-                return Err(io::Error::other("a file of no known type").into());
+                return Err(io::Error::other("the type of the file is not known").into());
             }
         };
         let is_device = matches!(what, NewKind::Block(..) | NewKind::Char(..));

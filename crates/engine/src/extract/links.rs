@@ -108,7 +108,7 @@ impl Extract<'_> {
                 NameState::Free(Some(replaced)) => folder.dir.remove(&second.name, replaced)?,
                 NameState::Free(None) => {}
                 NameState::Whole(_) => {
-                    let why = "a copy of its own is there";
+                    let why = "copied as a separate file";
                     self.observer.not_kept(&shown, "hard link", why);
                     return Ok(());
                 }

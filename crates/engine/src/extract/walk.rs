@@ -217,7 +217,7 @@ impl<'w, 'a, S: Sink> Walk<'w, 'a, S> {
                 reading.renamed.push(entry);
                 return None;
             }
-            let why = format!("no file can have this name here: {why}");
+            let why = format!("no file here can have this name: {why}");
             self.extract.observer.refused(&shown(), entry.object, &why, &Hint::CopyRenamed);
             return None;
         }

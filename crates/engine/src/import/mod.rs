@@ -43,7 +43,7 @@ pub struct ImportVerdict<'c> {
     /// Its state.
     pub state: VdevState,
     /// What is wrong.
-    pub trouble: Trouble,
+    pub trouble: ImportIssue,
     /// Its vdevs.
     pub tree: ImportTree,
     /// Devices that are missing or behind.
@@ -58,7 +58,7 @@ pub struct ImportVerdict<'c> {
 
 /// What is wrong with a pool, in the order in which it is looked for.
 #[derive(Clone, Debug)]
-pub enum Trouble {
+pub enum ImportIssue {
     /// Nothing.
     None,
     /// Another host has it, or had it when it went down.
@@ -162,21 +162,21 @@ impl<'c> ImportVerdict<'c> {
         let mut missing = Vec::new();
         let (state, reason, trouble) = match &error {
             Error::NewerVersion { .. } => {
-                (VdevState::Unavail, ImportReason::NewerVersion, Trouble::NewerVersion)
+                (VdevState::Unavail, ImportReason::NewerVersion, ImportIssue::NewerVersion)
             }
             Error::UnknownFeatures { features, .. } => {
-                let trouble = Trouble::UnknownFeatures(features.clone());
+                let trouble = ImportIssue::UnknownFeatures(features.clone());
                 (VdevState::Unavail, ImportReason::UnknownFeatures, trouble)
             }
             Error::MissingDevices { missing: devices, .. } => {
                 missing.clone_from(devices);
                 let (reason, trouble) = match tree.unknown_tops {
-                    0 => (ImportReason::Vdev(Reason::NoReplicas), Trouble::Missing),
-                    _ => (ImportReason::MissingTop, Trouble::MissingTop),
+                    0 => (ImportReason::Vdev(Reason::NoReplicas), ImportIssue::Missing),
+                    _ => (ImportReason::MissingTop, ImportIssue::MissingTop),
                 };
                 (VdevState::Unavail, reason, trouble)
             }
-            _ => (VdevState::Faulted, ImportReason::CorruptPool, Trouble::CorruptPool),
+            _ => (VdevState::Faulted, ImportReason::CorruptPool, ImportIssue::CorruptPool),
         };
         tree.refuse(state, reason);
         let devices = vdevs.map(|vdevs| notes(candidate, &candidate.tree, &vdevs, &missing));
@@ -207,19 +207,19 @@ fn trouble_of_open(
     pool: &Pool,
     obstacles: &[Obstacle],
     hostid: u64,
-) -> Trouble {
+) -> ImportIssue {
     // An import that is forced does not get past these.
     for obstacle in obstacles {
         match obstacle {
-            Obstacle::Diverged { .. } => return Trouble::Diverged,
-            Obstacle::LogDevice { .. } => return Trouble::MissingLog,
+            Obstacle::Diverged { .. } => return ImportIssue::Diverged,
+            Obstacle::LogDevice { .. } => return ImportIssue::MissingLog,
             _ => {}
         }
     }
     let config = &candidate.config;
     let host = config.hostid.filter(|h| *h != 0 && *h != hostid);
     if candidate.state() == CandidateState::Active && host.is_some() {
-        return Trouble::OtherHost;
+        return ImportIssue::OtherHost;
     }
     let tree = pool.vdevs();
     let leaves: Vec<NodeRef<'_>> = tree.leaves().collect();
@@ -228,17 +228,17 @@ fn trouble_of_open(
         leaves.iter().any(|l| l.state() == VdevState::Unavail && reason(l.reason()))
     };
     match () {
-        () if any(VdevState::Faulted) => Trouble::Faulted,
-        () if unavailable(|r| r == Reason::CannotOpen) => Trouble::Missing,
-        () if unavailable(|r| !matches!(r, Reason::Behind(_))) => Trouble::CorruptLabel,
-        () if unavailable(|_| true) => Trouble::Behind,
-        () if any(VdevState::Offline) => Trouble::Offline,
-        () if any(VdevState::Removed) => Trouble::Removed,
+        () if any(VdevState::Faulted) => ImportIssue::Faulted,
+        () if unavailable(|r| r == Reason::CannotOpen) => ImportIssue::Missing,
+        () if unavailable(|r| !matches!(r, Reason::Behind(_))) => ImportIssue::CorruptLabel,
+        () if unavailable(|_| true) => ImportIssue::Behind,
+        () if any(VdevState::Offline) => ImportIssue::Offline,
+        () if any(VdevState::Removed) => ImportIssue::Removed,
         // Which features there are is among what could not be read, perhaps.
-        () if !pool.salvage().is_empty() => Trouble::CorruptPool,
-        () if pool.config().version < features::VERSION_FEATURES => Trouble::OlderVersion,
-        () if pool.lacks_features() => Trouble::FeaturesDisabled,
-        () => Trouble::None,
+        () if !pool.salvage().is_empty() => ImportIssue::CorruptPool,
+        () if pool.config().version < features::VERSION_FEATURES => ImportIssue::OlderVersion,
+        () if pool.lacks_features() => ImportIssue::FeaturesDisabled,
+        () => ImportIssue::None,
     }
 }
 
@@ -277,12 +277,12 @@ fn notes(
         // The labels of one top-level vdev are always written together.
         let seen: Vec<_> = top.walk().filter_map(|v| candidate.leaves.get(&v.guid)).collect();
         let newest = seen.iter().map(|s| s.txg).max().unwrap_or(0);
-        let is_told = |s: &&&CandidateLeaf| {
+        let is_missing = |s: &&&CandidateLeaf| {
             let is_it =
                 |m: &MissingDevice| candidate.leaves.get(&m.guid).is_some_and(|l| l.path == s.path);
             missing.iter().any(is_it)
         };
-        let behind = seen.iter().filter(|s| s.txg < newest && !is_told(s));
+        let behind = seen.iter().filter(|s| s.txg < newest && !is_missing(s));
         out.extend(behind.map(|s| DeviceNote::Behind { path: s.path.clone(), txg: s.txg, newest }));
     }
     out

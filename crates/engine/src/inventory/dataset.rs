@@ -282,8 +282,8 @@ impl Writer<'_> {
                 |(described, path)| {
                     progress.check().map_err(io::Error::other)?;
                     progress.add(1, 0);
-                    let told = described.errors.into_iter();
-                    told.for_each(|e| errors.push(format!("{name}: {e}")));
+                    let new_errors = described.errors.into_iter();
+                    new_errors.for_each(|e| errors.push(format!("{name}: {e}")));
                     // `.zfs` is sorted among the names of the root.
                     if path.as_slice() > b".zfs".as_slice() {
                         ctldir.take().iter().flatten().try_for_each(&mut line)?;

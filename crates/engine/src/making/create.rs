@@ -141,8 +141,8 @@ impl CreatePool {
         for (name, _) in self.options.features.iter().filter(|(_, is_on)| **is_on) {
             to_enable(name)?;
         }
-        let message = self.options.features.get("allocation_classes").copied();
-        let has_classes = message.unwrap_or(!self.options.no_features);
+        let chosen = self.options.features.get("allocation_classes").copied();
+        let has_classes = chosen.unwrap_or(!self.options.no_features);
         if !has_classes && [SpaceClass::Special, SpaceClass::Dedup].into_iter().any(is_for) {
             return at(Error::against(Rule::NoClasses));
         }

@@ -56,7 +56,7 @@ impl fmt::Display for DeviceRefusal {
             Self::LoopAbove(device) => write!(f, "is in use: {device} is a loop device on it"),
             Self::System(SystemUse::Swap) => f.write_str("is in use as swap"),
             Self::System(SystemUse::Mount(target)) => write!(f, "is mounted on {target}"),
-            Self::System(SystemUse::PartOf(name)) => write!(f, "is in use: {name} is made of it"),
+            Self::System(SystemUse::PartOf(name)) => write!(f, "is in use: {name} uses it"),
             Self::TooSmall(size) => write!(f, "has {size} bytes; a pool needs {DEVICE_MIN}"),
             Self::Silent => f.write_str("does not answer"),
             Self::InPool(pool) => write!(f, "is part of active pool '{pool}'"),

@@ -129,7 +129,7 @@ impl<'a> Apply<'a> {
             Body::Spill(s) if self.is_raw() => self.sealed_spill(s, payload),
             Body::ObjectRange(r) if self.is_raw() => self.object_range(r),
             Body::WriteEmbedded(_) if self.is_raw() => {
-                Err(bad("a block of a raw stream stands in its pointer"))
+                Err(bad("a raw stream has an embedded block"))
             }
             Body::Object(o) => self.object(o, payload),
             Body::FreeObjects(f) => self.free_objects(f),
@@ -139,7 +139,7 @@ impl<'a> Apply<'a> {
             Body::WriteEmbedded(w) => self.embedded(w, payload),
             Body::Begin(_) | Body::End(_) => Err(bad("a stream begins or ends within another")),
             Body::WriteByRef(_) | Body::ObjectRange(_) | Body::Redact(_) => {
-                Err(bad("a record is of a kind that the stream does not say it has"))
+                Err(bad("a record is of a kind that the stream does not announce"))
             }
         }
     }
@@ -169,7 +169,7 @@ impl<'a> Apply<'a> {
     /// The object, when it is there.
     pub(super) fn found(&self, number: u64) -> Result<Option<Object>> {
         if number == 0 || number >= OBJECTS_END {
-            return Err(bad("no object has such a number"));
+            return Err(bad("an object number is out of range"));
         }
         match self.objset.object(number) {
             Ok(object) => Ok(Some(object)),
@@ -179,7 +179,7 @@ impl<'a> Apply<'a> {
     }
 
     pub(super) fn need(&self, number: u64) -> Result<Object> {
-        self.found(number)?.ok_or_else(|| bad("something is said of an object that is not there"))
+        self.found(number)?.ok_or_else(|| bad("a record refers to an object that does not exist"))
     }
 
     /// The same for one that is written to, often several times after another.
@@ -289,13 +289,17 @@ impl<'a> Apply<'a> {
         let room = usize::from(slots) * DNODE_SLOT_SIZE - DNODE_CORE_SIZE - 128;
         match () {
             () if data == DmuType::NONE => Err(bad("an object has no type")),
-            () if OF_THE_SYSTEM.contains(&data) => Err(bad("an object is of a type of no dataset")),
-            () if o.object == 0 || o.object >= OBJECTS_END => Err(bad("no object has its number")),
+            () if OF_THE_SYSTEM.contains(&data) => {
+                Err(bad("an object has a type that datasets do not use"))
+            }
+            () if o.object == 0 || o.object >= OBJECTS_END => {
+                Err(bad("an object number is out of range"))
+            }
             () if slots > 32 || (slots > 1 && !self.receiving.has_feature("large_dnode")) => {
-                Err(bad("a dnode is larger than it can be in this pool"))
+                Err(bad("a dnode is larger than this pool allows"))
             }
             () if block_size == 0 || block_size > most || !block_size.is_multiple_of(512) => {
-                Err(bad("blocks are of a size that they cannot have"))
+                Err(bad("a block size is invalid"))
             }
             () if bonus.len() != o.bonus_len as usize || bonus.len() > room => {
                 Err(bad("a bonus is larger than its dnode"))
@@ -396,7 +400,7 @@ impl<'a> Apply<'a> {
     pub(super) fn check_size(&self, logical: u64) -> Result<()> {
         let most = if self.has(feature::LARGE_BLOCKS) { BLOCK_MAX } else { OLD_BLOCK_MAX };
         match logical == 0 || logical > most || !logical.is_multiple_of(512) {
-            true => Err(bad("a block is of a size that it cannot have")),
+            true => Err(bad("a block size is invalid")),
             false => Ok(()),
         }
     }
@@ -409,7 +413,7 @@ impl<'a> Apply<'a> {
             return self.put(&object, w.offset, AlignedBuf::copy_of(payload), None);
         }
         if payload.is_empty() || payload.len() as u64 > w.logical_size {
-            return Err(bad("a block is longer compressed than it is"));
+            return Err(bad("the compressed size of a block exceeds its logical size"));
         }
         let bytes = unpacked(compression, payload, w.logical_size)?;
         self.put(&object, w.offset, bytes, Some((compression, payload)))
@@ -442,12 +446,12 @@ impl<'a> Apply<'a> {
         let is_data = w.embedded_kind == 0 && w.physical_size <= EMBEDDED_MAX;
         let size = u64::from(w.logical_size);
         if !self.has(feature::EMBED_DATA) || !is_data || size == 0 || size > w.length {
-            return Err(bad("a block stands in its pointer as none can"));
+            return Err(bad("an embedded block is malformed"));
         }
         self.check_size(w.length)?;
         let object = self.written(w.object)?;
         let packed = payload.get(..w.physical_size as usize);
-        let packed = packed.ok_or_else(|| bad("a block is shorter than it says"))?;
+        let packed = packed.ok_or_else(|| bad("a block is shorter than its record states"))?;
         let compression = Compression(w.compression);
         let bytes = unpacked(compression, packed, size)?;
         if w.offset == object.dnode().block_size().wrapping_neg() {
@@ -468,7 +472,7 @@ impl<'a> Apply<'a> {
     fn hole(&mut self, f: &stream::Free) -> Result<()> {
         let object = self.need(f.object)?;
         if f.length != u64::MAX && f.offset.checked_add(f.length).is_none() {
-            return Err(bad("a hole ends behind the end of everything"));
+            return Err(bad("a hole ends beyond the largest offset"));
         }
         let tx = self.begin(Hold::free())?;
         object.free_range(&tx, f.offset, f.length).map_err(rejected)
@@ -476,7 +480,7 @@ impl<'a> Apply<'a> {
 
     fn spill(&mut self, s: &Spill, payload: &[u8]) -> Result<()> {
         if s.length < 512 || s.length > SPILL_MAX || payload.len() as u64 != s.length {
-            return Err(bad("a spill block is of a size that it cannot have"));
+            return Err(bad("the size of a spill block is invalid"));
         }
         let object = self.need(s.object)?;
         if self.is_unmodified(s) && object.read_spill()?.is_some() {

@@ -24,11 +24,11 @@ const BYTES: usize = 16 << 20;
 struct Sent {
     object: u64,
     which: WhichBlock,
-    how: How,
+    how: BlockForm,
     bytes: Vec<u8>,
 }
 
-enum How {
+enum BlockForm {
     Plain,
     Packed(Compression),
     Sealed,
@@ -42,14 +42,14 @@ impl Sent {
             Body::Write(w) => {
                 let which = WhichBlock::At { offset: w.offset, size: w.logical_size };
                 let how = match w.compression {
-                    _ if is_raw => How::Sealed,
-                    0 => How::Plain,
-                    how => How::Packed(Compression(how)),
+                    _ if is_raw => BlockForm::Sealed,
+                    0 => BlockForm::Plain,
+                    how => BlockForm::Packed(Compression(how)),
                 };
                 (w.object, w.to_guid, which, how)
             }
             Body::Spill(s) => {
-                let how = if is_raw { How::Sealed } else { How::Plain };
+                let how = if is_raw { BlockForm::Sealed } else { BlockForm::Plain };
                 (s.object, s.to_guid, WhichBlock::Spill, how)
             }
             _ => return None,
@@ -59,9 +59,9 @@ impl Sent {
 
     fn kept(&self) -> KeptBlock<'_> {
         let kept = match self.how {
-            How::Plain => Kept::Plain(&self.bytes),
-            How::Packed(how) => Kept::Packed(how, &self.bytes),
-            How::Sealed => Kept::Sealed(&self.bytes),
+            BlockForm::Plain => Kept::Plain(&self.bytes),
+            BlockForm::Packed(how) => Kept::Packed(how, &self.bytes),
+            BlockForm::Sealed => Kept::Sealed(&self.bytes),
         };
         KeptBlock { object: self.object, which: self.which, kept }
     }

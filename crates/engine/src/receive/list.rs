@@ -134,8 +134,7 @@ pub(super) fn sealed(packed: &[u8]) -> Result<SealedStream> {
     let Some(NvValue::NvList(list)) = list.get(CRYPT_KEYDATA) else {
         return Err(bad(StreamFault::Record("a raw stream has no key")));
     };
-    let wrong =
-        |_| bad(StreamFault::Record("the key of a raw stream is none that can be received"));
+    let wrong = |_| bad(StreamFault::Record("the key of the raw stream cannot be received"));
     SealedStream::decode(list).map_err(wrong)
 }
 

@@ -427,7 +427,11 @@ impl<R: Read> Run<'_, R> {
         let is_volume = match ObjsetKind::from_number(begin.objset_kind.into()) {
             ObjsetKind::Zfs => false,
             ObjsetKind::Zvol => true,
-            _ => return Err(bad(StreamFault::Record("it is neither of files nor of a volume"))),
+            _ => {
+                return Err(bad(StreamFault::Record(
+                    "the stream is neither of a file system nor of a volume",
+                )));
+            }
         };
         let has = |bit: u64| begin.features() & bit != 0;
         let forms = [feature::LARGE_BLOCKS, feature::EMBED_DATA, feature::COMPRESSED, feature::RAW];

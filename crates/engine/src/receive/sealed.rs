@@ -33,7 +33,7 @@ impl Apply<'_> {
     /// The dnodes of a block, of which objects and free slots follow.
     pub(super) fn object_range(&mut self, r: &ObjectRange) -> Result<()> {
         if r.slots != SLOTS || !r.first.is_multiple_of(SLOTS) {
-            return Err(bad("dnodes are told of that are not block"));
+            return Err(bad("a range of dnodes does not begin at a block"));
         }
         if r.flags & RAW_BYTESWAP != 0 {
             return Err(Error::new(ErrorKind::NotReceived(Unreceivable::RawByteOrder)));
@@ -71,16 +71,16 @@ impl Apply<'_> {
     fn sealed_dnode(&self, o: &Object, payload: &[u8]) -> Result<Dnode> {
         let new = self.form(o, payload)?;
         if !self.range.contains(&o.object) || o.flags & RAW_BYTESWAP != 0 {
-            return Err(bad("an object is not of the block of dnodes that is told of"));
+            return Err(bad("an object is outside the announced range of dnodes"));
         }
         if (new.checksum.0, new.compression.0) != (o.checksum, o.compression) {
-            return Err(bad("the pool does not have a checksum or a compression of the stream"));
+            return Err(bad("the pool does not support a checksum or compression of the stream"));
         }
         let is_tree = INDIRECT_SHIFT_RANGE.contains(&o.indirect_shift)
             && (1..=MAX_LEVELS).contains(&o.levels)
             && (1..=3).contains(&o.pointers);
         if !is_tree {
-            return Err(bad("an object has a tree that none can have"));
+            return Err(bad("an object has an invalid number of levels or blocks"));
         }
         let slots = new.slots.unwrap_or(1);
         let mut dnode = Dnode::new(new.kind, slots, o.pointers.into(), o.indirect_shift);
@@ -93,7 +93,7 @@ impl Apply<'_> {
         let is_whole = o.bonus_len == 0 || payload.len() == dnode.bonus_room(has_spill);
         match is_whole && dnode.set_bonus_area(o.bonus_len as usize, payload, has_spill) {
             true => Ok(dnode),
-            false => Err(bad("an encrypted bonus is not of the size of its room")),
+            false => Err(bad("an encrypted bonus does not fill its room in the dnode")),
         }
     }
 
@@ -103,7 +103,7 @@ impl Apply<'_> {
         let size = dnode.block_size();
         let is_block = w.logical_size == size && size != 0 && w.offset.is_multiple_of(size);
         if !is_block || w.kind != u32::from(dnode.kind.0) {
-            return Err(bad("an encrypted block is not a block of its object"));
+            return Err(bad("an encrypted block does not match the blocks of its object"));
         }
         let (seal, endian) = self.seal(&Sealed {
             size: w.logical_size,
@@ -122,7 +122,7 @@ impl Apply<'_> {
     pub(super) fn sealed_spill(&mut self, s: &Spill, payload: &[u8]) -> Result<()> {
         let object = self.need(s.object)?;
         if s.length > SPILL_MAX || payload.len() as u64 != s.compressed_size {
-            return Err(bad("a spill block is of a size that it cannot have"));
+            return Err(bad("the size of a spill block is invalid"));
         }
         if self.is_unmodified(s) && object.dnode().spill.is_some() {
             return Ok(());
@@ -150,10 +150,10 @@ impl Apply<'_> {
         let fits = match compression {
             Compression::OFF => length == block.size,
             compression if self.can_have(compression) => length <= block.size,
-            _ => return Err(bad("the pool does not have a compression of the stream")),
+            _ => return Err(bad("the pool does not support a compression of the stream")),
         };
         if !fits || length == 0 || !length.is_multiple_of(512) {
-            return Err(bad("an encrypted block is of a size that it cannot have"));
+            return Err(bad("the size of an encrypted block is invalid"));
         }
         let params = block.kind.is_encrypted().then_some(block.params);
         let endian = if block.is_swapped { Endian::Big } else { Endian::Little };

@@ -18,7 +18,7 @@ pub(super) fn fault(e: stream::Error, is_first: bool) -> Error {
         K::Truncated => StreamFault::Incomplete,
         K::Checksum { .. } => StreamFault::Checksum,
         K::Format(e) if matches!(e.kind, Format::BadMagic { .. }) => StreamFault::Magic,
-        K::Format(_) => StreamFault::Record("what stands there is not a record"),
+        K::Format(_) => StreamFault::Record("there is no valid record"),
         K::Io(e) if e.get_ref().is_some_and(|inner| inner.is::<rt::Cancelled>()) => {
             return Error::new(ErrorKind::Cancelled);
         }

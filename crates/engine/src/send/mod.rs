@@ -105,7 +105,7 @@ pub struct Send<'a> {
     dataset: Dataset,
     objset: Objset,
     begin: Begin,
-    from: Option<From>,
+    from: Option<Base>,
     /// Where it begins; the default is before everything.
     start: Start,
     /// Of a raw stream: its key, and the form of its object set.
@@ -113,7 +113,7 @@ pub struct Send<'a> {
 }
 
 /// What the receiver has.
-struct From {
+struct Base {
     name: String,
     txg: u64,
     guid: u64,
@@ -143,7 +143,7 @@ impl<'a> Send<'a> {
         };
         let dsl = pool.dsl();
         let dataset = dsl.by_name(snapshot)?;
-        let from = from.map(|from| From::find(dsl, path, &dataset, from)).transpose()?;
+        let from = from.map(|from| Base::find(dsl, path, &dataset, from)).transpose()?;
         let forms = forms.with_all_of_raw();
         let is_encrypted = dataset.phys.bp.uses_crypt();
         let is_raw = is_encrypted && forms.raw;
@@ -247,7 +247,7 @@ impl<'a> Send<'a> {
     }
 }
 
-impl From {
+impl Base {
     fn find(dsl: &Dsl, path: &str, to: &Dataset, from: &str) -> Result<Self> {
         let name = if from.starts_with(['@', '#']) { format!("{path}{from}") } else { from.into() };
         let at = || Place::Dataset(name.clone());
@@ -296,7 +296,7 @@ fn is_before(dsl: &Dsl, later: &Dataset, dir: u64, txg: u64) -> Result<bool> {
 }
 
 /// What a raw stream of a snapshot says of its key and its object set.
-fn sealed(dsl: &Dsl, dataset: &Dataset, objset: &Objset, from: Option<&From>) -> Result<NvList> {
+fn sealed(dsl: &Dsl, dataset: &Dataset, objset: &Objset, from: Option<&Base>) -> Result<NvList> {
     let damaged = || Error::new(ErrorKind::Damaged).at(Place::Dataset(dataset.name.clone()));
     let info = dsl.key_info(&dataset.dir)?.ok_or_else(damaged)?;
     let from = match from.map(|from| &from.what) {
@@ -353,7 +353,7 @@ fn features(pool: &Pool, dataset: &Dataset, objset: &Objset, forms: Forms) -> Re
     Ok(features)
 }
 
-fn begin(dataset: &Dataset, objset: &Objset, features: u64, from: Option<&From>) -> Begin {
+fn begin(dataset: &Dataset, objset: &Objset, features: u64, from: Option<&Base>) -> Begin {
     let mut flags = begin_flag::FREE_RECORDS | begin_flag::SPILL_BLOCKS;
     if from.is_some_and(|from| from.is_origin) {
         flags |= begin_flag::CLONE;

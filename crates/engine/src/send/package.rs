@@ -191,7 +191,7 @@ impl<'a> Package<'a> {
     /// What OpenZFS says a part is an increment of, before it is sent: of several snapshots the
     /// name of the one before, and nothing of the origin of a clone.
     #[must_use]
-    pub fn told_from<'p>(&self, part: &'p Part) -> Option<&'p str> {
+    pub fn announced_from<'p>(&self, part: &'p Part) -> Option<&'p str> {
         let from = part.from.as_deref()?;
         let (dataset, name) = from.split_once('@').unwrap_or((from, ""));
         let is_same = part.snapshot.split_once('@').is_some_and(|(of, _)| of == dataset);
@@ -207,7 +207,7 @@ impl<'a> Package<'a> {
     /// # Errors
     /// As [`Self::open`] and [`Send::estimate`].
     pub fn estimate(&self, part: &Part, progress: &Progress) -> Result<u64> {
-        let from = part.from.clone().filter(|_| self.told_from(part).is_some());
+        let from = part.from.clone().filter(|_| self.announced_from(part).is_some());
         self.open(&Part { from, ..part.clone() })?.estimate(progress)
     }
 

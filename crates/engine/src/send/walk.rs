@@ -240,7 +240,7 @@ impl<W: Write + std::marker::Send> Walk<'_, W> {
             let object = dmu::Error {
                 objset: place.objset,
                 object: place.object,
-                kind: dmu::ErrorKind::Tree("a block has another size than the object's blocks"),
+                kind: dmu::ErrorKind::Tree("a block differs in size from the others of its object"),
             };
             return self.fail(object.into());
         }

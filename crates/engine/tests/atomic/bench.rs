@@ -86,25 +86,25 @@ impl Bench {
     }
 
     /// zdb finds no leak and no error.
-    pub fn zdb(&self, message: &str) {
+    pub fn zdb(&self, context: &str) {
         let dir = tempfile::Builder::new().prefix("zinc-atomic").tempdir().unwrap();
         for (device, name) in [(&self.own, "own"), (&self.spare, "spare")] {
             device.save(&dir.path().join(name)).unwrap();
         }
         if let Some(verdict) = testkit::oracle::verdict(dir.path(), "tank") {
-            assert!(verdict.is_clean(), "{message}: zdb:\n{}", verdict.text);
+            assert!(verdict.is_clean(), "{context}: zdb:\n{}", verdict.text);
         }
     }
 }
 
 /// Our own check finds nothing.
-pub fn check(devices: &Bench, message: &str) {
+pub fn check(devices: &Bench, context: &str) {
     let report = devices.look(|pool| {
         let options = checker::CheckOptions { workers: 1, ..checker::CheckOptions::default() };
         checker::run(pool, &options, &rt::Progress::new())
     });
     let bad = report.issues.iter().find(|i| i.severity() > checker::Severity::Note);
-    assert!(bad.is_none(), "{message}: {}", bad.unwrap());
+    assert!(bad.is_none(), "{context}: {}", bad.unwrap());
 }
 
 fn furnish(pool: &LivePool) {
@@ -207,7 +207,7 @@ fn counts(pool: &Pool) -> Vec<(String, u64)> {
 
 /// Two states are one; otherwise the first lines that differ are told.
 #[track_caller]
-pub fn same(found: &str, wanted: &str, message: &str) {
+pub fn same(found: &str, wanted: &str, context: &str) {
     if found == wanted {
         return;
     }
@@ -216,7 +216,7 @@ pub fn same(found: &str, wanted: &str, message: &str) {
     let at = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count().saturating_sub(60);
     let part = |line: &str| line.chars().skip(at).take(160).collect::<String>();
     let name = a.split(' ').next().unwrap_or_default();
-    panic!("{message}: {name}:\n  found  …{}\n  wanted …{}", part(a), part(b));
+    panic!("{context}: {name}:\n  found  …{}\n  wanted …{}", part(a), part(b));
 }
 
 /// What is the same each time a task is done, whatever the time and the random numbers are.

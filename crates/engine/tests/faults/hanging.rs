@@ -53,7 +53,7 @@ fn leaves_that_hang_for_good_are_gone_without() {
         let (bench, model) = Rt::simulate(seed, |rt| {
             let (mut run, leaves) = held(rt, seed, shape);
             let (lost, now) = (run.bench.redundancy(), leaves.lock().clone());
-            now[..lost].iter().for_each(|leaf| leaf.get_into(Trouble::Hangs, 1));
+            now[..lost].iter().for_each(|leaf| leaf.get_into(LeafFault::Hangs, 1));
             let (_, took) = timed(rt, || {
                 (0..20).for_each(|_| run.step());
                 run.pool().sync().unwrap();
@@ -78,7 +78,7 @@ fn leaves_that_hang_for_good_are_gone_without() {
             let (refused, took) =
                 timed(rt, || run.pool().online_leaf(guid, OwnChanges::Keep, None, &source));
             let refused = refused.unwrap_err().to_string();
-            assert!(refused.contains("have not come back"), "{refused}");
+            assert!(refused.contains("are still outstanding"), "{refused}");
             assert!(took < Duration::from_secs(1));
             now.iter().for_each(|leaf| {
                 leaf.mend();
@@ -104,7 +104,7 @@ fn a_device_that_hangs_when_it_comes_is_refused() {
         run.pool().offline_leaf(guid, OfflineMode::OfflineForNow).unwrap();
         (0..8).for_each(|_| run.step());
         let now = leaves.lock().clone();
-        now[0].get_into(Trouble::Hangs, 1);
+        now[0].get_into(LeafFault::Hangs, 1);
         let source = run.bench.source();
         let again = |run: &Run| run.pool().online_leaf(guid, OwnChanges::Keep, None, &source);
         let (refused, took) = timed(rt, || again(&run));
@@ -113,7 +113,7 @@ fn a_device_that_hangs_when_it_comes_is_refused() {
         assert!(took < SILENCE * 2, "{took:?}");
         let new = run.bench.extra();
         let hung = Leaf::new(rt, &run.bench.devices[new], 341);
-        hung.get_into(Trouble::Hangs, 1);
+        hung.get_into(LeafFault::Hangs, 1);
         let (spec, device) = (run.bench.leaf(new), Arc::clone(&hung) as WriteDeviceRef);
         // Nor is it looked at without end, for a pool or for a new one.
         let seen = run.pool().look().unwrap();
@@ -150,7 +150,7 @@ fn a_change_that_was_given_up_is_not_made_later() {
             let (mut run, leaves) = held(rt, 360, Shape::Mirror);
             (0..8).for_each(|_| run.step());
             let now = leaves.lock().clone();
-            now.iter().for_each(|leaf| leaf.get_into(Trouble::Hangs, 1));
+            now.iter().for_each(|leaf| leaf.get_into(LeafFault::Hangs, 1));
             let pool = run.pool();
             let change = || {
                 let text = PropertyWord::Text("later".to_owned());
@@ -203,7 +203,7 @@ fn vdevs_are_rebuilt_beside_each_other() {
             run.pool().attach_by(disk, &spec, device, ResilverKind::Sequential).unwrap();
             slow.push(leaf);
         }
-        slow.iter().for_each(|leaf| leaf.get_into(Trouble::IsSlow, 1));
+        slow.iter().for_each(|leaf| leaf.get_into(LeafFault::IsSlow, 1));
         set(&run, "zfs_scan_suspend_progress=0");
         let (done, took) = timed(rt, || run.pool().wait_for_scan());
         done.unwrap();
@@ -236,7 +236,7 @@ fn beyond_the_redundancy_the_pool_waits_and_answers() {
             let (mut run, leaves) = held(rt, seed, shape);
             let (lost, now) = (run.bench.redundancy() + 1, leaves.lock().clone());
             (0..8).for_each(|_| run.step());
-            now[..lost].iter().for_each(|leaf| leaf.get_into(Trouble::Hangs, 1));
+            now[..lost].iter().for_each(|leaf| leaf.get_into(LeafFault::Hangs, 1));
             let pool = run.pool();
             let both = rt.for_each_parallel(2, [true, false], |syncs| {
                 if syncs {
@@ -326,7 +326,7 @@ fn sits_out(pool: &LivePool, leaf: usize) -> bool {
 #[test]
 fn readers_do_not_wait_for_a_leaf_that_is_slow() {
     for (seed, shape) in (340..).zip(HELD) {
-        for trouble in [Trouble::IsSlow, Trouble::Hangs] {
+        for trouble in [LeafFault::IsSlow, LeafFault::Hangs] {
             Rt::simulate(seed, |rt| {
                 let case = format!("{shape:?} {trouble:?}");
                 let (pool, bench, leaves, file) = with_a_file(rt, seed, shape);

@@ -19,7 +19,7 @@ const SLOW: Duration = Duration::from_secs(3);
 
 /// What a leaf does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum LeafFault {
     /// Requests fail.
     FailsReads,
     FailsWrites,
@@ -43,7 +43,7 @@ pub enum Trouble {
     IsStale,
 }
 
-impl Trouble {
+impl LeafFault {
     pub const ALL: [Self; 12] = [
         Self::FailsReads,
         Self::FailsWrites,
@@ -88,7 +88,7 @@ enum Kind {
 type Parked = Box<dyn FnOnce() + Send>;
 
 struct State {
-    trouble: Option<Trouble>,
+    trouble: Option<LeafFault>,
     /// One request in this many is hit.
     odds: u64,
     rng: Rng,
@@ -137,10 +137,10 @@ impl Leaf {
     }
 
     /// From now on one request in `odds` meets it.
-    pub fn get_into(&self, trouble: Trouble, odds: u64) {
+    pub fn get_into(&self, trouble: LeafFault, odds: u64) {
         let mut state = self.state.lock();
         (state.trouble, state.odds) = (Some(trouble), odds);
-        state.old = (trouble == Trouble::IsStale).then(|| Arc::new(self.inner.fork()));
+        state.old = (trouble == LeafFault::IsStale).then(|| Arc::new(self.inner.fork()));
     }
 
     /// Everything is as it should be again; what hung goes on. How many requests met trouble.
@@ -155,7 +155,7 @@ impl Leaf {
         hits
     }
 
-    fn meets(&self, what: Kind) -> Option<Trouble> {
+    fn meets(&self, what: Kind) -> Option<LeafFault> {
         let mut state = self.state.lock();
         let trouble = state.trouble.filter(|t| t.concerns(what))?;
         let odds = state.odds;
@@ -169,10 +169,10 @@ impl Leaf {
         self.state.lock().rng.below(below)
     }
 
-    fn later(&self, trouble: Option<Trouble>, go_on: impl FnOnce() + Send + 'static) {
+    fn later(&self, trouble: Option<LeafFault>, go_on: impl FnOnce() + Send + 'static) {
         match trouble {
-            Some(Trouble::Hangs) => self.state.lock().parked.push(Box::new(go_on)),
-            Some(Trouble::IsSlow) => self.rt.after(SLOW, go_on),
+            Some(LeafFault::Hangs) => self.state.lock().parked.push(Box::new(go_on)),
+            Some(LeafFault::IsSlow) => self.rt.after(SLOW, go_on),
             _ => {
                 let more = Duration::from_micros(self.chance(100));
                 self.rt.after(USUAL + more, go_on);
@@ -181,24 +181,24 @@ impl Leaf {
     }
 
     /// The same for a caller that waits.
-    fn wait(&self, trouble: Option<Trouble>, usual: Duration) {
+    fn wait(&self, trouble: Option<LeafFault>, usual: Duration) {
         match trouble {
-            Some(Trouble::Hangs) => {
+            Some(LeafFault::Hangs) => {
                 let mut state = self.state.lock();
-                while state.trouble == Some(Trouble::Hangs) {
+                while state.trouble == Some(LeafFault::Hangs) {
                     self.mended.wait(&mut state);
                 }
             }
-            Some(Trouble::IsSlow) => self.rt.sleep(SLOW),
+            Some(LeafFault::IsSlow) => self.rt.sleep(SLOW),
             _ => self.rt.sleep(usual),
         }
     }
 
-    fn reads_from(&self, trouble: Option<Trouble>) -> DeviceRef {
+    fn reads_from(&self, trouble: Option<LeafFault>) -> DeviceRef {
         match trouble {
-            Some(Trouble::FailsReads) => self.failing(ErrorKind::Io { errno: 5 }),
-            Some(Trouble::IsGone) => self.failing(ErrorKind::Gone),
-            Some(Trouble::IsStale) => {
+            Some(LeafFault::FailsReads) => self.failing(ErrorKind::Io { errno: 5 }),
+            Some(LeafFault::IsGone) => self.failing(ErrorKind::Gone),
+            Some(LeafFault::IsStale) => {
                 let old = self.state.lock().old.clone();
                 old.unwrap_or_else(|| Arc::clone(&self.inner)) as _
             }
@@ -211,17 +211,17 @@ impl Leaf {
     }
 
     /// What is written instead.
-    fn changed(&self, trouble: Trouble, write: Write) -> Write {
+    fn changed(&self, trouble: LeafFault, write: Write) -> Write {
         let Write { offset, parts, done } = write;
         let mut bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         let mut offset = offset;
         match trouble {
-            Trouble::Misdirects => {
+            LeafFault::Misdirects => {
                 let room = (self.inner.size() - bytes.len() as u64) / 4096;
                 offset = self.chance(room) * 4096;
             }
-            Trouble::Tears => bytes.truncate((bytes.len() / 2).next_multiple_of(512)),
-            Trouble::FlipsWrites => {
+            LeafFault::Tears => bytes.truncate((bytes.len() / 2).next_multiple_of(512)),
+            LeafFault::FlipsWrites => {
                 let at = self.chance(bytes.len() as u64) as usize;
                 bytes[at] ^= 1 << self.chance(8);
             }
@@ -248,7 +248,7 @@ impl Device for Leaf {
         let trouble = self.meets(Kind::Read);
         self.wait(trouble, USUAL);
         self.reads_from(trouble).read(offset, buf)?;
-        if trouble == Some(Trouble::FlipsReads) {
+        if trouble == Some(LeafFault::FlipsReads) {
             let at = self.chance(buf.len() as u64) as usize;
             buf[at] ^= 1 << self.chance(8);
         }
@@ -258,7 +258,7 @@ impl Device for Leaf {
     fn submit(&self, batch: Vec<Read>) {
         for mut read in batch {
             let trouble = self.meets(Kind::Read);
-            if trouble == Some(Trouble::FlipsReads) {
+            if trouble == Some(LeafFault::FlipsReads) {
                 let (at, bit) = (self.chance(read.len as u64) as usize, self.chance(8));
                 let done = read.done;
                 read.done = Box::new(move |mut result| {
@@ -279,11 +279,11 @@ impl WriteDevice for Leaf {
         for write in batch {
             let trouble = self.meets(Kind::Write);
             let (to, write): (WriteDeviceRef, Write) = match trouble {
-                Some(Trouble::FailsWrites) => {
+                Some(LeafFault::FailsWrites) => {
                     (Arc::new(failing(&self.inner, ErrorKind::Io { errno: 5 })), write)
                 }
-                Some(Trouble::IsGone) => (Arc::new(failing(&self.inner, ErrorKind::Gone)), write),
-                Some(Trouble::DropsWrites) => (Arc::new(self.void.fork()), write),
+                Some(LeafFault::IsGone) => (Arc::new(failing(&self.inner, ErrorKind::Gone)), write),
+                Some(LeafFault::DropsWrites) => (Arc::new(self.void.fork()), write),
                 Some(other) if !other.is_of_time() => {
                     (Arc::clone(&self.inner) as _, self.changed(other, write))
                 }
@@ -297,10 +297,10 @@ impl WriteDevice for Leaf {
         let trouble = self.meets(Kind::Flush);
         self.wait(trouble, FLUSH);
         match trouble {
-            Some(Trouble::FailsFlushes) => {
+            Some(LeafFault::FailsFlushes) => {
                 Err(Error::flush(ErrorKind::Io { errno: 5 }, &self.name))
             }
-            Some(Trouble::IsGone) => Err(Error::flush(ErrorKind::Gone, &self.name)),
+            Some(LeafFault::IsGone) => Err(Error::flush(ErrorKind::Gone, &self.name)),
             _ => Ok(()),
         }
     }

@@ -127,15 +127,15 @@ impl Lies {
     /// Tells `count` lies, several to one block or one to each.
     pub(crate) fn tell(&self, images: &mut [SparseImage], kind: Lie, count: usize, seed: u64) {
         let mut rng = Rng::new(seed);
-        let mut told = 0;
+        let mut changed = 0;
         // A block that no longer fits into its space is left as it was: not every try is a lie.
         for _ in 0..count * 4 {
-            if told >= count || self.blocks.is_empty() {
+            if changed >= count || self.blocks.is_empty() {
                 return;
             }
             let stored = rng.pick(&self.blocks);
             let mut content = stored.content.clone();
-            let changes = 1 + rng.below(4).min((count - told) as u64 - 1);
+            let changes = 1 + rng.below(4).min((count - changed) as u64 - 1);
             for _ in 0..changes {
                 match kind {
                     Lie::Cycle => self.cycle(stored, &mut content, &mut rng),
@@ -143,7 +143,7 @@ impl Lies {
                 }
             }
             if let Some(bytes) = packed(stored, &content) {
-                told += changes as usize;
+                changed += changes as usize;
                 for (image, offset, at, len) in &stored.pieces {
                     let end = (at + len).min(bytes.len());
                     let _ = images[*image].write_at(*offset, &bytes[*at..end]);

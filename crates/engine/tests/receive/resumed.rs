@@ -44,19 +44,19 @@ pub(super) fn in_pieces(
             _ => (312 + rng.below(100_000) as usize).min(stream.len()),
         };
         let done = receive(into, &kept(target), &stream[..cut]);
-        let message = token(&into.look().unwrap(), target);
+        let resume = token(&into.look().unwrap(), target);
         match done {
             Ok(_) => {
-                assert_eq!((message, cut), (None, stream.len()));
+                assert_eq!((resume, cut), (None, stream.len()));
                 return pieces;
             }
             Err(e) => {
                 assert!(cut < stream.len(), "{:?}", e.error);
                 assert!(matches!(e.error.kind(), ErrorKind::BadStream(_)), "{:?}", e.error);
                 // What was cut within its first record did not begin.
-                if let Some(message) = message {
-                    assert!(e.token.is_none_or(|token| token == message));
-                    stream = rest(from, &message);
+                if let Some(resume) = resume {
+                    assert!(e.token.is_none_or(|token| token == resume));
+                    stream = rest(from, &resume);
                 }
             }
         }

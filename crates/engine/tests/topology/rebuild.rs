@@ -55,10 +55,10 @@ fn a_mirror_gets_a_side_in_order() {
         ends_well(run.pool(), &format!("{shape:?}"));
         let (events, _) = run.pool().events().after(0);
         let of_resilver = events.iter().filter(|e| e.class.contains(".resilver_"));
-        let told: Vec<_> = of_resilver.map(|e| (e.class.as_str(), e.members.last())).collect();
+        let found: Vec<_> = of_resilver.map(|e| (e.class.as_str(), e.members.last())).collect();
         let way = ("resilver_type", EventValue::Text("sequential".to_owned()));
         let [start, finish] = ["start", "finish"].map(|s| format!("sysevent.fs.zfs.resilver_{s}"));
-        assert_eq!(told, [(start.as_str(), Some(&way)), (finish.as_str(), Some(&way))]);
+        assert_eq!(found, [(start.as_str(), Some(&way)), (finish.as_str(), Some(&way))]);
         let (mut bench, model) = run.finish();
         bench.zdb();
         // The new side alone has all.

@@ -323,7 +323,7 @@ fn what_cannot_be_expanded_is_left_alone() {
     run.pool().discard_checkpoint().unwrap();
     run.pool().wait_for_discard().unwrap();
     run.pool().offline_leaf(guid(run.pool(), 1), OfflineMode::Offline).unwrap();
-    refused(&run, "must be in use and lack nothing");
+    refused(&run, "must be in use and have all data");
     online_leaf(run.pool(), &run.bench, 1);
     run.pool().wait_for_scan().unwrap();
     let small = Arc::new(MemoryDevice::zeros("small", 32 << 20));

@@ -72,8 +72,8 @@ fn what_could_not_be_read_while_devices_were_away_is_not_lost() {
             let logged = pool.look().unwrap().error_log().unwrap().blocks;
             assert_eq!(!logged.is_empty(), is_lost, "{shape:?}, {kind:?}: {logged:?}");
             let (events, _) = pool.events().after(0);
-            let told = events.iter().any(|e| e.class == "ereport.fs.zfs.data");
-            assert_eq!(told, is_lost, "{shape:?}, {kind:?}");
+            let is_reported = events.iter().any(|e| e.class == "ereport.fs.zfs.data");
+            assert_eq!(is_reported, is_lost, "{shape:?}, {kind:?}");
         }
     }
 }

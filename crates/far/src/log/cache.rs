@@ -230,7 +230,7 @@ impl Lines {
         let count = place.bytes.saturating_sub(2 * HEAD as u64) / (LINE + ENTRY as u64);
         let count = usize::try_from(count).map_err(io::Error::other)?;
         if count == 0 {
-            return Err(io::Error::other("a cache of no line"));
+            return Err(io::Error::other("the cache is too small for a single line"));
         }
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
@@ -567,9 +567,9 @@ mod tests {
         let cache = Cache::serve(lines, &client, note).unwrap();
         assert!(!cache.has_failed());
         cache.keep(2, 0, b"not kept".to_vec());
-        let (told, seen) = std::sync::mpsc::channel();
+        let (sender, seen) = std::sync::mpsc::channel();
         let find = move |lines: &mut Lines| {
-            told.send((lines.read(1, 0, 4), lines.read(2, 0, 8))).unwrap();
+            sender.send((lines.read(1, 0, 4), lines.read(2, 0, 8))).unwrap();
         };
         for _ in 0..2000 {
             if cache.has_failed() {

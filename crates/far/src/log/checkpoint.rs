@@ -1,6 +1,6 @@
 //! Checkpoints: the pages of the map that changed, and a root that says where all are.
 
-use super::Trouble;
+use super::DiskError;
 use super::core::{Core, Phase};
 use super::format::{
     Header, Kind, PageRef, Root, checkpoint_name, encode_page, object, pages_name,
@@ -16,7 +16,7 @@ const OBJECT_BYTES: usize = 32 << 20;
 
 impl Core {
     /// Makes a checkpoint of what is written now, unless there is one. Returns its place.
-    pub(super) fn checkpoint(self: &Arc<Self>, last: u64) -> Result<u64, Trouble> {
+    pub(super) fn checkpoint(self: &Arc<Self>, last: u64) -> Result<u64, DiskError> {
         let Some(snapshot) = self.snapshot()? else { return Ok(last) };
         let seq = snapshot.seq;
         let pages: Vec<u64> = snapshot.pages.iter().map(|(page, _)| *page).collect();
@@ -38,14 +38,14 @@ impl Core {
     }
 
     /// The state at a place of the log up to which everything counts.
-    fn snapshot(self: &Arc<Self>) -> Result<Option<Snapshot>, Trouble> {
+    fn snapshot(self: &Arc<Self>) -> Result<Option<Snapshot>, DiskError> {
         let mut state = self.state.lock();
         let super::core::State { index, writer, .. } = &mut *state;
         let Some(writer) = writer else { return Ok(None) };
         writer.want_snapshot(index);
         drop(state);
         self.pump();
-        let failed = |kind: device::ErrorKind| Trouble::Machine(kind.to_string());
+        let failed = |kind: device::ErrorKind| DiskError::Machine(kind.to_string());
         let mut state = self.state.lock();
         let snapshot = loop {
             if let Phase::Failed(kind) = state.phase {
@@ -68,7 +68,7 @@ impl Core {
     fn write_checkpoint(
         &self,
         snapshot: &Snapshot,
-    ) -> Result<Vec<(u64, Option<PageRef>)>, Trouble> {
+    ) -> Result<Vec<(u64, Option<PageRef>)>, DiskError> {
         let mut written = Vec::new();
         let (mut body, mut own, mut part) = (Vec::new(), Vec::new(), 0);
         for (page, extents) in &snapshot.pages {
@@ -98,7 +98,7 @@ impl Core {
         Ok(written)
     }
 
-    fn write_pages(&self, snapshot: &Snapshot, part: u32, body: &[u8]) -> Result<(), Trouble> {
+    fn write_pages(&self, snapshot: &Snapshot, part: u32, body: &[u8]) -> Result<(), DiskError> {
         let mut header = Header::over(Kind::Pages, self.volume.uuid, snapshot.writer, body);
         (header.epoch, header.seq) = (snapshot.epoch, snapshot.seq);
         header.time = seconds(self.client.rt());
@@ -110,7 +110,7 @@ impl Core {
         &self,
         snapshot: &Snapshot,
         written: &[(u64, Option<PageRef>)],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), DiskError> {
         let mut pages: std::collections::BTreeMap<u64, PageRef> = {
             let state = self.state.lock();
             state.index.written().map(|page| (page.page, *page)).collect()
@@ -131,12 +131,12 @@ impl Core {
         self.make(&checkpoint_name(snapshot.seq), &object(&header, &body), snapshot)
     }
 
-    fn make(&self, name: &str, bytes: &[u8], snapshot: &Snapshot) -> Result<(), Trouble> {
+    fn make(&self, name: &str, bytes: &[u8], snapshot: &Snapshot) -> Result<(), DiskError> {
         match put_and_wait(&self.client, Urgency::Later, name, bytes)? {
             CreateOutcome::Ours => Ok(()),
             CreateOutcome::Theirs(found) => {
                 let by = Header::decode(&found).map_or(0, |header| header.epoch);
-                Err(Trouble::Fenced(by.max(snapshot.epoch)))
+                Err(DiskError::Fenced(by.max(snapshot.epoch)))
             }
         }
     }

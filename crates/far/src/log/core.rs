@@ -1,6 +1,6 @@
 //! What the threads of a device share.
 
-use super::Trouble;
+use super::DiskError;
 use super::answers::Answers;
 use super::cache::Cache;
 use super::map::Index;
@@ -65,8 +65,8 @@ impl Core {
         options: Options,
         state: Replayed,
         writer: Option<Writer>,
-    ) -> Result<Arc<Self>, Trouble> {
-        let answers = Answers::start(client.rt()).map_err(|e| Trouble::Machine(e.to_string()))?;
+    ) -> Result<Arc<Self>, DiskError> {
+        let answers = Answers::start(client.rt()).map_err(|e| DiskError::Machine(e.to_string()))?;
         let note = (state.next.saturating_sub(1), state.previous);
         let place = options.cache.as_ref();
         let cache = place.map(|place| Cache::start(place, &client, volume.uuid, note));
@@ -105,7 +105,7 @@ impl Core {
         drop(state);
         self.changed.notify_all();
         self.keeper.notify_all();
-        self.answers.push(move || waiting.into_iter().for_each(|told| told(Err(kind))));
+        self.answers.push(move || waiting.into_iter().for_each(|reply| reply(Err(kind))));
     }
 
     /// Bytes of a sector.
@@ -119,30 +119,34 @@ pub(super) fn kind_of(error: &StoreError) -> ErrorKind {
     match error {
         StoreError::Busy | StoreError::Lost => ErrorKind::NoAnswer,
         StoreError::Denied(_) => ErrorKind::Refused("the store does not allow it"),
-        StoreError::Absent => ErrorKind::Refused("an object of it is gone from the store"),
+        StoreError::Absent => ErrorKind::Refused("one of its objects is missing from the store"),
         StoreError::Exists | StoreError::Other(_) => ErrorKind::Io { errno: libc::EIO },
     }
 }
 
 /// The same for trouble of the disk.
-pub(super) fn kind_of_trouble(trouble: &Trouble) -> ErrorKind {
+pub(super) fn kind_of_trouble(trouble: &DiskError) -> ErrorKind {
     match trouble {
-        Trouble::Store(error) => kind_of(error),
-        Trouble::Fenced(epoch) => ErrorKind::Fenced { by: *epoch },
-        Trouble::NoDisk => ErrorKind::Refused("there is no disk in this store"),
-        Trouble::DiskExists => ErrorKind::Refused("there is a disk in this store already"),
-        Trouble::Damaged(..) => {
-            ErrorKind::Refused("an object of it is damaged; a check of the store says which")
+        DiskError::Store(error) => kind_of(error),
+        DiskError::Fenced(epoch) => ErrorKind::Fenced { by: *epoch },
+        DiskError::NoDisk => ErrorKind::Refused("there is no disk in this store"),
+        DiskError::DiskExists => ErrorKind::Refused("there is a disk in this store already"),
+        DiskError::Damaged(..) => {
+            ErrorKind::Refused("one of its objects is damaged; a check of the store names it")
         }
-        Trouble::Gone => ErrorKind::Refused("the state that was read was deleted; open it again"),
-        Trouble::MapTooLarge { .. } => ErrorKind::OutOfMemory,
-        Trouble::NoFence(_) => ErrorKind::Refused("the store does not keep two writers apart"),
-        Trouble::Machine(_) => ErrorKind::Io { errno: libc::EAGAIN },
+        DiskError::Gone => ErrorKind::Refused("the state that was read was deleted; open it again"),
+        DiskError::MapTooLarge { .. } => ErrorKind::OutOfMemory,
+        DiskError::NoFence(_) => ErrorKind::Refused("the store does not keep two writers apart"),
+        DiskError::Machine(_) => ErrorKind::Io { errno: libc::EAGAIN },
     }
 }
 
 /// A callback of a device's user, as what a write is told.
-pub(super) fn told(core: &Arc<Core>, (offset, len): (u64, usize), done: WriteDone) -> WriteReply {
+pub(super) fn write_reply(
+    core: &Arc<Core>,
+    (offset, len): (u64, usize),
+    done: WriteDone,
+) -> WriteReply {
     let (core, began) = (Arc::clone(core), core.client.rt().now());
     core.counters.begin();
     Box::new(move |result| {

@@ -1,8 +1,8 @@
 //! A disk in a store as a device.
 
-use super::Trouble;
+use super::DiskError;
 use super::cache::Cache;
-use super::core::{Core, Phase, kind_of_trouble, told};
+use super::core::{Core, Phase, kind_of_trouble, write_reply};
 use super::format::Superblock;
 use super::gc::{Collected, KEPT};
 use super::options::Options;
@@ -45,17 +45,17 @@ impl LogDevice {
         rt: &Rt,
         is: &Superblock,
         patience: Duration,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), DiskError> {
         let client = Client::new(store, rt, patience);
         match Volume::find(&client) {
-            Err(Trouble::NoDisk) => {}
-            Ok(_) => return Err(Trouble::DiskExists),
+            Err(DiskError::NoDisk) => {}
+            Ok(_) => return Err(DiskError::DiskExists),
             Err(trouble) => return Err(trouble),
         }
         if is.is_fenced {
             match probe_with(&client)? {
                 Fence::Holds => {}
-                Fence::Broken(what) => return Err(Trouble::NoFence(what)),
+                Fence::Broken(what) => return Err(DiskError::NoFence(what)),
             }
         }
         make_disk(&client, is).map(|_| ())
@@ -70,7 +70,7 @@ impl LogDevice {
         name: &str,
         rt: &Rt,
         options: Options,
-    ) -> Result<Arc<Self>, Trouble> {
+    ) -> Result<Arc<Self>, DiskError> {
         let client = Client::new(store, rt, options.patience);
         let volume = Volume::find(&client)?;
         let state = replay(&client, &volume, options.map_memory)?;
@@ -89,7 +89,7 @@ impl LogDevice {
         rt: &Rt,
         options: Options,
         lock: Option<File>,
-    ) -> Result<Arc<Self>, Trouble> {
+    ) -> Result<Arc<Self>, DiskError> {
         let client = Client::new(store, rt, options.patience);
         let volume = Volume::find(&client)?;
         let owner = take_over(&client, &volume, &options.who, options.map_memory)?;
@@ -99,7 +99,7 @@ impl LogDevice {
         if core.options.is_tended {
             let own = Arc::clone(&core);
             let kept = rt.spawn("far keeper", move || keep(&own));
-            drop(kept.map_err(|e| Trouble::Machine(e.to_string()))?);
+            drop(kept.map_err(|e| DiskError::Machine(e.to_string()))?);
         }
         Ok(Arc::new(Self { core }))
     }
@@ -127,7 +127,7 @@ impl LogDevice {
     ///
     /// # Errors
     /// What the store did.
-    pub fn collect(&self) -> Result<Collected, Trouble> {
+    pub fn collect(&self) -> Result<Collected, DiskError> {
         let core = &self.core;
         let collected = core.with_memory(|memory| {
             memory.last = core.checkpoint(memory.last)?;
@@ -141,7 +141,7 @@ impl LogDevice {
     ///
     /// # Errors
     /// What the store did.
-    pub fn clean(&self, percent: u32, most: u64) -> Result<u64, Trouble> {
+    pub fn clean(&self, percent: u32, most: u64) -> Result<u64, DiskError> {
         let core = &self.core;
         let moved = core.with_memory(|memory| {
             let mut moved = 0;
@@ -150,7 +150,7 @@ impl LogDevice {
                 match core.clean(memory, seq)? {
                     Some(bytes) if bytes > 0 => moved += bytes,
                     // What is moved must count first.
-                    None => core.commit().map_err(|e| Trouble::Machine(e.to_string()))?,
+                    None => core.commit().map_err(|e| DiskError::Machine(e.to_string()))?,
                     Some(_) => break,
                 }
             }
@@ -164,7 +164,7 @@ impl LogDevice {
     ///
     /// # Errors
     /// What the store did.
-    pub fn sweep(&self) -> Result<u64, Trouble> {
+    pub fn sweep(&self) -> Result<u64, DiskError> {
         self.core.sweep()
     }
 
@@ -173,11 +173,11 @@ impl LogDevice {
     ///
     /// # Errors
     /// What the store did.
-    pub fn age(&self) -> Result<(), Trouble> {
+    pub fn age(&self) -> Result<(), DiskError> {
         for _ in 0..KEPT {
-            self.core.go_on().map_err(|kind| Trouble::Machine(kind.to_string()))?;
+            self.core.go_on().map_err(|kind| DiskError::Machine(kind.to_string()))?;
             let core = &self.core;
-            let made = core.with_memory(|memory| -> Result<(), Trouble> {
+            let made = core.with_memory(|memory| -> Result<(), DiskError> {
                 memory.last = core.checkpoint(memory.last)?;
                 Ok(())
             });
@@ -198,13 +198,13 @@ impl LogDevice {
     }
 
     /// Asks for a range that is within the device to be written, or says why not.
-    fn ask_write(&self, offset: u64, parts: &[Shared], told: WriteReply) {
+    fn ask_write(&self, offset: u64, parts: &[Shared], reply: WriteReply) {
         let sector = self.core.sector();
         let len: usize = parts.iter().map(|part| part.len()).sum();
         if !offset.is_multiple_of(sector) || !(len as u64).is_multiple_of(sector) {
-            return told(Err(ErrorKind::Refused("the disk takes whole sectors only")));
+            return reply(Err(ErrorKind::Refused("the disk accepts whole sectors only")));
         }
-        self.core.change(pieces_of(&self.core, offset, parts), told);
+        self.core.change(pieces_of(&self.core, offset, parts), reply);
     }
 
     /// Changes, and waits until it is done.
@@ -212,9 +212,9 @@ impl LogDevice {
         let (collector, tickets) = collect(self.core.client.rt(), 1);
         let mut change = Some(change);
         for ticket in tickets {
-            let told: WriteReply = Box::new(move |result| ticket.give(result));
+            let reply: WriteReply = Box::new(move |result| ticket.give(result));
             if let Some(change) = change.take() {
-                change(told);
+                change(reply);
             }
         }
         collector.wait().pop().flatten().unwrap_or(Err(ErrorKind::Gone))
@@ -237,7 +237,7 @@ impl LogDevice {
 }
 
 /// The error of an opening that failed.
-pub(crate) fn open_error(trouble: &Trouble, name: &str) -> Error {
+pub(crate) fn open_error(trouble: &DiskError, name: &str) -> Error {
     Error::open(kind_of_trouble(trouble), &Arc::from(name))
 }
 
@@ -274,7 +274,7 @@ impl Device for LogDevice {
     }
 
     fn submit(&self, batch: Vec<Read>) {
-        let (mut at_once, mut requested) = (Vec::new(), Vec::new());
+        let (mut at_once, mut reads) = (Vec::new(), Vec::new());
         for Read { offset, len, done } in batch {
             match range_within(self.size(), offset, len) {
                 Err(kind) => {
@@ -286,11 +286,11 @@ impl Device for LogDevice {
                     let give = self.counted((offset, len), move |result| {
                         core.answers.push(move || deliver(done, result));
                     });
-                    requested.push((offset, len, give));
+                    reads.push((offset, len, give));
                 }
             }
         }
-        self.core.ask_reads(requested);
+        self.core.ask_reads(reads);
         at_once.into_iter().for_each(|(done, result)| deliver(done, result));
     }
 
@@ -304,7 +304,7 @@ impl WriteDevice for LogDevice {
         let (accepted, refused) = split_refused(self.size(), &self.core.name, batch);
         for Write { offset, parts, done } in accepted {
             let len = parts.iter().map(|part| part.len()).sum();
-            self.ask_write(offset, &parts, told(&self.core, (offset, len), done));
+            self.ask_write(offset, &parts, write_reply(&self.core, (offset, len), done));
         }
         for (done, error) in refused {
             device::backend::deliver_write(done, Err(error));
@@ -323,7 +323,7 @@ impl WriteDevice for LogDevice {
         let fail = |kind| self.error(kind, offset, data.len());
         range_within(self.size(), offset, data.len()).map_err(fail)?;
         let parts = [Shared::copy_of(data)];
-        self.change_now(|told| self.ask_write(offset, &parts, told)).map_err(fail)
+        self.change_now(|reply| self.ask_write(offset, &parts, reply)).map_err(fail)
     }
 
     fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
@@ -333,7 +333,7 @@ impl WriteDevice for LogDevice {
         let sector = self.core.sector();
         let (first, last) = (offset.div_ceil(sector), end / sector);
         let pieces = trims_of(first, last.saturating_sub(first));
-        self.change_now(|told| self.core.change(pieces, told)).map_err(fail)
+        self.change_now(|reply| self.core.change(pieces, reply)).map_err(fail)
     }
 
     fn as_device(self: Arc<Self>) -> DeviceRef {
@@ -388,7 +388,7 @@ fn keep(core: &Arc<Core>) {
             }
         }
         drop(state);
-        let done = core.with_memory(|memory| core.maintain(memory)).unwrap_or(Err(Trouble::Gone));
+        let done = core.with_memory(|memory| core.maintain(memory)).unwrap_or(Err(DiskError::Gone));
         let may_rest = done.is_ok_and(|done| done.waiting == 0 && done.moved == 0);
         rest_until = (!may_rest).then(|| core.client.rt().now() + REST);
     }

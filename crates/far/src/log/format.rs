@@ -139,10 +139,10 @@ impl<'a> Fields<'a> {
     fn text(&mut self) -> Result<String, Damage> {
         let len = self.u32()? as usize;
         if len > TEXT_MAX {
-            return Err(Damage("a text in it is too long"));
+            return Err(Damage("a string in it is too long"));
         }
         let text = core::str::from_utf8(self.bytes(len)?);
-        text.map(str::to_owned).map_err(|_| Damage("a text in it is not UTF-8"))
+        text.map(str::to_owned).map_err(|_| Damage("a string in it is not UTF-8"))
     }
 }
 
@@ -216,7 +216,7 @@ impl Header {
         if blake3::hash(hashed).as_bytes() != hash {
             return Err(Damage("its header is damaged"));
         }
-        let kind = Kind::of(fields.u32()?).ok_or(Damage("its kind is not known"))?;
+        let kind = Kind::of(fields.u32()?).ok_or(Damage("its kind is unknown"))?;
         let header = Self {
             kind,
             flags: fields.u32()?,
@@ -234,7 +234,7 @@ impl Header {
             body_hash: fields.array()?,
         };
         if fields.0.iter().any(|byte| *byte != 0) {
-            return Err(Damage("its header has fields that are not known"));
+            return Err(Damage("its header has unknown fields"));
         }
         if header.body as usize > BODY_MAX {
             return Err(Damage("its body is too long"));
@@ -322,18 +322,18 @@ impl Superblock {
         };
         let sector = u64::from(found.sector);
         if !found.sector.is_power_of_two() || !(512..=65536).contains(&found.sector) {
-            return Err(Damage("its sector size is absurd"));
+            return Err(Damage("its sector size is out of range"));
         }
         // Sectors of a segment are counted in 32 bits, and so are those of a page of the map.
         if found.size == 0 || !found.size.is_multiple_of(sector) || found.size > 1 << 62 {
-            return Err(Damage("its size is absurd"));
+            return Err(Damage("its size is out of range"));
         }
         if u64::from(found.target) < sector || found.target > 64 << 20 {
-            return Err(Damage("the size of its segments is absurd"));
+            return Err(Damage("its segment size is out of range"));
         }
         match (1..=1024).contains(&found.window) {
             true => Ok(found),
-            false => Err(Damage("its window is absurd")),
+            false => Err(Damage("its window is out of range")),
         }
     }
 }
@@ -459,7 +459,7 @@ pub fn decode_table(header: &Header, body: &[u8], disk: u64) -> Result<Vec<Entry
             1 if (seq, at) == (0, 0) => Change::Data,
             2 if (seq, at) == (0, 0) => Change::Trim,
             3 if seq < header.seq && at.checked_add(sectors).is_some() => Change::Move { seq, at },
-            _ => return Err(Damage("an entry of its table is of no known kind")),
+            _ => return Err(Damage("an entry of its table is of an unknown kind")),
         };
         if lba.checked_add(u64::from(sectors)).is_none_or(|end| end > disk) {
             return Err(Damage("an entry of its table is beyond the disk"));
@@ -470,7 +470,7 @@ pub fn decode_table(header: &Header, body: &[u8], disk: u64) -> Result<Vec<Entry
     }
     match payload == u64::from(header.sectors) {
         true => Ok(entries),
-        false => Err(Damage("its payload is not what its table says")),
+        false => Err(Damage("its payload does not match its table")),
     }
 }
 
@@ -519,7 +519,7 @@ pub fn encode_page(base: u64, extents: &[Extent]) -> Vec<u8> {
 /// It is not one.
 pub fn decode_page(base: u64, end: u64, bytes: &[u8]) -> Result<Vec<Extent>, Damage> {
     if !bytes.len().is_multiple_of(20) {
-        return Err(Damage("a page of the map has a wrong size"));
+        return Err(Damage("a page of the map has the wrong size"));
     }
     let (mut fields, mut from) = (Fields(bytes), base);
     let mut out = Vec::with_capacity(bytes.len() / 20);
@@ -529,7 +529,7 @@ pub fn decode_page(base: u64, end: u64, bytes: &[u8]) -> Result<Vec<Extent>, Dam
         let to = Location { seq, at };
         let stop = lba.saturating_add(u64::from(sectors));
         if lba < from || sectors == 0 || stop > end || at.checked_add(sectors).is_none() {
-            return Err(Damage("an extent of the map is out of place"));
+            return Err(Damage("an extent of the map is out of order"));
         }
         from = stop;
         out.push(Extent { lba, sectors, to });
@@ -609,7 +609,7 @@ impl Root {
         let (pages, segments) = (fields.u32()? as usize, fields.u32()? as usize);
         let bytes = pages as u64 * PAGE_REF_BYTES as u64;
         if fields.0.len() as u64 != bytes + segments as u64 * SEGMENT_REF_BYTES as u64 {
-            return Err(Damage("a checkpoint has a wrong size"));
+            return Err(Damage("a checkpoint has the wrong size"));
         }
         let mut root = Self::default();
         for _ in 0..pages {

@@ -3,7 +3,7 @@
 //! Everything here decides from what is durable: the oldest of the checkpoints that are kept says
 //! what is dead, and pins are listed after that one was made. What is in doubt is kept.
 
-use super::Trouble;
+use super::DiskError;
 use super::core::{Core, Phase};
 use super::format::{
     CLEAN, HEADER_BYTES, Header, Kind, Location, check_of, checkpoint_name, decode_table,
@@ -42,7 +42,7 @@ pub struct Collected {
 
 impl Core {
     /// Deletes what is not needed any more.
-    pub(super) fn collect(&self, memory: &mut Memory) -> Result<Collected, Trouble> {
+    pub(super) fn collect(&self, memory: &mut Memory) -> Result<Collected, DiskError> {
         let mut done = Collected::default();
         let all = self.own_checkpoints()?;
         let (old, kept) = all.split_at(all.len().saturating_sub(KEPT));
@@ -85,19 +85,19 @@ impl Core {
     /// The checkpoints. One beyond what of this writer counts is that of another that has taken
     /// over: then what this one believes to be dead, because of changes that never counted, may
     /// live, and what it does not know may belong to the other.
-    fn own_checkpoints(&self) -> Result<Vec<u64>, Trouble> {
+    fn own_checkpoints(&self) -> Result<Vec<u64>, DiskError> {
         // First: what counts later only makes a checkpoint more our own.
         let own = self.state.lock().writer.as_ref().map_or(0, Writer::lowest);
         let all = checkpoints(&self.client, 0)?;
         if all.last().is_some_and(|newest| *newest > own) {
             self.fail(ErrorKind::Fenced { by: 0 });
-            return Err(Trouble::Fenced(0));
+            return Err(DiskError::Fenced(0));
         }
         Ok(all)
     }
 
     /// The places that pins are at.
-    fn pins(&self) -> Result<Vec<u64>, Trouble> {
+    fn pins(&self) -> Result<Vec<u64>, DiskError> {
         let mut pins = Vec::new();
         for (name, _) in self.client.names("pin/", String::new())? {
             let get = Request::Get { name: name.clone(), from: 0, len: HEADER_BYTES as u64 };
@@ -106,18 +106,18 @@ impl Core {
                 Err(StoreError::Absent) => {}
                 Ok(Response::Bytes(bytes)) => {
                     // One that cannot be read may be at any place.
-                    let header =
-                        Header::decode(&bytes).map_err(|damage| Trouble::Damaged(name, damage))?;
+                    let header = Header::decode(&bytes)
+                        .map_err(|damage| DiskError::Damaged(name, damage))?;
                     pins.push(header.seq);
                 }
-                Ok(_) => return Err(StoreError::Other("no bytes were answered".to_owned()).into()),
+                Ok(_) => return Err(StoreError::Other("the answer has no data".to_owned()).into()),
                 Err(error) => return Err(error.into()),
             }
         }
         Ok(pins)
     }
 
-    fn delete_all(&self, names: Vec<String>) -> Result<u64, Trouble> {
+    fn delete_all(&self, names: Vec<String>) -> Result<u64, DiskError> {
         let count = names.len() as u64;
         let all = names.into_iter().map(|name| Request::Delete { name }).collect();
         for answer in self.client.call_all(Urgency::Later, all) {
@@ -127,7 +127,7 @@ impl Core {
     }
 
     /// Deletes pages that none of the checkpoints has, but what a newer one may be going to have.
-    fn delete_pages(&self, kept: &[u64]) -> Result<u64, Trouble> {
+    fn delete_pages(&self, kept: &[u64]) -> Result<u64, DiskError> {
         let mut used = BTreeSet::new();
         for seq in kept {
             match root(&self.client, &self.volume, *seq) {
@@ -143,7 +143,7 @@ impl Core {
         self.delete_all(unused.map(pages_name).collect())
     }
 
-    fn delete_epochs(&self) -> Result<u64, Trouble> {
+    fn delete_epochs(&self) -> Result<u64, DiskError> {
         let own = self.state.lock().writer.as_ref().map_or(0, |writer| writer.epoch);
         let all = self.client.names("epoch/", String::new())?;
         let numbers = all.iter().filter_map(|(name, _)| number_of(name));
@@ -153,7 +153,7 @@ impl Core {
 
     /// Deletes what lies in the log before the oldest checkpoint and belongs to nothing: segments
     /// of writers that were fenced, and the ends of writers. Lists the whole log.
-    pub(super) fn sweep(&self) -> Result<u64, Trouble> {
+    pub(super) fn sweep(&self) -> Result<u64, DiskError> {
         let all = self.own_checkpoints()?;
         let kept = all.get(all.len().saturating_sub(KEPT)..).unwrap_or_default();
         let (Some(horizon), KEPT) = (kept.first(), kept.len()) else { return Ok(0) };
@@ -197,7 +197,7 @@ impl Core {
         self: &Arc<Self>,
         memory: &mut Memory,
         seq: u64,
-    ) -> Result<Option<u64>, Trouble> {
+    ) -> Result<Option<u64>, DiskError> {
         let name = segment_name(seq);
         let len = match self.state.lock().index.segment(seq) {
             Some(s) => u64::from(s.payload) + u64::from(s.sectors) * self.sector(),
@@ -205,9 +205,9 @@ impl Core {
         };
         let whole = Request::Get { name: name.clone(), from: 0, len };
         let Response::Bytes(bytes) = self.client.call(Urgency::Later, whole)? else {
-            return Err(StoreError::Other("no bytes were answered".to_owned()).into());
+            return Err(StoreError::Other("the answer has no data".to_owned()).into());
         };
-        let damaged = |damage| Trouble::Damaged(name.clone(), damage);
+        let damaged = |damage| DiskError::Damaged(name.clone(), damage);
         let found = Header::decode(&bytes).and_then(|header| {
             let body = header.body_of(&bytes)?;
             let entries = decode_table(&header, body, self.volume.sectors())?;
@@ -280,7 +280,7 @@ impl Core {
 
     /// What a writer does while it has time: a checkpoint when the log has become long, then what
     /// may be deleted, then what is worth moving.
-    pub(super) fn maintain(self: &Arc<Self>, memory: &mut Memory) -> Result<Collected, Trouble> {
+    pub(super) fn maintain(self: &Arc<Self>, memory: &mut Memory) -> Result<Collected, DiskError> {
         let since = self.state.lock().writer.as_ref().map_or(0, |writer| writer.since);
         let mut done = Collected::default();
         if since >= self.options.checkpoint_every {

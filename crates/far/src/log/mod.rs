@@ -98,7 +98,7 @@ pub use tool::{Finding, Overview, PinInfo, Report, WriterInfo, check, pin, unpin
 
 /// Why a disk in a store cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum DiskError {
     /// There is no disk in it.
     NoDisk,
     /// There is a disk already.
@@ -124,7 +124,7 @@ pub enum Trouble {
     Machine(String),
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for DiskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoDisk => f.write_str("there is no disk in this store"),
@@ -135,7 +135,7 @@ impl fmt::Display for Trouble {
             Self::Fenced(epoch) => write!(f, "another writer (number {epoch}) has taken over"),
             Self::Gone => f.write_str("the state that was read is too old: it was deleted"),
             Self::MapTooLarge { needed, limit } => {
-                write!(f, "its map takes {needed} bytes of memory, and may take {limit}")
+                write!(f, "its map needs {needed} bytes of memory; the limit is {limit}")
             }
             Self::NoFence(what) => write!(f, "the store does not keep two writers apart: {what}"),
             Self::Machine(what) => f.write_str(what),
@@ -143,9 +143,9 @@ impl fmt::Display for Trouble {
     }
 }
 
-impl std::error::Error for Trouble {}
+impl std::error::Error for DiskError {}
 
-impl From<StoreError> for Trouble {
+impl From<StoreError> for DiskError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }

@@ -4,7 +4,7 @@
 //! then, and older ones ignore the condition. Racing creates find both, not with certainty, but
 //! those that were found so far within a few names.
 
-use super::Trouble;
+use super::DiskError;
 use super::takeover::uuid;
 use crate::store::client::{Client, Urgency};
 use crate::store::{Request, Response, Store, StoreError};
@@ -33,11 +33,11 @@ pub enum Fence {
 ///
 /// # Errors
 /// The store does not do what it is asked.
-pub fn probe(store: Arc<dyn Store>, rt: &Rt, patience: Duration) -> Result<Fence, Trouble> {
+pub fn probe(store: Arc<dyn Store>, rt: &Rt, patience: Duration) -> Result<Fence, DiskError> {
     probe_with(&Client::new(store, rt, patience))
 }
 
-pub(super) fn probe_with(client: &Client) -> Result<Fence, Trouble> {
+pub(super) fn probe_with(client: &Client) -> Result<Fence, DiskError> {
     let own = hex::encode(&uuid(client));
     let names: Vec<String> = (0..NAMES).map(|n| format!("probe/{own}-{n}")).collect();
     let mut found = Fence::Holds;
@@ -55,7 +55,7 @@ pub(super) fn probe_with(client: &Client) -> Result<Fence, Trouble> {
 }
 
 /// What is wrong with the race for a name.
-fn race(client: &Client, name: &str) -> Result<Option<String>, Trouble> {
+fn race(client: &Client, name: &str) -> Result<Option<String>, DiskError> {
     let create = |racer: usize| {
         let body = vec![Shared::copy_of(&[racer as u8; BYTES])];
         Request::Create { name: name.to_owned(), body }
@@ -71,12 +71,12 @@ fn race(client: &Client, name: &str) -> Result<Option<String>, Trouble> {
     }
     let get = Request::Get { name: name.to_owned(), from: 0, len: 2 * BYTES as u64 };
     let Response::Bytes(there) = client.call(Urgency::Read, get)? else {
-        return Err(StoreError::Other("no bytes were answered".to_owned()).into());
+        return Err(StoreError::Other("the answer has no data".to_owned()).into());
     };
     let again = client.call(Urgency::Commit, create(RACERS));
     Ok(match winners[..] {
         [winner] if there != [winner; BYTES] => {
-            Some("the bytes of a create that succeeded are not those that are there".to_owned())
+            Some("the object does not have the data of the create that succeeded".to_owned())
         }
         // An answer was lost and the create met its own object: it cannot know that it won.
         [] | [_] if again == Err(StoreError::Exists) => None,

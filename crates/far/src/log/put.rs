@@ -93,7 +93,7 @@ impl Job {
                 self.tries += 1;
                 self.create();
             }
-            Ok(_) => (self.done)(Err(StoreError::Other("no bytes were answered".to_owned()))),
+            Ok(_) => (self.done)(Err(StoreError::Other("the answer has no data".to_owned()))),
             Err(error) => (self.done)(Err(error)),
         };
         client.ask(urgency, get, Box::new(answered));

@@ -180,7 +180,7 @@ impl Core {
         match answer {
             Ok(Response::Bytes(bytes)) => match bytes.get(at..at + run.len) {
                 Some(own) => state.bytes[run.to..run.to + run.len].copy_from_slice(own),
-                None => state.failed = Some(ErrorKind::Refused("a segment of it is too short")),
+                None => state.failed = Some(ErrorKind::Refused("one of its segments is too short")),
             },
             Ok(_) => state.failed = Some(ErrorKind::Io { errno: libc::EIO }),
             Err(error) => {

@@ -1,6 +1,6 @@
 //! From a store to the state of the disk: the newest checkpoint, and the log behind it.
 
-use super::Trouble;
+use super::DiskError;
 use super::format::{
     Change, Damage, Entry, HEADER_BYTES, Hash, Header, Kind, PageRef, Root, SUPER_NAME, Superblock,
     Uuid, checkpoint_name, decode_page, decode_table, number_of, pages_name, segment_name,
@@ -29,14 +29,14 @@ pub(super) struct Volume {
 
 impl Volume {
     /// Reads what disk a store has.
-    pub(super) fn find(client: &Client) -> Result<Self, Trouble> {
+    pub(super) fn find(client: &Client) -> Result<Self, DiskError> {
         let name = SUPER_NAME.to_owned();
         let get = Request::Get { name: name.clone(), from: 0, len: HEAD_BYTES };
         let bytes = match client.call(Urgency::Read, get) {
-            Err(StoreError::Absent) => return Err(Trouble::NoDisk),
+            Err(StoreError::Absent) => return Err(DiskError::NoDisk),
             answer => bytes_of(answer)?,
         };
-        let damaged = |damage| Trouble::Damaged(name.clone(), damage);
+        let damaged = |damage| DiskError::Damaged(name.clone(), damage);
         let header = Header::decode(&bytes).map_err(damaged)?;
         if header.kind != Kind::Super {
             return Err(damaged(Damage("it is another object")));
@@ -51,10 +51,10 @@ impl Volume {
     }
 }
 
-fn bytes_of(answer: Result<Response, StoreError>) -> Result<Vec<u8>, Trouble> {
+fn bytes_of(answer: Result<Response, StoreError>) -> Result<Vec<u8>, DiskError> {
     match answer? {
         Response::Bytes(bytes) => Ok(bytes),
-        _ => Err(Trouble::Store(StoreError::Other("no bytes were answered".to_owned()))),
+        _ => Err(DiskError::Store(StoreError::Other("the answer has no data".to_owned()))),
     }
 }
 
@@ -95,11 +95,11 @@ impl State {
     /// Goes on with the header of the next place, whose object begins with these bytes.
     fn step(&mut self, volume: &Volume, header: &Header, bytes: &[u8]) -> Result<(), Damage> {
         if header.volume != volume.uuid || header.seq != self.next {
-            return Err(Damage("it belongs elsewhere"));
+            return Err(Damage("it belongs to another place in the log"));
         }
         if header.kind == Kind::Seal {
             if header.resume <= header.seq {
-                return Err(Damage("it seals nothing"));
+                return Err(Damage("it is a seal of nothing"));
             }
             // A seal that came too late cuts all the same, and does not make its writer the present
             // one.
@@ -108,7 +108,7 @@ impl State {
             (self.next, self.is_closed) = (header.resume, false);
         } else {
             if header.epoch != self.epoch || header.writer != self.writer || self.is_closed {
-                return Err(Damage("it is of a writer that had ended"));
+                return Err(Damage("it was written by a writer that had already been replaced"));
             }
             if header.previous != self.previous {
                 return Err(Damage(
@@ -123,7 +123,7 @@ impl State {
                     self.index.end(header.seq, header.payload);
                 }
                 Kind::Close => self.is_closed = true,
-                _ => return Err(Damage("it does not belong into the log")),
+                _ => return Err(Damage("it does not belong in the log")),
             }
             self.next += 1;
         }
@@ -133,19 +133,19 @@ impl State {
     }
 
     /// Goes on to the end of the log as it is now.
-    fn advance(&mut self, client: &Client, volume: &Volume) -> Result<(), Trouble> {
+    fn advance(&mut self, client: &Client, volume: &Volume) -> Result<(), DiskError> {
         let mut probes = PROBES;
         loop {
-            let requested: Vec<String> =
+            let names: Vec<String> =
                 (0..probes).map(|n| segment_name(self.next.saturating_add(n))).collect();
             let get = |name: &String| Request::Get { name: name.clone(), from: 0, len: HEAD_BYTES };
-            let answers = client.call_all(Urgency::Read, requested.iter().map(get).collect());
-            for (name, answer) in requested.into_iter().zip(answers) {
+            let answers = client.call_all(Urgency::Read, names.iter().map(get).collect());
+            for (name, answer) in names.into_iter().zip(answers) {
                 let bytes = match answer {
                     Err(StoreError::Absent) => return Ok(()),
                     answer => bytes_of(answer)?,
                 };
-                let damaged = |damage| Trouble::Damaged(name.clone(), damage);
+                let damaged = |damage| DiskError::Damaged(name.clone(), damage);
                 let header = Header::decode(&bytes).map_err(damaged)?;
                 let whole = HEADER_BYTES as u64 + u64::from(header.body);
                 let bytes = if whole <= bytes.len() as u64 {
@@ -167,7 +167,7 @@ impl State {
 }
 
 /// The numbers of all checkpoints behind one, in order.
-pub(super) fn checkpoints(client: &Client, after: u64) -> Result<Vec<u64>, Trouble> {
+pub(super) fn checkpoints(client: &Client, after: u64) -> Result<Vec<u64>, DiskError> {
     let after = if after == 0 { String::new() } else { checkpoint_name(after) };
     let names = client.names("ckpt/", after)?;
     Ok(names.iter().filter_map(|(name, _)| number_of(name)).collect())
@@ -178,13 +178,13 @@ pub(super) fn checkpoints(client: &Client, after: u64) -> Result<Vec<u64>, Troub
 /// A place that is absent is the end of the log only if it was never there: what is deleted lies
 /// before a newer checkpoint. So the checkpoints are listed again at the end, and if there is one
 /// beyond the place where the log seemed to end, everything begins anew.
-pub(super) fn replay(client: &Client, volume: &Volume, memory: u64) -> Result<State, Trouble> {
+pub(super) fn replay(client: &Client, volume: &Volume, memory: u64) -> Result<State, DiskError> {
     for _ in 0..AGAIN {
         if let Some(state) = try_replay(client, volume, memory)? {
             return Ok(state);
         }
     }
-    Err(Trouble::Gone)
+    Err(DiskError::Gone)
 }
 
 /// The same from a state on.
@@ -193,11 +193,11 @@ pub(super) fn go_on(
     volume: &Volume,
     memory: u64,
     mut state: State,
-) -> Result<State, Trouble> {
+) -> Result<State, DiskError> {
     let from = state.base;
     match state.advance(client, volume) {
         // What was found where segments had been deleted says nothing.
-        Err(Trouble::Damaged(..)) if !checkpoints(client, from)?.is_empty() => {
+        Err(DiskError::Damaged(..)) if !checkpoints(client, from)?.is_empty() => {
             replay(client, volume, memory)
         }
         Err(trouble) => Err(trouble),
@@ -206,7 +206,7 @@ pub(super) fn go_on(
     }
 }
 
-fn try_replay(client: &Client, volume: &Volume, memory: u64) -> Result<Option<State>, Trouble> {
+fn try_replay(client: &Client, volume: &Volume, memory: u64) -> Result<Option<State>, DiskError> {
     let mut newest = checkpoints(client, 0)?;
     let last = newest.last().copied().unwrap_or_default();
     let mut damaged = None;
@@ -220,9 +220,9 @@ fn try_replay(client: &Client, volume: &Volume, memory: u64) -> Result<Option<St
         match load(client, volume, seq, memory) {
             Ok(state) => break state,
             // It was deleted since: there are newer ones.
-            Err(Trouble::Store(StoreError::Absent)) if damaged.is_none() => return Ok(None),
+            Err(DiskError::Store(StoreError::Absent)) if damaged.is_none() => return Ok(None),
             // The one before it is as good, and the way from there longer.
-            Err(trouble @ (Trouble::Damaged(..) | Trouble::Store(StoreError::Absent))) => {
+            Err(trouble @ (DiskError::Damaged(..) | DiskError::Store(StoreError::Absent))) => {
                 damaged = damaged.or(Some(trouble));
             }
             Err(trouble) => return Err(trouble),
@@ -230,21 +230,25 @@ fn try_replay(client: &Client, volume: &Volume, memory: u64) -> Result<Option<St
     };
     match state.advance(client, volume) {
         // What was found where segments had been deleted says nothing.
-        Err(Trouble::Damaged(..)) if !checkpoints(client, last)?.is_empty() => Ok(None),
+        Err(DiskError::Damaged(..)) if !checkpoints(client, last)?.is_empty() => Ok(None),
         Err(trouble) => Err(trouble),
         Ok(()) => Ok(checkpoints(client, state.next)?.is_empty().then_some(state)),
     }
 }
 
 /// Reads the root of a checkpoint.
-pub(super) fn root(client: &Client, volume: &Volume, seq: u64) -> Result<(Header, Root), Trouble> {
+pub(super) fn root(
+    client: &Client,
+    volume: &Volume,
+    seq: u64,
+) -> Result<(Header, Root), DiskError> {
     let name = checkpoint_name(seq);
-    let damaged = |damage| Trouble::Damaged(name.clone(), damage);
+    let damaged = |damage| DiskError::Damaged(name.clone(), damage);
     let get = |len| Request::Get { name: name.clone(), from: 0, len };
     let mut bytes = bytes_of(client.call(Urgency::Read, get(HEAD_BYTES)))?;
     let header = Header::decode(&bytes).map_err(damaged)?;
     if (header.kind, header.volume, header.seq) != (Kind::Checkpoint, volume.uuid, seq) {
-        return Err(damaged(Damage("it belongs elsewhere")));
+        return Err(damaged(Damage("it belongs to another place in the log")));
     }
     let whole = HEADER_BYTES as u64 + u64::from(header.body);
     if whole > bytes.len() as u64 {
@@ -255,13 +259,13 @@ pub(super) fn root(client: &Client, volume: &Volume, seq: u64) -> Result<(Header
 }
 
 /// The state that a checkpoint has.
-fn load(client: &Client, volume: &Volume, seq: u64, memory: u64) -> Result<State, Trouble> {
+fn load(client: &Client, volume: &Volume, seq: u64, memory: u64) -> Result<State, DiskError> {
     let (header, root) = root(client, volume, seq)?;
     let mut index = Index::of_root(volume.is.sector, &root);
     // An extent has 20 bytes there, and twice as many in memory.
     let bytes: u64 = root.pages.iter().map(|page| u64::from(page.len)).sum();
     if bytes.saturating_mul(2) > memory {
-        return Err(Trouble::MapTooLarge { needed: bytes.saturating_mul(2), limit: memory });
+        return Err(DiskError::MapTooLarge { needed: bytes.saturating_mul(2), limit: memory });
     }
     load_pages(client, volume, &root.pages, &mut index)?;
     Ok(State {
@@ -282,7 +286,7 @@ fn load_pages(
     volume: &Volume,
     pages: &[PageRef],
     index: &mut Index,
-) -> Result<(), Trouble> {
+) -> Result<(), DiskError> {
     let mut sorted = pages.to_vec();
     sorted.sort_by_key(|page| (page.object, page.from));
     let mut runs: Vec<Vec<PageRef>> = Vec::new();
@@ -308,7 +312,7 @@ fn load_pages(
                 let from = (page.from - start) as usize;
                 let own = bytes.get(from..from.saturating_add(page.len as usize));
                 restore(volume, index, page, own.unwrap_or_default())
-                    .map_err(|damage| Trouble::Damaged(pages_name(page.object), damage))?;
+                    .map_err(|damage| DiskError::Damaged(pages_name(page.object), damage))?;
             }
         }
     }
@@ -330,7 +334,7 @@ fn restore(volume: &Volume, index: &mut Index, page: &PageRef, bytes: &[u8]) -> 
     let extents = decode_page(base, end.min(volume.sectors()), bytes)?;
     match extents.iter().all(|extent| index.restore(extent)) {
         true => Ok(()),
-        false => Err(Damage("the map has a segment that the checkpoint has not")),
+        false => Err(Damage("the map refers to a segment that the checkpoint lacks")),
     }
 }
 

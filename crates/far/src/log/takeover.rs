@@ -11,7 +11,7 @@ use super::format::{
 };
 use super::put::{CreateOutcome, put_and_wait};
 use super::replay::{State, Volume, go_on, replay};
-use super::{Trouble, seconds};
+use super::{DiskError, seconds};
 use crate::store::client::{Client, Urgency};
 use crate::store::{Request, StoreError};
 use device::Shared;
@@ -27,16 +27,16 @@ pub(super) fn uuid(client: &Client) -> Uuid {
 }
 
 /// Makes a new disk in an empty store.
-pub(super) fn make_disk(client: &Client, is: &Superblock) -> Result<Volume, Trouble> {
+pub(super) fn make_disk(client: &Client, is: &Superblock) -> Result<Volume, DiskError> {
     // What was decoded is what will be found.
     let is = Superblock::decode(&is.encode())
-        .map_err(|damage| Trouble::Damaged(SUPER_NAME.to_owned(), damage))?;
+        .map_err(|damage| DiskError::Damaged(SUPER_NAME.to_owned(), damage))?;
     let volume = Volume { uuid: uuid(client), is };
     let body = volume.is.encode();
     let mut header = Header::over(Kind::Super, volume.uuid, uuid(client), &body);
     header.time = seconds(client.rt());
     let made = put_and_wait(client, Urgency::Commit, SUPER_NAME, &object(&header, &body))?;
-    if made == CreateOutcome::Ours { Ok(volume) } else { Err(Trouble::DiskExists) }
+    if made == CreateOutcome::Ours { Ok(volume) } else { Err(DiskError::DiskExists) }
 }
 
 /// A writer that has the disk.
@@ -52,7 +52,7 @@ pub(super) fn take_over(
     volume: &Volume,
     who: &WriterId,
     memory: u64,
-) -> Result<Owner, Trouble> {
+) -> Result<Owner, DiskError> {
     let writer = uuid(client);
     let epoch = begin(client, volume, writer, who)?;
     let mut state = replay(client, volume, memory)?;
@@ -62,7 +62,7 @@ pub(super) fn take_over(
             return Ok(Owner { epoch, writer, state });
         }
         if state.epoch >= epoch {
-            return Err(Trouble::Fenced(state.epoch));
+            return Err(DiskError::Fenced(state.epoch));
         }
         seal(client, volume, (epoch, writer), &state)?;
         state = go_on(client, volume, memory, state)?;
@@ -70,7 +70,7 @@ pub(super) fn take_over(
 }
 
 /// Takes the next number.
-fn begin(client: &Client, volume: &Volume, writer: Uuid, who: &WriterId) -> Result<u64, Trouble> {
+fn begin(client: &Client, volume: &Volume, writer: Uuid, who: &WriterId) -> Result<u64, DiskError> {
     let body = who.encode();
     let known = client.names("epoch/", String::new())?;
     let highest = known.iter().filter_map(|(name, _)| number_of(name)).max().unwrap_or(0);
@@ -84,7 +84,7 @@ fn begin(client: &Client, volume: &Volume, writer: Uuid, who: &WriterId) -> Resu
             return Ok(epoch);
         }
     }
-    Err(Trouble::Fenced(highest))
+    Err(DiskError::Fenced(highest))
 }
 
 /// Seals the places from the end of the log on where segments of others could still come to be.
@@ -93,7 +93,7 @@ fn seal(
     volume: &Volume,
     (epoch, writer): (u64, Uuid),
     state: &State,
-) -> Result<(), Trouble> {
+) -> Result<(), DiskError> {
     let window = u64::from(volume.is.window);
     let (seals, resume, flags) = match state.is_closed {
         // Nothing is under way.

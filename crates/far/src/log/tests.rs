@@ -18,7 +18,7 @@
 use super::format::{
     CLEAN, Change, Header, Kind, Superblock, Uuid, WriterId, decode_table, segment_name,
 };
-use super::{CachePlace, LogDevice, Options, Trouble, cache, pin, unpin};
+use super::{CachePlace, DiskError, LogDevice, Options, cache, pin, unpin};
 use crate::store::{FaultRates, SimStore, SimWorld, Store, StoreError};
 use core::cell::Cell;
 use core::fmt::Display;
@@ -228,7 +228,7 @@ impl Lab {
         let (before, present) = self.end_of_log();
         let device = match LogDevice::claim(way, "sim", &self.rt, self.options(), None) {
             Ok(device) => device,
-            Err(Trouble::Fenced(by)) => {
+            Err(DiskError::Fenced(by)) => {
                 let now = self.end_of_log().1;
                 assert!(present < by && by <= now, "{by} is not between {present} and {now}");
                 return None;
@@ -333,12 +333,12 @@ impl Lab {
     }
 
     /// The same of what the store was asked for by the way.
-    fn ended(&self, holder: &Holder, result: Result<(), Trouble>) -> bool {
+    fn ended(&self, holder: &Holder, result: Result<(), DiskError>) -> bool {
         let Err(trouble) = result else { return true };
         match &trouble {
-            Trouble::Machine(text) => assert!(text.contains("taken it over"), "{text}"),
+            DiskError::Machine(text) => assert!(text.contains("taken it over"), "{text}"),
             // What a fenced writer wants to move may be gone.
-            Trouble::Fenced(_) | Trouble::Gone | Trouble::Store(StoreError::Absent) => {}
+            DiskError::Fenced(_) | DiskError::Gone | DiskError::Store(StoreError::Absent) => {}
             trouble => panic!("{trouble}"),
         }
         self.must_be_fenced(holder, &trouble);
@@ -354,14 +354,14 @@ impl Lab {
     /// that it asked for. The seals of a takeover arrive in any order: one of them may stand behind
     /// the end of the log before the one at the end does, and that one may never come.
     fn is_fenced(&self, holder: &Holder) -> bool {
-        let requested = holder.device.place();
+        let end = holder.device.place();
         let mut oracle = self.oracle.lock();
         oracle.advance(&self.world);
         let is_theirs = |place| {
             let object = self.world.first(&segment_name(place));
             object.is_some_and(|object| Header::decode(&object).unwrap().writer != holder.writer)
         };
-        oracle.writer != holder.writer || (oracle.next..requested).any(is_theirs)
+        oracle.writer != holder.writer || (oracle.next..end).any(is_theirs)
     }
 
     fn read(&self) {

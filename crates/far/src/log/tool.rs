@@ -1,6 +1,6 @@
 //! What people want to know of a disk in a store, and do with it.
 
-use super::Trouble;
+use super::DiskError;
 use super::dev::LogDevice;
 use super::format::{
     Header, Kind, Superblock, Uuid, WriterId, check_of, decode_table, object, pin_name,
@@ -98,7 +98,7 @@ pub struct Report {
     pub findings: Vec<Finding>,
 }
 
-fn read_small(client: &Client, name: &str) -> Result<Option<(Header, WriterId)>, Trouble> {
+fn read_small(client: &Client, name: &str) -> Result<Option<(Header, WriterId)>, DiskError> {
     let get = Request::Get { name: name.to_owned(), from: 0, len: SMALL };
     let bytes = match client.call(Urgency::Read, get) {
         Err(StoreError::Absent) => return Ok(None),
@@ -110,7 +110,7 @@ fn read_small(client: &Client, name: &str) -> Result<Option<(Header, WriterId)>,
         let who = WriterId::decode(header.body_of(&bytes)?)?;
         Ok((header, who))
     });
-    found.map(Some).map_err(|damage| Trouble::Damaged(name.to_owned(), damage))
+    found.map(Some).map_err(|damage| DiskError::Damaged(name.to_owned(), damage))
 }
 
 impl Overview {
@@ -123,7 +123,7 @@ impl Overview {
         rt: &Rt,
         patience: Duration,
         memory: u64,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, DiskError> {
         let client = &Client::new(store, rt, patience);
         let volume = Volume::find(client)?;
         let state = replay(client, &volume, memory)?;
@@ -154,7 +154,7 @@ impl Overview {
     }
 }
 
-fn pins(client: &Client) -> Result<Vec<PinInfo>, Trouble> {
+fn pins(client: &Client) -> Result<Vec<PinInfo>, DiskError> {
     let mut pins = Vec::new();
     for (name, _) in client.names("pin/", String::new())? {
         if let Some((header, who)) = read_small(client, &name)? {
@@ -175,7 +175,7 @@ pub fn pin(
     patience: Duration,
     memory: u64,
     who: &WriterId,
-) -> Result<PinInfo, Trouble> {
+) -> Result<PinInfo, DiskError> {
     let client = &Client::new(store, rt, patience);
     let volume = Volume::find(client)?;
     loop {
@@ -204,7 +204,7 @@ pub fn unpin(
     rt: &Rt,
     patience: Duration,
     name: &str,
-) -> Result<bool, Trouble> {
+) -> Result<bool, DiskError> {
     let client = &Client::new(store, rt, patience);
     let is_known = pins(client)?.iter().any(|pin| pin.name == name);
     if is_known {
@@ -224,7 +224,7 @@ pub fn check(
     patience: Duration,
     memory: u64,
     mut seen: impl FnMut(u64),
-) -> Result<Report, Trouble> {
+) -> Result<Report, DiskError> {
     let device = LogDevice::open(
         store,
         "",
@@ -247,7 +247,7 @@ pub fn check(
         let get = Request::Get { name: object.clone(), from: 0, len };
         let what = match core.client.call(Urgency::Later, get) {
             Ok(Response::Bytes(bytes)) => verify(&bytes, core.volume.sectors(), sector as usize),
-            Ok(_) => Some(("no bytes were answered".to_owned(), live)),
+            Ok(_) => Some(("the answer has no data".to_owned(), live)),
             Err(StoreError::Absent) => Some(("it is gone".to_owned(), live)),
             Err(error) => return Err(error.into()),
         };
@@ -280,5 +280,5 @@ fn verify(bytes: &[u8], disk: u64, sector: usize) -> Option<(String, u64)> {
             lost += len as u64;
         }
     }
-    (lost > 0).then(|| ("bytes of it are not what its table says".to_owned(), lost))
+    (lost > 0).then(|| ("some of its data does not match its table".to_owned(), lost))
 }

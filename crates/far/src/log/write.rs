@@ -19,14 +19,14 @@ impl Core {
         state: MutexGuard<'_, State>,
         change: impl FnOnce(&mut Writer) -> T,
     ) -> Option<T> {
-        let (result, told) = self.with_writer_untold(state, change)?;
-        if !told.is_empty() {
-            self.answers.push(move || told.into_iter().for_each(|told| told(Ok(()))));
+        let (result, replies) = self.with_writer_unanswered(state, change)?;
+        if !replies.is_empty() {
+            self.answers.push(move || replies.into_iter().for_each(|replies| replies(Ok(()))));
         }
         Some(result)
     }
 
-    fn with_writer_untold<T>(
+    fn with_writer_unanswered<T>(
         self: &Arc<Self>,
         mut state: MutexGuard<'_, State>,
         change: impl FnOnce(&mut Writer) -> T,
@@ -58,7 +58,7 @@ impl Core {
             put(&self.client, Urgency::Commit, segment_name(seq), body, Box::new(done));
         }
         self.changed.notify_all();
-        Some((result, work.told))
+        Some((result, work.replies))
     }
 
     /// Does all that has become possible.
@@ -84,7 +84,7 @@ impl Core {
     }
 
     /// Writes, or trims, in pieces that were made for it.
-    pub(super) fn change(self: &Arc<Self>, pieces: Vec<Piece>, told: WriteReply) {
+    pub(super) fn change(self: &Arc<Self>, pieces: Vec<Piece>, reply: WriteReply) {
         let state = self.state.lock();
         let kind = match state.phase {
             Phase::Open if state.writer.is_some() => None,
@@ -96,19 +96,19 @@ impl Core {
         let kind = kind.or_else(|| is_full.then_some(ErrorKind::OutOfMemory));
         if let Some(kind) = kind {
             drop(state);
-            return told(Err(kind));
+            return reply(Err(kind));
         }
         let mut pieces = pieces;
         match pieces.last_mut() {
-            Some(last) => last.told = Some(told),
+            Some(last) => last.reply = Some(reply),
             None => {
                 drop(state);
-                return told(Ok(()));
+                return reply(Ok(()));
             }
         }
         // Within the call that submits it, a write may be told at once.
-        let done = self.with_writer_untold(state, |writer| writer.backlog.extend(pieces));
-        done.into_iter().flat_map(|((), told)| told).for_each(|told| told(Ok(())));
+        let done = self.with_writer_unanswered(state, |writer| writer.backlog.extend(pieces));
+        done.into_iter().flat_map(|((), reply)| reply).for_each(|reply| reply(Ok(())));
     }
 
     /// Moves living bytes to the end of the log, as far as they still are where they were; false
@@ -199,7 +199,7 @@ pub(super) fn pieces_of(core: &Core, offset: u64, parts: &[Shared]) -> Vec<Piece
         let sectors = (*len as u64 / sector) as u32;
         let check = check_of(own.iter().map(|part: &Shared| &**part));
         let entry = Entry { lba, sectors, change: Change::Data, check };
-        pieces.push(Piece { entry, parts: core::mem::take(own), told: None });
+        pieces.push(Piece { entry, parts: core::mem::take(own), reply: None });
         lba += u64::from(sectors);
         *len = 0;
     };
@@ -226,7 +226,7 @@ pub(super) fn trims_of(lba: u64, sectors: u64) -> Vec<Piece> {
     let piece = |n: u64| {
         let (lba, sectors) = (lba + n * MOST, (sectors - n * MOST).min(MOST) as u32);
         let entry = Entry { lba, sectors, change: Change::Trim, check: 0 };
-        Piece { entry, parts: Vec::new(), told: None }
+        Piece { entry, parts: Vec::new(), reply: None }
     };
     (0..sectors.div_ceil(MOST)).map(piece).collect()
 }
@@ -235,5 +235,5 @@ pub(super) fn trims_of(lba: u64, sectors: u64) -> Vec<Piece> {
 pub(super) fn move_of(lba: u64, sectors: u32, from: Location, bytes: Shared) -> Piece {
     let change = Change::Move { seq: from.seq, at: from.at };
     let check = check_of([&*bytes]);
-    Piece { entry: Entry { lba, sectors, change, check }, parts: vec![bytes], told: None }
+    Piece { entry: Entry { lba, sectors, change, check }, parts: vec![bytes], reply: None }
 }

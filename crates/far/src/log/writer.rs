@@ -103,7 +103,7 @@ pub(super) struct Piece {
     pub(super) entry: Entry,
     pub(super) parts: Vec<Shared>,
     /// Of the last piece of a write.
-    pub(super) told: Option<WriteReply>,
+    pub(super) reply: Option<WriteReply>,
 }
 
 /// A segment that is to be created.
@@ -116,7 +116,7 @@ pub(super) struct Sealed {
 #[derive(Default)]
 pub(super) struct Work {
     pub(super) sealed: Vec<Sealed>,
-    pub(super) told: Vec<WriteReply>,
+    pub(super) replies: Vec<WriteReply>,
 }
 
 impl Piece {
@@ -191,7 +191,7 @@ impl Writer {
     pub(super) fn give_up(&mut self) -> Vec<WriteReply> {
         self.pending.clear();
         self.open = Open::default();
-        self.backlog.drain(..).filter_map(|piece| piece.told).collect()
+        self.backlog.drain(..).filter_map(|piece| piece.reply).collect()
     }
 
     /// Bytes of a segment that does not count yet; false when it does.
@@ -230,7 +230,7 @@ impl Writer {
             }
             if let Some(piece) = self.backlog.pop_front() {
                 self.uncounted += bytes;
-                work.told.extend(self.append(index, piece));
+                work.replies.extend(self.append(index, piece));
             }
         }
     }
@@ -243,7 +243,7 @@ impl Writer {
         self.open.sectors += piece.entry.payload();
         self.open.entries.push(piece.entry);
         piece.parts.into_iter().for_each(|part| self.open.payload.push(part));
-        piece.told
+        piece.reply
     }
 
     /// Ends the open segment, which takes its place.

@@ -95,7 +95,7 @@ struct LinkState {
 }
 
 /// What the keeper finds.
-pub(super) enum Trouble {
+pub(super) enum LinkEvent {
     /// A connection broke.
     Broken,
     /// The server says nothing.
@@ -338,8 +338,8 @@ impl Core {
         }
         let mut fatal = None;
         match (job.command, job.whole.is_some()) {
-            (Command::Flush, is_asked) => {
-                state.is_flushing &= is_asked;
+            (Command::Flush, is_whole) => {
+                state.is_flushing &= is_whole;
                 match result {
                     Ok(()) => state.kept.flushed(job.mark),
                     Err(_) => state.has_lost = true,
@@ -439,17 +439,17 @@ impl Core {
     }
 
     /// Waits until the connections are over.
-    pub(super) fn wait_for_trouble(&self) -> Trouble {
+    pub(super) fn wait_for_trouble(&self) -> LinkEvent {
         let mut state = self.state.lock();
         loop {
             if matches!(state.phase, Phase::Dead(_)) {
-                return Trouble::Over;
+                return LinkEvent::Over;
             }
             if state.phase == Phase::Down {
-                return Trouble::Broken;
+                return LinkEvent::Broken;
             }
             if state.is_closing && state.is_idle() {
-                return Trouble::Over;
+                return LinkEvent::Over;
             }
             let is_busy = state.links.iter().any(|link| !link.is_idle());
             if !is_busy {
@@ -459,7 +459,7 @@ impl Core {
             }
             let silence = self.name.silence;
             if state.heard.elapsed() >= silence {
-                return Trouble::Silent;
+                return LinkEvent::Silent;
             }
             // Not to the moment: what is heard meanwhile does not wake it.
             self.trouble.wait_for(&mut state, silence / 8);

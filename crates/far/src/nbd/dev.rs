@@ -141,7 +141,7 @@ impl NbdDevice {
         let core = Arc::clone(&self.core);
         let block = u64::from(core.agreed.block);
         if !offset.is_multiple_of(block) || !(len as u64).is_multiple_of(block) {
-            let kind = ErrorKind::Refused("the server takes whole blocks only");
+            let kind = ErrorKind::Refused("the server accepts whole blocks only");
             return give(Err(Error::write(kind, &core.shown, offset, len)));
         }
         core.counters.begin();

@@ -53,7 +53,7 @@ pub(super) fn connect(name: &Name, within: Duration) -> Result<Link, Failed> {
 }
 
 fn connect_tcp(host: &str, port: u16, until: Instant) -> Result<TcpStream, Failed> {
-    let unknown = Failed::Refused("the name of the host is not known");
+    let unknown = Failed::Refused("the host name is not known");
     let Ok(addresses) = (host, port).to_socket_addrs() else { return Err(unknown) };
     let mut last = None;
     for address in addresses {

@@ -105,13 +105,13 @@ fn go_inside(
     tls: &Tls,
 ) -> Result<Arc<dyn Connection>, Failed> {
     let own = ClientTls::read(&tls.certificates);
-    let own = own.map_err(|_| Failed::Refused("its certificates for TLS cannot be read"))?;
+    let own = own.map_err(|_| Failed::Refused("the TLS certificates cannot be read"))?;
     if ask(&*line, input, option::STARTTLS, &[], &mut |_, _| ())?.is_err() {
         return Err(NO_TLS);
     }
     // It came outside of TLS, so anyone may have sent it.
     if input.is_ahead() {
-        return Err(Failed::Refused("the server says more than it was asked for, outside of TLS"));
+        return Err(Failed::Refused("the server sent unexpected data before TLS began"));
     }
     let inside = own.connect(line, &tls.host, input).map_err(untrusted)?;
     Ok(Arc::new(inside))
@@ -128,7 +128,7 @@ fn greet(line: &dyn Connection, input: &mut Input) -> Result<(u16, usize), Faile
         (Some(MAGIC), Some(OLDSTYLE_MAGIC)) => {
             return Err(Failed::Refused("the server speaks only the oldest form of NBD"));
         }
-        _ => return Err(Failed::Refused("what listens there is no NBD server")),
+        _ => return Err(Failed::Refused("it is not an NBD server")),
     }
     let own = flags & (FIXED_NEWSTYLE | NO_ZEROES);
     send(line, &u32::from(own).to_be_bytes(), &[])?;
@@ -156,9 +156,9 @@ fn choose(
         Err(answer::UNSUPPORTED) => by_name(line, input, export, (zeros, is_structured)),
         Err(kind) => Err(Failed::Refused(match kind {
             answer::UNKNOWN => "the server has no such export",
-            answer::POLICY => "the server does not let this machine have the export",
-            answer::TLS_REQUIRED => "the server wants TLS: its name begins with nbds://",
-            answer::SHUTDOWN => "the server stops",
+            answer::POLICY => "the server does not allow this machine to use the export",
+            answer::TLS_REQUIRED => "the server requires TLS: use a name that begins with nbds://",
+            answer::SHUTDOWN => "the server is shutting down",
             _ => "the server refuses the export",
         })),
     }
@@ -202,7 +202,7 @@ fn ask(
     each: &mut dyn FnMut(u32, &[u8]),
 ) -> Result<Result<(), u32>, Failed> {
     put(line, option, data)?;
-    let mut message = Vec::new();
+    let mut body = Vec::new();
     for _ in 0..REPLIES_MAX {
         let mut header = [0; OptionReply::SIZE];
         input.fill(line, &mut header)?;
@@ -211,14 +211,14 @@ fn ask(
         let Some(reply) = reply else {
             return Err(Failed::Refused("the server's answer is not of the NBD protocol"));
         };
-        input.take(line, &mut message, reply.length as usize)?;
+        input.take(line, &mut body, reply.length as usize)?;
         match reply.kind {
             answer::ACK => return Ok(Ok(())),
             kind if reply.is_error() => return Ok(Err(kind)),
-            kind => each(kind, &message),
+            kind => each(kind, &body),
         }
     }
-    Err(Failed::Refused("the server does not come to an end of its answer"))
+    Err(Failed::Refused("the server's answer is too long"))
 }
 
 /// What a server said of an export.
@@ -244,7 +244,7 @@ impl ExportReply {
     }
 
     fn agreed(&self, is_structured: bool) -> Result<ExportInfo, Failed> {
-        let wrong = Failed::Refused("the server does not say what the export is");
+        let wrong = Failed::Refused("the server does not describe the export");
         let (size, flags) = self.export.ok_or(wrong)?;
         let flags = if flags & transmission::HAS_FLAGS == 0 { 0 } else { flags };
         let (block, most) = self.blocks.unwrap_or((1, PAYLOAD));
@@ -253,7 +253,9 @@ impl ExportReply {
         }
         let payload = most.min(PAYLOAD) / block * block;
         if !size.is_multiple_of(u64::from(block)) {
-            return Err(Failed::Refused("the size of the export is not one of whole blocks"));
+            return Err(Failed::Refused(
+                "the size of the export is not a multiple of its block size",
+            ));
         }
         Ok(ExportInfo { size, flags, block, payload, is_structured })
     }

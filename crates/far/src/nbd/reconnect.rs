@@ -1,6 +1,6 @@
 //! The thread that keeps a device connected.
 
-use super::core::{Core, Trouble};
+use super::core::{Core, LinkEvent};
 use super::link::{Link, connect, is_the_same, receive, send_disconnect, send_jobs};
 use super::negotiate::{ExportInfo, Failed};
 use super::{LINKS, LINKS_TO_READ};
@@ -40,10 +40,10 @@ pub(super) fn connect_all(name: &Name, is_writer: bool) -> Result<Vec<Link>, Fai
     Ok(links)
 }
 
-const CHANGED: Failed =
-    Failed::Refused("the export is not what it was: its size or what it can do");
-const OTHER: ErrorKind =
-    ErrorKind::Refused("the export has not what was flushed to it: it is another, or has lost it");
+const CHANGED: Failed = Failed::Refused("the size or the abilities of the export have changed");
+const OTHER: ErrorKind = ErrorKind::Refused(
+    "data flushed to the export is missing: it is another export, or has lost data",
+);
 
 /// Keeps the device connected until it is dead or not needed any more.
 pub(super) fn keep(core: &Arc<Core>, links: Vec<Link>) {
@@ -55,18 +55,18 @@ pub(super) fn keep(core: &Arc<Core>, links: Vec<Link>) {
     loop {
         let trouble = core.wait_for_trouble();
         match trouble {
-            Trouble::Over => core.lines().iter().for_each(|line| send_disconnect(&**line)),
-            Trouble::Silent => core.fail_for_good(ErrorKind::NoAnswer),
-            Trouble::Broken => {}
+            LinkEvent::Over => core.lines().iter().for_each(|line| send_disconnect(&**line)),
+            LinkEvent::Silent => core.fail_for_good(ErrorKind::NoAnswer),
+            LinkEvent::Broken => {}
         }
-        if !matches!(trouble, Trouble::Broken) {
+        if !matches!(trouble, LinkEvent::Broken) {
             core.fail_for_good(ErrorKind::Gone);
         }
         for thread in threads.drain(..) {
             // One that panicked has ended too.
             let _ = thread.join();
         }
-        if !matches!(trouble, Trouble::Broken) {
+        if !matches!(trouble, LinkEvent::Broken) {
             return;
         }
         // A server that breaks each connection is not asked for one after the other.
@@ -136,6 +136,6 @@ pub(super) fn may_write(agreed: &ExportInfo) -> Result<(), ErrorKind> {
     }
     match agreed.has(transmission::FLUSH) {
         true => Ok(()),
-        false => Err(ErrorKind::Refused("the server cannot flush: nothing written would be safe")),
+        false => Err(ErrorKind::Refused("the server cannot flush, so that no write would be safe")),
     }
 }

@@ -80,7 +80,7 @@ pub(super) fn body(
             let wanted = if pending.job.command == Command::Read { pending.job.len } else { 0 };
             match pending.failed {
                 Some(kind) => Ok(Outcome::Done(Err(kind))),
-                None if pending.got != wanted => Err(broken("not all bytes of a read")),
+                None if pending.got != wanted => Err(broken("a read is incomplete")),
                 None => Ok(Outcome::Done(Ok(()))),
             }
         }
@@ -100,12 +100,12 @@ fn one_chunk(
     }
     if chunk.kind == chunk::NONE {
         let is_right = chunk.length == 0 && chunk.is_last;
-        return if is_right { Ok(()) } else { Err(broken("a chunk of nothing with something")) };
+        return if is_right { Ok(()) } else { Err(broken("an empty chunk has a payload")) };
     }
     let is_hole = chunk.kind == chunk::OFFSET_HOLE;
     let is_content = is_hole || chunk.kind == chunk::OFFSET_DATA;
     if !is_content || pending.job.command != Command::Read {
-        return Err(broken("a chunk that the request has not"));
+        return Err(broken("a chunk lies outside the requested range"));
     }
     let mut offset = [0; 8];
     let (len, holes) = match (is_hole, chunk.length) {
@@ -119,7 +119,7 @@ fn one_chunk(
             input.fill(line, &mut offset)?;
             (length - 8, false)
         }
-        _ => return Err(broken("the length of a chunk")),
+        _ => return Err(broken("a chunk has a wrong length")),
     };
     let (from, len) = within(&pending.job, u64::from_be_bytes(offset), len)?;
     // What comes twice is found by the sum.
@@ -141,7 +141,7 @@ fn within(job: &Job, offset: u64, len: u32) -> io::Result<(usize, usize)> {
     let len = len as usize;
     let from = offset.checked_sub(job.offset).and_then(|from| usize::try_from(from).ok());
     let from = from.filter(|from| from.checked_add(len).is_some_and(|end| end <= job.len));
-    from.map(|from| (from, len)).ok_or_else(|| broken("bytes that were not asked for"))
+    from.map(|from| (from, len)).ok_or_else(|| broken("data outside the requested range"))
 }
 
 /// Reads bytes into the buffer of a job.
@@ -170,7 +170,7 @@ fn skip(line: &dyn Connection, input: &mut Input, len: usize) -> io::Result<()> 
 /// The number of an error; its sentence is for people who read the server's log.
 fn error_of(line: &dyn Connection, input: &mut Input, chunk: Chunk) -> io::Result<u32> {
     if !(4..=ERROR_MAX).contains(&chunk.length) {
-        return Err(broken("the length of an error"));
+        return Err(broken("an error has a wrong length"));
     }
     let mut bytes = Vec::new();
     input.take(line, &mut bytes, chunk.length as usize)?;

@@ -31,7 +31,7 @@ pub(super) fn connect(bucket: &Bucket) -> io::Result<MicrosoftAzure> {
         builder = builder.with_account(account);
     }
     if builder.get_config_value(&AzureConfigKey::AccountName).is_none() {
-        let why = "it needs an account: AZURE_STORAGE_ACCOUNT, or ?account=NAME behind its name";
+        let why = "it needs an account: AZURE_STORAGE_ACCOUNT, or ?account=NAME after its name";
         return Err(io::Error::other(why));
     }
     if let Some(endpoint) = &bucket.endpoint {

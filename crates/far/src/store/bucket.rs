@@ -136,7 +136,7 @@ impl Remote {
         while let Some(part) = parts.next().await {
             let part = part.map_err(|e| meaning(&e))?;
             if (all.len() + part.len()) as u64 > len {
-                return Err(StoreError::Other("more bytes came than were asked for".to_owned()));
+                return Err(StoreError::Other("more data came than was requested".to_owned()));
             }
             all.extend_from_slice(&part);
         }
@@ -165,7 +165,7 @@ impl Remote {
             for object in page.result.objects {
                 let Some(name) = object.location.as_ref().strip_prefix(&own) else { continue };
                 if *last >= *name {
-                    let why = "the store lists names out of order; such a one cannot be used";
+                    let why = "the store lists names out of order and cannot be used";
                     return Err(StoreError::Other(why.to_owned()));
                 }
                 name.clone_into(&mut last);
@@ -212,8 +212,7 @@ fn meaning(error: &object_store::Error) -> StoreError {
     let RequestContext { status, is_machine } = met();
     match status {
         _ if is_machine => StoreError::Denied(
-            "there are no credentials in the environment or a file, nor does this machine give any"
-                .to_owned(),
+            "no credentials in the environment, a file, or of this machine".to_owned(),
         ),
         Some(429 | 503) => StoreError::Busy,
         Some(status @ (401 | 403)) => StoreError::Denied(format!("{status} {code}")),

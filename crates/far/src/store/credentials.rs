@@ -27,18 +27,18 @@ pub(super) fn from_file() -> io::Result<Option<Credentials>> {
     let own = env::var_os("AWS_SHARED_CREDENTIALS_FILE").map(PathBuf::from);
     let home = || Some(PathBuf::from(env::var_os("HOME")?).join(".aws/credentials"));
     let Some(path) = own.or_else(home) else { return Ok(None) };
-    let requested = env::var("AWS_PROFILE").ok().filter(|name| !name.is_empty());
-    let profile = requested.as_deref().unwrap_or("default");
+    let chosen = env::var("AWS_PROFILE").ok().filter(|name| !name.is_empty());
+    let profile = chosen.as_deref().unwrap_or("default");
     let mut text = String::new();
     match std::fs::File::open(&path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound && requested.is_none() => return Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::NotFound && chosen.is_none() => return Ok(None),
         file => {
             let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
             file.map_err(named)?.take(FILE_MAX).read_to_string(&mut text).map_err(named)?;
         }
     }
     let found = read(&text, profile);
-    match found.is_none() && requested.is_some() {
+    match found.is_none() && chosen.is_some() {
         true => {
             let why = format!("{} has no keys for the profile '{profile}'", path.display());
             Err(io::Error::new(io::ErrorKind::NotFound, why))

@@ -110,7 +110,7 @@ impl fmt::Display for StoreError {
             Self::Exists => f.write_str("the object exists"),
             Self::Absent => f.write_str("there is no such object"),
             Self::Busy => f.write_str("the store is busy"),
-            Self::Denied(why) => write!(f, "the store does not allow it: {why}"),
+            Self::Denied(why) => write!(f, "the store denies access: {why}"),
             Self::Lost => f.write_str("the store does not answer"),
             Self::Other(why) => f.write_str(why),
         }

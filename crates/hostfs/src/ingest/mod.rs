@@ -111,7 +111,7 @@ pub fn copy(
         let dest = Destination { dir: later.dir, name: &later.name, shown: &shown };
         let made = match links.made.get(&later.file) {
             Some(object) => into.ingest.link(*object, dest),
-            None => Err(Error::external("a second name of a file that was not copied")),
+            None => Err(Error::external("a hard link to a file that was not copied")),
         };
         made.or_else(|e| give_up(into, &shown(), e))?;
     }
@@ -185,7 +185,7 @@ fn make(into: &TreeIn<'_>, task: &Task) -> Result<u64> {
         () if kind.is_socket() => NewKind::Socket,
         () if kind.is_block_device() => NewKind::Block(major(dev), minor(dev)),
         () if kind.is_char_device() => NewKind::Char(major(dev), minor(dev)),
-        () => return Err(Error::external("a file of a kind that is not known")),
+        () => return Err(Error::external("the kind of the file is not known")),
     };
     into.ingest.special(dest, special, &attributes(into, &file, &task.found, &shown))
 }
@@ -241,7 +241,7 @@ fn pieces(file: &File, size: u64, write: &mut Write<'_>) -> Result<()> {
                 return Err(Error::external(if is_shorter {
                     SHORTER
                 } else {
-                    "is shorter than it says"
+                    "is shorter than announced"
                 }));
             }
             write(at, &buffer[..got])?;
@@ -251,7 +251,7 @@ fn pieces(file: &File, size: u64, write: &mut Write<'_>) -> Result<()> {
     let is_longer = file.read_at(&mut [0], size)? > 0;
     match file.metadata()?.len() {
         now if now < size => Err(Error::external(SHORTER)),
-        now if now == size && is_longer => Err(Error::external("is longer than it says")),
+        now if now == size && is_longer => Err(Error::external("is longer than announced")),
         _ => Ok(()),
     }
 }

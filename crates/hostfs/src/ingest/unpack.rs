@@ -126,7 +126,7 @@ impl<'u, 'a> Unpack<'u, 'a> {
         let a = &attributes(member);
         let shown: &dyn Fn() -> PathBuf = &|| path.clone();
         if path.as_os_str().is_empty() && !member.kind.is_dir() {
-            return Err(Error::external("it has the name of the archive's own root"));
+            return Err(Error::external("it has the name of the archive's root"));
         }
         let above_and_name = path.parent().zip(path.file_name());
         let (Some((above, name)), false) = (above_and_name, member.kind.is_dir()) else {
@@ -152,7 +152,7 @@ impl<'u, 'a> Unpack<'u, 'a> {
                 self.refused.remove(&(dest.dir, dest.name.to_vec()));
                 return Ok(());
             }
-            _ => return Err(Error::external("an entry of a kind that is not known")),
+            _ => return Err(Error::external("the kind of the entry is not known")),
         };
         self.ingest.special(dest, special, a)?;
         self.refused.remove(&(dest.dir, dest.name.to_vec()));
@@ -184,17 +184,17 @@ impl<'u, 'a> Unpack<'u, 'a> {
     fn link(&mut self, target: &[u8], dest: Destination<'_>) -> Result<()> {
         let old = inner(target)?;
         let (Some(above), Some(name)) = (old.parent(), old.file_name()) else {
-            return Err(Error::external("a second name of nothing"));
+            return Err(Error::external("a hard link without a target"));
         };
         let from = self.dir(above)?;
         if self.refused.contains(&(from, name.as_bytes().to_vec())) {
             let name = escape::name(target);
             return Err(Error::external(format!(
-                "a second name of '{name}', which was not unpacked"
+                "a hard link to '{name}', which was not unpacked"
             )));
         }
         let found = self.ingest.fs.node(from)?.lookup(name.as_bytes())?;
-        let missing = Error::external("a second name of a file that is not there");
+        let missing = Error::external("a hard link to a file that does not exist");
         self.ingest.link(found.ok_or(missing)?.object, dest)
     }
 

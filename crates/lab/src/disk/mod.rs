@@ -23,7 +23,7 @@ mod ssd;
 pub use garbage::Garbage;
 pub use lanes::Lanes;
 pub use lun::Lun;
-pub(crate) use observed::{Observed, Seen};
+pub(crate) use observed::{Observed, WriteLog};
 pub(crate) use parameters::Origins;
 pub use presets::{preset, presets};
 pub use rotating::{Order, Rotating, Shingled};

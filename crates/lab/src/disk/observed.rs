@@ -18,9 +18,9 @@ pub(crate) struct Write {
 
 /// The writes of a disk, in the order in which they ended.
 #[derive(Clone, Default)]
-pub(crate) struct Seen(Arc<Mutex<Vec<Write>>>);
+pub(crate) struct WriteLog(Arc<Mutex<Vec<Write>>>);
 
-impl Seen {
+impl WriteLog {
     /// All so far.
     pub(crate) fn writes(&self) -> Vec<Write> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -30,13 +30,13 @@ impl Seen {
 /// See the head of this file.
 pub(crate) struct Observed {
     model: Box<dyn DiskModel>,
-    seen: Seen,
+    seen: WriteLog,
     under_way: HashMap<u64, (Duration, u64)>,
 }
 
 impl Observed {
     /// The same disk, whose writes are put into `seen`.
-    pub(crate) fn new(model: Box<dyn DiskModel>, seen: Seen) -> Self {
+    pub(crate) fn new(model: Box<dyn DiskModel>, seen: WriteLog) -> Self {
         Self { model, seen, under_way: HashMap::new() }
     }
 }

@@ -20,7 +20,7 @@
 //! prediction is a range.
 
 use super::{Published, meaning, row};
-use crate::disk::{Host, Lanes, Observed, Preset, Seen, Spec};
+use crate::disk::{Host, Lanes, Observed, Preset, Spec, WriteLog};
 use crate::error::LabError;
 use crate::experiment::{Experiment, OnDevice, Setting};
 use crate::outcome::{Chart, Outcome, Series};
@@ -124,7 +124,7 @@ struct Sample {
 struct Samples(Vec<Sample>);
 
 impl Samples {
-    fn of(seen: &Seen, run: f64) -> Self {
+    fn of(seen: &WriteLog, run: f64) -> Self {
         let writes = seen.writes();
         let at = |seconds: f64| {
             let at = Duration::from_secs_f64(seconds);
@@ -236,7 +236,7 @@ fn simulated(case: &Case, memory_gib: u64, setting: &Setting) -> Result<Vec<Samp
         for (number, (_, lanes, ms)) in (0..).zip(case.disks) {
             let preset = of_lanes(*lanes, *ms);
             let size = preset.capacity_bytes.min(64 << 30) / 512 * 512;
-            let seen = Seen::default();
+            let seen = WriteLog::default();
             let model = preset.model(size, setting.seed.wrapping_add(number));
             let name = format!("disk{number}");
             let options = SimOptions { name, size, ..SimOptions::default() };

@@ -21,7 +21,7 @@ use super::machine::{
     COPY_MIB_PER_S, disk_7200, parameters_of_2013, parameters_of_disk, tunables_of_2013,
 };
 use super::{Published, meaning, row};
-use crate::disk::{Observed, Preset, Seen};
+use crate::disk::{Observed, Preset, WriteLog};
 use crate::error::LabError;
 use crate::experiment::{Experiment, OnDevice, Setting};
 use crate::outcome::{Chart, Outcome, Series};
@@ -165,10 +165,10 @@ fn simulated(machine: &Machine, setting: &Setting) -> Result<Seconds, StreamErro
     Rt::simulate(setting.seed, |rt| {
         let site = SimDisks::new(rt);
         let preset = disk(machine.write_cache);
-        let seen = Seen::default();
+        let seen = WriteLog::default();
         let size = preset.capacity_bytes;
         let disks = preset.watched(&site, ("disk", 2), size, setting.seed, |n, model| {
-            let seen = if n == 0 { seen.clone() } else { Seen::default() };
+            let seen = if n == 0 { seen.clone() } else { WriteLog::default() };
             Box::new(Observed::new(model, seen))
         });
         let mut tunables = tunables_of_2013(dirty_max);
@@ -202,7 +202,7 @@ fn simulated(machine: &Machine, setting: &Setting) -> Result<Seconds, StreamErro
 }
 
 /// The seconds from `began` on; between the other two times it drains.
-fn seconds(seen: &Seen, began: Duration, slow: Duration, done: Duration) -> Seconds {
+fn seconds(seen: &WriteLog, began: Duration, slow: Duration, done: Duration) -> Seconds {
     let writes = seen.writes();
     let second = |n: u64| {
         let (from, to) = (began + Duration::from_secs(n), began + Duration::from_secs(n + 1));

@@ -327,13 +327,13 @@ fn fio(name: &str, limit: u64, setting: &Setting) -> Result<Vec<Row>, StreamErro
             let volume = pool.volume(&format!("h/w{thread}"))?;
             let zeros = stream::zeros(RECORD_BYTES);
             for number in 0.. {
-                let requested = rt.now();
+                let began = rt.now();
                 rt.sleep(Duration::from_secs_f64(COPY_US / 1e6));
                 stream::write_record(&volume, number, &zeros)?;
                 if rt.now() >= end {
                     break;
                 }
-                let mine = (rt.now() - requested).as_secs_f64() * 1e6;
+                let mine = (rt.now() - began).as_secs_f64() * 1e6;
                 took.lock().unwrap_or_else(PoisonError::into_inner).push(mine);
             }
             Ok::<(), StreamError>(())

@@ -21,7 +21,7 @@ const SMALLEST: u64 = 50_000;
 const NOISE: f64 = 0.05;
 
 /// Files of this many blocks, by the two sizes of the study.
-pub(super) struct Made {
+pub(super) struct TestFiles {
     pub(super) blocks: u64,
     pub(super) images: Vec<Image>,
 }
@@ -32,7 +32,7 @@ pub(super) fn rows(
     (blocks, part): (u64, f64),
     preset: &Preset,
     setting: &Setting,
-) -> Result<(Vec<Row>, Made), LabError> {
+) -> Result<(Vec<Row>, TestFiles), LabError> {
     let blocks = (blocks / FILE_PART).max(SMALLEST);
     let mut out = Vec::new();
     let mut made = Vec::new();
@@ -58,5 +58,5 @@ pub(super) fn rows(
     let name = "steps from 16 to 32, 64 and 128 KiB that read more slowly";
     let row = Row::predicted(name, "", 0.0, Bound::AtMost, falls as f64);
     out.push(row.judged_if(part >= 1.0, PART));
-    Ok((out, Made { blocks, images: made }))
+    Ok((out, TestFiles { blocks, images: made }))
 }

@@ -10,7 +10,7 @@
 //! destruction   destroys its file system, until its space is free
 //! ```
 
-use super::between::Made;
+use super::between::TestFiles;
 use super::reads::{disks, file};
 use super::rows::{OVER, PART};
 use super::world::{self, Image, Result};
@@ -64,7 +64,7 @@ const CHORES: [(&str, Work); 5] = [
 /// `made` are such files, which may be of as many blocks.
 pub(super) fn run(
     blocks: u64,
-    made: Made,
+    made: TestFiles,
     preset: &Preset,
     setting: &Setting,
     progress: &dyn Fn(&str),

@@ -89,14 +89,14 @@ pub(super) fn run(
 
 /// Writes blocks of the file.
 #[derive(Clone)]
-struct Pen {
+struct BlockWriter {
     fs: Filesystem,
     object: Object,
     contents: Arc<Vec<Arc<Block>>>,
     blocks: u64,
 }
 
-impl Pen {
+impl BlockWriter {
     fn write(&self, first: u64, count: u64) -> Result<()> {
         let tx = self.fs.begin(Hold::write(count * RECORD))?;
         for block in first..(first + count).min(self.blocks) {
@@ -177,7 +177,12 @@ fn allocated_percent(pool: &LivePool) -> f64 {
 }
 
 /// The pool's file, made with this size of indirect blocks when it is not there.
-fn pen(pool: &LivePool, blocks: u64, shift: Option<u8>, contents: Vec<Arc<Block>>) -> Result<Pen> {
+fn pen(
+    pool: &LivePool,
+    blocks: u64,
+    shift: Option<u8>,
+    contents: Vec<Arc<Block>>,
+) -> Result<BlockWriter> {
     pool.set_limits(TxgLimits { dirty_max: DIRTY_MAX, ..pool.limits() });
     let fs = pool.filesystem(DATASET)?;
     let object = match shift {
@@ -185,7 +190,7 @@ fn pen(pool: &LivePool, blocks: u64, shift: Option<u8>, contents: Vec<Arc<Block>
         None => fs.root()?.lookup(FILE)?.ok_or("the file is gone")?.object,
     };
     let object = fs.objset().object(object)?;
-    Ok(Pen { fs, object, contents: Arc::new(contents), blocks })
+    Ok(BlockWriter { fs, object, contents: Arc::new(contents), blocks })
 }
 
 /// Rows: the rates, how full and fragmented, and what larger indirect blocks bring. How full and

@@ -234,27 +234,27 @@ fn of_2007(done: &Done) -> Vec<Row> {
     let at = |name, x| done.of(name, x).map(Measured::mib_per_second);
     let name = |what: &str| format!("settings of 2007: {what}");
     let mut rows = Vec::new();
-    let mut told = |what: &str, published, bound, measured: Option<f64>, unit| {
+    let mut compare = |what: &str, published, bound, measured: Option<f64>, unit| {
         rows.extend(measured.map(|m| Row::predicted(name(what), unit, published, bound, m)));
     };
     for (luns, published) in [(2, 240.0), (4, 250.0), (12, 350.0)] {
         let what = format!("{luns} units, blocks of 128 KiB");
-        told(&what, published, NEAR, at(UNITS_2007, luns), "MB/s");
+        compare(&what, published, NEAR, at(UNITS_2007, luns), "MB/s");
     }
     let over = |name, x, y| Some(at(name, x)? / at(name, y)?);
     let faster = over(THREADS_2007, 64, 1);
-    told("64 threads over 1", 1.0, Bound::AtMost, faster, "times");
+    compare("64 threads over 1", 1.0, Bound::AtMost, faster, "times");
     let gain = |name, x, y| Some(at(name, x)? - at(name, y)?);
     let unsummed = at(UNSUMMED_2007, 4).and_then(|rate| Some(rate - at(THREADS_2007, 4)?));
-    told("gain without checksums", 10.0, Bound::Within(0.5), unsummed, "MB/s");
+    compare("gain without checksums", 10.0, Bound::Within(0.5), unsummed, "MB/s");
     // By the word of the study; its profiles sum four times as fast as its processors do SHA-256.
     let unsummed = at(UNSUMMED_2007, 4).and_then(|rate| Some(rate - at(SHA_256_2007, 4)?));
     let what = "gain without checksums, over SHA-256";
-    told(what, 10.0, Bound::Within(0.5), unsummed, "MB/s");
+    compare(what, 10.0, Bound::Within(0.5), unsummed, "MB/s");
     for kib in [512, 1024] {
         let found = gain(BLOCKS_2007, kib << 10, NATIVE_BLOCK);
         let what = format!("gain with blocks of {kib} KiB (20 to 50)");
-        told(&what, 20.0, Bound::Between(20.0, 50.0), found, "MB/s");
+        compare(&what, 20.0, Bound::Between(20.0, 50.0), found, "MB/s");
     }
     let by_zio = done.points(ZIO_2007);
     let best = by_zio.iter().map(|p| p.1).fold(0.0, f64::max);
@@ -265,9 +265,9 @@ fn of_2007(done: &Done) -> Vec<Row> {
         let others = more.iter().filter(|p| p.0 != PROFILED_LEAVES);
         let least = others.map(|p| p.1 / alone).reduce(f64::min);
         let what = "2, 8 and 32 leaf-sync threads over none";
-        told(what, 1.0, Bound::AtLeast, least, "times");
+        compare(what, 1.0, Bound::AtLeast, least, "times");
         let best = more.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)).map(|p| p.0);
-        told("best number of leaf-sync threads", 2.0, Bound::Within(0.0), best, "");
+        compare("best number of leaf-sync threads", 2.0, Bound::Within(0.0), best, "");
     }
     // The profiles, which were fitted, have that 8 are not enough.
     let what = name("zio threads that are enough");

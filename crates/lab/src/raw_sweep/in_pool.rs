@@ -8,7 +8,7 @@ use super::{ENOUGH, EXPERIMENT, PUBLISHED, chart, size_in_words};
 use crate::error::LabError;
 use crate::experiment::Setting;
 use crate::outcome::Outcome;
-use crate::raw_disk::{Pace, RawDisk as _, Until, VolumeDisk, in_a_row, pace};
+use crate::raw_disk::{Pace, RawDisk as _, StopAt, VolumeDisk, in_a_row, pace};
 use crate::row::Row;
 use crate::stream::StreamError;
 use crate::target::Target;
@@ -66,7 +66,7 @@ fn measure(open: &OpenWorkspace<'_>, setting: &Setting) -> Result<(Vec<Pace>, Pa
     for kib in PUBLISHED.iter().map(|p| p.kib).filter(|kib| kib << 10 <= size) {
         (setting.progress)(&format!("writes of {kib} KiB"));
         let (len, begin) = (kib << 10, disk.now());
-        let until = Until { seconds: setting.seconds, count: u64::MAX };
+        let until = StopAt { seconds: setting.seconds, count: u64::MAX };
         let pace = pace(&mut disk, ModelKind::Write, len, until, in_a_row(size, len))
             .map_err(|e| LabError::new(format!("a write of {len} bytes failed"), e))?;
         open.pool.sync().map_err(StreamError::from)?;

@@ -8,7 +8,7 @@ use crate::outcome::Outcome;
 use crate::row::Row;
 
 /// About one study.
-pub(super) struct Story {
+pub(super) struct StudyText {
     experiment: &'static str,
     /// Who measured what, and when.
     pub(super) study: &'static str,
@@ -21,11 +21,11 @@ pub(super) struct Story {
 }
 
 /// That of an experiment.
-pub(super) fn story(experiment: &str) -> Option<&'static Story> {
+pub(super) fn story(experiment: &str) -> Option<&'static StudyText> {
     STORIES.iter().find(|story| story.experiment == experiment)
 }
 
-impl Story {
+impl StudyText {
     /// How many rows are outside for which known reason, and how many for none.
     pub(super) fn differences(&self, outcome: &Outcome) -> Vec<(usize, &'static str)> {
         let mut found: Vec<(usize, &'static str)> = Vec::new();
@@ -46,8 +46,8 @@ impl Story {
 
 const UNKNOWN: &str = "No reason is known.";
 
-const STORIES: &[Story] = &[
-    Story {
+const STORIES: &[StudyText] = &[
+    StudyText {
         experiment: "raw-sweep",
         study: "2006: single writes of 16 KiB to 32 MiB straight to a disk, each after the last \
                 had ended, to find from which size on a disk is used well.",
@@ -56,7 +56,7 @@ const STORIES: &[Story] = &[
                  wrote is not said.",
         reasons: &[],
     },
-    Story {
+    StudyText {
         experiment: "sync-stream",
         study: "2006: the same disk under a pool: how fast each transaction group of one \
                 sequential writer was written, in blocks of 128 KiB, 35 of them under way.",
@@ -64,7 +64,7 @@ const STORIES: &[Story] = &[
         limits: "The bytes of each group are given as the study printed them.",
         reasons: &[],
     },
-    Story {
+    StudyText {
         experiment: "throttle",
         study: "2008: writers that are faster than their disks, held back by a limit for each \
                 transaction group: three reports of sync times, delays and limits.",
@@ -93,7 +93,7 @@ const STORIES: &[Story] = &[
             ("zpool list", "620K used was not a new pool: one that was just made uses less."),
         ],
     },
-    Story {
+    StudyText {
         experiment: "pios",
         study: "2007: a simulated parallel file system server writing through the object layer, \
                 with few and many threads, disks and block sizes, and profiles of where time goes.",
@@ -129,7 +129,7 @@ const STORIES: &[Story] = &[
             ),
         ],
     },
-    Story {
+    StudyText {
         experiment: "seek",
         study: "2009: reads of 512 bytes to 128 KiB in a row and at random, to find how many \
                 later seeks a larger read has to save to pay.",
@@ -149,7 +149,7 @@ const STORIES: &[Story] = &[
             ),
         ],
     },
-    Story {
+    StudyText {
         experiment: "indirect",
         study: "2016: 16 KiB against 128 KiB indirect blocks on an 80 GB file of 8 KiB records: \
                 random reads by number of cached levels, and random writes to full pools.",
@@ -174,7 +174,7 @@ const STORIES: &[Story] = &[
             ),
         ],
     },
-    Story {
+    StudyText {
         experiment: "h7-unequal-vdevs",
         study: "2015: how 252 MB are spread over two vdevs of 128 and 512 MiB.",
         machine: "None: no time is measured.",
@@ -186,7 +186,7 @@ const STORIES: &[Story] = &[
                     began with equal shares.",
         )],
     },
-    Story {
+    StudyText {
         experiment: "h3-latency-lanes",
         study: "2015: copies to disks of artificial latency, each with several lanes.",
         machine: "Lanes that take 10, 16 or 32 ms for any request.",
@@ -201,14 +201,14 @@ const STORIES: &[Story] = &[
             ("standard deviation", "Nothing but the lanes takes time here."),
         ],
     },
-    Story {
+    StudyText {
         experiment: "h5-one-mirror",
         study: "2016: one side of a mirror with ten writes under way, and with one.",
         machine: "7200 rpm, 135.7 MB/s.",
         limits: "Memory (4 GiB) and that the disks cache no writes are assumed; both decide.",
         reasons: &[],
     },
-    Story {
+    StudyText {
         experiment: "h4-mirror-reads",
         study: "2013: 16 threads reading from two mirrors of one to four sides.",
         machine: "Disks that are not named; their seeks were fitted by one of 16 rows.",
@@ -227,7 +227,7 @@ const STORIES: &[Story] = &[
             ),
         ],
     },
-    Story {
+    StudyText {
         experiment: "h2-layouts",
         study: "2019: 26 layouts of up to 24 disks on one machine, by bonnie++.",
         machine: "WD 4 TB SAS disks, 16 GiB of memory; nothing was fitted.",
@@ -244,7 +244,7 @@ const STORIES: &[Story] = &[
             ),
         ],
     },
-    Story {
+    StudyText {
         experiment: "h6-throttle-curve",
         study: "2017 and 2024: how long transactions are delayed by how much is dirty, of \
                 eighteen transaction groups; and the time of writes with two limits.",
@@ -268,7 +268,7 @@ const STORIES: &[Story] = &[
             ),
         ],
     },
-    Story {
+    StudyText {
         experiment: "h1-synchronous-writes",
         study: "2017: synchronous writes of 8 KiB by 1 to 1024 threads on 1 to 8 disks.",
         machine: "10,000 rpm disks that are not named.",
@@ -283,7 +283,7 @@ const STORIES: &[Story] = &[
             ),
         ],
     },
-    Story {
+    StudyText {
         experiment: "h8-scan-order",
         study: "2016 to 2023: scrubs, resilvers and a rebuild of pools of hard disks, in the order \
                 of bookmarks and of the disks.",

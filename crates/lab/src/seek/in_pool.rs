@@ -9,7 +9,7 @@
 use super::{PUBLISHED, Sizes};
 use crate::error::LabError;
 use crate::experiment::Setting;
-use crate::raw_disk::{Pace, RawDisk as _, Until, VolumeDisk, in_a_row, pace};
+use crate::raw_disk::{Pace, RawDisk as _, StopAt, VolumeDisk, in_a_row, pace};
 use crate::stream::{StreamError, WRITE_BYTES};
 use crate::target::Target;
 use crate::workspace::{self, OpenWorkspace};
@@ -56,7 +56,7 @@ fn write(
     let volume = open.volume(&name(bytes), size, bytes as u32)?;
     let mut disk = VolumeDisk::new(volume, open.pool.rt())?;
     let len = WRITE_BYTES.min(disk.size());
-    let until = Until { seconds: setting.seconds * WRITING, count: disk.size() / len };
+    let until = StopAt { seconds: setting.seconds * WRITING, count: disk.size() / len };
     let size = disk.size();
     let pace = pace(&mut disk, ModelKind::Write, len, until, in_a_row(size, len))
         .map_err(|e| LabError::new("a write failed", e))?;
@@ -78,14 +78,14 @@ fn read_all(
     };
     let sizes: Vec<Sizes> =
         PUBLISHED.iter().zip(written).map(read).collect::<Result<_, LabError>>()?;
-    let requested: u64 =
+    let reads: u64 =
         sizes.iter().flat_map(|s| [s.linear, s.random]).flatten().map(|p| p.count).sum();
     let disks = stats().since(&before).find(DmuType::ZVOL, 0).read.ios;
     let mib: Vec<String> = written.iter().map(|bytes| format!("{}", bytes >> 20)).collect();
     let text = format!(
         "A volume for each size, of {} MiB; {:.0} % of the blocks came from the disks.\n",
         mib.join(", "),
-        100.0 * disks as f64 / requested.max(1) as f64,
+        100.0 * disks as f64 / reads.max(1) as f64,
     );
     Ok((sizes, text))
 }
@@ -100,7 +100,7 @@ fn read(
     let mut disk = VolumeDisk::new(volume, open.pool.rt())?;
     let half = written / bytes / 2;
     let mut reads = |next: &mut dyn FnMut() -> u64| -> Result<Option<Pace>, LabError> {
-        let until = Until { seconds: setting.seconds, count: half };
+        let until = StopAt { seconds: setting.seconds, count: half };
         let paced = (half > 0).then(|| pace(&mut disk, ModelKind::Read, bytes, until, next));
         paced.transpose().map_err(|e| LabError::new(format!("a read of {bytes} bytes failed"), e))
     };

@@ -1,6 +1,6 @@
 //! A sensitivity as tables that can be read on a terminal and in a document, and as JSON.
 
-use super::{Effect, LeftOut, Published, Sensitivity};
+use super::{Effect, OmittedRow, Published, Sensitivity};
 use crate::digits::figure;
 use serde_json::{Value, json as object};
 use std::fmt::Write as _;
@@ -92,7 +92,7 @@ fn left_out(one: &Sensitivity, out: &mut String) {
         out.push_str("\nNo row that a number of this disk was chosen by is moved by it here.\n");
         return;
     }
-    let within = |l: &&LeftOut| one.rows[l.row].range.holds(l.predicted);
+    let within = |l: &&OmittedRow| one.rows[l.row].range.holds(l.predicted);
     let good = one.left_out.iter().filter(within).count();
     let _ = write!(
         out,

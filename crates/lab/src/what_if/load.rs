@@ -27,7 +27,7 @@ pub(super) enum Files {
 }
 
 /// A request that was done.
-pub(super) struct Took {
+pub(super) struct CompletedRequest {
     pub(super) read: bool,
     pub(super) bytes: u64,
     pub(super) time: Duration,
@@ -80,7 +80,11 @@ impl Files {
 }
 
 /// What all threads do until the time is over.
-pub(super) fn run(rt: &Rt, q: &Question, files: &Files) -> Result<Vec<Took>, StreamError> {
+pub(super) fn run(
+    rt: &Rt,
+    q: &Question,
+    files: &Files,
+) -> Result<Vec<CompletedRequest>, StreamError> {
     let took = Mutex::new(Vec::new());
     let (begin, next) = (rt.now(), AtomicUsize::new(0));
     rt.for_each_parallel(q.threads, 0..q.threads, |thread| {
@@ -95,7 +99,12 @@ pub(super) fn run(rt: &Rt, q: &Question, files: &Files) -> Result<Vec<Took>, Str
 }
 
 /// What one thread does.
-fn requests(rt: &Rt, q: &Question, files: &Files, thread: usize) -> Result<Vec<Took>, StreamError> {
+fn requests(
+    rt: &Rt,
+    q: &Question,
+    files: &Files,
+    thread: usize,
+) -> Result<Vec<CompletedRequest>, StreamError> {
     let mut rng = Xoshiro256::seeded(q.seed.wrapping_add((thread as u64) << 32));
     let blocks = contents(u64::from(q.record), q.compression, &mut Xoshiro256::seeded(q.seed));
     let end = rt.now() + Duration::from_secs_f64(q.seconds);
@@ -133,7 +142,7 @@ fn requests(rt: &Rt, q: &Question, files: &Files, thread: usize) -> Result<Vec<T
             }
         }
         let time = rt.now() - began;
-        took.push(Took { read, bytes: q.chunk, time, waited: false });
+        took.push(CompletedRequest { read, bytes: q.chunk, time, waited: false });
         // A request that memory answers takes some time too, or none would ever end.
         if time.is_zero() {
             rt.sleep(REQUEST);
@@ -150,7 +159,7 @@ fn recorded(
     files: &Files,
     thread: usize,
     (begin, next): (Duration, &AtomicUsize),
-) -> Result<Vec<Took>, StreamError> {
+) -> Result<Vec<CompletedRequest>, StreamError> {
     let mut rng = Xoshiro256::seeded(q.seed.wrapping_add((thread as u64) << 32));
     let blocks = contents(u64::from(q.record), q.compression, &mut Xoshiro256::seeded(q.seed));
     let mut took = Vec::new();
@@ -169,7 +178,7 @@ fn recorded(
                 false => write(&volumes[thread], q, (offset, bytes), &blocks)?,
             }
         }
-        took.push(Took { read: request.reads, bytes, time: rt.now() - due, waited });
+        took.push(CompletedRequest { read: request.reads, bytes, time: rt.now() - due, waited });
     }
     Ok(took)
 }

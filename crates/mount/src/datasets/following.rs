@@ -83,11 +83,11 @@ impl Follower<'_> {
         let _guard = pool.lock_datasets();
         let fail = |e: engine::Error| DatasetError::engine("open", &mounted.name, e);
         let dataset = pool.dsl().by_name(&mounted.name).map_err(|e| fail(e.into()))?;
-        let message = properties(pool, &dataset).map_err(fail)?;
-        let is_by_property = !dataset.is_snapshot() && message.is_at(&mounted.dir);
-        let usual = shown(&message.options);
+        let values = properties(pool, &dataset).map_err(fail)?;
+        let is_by_property = !dataset.is_snapshot() && values.is_at(&mounted.dir);
+        let usual = shown(&values.options);
         let given = shown(&mounted.options).into_iter().filter(|o| !usual.contains(o)).collect();
-        let is_dir_ours = is_by_property && message.source != Source::Local;
+        let is_dir_ours = is_by_property && values.source != Source::Local;
         Ok(Unmounted { mounted, is_inner: false, is_by_property, is_dir_ours, given })
     }
 
@@ -311,8 +311,8 @@ impl Follower<'_> {
     fn remount(&self, changes: &Changes<'_>) -> Result<()> {
         for one in self.mounts.all().into_iter().filter(|one| changes.is_below(&one.name)) {
             let mut options = one.options.clone();
-            let message = options_of(self.pool.view(), &one.name)?;
-            if changes.options(&mut options, &message) {
+            let wanted = options_of(self.pool.view(), &one.name)?;
+            if changes.options(&mut options, &wanted) {
                 self.mounts.remount(&one.dir, &options).map_err(DatasetError::Remount)?;
             }
         }
@@ -379,14 +379,14 @@ impl Changes<'_> {
 
     /// Takes what follows from the new values over to the options of a mount; whether that changes
     /// any.
-    fn options(&self, options: &mut Options, message: &Options) -> bool {
+    fn options(&self, options: &mut Options, wanted: &Options) -> bool {
         let before = options.clone();
         for (property, option, value) in [
-            ("readonly", &mut options.read_only, message.read_only),
-            ("setuid", &mut options.set_id, message.set_id),
-            ("devices", &mut options.devices, message.devices),
-            ("exec", &mut options.exec, message.exec),
-            ("atime", &mut options.atime, message.atime),
+            ("readonly", &mut options.read_only, wanted.read_only),
+            ("setuid", &mut options.set_id, wanted.set_id),
+            ("devices", &mut options.devices, wanted.devices),
+            ("exec", &mut options.exec, wanted.exec),
+            ("atime", &mut options.atime, wanted.atime),
         ] {
             if self.has(property) {
                 *option = value;

@@ -140,7 +140,7 @@ fn properties(pool: &Pool, dataset: &Dataset) -> engine::Result<Properties> {
 pub fn mount(pool: &OpenPool, mounts: &Mounts, wanted: &MountRequest) -> Result<PathBuf> {
     let name = wanted.name.as_str();
     let refuse = |why: &str| DatasetError::refused(name, why);
-    let (dataset, message) = find(pool.view(), name)?;
+    let (dataset, values) = find(pool.view(), name)?;
     let is_fixed = pool.is_read_only() || dataset.is_snapshot();
     let all = mounts.all();
     if all.is_empty() {
@@ -157,9 +157,9 @@ pub fn mount(pool: &OpenPool, mounts: &Mounts, wanted: &MountRequest) -> Result<
     }
     let dir = match &wanted.dir {
         Some(dir) => dir.clone(),
-        None => point(&message, &dataset).map_err(|why| refuse(&why))?,
+        None => point(&values, &dataset).map_err(|why| refuse(&why))?,
     };
-    let mut options = message.options;
+    let mut options = values.options;
     // The property is for the place that the properties say.
     options.overlay = wanted.overlay || (wanted.dir.is_none() && options.overlay);
     let has_xattrs = options.xattrs;
@@ -168,7 +168,7 @@ pub fn mount(pool: &OpenPool, mounts: &Mounts, wanted: &MountRequest) -> Result<
         let _ = set(&mut options, option);
     }
     if options.xattrs && !has_xattrs {
-        return Err(refuse("its property xattr is off, which no option of a mount overrides"));
+        return Err(refuse("its property xattr is off, which mount options cannot override"));
     }
     options.read_only |= is_fixed;
     let fs = pool.filesystem(name).map_err(|e| DatasetError::engine("mount", name, e))?;
@@ -188,8 +188,8 @@ fn find(pool: &Pool, name: &str) -> Result<(Dataset, Properties)> {
     if !pool.dsl().is_unlocked(&dataset).map_err(|e| fail(e.into()))? {
         return Err(DatasetError::refused(name, "encryption key not loaded"));
     }
-    let message = properties(pool, &dataset).map_err(fail)?;
-    Ok((dataset, message))
+    let values = properties(pool, &dataset).map_err(fail)?;
+    Ok((dataset, values))
 }
 
 /// Gives a mount the options that were asked for; the others stay.
@@ -206,21 +206,21 @@ fn again(
     }
     options.read_only |= is_fixed;
     if options.xattrs != had_xattrs {
-        return Err(DatasetError::refused(&name, "xattr is chosen when it is mounted"));
+        return Err(DatasetError::refused(&name, "xattr can only be chosen when it is mounted"));
     }
     mounts.remount(&dir, &options).map_err(|e| DatasetError::system(&name, e))?;
     Ok(dir)
 }
 
 /// Where a dataset is mounted by its properties; the directory is made.
-fn point(message: &Properties, dataset: &Dataset) -> std::result::Result<PathBuf, String> {
+fn point(values: &Properties, dataset: &Dataset) -> std::result::Result<PathBuf, String> {
     if dataset.is_snapshot() {
-        return Err("a snapshot has no mount point of its own: name a directory".to_owned());
+        return Err("a snapshot has no mount point: name a directory".to_owned());
     }
-    if message.canmount == "off" {
+    if values.canmount == "off" {
         return Err("'canmount' property is set to 'off'".to_owned());
     }
-    match message.mountpoint.as_str() {
+    match values.mountpoint.as_str() {
         "none" | "-" | "" => Err("no mountpoint set".to_owned()),
         "legacy" => Err("legacy mountpoint: name a directory".to_owned()),
         path => {
@@ -250,9 +250,9 @@ pub fn all_wanted(pool: &Pool) -> Result<Vec<MountRequest>> {
             continue;
         }
         let fail = |e: engine::Error| DatasetError::engine("mount", &name, e);
-        let message = properties(pool, &dataset).map_err(fail)?;
-        if message.is_automatic() && dsl.is_unlocked(&dataset).map_err(|e| fail(e.into()))? {
-            out.push((message.mountpoint, MountRequest::new(&name, &[])?));
+        let values = properties(pool, &dataset).map_err(fail)?;
+        if values.is_automatic() && dsl.is_unlocked(&dataset).map_err(|e| fail(e.into()))? {
+            out.push((values.mountpoint, MountRequest::new(&name, &[])?));
         }
     }
     out.sort_by(|a, b| a.0.cmp(&b.0));

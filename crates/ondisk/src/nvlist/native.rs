@@ -91,7 +91,7 @@ fn pairs(r: &mut Reader<'_>, mut list: NvList, depth: u32) -> Result<NvList> {
 }
 
 fn misfit(at: usize) -> crate::error::Error {
-    error("size", at, ErrorKind::Inconsistent("the pair is not as long as it says"))
+    error("size", at, ErrorKind::Inconsistent("the pair does not have the length it states"))
 }
 
 /// `n` bytes and a NUL.

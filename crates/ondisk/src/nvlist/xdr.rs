@@ -52,7 +52,7 @@ fn list(r: &mut Reader<'_>, depth: u32) -> Result<NvList> {
         let n = r.u32("elements")?;
         let value = value(r, kind, n, below)?;
         if r.at() - at != encoded {
-            let kind = ErrorKind::Inconsistent("the pair is not as long as it says");
+            let kind = ErrorKind::Inconsistent("the pair does not have the length it states");
             return Err(error("encoded_size", at, kind));
         }
         pairs.push(NvPair { name, value });

@@ -135,7 +135,7 @@ impl ZapHeader {
         }
         let per_block = u64::from(self.block_shift) - 3;
         if shift < per_block || block_count != 1 << (shift - per_block) {
-            let kind = ErrorKind::Inconsistent("numblks is not what shift needs");
+            let kind = ErrorKind::Inconsistent("numblks does not match shift");
             return Err(error("ptrtbl.numblks", 24, kind));
         }
         if block == 0 || block.checked_add(block_count).is_none() {
@@ -268,7 +268,7 @@ impl ZapHeader {
         for n in 0..self.table.block_count {
             let block = fetch(self.table.block + n)?;
             if block.as_ref().len() != self.block_size() {
-                let kind = ErrorKind::Inconsistent("block has not the size of the header");
+                let kind = ErrorKind::Inconsistent("the block and the header differ in size");
                 return Err(table_error(kind).into());
             }
             for word in block.as_ref().as_chunks::<8>().0 {

@@ -24,9 +24,9 @@ pub(super) struct FreeObservers {
 }
 
 impl FreeObservers {
-    pub(super) fn each(&self, told: impl Fn(&dyn FreeObserver)) {
+    pub(super) fn each(&self, notify: impl Fn(&dyn FreeObserver)) {
         if self.are_any.load(Ordering::Acquire) {
-            self.list.read().iter().filter_map(Weak::upgrade).for_each(|one| told(&*one));
+            self.list.read().iter().filter_map(Weak::upgrade).for_each(|one| notify(&*one));
         }
     }
 

@@ -216,7 +216,7 @@ impl Allocator {
             }
             ranges = next;
         }
-        self.problem("mappings of removed vdevs lead in a circle".to_owned());
+        self.problem("mappings of removed vdevs form a cycle".to_owned());
     }
 
     /// Frees a part on the vdev where it is now, or adds it to those of removed vdevs.

@@ -55,7 +55,7 @@ fn outcome_for(dsl: &Dsl, head: &Dataset) -> Result<AbandonedHead> {
     let is_needed = is_root || !dsl.child_names(&head.dir)?.is_empty();
     match is_needed {
         true if dsl.key_object(&head.dir)?.is_some() => {
-            stays("is encrypted, has no snapshot, and is made anew only with its key")
+            stays("is encrypted and has no snapshot: its key is needed to re-create it")
         }
         true => Ok(AbandonedHead::Emptied),
         false => Ok(AbandonedHead::Destroyed),

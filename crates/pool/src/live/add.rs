@@ -57,7 +57,7 @@ impl TaskCx<'_> {
         }
         let has_class = |top: &VdevConfig| top.alloc_bias.is_some() && !top.is_log;
         if self.zap_map()?.is_none() && new.iter().any(has_class) {
-            let what = "the pool has no tables of vdevs, which such a vdev needs";
+            let what = "the pool has no vdev tables, which such a vdev needs";
             return Err(Error::Invalid { what: what.to_owned() });
         }
         Ok(())

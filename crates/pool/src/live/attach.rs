@@ -331,7 +331,7 @@ fn one_device(rt: &rt::Rt, spec: &VdevSpec, device: WriteDeviceRef) -> Result<Ne
             let resilver = ResilverKind::default();
             Ok(NewChild { guid: guid_from(rt)(), path: path.clone(), what, resilver })
         }
-        _ => Err(refused("what comes beside a device is one device")),
+        _ => Err(refused("only a single device can be attached to a device")),
     }
 }
 

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use zpl::{Filesystem, Volume};
 
 /// Whom a handle is for.
-pub(super) struct Behalf {
+pub(super) struct HandleUser {
     caller: Arc<Caller>,
     /// Something was changed through it.
     has_changed: AtomicBool,
@@ -112,7 +112,10 @@ impl LivePool {
             claims: Vec::new(),
             replayed: parking_lot::Mutex::default(),
             given_up: Vec::new(),
-            behalf: Some(Behalf { caller: Arc::new(caller), has_changed: AtomicBool::new(false) }),
+            behalf: Some(HandleUser {
+                caller: Arc::new(caller),
+                has_changed: AtomicBool::new(false),
+            }),
         })
     }
 
@@ -135,7 +138,7 @@ impl LivePool {
 
     /// Refuses a user who does not have all of this.
     pub(super) fn ask(&self, needs: &[Need]) -> Result<()> {
-        let Some(Behalf { caller, .. }) = &self.behalf else { return Ok(()) };
+        let Some(HandleUser { caller, .. }) = &self.behalf else { return Ok(()) };
         let _guard = self.shared.gate.read();
         needs.iter().try_for_each(|need| need.ask(&self.shared.dsl, caller))
     }

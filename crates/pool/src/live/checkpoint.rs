@@ -62,7 +62,7 @@ impl TaskCx<'_> {
             top.metaslab_array.is_some_and(|n| n != 0) && top.vdev_zap_top.unwrap_or(0) == 0
         };
         if tops.iter().any(is_bare) {
-            let what = "the pool has no tables of vdevs, which a checkpoint needs";
+            let what = "the pool has no vdev tables, which a checkpoint needs";
             return Err(Error::Invalid { what: what.to_owned() });
         }
         if tops.iter().any(|top| top.removing) {

@@ -140,7 +140,7 @@ pub(super) fn with_child(
     // A distributed spare that stands in for nothing is a child as any other.
     let is_child = matches!(old.kind, VdevKind::DraidSpare { .. }) && !old.is_spare;
     if !matches!(old.kind, VdevKind::Disk | VdevKind::File) && !is_child {
-        return Err(refused("a side is put beside a single device"));
+        return Err(refused("only a single device can get another side"));
     }
     let is_at_top = matches!(parent.kind, VdevKind::Root);
     if how == AttachKind::Mirror && parent.kind != VdevKind::Mirror && !is_at_top {

@@ -210,7 +210,7 @@ fn asize_of(spec: &VdevSpec, devices: &Devices) -> Result<u64> {
         }
         VdevSpec::Draid { nparity, ndata, nspares, .. } => {
             let too_small = || {
-                let what = "the devices are too small for a group of a draid".to_owned();
+                let what = "the devices are too small for a dRAID group".to_owned();
                 Error::Invalid { what }
             };
             let disks = n.saturating_sub(*nspares);

@@ -87,7 +87,7 @@ pub(super) struct Leaf {
 
 /// What was seen of a pool.
 #[derive(Clone, Default)]
-pub(super) struct Seen {
+pub(super) struct KnownState {
     pub(super) leaves: BTreeMap<u64, Leaf>,
     pub(super) is_suspended: bool,
     /// How often labels were written.
@@ -139,17 +139,17 @@ impl Events {
     /// at least once in `patience`. Of what was before it began it hands on what is kept.
     ///
     /// # Errors
-    /// What `told` says, which ends it.
+    /// What `report` returns, which ends it.
     pub fn follow<E>(
         &self,
         patience: Duration,
-        mut told: impl FnMut(&[Event], u64) -> Result<(), E>,
+        mut report: impl FnMut(&[Event], u64) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut last = 0u64;
         loop {
             let is_over = self.is_closed();
             let (new, gone) = self.wait_after(last, patience);
-            told(&new, if last > 0 { gone } else { 0 })?;
+            report(&new, if last > 0 { gone } else { 0 })?;
             // Those that are gone are not waited for again.
             last = last.saturating_add(gone).saturating_add(new.len() as u64);
             if is_over {

@@ -195,7 +195,7 @@ impl Shared {
             };
             // What the properties said was taken, and so is a smaller power of two.
             let _ = head.configure(settings);
-            self.weigh_as_said(&head);
+            self.update_weight(&head);
         }
     }
 
@@ -212,11 +212,11 @@ impl Shared {
             (properties.record, properties.record_max) = (volume.block_size(), 1 << 31);
         }
         *head.properties.lock() = properties;
-        self.weigh_as_said(head);
+        self.update_weight(head);
         Ok(())
     }
 
-    fn weigh_as_said(&self, head: &Head) {
+    fn update_weight(&self, head: &Head) {
         let (copies, record) = {
             let properties = head.properties.lock();
             (properties.copies, properties.record.min(u64::from(properties.record_max)))

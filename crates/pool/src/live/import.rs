@@ -155,7 +155,7 @@ pub fn import(
         _ => (Vec::new(), Vec::new()),
     };
     cut.extend(damaged);
-    let place = Whereabouts { root, newest: newest.txg, state };
+    let place = StateToOpen { root, newest: newest.txg, state };
     let mut pool = assemble(rt, &reading, options, place, &devices)?;
     pool.end_split(&split)?;
     pool.shared.post_system("pool_import");
@@ -243,7 +243,7 @@ pub(super) fn open_part(
     let (cut, missing) = (cut_logs(&reading), missing_logs(&reading));
     let whole = reading.config().vdev_tree.clone();
     let txg = reading.uberblock().txg;
-    let place = Whereabouts { root: shape(&whole)?, newest: txg, state: txg };
+    let place = StateToOpen { root: shape(&whole)?, newest: txg, state: txg };
     let devices = Devices { open, failed: BTreeMap::new() };
     let mut pool = assemble(rt, &reading, options, place, &devices)?;
     first(&pool, &whole)?;
@@ -405,7 +405,7 @@ fn can_write(vdevs: &VdevTree, pool: &str) -> Result<()> {
     let lost = vdevs.tops().filter(|t| is_needed(t) && !t.is_writable());
     let obstacle = |top: vdev::TopRef<'_>| Obstacle::Vdev {
         name: top.node().name().to_owned(),
-        what: "too few of its devices can be written".to_owned(),
+        what: "too few of its devices are writable".to_owned(),
     };
     let obstacles: Vec<_> = lost.map(obstacle).collect();
     if obstacles.is_empty() {
@@ -434,7 +434,7 @@ fn map_removed(vdevs: &mut VdevTree, reading: &Pool, root: &VdevConfig) -> Resul
 }
 
 /// The vdevs of a pool, the newest txg on its devices, and that whose state is opened.
-struct Whereabouts {
+struct StateToOpen {
     root: VdevConfig,
     newest: u64,
     state: u64,
@@ -444,7 +444,7 @@ fn assemble(
     rt: &Rt,
     reading: &Pool,
     options: &ImportOptions,
-    Whereabouts { root, newest, state }: Whereabouts,
+    StateToOpen { root, newest, state }: StateToOpen,
     devices: &Devices,
 ) -> Result<LivePool> {
     let (config, candidate) = (reading.config(), reading.candidate());

@@ -143,7 +143,7 @@ impl TaskCx<'_> {
         }
         // A snapshot of this very txg may have this header block too, and writing the header again
         // in the same txg would use its place again.
-        let what = format!("{} changed in this very moment: try again", dataset.name);
+        let what = format!("{} changed at the same time: try again", dataset.name);
         Err(Error::Invalid { what })
     }
 

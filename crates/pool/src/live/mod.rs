@@ -136,7 +136,7 @@ pub use paths::{identity, is_same};
 pub use receive::{Received, Receiving};
 pub use record::{PushReason, TxgRecord, TxgState};
 pub use restore::{KeptBlock, Restored, SnapshotId, WhichBlock};
-pub use returned::{Lookout, Missing, Returned, Sighting};
+pub use returned::{DeviceSearch, FoundDevice, Missing, Returned};
 pub use shared::TaskCx;
 pub use spares::SpareTaken;
 pub use strayed::Strayed;
@@ -151,7 +151,7 @@ pub use zio::SpaceClass;
 
 use crate::error::{Error, Result};
 use crate::open::{LiveState, Pool};
-use behalf::Behalf;
+use behalf::HandleUser;
 use config::PoolFacts;
 use log::Claim;
 use ondisk::config::{PoolState, VdevConfig};
@@ -188,7 +188,7 @@ pub struct LivePool {
     /// Logs that were given up because a log device is missing.
     given_up: Vec<GivenUpLog>,
     /// Whom the handle is for, when that is not the administrator.
-    behalf: Option<Behalf>,
+    behalf: Option<HandleUser>,
 }
 
 impl LivePool {

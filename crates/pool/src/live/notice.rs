@@ -1,7 +1,7 @@
 //! Posting events (`events.rs`): what changed since it was looked last, and what is reported.
 
 use super::LivePool;
-use super::events::{EventValue, Events, Leaf, Seen, text};
+use super::events::{EventValue, Events, KnownState, Leaf, text};
 use super::shared::Shared;
 use ondisk::config::VdevConfig;
 use ondisk::nvlist::{NvList, NvValue};
@@ -76,15 +76,15 @@ impl Shared {
             ("history txg", "history_txg"),
             ("history time", "history_time"),
         ];
-        let member = |(stored, told): (&str, &'static str)| match record.get(stored)? {
-            NvValue::U64(n) => Some((told, EventValue::Number(*n))),
-            NvValue::String(s) => Some((told, text(&String::from_utf8_lossy(s)))),
+        let member = |(stored, name): (&str, &'static str)| match record.get(stored)? {
+            NvValue::U64(n) => Some((name, EventValue::Number(*n))),
+            NvValue::String(s) => Some((name, text(&String::from_utf8_lossy(s)))),
             _ => None,
         };
         self.post("sysevent.fs.zfs.history_event", NAMES.into_iter().filter_map(member).collect());
     }
 
-    fn look(&self) -> Seen {
+    fn look(&self) -> KnownState {
         let tree = self.reader.vdevs();
         let mut leaves = BTreeMap::new();
         for top in tree.tops() {
@@ -102,7 +102,7 @@ impl Shared {
         }
         let is_suspended = self.txgs.why_suspended().is_some();
         let labels = self.labels_written.load(Ordering::Relaxed);
-        Seen { leaves, is_suspended, labels }
+        KnownState { leaves, is_suspended, labels }
     }
 
     /// Takes what is there now as known.

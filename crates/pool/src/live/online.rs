@@ -287,7 +287,8 @@ impl LivePool {
             return Err(shared.invalid(format!("there is no device {guid}")));
         }
         if !shared.reader.vdevs().can_lose_all(&[guid]) {
-            let what = "no valid replicas: the rest has not all that is on it".to_owned();
+            let what =
+                "no valid replicas: the other devices do not have all of its data".to_owned();
             return Err(shared.invalid(what));
         }
         let open = match how {
@@ -348,7 +349,7 @@ impl LivePool {
         // What was given up and still reaches the device must not do so after what is written now.
         let is_silent = |l: vdev::NodeRef<'_>| l.guid() == guid && l.is_silent();
         if shared.reader.vdevs().leaves().any(is_silent) {
-            let what = "requests that it did not answer in time have not come back yet";
+            let what = "requests that it did not answer in time are still outstanding";
             return Err(shared.invalid(what.to_owned()));
         }
         let is_open = |l: vdev::NodeRef<'_>| l.guid() == guid && l.device().is_some();

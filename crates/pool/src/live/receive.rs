@@ -26,13 +26,13 @@ pub struct Receiving {
     shared: Arc<Shared>,
     /// The user whom it is for, when that is not the administrator.
     caller: Option<Arc<Caller>>,
-    begun: Begun,
+    begun: ReceiveTarget,
     incoming: Incoming,
     is_ended: bool,
 }
 
 /// The head that a stream goes into.
-struct Begun {
+struct ReceiveTarget {
     head: Arc<Head>,
     /// What is received is not destroyed meanwhile.
     _in_use: InUse,
@@ -128,7 +128,7 @@ impl TaskCx<'_> {
         needs.iter().try_for_each(|need| self.permit(need))
     }
 
-    fn begin_receive(&self, incoming: &Incoming) -> Result<Begun> {
+    fn begin_receive(&self, incoming: &Incoming) -> Result<ReceiveTarget> {
         self.check_room(&incoming.name)?;
         let kind = if incoming.is_volume { ObjsetKind::Zvol } else { ObjsetKind::Zfs };
         if let Some(from) = dsl::write::check_receive(&self.dsl(), self.datasets(), incoming)? {
@@ -166,7 +166,7 @@ impl TaskCx<'_> {
         head.receive();
         let text = format!("fullname={}", incoming.full_name());
         self.log_event_of("receive", &text, (&dataset.name, dataset.object))?;
-        Ok(Begun {
+        Ok(ReceiveTarget {
             _in_use: self.shared.uses.begin(dataset.object),
             head,
             is_clone: !dataset.phys.bp.is_hole(),
@@ -198,7 +198,7 @@ impl TaskCx<'_> {
     }
 
     /// Opens the head that has what was received before, or finds it open.
-    fn resume_receive(&self, incoming: &Incoming, at: (u64, u64)) -> Result<Begun> {
+    fn resume_receive(&self, incoming: &Incoming, at: (u64, u64)) -> Result<ReceiveTarget> {
         let (cx, dsl) = (self.dsl(), self.datasets());
         let (dataset, token) = dsl::write::check_resume(&cx, dsl, incoming, at)?;
         self.check_unused(&dataset)?;
@@ -231,7 +231,7 @@ impl TaskCx<'_> {
         head.receive();
         let text = format!("fullname={}", incoming.full_name());
         self.log_event_of("receive", &text, (&dataset.name, dataset.object))?;
-        Ok(Begun {
+        Ok(ReceiveTarget {
             _in_use: self.shared.uses.begin(dataset.object),
             head,
             // Something of it may be there.
@@ -355,7 +355,7 @@ impl LivePool {
     fn receive_into(
         &self,
         incoming: Incoming,
-        begin: impl FnOnce(&TaskCx<'_>, &Incoming) -> Result<Begun> + Send + 'static,
+        begin: impl FnOnce(&TaskCx<'_>, &Incoming) -> Result<ReceiveTarget> + Send + 'static,
     ) -> Result<Receiving> {
         let needs = match self.caller() {
             None => Vec::new(),

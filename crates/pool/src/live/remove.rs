@@ -115,7 +115,7 @@ impl TaskCx<'_> {
         let top = top.ok_or_else(|| refused("no such device in pool"))?;
         let id = u32::try_from(top.id).map_err(|e| bad(&e))?;
         if !shared.alloc.is_empty(id) {
-            return Err(refused("it is still in use: a log leads there that could not be ended"));
+            return Err(refused("it is still in use by a log that could not be ended"));
         }
         let tree = shared.reader.vdevs();
         let tree = tree.successor(&shared.rt, &next, &mut |_| None).map_err(|e| bad(&e))?;

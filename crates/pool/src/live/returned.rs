@@ -8,7 +8,7 @@
 //! a device that was not there when the pool was opened.
 //!
 //! ```text
-//! what leaves are missing  ->  [`Lookout::search`]  ->  [`LivePool::use_returned`]
+//! what leaves are missing  ->  [`DeviceSearch::search`]  ->  [`LivePool::use_returned`]
 //!     (`missing`)                what is new there,       by label, uberblocks and log
 //!                                without the pool
 //! ```
@@ -77,7 +77,7 @@ impl Missing {
 }
 
 /// What may be the device of a leaf that is missing.
-pub struct Sighting {
+pub struct FoundDevice {
     leaf: u64,
     path: PathBuf,
     /// Its label; `None`: it has none, and is where the leaf's device was.
@@ -96,24 +96,24 @@ pub struct Returned {
 }
 
 /// What was seen of a file or disk.
-struct Seen {
+struct LastLook {
     version: Version,
     /// When it is to be opened; `None`: it was.
     due: Option<Duration>,
 }
 
 /// Looks for the devices of missing leaves, as often as it is asked to.
-pub struct Lookout {
+pub struct DeviceSearch {
     rt: Rt,
     source: Arc<dyn DeviceSource>,
     leaves: Vec<u64>,
-    seen: HashMap<PathBuf, Seen>,
+    seen: HashMap<PathBuf, LastLook>,
     not_before: Duration,
     /// When what is missing was not what is missing now.
     since: Duration,
 }
 
-impl Lookout {
+impl DeviceSearch {
     /// Nothing was seen yet. `source` is what lists and opens devices.
     #[must_use]
     pub fn new(rt: &Rt, source: Arc<dyn DeviceSource>) -> Self {
@@ -123,7 +123,7 @@ impl Lookout {
 
     /// What has come since the last time that may be one of those that are missing. Waits for
     /// devices that are opened.
-    pub fn search(&mut self, missing: &Missing) -> Vec<Sighting> {
+    pub fn search(&mut self, missing: &Missing) -> Vec<FoundDevice> {
         let leaves: Vec<u64> = missing.leaves.keys().copied().collect();
         if leaves != self.leaves {
             // What was looked at for others may be what is missing now.
@@ -157,19 +157,19 @@ impl Lookout {
         };
         if self.seen.get(file).is_none_or(|seen| seen.version != version) {
             let quiet = if version.is_file() { QUIET } else { Duration::ZERO };
-            self.seen.insert(file.to_owned(), Seen { version, due: Some(now + quiet) });
+            self.seen.insert(file.to_owned(), LastLook { version, due: Some(now + quiet) });
         }
         let seen = self.seen.get_mut(file);
         seen.is_some_and(|seen| seen.due.take_if(|due| *due <= now).is_some())
     }
 
-    fn look_at(&self, files: Vec<PathBuf>, missing: &Missing) -> Vec<Sighting> {
+    fn look_at(&self, files: Vec<PathBuf>, missing: &Missing) -> Vec<FoundDevice> {
         if files.is_empty() {
             return Vec::new();
         }
         let (paths, source) = (files.clone(), Arc::clone(&self.source));
         let found = scan(&SearchOptions { paths, source, leaves_out: true }).unwrap_or_default();
-        let mut out: Vec<Sighting> = Vec::new();
+        let mut out: Vec<FoundDevice> = Vec::new();
         for found in found {
             let of_it = match &found.config {
                 LabelConfig::Member(c) if c.pool_guid == missing.pool => c.guid,
@@ -180,15 +180,15 @@ impl Lookout {
             let leaf = of_it.or_else(|| missing.leaf_of_place(&found.path));
             out.extend(leaf.map(|leaf| {
                 let path = found.path.clone();
-                Sighting { leaf, path, found: Some(found) }
+                FoundDevice { leaf, path, found: Some(found) }
             }));
         }
         // In its place it is the device before any copy of it.
         out.sort_by_key(|s| missing.leaf_of_place(&s.path) != Some(s.leaf));
         for path in files {
-            let is_told = out.iter().any(|s| s.path == path);
-            let leaf = missing.leaf_of_place(&path).filter(|_| !is_told);
-            out.extend(leaf.map(|leaf| Sighting { leaf, path, found: None }));
+            let is_known = out.iter().any(|s| s.path == path);
+            let leaf = missing.leaf_of_place(&path).filter(|_| !is_known);
+            out.extend(leaf.map(|leaf| FoundDevice { leaf, path, found: None }));
         }
         out
     }
@@ -199,7 +199,7 @@ impl Lookout {
     pub fn is_expecting(&self) -> bool {
         let gone = self.rt.now().saturating_sub(self.since);
         let soon = self.rt.now() + QUIET;
-        let is_pending = |seen: &Seen| seen.due.is_some_and(|due| due <= soon);
+        let is_pending = |seen: &LastLook| seen.due.is_some_and(|due| due <= soon);
         let is_one_pending = || gone < PATIENCE && self.seen.values().any(is_pending);
         !self.leaves.is_empty() && (gone < MOMENT || is_one_pending())
     }
@@ -250,13 +250,17 @@ impl LivePool {
     /// Uses what was found in the place of leaves that are missing, as far as it may be: it is
     /// brought what it lacks. `source` opens it for writing. What became of each; of what was found
     /// after one that is used, nothing.
-    pub fn use_returned(&self, found: Vec<Sighting>, source: &dyn DeviceSource) -> Vec<Returned> {
+    pub fn use_returned(
+        &self,
+        found: Vec<FoundDevice>,
+        source: &dyn DeviceSource,
+    ) -> Vec<Returned> {
         let mut out = Vec::new();
         for sighting in found {
             let missing = self.missing();
             let Some(own) = missing.leaves.get(&sighting.leaf) else { continue };
             let is_in_place = own.as_ref() == Some(&sighting.path);
-            let Sighting { leaf, path, found } = sighting;
+            let FoundDevice { leaf, path, found } = sighting;
             // It is on its way: where it goes to it is seen anew.
             if found.as_ref().is_some_and(|found| found.device.displaced().is_some()) {
                 continue;

@@ -7,7 +7,7 @@ use super::blocks::TxgBlocks;
 use super::budget::Budget;
 use super::config::{FIRST_TXG, PoolFacts};
 use super::early::EarlyBlocks;
-use super::events::{Events, Seen};
+use super::events::{Events, KnownState};
 use super::features::FeatureTable;
 use super::head::Heads;
 use super::record::PushReason;
@@ -55,7 +55,7 @@ pub(super) struct Task {
 }
 
 /// What is said of a change that cannot be taken back.
-const BEGUN: &str = "the change had begun, and is made when the pool goes on";
+const BEGUN: &str = "the change had begun, and completes when the pool resumes";
 
 /// The configuration as it is, and whether disk knows.
 pub(super) struct ConfigState {
@@ -171,7 +171,7 @@ pub(crate) struct Shared {
     /// What happened.
     pub(super) events: Arc<Events>,
     /// What events were last told of.
-    pub(super) seen: Mutex<Seen>,
+    pub(super) seen: Mutex<KnownState>,
     /// How often labels with a new configuration were written.
     pub(super) labels_written: AtomicU64,
     /// The pool's property `autoexpand`, as it was when it was last asked for.

@@ -99,7 +99,11 @@ impl LivePool {
             {
                 NewChildKind::Device { is_file: matches!(kind, VdevKind::File), device }
             }
-            _ => return Err(refused("its label says that it is not a spare, or of another pool")),
+            _ => {
+                return Err(refused(
+                    "its label says that it is not a spare, or belongs to another pool",
+                ));
+            }
         };
         self.shared
             .attach((leaf, AttachKind::Spare), &NewChild { guid: spare, path, what, resilver })?;

@@ -60,13 +60,15 @@ fn choose(root: &VdevConfig, named: &[u64]) -> Result<Vec<u64>> {
             return Err(refused("device list must include at most one disk from each mirror"));
         }
         if !matches!(side.kind, VdevKind::Disk | VdevKind::File) {
-            return Err(refused("a device of the mirror is being replaced, or stood in for"));
+            return Err(refused(
+                "a device of the mirror is being replaced, by a new device or a spare",
+            ));
         }
         chosen.push(side.guid);
     }
     match named.iter().all(|guid| chosen.contains(guid)) {
         true => Ok(chosen),
-        false => Err(refused("a device was named that is not a side of a mirror with data")),
+        false => Err(refused("a named device is not a side of a mirror with data")),
     }
 }
 
@@ -112,11 +114,11 @@ impl LivePool {
             let mut leaves = tree.leaves().filter(|l| l.guid() == side);
             let leaf = leaves.find(|l| l.state().is_readable() && l.missed().is_empty());
             let Some(writer) = leaf.and_then(|l| l.writer().cloned()) else {
-                return Err(refused(&format!("{path} is not in use, or has not everything")));
+                return Err(refused(&format!("{path} is not in use, or lacks data")));
             };
             match tree.top_is_complete_without(side) {
                 true => Ok((side, (PathBuf::from(path), writer))),
-                false => Err(refused("no valid replicas: the other sides have not everything")),
+                false => Err(refused("no valid replicas: the other sides do not have all data")),
             }
         };
         sides.iter().map(|side| device(*side)).collect()

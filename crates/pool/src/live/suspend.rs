@@ -69,7 +69,7 @@ impl Shared {
     pub(super) fn outlasts_read(&self, failure: &zio::Error) -> bool {
         // What was written of the txg so far may be lost in a device that was away.
         self.resumed.writes_again.store(true, Ordering::Release);
-        self.wait_for_devices(&format!("reading what a sync needs: {failure}"))
+        self.wait_for_devices(&format!("reading data that a sync needs: {failure}"))
     }
 
     /// Suspended for this reason; whether the pool was resumed.
@@ -87,9 +87,9 @@ impl Shared {
         vdevs.flush().map_err(|e| self.failed("flushing", &e))?;
         let logs = self.config.lock().logs.clone();
         for (guid, missed) in vdevs.missed() {
-            let is_said = logs.get(&guid).is_some_and(|log| log.contains(txg));
-            if missed.contains(txg) && !is_said && !vdevs.leave_out(guid) {
-                let cause = "each device lacks a part of what was written";
+            let is_recorded = logs.get(&guid).is_some_and(|log| log.contains(txg));
+            if missed.contains(txg) && !is_recorded && !vdevs.leave_out(guid) {
+                let cause = "no device has everything that was written";
                 return Err(self.failed("writing blocks", &cause));
             }
         }
@@ -163,7 +163,7 @@ impl LivePool {
         shared.resumed.open_txg.store(open, Ordering::Release);
         shared.reader.vdevs().forget_failed_flushes();
         shared.txgs.resume();
-        let again = |why| failed(format!("its devices answered, and it failed again: {why}"));
+        let again = |why| failed(format!("its devices answered, but it failed again: {why}"));
         shared.txgs.outcome_of(open - 1).map_err(again)?;
         self.go_on_with_the_rest()?;
         Ok(true)

@@ -100,10 +100,13 @@ impl Shared {
         let tasks = self.take_tasks(txg);
         // Before the first write, with which a file that was cut short grows again.
         self.reader.vdevs().poll_displaced(txg);
-        let message = !self.config.lock().dirty && self.are_leaves_recorded();
+        let is_recorded = !self.config.lock().dirty && self.are_leaves_recorded();
         let logged = !self.block_faults.has_lost();
-        let idle =
-            heads.is_empty() && tasks.is_empty() && message && logged && self.early.is_empty(txg);
+        let idle = heads.is_empty()
+            && tasks.is_empty()
+            && is_recorded
+            && logged
+            && self.early.is_empty(txg);
         let more = self.mos.is_dirty(txg) || self.has_background_work();
         // An empty txg brings what was freed before one txg closer to being free.
         if idle && !more && !self.alloc.has_deferred() {

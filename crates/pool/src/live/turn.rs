@@ -103,9 +103,9 @@ mod tests {
                 let body = move || {
                     let mut longest = 0;
                     for _ in 0..20 {
-                        let requested = rt2.now();
+                        let began = rt2.now();
                         let mut turn = turns.take();
-                        longest = longest.max((rt2.now() - requested).as_millis());
+                        longest = longest.max((rt2.now() - began).as_millis());
                         turn.keep();
                         rt2.sleep(MS);
                     }

@@ -13,7 +13,7 @@ impl VdevStats {
             write_errors: self.write_errors.saturating_sub(earlier.write_errors),
             checksum_errors: self.checksum_errors.saturating_sub(earlier.checksum_errors),
             io: self.io.iter().map(since).collect(),
-            store: self.store.map(|requested| requested.since(&earlier.store.unwrap_or_default())),
+            store: self.store.map(|store| store.since(&earlier.store.unwrap_or_default())),
             ..self.clone()
         }
     }

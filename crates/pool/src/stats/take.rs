@@ -89,7 +89,7 @@ impl Walk<'_> {
         let Some(depth) = self.out.get(at).map(|v| v.depth) else { return };
         let below = self.out.get(at + 1..).unwrap_or_default();
         let children = || below.iter().filter(|v| v.depth == depth + 1);
-        let requested = children().filter_map(|v| v.store).reduce(|sum, one| sum.plus(&one));
+        let store = children().filter_map(|v| v.store).reduce(|sum, one| sum.plus(&one));
         let mut sum: Vec<ClassStats> = Vec::new();
         for class in children().flat_map(|v| &v.io) {
             match sum.iter_mut().find(|c| c.class == class.class) {
@@ -98,7 +98,7 @@ impl Walk<'_> {
             }
         }
         let Some(vdev) = self.out.get_mut(at) else { return };
-        vdev.store = vdev.store.or(requested);
+        vdev.store = vdev.store.or(store);
         if !sum.is_empty() {
             vdev.io = sum;
         }

@@ -172,9 +172,9 @@ impl VdevView {
     pub fn keep_sick(&mut self) -> bool {
         self.children.retain_mut(Self::keep_sick);
         // Behind a spare stands the pool that uses it.
-        let is_told = self.remark.is_some() && self.state != ViewState::InUse;
+        let has_remark = self.remark.is_some() && self.state != ViewState::InUse;
         !self.state.is_fine()
-            || is_told
+            || has_remark
             || self.read_errors + self.write_errors + self.checksum_errors > 0
             || !self.children.is_empty()
     }

@@ -140,7 +140,7 @@ fn an_object_set_that_is_lost_is_no_reason_to_lose_more() {
         match expected {
             None => {
                 let why = &plan.failed[0].why;
-                assert!(why.contains("only with its key") && plan.steps.is_empty(), "{plan:?}");
+                assert!(why.contains("its key is needed") && plan.steps.is_empty(), "{plan:?}");
             }
             Some(how) => {
                 assert!(plan.makes_clean() && issues(&s).is_empty(), "{plan:?}");

@@ -6,7 +6,7 @@ use pool::live::NewFilesystem;
 use zpl::{Mend, NewFile, NewKind, Time};
 
 /// A pool with a dataset that shares nothing with snapshots, and what is in it.
-struct Made {
+struct TestPool {
     s: Surgeon,
     set: u64,
     /// Of many files, in the order in which they were made.
@@ -15,7 +15,7 @@ struct Made {
     root: u64,
 }
 
-fn made(s: Surgeon) -> Made {
+fn made(s: Surgeon) -> TestPool {
     let name = format!("{}/new", s.open().name());
     let live = live(&s);
     live.create_filesystem(&name, NewFilesystem::default(), Vec::new()).unwrap();
@@ -34,10 +34,10 @@ fn made(s: Surgeon) -> Made {
     drop(fs);
     live.export().unwrap();
     let set = heads(&s.open()).into_iter().find(|d| d.name == name).unwrap().object;
-    Made { s, set, files, dir, root }
+    TestPool { s, set, files, dir, root }
 }
 
-fn in_each(act: impl Fn(&Made), expected: &[&str], zdb: Zdb) {
+fn in_each(act: impl Fn(&TestPool), expected: &[&str], zdb: Zdb) {
     for made in [mirror(), surgeon("raidz1")].map(made) {
         act(&made);
         mends(&made.s, expected, zdb);
@@ -46,7 +46,7 @@ fn in_each(act: impl Fn(&Made), expected: &[&str], zdb: Zdb) {
 
 #[test]
 fn a_space_map_whose_blocks_are_lost() {
-    let act = |m: &Made| {
+    let act = |m: &TestPool| {
         let (map, _) = a_map(&m.s);
         let bp = m.s.open().mos().object(map).unwrap().block_pointer(0, 0).unwrap().unwrap();
         m.s.destroy_all(&bp);
@@ -56,7 +56,7 @@ fn a_space_map_whose_blocks_are_lost() {
 
 #[test]
 fn a_space_map_that_decodes_to_nonsense_and_lost_labels() {
-    let act = |m: &Made| {
+    let act = |m: &TestPool| {
         let (map, _) = a_map(&m.s);
         m.s.edit_block((0, map), (0, 0), |b| b[..64].fill(0xff));
         m.s.scribble(0, &vec![0; 512 << 10]);
@@ -66,7 +66,7 @@ fn a_space_map_that_decodes_to_nonsense_and_lost_labels() {
 
 #[test]
 fn wrong_numbers_a_name_of_nothing_and_a_file_without_a_name() {
-    let act = |m: &Made| {
+    let act = |m: &TestPool| {
         let live = live(&m.s);
         let fs = live.filesystem(&format!("{}/new", live.name())).unwrap();
         fs.mend(m.files[7], Mend { links: Some(7), ..Mend::default() }).unwrap();
@@ -81,7 +81,7 @@ fn wrong_numbers_a_name_of_nothing_and_a_file_without_a_name() {
 
 #[test]
 fn dnodes_that_are_lost() {
-    let act = |m: &Made| {
+    let act = |m: &TestPool| {
         m.s.edit_dnode((m.set, m.files[0]), |d| d[..64].fill(0xee));
         let meta = objset(&m.s.open(), m.set).meta_object().unwrap();
         let last = m.files.last().unwrap() / 32;
@@ -92,7 +92,7 @@ fn dnodes_that_are_lost() {
 
 #[test]
 fn a_directory_that_cannot_be_read() {
-    let act = |m: &Made| {
+    let act = |m: &TestPool| {
         let object = objset(&m.s.open(), m.set).object(m.dir).unwrap();
         m.s.destroy_all(&object.block_pointer(0, 0).unwrap().unwrap());
     };
@@ -101,7 +101,7 @@ fn a_directory_that_cannot_be_read() {
 
 #[test]
 fn a_dataset_that_is_lost() {
-    let act = |m: &Made| {
+    let act = |m: &TestPool| {
         let head = heads(&m.s.open()).into_iter().find(|d| d.object == m.set).unwrap();
         m.s.destroy_all(&head.phys.bp);
     };

@@ -216,12 +216,12 @@ impl Guard {
         if !state.1 {
             state.1 = true;
             drop(state);
-            let (device, answer) = (Arc::clone(&self.device), Arc::clone(known));
+            let (device, last) = (Arc::clone(&self.device), Arc::clone(known));
             self.calls.make(move || {
-                let message = question(&device);
+                let answer = question(&device);
                 drop(device);
-                *answer.state.lock() = (message, false);
-                answer.answered.notify_all();
+                *last.state.lock() = (answer, false);
+                last.answered.notify_all();
             });
             let until = self.watch.rt.now() + ASKING;
             state = known.state.lock();
@@ -250,7 +250,7 @@ impl Guard {
             Ok(answer) => self.calls.make(move || {
                 let result = call(&writer);
                 drop(writer);
-                answer.end(|owner| owner.told(result));
+                answer.end(|owner| owner.finish(result));
             }),
             Err(owner) => owner.fail(error(ErrorKind::NoAnswer)),
         }
@@ -267,7 +267,7 @@ impl Owner {
         }
     }
 
-    fn told(self, result: Result<(), Error>) {
+    fn finish(self, result: Result<(), Error>) {
         match (self, result) {
             (Self::Write(done), result) => done(result),
             (owner, Err(e)) => owner.fail(e),
@@ -436,7 +436,7 @@ impl Device for Guard {
                     let done: Done = Box::new(move |result| {
                         answer.end(|owner| match owner {
                             Owner::Read(done) => done(result),
-                            owner @ Owner::Write(_) => owner.told(result.map(|_| ())),
+                            owner @ Owner::Write(_) => owner.finish(result.map(|_| ())),
                         });
                     });
                     passed.push(Read { offset, len, done });
@@ -465,7 +465,7 @@ impl WriteDevice for Guard {
             match self.watch.begin(what, Owner::Write(done)) {
                 Ok(answer) => {
                     let done: WriteDone =
-                        Box::new(move |result| answer.end(|owner| owner.told(result)));
+                        Box::new(move |result| answer.end(|owner| owner.finish(result)));
                     passed.push(Write { offset, parts, done });
                 }
                 Err(owner) => {

@@ -141,17 +141,17 @@ fn a_late_write_lands_before_anything_is_written_after_it() {
 fn who_answers_others_is_slow_and_may_have_lost_one() {
     Rt::simulate(1, |rt| {
         let (_hung, guard) = guarded(rt);
-        let (told, began) = (Arc::new(Mutex::new(None)), rt.now());
-        let (answer, clock) = (Arc::clone(&told), rt.clone());
+        let (outcome, began) = (Arc::new(Mutex::new(None)), rt.now());
+        let (answer, clock) = (Arc::clone(&outcome), rt.clone());
         let done: Done = Box::new(move |result| *answer.lock() = Some((clock.now(), kind(result))));
         guard.submit(vec![Read { offset: 8192, len: 512, done }]);
         while rt.now() - began < LOST {
-            assert!(told.lock().is_none());
+            assert!(outcome.lock().is_none());
             assert!(guard.read_new(0, 512).is_ok());
             rt.sleep(SILENCE / 2);
         }
         rt.sleep(SILENCE);
-        let (at, kind) = told.lock().take().expect("it was given up");
+        let (at, kind) = outcome.lock().take().expect("it was given up");
         assert_eq!(kind, Some(ErrorKind::NoAnswer));
         assert!(at - began >= LOST && at - began < LOST + SILENCE, "{at:?}");
     });

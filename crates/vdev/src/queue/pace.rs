@@ -75,12 +75,12 @@ struct State {
     late: u32,
     /// Extra reads saved, in hundredths.
     saved: u64,
-    sit_out: Option<SitOut>,
+    sit_out: Option<Pause>,
     /// How long the last one was, and when it ended.
     before: Option<(Duration, Duration)>,
 }
 
-struct SitOut {
+struct Pause {
     until: Duration,
     length: Duration,
     trial: Option<Duration>,
@@ -170,13 +170,13 @@ impl Pace {
             Some(sit) if sit.trial.is_none() => {}
             Some(sit) => {
                 let length = (sit.length * 2).min(most);
-                *sit = SitOut { until: now + length, length, trial: None };
+                *sit = Pause { until: now + length, length, trial: None };
             }
             None if state.late.count_ones() >= LATE_MAX => {
                 // One that was slow a short while ago begins where it left off.
                 let again = state.before.filter(|(_, ended)| now.saturating_sub(*ended) <= most);
                 let length = again.map_or(SIT_OUT, |(length, _)| length * 2).min(most);
-                state.sit_out = Some(SitOut { until: now + length, length, trial: None });
+                state.sit_out = Some(Pause { until: now + length, length, trial: None });
                 self.sits_out.store(true, Relaxed);
             }
             None => {}

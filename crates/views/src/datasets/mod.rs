@@ -198,14 +198,14 @@ fn beginning(list: &str) -> String {
 /// Not among a dataset's properties, but made when asked for: what was written since a snapshot
 /// or bookmark, what an owner uses and may use.
 #[must_use]
-pub fn is_asked_for(name: &str) -> bool {
+pub fn is_computed(name: &str) -> bool {
     name.starts_with("written@") || name.starts_with("written#") || parse_owner(name).is_some()
 }
 
 /// Those of the names that are made when asked for.
 #[must_use]
-pub fn asked_for<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
-    names.filter(|n| is_asked_for(n)).map(str::to_owned).collect()
+pub fn computed<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    names.filter(|n| is_computed(n)).map(str::to_owned).collect()
 }
 
 /// Kind and text of a source, as JSON has them.

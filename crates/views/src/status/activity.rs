@@ -97,8 +97,8 @@ fn newest_rebuilds(status: &Status) -> Vec<(&RebuildState, &str)> {
     let ended = scan.map_or(0, |s| s.end_time);
     let all: Vec<_> = status.rebuilds.iter().filter(|(s, _)| s.state() != State::None).collect();
     let is_new = all.iter().any(|(s, _)| s.state() == State::Active || s.end_time > ended);
-    let told = all.iter().filter(|_| is_new && !is_active);
-    told.map(|(state, name)| (state, name.as_str())).collect()
+    let shown = all.iter().filter(|_| is_new && !is_active);
+    shown.map(|(state, name)| (state, name.as_str())).collect()
 }
 
 fn rebuild_line(s: &RebuildState, name: &str, date: &dyn Fn(u64) -> String) -> String {

@@ -290,8 +290,8 @@ impl View {
             if v.children.is_empty() {
                 put("slow_ios", json::number(v.slow_requests, int));
             }
-            if let Some(requested) = &v.store {
-                put("store", json!(requested));
+            if let Some(store) = &v.store {
+                put("store", json!(store));
             }
             let remark = self.remark(v);
             if !remark.is_empty() {

@@ -90,10 +90,10 @@ impl View {
     pub(super) fn remark(&self, v: &VdevView) -> String {
         let works = v.works.iter().filter_map(|seen| self.work(seen));
         let refused = v.refused.iter().map(refused_note);
-        let has_no_cache = v.store.is_some_and(|requested| requested.cache_failures > 0);
+        let has_no_cache = v.store.is_some_and(|store| store.cache_failures > 0);
         let cache = has_no_cache.then(|| "(its cache cannot be opened or written to)".to_owned());
-        let message = v.remark.iter().map(remark).chain(refused);
-        let all: Vec<String> = message.chain(works).chain(cache).collect();
+        let remarks = v.remark.iter().map(remark).chain(refused);
+        let all: Vec<String> = remarks.chain(works).chain(cache).collect();
         all.join("  ")
     }
 

@@ -412,8 +412,8 @@ fn conditions() {
     for condition in all {
         let status = Status { condition: Some(condition), ..status(Vec::new()) };
         let report = report(&status);
-        let message = report.lines().skip_while(|l| !l.starts_with("status:"));
-        for line in message.take_while(|l| !l.starts_with("config:")) {
+        let lines = report.lines().skip_while(|l| !l.starts_with("status:"));
+        for line in lines.take_while(|l| !l.starts_with("config:")) {
             let _ = writeln!(text, "{line}");
         }
         text.push('\n');

@@ -482,20 +482,20 @@ fn many_threads_share_writes() {
     let (pool, log) = log();
     names(&log, 10, "a");
     log.commit(None).unwrap();
-    let told = Arc::new(AtomicU64::new(0));
+    let called = Arc::new(AtomicU64::new(0));
     std::thread::scope(|scope| {
         for thread in 0..8u64 {
-            let (log, told) = (&log, &told);
+            let (log, called) = (&log, &called);
             scope.spawn(move || {
                 for n in 0..100 {
                     names(log, 11, &format!("{thread}.{n}"));
                     if n % 2 == 0 {
                         log.commit(Some(1)).unwrap();
                     } else {
-                        let told = Arc::clone(told);
+                        let called = Arc::clone(called);
                         log.commit_then(Some(1), move |done| {
                             done.unwrap();
-                            told.fetch_add(1, Ordering::SeqCst);
+                            called.fetch_add(1, Ordering::SeqCst);
                         });
                     }
                 }
@@ -503,7 +503,7 @@ fn many_threads_share_writes() {
         }
     });
     log.commit(None).unwrap();
-    while told.load(Ordering::SeqCst) < 400 {
+    while called.load(Ordering::SeqCst) < 400 {
         std::thread::yield_now();
     }
     let records = pool.records();
@@ -522,8 +522,11 @@ fn a_replay_says_how_far_it_came() {
     log.replayed(11, 3);
     log.replayed(11, 4);
     log.replayed(12, 5);
-    let message = |txg| log.sync(txg).unwrap().header.replay_seq;
-    assert_eq!([message(10), message(11), message(12), message(13)], [2, 4, 5, 5]);
+    let replay_seq_at = |txg| log.sync(txg).unwrap().header.replay_seq;
+    assert_eq!(
+        [replay_seq_at(10), replay_seq_at(11), replay_seq_at(12), replay_seq_at(13)],
+        [2, 4, 5, 5]
+    );
     log.taken_over();
     assert_eq!(log.sync(14).unwrap().header, ZilHeader::default());
 }

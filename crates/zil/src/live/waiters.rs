@@ -34,9 +34,9 @@ impl Signal {
 /// Threads that are to be woken, when no lock is held any more.
 #[must_use]
 #[derive(Default)]
-pub(super) struct ToWake(Vec<Arc<Signal>>);
+pub(super) struct Wakeups(Vec<Arc<Signal>>);
 
-impl ToWake {
+impl Wakeups {
     pub(super) fn wake(self) {
         self.0.iter().for_each(|signal| signal.give());
     }
@@ -58,12 +58,12 @@ impl Waiters {
     }
 
     /// All is kept below `kept`, and of those that wait for more than `ready` one may lead.
-    pub(super) fn due(&mut self, kept: u64, ready: Option<u64>) -> ToWake {
+    pub(super) fn due(&mut self, kept: u64, ready: Option<u64>) -> Wakeups {
         let mut due: Vec<_> =
             self.all.extract_if(.., |(ticket, _)| *ticket <= kept).map(|(_, s)| s).collect();
         let leader = ready.and_then(|first| self.all.iter().position(|(t, _)| *t > first));
         due.extend(leader.map(|at| self.all.remove(at).1));
-        ToWake(due)
+        Wakeups(due)
     }
 }
 

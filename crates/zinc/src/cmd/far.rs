@@ -9,7 +9,7 @@ use crate::ui;
 use engine::Progress;
 use engine::devices::FarName;
 use engine::devices::disk::{
-    self, Collected, LogDevice, SECTOR_BYTES, SEGMENT_BYTES, Superblock, Trouble, WINDOW,
+    self, Collected, DiskError, LogDevice, SECTOR_BYTES, SEGMENT_BYTES, Superblock, WINDOW,
 };
 use engine::devices::price::{Prices, Workload};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// The verbs of `zinc far`.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Make a new disk in a store that has none
+    /// Create a disk in an empty store
     Create(Create),
     /// Show what a disk is, how much of it is used, its writers and its pins
     Ls(Ls),
@@ -27,11 +27,11 @@ pub enum Command {
     Check(Check),
     /// Copy a disk out of a store into a file, or a file into a disk
     Copy(Copy),
-    /// Delete what is no longer needed
+    /// Delete objects that are no longer needed
     Gc(Gc),
     /// Show what a month of use costs
     Cost(Cost),
-    /// Keep the present state of a disk from being deleted, or take that back
+    /// Protect the present state of a disk from deletion, or remove that protection
     Pin(Pin),
 }
 
@@ -41,7 +41,8 @@ pub enum Command {
 What is not written takes no room: a disk may be much larger than what will be on it. The store is
 tried first: if it does not keep two writers apart, it is refused.")]
 pub struct Create {
-    /// There will never be more than one writer at a time: take a store that keeps none apart
+    /// Accept a store that cannot keep two writers apart: there must never be more than one at a
+    /// time
     #[arg(long)]
     single_writer: bool,
     /// The store: dir:///PATH, or a bucket as s3://BUCKET/PREFIX (or gs://, az://)
@@ -78,9 +79,9 @@ One of both is a store (dir:///PATH, s3://BUCKET/PREFIX, gs://…, az://…). A 
 with holes where the disk has nothing.
 A file is copied into a disk that is there already and at least as large.")]
 pub struct Copy {
-    /// What is copied
+    /// The source
     from: String,
-    /// Where to
+    /// The destination
     to: String,
 }
 
@@ -90,7 +91,7 @@ pub struct Copy {
 While the disk is in use by a pool, its writer does all this by itself. Readers on other machines
 that have no pin lose what they read, and must open it again.")]
 pub struct Gc {
-    /// Move together what lives in segments that are used by less than this many percent
+    /// Compact segments of which less than this percentage is in use
     #[arg(long, value_name = "PERCENT", default_value_t = 40,
           value_parser = clap::value_parser!(u32).range(0..=90))]
     below: u32,
@@ -105,7 +106,7 @@ pub struct Gc {
 Prices are Amazon's, or those of a FILE of lines NAME = DOLLARS: create, get, list and delete for a
 million requests, keep for a GiB and month, out for a GiB that leaves; and source and date.")]
 pub struct Cost {
-    /// Bytes that are kept, when no STORE says it
+    /// Bytes that are stored, when no STORE is given
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = bytes)]
     kept: u64,
     /// Bytes that are written in a month
@@ -120,17 +121,17 @@ pub struct Cost {
     /// Seconds between two transaction groups (zfs_txg_timeout)
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     txg: u64,
-    /// Percent of the time in which something is written
+    /// Percentage of the time in which something is written
     #[arg(long, value_name = "PERCENT", default_value_t = 100,
           value_parser = clap::value_parser!(u64).range(0..=100))]
     busy: u64,
     /// Times a second that programs wait for a write, when there is no log device
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     syncs: u64,
-    /// Prices in place of Amazon's; without it, the file of ZINC_PRICES
+    /// File of prices instead of Amazon's [default: the file that ZINC_PRICES names]
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// The disk that it is about: dir:///PATH, s3://BUCKET/PREFIX (or gs://, az://)
+    /// The disk: dir:///PATH, s3://BUCKET/PREFIX (or gs://, az://)
     #[arg(value_name = "STORE")]
     name: Option<String>,
 }
@@ -138,7 +139,7 @@ pub struct Cost {
 /// Arguments of `zinc far pin`.
 #[derive(clap::Args)]
 pub struct Pin {
-    /// Take the pin of this name back
+    /// Remove the pin of this name
     #[arg(long, value_name = "PIN")]
     remove: Option<String>,
     /// The store: dir:///PATH, or a bucket as s3://BUCKET/PREFIX (or gs://, az://)
@@ -180,12 +181,12 @@ fn named(text: &str) -> Result<FarName, Failure> {
     store(text)?.ok_or_else(none)
 }
 
-fn cannot(doing: &str, name: &FarName, trouble: &Trouble) -> Failure {
+fn cannot(doing: &str, name: &FarName, trouble: &DiskError) -> Failure {
     let failure = Failure::new(format!("cannot {doing} the disk in {}", name.as_str()));
     let failure = failure.because(trouble.to_string());
     match trouble {
-        Trouble::NoDisk => failure.hint("`zinc far create` makes one"),
-        Trouble::NoFence(_) => failure.hint(
+        DiskError::NoDisk => failure.hint("`zinc far create` makes one"),
+        DiskError::NoFence(_) => failure.hint(
             "--single-writer takes it all the same, if you see to it that one machine alone writes",
         ),
         _ => failure,
@@ -195,7 +196,7 @@ fn cannot(doing: &str, name: &FarName, trouble: &Trouble) -> Failure {
 fn claimed(
     doing: &str,
     name: &FarName,
-    device: Result<Arc<LogDevice>, Option<Trouble>>,
+    device: Result<Arc<LogDevice>, Option<DiskError>>,
 ) -> Result<Arc<LogDevice>, Failure> {
     device.map_err(|trouble| match trouble {
         Some(trouble) => cannot(doing, name, &trouble),
@@ -281,7 +282,7 @@ impl Verb for Gc {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let name = named(&self.name)?;
         let device = claimed("clean up", &name, disk::claim_to_clean(&name))?;
-        let run = || -> Result<(Collected, u64), Trouble> {
+        let run = || -> Result<(Collected, u64), DiskError> {
             let moved = device.clean(self.below, u64::MAX)?;
             device.age()?;
             let mut done = device.collect()?;

@@ -19,7 +19,7 @@ use views::places::{Place, divided, printable};
 pub struct Mkdir {
     #[command(flatten)]
     live: LiveArgs,
-    /// Make what is missing above it too; what is there already is not a failure
+    /// Also create missing parents; a directory that exists is not an error
     #[arg(short, long)]
     parents: bool,
     /// Permissions, octal
@@ -35,10 +35,10 @@ pub struct Mkdir {
 pub struct Rm {
     #[command(flatten)]
     live: LiveArgs,
-    /// Remove directories with all that is in them
+    /// Remove directories with their contents
     #[arg(short, long)]
     recursive: bool,
-    /// What is not there is no failure
+    /// Ignore files that do not exist
     #[arg(short, long)]
     force: bool,
     /// Files of one pool, as POOL/DATASET:PATH
@@ -51,7 +51,7 @@ pub struct Rm {
 pub struct Mv {
     #[command(flatten)]
     live: LiveArgs,
-    /// Replace no file
+    /// Do not replace files
     #[arg(short = 'n', long)]
     no_clobber: bool,
     /// What there is, as POOL/DATASET:PATH

@@ -23,10 +23,11 @@ pub struct Args {
     /// Write to this file instead of standard output
     #[arg(short = 'o', long = "out", value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Leave the content of volumes out
+    /// Leave out the contents of volumes
     #[arg(long)]
     no_volumes: bool,
-    /// Hash no file or volume that has more bytes of holes; K, M, G and T are units
+    /// Do not hash files and volumes with more than this many bytes of holes; K, M, G and T are
+    /// units
     #[arg(long, value_name = "BYTES", default_value = "64G", value_parser = bytes)]
     max_hole: u64,
     /// Name or guid of the pool

@@ -36,9 +36,9 @@ pub enum Command {
     List,
     /// List the simulated disks, or print one as JSON
     Presets(Presets),
-    /// Measure a disk by reading it, and print what it is like as a preset for --sim
+    /// Measure a disk by reading it, and print a preset for --sim
     Fit(Fit),
-    /// Change every number of an experiment's simulated disk, and show what each row does
+    /// Vary every number of an experiment's simulated disk, and show the effect on each row
     Sensitivity(sensitivity::Sensitivity),
     /// Simulate a pool and a load: throughput, latency, and what limits it
     WhatIf(what_if::WhatIf),
@@ -64,7 +64,7 @@ pub struct Run {
     /// Search this directory, file or disk for the pool's devices (repeatable)
     #[arg(short = 'd', long = "dev", value_name = "PATH")]
     search: Vec<PathBuf>,
-    /// Experiments that write to the device may destroy what is on it
+    /// Allow experiments that write to the device, which destroys its data
     #[arg(long, requires = "device")]
     destroy_data: bool,
     /// Do not ask before data is destroyed
@@ -79,14 +79,13 @@ pub struct Run {
     /// Write the table of every published figure, with what this run gave, into this file
     #[arg(long, value_name = "FILE", hide = true)]
     figures: Option<PathBuf>,
-    /// Part of the study's amount of work, 1 at most
+    /// Fraction of the study's amount of work, at most 1
     #[arg(long, value_name = "PART", default_value_t = 1.0, value_parser = part)]
     scale: f64,
     /// Seconds for each figure on a real device
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
-    /// Decides what chance decides: where platters and heads stand, where reads go, which comes
-    /// first
+    /// Seed of all that is random: where platters and heads are, where reads go, which comes first
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Run with this many seeds from --seed on, and show median and range; without it as many as
@@ -196,7 +195,7 @@ impl Verb for Presets {
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("disk").args(["sim", "device"]).required(true))]
 pub struct Fit {
-    /// This disk or file, which is only read unless --write is said
+    /// This disk or file, which is only read without --write
     #[arg(long, value_name = "PATH")]
     device: Option<PathBuf>,
     /// A simulated disk: a preset, or a file with one
@@ -205,14 +204,14 @@ pub struct Fit {
     /// Seconds for each step on a real device
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
-    /// Read the disk with patterns that the preset was not fitted to, and show on standard error
-    /// what it says of them
+    /// Read the disk with patterns that the preset was not fitted to, and compare with its
+    /// predictions on standard error
     #[arg(long)]
     validate: bool,
     /// Write to the disk too: reads do not show its write cache. Needs --destroy-data with --device
     #[arg(long)]
     write: bool,
-    /// What is on the device may be destroyed
+    /// Allow writes to the device, which destroys its data
     #[arg(long, requires_all = ["device", "write"])]
     destroy_data: bool,
     /// Do not ask before data is destroyed

@@ -40,16 +40,16 @@ pub struct Mount {
     #[command(flatten)]
     live: LiveArgs,
     /// Options: ro, rw, suid, nosuid, dev, nodev, exec, noexec, atime, noatime, xattr, noxattr
-    /// (comma-separated, repeatable); otherwise the properties say
+    /// (comma-separated, repeatable); the others follow from the properties
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
-    /// Also over a directory that has something in it
+    /// Also mount over a directory that is not empty
     #[arg(short = 'O', long)]
     overlay: bool,
-    /// Where the pool is not served: serve it in this process, and not in one of its own
+    /// If the pool is not served: serve it in this process instead of a new one
     #[arg(long)]
     foreground: bool,
-    /// Where the pool is not served: open it read-only, and write nothing to its devices
+    /// If the pool is not served: open it read-only, and write nothing to its devices
     #[arg(long)]
     read_only: bool,
     /// What the process of its own is
@@ -65,7 +65,7 @@ pub struct Mount {
 /// Arguments of `zinc unmount`.
 #[derive(clap::Args)]
 pub struct Unmount {
-    /// Also when programs use it: they can do nothing more with what they have open
+    /// Also when programs use it: they lose access to the files they have open
     #[arg(short, long)]
     force: bool,
     /// Mount points, file systems or snapshots

@@ -38,36 +38,35 @@ as this command runs. SIGTERM and SIGINT end it: what clients wait for is answer
 pub struct Args {
     #[command(flatten)]
     live: LiveArgs,
-    /// Listen at this Unix socket
+    /// Listen on this Unix socket
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Listen at this address: 127.0.0.1:10809, or a port alone for this machine's own
+    /// Listen on this address, such as 127.0.0.1:10809; a port alone is one of this machine only
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     listen: Option<SocketAddr>,
-    /// Listen where other machines can connect, though they are not asked who they are and all is
-    /// sent as it is
+    /// Listen where other machines can connect, without authentication or encryption
     #[arg(long)]
     insecure_plain_tcp: bool,
-    /// Serve clients inside TLS alone, with server-cert.pem and server-key.pem of this directory
+    /// Require TLS, with server-cert.pem and server-key.pem of this directory
     #[arg(long, value_name = "DIR")]
     tls_certificates: Option<PathBuf>,
-    /// Let in only clients whose certificate one of ca-cert.pem has signed
+    /// Accept only clients whose certificate is signed by one in ca-cert.pem
     #[arg(long, requires = "tls_certificates")]
     tls_verify_peer: bool,
-    /// Let clients change nothing; only so a file is exported, and a pool of which nothing is known
+    /// Export read-only (required for files, and for pools that are not imported)
     #[arg(long)]
     read_only: bool,
-    /// Give the terminal back as soon as clients can connect
+    /// Run in the background: return as soon as clients can connect
     #[arg(short = 'b', long)]
     background: bool,
-    /// With -b: write what goes to standard error into this file
+    /// With -b: write messages to this file instead of standard error
     #[arg(long = "log", value_name = "FILE")]
     errors: Option<PathBuf>,
     /// What -b starts
     #[arg(long = background::INNER, hide = true)]
     inner: bool,
-    /// Volumes POOL/VOL and snapshots POOL/VOL@SNAP of one pool; a file is named by a path with /
-    /// or . before it
+    /// Volumes POOL/VOL and snapshots POOL/VOL@SNAP of one pool; or a file, as a path that begins
+    /// with . or /
     #[arg(required = true, value_name = "POOL/VOL|FILE")]
     names: Vec<String>,
 }

@@ -133,7 +133,7 @@ pub struct Args {
     /// Threads pause up to this many milliseconds between I/Os
     #[arg(short = 'T', long = "threaddelay", value_name = "MS", default_value_t = 0)]
     thread_delay: u64,
-    /// Remove the files afterwards, also when something failed
+    /// Remove the files afterwards, even after a failure
     #[arg(short = 'x', long)]
     cleanup: bool,
     /// Run this shell command before each run

@@ -25,25 +25,26 @@ pub struct Args {
     /// Search this directory, file or disk for devices (repeatable)
     #[arg(short = 'd', long = "dev", value_name = "PATH")]
     search: Vec<PathBuf>,
-    /// Go back to this txg first; what was written since is given up
+    /// Go back to this txg first; later changes are lost
     #[arg(long, value_name = "N")]
     txg: Option<u64>,
-    /// Read the content of all files too, and name those that are damaged
+    /// Also read the contents of all files, and name damaged ones
     #[arg(long)]
     read_files: bool,
-    /// Do what the plan says
+    /// Carry out the plan
     #[arg(short, long)]
     yes: bool,
-    /// Keep what is there now in this new file; POOL-TXG.undo when nothing is said
+    /// Save the data that is overwritten to this new file [default: POOL-TXG.undo]
     #[arg(long, value_name = "FILE", requires = "yes")]
     keep: Option<PathBuf>,
-    /// Put back what a repair kept in this file
+    /// Undo the repair that wrote this file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["yes", "json", "name"])]
     undo: Option<PathBuf>,
-    /// Also a pool of another host; also when devices that are away may have what is given up
+    /// Also repair a pool of another host, or when absent devices may have the data that is given
+    /// up
     #[arg(short, long)]
     force: bool,
-    /// What is written at most, in MiB; until it is, it takes twice that in memory
+    /// Limit of what is written, in MiB (takes twice that in memory)
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     write_mib: u64,
     /// Print JSON

@@ -33,13 +33,13 @@ Exit code 1: something is lost, the log says what.")]
 pub struct Args {
     #[command(flatten)]
     pool: PoolArgs,
-    /// The datasets below, too
+    /// Also the datasets below
     #[arg(short, long)]
     recursive: bool,
-    /// Snapshots, too
+    /// Also snapshots
     #[arg(long)]
     snapshots: bool,
-    /// Replace links, pipes, sockets and devices that are in the way, too
+    /// Also replace links, pipes, sockets and devices that are in the way
     #[arg(short, long)]
     force: bool,
     #[command(flatten)]
@@ -98,7 +98,7 @@ impl Verb for Args {
         let end = json!({ "files": files, "lost_bytes": lost_bytes, "losses": losses });
         log.write("end", object(end));
         if let Some(e) = log.broken() {
-            return Err(cannot(e).hint("the log is not whole"));
+            return Err(cannot(e).hint("the log is incomplete"));
         }
         let renamed = match count(&log.renamed) {
             0 => String::new(),

@@ -22,7 +22,7 @@ of a txg, and of the throttle's limit. Txgs without data are left out.")]
 pub struct Args {
     #[command(flatten)]
     records: Records,
-    /// Seconds of an interval of a history; 0 for one over all
+    /// Seconds of each interval of a history; 0 is one interval over all
     #[arg(short = 'i', long = "interval", value_name = "SECONDS", default_value_t = 0)]
     span: u64,
 }

@@ -24,7 +24,8 @@ pub struct Args {
     /// Print no headings, and tabs between columns
     #[arg(short = 'H')]
     script: bool,
-    /// Those of this pool, which is served: their values now. NAME=VALUE sets one, from now on
+    /// The tunables of this pool, which must be served, with their current values; NAME=VALUE sets
+    /// one
     #[arg(long, value_name = "POOL")]
     pool: Option<String>,
     /// Search this directory, file or disk for the pool's devices (repeatable)

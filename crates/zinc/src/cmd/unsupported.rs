@@ -26,10 +26,10 @@ fn failure(command: &str, words: &[OsString], known: &[&str]) -> Failure {
     let verb = words.first().map(|w| w.to_string_lossy().into_owned()).unwrap_or_default();
     if known.contains(&verb.as_str()) {
         return Failure::new(format!("{command} {verb}: not supported by zinc yet"))
-            .hint(format!("`zinc {command} --help` lists what it does"));
+            .hint(format!("`zinc {command} --help` lists the supported ones"));
     }
     Failure::usage(format!("unrecognized command '{verb}'"))
-        .hint(format!("`zinc {command} --help` lists the commands there are"))
+        .hint(format!("`zinc {command} --help` lists the commands"))
 }
 
 /// Why a command line that has an option of OpenZFS does nothing, when it is one that zinc lacks.

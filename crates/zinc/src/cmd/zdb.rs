@@ -67,7 +67,7 @@ pub struct Args {
     /// Verify checksums: of metadata; twice: of all blocks
     #[arg(short = 'c', long = "checksum", action = clap::ArgAction::Count)]
     checksum: u8,
-    /// What deduplication would save, were it on
+    /// What deduplication would save if it were on
     #[arg(short = 'S', long = "simulate-dedup")]
     simulate: bool,
     /// Read blocks: POOL VDEV:OFFSET:SIZE[/PSIZE][:FLAGS]
@@ -100,20 +100,20 @@ pub struct Args {
     /// The pool is not in a cache file (always so here)
     #[arg(short = 'e', long = "exported")]
     exported: bool,
-    /// Key or passphrase of the dataset, which every user of the machine can see; better its place:
+    /// Key or passphrase of the dataset, visible to every user of the machine; better its location:
     /// file:///PATH, fd:N or prompt
     #[arg(short = 'K', value_name = "KEY")]
     passphrase: Option<String>,
-    /// Look at the state the pool's checkpoint kept
+    /// Show the state of the pool's checkpoint
     #[arg(short = 'k', long = "checkpointed-state")]
     checkpointed: bool,
-    /// Look at the state of this txg
+    /// Show the state of this txg
     #[arg(short = 't', value_name = "TXG")]
     at: Option<u64>,
     /// Print help (`-h` is the history)
     #[arg(long = "help", action = clap::ArgAction::Help)]
     help: Option<bool>,
-    /// Accepted for habit: what cannot be read never stops a dump, and leaks are for `zinc check`
+    /// Accepted: unreadable blocks never stop a dump, and `zinc check` finds leaks
     #[arg(short = 'A', short_aliases = ['F', 'G', 'L', 's', 'V', 'X', 'y', 'Y'], hide = true,
           action = clap::ArgAction::Count)]
     habit: u8,
@@ -317,7 +317,7 @@ impl Args {
         self.open.load_keys(session, &pool)?;
         if let Some(key) = &self.passphrase {
             let dataset = name.split('@').next().unwrap_or(name);
-            crate::keys::load_word(session, &pool, dataset, key)?;
+            crate::keys::load_secret(session, &pool, dataset, key)?;
         }
         Ok(pool)
     }

@@ -24,15 +24,15 @@ const PIECE: usize = 1 << 16;
 /// The subcommands.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Show what is in a send stream, and verify its checksums
+    /// Show the records of a send stream, and verify its checksums
     Dump(DumpArgs),
-    /// Decompress blocks of a stream, whatever it says of their compression
+    /// Decompress blocks of a stream, whatever compression it records for them
     Decompress(DecompressArgs),
     /// Compress the blocks of a stream with another algorithm
     Recompress(RecompressArgs),
     /// Write a deduplicated stream of an old program as a plain one
     Redup(RedupArgs),
-    /// Show what is in the token of a stream that was cut
+    /// Show the contents of a resume token
     Token(TokenArgs),
     /// Any other word.
     #[command(external_subcommand)]
@@ -56,7 +56,7 @@ impl Command {
 /// Arguments of `zinc zstream dump`.
 #[derive(clap::Args)]
 pub struct DumpArgs {
-    /// Show each record; twice: and its checksum
+    /// Show each record; twice: with its checksum
     #[arg(short = 'v', action = clap::ArgAction::Count)]
     verbose: u8,
     /// Show each record, its checksum and its payload
@@ -72,10 +72,10 @@ pub struct DumpArgs {
 /// Arguments of `zinc zstream decompress`.
 #[derive(clap::Args)]
 pub struct DecompressArgs {
-    /// Say which blocks were decompressed
+    /// Print which blocks were decompressed
     #[arg(short = 'v')]
     verbose: bool,
-    /// Blocks, as OBJECT,OFFSET or OBJECT,OFFSET,TYPE: off, lz4 (usual), lzjb, gzip, zle, zstd
+    /// Blocks, as OBJECT,OFFSET or OBJECT,OFFSET,TYPE: off, lz4 (default), lzjb, gzip, zle, zstd
     #[arg(value_name = "BLOCK", value_parser = streams::block)]
     blocks: Vec<((u64, u64), Algorithm)>,
 }
@@ -86,14 +86,14 @@ pub struct RecompressArgs {
     /// Level of zstd or gzip, where it is not part of the name
     #[arg(short = 'l', value_name = "LEVEL")]
     level: Option<i32>,
-    /// What the property compression can be
+    /// A value of the property compression
     algorithm: String,
 }
 
 /// Arguments of `zinc zstream redup`.
 #[derive(clap::Args)]
 pub struct RedupArgs {
-    /// Say how many records there were
+    /// Print the number of records
     #[arg(short = 'v')]
     verbose: bool,
     /// The stream: a file, which is read twice
@@ -110,7 +110,7 @@ pub struct TokenArgs {
 /// A stream on standard input.
 fn input() -> Result<BufReader<Box<dyn Read>>, Failure> {
     match io::stdin().is_terminal() {
-        true => Err(Failure::usage("a send stream is not read from a terminal")),
+        true => Err(Failure::usage("a send stream cannot be read from a terminal")),
         false => Ok(BufReader::with_capacity(PIECE, Box::new(io::stdin()))),
     }
 }
@@ -138,12 +138,12 @@ impl Verb for DecompressArgs {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let blocks: BTreeMap<(u64, u64), Algorithm> = self.blocks.into_iter().collect();
         let mut reader = Reader::new(input()?);
-        let told = |at, what| {
+        let report = |at, what| {
             if self.verbose || what == Decompressed::Failed {
                 ui::error(session, &streams::decompressed(at, what));
             }
         };
-        decompress(&mut reader, output(session)?, &blocks, told).map_err(|e| failed(&e))?;
+        decompress(&mut reader, output(session)?, &blocks, report).map_err(|e| failed(&e))?;
         Ok(ExitCode::SUCCESS)
     }
 }

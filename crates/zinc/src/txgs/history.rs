@@ -30,6 +30,6 @@ pub fn read(path: &Path, pool: Option<&str>) -> Result<Vec<Line>, Failure> {
     parse(&text, pool).map_err(|(n, e)| {
         Failure::new(format!("{shown}, line {n}: no record of a txg"))
             .because(e.to_string())
-            .hint("such files are written by --txgs-log FILE")
+            .hint("--txgs-log FILE writes such files")
     })
 }

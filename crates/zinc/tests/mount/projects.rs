@@ -24,8 +24,8 @@ fn projects_of_trees_are_shown_checked_and_set() {
     assert_eq!(project(&place, "-c -r mnt/a"), "");
     has(&place.sh("lsattr -pd a/b/c"), &["9 ", "P"]);
     place.sh("touch a/b/new && chattr -p 5 a/b/new");
-    let message = project(&place, "-cr mnt/a");
-    assert_eq!(message, "mnt/a/b/new - project ID is not set properly (5/9)\n");
+    let output = project(&place, "-cr mnt/a");
+    assert_eq!(output, "mnt/a/b/new - project ID is not set properly (5/9)\n");
     assert_eq!(project(&place, "-cr0 mnt/a"), "mnt/a/b/new\0");
     assert_eq!(project(&place, "-c -d -p 4 mnt/a").lines().count(), 1);
     // The project of the directory is that of the tree when none is named.

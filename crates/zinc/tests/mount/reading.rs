@@ -65,9 +65,9 @@ fn what_was_imported_readonly_is_mounted_and_not_written() {
     let place = exported();
     let before = bytes(&place);
     place.zinc(&["zpool", "import", "-o", "readonly=on", "-d", ".", "tank"]).ok();
-    let message = place.zinc(&["mount", "-o", "rw", "tank/fs", "mnt"]).ok();
-    assert!(message.starts_with("tank/fs is mounted read-only at "), "{message}");
-    let pid = message.trim().rsplit(' ').next().unwrap().to_owned();
+    let output = place.zinc(&["mount", "-o", "rw", "tank/fs", "mnt"]).ok();
+    assert!(output.starts_with("tank/fs is mounted read-only at "), "{output}");
+    let pid = output.trim().rsplit(' ').next().unwrap().to_owned();
     assert!(options(&place).starts_with("ro,"), "{}", options(&place));
     nothing_can_be_changed(&place.mnt());
     assert_eq!(place.sh("ls; cat .zfs/snapshot/s/old old"), "a\nold\nbefore\nafter\n");
@@ -131,7 +131,7 @@ fn an_intent_log_is_not_replayed_by_a_reader_and_is_there_afterwards() {
     // It may be written to, but not now: the reader would see blocks that are used again.
     let refused = place.zinc(&["zfs", "create", "tank/x"]);
     assert!(
-        refused.err.contains(&format!("process {pid} has it open read-only")),
+        refused.err.contains(&format!("process {pid} has the pool open read-only")),
         "{}",
         refused.err
     );
@@ -153,10 +153,10 @@ fn a_server_that_only_reads_mounts_by_the_properties() {
     let before = bytes(&place);
     let pid = place.path("pid");
     let serve = ["serve", "-b", "--read-only", "--mount", "--pidfile", pid.to_str().unwrap()];
-    let message = place.zinc(&[&serve[..], &["tank"]].concat()).ok();
+    let output = place.zinc(&[&serve[..], &["tank"]].concat()).ok();
     assert!(
-        message.starts_with("serving tank (") && message.contains(" read-only as process "),
-        "{message}"
+        output.starts_with("serving tank (") && output.contains(" read-only as process "),
+        "{output}"
     );
     let pid = std::fs::read_to_string(pid).unwrap().trim().parse().unwrap();
     nothing_can_be_changed(&place.path("mnt/fs"));

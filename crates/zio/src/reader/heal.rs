@@ -24,7 +24,7 @@ pub struct Mended {
 }
 
 /// A copy of a block, or of a gang header.
-struct Copy<'a> {
+struct BlockCopy<'a> {
     /// Number of the block that it is a part of.
     block: usize,
     bp: &'a BlkPtr,
@@ -55,7 +55,7 @@ impl Reader {
             let checked = sane(bp).and_then(|()| self.verifier(bp));
             for (_, dva) in bp.dvas() {
                 let Ok(verifier) = &checked else { break };
-                copies.push(Copy { block: *block, bp, dva, data: None });
+                copies.push(BlockCopy { block: *block, bp, dva, data: None });
                 checks.push(match dva.is_gang() {
                     true => Check::Header(bp),
                     false => Check::Block(*verifier),
@@ -67,7 +67,7 @@ impl Reader {
         }
         let verify: Vec<_> =
             checks.iter().map(|check| move |b: &[u8]| self.holds(check, b)).collect();
-        let read = |(copy, verify): (&Copy<'_>, _)| {
+        let read = |(copy, verify): (&BlockCopy<'_>, _)| {
             let (size, birth) = (read_size(copy.bp, copy.dva), copy.bp.physical_birth());
             BlockRead { dva: copy.dva, size, birth, verify, speculative: false }
         };
@@ -88,8 +88,8 @@ impl Reader {
     }
 
     /// A copy that no device of its vdev has is written from another one.
-    fn copy_over(&self, blocks: &[(BlkPtr, Place)], copies: &[Copy<'_>], out: &mut [Mended]) {
-        let is_lost = |c: &&Copy<'_>| matches!(c.data, Some(Err(_)));
+    fn copy_over(&self, blocks: &[(BlkPtr, Place)], copies: &[BlockCopy<'_>], out: &mut [Mended]) {
+        let is_lost = |c: &&BlockCopy<'_>| matches!(c.data, Some(Err(_)));
         let Some(first) = copies.iter().find(is_lost) else { return };
         let Some((_, place)) = blocks.get(first.block) else { return };
         let good = copies.iter().find_map(|c| c.data.as_ref()?.as_ref().ok());

@@ -1,6 +1,6 @@
 //! Writing bytes that are not block: copies of what is on a vdev that leaves its pool.
 
-use super::{BlockKey, Copy, Flight, Writer};
+use super::{BlockKey, Flight, UnsyncedCopy, Writer};
 use crate::block::Place;
 use device::{AlignedBuf, Shared};
 use ondisk::blkptr::BlkPtrParts;
@@ -35,7 +35,7 @@ impl Writer {
         let (place, left) = (Place::default(), AtomicUsize::new(1));
         let flight = Arc::new(Flight { core, bp, serial: 0, place, left });
         let (block, class) = (BlockKey::of(&bp), IoClass::Removal);
-        let copy = Copy { flight, block, dva, data, class, is_first: true };
+        let copy = UnsyncedCopy { flight, block, dva, data, class, is_first: true };
         self.issue.send(vec![copy.write(None)]);
     }
 }

@@ -153,7 +153,7 @@ impl Decoder<'_> {
             _ => !matches!(kind, mode::DIR | mode::SYMLINK),
         };
         if !fits {
-            return Err(Refusal::Damaged("the mode is not that of what is made"));
+            return Err(Refusal::Damaged("the mode does not match the type of the new file"));
         }
         let domains = c.acl.as_ref().map_or(&c.domains, |a| &a.domains);
         let new = NewFile {
@@ -307,7 +307,7 @@ fn kind_of(m: u64, rdev: u64, target: Option<&[u8]>) -> Result<NewKind> {
         mode::SOCKET => NewKind::Socket,
         mode::BLOCK => NewKind::Block(major, minor),
         mode::CHAR => NewKind::Char(major, minor),
-        _ => return Err(Refusal::Damaged("the mode is that of no file")),
+        _ => return Err(Refusal::Damaged("the mode is not that of a file")),
     })
 }
 

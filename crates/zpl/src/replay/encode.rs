@@ -132,7 +132,7 @@ impl Encoder<'_> {
     }
 
     fn set_attrs(&self, object: u64, set: &SetAttrs) -> Body {
-        let requested = [
+        let masks = [
             (mask::MODE, set.mode.is_some()),
             (mask::UID, set.uid.is_some()),
             (mask::GID, set.gid.is_some()),
@@ -142,8 +142,7 @@ impl Encoder<'_> {
             (mask::CTIME, set.ctime.is_some()),
         ];
         let attrs = self.extra(set).map(Box::new);
-        let mut bits =
-            requested.iter().filter(|(_, requested)| *requested).fold(0, |all, (bit, _)| all | bit);
+        let mut bits = masks.iter().filter(|(_, masks)| *masks).fold(0, |all, (bit, _)| all | bit);
         bits |= if attrs.is_some() { mask::EXTRA } else { 0 };
         Body::SetAttr {
             object,

@@ -157,7 +157,7 @@ impl Filesystem {
             return Ok(());
         }
         if size > OFFSET_MAX {
-            return Err(Error::TooLarge("no file can end there"));
+            return Err(Error::TooLarge("the end of the file"));
         }
         attrs.set(zpl::SIZE, size);
         attrs.save(self, tx)
@@ -225,7 +225,7 @@ impl Filesystem {
     /// Grows the only block of a file that will end at `size`; the content is locked.
     pub(super) fn grow_block(&self, tx: &Tx, file: u64, size: u64) -> Result<()> {
         if size > OFFSET_MAX {
-            return Err(Error::TooLarge("no file can end there"));
+            return Err(Error::TooLarge("the end of the file"));
         }
         if let Some(block) = self.block_for(file, size)? {
             let _attrs = self.inner.state.attrs.exclusive(file);

@@ -146,15 +146,15 @@ impl Filesystem {
         self.promise(None)
     }
 
-    /// [`Self::sync`] of one file, or of all, without a thread that waits: `told` is called when it
+    /// [`Self::sync`] of one file, or of all, without a thread that waits: `then` is called when it
     /// is so, and must not wait itself.
-    pub fn sync_then(&self, file: Option<u64>, told: impl FnOnce(Result<()>) + Send + 'static) {
+    pub fn sync_then(&self, file: Option<u64>, then: impl FnOnce(Result<()>) + Send + 'static) {
         match self.log() {
             Some(log) => {
                 let objset = self.objset().clone();
-                log.commit_then(file, move |done| told(done.map_err(|why| stopped(&objset, why))));
+                log.commit_then(file, move |done| then(done.map_err(|why| stopped(&objset, why))));
             }
-            None => told(wait_for_txg(self.objset())),
+            None => then(wait_for_txg(self.objset())),
         }
     }
 
@@ -275,15 +275,15 @@ impl Volume {
         }
     }
 
-    /// [`Self::flush`] without a thread that waits: `told` is called when it is so, and must not
+    /// [`Self::flush`] without a thread that waits: `then` is called when it is so, and must not
     /// wait itself.
-    pub fn flush_then(&self, told: impl FnOnce(Result<()>) + Send + 'static) {
+    pub fn flush_then(&self, then: impl FnOnce(Result<()>) + Send + 'static) {
         let objset = self.object().objset().clone();
         match self.log() {
             Some(log) => {
-                log.commit_then(None, move |done| told(done.map_err(|why| stopped(&objset, why))));
+                log.commit_then(None, move |done| then(done.map_err(|why| stopped(&objset, why))));
             }
-            None => told(wait_for_txg(&objset)),
+            None => then(wait_for_txg(&objset)),
         }
     }
 

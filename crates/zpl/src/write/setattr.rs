@@ -111,7 +111,7 @@ impl Filesystem {
         let owner = Fuid(id);
         match owner.domain() {
             0 if owner.id() == u32::MAX => {
-                Err(Error::Invalid("4294967295 is the number of no user or group"))
+                Err(Error::Invalid("4294967295 is not the number of a user or group"))
             }
             0 => Ok(()),
             domain if self.fuids().domains.contains_key(&domain) => Ok(()),

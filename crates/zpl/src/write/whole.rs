@@ -118,11 +118,9 @@ fn check_content(whole: &WholeFile<'_>) -> Result<()> {
         () if whole.new.kind != NewKind::File && whole.size != 0 => {
             Err(Error::Invalid("content is for regular files"))
         }
-        () if whole.size > super::stored::OFFSET_MAX => {
-            Err(Error::TooLarge("no file can end there"))
-        }
+        () if whole.size > super::stored::OFFSET_MAX => Err(Error::TooLarge("the end of the file")),
         () if !whole.pieces.iter().all(fits) => {
-            Err(Error::Invalid("a piece of content is behind the end of its file"))
+            Err(Error::Invalid("a piece of content is beyond the end of its file"))
         }
         () => Ok(()),
     }

@@ -9,12 +9,12 @@ use rt::Task;
 const WINDOW: u64 = 4;
 
 /// A machine's way to the store, on which creates at chosen places of the log are held up.
-struct Way {
+struct HeldStore {
     store: Arc<SimStore>,
     held: Mutex<BTreeMap<String, Vec<(Request, Answered)>>>,
 }
 
-impl Way {
+impl HeldStore {
     fn new(world: &Arc<SimWorld>) -> Arc<Self> {
         Arc::new(Self { store: SimStore::new(world), held: Mutex::default() })
     }
@@ -33,7 +33,7 @@ impl Way {
     }
 }
 
-impl Store for Way {
+impl Store for HeldStore {
     fn submit(&self, request: Request, answered: Answered) {
         if let Request::Create { name, .. } = &request
             && let Some(held) = self.held.lock().get_mut(name)
@@ -47,7 +47,7 @@ impl Store for Way {
 /// A disk with a writer that has flushed something.
 struct Scene {
     lab: Arc<Lab>,
-    way: Arc<Way>,
+    way: Arc<HeldStore>,
     writer: Holder,
     /// Where the log ends.
     end: u64,
@@ -57,7 +57,7 @@ impl Scene {
     fn new(rt: &Rt) -> Self {
         let world = SimWorld::new(rt);
         make_disk(rt, &world, WINDOW);
-        let (lab, way) = (Lab::new(rt, &world, None), Way::new(&world));
+        let (lab, way) = (Lab::new(rt, &world, None), HeldStore::new(&world));
         let writer = lab.take_over_by(way.clone(), way.store.clone()).expect("the only one");
         let mut scene = Self { lab, way, writer, end: 0 };
         assert!(scene.write(20, 1) && scene.lab.flush(&scene.writer));
@@ -73,7 +73,7 @@ impl Scene {
     }
 
     /// Another machine begins to take the disk over.
-    fn begin(&self, way: &Arc<Way>) -> Task<Option<Holder>> {
+    fn begin(&self, way: &Arc<HeldStore>) -> Task<Option<Holder>> {
         let (lab, way) = (Arc::clone(&self.lab), Arc::clone(way));
         let begun = self.lab.rt.spawn("another", move || {
             let store = Arc::clone(&way.store);
@@ -85,7 +85,7 @@ impl Scene {
 
     /// Two segments of the writer are held up, and a takeover's seal of the first of their places:
     /// the other seals stand, and the second segment meets one. Returns what the disk was before.
-    fn overtaken(&mut self, way: &Arc<Way>) -> (Content, Task<Option<Holder>>) {
+    fn overtaken(&mut self, way: &Arc<HeldStore>) -> (Content, Task<Option<Holder>>) {
         let (before, epoch) = (self.writer.content, self.writer.epoch);
         self.way.hold(self.end..self.end + 2);
         assert!(self.write(0, 2) && self.write(4, 3));
@@ -116,7 +116,7 @@ impl Scene {
 fn a_seal_overtakes_another_and_then_the_segment_arrives() {
     Rt::simulate(1, |rt| {
         let mut scene = Scene::new(rt);
-        let (end, way) = (scene.end, Way::new(&scene.lab.world));
+        let (end, way) = (scene.end, HeldStore::new(&scene.lab.world));
         let (mut content, begun) = scene.overtaken(&way);
         scene.way.release(rt, end..end + 1);
         assert_eq!(scene.lab.end_of_log(), (end + 2 * WINDOW, scene.writer.epoch + 1));
@@ -130,7 +130,7 @@ fn a_seal_overtakes_another_and_then_the_segment_arrives() {
 fn a_seal_overtakes_another_which_arrives_before_the_segment() {
     Rt::simulate(2, |rt| {
         let mut scene = Scene::new(rt);
-        let (end, way) = (scene.end, Way::new(&scene.lab.world));
+        let (end, way) = (scene.end, HeldStore::new(&scene.lab.world));
         let (content, begun) = scene.overtaken(&way);
         way.release(rt, end..end + 1);
         scene.way.release(rt, end..end + 1);
@@ -143,7 +143,7 @@ fn a_seal_overtakes_another_which_arrives_before_the_segment() {
 fn a_seal_overtakes_another_which_is_lost() {
     Rt::simulate(3, |rt| {
         let mut scene = Scene::new(rt);
-        let (end, way) = (scene.end, Way::new(&scene.lab.world));
+        let (end, way) = (scene.end, HeldStore::new(&scene.lab.world));
         let (content, begun) = scene.overtaken(&way);
         rt.sleep(Duration::from_secs(3600));
         assert_eq!(scene.lab.end_of_log(), (end, scene.writer.epoch));
@@ -163,12 +163,12 @@ fn a_seal_overtakes_another_which_is_lost() {
 fn a_seal_arrives_behind_a_clean_one() {
     Rt::simulate(4, |rt| {
         let mut scene = Scene::new(rt);
-        let (end, way) = (scene.end, Way::new(&scene.lab.world));
+        let (end, way) = (scene.end, HeldStore::new(&scene.lab.world));
         way.hold(end..end + WINDOW);
         let begun = scene.begin(&way);
         assert!(scene.write(0, 2) && scene.lab.flush(&scene.writer));
         let (content, epoch) = (scene.writer.content, scene.writer.epoch);
-        let next = Way::new(&scene.lab.world);
+        let next = HeldStore::new(&scene.lab.world);
         // Its segment is at `end`, its close behind it, and then the clean seal.
         drop(scene.writer);
         scene.writer = scene.lab.take_over_by(next.clone(), next.store.clone()).expect("a writer");

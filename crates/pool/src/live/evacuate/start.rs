@@ -66,7 +66,7 @@ impl Shared {
         let top = root.children.iter().find(|top| top.id == u64::from(id));
         let top = top.ok_or_else(|| refused("no such device in pool"))?;
         if top.vdev_zap_top.unwrap_or(0) == 0 {
-            return Err(refused("the pool has no tables of vdevs, which a removal needs"));
+            return Err(refused("the pool has no vdev tables, which a removal needs"));
         }
         self.check_sides(top)?;
         self.check_space(id)

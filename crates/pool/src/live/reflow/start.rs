@@ -61,10 +61,10 @@ impl Shared {
         let ashift = top.ashift.unwrap_or(9).min(63);
         let width = top.children.len() + 1;
         if width > CHILDREN_MAX || width as u64 > vdev::map::BOOT_SIZE >> ashift {
-            return Err(refused("the vdev has as many devices as it can have"));
+            return Err(refused("the vdev already has the largest number of devices"));
         }
         if top.vdev_zap_top.unwrap_or(0) == 0 {
-            return Err(refused("the pool has no tables of vdevs, which an expansion needs"));
+            return Err(refused("the pool has no vdev tables, which an expansion needs"));
         }
         let children: Vec<u64> = top.children.iter().map(|child| child.guid).collect();
         let is_single = top.children.iter().all(|child| child.kind.is_leaf());
@@ -75,7 +75,7 @@ impl Shared {
         });
         let whole: Vec<_> = whole.collect();
         if !is_single || whole.len() != children.len() {
-            return Err(refused("each device of the vdev must be in use and lack nothing"));
+            return Err(refused("all devices of the vdev must be in use and have all data"));
         }
         for leaf in whole {
             let Some(device) = leaf.device() else { continue };

@@ -74,7 +74,7 @@ const PLACE_EACH: Duration = Duration::from_secs(5);
 const REAPED: Duration = Duration::from_millis(50);
 
 /// What is told to the reader of a failure when a replacement did not come to its end.
-const NOT_REPLACED: &str = "not everything could be brought to the device that replaces it";
+const NOT_REPLACED: &str = "not all data could be copied to the device that replaces it";
 
 /// How a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -696,15 +696,15 @@ impl LivePool {
         (runs.contains(&state.activity) || is_wanted) && !is_held_up
     }
 
-    /// Waits until no resilver runs, or one is held up. `told` hears how far it is, after each
+    /// Waits until no resilver runs, or one is held up. `report` gets how far it is, after each
     /// piece of it; it must be short.
-    pub fn wait_for_resilver(&self, told: &mut dyn FnMut(&ScanState)) {
+    pub fn wait_for_resilver(&self, report: &mut dyn FnMut(&ScanState)) {
         let scans = &self.shared.scans;
         let mut state = scans.state.lock();
         while self.is_resilvering_in(&state) {
             scans.changed.wait(&mut state);
             if let Some(now) = &state.now {
-                told(now);
+                report(now);
             }
         }
     }

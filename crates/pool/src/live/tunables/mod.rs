@@ -207,10 +207,10 @@ impl fmt::Display for TunableError {
         match self {
             Self::Unknown { name, .. } => write!(f, "there is no tunable `{name}`"),
             Self::NotAValue { name, text, range } => {
-                write!(f, "{name}: `{text}` is not a value of it (range: {range})")
+                write!(f, "{name}: `{text}` is not a valid value (range: {range})")
             }
             Self::OutOfRange { name, text, range } => {
-                write!(f, "{name}: {text} is out of its range, {range}")
+                write!(f, "{name}: {text} is out of range ({range})")
             }
             Self::NotASetting { text } => write!(f, "`{text}` is not of the form NAME=VALUE"),
         }
@@ -383,7 +383,7 @@ mod tests {
         assert_eq!(parse(" zfs_dirty_data_max = 1GiB "), Ok(1 << 30));
         assert_eq!(parse("zfs_txg_timeout=30"), Ok(30));
         let error = parse("zfs_txg_timeout=0").unwrap_err();
-        assert_eq!(error.to_string(), "zfs_txg_timeout: 0 is out of its range, 1 to 86400 s");
+        assert_eq!(error.to_string(), "zfs_txg_timeout: 0 is out of range (1 to 86400 s)");
         assert!(parse("zfs_txg_timeout=soon").unwrap_err().to_string().contains("1 to 86400"));
         assert!(matches!(parse("zfs_txg_timeout"), Err(TunableError::NotASetting { .. })));
         let error = parse("txg_timeout=5").unwrap_err();

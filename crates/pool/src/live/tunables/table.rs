@@ -45,7 +45,7 @@ table! {
     // Transaction groups.
     TxgTimeout "zfs_txg_timeout" Unit::Seconds, 5, 1..=86_400,
         Push::Timeout,
-        "A txg with changes is pushed when it was open for this long.";
+        "A txg with changes is synced after it was open for this long.";
     DirtyDataMax "zfs_dirty_data_max" Unit::Bytes, dirty_max_of_machine(), 0x10_0000..=1 << 50,
         Push::DirtyMax,
         "Dirty data at which writers wait, whatever the throttle says. Memory held by txgs that \
@@ -65,7 +65,7 @@ table! {
          active requests. 0: the dirty data alone decides how many, as in OpenZFS.";
     TxgHistory "zfs_txg_history" Unit::Count, 100, 1..=10_000,
         Push::History,
-        "Txgs of which a record is kept.";
+        "Number of txgs whose records are kept.";
 
     // The throttle.
     Throttle "zinc_throttle" Unit::Word(&["dirty-delay", "write-limit", "none"]), 0, 0..=2,
@@ -78,14 +78,14 @@ table! {
         "dirty-delay: the delay in the middle between where delays begin and the maximum. \
          1000000000 divided by the operations that the pool does in a second is smoothest.";
     TxgSynctime "zfs_txg_synctime" Unit::Seconds, 5, 1..=3600, Push::Throttle,
-        "write-limit: the time that the sync of a txg should take.";
+        "write-limit: the target duration of a txg sync.";
     WriteLimitMin "zfs_write_limit_min" Unit::Bytes, 32 << 20, 0x1_0000..=1 << 50, Push::Throttle,
         "write-limit: the smallest limit, and the first one.";
     WriteLimitMax "zfs_write_limit_max" Unit::Bytes, 0, 0..=1 << 50, Push::Throttle,
         "write-limit: the largest limit before it is inflated. 0 takes the machine's memory, \
          shifted right by zfs_write_limit_shift.";
     WriteLimitShift "zfs_write_limit_shift" Unit::Count, 3, 0..=32, Push::Throttle,
-        "write-limit: what zfs_write_limit_max is, as a power of two of the machine's memory.";
+        "write-limit: zfs_write_limit_max, as a power of two of the machine's memory.";
     WriteLimitInflated "zfs_write_limit_inflated" Unit::Bytes, 0, 0..=1 << 50, Push::Throttle,
         "write-limit: the largest limit. 0 takes zfs_write_limit_max times \
          zinc_write_limit_inflation.";

@@ -165,7 +165,7 @@ fn nothing_is_lost_between_entering_and_quiescing() {
 }
 
 /// What writers saw of a machine over one simulated device.
-struct Seen {
+struct Observed {
     /// Most that was dirty at once.
     dirty: u64,
     /// Longest wait of a writer.
@@ -211,13 +211,13 @@ fn sync_thread(rt: &Rt, txgs: &Arc<Txgs>, speed: Speed) -> rt::Task<()> {
 }
 
 /// `writers` threads do `each` transactions of [`WRITE`] as fast as they are let.
-fn load(seed: u64, writers: usize, each: u64, set: fn(&Txgs)) -> Seen {
+fn load(seed: u64, writers: usize, each: u64, set: fn(&Txgs)) -> Observed {
     std::thread::spawn(move || Rt::simulate(seed, |rt| load_here(rt, writers, each, set)))
         .join()
         .unwrap()
 }
 
-fn load_here(rt: &Rt, writers: usize, each: u64, set: fn(&Txgs)) -> Seen {
+fn load_here(rt: &Rt, writers: usize, each: u64, set: fn(&Txgs)) -> Observed {
     let limits = TxgLimits { dirty_max: 256 << 20, ..TxgLimits::default() };
     let txgs = Arc::new(Txgs::new(rt, 10, limits));
     txgs.keep_records(10_000);
@@ -232,9 +232,9 @@ fn load_here(rt: &Rt, writers: usize, each: u64, set: fn(&Txgs)) -> Seen {
             move || {
                 let mut longest = Duration::ZERO;
                 for _ in 0..each {
-                    let requested = rt.now();
+                    let began = rt.now();
                     let txg = txgs.enter(Some(WRITE)).unwrap();
-                    longest = longest.max(rt.now() - requested);
+                    longest = longest.max(rt.now() - began);
                     txgs.dirtied(txg, WRITE);
                     most.fetch_max(txgs.dirty(), Ordering::Relaxed);
                     txgs.leave(txg, Some(WRITE));
@@ -256,7 +256,7 @@ fn load_here(rt: &Rt, writers: usize, each: u64, set: fn(&Txgs)) -> Seen {
     let records = txgs.records();
     let total: u64 = records.iter().map(|r| r.dirty).sum();
     assert_eq!(total, writers as u64 * each * WRITE, "every writer came through");
-    Seen { dirty: most.load(Ordering::Relaxed), latency, took, records }
+    Observed { dirty: most.load(Ordering::Relaxed), latency, took, records }
 }
 
 fn dirty_delay(txgs: &Txgs) {

@@ -212,9 +212,9 @@ impl Pass<'_> {
         let mut state = works.state.lock();
         loop {
             let key = (self.leaf, self.work);
-            let requested =
+            let is_to_end =
                 state.is_closing || state.running.get(&key).is_some_and(|r| r.is_to_end);
-            if requested || self.shared.rt.now() >= due {
+            if is_to_end || self.shared.rt.now() >= due {
                 return;
             }
             works.changed.wait_until(&mut state, due);

@@ -42,10 +42,10 @@ of which owners are kept in any case. SOURCE/. means what is in it."
 pub struct Args {
     #[command(flatten)]
     pool: PoolArgs,
-    /// Copy directories with all that is in them
+    /// Copy directories with their contents
     #[arg(short, long)]
     recursive: bool,
-    /// Replace files that exist and are different, and below directories links, pipes and devices
+    /// Replace existing files that differ, and below directories also links, pipes and devices
     #[arg(short, long)]
     force: bool,
     #[command(flatten)]
@@ -76,7 +76,7 @@ impl Verb for Args {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let mut sources = self.paths.clone();
         let Some(dest) = sources.pop() else {
-            return Err(Failure::usage("what is to be copied, and where to?"));
+            return Err(Failure::usage("give the files to copy and a destination"));
         };
         let is_into = into::is_in_pool(session, &dest);
         if self.tar.is_some() || (is_into && sources.iter().all(|s| into::is_local(session, s))) {
@@ -84,7 +84,7 @@ impl Verb for Args {
             return self.copy_into(session, sources, dest);
         }
         if sources.is_empty() {
-            return Err(Failure::usage("what is to be copied, and where to?"));
+            return Err(Failure::usage("give the files to copy and a destination"));
         }
         if is_into {
             return Err(Failure::usage("copies from pool to pool are not possible yet")
@@ -121,7 +121,7 @@ impl Args {
         if are_here && session.held(&first).is_none() && !is_known()? {
             let what = format!("'{}' is not a place in a pool to copy to", dest.display());
             return Err(Failure::usage(what)
-                .because("what is to be copied are files of this machine")
+                .because("the files to copy must be on this machine")
                 .hint(
                     "a destination in a pool is written POOL/DATASET:/PATH, with the colon; a \
                      volume has no files, and `zinc nbd` makes it a disk to write to",
@@ -167,7 +167,7 @@ impl Args {
         match (&self.tar, sources.len()) {
             (Some(_), 0) | (None, 1..) => {}
             (Some(_), _) => return Err(Failure::usage("an archive, or files: not both")),
-            (None, _) => return Err(Failure::usage("what is to be copied?")),
+            (None, _) => return Err(Failure::usage("give the files to copy")),
         }
         let PoolArgs { search, open, .. } = self.pool;
         let how = LiveOptions {
@@ -304,5 +304,5 @@ fn cannot(path: &Path, e: &std::io::Error) -> Failure {
 
 /// What is said of a copy that was told to stop.
 pub fn cancelled(e: &engine::Cancelled) -> Failure {
-    Failure::new(format!("the copy is not whole: {e}"))
+    Failure::new(format!("the copy is incomplete: {e}"))
 }

@@ -6,17 +6,17 @@ use hostfs::is_root;
 /// What is kept of a file beside its content.
 #[derive(Clone, Copy, clap::Args)]
 pub struct KeepArgs {
-    /// Keep owners, set-id bits and attributes that give rights, though not root
+    /// Keep owners, set-id bits and attributes that grant rights, even when not root
     #[arg(long)]
     pub owner: bool,
-    /// Leave owners, and with them set-id bits and security.* and trusted.* attributes; devices
-    /// are for their new owner alone
+    /// Do not keep owners, nor set-id bits and security.* and trusted.* attributes; only their new
+    /// owner may use devices
     #[arg(long, conflicts_with = "owner")]
     pub no_owner: bool,
-    /// Leave extended attributes and access lists
+    /// Do not keep extended attributes and access lists
     #[arg(long)]
     pub no_xattrs: bool,
-    /// Make no block and character devices
+    /// Do not create block and character devices
     #[arg(long)]
     pub no_devices: bool,
 }

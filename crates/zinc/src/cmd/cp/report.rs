@@ -16,7 +16,7 @@ pub struct CopyReport {
     verbose: bool,
     failures: AtomicU64,
     attributes: AtomicU64,
-    told: AtomicBool,
+    has_named_one: AtomicBool,
 }
 
 impl CopyReport {
@@ -24,7 +24,7 @@ impl CopyReport {
     pub fn new(session: &Session, verbose: bool) -> Self {
         let (failures, attributes) = (AtomicU64::new(0), AtomicU64::new(0));
         let session = session.clone();
-        Self { session, verbose, failures, attributes, told: AtomicBool::new(false) }
+        Self { session, verbose, failures, attributes, has_named_one: AtomicBool::new(false) }
     }
 
     /// Something was not copied.
@@ -37,7 +37,7 @@ impl CopyReport {
     pub fn not_kept(&self, path: &[u8], what: &[u8], why: &dyn std::fmt::Display) {
         self.attributes.fetch_add(1, Ordering::Relaxed);
         // One is worth a line; thousands are worth a number at the end.
-        if self.verbose || !self.told.swap(true, Ordering::Relaxed) {
+        if self.verbose || !self.has_named_one.swap(true, Ordering::Relaxed) {
             let (path, what) = (printable(path), printable(what));
             ui::note(&self.session, &format!("{path}: {what} not kept: {why}"));
         }

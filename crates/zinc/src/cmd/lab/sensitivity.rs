@@ -21,13 +21,13 @@ pub struct Sensitivity {
     /// On these simulated disks instead of the study's (`zinc lab presets`, or a file with one)
     #[arg(long, value_name = "PRESET")]
     sim: Option<String>,
-    /// Change each number by this many percent
+    /// Change each number by this percentage
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0, value_parser = percent)]
     percent: f64,
-    /// Part of the study's amount of work, 1 at most
+    /// Fraction of the study's amount of work, at most 1
     #[arg(long, value_name = "PART", default_value_t = 1.0, value_parser = super::part)]
     scale: f64,
-    /// Decides what chance decides, the same in all runs
+    /// Seed of all that is random, the same in all runs
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Print JSON

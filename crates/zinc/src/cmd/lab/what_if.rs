@@ -29,7 +29,7 @@ pub struct WhatIf {
     /// How many disks
     #[arg(long, value_name = "N", default_value = "6")]
     disks: String,
-    /// How they lie: stripe, mirror:2, raidz1:5, raidz2:6, draid2:4d:11c:1s; numbers are a group's
+    /// Layout: stripe, mirror:2, raidz1:5, raidz2:6, draid2:4d:11c:1s; numbers are those of a group
     #[arg(long, value_name = "LAYOUT", default_value = "stripe")]
     layout: String,
     /// Disks for the intent log, as one mirror
@@ -38,17 +38,17 @@ pub struct WhatIf {
     /// Disks for metadata, as one mirror
     #[arg(long, value_name = "N", default_value = "0")]
     specials: String,
-    /// What those for log and metadata are
+    /// The disks for log and metadata, as --disk
     #[arg(long, value_name = "PRESET", default_value = "nvme")]
     fast: String,
-    /// new, full (80 % are allocated, and all of it was overwritten at random), degraded (a disk is
-    /// missing) or resilvering (one that missed everything is filled)
+    /// new, full (80 % allocated, all of it overwritten at random), degraded (a disk is missing) or
+    /// resilvering (an empty disk is filled)
     #[arg(long, value_name = "STATE", default_value = "new")]
     state: String,
     /// Bytes of a record
     #[arg(long, value_name = "SIZE", default_value = "128K")]
     record: String,
-    /// Data that LZ4 stores in this many times fewer bytes; 1 is without compression
+    /// Compression ratio of the data under LZ4; 1 is without compression
     #[arg(long, value_name = "RATIO", default_value = "1")]
     compression: String,
     /// Bytes of all files together
@@ -70,7 +70,7 @@ pub struct WhatIf {
     /// Seconds of the load, of simulated time
     #[arg(long, value_name = "SECONDS", default_value_t = 20.0, value_parser = seconds)]
     seconds: f64,
-    /// Decides what chance decides
+    /// Seed of all that is random
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Print JSON

@@ -496,12 +496,12 @@ fn stopped_or(pool: &LivePool, failure: &Failure) -> Refusal {
     let refusal = refusal(failure);
     match pool.suspended() {
         Some(_) if pool.is_waiting() => refusal.hint(
-            "`zinc zpool clear` goes on when the devices are back; `zinc zpool export -f` lets go \
-             of the pool, and gives up what is not durable",
+            "`zinc zpool clear` resumes it when the devices are back; `zinc zpool export -f` \
+             closes the pool without the changes that are not durable",
         ),
         Some(_) => refusal.hint(
-            "what was synced is safe; `zinc zpool export -f` lets go of the pool as it is, and \
-             ends the server",
+            "synced data is safe; `zinc zpool export -f` closes the pool as it is, and ends the \
+             server",
         ),
         None => refusal,
     }

@@ -34,7 +34,7 @@ use crate::session::Session;
 use crate::target::Output;
 use crate::ui;
 use ::mount::datasets::{self, MountRequest};
-use ::mount::reading::Made;
+use ::mount::reading::MountRecord;
 use ::mount::{Mounts, UnmountMode};
 use agents::{Held, events, panic, spares};
 use control::held::{CloseMode, END_WITHIN, NotReleased};
@@ -58,8 +58,7 @@ use std::time::{Duration, Instant};
 /// The option that tells a process which pool of all is its.
 const PART: &str = "part";
 /// What the user is told whose pool was not exported.
-const LIKE_A_CRASH: &str = "what was synced is safe; the next command takes the pool over as after \
-                            a crash";
+const LIKE_A_CRASH: &str = "synced data is safe; the next command opens the pool as after a crash";
 /// How long a client's export is waited for at a time.
 const TURN: Duration = Duration::from_millis(50);
 
@@ -78,7 +77,7 @@ pub struct Args {
     /// Also when another system used the pool last
     #[arg(short = 'f')]
     force: bool,
-    /// Listen here instead of in the user's folder of sockets
+    /// Listen on this socket instead of one in the user's directory of sockets
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// End after this time
@@ -87,22 +86,22 @@ pub struct Args {
     /// Write the number of the process into this file while it serves
     #[arg(long, value_name = "FILE")]
     pidfile: Option<PathBuf>,
-    /// Give the terminal back as soon as the pool is held and reachable
+    /// Run in the background: return as soon as the pool is open and reachable
     #[arg(short = 'b', long)]
     background: bool,
-    /// With -b: write what goes to standard error into this file
+    /// With -b: write messages to this file instead of standard error
     #[arg(long = "log", value_name = "FILE")]
     errors: Option<PathBuf>,
     /// What -b starts
     #[arg(long = background::INNER, hide = true)]
     inner: bool,
-    /// Show what the pool does to browsers, with /metrics beside it; not unless asked for. Without
-    /// an address at 127.0.0.1:9134; port 0 is any that is free
+    /// Serve a web page that shows what the pool does, and /metrics [default address:
+    /// 127.0.0.1:9134; port 0 is any free port]
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, require_equals = true,
         default_missing_value = web::ADDRESS)]
     http: Option<SocketAddr>,
-    /// Answer GET /metrics at this address, and nothing else, for Prometheus: 127.0.0.1:9134 asks
-    /// for this machine's own, port 0 for any that is free
+    /// Serve only /metrics, for Prometheus, at this address, such as 127.0.0.1:9134; port 0 is any
+    /// free port
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
     /// Open the pool read-only, and write nothing to its devices; one that was imported with
@@ -112,25 +111,24 @@ pub struct Args {
     /// What is exported beside
     #[arg(skip)]
     nbd: Option<Exports>,
-    /// Mount the file systems that the properties mountpoint and canmount say, also those made
-    /// later
+    /// Mount file systems by their properties mountpoint and canmount, also those created later
     #[arg(long)]
     mount: bool,
-    /// All known pools, each by a process of its own that is started again when it fails
+    /// Serve all known pools, each in its own process, which is restarted when it fails
     #[arg(short = 'a', long, conflicts_with_all = ["pool", "search", "socket", "metrics"])]
     all: bool,
-    /// With -a: but not this pool (repeatable)
+    /// With -a: except this pool (repeatable)
     #[arg(long, value_name = "POOL", requires = "all")]
     skip: Vec<String>,
-    /// Read options from this file: a line is a long option without its dashes, and those below
-    /// [POOL] are for that pool alone; what is typed counts more
+    /// Read options from this file: each line is a long option without its dashes; those below
+    /// [POOL] are for that pool alone; the command line takes precedence
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Run this program for each event of the pool, with zed's variables ZEVENT_… and no shell
     #[arg(long, value_name = "PROGRAM")]
     hook: Option<PathBuf>,
-    /// What is told on standard error: error, warn, info or debug, also by target, as in
-    /// warn,zinc::request=debug (info unless ZINC_LOG says otherwise)
+    /// Level of the log on standard error: error, warn, info or debug, also by target, as in
+    /// warn,zinc::request=debug [default: ZINC_LOG, or info]
     #[arg(long, value_name = "FILTER", value_parser = Filter::parse)]
     log_filter: Option<Filter>,
     /// What -a starts: the process of the pool with this guid.
@@ -353,14 +351,14 @@ impl Args {
             End::Unmounted => return Ok(code),
         };
         tracing::info!(target: "zinc::pool", "{name} is {how}: {why}");
-        Ok(if self.is_told(is_complete) { code } else { ExitCode::from(FAILED) })
+        Ok(if self.is_reported(is_complete) { code } else { ExitCode::from(FAILED) })
     }
 }
 
 impl Args {
     /// Whether what is not mounted was told: what was started in the background, or for one of many
     /// pools, has told its starter.
-    fn is_told(&self, is_complete: bool) -> bool {
+    fn is_reported(&self, is_complete: bool) -> bool {
         is_complete || self.inner || self.part.is_some()
     }
 
@@ -479,17 +477,17 @@ fn program(session: &Session, path: &Path) -> Result<PathBuf, Failure> {
 /// Exports what is in the pool, in a thread that ends when the pool is let go; it counts as a
 /// command that runs.
 fn export(session: &Session, held: &Arc<Held>, exports: &Exports) -> Result<(), Failure> {
-    let (says, message) = channel();
+    let (sender, receiver) = channel();
     let (session, held, exports) = (session.clone(), Arc::clone(held), exports.clone());
     let work = move || {
         // It is waited for below, until the exports are there.
-        let ready = || drop(says.send(Ok(())));
+        let ready = || drop(sender.send(Ok(())));
         if let Err(failure) = exports.run_beside(&session, &held, ready) {
-            let _ = says.send(Err(failure));
+            let _ = sender.send(Err(failure));
         }
     };
     std::thread::Builder::new().name("nbd_exports".to_owned()).spawn(work)?;
-    message.recv().unwrap_or_else(|_| Err(Failure::new("cannot export: its thread ended")))
+    receiver.recv().unwrap_or_else(|_| Err(Failure::new("cannot export: its thread ended")))
 }
 
 impl Args {
@@ -531,7 +529,7 @@ fn made(session: &Session, pool: &OpenPool, name: &str, dir: PathBuf) -> String 
     if !pool.is_read_only() {
         return mounting::made(name, &dir);
     }
-    let made = Made::of(pool, name, dir);
+    let made = MountRecord::of(pool, name, dir);
     mounting::made_to_read(session, &made, u64::from(std::process::id()))
 }
 
@@ -615,7 +613,7 @@ fn outcome(exported: &Exported) -> Result<ExitCode, Failure> {
         Exported::Done => Ok(ExitCode::SUCCESS),
         Exported::Failed(why) => Err(Failure::new(why).hint(LIKE_A_CRASH)),
         Exported::LetGo(why) => {
-            let what = "the pool was let go of, and is not exported: a client wanted that";
+            let what = "the pool was closed without being exported, as a client requested";
             Err(Failure::new(what).because(why).hint(LIKE_A_CRASH))
         }
     }
@@ -629,8 +627,8 @@ fn close(
     how: &LiveOptions,
     exports: Option<&Listed>,
 ) -> Result<ExitCode, Failure> {
-    let told = live::tell_txgs(session, &pool, how);
-    let code = told.map_or_else(|failure| failure.report(session), |()| ExitCode::SUCCESS);
+    let shown = live::tell_txgs(session, &pool, how);
+    let code = shown.map_or_else(|failure| failure.report(session), |()| ExitCode::SUCCESS);
     let Some(listed) = exports else {
         pool.close()?;
         return Ok(code);

@@ -53,7 +53,7 @@ impl Args {
             End::Unmounted | End::Panicked(_) => return Ok(ExitCode::SUCCESS),
         };
         tracing::info!(target: "zinc::pool", "{name} is no longer served: {why}");
-        Ok(if self.is_told(is_complete) { ExitCode::SUCCESS } else { FAILED.into() })
+        Ok(if self.is_reported(is_complete) { ExitCode::SUCCESS } else { FAILED.into() })
     }
 
     fn serve_to_read(

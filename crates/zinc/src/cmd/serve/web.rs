@@ -107,18 +107,18 @@ pub fn serve_page(address: SocketAddr, held: &Arc<Held>) -> Result<(), Failure> 
 /// Answers with the page of what is recorded.
 pub fn serve_recorded(address: SocketAddr, recorder: &Arc<Recorder>) -> Result<(), Failure> {
     let (document, recorder) = (Document::default(), Arc::clone(recorder));
-    let pages = move |requested: &PageRequest<'_>| match requested.path {
+    let pages = move |request: &PageRequest<'_>| match request.path {
         "/" => Some(Answer {
             kind: "text/html; charset=utf-8",
             policy: document.policy.clone(),
             text: document.html.clone(),
         }),
         "/data" => {
-            let after = requested.query.strip_prefix("after=").and_then(|n| n.parse().ok());
+            let after = request.query.strip_prefix("after=").and_then(|n| n.parse().ok());
             let text = recorder.data(after.unwrap_or(0));
             Some(Answer { kind: "application/json", text, ..Answer::default() })
         }
-        "/metrics" => Some(metrics(&recorder.snapshots(), requested)),
+        "/metrics" => Some(metrics(&recorder.snapshots(), request)),
         _ => None,
     };
     let bound = listen(address, pages)?;
@@ -129,17 +129,17 @@ pub fn serve_recorded(address: SocketAddr, recorder: &Arc<Recorder>) -> Result<(
 /// Answers with the metrics of this pool alone.
 pub fn serve_metrics(address: SocketAddr, held: &Arc<Held>) -> Result<(), Failure> {
     let held = Arc::clone(held);
-    let pages = move |requested: &PageRequest<'_>| {
+    let pages = move |request: &PageRequest<'_>| {
         let now: Vec<Snapshot> = held.look(|pool| Ok(pool.stats())).into_iter().collect();
-        (requested.path == "/metrics").then(|| metrics(&now, requested))
+        (request.path == "/metrics").then(|| metrics(&now, request))
     };
     let bound = listen(address, pages)?;
     tracing::info!(target: "zinc", "metrics at http://{bound}/metrics");
     Ok(())
 }
 
-fn metrics(pools: &[Snapshot], requested: &PageRequest<'_>) -> Answer {
-    let form = Form::accepted(requested.accept);
+fn metrics(pools: &[Snapshot], request: &PageRequest<'_>) -> Answer {
+    let form = Form::accepted(request.accept);
     let text = prometheus::text(pools, form);
     Answer { kind: form.content_type(), text, ..Answer::default() }
 }

@@ -41,16 +41,16 @@ pub struct Args {
     /// Search this directory, file or disk for the pool's devices (repeatable)
     #[arg(short = 'd', long = "dev", value_name = "PATH")]
     search: Vec<PathBuf>,
-    /// Ask the server that listens here
+    /// Connect to the server that listens on this socket
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Print everything since the pool was opened once, as text
+    /// Print the totals since the pool was opened, once, as text
     #[arg(long)]
     once: bool,
     /// Print one JSON object a line for each interval
     #[arg(short = 'j', long)]
     json: bool,
-    /// Write all snapshots into this file too
+    /// Also write all snapshots to this file
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Show a recording instead of a pool
@@ -59,7 +59,7 @@ pub struct Args {
     /// Show the recording this many times faster; 0 does not wait at all
     #[arg(long, value_name = "N", default_value_t = 1.0, requires = "replay")]
     speed: f64,
-    /// The pool, which is served
+    /// The pool, which must be served
     #[arg(required_unless_present_any = ["replay", "socket"])]
     pool: Option<String>,
     /// Seconds between two frames

@@ -18,10 +18,10 @@ DATASET alone: list its permissions.
 WHO is a user or group (or several: A,B), or 'everyone'; -e, -c and '-s @SET' take its place.
 PERMISSION is the name of an operation, of a property or of a set, or several: snapshot,@mine.")]
 pub struct Allow {
-    /// On the dataset itself alone
+    /// Only for the dataset itself
     #[arg(short = 'l')]
     local: bool,
-    /// On all datasets below alone
+    /// Only for all datasets below
     #[arg(short = 'd')]
     descendents: bool,
     /// WHO are users
@@ -33,7 +33,7 @@ pub struct Allow {
     /// Everyone
     #[arg(short = 'e')]
     everyone: bool,
-    /// The user who makes a dataset below, on that
+    /// The user who creates a dataset below, for that dataset
     #[arg(short = 'c', conflicts_with_all = ["local", "descendents", "user", "group", "everyone"])]
     creator: bool,
     /// The set @SET
@@ -52,7 +52,7 @@ pub struct Allow {
 #[derive(clap::Args)]
 #[command(after_help = "Without PERMISSION: all that WHO has.")]
 pub struct Unallow {
-    /// On all datasets below too
+    /// Also for all datasets below
     #[arg(short = 'r')]
     recursive: bool,
     #[command(flatten)]
@@ -65,8 +65,9 @@ impl Verb for Allow {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        let names_nobody = !(self.everyone || self.creator || self.set || self.user || self.group);
-        let ([dataset], true) = (&self.words[..], names_nobody) else {
+        let has_no_grantee =
+            !(self.everyone || self.creator || self.set || self.user || self.group);
+        let ([dataset], true) = (&self.words[..], has_no_grantee) else {
             let permissions = self.permissions(session, false)?;
             return self.change(session, |pool, name| permissions.allow(pool, name));
         };

@@ -25,16 +25,16 @@ const VOLUMES_OWN: [&str; 2] = ["volsize", "volblocksize"];
 pub struct Args {
     #[command(flatten)]
     live: LiveArgs,
-    /// Make what is missing above it too
+    /// Also create missing parents
     #[arg(short = 'p')]
     parents: bool,
-    /// Print what would be made, and make nothing
+    /// Print what would be created, and create nothing
     #[arg(short = 'n')]
     dry: bool,
-    /// Print what is made
+    /// Print what is created
     #[arg(short = 'v')]
     verbose: bool,
-    /// Print it for programs
+    /// Print for programs (tabs between columns)
     #[arg(short = 'P')]
     parsable: bool,
     /// Do not mount it

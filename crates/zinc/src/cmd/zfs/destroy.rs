@@ -23,7 +23,7 @@ use term::human::nicebytes;
 Snapshots: DATASET@A,B,C names several, DATASET@A%B all from A to B, DATASET@%B and @A% all before
 and after.")]
 pub struct Args {
-    /// A place to search for devices (repeatable); without one: defer, as --defer
+    /// A place to search for devices (repeatable); without a value: defer, as --defer
     #[arg(short = 'd', value_name = "PATH", num_args = 0..=1, default_missing_value = "")]
     defer_or_path: Vec<String>,
     /// Search this directory, file or disk for devices (repeatable)
@@ -31,13 +31,13 @@ pub struct Args {
     search: Vec<PathBuf>,
     #[command(flatten)]
     how: LiveOptions,
-    /// Destroy all below too, and snapshots of the same name of all below
+    /// Also destroy all datasets below, or the snapshots of this name of all datasets below
     #[arg(short = 'r')]
     recursive: bool,
-    /// Destroy clones outside too
+    /// Also destroy dependent clones
     #[arg(short = 'R')]
     clones: bool,
-    /// Also when programs use it: what they have open is taken from them
+    /// Also when programs use it: they lose access to the files they have open
     #[arg(short = 'f')]
     force: bool,
     /// Print what would be destroyed, and destroy nothing
@@ -46,10 +46,10 @@ pub struct Args {
     /// Print what is destroyed
     #[arg(short = 'v')]
     verbose: bool,
-    /// Print it for programs
+    /// Print for programs (tabs between columns)
     #[arg(short = 'p')]
     parsable: bool,
-    /// Snapshots that are held or cloned go when they are not any more
+    /// Defer the destruction of held or cloned snapshots until they are released
     #[arg(long)]
     defer: bool,
     /// What to destroy

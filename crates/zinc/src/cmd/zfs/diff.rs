@@ -44,8 +44,8 @@ pub struct Args {
     /// The earlier state
     #[arg(value_name = "SNAPSHOT")]
     from: String,
-    /// The later state: a snapshot, a file system, or a clone of the first; the snapshot's file
-    /// system when left out
+    /// The later state: a snapshot, a file system, or a clone of the first [default: the snapshot's
+    /// file system]
     #[arg(value_name = "SNAPSHOT|FILESYSTEM")]
     to: Option<String>,
 }

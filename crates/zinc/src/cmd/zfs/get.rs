@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::ui;
 use std::process::ExitCode;
 use views::datasets::get::{Chosen, FIELDS, Field};
-use views::datasets::{Style, Types, asked_for, sort_by_name};
+use views::datasets::{Style, Types, computed, sort_by_name};
 
 /// Arguments of `zinc zfs get`.
 #[derive(clap::Args)]
@@ -78,7 +78,7 @@ impl Verb for Args {
         let mut pools = Pools::new(pool);
         let recursive = self.recursive || depth.is_some() || self.names.is_empty();
         let wanted = SelectFilter::new(self.types, recursive, depth, Types::ALL);
-        let since = asked_for(names.iter().copied());
+        let since = computed(names.iter().copied());
         let named = named_by_path(session, &pools, &self.names)?;
         let Some(mut selection) = select(session, &mut pools, &named, &wanted, &since)? else {
             return Ok(ExitCode::SUCCESS);

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 pub struct Hold {
     #[command(flatten)]
     live: LiveArgs,
-    /// Snapshots of that name of all datasets below too
+    /// Also the snapshots of that name of all datasets below
     #[arg(short = 'r')]
     recursive: bool,
     /// The tag

@@ -20,7 +20,7 @@ use views::keys::KeyVerb;
 pub struct Unload {
     #[command(flatten)]
     live: LiveArgs,
-    /// The keys of all encryption roots below too
+    /// Also the keys of all encryption roots below
     #[arg(short = 'r')]
     recursive: bool,
     /// The keys of all encryption roots of all pools that are served
@@ -36,10 +36,10 @@ pub struct Unload {
 pub struct Load {
     #[command(flatten)]
     which: Unload,
-    /// Try the keys, and load none
+    /// Check the keys without loading them
     #[arg(short = 'n')]
     dry: bool,
-    /// Where the key is, instead of the property: prompt, or file:///PATH
+    /// Where the key is, instead of keylocation: prompt or file:///PATH
     #[arg(short = 'L', value_name = "KEYLOCATION", conflicts_with = "all")]
     location: Option<String>,
 }
@@ -52,7 +52,7 @@ pub struct Change {
     /// Load the key first
     #[arg(short = 'l')]
     load: bool,
-    /// Let it have the key of the encryption root above
+    /// Use the key of the encryption root above
     #[arg(short = 'i')]
     inherit: bool,
     /// Set keyformat, keylocation or pbkdf2iters (repeatable)

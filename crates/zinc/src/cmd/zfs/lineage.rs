@@ -19,13 +19,13 @@ use std::slice::from_ref;
 pub struct Rollback {
     #[command(flatten)]
     live: LiveArgs,
-    /// Destroy the snapshots and bookmarks that are younger
+    /// Destroy later snapshots and bookmarks
     #[arg(short = 'r')]
     recursive: bool,
-    /// Destroy clones of them too
+    /// Also destroy their clones
     #[arg(short = 'R')]
     clones: bool,
-    /// Also when programs use the file system: what they have open is taken from them
+    /// Also when programs use the file system: they lose access to the files they have open
     #[arg(short = 'f')]
     force: bool,
     /// The snapshot to go back to
@@ -37,7 +37,7 @@ pub struct Rollback {
 pub struct MakeClone {
     #[command(flatten)]
     live: LiveArgs,
-    /// Make what is missing above it too
+    /// Also create missing parents
     #[arg(short = 'p')]
     parents: bool,
     /// Do not mount it
@@ -66,16 +66,16 @@ pub struct Promote {
 pub struct Rename {
     #[command(flatten)]
     live: LiveArgs,
-    /// Snapshots of the same name of all datasets below too
+    /// Also the snapshots of this name of all datasets below
     #[arg(short = 'r')]
     recursive: bool,
-    /// Make what is missing above the new name
+    /// Create missing parents of the new name
     #[arg(short = 'p', conflicts_with_all = ["recursive", "unmounted"])]
     parents: bool,
-    /// Also when programs use what is renamed: what they have open is taken from them
+    /// Also when programs use the renamed datasets: they lose access to the files they have open
     #[arg(short = 'f')]
     force: bool,
-    /// What is mounted stays where it is
+    /// Leave mounts where they are
     #[arg(short = 'u', conflicts_with = "recursive")]
     unmounted: bool,
     /// What there is

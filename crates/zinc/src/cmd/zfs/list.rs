@@ -12,7 +12,7 @@ use clap::{Arg, ArgMatches, Command, FromArgMatches};
 use engine::props;
 use std::process::ExitCode;
 use views::datasets::list::{compare, table};
-use views::datasets::{Style, Types, asked_for, document, sort_by_name};
+use views::datasets::{Style, Types, computed, document, sort_by_name};
 
 /// What `-o space` stands for.
 pub const SPACE: [&str; 7] = [
@@ -106,7 +106,7 @@ impl Verb for Args {
         let (pool, depth) = self.pool.split(session);
         let mut pools = Pools::new(pool);
         let recursive = self.recursive || depth.is_some() || self.names.is_empty();
-        let since = asked_for(columns.iter().map(String::as_str));
+        let since = computed(columns.iter().map(String::as_str));
         let wanted = SelectFilter::new(self.types, recursive, depth, Types::HEADS);
         let named = named_by_path(session, &pools, &self.names)?;
         let Some(mut selection) = select(session, &mut pools, &named, &wanted, &since)? else {

@@ -34,38 +34,38 @@ use std::ffi::OsString;
 /// The subcommands.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Make a file system or volume
+    /// Create a file system or volume
     Create(create::Args),
     /// Destroy file systems, volumes, snapshots and bookmarks
     Destroy(destroy::Args),
     /// Take snapshots
     #[command(alias = "snap")]
     Snapshot(snapshot::Args),
-    /// Take a file system or volume back to a snapshot
+    /// Roll a file system or volume back to a snapshot
     Rollback(lineage::Rollback),
-    /// Make a file system or volume of a snapshot
+    /// Create a file system or volume from a snapshot
     Clone(lineage::MakeClone),
-    /// Make a clone independent of where it comes from
+    /// Make a clone independent of its origin
     Promote(lineage::Promote),
     /// Rename file systems, volumes and snapshots
     Rename(lineage::Rename),
     /// Set properties of datasets
     Set(set::Set),
-    /// Let properties have the value of the dataset above
+    /// Clear properties, so that they are inherited
     Inherit(set::Inherit),
     /// Keep snapshots from being destroyed
     Hold(hold::Hold),
-    /// Let go what was held
+    /// Release held snapshots
     Release(hold::Hold),
-    /// Make a bookmark of a snapshot
+    /// Create a bookmark of a snapshot
     Bookmark(hold::Bookmark),
-    /// Let other users change datasets, or list what they may
+    /// Delegate permissions to other users, or list them
     Allow(allow::Allow),
-    /// Let them no more
+    /// Revoke delegated permissions
     Unallow(allow::Unallow),
     /// List datasets with their properties
     List(list::Args),
-    /// Show properties of datasets, and where they come from
+    /// Show properties of datasets and their sources
     Get(get::Args),
     /// Show the space and quotas of each user
     Userspace(space::Args),
@@ -79,25 +79,25 @@ pub enum Command {
     Diff(diff::Args),
     /// Write a snapshot to standard output, for `zfs receive`
     Send(send::Args),
-    /// Make a snapshot of a stream on standard input, as `zfs send` writes it
+    /// Create a snapshot from a stream of `zfs send` on standard input
     #[command(alias = "recv")]
     Receive(receive::Args),
     /// List the holds of snapshots
     Holds(holds::Args),
-    /// Mount file systems, or list what is mounted
+    /// Mount file systems, or list mounted ones
     Mount(mounts::Mount),
-    /// Take mounts away
+    /// Unmount file systems
     #[command(alias = "umount")]
     Unmount(mounts::Unmount),
     /// Show the versions of file systems
     Upgrade(upgrade::Args),
     /// Load the keys of encrypted datasets into the process that serves their pool
     LoadKey(keys::Load),
-    /// Let that process forget them
+    /// Unload keys from that process
     UnloadKey(keys::Unload),
     /// Change the key of an encrypted dataset
     ChangeKey(keys::Change),
-    /// Wait until files that were unlinked while open are freed
+    /// Wait until files that were removed while open are freed
     Wait(wait::Args),
     /// Print the version of zinc
     #[command(disable_version_flag = true)]

@@ -24,19 +24,19 @@ is gone, as by `zinc mount`.")]
 pub struct Mount {
     #[command(flatten)]
     live: LiveArgs,
-    /// Everything that the properties of the known pools say
+    /// All file systems of known pools, by their properties
     #[arg(short = 'a')]
     all: bool,
-    /// Also over a directory that has something in it
+    /// Also mount over a directory that is not empty
     #[arg(short = 'O')]
     overlay: bool,
-    /// Options, comma-separated, instead of the properties
+    /// Options, comma-separated, that override the properties
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
     /// Load the keys first, into the process that serves the pool
     #[arg(short = 'l')]
     load_key: bool,
-    /// Accepted; what cannot be mounted is refused all the same
+    /// Accepted without effect
     #[arg(short = 'f')]
     force: bool,
     /// Accepted; progress is not shown
@@ -56,7 +56,7 @@ pub struct Unmount {
     /// Everything, but file systems with canmount=noauto or mountpoint=legacy
     #[arg(short = 'a')]
     all: bool,
-    /// Also when programs use it: they can do nothing more with what they have open
+    /// Also when programs use it: they lose access to the files they have open
     #[arg(short = 'f')]
     force: bool,
     /// Unload the keys of encryption roots that are unmounted

@@ -20,28 +20,28 @@ use views::projects;
 pub struct Args {
     #[command(flatten)]
     how: LiveOptions,
-    /// Say which are not of the project of the directory, or lack the flag
+    /// List files that differ from the directory's project, or lack the flag
     #[arg(short = 'c', conflicts_with_all = ["clear", "inherit", "keep"])]
     check: bool,
-    /// Take the flag and the project away
+    /// Clear the flag and the project
     #[arg(short = 'C', conflicts_with_all = ["id", "inherit", "itself"])]
     clear: bool,
-    /// With -C: leave the project as it is
+    /// With -C: keep the project
     #[arg(short = 'k')]
     keep: bool,
-    /// With -c: only names, with a zero byte behind each
+    /// With -c: print only names, each followed by a zero byte
     #[arg(short = '0')]
     zero: bool,
-    /// Of a directory only itself
+    /// Only the directory itself
     #[arg(short = 'd')]
     itself: bool,
-    /// And all that is below directories
+    /// Also everything below directories
     #[arg(short = 'r')]
     recursive: bool,
-    /// Set this project; with -c: compare with it
+    /// Set this project; with -c: compare with this project
     #[arg(short = 'p', value_name = "ID")]
     id: Option<u32>,
-    /// Set the flag: what is made in a directory is of its project
+    /// Set the flag: new files in a directory inherit its project
     #[arg(short = 's', conflicts_with = "itself")]
     inherit: bool,
     /// Files and directories below a mount

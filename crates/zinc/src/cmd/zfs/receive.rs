@@ -32,38 +32,38 @@ pub struct Args {
     search: Vec<PathBuf>,
     #[command(flatten)]
     how: LiveOptions,
-    /// Receive nothing: make good what is damaged of the snapshot that the stream is of
+    /// Receive nothing: repair damaged blocks of the stream's snapshot
     #[arg(short = 'c', conflicts_with_all = ["set", "except", "abort", "resumable", "force"])]
     corrective: bool,
-    /// Put all of the name that was sent, but the pool's, behind TARGET
+    /// Append the name that was sent, without its pool, to TARGET
     #[arg(short = 'd', conflicts_with = "last")]
     without_pool: bool,
-    /// Put the last part of the name that was sent behind TARGET
+    /// Append the last part of the name that was sent to TARGET
     #[arg(short = 'e')]
     last: bool,
-    /// Take what is there back to where the stream begins: what is younger is destroyed
+    /// Roll the target back to where the stream begins: later changes are destroyed
     #[arg(short = 'F')]
     force: bool,
-    /// Receive no holds, as always
+    /// Accepted: holds are never received
     #[arg(short = 'h')]
     no_holds: bool,
-    /// Also when programs use the file system: what they have open is taken from them
+    /// Also when programs use the file system: they lose access to the files they have open
     #[arg(short = 'M')]
     force_unmount: bool,
-    /// Read the stream, and change nothing; with -v, say what would be received
+    /// Read the stream, and change nothing; with -v, print what would be received
     #[arg(short = 'n')]
     dry: bool,
-    /// When the stream is cut, keep what came for the rest, which `zfs send -t` sends
+    /// When the stream is cut off, keep what was received: `zfs send -t` sends the rest
     #[arg(short = 's')]
     resumable: bool,
-    /// Give up what was kept of a stream that was cut
+    /// Discard what was kept of a stream that was cut off
     #[arg(short = 'A')]
     #[arg(conflicts_with_all = ["without_pool", "last", "dry", "resumable", "unmounted"])]
     abort: bool,
-    /// Do not mount what is new
+    /// Do not mount new file systems
     #[arg(short = 'u')]
     unmounted: bool,
-    /// Say what is received
+    /// Print what is received
     #[arg(short = 'v')]
     verbose: bool,
     /// Set a property (repeatable); origin=SNAPSHOT: receive as a clone of it
@@ -129,10 +129,10 @@ impl Args {
         is_new: bool,
     ) -> std::result::Result<Encryption, Failure> {
         let of_key = |text: &&String| is_new && text.split('=').next().is_some_and(is_of_key);
-        let message: Vec<String> = self.set.iter().filter(of_key).cloned().collect();
+        let key_settings: Vec<String> = self.set.iter().filter(of_key).cloned().collect();
         let (name, kind) = (&self.target, DatasetKind::Filesystem);
         let target = Target { doing: "receive", name, kind, is_new: true };
-        let wish = KeyWish::of(&mut target.all(&message)?);
+        let wish = KeyWish::of(&mut target.all(&key_settings)?);
         let above = name.split('@').next().and_then(|name| name.rsplit_once('/'));
         let is_below = above.is_some_and(|(above, _)| keys::is_encrypted(pool.view(), above));
         let fail = |e| cannot("receive", name, e);

@@ -20,38 +20,38 @@ use views::streams;
 #[derive(clap::Args)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
 pub struct Args {
-    /// What the receiver has: an earlier snapshot or bookmark, or the origin of a clone
+    /// The snapshot or bookmark that the receiver has: an earlier one, or the origin of a clone
     #[arg(short = 'i', value_name = "SNAPSHOT|BOOKMARK")]
     from: Option<String>,
-    /// The same, and all snapshots between them are sent
+    /// The same, and send all snapshots between them
     #[arg(short = 'I', value_name = "SNAPSHOT", conflicts_with = "from")]
     all_from: Option<String>,
-    /// All datasets below too, with all earlier snapshots and all properties
+    /// Also all datasets below, with all earlier snapshots and all properties
     #[arg(short = 'R', long)]
     replicate: bool,
-    /// With -R: pass over datasets that lack the snapshot
+    /// With -R: skip datasets that lack the snapshot
     #[arg(short = 's', long, requires = "replicate")]
     skip_missing: bool,
-    /// With -R: leave out these datasets, and what is below them
+    /// With -R: leave out these datasets and all below them
     #[arg(short = 'X', long, value_name = "DATASETS", value_delimiter = ',')]
     #[arg(requires = "replicate")]
     exclude: Vec<String>,
     /// Send properties
     #[arg(short = 'p', long)]
     props: bool,
-    /// Send properties as they were received, where they were
+    /// Send received properties with their received values
     #[arg(short = 'b', long)]
     backup: bool,
     /// Send the tags of holds
     #[arg(short = 'h', long)]
     holds: bool,
-    /// Leave blocks of more than 128 KiB whole
+    /// Do not split blocks of more than 128 KiB
     #[arg(short = 'L', long)]
     large_block: bool,
-    /// Leave blocks compressed as they are on disk
+    /// Send blocks compressed as they are on disk
     #[arg(short = 'c', long)]
     compressed: bool,
-    /// Leave small blocks as they stand in their pointers
+    /// Send embedded blocks as they are
     #[arg(short = 'e', long)]
     embed: bool,
     /// -L -c -e, and encrypted datasets as they are encrypted, without their keys
@@ -60,10 +60,10 @@ pub struct Args {
     /// Does nothing, as in OpenZFS
     #[arg(short = 'D', long = "dedup")]
     deduplicated: bool,
-    /// Send nothing; with -v, say how long the stream would be
+    /// Send nothing; with -v, print how long the stream would be
     #[arg(short = 'n', long)]
     dryrun: bool,
-    /// Say how long the stream will be, and show how far it is
+    /// Print how long the stream will be, and show progress
     #[arg(short = 'v', long)]
     verbose: bool,
     /// The same for programs: exact numbers, tabs between columns
@@ -75,14 +75,14 @@ pub struct Args {
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
-    /// Send the rest of a stream that was cut: the receiver's property receive_resume_token
+    /// Send the rest of a stream that was cut off; the token is the target's receive_resume_token
     #[arg(short = 't', value_name = "TOKEN")]
     #[arg(conflicts_with_all = ["snapshot", "from", "all_from", "replicate", "props", "backup"])]
     #[arg(conflicts_with = "holds")]
     token: Option<String>,
     #[command(flatten)]
     pool: PoolArgs,
-    /// What is sent
+    /// The snapshot to send
     #[arg(default_value = "", hide_default_value = true)]
     snapshot: String,
 }

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 pub struct Set {
     #[command(flatten)]
     live: LiveArgs,
-    /// What is mounted stays where it is, whatever the properties say
+    /// Leave mounts where they are, whatever the properties say
     #[arg(short = 'u')]
     unmounted: bool,
     /// Properties, then the datasets of one pool that get them
@@ -34,10 +34,10 @@ pub struct Set {
 pub struct Inherit {
     #[command(flatten)]
     live: LiveArgs,
-    /// Of all datasets below too
+    /// Also of all datasets below
     #[arg(short = 'r')]
     recursive: bool,
-    /// Have the value again that was received, if one was
+    /// Revert to the received value, if there is one
     #[arg(short = 'S')]
     received: bool,
     /// The property
@@ -54,7 +54,7 @@ fn refuse_unwritten(dataset: &str, setting: &str) -> Result<(), Failure> {
         |why: String| Err(Failure::new(format!("cannot set property for '{dataset}': {why}")));
     match property {
         "encryption" => fail(format!(
-            "'{property}' is readonly: whether a dataset is encrypted is said when it is created"
+            "'{property}' is readonly: encryption is chosen when a dataset is created"
         )),
         _ if properties::is_default_quota(property) => {
             fail(format!("'{property}': zinc does not set quotas of all owners yet"))

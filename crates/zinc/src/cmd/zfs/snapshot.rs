@@ -15,7 +15,7 @@ use std::process::ExitCode;
 pub struct Args {
     #[command(flatten)]
     live: LiveArgs,
-    /// Of all datasets below too
+    /// Also of all datasets below
     #[arg(short = 'r')]
     recursive: bool,
     /// Set a property of the snapshots (repeatable)

@@ -36,10 +36,10 @@ pub struct Args {
     /// Columns, separated by commas: type, name, used, quota, objused, objquota
     #[arg(short = 'o', value_name = "FIELD,…", value_parser = parse_fields)]
     fields: Option<Fields>,
-    /// Sort by this field, small ones first (repeatable)
+    /// Sort by this field, ascending (repeatable)
     #[arg(short = 's', value_name = "FIELD", value_parser = parse_field)]
     ascending: Vec<Field>,
-    /// Sort by this field, large ones first (repeatable)
+    /// Sort by this field, descending (repeatable)
     #[arg(short = 'S', value_name = "FIELD", value_parser = parse_field)]
     descending: Vec<Field>,
     /// Types: all, posixuser, smbuser, posixgroup, smbgroup, project

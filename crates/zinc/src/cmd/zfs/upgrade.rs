@@ -22,13 +22,13 @@ pub struct Args {
     /// All file systems of all pools
     #[arg(short = 'a', conflicts_with = "list")]
     all: bool,
-    /// List the versions there are
+    /// List the known versions
     #[arg(short = 'v', conflicts_with = "names")]
     list: bool,
     /// Also everything below the named file systems
     #[arg(short = 'r', requires = "names")]
     recursive: bool,
-    /// The version to have, 1 to 5; otherwise the newest
+    /// The version to upgrade to, 1 to 5 [default: the newest]
     #[arg(short = 'V', value_name = "VERSION", conflicts_with = "list")]
     version: Option<String>,
     #[command(flatten)]

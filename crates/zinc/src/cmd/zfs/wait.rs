@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct Args {
     #[command(flatten)]
     live: LiveArgs,
-    /// What is waited for: deleteq, the files that have no name any more and are not freed yet
+    /// What to wait for: deleteq, the files that were removed but not yet freed
     #[arg(short = 't', value_name = "ACTIVITY", value_parser = ["deleteq"], value_delimiter = ',')]
     activities: Vec<String>,
     /// The file system

@@ -23,7 +23,7 @@ use views::layout::line;
 pub struct Args {
     #[command(flatten)]
     live: LiveArgs,
-    /// Use devices that hold something, and vdevs that do not match
+    /// Use devices that hold data, and vdevs that do not match
     #[arg(short = 'f')]
     force: bool,
     /// Print the layout, and change nothing
@@ -31,13 +31,13 @@ pub struct Args {
     dry: bool,
     #[command(flatten)]
     naming: Naming,
-    /// Use devices that hold something
+    /// Use devices that hold data
     #[arg(long)]
     allow_in_use: bool,
-    /// Add vdevs that survive less than those that are there
+    /// Add vdevs with less redundancy than those of the pool
     #[arg(long)]
     allow_replication_mismatch: bool,
-    /// Add vdevs of another sector size
+    /// Add vdevs of a different sector size
     #[arg(long)]
     allow_ashift_mismatch: bool,
     /// ashift=N: log2 of the sector size of the new vdevs
@@ -45,7 +45,7 @@ pub struct Args {
     properties: Vec<String>,
     /// The pool
     pub(super) pool: String,
-    /// What it gets
+    /// The new vdevs
     #[arg(required = true, value_name = "VDEV")]
     vdevs: Vec<String>,
 }

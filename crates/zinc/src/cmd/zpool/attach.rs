@@ -57,23 +57,23 @@ pub struct Detach {
 struct NewDevice {
     #[command(flatten)]
     live: LiveArgs,
-    /// Use a device that holds something
+    /// Use a device that holds data
     #[arg(short = 'f')]
     force: bool,
-    /// Copy what is allocated in its order, and verify it behind that: mirrors and dRAID
+    /// Copy allocated space in order and verify it afterwards (mirrors and dRAID)
     #[arg(short = 's')]
     sequential: bool,
-    /// ashift=N: accepted; a device has the sector size of its vdev
+    /// ashift=N: accepted; a device uses the sector size of its vdev
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     properties: Vec<String>,
-    /// Wait until it has everything; a pool that is not served is always waited for
+    /// Wait until the device has all data (always, when the pool is not served)
     #[arg(short = 'w')]
     until_done: bool,
 }
 
 /// What is done with it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Doing {
+enum AttachKind {
     Attach,
     Replace,
 }
@@ -91,7 +91,7 @@ impl NewDevice {
         &self,
         session: &Session,
         pool: &str,
-        (doing, old): (Doing, &str),
+        (doing, old): (AttachKind, &str),
         new: Option<&str>,
     ) -> Result<ExitCode, Failure> {
         each::require_pool_name(pool)?;
@@ -99,21 +99,21 @@ impl NewDevice {
             true => ResilverKind::Sequential,
             false => ResilverKind::Healing,
         };
-        let verb = if doing == Doing::Attach { "attach" } else { "replace" };
+        let verb = if doing == AttachKind::Attach { "attach" } else { "replace" };
         settings::ashift(&format!("cannot {verb} {old}"), &self.properties)?;
         self.live.change(session, pool, |pool| {
             with_names(session, |names| {
                 let exchange = match doing {
-                    Doing::Attach => Exchange::attach(pool, names, old, resilver)
+                    AttachKind::Attach => Exchange::attach(pool, names, old, resilver)
                         .map_err(|e| refused("attach", old, e)),
-                    Doing::Replace => Exchange::replace(pool, names, old, resilver)
+                    AttachKind::Replace => Exchange::replace(pool, names, old, resilver)
                         .map_err(|e| refused("replace", old, e)),
                 }?;
                 let same = || exchange.path_of_old().unwrap_or_else(|| old.to_owned());
                 let new = new.map_or_else(same, |name| in_full(session, name));
                 let start = match doing {
-                    Doing::Attach => format!("cannot attach {new} to {old}"),
-                    Doing::Replace => format!("cannot replace {old} with {new}"),
+                    AttachKind::Attach => format!("cannot attach {new} to {old}"),
+                    AttachKind::Replace => format!("cannot replace {old} with {new}"),
                 };
                 match exchange.with_known(&new).map_err(|e| unfit(&start, &new, pool.name(), e))? {
                     Known::Itself => return finish_unless_served(session, pool),
@@ -172,7 +172,7 @@ impl Verb for Attach {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        let what = (Doing::Attach, self.device.as_str());
+        let what = (AttachKind::Attach, self.device.as_str());
         self.new.change(session, &self.pool, what, Some(&self.new_device))
     }
 }
@@ -183,7 +183,7 @@ impl Verb for Replace {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        let what = (Doing::Replace, self.device.as_str());
+        let what = (AttachKind::Replace, self.device.as_str());
         self.new.change(session, &self.pool, what, self.new_device.as_deref())
     }
 }

@@ -22,10 +22,10 @@ pub struct Checkpoint {
     search: Vec<PathBuf>,
     #[command(flatten)]
     how: LiveOptions,
-    /// Give the checkpoint up, and free what was kept for it
+    /// Discard the checkpoint, and free the space kept for it
     #[arg(short = 'd', long)]
     discard: bool,
-    /// Wait until everything is free; a pool that is not served is always waited for
+    /// Wait until all space is freed (always, when the pool is not served)
     #[arg(short = 'w', requires = "discard")]
     until_done: bool,
     /// The pool

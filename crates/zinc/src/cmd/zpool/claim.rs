@@ -118,7 +118,7 @@ fn system_use(by: &SystemUse) -> String {
     match by {
         SystemUse::Swap => "it is in use as swap".to_owned(),
         SystemUse::Mount(target) => format!("it is mounted on {target}"),
-        SystemUse::PartOf(name) => format!("{name} is made of it"),
+        SystemUse::PartOf(name) => format!("{name} uses it"),
     }
 }
 

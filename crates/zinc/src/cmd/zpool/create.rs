@@ -32,13 +32,13 @@ The pool has the features enabled that zinc can write; -o feature@NAME=enabled a
 all out. It is known by its name until `zinc zpool export` gives it up; -o cachefile= says where it
 is remembered: nothing for the usual place, none, or a file for `zinc zpool import -c`.")]
 pub struct Args {
-    /// Use devices that hold something, and vdevs that do not match
+    /// Use devices that hold data, and vdevs that do not match
     #[arg(short = 'f')]
     force: bool,
-    /// Print the layout, and make nothing
+    /// Print the layout, and create nothing
     #[arg(short = 'n')]
     dry: bool,
-    /// Enable no features but those of -o
+    /// Enable only the features given with -o
     #[arg(short = 'd')]
     no_features: bool,
     /// Set a property of the pool, or a feature (repeatable)
@@ -50,18 +50,18 @@ pub struct Args {
     /// Mount point of the root file system
     #[arg(short = 'm', value_name = "PATH")]
     mountpoint: Option<String>,
-    /// Show mount points below this folder (altroot), and remember the pool only until the machine
-    /// is started anew (cachefile=none)
+    /// Put mount points below this directory (altroot), and forget the pool when the machine
+    /// restarts (cachefile=none)
     #[arg(short = 'R', value_name = "ROOT")]
     root: Option<String>,
-    /// Name by which the pool is known here, until it is exported or the machine is started anew
+    /// Temporary name of the pool, until it is exported or the machine restarts
     #[arg(short = 't', value_name = "NAME")]
     temporary: Option<String>,
     #[command(flatten)]
     how: LiveOptions,
     /// Name of the pool
     pool: String,
-    /// What it is made of
+    /// The layout of the pool
     #[arg(required = true, value_name = "VDEV")]
     vdevs: Vec<String>,
 }
@@ -115,9 +115,9 @@ impl Verb for Args {
         let made = making.run(&Rt::real(), &devices);
         let made = made.map_err(|e| refused("create", &self.pool, e))?;
         let guid = made.pool().guid();
-        let mut told = Ok(());
+        let mut shown = Ok(());
         let complete = |pool: LivePool| {
-            told = tell_txgs(session, &pool, &self.how);
+            shown = tell_txgs(session, &pool, &self.how);
             settings::remember(session, &doing, &remembered, (pool.cache_config(), name))?;
             pool.close().map_err(fail)
         };
@@ -127,7 +127,7 @@ impl Verb for Args {
             ui::error(session, &text);
         }
         stored_only::note(session, self.properties.iter().chain(&self.fs_properties));
-        told?;
+        shown?;
         Ok(ExitCode::SUCCESS)
     }
 }

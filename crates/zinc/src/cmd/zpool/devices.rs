@@ -24,7 +24,7 @@ use views::members;
 pub struct Online {
     #[command(flatten)]
     live: LiveArgs,
-    /// Use also what the devices have grown by
+    /// Also use the space by which the devices have grown
     #[arg(short = 'e')]
     expand: bool,
     /// The pool
@@ -39,7 +39,7 @@ pub struct Online {
 pub struct Offline {
     #[command(flatten)]
     live: LiveArgs,
-    /// Only as long as the pool is open
+    /// Only until the pool is closed
     #[arg(short = 't')]
     temporary: bool,
     /// Mark the devices FAULTED
@@ -70,7 +70,7 @@ pub struct Clear {
 pub struct Reopen {
     #[command(flatten)]
     live: LiveArgs,
-    /// Accepted: a scrub goes on in any case
+    /// Accepted: a scrub always continues
     #[arg(short = 'n')]
     scrub_goes_on: bool,
     /// Pools; all that are active when none is named

@@ -29,10 +29,10 @@ pub struct Args {
     /// For scripts: no heading, and one tab between time and class
     #[arg(short = 'H')]
     script: bool,
-    /// Go on with those that come
+    /// Keep printing new events
     #[arg(short = 'f')]
     follow: bool,
-    /// Forget all that are kept
+    /// Clear all events
     #[arg(short = 'c', conflicts_with_all = ["verbose", "script", "follow"])]
     clear: bool,
     /// Search this directory, file or disk for devices (repeatable)
@@ -53,7 +53,7 @@ struct EventLine {
 /// What a server says of all.
 #[derive(Default, Serialize, Deserialize)]
 struct Part {
-    told: Vec<EventLine>,
+    lines: Vec<EventLine>,
     cleared: usize,
 }
 
@@ -67,14 +67,14 @@ impl Args {
     fn part(&self, session: &Session, pool: &LivePool) -> Part {
         let kept = pool.events();
         if self.clear {
-            return Part { told: Vec::new(), cleared: kept.clear() };
+            return Part { lines: Vec::new(), cleared: kept.clear() };
         }
-        let told = |event: &Event| EventLine {
+        let line_of = |event: &Event| EventLine {
             seconds: event.time.as_secs(),
             nanos: event.time.subsec_nanos(),
             text: self.text(session, event),
         };
-        Part { told: kept.after(0).0.iter().map(told).collect(), cleared: 0 }
+        Part { lines: kept.after(0).0.iter().map(line_of).collect(), cleared: 0 }
     }
 
     fn show(&self, session: &Session, parts: Vec<Part>) {
@@ -85,9 +85,9 @@ impl Args {
         if !self.script {
             ui::out(session, &events::heading());
         }
-        let mut told: Vec<EventLine> = parts.into_iter().flat_map(|part| part.told).collect();
-        told.sort_by_key(|told| (told.seconds, told.nanos));
-        told.iter().for_each(|told| ui::out(session, &told.text));
+        let mut lines: Vec<EventLine> = parts.into_iter().flat_map(|part| part.lines).collect();
+        lines.sort_by_key(|line| (line.seconds, line.nanos));
+        lines.iter().for_each(|line| ui::out(session, &line.text));
     }
 
     /// Until the pool is let go.
@@ -143,12 +143,12 @@ impl Verb for Args {
         let mut servers = Server::all_in(session, &self.search)?;
         if self.follow {
             let [server] = servers.as_slice() else {
-                let failure = Failure::usage("of which pool? -f follows one that is served");
+                let failure = Failure::usage("-f follows a single served pool: name it");
                 return Err(failure.hint("`zinc zpool events -f POOL`"));
             };
             let guid = server.guid.to_string();
             served::forward(session, &self.search, &guid)?;
-            return Err(Failure::new(format!("pool {guid} is not served any more")));
+            return Err(Failure::new(format!("pool {guid} is no longer served")));
         }
         let mut code = ExitCode::SUCCESS;
         let mut parts = Vec::new();

@@ -26,7 +26,7 @@ pub struct Export {
     /// Export all pools found
     #[arg(short = 'a')]
     all: bool,
-    /// Also when another system used it last, or commands are running on it, which are cancelled
+    /// Also when another system used it last, or commands use it (they are cancelled)
     #[arg(short = 'f')]
     force: bool,
     /// Pools
@@ -59,13 +59,13 @@ fn end(
         live::take(session, find, how, &how.tuning.all(session)?, |options| options.force = force)?;
     let fail = |e: Error| match Failure::from(e).while_held() {
         failure if force || failure.is_of_pool() => failure,
-        failure => failure.hint("-f ends with the pool all the same, as it is on its devices"),
+        failure => failure.hint("-f exports it anyway, in the state that is on its devices"),
     };
     pool.log(&live::invocation(session)).map_err(|e| fail(e.into()))?;
-    let told = live::tell_txgs(session, &pool, how);
+    let shown = live::tell_txgs(session, &pool, how);
     act(pool).map_err(fail)?;
     found.forget(&known::pools(session));
-    told
+    shown
 }
 
 /// Has the server of a pool export or destroy it, which ends the server.
@@ -80,17 +80,17 @@ fn end_served(
     let answer = server.call("export", params)?;
     if let Some(why) = answer["lost"].as_str() {
         let text = format!(
-            "warning: '{}' was let go of, and its server has ended: what is only on devices that \
-             are lost is lost",
+            "warning: '{}' was closed, and its server has ended: data that only lost devices had \
+             is lost",
             server.name,
         );
         ui::error(session, &Failure::new(text).because(why).text());
     }
     if let Some(why) = answer["suspended"].as_str() {
         let text = format!(
-            "warning: '{}' was stopped, and is let go of as it is: what was not on its devices by \
-             then is lost, and its labels could not be written: they say that it is in use, so \
-             that it is imported with -f",
+            "warning: '{}' was stopped and closed as it is: changes that were not yet on its \
+             devices are lost, and its labels, which could not be written, say that it is in use: \
+             import it with -f",
             server.name,
         );
         ui::error(session, &Failure::new(text).because(why).text());
@@ -244,7 +244,7 @@ impl Verb for Destroy {
                 self.mark(session, &find()?)?;
             }
             Err(failure) if failure.is_of_pool() => {
-                return Err(failure.hint("-f destroys it on the devices that are there"));
+                return Err(failure.hint("-f destroys it on the devices that are present"));
             }
             other => other?,
         }

@@ -15,13 +15,13 @@ use views::history::{HistoryFormat, history_text};
 /// Arguments of `zinc zpool history`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Show events of the pool itself too
+    /// Also show internal events of the pool
     #[arg(short = 'i')]
     internal: bool,
-    /// Show who, where and in which zone
+    /// Also show user, host and zone
     #[arg(short = 'l')]
     long: bool,
-    /// Print JSON: of each record everything the pool remembers
+    /// Print JSON with all fields of each record
     #[arg(short = 'j', long)]
     json: bool,
     #[command(flatten)]

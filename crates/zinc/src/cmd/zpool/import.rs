@@ -39,7 +39,7 @@ pub struct Args {
     json_int: bool,
     /// Import the pool of this name or guid; with --txgs or -j only show it
     name: Option<String>,
-    /// Name it has from now on
+    /// The new name of the pool
     #[arg(value_name = "NEWNAME")]
     new_name: Option<String>,
 }

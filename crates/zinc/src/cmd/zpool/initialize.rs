@@ -30,10 +30,10 @@ pub struct Initialize {
 pub struct Trim {
     #[command(flatten)]
     common: Common,
-    /// Refused: no device that zinc trims promises that nothing can be read again
+    /// Refused: zinc's trim does not guarantee secure erasure
     #[arg(short = 'd', long)]
     secure: bool,
-    /// Bytes a second on each device, at most, such as 100M
+    /// Limit of bytes a second on each device, such as 100M
     #[arg(short = 'r', long, value_name = "RATE", value_parser = rate)]
     rate: Option<u64>,
 }
@@ -46,13 +46,13 @@ struct Common {
     search: Vec<PathBuf>,
     #[command(flatten)]
     how: LiveOptions,
-    /// Call it off
+    /// Cancel it
     #[arg(short = 'c', long)]
     cancel: bool,
-    /// Stop it where it is; the same command without -s goes on
+    /// Suspend it; the same command without -s continues
     #[arg(short = 's', long, conflicts_with = "cancel")]
     suspend: bool,
-    /// Wait until it is done; a pool that is not served is always waited for
+    /// Wait until it is done (always, when the pool is not served)
     #[arg(short = 'w', conflicts_with_all = ["cancel", "suspend"])]
     until_done: bool,
     /// The pool
@@ -134,7 +134,7 @@ impl Verb for Trim {
             let what = format!("cannot trim {}", self.common.pool);
             return Err(Failure::new(what)
                 .because("secure trim is not supported")
-                .hint("without -d the space is given back, and what was there may be read again"));
+                .hint("without -d the space is trimmed, but old data may still be readable"));
         }
         let change = match (self.common.cancel, self.common.suspend) {
             (true, _) => WorkChange::Cancel,

@@ -31,27 +31,25 @@ pub struct Args {
     /// Also the vdevs of each pool
     #[arg(short = 'v')]
     verbose: bool,
-    /// Also mean waiting times, and what was asked of stores of objects
+    /// Also mean waiting times, and requests to object stores
     #[arg(short = 'l')]
     latency: bool,
     /// Also the lengths of the queues now
     #[arg(short = 'q')]
     queues: bool,
-    /// Histograms of waiting times, in place of the other columns
+    /// Histograms of waiting times, instead of the other columns
     #[arg(short = 'w', conflicts_with_all = ["latency", "queues", "sizes"])]
     waits: bool,
-    /// Histograms of the sizes of requests, in place of the other columns
+    /// Histograms of request sizes, instead of the other columns
     #[arg(short = 'r', conflicts_with_all = ["latency", "queues"])]
     sizes: bool,
-    /// Stages of the pipeline and what its threads spend their time on, in place of the other
-    /// columns
+    /// Stages of the pipeline and where its threads spend their time, instead of the other columns
     #[arg(long, conflicts_with_all = ["latency", "queues", "waits", "sizes", "verbose"])]
     stages: bool,
-    /// What went to and came from the devices, by type of object and level, in place of the other
-    /// columns
+    /// Traffic of the devices by type of object and level, instead of the other columns
     #[arg(long, conflicts_with_all = ["latency", "queues", "waits", "sizes", "verbose", "stages"])]
     blocks: bool,
-    /// What users read and wrote, by dataset, in place of the other columns
+    /// Reads and writes by dataset, instead of the other columns
     #[arg(long, conflicts_with_all = ["latency", "queues", "waits", "sizes", "verbose", "stages",
                                       "blocks"])]
     datasets: bool,
@@ -71,11 +69,11 @@ pub struct Args {
     output: JsonArgs,
     #[command(flatten)]
     pool: PoolArgs,
-    /// Before each report a time stamp: d as `date` writes it, u as seconds since 1970
+    /// Print a timestamp before each report: d as `date` prints it, u as seconds since 1970
     #[arg(short = 'T', value_name = "d|u", value_parser = ["d", "u"])]
     stamp: Option<String>,
-    /// Pools or vdevs, all found pools when none is named; then INTERVAL in seconds to go on, and
-    /// COUNT of reports
+    /// Pools or vdevs [default: all pools found]; then INTERVAL in seconds to repeat, and COUNT of
+    /// reports
     #[arg(value_name = "POOL|VDEV|INTERVAL [COUNT]")]
     names: Vec<String>,
 }
@@ -153,7 +151,7 @@ impl Verb for Args {
         layout.scripts = self.columns.scripts.is_some().then(|| devices.collect());
         let first = u64::from(self.skip_first);
         if self.skip_first && repeat.is_none() {
-            return Err(Failure::usage("-y leaves nothing to print without an interval"));
+            return Err(Failure::usage("-y prints nothing without an interval"));
         }
         let mut printed = 0;
         for report in 0.. {

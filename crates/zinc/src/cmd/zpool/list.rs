@@ -36,11 +36,11 @@ pub struct Args {
     keys: json::ByGuid,
     #[command(flatten)]
     pool: PoolArgs,
-    /// Before each repetition a time stamp: d as `date` writes it, u as seconds since 1970
+    /// Print a timestamp before each repetition: d as `date` prints it, u as seconds since 1970
     #[arg(short = 'T', value_name = "d|u", value_parser = ["d", "u"])]
     stamp: Option<String>,
-    /// Pools, all found ones when none is named; then INTERVAL in seconds to repeat the list, and
-    /// COUNT of repetitions
+    /// Pools [default: all found]; then INTERVAL in seconds to repeat the list, and COUNT of
+    /// repetitions
     #[arg(value_name = "POOL|INTERVAL [COUNT]")]
     pools: Vec<String>,
 }

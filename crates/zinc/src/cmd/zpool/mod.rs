@@ -38,43 +38,43 @@ use std::ffi::OsString;
 /// The subcommands.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Make a pool on files and disks
+    /// Create a pool on files and disks
     Create(create::Args),
     /// Destroy a pool
     Destroy(export::Destroy),
-    /// Say goodbye to pools, so that any system takes them
+    /// Export pools, so that any system can import them
     Export(export::Export),
-    /// Show which pools can be opened, and why others cannot; or take pools over
+    /// List pools that can be imported, and why others cannot; or import pools
     Import(Box<import::Args>),
     /// Add vdevs to a pool
     Add(add::Args),
-    /// Use devices again, and bring them what they missed
+    /// Bring devices online and resilver them
     Online(devices::Online),
-    /// Take devices out of use
+    /// Take devices offline
     Offline(devices::Offline),
-    /// Forget errors, and try devices again that are out of use for them
+    /// Clear errors, and retry the devices that failed
     Clear(devices::Clear),
-    /// Try devices again that are not there
+    /// Retry missing devices
     Reopen(devices::Reopen),
-    /// Give a mirror another side, make a disk one side of a mirror, or make a raidz wider
+    /// Add a side to a mirror, turn a disk into a mirror, or widen a raidz
     Attach(attach::Attach),
-    /// Take a side off a mirror
+    /// Remove a side from a mirror
     Detach(attach::Detach),
-    /// Put a new device in the place of another
+    /// Replace a device by another
     Replace(attach::Replace),
-    /// Make a pool of one side of each mirror
+    /// Create a pool from one side of each mirror
     Split(split::Split),
-    /// Take devices out of a pool; what is on them is copied to the others
+    /// Remove devices from a pool; their data is copied to the others
     Remove(remove::Remove),
-    /// Keep the state of a pool as it is now, to go back to, or give that up
+    /// Keep the present state of a pool as a checkpoint, or discard it
     Checkpoint(checkpoint::Checkpoint),
     /// Overwrite the free space of devices
     Initialize(initialize::Initialize),
-    /// Give the free space of devices back to them
+    /// Trim the free space of devices
     Trim(initialize::Trim),
-    /// Verify everything, and repair what can be
+    /// Verify all data, and repair what can be repaired
     Scrub(scrub::Scrub),
-    /// Bring devices what they missed
+    /// Resilver devices
     Resilver(scrub::Resilver),
     /// Set a property of a pool, or enable a feature
     Set(set::Set),
@@ -82,25 +82,25 @@ pub enum Command {
     Upgrade(set::Upgrade),
     /// Give a pool a new guid
     Reguid(set::Reguid),
-    /// Write what a served pool holds in memory to its devices, now
+    /// Write the changes that a served pool holds in memory to its devices
     Sync(set::SyncPools),
-    /// Read the tables of deduplication into the cache
+    /// Read the deduplication tables into the cache
     Prefetch(prefetch::Prefetch),
-    /// Take the labels off a device
+    /// Clear the labels of a device
     Labelclear(labelclear::Args),
     /// List pools, their size and health
     List(list::Args),
-    /// Show what pools and their devices read and write
+    /// Show the I/O of pools and their devices
     Iostat(iostat::Args),
     /// Show the health of pools, device by device
     Status(status::Args),
     /// Show properties of pools and vdevs
     Get(get::Args),
-    /// Show the commands that made the pool what it is
+    /// Show the history of commands on pools
     History(history::Args),
-    /// Show what happened to pools that are served
+    /// Show the events of served pools
     Events(events::Args),
-    /// Wait until what is done to a pool in the background has ended
+    /// Wait until background work on a pool has ended
     Wait(wait::Args),
     /// Print the version of zinc
     #[command(disable_version_flag = true)]

@@ -19,21 +19,21 @@ use views::members;
 pub struct Remove {
     #[command(flatten)]
     live: LiveArgs,
-    /// Say how much memory the removal would take, and change nothing
+    /// Print how much memory the removal would take, and change nothing
     #[arg(short = 'n', conflicts_with = "cancel")]
     dry: bool,
-    /// Say exact numbers
+    /// Print exact numbers
     #[arg(short = 'p', conflicts_with = "cancel")]
     exact: bool,
-    /// Stop a removal that runs
+    /// Cancel a running removal
     #[arg(short = 's', conflicts_with = "until_done")]
     cancel: bool,
-    /// Wait until what is on the devices was copied; a pool that is not served is always waited for
+    /// Wait until all data of the devices is copied (always, when the pool is not served)
     #[arg(short = 'w')]
     until_done: bool,
     /// The pool
     pool: String,
-    /// Devices; a vdev that is a mirror by its name, such as mirror-1
+    /// Devices, or mirrors by name, such as mirror-1
     #[arg(required_unless_present = "cancel", conflicts_with = "cancel")]
     devices: Vec<String>,
 }

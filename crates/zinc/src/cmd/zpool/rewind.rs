@@ -8,20 +8,20 @@ use crate::session::Session;
 use crate::{found, served, ui};
 use engine::pools::{Rewind, RewindReach};
 use engine::{Candidate, Error, OpenOptions};
-use views::import::GoingBack;
+use views::import::RewindKind;
 
 /// Whether a pool may go back, and how far.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("rewinding").multiple(true)))]
 pub struct RewindArgs {
-    /// When the newest state cannot be read, go back to the newest that can, for good: what was
-    /// written since is lost. States of the last three txgs are looked at
+    /// If the newest state cannot be read, go back permanently to the newest that can, among the
+    /// last three txgs: later changes are lost
     #[arg(short = 'F', group = "rewinding")]
     recover: bool,
-    /// With -F: only say what it would do
+    /// With -F: only print what would be done
     #[arg(short = 'n', requires = "rewinding")]
     pub is_plan: bool,
-    /// With -F: look at all states that are left
+    /// With -F: try all states that remain
     #[arg(short = 'X', requires = "rewinding")]
     any: bool,
 }
@@ -35,10 +35,10 @@ impl RewindArgs {
         candidate: &Candidate,
         options: &OpenOptions,
         up_to: Option<u64>,
-        how: GoingBack,
+        how: RewindKind,
         doing: &str,
     ) -> Result<Option<(u64, String)>, Failure> {
-        let how = if self.is_plan { GoingBack::Possible } else { how };
+        let how = if self.is_plan { RewindKind::Possible } else { how };
         let reach = match (up_to, self.any) {
             (Some(txg), _) => RewindReach::UpTo(txg),
             (None, _) if !self.recover => return Ok(None),
@@ -56,10 +56,10 @@ impl RewindArgs {
             }
             Rewind::Impossible => {
                 let failure = Failure::new(format!("{doing}: I/O error"))
-                    .because("no state within reach can be read whole");
+                    .because("no state among those tried can be read completely");
                 Err(failure.hint(match reach {
-                    RewindReach::Recent => "-X looks at older states; `zinc repair` mends damage",
-                    _ => "`zinc repair` mends damage, `zinc rescue` copies what can be read",
+                    RewindReach::Recent => "-X tries older states; `zinc repair` repairs damage",
+                    _ => "`zinc repair` repairs damage, `zinc rescue` copies readable data",
                 }))
             }
         }
@@ -85,7 +85,7 @@ impl RewindArgs {
         let mut options = live.to_read().options(session);
         found.complete(&mut options);
         let doing = format!("{doing} {name}");
-        let back = self.txg(session, &found.candidate, &options, None, GoingBack::Done, &doing)?;
+        let back = self.txg(session, &found.candidate, &options, None, RewindKind::Done, &doing)?;
         if self.is_plan {
             let txg = back.as_ref().map(|(txg, _)| *txg);
             live::check(session, found, &LiveOptions { txg, ..live.how.clone() })?;

@@ -11,8 +11,8 @@ use views::scripts::{devices, fill};
 /// Columns that scripts fill.
 #[derive(clap::Args)]
 pub struct ScriptColumns {
-    /// Run these scripts on each device, and show what they say; without names it lists those there
-    /// are
+    /// Run these scripts for each device, and show their output; without names: list the available
+    /// scripts
     #[arg(short = 'c', value_name = "SCRIPT,..", num_args = 0..=1, default_missing_value = "",
           conflicts_with = "json")]
     pub scripts: Option<String>,
@@ -28,8 +28,8 @@ fn env(name: &str) -> Option<OsString> {
 impl ScriptColumns {
     /// Lists the scripts there are, when that is asked for.
     pub fn are_listed(&self, session: &Session) -> bool {
-        let is_asked = self.scripts.as_deref() == Some("");
-        let are_listed = is_asked && session.client().is_none();
+        let wants_list = self.scripts.as_deref() == Some("");
+        let are_listed = wants_list && session.client().is_none();
         if are_listed {
             ui::out(session, &Scripts::list(&env));
         }

@@ -18,16 +18,16 @@ pub struct Scrub {
     /// Stop a scrub
     #[arg(short = 's', conflicts_with = "until_done")]
     stop: bool,
-    /// Pause a scrub, also over an export; the same command without -p goes on with it
+    /// Pause a scrub, even across an export; the same command without -p continues it
     #[arg(short = 'p', conflicts_with_all = ["until_done", "stop"])]
     pause: bool,
-    /// Only the blocks of the error log, which is done when the command ends
+    /// Scrub only the blocks in the error log; the command waits until that is done
     #[arg(short = 'e', conflicts_with_all = ["stop", "pause"])]
     errors: bool,
-    /// Only what was written since the last scrub that came to its end
+    /// Scrub only what was written since the last completed scrub
     #[arg(short = 'C', conflicts_with_all = ["stop", "pause", "errors"])]
     since_last: bool,
-    /// Wait until it is done; a pool that is not served is always waited for
+    /// Wait until it is done (always, when the pool is not served)
     #[arg(short = 'w')]
     until_done: bool,
     /// Pools

@@ -61,7 +61,7 @@ pub struct Upgrade {
 pub struct Reguid {
     #[command(flatten)]
     live: LiveArgs,
-    /// The new guid, in decimal; one is chosen without
+    /// The new guid, in decimal [default: a random one]
     #[arg(short = 'g', value_name = "GUID", value_parser = parse_guid)]
     guid: Option<u64>,
     /// The pool
@@ -73,7 +73,7 @@ pub struct Reguid {
 pub struct SyncPools {
     #[command(flatten)]
     live: LiveArgs,
-    /// Accepted: a new state is written in any case
+    /// Accepted: a new state is always written
     #[arg(short = 'f')]
     force: bool,
     /// Pools; all that are active when none is named
@@ -284,7 +284,7 @@ pub fn set_of(read: Result<FeatureSet, String>) -> Result<FeatureSet, Failure> {
 /// A guid as it is typed: a number other than 0, or as C reads one, a negative one of 64 bits.
 fn parse_guid(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().or_else(|| text.parse().ok().map(i64::cast_unsigned));
-    number.filter(|n| *n != 0).ok_or_else(|| "a guid is a number of 64 bits, and not 0".to_owned())
+    number.filter(|n| *n != 0).ok_or_else(|| "a guid is a 64-bit number other than 0".to_owned())
 }
 
 /// Says what becomes of a pool with this feature when another implementation uses it.

@@ -78,7 +78,7 @@ fn bad(doing: &str, place: BadPlace) -> Failure {
     match place {
         BadPlace::Cachefile(value) => {
             Failure::new(format!("{doing}: cachefile property '{value}' is invalid"))
-                .hint("it is an absolute path, or 'none', or nothing for the usual file")
+                .hint("it is an absolute path, 'none', or empty for the default file")
         }
         BadPlace::Altroot(path) => Failure::new(format!("{doing}: bad alternate root '{path}'"))
             .hint("it is an absolute path"),

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 pub struct Split {
     #[command(flatten)]
     live: LiveArgs,
-    /// Print what the new pool would be made of, and change nothing
+    /// Print the layout of the new pool, and change nothing
     #[arg(short = 'n')]
     dry: bool,
     #[command(flatten)]
@@ -28,7 +28,7 @@ pub struct Split {
     /// A property of the new pool (repeatable)
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     properties: Vec<String>,
-    /// Import the new pool, with mount points below this folder (altroot)
+    /// Import the new pool, with mount points below this directory (altroot)
     #[arg(short = 'R', value_name = "ROOT")]
     root: Option<String>,
     /// With -R: load the keys of its encrypted datasets: it is served from then on, and mounted

@@ -37,16 +37,16 @@ pub struct Args {
     /// Only vdevs that are not healthy
     #[arg(short = 'e')]
     errors: bool,
-    /// Also how many requests of each device were slow, since the pool was opened
+    /// Also count the slow requests of each device since the pool was opened
     #[arg(short = 's')]
     slow: bool,
-    /// Also the tables of deduplication
+    /// Also the deduplication tables
     #[arg(short = 'D')]
     dedup: bool,
-    /// How far devices are initialized
+    /// Also how far devices are initialized
     #[arg(short = 'i')]
     initialize: bool,
-    /// How far devices are trimmed
+    /// Also how far devices are trimmed
     #[arg(short = 't')]
     trim: bool,
     #[command(flatten)]
@@ -55,18 +55,18 @@ pub struct Args {
     naming: Naming,
     #[command(flatten)]
     output: JsonArgs,
-    /// All vdevs of a pool beside each other in JSON, each with the name of the one above it
+    /// Flat JSON: all vdevs of a pool in one list, each with the name of its parent
     #[arg(long = "json-flat-vdevs")]
     flat: bool,
     #[command(flatten)]
     keys: json::ByGuid,
     #[command(flatten)]
     pool: PoolArgs,
-    /// Before each report a time stamp: d as `date` writes it, u as seconds since 1970
+    /// Print a timestamp before each report: d as `date` prints it, u as seconds since 1970
     #[arg(short = 'T', value_name = "d|u", value_parser = ["d", "u"])]
     stamp: Option<String>,
-    /// Pools, all found ones when none is named; then INTERVAL in seconds to repeat the report, and
-    /// COUNT of repetitions
+    /// Pools [default: all found]; then INTERVAL in seconds to repeat the report, and COUNT of
+    /// repetitions
     #[arg(value_name = "POOL|INTERVAL [COUNT]")]
     pools: Vec<String>,
 }

@@ -31,14 +31,14 @@ pub struct Args {
     /// Exact numbers
     #[arg(short = 'p')]
     parsable: bool,
-    /// Before each line a time stamp: d as `date` writes it, u as seconds since 1970
+    /// Print a timestamp before each line: d as `date` prints it, u as seconds since 1970
     #[arg(short = 'T', value_name = "d|u", value_parser = ["d", "u"])]
     stamp: Option<String>,
-    /// What is waited for, separated by commas: discard, free, initialize, replace, remove,
-    /// resilver, scrub, trim, raidz_expand; all of it when left out
+    /// What to wait for, separated by commas: discard, free, initialize, replace, remove, resilver,
+    /// scrub, trim, raidz_expand [default: all]
     #[arg(short = 't', value_name = "ACTIVITY,…", value_delimiter = ',')]
     activities: Vec<String>,
-    /// The pool; then INTERVAL in seconds to show how many bytes are left
+    /// The pool; then INTERVAL in seconds to print how many bytes are left
     #[arg(value_name = "POOL [INTERVAL]", required = true)]
     pool: Vec<String>,
 }
@@ -102,7 +102,7 @@ impl Verb for Args {
         let wanted = self.wanted()?;
         let interval = repetition(&mut self.pool)?.map(|(interval, _)| interval);
         let [name] = self.pool.as_slice() else {
-            return Err(Failure::usage("one pool is waited for at a time"));
+            return Err(Failure::usage("only one pool can be waited for at a time"));
         };
         require_pool_name(name)?;
         if let Some(pool) = session.held(name) {

@@ -20,7 +20,7 @@ use imported::{EarlierState, Found, Known};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use views::import::GoingBack;
+use views::import::RewindKind;
 use views::places::printable;
 
 /// What only matters when a pool is taken over.
@@ -32,40 +32,40 @@ pub struct TakeArgs {
     /// Also when another system used it last and did not export it
     #[arg(short = 'f')]
     force: bool,
-    /// Also when log devices are missing; what was promised there and not yet written elsewhere is
-    /// lost
+    /// Also when log devices are missing; synchronous writes that only they have are lost
     #[arg(short = 'm')]
     missing_log: bool,
-    /// Go back to the checkpoint, for good: all that was changed since is lost. With
-    /// -o readonly=on it is only read so
+    /// Go back to the checkpoint permanently: later changes are lost (with -o readonly=on nothing
+    /// is written)
     #[arg(long = "rewind-to-checkpoint", conflicts_with = "rewinding")]
     rewind: bool,
     #[command(flatten)]
     back: RewindArgs,
-    /// Go back to this txg for good, or to the newest before it that can be read
+    /// Go back permanently to this txg, or to the newest readable one before it
     #[arg(short = 'T', value_name = "TXG", group = "rewinding")]
     back_to: Option<u64>,
-    /// Mount nothing, which zinc does with -l only
+    /// Mount nothing (zinc only mounts with -l)
     #[arg(short = 'N')]
     no_mount: bool,
     /// Load the keys of encrypted datasets: the pool is served from then on, and mounted
     #[arg(short = 'l')]
     load_keys: bool,
-    /// Search devices for pools, which zinc always does without -c
+    /// Accepted: zinc always searches devices without -c
     #[arg(short = 's')]
     scan: bool,
     /// Find pools by this cache file instead of searching for devices
     #[arg(short = 'c', value_name = "CACHEFILE", conflicts_with = "search")]
     cache: Option<PathBuf>,
-    /// readonly=on: nothing is written, now and until it is exported; cachefile=none or a file:
-    /// where it is remembered; others are set (repeatable)
+    /// readonly=on: write nothing until the pool is exported; cachefile: the file that remembers
+    /// the pool, or none; others are set as properties (repeatable)
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     properties: Vec<String>,
-    /// Show mount points below this folder (altroot), and remember the pool only until the machine
-    /// is started anew (cachefile=none)
+    /// Put mount points below this directory (altroot), and forget the pool when the machine
+    /// restarts (cachefile=none)
     #[arg(short = 'R', value_name = "ROOT")]
     root: Option<String>,
-    /// NEWNAME holds until the pool is exported or the machine is started anew, and is not written
+    /// NEWNAME is temporary: it is not written, and lasts until the pool is exported or the machine
+    /// restarts
     #[arg(short = 't', requires = "new_name")]
     temporary: bool,
     /// Print what each transaction group did
@@ -169,7 +169,7 @@ impl Args {
                 });
             }
             let hint = match !self.destroyed && found.iter().any(|c| c.is_called(name)) {
-                true => "it was destroyed: -D gets it back",
+                true => "it was destroyed: import it with -D",
                 false => "name directories, files or disks to search with -d PATH",
             };
             let what = format!("cannot import '{name}': no such pool available");
@@ -194,7 +194,7 @@ impl Args {
         self.refuse_denied(session, candidate, &doing, remembered.readonly)?;
         let mut options = self.pool.options(session);
         let (back, readonly) = (&self.take.back, remembered.readonly);
-        let kind = if readonly { GoingBack::Read } else { GoingBack::Done };
+        let kind = if readonly { RewindKind::Read } else { RewindKind::Done };
         let back_to = back.txg(session, candidate, &options, self.take.back_to, kind, &doing)?;
         let usual = options.clone();
         let hinted = |failure| with_recovery(session, candidate, &usual, failure);
@@ -356,9 +356,10 @@ impl Args {
             ui::note(session, &format!("warning: '{}': {all}", candidate.name()));
             return Ok(());
         }
-        let failure = Failure::new(format!("{doing}: a device of it is out of reach"));
+        let failure = Failure::new(format!("{doing}: one of its devices is not accessible"));
         let failure = denied.into_iter().fold(failure, Failure::because);
-        Err(failure.hint("with -o readonly=on it is imported without; root may open it"))
+        Err(failure
+            .hint("with -o readonly=on it is imported without that device; root may open it"))
     }
 
     /// Which devices of a pool are there and may not be opened, as sentences.
@@ -400,11 +401,11 @@ impl Args {
         }
         pool.log(&invocation(session))?;
         live::bring_what_is_missed(session, &pool);
-        let told = tell_txgs(session, &pool, how);
+        let shown = tell_txgs(session, &pool, how);
         known::pools(session).refresh(pool.guid(), &pool);
         pool.close()?;
         stored_only::note(session, &self.take.properties);
-        told
+        shown
     }
 }
 
@@ -422,7 +423,7 @@ fn note_left_aside(session: &Session, candidate: &Candidate, name: &str) {
 
 fn is_imported_already(name: &str) -> Failure {
     Failure::new(format!("cannot import '{name}': it is imported already"))
-        .hint(format!("`zinc zpool export {name}` first: it gets its new name then"))
+        .hint(format!("run `zinc zpool export {name}` first, then import it under the new name"))
 }
 
 fn name_is_taken(name: &str) -> Failure {
