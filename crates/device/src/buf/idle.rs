@@ -308,33 +308,33 @@ impl Block {
         List(&IDLE).allocate(len, zeroed)
     }
 
-    /// One that is not of those that wait: cut from a region, or, when it is long, the system's.
+    /// One that is not of those that wait: cut from a region, or the system's, when it is long or
+    /// when there is no room for another region.
     fn of_system(layout: Layout, zeroed: bool) -> Option<Self> {
-        let start = if layout.size() <= SHORT_BYTES_MAX {
-            let start = REGIONS.lock().take(layout.size())?;
+        let size = layout.size();
+        let is_short = size <= SHORT_BYTES_MAX;
+        if let Some(start) = is_short.then(|| REGIONS.lock().take(size)).flatten() {
             if zeroed {
                 // SAFETY: the block is that long, and nothing else has it.
-                unsafe { start.write_bytes(0, layout.size()) };
+                unsafe { start.write_bytes(0, size) };
             }
-            Some(start)
-        } else {
-            // SAFETY: the layout's size is at least a page.
-            NonNull::new(unsafe {
-                if zeroed { System.alloc_zeroed(layout) } else { System.alloc(layout) }
-            })
-        };
-        Some(Self { start: start?, layout })
+            return Some(Self { start, layout });
+        }
+        // SAFETY: the layout's size is at least a page.
+        let start =
+            unsafe { if zeroed { System.alloc_zeroed(layout) } else { System.alloc(layout) } };
+        Some(Self { start: NonNull::new(start)?, layout })
     }
 
     /// Gives it back to its region, or to the system.
     fn free(self) {
-        if self.layout.size() <= SHORT_BYTES_MAX {
-            REGIONS.lock().give(self.start, self.layout.size());
-        } else {
-            // SAFETY: the block came from the system's allocator with this layout, and the one that
-            // had it gave it away.
-            unsafe { System.dealloc(self.start.as_ptr(), self.layout) }
+        let size = self.layout.size();
+        if size <= SHORT_BYTES_MAX && REGIONS.lock().give(self.start, size) {
+            return;
         }
+        // SAFETY: the block came from the system's allocator with this layout, and the one that had
+        // it gave it away.
+        unsafe { System.dealloc(self.start.as_ptr(), self.layout) }
     }
 }
 

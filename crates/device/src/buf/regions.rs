@@ -134,11 +134,11 @@ impl Regions {
         block
     }
 
-    /// Takes a block back that [`Self::take`] gave for this size, and that is not used any more.
-    pub(super) fn give(&mut self, block: NonNull<u8>, size: usize) {
+    /// Takes a block back that is not used any more, if [`Self::take`] gave it for this size.
+    pub(super) fn give(&mut self, block: NonNull<u8>, size: usize) -> bool {
         let at = block.addr().get();
         let key = (size, at & !(REGION_BYTES - 1));
-        let Some(region) = self.all.get_mut(&key) else { return };
+        let Some(region) = self.all.get_mut(&key) else { return false };
         let number = (at - key.1) / size;
         debug_assert!(!region.is_free(number), "a block was given back twice");
         region.free[number / 64] |= 1 << (number % 64);
@@ -150,6 +150,7 @@ impl Regions {
                 region.unmap();
             }
         }
+        true
     }
 
     /// Lets the system have the pages back that are free in regions that are not.
@@ -194,12 +195,12 @@ mod tests {
             let mut sorted = blocks.clone();
             sorted.sort_unstable();
             for block in [sorted[each + 1], sorted[0], sorted[each]] {
-                regions.give(block, size);
+                assert!(regions.give(block, size));
             }
             assert_eq!(regions.take(size), Some(sorted[0]));
             assert_eq!(regions.take(size), Some(sorted[each]));
             sorted.remove(each + 1);
-            sorted.into_iter().for_each(|block| regions.give(block, size));
+            assert!(sorted.into_iter().all(|block| regions.give(block, size)));
             assert_eq!((regions.all.len(), regions.with_room.len()), (0, 0), "{size}");
         }
     }
@@ -210,7 +211,7 @@ mod tests {
         let blocks: Vec<_> = (0..20).map(|_| regions.take(size).unwrap()).collect();
         blocks.iter().for_each(|block| fill(*block, size, 7));
         for block in &blocks[3..9] {
-            regions.give(*block, size);
+            assert!(regions.give(*block, size));
         }
         regions.trim();
         for block in blocks[..3].iter().chain(&blocks[9..]) {
@@ -220,7 +221,9 @@ mod tests {
             assert_eq!(regions.take(size), Some(*block));
             assert_eq!(first_and_last(*block, size), (0, 0));
         }
-        blocks.into_iter().for_each(|block| regions.give(block, size));
+        assert!(blocks.iter().all(|block| regions.give(*block, size)));
         assert!(regions.all.is_empty());
+        // One that is not of a region.
+        assert!(!regions.give(blocks[0], size));
     }
 }
