@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Fault};
 use crate::gather::{Gather, Pending, ReadFailure};
 use crate::locate::{Piece, Source};
 use crate::map::{Column as MapColumn, Stripe};
-use crate::queue::IoClass;
+use crate::queue::{IoClass, LATE_STEPS};
 use crate::tree::VdevTree;
 use codec::raidz::{self, Column};
 use device::AlignedBuf;
@@ -143,11 +143,15 @@ impl VdevTree {
     /// Decides what to read for a block and adds it to the batch.
     fn plan(&self, req: &BlockRead<'_>, gather: &mut Gather) -> Result<Plan<'_>, ErrorKind> {
         let pieces = self.locate(req.dva.vdev(), req.dva.offset(), req.size, req.birth)?;
-        let rests = |node: usize| {
-            let queue = self.nodes.get(node).and_then(|n| n.queue.as_ref());
-            queue.is_some_and(|q| q.pace.sits_out_now())
-        };
-        let stripes = self.plan_stripes(&pieces, req.birth, gather, &rests);
+        let queue = |node: usize| self.nodes.get(node).and_then(|n| n.queue.as_ref());
+        let rests = |node| queue(node).is_some_and(|q| q.pace.sits_out_now());
+        let mut stripes = self.plan_stripes(&pieces, req.birth, gather, &rests);
+        for most in LATE_STEPS {
+            stripes = stripes.or_else(|| {
+                let is_slower = |node| queue(node).is_some_and(|q| q.pace.late_reads() > most);
+                self.plan_stripes(&pieces, req.birth, gather, &is_slower)
+            });
+        }
         let stripes = stripes.or_else(|| self.plan_stripes(&pieces, req.birth, gather, &|_| false));
         Ok(Plan { pieces, stripes })
     }

@@ -356,6 +356,30 @@ fn readers_do_not_wait_for_a_leaf_that_is_slow() {
     }
 }
 
+/// Another leaf was slow for a moment and sits out when one becomes slow for good: what both have is
+/// read from the one that answers, although it sits out too.
+#[test]
+fn of_two_leaves_that_sit_out_the_one_that_answers_is_read() {
+    Rt::simulate(348, |rt| {
+        let (pool, _bench, leaves, file) = with_a_file(rt, 348, Shape::Mirror);
+        let healthy = read_some(rt, &pool, (file, 600), 1);
+        let [slow, other] = [0, 1].map(|n| Arc::clone(&leaves.lock()[n]));
+        other.get_into(LeafFault::IsSlow, 1);
+        read_some(rt, &pool, (file, 20), 2);
+        other.mend();
+        slow.get_into(LeafFault::IsSlow, 1);
+        read_some(rt, &pool, (file, 100), 3);
+        assert!(sits_out(&pool, 0) && sits_out(&pool, 1));
+        let now = read_some(rt, &pool, (file, 300), 4);
+        assert!(sits_out(&pool, 0) && sits_out(&pool, 1), "the pause is not over");
+        let [before, after] = [&healthy, &now].map(|times| percentile(times, 99));
+        assert!(after <= before * 3 / 2, "{before:?} {after:?}");
+        slow.mend();
+        pool.sync().unwrap();
+        pool.export().unwrap();
+    });
+}
+
 /// While others read, a scrub rests for several times as long as it reads; alone it does not.
 #[test]
 fn a_scrub_rests_while_others_read() {

@@ -54,5 +54,5 @@ mod tests;
 pub use class::{CLASSES, IoClass};
 pub(crate) use leaf::LeafQueue;
 pub use limits::{Pressure, QueueLimit, QueueLimits};
-pub(crate) use pace::Pace;
+pub(crate) use pace::{LATE_STEPS, Pace};
 pub use stats::{ClassCounts, LeafStats};

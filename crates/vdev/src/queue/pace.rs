@@ -25,7 +25,8 @@
 //! reads would be the last thing that helps.
 //!
 //! *Sitting out* is a preference: a column that no other device has is read from the leaf all the
-//! same. It concerns reads alone. Writes go on, and nothing is missed; how long a leaf may take
+//! same. When too many of a vdev sit out, as they do when a slow leaf leaves its share to another
+//! that then has more to do than usual, the ones that were late less often are read. It concerns reads alone. Writes go on, and nothing is missed; how long a leaf may take
 //! before it counts as dead is said by its guard (`guard`). Ten seconds at first, since most
 //! slowness passes (a disk that remaps a sector, a garbage collection); OpenZFS's
 //! `zfs_vdev_read_sit_out_secs`, ten minutes, in the end.
@@ -49,6 +50,10 @@ const LATE_UNKNOWN: Duration = Duration::from_secs(1);
 const LATE_MOST: Duration = Duration::from_secs(2);
 /// Late ones of the last 32 reads with which a leaf sits out.
 const LATE_MAX: u32 = 4;
+/// Where too many leaves sit out, those with more late reads than the first of these are avoided,
+/// then those with more than the second, and so on. A leaf that answers as usual again is below
+/// [`LATE_MAX`] after 32 reads, one that is slow has 32.
+pub(crate) const LATE_STEPS: [u32; 3] = [LATE_MAX - 1, 8, 16];
 /// Extra reads that are saved for later.
 const SAVED_MAX: u64 = 16;
 const SIT_OUT: Duration = Duration::from_secs(10);
@@ -202,6 +207,11 @@ impl Pace {
         sit.trial = Some(now);
         false
     }
+
+    /// Of the last 32 reads, those that were late, when it sits out; else 0.
+    pub(crate) fn late_reads(&self) -> u32 {
+        if self.sits_out() { self.state.lock().late.count_ones() } else { 0 }
+    }
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -232,6 +242,19 @@ mod tests {
             // What all of a sudden is slow is late for a while, and then usual.
             (0..2000).for_each(|_| pace.answered(MS * 100, false));
             assert!(pace.patience() >= Some(MS * 100), "{:?}", pace.patience());
+        });
+    }
+
+    #[test]
+    fn one_that_sits_out_and_answers_is_told_from_one_that_does_not() {
+        Rt::simulate(1, |rt| {
+            let [slow, busy] = [pace(rt), pace(rt)];
+            (0..40).for_each(|_| slow.answered(MS * 100, false));
+            (0..4).for_each(|_| busy.answered(MS * 100, false));
+            assert!(slow.sits_out_now() && busy.sits_out_now());
+            assert_eq!([slow.late_reads(), busy.late_reads()], [32, 4]);
+            (0..32).for_each(|_| busy.answered(MS, false));
+            assert!(busy.sits_out_now() && busy.late_reads() < LATE_STEPS[0]);
         });
     }
 
