@@ -145,6 +145,7 @@ fn again(
         Change::Add | Change::Attach => {
             seen.config().vdev_tree.walk().filter(|v| v.kind.is_leaf()).count() > disks
         }
+        Change::Reguid => seen.guid() == NEW_GUID,
         _ => false,
     };
     let label = pool::look_at_device(&Arc::clone(&devices[disks]).as_device(), PathBuf::new());
