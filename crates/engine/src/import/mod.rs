@@ -22,7 +22,7 @@ use vdev::{NodeRef, Reason, VdevState, VdevTree};
 /// What could be found out about a candidate.
 ///
 /// ```
-/// use engine::pools::{self, ImportVerdict, Trouble};
+/// use engine::pools::{self, ImportIssue, ImportVerdict};
 /// use engine::{Candidate, NewPool, OpenOptions};
 ///
 /// # let folder = tempfile::tempdir().unwrap();
@@ -32,7 +32,7 @@ use vdev::{NodeRef, Reason, VdevState, VdevTree};
 /// let options = OpenOptions::in_places([folder.path()]);
 /// for candidate in Candidate::group(&pools::scan(&options.search)?) {
 ///     let verdict = ImportVerdict::of(&candidate, &options, 0);
-///     assert!(matches!(verdict.trouble, Trouble::Missing));
+///     assert!(matches!(verdict.trouble, ImportIssue::Missing));
 ///     assert_eq!((verdict.state.to_string().as_str(), verdict.devices.len()), ("DEGRADED", 1));
 /// }
 /// # Ok::<(), engine::Error>(())
