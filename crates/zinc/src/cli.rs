@@ -247,7 +247,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Arguments of which some are those of any verb.
-    const ARGUMENTS: [&[&str]; 8] = [
+    const ARGUMENTS: [&[&str]; 9] = [
         &[],
         &["p"],
         &["p", "d"],
@@ -255,6 +255,7 @@ mod tests {
         &["a=b", "p"],
         &["p:/a", "p:/b"],
         &["-p", "p", "-t", "1", "-n", "1", "-s", "1M"],
+        &["-t", "ddt", "p"],
         &["bash"],
     ];
 

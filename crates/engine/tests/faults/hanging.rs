@@ -356,8 +356,8 @@ fn readers_do_not_wait_for_a_leaf_that_is_slow() {
     }
 }
 
-/// Another leaf was slow for a moment and sits out when one becomes slow for good: what both have is
-/// read from the one that answers, although it sits out too.
+/// Another leaf was slow for a moment and sits out when one becomes slow for good: what both have
+/// is read from the one that answers, although it sits out too.
 #[test]
 fn of_two_leaves_that_sit_out_the_one_that_answers_is_read() {
     Rt::simulate(348, |rt| {
