@@ -29,8 +29,8 @@
 //! that then has more to do than usual, the ones that were late less often are read. It concerns
 //! reads alone. Writes go on, and nothing is missed; how long a leaf may take before it counts as
 //! dead is said by its guard (`guard`). Ten seconds at first, since most slowness passes (a disk
-//! that remaps a sector, a garbage collection); OpenZFS's `zfs_vdev_read_sit_out_secs`, ten minutes,
-//! in the end.
+//! that remaps a sector, a garbage collection); OpenZFS's `zfs_vdev_read_sit_out_secs`, which is
+//! ten minutes, in the end.
 
 use super::limits::QueueLimits;
 use parking_lot::Mutex;
