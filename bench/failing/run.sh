@@ -30,8 +30,8 @@ for n in 0 1 2 3 4; do
     loops+=("$(losetup --show -f --direct-io=on -b 4096 "$work/image$n")")
 done
 
-cold() { sync; echo 3 >/proc/sys/vm/drop_caches; }
-median() { sort -n "$1" | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
+# shellcheck source=bench/common.sh
+. "$(dirname "$0")/../common.sh"
 ratio() { awk -v a="$(median "$work/$1")" -v b="$(median "$work/$2")" 'BEGIN { printf "%.0f", a * 100 / b }'; }
 all() { tr '\n' ' ' <"$work/$1"; }
 clear_figures() { rm -f "$work"/f.*; }
@@ -69,14 +69,6 @@ load() { # NAME SECONDS FIO-OPTIONS...
     # Fields of the version 3: those of reads from the 8th, those of writes 41 behind.
     awk -F';' '{ if (NF > 50) print ($8 > 0 ? $8 : $49) }' "$work/terse" >>"$work/f.$name"
     grep -o '99\.000000%=[0-9]*' "$work/terse" | head -1 | cut -d= -f2 >>"$work/f.$name.p99"
-}
-timed() { # NAME COMMAND...
-    local name=$1 start
-    shift
-    cold
-    start=$(date +%s.%N)
-    "$@" >"$work/output" 2>&1 || { cat "$work/output"; exit 1; }
-    date +%s.%N | awk -v a="$start" '{ printf "%.2f\n", $1 - a }' >>"$work/f.$name"
 }
 device() { # NAME read|write BYTES LOOP: appends to the options of one fio
     options+=(--name="$1" --rw="$2" --size="$3" --filename="$4")

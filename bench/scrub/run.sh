@@ -28,16 +28,8 @@ for n in 1 2 3; do
 done
 dd if=/dev/urandom of="$work/data" bs=1M count=8 status=none
 
-cold() { sync; echo 3 >/proc/sys/vm/drop_caches; }
-timed() { # NAME COMMAND...
-    local name=$1 start
-    shift
-    cold
-    start=$(date +%s.%N)
-    "$@" >"$work/output" 2>&1 || { cat "$work/output"; exit 1; }
-    date +%s.%N | awk -v a="$start" '{ printf "%.2f\n", $1 - a }' >>"$work/$name"
-}
-median() { sort -n "$1" | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
+# shellcheck source=bench/common.sh
+. "$(dirname "$0")/../common.sh"
 
 for layout in disk mirror raidz1; do
     case $layout in
@@ -62,9 +54,9 @@ for layout in disk mirror raidz1; do
         timed scrub "$zinc" zpool scrub bench
         timed fio fio --direct=1 --rw=read --bs=1M --iodepth=16 --ioengine=libaio --size="$each" --readonly "${reads[@]}"
     done
-    a=$(median "$work/scrub") b=$(median "$work/fio")
-    echo "$layout: $((each >> 20)) MiB of each of $copies; scrub $(tr '\n' ' ' <"$work/scrub")fio $(tr '\n' ' ' <"$work/fio")" \
+    a=$(median "$work/f.scrub") b=$(median "$work/f.fio")
+    echo "$layout: $((each >> 20)) MiB of each of $copies; scrub $(tr '\n' ' ' <"$work/f.scrub")fio $(tr '\n' ' ' <"$work/f.fio")" \
         "scrub at $(awk -v a="$a" -v b="$b" 'BEGIN { printf "%.0f", b * 100 / a }') % of fio"
     "$zinc" zpool destroy bench
-    rm "$work/scrub" "$work/fio"
+    rm "$work/f.scrub" "$work/f.fio"
 done
