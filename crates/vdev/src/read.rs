@@ -152,7 +152,6 @@ impl VdevTree {
                 self.plan_stripes(&pieces, req.birth, gather, &is_slower)
             });
         }
-        let stripes = stripes.or_else(|| self.plan_stripes(&pieces, req.birth, gather, &|_| false));
         Ok(Plan { pieces, stripes })
     }
 

@@ -53,8 +53,8 @@ const LATE_MOST: Duration = Duration::from_secs(2);
 const LATE_MAX: u32 = 4;
 /// Where too many leaves sit out, those with more late reads than the first of these are avoided,
 /// then those with more than the second, and so on. A leaf that answers as usual again is below
-/// [`LATE_MAX`] after 32 reads, one that is slow has 32.
-pub(crate) const LATE_STEPS: [u32; 3] = [LATE_MAX - 1, 8, 16];
+/// [`LATE_MAX`] after 32 reads, one that is slow has 32. None has more than the last.
+pub(crate) const LATE_STEPS: [u32; 4] = [LATE_MAX - 1, 8, 16, u32::BITS];
 /// Extra reads that are saved for later.
 const SAVED_MAX: u64 = 16;
 const SIT_OUT: Duration = Duration::from_secs(10);
