@@ -90,7 +90,7 @@ fn a_checkpoint_of_openzfs_is_discarded_and_gone_back_to() {
             if !goes_back {
                 assert!(pool.view().space().checkpoint() > 0);
                 pool.discard_checkpoint().unwrap();
-                pool.wait_for_discard().unwrap();
+                engine::activity::wait_for_discard(&pool, &engine::Progress::new()).unwrap();
             }
             assert_eq!(pool.allocator_problems(), Vec::<String>::new());
             pool.export().unwrap();

@@ -59,6 +59,11 @@ fn run_with(seed: u64, shape: Shape, ops: u64, change: impl FnOnce(&mut Run)) ->
     run
 }
 
+/// Waits until nothing of a discarded checkpoint is left.
+fn wait_for_discard(pool: &LivePool) -> engine::Result<()> {
+    engine::activity::wait_for_discard(pool, &engine::Progress::new())
+}
+
 /// Numbers of writes after which something is cut off: none, and then one in this many, others each
 /// day.
 fn cuts(usual: usize) -> impl Iterator<Item = u64> {

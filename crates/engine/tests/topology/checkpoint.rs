@@ -39,7 +39,7 @@ fn what_a_checkpoint_keeps_is_there_until_it_is_discarded() {
         let pool = bench.import();
         assert!(matches!(pool.checkpoint(), Err(PoolError::CheckpointExists { .. })));
         pool.discard_checkpoint().unwrap();
-        pool.wait_for_discard().unwrap();
+        super::wait_for_discard(&pool).unwrap();
         assert!(matches!(pool.discard_checkpoint(), Err(PoolError::NoCheckpoint { .. })));
         no_problems(&pool);
         pool.export().unwrap();
@@ -75,7 +75,7 @@ fn a_checkpoint_is_discarded_while_the_pool_is_worked_with() {
             run.pool().discard_checkpoint().unwrap();
             run.promise();
             (0..10).for_each(|_| run.step());
-            run.pool().wait_for_discard().unwrap();
+            super::wait_for_discard(run.pool()).unwrap();
             run.pool().sync().unwrap();
             assert_eq!(run.pool().bytes_to_discard(), 0, "{case}");
         }
@@ -168,8 +168,11 @@ fn making_and_discarding_may_end_at_any_write() {
             let pool = bench.import();
             bench.cut_power_after(writes);
             let done = match is_discarded {
-                true => pool.discard_checkpoint().and_then(|()| pool.wait_for_discard()),
-                false => pool.checkpoint().and_then(|()| pool.sync()),
+                true => {
+                    let begun = pool.discard_checkpoint().map_err(engine::Error::from);
+                    begun.and_then(|()| super::wait_for_discard(&pool))
+                }
+                false => pool.checkpoint().and_then(|()| pool.sync()).map_err(Into::into),
             };
             drop(pool);
             bench.mend();
@@ -177,7 +180,7 @@ fn making_and_discarding_may_end_at_any_write() {
             whole(&bench, &case);
             seen.push(state(&bench));
             let pool = bench.try_import().unwrap_or_else(|e| panic!("{case}: {e}"));
-            pool.wait_for_discard().unwrap();
+            super::wait_for_discard(&pool).unwrap();
             no_problems(&pool);
             pool.export().unwrap();
             holds_model(&bench, &model, &case);

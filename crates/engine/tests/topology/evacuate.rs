@@ -334,7 +334,7 @@ fn what_cannot_be_removed_is_refused() {
     run.pool().checkpoint().unwrap();
     assert!(run.pool().remove_top(top(run.pool(), 0)).is_err());
     run.pool().discard_checkpoint().unwrap();
-    run.pool().wait_for_discard().unwrap();
+    super::wait_for_discard(run.pool()).unwrap();
     set(run.pool(), Tunable::RemovalSuspend, 1);
     run.pool().remove_top(top(run.pool(), 0)).unwrap();
     assert!(run.pool().checkpoint().is_err());

@@ -321,7 +321,7 @@ fn what_cannot_be_expanded_is_left_alone() {
     run.pool().checkpoint().unwrap();
     assert!(attach_to(run.pool(), &run.bench, n).is_err());
     run.pool().discard_checkpoint().unwrap();
-    run.pool().wait_for_discard().unwrap();
+    super::wait_for_discard(run.pool()).unwrap();
     run.pool().offline_leaf(guid(run.pool(), 1), OfflineMode::Offline).unwrap();
     refused(&run, "must be in use and have all data");
     online_leaf(run.pool(), &run.bench, 1);

@@ -85,7 +85,7 @@ fn what_cannot_be_split_is_left_alone() {
     run.pool().checkpoint().unwrap();
     assert!(run.pool().split("new", &leaves[2..]).is_err());
     run.pool().discard_checkpoint().unwrap();
-    run.pool().wait_for_discard().unwrap();
+    super::wait_for_discard(run.pool()).unwrap();
     let (bench, model) = run.finish();
     holds_on_each(bench, &model);
 }

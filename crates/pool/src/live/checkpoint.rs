@@ -170,23 +170,12 @@ impl LivePool {
     }
 
     /// Gives the checkpoint up. What was kept for it is free some txgs later:
-    /// [`Self::wait_for_discard`].
+    /// [`Self::is_discarding`].
     ///
     /// # Errors
     /// When there is none.
     pub fn discard_checkpoint(&self) -> Result<()> {
         self.shared.run_keeping_datasets(|cx| cx.begin_discard())
-    }
-
-    /// Waits until nothing of a discarded checkpoint is left.
-    ///
-    /// # Errors
-    /// When the pool stops.
-    pub fn wait_for_discard(&self) -> Result<()> {
-        while self.is_discarding() {
-            self.sync()?;
-        }
-        Ok(())
     }
 
     /// Bytes that are kept, as datasets count them.
