@@ -1,4 +1,4 @@
-//! What may go on in a pool in the background, and how much of it is left.
+//! The background activities of a pool, and how much work is left of each.
 
 pub use crate::waiting::{wait_for_discard, wait_for_removal, wait_for_scans, wait_for_work};
 
@@ -7,7 +7,7 @@ use crate::pools::{CheckpointState, Function, LeafWork, ScanProgress, ScanState,
 use crate::{Error, Pool};
 use ondisk::config::VdevKind;
 
-/// What may go on in a pool, in the order of the columns.
+/// The background activities of a pool, in the order of the columns.
 ///
 /// ```
 /// use engine::activity::Activity;
@@ -26,7 +26,7 @@ use ondisk::config::VdevKind;
 pub enum Activity {
     /// A checkpoint is given up.
     Discard,
-    /// What was destroyed is freed.
+    /// Destroyed datasets and files are freed.
     Free,
     /// Devices are initialized.
     Initialize,

@@ -1,9 +1,9 @@
 //! Which features of a pool are enabled, and by what rules.
 //!
-//! A pool may be confined to a set of features (property `compatibility`); what the set is comes
-//! from its caller, for it may stand in files. A feature that is in use as soon as it is enabled,
-//! and that is not written here, is never enabled: the pool could only be read from then on. The
-//! pool itself refuses it, to whatever caller.
+//! A pool may be confined to a set of features (property `compatibility`); the caller supplies the
+//! set, for it may be stored in files. A feature that is active as soon as it is enabled, and that
+//! is not written here, is never enabled: the pool could only be read from then on. The pool itself
+//! refuses it, to any caller.
 
 use crate::error::{Error, Place, Result, Rule};
 use crate::properties::compatibility::FeatureSet;
@@ -11,7 +11,7 @@ use ondisk::features::{self, Feature};
 use pool::Pool;
 use pool::live::{ENABLED_BY_DEFAULT, LivePool, to_enable};
 
-/// Features that are enabled where nothing else is asked for: those that are written here.
+/// Features that are enabled by default: those that are written here.
 pub fn by_default() -> impl Iterator<Item = &'static Feature> {
     ENABLED_BY_DEFAULT.iter().filter_map(|name| features::by_name(name))
 }
@@ -52,7 +52,7 @@ pub fn enable(pool: &LivePool, name: &str, set: &FeatureSet) -> Result<()> {
     Ok(pool.enable_feature(name)?)
 }
 
-/// Enables what is [`missing`], and says what that was.
+/// Enables the [`missing`] features and returns them.
 ///
 /// # Errors
 /// As for [`enable`].

@@ -3,15 +3,15 @@
 //! # Theory
 //!
 //! A file gets its name in the transaction that completes it, its times included. So whatever ends
-//! a copy, a name stands for a whole file, and one that has the size and the time of its source was
-//! copied whole: it is left as it is, so a copy that was interrupted is continued by the same
-//! request, unless what is there is to be replaced. (Earlier versions of zinc could leave files
-//! whose end is missing: see [`Ingest::file`].)
+//! a copy, a name refers to a whole file, and one that has the size and the time of its source was
+//! copied whole: it is left as it is, so the same request continues a copy that was interrupted,
+//! unless existing files are to be replaced. (Earlier versions of zinc could leave files whose end
+//! is missing: see [`Ingest::file`].)
 //!
-//! Where files come from is the caller's: it walks its source, says of each file where it goes
-//! ([`Destination`]) and what it is ([`Attributes`], a [`NewKind`]), and hands the content on in
-//! pieces, without the holes. Directories are made as they are found, and get their times when all
-//! is in them; second names ([`Ingest::link`]) come when the first is there.
+//! The caller supplies the files: it walks its source, names the destination of each file
+//! ([`Destination`]) and its attributes ([`Attributes`], a [`NewKind`]), and hands the content on
+//! in pieces, without the holes. Directories are made as they are found, and get their times when
+//! they are complete; second names ([`Ingest::link`]) come when the first exists.
 
 use crate::error::{Conflict, Error, Hint, Result};
 use dmu::{Hold, Tx};
@@ -24,17 +24,17 @@ use zpl::{FileKind, Filesystem, NewFile, NewKind, Node, SetAttrs, Time};
 
 /// Bytes written at once. A transaction takes 4 MiB.
 pub const CHUNK: usize = 4 << 20;
-/// What a new file makes dirty beside its data, at most but for odd cases.
+/// Bytes that a new file makes dirty beside its data, at most but for odd cases.
 const HOLD_FILE: u64 = 512 << 10;
 /// Extended attributes that are set in the transaction that makes the file, at most: how many, and
 /// their bytes.
 const XATTRS_AT_ONCE: (usize, usize) = (16, 64 << 10);
 
-/// Is told what happens. All calls may come from any thread.
+/// Callbacks of a copy. They may be called from any thread.
 pub trait Observer: Sync {
     /// An attribute could not be kept.
     fn not_kept(&self, file: PathBuf, attribute: &[u8], why: &Error);
-    /// A file was made; `file` says which.
+    /// A file was made; `file` returns its path.
     fn done(&self, file: &dyn Fn() -> PathBuf);
 }
 
@@ -68,11 +68,11 @@ pub trait Observer: Sync {
 pub struct Ingest<'a> {
     /// The file system, which is open for writing.
     pub fs: &'a Filesystem,
-    /// Is told how far it is, and says when to stop.
+    /// Receives the progress; cancelling it stops the copy.
     pub progress: &'a Progress,
-    /// Is told what happens.
+    /// Notified of what happens to each file.
     pub observer: &'a dyn Observer,
-    /// What the time is.
+    /// Returns the current time.
     pub clock: &'a (dyn Fn() -> Time + Sync),
     /// Replace files that are there and are different.
     pub replace: bool,
@@ -87,7 +87,7 @@ pub struct Ingest<'a> {
     pub made: Option<Mutex<HashSet<u64>>>,
 }
 
-/// What there is for a file under its name.
+/// What a name of the target refers to.
 enum NameState {
     /// Nothing, or what will be replaced.
     Free(Option<u64>),
@@ -225,7 +225,7 @@ impl Ingest<'_> {
         }
     }
 
-    /// What is to be done about a name that a file shall get.
+    /// Decides what to do about a name that a file is to get.
     fn room(&self, dest: Destination<'_>, same: impl Fn(&Node) -> bool) -> Result<NameState> {
         let there = self.fs.node(dest.dir)?.lookup(dest.name)?;
         let Some(entry) = there else { return Ok(NameState::Free(None)) };
@@ -291,8 +291,8 @@ impl Ingest<'_> {
         let over = match self.room(dest, same)? {
             NameState::Free(over) => over,
             NameState::Whole(object) => match self.missing_end(object)? {
-                // Of two members of one archive the later counts, whatever they look like. What is
-                // to be replaced may be damaged, or have other content, mode or owner.
+                // Of two members of one archive the later counts, whatever they contain. A file to
+                // replace may be damaged, or have other content, mode or owner.
                 _ if self.made_here(object) || self.replace => Some(object),
                 Some(end) if !is_empty_from(end, fill)? => {
                     return Err(Error::from(Conflict::EndMissing).with_hint(Hint::Replace));
@@ -317,8 +317,8 @@ impl Ingest<'_> {
         self.kept_xattrs(a).count() <= XATTRS_AT_ONCE.0 && bytes <= XATTRS_AT_ONCE.1
     }
 
-    /// Where the content of a file ends whose last block is a hole; `None` for any other. What
-    /// earlier versions made of a source that ended too early is such a file.
+    /// Where the content of a file ends whose last block is a hole; `None` for any other. Earlier
+    /// versions made such files of sources that ended too early.
     fn missing_end(&self, object: u64) -> Result<Option<u64>> {
         let node = self.fs.node(object)?;
         let block = node.object().dnode().block_size();
@@ -343,7 +343,7 @@ impl Ingest<'_> {
         let bytes: usize = pieces.iter().map(|(_, b)| b.len()).sum();
         if over.is_none() && self.kept_xattrs(a).next().is_none() {
             let set = SetAttrs { atime: Some(a.atime), mtime: Some(a.mtime), ..self.owners(a) };
-            // A source may have grown since it was asked for its size.
+            // A source may have grown since its size was read.
             let ends = pieces.iter().map(|(at, b)| at.saturating_add(b.len() as u64));
             let size = ends.max().map_or(size, |end| end.max(size));
             let object = {

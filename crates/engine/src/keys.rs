@@ -1,4 +1,4 @@
-//! Keys of encrypted datasets: what is wanted of a new one, and loading, unloading and changing
+//! Keys of encrypted datasets: the requirements of a new one, and loading, unloading and changing
 //! them.
 //!
 //! What was said of the encryption of a dataset is collected ([`KeyWish`]) and judged; where that
@@ -16,13 +16,13 @@ use pool::live::LivePool;
 use rt::Rt;
 use std::sync::Arc;
 
-/// Rounds of PBKDF2 when nothing is said, and the fewest that a new key can have.
+/// The default number of PBKDF2 iterations, and the fewest that a new key can have.
 const PBKDF2_ITERS: u64 = 350_000;
 const PBKDF2_ITERS_MIN: u64 = 100_000;
 /// The number of `encryption=off`.
 const OFF: u64 = 2;
 
-/// What was said of the encryption of a dataset.
+/// The encryption properties given for a dataset.
 ///
 /// ```
 /// use engine::keys::{KeyFormat, KeyWish};
@@ -95,7 +95,7 @@ impl KeyWish {
         wish
     }
 
-    /// What was said later counts.
+    /// Later settings override earlier ones.
     pub(crate) fn add(&mut self, later: Self) {
         self.encryption = later.encryption.or(self.encryption);
         self.format = later.format.or(self.format);
@@ -103,7 +103,7 @@ impl KeyWish {
         self.iters = later.iters.or(self.iters);
     }
 
-    /// Nothing was said.
+    /// No property was given.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let Self { encryption, format, location, iters } = self;
@@ -341,7 +341,8 @@ pub fn unload(pool: &LivePool, name: &str) -> Result<()> {
     Ok(pool.unload_key(name)?)
 }
 
-/// What a change of the key of `name` needs: a format where none was said is that of now.
+/// Returns what is needed to change the key of `name`; without a new format, the current one is
+/// kept.
 ///
 /// # Errors
 /// It is not encrypted, its key is not loaded, or nothing can be like that.

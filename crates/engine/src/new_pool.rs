@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A pool to be made of files, disks or memory, with a top-level vdev for each call that adds one.
-/// What is written is striped over them. Pools that have vdevs for special uses are made with
+/// Data is striped over them. Pools that have vdevs for special uses are made with
 /// [`CreatePool`](crate::pools::CreatePool).
 ///
 /// ```
@@ -57,8 +57,8 @@ impl NewPool {
         self
     }
 
-    /// Adds a device that is there: a disk or file of this machine, one of another by its name, or
-    /// whatever the source has. What is on it is lost.
+    /// Adds an existing device: a disk or file of this machine, one of another by its name, or
+    /// whatever the source has. Its contents are lost.
     ///
     /// # Errors
     /// It cannot be opened for writing.
@@ -108,7 +108,7 @@ impl NewPool {
         self.top(VdevSpec::Leaf { path, is_file: true })
     }
 
-    /// Changes what else can be said of a pool: features, properties, tunables.
+    /// Changes the other options of a pool: features, properties, tunables.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut CreateOptions)) -> Self {
         change(&mut self.options);

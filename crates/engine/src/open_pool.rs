@@ -1,7 +1,7 @@
 //! A pool that a process keeps open for others: for writing, or for reading alone.
 //!
-//! Front ends that show what is in a pool (mounts, exports) work with either. What differs between
-//! the two is said here: which state a dataset is shown in, and whether that state changes.
+//! Front ends that show the contents of a pool (mounts, exports) work with either. The differences
+//! between the two are here: which state of a dataset is shown, and whether that state changes.
 
 use crate::{Filesystem, LivePool, Pool, Result, Volume, replay};
 use std::sync::{Arc, Weak};
@@ -41,7 +41,8 @@ impl OpenPool {
         matches!(self, Self::ReadOnly(_))
     }
 
-    /// The txg that is on the devices. What was seen of the datasets stays true until it changes.
+    /// The txg that is on the devices. The state of the datasets that was read stays valid until it
+    /// changes.
     #[must_use]
     pub fn last_synced(&self) -> u64 {
         match self {

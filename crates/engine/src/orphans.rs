@@ -6,15 +6,16 @@ use ondisk::znode::{flags, master};
 use std::collections::HashSet;
 use zpl::{FileKind, Filesystem, Node};
 
-/// Files and directories whose objects are there and are not `known`: no directory that was read
-/// names them. Those come first that bring others along: directories before files, and before all
-/// those whose own directory is not lost as well, for what is in them then has a name. Where
-/// objects cannot be read, `failed` is told the first of them and why, and the search goes on.
+/// Files and directories whose objects exist and are not `known`: no directory that was read names
+/// them. Those come first that bring others along: directories before files, and before all those
+/// whose own directory is not lost as well, for their contents then have names. Where objects
+/// cannot be read, `failed` is called with the first of them and the cause, and the search
+/// continues.
 ///
 /// Files that were unlinked while open have no name on purpose, and are left out.
 ///
 /// # Errors
-/// The search was told to stop.
+/// The search was cancelled.
 pub fn orphans(
     fs: &Filesystem,
     known: &dyn Fn(u64) -> bool,

@@ -12,7 +12,7 @@ use zpl::{FileKind, FlagChange, Node, SetAttrs, Time};
 /// How much of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProjectDepth {
-    /// What is named.
+    /// The named file or directory alone.
     Itself,
     /// And what is in it.
     Entries,
@@ -27,11 +27,11 @@ pub struct ProjectOf {
     pub below: Vec<u8>,
     /// Its project.
     pub project: u64,
-    /// What is made in it is of its project.
+    /// Files made in it belong to its project.
     pub inherits: bool,
 }
 
-/// What becomes of projects.
+/// A change of the projects of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProjectChange {
     /// The project from now on.
@@ -40,7 +40,7 @@ pub struct ProjectChange {
     pub inherits: Option<bool>,
 }
 
-/// What is done with projects.
+/// An operation on projects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProjectTask {
     /// They are shown.
@@ -79,7 +79,7 @@ impl ProjectTask {
         }
     }
 
-    /// What becomes of each file.
+    /// The change of each file.
     #[must_use]
     pub fn change(self) -> ProjectChange {
         match self {
@@ -101,11 +101,11 @@ impl ProjectOf {
     }
 }
 
-/// Shows each regular file and directory of a tree to `visit`, the named one first, which says
-/// what becomes of it.
+/// Passes each regular file and directory of a tree to `visit`, the named one first; `visit`
+/// returns the change to make.
 ///
 /// # Errors
-/// What `visit` returns; a file cannot be read or changed, or was removed meanwhile; projects are
+/// An error of `visit`; a file cannot be read or changed, or was removed meanwhile; projects are
 /// not counted in this file system; it was cancelled.
 pub fn each_project<E: From<Error>>(
     fs: &Filesystem,

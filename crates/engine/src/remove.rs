@@ -14,20 +14,20 @@ struct Listed {
     is_empty: bool,
 }
 
-/// Why something below a directory was not removed. What was removed before it is gone.
+/// Why something below a directory was not removed. Files that were removed before it are gone.
 #[derive(Debug)]
 pub struct NotRemoved {
     /// Its names below the directory that was to be removed; the directory's own where it is that.
     pub names: Vec<Vec<u8>>,
-    /// What is wrong.
+    /// The cause.
     pub cause: NotRemovedCause,
 }
 
-/// What is wrong with something that was not removed.
+/// The cause of a failed removal.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NotRemovedCause {
-    /// The file system says no, or cannot read it.
+    /// The file system refuses, or cannot read it.
     Failed(Error),
     /// A name leads to a directory that names another one as its parent.
     Displaced,
@@ -67,7 +67,7 @@ impl From<crate::Cancelled> for NotRemovedCause {
 /// somewhere else, or of further up.
 ///
 /// # Errors
-/// What could not be removed; nothing is tried after it.
+/// The first file that could not be removed; none is tried after it.
 ///
 /// ```
 /// # use engine::files::{NewFile, NewKind, Time, remove_tree};
@@ -105,7 +105,8 @@ pub fn remove_tree(
                 }
             }
             Err(cause) => {
-                // What is to be emptied yet is on the way to it, but for the directory itself.
+                // The directories still to be emptied are on the way to it, but for the directory
+                // itself.
                 let above = todo.into_iter().filter(|d| d.is_empty).skip(1).map(|d| d.name);
                 return Err(NotRemoved { names: above.chain([listed.name]).collect(), cause });
             }

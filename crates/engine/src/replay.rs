@@ -11,7 +11,7 @@ use zpl::replay::{self, ReplayReport, Settings};
 ///
 /// # Errors
 /// When the object set or a property the replay needs cannot be read. A record that cannot be
-/// applied is not an error: the report says so.
+/// applied is not an error: the report has it.
 pub fn objset(pool: &Pool, dataset: &Dataset) -> Result<(Objset, Option<ReplayReport>)> {
     let objset = pool.dsl().objset(dataset)?;
     if dataset.is_snapshot() {
@@ -26,8 +26,8 @@ pub fn objset(pool: &Pool, dataset: &Dataset) -> Result<(Objset, Option<ReplayRe
     match replayed {
         Ok((replayed, report)) => Ok((replayed, Some(report))),
         Err(zpl::Error::Dmu(e)) => Err(e.into()),
-        // A file system that is unsound without its log is unsound with it: the caller that opens
-        // it is told.
+        // A file system that is unsound without its log is unsound with it: the caller gets the
+        // error when opening it.
         Err(_) => Ok((objset, None)),
     }
 }
@@ -44,7 +44,7 @@ pub fn is_pending(pool: &Pool, objset: &Objset) -> bool {
     matches!(log.end, LogEnd::Locked) || log.pending(synced).next().is_some()
 }
 
-/// What the dataset's properties say about new blocks.
+/// The properties of the dataset that apply to new blocks.
 fn settings(pool: &Pool, dataset: &Dataset) -> Result<Settings> {
     let stored = pool.dsl().stored(dataset)?;
     let mut settings = Settings::new(pool.uberblock().txg);

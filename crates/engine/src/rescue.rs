@@ -1,8 +1,8 @@
 //! Everything of a pool that can still be read, copied into a [`Sink`].
 //!
-//! A rescue goes on past every error: an unreadable block becomes zeros in the copy, an unreadable
-//! directory loses its names but not its files, which are found by their objects and put into
-//! `lost+found`. Every loss goes to an observer, by file, range and cause.
+//! A rescue continues past every error: an unreadable block becomes zeros in the copy, an
+//! unreadable directory loses its names but not its files, which are found by their objects and put
+//! into `lost+found`. Every loss is reported to an observer, by file, range and cause.
 //!
 //! Each dataset becomes a directory, named like it with `%` for `/`; a volume becomes an image with
 //! `.img` behind its name.
@@ -22,7 +22,7 @@ use zpl::{FileKind, Filesystem, Node, Volume};
 /// Where files go whose directories are lost.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 
-/// What is rescued, where to, and how.
+/// A rescue: its source, its target, and its options.
 ///
 /// Into memory, with the [`Sink`] of `tests/extract/memory.rs`:
 ///
@@ -72,7 +72,7 @@ pub struct Rescue<'a, S> {
     pub dest: &'a Arc<S>,
     /// A name in it that no dataset gets: that of a log, perhaps.
     pub reserved: &'a [u8],
-    /// Gives what is told of one dataset, by its name.
+    /// Returns the observer of a dataset, by its name.
     pub observer: &'a dyn Fn(&str) -> Box<dyn Observer + 'a>,
     /// Which attributes are kept.
     pub keep: Preserve,
@@ -80,7 +80,7 @@ pub struct Rescue<'a, S> {
     pub force: bool,
     /// Opens the object set of a dataset.
     pub open: &'a dyn Fn(&Dataset) -> crate::Result<Objset>,
-    /// Is told how far it is, and says when to stop.
+    /// Receives the progress; cancelling it stops the rescue.
     pub progress: &'a Progress,
 }
 
@@ -141,7 +141,7 @@ impl<S: Sink> Rescue<'_, S> {
         };
         match ended {
             Ok(()) => self.nameless(&extract, &into).map_err(text),
-            // It is said once, of all.
+            // It is reported once, for the whole.
             Err(Cancelled) => Ok(()),
         }
     }
@@ -191,7 +191,7 @@ impl<S: Sink> Rescue<'_, S> {
             return extract.one(node, Arc::clone(self.dest), &name, path);
         }
         match self.dest.subdir(&name) {
-            // That it was told to stop is said once, of all.
+            // A cancelled copy is reported once, as a whole.
             Ok(into) => drop(extract.tree(node, Arc::new(into), path)),
             Err(e) => observer.failed(path, node.number(), &e.to_string()),
         }
@@ -204,7 +204,7 @@ impl<S: Sink> Rescue<'_, S> {
         let mut failed = |object, why: &dyn std::fmt::Display| {
             observer.failed(b".", object, &format!("objects are lost: {why}"));
         };
-        // That it was told to stop is said once, of all.
+        // A cancelled search is reported once, as a whole.
         let Ok(lost) = orphans(fs, &known, self.progress, &mut failed) else {
             return Ok(());
         };

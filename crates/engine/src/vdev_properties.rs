@@ -1,7 +1,7 @@
 //! Properties of vdevs.
 //!
-//! They come from the configuration, from the space maps and from the vdev's own table in the MOS
-//! (what a user set). What only a running system counts is what this process has counted.
+//! They come from the configuration, from the space maps and from the vdev's own ZAP in the MOS
+//! (properties that a user set). Counters that only a running system has are those of this process.
 
 use dmu::{Zap, ZapEntry};
 use ondisk::config::{VdevConfig, VdevKind};
@@ -90,8 +90,8 @@ pub fn vdev_properties(pool: &Pool, v: &NamedVdev<'_>) -> Vec<PoolProperty> {
     out
 }
 
-/// An entry of a vdev's table that is a property which users invented. What vdevs keep there of
-/// themselves are numbers, but for their class.
+/// An entry of a vdev's ZAP that is a user property. Entries that vdevs keep about themselves are
+/// numbers, but for their class.
 fn invented(entry: &ZapEntry) -> Option<PoolProperty> {
     let name = std::str::from_utf8(entry.name.bytes()?).ok()?;
     if !is_user_property(name) || name == vdev_zap::ALLOCATION_BIAS {

@@ -1,5 +1,5 @@
-//! Waiting for what goes on in a pool: until it is over, or the caller has it no longer waited for
-//! ([`Progress::cancel`]). The work itself goes on then.
+//! Waits for the background activities of a pool: until they end, or the caller cancels the wait
+//! ([`Progress::cancel`]). The work itself continues then.
 
 use crate::Progress;
 use crate::error::{Error, ErrorKind, Place, Result};

@@ -1,9 +1,10 @@
 //! Making file systems and volumes.
 //!
-//! What a new dataset is like comes from three places: what was said, the dataset above, and what
-//! it is. A file system treats names as the one above does ([`names_below`]), unless it was told
-//! otherwise. A volume has whole blocks, and reserves what it takes to write all of it, so that a
-//! disk made of it never meets a full pool; one that is sparse does not.
+//! The properties of a new dataset come from three places: those that were given, those of its
+//! parent, and the kind of dataset. A file system treats names as its parent does
+//! ([`names_below`]), unless it has properties of its own for that. A volume has whole blocks, and
+//! reserves what it takes to write all of it, so that a disk made of it never meets a full pool; a
+//! sparse volume reserves nothing.
 
 use super::names::parent;
 use super::reserve;
@@ -18,7 +19,7 @@ use pool::Pool;
 use pool::live::{LivePool, NewFilesystem};
 use zpl::CaseSensitivity;
 
-/// Block size of volumes when nothing else is said.
+/// The default block size of volumes.
 const VOLBLOCKSIZE: u64 = 16 << 10;
 /// Largest block size of a volume.
 const VOLBLOCKSIZE_MAX: u64 = 128 << 10;
@@ -112,7 +113,7 @@ impl Create {
         self.with(vec![change])
     }
 
-    /// Gives it properties. Those that make a volume (size, block size) are told from the others.
+    /// Sets properties. Those that make a volume (size, block size) are separated from the others.
     ///
     /// # Errors
     /// A volume cannot have blocks of that size.
@@ -144,7 +145,7 @@ impl Create {
         if self.is_done(pool) {
             return Ok(None);
         }
-        // What is missing above it is encrypted like what is there.
+        // Missing parents are encrypted like the nearest dataset that exists.
         let ends = self.name.rmatch_indices('/').map(|(at, _)| at);
         let above = ends.filter_map(|at| self.name.get(..at));
         let mut above = above.filter(|name| pool.dsl().dir_by_name(name).is_ok());
@@ -202,7 +203,8 @@ impl Create {
     /// Bytes of the volume, in whole blocks.
     #[must_use]
     pub fn volume_size(&self) -> Option<u64> {
-        // What is rounded up beyond 64 bits is refused as too large when it is made.
+        // A size that is beyond 64 bits when rounded up is refused as too large when the volume is
+        // made.
         let whole = |v: &NewVolume| v.size.checked_next_multiple_of(v.block_size);
         self.volume.as_ref().map(|v| whole(v).unwrap_or(u64::MAX))
     }
@@ -213,7 +215,7 @@ impl Create {
         self.volume.map(|v| v.block_size)
     }
 
-    /// Bytes that a volume reserves in this pool when nothing was said about it.
+    /// Bytes that a volume reserves in this pool if its reservation was not given.
     #[must_use]
     pub fn reserves(&self, pool: &Pool) -> Option<u64> {
         let volume = self.volume.filter(|v| !v.sparse)?;
@@ -227,7 +229,7 @@ impl Create {
         Some(reserve::for_volume(self.volume_size()?, volume.block_size, copies, root))
     }
 
-    /// Whether it is there already and that is all that is wanted.
+    /// Whether the dataset exists already and nothing more is requested.
     #[must_use]
     pub fn is_done(&self, pool: &Pool) -> bool {
         let _guard = pool.lock_datasets();
@@ -250,7 +252,7 @@ impl Create {
     /// Makes it; durable when this returns.
     ///
     /// # Errors
-    /// It was not made. What was missing above it may have been.
+    /// It was not made. Missing parents may have been made.
     pub fn run(&self, pool: &LivePool) -> Result<()> {
         if self.is_done(pool.view()) {
             return Ok(());
@@ -322,7 +324,8 @@ fn owned(new: NewFilesystem, (user, group): (u64, u64)) -> NewFilesystem {
     NewFilesystem { root: (user, group, mode), ..new }
 }
 
-/// How a new file system below `parent` treats names: as was said, or as its parent does.
+/// How a new file system below `parent` treats names: as its own properties say, or as its parent
+/// does.
 fn names_below(dsl: &Dsl, parent: &str, changes: &[PropertyChange]) -> Result<NewFilesystem> {
     let parent = dsl.by_name(parent)?;
     let wanted = |name: &str| -> Result<u64> {

@@ -10,9 +10,8 @@ use pool::live::LivePool;
 use rt::Progress;
 use std::collections::HashSet;
 
-/// What is to be destroyed: a file system or volume, a bookmark, or snapshots of a dataset, where
-/// `DATASET@A,B,C` names several, `DATASET@A%B` all from A to B, `DATASET@%B` and `@A%` all before
-/// and after.
+/// Destroys a file system or volume, a bookmark, or snapshots of a dataset, where `DATASET@A,B,C`
+/// names several, `DATASET@A%B` all from A to B, `DATASET@%B` and `@A%` all before and after.
 ///
 /// ```
 /// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
@@ -45,7 +44,7 @@ enum Step {
     Bookmark(String),
 }
 
-/// What goes, in an order in which it can.
+/// The datasets and snapshots to destroy, in an order in which that is possible.
 #[derive(Clone, Debug)]
 pub struct DestroyPlan {
     name: String,
@@ -54,7 +53,7 @@ pub struct DestroyPlan {
 }
 
 impl Destroy {
-    /// What is named, and nothing else.
+    /// Destroys what is named, and nothing else.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), recursive: false, clones: false, deferred: false }
@@ -81,7 +80,7 @@ impl Destroy {
         self
     }
 
-    /// What would go, in order.
+    /// Returns what would be destroyed, in order.
     ///
     /// # Errors
     /// There is no such dataset, or clones are in the way.
@@ -147,7 +146,7 @@ impl DestroyPlan {
         }
     }
 
-    /// Destroys all of it; durable when this returns. Told to stop, it does between two steps.
+    /// Destroys all of it; durable when this returns. Cancelling takes effect between two steps.
     ///
     /// # Errors
     /// Some of it is in use or held, and nothing is done; or a step failed, and those before it are
@@ -258,9 +257,9 @@ impl<'a> Order<'a> {
         Self { dsl, recursive, clones, destroyed, begun, steps: Vec::new() }
     }
 
-    /// A head with all below it and its snapshots. Whether one that goes alone has anything, or is
-    /// the pool's own, is seen here, before it is unmounted; what else refuses is left to the pool
-    /// to say.
+    /// A head with everything below it and its snapshots. Whether a head that is destroyed alone
+    /// has children or snapshots, or is the pool's root, is checked here, before it is unmounted;
+    /// all other rules are the pool's.
     fn tree(&mut self, name: &str) -> Result<()> {
         if !self.begun.insert(name.to_owned()) {
             return Ok(());
@@ -297,7 +296,7 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// What was half received into a head goes with it.
+    /// A partly received state of a head is destroyed with it.
     fn half_received(&mut self, name: &str) {
         let hidden = format!("{name}/{RECV_DIR_NAME}");
         if self.dsl.by_name(&hidden).is_ok() {

@@ -1,4 +1,4 @@
-//! What happens to a dataset and its line of snapshots: clones, promotion, rollback, other names.
+//! Operations on a dataset and its line of snapshots: clones, promotion, rollback, renames.
 
 use super::create::{ROOT, below_missing, make_above};
 use super::destroy::{clones_after, younger};
@@ -63,7 +63,7 @@ impl MakeClone {
     /// Makes it; durable when this returns.
     ///
     /// # Errors
-    /// It was not made. What was missing above it may have been.
+    /// It was not made. Missing parents may have been made.
     pub fn run(&self, pool: &LivePool) -> Result<()> {
         let (origin, kind) = {
             let _guard = pool.view().lock_datasets();
@@ -123,7 +123,7 @@ pub fn promote(pool: &LivePool, name: &str) -> Result<()> {
     Ok(pool.promote(name)?)
 }
 
-/// What becomes of snapshots and bookmarks that are younger than the state to go back to.
+/// How to treat snapshots and bookmarks that are younger than the state to return to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewerSnapshots {
     /// They stay: if there are any, nothing is done.
@@ -253,7 +253,7 @@ impl Rename {
         self
     }
 
-    /// What does not depend on the parents that are missing is asked before they are made.
+    /// Checks that do not depend on missing parents come before these are made.
     fn check_with_parents(&self, pool: &LivePool) -> Result<()> {
         let _guard = pool.view().lock_datasets();
         let dsl = pool.view().dsl();
@@ -263,7 +263,7 @@ impl Rename {
     /// Renames it; durable when this returns.
     ///
     /// # Errors
-    /// It has its old name. What was missing above the new one may have been made.
+    /// It has its old name. Missing parents of the new one may have been made.
     pub fn run(&self, pool: &LivePool) -> Result<()> {
         match &self.what {
             Renamed::Snapshot { short, recursive } => {

@@ -1,14 +1,14 @@
-//! What is done to datasets, with all rules of names, properties and order.
+//! Changes of datasets, with all rules of names, properties and order.
 //!
 //! # Theory
 //!
-//! Below, in [`crate::LivePool`], a change is one sync task that does what it is told. Here stands
-//! what to tell it: which names a request means, what a new dataset has from the one above, how
-//! much a volume reserves, in which order a tree can be destroyed. An operation with options is a
-//! value: it is made, perhaps shown to the user first (`check`, `plan`), and then run. What a
-//! request alone breaks is an error before anything is changed; so is what the state of the pool
-//! forbids, as far as one sync task goes. Operations of several tasks (parents that are made, a
-//! tree that is destroyed) stop at the first that fails, and say which ([`crate::Error::operand`]).
+//! A method of [`crate::LivePool`] is a single sync task without rules of its own. This module has
+//! the rules above it: which names a request means, what a new dataset inherits from its parent,
+//! how much a volume reserves, in which order a tree can be destroyed. An operation with options is
+//! a value: it is made, perhaps shown to the user first (`check`, `plan`), and then run. A request
+//! that breaks a rule by itself is an error before anything is changed; so is one that the state of
+//! the pool forbids, as far as one sync task goes. Operations of several tasks (creating parents,
+//! destroying a tree) stop at the first that fails, and name it ([`crate::Error::operand`]).
 
 mod create;
 mod destroy;

@@ -53,8 +53,8 @@ pub(super) enum Descendants {
     WithSnapshot,
 }
 
-/// The snapshot `name` (`pool/a@x`), and those of that short name of datasets below. What is half
-/// received below it is left out.
+/// The snapshot `name` (`pool/a@x`), and those of that short name of datasets below. Partly
+/// received states are left out.
 pub(super) fn snapshots(dsl: &Dsl, name: &str, below: Descendants) -> Result<Vec<String>> {
     let Some((head, short)) = split(name).filter(|_| name.contains('@')) else {
         let error = Error::against(Rule::SnapshotName).at(Place::Dataset(name.to_owned()));

@@ -1,7 +1,7 @@
 //! Delegated permissions: giving them, taking them, and seeing what there is.
 //!
-//! Who may do what with them is in `dsl::access`. A handle of a pool that is for a user
-//! ([`LivePool::on_behalf_of`]) asks for them by itself.
+//! Which user may do what with them is in `dsl::access`. A handle of a pool that is for a user
+//! ([`LivePool::on_behalf_of`]) checks them by itself.
 
 use super::names::heads;
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ use ondisk::dsl::deleg::{Scope, Who, WhoKey};
 use pool::Pool;
 use pool::live::LivePool;
 
-/// Who has permissions.
+/// The holder of permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A user, by number.
@@ -20,7 +20,7 @@ pub enum Holder {
     Group(u64),
     /// All users.
     Everyone,
-    /// The user who makes a dataset below gets them on that.
+    /// The user who makes a dataset below gets the permissions on that.
     Creator,
     /// All that have the set of that name, which begins with `@`.
     Set(String),
@@ -121,8 +121,8 @@ impl Permissions {
         Ok(pool.allow(dataset, given)?)
     }
 
-    /// Takes them on a file system or volume, and with `recursive` on all below; durable when this
-    /// returns. What is not there need not be.
+    /// Revokes them on a file system or volume, and with `recursive` on all below; durable when
+    /// this returns. Permissions that were not granted are ignored.
     ///
     /// # Errors
     /// There is no such dataset or permission.

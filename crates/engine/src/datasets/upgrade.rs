@@ -5,7 +5,7 @@ use crate::error::{Error, Place, Result, Rule};
 use dsl::{Dataset, DatasetKind, Dsl, PropertyContext};
 use pool::live::LivePool;
 
-/// What became of file systems that were to have a version.
+/// The result of upgrading file systems to a version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Upgraded {
     /// Those that have it now.
@@ -101,7 +101,7 @@ fn wanted(
         let all = if recursive { heads(dsl, name)? } else { vec![dataset] };
         for one in all.into_iter().filter(|one| dsl.kind(one) == DatasetKind::Filesystem) {
             if out.iter().all(|(known, _)| *known != one.name) {
-                // What cannot be read without its key has the newest.
+                // A file system whose version cannot be read without its key has the newest.
                 out.extend(version(dsl, &one)?.map(|version| (one.name, version)));
             }
         }

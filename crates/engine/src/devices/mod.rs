@@ -18,8 +18,8 @@
 //! ```
 //!
 //! A path is that of a file, of a disk, or of a disk and one of its partitions (`DISK#N`), as
-//! searches for pools name it. What is looked at here before a device becomes part of a pool is
-//! what a slip would destroy: [`use_by_system`], [`loop_above`], [`foreign`], and with
+//! searches for pools name it. Before a device becomes part of a pool, this module looks for data
+//! that a slip would destroy: [`use_by_system`], [`loop_above`], [`foreign`], and with
 //! [`pools::look_at_device`](crate::pools::look_at_device) the labels of another pool.
 
 mod signatures;

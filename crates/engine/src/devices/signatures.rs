@@ -1,15 +1,14 @@
-//! What else can be on a device that is about to become part of a pool: file systems, swap, members
+//! Foreign contents of a device that is about to become part of a pool: file systems, swap, members
 //! of other volume managers, partition tables.
 //!
-//! Each row of [`SIGNS`] is a fact about a format: bytes that stand at a place. The places are
-//! those that the formats' own documents, the database of file(1) and libblkid's documentation
-//! name, and the types have libblkid's names, which OpenZFS's messages show. Formats that one magic
-//! number does not tell from chance (tables of partitions by DOS and Atari) are looked at more
-//! closely.
+//! Each row of [`SIGNS`] is a fact about a format: bytes at a place. The places are those that the
+//! formats' own documents, the database of file(1) and libblkid's documentation name, and the types
+//! have libblkid's names, which OpenZFS's messages show. Formats that one magic number does not
+//! distinguish from chance (partition tables of DOS and Atari) are checked more closely.
 
 use device::Device;
 
-/// Where the bytes of a sign stand.
+/// Where the bytes of a sign are.
 #[derive(Clone, Copy)]
 enum SignatureOffset {
     /// This many bytes from the start.
@@ -168,8 +167,8 @@ const TABLES: &[(SignatureOffset, &[u8], &str)] = &[
     (Start(0x1fc), b"\xda\xbe", "sun"),
 ];
 
-/// What is on the device, as the end of a sentence that begins with "contains"; `None` when nothing
-/// is known to be there.
+/// Describes the contents of the device, as the end of a sentence that begins with "contains";
+/// `None` if nothing known is found.
 #[must_use]
 pub fn foreign(device: &dyn Device) -> Option<String> {
     if let Some(kind) = find(device, SIGNS).or_else(|| promise(device)) {
@@ -199,7 +198,7 @@ fn find(
     signs.iter().find(has).map(|(_, _, kind)| *kind)
 }
 
-/// Configurations of RAID adapters of Promise stand in one of many sectors before the end.
+/// Configurations of RAID adapters of Promise are in one of many sectors before the end.
 fn promise(device: &dyn Device) -> Option<&'static str> {
     const SECTORS: [u64; 14] =
         [63, 255, 256, 16, 399, 591, 675, 735, 911, 974, 991, 951, 3087, 3072];
@@ -208,7 +207,7 @@ fn promise(device: &dyn Device) -> Option<&'static str> {
     signs.find_map(|sign| find(device, &[sign]))
 }
 
-/// Tables that stand in the first sector without a magic number worth the name.
+/// Tables in the first sector without a distinctive magic number.
 fn sector_table(device: &dyn Device) -> Option<&'static str> {
     let mut sector = [0; SECTOR as usize];
     device.read(0, &mut sector).ok()?;

@@ -1,11 +1,11 @@
-//! What works with a file or disk right now, as the system tells it: mounts, swap, mappings above a
+//! The current users of a file or disk, as reported by the system: mounts, swap, mappings above a
 //! disk, loop devices above a file, and processes that have it locked.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// What the system does with a device.
+/// How the system uses a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SystemUse {
     /// It swaps to it.
@@ -16,7 +16,7 @@ pub enum SystemUse {
     PartOf(String),
 }
 
-/// What the system does with it; `None` when nothing is known.
+/// How the system uses the device; `None` if no use is known.
 #[must_use]
 pub fn use_by_system(path: &Path) -> Option<SystemUse> {
     let path = path.canonicalize().ok()?;

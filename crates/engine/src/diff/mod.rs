@@ -1,4 +1,4 @@
-//! What changed between a snapshot and something later of the same line.
+//! The changes between a snapshot and a later state of the same line.
 //!
 //! # Theory
 //!
@@ -33,7 +33,7 @@ use side::Side;
 use std::collections::{VecDeque, btree_set};
 use zpl::{FileKind, Filesystem};
 
-/// What became of a file.
+/// A kind of change of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
     /// It was made.
@@ -95,8 +95,8 @@ pub struct Diff<'a> {
 
 impl<'a> Diff<'a> {
     /// Compares the snapshot `from` with `to`: a later snapshot (`@NAME` of the same file system),
-    /// the file system itself, which is meant when nothing is said, or a clone. `open` opens
-    /// the later state. Told to stop, it ends with an error.
+    /// the file system itself, which is the default, or a clone. `open` opens the later state. When
+    /// cancelled, it ends with an error.
     ///
     /// # Errors
     /// They are not on one line, or cannot be read.
@@ -174,7 +174,7 @@ impl Iterator for Diff<'_> {
     }
 }
 
-/// What became of one object.
+/// Compares two states of one object.
 fn compare(was: Option<FileState>, is: Option<FileState>) -> Vec<(ChangeKind, FileState)> {
     let (was, is) = match (was, is) {
         (None, None) => return Vec::new(),
@@ -195,7 +195,7 @@ fn compare(was: Option<FileState>, is: Option<FileState>) -> Vec<(ChangeKind, Fi
     if was.path != is.path && links == 0 {
         return vec![(ChangeKind::Renamed { from: was.path }, is)];
     }
-    // Which of its names is another one cannot be told: it goes by one that it had.
+    // Which of several names is another one is not known: it is shown with one that it had.
     let path = if links > 0 { was.path } else { is.path };
     vec![(ChangeKind::Modified { links }, FileState { path, ..is })]
 }
@@ -217,7 +217,7 @@ fn is_ancestor(dsl: &Dsl, earlier: &Dataset, later: &Dataset) -> Result<bool> {
     Ok(false)
 }
 
-/// What is put before the paths: where the file system would be mounted.
+/// The prefix of the paths: where the file system would be mounted.
 fn mount_point(dsl: &Dsl, dataset: &Dataset) -> Result<Vec<u8>> {
     let name = dataset.name.split('@').next().unwrap_or_default();
     let head = dsl.by_name(name)?;

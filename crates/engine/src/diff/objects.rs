@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 /// Dnodes in one block, at most: more than any block has room for.
 const SLOTS_MAX: u64 = 1 << 15;
 
-/// The numbers of the objects whose dnodes stand in blocks of the meta dnode that changed after
-/// txg `since`, in order. A block that is gone from the later state counts as changed.
+/// The numbers of the objects whose dnodes are in blocks of the meta dnode that changed after txg
+/// `since`, in order. A block that is gone from the later state counts as changed.
 pub(super) fn changed(
     earlier: &Objset,
     later: &Objset,
@@ -23,7 +23,7 @@ pub(super) fn changed(
     if let Some(meta) = later.meta_object() {
         let mut search =
             Search { meta: &meta, found: &mut out, gone: Vec::new(), progress, lost: None };
-        // Where it ended early is in `lost`, or it was told to stop.
+        // Where it ended early is in `lost`, or it was cancelled.
         let _ = meta.traverse(since, &mut search);
         search.gap(covered(&meta), u64::MAX);
         if let Some(error) = search.lost {
@@ -42,7 +42,7 @@ pub(super) fn changed(
         }
     }
     progress.check()?;
-    // A replayed intent log changes objects that no block on disk tells of.
+    // A replayed intent log changes objects that no block on disk refers to.
     out.extend(later.changed_objects());
     out.remove(&0);
     Ok(out)

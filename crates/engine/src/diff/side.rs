@@ -25,8 +25,8 @@ pub struct FileState {
     pub links: u64,
     /// When it changed.
     pub ctime: Time,
-    /// Its path, from where the file system would be mounted; of a file whose path cannot be found
-    /// what stands for it.
+    /// Its path, from where the file system would be mounted, or a placeholder if the path cannot
+    /// be found.
     pub path: Vec<u8>,
 }
 
@@ -184,7 +184,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// What stands for a path that cannot be found.
+/// The placeholder for a path that cannot be found.
 fn unknown(object: u64) -> Vec<u8> {
     format!("???<object#{object}>").into_bytes()
 }

@@ -1,4 +1,4 @@
-//! What changed of a volume.
+//! The changes of a volume.
 
 use super::objects::{blocks_before, covered};
 use crate::error::Result;
@@ -83,7 +83,7 @@ fn add(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
 
 struct Search<'a> {
     later: &'a Object,
-    /// Blocks of level 0 that are asked for.
+    /// The requested blocks of level 0.
     window: Range<u64>,
     unborn: Vec<Range<u64>>,
     found: Vec<Range<u64>>,

@@ -12,7 +12,7 @@ const BATCH_BYTES: u64 = 8 << 20;
 /// Blocks read in one batch, at most.
 const BATCH_BLOCKS: u64 = 1024;
 
-/// What is copied, for the reports of its losses.
+/// The source of a copy, for the reports of its losses.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
     pub(super) object: &'a Object,
@@ -21,8 +21,9 @@ pub(super) struct Source<'a> {
     pub(super) observer: &'a dyn Observer,
 }
 
-/// Copies the data of `source` into `out`, an empty file of its size: holes stay holes. What cannot
-/// be read is reported, and is a hole as well, or else the end; returns the bytes lost.
+/// Copies the data of `source` into `out`, an empty file of its size: holes stay holes. Ranges that
+/// cannot be read are reported, and become holes as well, or else end the copy; returns the bytes
+/// lost.
 pub(super) fn copy(
     source: Source<'_>,
     out: &impl TargetFile,
@@ -104,8 +105,8 @@ pub fn read_until_lost(object: &Object, at: u64, out: &mut [u8]) -> Result<(usiz
 /// Copies a volume as a sparse image, in place of what was found there before; the bytes lost.
 ///
 /// # Errors
-/// A range cannot be read and the observer does not go on, the target fails, or it was told to
-/// stop.
+/// A range cannot be read and the observer does not continue, the target fails, or it was
+/// cancelled.
 pub fn volume<S: Sink>(
     volume: &Volume,
     dir: &S,

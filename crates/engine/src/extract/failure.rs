@@ -26,13 +26,13 @@ impl std::error::Error for Lost {}
 pub(super) enum Failure {
     /// The target did not take it.
     Sink(io::Error),
-    /// The pool cannot say what it is.
+    /// The file cannot be read from the pool.
     Pool(zpl::Error),
-    /// What there is in the target stays.
+    /// The existing file of the target stays.
     Conflict(Error),
     /// A block could not be read, and losses are not accepted.
     Lost(Lost),
-    /// It was told to stop.
+    /// It was cancelled.
     Cancelled(Cancelled),
 }
 

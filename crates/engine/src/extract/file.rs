@@ -10,7 +10,7 @@ use std::sync::Arc;
 use zpl::write::NewKind;
 use zpl::{FileKind, Node};
 
-/// What there is for a file under its name.
+/// What a name of the target refers to.
 pub(super) enum NameState<I> {
     /// Nothing, or what will be replaced.
     Free(Option<I>),
@@ -18,7 +18,7 @@ pub(super) enum NameState<I> {
     Whole(I),
 }
 
-/// What became of a file.
+/// The result of copying a file.
 struct Copied<I> {
     /// Which file it is in the target, if there is one now.
     id: Option<I>,
@@ -97,8 +97,8 @@ impl Extract<'_> {
         }
     }
 
-    /// What there is for a name, and whether it may be made; `whole` says of what is there that it
-    /// is a whole copy.
+    /// Looks up a name of the target, and whether it may be made; `whole` decides whether an
+    /// existing file is a complete copy.
     pub(super) fn room<S: Sink>(
         &self,
         folder: &Folder<S>,
@@ -189,7 +189,7 @@ impl Extract<'_> {
         }
         let (made, id) = match folder.dir.special(name, &what) {
             Ok(made) => made,
-            // Only root makes devices; what they were is said, so nothing is lost.
+            // Only root makes devices; their numbers are reported, so nothing is lost.
             Err(e) if is_device && e.kind() == io::ErrorKind::PermissionDenied => {
                 let kind = crate::inventory::kind_name(node.kind());
                 let what = format!("{kind} device {major}:{minor}");

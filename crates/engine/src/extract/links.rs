@@ -1,9 +1,9 @@
 //! Second names of files: hard links.
 //!
-//! A second name is given only to what was made for the same object by this copy, or found whole
-//! by it: the first name is opened again and must still stand for that very file. Where there is
-//! none (another file stood in the way, the target has no hard links, it was changed meanwhile),
-//! the second name gets a copy of its own.
+//! A second name is only given to a file that this copy made for the same object, or found
+//! complete: the first name is opened again and must still refer to that very file. Otherwise
+//! (another file was in the way, the target has no hard links, it was changed meanwhile) the second
+//! name gets a copy of its own.
 
 use super::failure::Failure;
 use super::file::{NameState, is_copy};
@@ -23,7 +23,7 @@ pub(super) struct FirstName<I> {
     pub(super) id: I,
 }
 
-/// What was found while files were copied.
+/// Hard links found while files were copied.
 pub(super) struct Links<I>(Mutex<Names<I>>);
 
 struct Names<I> {

@@ -2,9 +2,9 @@
 //!
 //! # Theory
 //!
-//! [`Extract`] walks and decides; a [`Sink`] is a directory of the target and does what it is told.
-//! So two targets that are asked for the same tree get the same files, whatever they are: `hostfs`
-//! has directories of this machine.
+//! [`Extract`] walks and decides; a [`Sink`] is a directory of the target and only carries out. So
+//! two targets that are given the same tree get the same files, whatever they are: `hostfs` has
+//! directories of this machine.
 //!
 //! Directories are made by one thread at a time, in the order in which they are found; files are
 //! copied by all cores. A directory gets its attributes at the end, those deep down first: until
@@ -13,10 +13,10 @@
 //! names are there (`links.rs`). Of a file come first its data without the holes, then its
 //! attributes, of which the times are the last, and then its name: what has a name is whole.
 //!
-//! What the pool says is not believed: a directory that is reached a second time is reported and
-//! not entered, so a damaged tree cannot make a copy endless; of a name that a directory has twice
-//! the second is refused; what a file is, is said by the file, not by the directory it is in. The
-//! target is not believed either: names that are one there are noticed by what they stand for.
+//! The pool is not trusted: a directory that is reached a second time is reported and not entered,
+//! so a damaged tree cannot make a copy endless; of a name that a directory has twice the second is
+//! refused; the type of a file is taken from the file, not from its directory entry. The target is
+//! not trusted either: names that are equal there are detected by the file that they refer to.
 
 mod attributes;
 mod data;
@@ -41,7 +41,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use walk::Walk;
 use zpl::{FileKind, Filesystem, Node};
 
-/// Is told what happens. All calls may come from any thread. Paths are those of the pool.
+/// Callbacks of a copy. They may be called from any thread. Paths are those of the pool.
 pub trait Observer: Sync {
     /// Whether the file was copied whole in an earlier run; asked for with [`Existing::Renew`] and
     /// others alike, of files that are there with their size.
@@ -86,15 +86,15 @@ pub trait Observer: Sync {
     }
 }
 
-/// What to do with a name that is there already. A directory is never replaced.
+/// How to treat a name that exists already. A directory is never replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// Leave a whole copy as it is; anything else is a failure.
     Refuse,
     /// Replace any file; leave a link, pipe, socket or device that is the same, and replace others.
     Replace,
-    /// Replace any regular file, unless the observer says it is done; links, pipes, sockets and
-    /// devices only with `force`.
+    /// Replace any regular file, unless the observer knows that it is done; links, pipes, sockets
+    /// and devices only with `force`.
     Renew {
         /// Links, pipes, sockets and devices, too.
         force: bool,
@@ -136,13 +136,13 @@ pub struct Extract<'a> {
     pub keep: Preserve,
     /// The dataset has POSIX access lists.
     pub posix_acls: bool,
-    /// What to do with names that are there.
+    /// How to treat names that exist.
     pub existing: Existing,
     /// Files with names that no file can have are copied under other names.
     pub renames: bool,
-    /// Is told how far it is, and says when to stop.
+    /// Receives the progress; cancelling it stops the copy.
     pub progress: &'a Progress,
-    /// Is told what happens.
+    /// Notified of what happens to each file.
     pub observer: &'a dyn Observer,
     /// Objects that were come across.
     seen: Mutex<HashSet<u64>>,
@@ -156,12 +156,13 @@ struct Folder<S: Sink> {
     number: usize,
     /// Its path, for people.
     shown: Vec<u8>,
-    /// What was made, or left there as whole.
+    /// The files that were made, or left as complete.
     made: MadeHere<S::Id>,
 }
 
-/// What a copy of a tree made or left as whole, with the numbers of the directories it is in. All
-/// folders of the tree share it, so that no later one takes for old what was copied just now.
+/// The files that a copy of a tree made or left as complete, with the numbers of the directories
+/// they are in. All folders of the tree share it, so that none mistakes a file that was just copied
+/// for an old one.
 type MadeHere<I> = Arc<Mutex<HashSet<(usize, I)>>>;
 
 /// A file to copy.
@@ -170,7 +171,7 @@ struct Task<S: Sink> {
     folder: Arc<Folder<S>>,
     /// Its name there.
     name: Vec<u8>,
-    /// What.
+    /// The object.
     object: u64,
 }
 
@@ -228,7 +229,7 @@ impl<'a> Extract<'a> {
     /// begin with `prefix`.
     ///
     /// # Errors
-    /// It was told to stop. All else goes to the observer.
+    /// It was cancelled. All other failures go to the observer.
     pub fn tree<S: Sink>(&self, top: &Node, into: Arc<S>, prefix: &[u8]) -> Result<(), Cancelled> {
         let links = Links::new();
         let mut walk = match Walk::new(self, top, into, prefix) {

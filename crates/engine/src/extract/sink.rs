@@ -1,4 +1,4 @@
-//! What a target has to be able to do, for files of a pool to be copied into it.
+//! The interface of a target into which files of a pool are copied.
 
 use std::hash::Hash;
 use std::io;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use zpl::write::NewKind;
 use zpl::{FileKind, Node, Time};
 
-/// What of a file's attributes is put on the copy.
+/// The attributes of a file that are set on the copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Preserve {
     /// Owner and group, and what is worth something only with them: set-id bits, attributes that
     /// give rights, devices that others may open.
     pub owner: bool,
-    /// The user asked for owners to be left, and need not be told what goes with them.
+    /// The user asked for owners to be left out, so what is lost with them is not reported.
     pub declined: bool,
     /// Extended attributes and access lists.
     pub xattrs: bool,
@@ -59,7 +59,7 @@ pub trait SetAttribute {
     /// Sets one.
     ///
     /// # Errors
-    /// The target does not take it. That is reported, and the copy goes on.
+    /// The target does not accept it. That is reported, and the copy continues.
     fn set(&self, attribute: &Attribute<'_>) -> io::Result<()>;
 }
 
@@ -121,10 +121,10 @@ pub trait Sink: SetAttribute + Sized + Send + Sync {
         Ok(())
     }
 
-    /// What a name stands for; `None` when there is nothing.
+    /// Looks up a name; `None` if it does not exist.
     ///
     /// # Errors
-    /// That cannot be said.
+    /// The name cannot be looked up.
     fn find(&self, name: &[u8]) -> io::Result<Option<Found<Self::Id>>>;
 
     /// Begins a regular file of `size` bytes, all of them a hole. It has no name until it is whole.
@@ -140,7 +140,7 @@ pub trait Sink: SetAttribute + Sized + Send + Sync {
     /// attribute that is not kept.
     fn special(&self, name: &[u8], what: &NewKind) -> io::Result<(Self::Item, Self::Id)>;
 
-    /// What stands under a name now, and which file that is.
+    /// Opens the file that a name refers to now, and returns its identity.
     ///
     /// # Errors
     /// There is nothing, or it cannot be opened: then a second name of it is a copy of its own.
@@ -152,13 +152,13 @@ pub trait Sink: SetAttribute + Sized + Send + Sync {
     /// It cannot, although the target has files with several names.
     fn link(&self, name: &[u8], item: &Self::Item) -> io::Result<Linked>;
 
-    /// Removes a name that is not a directory, if it still stands for this file.
+    /// Removes a name that is not a directory, if it still refers to this file.
     ///
     /// # Errors
     /// It does not, or cannot be removed.
     fn remove(&self, name: &[u8], seen: Self::Id) -> io::Result<()>;
 
-    /// Whether an error says that the target does not take such a name, though others do.
+    /// Whether an error means that the target does not accept such a name, though others do.
     fn refuses_name(e: &io::Error) -> bool {
         matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidFilename)
     }
@@ -176,8 +176,8 @@ pub trait TargetFile: SetAttribute {
     /// The copy of this file ends.
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Gives it its name, after its data and attributes. What has the name already stays, and is an
-    /// error, unless it is `replaced`.
+    /// Gives it its name, after its data and attributes. A file that has the name already stays,
+    /// and is an error, unless it is `replaced`.
     ///
     /// # Errors
     /// There is something else now, or the file is not whole after all.
@@ -185,7 +185,7 @@ pub trait TargetFile: SetAttribute {
 }
 
 /// The directories of one copy, by numbers in the order in which they are made; 0 is the top. They
-/// are asked for mostly in the order of the tree, so that only some need be held open.
+/// are used mostly in the order of the tree, so that only some need be held open.
 pub trait Tree: Send {
     /// One of them.
     type Sink;
@@ -208,7 +208,7 @@ pub trait Tree: Send {
     fn path(&self, at: usize) -> Vec<u8>;
 }
 
-/// What a name of the target stands for.
+/// What a name of the target refers to.
 #[derive(Clone, Debug)]
 pub struct Found<I> {
     /// Which file it is.
@@ -233,10 +233,10 @@ impl<I> Found<I> {
     }
 }
 
-/// What became of a second name.
+/// The result of adding a second name.
 #[derive(Debug)]
 pub enum Linked {
-    /// It stands for the file.
+    /// It refers to the file.
     Made,
     /// The target has no files with several names, or no more of them.
     Unsupported(io::Error),

@@ -100,7 +100,8 @@ impl<'w, 'a, S: Sink> Walk<'w, 'a, S> {
         self.extract.observer.failed(&join(self.prefix, path), object, why);
     }
 
-    /// Makes a directory and begins to read it. What turns out to be a file is handed out.
+    /// Makes a directory and begins to read it. If it turns out to be a file, it is returned as a
+    /// task.
     fn enter(&mut self, below: PendingDir) -> Option<Task<S>> {
         let PendingDir { above, name, object } = below;
         let path = join(&self.tree.path(above), &name);

@@ -1,7 +1,7 @@
 //! The directory `.zfs`, which the root of a file system shows with `snapdir=visible`.
 //!
-//! It is made up by the kernel: nothing of it is on disk. Its inodes count down from the largest
-//! object number, and its times are those of the mount, for which 0 stands here.
+//! The kernel makes it up: nothing of it is on disk. Its inodes count down from the largest object
+//! number, and its times are those of the mount, which are written as 0 here.
 
 use super::json::{Json, Members};
 use super::member;

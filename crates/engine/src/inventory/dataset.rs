@@ -395,7 +395,7 @@ fn space_row(r: &SpaceRow, kind: SpaceKind) -> Json {
         SpaceKind::Group => format!("{system} Group"),
         SpaceKind::Project => "Project".to_owned(),
     };
-    // Of a pair, one that is set makes the other 0; when neither is, there is nothing to say.
+    // Of a pair, one that is set makes the other 0; if neither is, none is shown.
     let shown = |v: Option<u64>, other: Option<u64>| match v.or(other.map(|_| 0)) {
         Some(n) => n.to_string(),
         None => "-".to_owned(),

@@ -14,10 +14,10 @@ use zpl::{FileKind, Filesystem, Node, Time};
 /// The flag that Linux sets on every file of a directory whose project is inherited; alone it is
 /// not worth a member.
 const FS_PROJINHERIT: u32 = 0x2000_0000;
-/// What the kernel says of a block it cannot read.
+/// The kernel's message for a block that it cannot read.
 const EIO: &str = "Input/output error";
 
-/// What the description of a file depends on beside the file.
+/// Settings, beside the file, that its description depends on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EntryOptions {
     /// The dataset has POSIX access lists (`acltype=posix`).
@@ -38,7 +38,7 @@ pub fn snapshot_root(objset: u64) -> u64 {
 pub struct Described {
     /// The entry.
     pub entry: Json,
-    /// What could not be read, for `errors`.
+    /// Parts that could not be read, for `errors`.
     pub errors: Vec<String>,
 }
 
@@ -63,8 +63,8 @@ pub fn nanoseconds(t: Time) -> i128 {
     i128::from(t.seconds) * 1_000_000_000 + i128::from(t.nanos)
 }
 
-/// Describes one file. What cannot be read is said in the entry and in the errors; the rest of
-/// it is described all the same.
+/// Describes one file. Attributes that cannot be read are reported in the entry and in the errors;
+/// the rest of the file is described all the same.
 #[must_use]
 pub fn describe(
     fs: &Filesystem,
@@ -145,7 +145,7 @@ impl Describing<'_> {
                     self.ranges(node);
                     self.flags(node);
                 }
-                // As the tool that makes manifests: after an error nothing more is asked.
+                // As in the tool that makes manifests, nothing more is read after an error.
                 Err(e) => self.fail("", &e.to_string()),
             },
             FileKind::Dir => self.flags(node),

@@ -1,9 +1,9 @@
-//! What could not be read, as far as it is kept: a hostile pool has an error for each of millions
-//! of names that are megabytes long.
+//! Parts that could not be read, as far as they are kept: a hostile pool has an error for each of
+//! millions of names that are megabytes long.
 
 /// Bytes of errors that are kept, each with [`EACH`] more.
 const BYTES_MAX: usize = 16 << 20;
-/// What an error takes beside its text.
+/// Bytes that an error takes beside its text.
 const EACH: usize = 64;
 
 /// The first errors, and the number of the others.

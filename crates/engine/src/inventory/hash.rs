@@ -20,13 +20,13 @@ const BATCH_BLOCKS: u64 = 1024;
 /// Zeros hashed at a time.
 static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
 
-/// Bytes of holes that are hashed of one file, unless something else is said.
+/// Default bytes of holes that are hashed of one file.
 pub const MAX_HOLE: u64 = 64 << 30;
 
 /// How content is hashed.
 #[derive(Clone, Copy, Debug)]
 pub struct Hashing<'a> {
-    /// Is told how many bytes were gone through, and ends the work when it was cancelled.
+    /// Receives the number of bytes read; cancelling it ends the work.
     pub progress: &'a Progress,
     /// Bytes of holes in one file, at most.
     pub max_hole: u64,

@@ -4,14 +4,14 @@
 //!
 //! The format is that of the test corpus, which the OpenZFS kernel module wrote: what a read-write
 //! import of the pool would show to root on Linux. So a manifest of zinc and one of the kernel can
-//! be compared member by member, and two manifests of zinc tell what changed between.
+//! be compared member by member, and two manifests of zinc show what changed between them.
 //!
 //! It is written while the pool is read, one line for each file, and never held in memory: a
 //! dataset costs the names of one directory per level, and a few thousand files in flight, or fewer
 //! when their paths are long.
 //!
-//! What cannot be read is left out and named in `errors`, up to this many bytes, behind which the
-//! rest is counted; only a failure to write ends it early.
+//! Parts that cannot be read are left out and named in `errors`, up to this many bytes, behind
+//! which the rest is counted; only a failure to write ends it early.
 
 mod ctldir;
 mod dataset;
@@ -35,7 +35,7 @@ use std::io::{self, Write};
 /// Opens the object set of a dataset: as it is on disk, or with its intent log replayed.
 pub type OpenObjset<'a> = dyn Fn(&Dataset) -> crate::Result<Objset> + Sync + 'a;
 
-/// What a manifest is made from, beside the pool.
+/// The inputs of a manifest, beside the pool.
 pub struct Options<'a> {
     /// Hash volumes and their snapshots.
     pub volumes: bool,
@@ -46,13 +46,13 @@ pub struct Options<'a> {
     /// Bytes of holes in a file or volume, at most, that it is hashed with; what has more is listed
     /// with `not_hashed`. [`MAX_HOLE`] is a good one.
     pub max_hole: u64,
-    /// Told how far it is: files and bytes.
+    /// Receives the progress: files and bytes.
     pub progress: &'a Progress,
     /// The reports that a manifest quotes.
     pub reports: &'a dyn Fn(&Pool) -> Reports,
 }
 
-/// What OpenZFS's commands print of a pool. The words are the front end's, not the engine's.
+/// The output of OpenZFS's commands for a pool. The words are the front end's, not the engine's.
 #[derive(Clone, Debug, Default)]
 pub struct Reports {
     /// The text of `zpool status -P`.

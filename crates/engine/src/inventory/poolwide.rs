@@ -1,4 +1,4 @@
-//! What the manifest says about the pool as a whole.
+//! The pool-wide part of a manifest.
 
 use super::json::{Json, Members};
 use super::{Reports, member};
@@ -34,8 +34,8 @@ pub(super) fn members(pool: &Pool, read_only: bool, reports: Reports) -> Members
     out
 }
 
-/// Replaces what depends on how a pool is imported, by what the import shows that the manifest
-/// stands for.
+/// Replaces properties that depend on how a pool is imported by those of the import that the
+/// manifest describes.
 fn as_imported(properties: &mut Vec<(String, String)>, read_only: bool) {
     let mut set = |name: &str, to: String| match properties.iter_mut().find(|(n, _)| n == name) {
         Some((_, value)) => *value = to,

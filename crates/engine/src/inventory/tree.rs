@@ -43,7 +43,7 @@ pub struct FoundFile {
     pub object: u64,
 }
 
-/// What went wrong on the way, with the path.
+/// An error during the walk, with its path.
 #[derive(Debug)]
 pub struct WalkError {
     /// The directory.
@@ -289,7 +289,7 @@ struct Order<T> {
     next: u64,
     /// A thread is handing out.
     busy: bool,
-    /// Nothing more is wanted.
+    /// The rest is not needed.
     stopped: bool,
 }
 
@@ -307,8 +307,8 @@ impl<T> Order<T> {
 }
 
 /// Calls `work` on every item, on all cores of `rt`, and `sink` on the results in the order of the
-/// items, one at a time. The first error of `sink` ends it. `weigh` says how many bytes an item and
-/// its result take: not too many are under way at a time.
+/// items, one at a time. The first error of `sink` ends it. `weigh` returns how many bytes an item
+/// and its result take, which limits how much is in flight.
 pub fn in_order<I, T, E>(
     rt: &Rt,
     items: I,

@@ -8,7 +8,7 @@ use std::fmt;
 pub enum MemberFault {
     /// The pool has none that is called so.
     Unknown,
-    /// It is a hot spare that stands in for no device.
+    /// It is a hot spare that is not in use.
     Reserved,
     /// It is a cache device.
     Cache,
@@ -16,13 +16,14 @@ pub enum MemberFault {
     Several,
     /// It is part of a vdev, and a whole top-level vdev is needed.
     Part,
-    /// What comes is a spare of this pool: it can stand in for a device, and be nothing else.
+    /// The new device is a spare of this pool: it can replace a device temporarily, and do nothing
+    /// else.
     NewIsSpare,
-    /// What comes is a cache device of this pool.
+    /// The new device is a cache device of this pool.
     NewIsCache,
-    /// What comes is another device of this pool, which was moved.
+    /// The new device is another device of this pool, which was moved.
     NewIsMoved,
-    /// What comes is in use by this pool.
+    /// The new device is in use by this pool.
     NewIsUsed,
     /// How much memory its removal needs is not recorded.
     UnknownMemory,

@@ -23,7 +23,7 @@ pub struct Member {
     pub is_device: bool,
     /// It is a raidz vdev, which can get a device more.
     pub is_raidz: bool,
-    /// It is a hot spare, whether it stands in for a device or not.
+    /// It is a hot spare, in use or not.
     pub is_spare: bool,
     /// It is part of the tree that holds data.
     pub is_in_tree: bool,
@@ -62,7 +62,7 @@ fn is_raidz(vdev: &VdevConfig) -> bool {
     matches!(vdev.kind, VdevKind::Raidz { .. })
 }
 
-/// What a device is for the pool that its label names, wherever it is by now.
+/// The role of a device in the pool that its label names, wherever the device is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceRole {
     /// A device of a vdev, by its guid.
@@ -85,7 +85,8 @@ impl DeviceRole {
         seen.spares().iter().find(is_meant).map(|s| Self::Distributed(s.guid))
     }
 
-    /// What a device is for this pool; nothing when its label names another, or it has none.
+    /// Returns the role of a device in this pool; `None` if its label names another, or it has
+    /// none.
     #[must_use]
     pub fn of(seen: &Pool, device: &device::DeviceRef, path: &Path) -> Option<Self> {
         let device = vdev::guarded_reader(&seen.rt(), device, seen.vdevs().queue_limits());

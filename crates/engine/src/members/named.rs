@@ -1,8 +1,8 @@
 //! Operations on devices by what they are called: which device is meant, what it is for the pool,
 //! and what is done with it.
 //!
-//! A device that comes into the pool from outside is opened by the caller, who knows what else may
-//! use it ([`crate::pools::DeviceCheck`]); one that the pool knows already is opened here.
+//! A device that comes into the pool from outside is opened by the caller, which knows what else
+//! may use it ([`crate::pools::DeviceCheck`]); one that the pool knows already is opened here.
 
 use super::{DeviceRole, Member, MemberFault};
 use crate::devices::DeviceSource;
@@ -31,13 +31,13 @@ use std::path::PathBuf;
 /// ```
 #[derive(Clone, Copy)]
 pub struct DeviceNames<'a> {
-    /// The path that a name means where it was said.
+    /// Resolves a name to a path, in the place where it was given.
     pub path_of: &'a dyn Fn(&str) -> PathBuf,
     /// Opens devices.
     pub source: &'a dyn DeviceSource,
 }
 
-/// It is not what is needed.
+/// The device cannot be used for the operation.
 fn unfit(name: &str, fault: MemberFault) -> Error {
     Error::new(ErrorKind::Unfit(fault)).at(Place::Device(name.to_owned()))
 }
@@ -90,7 +90,7 @@ impl DeviceNames<'_> {
         Err(unfit(name, fault))
     }
 
-    /// What the file or disk of this name is for the pool, by its label.
+    /// Returns the role of the file or disk of this name in the pool, by its label.
     #[must_use]
     pub fn role(&self, seen: &Pool, name: &str) -> Option<DeviceRole> {
         let path = (self.path_of)(name);
@@ -118,8 +118,9 @@ impl DeviceNames<'_> {
         Ok(pool.online_leaf(leaf, OwnChanges::GiveUp, Some(&path), self.source)?)
     }
 
-    /// Uses a device again, by its name in the pool, or the path of one of the pool's that was
-    /// moved. What it has grown by is used when that is wanted, here or by the pool's `autoexpand`.
+    /// Uses a device again, by its name in the pool, or the path of one of the pool's devices that
+    /// was moved. The space by which it has grown is used if `expands`, or the pool's `autoexpand`,
+    /// is set.
     ///
     /// # Errors
     /// As for [`Self::device`]; it is not there, or it cannot be used.
@@ -172,8 +173,8 @@ impl DeviceNames<'_> {
         Ok(pool.sides_to_split(&named.collect::<Result<Vec<_>>>()?)?)
     }
 
-    /// Forgets the errors of a device or vdev, or of all, and tries those again that are not used.
-    /// A pool that was suspended goes on.
+    /// Forgets the errors of a device or vdev, or of all, and retries those that are not in use. A
+    /// suspended pool is resumed.
     ///
     /// # Errors
     /// There is none of that name, or it is a spare; or too few devices answer.
@@ -184,7 +185,7 @@ impl DeviceNames<'_> {
         if let (Some(true), Some(name)) = (chosen.as_ref().map(|c| c.is_spare), name) {
             return Err(unfit(name, MemberFault::Reserved));
         }
-        // With whatever device it is told: it is the pool that stands.
+        // With whatever device it is called: it is the pool that is suspended.
         pool.resume(self.source)?;
         pool.forget_errors(chosen.as_ref().map(|c| c.guid))?;
         let is_meant = |guid: &u64| chosen.as_ref().is_none_or(|c| c.devices.contains(guid));
@@ -208,16 +209,16 @@ impl DeviceNames<'_> {
     /// It cannot be removed, or that is not recorded.
     pub fn memory_of_removal(&self, seen: &Pool, name: &str) -> Result<u64> {
         let Removable::Data { id, .. } = self.removable(seen, name)? else {
-            // What holds no data needs no map of where that is now.
+            // A vdev without data needs no map of where its data is now.
             return Ok(0);
         };
         let bytes = seen.mapping_memory_of(id)?;
         bytes.ok_or_else(|| unfit(name, MemberFault::UnknownMemory))
     }
 
-    /// Takes a device out that the pool can do without: a spare, a cache device, or a whole
-    /// top-level vdev, whose data is moved elsewhere first. That goes on in the background; one
-    /// that runs already goes on if `goes_on`.
+    /// Removes a device that the pool can do without: a spare, a cache device, or a whole top-level
+    /// vdev, whose data is moved elsewhere first. That continues in the background; a removal that
+    /// runs already continues if `goes_on`.
     ///
     /// # Errors
     /// There is none of that name, it is part of a vdev, or the pool cannot do without it.
@@ -251,7 +252,7 @@ impl DeviceNames<'_> {
     }
 }
 
-/// What can be taken out of a pool.
+/// The devices that can be removed from a pool.
 enum Removable {
     /// A top-level vdev with data: its guid, and its number.
     Data { guid: u64, id: u64 },
@@ -305,7 +306,7 @@ pub enum Known {
     /// It is the device itself that was to be replaced or to get another side, in another place by
     /// now: it is used again.
     Itself,
-    /// It is a spare, and stands in from now on.
+    /// It is a spare, and is in use from now on.
     StandsIn,
     /// It is not a member of the pool: it is to be opened, and given to [`Exchange::with`].
     No,
@@ -356,7 +357,7 @@ impl<'a> Exchange<'a> {
     /// # Errors
     /// [`ErrorKind::Unfit`]: the pool uses it for something else; or it cannot be used.
     pub fn with_known(&self, new: &str) -> Result<Known> {
-        // What fails in a pool that is suspended fails for that, and not for the device.
+        // A failure in a suspended pool is due to that, and not to the device.
         self.pool.check_takes_changes()?;
         let seen = self.pool.look()?;
         let stand_in = |spare, device| {
@@ -386,7 +387,7 @@ impl<'a> Exchange<'a> {
         Err(unfit(new, fault))
     }
 
-    /// Uses a device that is not a member of the pool. What it lacks is brought to it from now on.
+    /// Uses a device that is not a member of the pool. It is resilvered from now on.
     ///
     /// # Errors
     /// It is too small, or cannot be used there.

@@ -5,10 +5,10 @@ use crate::error::{Error, Result};
 use pool::live::LivePool;
 use pool::{LeafWork, Pool};
 
-/// What becomes of [`LeafWork`] on a device.
+/// A change of the [`LeafWork`] of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkChange {
-    /// It begins, or goes on where it was suspended, with at most this many bytes each second; 0:
+    /// It begins, or continues where it was suspended, with at most this many bytes each second; 0:
     /// without a limit.
     Start(u64),
     /// It stops where it is.

@@ -1,8 +1,8 @@
 //! The records of a stream, applied to the object set that they are received into.
 //!
-//! What a record says is judged before it is used: sizes, kinds and numbers that no object has,
-//! and objects that are not there, make the stream a bad one. So do forms of blocks that the
-//! stream did not say it uses.
+//! Each record is checked before it is used: sizes, kinds and numbers that no object has, and
+//! objects that do not exist, make the stream a bad one. So do forms of blocks that the stream's
+//! features do not include.
 
 use crate::error::{Error, ErrorKind, Result, StreamFault};
 use codec::compress;
@@ -39,7 +39,7 @@ const EMBEDDED_MAX: u32 = 112;
 /// Types whose blocks lead to others by what is in them, which no stream has.
 const OF_THE_SYSTEM: [DmuType; 3] = [DmuType::DNODE, DmuType::OBJSET, DmuType::INTENT_LOG];
 
-/// What records are applied to.
+/// The state that records are applied to.
 pub(super) struct Apply<'a> {
     pub(super) receiving: &'a Receiving,
     pub(super) objset: &'a Objset,
@@ -62,7 +62,7 @@ pub(super) struct Apply<'a> {
     pub(super) range: Range<u64>,
 }
 
-/// The stream says what cannot be.
+/// The error for an impossible record.
 pub(super) fn bad(what: &'static str) -> Error {
     Error::new(ErrorKind::BadStream(StreamFault::Record(what)))
 }
@@ -145,13 +145,13 @@ impl<'a> Apply<'a> {
     }
 
     /// Notes where the rest of the stream would begin if it were cut now. The rest can begin with
-    /// an object and with a block; what else there is comes again with what stands before it.
+    /// an object or with a block; other records are sent again with those before them.
     fn reach(&mut self, body: &Body, bytes: u64) -> Result<()> {
         let Some(last) = self.reached else { return Ok(()) };
         let (object, offset) = match body {
             Body::Object(o) => (o.object, 0),
             Body::Write(w) => (w.object, w.offset),
-            // Not a spill block, which is said to stand before block 0.
+            // Not a spill block, whose offset is before block 0.
             Body::WriteEmbedded(w) if w.offset <= i64::MAX as u64 => (w.object, w.offset),
             _ => {
                 self.is_reaching = false;
@@ -229,7 +229,7 @@ impl<'a> Apply<'a> {
         object.set_bonus(&tx, new.bonus_kind, &new.bonus).map_err(rejected)
     }
 
-    /// An object of this number is told of, whose dnode takes this number of slots.
+    /// An object of this number is described next, whose dnode takes this number of slots.
     pub(super) fn comes(&mut self, number: u64, slots: u8) -> Result<()> {
         self.highest = self.highest.max(number);
         if slots > 1 && !self.has_large_dnodes {
@@ -241,7 +241,8 @@ impl<'a> Apply<'a> {
         Ok(())
     }
 
-    /// Frees what a dnode grows into: it was freed, or is told to be free behind it.
+    /// Frees the slots into which a dnode grows: they were freed already, or a later record frees
+    /// them.
     pub(super) fn make_room(&mut self, number: u64, slots: u8) -> Result<()> {
         let mut taken = Vec::new();
         for covered in number + 1..number.saturating_add(u64::from(slots)) {
@@ -275,7 +276,7 @@ impl<'a> Apply<'a> {
         }
     }
 
-    /// The object that a record tells of.
+    /// The object that a record describes.
     pub(super) fn form(&self, o: &stream::Object, payload: &[u8]) -> Result<NewObject> {
         let kind = |number: u32| {
             let kind = u8::try_from(number).ok().map(DmuType).filter(|kind| kind.is_valid());
@@ -455,7 +456,7 @@ impl<'a> Apply<'a> {
         let compression = Compression(w.compression);
         let bytes = unpacked(compression, packed, size)?;
         if w.offset == object.dnode().block_size().wrapping_neg() {
-            // OpenZFS sends spill blocks that stand in their pointers so: as the block before 0.
+            // OpenZFS sends embedded spill blocks so: as the block before 0.
             let tx = self.write(size)?;
             return object.set_spill(&tx, Some(&bytes)).map_err(rejected);
         }
@@ -512,7 +513,7 @@ impl<'a> Apply<'a> {
     }
 }
 
-/// What objects refuse is what no stream may ask for.
+/// The error for a record that the object set refuses: no stream may contain it.
 pub(super) fn rejected(e: dmu::Error) -> Error {
     match e.kind {
         dmu::ErrorKind::Invalid(rule) => bad(rule),
@@ -548,7 +549,7 @@ fn is_kept(object: &Object, new: &NewObject) -> bool {
         && is_same()
 }
 
-/// What tells a file from another that had its number before.
+/// A value that distinguishes a file from another that had its number before.
 fn generation(kind: DmuType, bonus: &[u8], endian: Endian) -> Option<u64> {
     match kind {
         DmuType::SA => SaHeader::decode(bonus).ok()?.word(bonus, first::GEN),

@@ -1,10 +1,10 @@
 //! A stream that makes a damaged snapshot good: nothing is received.
 //!
 //! The stream is of the snapshot itself, by its GUID: full, or an increment, which has a part of
-//! its blocks. What each record has of a block is compared with nothing: a block that is whole on
-//! its devices stays as it is, and one that is lost is written again when the record has what its
-//! checksum is of (`pool::live::restore`). So a stream whose content was changed does no harm, and
-//! the stream's own checksum need not be waited for.
+//! its blocks. The data of a record is not compared with the block: a block that is intact on its
+//! devices stays as it is, and a damaged one is written again if the data of the record has its
+//! checksum (`pool::live::restore`). So a stream whose content was changed does no harm, and the
+//! stream's own checksum need not be waited for.
 
 use super::start::{bad, fault};
 use super::{NotReceived, Phase, Run, Stream};

@@ -1,5 +1,5 @@
-//! What the sender did to datasets and snapshots since the streams before: `zfs receive` of an
-//! increment of a whole tree does the same here.
+//! Follows the sender's renames and destructions of datasets and snapshots since the earlier
+//! streams: `zfs receive` of an increment of a whole tree repeats them here.
 //!
 //! # Theory
 //!
@@ -15,10 +15,10 @@
 //! | a dataset | none that is the same | destroyed, with `-F` |
 //! | a dataset | of another last name, or below another one | renamed |
 //!
-//! The dataset that was named keeps its name and place. One change may need another: a dataset goes
-//! when those below it have moved, and two that exchange their names need a third. So changes are
-//! found anew after each one that was made, and one that was refused is tried again after another
-//! has succeeded. What is left in the end is what failed.
+//! The dataset that was named keeps its name and place. One change may need another: a dataset can
+//! be destroyed when those below it have moved, and two that exchange their names need a third. So
+//! the changes are computed again after each one, and one that was refused is retried after another
+//! has succeeded. Those that are left in the end have failed.
 //!
 //! This is done before the streams are received, and again after them: what is new there may be
 //! above what was here.
@@ -68,11 +68,11 @@ struct Local {
 
 /// Both sides.
 pub(super) struct Follow<'a> {
-    /// What the sender has.
+    /// The datasets of the sender.
     pub(super) sent: Vec<Sent>,
     /// The dataset that the one that was sent is here.
     pub(super) top: &'a str,
-    /// What the sender does not have is destroyed.
+    /// Datasets and snapshots that the sender does not have are destroyed.
     pub(super) force: bool,
 }
 
@@ -120,8 +120,8 @@ impl Follow<'_> {
         Ok(out)
     }
 
-    /// What the sender did, as far as it shows now, in the order in which it is to be done; some
-    /// of it was `refused`.
+    /// The sender's changes, as far as they are visible now, in the order in which to repeat them;
+    /// some of them were `refused`.
     fn changes(&self, local: &[Local], refused: &BTreeMap<Followed, Error>) -> Vec<Followed> {
         let mut sent: HashMap<u64, &Sent> = HashMap::new();
         for one in &self.sent {
@@ -162,7 +162,7 @@ impl Follow<'_> {
         out
     }
 
-    /// What would be done, as far as it does not depend on what was done before.
+    /// The changes that would be made, as far as they do not depend on earlier ones.
     pub(super) fn plan(&self, view: &Pool) -> Result<Vec<Followed>> {
         let _guard = view.lock_datasets();
         let local = self.local(view.dsl())?;

@@ -1,4 +1,4 @@
-//! What of the properties that are given to a receive it cannot take.
+//! The given properties that a receive cannot take.
 
 use super::Run;
 use super::start::Start;
@@ -29,7 +29,7 @@ impl<R: Read> Run<'_, R> {
         }
     }
 
-    /// Refuses properties that say how a dataset is encrypted that comes encrypted, or is there.
+    /// Refuses encryption properties for a dataset that is received encrypted, or exists.
     pub(super) fn check_no_encryption(&self, begin: &Start) -> Result<()> {
         let is_of_cipher = |name: &&String| {
             find_dataset(name).is_some_and(|p| is_of_key(p.name) && p.name != "keylocation")

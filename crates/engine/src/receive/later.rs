@@ -15,7 +15,7 @@ use pool::live::Received;
 /// here, and what is the snapshot's.
 const NAMES: [&str; 4] = ["received", "cleared", "local", "snapshot"];
 
-/// What a text says of properties; `None` where it is none of [`encode`]'s.
+/// Decodes the properties of a text; `None` if the text is not one of [`encode`]'s.
 pub(super) fn decode(text: &str) -> Option<Received> {
     let whole = NvList::decode(&hex::decode(text)?).ok()?;
     let [received, cleared, local, of_snapshot] = NAMES.map(|name| match whole.get(name) {

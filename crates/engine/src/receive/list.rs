@@ -9,9 +9,9 @@ use ondisk::spelling::full_name;
 use ondisk::stream::ENCRYPTION_ROOT;
 use std::collections::BTreeMap;
 
-/// What a stream of several snapshots says of itself.
+/// The list of a stream of several snapshots.
 pub(super) struct Package {
-    /// Without one it is of several snapshots of one dataset, and nothing is said of them.
+    /// Without one it is of several snapshots of one dataset, whose properties are not sent.
     list: Option<NvList>,
     /// The dataset that was sent, with all below it if they were.
     pub(super) top: String,
@@ -29,12 +29,12 @@ pub(super) struct Sent {
     pub(super) snapshots: BTreeMap<u64, String>,
 }
 
-/// What is said of one dataset and one of its snapshots.
+/// The properties that a stream carries for a dataset and one of its snapshots.
 #[derive(Default)]
 pub(super) struct SentProperties {
     /// It is one of a tree, whose datasets are of several kinds.
     pub(super) is_in_tree: bool,
-    /// The dataset's properties are told.
+    /// The dataset's properties are sent.
     pub(super) has_properties: bool,
     /// They, but those that a dataset does not receive.
     pub(super) properties: Vec<PropertyChange>,
@@ -91,7 +91,7 @@ impl Package {
         all.pairs.iter().filter_map(one).collect()
     }
 
-    /// What is said of the snapshot with this GUID and of its dataset.
+    /// The properties sent for the snapshot with this GUID and for its dataset.
     pub(super) fn properties_of(&self, guid: u64) -> SentProperties {
         let none =
             || SentProperties { is_in_tree: self.is_recursive(), ..SentProperties::default() };
@@ -127,7 +127,7 @@ pub(super) fn start(packed: &[u8]) -> Option<(u64, u64)> {
     Some((list.u64("resume_object").ok()?, list.u64("resume_offset").ok()?))
 }
 
-/// What a raw stream brings, of the list behind its BEGIN.
+/// The encryption parameters of a raw stream, from the list behind its BEGIN.
 pub(super) fn sealed(packed: &[u8]) -> Result<SealedStream> {
     let bad = |what| Error::new(ErrorKind::BadStream(what));
     let list = NvList::decode(packed).map_err(|_| bad(StreamFault::List))?;

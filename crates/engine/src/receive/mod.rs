@@ -2,7 +2,7 @@
 //!
 //! # Theory
 //!
-//! The format is told in `docs/format/stream.md`, what a receive does to a pool in
+//! The format is described in `docs/format/stream.md`, the effects of a receive on a pool in
 //! `dsl::write::receive`. A stream is read once, by the checked reader of the crate `stream`, and
 //! each record is applied when it was read: no more than one payload is in memory beside what the
 //! open txgs hold.
@@ -16,9 +16,9 @@
 //! END        the head becomes what it is meant for             pool::live::Receiving
 //! ```
 //!
-//! The checksum of a record covers what stands before it. So a payload is applied before it was
-//! verified, into a head that nothing else sees; only END makes it seen. Whatever a damaged stream
-//! says, what existed before stays as it was.
+//! The checksum of a record covers everything before it. So a payload is applied before it was
+//! verified, into a head that is not visible; only END makes it visible. Whatever a damaged stream
+//! contains, existing data stays as it was.
 
 mod apply;
 mod correct;
@@ -78,7 +78,7 @@ const NOT_YET: [(u64, Unreceivable); 2] =
 /// The object that no stream begins before.
 const FIRST_OBJECT: u64 = 1;
 
-/// What a stream was received for, when that failed.
+/// The phase of a receive in which it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// It was not known yet.
@@ -89,7 +89,7 @@ pub enum Phase {
     Increment,
     /// The rest of what was received before.
     Rest,
-    /// What the sender did to the dataset or snapshot since then.
+    /// Repeating the sender's changes of a dataset or snapshot.
     Following,
     /// A snapshot that is damaged.
     Correcting,
@@ -98,13 +98,13 @@ pub enum Phase {
 /// Why a stream was not received.
 #[derive(Debug)]
 pub struct NotReceived {
-    /// What for.
+    /// The phase.
     pub phase: Phase,
     /// The snapshot that it would have become; empty when that was not known yet.
     pub destination: String,
     /// Why.
     pub error: Error,
-    /// What was received stays: this is how the sender sends the rest ([`ResumeToken`]).
+    /// The received data is kept: with this the sender sends the rest ([`ResumeToken`]).
     pub token: Option<String>,
 }
 
@@ -123,7 +123,7 @@ pub struct Stream {
     pub heals: bool,
 }
 
-/// Is told of a receive, and makes what is new seen. Only losses must be listened to.
+/// Callbacks of a receive, which also make new datasets visible. Only losses must be handled.
 pub trait Observer {
     /// The stream of a snapshot begins; of one that is only planned, that is all.
     fn begins(&self, _stream: &Stream) {}
@@ -131,10 +131,12 @@ pub trait Observer {
     /// The snapshot is there already: the stream is passed over.
     fn is_there(&self, _snapshot: &str) {}
 
-    /// What the sender did is about to be done here too; where it is only planned, that is all.
+    /// A change of the sender is about to be repeated here; if it is only planned, this is the only
+    /// call.
     fn follows(&self, _change: &Followed) {}
 
-    /// Runs `act`, which does it. What is renamed or destroyed must not be mounted meanwhile.
+    /// Runs `act`, which makes the change. A dataset to rename or destroy must not be mounted
+    /// meanwhile.
     ///
     /// # Errors
     /// Those of `act`, and that it must not run.
@@ -145,14 +147,14 @@ pub trait Observer {
     /// A property was not set.
     fn not_set(&self, dataset: &str, property: &str, why: &str);
 
-    /// What became of the blocks of a snapshot that was to be made good.
+    /// The result of a corrective receive for the blocks of a snapshot.
     fn corrected(&self, _snapshot: &str, _blocks: &Restored) {}
 
     /// It was received: this number of bytes in this time.
     fn ends(&self, _bytes: u64, _time: Duration) {}
 
-    /// What comes unencrypted is about to be written with a key that may have to be loaded; asked
-    /// once. `is_new`: into a new dataset. Returns how that is encrypted when it is not a clone.
+    /// An unencrypted stream is about to be written with a key that may have to be loaded; called
+    /// once. `is_new`: into a new dataset. Returns how that is encrypted if it is not a clone.
     ///
     /// # Errors
     /// There is no such key.
@@ -422,7 +424,7 @@ impl<R: Read> Run<'_, R> {
         token.encode()
     }
 
-    /// What the stream brings, for the dataset `name`.
+    /// What the stream contains, for the dataset `name`.
     fn arriving(&self, begin: &Start, name: String, snapshot: String) -> Result<Incoming> {
         let is_volume = match ObjsetKind::from_number(begin.objset_kind.into()) {
             ObjsetKind::Zfs => false,
@@ -503,8 +505,8 @@ impl<R: Read> Run<'_, R> {
         Ok(())
     }
 
-    /// Applies all records up to the end; the reader stands behind BEGIN, which ended at byte
-    /// `start`, or behind the record after it. Returns whether there are dnodes of several slots.
+    /// Applies all records up to the end; the reader is behind BEGIN, which ended at byte `start`,
+    /// or behind the record after it. Returns whether there are dnodes of several slots.
     fn apply(
         &mut self,
         mut apply: Apply<'_>,
@@ -608,7 +610,8 @@ impl<R: Read> Run<'_, R> {
             make_above(pool, &incoming.name)?;
         }
         let mut with = with;
-        // What is not set now is kept for the end, for it does not come with the rest.
+        // Properties that are not set now are kept for the end, for the rest of the stream does not
+        // have them.
         let now = (self.how.resumable && is_new).then(|| with.all_but_limits());
         let later = self.how.resumable.then(|| later::encode(&with)).flatten();
         let receiving = pool.begin_receive(Incoming { later, ..incoming })?;
@@ -626,7 +629,7 @@ impl<R: Read> Run<'_, R> {
         Ok(())
     }
 
-    /// How a new dataset is encrypted. What comes below the one that was named has its key.
+    /// The encryption of a new dataset. Datasets below the one that was named have its key.
     fn encryption(&mut self, incoming: &Incoming, wants_new: bool) -> Result<Encryption> {
         if incoming.sealed.is_some() {
             return Ok(Encryption::Inherit);
@@ -645,8 +648,8 @@ impl<R: Read> Run<'_, R> {
         Ok(if is_top { encryption } else { Encryption::Inherit })
     }
 
-    /// What is set at the end, with what was kept for it when the stream began. What is given now
-    /// goes before that.
+    /// The properties set at the end, with those kept for it when the stream began. Properties
+    /// given now take precedence.
     fn with_kept(&self, with: Received, kept: Option<&str>) -> Received {
         let Some(mut kept) = kept.and_then(later::decode) else { return with };
         let full = |name: &str| find_dataset(name).map_or(name, |p| p.name).to_owned();
@@ -788,7 +791,7 @@ impl<R: Read> Run<'_, R> {
         }
     }
 
-    /// What the dataset is given beside its content.
+    /// The properties that the dataset gets beside its content.
     fn properties(
         &self,
         incoming: &Incoming,
@@ -830,7 +833,7 @@ impl<R: Read> Run<'_, R> {
         let is_inherited = |name: &str| find_dataset(name).is_none_or(|p| p.is_inheritable());
         let mut received = listed.properties;
         received.retain(|change| is_inherited(&change.name) || !is_except(&change.name));
-        // What is not to count is received all the same, and inherited in spite of it.
+        // Properties to ignore are received all the same, and inherited in spite of it.
         for change in &received {
             let is_above = is_set_above.contains(&change.name);
             let is_left_out = is_except(&change.name)
@@ -861,8 +864,8 @@ impl<R: Read> Run<'_, R> {
         found.is_ok_and(|found| found.is_some_and(|p| p.source == Source::Local))
     }
 
-    /// The same with what a new dataset has from the start, so that it is written by it. What
-    /// limits its size comes at the end.
+    /// The same with the properties that a new dataset has from the start, so that they apply to
+    /// what is written. Limits of its size are set at the end.
     fn with_first_properties(
         &self,
         mut incoming: Incoming,

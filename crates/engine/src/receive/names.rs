@@ -3,8 +3,8 @@
 /// How the name of what is received is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Naming {
-    /// The target is the dataset, or the snapshot itself. What is below the dataset that was sent
-    /// is below the target.
+    /// The target is the dataset, or the snapshot itself. Datasets below the sent one go below the
+    /// target.
     #[default]
     AsTarget,
     /// All of the name but the pool's is put behind the target.

@@ -1,9 +1,9 @@
-//! Encryption roots, which raw streams do not tell of: `zfs receive` of a raw package makes them as
-//! the sender has them.
+//! Encryption roots, which raw streams do not describe: `zfs receive` of a raw package makes them
+//! as the sender has them.
 //!
-//! Each dataset that comes raw is an encryption root at first, for its key comes with it and
-//! nothing else does. The list of the package says which datasets are roots; the others have the
-//! root of the dataset above. The one that was named stays a root, whatever it was there.
+//! Each dataset that is received raw is an encryption root at first, for the stream has its key and
+//! nothing else. The list of the package names the datasets that are roots; the others have the
+//! root of their parent. The one that was named stays a root, whatever it was on the sender.
 
 use super::list::Sent;
 use crate::datasets::snapshot_by_guid;

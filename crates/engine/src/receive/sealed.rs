@@ -1,10 +1,11 @@
 //! The records of a raw stream, applied to the object set that they are received into.
 //!
-//! Blocks are not opened, for there is no key: they are judged by their sizes and stored as they
-//! came, with their salts, IVs and codes. What the codes cover must be what the sender has, to the
-//! bit, so nothing is fitted to this pool: what it cannot have makes the stream a refused one.
+//! Blocks are not decrypted, for there is no key: their sizes are checked and they are stored as
+//! received, with their salts, IVs and MACs. What the MACs cover must be what the sender has, to
+//! the bit, so nothing is adapted to this pool: a block that this pool cannot have makes the stream
+//! a refused one.
 //!
-//! Whether the blocks are what the sender has encrypted is found out by who loads the key.
+//! Whether the blocks are those that the sender encrypted shows when the key is loaded.
 
 use super::apply::{Apply, SPILL_MAX, bad, rejected};
 use crate::error::{Error, ErrorKind, Result, Unreceivable};
@@ -67,7 +68,7 @@ impl Apply<'_> {
         object.set_sealed(&tx, &new).map_err(rejected)
     }
 
-    /// The dnode that a record tells of.
+    /// The dnode that a record describes.
     fn sealed_dnode(&self, o: &Object, payload: &[u8]) -> Result<Dnode> {
         let new = self.form(o, payload)?;
         if !self.range.contains(&o.object) || o.flags & RAW_BYTESWAP != 0 {
@@ -142,7 +143,7 @@ impl Apply<'_> {
         object.write_sealed(&tx, blkid, bytes, endian, seal).map_err(rejected)
     }
 
-    /// Checks what a record says of an encrypted block.
+    /// Checks the parameters of an encrypted block in a record.
     fn seal(&self, block: &Sealed<'_>) -> Result<(Seal, Endian)> {
         self.check_size(block.size)?;
         let compression = Compression(block.compression);

@@ -1,4 +1,4 @@
-//! How the stream of a snapshot begins: BEGIN and its list; and what is said of one that cannot be
+//! The start of the stream of a snapshot: BEGIN and its list; and the errors of one that cannot be
 //! read.
 
 use super::list;
@@ -9,7 +9,7 @@ use std::io::Read;
 use std::sync::Arc;
 use stream::Reader;
 
-/// What is wrong with the stream where it cannot be read further.
+/// The fault of a stream that cannot be read further.
 pub(super) fn fault(e: stream::Error, is_first: bool) -> Error {
     use ondisk::ErrorKind as Format;
     use stream::ErrorKind as K;
@@ -40,7 +40,7 @@ pub(super) struct Start {
     pub(super) first: Option<Record>,
     /// The object and the offset with which the rest of a stream begins.
     pub(super) rest: Option<(u64, u64)>,
-    /// What a raw stream brings.
+    /// The encryption parameters of a raw stream.
     pub(super) sealed: Option<Arc<SealedStream>>,
 }
 
@@ -53,7 +53,7 @@ impl std::ops::Deref for Start {
 }
 
 impl Start {
-    /// What stands behind BEGIN, where that has something to say.
+    /// Reads the payload of BEGIN, if it has one.
     pub(super) fn read<R: Read>(reader: &mut Reader<R>, begin: &Begin) -> Result<Self> {
         let (begin, at) = (begin.clone(), reader.length());
         if begin.features() & (feature::RAW | feature::RESUMING) == 0 {

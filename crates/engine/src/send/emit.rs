@@ -1,4 +1,4 @@
-//! What changed, as records.
+//! Writes the changes as records.
 
 use super::item::{Data, Item, Reading, Ready};
 use crate::error::{Error, ErrorKind, Result};
@@ -86,7 +86,7 @@ impl<'a, W: io::Write> Emit<'a, W> {
             && data.bp.compression() != Compression::OFF
     }
 
-    /// It is sent as it stands in its pointer.
+    /// It is sent as the pointer embeds it.
     fn is_embedded(&self, bp: &BlkPtr) -> bool {
         let is_known = match bp.compression() {
             Compression::LZ4 => self.has(feature::LZ4),
@@ -184,7 +184,7 @@ impl<'a, W: io::Write> Emit<'a, W> {
             object.levels = dnode.levels;
             object.pointers = dnode.blkptrs.len() as u8;
             if !bonus.is_empty() {
-                // What is encrypted is all the room that a bonus has.
+                // The whole area of the bonus is encrypted.
                 bonus = dnode.bonus_area();
                 object.raw_bonus_len = bonus.len() as u32;
             }
@@ -289,7 +289,7 @@ fn sealed(write: &Write, bp: &BlkPtr, length: usize) -> Write {
     }
 }
 
-/// With what a pointer says of the block: that it is a whole one, and how it is known by.
+/// Adds what the pointer of a block records: that it is a whole block, and its checksum.
 fn of_disk(write: Write, bp: &BlkPtr) -> Write {
     if bp.is_embedded() || bp.uses_crypt() {
         return write;

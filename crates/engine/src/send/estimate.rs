@@ -49,7 +49,7 @@ pub(super) fn size(send: &Send<'_>, progress: &Progress) -> Result<u64> {
     Ok(all.saturating_sub(send.start.bytes))
 }
 
-/// What was written since what the receiver has; `None` when that is not known.
+/// The space written since the receiver's snapshot; `None` if that is not known.
 fn space(send: &Send<'_>) -> Result<Option<Space>> {
     let phys = &send.dataset.phys;
     match &send.from {

@@ -1,11 +1,11 @@
-//! What a receiver is told, between the walk that finds it and the records that say it.
+//! The items of a stream, between the walk that finds them and the records that encode them.
 
 use dmu::Place;
 use ondisk::{BlkPtr, Dnode};
 use std::sync::Arc;
 use zio::Block;
 
-/// What a receiver is told, in order.
+/// An item of a stream, in order.
 pub(super) enum Item {
     /// An object is there.
     Object { number: u64, dnode: Box<Dnode> },
@@ -35,7 +35,7 @@ pub(super) struct Data {
 /// How a block is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// What its pointer has is enough.
+    /// The pointer has all that is needed.
     No,
     /// As it is on disk.
     Stored,

@@ -59,7 +59,7 @@ pub(super) fn of(
     Ok(list)
 }
 
-/// What is said of a dataset. Of the snapshot that a line goes on from the GUID alone is told.
+/// The list entry of a dataset. Of the snapshot from which a line continues it has the GUID alone.
 fn of_member(
     dsl: &Dsl,
     scope: &Scope,
@@ -81,7 +81,7 @@ fn of_member(
         put(&mut one, ENCRYPTION_ROOT, NvValue::Boolean);
     }
     let [mut guids, mut of_snapshots, mut holds] = [NvList::new(), NvList::new(), NvList::new()];
-    // Without -R, nothing is told of what lies before the source.
+    // Without -R, nothing before the source is listed.
     let first = match (scope.replicate, from) {
         (false, Some(from)) => member.position(from).unwrap_or(0),
         _ => 0,

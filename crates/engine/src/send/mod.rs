@@ -17,8 +17,8 @@
 //! waits for the reader of the stream, go on at the same time, and two batches are in memory.
 //!
 //! All objects of a block of dnodes are sent when one of them changed, and free slots there are
-//! said to be free: the receiver may have had objects there. So are holes, of any age: their births
-//! do not tell whether the number of the object was another object's before.
+//! sent as free: the receiver may have had objects there. So are holes, of any age: their births do
+//! not show whether the number of the object was another object's before.
 //!
 //! A *raw* stream is that of an encrypted dataset without its key. The walk sees the dnodes as they
 //! are stored, with their bonuses encrypted (`dmu::SealedStore`); all blocks go out as they are,
@@ -65,14 +65,14 @@ const LZ4: &str = "org.illumos:lz4_compress";
 /// Clones of clones that are followed.
 const ORIGINS_MAX: usize = 1 << 16;
 
-/// What a stream may have that not every receiver takes.
+/// Features of a stream that not every receiver accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forms {
     /// Blocks of more than 128 KiB; otherwise they are cut up.
     pub large_blocks: bool,
     /// Blocks as they are compressed on disk.
     pub compressed: bool,
-    /// Small blocks as they stand in their pointers.
+    /// Small blocks as they are embedded in their pointers.
     pub embedded: bool,
     /// An encrypted dataset as it is encrypted, for which no key is needed; and all of the above.
     pub raw: bool,
@@ -112,7 +112,7 @@ pub struct Send<'a> {
     sealed: Option<NvList>,
 }
 
-/// What the receiver has.
+/// The snapshot that the receiver has.
 struct Base {
     name: String,
     txg: u64,
@@ -167,12 +167,12 @@ impl<'a> Send<'a> {
         Ok(Self { pool, dataset, objset, begin, from, start, sealed })
     }
 
-    /// What the stream needs: [`ondisk::stream::feature`].
+    /// The features that the stream needs: [`ondisk::stream::feature`].
     fn features(&self) -> u64 {
         self.begin.features()
     }
 
-    /// The list behind BEGIN; nothing, where there is nothing to say.
+    /// The list behind BEGIN; empty if there is nothing to list.
     fn list(&self) -> Vec<u8> {
         let mut list = NvList::new();
         if self.features() & feature::RESUMING != 0 {
@@ -214,7 +214,7 @@ impl<'a> Send<'a> {
     /// bookmark that knows no sizes (feature `bookmark_written`) it is what was read.
     ///
     /// # Errors
-    /// What it is computed from cannot be read, or it was told to stop.
+    /// Metadata cannot be read, or it was cancelled.
     pub fn estimate(&self, progress: &Progress) -> Result<u64> {
         estimate::size(self, progress)
     }
@@ -222,8 +222,8 @@ impl<'a> Send<'a> {
     /// Writes the stream. The progress has the bytes that were written.
     ///
     /// # Errors
-    /// A block cannot be read, `out` fails, or it was told to stop. The stream has no end then, and
-    /// a receiver refuses it.
+    /// A block cannot be read, `out` fails, or it was cancelled. The stream has no end then, and a
+    /// receiver refuses it.
     pub fn run<W: Write + std::marker::Send>(&self, out: W, progress: &Progress) -> Result<()> {
         let writer = Writer::new(std::io::BufWriter::with_capacity(1 << 18, out));
         progress.begin("records sent", 0);
@@ -295,7 +295,7 @@ fn is_before(dsl: &Dsl, later: &Dataset, dir: u64, txg: u64) -> Result<bool> {
     Ok(false)
 }
 
-/// What a raw stream of a snapshot says of its key and its object set.
+/// The list of a raw stream of a snapshot: its key and its object set.
 fn sealed(dsl: &Dsl, dataset: &Dataset, objset: &Objset, from: Option<&Base>) -> Result<NvList> {
     let damaged = || Error::new(ErrorKind::Damaged).at(Place::Dataset(dataset.name.clone()));
     let info = dsl.key_info(&dataset.dir)?.ok_or_else(damaged)?;
@@ -333,7 +333,7 @@ fn features(pool: &Pool, dataset: &Dataset, objset: &Objset, forms: Forms) -> Re
     if of_dataset(LARGE_DNODE)? {
         features |= feature::LARGE_DNODE;
     }
-    // Nothing of an encrypted dataset stands in a pointer.
+    // An encrypted dataset has no embedded blocks.
     let is_encrypted = dataset.phys.bp.uses_crypt();
     if forms.embedded && !is_encrypted && of_pool(EMBEDDED_DATA) {
         features |= feature::EMBED_DATA;

@@ -17,8 +17,8 @@
 //! was destroyed, or replaced by another of its name, ends the stream with an error; a caller that
 //! serves the pool holds [`Package::parts`] open so that they stay.
 //!
-//! What a dataset lacks does not keep the others from being sent: the plan has it among its
-//! [gaps](Gap), and the stream is whole without it.
+//! A snapshot that a dataset lacks does not keep the others from being sent: the plan has it among
+//! its [gaps](Gap), and the stream is complete without it.
 
 use super::list::{self, Member};
 use super::scope::{Scope, short};
@@ -39,7 +39,7 @@ use stream::Writer;
 pub struct Part {
     /// Its full name.
     pub snapshot: String,
-    /// What it is an increment of.
+    /// The snapshot of which it is an increment.
     pub from: Option<String>,
     guid: u64,
 }
@@ -49,19 +49,19 @@ pub struct Part {
 pub enum Gap {
     /// It lacks the snapshot that is sent, and such datasets are passed over.
     Skipped {
-        /// The dataset. What is below it is passed over too.
+        /// The dataset. Datasets below it are skipped too.
         dataset: String,
         /// The snapshot's name, without the dataset's.
         snapshot: String,
     },
-    /// The snapshot that the line goes on from is not there, or younger.
+    /// The snapshot from which the line continues is missing, or younger.
     NoSource {
         /// The snapshot that is not sent.
         snapshot: String,
         /// The other one.
         from: String,
     },
-    /// The snapshot that the line goes on from is not older than the last.
+    /// The snapshot from which the line continues is not older than the last.
     NotEarlier {
         /// The snapshot that is not sent.
         snapshot: String,
@@ -71,7 +71,7 @@ pub enum Gap {
 }
 
 impl Gap {
-    /// Something is missing that was asked for: the stream has no end then, as OpenZFS's.
+    /// Something that was requested is missing: the stream has no end then, like OpenZFS's.
     #[must_use]
     pub fn is_error(&self) -> bool {
         !matches!(self, Self::Skipped { .. })
@@ -97,7 +97,7 @@ pub struct Package<'a> {
     pool: &'a Pool,
     forms: Forms,
     name: String,
-    /// What stands in front of the parts; without it, it is the stream of one snapshot.
+    /// The list in front of the parts; without it, it is the stream of one snapshot.
     list: Option<Vec<u8>>,
     is_line: bool,
     has_holds: bool,
@@ -182,13 +182,13 @@ impl<'a> Package<'a> {
         &self.parts
     }
 
-    /// What is left out.
+    /// The snapshots that are left out.
     #[must_use]
     pub fn gaps(&self) -> &[Gap] {
         &self.gaps
     }
 
-    /// What OpenZFS says a part is an increment of, before it is sent: of several snapshots the
+    /// The source that OpenZFS announces for a part before sending it: of several snapshots the
     /// name of the one before, and nothing of the origin of a clone.
     #[must_use]
     pub fn announced_from<'p>(&self, part: &'p Part) -> Option<&'p str> {
@@ -374,7 +374,7 @@ impl Plan<'_> {
         Ok(parts)
     }
 
-    /// What is sent of one dataset.
+    /// The parts sent of one dataset.
     fn line(&self, member: &Member, origins: &HashSet<u64>) -> std::result::Result<Vec<Part>, Gap> {
         let full = |name: &str| format!("{}@{name}", member.head.name);
         let snapshot = full(self.to);
@@ -402,7 +402,7 @@ impl Plan<'_> {
         let mut line = Vec::new();
         for one in member.snapshots.iter().skip(behind) {
             let name = short(&one.name);
-            // What clones are made of must be there for them.
+            // The origins of clones must exist for them.
             let is_needed = self.scope.replicate && origins.contains(&one.phys.guid);
             if are_all || is_needed || name == self.to {
                 let next = full(name);

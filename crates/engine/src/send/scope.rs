@@ -1,4 +1,4 @@
-//! What a stream is to have.
+//! The contents of a stream.
 
 use crate::error::{Error, ErrorKind, Place, Result, Unsendable};
 use dsl::Dataset;

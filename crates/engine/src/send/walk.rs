@@ -1,4 +1,4 @@
-//! What changed, in order, and the batches in which it is read and written.
+//! Finds the changes, in order, in the batches in which they are read and written.
 
 use super::Send;
 use super::emit::Emit;
@@ -41,7 +41,7 @@ struct Walk<'a, W: Write> {
     /// The batch before, read and not yet written.
     ready: Vec<Ready>,
     current: Option<Current>,
-    /// Slots of the block of dnodes that were not told of: from the first up to the second.
+    /// Slots of the block of dnodes that were not reported yet: from the first up to the second.
     slots: (u64, u64),
     /// Behind the last object that can be.
     objects_end: u64,
@@ -194,8 +194,8 @@ impl<W: Write + std::marker::Send> Walk<'_, W> {
         self.slots.0 = end;
     }
 
-    /// Blocks of level 0 that a hole is in place of, from the first to behind the last. What does
-    /// not fit in 64 bits was never anything but a hole.
+    /// Blocks of level 0 that a hole replaces, from the first to behind the last. A range beyond 64
+    /// bits was never anything but a hole.
     fn covered(place: Place, indirect_shift: u8) -> Option<(u64, u64)> {
         let shift = u32::from(indirect_shift).saturating_sub(7);
         let shift = shift.checked_mul(u32::from(place.level.cast_unsigned()))?;
@@ -211,7 +211,7 @@ impl<W: Write + std::marker::Send> Walk<'_, W> {
             let per_block = meta.block_size() / DNODE_SLOT_SIZE as u64;
             let Some((start, end)) = Self::covered(place, meta.indirect_shift) else { return };
             let Some(first) = start.checked_mul(per_block) else { return };
-            // Older receivers go over every number that they are told of.
+            // Older receivers visit every number of the range.
             let end = end.saturating_mul(per_block).min(self.objects_end);
             if let Some(count) = end.checked_sub(first).filter(|count| *count > 0) {
                 self.push(Item::FreeObjects { first, count }, 0);
