@@ -1,7 +1,7 @@
 //! From labels to pools: which devices belong together, and what is missing.
 //!
-//! A label describes its own top-level vdev and says how many there are. Of each top-level vdev
-//! the label with the highest txg wins: a device that was away has an older idea of the pool.
+//! A label describes its own top-level vdev and has the number of all. Of each top-level vdev the
+//! label with the highest txg wins: a device that was absent has an outdated view of the pool.
 
 use crate::error::{Absence, MissingDevice};
 use crate::scan::{FoundLeaf, SEARCHERS};
@@ -40,7 +40,7 @@ pub struct Candidate {
     pub leaves: BTreeMap<u64, CandidateLeaf>,
     /// Spares and cache devices found, by guid: they name no pool.
     pub aux: BTreeMap<u64, CandidateLeaf>,
-    /// Names of other pools, active or exported, by the guids of spares that stand in there: a
+    /// Names of other pools, active or exported, by the guids of spares that are in use there: a
     /// spare can be one of several pools.
     pub lent: BTreeMap<u64, String>,
     /// Guids of its leaves that are devices of other pools by now: they were split off.
@@ -120,7 +120,7 @@ impl Candidate {
         }
         let (weight, best) = best?;
         let config = best.clone();
-        // What was to be added when a command was cut off is beyond the last vdev of the pool.
+        // A vdev whose addition was cut off is beyond the last vdev of the pool.
         let count = config.vdev_children.unwrap_or(u64::MAX);
         tops.retain(|id, (of, _)| *id < count || *of >= weight);
         let tops = tops.into_iter().map(|(id, (weight, top))| (id, (weight.txg, top))).collect();
@@ -143,7 +143,7 @@ impl Candidate {
         all.for_each(|seen| seen.device = None);
     }
 
-    /// Guids of spares that stand in for devices of the pool.
+    /// Guids of spares that replace devices of the pool.
     fn borrowed(&self) -> impl Iterator<Item = u64> {
         let is_leaf = |v: &&VdevConfig| v.is_spare && v.children.is_empty();
         self.tree.walk().filter(is_leaf).map(|v| v.guid)
@@ -173,16 +173,16 @@ impl Candidate {
         }
     }
 
-    /// What to build a vdev tree with, for a leaf of `config`; `behind` is what [`Self::behind`]
-    /// says of the tree.
+    /// The leaf of a vdev tree to build, for a leaf of `config`; `behind` is the result of
+    /// [`Self::behind`] for the tree.
     #[must_use]
     pub fn leaf_for(&self, config: &VdevConfig, behind: &BTreeMap<u64, u64>) -> LeafOpen {
         self.leaf(config, behind, false)
     }
 
-    /// The same, but a device that is there and out of use or behind is read as the last choice:
-    /// what it has of a block counts only when the checksum says so, and then it may be the only
-    /// copy.
+    /// The same, but a device that is present and out of use or outdated is read as the last
+    /// choice: its copy of a block counts only if the checksum verifies, and then it may be the
+    /// only copy.
     #[must_use]
     pub fn leaf_or_offline(&self, config: &VdevConfig, behind: &BTreeMap<u64, u64>) -> LeafOpen {
         self.leaf(config, behind, true)
@@ -199,8 +199,8 @@ impl Candidate {
         }
     }
 
-    /// A device of a log that was away, and is here. What it has of an intent log proves itself by
-    /// its checksums, and was promised; what it lacks was promised elsewhere.
+    /// A device of a log that was absent, and is back. Its part of an intent log is verified by
+    /// checksums, and was acknowledged; what it lacks was acknowledged elsewhere.
     fn counts_for_its_log(&self, leaf: &VdevConfig) -> bool {
         !leaf.offline && !leaf.faulted && is_of_log(&self.tree, leaf.guid)
     }
@@ -341,7 +341,7 @@ fn settle<'f>(found: &'f [FoundLeaf], rings: &[Vec<FoundUberblock>]) -> Vec<Cow<
     found.iter().map(settled).collect()
 }
 
-/// What the labels of a device say of pools that it is part of.
+/// The configurations in the labels of a device, of pools that it is part of.
 fn members(leaf: &FoundLeaf) -> impl Iterator<Item = &PoolConfig> {
     leaf.labels.iter().filter_map(|label| match label.config.as_ref() {
         Ok(LabelConfig::Member(config)) => Some(&**config),

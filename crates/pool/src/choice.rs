@@ -4,9 +4,9 @@
 //!
 //! 1. A guid means the pool that has it. A pool whose name looks like the guid of another is meant
 //!    as well, so that such a word may be ambiguous.
-//! 2. A name means pools that live: a destroyed pool has no name any more, and what was to become a
-//!    pool when a command was cut off ([`Candidate::was_written`]) has none yet. Their guids mean
-//!    them. Who wants destroyed ones says so ([`Destroyed`]).
+//! 2. A name means a pool that is in use: a destroyed pool has no name any more, and a pool whose
+//!    creation was cut off ([`Candidate::was_written`]) has none yet. Their guids mean them. A
+//!    caller that looks for destroyed ones says so ([`Destroyed`]).
 //! 3. Of several, those that are preferred count, when there are any ([`Choice::preferring`]).
 //! 4. One is left, or there is no such pool, or the word is ambiguous.
 
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::scan::default_search_paths;
 use std::path::PathBuf;
 
-/// What is wanted of destroyed pools.
+/// How destroyed pools are treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Destroyed {
     /// They are never meant.
@@ -29,7 +29,7 @@ pub enum Destroyed {
     Only,
 }
 
-/// A pool that is wanted, of those that were found: see the rules above.
+/// Chooses a pool among those that were found: see the rules above.
 pub struct Choice<'a> {
     wanted: &'a str,
     destroyed: Destroyed,
@@ -57,7 +57,7 @@ impl<'a> Choice<'a> {
         Self { wanted, destroyed: Destroyed::default(), preferred: Box::new(|_| false) }
     }
 
-    /// What is wanted of destroyed ones.
+    /// Sets how destroyed ones are treated.
     #[must_use]
     pub fn destroyed(self, destroyed: Destroyed) -> Self {
         Self { destroyed, ..self }

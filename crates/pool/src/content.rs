@@ -1,4 +1,4 @@
-//! What is in a pool that is open for reading, by name.
+//! The contents of a pool that is open for reading, by name.
 
 use crate::error::{Error, Result};
 use crate::open::Pool;

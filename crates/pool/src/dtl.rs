@@ -11,11 +11,11 @@ use ondisk::{DmuType, Endian};
 use std::collections::BTreeMap;
 use vdev::Txgs;
 
-/// What stands in the logs of the MOS, by the guids of the leaves.
+/// The DTLs of the MOS, by the guids of the leaves.
 pub(crate) type Logs = BTreeMap<u64, Txgs>;
 
-/// Longest log that is read, in bytes. A log is written anew when it has become long; one of a
-/// million entries says only that the device is useless.
+/// Longest log that is read, in bytes. A log is rewritten when it has become long; one of a million
+/// entries only means that the device is useless.
 const LOG_MAX: u64 = 8 << 20;
 
 /// The txgs in the log that is MOS object `number`, ascending and apart.
@@ -52,7 +52,7 @@ pub(crate) fn create(mos: &Objset, tx: &Tx, histogram: bool) -> dmu::Result<u64>
     Ok(mos.create(tx, &spec.bonus(DmuType::SPACE_MAP_HEADER, &header))?.number())
 }
 
-/// Writes the log that is MOS object `number` anew: what it held goes.
+/// Rewrites the log that is MOS object `number`.
 pub(crate) fn write(mos: &Objset, tx: &Tx, number: u64, txgs: Option<&Txgs>) -> dmu::Result<()> {
     let object = mos.object(number)?;
     let dnode = object.dnode();

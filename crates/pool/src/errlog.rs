@@ -33,7 +33,7 @@ pub struct DamagedObject {
     pub object: u64,
 }
 
-/// What is in the error logs.
+/// The contents of the error logs.
 #[derive(Clone, Debug, Default)]
 pub struct ErrorLog {
     /// Blocks, with their birth where the log has it.
@@ -60,7 +60,7 @@ pub(crate) const LOGS: [&str; 2] = [mos::ERRLOG_LAST, mos::ERRLOG_SCRUB];
 /// The feature with which entries are kept by head.
 pub(crate) const BY_HEAD: &str = "com.delphix:head_errlog";
 
-/// Reads both logs as they stand.
+/// Reads both logs.
 pub(crate) fn read(mos: &Objset, by_head: bool) -> dmu::Result<ErrorLog> {
     let mut out = ErrorLog::default();
     let directory = Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?;
@@ -114,8 +114,8 @@ pub(crate) fn has_block(
     Ok(pointer.is_some_and(|bp| bp.logical_birth() == birth))
 }
 
-/// What a dataset has at this place now; `None` for nothing, or for a place that is not a block of
-/// a tree.
+/// Finds the block of a dataset at this place now; `None` if there is none, or the place is not a
+/// block of a tree.
 pub(crate) fn find_block(
     dsl: &Dsl,
     dataset: &Dataset,
@@ -140,8 +140,8 @@ pub(crate) fn find_block(
     Ok(pointer.filter(|bp| !bp.is_hole()))
 }
 
-/// What came next after a snapshot: a later one or the head, and clones. A table that cannot be
-/// read has none.
+/// The successors of a snapshot: a later one or the head, and clones. A table that cannot be read
+/// has none.
 fn next_of(mos: &Objset, dataset: &Dataset) -> Vec<u64> {
     let phys = &dataset.phys;
     let clones = Some(phys.next_clones).filter(|n| *n != 0);

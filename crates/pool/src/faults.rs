@@ -1,5 +1,5 @@
-//! What reading met: faults that redundancy made good, and blocks that it did not, kept for
-//! callers that ask.
+//! Faults met while reading: those that redundancy repaired, and blocks that it could not, kept for
+//! callers.
 
 use dmu::FaultSink;
 use ondisk::BlkPtr;
@@ -19,7 +19,8 @@ pub(crate) type LostBlocks = BTreeMap<Zbookmark, u64>;
 /// Lost blocks that are kept: more of them say nothing new of a pool.
 pub(crate) const LOST_KEPT: usize = 100_000;
 
-/// Lost blocks that are kept until they are told of: more at once are told of by the error log.
+/// Lost blocks that are kept until events report them: if there are more at once, the error log has
+/// them.
 const UNTOLD_KEPT: usize = 64;
 
 /// The name of a block in an error log.
@@ -66,7 +67,7 @@ impl FaultLog {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Begins anew: the administrator has seen them.
+    /// Starts again: the administrator has seen them.
     pub(crate) fn forget(&self) {
         self.kept.lock().clear();
         self.count.store(0, Ordering::Relaxed);
@@ -101,7 +102,7 @@ impl FaultLog {
         }
     }
 
-    /// Blocks that events are to tell of since this was called last.
+    /// Lost blocks that were not reported by events since the last call.
     pub(crate) fn take_untold(&self) -> Vec<Zbookmark> {
         std::mem::take(&mut self.lost.lock().untold)
     }

@@ -6,7 +6,7 @@ use dmu::{Objset, Tx, Zap, zap};
 use ondisk::mos::vdev_zap;
 use vdev::map::LABEL_START_SIZE;
 
-/// What is done to the free space of a device.
+/// Work on the free space of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeafWork {
     /// It is overwritten.
@@ -15,17 +15,17 @@ pub enum LeafWork {
     Trim,
 }
 
-/// Where it stands.
+/// The state of the work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WorkState {
     /// It was never begun, or forgotten.
     #[default]
     None,
-    /// It is under way, or goes on when the pool is opened.
+    /// It is running, or continues when the pool is opened.
     Active,
     /// It was called off.
     Canceled,
-    /// It goes on when that is asked for.
+    /// It continues when requested.
     Suspended,
     /// All was done.
     Complete,
@@ -44,16 +44,16 @@ impl WorkState {
     }
 }
 
-/// What a table says of one work.
+/// The stored progress of one work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeafProgress {
-    /// Where it stands.
+    /// The state of the work.
     pub state: WorkState,
     /// Bytes of the device, labels included, in front of which all is done.
     pub offset: u64,
     /// When it was begun, or ended, in seconds since 1970.
     pub time: u64,
-    /// Bytes a second that were asked for; 0: as many as may be.
+    /// The requested bytes a second; 0: no limit.
     pub rate: u64,
     /// Metaslabs that were never used are passed over.
     pub is_partial: bool,
@@ -82,7 +82,7 @@ fn keys(work: LeafWork) -> [&'static str; 3] {
     }
 }
 
-/// What the table of a device says.
+/// Reads the progress from the ZAP of a device.
 pub(crate) fn read(mos: &Objset, table: u64, work: LeafWork) -> dmu::Result<LeafProgress> {
     let table = Zap::open(&mos.object(table)?)?;
     let get = |key: &str| table.get_u64(key).map(|n| n.unwrap_or(0));
@@ -97,7 +97,7 @@ pub(crate) fn read(mos: &Objset, table: u64, work: LeafWork) -> dmu::Result<Leaf
     })
 }
 
-/// Writes it. What was never begun has no entries.
+/// Writes it. Work that was never begun has no entries.
 pub(crate) fn write(
     mos: &Objset,
     tx: &Tx,

@@ -15,9 +15,9 @@
 //! its uberblock. A pool that is open for writing ([`live`]) has the machine of txgs, the space
 //! maps (`alloc`) and the times that devices missed (`dtl`); readers get a [`Pool`] of it.
 //!
-//! Damage found while opening is an error about a place. Opening a [`Pool`] does not read what is
-//! not needed to read data (space maps, history, error logs), so it cannot cost the pool; they are
-//! read when they are asked for.
+//! Damage found while opening is an error about a place. Opening a [`Pool`] reads only what is
+//! needed to read data, without space maps, history and error logs, so damage there cannot cost the
+//! pool; they are read on demand.
 #![forbid(unsafe_code)]
 
 mod alloc;

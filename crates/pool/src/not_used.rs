@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub(crate) const WROTE_ALONE: &str =
     "it was written without the others, and may hold changes that they lack";
 
-/// What was found last in the place of a leaf, and is not used.
+/// The last device found in the place of a leaf that is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// Where it was found.
@@ -38,7 +38,7 @@ pub enum NotUsed {
 }
 
 impl NotUsed {
-    /// The same in a few words, which stand behind the device in a table.
+    /// The same in a few words, for a table, behind the device.
     #[must_use]
     pub fn note(&self) -> String {
         match self {

@@ -1,4 +1,4 @@
-//! What keeps a pool from being changed by this engine.
+//! Obstacles that keep a pool from being changed by this engine.
 
 use std::fmt;
 
@@ -14,14 +14,14 @@ pub enum Obstacle {
     Vdev {
         /// Its name.
         name: String,
-        /// What is the matter.
+        /// The problem.
         what: String,
     },
     /// A dataset has an intent log that was not replayed, and cannot be.
     IntentLog {
         /// The dataset.
         name: String,
-        /// What speaks against it.
+        /// The reason.
         why: String,
         /// It is damaged, and cannot be replayed to its end.
         is_damaged: bool,

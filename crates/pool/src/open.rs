@@ -28,14 +28,13 @@ use std::sync::Arc;
 use vdev::{DeflateRatio, ErrorCounts, VdevState, VdevTree};
 use zio::Reader;
 
-/// Bytes that are read ahead of one reader when nothing else is said: what a device of 2 GB/s
-/// reads in 8 ms.
+/// Default of the bytes that are read ahead of one reader: what a device of 2 GB/s reads in 8 ms.
 pub(crate) const READ_AHEAD_BYTES: u64 = 16 << 20;
 
 /// How to open a pool.
 #[derive(Clone)]
 pub struct OpenOptions {
-    /// What devices are waited for with; that of the calling thread when nothing else is said.
+    /// The runtime to wait for devices with; by default that of the calling thread.
     pub rt: Rt,
     /// Where to search for devices.
     pub search: SearchOptions,
@@ -56,7 +55,7 @@ pub struct OpenOptions {
     pub for_writers: bool,
     /// Take blocks as they are, whatever their checksums say: the last resort.
     pub ignore_checksums: bool,
-    /// What the pool is called as long as it is open, when its labels have another name.
+    /// The name of the pool as long as it is open, if its labels have another.
     pub name: Option<String>,
     /// Folder that is shown before its mount points (the property `altroot`).
     pub altroot: Option<String>,
@@ -122,7 +121,7 @@ impl Features {
     }
 }
 
-/// What the process that writes a pool knows of it, without reading.
+/// The state of a pool in the process that writes it, available without reading.
 pub(crate) struct LiveState {
     pub(crate) root: VdevConfig,
     /// Spares and cache devices.
@@ -141,13 +140,13 @@ pub(crate) struct LiveState {
 /// guid.
 pub(crate) type AuxSizes = Arc<Mutex<BTreeMap<u64, u64>>>;
 
-/// What is said to be salvaged of a pool that is read from devices which lack a part of it.
+/// The salvage entry of a pool that is read from devices which lack a part of it.
 pub(crate) const STALE_DEVICES: &str = "the state of devices";
 
-/// What could not be read while opening and was not needed.
+/// A structure that could not be read while opening and was not needed.
 #[derive(Clone, Debug)]
 pub struct Salvage {
-    /// What it is.
+    /// The structure.
     pub what: &'static str,
     /// Why it could not be read.
     pub cause: String,
@@ -213,8 +212,8 @@ impl Pool {
         }
         let chosen = choose(candidate, options.txg)?;
         let mut failure = None;
-        // When the newest uberblock's MOS is lost, an older one may still be whole; the user is
-        // told by the uberblock's txg. A txg that was asked for is tried alone.
+        // When the newest uberblock's MOS is lost, an older one may still be intact; the user
+        // learns of it from the uberblock's txg. A requested txg is tried alone.
         let attempts = if options.txg.is_some() { 1 } else { AUTOMATIC_ATTEMPTS };
         for c in chosen.into_iter().take(attempts) {
             match Opening::new(candidate, c.uberblock, options).run() {
@@ -341,8 +340,8 @@ impl Pool {
         self.dsl.share_keys(dsl);
     }
 
-    /// The same pool as it is by now, when it is open for writing, which the process that writes
-    /// says. Succeeds when no device answers: a command that looks is to report that.
+    /// The same pool at the state reported by the process that has it open for writing. Succeeds
+    /// even if no device can be read: a command that only looks reports that.
     pub(crate) fn refreshed(&self, now: LiveState) -> Self {
         let dsl = self.dsl.apart();
         let mut pool = self.with_live(self.name(), &self.store, &self.mos, dsl);
@@ -429,7 +428,7 @@ impl Pool {
         &self.config
     }
 
-    /// What its labels say of its use; of one that is open for writing, that it is active.
+    /// The state in its labels; of one that is open for writing, active.
     #[must_use]
     pub fn label_state(&self) -> crate::CandidateState {
         match self.gate {
@@ -462,7 +461,7 @@ impl Pool {
         self.store.reader()
     }
 
-    /// What was read from the devices and written to them, by type of block and level.
+    /// Reads from the devices and writes to them, by type of block and level.
     #[must_use]
     pub fn block_stats(&self) -> zio::stats::TypeStats {
         self.reader().stats().snapshot()
@@ -492,13 +491,13 @@ impl Pool {
         &self.features
     }
 
-    /// What had to be done to read.
+    /// The faults met while reading.
     #[must_use]
     pub fn faults(&self) -> &Arc<FaultLog> {
         &self.faults
     }
 
-    /// What could not be read while opening and was not needed.
+    /// Structures that could not be read while opening and were not needed.
     #[must_use]
     pub fn salvage(&self) -> &[Salvage] {
         &self.salvage
@@ -517,8 +516,8 @@ impl Pool {
     }
 
     /// Whether the pool was changed on its devices since it was opened for reading: a label or an
-    /// uberblock is newer than all that were found then. What was read may be a mixture of several
-    /// states.
+    /// uberblock is newer than all that were found then. Data that was read may be a mixture of
+    /// several states.
     #[must_use]
     pub fn has_moved(&self) -> bool {
         let age = |u: &uberblocks::FoundUberblock| (u.uberblock.txg, u.uberblock.timestamp);
@@ -588,7 +587,7 @@ impl Pool {
         DeflateRatio::dsize(bp, |vdev| self.deflate_ratio(vdev))
     }
 
-    /// What is shown before its mount points.
+    /// The prefix of its mount points.
     #[must_use]
     pub fn altroot(&self) -> Option<&str> {
         self.altroot.as_deref()
@@ -600,7 +599,7 @@ impl Pool {
     }
 }
 
-/// Uberblocks tried without being asked: as many as OpenZFS never reuses the blocks of.
+/// Uberblocks tried by default: as many as OpenZFS never reuses the blocks of.
 const AUTOMATIC_ATTEMPTS: usize = 3;
 
 /// The pool that is meant, of those in the places to search.

@@ -1,8 +1,8 @@
 //! Properties of pools: what `zpool get all` shows.
 //!
 //! Most are computed from the pool's space ([`PoolSpace`]) and configuration; those a user set are
-//! in a table of the MOS; features are properties named `feature@NAME`. What only a running
-//! system has (`load_guid`, `cachefile`) has no value here.
+//! in a table of the MOS; features are properties named `feature@NAME`. Those that only a running
+//! system has (`load_guid`, `cachefile`) have no value here.
 
 use crate::open::Pool;
 use crate::space::PoolSpace;
@@ -37,7 +37,7 @@ pub struct PoolProperty {
     pub source: PoolPropertySource,
 }
 
-/// What is in the pool's table of properties.
+/// The stored properties of the pool.
 #[derive(Default)]
 struct Stored {
     numbers: HashMap<String, u64>,
@@ -47,8 +47,8 @@ struct Stored {
 }
 
 impl Pool {
-    /// All properties in the order of `zpool get all`: native ones, features, those users
-    /// invented. What cannot be read for damage has its default or `-`.
+    /// All properties in the order of `zpool get all`: native ones, features, user properties.
+    /// Those that cannot be read because of damage have their default or `-`.
     #[must_use]
     pub fn properties(&self, space: &PoolSpace) -> Vec<PoolProperty> {
         let stored = self.stored_properties().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! What the pool is doing to itself, or did last: scans, removals of vdevs, RAID-Z expansions,
-//! the checkpoint. Read from the MOS when asked, for reports only.
+//! Running and finished background work of the pool: scans, removals of vdevs, RAID-Z expansions,
+//! the checkpoint. Read from the MOS on demand, for reports only.
 
 use crate::open::Pool;
 use dmu::Zap;
@@ -13,7 +13,7 @@ use ondisk::uberblock::Uberblock;
 use ondisk::{Endian, checkpoint};
 
 /// log2 of the length of free ranges, in bytes, that mappings pass over, and the longest range that
-/// one entry of a mapping moves: as OpenZFS counts them to say how much memory a removal costs.
+/// one entry of a mapping moves: OpenZFS's values for the memory that a removal costs.
 const SPAN_SHIFT: u64 = 14;
 const SEGMENT_MAX: u64 = 16 << 20;
 

@@ -27,7 +27,7 @@ pub(crate) const SEARCHERS: usize = 16;
 pub struct SearchOptions {
     /// Directories, files and devices; empty: the usual places for devices.
     pub paths: Vec<PathBuf>,
-    /// What opens them.
+    /// Opens them.
     pub source: Arc<dyn DeviceSource>,
     /// A place that cannot be opened is left out, as a device that is away, and is not an error.
     pub leaves_out: bool,

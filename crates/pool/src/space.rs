@@ -73,13 +73,13 @@ impl ClassSpace {
 pub struct TopSpace {
     /// Its number.
     pub id: u64,
-    /// What it is for.
+    /// Its allocation class.
     pub class: Option<SpaceClass>,
     /// Its metaslabs; none on removed vdevs.
     pub metaslabs: Vec<Metaslab>,
     /// log2 of their size in bytes.
     pub metaslab_shift: u32,
-    /// What of raw bytes datasets count.
+    /// The ratio of raw bytes that datasets count.
     pub deflate_ratio: DeflateRatio,
     /// The metaslab that is set apart for the intent log.
     pub embedded_log: Option<usize>,
@@ -157,7 +157,7 @@ pub struct PoolSpace {
     pub clones_used: u64,
     /// Bytes that cloning saves.
     pub clones_saved: u64,
-    /// What could not be read, and why.
+    /// Structures that could not be read, and why.
     pub problems: Vec<(String, dmu::Error)>,
 }
 
@@ -264,7 +264,7 @@ fn percent(all: u64, once: u64) -> u64 {
     u64::try_from(p).unwrap_or(u64::MAX)
 }
 
-/// What a top-level vdev is for.
+/// The allocation class of a top-level vdev.
 #[must_use]
 pub fn class_of(top: &VdevConfig) -> SpaceClass {
     match &top.alloc_bias {
@@ -342,7 +342,7 @@ impl Pool {
         top
     }
 
-    /// What the vdev's ZAP says of its space.
+    /// Adds the space that the vdev's ZAP records.
     fn top_extra(&self, config: &VdevConfig, top: &mut TopSpace) -> dmu::Result<()> {
         let Some(object) = config.vdev_zap_top.filter(|n| *n != 0) else { return Ok(()) };
         let zap = Zap::open(&self.mos().object(object)?)?;
@@ -454,8 +454,8 @@ impl Pool {
         Ok(out)
     }
 
-    /// Reads the tables of deduplication, so that their blocks are kept for later reads; how many
-    /// entries they have. `goes_on` is asked before each.
+    /// Reads the tables of deduplication, so that their blocks are kept for later reads; returns
+    /// their number of entries. `goes_on` is called before each.
     ///
     /// # Errors
     /// A table cannot be read.

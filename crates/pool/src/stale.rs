@@ -4,28 +4,29 @@
 //!
 //! A txg ends with a round: labels (when the configuration changed) and then the uberblock are
 //! written to all devices of a top-level vdev. Not every top-level vdev has a part in every round,
-//! so only devices of one top-level vdev can be compared. What one of them has in its ring and
-//! another has not, the other missed.
+//! so only devices of one top-level vdev can be compared. A round that one of them has in its ring
+//! and another has not, the other missed.
 //!
 //! A crash can end a round half way. That is no sign of absence: the data of its txg was on all
 //! devices before. So one round that is missing proves nothing by itself, a crash in the next round
 //! may add another one, and crashes may leave each device with a round that the other lacks. An
-//! absence costs a resilver, so what could be a crash is taken for one. What tells is
+//! absence costs a resilver, so what could be a crash is taken for one. Signs of absence are
 //!
 //! - three rounds in a row that a device has no part of, or
-//! - two, when no label of it was written between them: all devices had the first before the
-//!   second began, unless the pool was opened anew, and then labels are written before the first
+//! - two, when no label of it was written between them: all devices had the first before the second
+//!   began, unless the pool was opened again, and then labels are written before the first
 //!   uberblock, or
 //! - fewer, when its labels are older than those of the others: labels of a txg are on all
 //!   devices before the first uberblock of that txg is written, or
 //! - one, when the pool goes back to a state before its newest: later rounds were begun when all
 //!   devices had that one, or
-//! - rounds of its own after the last one in common: it was written without the others. A txg that
-//!   two devices ended with different rounds tells that at once: a crash leaves a round on one of
-//!   them, but never another one on the other.
+//! - rounds of its own after the last one in common: it was written while the others were absent. A
+//!   txg that two devices ended with different rounds proves that at once: a crash leaves a round
+//!   on one of them, but never another one on the other.
 //!
-//! What is left is a device that stood still before the last round of all, as an image that was put
-//! back: that is not told from a crash, and what it lacks is found when it is read, or by a scrub.
+//! The remaining case is a device that stood still before the last round of all, like an image that
+//! was restored: that cannot be distinguished from a crash, and what it lacks is found when it is
+//! read, or by a scrub.
 //!
 //! The measure is a device that holds the uberblock the pool is opened with, since its blocks are
 //! the ones that are read: sides that were written each without the other may end with the same
@@ -53,10 +54,10 @@ const OWN_HISTORY: usize = 4;
 /// crash left.
 const OWN_CHANGES: usize = 2;
 
-/// What tells the uberblock of one round from another with the same txg.
+/// Identifies the uberblock of a round among others with the same txg.
 type Round = (u64, BlkPtr);
 
-/// What a device says of the rounds it had a part in.
+/// The rounds that a device had a part in.
 struct LeafHistory {
     guid: u64,
     rounds: BTreeMap<u64, Round>,
@@ -93,7 +94,7 @@ impl LeafHistory {
             (false, true) => AWAY_IN_ONE_SESSION,
             (false, false) => AWAY,
         };
-        // What is older than the whole ring of the other was overwritten there.
+        // Rounds older than the whole ring of the other were overwritten there.
         let oldest = best.rounds.first_key_value().map_or(0, |(txg, _)| *txg);
         let own = self.rounds.range(oldest.max(common + 1)..).count();
         let label_missed = self.label < best.label && (common + 1..=last).contains(&best.label);
@@ -120,7 +121,7 @@ impl LeafHistory {
     }
 }
 
-/// What a device was not there for.
+/// The writes that a device missed.
 struct MissedWrites {
     /// Txgs it is behind.
     txgs: u64,

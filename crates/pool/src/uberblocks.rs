@@ -95,8 +95,8 @@ pub(crate) fn is_before_move(older: &Uberblock, newest: &Uberblock, tree: &VdevC
             || ends.any(|end| older.txg < end && end <= newest.txg))
 }
 
-/// One candidate per txg, newest first. Of several uberblocks of a txg the best by the format's
-/// own order stands for it.
+/// One candidate per txg, newest first. Of several uberblocks of a txg the best by the format's own
+/// order represents it.
 #[must_use]
 pub fn by_txg(found: &[FoundUberblock]) -> Vec<TxgCandidate> {
     let mut best: BTreeMap<u64, TxgCandidate> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! What is kept for a checkpoint: space that was given up since, and is not free before the
-//! checkpoint is discarded.
+//! Space that is kept for a checkpoint: freed since it was made, and not free before the checkpoint
+//! is discarded.
 //!
 //! # Theory
 //!
@@ -9,9 +9,9 @@
 //! discard, a piece in each txg                 off the end of that map, and freed as any space is
 //! ```
 //!
-//! For the metaslab nothing happens before it is discarded: its map says that the space is
-//! allocated, and so do the figures. A block counts by its physical birth: a clone that was made
-//! since of a block of before is a block of the checkpoint.
+//! To the metaslab nothing happens before the checkpoint is discarded: its map and its counts have
+//! the space as allocated. A block counts by its physical birth: a clone made since of an earlier
+//! block is a block of the checkpoint.
 //!
 //! The map is written by the vdev, and its ranges do not reach over the end of a metaslab: OpenZFS
 //! relies on that when it frees them. It is taken apart from its end on, whole blocks at a time, so
@@ -38,7 +38,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Ranges that one txg frees of what was kept, about: some ten thousand are a fraction of a second.
 const FREES_PER_TXG: usize = 50_000;
 
-/// What discarding did in one txg.
+/// The result of discarding in one txg.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Discarded {
     /// Bytes that are free from now on.
@@ -205,7 +205,7 @@ fn is_empty(tops: &Tops) -> bool {
     tops.values().all(|top| top.kept.object.load(Relaxed) == 0)
 }
 
-/// What the table of a vdev says that is kept.
+/// Reads the kept space from the ZAP of a vdev.
 pub(super) fn open(mos: &Objset, table: &Zap) -> dmu::Result<Checkpointed> {
     let object = table.get_u64(vdev_zap::CHECKPOINT_SPACE_MAP)?.unwrap_or(0);
     if object == 0 {

@@ -1,11 +1,11 @@
-//! What a vdev keeps for a checkpoint, in memory. What is done with it: `checkpoint.rs`.
+//! The space that a vdev keeps for a checkpoint, in memory. How it is used: `checkpoint.rs`.
 
 use super::ranges::Ranges;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a vdev keeps.
+/// The kept space of a vdev.
 #[derive(Default)]
 pub(super) struct Checkpointed {
     /// Object of its checkpoint space map; 0: none.

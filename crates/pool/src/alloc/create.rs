@@ -35,7 +35,7 @@ pub fn metaslab_shift(asize: u64) -> u32 {
     }
 }
 
-/// What a new vdev's configuration says of its metaslabs.
+/// The metaslab fields of a new vdev's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaslabArray {
     /// Object with the numbers of the space maps: `metaslab_array`.

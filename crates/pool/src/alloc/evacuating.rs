@@ -64,8 +64,8 @@ impl Allocator {
         self.top(id).map_or(0, |top| top.allocated())
     }
 
-    /// What is allocated on a vdev from `from` on, in order, about `bytes` of it at most; nothing
-    /// when nothing is.
+    /// Returns the allocated ranges of a vdev from `from` on, in order, about `bytes` of it at
+    /// most; none if nothing is allocated.
     ///
     /// # Errors
     /// A space map cannot be read.
@@ -109,8 +109,8 @@ impl Allocator {
         self.top(id).map_or(0, |top| (top.metaslabs.len() as u64) << top.ms_shift)
     }
 
-    /// What of a range of a vdev may hold a block, in order, now or in one of the txgs before,
-    /// about `bytes` of it at most; and how far that is all.
+    /// Returns the parts of a range of a vdev that may hold a block, in order, now or in one of the
+    /// txgs before, about `bytes` of it at most; and the end up to which the list is complete.
     ///
     /// # Errors
     /// A space map cannot be read.
@@ -150,7 +150,7 @@ impl Allocator {
         Ok((out, range.end))
     }
 
-    /// What was taken and not needed of a copy's space, in the txg that took it.
+    /// Returns a part of a copy's space that was taken and not needed, in the txg that took it.
     pub(crate) fn discard_part(&self, dst: Dva, part: Range<u64>, txg: u64) {
         let start = dst.offset().saturating_add(part.start);
         let end = dst.offset().saturating_add(part.end);

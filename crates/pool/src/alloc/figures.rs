@@ -78,7 +78,7 @@ impl Top {
         first.map_or(0, super::metaslab::Metaslab::size)
     }
 
-    /// What it adds to the space that datasets can use.
+    /// Its contribution to the space that datasets can use.
     pub(super) fn dspace(&self) -> u64 {
         let counts = self.class == SpaceClass::Normal && self.allocating.load(Relaxed);
         if counts { self.deflated(self.size() - self.apart()) } else { 0 }

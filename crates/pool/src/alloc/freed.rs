@@ -1,5 +1,5 @@
-//! Those who are told of each block that is freed: a scan that has collected blocks and reads them
-//! later must not read what is another's by then.
+//! Observers of freed blocks: a scan that has collected blocks and reads them later must not read
+//! space that belongs to another block by then.
 
 use super::Allocator;
 use ondisk::BlkPtr;
@@ -7,7 +7,7 @@ use parking_lot::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Is told of frees, in the order in which they happen. It must be short.
+/// Notified of frees, in the order in which they happen. It must be short.
 pub(crate) trait FreeObserver: Send + Sync {
     /// A block is freed in `txg`. Its space is another's when two later txgs are durable, at the
     /// earliest.
@@ -52,8 +52,8 @@ impl FreeObservers {
 }
 
 impl Allocator {
-    /// Has an observer told of what is freed from now on, as long as it is there. What the txg that
-    /// is being synced has freed already is not told.
+    /// Notifies an observer of all frees from now on, as long as it exists. Frees that the syncing
+    /// txg has made already are not reported.
     pub(crate) fn observe_frees<T: FreeObserver + 'static>(&self, observer: &Arc<T>) {
         let observer: Arc<dyn FreeObserver> = Arc::clone(observer) as _;
         self.freed.add(Arc::downgrade(&observer));

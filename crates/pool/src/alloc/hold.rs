@@ -1,8 +1,8 @@
 //! Free space that is held, so that it can be overwritten or given back to its devices.
 //!
-//! What is held is free for all maps and figures on disk, and is not handed out until it is
-//! released. It left the set of the free as space does that a writer takes, so no tree that the
-//! last uberblocks reach has it, and none gets it.
+//! Held space is free in all maps and counts on disk, and is not allocated until it is released. It
+//! left the set of the free like space that a writer takes, so no tree that the last uberblocks
+//! reach has it, and none gets it.
 //!
 //! With [`Allocator::note_freed`] each metaslab also remembers what became free and was not taken
 //! again since: what `autotrim` gives back.
@@ -45,7 +45,7 @@ pub struct Slab {
     pub space: Range<u64>,
     /// Something was allocated there at some time.
     pub was_used: bool,
-    /// What is allocated begins and ends at multiples of these bytes where the vdev wants that.
+    /// Allocated ranges begin and end at multiples of these bytes where the vdev requires that.
     pub unit: u64,
 }
 

@@ -28,7 +28,7 @@ const TXGS: usize = 4;
 /// Obsolete space maps count in bytes.
 const OBSOLETE_SHIFT: u8 = 0;
 
-/// What is known of a removed vdev, or of one that leaves.
+/// The description of a removed vdev, or of one that is being removed.
 pub(crate) struct MovedSpec {
     /// Its number.
     pub(crate) id: u32,
@@ -61,7 +61,7 @@ pub(super) struct Moved {
     pub(super) left: AtomicU64,
 }
 
-/// What writing the maps of what is obsolete did.
+/// The result of writing the maps of obsolete ranges.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ObsoleteSync {
     pub(super) wrote: bool,
@@ -124,7 +124,7 @@ impl Moved {
         }
     }
 
-    /// What waits for the map goes on waiting in another's place.
+    /// Ranges that wait for the map wait in another's place from now on.
     pub(super) fn inherit(&self, before: &Self) {
         std::mem::swap(&mut *self.obsolete.lock(), &mut *before.obsolete.lock());
     }
@@ -172,7 +172,7 @@ impl Allocator {
         self.free_mapped((dva.vdev(), dva.offset(), end), txg, kept);
     }
 
-    /// Nothing needs the mapping of a range of a removed vdev any more, from `txg` on. What it
+    /// Nothing needs the mapping of a range of a removed vdev any more, from `txg` on. The space it
     /// leads to stays allocated.
     pub(crate) fn mark_obsolete(&self, dva: Dva, txg: u64) {
         let Some(moved) = self.moved(dva.vdev()).filter(|moved| !moved.is_leaving) else {

@@ -73,7 +73,7 @@ pub(super) struct AllocAttempt<'a> {
     pub(super) want: &'a AllocRequest,
     /// Lanes of the class.
     pub(super) lanes: u64,
-    /// Metaslabs, by vdev, that could not be read when they were asked for.
+    /// Metaslabs, by vdev, that could not be read when needed.
     pub(super) skip: &'a [(u32, usize)],
 }
 

@@ -27,7 +27,7 @@ pub(crate) trait WriteMaps {
     /// Makes the map of metaslab `index` and puts its number into the `array`; its object.
     fn create(&mut self, array: u64, index: u64) -> dmu::Result<u64>;
 
-    /// Makes a map whose number stands in a table, under this name; its object.
+    /// Makes a map and enters its number in a ZAP under this name; returns its object.
     fn create_named(&mut self, table: u64, name: &str) -> dmu::Result<u64>;
 
     /// Header and block size in bytes of a map.
@@ -43,7 +43,7 @@ pub(crate) trait WriteMaps {
     ) -> dmu::Result<()>;
 }
 
-/// What a metaslab must know of its map to decide how to write it.
+/// The properties of a metaslab's map that decide how it is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     /// Bytes in use.
@@ -54,24 +54,24 @@ pub(super) struct Shape {
     pub(super) shift: u8,
     /// Two-word entries may be written.
     pub(super) two_words: bool,
-    /// The map may be written anew when it is much longer than it need be.
+    /// The map may be condensed when it is much longer than it need be.
     pub(super) condense: bool,
-    /// What this txg frees is wanted by itself ([`Change::given_up`]).
+    /// The frees of this txg are needed by themselves ([`Change::given_up`]).
     pub(super) tells_frees: bool,
 }
 
-/// What changed in a metaslab.
+/// The changes of a metaslab.
 #[derive(Default)]
 pub(super) struct Change {
     pub(super) allocs: Ranges,
     pub(super) frees: Ranges,
-    /// What blocks gave up, without what logs said, where it is asked for.
+    /// Frees of blocks, without those from logs, if they are needed.
     pub(super) given_up: Vec<(u64, u64)>,
     /// Allocated bytes after it, when they are known exactly.
     pub(super) allocated: Option<u64>,
     /// All free ranges after it, when they are known.
     pub(super) histogram: Option<[u64; BUCKETS]>,
-    /// All allocated ranges after it, when the map is to be written anew.
+    /// All allocated ranges after it, when the map is to be condensed.
     pub(super) condensed: Option<Vec<(u64, u64)>>,
 }
 
@@ -112,8 +112,8 @@ pub(super) struct Written {
 
 /// Puts a change into the form of the disk. `start`: first byte of the metaslab.
 ///
-/// Allocations go before frees: the only space that is in both was allocated first. What was freed
-/// and allocated again has cancelled out before.
+/// Allocations go before frees: the only space that is in both was allocated first. Space that was
+/// freed and allocated again has cancelled out before.
 pub(super) fn encode(
     change: &Change,
     start: u64,

@@ -42,7 +42,7 @@ const IDLE_RANGES: usize = 512;
 /// Maps of up to this many blocks are left alone however wasteful they are.
 const CONDENSE_BLOCKS: u64 = 4;
 
-/// Marks: bits 0 to 3 say that the txg with these low bits has changes.
+/// Marks: bits 0 to 3 mean that the txg with these low bits has changes.
 const ACTIVE: u8 = 1 << 4;
 const LOADED: u8 = 1 << 5;
 const BROKEN: u8 = 1 << 6;
@@ -52,7 +52,7 @@ fn slot(txg: u64) -> usize {
     (txg % TXGS as u64) as usize
 }
 
-/// What is known of a metaslab when the pool is opened.
+/// The state of a metaslab when the pool is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Summary {
     /// Object of its space map; 0: never used.
@@ -101,11 +101,11 @@ struct Active {
     orphans: [Ranges; TXGS],
     written: Ranges,
     written_txg: u64,
-    /// The last txg in which the map was written anew.
+    /// The last txg in which the map was condensed.
     condensed_txg: u64,
     unfree: Ranges,
     logged: Ranges,
-    /// The map is to be written anew, whatever it is now.
+    /// The map is to be rewritten, whatever it is now.
     anew: bool,
     freed: Ranges,
     defer: [Ranges; DEFER],
@@ -150,7 +150,7 @@ impl Active {
         }
     }
 
-    /// What the map of `txg` must say is free; only of a loaded metaslab.
+    /// The ranges that are free in the map of `txg`; only of a loaded metaslab.
     fn free_in_map(&self, txg: u64) -> Vec<&Ranges> {
         let younger = (0..TXGS).filter(|t| *t != slot(txg)).map(|t| &self.allocating[t]);
         [&self.held, &self.freed].into_iter().chain(&self.defer).chain(younger).collect()
@@ -286,8 +286,8 @@ impl Metaslab {
         room.fetch_sub(self.room().cast_signed(), Relaxed);
     }
 
-    /// What a reader of the map must know: the object, and the epoch for [`Self::install`]. `None`:
-    /// there is nothing to read, it is just being written, or it is broken.
+    /// The object of the map and the epoch for [`Self::install`], for a reader of the map. `None`:
+    /// there is nothing to read, it is being written, or it is broken.
     pub(super) fn begin_load(&self) -> Option<(u64, u64)> {
         let broken = self.marks.load(Relaxed) & BROKEN != 0;
         let state = self.state.lock();
@@ -322,7 +322,7 @@ impl Metaslab {
         })
     }
 
-    /// What is free is this, and the next sync makes a new map that says so.
+    /// Sets the free space; the next sync makes a new map of it.
     pub(super) fn renew(&self, room: &AtomicI64, free: Free) {
         self.change(room, |state| {
             state.object = 0;
@@ -381,7 +381,7 @@ impl Metaslab {
         })
     }
 
-    /// What was taken has been given to blocks of `txg`.
+    /// Space that was taken has been given to blocks of `txg`.
     pub(super) fn settle(&self, room: &AtomicI64, start: u64, end: u64, txg: u64) {
         self.change(room, |state| {
             let a = state.active();
@@ -398,7 +398,7 @@ impl Metaslab {
         });
     }
 
-    /// What was taken is not needed.
+    /// Returns space that was taken and is not needed.
     pub(super) fn give_back(&self, room: &AtomicI64, start: u64, end: u64) {
         self.change(room, |state| {
             let a = state.active();
@@ -497,8 +497,8 @@ impl Metaslab {
         });
     }
 
-    /// What is allocated as of the last txg that was written, in order, with what is being freed
-    /// since, and without what was taken since. `None`: the metaslab is not loaded.
+    /// The allocated ranges as of the last txg that was written, in order, with those being freed
+    /// since, and without those taken since. `None`: the metaslab is not loaded.
     pub(super) fn allocated_ranges(&self) -> Option<Vec<(u64, u64)>> {
         let state = self.state.lock();
         let a = state.active.as_ref()?;
@@ -507,7 +507,7 @@ impl Metaslab {
         Some(allocated_of(self.start, self.end, a.free.as_ref()?, &waiting))
     }
 
-    /// What is not free, whatever it is; `None` when the metaslab is not loaded.
+    /// All ranges that are not free, for whatever reason; `None` if the metaslab is not loaded.
     pub(super) fn taken_ranges(&self) -> Option<Vec<(u64, u64)>> {
         let state = self.state.lock();
         Some(allocated_of(self.start, self.end, state.free()?, &[]))
@@ -591,7 +591,7 @@ impl Metaslab {
             let mut frees = take(&mut a.freeing[t]);
             a.freed.absorb(&frees);
             let given_up = if shape.tells_frees { frees.iter().collect() } else { Vec::new() };
-            // What logs had was counted when they were read.
+            // Entries of logs were counted when they were read.
             state.allocated = (state.allocated + allocs.bytes()).saturating_sub(frees.bytes());
             allocs.absorb(&take(&mut a.logged));
             frees.absorb(&take(&mut a.unfree));

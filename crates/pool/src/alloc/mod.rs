@@ -14,8 +14,8 @@
 //! cuts the block off a piece of 1 MiB: a handful of instructions under a lock that is free by
 //! choice. Metaslab and trees are touched once per piece, by one thread in hundreds of blocks, so
 //! one metaslab that all lanes share is enough to keep them busy, the blocks of a txg lie together
-//! on the device, and a small txg changes few space maps. What one writer cuts is consecutive, and
-//! the device layer merges it into long writes.
+//! on the device, and a small txg changes few space maps. The blocks of one writer are consecutive,
+//! and the device layer merges them into long writes.
 //!
 //! **No wait.** No lock is held over I/O. The map of a metaslab is read before it is needed
 //! (after each txg for the next), or by the one writer that finds nothing else; freeing needs no
@@ -29,9 +29,9 @@
 //! **Checkpoint.** What a checkpoint reaches is not freed but kept, in maps of its own, and stays
 //! allocated until the checkpoint is discarded (`checkpoint.rs`).
 //!
-//! **Removed vdevs** have no metaslabs. What is freed of one is freed where it is now, and noted as
-//! obsolete in the vdev's own map (`indirect.rs`). Of a vdev that leaves both happens
-//! (`evacuating.rs`).
+//! **Removed vdevs** have no metaslabs. A block that is freed on one is freed where it is now, and
+//! recorded as obsolete in the vdev's own map (`indirect.rs`). On a vdev that is being removed both
+//! happens (`evacuating.rs`).
 //!
 //! **No space** means: all pieces of all lanes were given back, and still no metaslab has a range
 //! that is long enough, in the class asked for or in those it may fall back to.
@@ -93,7 +93,7 @@ type Tops = BTreeMap<u32, Arc<Top>>;
 #[derive(Default)]
 struct Padded(Mutex<Lane>);
 
-/// What the allocator must know of the pool.
+/// The allocator's settings, from the pool.
 #[derive(Clone, Copy, Debug)]
 pub struct AllocOptions {
     /// Threads that allocate at the same time; 0: as many as can run.
@@ -102,7 +102,7 @@ pub struct AllocOptions {
     pub two_words: bool,
     /// Space maps have histograms (feature `spacemap_histogram`).
     pub histograms: bool,
-    /// What of removed vdevs is not in use any more is written down (feature `obsolete_counts`).
+    /// Obsolete ranges of removed vdevs are recorded (feature `obsolete_counts`).
     pub obsolete: bool,
 }
 
@@ -117,11 +117,11 @@ pub struct Allocator {
     tops: RwLock<Arc<Tops>>,
     /// Where the space of removed vdevs is, and of one that leaves.
     moved: RwLock<Arc<BTreeMap<u32, Arc<Moved>>>>,
-    /// What was born up to this txg is kept for a checkpoint when it is freed; 0: there is none.
+    /// Blocks born up to this txg are kept for a checkpoint when they are freed; 0: there is none.
     checkpoint: AtomicU64,
     /// Metaslabs remember what became free.
     notes_freed: AtomicBool,
-    /// Those who are told of frees.
+    /// Observers of frees.
     freed: freed::FreeObservers,
     /// By class.
     lanes: [Box<[Padded]>; CLASSES.len()],
@@ -221,8 +221,8 @@ impl Allocator {
         }
     }
 
-    /// What was wrong with space maps and with what was freed: metaslabs that cannot be read are
-    /// not allocated from, and space that seemed free already was left alone.
+    /// Problems with space maps and with frees: metaslabs that cannot be read are not allocated
+    /// from, and space that seemed free already was left alone.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         self.problems.lock().clone()
@@ -277,7 +277,7 @@ impl Allocator {
         for top in self.tops().values().filter(|t| t.class == class) {
             let asize = top.asize(want.psize, want.txg);
             for (i, m) in top.metaslabs.iter().enumerate() {
-                // What its header said of the longest range is a guess after frees.
+                // The longest range in its header is a guess after frees.
                 if !m.is_loaded() && m.room() >= asize {
                     top.load(i, &*self.maps, &problems);
                 }
@@ -324,7 +324,7 @@ impl Allocator {
     /// kept over an import. Must come before anything is allocated.
     ///
     /// # Errors
-    /// What is wrong: some of it is not free.
+    /// Some of the block's space is not free.
     pub fn claim(&self, bp: &BlkPtr, txg: u64) -> Result<(), String> {
         for (_, dva) in bp.dvas() {
             let problems = |text| self.problem(text);
@@ -354,9 +354,9 @@ impl Allocator {
         }
     }
 
-    /// A log device is missing, and no log leads to it any more: frees in `txg` all that is
-    /// allocated there, which is blocks of logs and nothing else. What is freed there from now on
-    /// is free already.
+    /// A log device is missing, and no log leads to it any more: frees in `txg` everything that is
+    /// allocated there, which is blocks of logs and nothing else. Frees there from now on do
+    /// nothing.
     ///
     /// # Errors
     /// It is not a log device, or one of its space maps cannot be read; nothing was changed then.
@@ -397,7 +397,7 @@ impl Allocate for Allocator {
             if !self.has(*class) {
                 continue;
             }
-            // What is missing may be in the pieces of other lanes.
+            // Missing space may be in the pieces of other lanes.
             self.reclaim(*class, want);
             if let Some(dvas) = self.try_class(*class, want) {
                 return Ok(dvas);

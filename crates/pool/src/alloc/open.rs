@@ -28,7 +28,7 @@ fn words(mos: &Objset, object: u64, count: u64) -> dmu::Result<Vec<u64>> {
     Ok(bytes.as_chunks::<8>().0.iter().map(|b| endian.u64(*b)).collect())
 }
 
-/// What a header says of a metaslab of `size` bytes.
+/// Summarizes a metaslab of `size` bytes from its header.
 pub(super) fn summary(object: u64, header: &SpaceMapHeader, size: u64, shift: u8) -> Summary {
     let allocated = header.allocated.max(0).cast_unsigned().min(size);
     let free = size - allocated;
@@ -47,7 +47,7 @@ pub(super) fn summary(object: u64, header: &SpaceMapHeader, size: u64, shift: u8
 
 impl Allocator {
     /// The allocator of a pool whose meta object set is `mos`, a live one: it stays in use for
-    /// reading space maps. Those of `anew` are not read, and written anew by the first sync.
+    /// reading space maps. Those of `anew` are not read, and rewritten by the first sync.
     ///
     /// # Errors
     /// When the space maps' headers or the logs cannot be read.

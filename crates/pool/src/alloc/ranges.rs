@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// log2 of any length is below this.
 const BUCKETS: usize = 64;
 
-/// What a set keeps beside its ranges.
+/// An index that a set keeps beside its ranges.
 pub(super) trait Index: Default {
     /// A range is there now.
     fn added(&mut self, start: u64, end: u64);

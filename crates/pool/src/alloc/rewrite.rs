@@ -1,21 +1,21 @@
-//! Space maps that are written anew, because what they say is wrong or cannot be read.
+//! Space maps that are rebuilt, because they are wrong or cannot be read.
 //!
-//! A metaslab among them is told what is allocated in it, by a walk that has met every block of
-//! the pool; its own map and what logs say of it are not read. The first sync makes a new map for
-//! it, and frees the old one.
+//! The allocated ranges of such a metaslab come from a walk that has met every block of the pool;
+//! its own map and its entries in logs are not read. The first sync makes a new map for it, and
+//! frees the old one.
 
 use super::ranges::Free;
 use super::spec::TopSpec;
 use super::top::Top;
 use std::collections::BTreeMap;
 
-/// What is allocated in the metaslabs whose space maps are not to be believed.
+/// The allocated ranges of the metaslabs whose space maps are not trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapsAnew {
     /// By vdev and metaslab: first byte of each range and the byte behind it, in order.
     pub allocated: BTreeMap<(u32, u64), Vec<(u64, u64)>>,
-    /// What log space maps say counts for nothing, and they are removed unread. Every metaslab is
-    /// to be among those above then.
+    /// Log space maps are ignored, and removed unread. Every metaslab is to be among those above
+    /// then.
     pub drop_logs: bool,
 }
 

@@ -1,8 +1,8 @@
 //! The metaslabs of a vdev, which may become more while they are used.
 //!
 //! A vdev whose devices have grown gets more of them, and nothing else changes: a thread that has a
-//! metaslab, or its number, goes on with it. So they are kept in generations, each made once, and
-//! the next one is hung on the last without a lock that a reader would have to take.
+//! metaslab, or its number, can use it further. So they are kept in generations, each made once,
+//! and the next one is hung on the last without a lock that a reader would have to take.
 
 use super::metaslab::Metaslab;
 use std::slice;
@@ -22,8 +22,8 @@ impl Metaslabs {
         std::iter::successors(Some(self), |slabs| slabs.more.get().map(|more| &**more))
     }
 
-    /// Adds what comes behind the last one. Of two threads that do it at once one does nothing, and
-    /// is told so by `false`.
+    /// Adds metaslabs behind the last one. Of two threads that do it at once one does nothing, and
+    /// returns `false`.
     pub(super) fn extend(&self, more: Vec<Metaslab>) -> bool {
         let last = self.generations().last().unwrap_or(self);
         last.more.set(Box::new(Self::new(more))).is_ok()

@@ -1,4 +1,4 @@
-//! What the allocator is told of a top-level vdev.
+//! The allocator's description of a top-level vdev.
 
 use super::metaslab::Summary;
 use ondisk::config::{VdevConfig, VdevKind};
@@ -25,7 +25,7 @@ pub struct TopSpec {
     pub ms_count: u64,
     /// Metaslabs begin and end at multiples of this: the row of a dRAID group, else one sector.
     pub row: u64,
-    /// What it is for.
+    /// Its allocation class.
     pub class: SpaceClass,
     /// New blocks may be put there.
     pub allocating: bool,
@@ -82,7 +82,7 @@ impl TopSpec {
     }
 }
 
-/// What is known of the metaslabs of a vdev when the pool is opened.
+/// The state of the metaslabs of a vdev when the pool is opened.
 #[derive(Default)]
 pub(super) struct Summaries(pub(super) Vec<Summary>);
 

@@ -1,4 +1,4 @@
-//! Space maps as objects of the MOS, and the logs that stand before them.
+//! Space maps as objects of the MOS, and the logs of changes that are not in them yet.
 
 use super::maps::{Each, ReadMaps};
 use dmu::{Object, Objset};
@@ -9,7 +9,7 @@ const READ_AT_ONCE: u64 = 1 << 20;
 /// Longest map that is read, in bytes.
 const LENGTH_MAX: u64 = 1 << 32;
 
-/// What the first sync removes.
+/// The logs that the first sync removes.
 #[derive(Default)]
 pub(super) struct Logs {
     /// Table of the logs.

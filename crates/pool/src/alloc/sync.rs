@@ -17,14 +17,14 @@ pub(super) const BLOCK: usize = 16 << 10;
 /// log2 of the size of their indirect blocks.
 const INDIRECT_SHIFT: u8 = 14;
 
-/// Passes in which maps are written anew. What the MOS itself takes and gives up is known from the
-/// second on; late passes only add, so that they come to an end.
+/// Passes in which maps are condensed. The allocations and frees of the MOS itself are known from
+/// the second pass on; late passes only append, so that they come to an end.
 const CONDENSE_PASSES: u32 = 4;
 
 /// Threads that read ends of maps: they only wait.
 const READERS_MAX: usize = 64;
 
-/// What a pass did.
+/// The result of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpaceSync {
     /// Something was written: the MOS is dirty, and another pass must follow.
@@ -50,7 +50,7 @@ impl<'a> MosWriter<'a> {
         Self { mos, tx, histograms, made: 0 }
     }
 
-    /// A new map, without a place where its number stands.
+    /// Makes a map whose number is not entered anywhere.
     fn new_map(&mut self) -> dmu::Result<u64> {
         let header = SpaceMapHeader::new(self.histograms).encode(Endian::Little);
         let spec = NewObject::new(DmuType::SPACE_MAP).block_size(BLOCK as u32);
@@ -136,8 +136,8 @@ impl Allocator {
     }
 
     /// Reads the last block of each map that is about to be appended to, all at the same time: one
-    /// after the other they are as many seeks as there are devices. What fails here is met again
-    /// where it matters.
+    /// after the other they are as many seeks as there are devices. Failures here are met again
+    /// where they matter.
     fn read_ends(&self, mos: &Objset, txg: u64) {
         let mut maps = Vec::new();
         for top in self.tops().values() {
@@ -223,8 +223,8 @@ impl Allocator {
         Ok(true)
     }
 
-    /// `txg` is durable. What was freed two synced txgs ago can be allocated from now on; what
-    /// lanes have not used goes back.
+    /// `txg` is durable. Space that was freed two synced txgs ago can be allocated from now on;
+    /// space that lanes have not used goes back.
     pub fn sync_done(&self, txg: u64) {
         for lane in self.lanes.iter().flatten() {
             lane.0.lock().clear();
@@ -240,7 +240,7 @@ impl Allocator {
         self.prepare();
     }
 
-    /// What freed space still waits for later txgs: as long as there is some, syncing empty txgs
+    /// Whether freed space still waits for later txgs: as long as there is some, syncing empty txgs
     /// makes more room.
     #[must_use]
     pub fn has_deferred(&self) -> bool {

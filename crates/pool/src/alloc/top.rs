@@ -48,7 +48,7 @@ pub(super) struct Top {
     pub(super) unit: u64,
     pub(super) deflate_ratio: DeflateRatio,
     pub(super) metaslabs: Metaslabs,
-    /// What is kept for a checkpoint.
+    /// The space kept for a checkpoint.
     pub(super) kept: Checkpointed,
     /// Bytes that can be allocated.
     pub(super) room: AtomicI64,
@@ -142,7 +142,7 @@ impl Top {
     }
 
     /// Takes between `min` and `want` bytes for copy `copy`. `skip`: metaslabs that could not be
-    /// read when they were asked for.
+    /// read when needed.
     pub(super) fn take(
         &self,
         (min, want): (u64, u64),

@@ -1,7 +1,7 @@
 //! One attempt: from an uberblock to an open pool.
 //!
-//! Every step says whether its failure is the end. What a later step can do without is excused:
-//! noted in the pool's salvage, and gone without. See `docs/decisions/0004-read-path.md`.
+//! Every step decides whether its failure is the end. A structure that later steps do not need is
+//! excused: noted in the pool's salvage, and done without. See `docs/decisions/0004-read-path.md`.
 
 use super::{
     AUTOMATIC_ATTEMPTS, AuxSizes, Features, OpenOptions, Pool, STALE_DEVICES, Salvage,
@@ -239,7 +239,7 @@ impl<'a> Opening<'a> {
         const LIST_MAX: u64 = 64 << 20;
         let Some(number) = directory.get_u64(name)?.filter(|n| *n != 0) else { return Ok(None) };
         let object = mos.object(number)?;
-        // The bonus says how many bytes of the data are the list.
+        // The bonus has the length of the list in bytes.
         let dnode = object.dnode();
         let size = match dnode.bonus.first_chunk::<8>() {
             Some(b) => dnode.endian.u64(*b),
@@ -300,7 +300,7 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// What a top-level vdev is for stands in its ZAP, not in the configuration.
+    /// The class of a top-level vdev is stored in its ZAP, not in the configuration.
     fn fill_classes(&mut self, mos: &Objset, tree: &mut VdevConfig) {
         for top in &mut tree.children {
             let Some(zap) = top.vdev_zap_top.filter(|n| *n != 0) else { continue };
@@ -342,8 +342,8 @@ impl<'a> Opening<'a> {
         entry.value_bytes()?.try_into().ok()
     }
 
-    /// The directory and the MOS of the checkpoint, when that was asked for: the configuration and
-    /// the classes of vdevs are those of then, too.
+    /// The directory and the MOS of the checkpoint, if requested: the configuration and the classes
+    /// of vdevs are those of the checkpoint, too.
     fn at_checkpoint(
         &mut self,
         store: &Arc<CachedStore>,
@@ -431,7 +431,7 @@ impl<'a> Opening<'a> {
             for_write: table(mos::FEATURES_FOR_WRITE),
             enabled_txg: table(mos::FEATURE_ENABLED_TXG),
         };
-        // Enabled is not enough to stand in the way: only a feature in use changes the format.
+        // An enabled feature does not matter: only an active one changes the format.
         let unknown = |(g, n): &&(String, u64)| *n > 0 && features::by_guid(g).is_none();
         let unknown: Vec<_> = features.for_read.iter().filter(unknown).collect();
         if unknown.is_empty() {
@@ -467,7 +467,7 @@ pub(super) fn feature_table(
     Ok(entries.into_iter().filter_map(pair).collect())
 }
 
-/// Says how far the expansion is that an uberblock tells of.
+/// Sets the progress of the expansion that an uberblock records.
 pub(crate) fn set_reflow(
     vdevs: &mut VdevTree,
     tree: &VdevConfig,

@@ -66,9 +66,9 @@ fn matching<T: Clone + Default>(earlier: &[T], same: impl Fn(&T) -> bool) -> T {
 }
 
 impl Snapshot {
-    /// What happened between `earlier` and this one: counters are subtracted, gauges stay as they
-    /// are here, and of the txgs those are left that were not there yet. What was added meanwhile
-    /// counts from zero.
+    /// The difference of `earlier` and this one: counters are subtracted, gauges stay as they are
+    /// here, and of the txgs those are left that were not there yet. Members that were added
+    /// meanwhile count from zero.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let newest = earlier.txgs.last().map_or(0, |t| t.txg);

@@ -1,13 +1,13 @@
-//! What a pool has done, in one value: plain data that can be written to a file, sent over a
+//! The statistics of a pool, in one value: plain data that can be written to a file, sent over a
 //! socket, and subtracted from a later one.
 //!
 //! # Theory
 //!
 //! Every layer counts for itself, always, from the moment the pool is opened: the queues of the
 //! leaves (`vdev::queue`), the stages of the pipeline and the blocks by type and level (`zio`), the
-//! datasets, the txg machine. A [`Snapshot`] is taken by asking all of them; nothing is reset by
-//! that, so any number of observers can look at the same pool, each at its own pace. What happened
-//! in an interval is the difference of two snapshots ([`Snapshot::since`]).
+//! datasets, the txg machine. A [`Snapshot`] reads all of them; nothing is reset by that, so any
+//! number of observers can look at the same pool, each at its own pace. The activity of an interval
+//! is the difference of two snapshots ([`Snapshot::since`]).
 //!
 //! *Counters* (what was done: `ops`, `bytes`, `reads` …) only grow; *gauges* (what is: `pending`,
 //! `active`, `allocated` …) are what they are now, also in a difference.
@@ -34,7 +34,7 @@ use zio::profile::Profile;
 /// Version of the layout; it grows when a field changes its meaning.
 pub const SNAPSHOT_VERSION: u32 = 1;
 
-/// What a pool has done since it was opened.
+/// The statistics of a pool since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Snapshot {
@@ -62,13 +62,13 @@ pub struct Snapshot {
     pub vdevs: Vec<VdevStats>,
     /// The stages of the pipeline that were gone through.
     pub stages: Vec<StageStats>,
-    /// What the threads of the write pipeline spent their time on.
+    /// The time of the threads of the write pipeline, by activity.
     pub profile: Profile,
-    /// What was read and written at the devices, by block type and level.
+    /// Reads and writes at the devices, by block type and level.
     pub blocks: Vec<BlockStats>,
     /// The datasets that were used.
     pub datasets: Vec<DatasetStats>,
-    /// What the last txgs did, oldest first.
+    /// The last txgs, oldest first.
     pub txgs: Vec<TxgRecord>,
     /// The block cache.
     pub cache: CacheStats,
@@ -106,14 +106,14 @@ pub struct VdevStats {
     pub write_errors: u64,
     /// Blocks that failed verification.
     pub checksum_errors: u64,
-    /// What went to its devices, by class; classes without any are left out.
+    /// Requests to its devices, by class; classes without any are left out.
     pub io: Vec<ClassStats>,
     /// Of a RAID-Z vdev that is spread over another disk, bytes that were moved, and that there
     /// are to move; 0 for all others.
     pub reflowed_bytes: u64,
     /// See `reflowed_bytes`.
     pub to_reflow_bytes: u64,
-    /// What was asked of the stores of objects that its devices are kept in; `None`: of no store.
+    /// Requests to the object stores that its devices are kept in; `None`: there is no store.
     pub store: Option<StoreUsage>,
 }
 
@@ -125,7 +125,7 @@ pub struct VdevStats {
 pub struct ClassStats {
     /// Its name.
     pub class: String,
-    /// What its requests did.
+    /// The counts of its requests.
     #[serde(flatten)]
     pub counts: ClassCounts,
 }
@@ -167,7 +167,7 @@ pub struct BlockStats {
     pub write_ns: Histogram,
 }
 
-/// What users did to a dataset, as it is asked for and not as it reaches the devices.
+/// The use of a dataset, as users request it and not as it reaches the devices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DatasetStats {

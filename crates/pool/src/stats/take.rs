@@ -1,4 +1,4 @@
-//! Taking a snapshot: every layer is asked.
+//! Takes a snapshot of the counters of every layer.
 
 use super::{
     BlockStats, CacheStats, ClassStats, DatasetStats, Direction, SNAPSHOT_VERSION, Snapshot,
@@ -106,8 +106,8 @@ impl Walk<'_> {
 }
 
 impl Pool {
-    /// What was done with the pool since it was opened. `space`, which costs reading, is needed
-    /// for the bytes allocated only.
+    /// The statistics since the pool was opened. `space`, which costs reading, is needed for the
+    /// bytes allocated only.
     #[must_use]
     pub fn stats(&self, space: Option<&PoolSpace>) -> Snapshot {
         let known = space.into_iter().flat_map(|s| &s.tops);
@@ -185,7 +185,7 @@ impl Pool {
 }
 
 impl LivePool {
-    /// What the pool has done since it was opened. Reads nothing, waits for nothing.
+    /// The statistics since the pool was opened. Reads nothing, waits for nothing.
     #[must_use]
     pub fn stats(&self) -> Snapshot {
         let (root, [spares, l2cache]) = self.members_now();

@@ -1,4 +1,4 @@
-//! What is wrong with a pool, by OpenZFS's list. Only conditions that can be seen in a pool opened
+//! The conditions of a pool, by OpenZFS's list. Only conditions that can be seen in a pool opened
 //! for reading are here.
 
 use super::view::{Remark, VdevTreeView, VdevView, ViewState, has_missed_txgs};
@@ -8,7 +8,7 @@ use ondisk::features::{FEATURES, Feature, VERSION_FEATURES};
 use ondisk::scan::{Function, RebuildState, ScanState, State};
 use vdev::{NodeRef, Reason, VdevState};
 
-/// Something is to be said about the pool; the worst first.
+/// A condition of the pool; the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Condition {
     /// A resilver is not complete.
@@ -106,7 +106,7 @@ impl Condition {
             Self::MissingFatal,
             Self::BadLabelFatal,
             Self::DataErrors,
-            // What is written to them is lost, whatever others there are.
+            // Writes to them are lost, whatever other conditions there are.
             Self::Displaced,
             Self::Faulted,
             Self::Missing,

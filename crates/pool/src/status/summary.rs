@@ -1,4 +1,4 @@
-//! What there is to say of a pool's state.
+//! A summary of a pool's state.
 
 use super::condition::Condition;
 use super::view::{Remark, VdevTreeView, VdevView};
@@ -13,7 +13,7 @@ use ondisk::scan::{ErrorScrubState, RebuildState, ScanState};
 use rt::Rt;
 use vdev::{Reason, VdevState, VdevTree};
 
-/// What is said of a checkpoint.
+/// A note about a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointNote {
     /// When it was made, in seconds since 1970; `None`: it is being discarded.
@@ -37,11 +37,11 @@ pub struct Status {
     pub health: String,
     /// Why it takes no more changes.
     pub suspended: Option<String>,
-    /// The worst that can be said about it; `None` when all is well.
+    /// The worst condition; `None` if all is well.
     pub condition: Option<Condition>,
     /// The last scrub or resilver.
     pub scan: Option<ScanState>,
-    /// That one was under way when the pool was closed, and no process goes on with it.
+    /// One was running when the pool was closed, and no process continues it.
     pub is_scan_left: bool,
     /// The last sequential rebuild of each top-level vdev that had one, and the vdev's name.
     pub rebuilds: Vec<(RebuildState, String)>,
@@ -61,7 +61,8 @@ pub struct Status {
     pub vdevs: VdevTreeView,
     /// Blocks nothing could restore, by the error logs.
     pub errors: ErrorLog,
-    /// What could not be read when the pool was opened, and names of the objects with such blocks.
+    /// Structures that could not be read when the pool was opened, and names of the objects with
+    /// such blocks.
     pub damaged: Vec<String>,
 }
 
@@ -110,7 +111,7 @@ impl Pool {
         })
     }
 
-    /// The state of the pool. What cannot be read for damage is left out.
+    /// The state of the pool. Parts that cannot be read because of damage are left out.
     #[must_use]
     pub fn status(&self, space: &PoolSpace) -> Status {
         let vdevs = self.vdev_view(space);

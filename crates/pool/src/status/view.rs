@@ -59,7 +59,7 @@ pub enum ViewState {
     Vdev(VdevState),
     /// A spare that waits.
     Available,
-    /// A spare that stands in for a device.
+    /// A spare that replaces a device.
     InUse,
 }
 
@@ -81,7 +81,7 @@ impl ViewState {
     }
 }
 
-/// What is to be said of a vdev beside its state.
+/// A remark on a vdev, in addition to its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remark {
     /// Why it is in its state.
@@ -130,15 +130,15 @@ pub struct VdevView {
     pub name: String,
     /// Its guid.
     pub guid: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: VdevKind,
     /// Its state.
     pub state: ViewState,
-    /// What is to be said beside.
+    /// A remark in addition to its state.
     pub remark: Option<Remark>,
-    /// What came back in its place, and is not used.
+    /// The device found in its place that is not used.
     pub refused: Option<Refused>,
-    /// Work on its free space, where that was asked for ([`Pool::add_work_progress`]).
+    /// Work on its free space, if requested ([`Pool::add_work_progress`]).
     pub works: Vec<WorkProgress>,
     /// Failed reads.
     pub read_errors: u64,
@@ -150,7 +150,7 @@ pub struct VdevView {
     pub slow_requests: u64,
     /// It is slow, and reads go to others.
     pub sits_out: bool,
-    /// What was asked of the store of objects that the device is kept in.
+    /// Requests to the object store that the device is kept in.
     pub store: Option<StoreUsage>,
     /// A vdev right below the pool: space and more are known of those only.
     pub is_top: bool,
@@ -171,7 +171,7 @@ impl VdevView {
     // Depth is bounded: the configuration's decoder limits it.
     pub fn keep_sick(&mut self) -> bool {
         self.children.retain_mut(Self::keep_sick);
-        // Behind a spare stands the pool that uses it.
+        // A spare is followed by the pool that uses it.
         let has_remark = self.remark.is_some() && self.state != ViewState::InUse;
         !self.state.is_fine()
             || has_remark
@@ -244,7 +244,7 @@ impl VdevTreeView {
     }
 }
 
-/// What a pool consists of.
+/// The members of a pool.
 #[derive(Clone, Copy)]
 pub(crate) struct Members<'m> {
     pub(crate) root: &'m VdevConfig,
@@ -253,7 +253,7 @@ pub(crate) struct Members<'m> {
 }
 
 impl Pool {
-    /// What it consisted of when this was made.
+    /// Its members when this was made.
     pub(crate) fn members(&self) -> Members<'_> {
         let root = &self.config().vdev_tree;
         Members { root, spares: self.spares(), l2cache: self.l2cache() }
@@ -308,7 +308,7 @@ impl Pool {
         *out.section_mut(Section::Cache) = members.l2cache.iter().map(aux).collect();
         *out.section_mut(Section::Spares) = members.spares.iter().map(aux).collect();
         for cache in out.section_mut(Section::Cache) {
-            // What it holds is known only to the system that uses it.
+            // Its contents are known only to the system that uses it.
             cache.is_top = true;
             cache.space = [cache.size.saturating_sub(OVERHEAD), 0, 0];
             cache.fragmentation = Some(0);
@@ -329,7 +329,8 @@ impl Pool {
     /// Says of devices in use that they have not all that they should, and whether it is being
     /// brought to them.
     fn mark_lacking(&self, view: &mut VdevTreeView, nodes: &HashMap<u64, NodeRef<'_>>) {
-        // What the txg that stopped a pool did not write is lost, and no device waits for it.
+        // The data that the txg which stopped a pool did not write is lost, and no device waits for
+        // it.
         if self.suspended().is_some() {
             return;
         }

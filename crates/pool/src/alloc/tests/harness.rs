@@ -95,7 +95,7 @@ impl Store {
         bytes.extend(twice);
     }
 
-    /// Allocated sectors as the maps of a vdev say it; every entry must change something.
+    /// Allocated sectors according to the maps of a vdev; every entry must change something.
     pub(super) fn allocated(&self, spec: &TopSpec) -> Vec<bool> {
         let o = self.0.lock();
         let size = spec.ms_count << spec.ms_shift;
@@ -146,7 +146,7 @@ impl Store {
     }
 
     /// One whole sync: passes until nothing changes. `between` plays the MOS: it may allocate and
-    /// discard after each pass that wrote, and is told the pass.
+    /// discard after each pass that wrote, and is given the number of the pass.
     pub(super) fn sync(&self, alloc: &Allocator, txg: u64, mut between: impl FnMut(u32)) {
         let mut pass = 1;
         while alloc.sync_maps(&mut self.clone(), txg, pass).unwrap() {
