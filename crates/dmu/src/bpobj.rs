@@ -59,7 +59,7 @@ pub struct Lists<'a> {
 }
 
 impl<'a> Lists<'a> {
-    /// The lists in `mos`. `dsize` says how much space a block takes as accounting counts it
+    /// The lists in `mos`. `dsize` returns the space of a block as accounting counts it
     /// ([`crate::BlockOwner::dsize`]).
     ///
     /// # Errors
@@ -254,8 +254,8 @@ impl<'a> Lists<'a> {
     }
 
     /// Takes up to `max_blocks` blocks off the list and those below it and hands them to `each`;
-    /// true when nothing is left. The list itself stays. What is handed out is off the list when
-    /// the txg is durable, so it must be freed in the same txg.
+    /// true when nothing is left. The list itself stays. A block that is handed out is off the list
+    /// when the txg is durable, so it must be freed in the same txg.
     ///
     /// # Errors
     /// A list cannot be read. Blocks handed out before are off the list.
@@ -360,7 +360,7 @@ impl<'a> Lists<'a> {
     /// Removes a list, which may be the shared empty one, and of those below it what can be found.
     ///
     /// # Errors
-    /// The shared list cannot be told from others.
+    /// The shared list cannot be distinguished from others.
     pub fn remove_damaged(&self, number: u64) -> Result<()> {
         if self.empty()? == Some(number) {
             return self.drop_empty();

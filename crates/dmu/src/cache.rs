@@ -5,8 +5,8 @@
 //! read often. Blocks larger than an eighth of a shard pass through uncached: a stream of large
 //! records must not empty the cache of the metadata that leads to them.
 //!
-//! A block that was read ahead of its reader says so until the reader comes, or it is evicted. That
-//! the reader comes is then no second hit.
+//! A block that was read ahead of its reader is marked so until the reader comes, or it is evicted.
+//! The reader's first access is then no second hit.
 
 use crate::ahead::{Lead, Room};
 use device::ALIGNMENT;
@@ -18,7 +18,7 @@ use zio::Block;
 
 const SHARDS: usize = 16;
 
-/// What names a cached block: its first address (or its name, when it is in the pointer), its
+/// The key of a cached block: its first address (or its name, when it is in the pointer), its
 /// birth, and whether it was decrypted.
 pub(crate) type CacheKey = ([u64; 2], u64, bool);
 
@@ -63,7 +63,7 @@ pub struct BlockCache {
     misses: AtomicU64,
 }
 
-/// What the cache did so far.
+/// Statistics of the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
     /// Lookups answered.
@@ -116,7 +116,7 @@ impl BlockCache {
     pub(crate) fn look(&self, key: &CacheKey) -> Option<Arc<Block>> {
         let mut shard = self.shard(key).lock();
         let slot = shard.slot(key)?;
-        // What another thread has read meanwhile is no hotter for that.
+        // A block that another thread has read meanwhile is no hotter for that.
         let hot = slot.hot;
         let block = slot.take();
         slot.hot = hot;

@@ -7,18 +7,18 @@ use zio::Place;
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What failed, at which object set and object.
+/// An error, with its object set and object.
 #[derive(Clone, Debug)]
 pub struct Error {
     /// Object set (0: the MOS).
     pub objset: u64,
     /// Object (0: the set itself).
     pub object: u64,
-    /// What failed.
+    /// The kind of error.
     pub kind: ErrorKind,
 }
 
-/// What failed.
+/// A kind of error.
 #[derive(Clone, Debug)]
 pub enum ErrorKind {
     /// A block could not be read.
@@ -27,16 +27,16 @@ pub enum ErrorKind {
     Format {
         /// The block.
         place: Place,
-        /// What is wrong with it.
+        /// The error of the decoder.
         error: ondisk::Error,
     },
     /// There is no such object.
     NoObject,
     /// The tree of blocks contradicts itself; the text names the rule.
     Tree(&'static str),
-    /// The object has another type than asked for.
+    /// The object has another type than expected.
     WrongType {
-        /// What was asked for.
+        /// The expected type.
         wanted: &'static str,
         /// Name of what it is.
         found: &'static str,
@@ -61,7 +61,7 @@ pub enum ErrorKind {
     Stopped(String),
     /// A change that cannot be made; the text names the rule.
     Invalid(&'static str),
-    /// Something that is read but cannot be written yet; the text says what.
+    /// Something that is read but cannot be written yet; the text names it.
     Unsupported(&'static str),
     /// A test asked for it ([`crate::Faults`]).
     Injected,
@@ -102,7 +102,7 @@ impl fmt::Display for Error {
         match &self.kind {
             ErrorKind::Io(e) => return write!(f, "{e}"),
             ErrorKind::Format { place, error } => return write!(f, "{place}: {error}"),
-            // What is full is not the object that asked.
+            // The pool is full, not the object.
             ErrorKind::NoSpace => return f.write_str("out of space"),
             ErrorKind::Memory => return f.write_str("the changes take more memory than allowed"),
             ErrorKind::Quota => return f.write_str("disk quota exceeded"),

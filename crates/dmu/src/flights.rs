@@ -1,7 +1,7 @@
 //! Blocks that are being read: a thread that wants one of them waits for the one that reads it.
 //!
 //! Many threads that come to a cold tree all want its upper blocks first. One reads, the others
-//! wait, and the devices see each block once. A reader that fails, or is gone, tells the others so,
+//! wait, and the devices see each block once. A reader that fails, or is gone, wakes the others,
 //! and they read for themselves.
 
 use crate::cache::CacheKey;
@@ -45,7 +45,7 @@ pub(crate) struct Flights {
     shards: Vec<Shard>,
 }
 
-/// What reads a block.
+/// Decides which thread reads a block.
 pub(crate) enum Claim<'a> {
     /// The caller.
     Mine(Reading<'a>),

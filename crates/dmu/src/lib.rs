@@ -6,13 +6,13 @@
 //! data is the array of all dnodes; a dnode is the root of one object's block tree. Everything
 //! above this crate is an object: files, directories, datasets, space maps.
 //!
-//! Blocks come from a [`BlockStore`], the seam to the I/O layer. What is read is immutable, so it
-//! is shared as `Arc<Block>` and needs no lock; the locks of the cache are held for the time of a
-//! table operation, never over I/O.
+//! Blocks come from a [`BlockStore`], the seam to the I/O layer. Blocks are immutable once read, so
+//! they are shared as `Arc<Block>` and need no lock; the locks of the cache are held for the time
+//! of a table operation, never over I/O.
 //!
-//! A *live* set can be changed: what open transactions did stands in front of the tree on disk
-//! until a sync writes it. `locks` says which locks that takes, and in what order. A *scratch* set
-//! is one that is never synced: an intent log replayed to be looked at.
+//! A *live* set can be changed: the changes of open transactions are in front of the tree on disk
+//! until a sync writes them. `locks` lists the locks that this takes, and their order. A *scratch*
+//! set is one that is never synced: an intent log replayed to be looked at.
 #![forbid(unsafe_code)]
 
 mod ahead;

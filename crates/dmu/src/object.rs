@@ -32,7 +32,7 @@ enum Located {
     Hole,
 }
 
-/// What was read of a live object, while its tree may have been replaced.
+/// The result of reading a live object whose tree may have been replaced.
 enum Read<T> {
     /// It is what was there when reading began, or later.
     Settled(T),
@@ -189,7 +189,7 @@ impl Object {
         })
     }
 
-    /// Reads an indirect block, when it can stand where it stands.
+    /// Reads an indirect block, if it may be at its place.
     fn indirect(&self, bp: &BlkPtr, level: u8, blkid: u64) -> Result<Arc<Block>> {
         let judged = self.objset.places().judge((self.number, &self.dnode), bp, level, blkid);
         judged.map_err(|rule| self.error(ErrorKind::Tree(rule)))?;
@@ -276,9 +276,9 @@ impl Object {
         self.live.as_ref().and_then(|live| live.synced())
     }
 
-    /// Does `read` until the tree that it began with was not replaced meanwhile, or what it read is
-    /// known to be right: a slow reader may come to a block that was freed, and written anew, which
-    /// its checksum finds out; a block without one could be any.
+    /// Repeats `read` until the tree that it began with was not replaced meanwhile, or its result
+    /// is known to be right: a slow reader may come to a block that was freed and rewritten, which
+    /// its checksum detects; a block without one could be any.
     fn again<T>(&self, read: impl Fn() -> Result<Read<T>>) -> Result<T> {
         loop {
             let before = self.tree();
@@ -334,7 +334,7 @@ impl Object {
     }
 
     /// Like [`Self::read_at`]; a block that cannot be read goes to `lost` with its byte range in
-    /// the object. When `lost` returns `Ok`, the bytes are zeros and reading goes on.
+    /// the object. When `lost` returns `Ok`, the bytes are zeros and reading continues.
     pub fn read_at_with(
         &self,
         offset: u64,

@@ -90,8 +90,8 @@ impl Objset {
         self.error(number, ErrorKind::Format { place, error })
     }
 
-    /// All allocated objects in order of their numbers. A block of dnodes that cannot be read,
-    /// or a dnode that cannot be right, is one error item, and the walk goes on behind it.
+    /// All allocated objects in order of their numbers. A block of dnodes that cannot be read, or a
+    /// dnode that cannot be right, is one error item, and the walk continues behind it.
     #[must_use]
     pub fn objects(&self) -> ObjectIter {
         ObjectIter::new(self.clone(), 0)

@@ -1,4 +1,4 @@
-//! Object sets. What is in them is found in `objects.rs`.
+//! Object sets. Their objects are found in `objects.rs`.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::set::LiveSet;
@@ -32,7 +32,7 @@ pub(crate) struct Inner {
     root: BlkPtr,
     phys: Arc<ObjsetPhys>,
     pub(crate) meta: Option<Arc<Dnode>>,
-    /// Where its indirect blocks stand.
+    /// The places of its indirect blocks.
     places: Arc<Places>,
     /// Found when it is first asked for.
     usage: OnceLock<Arc<SetUse>>,
@@ -144,7 +144,7 @@ impl Objset {
         &self.inner.store
     }
 
-    /// Where its indirect blocks stand, as far as they were read.
+    /// The places of its indirect blocks, as far as they were read.
     pub(crate) fn places(&self) -> &Places {
         &self.inner.places
     }

@@ -1,9 +1,9 @@
-//! Where the indirect blocks of an object set stand: each of them in one place of one object.
+//! The places of the indirect blocks of an object set: each is in one place of one object.
 //!
-//! A pointer does not say which block of which object it is for, so a few KiB on a disk can claim
-//! exabytes: blocks of pointers that all lead to one block of pointers, and thousands of objects
-//! that all lead to one tree. No honest object set has that. Deduplication and block cloning share
-//! blocks of data alone, and what snapshots share stands in the same place of both.
+//! A pointer does not record which block of which object it is for, so a few KiB on a disk can
+//! claim exabytes: blocks of pointers that all lead to one block of pointers, and thousands of
+//! objects that all lead to one tree. No valid object set has that. Deduplication and block cloning
+//! share blocks of data alone, and what snapshots share is in the same place of both.
 //!
 //! So each indirect block that is come to is noted with its place, and one that has another place
 //! already is an error. All copies are noted: of an address that leads nowhere the next copy would
@@ -35,8 +35,8 @@ type BlockId = (u64, u8, u64);
 pub(crate) struct Places([Mutex<HashMap<Address, BlockId>>; SHARDS]);
 
 impl Places {
-    /// Whether an indirect block of object `number` can stand where it stands; else the rule that
-    /// it breaks. A pointer that loops back up the tree is an error, not a loop.
+    /// Checks whether an indirect block of object `number` may be at its place; otherwise returns
+    /// the rule that it breaks. A pointer that loops back up the tree is an error, not a loop.
     pub(crate) fn judge(
         &self,
         (number, dnode): (u64, &Dnode),

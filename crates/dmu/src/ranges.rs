@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// A set of block numbers as disjoint half-open ranges; `u64::MAX` as an end stands for no end.
+/// A set of block numbers as disjoint half-open ranges; `u64::MAX` as an end means no end.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct BlockRanges {
     /// Start to end.

@@ -50,16 +50,16 @@ pub trait BlockStore: Send + Sync {
         blocks.iter().map(|(bp, place)| self.read(bp, *place, key)).collect()
     }
 
-    /// What is waited with for its blocks, and for the objects in them.
+    /// The runtime to wait with for its blocks, and for the objects in them.
     fn rt(&self) -> Rt;
 
-    /// What is told of all reads of users' contents, and reads ahead of them; `None`: nothing does.
+    /// Receives every read of user data, and reads ahead; `None`: no read-ahead.
     fn ahead(&self) -> Option<&ReadAhead> {
         None
     }
 
-    /// Reads blocks that no reader has asked for yet, into a cache. What cannot be read is left
-    /// out.
+    /// Reads blocks that no reader has requested yet, into a cache. Blocks that cannot be read are
+    /// left out.
     fn fetch(&self, blocks: &[(BlkPtr, Place)], key: Option<&Key>, room: &mut Room) {
         let _ = (blocks, key, room);
     }
@@ -100,7 +100,7 @@ impl BlockStore for ClearStore<'_> {
 /// without a key comes as it is on its devices, blocks of dnodes with their bonuses encrypted.
 pub struct SealedStore {
     below: Arc<dyn BlockStore>,
-    /// The last block of dnodes, by address and birth: its objects are asked for one after the
+    /// The last block of dnodes, by address and birth: its objects are requested one after the
     /// other.
     last: Option<Mutex<LastRead>>,
 }
@@ -155,8 +155,8 @@ impl PendingSource for zio::Writer {
     }
 }
 
-/// The block store of an open pool: the read pipeline behind a cache. What several threads want at
-/// the same time is read once.
+/// The block store of an open pool: the read pipeline behind a cache. A block that several threads
+/// want at the same time is read once.
 pub struct CachedStore {
     reader: Arc<Reader>,
     cache: BlockCache,
@@ -182,7 +182,7 @@ impl CachedStore {
         Self { reader, cache, flights, sink, pending, settled, usage, ahead }
     }
 
-    /// What reads ahead of its readers: nothing, before it is told how far.
+    /// The read-ahead; it is off until a limit is set.
     #[must_use]
     pub fn reading_ahead(&self) -> &Arc<ReadAhead> {
         &self.ahead
@@ -204,8 +204,9 @@ impl CachedStore {
         }
     }
 
-    /// The name of a block in the cache, when it may be there. Asked before the block is read: what
-    /// is settled by the time it was read may have been another block when the reading began.
+    /// The name of a block in the cache, if it may be there. Taken before the block is read: if its
+    /// txg settled only while it was read, the space may have held another block when the reading
+    /// began.
     fn cache_key(&self, bp: &BlkPtr, key: Option<&Key>) -> Option<CacheKey> {
         let settled = self.settled.load(Ordering::Acquire);
         cache_key(bp, key.is_some()).filter(|(_, birth, _)| *birth <= settled)
@@ -240,7 +241,7 @@ impl CachedStore {
         Arc::into_inner(self.reader)
     }
 
-    /// What users do with the object sets read through it.
+    /// The use of the object sets read through it.
     #[must_use]
     pub fn used(&self) -> &Usage {
         &self.usage

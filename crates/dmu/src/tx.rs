@@ -24,7 +24,7 @@ pub enum SpaceUse {
     Optional,
 }
 
-/// What a transaction will do.
+/// The declared effects of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Hold {
     /// Bytes it may make dirty, a generous estimate.
@@ -82,9 +82,9 @@ pub trait Transactions: Send + Sync {
     }
 
     /// Writes a block of the open `txg` to its devices before the sync, and returns its pointer at
-    /// once. The block is in a tree when the sync tells the owner that it was born; when `txg` is
-    /// synced without that, it is freed. `None`: there is no space that could be spared, no block
-    /// is needed, or blocks are not written early here.
+    /// once. The block is in a tree when the sync notifies the owner that it was born; when `txg`
+    /// is synced without that, it is freed. `None`: there is no space that could be spared, no
+    /// block is needed, or blocks are not written early here.
     fn write_early(
         &self,
         txg: u64,
@@ -99,8 +99,8 @@ pub trait Transactions: Send + Sync {
     /// A transaction of `txg` ended.
     fn ended(&self, txg: u64);
 
-    /// What an open txg holds must never be durable: no txg is written any more, and no transaction
-    /// begins. Every caller is told why.
+    /// The changes of an open txg must never be durable: no txg is written any more, and no
+    /// transaction begins. Every caller gets `why`.
     fn stop(&self, why: &str);
 }
 
@@ -111,7 +111,7 @@ pub struct Tx {
 }
 
 impl Tx {
-    /// One transaction of `txg`; `source` is told when it ends.
+    /// One transaction of `txg`; `source` is notified when it ends.
     #[must_use]
     pub fn new(txg: u64, source: Arc<dyn Transactions>) -> Self {
         Self { txg, source: Some(source) }
@@ -128,9 +128,9 @@ impl Tx {
         self.source.is_none()
     }
 
-    /// Stops the pool before this transaction's txg is written, because half of a change stands in
-    /// it: the change failed with `error`, and taking it back with `second`. What syncs
-    /// (`Self::syncing`) stops it by the error that this returns.
+    /// Stops the pool before this transaction's txg is written, because the txg has half of a
+    /// change: the change failed with `error`, and undoing it with `second`. A syncing caller
+    /// (`Self::syncing`) stops the pool by the error that this returns.
     #[must_use]
     pub fn stop(&self, error: &dyn Display, second: &dyn Display) -> ErrorKind {
         let why = format!("a change failed half way ({error}), and cannot be taken back: {second}");

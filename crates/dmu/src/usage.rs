@@ -1,16 +1,16 @@
-//! What users read and wrote, by object set.
+//! Reads and writes of users, by object set.
 //!
-//! An operation is what a caller asked for: a `read` of any length, a `write` of any length. What
-//! the caches, the tree and the devices make of it is counted elsewhere. Counted are the contents
-//! of files and volumes, not tables and attributes. Files and volumes count where they are asked,
-//! with the wait for a transaction; work on the objects themselves is counted there. So one may
-//! happen within the other, and then only the outer one counts.
+//! An operation is one request of a caller: a `read` of any length, a `write` of any length. The
+//! requests that the caches, the tree and the devices make of it are counted elsewhere. Counted are
+//! the contents of files and volumes, not tables and attributes. Files and volumes count where they
+//! are called, with the wait for a transaction; work on the objects themselves is counted there. So
+//! one may happen within the other, and then only the outer one counts.
 //!
 //! The counters of a set are found once, when it is first used after it was opened ([`Usage::of`]);
 //! from then on they are a pointer, and an operation costs two relaxed atomics; one that is timed,
-//! two more and two looks at the clock. Of small operations one in 16 is timed and stands for
-//! all ([`device::sample_weight`]), but in a simulation all are. All that open the same set over
-//! one store share its counters.
+//! two more and two looks at the clock. Of small operations one in 16 is timed and represents all
+//! ([`device::sample_weight`]), but in a simulation all are. All that open the same set over one
+//! store share its counters.
 
 use device::{AtomicHistogram, Histogram, sample_weight};
 use parking_lot::Mutex;
@@ -36,7 +36,7 @@ pub struct UseCount {
     pub time_ns: Histogram,
 }
 
-/// What one object set was used for.
+/// The use of one object set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetCounts {
     /// Number of the dataset's object in the MOS.
@@ -126,7 +126,7 @@ impl SetUse {
     }
 }
 
-/// What this thread does now is part of an operation that counts; ends also when `work` panics.
+/// Marks the work of this thread as part of an operation that counts; ends also when `work` panics.
 struct Within;
 
 impl Within {
@@ -164,8 +164,8 @@ impl Usage {
         Arc::clone(sets.entry(set).or_insert_with(new))
     }
 
-    /// Forgets a set: its number may be another's soon. A thread that has it open goes on counting
-    /// unseen.
+    /// Forgets a set: its number may be another's soon. A thread that has it open continues to
+    /// count unseen.
     pub fn forget(&self, set: u64) {
         self.sets.lock().remove(&set);
     }
@@ -181,7 +181,7 @@ impl Usage {
         self.sets.lock().keys().copied().collect()
     }
 
-    /// What was counted so far, by number.
+    /// The counts so far, by number.
     #[must_use]
     pub fn snapshot(&self) -> Vec<SetCounts> {
         let sets = self.sets.lock();

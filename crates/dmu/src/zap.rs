@@ -2,7 +2,7 @@
 //!
 //! The blocks are decoded by [`ondisk::zap`]; this module fetches them. A fat ZAP is read leaf by
 //! leaf, so that a table of a million entries costs no more memory than a few leaves, and a leaf
-//! that is lost costs only its own entries. How tables are changed is told in `write.rs`.
+//! that is lost costs only its own entries. How tables are changed is described in `write.rs`.
 
 mod blocks;
 mod cursor;
@@ -290,7 +290,7 @@ impl Zap {
         self.get_u64(name)?.ok_or_else(absent)
     }
 
-    /// All entries. A leaf that cannot be read is one error item, and iteration goes on.
+    /// All entries. A leaf that cannot be read is one error item, and iteration continues.
     #[must_use]
     pub fn entries(&self) -> ZapIter<'_> {
         ZapIter { zap: self, next: Some(Cursor::default()), ready: VecDeque::new() }

@@ -1,4 +1,4 @@
-//! What was read ahead of a reader, and what became of it.
+//! Blocks that were read ahead of a reader, and whether the reader used them.
 //!
 //! Room is taken from the budget before a block is read ([`Lead::reserve`]), and given back when a
 //! reader comes for the block, when the cache drops it, or when the stream ends. So the memory that
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Pieces in a row of which nothing had to be read, after which a stream is taken to be in memory.
 const BARREN: u32 = 2;
 
-/// What was read ahead so far.
+/// Statistics of the read-ahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AheadStats {
     /// Bytes of blocks that were read before a reader asked for them.
@@ -92,7 +92,7 @@ impl Lead {
         Some(Room { lead: Arc::clone(self), left: bytes, has_read: false })
     }
 
-    /// What was asked for lately was all in memory.
+    /// All recent requests were in memory.
     pub(super) fn is_all_cached(&self) -> bool {
         self.state.lock().barren >= BARREN
     }
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(stats(&budget), [30, 10, 15, 5]);
         lead.end();
         assert_eq!(stats(&budget), [30, 10, 20, 0]);
-        // What comes later changes nothing.
+        // Later calls change nothing.
         filled.used(5);
         assert_eq!(stats(&budget), [30, 10, 20, 0]);
         assert!(lead.reserve(1).is_none());

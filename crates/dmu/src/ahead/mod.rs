@@ -3,8 +3,8 @@
 //! # Theory
 //!
 //! Every read of the contents of a file or volume is noted here. `streams` recognizes readers that
-//! follow a pattern (forwards, backwards, at equal steps; several in one object) and says which
-//! blocks come next. These go to threads of the store that read them into the block cache, in
+//! follow a pattern (forwards, backwards, at equal steps; several in one object) and returns the
+//! blocks that come next. These go to threads of the store that read them into the block cache, in
 //! pieces of [`PIECE_BYTES`].
 //!
 //! *A block is read once.* A piece claims its blocks among those that are being read (`flights`),
@@ -12,10 +12,10 @@
 //! first, or the block is in the cache, the piece leaves it alone. A piece that is still in the
 //! queue claims nothing, so a reader that overtakes it reads for itself.
 //!
-//! *What it costs is bounded.* Blocks that wait for their reader, or are being read, take at most a
-//! quarter of the cache ([`CACHE_PART`]), those of one stream at most what
-//! [`ReadAhead::set_max`] says and half of that quarter. When there is no room, nothing is read
-//! ahead, and streams whose readers were not seen for [`STALE`] end. What no reader came for is
+//! *The cost is bounded.* Blocks that wait for their reader, or are being read, take at most a
+//! quarter of the cache ([`CACHE_PART`]), those of one stream at most the limit of
+//! [`ReadAhead::set_max`] and half of that quarter. When there is no room, nothing is read ahead,
+//! and streams whose readers were not seen for [`STALE`] end. Blocks that no reader used are
 //! counted as wasted (`lead`). The block cache treats blocks that were read ahead like any other:
 //! when the reader comes they are not hot, as if they had been read just then.
 //!
@@ -53,7 +53,7 @@ use streams::{AheadLimits, Streams};
 /// Objects whose readers are followed, at most.
 const OBJECTS_MAX: usize = 256;
 const SHARDS: usize = 16;
-/// What was read ahead and not yet asked for takes at most one in this many bytes of the cache.
+/// Blocks that were read ahead and not yet used take at most one in this many bytes of the cache.
 const CACHE_PART: usize = 4;
 /// Bytes that one thread reads at a time. Large enough to start a thread for, small enough that a
 /// reader does not wait long for the first of its blocks.
@@ -66,7 +66,7 @@ const THREADS_MAX: usize = 4;
 /// Streams whose readers were not seen for so long end, when others want room.
 const STALE: Duration = Duration::from_secs(2);
 
-/// What of an object counts here.
+/// The properties of an object that count here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// Bytes of a block.
@@ -105,7 +105,7 @@ struct Shard {
     turn: u64,
 }
 
-/// What reads ahead for the readers of one store.
+/// Reads ahead for the readers of one store.
 pub struct ReadAhead {
     threads: Arc<Threads>,
     shards: [Mutex<Shard>; SHARDS],
@@ -136,7 +136,7 @@ impl ReadAhead {
         self.max_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// What was read ahead so far.
+    /// Statistics of the read-ahead.
     #[must_use]
     pub fn stats(&self) -> AheadStats {
         self.budget.stats()

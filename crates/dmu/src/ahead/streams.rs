@@ -1,11 +1,10 @@
 //! Which readers of an object follow a pattern, and what they will want next.
 //!
 //! An access is a range of blocks. An object has some *streams*, each with a direction and the
-//! place up to which it was read and asked for ahead, and the last accesses that brought none of
-//! them further.
-//! Two accesses of which one begins where the other ends make a stream, forwards or backwards; four
-//! at equal steps make a strided one. Fewer would let readers at random places be taken for one too
-//! often.
+//! place up to which it was read and requested ahead, and the last accesses that brought none of
+//! them further. Two accesses of which one begins where the other ends make a stream, forwards or
+//! backwards; four at equal steps make a strided one. With fewer, readers at random places would be
+//! taken for one too often.
 //!
 //! Threads overtake each other on the way here. So an access belongs to a stream when it is a few
 //! accesses behind or before the place of its reader, and not only when it is the very next.
@@ -83,9 +82,9 @@ struct Stream {
     pattern: Pattern,
     /// The access that is furthest on its way.
     at: Access,
-    /// What was asked for behind `at`: forwards and backwards in blocks, strided in accesses.
+    /// Requested behind `at`: forwards and backwards in blocks, strided in accesses.
     requested: u64,
-    /// Blocks that may be asked for ahead of the reader.
+    /// Blocks that may be requested ahead of the reader.
     depth: u64,
     lead: Arc<Lead>,
     /// Of the object's accesses the how manieth brought its reader further.
@@ -149,7 +148,7 @@ impl Stream {
         }
     }
 
-    /// What to ask for next, and by how much `asked` grows then.
+    /// What to request next, and by how much `requested` grows then.
     fn next(&self, pace: &AheadLimits) -> Option<(Vec<(u64, u64)>, u64)> {
         let room = self.depth.saturating_sub(self.distance()).min(pace.piece);
         match self.pattern {
@@ -239,7 +238,8 @@ impl Streams {
             }
             None => {
                 self.streams.iter_mut().filter(|s| is_late(s)).for_each(|s| s.seen = now);
-                // What was overtaken belongs to its stream, and begins none of the same kind.
+                // An access that was overtaken belongs to its stream, and begins none of the same
+                // kind.
                 let late = || self.streams.iter().filter(|s| is_late(s));
                 let is_new = |p: &Pattern| match p {
                     Pattern::Strided(_) => late().next().is_none(),
@@ -331,7 +331,7 @@ mod tests {
             Self { streams: Streams::default(), budget: Arc::new(Budget::new(cap_bytes)) }
         }
 
-        /// Reads and fills what it is told to; blocks have one byte, and are used at once.
+        /// Reads, and fills what is requested; blocks have one byte, and are used at once.
         fn read(&mut self, first: u64, blocks: u64) -> Vec<u64> {
             let (mut out, budget) = (Vec::new(), Arc::clone(&self.budget));
             let access = (Access { first, blocks }, Duration::ZERO);

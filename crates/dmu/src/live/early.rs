@@ -1,7 +1,7 @@
 //! Writing a block of an open txg before its sync, for an intent log that names it.
 //!
 //! The version then holds the pointer instead of the bytes, and the sync puts that into the tree.
-//! What replaces such a version in the same txg leaves the block behind: it is in no tree, and the
+//! Replacing such a version in the same txg leaves the block behind: it is in no tree, and the
 //! owner of the txgs frees it when the txg is synced without it.
 
 use super::state::Content;
@@ -34,7 +34,7 @@ impl Object {
         let mut spec: WriteSpec<'_> =
             set.policy().spec(attrs.kind, 0, Some(&attrs), size, tx.txg());
         if spec.checksum == Checksum::OFF {
-            // After a crash it could not be told whether the block was written.
+            // After a crash it would not be known whether the block was written.
             return Ok(None);
         }
         (spec.urgent, spec.embed) = (true, false);

@@ -1,8 +1,8 @@
-//! What cannot be read any more, taken out of the way: dnodes, and parts of tables.
+//! Removes structures that cannot be read any more: dnodes, and parts of tables.
 //!
-//! A block of dnodes is written again with every change of a dnode in it, from what is there. One
-//! that is lost, or has a slot that no dnode can be read from, would stand in the way for ever:
-//! here it is said that nothing of it counts. What the blocks of the lost objects took stays taken.
+//! A block of dnodes is rewritten with every change of a dnode in it, from its contents. A lost
+//! block, or one with a slot that no dnode can be read from, would be in the way for ever: here its
+//! contents are declared void. The blocks of the lost objects stay allocated.
 
 use super::set::SLOTS_PER_BLOCK;
 use crate::error::{ErrorKind, Result};
@@ -14,7 +14,7 @@ use ondisk::{DmuType, Dnode};
 use std::sync::Arc;
 
 impl Objset {
-    /// Makes slot `number` free, whatever stands in it.
+    /// Makes slot `number` free, whatever it contains.
     ///
     /// # Errors
     /// The set is not live; an object can be read there.
@@ -42,7 +42,7 @@ impl Objset {
         }
     }
 
-    /// Makes block `block` of the dnodes anew, without any: it cannot be read.
+    /// Rebuilds block `block` of the dnodes, without any: it cannot be read.
     ///
     /// # Errors
     /// As for [`Self::clear_slot`].
@@ -54,9 +54,9 @@ impl Objset {
         Ok(())
     }
 
-    /// Makes table `number` anew of the entries that can be read; how many these are. Type, slots
+    /// Rebuilds table `number` from the entries that can be read; returns their number. Type, slots
     /// and bonus stay; a spill block does not. Names are normalised as they were, or by
-    /// `norm_flags` when that cannot be read either.
+    /// `norm_flags` if that cannot be read either.
     ///
     /// # Errors
     /// There is no such object, or it is not a table; the set is not live.

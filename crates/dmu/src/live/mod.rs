@@ -12,23 +12,22 @@
 //! tree of txg 10         what is on disk
 //! ```
 //!
-//! A version holds whole blocks, immutable once they are shared: a writer that finds its block in
-//! a reader's hands copies it. Instead of bytes it can hold the pointer to a block that was written
+//! A version holds whole blocks, immutable once they are shared: a writer that finds its block in a
+//! reader's hands copies it. Instead of bytes it can hold the pointer to a block that was written
 //! before. When the last transaction of a txg has ended, its version does not change any more, and
 //! [`Objset::sync`](crate::Objset::sync) writes it: all data blocks in one parallel job, then the
 //! indirect blocks level by level, the dnodes as data of the meta dnode, and the header. The
-//! version stays in front until [`Objset::synced`](crate::Objset::synced) says that the txg is
-//! durable.
+//! version stays in front until [`Objset::synced`](crate::Objset::synced) is called because the txg
+//! is durable.
 //!
-//! Only `sync` knows addresses. It tells the [`BlockOwner`] of every pointer that goes into the
+//! Only `sync` knows addresses. It notifies the [`BlockOwner`] of every pointer that goes into the
 //! tree or out of it; space accounting and dead lists are the owner's.
 //!
 //! # Files
 //!
-//! `state.rs` is one object with its versions, `set.rs` what a set knows of all of them; neither
-//! knows an [`Objset`](crate::Objset). What its users call stands above: `open.rs`, `objects.rs`,
-//! `write.rs` for what is in an object, `early.rs`, `scratch.rs`,
-//! `sealed.rs`, and `sync`.
+//! `state.rs` is one object with its versions, `set.rs` the set's knowledge of all of them; neither
+//! knows an [`Objset`](crate::Objset). The calls of its users are above: `open.rs`, `objects.rs`,
+//! `write.rs` for the contents of an object, `early.rs`, `scratch.rs`, `sealed.rs`, and `sync`.
 
 mod early;
 mod mend;

@@ -186,8 +186,8 @@ impl Objset {
     ) -> std::result::Result<Dnode, &'static str> {
         let policy = live.policy();
         let special = spec.number.is_some_and(|n| n >= FIRST_SPECIAL);
-        // A caller that asks for a number may ask for the next one too, so a large dnode must be
-        // asked for.
+        // A caller that requests a number may request the next one too, so a large dnode must be
+        // requested explicitly.
         let usual = if spec.number.is_some() { 1 } else { policy.dnode_slots };
         let slots = if special { 1 } else { spec.slots.unwrap_or(usual) };
         if !(1..=32).contains(&slots) {
@@ -222,7 +222,7 @@ impl Objset {
             let rule = "an object crosses a block of dnodes";
             return Err(self.error(number, ErrorKind::Invalid(rule)));
         }
-        // An object that was freed in a txg that is not durable may be made anew in its place.
+        // An object that was freed in a txg that is not durable may be replaced by a new one.
         let freed = live.known(number).and_then(|o| {
             let state = o.lock();
             state.attrs().is_none().then_some(state.slots)
@@ -239,8 +239,8 @@ impl Objset {
         }
     }
 
-    /// The number of a new object. What is free on disk is read without a lock, and counts only
-    /// when no other tree became the newest meanwhile.
+    /// The number of a new object. The free slots on disk are read without a lock, and count only
+    /// if no other tree became the newest meanwhile.
     fn next_number(&self, live: &LiveSet, txg: u64, slots: u8) -> u64 {
         loop {
             let from = match live.slots.lock().allocate(txg, slots) {
@@ -352,8 +352,8 @@ impl Objset {
         }
     }
 
-    /// What could not be freed since the last call, because the indirect block that leads to it is
-    /// lost: the space stays in use.
+    /// Blocks that could not be freed since the last call, because the indirect block that leads to
+    /// them is lost: the space stays in use.
     #[must_use]
     pub fn take_leaked(&self) -> Vec<Error> {
         self.inner.live.as_ref().map(|l| std::mem::take(&mut *l.leaked.lock())).unwrap_or_default()

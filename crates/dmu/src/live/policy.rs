@@ -14,7 +14,7 @@ pub enum RedundantMetadata {
     All,
     /// All but the lowest level of indirect blocks.
     Most,
-    /// What the whole set hangs on: its header, its dnodes, its tables of attributes.
+    /// The metadata of the whole set: its header, its dnodes, its tables of attributes.
     Some,
     /// None.
     None,
@@ -33,7 +33,7 @@ pub struct SetPolicy {
     pub copies: u8,
     /// Which metadata have one copy more.
     pub redundant_metadata: RedundantMetadata,
-    /// Feature `embedded_data`: small blocks stand in the pointer.
+    /// Feature `embedded_data`: small blocks are stored in the pointer.
     pub embed: bool,
     /// Feature `hole_birth` is active: holes know the txg they were made in.
     pub hole_birth: bool,
@@ -145,7 +145,8 @@ impl SetPolicy {
     }
 }
 
-/// What the whole set hangs on, as OpenZFS counts it: all metadata but those of single files.
+/// Whether the block is metadata of the whole set, as OpenZFS counts it: all metadata but those of
+/// single files.
 fn is_critical(kind: DmuType, level: u8) -> bool {
     let single = matches!(kind, DmuType::DIRECTORY_CONTENTS | DmuType::SA);
     kind.is_metadata() && !single && (level > 0 || kind != DmuType::DNODE)

@@ -1,9 +1,9 @@
 //! Live sets that are thrown away.
 //!
-//! To look at what a change would make of a set, the change is made in a *scratch* set: a live one
-//! over a set that is only read. It is never synced, so its versions stay what readers see, and
-//! are gone with the last one that holds the set. Nothing is written, and nothing of the pool is
-//! asked for space: what is counted is memory.
+//! To see the result of a change of a set, the change is made in a *scratch* set: a live one over a
+//! set that is only read. It is never synced, so its versions stay what readers see, and are gone
+//! with the last one that holds the set. Nothing is written, and no space of the pool is reserved:
+//! only memory is counted.
 //!
 //! A sync would do more than write. Blocks of zeros become holes, and the space used follows.
 //! [`Objset::settle`] does that in memory as well as it can be known, and ends the changes.
@@ -20,7 +20,7 @@ use ondisk::{BlkPtr, ObjsetPhys};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// What [`Objset::scratch`] needs to know.
+/// The parameters of [`Objset::scratch`].
 #[derive(Clone, Copy, Debug)]
 pub struct ScratchSpec {
     /// The txg that its transactions are of: one that is not on disk.
@@ -34,7 +34,7 @@ pub struct ScratchSpec {
 struct Budget {
     spec: ScratchSpec,
     held: Arc<AtomicU64>,
-    /// Why no more changes are made: half of one stands in the set.
+    /// Why no more changes are made: the set contains half of one.
     stopped: Arc<OnceLock<String>>,
 }
 
@@ -156,7 +156,7 @@ impl Objset {
     }
 }
 
-/// What changed of one object's blocks.
+/// The changed blocks of one object.
 struct Change {
     /// None of the blocks on disk is left.
     is_new: bool,

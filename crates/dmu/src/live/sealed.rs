@@ -3,9 +3,9 @@
 //! # Theory
 //!
 //! The key is not there. Every block of a type that is encrypted or authenticated comes as it is
-//! stored, with salt, IV and authentication code ([`zio::Block::sealed`]); they fit as long as
-//! nothing differs that the codes cover, which is all of a dnode but the space it uses, and of a
-//! pointer its type, its sizes and the code of what is below. So objects are made as they are told,
+//! stored, with salt, IV and MAC ([`zio::Block::sealed`]); these are valid as long as everything
+//! that the MACs cover is the same, which is all of a dnode but the space it uses, and of a pointer
+//! its type, its sizes and the MAC of what is below. So objects are made exactly as received,
 //! levels and last block included, and blocks are replaced or freed whole.
 //!
 //! ```text
@@ -18,7 +18,8 @@
 //! A block of dnodes can reach a disk before all of its dnodes came: its code does not fit then.
 //! But the dataset is marked as inconsistent, and is not read with a key.
 //!
-//! The space of users is not counted: who owns a file is not known here. The header says so.
+//! The space of users is not counted: the owners of files are not known here. A flag in the header
+//! records that.
 
 use super::objects::NewDnode;
 use super::set::SLOTS_PER_BLOCK;

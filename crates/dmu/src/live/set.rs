@@ -1,4 +1,4 @@
-//! What a live set knows of its objects, and what was changed in which txg.
+//! A live set's knowledge of its objects, and of what was changed in which txg.
 
 use super::policy::SetPolicy;
 use super::slots::Slots;
@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock, Weak};
 pub(super) const DNODE_BLOCK_SIZE: u64 = 16 << 10;
 /// Slots of a block of dnodes.
 pub(super) const SLOTS_PER_BLOCK: u64 = DNODE_BLOCK_SIZE / DNODE_SLOT_SIZE as u64;
-/// Objects that stand in the header, not in the array of dnodes: -1, -2 and -3.
+/// Objects that are in the header, not in the array of dnodes: -1, -2 and -3.
 pub(super) const FIRST_SPECIAL: u64 = u64::MAX - 2;
 /// No object of a data set has this number or a higher one.
 pub(super) const OBJECTS_MAX: u64 = 1 << 48;
@@ -28,13 +28,13 @@ pub(super) const OBJECTS_MAX: u64 = 1 << 48;
 const SHARDS: usize = 16;
 type Shard = Mutex<HashMap<u64, Weak<LiveObject>>>;
 
-/// A tree as it stands on disk.
+/// A tree as it is on disk.
 pub(crate) struct Base {
     pub(crate) root: BlkPtr,
     pub(crate) phys: Arc<ObjsetPhys>,
 }
 
-/// What waits for the sync of one txg.
+/// The changes that wait for the sync of one txg.
 #[derive(Default)]
 pub(super) struct Dirty {
     pub(super) objects: HashMap<u64, Arc<LiveObject>>,
@@ -42,7 +42,7 @@ pub(super) struct Dirty {
     pub(super) zil: Option<ZilHeader>,
 }
 
-/// What the passes of the txg being synced have made so far.
+/// The results of the passes of the syncing txg so far.
 #[derive(Default)]
 pub(super) struct Pass {
     pub(super) base: Option<Arc<Base>>,
@@ -69,7 +69,7 @@ pub(crate) struct LiveSet {
     /// Changes that were made in syncing context, where they are few.
     pub(super) changes: AtomicU64,
     pub(super) faults: OnceLock<Arc<Faults>>,
-    /// Blocks of dnodes that are written without what stood in them.
+    /// Blocks of dnodes that are written without their previous contents.
     pub(super) renewed: Mutex<BTreeSet<u64>>,
     /// How blocks of dnodes are encrypted, of a set that is received sealed.
     pub(super) dnode_seals: Mutex<BTreeMap<u64, (CryptParams, [u8; 16])>>,
@@ -144,7 +144,7 @@ impl LiveSet {
         out
     }
 
-    /// The one value that stands for the object. `synced` is its dnode in the tree of `base`;
+    /// The one value that represents the object. `synced` is its dnode in the tree of `base`;
     /// `None` when that tree is no longer the newest.
     pub(super) fn adopt(
         &self,

@@ -1,9 +1,9 @@
 //! Which dnode slots a new object gets.
 //!
 //! A cursor rolls over the blocks of dnodes; the free slots of the block under it are kept as a
-//! mask. What is freed behind the cursor is looked at again when the cursor reaches the end. A
-//! slot is handed out only when it is free in the newest durable tree and no txg since has taken
-//! it, so a number that was freed comes back when its freeing is durable.
+//! mask. Slots freed behind the cursor are looked at again when the cursor reaches the end. A slot
+//! is handed out only when it is free in the newest durable tree and no txg since has taken it, so
+//! a number that was freed comes back when its freeing is durable.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +15,7 @@ pub(super) struct Slots {
     again: Option<u64>,
     /// Slots taken in a txg that is not durable, by block.
     taken: HashMap<u64, u32>,
-    /// What to remove from `taken` when a txg is durable.
+    /// The slots to remove from `taken` when a txg is durable.
     by_txg: BTreeMap<u64, Vec<(u64, u32)>>,
 }
 
@@ -87,8 +87,8 @@ impl Slots {
         self.current = Some(Current { block, free, is_new });
     }
 
-    /// Takes slots that the caller chose; false when they are not free. `free`: by the newest
-    /// tree. `own`: slots from `slot` on that the object had before and gets anew.
+    /// Takes slots that the caller chose; false when they are not free. `free`: by the newest tree.
+    /// `own`: slots from `slot` on that the object had before and takes again.
     pub(super) fn claim(
         &mut self,
         txg: u64,
@@ -120,7 +120,7 @@ impl Slots {
                 }
             }
         }
-        // What a later txg has taken anew in the same slots stays taken.
+        // Slots that a later txg has taken again stay taken.
         for (block, mask) in self.by_txg.values().flatten() {
             *self.taken.entry(*block).or_default() |= mask;
         }

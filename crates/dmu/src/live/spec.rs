@@ -1,4 +1,4 @@
-//! What live sets need of others, and what they are told.
+//! The inputs of live sets, and their callbacks.
 
 use super::policy::SetPolicy;
 use crate::store::{BlockStore, Key};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use zio::profile::Profiler;
 use zio::{Block, Place, Protection, WriteSpec};
 
-/// What [`crate::Objset::live`] needs to know.
+/// The parameters of [`crate::Objset::live`].
 pub struct LiveSpec {
     /// Where blocks are read from. It must not remember blocks of a txg that is not durable: their
     /// space may be written again with the same birth ([`crate::CachedStore::set_settled`]).
@@ -18,7 +18,7 @@ pub struct LiveSpec {
     pub id: u64,
     /// Pointer to the header block; `None` or a hole makes a new set.
     pub root: Option<BlkPtr>,
-    /// What a new set is for.
+    /// The kind of a new set.
     pub kind: ObjsetKind,
     /// Size of a new set's header: [`ondisk::objset::OBJSET_SIZE_V1`] and the two others.
     pub header_size: usize,
@@ -28,8 +28,8 @@ pub struct LiveSpec {
     pub policy: SetPolicy,
     /// Counts space by owner; `None`: not counted.
     pub accounting: Option<Arc<dyn Accounting>>,
-    /// How the dataset is protected, when there is no root that says so: a root that is encrypted
-    /// needs the key, or the set is [`SetKey::Locked`].
+    /// How the dataset is protected, if it has no root block that records it: a root block that is
+    /// encrypted needs the key, or the set is [`SetKey::Locked`].
     pub key: SetKey,
 }
 
@@ -49,7 +49,7 @@ pub enum SetKey {
     Sealed(Box<SealedSet>),
 }
 
-/// What a set that is received sealed is to be.
+/// The parameters of a set that is received sealed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealedSet {
     /// The dnode of all dnodes, as far as it is not a tree.
@@ -67,7 +67,7 @@ impl SealedSet {
             == (meta.levels, meta.indirect_shift, meta.data_sectors, meta.blkptrs.len())
     }
 
-    /// Puts it into a header: of an empty set, or of the one that it goes on from.
+    /// Puts it into a header: of an empty set, or of the one that it continues.
     pub(super) fn put_into(&self, phys: &mut ObjsetPhys) -> std::result::Result<(), &'static str> {
         let mut meta = self.meta.clone();
         if let Some(old) = &phys.meta_dnode {
@@ -99,11 +99,10 @@ impl SetKey {
     }
 }
 
-/// What the space of an object counts for.
+/// The users that the space of an object is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
-    /// User, as the key of the accounting table says it (with the domain's number in the high
-    /// half).
+    /// User, as in the key of the accounting table (with the domain's number in the high half).
     pub uid: u64,
     /// Group.
     pub gid: u64,
@@ -123,7 +122,7 @@ pub trait Accounting: Send + Sync {
     fn objects(&self) -> bool;
 }
 
-/// What the blocks of a set belong to. Called by several threads at once during a sync.
+/// The owner of the blocks of a set. Called by several threads at once during a sync.
 pub trait BlockOwner: Send + Sync {
     /// `bp` is now in the tree.
     fn born(&self, bp: &BlkPtr);
@@ -173,7 +172,7 @@ pub struct SyncContext<'a> {
     pub workers: usize,
     /// Writes the blocks.
     pub writer: &'a dyn BlockWriter,
-    /// Is told of every pointer that changes.
+    /// Notified of every pointer that changes.
     pub owner: &'a dyn BlockOwner,
     /// The txg.
     pub txg: u64,

@@ -39,7 +39,7 @@ impl LiveObject {
     }
 }
 
-/// What a version says of a block of level 0.
+/// A block of level 0 in a version.
 #[derive(Clone)]
 pub(crate) enum Content {
     /// Its bytes, which the sync will write.
@@ -203,7 +203,7 @@ impl State {
     }
 }
 
-/// What one txg changed.
+/// The changes of one txg.
 pub(super) struct Version {
     pub(super) txg: u64,
     /// Stands in the set's list of what must be synced.
@@ -308,7 +308,7 @@ fn remove_range(blocks: &mut BTreeMap<u64, Content>, start: u64, end: u64) -> u6
     gone.values().map(Content::held).sum()
 }
 
-/// What a sync must write of one object.
+/// The changes of one object that a sync must write.
 pub(super) struct ObjectChanges {
     pub(super) attrs: Option<Arc<Dnode>>,
     pub(super) clear: bool,

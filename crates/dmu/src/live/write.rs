@@ -14,7 +14,7 @@ use std::sync::Arc;
 use zio::cpu::Work;
 use zio::{Block, Place};
 
-/// What is received as it was encrypted elsewhere.
+/// The error for a raw receive that changes a part of a block.
 const SEALED_WHOLE: &str = "encrypted blocks are written and freed whole, as they came";
 /// Longest spill block in bytes.
 const SPILL_MAX: usize = 128 << 10;
@@ -177,9 +177,10 @@ impl Object {
         })
     }
 
-    /// Lets block `blkid` be the one that `bp` points to: it is neither read nor written. The sync
-    /// puts the pointer into the tree as it is and tells the owner that it was born, so its space
-    /// must be the caller's to give: allocated in this txg, claimed, or with a reference counted.
+    /// Makes block `blkid` the one that `bp` points to: it is neither read nor written. The sync
+    /// puts the pointer into the tree as it is and notifies the owner that it was born, so its
+    /// space must be the caller's to give: allocated in this txg, claimed, or with a reference
+    /// counted.
     ///
     /// # Errors
     /// It cannot be a data block of this object; the set is not live.
@@ -291,8 +292,8 @@ impl Object {
         }
     }
 
-    /// Makes `len` bytes from `offset` a hole; `u64::MAX`: all behind. What covers whole blocks is
-    /// freed, the rest is overwritten with zeros.
+    /// Makes `len` bytes from `offset` a hole; `u64::MAX`: all behind. Whole blocks are freed, the
+    /// rest is overwritten with zeros.
     ///
     /// # Errors
     /// A block at an edge cannot be read; the set is not live.

@@ -1,4 +1,4 @@
-//! What leads further inside a block: pointers, dnodes, and where they stand.
+//! The pointers and dnodes inside a block, and their places.
 
 use ondisk::blkptr::BLKPTR_SIZE;
 use ondisk::dnode::{DNODE_SLOT_SIZE, EXTRA_SLOTS_AT};
@@ -8,7 +8,7 @@ use zio::{Block, Place};
 /// The dnode of the table of projects, groups and users, counted down from the largest number.
 const ACCOUNTING: [u64; 3] = [u64::MAX - 2, u64::MAX - 1, u64::MAX];
 
-/// The pointers in an indirect block that stands at `place`, and where each of them stands.
+/// The pointers in an indirect block at `place`, and the place of each.
 pub fn pointers(
     block: &Block,
     place: Place,
@@ -23,22 +23,22 @@ pub fn pointers(
     })
 }
 
-/// The dnodes in a block of the meta dnode's data that stands at `place`, with their numbers. In
-/// the slot of number 0 is empty, unless it is damaged: that is the meta dnode itself.
+/// The dnodes in a block of the meta dnode's data at `place`, with their numbers. The slot of
+/// number 0 is empty, unless it is damaged: that is the meta dnode itself.
 pub fn dnodes(block: &Block, place: Place) -> impl Iterator<Item = (u64, ondisk::Result<Dnode>)> {
     let slots = (block.len() / DNODE_SLOT_SIZE) as u64;
     let first = place.blkid.saturating_mul(slots);
     Slots::new(block).map(move |(slot, dnode)| (first.saturating_add(slot as u64), dnode))
 }
 
-/// The dnodes in the header of an object set that stand beside the meta dnode, in the order of a
-/// walk, with their numbers.
+/// The dnodes in the header of an object set beside the meta dnode, in the order of a walk, with
+/// their numbers.
 pub fn accounting(phys: &ObjsetPhys) -> impl Iterator<Item = (u64, &Dnode)> {
     let tables = [&phys.project_used, &phys.group_used, &phys.user_used];
     ACCOUNTING.into_iter().zip(tables).filter_map(|(number, dnode)| Some((number, dnode.as_ref()?)))
 }
 
-/// The pointers in a dnode, and where they stand; the spill block is the last.
+/// The pointers in a dnode, and their places; the spill block is the last.
 pub fn tops(objset: u64, object: u64, dnode: &Dnode) -> impl Iterator<Item = (Place, &BlkPtr)> {
     let top =
         Place { objset, object, level: dnode.levels.saturating_sub(1).cast_signed(), blkid: 0 };

@@ -12,28 +12,28 @@
 //! ```
 //!
 //! The *logical order* is that of the bookmarks of OpenZFS: objects by number, blocks of an object
-//! by offset, the spill block last. A block of dnodes stands where its first object does. A
-//! [`Visitor`] sees each block twice: when the walk comes to it, and when everything below is
-//! done. What is freed, is freed on the second occasion, so that what is left can be reached after
-//! a crash.
+//! by offset, the spill block last. A block of dnodes comes where its first object does. A
+//! [`Visitor`] sees each block twice: when the walk comes to it, and when everything below is done.
+//! A visitor that frees blocks frees them on the second occasion, so that those that are left can
+//! be reached after a crash.
 //!
-//! A walk can be limited to what was born after a txg, because no block is older than what it
-//! leads to; a whole subtree is left out by the birth of its root. It can be resumed at a block of
-//! level 0: all that stands before is left out without being read, and the block itself is visited
-//! without what is below it, because the walk that stopped there was done with that.
+//! A walk can be limited to blocks born after a txg, because no block is older than what it leads
+//! to; a whole subtree is left out by the birth of its root. It can be resumed at a block of level
+//! 0: everything before is left out without being read, and the block itself is visited without
+//! what is below it, because the walk that stopped there was done with that.
 //!
-//! Where the order does not matter, and many threads are to be kept busy, blocks are visited in
-//! the order of the disk instead ([`DiskOrder`]): the visitor is handed batches, reads them as it
-//! likes, and hands back what it found in them ([`pointers`], [`dnodes`]). It also is the one that
-//! judges what may stand where.
+//! Where the order does not matter, and many threads are to be kept busy, blocks are visited in the
+//! order of the disk instead ([`DiskOrder`]): the visitor is handed batches, reads them as it
+//! likes, and hands back what it found in them ([`pointers`], [`dnodes`]). It is also the visitor
+//! that checks which pointer may be at which place.
 //!
 //! # Bounds
 //!
-//! Bytes from disk may form anything. Levels count down from what the dnode says and a pointer
-//! must have the level of its place; the objects in blocks of dnodes are never blocks of dnodes
-//! themselves; a block with pointers stands in one place of the walk ([`crate::places`]). So a walk
-//! is at most two trees deep, and its work is bounded by the blocks that are really there. Blocks
-//! that lead further are read in batches of [`BATCH`]; on each level one batch is held.
+//! Bytes from disk may form anything. Levels count down from those of the dnode and a pointer must
+//! have the level of its place; the objects in blocks of dnodes are never blocks of dnodes
+//! themselves; a block with pointers is in one place of the walk ([`crate::places`]). So a walk is
+//! at most two trees deep, and its work is bounded by the blocks that really exist. Blocks that
+//! lead further are read in batches of [`BATCH`]; on each level one batch is held.
 
 pub(crate) mod content;
 mod spread;
@@ -51,15 +51,15 @@ use zio::{Block, Place};
 
 /// Blocks with pointers that are read at once.
 const BATCH: usize = 16;
-/// Where a spill block stands in the order: behind all data.
+/// The place of a spill block in the order: behind all data.
 const SPILL_RANK: u64 = u64::MAX - 1;
 
-/// What becomes of a block that a walk came to.
+/// How a walk continues at a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// On to what is below it.
     Descend,
-    /// Nothing below it is visited, and the visitor is not told when it is done.
+    /// Nothing below it is visited, and the visitor is not called when it is done.
     Skip,
     /// The walk ends here.
     Stop,
@@ -77,15 +77,15 @@ pub trait Visitor {
         ControlFlow::Continue(())
     }
 
-    /// An object, before its blocks, whether they changed or not: its dnode stands in a block that
-    /// was entered. In a walk over an object set only.
+    /// An object, before its blocks, whether they changed or not: its dnode is in a block that was
+    /// entered. In a walk over an object set only.
     fn object(&mut self, number: u64, dnode: &Dnode) -> Step {
         let _ = (number, dnode);
         Step::Descend
     }
 
-    /// A hole that does not say when it came to be: nothing was ever there, or the pool does not
-    /// note the births of holes. Told of those that stand beside what is visited.
+    /// A hole without a birth txg: nothing was ever written there, or the pool does not record the
+    /// births of holes. Called for holes next to visited blocks.
     fn unborn(&mut self, place: Place) {
         let _ = place;
     }
@@ -94,7 +94,7 @@ pub trait Visitor {
     fn lost(&mut self, place: Place, error: Error);
 }
 
-/// What is walked over.
+/// A walk over an object set or object.
 #[derive(Clone, Copy)]
 pub struct Traversal<'a> {
     /// Where the blocks come from.
@@ -115,12 +115,12 @@ struct Tree<'d> {
     dnode: &'d Dnode,
     /// Its data are dnodes.
     is_meta: bool,
-    /// Where the blocks with pointers of the walk stand.
+    /// The places of the walk's blocks with pointers.
     places: &'d Places,
 }
 
 impl Tree<'_> {
-    /// Where block `blkid` of level 0 stands in the order.
+    /// The place of block `blkid` of level 0 in the order.
     fn position(&self, blkid: u64, slots: u64) -> (u64, u64) {
         if self.is_meta { (blkid.saturating_mul(slots), 0) } else { (self.number, blkid) }
     }
@@ -199,7 +199,7 @@ impl Traversal<'_> {
         }
     }
 
-    /// Visits pointers that stand beside each other, from block `first` of their level on.
+    /// Visits adjacent pointers, from block `first` of their level on.
     fn blocks(
         &self,
         tree: &Tree<'_>,
@@ -282,7 +282,7 @@ impl Traversal<'_> {
         visitor.leave(bp, place)
     }
 
-    /// Whether a pointer can stand where it stands.
+    /// Checks whether a pointer may be at its place.
     fn judge(&self, tree: &Tree<'_>, bp: &BlkPtr, place: Place) -> Result<()> {
         let level = place.level.cast_unsigned();
         let judged = match level {

@@ -35,9 +35,9 @@ const BATCH_POINTERS: usize = 2048;
 pub struct Item<T> {
     /// The pointer.
     pub bp: BlkPtr,
-    /// Where it stands.
+    /// Its place.
     pub place: Place,
-    /// What it belongs to.
+    /// The object or set that it belongs to.
     pub of: T,
 }
 
@@ -56,7 +56,7 @@ impl<T> Item<T> {
 
 /// Goes into the blocks of a walk.
 pub trait BatchVisitor<T>: Sync {
-    /// What one thread keeps for itself.
+    /// The state that each thread has for itself.
     type Local: Default + Send;
 
     /// Reads some blocks, in the order of the disk, and puts what is below them into `found`.
@@ -100,7 +100,7 @@ impl DiskOrder {
 }
 
 struct Queue<T> {
-    /// What leads further, last in first out.
+    /// Pointers that lead further, last in first out.
     stack: Vec<Item<T>>,
     pending: Vec<Item<T>>,
     /// The next batch is the last.

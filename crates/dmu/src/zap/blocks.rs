@@ -1,4 +1,4 @@
-//! What a change of a table needs from the object around it, and what it makes of its blocks.
+//! The interface between a change of a table and the object around it.
 //!
 //! A change is worked out in memory first and put into the object at the end, in one go: when it
 //! fails half way, the object is as it was.

@@ -2,16 +2,16 @@
 //!
 //! # Theory
 //!
-//! Entries stand in the order of their hashes, and those of one hash in that of their
+//! Entries are in the order of their hashes, and those of one hash in that of their
 //! differentiators. A [`Cursor`] is a place in that order, and nothing is kept between two pages:
 //! neither the table nor a list of its leaves. So a page costs the memory of its entries and one
-//! leaf, however large the table is, and a table may be changed between two pages. What is there
-//! all the time is then met exactly once: an entry keeps its hash and its differentiator when its
-//! leaf is split, when the pointer table grows, and when a micro table becomes a fat one.
+//! leaf, however large the table is, and a table may be changed between two pages. An entry that
+//! exists all the time is then met exactly once: an entry keeps its hash and its differentiator
+//! when its leaf is split, when the pointer table grows, and when a micro table becomes a fat one.
 //!
-//! In a damaged table an entry may stand in a leaf that is not that of its hash. Those of a leaf
-//! come together, behind all others of it, so that none is left out and the way has an end: each
-//! leaf that is done moves the cursor behind the pointers to it.
+//! In a damaged table an entry may be in a leaf that is not that of its hash. Those of a leaf come
+//! together, behind all others of it, so that none is left out and the way has an end: each leaf
+//! that is done moves the cursor behind the pointers to it.
 
 use super::{FetchError, Form, TableBlock, Zap};
 use crate::error::Result;
@@ -32,12 +32,12 @@ pub struct EntryPage {
     pub next: Option<Cursor>,
 }
 
-/// What stands in one leaf, by place.
+/// The entries of a leaf, by position.
 type Placed = Vec<(Cursor, Result<Entry>)>;
 
 impl EntryPage {
-    /// Adds what stands at `from` or behind it, in order, until there are `limit`; entries at one
-    /// place are not divided. Where the rest begins, when there is any.
+    /// Appends the entries at `from` and behind it, in order, until there are `limit`; entries at
+    /// one position are not separated. Returns where the rest begins, if there is any.
     fn take(&mut self, mut placed: Placed, from: Cursor, limit: usize) -> Option<Cursor> {
         placed.retain(|(at, _)| *at >= from);
         placed.sort_by_key(|(at, _)| *at);
@@ -54,7 +54,7 @@ impl EntryPage {
 }
 
 impl Zap {
-    /// The entries from `from` on: `limit` of them, or a few more where several stand at one place.
+    /// The entries from `from` on: `limit` of them, or a few more if several are at one place.
     #[must_use]
     pub fn page(&self, from: Cursor, limit: usize) -> EntryPage {
         let mut page = EntryPage { entries: Vec::new(), next: None };
@@ -89,7 +89,7 @@ impl Zap {
         page
     }
 
-    /// What stands in leaf `blkid`, to which the pointers up to hash `last` lead.
+    /// The entries of leaf `blkid`, to which the pointers up to hash `last` lead.
     fn placed(&self, blkid: u64, from: Cursor, last: u64) -> Placed {
         let end = Cursor { hash: last, cd: u32::MAX };
         let block = match self.fetch(blkid) {

@@ -123,7 +123,7 @@ impl Fat {
         Ok(removed)
     }
 
-    /// What must be written.
+    /// The blocks to write.
     pub(super) fn changes(&self) -> Vec<Change> {
         let mut out = Vec::new();
         for (blkid, held) in self.leaves.iter().filter(|(_, h)| h.changed) {

@@ -47,7 +47,7 @@ enum Form {
     },
 }
 
-/// A table that is being changed in memory; [`Table::changes`] says what to write.
+/// A table that is being changed in memory; [`Table::changes`] returns the blocks to write.
 pub(super) struct Table<B> {
     pub(super) blocks: B,
     form: Form,
@@ -291,7 +291,7 @@ impl<B: Blocks> Table<B> {
         (self.blocks, changes)
     }
 
-    /// What must be written, in order.
+    /// The blocks to write, in order.
     pub(super) fn changes(&self) -> Vec<Change> {
         match &self.form {
             Form::Stored(s) => {

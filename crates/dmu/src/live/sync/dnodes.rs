@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use zio::{Block, Seal};
 
-/// A block of dnodes with the jobs whose dnodes stand in it.
+/// A block of dnodes with the jobs whose dnodes are in it.
 struct DnodeBlock<'a> {
     jobs: &'a [Job],
     blkid: u64,

@@ -19,8 +19,8 @@ pub(super) type Subtree = Item<Option<usize>>;
 impl SetSync<'_> {
     /// Kills subtrees, in the order of the disk, so that one large file is as parallel as many.
     ///
-    /// An indirect block that cannot be read leaks what is below it: a damaged file can still be
-    /// removed, and the set's list of leaks says what it cost.
+    /// An indirect block that cannot be read leaks everything below it: a damaged file can still be
+    /// removed, and the set's list of leaks has the cost.
     pub(super) fn kill_all(&self, jobs: &[Job], roots: Vec<Subtree>) -> Result<()> {
         let (trees, blocks): (Vec<_>, Vec<_>) = roots.into_iter().partition(|d| d.place.level > 0);
         let killing = Killing { sync: self, jobs };

@@ -39,7 +39,7 @@ use zio::{Block, Place, WriteSpec};
 /// Level-0 blocks that a worker takes at a time.
 const CHUNK: usize = 4;
 
-/// What the steps share.
+/// The data shared by the steps.
 struct SetSync<'a> {
     cx: &'a SyncContext<'a>,
     set: &'a Objset,
@@ -215,7 +215,7 @@ impl SetSync<'_> {
                     out.push(Subtree { bp, place: spill_place(self.live.id, number), of: Some(i) });
                 }
             }
-            // What the new tree uses is counted from zero, so the old one's blocks do not count.
+            // The blocks of the new tree are counted from zero, so the old one's do not count.
             if let Some(before) = job.before.as_ref().filter(|_| job.taken.clear) {
                 let tops = tops(self.live.id, number, before);
                 out.extend(tops.map(|(place, bp)| Subtree { bp: *bp, place, of: None }));
@@ -305,7 +305,7 @@ impl SetSync<'_> {
         if dnode.spill.is_some() {
             dnode.flags |= FLAG_SPILL;
         }
-        // What stands behind a bonus that came encrypted is a part of it.
+        // Bytes that follow an encrypted bonus belong to it.
         if !self.live.is_sealed() {
             dnode.clear_tail();
         }
@@ -338,7 +338,7 @@ impl SetSync<'_> {
             && old.dva(0).words() == new.dva(0).words()
     }
 
-    /// Tells the owner that `new` stands where `old` stood.
+    /// Notifies the owner that `new` replaces `old`.
     fn swap(&self, old: &BlkPtr, new: &BlkPtr) {
         if !old.is_hole() {
             self.cx.owner.kill(old);
@@ -409,7 +409,7 @@ impl SetSync<'_> {
 }
 
 impl Job {
-    /// `new` stands where `old` stood: the owner is told, and the space used follows.
+    /// `new` replaces `old`: notifies the owner and adjusts the used space.
     fn replaced(&self, sync: &SetSync<'_>, old: &BlkPtr, new: &BlkPtr) {
         if sync.is_reused(old, new) {
             return;

@@ -56,8 +56,8 @@ impl Tree {
         (u128::from(id) << shift, (u128::from(id) + 1) << shift)
     }
 
-    /// Adds levels until the tree has this many and reaches its last block. What the dnode points
-    /// to moves into a new indirect block.
+    /// Adds levels until the tree has this many and reaches its last block. The dnode's pointers
+    /// move into a new indirect block.
     pub(super) fn grow(&mut self, levels: u8) {
         let needed = levels_for(&self.dnode, self.dnode.max_block).unwrap_or(u8::MAX);
         let wanted = needed.max(levels);
@@ -130,7 +130,7 @@ impl Tree {
         Ok(Node { buf: AlignedBuf::copy_of(&block), endian: block.endian(), old: *bp })
     }
 
-    /// Makes the blocks from `start` up to `end` holes. What was there is to be freed.
+    /// Makes the blocks from `start` up to `end` holes. Existing blocks there are freed.
     pub(super) fn punch(&mut self, sync: &SetSync<'_>, start: u64, end: u64) -> Result<()> {
         let end = if end == u64::MAX { u128::MAX } else { u128::from(end) };
         let top = self.top();
