@@ -1,4 +1,4 @@
-//! Who may do what to datasets: users other than the administrator, by delegated permissions.
+//! Access of users other than the administrator to datasets, by delegated permissions.
 //!
 //! # Theory
 //!
@@ -17,10 +17,11 @@
 //! it was found, then in those above; the nearest definition is the one that counts, and it may
 //! name further sets.
 //!
-//! What nothing gives is refused. [`RULES`] says what each operation needs: it is the whole list,
-//! and an operation that is not in it is for the administrator alone. Two operations are not in the
-//! table, because what they need depends on what they do: changing a property needs the permission
-//! of that name ([`of_property`]), and giving permissions needs each ([`Dsl::permit_allow`]).
+//! An operation is refused unless it is permitted. [`RULES`] lists what each operation needs: it is
+//! the whole list, and an operation that is not in it is for the administrator alone. Two
+//! operations are not in the table, because what they need depends on their arguments: changing a
+//! property needs the permission of that name ([`of_property`]), and giving permissions needs each
+//! ([`Dsl::permit_allow`]).
 //!
 //! With the pool's property `delegation` off no user has any permission. On a dataset with `zoned`
 //! set only the administrator changes anything.
@@ -45,7 +46,7 @@ pub struct Caller {
     pub groups: Vec<u64>,
 }
 
-/// What is done to a dataset.
+/// An operation on a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A snapshot is taken.
@@ -97,7 +98,7 @@ pub enum PermissionOn {
     Parent,
 }
 
-/// What each operation needs: all of it.
+/// The permissions that each operation needs: all of them.
 pub const RULES: [(Action, &[(PermissionOn, &str)]); 18] = [
     (Action::Snapshot, &[(PermissionOn::Head, "snapshot")]),
     (Action::Create, &[(PermissionOn::Parent, "create"), (PermissionOn::Parent, "mount")]),
@@ -157,7 +158,7 @@ pub fn of_property(property: &str) -> &str {
     }
 }
 
-/// The table of permissions of a directory, and the keys of those who are asked about.
+/// The permission table of a directory, and the keys of the users to look up.
 struct Level<'a> {
     dsl: &'a Dsl,
     table: Zap,
@@ -175,7 +176,7 @@ impl Level<'_> {
         Ok(Some(Zap::open(&self.dsl.mos().object(below)?)?))
     }
 
-    /// What the user has here: its own, that of its groups and of everyone.
+    /// The permissions of the user here: its own, those of its groups and of everyone.
     fn held(&self, caller: &Caller, sets: bool) -> Result<Vec<Zap>> {
         let mut out = Vec::new();
         let user = (Who::User, caller.user.to_string());

@@ -59,8 +59,8 @@ impl Dsl {
         }
     }
 
-    /// What `zfs get all` shows of a bookmark. Sizes are known only of bookmarks made with the
-    /// feature `bookmark_written`.
+    /// The properties of a bookmark, as in `zfs get all`. Sizes are known only of bookmarks made
+    /// with the feature `bookmark_written`.
     pub fn bookmark_properties(&self, bookmark: &NamedBookmark) -> Result<Vec<Property>> {
         let b = &bookmark.phys;
         let mut out = vec![("type", "bookmark".to_owned())];

@@ -8,7 +8,7 @@ use ondisk::dsl::deleg::WhoKey;
 /// Permissions of a user, a group, or everyone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delegation {
-    /// Who, and where.
+    /// The holder, and the datasets that it applies to.
     pub who: WhoKey,
     /// Names of permissions, or of sets when `who.sets`; sorted.
     pub permissions: Vec<String>,

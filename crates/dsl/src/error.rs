@@ -26,10 +26,10 @@ pub enum Error {
     Format {
         /// Object in the MOS.
         object: u64,
-        /// What is wrong.
+        /// The error of the decoder.
         error: ondisk::Error,
     },
-    /// What was asked for cannot be done to that dataset, at least not now.
+    /// The operation is not possible on that dataset, at least not now.
     Refused {
         /// The dataset, or what else it was about.
         name: String,
@@ -65,7 +65,7 @@ pub enum Refusal {
     NotAClone,
     /// It is the pool's own.
     PoolRoot,
-    /// It would be below itself.
+    /// It would be moved below itself.
     BelowItself,
     /// It would be below a volume.
     BelowVolume,
@@ -81,7 +81,7 @@ pub enum Refusal {
     Held(String),
     /// It is not held by this tag.
     NotHeld(String),
-    /// It is half received or half destroyed.
+    /// It is incomplete: its receive or its destruction has not finished.
     Inconsistent,
     /// A program has it open.
     Busy,
@@ -109,7 +109,7 @@ pub enum Refusal {
     BadValue(String),
     /// File systems of that version do not have the property of that name.
     VersionLacks(String),
-    /// It is of this version, which is newer than the one that is wanted.
+    /// It is of this version, which is newer than the requested one.
     NewerVersion(u64),
     /// The pool does not have the feature.
     NoFeature(&'static str),
@@ -145,9 +145,9 @@ pub enum Refusal {
     NotAnEncryptionRoot,
     /// The dataset above is not encrypted.
     ParentNotEncrypted,
-    /// A property says how a dataset is encrypted, and a raw stream comes encrypted.
+    /// An encryption property was given for a raw stream, which is encrypted already.
     OfRawStream(String),
-    /// A property says how a dataset is encrypted, and an increment goes on from one that is there.
+    /// An encryption property was given for an increment, which continues an existing dataset.
     OfIncrement(String),
     /// A raw stream would go on from what is not encrypted.
     RawOnPlain,
@@ -155,9 +155,9 @@ pub enum Refusal {
     RawReplaces,
     /// A raw stream has another key than the dataset.
     OtherKey,
-    /// It is not known with which IVs the snapshot is encrypted that a raw stream goes on from.
+    /// The IV set of the snapshot from which a raw stream continues is not known.
     NoIvset,
-    /// A raw stream goes on from a snapshot that is encrypted otherwise than this one.
+    /// A raw stream continues from a snapshot that is encrypted otherwise than this one.
     OtherIvset,
     /// A raw stream has the dnodes in a tree that the dataset does not have.
     OtherForm,

@@ -33,9 +33,10 @@ impl Dsl {
         out
     }
 
-    /// Every head and snapshot of the pool by name, internal ones left out. What cannot be read is
-    /// an error item. When there is one, what the tree no longer leads to follows, under the
-    /// names that are still known: `?` and the object's number stand for those that are not.
+    /// Every head and snapshot of the pool by name, internal ones left out. Datasets that cannot be
+    /// read are error items. If there are any, the datasets that the tree no longer leads to
+    /// follow, under the names that are still known: `?` and the object's number replace those that
+    /// are not.
     #[must_use]
     pub fn datasets(&self) -> Vec<(String, Result<Dataset>)> {
         let mut out: Vec<(String, Result<Dataset>)> = Vec::new();

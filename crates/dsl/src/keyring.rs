@@ -102,7 +102,7 @@ impl fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// What a key object says without being unlocked.
+/// The fields of a key object that can be read without unlocking it.
 #[derive(Clone, Debug)]
 pub struct KeyInfo {
     /// The key object in the MOS.

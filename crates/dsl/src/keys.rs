@@ -20,7 +20,7 @@ use ondisk::dsl::dataset_field;
 use std::sync::Arc;
 
 impl Dsl {
-    /// What the key object of a directory says; `None` when it is not encrypted.
+    /// The fields of the key object of a directory; `None` if it is not encrypted.
     pub fn key_info(&self, dir: &Dir) -> Result<Option<KeyInfo>> {
         match self.key_object(dir)? {
             Some(object) => self.key_info_of(object, &dir.name).map(Some),
@@ -112,7 +112,7 @@ impl Dsl {
         info.wrapped.unwrap(&wrapping.0).map_err(|_| fail(KeyError::Wrong)).map(drop)
     }
 
-    /// What is known of the key that `name` needs.
+    /// The key that `name` needs.
     ///
     /// # Errors
     /// It is not encrypted.
@@ -121,7 +121,7 @@ impl Dsl {
         self.key_info(&*self.dir_by_name(name)?)?.ok_or_else(|| fail(KeyError::NotEncrypted))
     }
 
-    /// [`Self::load_key`] with what was made of what the user gave.
+    /// [`Self::load_key`] with a wrapping key that was already derived.
     pub fn unlock_with(&self, name: &str, wrapping: WrappingKey) -> Result<usize> {
         let info = self.needed_key(name)?;
         let fail = |error| Error::Key { dataset: name.to_owned(), error };
@@ -133,7 +133,7 @@ impl Dsl {
             let new = sibling.root_dir == info.root_dir && sibling.object != info.object;
             if new && self.keyring().get(sibling.object).is_none() {
                 // A sibling under the same root that does not unwrap is damaged, not locked: its
-                // dataset stays locked and says so when it is opened.
+                // dataset stays locked and fails when it is opened.
                 unlocked += usize::from(self.unlock(&sibling, &wrapping).is_ok());
             }
         }

@@ -2,7 +2,7 @@
 
 use ondisk::props::applies;
 
-/// What a dataset is.
+/// The kind of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatasetKind {
     /// A file system, or a snapshot of one.

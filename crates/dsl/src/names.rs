@@ -13,7 +13,7 @@ use ondisk::dsl::prop_suffix::{HAS_RECEIVED, INHERIT, IUV, RECEIVED};
 /// Longest name in bytes.
 const LONGEST: usize = 255;
 
-/// What a name is of.
+/// The kind of object that a name is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameOf {
     /// A dataset, snapshot or bookmark: one part of a full name, the pool's own (`$MOS`) as well.
@@ -59,7 +59,8 @@ pub fn fault(name: &[u8], of: NameOf) -> Option<&'static str> {
     }
 }
 
-/// The name of a property in a key of a dataset's table; `None` for the key that stands for none.
+/// The property name in a key of a dataset's table; `None` if the key does not belong to a
+/// property.
 #[must_use]
 pub fn of_property(key: &[u8]) -> Option<&[u8]> {
     if key == HAS_RECEIVED.as_bytes() {

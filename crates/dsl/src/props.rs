@@ -57,7 +57,7 @@ pub struct Property {
     pub source: Source,
     /// The value that came with a stream, also where another covers it.
     pub received: Option<String>,
-    /// What it is; `None` for a property the user invented.
+    /// Its description; `None` for a user property.
     pub native: Option<&'static props::PropertyDesc>,
 }
 
@@ -77,13 +77,13 @@ impl Property {
     }
 }
 
-/// What the properties depend on beside the datasets.
+/// The inputs of properties beside the datasets.
 #[derive(Clone, Debug, Default)]
 pub struct PropertyContext {
     /// Bytes the pool's normal class can hold without slop space; `None`: not known, `available`
     /// is left out.
     pub pool_size: Option<u64>,
-    /// What is put before mount points (the pool property `altroot`).
+    /// The prefix of mount points (the pool property `altroot`).
     pub altroot: Option<String>,
 }
 
@@ -114,8 +114,8 @@ impl Dsl {
     /// native ones, then those users invented.
     ///
     /// # Errors
-    /// When the pool's own structures about the dataset cannot be read. What is inside its object
-    /// set does not matter: what cannot be read there is left out.
+    /// When the pool's own structures about the dataset cannot be read. The contents of its object
+    /// set do not matter: properties that cannot be read there are left out.
     pub fn properties(
         &self,
         dataset: &Dataset,
@@ -197,7 +197,7 @@ impl Dsl {
     }
 }
 
-/// What was found, when it is there: most datasets do not have a snapshot of the others' name.
+/// Turns "not found" into `None`: most datasets do not have a snapshot of the others' name.
 fn there<T>(found: Result<T>) -> Result<Option<T>> {
     match found {
         Err(Error::NoSuchDataset(_)) => Ok(None),

@@ -1,4 +1,4 @@
-//! The token with which an interrupted receive goes on (`receive_resume_token`).
+//! The token with which an interrupted receive is resumed (`receive_resume_token`).
 //!
 //! Where the receive stopped is in the dataset's later fields. The token carries them to the
 //! sender: a list in native encoding, compressed with gzip level 6, in hexadecimal, after version,
@@ -8,8 +8,8 @@
 //! 1-<checksum>-<size>-<bytes>
 //! ```
 //!
-//! A token comes from a user, who may have copied half of it, and says which memory it takes: the
-//! list is never larger than [`LIST_MAX`].
+//! A token comes from a user, who may have copied half of it, and contains its own size: the list
+//! is never larger than [`LIST_MAX`].
 
 use crate::error::Result;
 use codec::checksum::{ByteOrder, Fletcher4};
@@ -48,8 +48,8 @@ pub struct ResumeToken {
     pub to_guid: u64,
     /// Full name of the snapshot where it was sent.
     pub to_name: Vec<u8>,
-    /// The stream has blocks of more than 128 KiB, blocks that stand in their pointers, blocks as
-    /// they are compressed on disk, blocks as they are encrypted on disk.
+    /// The stream has blocks of more than 128 KiB, embedded blocks, blocks as they are compressed
+    /// on disk, blocks as they are encrypted on disk.
     pub forms: [bool; 4],
     /// GUIDs of the snapshots that it was redacted by.
     pub redaction: Option<Vec<u64>>,
@@ -73,7 +73,7 @@ pub enum TokenFault {
 }
 
 impl ResumeToken {
-    /// What the fields of a dataset say; `None` when no receive into it was interrupted.
+    /// The token of the fields of a dataset; `None` if no receive into it was interrupted.
     ///
     /// # Errors
     /// They cannot be read.
@@ -98,7 +98,7 @@ impl ResumeToken {
         }))
     }
 
-    /// The fields that stand for it: those that are numbers, and that of the name comes beside.
+    /// The fields of the token that are numbers; the name's is separate.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let from = (self.from_guid != 0).then_some((field::RESUME_FROMGUID, self.from_guid));
         let numbers = [
@@ -164,7 +164,7 @@ impl ResumeToken {
         Some(format!("{VERSION}-{sum:x}-{:x}-{digits}", packed.len()))
     }
 
-    /// What a user gave.
+    /// Decodes a token that a user gave.
     ///
     /// # Errors
     /// Why it is not a token.

@@ -1,4 +1,4 @@
-//! What a raw stream says of the key and of the object set that it brings (`crypt_keydata`).
+//! The key and the parameters of the object set in a raw stream (`crypt_keydata`).
 //!
 //! The list is specified in `docs/format/stream.md`. It has what a dataset needs that is received
 //! as it was encrypted: the key, wrapped as it is in the sender's key object, and the form of the
@@ -112,7 +112,7 @@ impl SealedStream {
         meta.max_block = number(META_LAST_BLOCK)?;
         meta.checksum = Checksum(ranged(META_CHECKSUM, 0, 255)? as u8);
         meta.compression = Compression(ranged(META_COMPRESSION, 0, 255)? as u8);
-        // What blocks of dnodes have for themselves, no OpenZFS has ever set.
+        // No OpenZFS has ever set properties of their own for blocks of dnodes.
         if !matches!(meta.checksum, Checksum::INHERIT | Checksum::ON | Checksum::FLETCHER_4) {
             return Err(META_CHECKSUM);
         }

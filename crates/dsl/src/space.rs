@@ -26,7 +26,7 @@ use ondisk::deadlist::{DeadlistHeader, Form};
 use ondisk::dsl::DslDataset;
 use ondisk::zap::parse_int_key;
 
-/// What is wrong with a chain of snapshots that comes back to where it was.
+/// The rule that a chain of snapshots breaks when it comes back to where it was.
 const CIRCLE: &str = "snapshots form a loop";
 
 /// Share of the pool that is held back: 1/32.
@@ -52,7 +52,7 @@ fn add(to: &mut Space, more: Space) {
     to.uncompressed = to.uncompressed.saturating_add(more.uncompressed);
 }
 
-/// What a dataset has, and what was freed of what it had, without what it had.
+/// The space of a dataset plus what was freed since, minus what it had.
 fn grown(is: &DslDataset, freed: Space, was: Space) -> Space {
     let grown = |is: u64, freed: u64, was: u64| is.saturating_add(freed).saturating_sub(was);
     Space {

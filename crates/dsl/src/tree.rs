@@ -446,8 +446,9 @@ impl Dsl {
         Ok(Objset::open(store, dataset.object, &dataset.phys.bp, None)?)
     }
 
-    /// The key object of a dataset; `None` when it is not encrypted. Its object set says that too:
-    /// where the directory's later fields cannot be read, what is not encrypted needs no key.
+    /// The key object of a dataset; `None` if it is not encrypted. Its object set has that too: if
+    /// the directory's additional fields cannot be read, a dataset that is not encrypted needs no
+    /// key.
     pub(crate) fn key_object_of(&self, dataset: &Dataset) -> Result<Option<u64>> {
         let is_plain = !dataset.phys.bp.is_hole() && !dataset.phys.bp.uses_crypt();
         match self.key_object(&dataset.dir) {
@@ -475,7 +476,7 @@ impl Dsl {
 
 /// Sorts the snapshots of `head`, oldest first. The truth is the chain of links from the head back;
 /// txgs alone do not decide, because pools exist with several snapshots of one head and one txg.
-/// Snapshots that a damaged chain does not reach stand where their txgs put them.
+/// Snapshots that a damaged chain does not reach are placed by their txgs.
 pub(crate) fn sort_by_age(snapshots: &mut [Dataset], head: &Dataset) {
     let links: HashMap<u64, u64> = snapshots.iter().map(|s| (s.object, s.phys.prev_snap)).collect();
     // How far back from the head. A link is followed once, so a circle ends.
@@ -492,8 +493,8 @@ pub(crate) fn sort_by_age(snapshots: &mut [Dataset], head: &Dataset) {
     snapshots.sort_by_key(|s| (s.phys.creation_txg, Reverse(rank(s)), s.object));
 }
 
-/// What a walk along links from disk came by: links that lead in a circle are damage, and end it.
-/// It takes no more memory than there are objects.
+/// The objects that a walk along links from disk has visited: links that lead in a circle are
+/// damage, and end it. It takes no more memory than there are objects.
 #[derive(Default)]
 pub(crate) struct VisitedLinks(HashSet<u64>);
 

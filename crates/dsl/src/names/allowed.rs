@@ -7,7 +7,7 @@ pub(crate) const NAME_MAX: usize = 255;
 /// Deepest nesting of datasets below the pool.
 const NESTING_MAX: usize = 50;
 
-/// What a name is of.
+/// The kind of object that a name is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameKind {
     /// `pool/a`.
@@ -48,7 +48,7 @@ pub enum NameFault {
     Character(char),
 }
 
-/// What is wrong with a full name; `None` for one that something can have.
+/// Returns the fault of a full name; `None` if the name is valid.
 #[must_use]
 pub fn name_fault(name: &str) -> Option<NameFault> {
     if name.len() > NAME_MAX {

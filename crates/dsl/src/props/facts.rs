@@ -32,7 +32,7 @@ pub(super) struct Facts<'a> {
     later: LaterFields,
 }
 
-/// What zapified directories and datasets say.
+/// The additional fields of directories and datasets.
 #[derive(Default)]
 struct LaterFields {
     /// File systems and snapshots below.
@@ -74,7 +74,7 @@ struct Key {
 }
 
 impl<'a> Facts<'a> {
-    /// Reads all of it. What cannot be read is missing, and the error goes to `problems`.
+    /// Reads all of it. A part that cannot be read is missing, and the error goes to `problems`.
     pub(super) fn gather(
         dsl: &'a Dsl,
         dataset: &'a Dataset,
@@ -155,7 +155,7 @@ impl<'a> Facts<'a> {
         Some((text, Source::Default))
     }
 
-    /// Sizes that are not inherited: 0 stands for no limit.
+    /// Sizes that are not inherited: 0 means no limit.
     fn limit(&self, p: &'static PropertyDesc) -> Option<(String, Source)> {
         let dir = &self.dataset.dir.phys;
         let value = match p.name {
@@ -309,7 +309,8 @@ pub(super) fn ratio(uncompressed: u64, compressed: u64) -> String {
     format!("{}.{:02}", percent / 100, percent % 100)
 }
 
-/// What a file system's master node or a volume's properties say; what cannot be read is missing.
+/// The values of a file system's master node or of a volume's properties; those that cannot be read
+/// are missing.
 fn inside(objset: &Objset) -> Vec<(&'static str, u64)> {
     let mut out = Vec::new();
     if objset.phys().kind == ondisk::ObjsetKind::Zvol {

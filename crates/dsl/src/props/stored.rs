@@ -40,7 +40,7 @@ impl StoredValue {
     }
 }
 
-/// What is stored for a dataset, nearest first.
+/// The stored properties of a dataset, nearest first.
 #[derive(Clone, Debug, Default)]
 pub struct StoredProperties {
     values: Vec<(String, StoredValue, Source)>,
@@ -76,15 +76,15 @@ impl StoredProperties {
         }
     }
 
-    /// What the dataset has for itself: name and value of what was set for it or received and is
-    /// in effect, in the order of its table.
+    /// The dataset's own values: name and value of each property that was set or received and is in
+    /// effect, in the order of its table.
     pub fn own(&self) -> impl Iterator<Item = (&str, &StoredValue)> {
         let own = |source: &Source| matches!(source, Source::Local | Source::Received);
         let own = self.values.iter().filter(move |(_, _, source)| own(source));
         own.map(|(name, value, _)| (name.as_str(), value))
     }
 
-    /// What came with a stream, in effect or not, in the order of the table.
+    /// The received values, in effect or not, in the order of the table.
     pub fn all_received(&self) -> impl Iterator<Item = (&str, &StoredValue)> {
         let found = |name: &String| self.received.get_key_value(name);
         self.received_names.iter().filter_map(found).map(|(name, value)| (name.as_str(), value))
@@ -119,7 +119,7 @@ impl StoredProperties {
             let end = key.iter().position(|b| *b == b'$').unwrap_or(key.len());
             let (bare, suffix) = key.split_at(end);
             let with = |suffix: &str| table.get(&[bare, suffix.as_bytes()].concat());
-            // A name that no property can have is spelled so that it stands in one cell.
+            // A name that no property can have is escaped so that it fits in one cell.
             let name = spelling::name(bare);
             let is_received = suffix == RECEIVED.as_bytes();
             let source = match suffix {
@@ -172,7 +172,7 @@ fn counts(name: &str, above: bool, snapshot: bool) -> bool {
 }
 
 impl Dsl {
-    /// What is stored for a dataset, its own and inherited.
+    /// The stored properties of a dataset, its own and inherited.
     pub fn stored(&self, dataset: &Dataset) -> Result<StoredProperties> {
         let snapshot = dataset.is_snapshot();
         let mut levels = Vec::new();

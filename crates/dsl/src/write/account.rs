@@ -1,4 +1,4 @@
-//! What the blocks that a sync writes and gives up mean for space, features and dead lists.
+//! The effect of written and freed blocks on space, features and dead lists.
 
 use super::deadlists;
 use super::features::{BY_BLOCKS, of_checksum};

@@ -98,7 +98,7 @@ impl DslCx<'_> {
         Ok(needed)
     }
 
-    /// What comes after the snapshot `snap` is another dataset now: its bookmarks count anew.
+    /// The snapshot `snap` is followed by another dataset now: its bookmarks are counted again.
     pub(super) fn bookmarks_recount(&self, head: u64, snap: u64) -> Result<()> {
         let s = self.dataset(snap)?;
         for (name, mut b) in self.bookmarks_of(head)? {

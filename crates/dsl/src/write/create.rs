@@ -30,7 +30,7 @@ pub struct PoolTree {
     pub mos_dir: u64,
     /// `$FREE`.
     pub free_dir: u64,
-    /// What is freed in the background.
+    /// The list of blocks that are freed in the background.
     pub free_bpobj: u64,
     /// `$ORIGIN@$ORIGIN`, which every other dataset is a clone of.
     pub origin_snap: u64,
@@ -152,7 +152,7 @@ impl DslCx<'_> {
     }
 }
 
-/// What [`create_dataset`] and [`clone_dataset`] made.
+/// The objects made by [`create_dataset`] and [`clone_dataset`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewDataset {
     /// The directory.

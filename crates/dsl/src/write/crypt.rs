@@ -1,4 +1,4 @@
-//! Keys of encrypted datasets: made, shared by clones, wrapped anew, given up.
+//! Keys of encrypted datasets: made, shared by clones, rewrapped, given up.
 //!
 //! # Theory
 //!
@@ -17,8 +17,8 @@
 //! destroy           counted down
 //! ```
 //!
-//! What format, salt and rounds the wrapping key has stands in each key object; where it is kept is
-//! the property `keylocation` of the root.
+//! The format, salt and iterations of the wrapping key are stored in each key object; where it is
+//! kept is the property `keylocation` of the root.
 
 use super::meta::{DslCx, ZAPIFIED};
 use super::props::{PropertyChange, set_property};
@@ -46,7 +46,7 @@ pub(super) const ENCRYPTION: &str = "com.datto:encryption";
 pub struct RootKey {
     /// How it was given.
     pub format: KeyFormat,
-    /// What wraps the keys of datasets.
+    /// The key that wraps the keys of datasets.
     pub wrapping: Arc<WrappingKey>,
     /// Salt of the derivation from a passphrase; 0 in the other formats.
     pub pbkdf2_salt: u64,
@@ -81,7 +81,7 @@ pub(super) struct NewKey {
     key: RootKey,
 }
 
-/// What a new dataset below `parent` needs; `None`: it is not encrypted.
+/// The encryption of a new dataset below `parent`; `None`: it is not encrypted.
 ///
 /// # Errors
 /// It has no key to be encrypted with, that key is not loaded, or the pool lacks the feature.
@@ -167,8 +167,8 @@ pub(super) fn give(
     Ok(())
 }
 
-/// Gives a new head the key that came with a raw stream. It is an encryption root, whose key its
-/// user is asked for.
+/// Gives a new head the key of a raw stream. It is an encryption root, whose key the user must
+/// supply.
 ///
 /// Changes on disk: as [`give`].
 pub(super) fn give_sealed(cx: &DslCx<'_>, (dir, head): (u64, u64), key: &SealedKey) -> Result<()> {
@@ -185,8 +185,8 @@ pub(super) fn give_sealed(cx: &DslCx<'_>, (dir, head): (u64, u64), key: &SealedK
     cx.store_property(cx.dir(dir)?.props_zap, "keylocation", Some(&location))
 }
 
-/// The key of a dataset is wrapped as a raw stream has it: its sender may have changed with what.
-/// Where that is so, what wraps it must be loaded anew; the key itself is the same.
+/// Rewraps the key of a dataset as a raw stream has it: its sender may have changed the wrapping
+/// key. In that case the wrapping key must be loaded again; the key itself is the same.
 ///
 /// Changes on disk: the key object.
 pub(super) fn renew_sealed(cx: &DslCx<'_>, dsl: &Dsl, dir: &Dir, key: &SealedKey) -> Result<()> {
@@ -201,8 +201,8 @@ pub(super) fn renew_sealed(cx: &DslCx<'_>, dsl: &Dsl, dir: &Dir, key: &SealedKey
     Ok(())
 }
 
-/// Makes a dataset that came with a raw stream an encryption root, or one of the root above it, as
-/// its sender has it. No key is needed: the sender says that the keys are wrapped so.
+/// Makes a dataset that was received raw an encryption root, or one of its parent's root, as its
+/// sender has it. No key is needed: the sender guarantees that the keys are wrapped so.
 ///
 /// Changes on disk: the root in its key object, and in those that name it; the property
 /// `keylocation`.
@@ -399,7 +399,7 @@ fn new_root(dsl: &Dsl, dir: &Dir, change: &KeyChange) -> Result<(u64, RootKey)> 
     Ok((info.root_dir, inherited(dsl, &info, Some(&parent))?))
 }
 
-/// Wraps the keys of a dataset, and of those below it that have the same encryption root, anew.
+/// Rewraps the keys of a dataset, and of those below it that have the same encryption root.
 ///
 /// Changes on disk: their key objects; the property `keylocation`.
 ///

@@ -86,7 +86,7 @@ pub(super) fn free(cx: &DslCx<'_>, list: u64) -> Result<()> {
     with(cx, |l| deadlist::free(l, list))
 }
 
-/// Makes the dead list of a dataset anew, of these blocks. Its keys are those of the snapshots
+/// Rebuilds the dead list of a dataset from these blocks. Its keys are those of the snapshots
 /// before the last.
 pub fn renew_deadlist(cx: &DslCx<'_>, dataset: u64, blocks: &[BlkPtr]) -> Result<()> {
     let ds = cx.dataset(dataset)?;

@@ -10,7 +10,7 @@ use crate::tree::{Dataset, Dsl, VisitedLinks};
 use ondisk::DmuType;
 use ondisk::dsl::deleg::{Scope, Who, WhoKey, is_permission, is_set_name};
 
-/// What is taken from a holder.
+/// Permissions that are revoked from a holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// Who, and where.
@@ -19,7 +19,7 @@ pub struct Taken {
     pub permissions: Option<Vec<String>>,
 }
 
-/// What was done, as the history words it: the event, and its text.
+/// The event and its text, as in the history.
 pub type DelegationEvent = (&'static str, String);
 
 /// A file system or volume, whose permissions are to be changed.
@@ -31,8 +31,8 @@ fn target(dsl: &Dsl, name: &str) -> Result<Dataset> {
     }
 }
 
-/// Whether a holder can have these permissions: sets where the key says so, and permissions that
-/// there are where it does not.
+/// Checks that a holder can have these permissions: sets if the key is for sets, and existing
+/// permissions otherwise.
 fn check(name: &str, who: &WhoKey, permissions: &[String]) -> Result<()> {
     let is_number = !who.name.is_empty() && who.name.bytes().all(|c| c.is_ascii_digit());
     let is_good = match who.who {
@@ -51,7 +51,7 @@ fn check(name: &str, who: &WhoKey, permissions: &[String]) -> Result<()> {
     }
 }
 
-/// Gives permissions on a file system or volume. What was done.
+/// Grants permissions on a file system or volume. Returns the change.
 ///
 /// Changes on disk: the directory's table of permissions, made with the first, and a table for each
 /// holder.
@@ -75,7 +75,8 @@ pub fn allow(
     Ok(events)
 }
 
-/// Takes permissions on a file system or volume; what is not there need not be. What was done.
+/// Revokes permissions on a file system or volume; those that were not granted are ignored. Returns
+/// the change.
 ///
 /// Changes on disk: the tables of the holders; one without a permission goes.
 ///
@@ -138,7 +139,7 @@ impl DslCx<'_> {
         permissions.iter().try_for_each(|permission| self.put(holder, permission, 0))
     }
 
-    /// Gives the creator of a new directory what those above it say that creators get.
+    /// Gives the creator of a new directory the permissions that its ancestors grant to creators.
     pub(super) fn give_to_creator(&self, dir: u64) -> Result<()> {
         let (mut above, mut seen) = (self.dir(dir)?.parent, VisitedLinks::default());
         while above != 0 {

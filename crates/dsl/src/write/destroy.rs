@@ -12,7 +12,7 @@ use ondisk::bpobj::Space;
 use ondisk::dsl::{DslDataset, DslDir, FREE_DIR_NAME, dataset_field};
 use ondisk::mos;
 
-/// What became of a snapshot that was to be destroyed.
+/// The result of destroying a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destroyed {
     /// It is gone.
@@ -40,8 +40,8 @@ pub fn check_destroy_snapshot(
     Ok(snap)
 }
 
-/// What keeps a file system, volume or snapshot for good, and not only until what is below it, its
-/// snapshots and its clones are gone. With `defer` a snapshot may be held.
+/// Checks for obstacles that are permanent: those that remain when the children, snapshots and
+/// clones of the dataset are gone. With `defer` a snapshot may be held.
 pub fn check_destroyable(cx: &DslCx<'_>, dsl: &Dsl, dataset: &Dataset, defer: bool) -> Result<()> {
     let refused = |why| Err(Error::refused(&dataset.name, why));
     if dataset.phys.is_snapshot() {
@@ -90,7 +90,7 @@ pub(super) fn destroy_snapshot_object(cx: &DslCx<'_>, object: u64) -> Result<()>
         let mut prev = cx.dataset(ds.prev_snap)?;
         if prev.next_snap == object {
             prev.next_snap = ds.next_snap;
-            // What the next dataset gave up and both had is now the previous one's alone.
+            // Blocks that the next dataset gave up and both had are now the previous one's alone.
             let since = prev.prev_snap_txg;
             let freed = deadlists::space_range(cx, next.deadlist, since, ds.prev_snap_txg)?;
             add(&mut prev.unique, freed.used.cast_signed());
@@ -130,7 +130,7 @@ pub(super) fn destroy_snapshot_object(cx: &DslCx<'_>, object: u64) -> Result<()>
             n.unique = unique;
             n.flags |= DslDataset::FLAG_UNIQUE_ACCURATE;
         })?;
-        // What is the head's own again needs no reservation any more.
+        // Space that is the head's own again needs no reservation any more.
         let reserved = cx.own_number(ds.dir, "refreservation")?;
         let covered = unique.min(reserved).saturating_sub(before.min(reserved));
         if covered != 0 {
@@ -148,7 +148,7 @@ pub(super) fn destroy_snapshot_object(cx: &DslCx<'_>, object: u64) -> Result<()>
     cx.free_record(object)
 }
 
-/// What of a head is younger than its last snapshot: all it has but what it shares.
+/// The space of a head that is younger than its last snapshot: all it has but what it shares.
 pub(super) fn head_unique(cx: &DslCx<'_>, head: &DslDataset) -> Result<u64> {
     let before = match head.prev_snap {
         0 => 0,

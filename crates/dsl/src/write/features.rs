@@ -15,7 +15,7 @@ pub(super) const BOOKMARK_WRITTEN: &str = "com.delphix:bookmark_written";
 /// Limits on the number of file systems and snapshots.
 pub(super) const FILESYSTEM_LIMITS: &str = "com.joyent:filesystem_limits";
 
-/// The counts as they stand in the MOS: nothing is kept in memory.
+/// The counts as stored in the MOS: nothing is kept in memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MosFeatures;
 
@@ -94,7 +94,7 @@ impl DslCx<'_> {
         self.features.decr(self, guid)
     }
 
-    /// The features a dataset names, with what stands there.
+    /// The features that a dataset names, with their values.
     pub(super) fn dataset_features(&self, dataset: u64) -> Result<Vec<(String, Vec<u64>)>> {
         if !self.is_zapified(dataset)? {
             return Ok(Vec::new());

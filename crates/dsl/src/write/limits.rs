@@ -11,7 +11,7 @@ use crate::error::{Error, Refusal, Result};
 use crate::tree::{DEPTH_MAX, Dir, Dsl};
 use ondisk::dsl::dir_field::{FILESYSTEM_COUNT, SNAPSHOT_COUNT};
 
-/// What is counted.
+/// A kind of object that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
     Filesystems,
@@ -62,7 +62,7 @@ impl DslCx<'_> {
     }
 
     /// A limit is set on a directory: it and all below have counts from now on. The feature is
-    /// active from the first limit on for ever; its count says no more than that.
+    /// active from the first limit on for ever; its count means no more than that.
     pub(super) fn begin_counting(&self, dir: u64) -> Result<()> {
         self.subtree_counts(dir)?;
         let table = self.directory(ondisk::mos::FEATURES_FOR_WRITE)?.unwrap_or(0);

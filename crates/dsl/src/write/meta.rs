@@ -22,7 +22,7 @@ pub trait FeatureCounts {
 /// Type of an object that is a ZAP beside what its bonus says: a ZAP of metadata.
 pub(super) const ZAPIFIED: DmuType = DmuType(196);
 
-/// What is to be known of blocks, and what frees them. Implemented by the pool.
+/// Properties of blocks, and how they are freed. Implemented by the pool.
 pub trait Blocks: Send + Sync {
     /// Space that a block takes in the accounting: all copies, on RAID-Z deflated. In bytes.
     fn dsize(&self, bp: &BlkPtr) -> u64;
@@ -44,7 +44,7 @@ pub struct Timestamp {
     pub nanos: u64,
 }
 
-/// What every task works with: the live MOS, in syncing context.
+/// The context of every task: the live MOS, in syncing context.
 #[derive(Clone, Copy)]
 pub struct DslCx<'a> {
     /// The live meta object set.
@@ -61,7 +61,7 @@ pub struct DslCx<'a> {
     pub guid: &'a dyn Fn() -> u64,
     /// Bytes that all datasets together may take, for what needs room to be allowed.
     pub pool_size: u64,
-    /// The user who makes what is made: it gets the permissions that creators get.
+    /// The user who creates datasets here: it gets the permissions that creators get.
     pub creator: u64,
 }
 
@@ -135,7 +135,7 @@ impl DslCx<'_> {
         Ok(self.mos.free(self.tx, object)?)
     }
 
-    /// Frees a table; 0 stands for no table.
+    /// Frees a table; 0 means no table.
     pub(super) fn free_table(&self, object: u64) -> Result<()> {
         match object {
             0 => Ok(()),

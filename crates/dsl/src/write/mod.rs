@@ -5,12 +5,12 @@
 //! Everything here runs while a txg is being synced, by its one thread, on the *live* meta object
 //! set: nothing else changes the MOS meanwhile, so there are no locks, and every function reads a
 //! record, changes it and writes it back ([`DslCx`] has the means). A function that can be refused
-//! says so before it changes anything; its check is a function of its own where a caller may want
-//! to know before a txg is spent on it.
+//! fails before it changes anything; its check is a function of its own where a caller may want to
+//! know before a txg is spent on it.
 //!
-//! Space is counted where it changes. A [`HeadAccount`] is told of every block that a head's sync
-//! writes and gives up; at its end [`finish_head`] writes the sums to the dataset, and up along its
-//! directories. What must hold at any time, to the byte:
+//! Space is counted where it changes. A [`HeadAccount`] is notified of every block that a head's
+//! sync writes and gives up; at its end [`finish_head`] writes the sums to the dataset, and up
+//! along its directories. Invariants that hold at any time, to the byte:
 //!
 //! ```text
 //! referenced(head)  = blocks reachable from it

@@ -151,8 +151,8 @@ pub fn promote(cx: &DslCx<'_>, dsl: &Dsl, name: &str) -> Result<()> {
     super::crypt::pass_root(cx, dsl, &from, &clone.dir)
 }
 
-/// What the snapshots up to `snap` ever had since `before`: what is left of it in the last, and the
-/// dead of each.
+/// The space that the snapshots up to `snap` ever had since `before`: what is left of it in the
+/// last, and the dead of each.
 fn moved_space(
     cx: &DslCx<'_>,
     snap: &DslDataset,

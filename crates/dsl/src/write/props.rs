@@ -49,7 +49,7 @@ const INSIDE: [&str; 6] =
 /// Properties of names, which file systems have since version 3.
 const OF_NAMES: [&str; 3] = ["utf8only", "normalization", "casesensitivity"];
 
-/// Refuses what file systems of the version that is wanted do not have.
+/// Refuses properties that file systems of the requested version do not have.
 ///
 /// # Errors
 /// A property of names is given a value before version 3, even the usual one.
@@ -98,7 +98,7 @@ impl Dsl {
 /// limits the counts of all directories below.
 ///
 /// # Errors
-/// What cannot be set, or not to that value now.
+/// The property cannot be set, or not to that value now.
 pub fn set_property(
     cx: &DslCx<'_>,
     dsl: &Dsl,
@@ -181,7 +181,7 @@ pub(super) fn check_new(
     let [reserved, refreserved] = RESERVATIONS.map(number);
     for change in properties.iter().filter(|p| !INSIDE.contains(&p.name.as_str())) {
         match find(&DATASET, &change.name) {
-            // What cannot be changed later is set now.
+            // Properties that cannot be changed later are set now.
             Some(p) if p.is_fixed() && p.access != Access::ReadOnly => check_stored(name, change)?,
             _ => check_change(name, change)?,
         }
@@ -208,7 +208,8 @@ pub(super) fn check_new(
 /// Changes on disk: those of [`set_property`].
 ///
 /// # Errors
-/// What lives in the object set; a limit or reservation cannot have its former value now.
+/// The property is stored in the object set; or a limit or reservation cannot have its former value
+/// now.
 pub fn revert_property(cx: &DslCx<'_>, dsl: &Dsl, dataset: &str, name: &str) -> Result<()> {
     let ds = dsl.by_name(dataset)?;
     let change = PropertyChange { name: name.to_owned(), value: None };
@@ -279,7 +280,7 @@ pub(super) fn check_on_snapshot(change: &PropertyChange) -> Result<()> {
     check_stored(&change.name, change)
 }
 
-/// What the tables say about whether a property may be set, and to what.
+/// Checks by the tables whether a property may be set, and to what.
 fn check_change(dataset: &str, change: &PropertyChange) -> Result<()> {
     let Some(p) = find(&DATASET, &change.name) else {
         return match ondisk::props::is_user_property(&change.name) {
@@ -403,8 +404,8 @@ fn apply(
     }
 }
 
-/// Sets a property of a head or snapshot to a value that came with a stream, or clears it. A value
-/// that is set here goes before it. What lives in the object set came with that.
+/// Sets a property of a head or snapshot to a received value, or clears it. A value that is set
+/// here takes precedence. Properties stored in the object set were received with that.
 ///
 /// Changes on disk: as [`set_property`].
 ///
@@ -517,8 +518,8 @@ impl DslCx<'_> {
         self.put(table, HAS_RECEIVED, 0)
     }
 
-    /// Writes a local value into a table of properties, or takes it out. Where there are received
-    /// properties, taking it out also says that this one is not wanted.
+    /// Writes a local value into a table of properties, or removes it. If there are received
+    /// properties, removing it also records that the received value does not count.
     pub(super) fn store_property(
         &self,
         table: u64,

@@ -27,7 +27,7 @@ const BPTREE_BLOCK: u32 = 128 << 10;
 /// Dataset in the bookmarks of trees that belong to none any more.
 const DESTROYED: u64 = u64::MAX;
 
-/// What a call of [`drain`] did.
+/// The result of a call of [`drain`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
     /// Blocks freed.
@@ -112,8 +112,8 @@ fn is_freed(cx: &DslCx<'_>) -> Result<bool> {
 /// every txg until it is done.
 ///
 /// Changes on disk: the two queues, the space of `$FREE`; the queue of trees goes when it is empty,
-/// and the feature `async_destroy` is not active any more. What could not be reached because a
-/// block on the way is lost stays allocated and counts for `$LEAK` then.
+/// and the feature `async_destroy` is not active any more. Blocks that could not be reached because
+/// a block on the way is lost stay allocated and count for `$LEAK` then.
 pub fn drain(cx: &DslCx<'_>, max_blocks: u64) -> Result<Drained> {
     let mut out = Drained::default();
     let mut freed = Delta::default();
@@ -176,7 +176,7 @@ pub fn drain(cx: &DslCx<'_>, max_blocks: u64) -> Result<Drained> {
 }
 
 impl DslCx<'_> {
-    /// What `$FREE` still counts when nothing is left to be freed could not be reached.
+    /// The space that `$FREE` still counts when nothing is left to be freed could not be reached.
     fn account_leak(&self) -> Result<()> {
         let Some(free) = self.internal_dir(FREE_DIR_NAME)? else { return Ok(()) };
         let d = self.dir(free)?;
@@ -221,7 +221,7 @@ impl Visitor for Freeing<'_> {
     }
 
     fn leave(&mut self, bp: &BlkPtr, place: Place) -> ControlFlow<()> {
-        // Stopping at an indirect block would say that nothing below it is freed yet.
+        // Stopping at an indirect block would mean that nothing below it is freed yet.
         if self.left == 0 && place.level == 0 {
             let blkid = place.blkid.min(Zbookmark::SPILL_BLKID);
             self.stop = Some(Zbookmark::new(DESTROYED, place.object, 0, blkid));

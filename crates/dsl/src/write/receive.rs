@@ -2,7 +2,7 @@
 //!
 //! # Theory
 //!
-//! What is received is of no use before the stream has ended, and must not be seen before. So it
+//! A received state is of no use before the stream has ended, and must not be visible before. So it
 //! has a head of its own, which is marked as inconsistent:
 //!
 //! ```text
@@ -52,10 +52,10 @@ use std::sync::Arc;
 
 /// The field with what the receiver is to know when the rest comes. It is zinc's own.
 const LATER: &str = "org.zinc:receive_later";
-/// Its bytes, at most: what is longer goes on in fields with numbers behind that name.
+/// Its bytes, at most: a longer text continues in fields with numbers behind that name.
 const LATER_MAX: usize = 4096;
 
-/// The features of a dataset that a stream can bring, which blocks do not tell of.
+/// The features of a dataset that a stream can have, and that its blocks do not show.
 const BY_STREAM: [&str; 1] = ["org.zfsonlinux:large_dnode"];
 
 /// A stream of one snapshot, as far as datasets are concerned.
@@ -83,13 +83,13 @@ pub struct Incoming {
     pub guid: u64,
     /// When it was taken, in seconds since 1970.
     pub creation_time: u64,
-    /// What is set of the new dataset from the start.
+    /// Properties that the new dataset has from the start.
     pub properties: Vec<PropertyChange>,
-    /// What is received for the new dataset from the start: how its blocks are written.
+    /// Received properties that the new dataset has from the start: how its blocks are written.
     pub received: Vec<PropertyChange>,
-    /// It can be resumed when it is cut: what the fields say before its first record.
+    /// It can be resumed when it is cut: the fields before its first record.
     pub resumable: Option<ResumeToken>,
-    /// What is to be known when the rest comes.
+    /// Settings to keep until the rest is received.
     pub later: Option<String>,
     /// How a new dataset that is not a clone is encrypted.
     pub encryption: Encryption,
@@ -125,7 +125,7 @@ impl Target {
     }
 }
 
-/// What is received is written with the dataset's key.
+/// Received blocks are written with the dataset's key.
 fn check_unlocked(dsl: &Dsl, dataset: &Dataset) -> Result<()> {
     match dsl.is_unlocked(dataset)? {
         true => Ok(()),
@@ -140,7 +140,7 @@ impl Incoming {
         format!("{}@{}", self.name, self.snapshot)
     }
 
-    /// Features that it brings and that are not told of by blocks that are written.
+    /// Its features that written blocks do not show.
     fn features(&self) -> impl Iterator<Item = &'static str> {
         let [large_blocks, ..] = BY_BLOCKS;
         let [large_dnodes] = BY_STREAM;
@@ -152,7 +152,7 @@ impl Incoming {
         all.into_iter().filter(|(is_used, _)| *is_used).map(|(_, guid)| guid)
     }
 
-    /// Where it goes, and the snapshot that it goes on from, where there is one.
+    /// The target, and the snapshot from which it continues, if there is one.
     fn plan(&self, cx: &DslCx<'_>, dsl: &Dsl) -> Result<(Target, Option<Dataset>)> {
         let fields = self.resumable.as_ref().map(|_| EXTENSIBLE_DATASET);
         let mut needed = self.features().chain(fields);
@@ -268,7 +268,7 @@ impl Incoming {
         if self.is_volume != (dsl.kind(head) == DatasetKind::Volume) {
             return refused(Refusal::OtherKind);
         }
-        // A clone that has no snapshots yet goes on from its origin.
+        // A clone that has no snapshots yet continues from its origin.
         let last = snapshots.last().map_or(0, |s| s.object);
         if last != head.phys.prev_snap {
             let origin = dsl.nameless(head.phys.prev_snap)?;
@@ -299,8 +299,8 @@ impl Incoming {
         Ok(Some(from))
     }
 
-    /// Refuses blocks that are cut up where they were whole before: the rest of such a block could
-    /// not be told.
+    /// Refuses blocks that are cut up where they were whole before: the rest of such a block would
+    /// not be known.
     fn check_large_blocks(&self, cx: &DslCx<'_>, from: &Dataset) -> Result<()> {
         let [large_blocks, ..] = BY_BLOCKS;
         let has = cx.dataset_features(from.object)?.iter().any(|(guid, _)| guid == large_blocks);
@@ -324,10 +324,11 @@ impl Incoming {
     }
 }
 
-/// Whether a stream can be received. Returns the snapshot that it goes on from, where there is one.
+/// Checks whether a stream can be received. Returns the snapshot from which it continues, if there
+/// is one.
 ///
 /// # Errors
-/// What keeps the stream from being received.
+/// The reason why the stream cannot be received.
 pub fn check_receive(cx: &DslCx<'_>, dsl: &Dsl, incoming: &Incoming) -> Result<Option<Dataset>> {
     incoming.plan(cx, dsl).map(|(_, from)| from)
 }
@@ -338,7 +339,7 @@ pub fn check_receive(cx: &DslCx<'_>, dsl: &Dsl, incoming: &Incoming) -> Result<O
 /// Changes on disk: as [`super::create_dataset`] and [`super::clone_dataset`]; the head is marked.
 ///
 /// # Errors
-/// What keeps the stream from being received.
+/// The reason why the stream cannot be received.
 pub fn begin_receive(cx: &DslCx<'_>, dsl: &Dsl, incoming: &Incoming) -> Result<NewDataset> {
     let (target, from) = incoming.plan(cx, dsl)?;
     for needed in from.iter().chain(target.existing()).filter(|_| incoming.sealed.is_none()) {
@@ -370,7 +371,7 @@ pub fn begin_receive(cx: &DslCx<'_>, dsl: &Dsl, incoming: &Incoming) -> Result<N
             (dir, head)
         }
         Target::Existing(existing) => {
-            // What replaces an encrypted dataset is encrypted with its key.
+            // The replacement of an encrypted dataset is encrypted with its key.
             let is_encrypted = cx.is_encrypted(existing.dir.object)?;
             let dir = create_dir(cx, Some((existing.dir.object, RECV_DIR_NAME)))?;
             if is_encrypted && incoming.from_guid == 0 {
@@ -424,7 +425,7 @@ pub fn partly_received(dsl: &Dsl, name: &str) -> Result<(Dataset, ResumeToken)> 
     found.ok_or_else(|| Error::refused(name, Refusal::NotPartlyReceived))
 }
 
-/// What was to be known when the rest comes, of a head that was received in part.
+/// The settings kept until the rest is received, of a head that was received in part.
 ///
 /// # Errors
 /// Its fields cannot be read.
@@ -443,11 +444,11 @@ fn later_field(at: usize) -> String {
     if at == 0 { LATER.to_owned() } else { format!("{LATER}.{at}") }
 }
 
-/// Whether a stream goes on with what was received before it was cut: the same snapshot, of the
-/// same source, from the position in the fields. Returns the head, and what the fields say.
+/// Checks that a stream continues what was received before it was cut: the same snapshot, of the
+/// same source, from the position in the fields. Returns the head, and the position.
 ///
 /// # Errors
-/// What keeps the rest from being received.
+/// The reason why the rest cannot be received.
 pub fn check_resume(
     cx: &DslCx<'_>,
     dsl: &Dsl,
@@ -485,7 +486,7 @@ pub fn check_resume(
 /// Changes on disk: the features that the rest brings.
 ///
 /// # Errors
-/// What keeps the rest from being received.
+/// The reason why the rest cannot be received.
 pub fn resume_receive(
     cx: &DslCx<'_>,
     dsl: &Dsl,
@@ -517,8 +518,8 @@ pub fn note_received(cx: &DslCx<'_>, head: u64, at: Position) -> Result<()> {
     }
 }
 
-/// Whether what was received can become what it is meant for, which is asked once more at the end.
-/// Returns the dataset that was there, if one was.
+/// Checks that the received dataset can take its place; repeated at the end, in the sync task.
+/// Returns the dataset that it replaces, if there is one.
 pub fn check_end_receive(
     cx: &DslCx<'_>,
     dsl: &Dsl,
@@ -546,8 +547,8 @@ pub fn check_end_receive(
     Ok(Some(head))
 }
 
-/// Makes what was received what it is meant for. Nothing of both object sets may be dirty, and no
-/// object set that was opened before is that of the dataset any more. Returns the snapshot.
+/// Puts the received dataset in its place. Neither object set may be dirty, and no object set that
+/// was opened before belongs to the dataset any more. Returns the snapshot.
 ///
 /// Changes on disk: as [`super::rollback`] and [`super::snapshot`]; the head has what the clone
 /// had, its dead list too; the clone and its directory go.
@@ -628,7 +629,7 @@ fn take_over(cx: &DslCx<'_>, head: u64, clone: u64) -> Result<()> {
     let prev = cx.dataset(prev_object)?;
     let freed = Delta::from(deadlists::space(cx, c.deadlist)?);
     for (name, mark) in cx.bookmarks_of(head)? {
-        // Those of the last snapshot itself are counted anew below.
+        // Those of the last snapshot itself are counted again below.
         let is_younger = mark.creation_txg >= prev.creation_txg && mark.guid != prev.guid;
         if is_younger && counts_freed(&mark) {
             cx.add_freed(head, &name, mark, freed)?;
@@ -681,9 +682,9 @@ pub fn check_discard(dsl: &Dsl, received: u64) -> Result<()> {
     Ok(())
 }
 
-/// The heads of receives that did not come to their end: what the program that received left when
-/// it was ended. Those that can be resumed are left out: another program may want that. What cannot
-/// be read is left out too.
+/// The heads of receives that did not come to their end: left by a program that was ended while it
+/// received. Those that can be resumed are left out: another program may want that. Heads that
+/// cannot be read are left out too.
 #[must_use]
 pub fn unfinished_receives(dsl: &Dsl) -> Vec<u64> {
     let mut out = Vec::new();

@@ -46,7 +46,7 @@ fn check_names(dsl: &Dsl, from: &str, to: &str) -> Result<Arc<Dir>> {
     if check_name(to)? != NameKind::Dataset {
         return Err(Error::BadName(to.to_owned()));
     }
-    // What a stream is being received into has a name that no user gives or takes.
+    // A dataset into which a stream is being received has a name that no user gives or takes.
     check_name(from)?;
     let dir = dsl.dir_by_name(from)?;
     match dir.object == dsl.root_object() {
@@ -177,8 +177,8 @@ pub fn rename_snapshot(
     if recursive {
         let below = format!("{path}/");
         for (n, dir) in dsl.walk() {
-            // What is at or above the place and cannot be read hides what is below: it is no reason
-            // to rename the rest.
+            // A dataset at or above the place that cannot be read hides those below: it is no
+            // reason to rename the rest.
             let hides = |n: &str| is_within(path, n.strip_suffix("/?").unwrap_or(n));
             if !(n.starts_with(&below) || dir.is_err() && hides(&n)) {
                 continue;

@@ -79,14 +79,14 @@ fn check_rollback_room(cx: &DslCx<'_>, dsl: &Dsl, head: &Dataset, snap: &Dataset
     check_snapshot_room(dsl, std::slice::from_ref(head), cx.pool_size)
 }
 
-/// Forgets the tree of a head, which cannot be read any more: it cannot be freed, and what it took
-/// stays taken. What the head accounts for stays as it is until it is reset or destroyed.
+/// Forgets the tree of a head, which cannot be read any more: it cannot be freed, and its space
+/// stays allocated. The accounting of the head stays as it is until it is reset or destroyed.
 pub fn forget_tree(cx: &DslCx<'_>, head: u64) -> Result<()> {
     cx.update_dataset(head, |ds| ds.bp = BlkPtr::default())
 }
 
-/// Takes a head back to what it was made of: its last snapshot, its origin, or nothing. It has no
-/// own root then when that has none.
+/// Resets a head to its origin: its last snapshot, the origin of its clone, or nothing. It has no
+/// root block of its own if the origin has none.
 ///
 /// # Errors
 /// It is of the time before everything had an origin.
@@ -106,8 +106,8 @@ pub(super) fn rollback_head(cx: &DslCx<'_>, object: u64) -> Result<()> {
     let dir = cx.dir(head.dir)?;
     let given_up = deadlists::space(cx, head.deadlist)?;
 
-    // What the head alone has: all it references, less what it shares with the snapshot, which is
-    // all the snapshot references but what the head gave up.
+    // The space of the head alone: all it references, less what it shares with the snapshot, which
+    // is all the snapshot references but what the head gave up.
     let own = |head: u64, snap: u64, gone: u64| head.saturating_add(gone).saturating_sub(snap);
     let own = Space {
         used: own(head.referenced, prev.referenced, given_up.used),

@@ -1,4 +1,4 @@
-//! How much may be written to a dataset, and what stands in the way of more.
+//! How much may be written to a dataset, and the limit that applies.
 
 use super::spacing::beyond;
 use crate::error::{Error, Refusal, Result};
@@ -105,7 +105,7 @@ pub(super) fn check_move(
             let back = Some((dir.object, gone.unsigned_abs()));
             return room_beside(dsl, to, pool_size, 0, back)?.check(&to.name, bytes);
         }
-        // What is reserved there and used no more stays reserved.
+        // Space that is reserved there and used no more stays reserved.
         gone = beyond(dir.phys.used, dir.phys.reserved, gone);
     }
     Ok(())
@@ -126,7 +126,7 @@ pub(super) fn check_reservation(
     let d = &head.dir.phys;
     let (used, old, place) = match property {
         "reservation" => {
-            // What it keeps free is taken from what is above.
+            // The space it keeps free is taken from the directories above.
             let above = match d.parent {
                 0 => head.dir.clone(),
                 n => {

@@ -60,7 +60,7 @@ pub fn check_snapshots(dsl: &Dsl, names: &[String]) -> Result<Vec<Dataset>> {
 /// theirs (users' properties only).
 ///
 /// # Errors
-/// What [`check_snapshots`] refuses, and [`Refusal::JustTaken`] of heads that this very txg took a
+/// As for [`check_snapshots`], and [`Refusal::JustTaken`] for heads that this very txg took a
 /// snapshot of.
 ///
 /// Changes on disk, for each: a new dataset before the head, which takes the head's dead list over;

@@ -56,7 +56,7 @@ pub(super) fn add(counter: &mut u64, delta: i64) {
     *counter = counter.saturating_add_signed(delta);
 }
 
-/// What `delta` more of `used` adds to something that counts at least as `reserved`.
+/// The change of something that counts at least as `reserved` when `used` changes by `delta`.
 pub(super) fn beyond(used: u64, reserved: u64, delta: i64) -> i64 {
     let after = used.saturating_add_signed(delta).max(reserved);
     after.wrapping_sub(used.max(reserved)).cast_signed()
@@ -89,7 +89,7 @@ impl DslCx<'_> {
                 return Ok(());
             }
             at = d.parent;
-            // What the child had reserved and now uses moves from one part to the other.
+            // Space that the child had reserved and now uses moves from one part to the other.
             parts.clear();
             parts.push((DslDir::USED_CHILD, delta.used));
             parts.push((DslDir::USED_CHILD_RESERVED, above.wrapping_sub(delta.used)));

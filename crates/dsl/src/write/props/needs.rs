@@ -9,7 +9,7 @@ const LARGE_BLOCKS: &str = "org.open-zfs:large_blocks";
 const LARGE_DNODE: &str = "org.zfsonlinux:large_dnode";
 const LONG_NAMES: &str = "org.zfsonlinux:longname";
 const LZ4: &str = "org.illumos:lz4_compress";
-/// Named by every dataset whose property says so, before the first block.
+/// Named by every dataset with that property, before the first block.
 pub(super) const ZSTD: &str = "org.freebsd:zstd_compress";
 
 /// Largest block without the feature for larger ones.
