@@ -33,7 +33,7 @@ const ACL_BYTES_MAX: u64 = 64 << 10;
 pub struct Acl {
     /// Its entries, in the order in which they decide.
     pub entries: Vec<Ace>,
-    /// It says what the mode says.
+    /// The list grants exactly what the mode does.
     pub trivial: bool,
 }
 
@@ -92,7 +92,7 @@ impl Node {
     }
 }
 
-/// Letters of the permissions, from the bit they stand for, in the order of the compact text.
+/// Letters of the permissions, by their bit, in the order of the compact text.
 const PERMISSIONS: [(u32, char); 14] = [
     (0x1, 'r'),
     (0x2, 'w'),

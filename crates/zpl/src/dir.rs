@@ -85,8 +85,8 @@ impl Node {
         }
     }
 
-    /// Entries from a place on, `.` and `..` left out: `limit` of them, or a few more. What cannot
-    /// be read of the directory is an error item among them.
+    /// Entries from a place on, `.` and `..` left out: `limit` of them, or a few more. Parts of the
+    /// directory that cannot be read are error items among them.
     ///
     /// An entry that is there all the time is met once, whatever else is made and removed between
     /// two pages; one that is made or removed meanwhile is met or not.
@@ -112,7 +112,7 @@ impl Node {
         Ok(DirPage { entries, next: page.next.map(DirCursor) })
     }
 
-    /// All entries in no order, read as they are wanted; see [`Self::read_dir`].
+    /// All entries in no order, read on demand; see [`Self::read_dir`].
     pub fn entries(&self) -> Result<Entries<'_>> {
         Entries::new(self, Self::read_dir)
     }

@@ -12,7 +12,7 @@ pub enum Error {
     Dmu(dmu::Error),
     /// The object set is not a file system, or no volume.
     WrongKind {
-        /// What was wanted.
+        /// The expected kind.
         wanted: &'static str,
     },
     /// The file system is of a version that is not known.
@@ -21,7 +21,7 @@ pub enum Error {
     Format {
         /// The object.
         object: u64,
-        /// What is wrong.
+        /// The error of the decoder.
         error: ondisk::Error,
     },
     /// An attribute every file must have is missing.
@@ -57,7 +57,7 @@ pub enum Error {
     OtherProject,
     /// The file has no such extended attribute.
     NoXattr(String),
-    /// Something is larger than it can be; the text says what.
+    /// Something is too large; the text names it.
     TooLarge(&'static str),
     /// The flags of a file forbid the change.
     NotPermitted(&'static str),
@@ -65,7 +65,7 @@ pub enum Error {
     Invalid(&'static str),
     /// The file system is open for reading only.
     ReadOnly,
-    /// Something that is read but not changed; the text says what.
+    /// Something that is read but not changed; the text names it.
     Unsupported(&'static str),
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Inner {
     root: u64,
     /// Files have projects.
     projects: bool,
-    /// What is changed was changed before: a log is repeated.
+    /// Changes repeat earlier ones: a log is replayed.
     replays: bool,
     case: CaseSensitivity,
     normalization: u64,

@@ -8,7 +8,7 @@ use ondisk::DmuType;
 use ondisk::sa::{SaSet, zpl};
 use ondisk::znode::{Time, Znode, device_numbers, flags, mode};
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// Regular file.
@@ -244,7 +244,7 @@ impl Node {
         self.object.number()
     }
 
-    /// What it is.
+    /// Its kind.
     #[must_use]
     pub fn kind(&self) -> FileKind {
         FileKind::from_mode(self.mode)

@@ -2,10 +2,10 @@
 //!
 //! # Theory
 //!
-//! What changes a file is one [`Op`]. A front end builds it from what its user asked for, or it is
+//! A change of a file is one [`Op`]. A front end builds it from its user's request, or it is
 //! decoded from a record of an intent log; [`Filesystem::apply`](crate::Filesystem::apply) is the
-//! one place that carries it out. Three changes are not operations, because no record of a log says
-//! what they do: files that are made whole (`write/whole.rs`), files without a name
+//! one place that carries it out. Three changes are not operations, because no record of a log
+//! describes them: files that are made whole (`write/whole.rs`), files without a name
 //! (`write/unnamed.rs`) and repairs (`write/mend.rs`).
 //!
 //! ```text
@@ -14,8 +14,8 @@
 //! a record of a log -- decode -/                        \-> versions of a scratch set, thrown away
 //! ```
 //!
-//! An operation borrows names and data from its builder. What only a log knows (the number of
-//! a new file, its generation) is optional: without it the write path chooses.
+//! An operation borrows names and data from its builder. Facts that only a log has (the number of a
+//! new file, its generation) are optional: without them the write path chooses.
 
 use crate::error::{Error, Result};
 use ondisk::BlkPtr;
@@ -64,7 +64,7 @@ impl<'a> NameInDir<'a> {
     }
 }
 
-/// What a new file is.
+/// The kind of a new file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NewKind {
     /// A regular file, empty.
@@ -111,7 +111,7 @@ impl NewKind {
 /// A file to be made.
 #[derive(Clone, Debug)]
 pub struct NewFile {
-    /// What it is.
+    /// Its kind.
     pub kind: NewKind,
     /// Permissions with set-id and sticky bits; the caller has applied the umask.
     pub mode: u32,
@@ -136,7 +136,7 @@ impl NewFile {
 pub struct FlagChange {
     /// Which.
     pub which: u64,
-    /// What they become.
+    /// Their new value.
     pub value: u64,
 }
 
@@ -176,7 +176,7 @@ pub struct SetAttrs {
     pub project: Option<u64>,
 }
 
-/// What there may be of an attribute before it is set.
+/// Whether the attribute may or must exist before it is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XattrMode {
     /// Anything.
@@ -203,13 +203,13 @@ pub struct Identity {
 pub struct Create<'a> {
     /// The name it gets.
     pub at: NameInDir<'a>,
-    /// What it is.
+    /// The new file.
     pub new: NewFile,
     /// The object it is; with it, the group is the file's own whatever the directory says.
     pub identity: Option<Identity>,
     /// Attributes other than those every file is made with.
     pub set: SetAttrs,
-    /// Its access list; the one that says what the mode says without it.
+    /// Its access list; by default the one that corresponds to the mode.
     pub acl: Option<AccessList>,
 }
 
@@ -218,12 +218,12 @@ pub struct Create<'a> {
 pub struct AccessList {
     /// Its entries, in the order in which they decide.
     pub entries: Vec<Ace>,
-    /// What is said of the list: `ACL_AUTO_INHERIT`, `ACL_PROTECTED`, `ACL_DEFAULTED` of
+    /// Flags of the list: `ACL_AUTO_INHERIT`, `ACL_PROTECTED`, `ACL_DEFAULTED` of
     /// [`ondisk::znode::flags`].
     pub hints: u64,
 }
 
-/// What becomes of the names of a rename.
+/// How a rename treats a file that has the new name.
 #[derive(Clone, Debug)]
 pub enum Renaming {
     /// A file that has the new name loses it.
@@ -248,7 +248,7 @@ pub enum Data<'a> {
 /// A write whose data were written before it, as the one block that it fell into.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredData<'a> {
-    /// The block; a hole stands for zeros.
+    /// The block; a hole means zeros.
     pub block: &'a BlkPtr,
     /// Bytes that were written. When that is less than the block has, all of the block counts, from
     /// where it begins.
@@ -260,7 +260,7 @@ pub struct StoredData<'a> {
 pub struct Cloned<'a> {
     /// Where they go, in bytes.
     pub offset: u64,
-    /// How many bytes they stand for.
+    /// How many bytes they are.
     pub length: u64,
     /// Size of each.
     pub block_size: u64,
@@ -299,7 +299,7 @@ pub enum Op<'a> {
         from: NameInDir<'a>,
         /// The new one.
         to: NameInDir<'a>,
-        /// What becomes of both.
+        /// How the new name is treated.
         how: Box<Renaming>,
     },
     /// Writes.
@@ -308,14 +308,14 @@ pub enum Op<'a> {
         file: u64,
         /// Where, in bytes.
         offset: u64,
-        /// What.
+        /// The data.
         data: Data<'a>,
     },
     /// Writes behind the end, wherever that is.
     Append {
         /// The file.
         file: u64,
-        /// What.
+        /// The value.
         data: &'a [u8],
     },
     /// Lets a file reach to the end of a write whose data are there already.
@@ -374,7 +374,7 @@ pub enum Op<'a> {
         name: &'a [u8],
         /// The value.
         value: &'a [u8],
-        /// What there may be of it before.
+        /// Whether it may or must exist before.
         how: XattrMode,
     },
     /// Removes an extended attribute.
@@ -386,7 +386,7 @@ pub enum Op<'a> {
     },
 }
 
-/// What applying an operation tells.
+/// The result of applying an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It was done.
@@ -404,7 +404,7 @@ pub enum VolumeOp<'a> {
     Write {
         /// Where, in bytes.
         offset: u64,
-        /// What.
+        /// The data.
         data: Data<'a>,
     },
     /// Frees a range, which reads as zeros then.

@@ -56,7 +56,7 @@ impl SpaceKind {
     }
 }
 
-/// What one user, group or project has.
+/// The space of one user, group or project.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpaceRow {
     /// Domain of the id, of users and groups from elsewhere.

@@ -1,10 +1,10 @@
-//! The list as it stands in a file's attributes.
+//! The access list in a file's attributes.
 
 use ondisk::Endian;
 use ondisk::acl::AclPhys;
 use ondisk::sa::{SaSet, zpl};
 
-/// A list as it stands in a file's attributes.
+/// An access list in a file's attributes.
 #[derive(Clone)]
 pub(crate) enum StoredAcl {
     /// There is none: a file made without one, or a damaged one.

@@ -1,4 +1,4 @@
-//! The list that says what a mode says, and the mode that a list gives.
+//! The list that corresponds to a mode, and the mode that corresponds to a list.
 
 use ondisk::acl::{Ace, AceWho, FLAG_EVERYONE, FLAG_GROUP, FLAG_IDENTIFIER_GROUP, FLAG_OWNER};
 use ondisk::acl::{TYPE_ALLOW, TYPE_DENY};
@@ -20,14 +20,14 @@ const READ_ACL: u32 = 0x2_0000;
 const WRITE_ACL: u32 = 0x4_0000;
 const WRITE_OWNER: u32 = 0x8_0000;
 const SYNCHRONIZE: u32 = 0x10_0000;
-/// What everyone may always do.
+/// Permissions that everyone always has.
 const ALL: u32 = READ_ACL | READ_ATTRIBUTES | READ_NAMED_ATTRS | SYNCHRONIZE;
-/// What the owner may always do beyond that.
+/// Permissions that the owner always has beyond that.
 const OWNER: u32 = WRITE_ATTRIBUTES | WRITE_OWNER | WRITE_ACL | WRITE_NAMED_ATTRS;
 const OWNING_GROUP: u16 = FLAG_GROUP | FLAG_IDENTIFIER_GROUP;
 
-/// The list that says what `m` says. A class that may less than one after it needs a denial first,
-/// or the later entry would grant it.
+/// The list that corresponds to mode `m`. A class with fewer permissions than one after it needs a
+/// denial first, or the later entry would grant them.
 pub(crate) fn trivial(m: u64) -> Vec<Ace> {
     let write = match m & mode::TYPE {
         mode::DIR => WRITE_DATA | APPEND_DATA | DELETE_CHILD,

@@ -1,8 +1,8 @@
 //! The NFSv4 lists of log records.
 //!
-//! A record has entries as applications pass them: 12 bytes, ids of 32 bits, and 32 more where
-//! the entry is about a kind of object. An id above 2^31 stands for an owner with a domain; the
-//! next of the record's FUIDs says which.
+//! A record has entries as applications pass them: 12 bytes, ids of 32 bits, and 32 more where the
+//! entry is about a kind of object. An id above 2^31 represents an owner with a domain; it is the
+//! next of the record's FUIDs.
 
 use super::refusal::Refusal;
 use ondisk::Endian;
@@ -77,7 +77,7 @@ pub(super) fn has_domain(ace: &Ace) -> bool {
     matches!(ace.who(), AceWho::User(id) | AceWho::Group(id) if Fuid(id).domain() != 0)
 }
 
-/// Ids above this one stand for ids with a domain.
+/// Ids above this one represent ids with a domain.
 pub(super) fn is_ephemeral(id: u64) -> bool {
     id > i32::MAX as u64
 }

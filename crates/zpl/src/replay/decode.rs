@@ -1,4 +1,4 @@
-//! What a record of a log says, as an operation.
+//! Decodes a record of a log into an operation.
 
 use super::acl;
 use super::refusal::Refusal;
@@ -56,7 +56,7 @@ const OBJECTS_MAX: u64 = 1 << 48;
 /// Files end before 2^63.
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
-/// The time a record was made, when it says so.
+/// The time a record was made, if it has one.
 pub(super) fn time_of(record: &Record) -> Option<Time> {
     match &record.body {
         Body::Create(c) => Some(time(c.create_time)),
@@ -84,7 +84,7 @@ impl Decoder<'_> {
     /// The operation of a record of a file system.
     ///
     /// # Errors
-    /// The record contradicts itself, or says what is not known here.
+    /// The record contradicts itself, or contains something unknown.
     pub fn op<'r>(&self, record: &'r Record) -> Result<Op<'r>> {
         let any_case = record.case_insensitive;
         let at = |dir: u64, name: &'r [u8]| NameInDir { dir, name, any_case };
@@ -244,7 +244,7 @@ impl Decoder<'_> {
     }
 }
 
-/// What a record says of a new object.
+/// A new object in a record.
 type NewObject = zil::Create;
 
 const UNKNOWN: Refusal = Refusal::Unsupported("a record of an unknown type");

@@ -1,4 +1,4 @@
-//! An operation as the record of a log that says it.
+//! Encodes an operation as a record of the log.
 //!
 //! The other direction of `decode.rs`: what is encoded here decodes to the same operation. An
 //! operation must be complete for that. Which object a new file is, where an append went and how
@@ -28,7 +28,7 @@ pub struct Encoder<'f> {
 
 impl Encoder<'_> {
     /// The record of an operation, part `seq` of a log, of a change made in `txg`. `None`: the
-    /// operation is not complete, or no record can say it.
+    /// operation is not complete, or no record can describe it.
     #[must_use]
     pub fn record(&self, op: &Op<'_>, txg: u64, seq: u64) -> Option<Record> {
         let (kind, any_case, body) = self.body(op)?;
@@ -83,7 +83,7 @@ impl Encoder<'_> {
         body.name = c.at.name.to_vec();
         body.attrs = self.extra(&c.set);
         if let Some(acl) = &c.acl {
-            // The domains of owner and group stand with those of the list.
+            // The domains of owner and group are stored with those of the list.
             body.acl = Some(self.acl(acl, std::mem::take(&mut body.domains))?);
         }
         let is_dir = c.new.kind == NewKind::Dir;
@@ -157,7 +157,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// What does not stand in the fixed fields; `None` when that is nothing.
+    /// The attributes that are not in the fixed fields; `None` if there are none.
     fn extra(&self, set: &SetAttrs) -> Option<ExtraAttrs> {
         let (mut map, mut values) = (0u32, 0u64);
         for (bit, flag) in FLAG_BITS.iter().filter(|(_, flag)| set.flags.which & flag != 0) {

@@ -2,12 +2,12 @@
 //!
 //! # Theory
 //!
-//! What was promised to an application since the last txg stands in the log only. An import that
-//! may write repeats it; one that only reads cannot, and shows the state before. Here each record
-//! becomes the operation it was made of ([`crate::Op`]), and the write path applies that: for an
-//! import to the set itself, for a look to a set that is thrown away ([`dmu::Objset::scratch`]).
-//! What is read through that is what the import would have made of the pool, and not a byte is
-//! written.
+//! Changes that were acknowledged to an application since the last txg are in the log only. An
+//! import that may write repeats them; one that only reads cannot, and shows the state before. Here
+//! each record becomes the operation it was made of ([`crate::Op`]), and the write path applies
+//! that: for an import to the set itself, for a look to a set that is thrown away
+//! ([`dmu::Objset::scratch`]). A reader of that set sees what the import would have made of the
+//! pool, and not a byte is written.
 //!
 //! ```text
 //! delete queue    files unlinked while open: gone, as a mount that may write empties the queue
@@ -19,12 +19,12 @@
 //! A record about the content or the attributes of an object that is no more is passed over:
 //! such records can be logged after the removal. A record that fails changes nothing.
 //!
-//! What a replay cannot know: the time of what it does. OpenZFS takes the clock, so that files
-//! and directories changed by it get the time of the import. Here the newest creation time in the
-//! log so far is taken, which is close to when it was done, and the same at every look.
+//! The time of its changes is not known to a replay. OpenZFS takes the clock, so that files and
+//! directories changed by it get the time of the import. Here the newest creation time in the log
+//! so far is taken, which is close to when it was done, and the same at every look.
 //!
-//! Records are bytes from disk. Each is bounded by the block it stands in; what it costs in memory
-//! is not (a record of one byte can change a block of 16 MiB), so that is counted and capped.
+//! Records are bytes from disk. Each is bounded by the block it is in; its cost in memory is not (a
+//! record of one byte can change a block of 16 MiB), so that is counted and capped.
 
 mod acl;
 mod decode;
@@ -48,10 +48,10 @@ use zil::{Log, LogEnd};
 
 /// Before every time.
 const LONG_AGO: Time = Time { seconds: i64::MIN, nanos: 0 };
-/// What an operation of a volume makes dirty beside its data, at most but for odd cases.
+/// Bytes that an operation of a volume makes dirty beside its data, at most but for odd cases.
 const HOLD_TREE: u64 = 256 << 10;
 
-/// What a replay has to be told.
+/// Settings of a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// The pool's last synced txg.
@@ -78,7 +78,7 @@ impl Settings {
     }
 }
 
-/// What a replay did.
+/// The result of a replay.
 #[derive(Clone, Debug)]
 pub struct ReplayReport {
     /// Records applied.
@@ -94,7 +94,7 @@ pub struct ReplayReport {
 }
 
 impl ReplayReport {
-    /// What was lost of the log, in words, if anything was.
+    /// Describes the lost part of the log, if there is one.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
         if let Some(stop) = &self.stopped {
@@ -109,7 +109,7 @@ impl ReplayReport {
     }
 }
 
-/// Something records are applied to. `done` is told in which txg that was, within its transaction.
+/// Something records are applied to. `done` is called with the txg, within its transaction.
 trait Target {
     fn apply(
         &mut self,
@@ -125,8 +125,8 @@ pub struct IntoPool<'a> {
     pub settings: FsSettings,
     /// Is given the file system before anything is changed in it.
     pub opened: &'a dyn Fn(&Filesystem),
-    /// Is told of each record in which txg it was repeated, within the transaction: when that txg
-    /// is durable the record must not be repeated again.
+    /// Called for each record with the txg in which it was repeated, within the transaction: when
+    /// that txg is durable the record must not be repeated again.
     pub done: &'a dyn Fn(u64, u64),
 }
 

@@ -7,13 +7,13 @@ use std::fmt;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// What it says could not be done.
+    /// The operation of the record failed.
     Failed(crate::Error),
     /// A structure in it does not decode.
     Format(ondisk::Error),
     /// The record contradicts itself; the text names the rule.
     Damaged(&'static str),
-    /// What it asks for is not done here.
+    /// Its operation is not supported here.
     Unsupported(&'static str),
     /// The changes would take more memory than allowed.
     Memory,

@@ -1,4 +1,5 @@
-//! What the space of a file counts for: owner, group and project, read from its attributes.
+//! The owners that the space of a file is charged to: owner, group and project, read from its
+//! attributes.
 
 use crate::fs::Filesystem;
 use dmu::{Accounting, Block, Owner};
@@ -14,10 +15,10 @@ type Tables = Arc<RwLock<Option<Arc<SaTables>>>>;
 
 /// Finds the owners of the objects of one file system.
 ///
-/// The object set needs it before the file system can be opened: it is made first and told of the
+/// The object set needs it before the file system can be opened: it is made first and given the
 /// file system as soon as there is one ([`FileOwners::attach`]). Until then nothing but a format
-/// can have changed the set, and its one file, the root directory, belongs to the owner it was
-/// made with ([`FileOwners::begin_with`]).
+/// can have changed the set, and its one file, the root directory, belongs to the owner it was made
+/// with ([`FileOwners::begin_with`]).
 pub struct FileOwners {
     tables: RwLock<Option<Tables>>,
     /// Attributes are taken from where every file system has them.

@@ -7,11 +7,11 @@ use crate::op::{Data, Op, Outcome};
 use dmu::{Hold, SpaceUse, Tx};
 use ondisk::znode::Time;
 
-/// What setting an extended attribute may make dirty beside its value.
+/// Bytes that setting an extended attribute may make dirty beside its value.
 const HOLD_XATTR: u64 = 256 << 10;
 
 impl Op<'_> {
-    /// What a transaction for it must be able to do.
+    /// The hold of a transaction for it.
     #[must_use]
     pub fn hold(&self) -> Hold {
         match self {
@@ -47,7 +47,7 @@ impl Filesystem {
     /// Carries out an operation as part of `tx`. `now` is the time it happens at.
     ///
     /// # Errors
-    /// Why it cannot be; nothing is changed then. The functions with names say which.
+    /// Why it is not possible; nothing is changed then. The functions with names list the errors.
     pub fn apply(&self, tx: &Tx, op: &Op<'_>, now: Time) -> Result<Outcome> {
         self.check_writable()?;
         let done = match op {

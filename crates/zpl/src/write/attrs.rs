@@ -16,7 +16,7 @@ use ondisk::sa::zpl;
 use ondisk::znode::{Time, ZNODE_SIZE, ZPL_VERSION_FUID, Znode, flags, mode};
 use sa::SaList;
 
-/// Flags that say what kind of ACL a file has.
+/// Flags that describe the ACL of a file.
 const ACL_HINTS: u64 = flags::ACL_TRIVIAL
     | flags::INHERIT_ACE
     | flags::ACL_OBJ_ACE
@@ -111,7 +111,7 @@ impl Attrs {
         matches!(self.form, Form::Old(_))
     }
 
-    /// What is changed was changed before, and is repeated from a log.
+    /// Changes repeat earlier ones, from a log.
     pub(crate) fn replays(&self) -> bool {
         self.replays
     }
@@ -286,13 +286,13 @@ impl Attrs {
         }
     }
 
-    /// Gives the file the list that says what its mode says. `kept`: hints of the list before
-    /// that stay.
+    /// Gives the file the list that corresponds to its mode. `kept`: hints of the list before that
+    /// stay.
     pub(crate) fn set_trivial_acl(&mut self, kept: u64) -> Result<()> {
         self.set_acl(&crate::acl::trivial(self.mode()), flags::ACL_TRIVIAL | kept)
     }
 
-    /// Gives the file an access list, and the flags that say what kind it is.
+    /// Gives the file an access list, and the flags that describe it.
     ///
     /// # Errors
     /// It does not fit.

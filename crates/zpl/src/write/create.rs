@@ -151,7 +151,7 @@ impl Filesystem {
         parent: &Parent<'_>,
         more: impl FnOnce(&mut Attrs) -> Result<()>,
     ) -> Result<u64> {
-        // What belongs to a file is given the owner that the file has, whatever that is.
+        // An object that belongs to a file gets the owner of the file, whatever that is.
         if !matches!(parent, Parent::Xattrs(_)) {
             [new.uid, new.gid].into_iter().try_for_each(|id| self.check_owner(id))?;
         }
@@ -236,7 +236,7 @@ impl Filesystem {
         Ok(file)
     }
 
-    /// The project of a new file in `owner`, where files have one, and what its flags say of that.
+    /// The project of a new file in `owner`, if files have one, and its flags for that.
     fn project_of_new(&self, kind: u64, owner: Option<&Attrs>) -> Option<(u64, u64)> {
         if !matches!(kind, mode::FILE | mode::DIR) || !self.counts_projects() {
             return None;
@@ -342,7 +342,7 @@ impl Filesystem {
         Ok(())
     }
 
-    /// What is put into a directory whose project is inherited must be of that project.
+    /// A file that is put into a directory whose project is inherited must be of that project.
     pub(super) fn check_project(&self, parent: &Attrs, file: &Attrs) -> Result<()> {
         let inherits = parent.has_flag(flags::PROJINHERIT) && !self.replays();
         if inherits && parent.project() != file.project() {

@@ -37,8 +37,8 @@ impl Filesystem {
     /// Writes `data` at byte `offset` of a regular file, in transactions of at most 4 MiB.
     ///
     /// # Errors
-    /// `NotFound`; no regular file; flags that forbid it; no space. What was written before the
-    /// error stays.
+    /// `NotFound`; no regular file; flags that forbid it; no space. Data written before the error
+    /// stays.
     pub fn write_at(&self, file: u64, offset: u64, data: &[u8], now: Time) -> Result<()> {
         let write = || self.write_in_chunks(file, offset, data, now);
         self.objset().usage().writing(data.len() as u64, write)

@@ -14,7 +14,7 @@ use ondisk::znode::{MASTER_NODE, Time, ZPL_VERSION_MAX, ZPL_VERSION_SA, master};
 /// log2 of the size of the blocks of the table of layouts, which is fat.
 const LAYOUTS_SHIFT: u32 = 14;
 
-/// What a new file system is like.
+/// The properties of a new file system.
 #[derive(Clone, Copy, Debug)]
 pub struct FormatOptions {
     /// How names are looked up.
@@ -146,7 +146,7 @@ impl Volume {
     /// multiple of it; the set is not empty.
     pub fn format(objset: &Objset, tx: &Tx, size: u64, block_size: u32) -> Result<()> {
         Self::check_format(size, block_size)?;
-        // One slot each, whatever the set does: the second object stands next to the first.
+        // One slot each, whatever the set's default: the second object is next to the first.
         let mut data = NewObject::new(DmuType::ZVOL).block_size(block_size).number(VOLUME_DATA);
         data.slots = Some(1);
         objset.create(tx, &data)?;

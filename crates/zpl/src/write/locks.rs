@@ -31,12 +31,12 @@ struct LockState {
     waiting_shared: u32,
     /// One of those was called and has not looked yet: no need to call another.
     called: bool,
-    /// What they wait on, since the first of them.
+    /// The conditions that they wait on, since the first of them.
     changed: Option<Arc<Changed>>,
 }
 
-/// What waits for one object. Two conditions, so that one release wakes those that can go on, and
-/// of many that want the object for themselves, one.
+/// The threads that wait for one object. Two conditions, so that one release wakes those that can
+/// continue, and of many that want the object for themselves, one.
 struct Changed {
     for_exclusive: Condvar,
     for_shared: Condvar,

@@ -1,12 +1,12 @@
-//! What is changed is noted for the intent log, and promised when a caller asks.
+//! Records changes in the intent log, and makes them durable when a caller requests it.
 //!
-//! A change that succeeded is completed with what was decided in it (the number of a new file, its
-//! group, where data went) and noted while its locks are held, so that changes of one file stand in
-//! the log in the order in which they were made. `zil::IntentLog` has the rest.
+//! A change that succeeded is completed with the decisions made in it (the number of a new file,
+//! its group, where data went) and recorded while its locks are held, so that changes of one file
+//! are in the log in the order in which they were made. `zil::IntentLog` has the rest.
 //!
-//! What no record can say, or what only newer implementations could replay, is noted as such, and a
-//! promise then waits for the txg: files that got their name after their content, extended
-//! attributes in a directory, new sizes of volumes, owners with a domain.
+//! A change that no record can describe, or that only newer implementations could replay, is
+//! recorded as such, and a promise then waits for the txg: files that got their name after their
+//! content, extended attributes in a directory, new sizes of volumes, owners with a domain.
 
 use super::attrs::Attrs;
 use crate::error::{Error, Result};
@@ -20,7 +20,7 @@ use ondisk::{BlkPtr, Endian};
 use std::sync::{Arc, Weak};
 use zil::{Change, FetchData, IntentLog, LoggedChange, SyncMode, SyncScope};
 
-/// What a sync is about that waits for names alone: no file is object 0.
+/// The scope of a sync that waits for names alone: no file is object 0.
 const NAMES: u64 = 0;
 
 /// As many of `length` bytes as `read` finds.
@@ -60,7 +60,7 @@ impl FetchData for FileData {
     }
 }
 
-/// What the block of a log's record may take is promised when it is written.
+/// The space of a block for a log's record is reserved when it is written.
 const NO_SPACE: Hold = Hold { bytes: 0, space: dmu::SpaceUse::Always };
 
 /// Bytes of the object's blocks, when they are a power of two.
@@ -165,8 +165,8 @@ impl Filesystem {
         }
     }
 
-    /// Promises an operation that was carried out in a transaction of its own, where that is wanted
-    /// of all (`sync=always`).
+    /// Makes an operation durable that was carried out in a transaction of its own, if that is
+    /// required of all (`sync=always`).
     pub(super) fn promise_always(&self, op: &Op<'_>) -> Result<()> {
         if self.log().is_none_or(|log| log.mode() != SyncMode::Always) {
             return Ok(());
@@ -177,8 +177,8 @@ impl Filesystem {
         }))
     }
 
-    /// Notes an operation that was carried out. What was changed of the files `after` has to be
-    /// repeated before it, the files `gone` are no more.
+    /// Records an operation that was carried out. Changes of the files `after` have to be repeated
+    /// before it, the files `gone` are no more.
     pub(super) fn note(&self, tx: &Tx, op: &Op<'_>, after: &[u64], gone: &[u64]) {
         let Some(log) = self.log() else { return };
         let what = match op {
@@ -197,8 +197,8 @@ impl Filesystem {
         log.add(Change { txg: tx.txg(), about: op.about(), what, after, gone });
     }
 
-    /// Notes a change of an extended attribute. A record says what becomes of one in the list of
-    /// its file, unless it is set to nothing, for that would remove it.
+    /// Records a change of an extended attribute. A record describes one in the list of its file,
+    /// unless it is set to nothing, for that would remove it.
     pub(super) fn note_xattr(&self, tx: &Tx, op: &Op<'_>, is_in_list_alone: bool) {
         let Some(log) = self.log() else { return };
         let is_empty = matches!(op, Op::SetXattr { value: [], .. });
@@ -287,7 +287,7 @@ impl Volume {
         }
     }
 
-    /// Promises what was done, where that is wanted of all (`sync=always`).
+    /// Makes earlier changes durable, if that is required of all (`sync=always`).
     pub(super) fn promise_always(&self) -> Result<()> {
         match self.log().is_some_and(|log| log.mode() == SyncMode::Always) {
             true => self.flush(),
@@ -295,7 +295,7 @@ impl Volume {
         }
     }
 
-    /// Notes an operation that was carried out; `None`: what no record says.
+    /// Records an operation that was carried out; `None`: no record describes it.
     pub(super) fn note(&self, tx: &Tx, op: Option<&VolumeOp<'_>>) {
         let Some(log) = self.log() else { return };
         let what = match op {

@@ -1,9 +1,8 @@
-//! Setting right what a file says of itself, and what directories say of files.
+//! Repairs of the attributes of files and of the entries of directories.
 //!
-//! For repairs of a pool: what is wrong was found by comparing all names with all files, so
-//! nothing is judged here, flags and read-only settings stop nothing, and the intent log is told
-//! nothing.
-//! Times stay as they are.
+//! For repairs of a pool: what is wrong was found by comparing all names with all files, so nothing
+//! is checked here, flags and read-only settings stop nothing, and nothing is written to the intent
+//! log. Times stay as they are.
 
 use super::attrs::Attrs;
 use super::locks::Mode;
@@ -22,7 +21,7 @@ use ondisk::znode::{Dirent, Time, flags};
 /// The directory in the root in which files are put that no directory names.
 pub const LOST_AND_FOUND: &[u8] = b"lost+found";
 
-/// What a file is to say of itself; `None`: as it does.
+/// The attributes to correct; `None` leaves one as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mend {
     /// Links.
@@ -33,7 +32,7 @@ pub struct Mend {
     pub parent: Option<u64>,
 }
 
-/// A repair goes on in a pool that is full.
+/// A repair is possible in a pool that is full.
 const HOLD: Hold = Hold { bytes: HOLD_NAMES + HOLD_TREE, space: SpaceUse::Free };
 
 impl Filesystem {
@@ -41,7 +40,7 @@ impl Filesystem {
         change(&self.objset().begin(HOLD)?)
     }
 
-    /// Has a file say of itself what is so.
+    /// Corrects the attributes of a file.
     ///
     /// # Errors
     /// The file cannot be read or changed.
@@ -142,8 +141,8 @@ impl Filesystem {
         })
     }
 
-    /// Makes a table anew of the entries that can be read: a directory, or the delete queue; how
-    /// many these are. What a directory says of its size is not changed.
+    /// Rebuilds a table, a directory or the delete queue, from the entries that can be read;
+    /// returns their number. The size of a directory in its attributes is not changed.
     ///
     /// # Errors
     /// It is no such table; its attributes cannot be read, or it cannot be changed.
@@ -178,8 +177,8 @@ impl Filesystem {
         self.mending(|tx| Ok(self.objset().renew_dnodes(tx, block)?))
     }
 
-    /// Sets a sum by owner: `table` is 1 for users, 2 for groups and 3 for projects, `key` as it
-    /// stands there. It is changed by the difference, so that what counts meanwhile counts too.
+    /// Sets a sum by owner: `table` is 1 for users, 2 for groups and 3 for projects, `key` as
+    /// stored there. It is changed by the difference, so that changes made meanwhile count too.
     ///
     /// # Errors
     /// There is no such table, or it cannot be changed.

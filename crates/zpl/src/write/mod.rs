@@ -19,7 +19,7 @@
 //!    block or its end may change otherwise.
 //! 3. `attrs` of files: the attributes, and for a directory its entries too. Extended attributes
 //!    kept as files are guarded by the lock of the file they belong to.
-//! 4. `layouts`: the tables that say how attributes are stored.
+//! 4. `layouts`: the tables that define how attributes are stored.
 //!
 //! Lookups and listings of a live file system take the `attrs` lock shared: a table has several
 //! blocks, and they must be of one moment. A lookup that leads to a change is therefore done twice:

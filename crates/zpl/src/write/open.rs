@@ -1,10 +1,10 @@
-//! Files that are in use: one that loses its last name meanwhile lives until the last user is
-//! done. Until then it stands in the delete queue, which is emptied when a file system is opened to
-//! be changed, so that a crash leaves nothing behind.
+//! Files that are in use: one that loses its last name meanwhile lives until the last user is done.
+//! Until then it is in the delete queue, which is emptied when a file system is opened to be
+//! changed, so that a crash leaves nothing behind.
 //!
-//! A large file that is not in use stands there too until all its pieces are freed (`pieces.rs`).
-//! The transaction that took its last name cannot do that, so it leaves the file to what ends
-//! it, or ends the next one.
+//! A large file that is not in use is there too until all its pieces are freed (`pieces.rs`). The
+//! transaction that removed its last name cannot do that, so it leaves the file to its caller, or
+//! to the next one.
 
 use super::attrs::Attrs;
 use crate::error::{Error, Result};
@@ -133,8 +133,8 @@ impl Filesystem {
         Ok(freed)
     }
 
-    /// Frees the large files that transactions of the caller left. What cannot be freed stays in
-    /// the delete queue, and goes with the next opening.
+    /// Frees the large files that transactions of the caller left. Those that cannot be freed stay
+    /// in the delete queue, and go when the file system is opened next.
     pub fn free_left(&self) {
         while let Some(object) = self.inner.state.opens.take_left() {
             let _ = self.free_queued(object);

@@ -1,14 +1,14 @@
 //! Large files are freed in pieces.
 //!
-//! What a txg frees it frees while it is synced: every indirect block is read, and every block it
-//! names is given up. For a file of millions of blocks that takes minutes, in which every thread
-//! waits for this one txg. So what is more than some [`PIECE_BLOCKS`] goes in several transactions,
-//! each of which makes a hole and is durable before the next begins: a txg has one piece of a file.
+//! A txg frees blocks while it is synced: every indirect block is read, and every block it names is
+//! given up. For a file of millions of blocks that takes minutes, in which every thread waits for
+//! this one txg. So a range of more than some [`PIECE_BLOCKS`] goes in several transactions, each
+//! of which makes a hole and is durable before the next begins: a txg has one piece of a file.
 //! Looking for the blocks of a piece reads their indirect blocks into the cache, so that is not
 //! left to the sync either.
 //!
-//! A file without a name stands in the delete queue (`open.rs`) until the last piece is gone, so a
-//! crash leaves nothing behind. One that is cut off, or gets a hole, is changed from the front to
+//! A file without a name is in the delete queue (`open.rs`) until the last piece is gone, so a
+//! crash leaves nothing behind. One that is truncated, or gets a hole, is changed from the front to
 //! the back, and its size last: a crash in between, or a reader, finds zeros where something went
 //! already.
 //!
@@ -33,7 +33,7 @@ const PIECE_XATTRS: u64 = 1000;
 
 /// Whether an object may have more blocks than one transaction should free.
 pub(super) fn is_large(object: &Object) -> bool {
-    // What is never synced waits for nothing.
+    // A set that is never synced waits for nothing.
     object.dnode().max_block >= PIECE_BLOCKS && !object.objset().is_scratch()
 }
 
@@ -80,8 +80,8 @@ pub(super) fn free_most(
 }
 
 impl Filesystem {
-    /// [`free_most`] of a file, as long as `goes_on` with it; its content and attributes are
-    /// locked while that is asked and while a piece is made a hole.
+    /// [`free_most`] of a file, as long as `goes_on` returns true; its content and attributes are
+    /// locked during that call and while a piece is made a hole.
     pub(super) fn free_most_of(
         &self,
         file: u64,
@@ -90,7 +90,7 @@ impl Filesystem {
         goes_on: impl Fn(&Attrs) -> Result<bool>,
     ) -> Result<()> {
         self.check_writable()?;
-        // When there is no such file, the caller's own transaction says so best.
+        // If there is no such file, the caller's own transaction reports it best.
         let Ok(object) = self.objset().object(file) else { return Ok(()) };
         free_most(&object, from, end, |tx, at, len| {
             let _content = self.inner.state.content.exclusive(file);

@@ -1,7 +1,7 @@
 //! Quotas of users, groups and projects: set, and kept to.
 //!
-//! What an owner uses is counted when a txg is synced. So one below a limit may go over it by what
-//! goes into the txgs that are under way, and one that has reached it can neither write nor make
+//! The space of an owner is counted when a txg is synced. So an owner below a limit may exceed it
+//! by what goes into the txgs in progress, and one that has reached it can neither write nor make
 //! files, until something of its own was freed and that is durable. That is OpenZFS's rule too.
 //!
 //! The limits are read from their tables once, and again after one was set. Where there are none,
@@ -20,7 +20,7 @@ use ondisk::znode::{MASTER_NODE, ZPL_VERSION_USERSPACE};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What is limited.
+/// The unit of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaKind {
     /// Bytes.
@@ -168,7 +168,7 @@ impl Filesystem {
         Ok(())
     }
 
-    /// What an owner uses, as of the last txg that was counted.
+    /// The space of an owner, as of the last txg that was counted.
     fn used_by(&self, kind: SpaceKind, what: QuotaKind, id: u64) -> Result<u64> {
         let [user, group, project] = self.objset().accounting_objects();
         let table = match kind {

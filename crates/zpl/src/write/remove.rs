@@ -151,7 +151,7 @@ impl Filesystem {
     pub(super) fn empty_xattr_dir(&self, tx: &Tx, number: u64, most: u64) -> Result<Option<u64>> {
         let dir = match Attrs::load(self, number) {
             Ok(dir) if dir.has_flag(flags::XATTR) => dir,
-            // What an attribute names wrongly is not ours to free.
+            // An object that an attribute names wrongly is not ours to free.
             Ok(_) | Err(Error::NotFound(_)) => return Ok(None),
             Err(e) => return Err(e),
         };
@@ -182,7 +182,7 @@ impl Filesystem {
     }
 }
 
-/// What stands in a directory's table for an entry.
+/// The value stored in a directory's ZAP for an entry.
 pub(super) fn dirent(entry: &DirEntry) -> Dirent {
     Dirent { object: entry.object, kind: entry.kind }
 }

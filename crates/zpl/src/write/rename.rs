@@ -23,7 +23,7 @@ const MOVES: u64 = 0;
 /// Directories above a directory, at most: more can only be a loop that is on disk.
 const DEPTH_MAX: usize = 1 << 16;
 
-/// What happens to a file that has the new name already.
+/// How to treat a file that has the new name already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameMode {
     /// It loses it.
@@ -34,7 +34,7 @@ pub enum RenameMode {
     Exchange,
 }
 
-/// What a move changes in the tables of names.
+/// The changes of a move in the tables of names.
 struct RenameStep<'a> {
     from: &'a NameInDir<'a>,
     to: &'a NameInDir<'a>,
@@ -169,7 +169,7 @@ impl Filesystem {
         found.ok_or(Error::NoAttribute { object: number, name: zpl::PARENT })
     }
 
-    /// What holds for the file that gets a name in `to`.
+    /// Checks the file that gets a name in `to`.
     fn check_move(&self, file: &Attrs, from: &Attrs, to: &Attrs) -> Result<()> {
         check_flags(file, flags::IMMUTABLE | flags::NOUNLINK | flags::APPENDONLY)?;
         if from.has_flag(flags::XATTR) != to.has_flag(flags::XATTR) {
@@ -219,7 +219,7 @@ impl Filesystem {
             undo.attrs(&to_dir);
         }
         let (victim, replaced) = over.unzip();
-        // What the new name led to before, which in another spelling is the file itself.
+        // The previous file of the new name, which in another spelling is the file itself.
         let was = replaced.as_ref().filter(|_| !respelled);
         undo.name(to.dir, to.name, was.map(dirent));
         undo.name(from.dir, &source.name, Some(dirent(&source)));

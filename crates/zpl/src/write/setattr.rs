@@ -16,7 +16,7 @@ use ondisk::znode::{Dirent, Time, flags, mode};
 /// Hints of an access list that a change of the mode keeps.
 const KEPT_HINTS: u64 = flags::ACL_AUTO_INHERIT | flags::ACL_DEFAULTED | flags::ACL_PROTECTED;
 
-/// A day in seconds: how long `relatime` lets an access time stand.
+/// A day in seconds: how long `relatime` leaves an access time unchanged.
 const DAY: i64 = 24 * 60 * 60;
 
 impl Filesystem {
@@ -105,8 +105,8 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Owners are numbers of 32 bits, of which the last stands for none in all systems, or have one
-    /// of the file system's domains. With any other a file could not be read by OpenZFS.
+    /// Owners are 32-bit numbers (the largest means "no owner" on all systems), or belong to one of
+    /// the file system's domains. OpenZFS could not read a file with any other.
     pub(super) fn check_owner(&self, id: u64) -> Result<()> {
         let owner = Fuid(id);
         match owner.domain() {
@@ -164,7 +164,7 @@ impl Filesystem {
         }
     }
 
-    /// Notes that a file was read, by what the settings say of access times; true when something
+    /// Records that a file was read, according to the settings of access times; true when something
     /// was written.
     ///
     /// # Errors
@@ -190,8 +190,8 @@ impl Filesystem {
 }
 
 impl SetAttrs {
-    /// Sets what stands for itself in the attributes of one file: all but its size, its mode and
-    /// when it was changed.
+    /// Sets the independent attributes of one file: all but its size, its mode and the time of its
+    /// change.
     pub(super) fn put(&self, file: &mut Attrs) {
         let times =
             [(zpl::ATIME, self.atime), (zpl::MTIME, self.mtime), (zpl::CRTIME, self.crtime)];
@@ -225,7 +225,7 @@ impl SetAttrs {
 }
 
 impl AccessList {
-    /// Gives the list to a file, and the mode it stands for.
+    /// Gives the list to a file, and the mode that corresponds to it.
     pub(super) fn give(&self, file: &mut Attrs) -> Result<()> {
         let (uid, gid) = (file.get(zpl::UID), file.get(zpl::GID));
         file.set(zpl::MODE, mode_of(&self.entries, file.mode(), uid, gid));

@@ -1,4 +1,4 @@
-//! What the properties of a dataset say of its files.
+//! The properties of a dataset that apply to its files.
 
 /// Where new extended attributes go (property `xattr`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

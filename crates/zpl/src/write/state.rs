@@ -1,4 +1,4 @@
-//! What a file system keeps to be changed.
+//! The state of a file system that can be changed.
 
 use super::limits::KnownLimits;
 use super::locks::KeyedLocks;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use zil::IntentLog;
 
-/// What a file system needs to be changed.
+/// The state of a file system that can be changed.
 pub(crate) struct State {
     pub(super) settings: Mutex<FsSettings>,
     pub(crate) rename: KeyedLocks,

@@ -1,8 +1,9 @@
 //! Content that is on disk already: writes whose data were written before them, and blocks that
 //! are cloned.
 //!
-//! Where a set is thrown away, such a block becomes one of the file as it is. Where it is synced,
-//! the data of a write are read and written anew: the block belongs to the log, and goes with it.
+//! In a set that is thrown away, such a block becomes one of the file as it is. In a set that is
+//! synced, the data of a write are read and written again: the block belongs to the log, and goes
+//! with it.
 
 use super::attrs::Attrs;
 use crate::error::{Error, Result};

@@ -1,12 +1,12 @@
 //! Changes that fail half way are taken back.
 //!
-//! A change reads and checks first. What it is about to change it shows to an [`Undo`], which puts
-//! that back when a later step fails: attributes, names, and objects that were made. What cannot be
-//! taken back, freeing an object, is the last step, and either happens or does not.
+//! A change reads and checks first. Before it changes something it shows it to an [`Undo`], which
+//! restores it when a later step fails: attributes, names, and objects that were made. A step that
+//! cannot be undone, freeing an object, is the last, and either happens or does not.
 //!
-//! What cannot be put back, because that fails too, would become durable half made. So it stops the
-//! pool before its txg is written, as a sync task that failed half way does (decision 0013); the
-//! rest is put back all the same, for what still reads.
+//! If restoring fails too, half a change would become durable. So it stops the pool before its txg
+//! is written, as a sync task that failed partway does (decision 0013); the rest is restored all
+//! the same, for readers.
 
 use super::attrs::Attrs;
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ struct Name {
     was: Option<Dirent>,
 }
 
-/// What is put back when a change fails.
+/// The state to restore when a change fails.
 pub(super) struct Undo<'a> {
     fs: &'a Filesystem,
     tx: &'a Tx,

@@ -1,8 +1,8 @@
 //! Files that are made before they have a name.
 //!
-//! Such a file has no links and stands in the delete queue (`open.rs`), like one that lost its
-//! last name while it was in use. It gets its name in the transaction that completes it. So a name
-//! always stands for a whole file: whatever ends the work before that, a crash included, leaves a
+//! Such a file has no links and is in the delete queue (`open.rs`), like one that lost its last
+//! name while it was in use. It gets its name in the transaction that completes it. So a name
+//! always refers to a whole file: whatever ends the work before that, a crash included, leaves a
 //! file that the next opening of the file system frees.
 
 use super::attrs::Attrs;

@@ -28,7 +28,7 @@ impl Volume {
     /// Writes `data` at byte `offset`, in transactions of at most 4 MiB.
     ///
     /// # Errors
-    /// It ends behind the volume; no space. What was written before the error stays.
+    /// It ends behind the volume; no space. Data written before the error stays.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.check_range(offset, data.len() as u64)?;
         let usage = self.objset().usage();

@@ -20,9 +20,9 @@ use zil::SyncScope;
 /// A file to be made with all that is in it.
 #[derive(Clone, Copy, Debug)]
 pub struct WholeFile<'a> {
-    /// What every new file has.
+    /// The attributes of every new file.
     pub new: &'a NewFile,
-    /// What it has instead; its size, its mode and when it was changed do not count.
+    /// The attributes that differ; its size, its mode and the time of its change do not count.
     pub set: &'a SetAttrs,
     /// Bytes of a regular file.
     pub size: u64,

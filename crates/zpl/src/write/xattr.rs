@@ -72,7 +72,7 @@ impl Filesystem {
     ) -> Result<()> {
         check_xattr(name, value)?;
         let shown = || String::from_utf8_lossy(name).into_owned();
-        // What a log says, it says of the list, whatever the property is by now.
+        // A log's record is of the list, whatever the property is by now.
         let store = if self.replays() { XattrStore::Sa } else { self.settings().xattr };
         if store == XattrStore::Off {
             return Err(Error::Unsupported("the dataset has no extended attributes (xattr=off)"));
@@ -97,7 +97,7 @@ impl Filesystem {
         let packed = if fits { Some(pack(&attrs, &list)?) } else { None };
         let packed = packed.filter(|p| p.len() <= LIST_MAX);
         if packed.is_none() && self.replays() {
-            // What a log says of the directory it says of the files in it.
+            // A log's record of the directory is of the files in it.
             return Err(Error::TooLarge("the attribute does not fit the list"));
         }
         let mut undo = Undo::new(self, tx);

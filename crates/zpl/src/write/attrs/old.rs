@@ -23,7 +23,7 @@ pub(super) fn word(z: &Znode, name: &str) -> u64 {
     }
 }
 
-/// Where a one-word attribute stands.
+/// The field of a one-word attribute.
 pub(super) fn word_mut<'z>(z: &'z mut Znode, name: &str) -> Option<&'z mut u64> {
     Some(match name {
         zpl::GEN => &mut z.generation,

@@ -1,10 +1,10 @@
 //! Attributes as the list they are since version 5.
 //!
 //! The list keeps the order of its layout: a changed value stays in its place, a new one comes
-//! last. As long as no value comes, goes or gets another length, all are changed where they stand
-//! in the bonus and the spill block. Otherwise these are put together anew: as many values as fit
-//! go into the bonus, the rest into a spill block. When the file system has no layout of just these
-//! attributes in this order, one is added; so is an attribute that was never registered.
+//! last. As long as no value is added, removed or changed in length, all are changed in place in
+//! the bonus and the spill block. Otherwise these are rebuilt: as many values as fit go into the
+//! bonus, the rest into a spill block. When the file system has no layout of just these attributes
+//! in this order, one is added; so is an attribute that was never registered.
 
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
@@ -23,14 +23,14 @@ const SECTOR: usize = 512;
 const USUAL_BYTES: usize = 256;
 const USUAL_VALUES: usize = 16;
 
-/// What stands in the data of a list, while its values have the shape that they were found in.
+/// The layout of an attribute list, as long as its values keep their sizes.
 #[derive(Clone, Copy)]
 struct Shape {
     /// Bytes of the bonus.
     bonus: usize,
     /// Bytes of the spill block, which follow.
     spill: usize,
-    /// Values before this one stand in the bonus.
+    /// Values before this one are in the bonus.
     in_bonus: usize,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct SaList {
     /// Values of attributes that the file system has not registered yet.
     unregistered: Vec<(&'static str, Vec<u8>)>,
     endian: Endian,
-    /// `None`: bonus and spill block have to be put together anew.
+    /// `None`: bonus and spill block have to be rebuilt.
     shape: Option<Shape>,
     /// The file has a spill block, on disk or in memory only.
     has_spill: bool,
@@ -208,7 +208,7 @@ impl SaList {
         Ok(())
     }
 
-    /// Divides the attributes anew.
+    /// Divides the attributes between bonus and spill block again.
     fn save_reshaped(self, object: &Object, fs: &Filesystem, tx: &Tx) -> Result<()> {
         let dnode = object.dnode();
         let pointers = dnode.blkptrs.len() * BLKPTR_SIZE;
