@@ -33,7 +33,7 @@ impl DeflateRatio {
         counted.fold(0, u64::saturating_add)
     }
 
-    /// What counts of raw bytes.
+    /// The deflated size of raw bytes.
     #[must_use]
     pub fn deflate(self, raw_bytes: u64) -> u64 {
         (raw_bytes / SECTOR).saturating_mul(self.0)

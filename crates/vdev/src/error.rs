@@ -1,4 +1,4 @@
-//! What can be wrong with a tree, a block's address, a device, and where.
+//! Errors of a tree, a block's address, or a device, with their places.
 
 use crate::map::MapError;
 use std::fmt;
@@ -11,7 +11,7 @@ pub enum BuildError {
     /// The outermost vdev must be the root.
     #[error("the tree begins with a {found} vdev (guid {guid}) instead of the root")]
     NoRoot {
-        /// Kind that stands there.
+        /// The kind found.
         found: String,
         /// Its guid.
         guid: u64,
@@ -55,7 +55,7 @@ pub enum BuildError {
     WrongKind {
         /// Its number.
         vdev: u32,
-        /// What it would have to be.
+        /// The expected kind.
         wanted: &'static str,
     },
     /// Segments of a removed vdev's mapping overlap, or one is empty.
@@ -132,7 +132,7 @@ pub enum ErrorKind {
     OutOfMemory,
 }
 
-/// What is wrong with a place on a device.
+/// The fault of a place on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FaultKind {
@@ -164,7 +164,7 @@ pub struct Fault {
     pub offset: u64,
     /// Length in bytes.
     pub len: u64,
-    /// What is wrong.
+    /// The fault.
     pub kind: FaultKind,
     /// The right bytes for this place are known, from other devices. Nothing is written by
     /// this floor.

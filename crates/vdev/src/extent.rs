@@ -2,9 +2,9 @@
 //!
 //! A mirror has the range as it is on each side. RAID-Z lays sector `s` of its space into row
 //! `s / width` of child `s % width`, parity or not, so a range is one extent on each child: from
-//! the first row that begins in it to the last. What is in the extent is in the range and in
-//! nothing else, on which it relies that free space is overwritten or given back to the device.
-//! dRAID has one extent on each child for each group, so a range is first cut at ends of groups.
+//! the first row that begins in it to the last. The contents of the extent are in the range and in
+//! nothing else, on which overwriting free space, or giving it back to the device, relies. dRAID
+//! has one extent on each child for each group, so a range is first cut at ends of groups.
 
 use crate::map::LABEL_START_SIZE;
 use crate::tree::{Role, VdevTree};
@@ -26,9 +26,9 @@ impl VdevTree {
         }
     }
 
-    /// The bytes of a device, labels included, on which the range `space` of vdev `top` lies and
-    /// nothing else does; it may be empty. `None`: the device is not below this vdev, or of the
-    /// vdev that cannot be said. The range is one of [`Self::parts_in_one_extent`].
+    /// The bytes of a device, labels included, that hold the range `space` of vdev `top` and
+    /// nothing else; may be empty. `None`: the device is not below this vdev, or the vdev has no
+    /// such extent. The range is one of [`Self::parts_in_one_extent`].
     #[must_use]
     pub fn extent_on(&self, top: u32, leaf: u64, space: &Range<u64>) -> Option<Range<u64>> {
         let top = self.tops.get(&top)?;

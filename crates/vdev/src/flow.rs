@@ -3,7 +3,7 @@
 //! # Theory
 //!
 //! With one child more every sector `n` of the vdev belongs at `n % width`, row `n / width`
-//! (`raidz.rs`). They are moved from the front. How far that has come, the *offset*, stands in the
+//! (`raidz.rs`). They are moved from the front. The progress, the *offset*, is stored in the
 //! uberblock: rows that end before it are read at their new place, all others at the old one.
 //!
 //! The sector that is moved to a place is written over an older one. That is no loss when the older
@@ -32,11 +32,11 @@
 //! synced, or of an intent log. So a step goes in rounds:
 //!
 //! 1. A new epoch begins, in which writes to the range are noted. Those of older epochs end.
-//! 2. What is allocated in the range is copied.
+//! 2. The allocated sectors of the range are copied.
 //! 3. A new epoch begins, in which rows at old places are written to their new places as well, as
 //!    far as the copy came. Those of the epoch before end.
-//! 4. What they noted is copied once more. Writes to just that are noted meanwhile; when there were
-//!    any, again from 3.
+//! 4. The places they recorded are copied once more. Writes to just those are recorded meanwhile;
+//!    if there were any, again from 3.
 //!
 //! From then on both places hold the same, until a txg makes the new ones those that count
 //! ([`VdevTree::commit_reflow`]), or the step is given up because a device failed or missed
@@ -80,7 +80,7 @@ impl EarlierTreeUse {
     }
 }
 
-/// What a place is asked for.
+/// The purpose of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Read,
@@ -170,7 +170,7 @@ struct State {
     /// Writes to these ranges are noted, in `touched`.
     watched: Vec<Range<u64>>,
     touched: Vec<Range<u64>>,
-    /// What the uberblock is to say, when a step was done.
+    /// The new state for the uberblock, when a step was done.
     next: Option<Reflow>,
 }
 
@@ -187,7 +187,7 @@ impl State {
     }
 }
 
-/// What is copied.
+/// A step of the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReflowStep {
     Fill,
@@ -241,7 +241,7 @@ impl Flow {
         flow
     }
 
-    /// How far it has come by the uberblock. What was copied beyond is given up.
+    /// Sets the progress recorded in the uberblock. Copies beyond it are given up.
     pub(crate) fn set(&self, reflow: Reflow) {
         let mut state = self.state.lock();
         (state.watched, state.touched, state.next) = (Vec::new(), Vec::new(), None);
@@ -249,7 +249,7 @@ impl Flow {
         state.begin(Epoch { reflow, copies: copies.unwrap_or_default() });
     }
 
-    /// What counts now.
+    /// The state that counts now.
     pub(crate) fn reflow(&self) -> Reflow {
         self.state.lock().epoch.reflow
     }
@@ -296,8 +296,8 @@ impl Flow {
         state.begin_with(step.copies_before(reflow));
     }
 
-    /// The range was copied: what is written from now on is written to both places. What has to be
-    /// copied again, because it was written meanwhile.
+    /// The range was copied: writes go to both places from now on. Returns the ranges to copy
+    /// again, because they were written meanwhile.
     pub(crate) fn begin_round(&self, step: ReflowStep, range: Range<u64>) -> Vec<Range<u64>> {
         let mut state = self.state.lock();
         let again = joined(std::mem::take(&mut state.touched), &range, 0);
@@ -313,12 +313,12 @@ impl Flow {
         state.next = Some(Reflow { offset: to, scratch_valid: step == ReflowStep::Fill });
     }
 
-    /// What the uberblock is to say, when a step was done.
+    /// The new state for the uberblock, when a step was done.
     pub(crate) fn next(&self) -> Option<Reflow> {
         self.state.lock().next
     }
 
-    /// What was copied and does not count yet is given up.
+    /// Gives up copies that do not count yet.
     pub(crate) fn give_up(&self) {
         let reflow = self.reflow();
         self.set(reflow);
@@ -356,8 +356,8 @@ pub(crate) fn joined(
 mod tests {
     use super::*;
 
-    /// No sector that may be moved comes to where a row lies that is read at its old place; and the
-    /// move always goes on, from the end of the scratch area.
+    /// No sector that may be moved comes to a row that is read at its old place; and the move
+    /// always makes progress, from the end of the scratch area.
     #[test]
     fn nothing_is_written_over_that_is_read() {
         for width in 3..40u64 {

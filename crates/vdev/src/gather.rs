@@ -156,7 +156,7 @@ impl Gather {
 
     fn submit(&self, node: usize, batch: Vec<Merged>, shared: &Arc<Shared>) {
         let Some(queue) = self.queues.get(&node) else { return };
-        // Only reads that a thread waits for say how long a wait is.
+        // Only reads that a thread waits for show how long a wait is.
         let is_waited_for = self.class == IoClass::SyncRead && queue.pace.patience().is_some();
         let pace = is_waited_for.then(|| (Arc::clone(&queue.pace), self.rt.clone(), self.rt.now()));
         let read = |m: Merged| {
@@ -249,7 +249,7 @@ impl Pending {
         let extent = self.extents.get(index).ok_or_else(gone)?;
         let queue = self.queues.get(&extent.node).ok_or_else(gone)?;
         let (offset, len) = (extent.offset, extent.len as usize);
-        // Something failed before; it is not worth standing in line for.
+        // Something failed before; it is not worth waiting in the queue.
         let here = queue.read_here(self.class, offset, len);
         here.unwrap_or_else(|| device::read_one(&**queue.device(), offset, len))
     }
@@ -273,7 +273,7 @@ struct Merged {
     parts: Vec<Part>,
 }
 
-/// What is joined.
+/// Parameters of joining requests.
 #[derive(Clone, Copy)]
 struct Join {
     bulk: bool,

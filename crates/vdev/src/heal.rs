@@ -3,18 +3,18 @@
 //!
 //! # Theory
 //!
-//! A block is read thoroughly (`rebuild.rs`), which finds out what each device should hold. What a
-//! device that is written to holds otherwise is written over. So scrub and resilver are the same
+//! A block is read thoroughly (`rebuild.rs`), which computes what each device should hold. A device
+//! that is written to and holds something else is corrected. So scrub and resilver are the same
 //! work, on other blocks:
 //!
 //! - a scrub reads everything of a block, and writes where something is wrong;
-//! - a resilver asks for blocks of which a device missed the txg. That device is not read: what it
-//!   missed is written, whatever is there. When the others do not suffice it is asked after all;
+//! - a resilver is given the blocks whose txg a device missed. That device is not read: what it
+//!   missed is written, whatever it has. If the others do not suffice it is read after all;
 //! - a sequential rebuild asks for ranges of which no block is known. They are not verified, so a
 //!   device that missed anything is not read, and written over, whatever it missed.
 //!
-//! The caller makes sure that the space of the block is not given to another meanwhile: nothing
-//! here could tell. What is written is durable after the next flush.
+//! The caller makes sure that the space of the block is not given to another meanwhile: it cannot
+//! be detected here. The corrections are durable after the next flush.
 
 use crate::awaited::Awaited;
 use crate::error::{Error, ErrorKind, Fault};
@@ -30,7 +30,7 @@ use crate::write::Batches;
 use device::{AlignedBuf, Shared, Write};
 use std::sync::Arc;
 
-/// What is healed.
+/// The scope of healing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heal {
     /// Whatever is wrong.
@@ -47,12 +47,12 @@ impl Heal {
     }
 }
 
-/// What healing one copy of a block gave.
+/// The result of healing one copy of a block.
 #[derive(Debug)]
 pub struct Healed {
     /// The verified block, or why there is none; `None` when it was not read.
     pub data: Option<Result<AlignedBuf, Error>>,
-    /// What was found wrong on the way.
+    /// The faults found on the way.
     pub faults: Vec<Fault>,
     /// Bytes that were written to devices.
     pub repaired: u64,
@@ -151,8 +151,9 @@ impl VdevTree {
         Ok(Some(self.ask(req, pieces, ask, gather)))
     }
 
-    /// A device that can be written to missed a part of the block. What a distributed spare lacks
-    /// on a device that cannot, that device lacks from now on: the spare may have all then.
+    /// A device that can be written to missed a part of the block. If a distributed spare lacks
+    /// something on a device that cannot be written to, that device lacks it from now on: the spare
+    /// may have all then.
     fn is_missed_somewhere(&self, req: &BlockRead<'_>, pieces: &[Piece<'_>]) -> bool {
         let mut is_missed = false;
         for piece in pieces {
@@ -171,7 +172,7 @@ impl VdevTree {
         is_missed
     }
 
-    /// The device of a source lacks what a distributed spare lacks that the source stands for.
+    /// Records that the device of a source lacks what the distributed spare that it carries lacks.
     fn lacks_for_spare(&self, source: &Source) {
         let spare = source.lacking_spare.and_then(|spare| self.nodes.get(spare));
         let (Some(spare), Some(node)) = (spare, self.nodes.get(source.node)) else { return };

@@ -2,12 +2,12 @@
 //!
 //! # Theory
 //!
-//! Two things are told apart. *What a leaf missed* is a set of txgs, its dirty time log: a block of
-//! such a txg may not be on it, or may be an older block. It grows with every block that does not
-//! reach the leaf, for whatever reason, and shrinks only when a resilver has brought the blocks.
-//! *Whether a leaf is used* is a mark. Any thread notes facts here, from completions too; nothing
-//! here waits. Marks for what adds up are set in one place (`judge.rs`), which the sync of
-//! a txg calls when all its writes are answered.
+//! Two things are distinguished. *What a leaf missed* is a set of txgs, its dirty time log: a block
+//! of such a txg may not be on it, or may be an older block. It grows with every block that does
+//! not reach the leaf, for whatever reason, and shrinks only when a resilver has brought the
+//! blocks. *Whether a leaf is used* is a mark. Any thread notes facts here, from completions too;
+//! nothing here waits. Marks for repeated errors are set in one place (`judge.rs`), which the sync
+//! of a txg calls when all its writes are answered.
 //!
 //! ```text
 //! what happened                                     mark
@@ -22,11 +22,11 @@
 //! FAULTED or REMOVED, and the rest needs it         DEGRADED, still used
 //! ```
 //!
-//! What a leaf said it had before a flush failed may be lost, so it cannot take part in a commit. A
-//! failed write is followed by a probe: its first label's unused part is read and written back. A
-//! leaf that answers has a bad sector and is not a bad disk; the numbers are those of OpenZFS's
-//! event daemon. A leaf that the rest cannot do without is used further: half a disk is more than
-//! none.
+//! Writes that a leaf acknowledged before a flush failed may be lost, so it cannot take part in a
+//! commit. A failed write is followed by a probe: its first label's unused part is read and written
+//! back. A leaf that answers has a bad sector and is not a bad disk; the numbers are those of
+//! OpenZFS's event daemon. A leaf that the rest cannot do without is used further: half a disk is
+//! more than none.
 //!
 //! FAULTED and REMOVED mean: nothing is written any more, and it is the last choice for reads.
 //! Beyond the redundancy a block that is written fails, and the pool stops.
@@ -63,7 +63,7 @@ pub struct ErrorCounts {
     pub checksum: u64,
 }
 
-/// What was decided of a leaf since it was opened.
+/// The decision about a leaf since it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     None,
@@ -94,7 +94,7 @@ pub(crate) struct Health {
     recent: Mutex<Recent>,
 }
 
-/// What is remembered of errors, newest last.
+/// Recent errors, newest last.
 #[derive(Default)]
 struct Recent {
     /// The first failure.
@@ -172,7 +172,7 @@ impl Health {
         self.cut.store(0, Ordering::Release);
     }
 
-    /// What it missed while it was not written to, and not what was cut off.
+    /// The txgs it missed while it was not written to, without those that were cut off.
     pub(crate) fn missed_while_away(&self) -> Txgs {
         let mut missed = self.missed();
         missed.remove(0, self.cut.load(Ordering::Acquire));
@@ -224,7 +224,7 @@ impl Health {
         self.io_failed(error);
     }
 
-    /// What was read is wrong.
+    /// Data that was read is wrong.
     pub(crate) fn read_wrong(&self) {
         self.checksum_errors.fetch_add(1, Ordering::Relaxed);
         note(&mut self.recent.lock().checksum, self.rt.now(), CHECKSUM_ERRORS);
@@ -279,7 +279,7 @@ impl Health {
         self.mark() == Mark::Removed && !self.recent.lock().is_gone
     }
 
-    /// What the mark makes of the state that opening gave.
+    /// The state that results from the mark and from opening.
     pub(crate) fn standing(&self) -> Option<(VdevState, Reason)> {
         match self.mark() {
             Mark::None => None,
@@ -309,7 +309,7 @@ impl Health {
         self.recent.lock().error.clone()
     }
 
-    /// What the errors so far call for.
+    /// The mark that the errors so far require.
     pub(crate) fn verdict(&self, device: &WriteDeviceRef) -> Mark {
         let suspect = self.is_suspect.swap(false, Ordering::AcqRel);
         let now = self.rt.now();

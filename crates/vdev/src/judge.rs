@@ -82,7 +82,7 @@ impl VdevTree {
             Role::Mirror | Role::Replacing | Role::Spare => children.any(is_whole),
             Role::Raidz(r) => children.filter(|c| !is_whole(c)).count() <= r.nparity(),
             Role::Draid(d) => children.filter(|c| !is_whole(c)).count() <= d.nparity(),
-            // What it loses with a child is what no other column of those stripes has on it.
+            // It loses with a child only parts that no other column of those stripes has on it.
             Role::DraidSpare { .. } => {
                 index != leaf && node.is_online() && !node.health.has_missed_any()
             }
@@ -128,8 +128,8 @@ impl VdevTree {
         Some(SilentTop { name: silent.node().name().to_owned(), leaves })
     }
 
-    /// Has all leaves that are in use flush anew, whatever became of their last flush: what was
-    /// written since then is written again.
+    /// Has all leaves that are in use flush again, whatever the result of their last flush:
+    /// everything written since then is written again.
     pub fn forget_failed_flushes(&self) {
         let used = self.nodes.iter().filter(|n| !n.health.is_out());
         used.filter_map(|n| n.writer.as_ref()).for_each(|writer| writer.forget_failed_flush());
@@ -181,7 +181,7 @@ impl VdevTree {
     }
 }
 
-/// What fails of a leaf that is asked now; `None`: it is in use and answers.
+/// Why a leaf does not answer a request now; `None`: it is in use and answers.
 fn why_silent(node: &Node) -> Option<String> {
     match &node.writer {
         _ if !matches!(node.role, Role::Leaf) => None,
@@ -198,7 +198,7 @@ fn why_silent(node: &Node) -> Option<String> {
 pub struct SilentTop {
     /// Its name.
     pub name: String,
-    /// What fails of its devices, one after the other.
+    /// The failures of its devices, one after the other.
     pub leaves: Vec<String>,
 }
 

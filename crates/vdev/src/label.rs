@@ -145,7 +145,7 @@ pub fn slot(uberblock: &Uberblock, ashift: u32) -> usize {
 
 /// Makes a device one of a pool's: all four labels with this configuration, an empty boot
 /// environment and an empty ring, and nothing at the start of the boot area. Waits until that is
-/// durable. What was on the device is not a pool's any more.
+/// durable. A pool that the device had is gone.
 ///
 /// # Errors
 /// The device is too small or refuses, or the configuration does not fit.
@@ -248,7 +248,7 @@ impl VdevTree {
     }
 
     /// Writes the configuration to two labels of every device that is written to, and flushes.
-    /// `config` makes the list of one device; it is asked before anything is written.
+    /// `config` makes the list of one device; it is called before anything is written.
     ///
     /// # Errors
     /// A list does not fit (nothing is written then), or more devices failed than redundancy

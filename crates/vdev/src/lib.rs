@@ -15,9 +15,9 @@
 //! tree ([`VdevTree::successor`]). Reading never blocks others: no lock is held over I/O.
 //!
 //! Writing goes the same way down: geometry, parity, devices, one submission per device (write),
-//! and knows the labels (label). What is wrong on a device is written again (heal). A raidz that
-//! gets wider is moved beside all that (flow, reflow). A tree whose leaves were opened for reading
-//! has no writer in it.
+//! and the labels (label). Wrong data on a device is written again (heal). A raidz that gets wider
+//! is moved beside all that (flow, reflow). A tree whose leaves were opened for reading has no
+//! writer in it.
 //!
 //! **Invariant: this crate knows a block's checksum only as a function that says yes or no.**
 //! Which checksum, encryption, compression and gang blocks are the floor above.

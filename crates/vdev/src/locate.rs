@@ -10,7 +10,7 @@ use crate::indirect::Part;
 use crate::map::{BLOCK_SIZE_MAX, BlockMap, MapError};
 use crate::tree::{Node, Role, Top, VdevTree};
 
-/// Distance on a mirror after which reading goes on at the next side: long enough that neighbours
+/// Distance on a mirror after which reading continues at the next side: long enough that neighbours
 /// stay on one device, short enough that a large read uses all.
 const MIRROR_TURN: u32 = 20;
 /// Spares of spares followed before giving up; each needs a vdev of its own in the tree.
@@ -47,7 +47,7 @@ pub(crate) struct Source {
     pub(crate) txg: u64,
 }
 
-/// What is known on the way down to a device.
+/// The state of the walk down to a device.
 #[derive(Clone, Copy)]
 struct PathState {
     birth: u64,

@@ -24,8 +24,8 @@
 //!
 //! Adding a child redistributes the sequence of sectors over one child more, and leaves the order
 //! alone: a block keeps the rows it was written with, its *logical* width, but each sector `n` is
-//! now at `n % physical_width`. The birth txg of a block tells its logical width. Where rows are
-//! while the redistribution runs is said in `flow.rs`.
+//! now at `n % physical_width`. The birth txg of a block determines its logical width. Where rows
+//! are while the redistribution runs is described in `flow.rs`.
 
 use crate::flow::{Area, EarlierTreeUse, EpochGuard, Flow, Purpose, Reflow};
 use crate::map::{BLOCK_SIZE_MAX, BlockMap, Column, LABEL_START_SIZE, MapError, Stripe};

@@ -1,10 +1,10 @@
 //! Reading what is on a vdev without knowing which blocks are there: what is copied off a vdev that
 //! leaves its pool.
 //!
-//! No checksum says whether the bytes are right, and none will: the copies are all that is left of
-//! them. So every side of a mirror that has all its txgs is read, and they must agree. When they do
-//! not, one of them is damaged, and only a scrub, which knows the blocks, can tell which. What one
-//! side cannot read another may.
+//! No checksum covers the bytes, and none will: the copies are all that is left of them. So every
+//! side of a mirror that has all its txgs is read, and they must agree. When they do not, one of
+//! them is damaged, and only a scrub, which knows the blocks, can find out which. If one side
+//! cannot be read another may.
 
 use crate::error::ErrorKind;
 use crate::gather::Gather;

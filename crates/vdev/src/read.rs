@@ -41,13 +41,13 @@ pub struct BlockRead<'a> {
     pub speculative: bool,
 }
 
-/// What reading a block gave.
+/// The result of reading a block.
 #[derive(Debug)]
 pub struct BlockResult {
     /// The verified block, or why there is none.
     pub data: Result<AlignedBuf, Error>,
-    /// What was found wrong on the way. With [`Scope::Data`] and a good block, devices that are
-    /// known to be missing or stale are not mentioned.
+    /// The faults found on the way. With [`Scope::Data`] and a good block, devices that are known
+    /// to be missing or stale are not mentioned.
     pub faults: Vec<Fault>,
 }
 
@@ -82,7 +82,7 @@ impl VdevTree {
         out.pop().unwrap_or_else(|| self.failed(&request, ErrorKind::OutOfMemory, Vec::new()))
     }
 
-    /// Reads blocks; the results stand in the order of the requests.
+    /// Reads blocks; the results are in the order of the requests.
     ///
     /// All extents of the batch are submitted before the first result is waited for, and memory
     /// is held for all of them: the caller bounds the batch. Blocks are verified on the calling
@@ -288,7 +288,7 @@ impl VdevTree {
 }
 
 /// Writes the data columns of a stripe to their places in `out`, computing those that are `None`
-/// from parity. `columns` stand in the order of the stripe's; empty columns may be `None`.
+/// from parity. `columns` are in the order of the stripe's; empty columns may be `None`.
 pub(crate) fn fill(stripe: &Stripe, columns: &[Option<&[u8]>], out: &mut [u8]) -> Option<()> {
     let n = stripe.nparity;
     let data = stripe.columns.get(n..)?;

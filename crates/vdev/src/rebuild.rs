@@ -36,7 +36,7 @@ const SUSPECT_SETS_MAX: usize = 4096;
 /// Choices among devices with different contents listed for one piece.
 const CHOICES_MAX: u64 = 64;
 
-/// What one device delivered for one column.
+/// The data of one column from one device.
 struct ColumnCopy {
     source: Source,
     len: u64,
@@ -44,7 +44,7 @@ struct ColumnCopy {
     bytes: Option<Result<AlignedBuf, device::Error>>,
 }
 
-/// What is known of one column.
+/// The knowledge about one column.
 struct Cell {
     copies: Vec<ColumnCopy>,
     /// Indices of copies that differ from all before them, best first.
@@ -119,7 +119,7 @@ impl VdevTree {
         out
     }
 
-    /// The block that was asked for, and what devices should hold of it instead of what they do.
+    /// The requested block, and the corrections of its devices.
     pub(crate) fn judge_requested(
         &self,
         req: &BlockRead<'_>,
@@ -207,7 +207,7 @@ impl VdevTree {
         if let Some(data) = found {
             return BlockResult { data: Ok(data), faults };
         }
-        // What too few devices could be asked for is not wrong.
+        // A block of which too few devices could be read is not wrong.
         for h in pieces.iter().filter(|_| !req.speculative && complete == Some(true)) {
             h.piece.node.health.read_wrong();
         }
@@ -219,7 +219,7 @@ impl VdevTree {
         self.failed(req, kind, faults)
     }
 
-    /// What devices should hold of one piece of a block and do not, as far as is known.
+    /// The corrections of the devices for one piece of a block, as far as they are known.
     fn correct(
         &self,
         req: &BlockRead<'_>,
@@ -237,7 +237,8 @@ impl VdevTree {
                 let expected = Expected::Bytes(bytes);
                 let is_wrong = |c: &&ColumnCopy| verdict(c, column, is_parity, expected).is_some();
                 for copy in cell.copies.iter().filter(is_wrong) {
-                    // What is behind the block's last byte, and what fills up the stripe, is zeros.
+                    // The bytes behind the block's last, and those that fill up the stripe, are
+                    // zeros.
                     let len = (copy.len as usize).next_multiple_of(sector);
                     let mut whole = AlignedBuf::zeroed(len);
                     if let Some(front) = whole.get_mut(..bytes.len()) {
@@ -313,7 +314,7 @@ impl VdevTree {
     }
 }
 
-/// What of a block is read.
+/// The part of a block that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadScope {
     /// All there is.
@@ -322,7 +323,7 @@ pub(crate) enum ReadScope {
     Current,
 }
 
-/// What a device should hold at a place.
+/// The right contents of a place on a device.
 pub(crate) struct Correction {
     pub(crate) source: Source,
     pub(crate) bytes: AlignedBuf,
@@ -330,7 +331,7 @@ pub(crate) struct Correction {
     pub(crate) epoch_guard: Option<EpochGuard>,
 }
 
-/// All that was asked of a block.
+/// All requested pieces of a block.
 pub(crate) type RequestedBlock<'t> = Vec<RequestedPiece<'t>>;
 
 /// One source of a column: its length, and the number of the extent where the device is open.
@@ -424,9 +425,9 @@ fn suspect_sets(map: &BlockMap) -> Vec<Vec<Suspect>> {
     sets
 }
 
-/// What is behind the block's last byte, to the end of its sector, was written as zeros, but has no
-/// checksum. Where the device says otherwise, parity tells whether that is so: it was computed from
-/// what was written. Zeros are believed when more parity fits them.
+/// The bytes behind the block's last, to the end of its sector, were written as zeros, but have no
+/// checksum. If the device returns something else, parity decides: it was computed from what was
+/// written. Zeros are assumed when more parity fits them.
 fn settle_rest(req: &BlockRead<'_>, pieces: &[PieceData<'_>], block: &mut [u8]) {
     let size = usize::try_from(req.size).unwrap_or(usize::MAX);
     let rest = block.get(size..).unwrap_or_default();
@@ -464,7 +465,7 @@ fn wrong_parity(req: &BlockRead<'_>, pieces: &[PieceData<'_>], block: &[u8]) -> 
     wrong.sum()
 }
 
-/// What every column of a stripe should hold, given the whole block.
+/// The right contents of every column of a stripe, given the whole block.
 fn truth(
     req: &BlockRead<'_>,
     h: &PieceData<'_>,
@@ -496,7 +497,7 @@ fn truth(
     Some(out)
 }
 
-/// What is known about the bytes a copy should have.
+/// The expected bytes of a copy, as far as they are known.
 #[derive(Clone, Copy)]
 enum Expected<'a> {
     Bytes(&'a [u8]),
@@ -505,7 +506,7 @@ enum Expected<'a> {
     Unknown,
 }
 
-/// What is wrong with a copy, if anything.
+/// The fault of a copy, if it has one.
 fn verdict(
     copy: &ColumnCopy,
     column: &Column,

@@ -33,12 +33,12 @@ pub enum ReflowError {
     /// A device failed.
     #[error(transparent)]
     Device(#[from] device::Error),
-    /// What is allocated cannot be told.
+    /// The allocated ranges cannot be read.
     #[error("cannot read {0}")]
     Space(String),
 }
 
-/// What a step did.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reflowed {
     /// Copied; nothing of it counts before [`VdevTree::commit_reflow`]. Bytes that were allocated.
@@ -186,7 +186,7 @@ impl VdevTree {
         }
     }
 
-    /// What the uberblock is to say of an expansion, in a txg at whose end its vdev is as it should
+    /// The state of an expansion for the uberblock, in a txg at whose end its vdev is as it should
     /// be: the step that was done counts. Otherwise it is given up.
     #[must_use]
     pub fn reflow_to_commit(&self, vdev: u32) -> Option<Reflow> {

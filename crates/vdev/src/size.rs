@@ -1,7 +1,7 @@
 //! How large the devices of a vdev must be.
 //!
-//! A label says how much its top-level vdev can allocate, not how large each device is. Only whole
-//! metaslabs are allocated from, so a device may have lost what lies behind the last one.
+//! A label has the allocatable size of its top-level vdev, not the size of each device. Only whole
+//! metaslabs are allocated from, so a device may have lost everything behind the last one.
 
 use crate::draid::ROW_HEIGHT;
 use crate::map::LABEL_START_SIZE;
@@ -11,8 +11,8 @@ use ondisk::label::{END_SIZE, data_size};
 /// Bytes that each child of a dRAID has besides its rows: room for a future change of its shape.
 const DRAID_RESERVE: u64 = 32 << 20;
 
-/// Bytes that a device below the top-level vdev `top` has at least, labels included; 0 when the
-/// configuration does not say how large the vdev is.
+/// Bytes that a device below the top-level vdev `top` has at least, labels included; 0 if the
+/// configuration does not have the size of the vdev.
 pub(crate) fn device_size_min(top: &VdevConfig) -> u64 {
     let Some(asize) = top.asize.filter(|n| *n > 0) else { return 0 };
     let shift = top.metaslab_shift.filter(|s| (1..64).contains(s)).unwrap_or(0);
@@ -50,7 +50,7 @@ pub fn asize_max(top: &VdevConfig, size: &dyn Fn(u64) -> Option<u64>) -> Option<
             draid_asize(smallest, disks, u64::from(nparity) + u64::from(ndata))
         }
         VdevKind::Mirror | VdevKind::Disk | VdevKind::File => room_of(top, size),
-        // What stands in its place grows with it, at the top as well as below.
+        // A replacement of it grows with it, at the top as well as below.
         VdevKind::Replacing | VdevKind::Spare => room_of(top, size),
         _ => None,
     }
@@ -100,7 +100,7 @@ mod tests {
     fn every_device_has_its_share_and_its_labels() {
         const LABELS: u64 = (4 << 20) + (512 << 10);
         let min = |kind, n, asize| device_size_min(&vdev(kind, n, asize));
-        // What lies behind the last metaslab is not used.
+        // The space behind the last metaslab is not used.
         assert_eq!(min(VdevKind::Disk, 0, (9 << 20) + 1000), (9 << 20) + LABELS);
         assert_eq!(min(VdevKind::Mirror, 3, 9 << 20), (9 << 20) + LABELS);
         assert_eq!(min(VdevKind::Raidz { nparity: 1 }, 3, 9 << 20), (3 << 20) + LABELS);

@@ -52,7 +52,7 @@ impl fmt::Display for VdevState {
     }
 }
 
-/// Why a vdev is not online, where the state alone does not say it.
+/// Why a vdev is not online, if the state alone does not show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// Nothing to add.

@@ -4,8 +4,8 @@
 //! mappings of removed vdevs, the txgs a device missed, how far an expansion has come) is set
 //! before the tree is shared. Only the error counters change afterwards, and they are atomic.
 //!
-//! Nodes stand in one vector, children named by index. Depth is bounded when the tree is built,
-//! so that walks down it need no further bound.
+//! Nodes are in one vector, children named by index. Depth is bounded when the tree is built, so
+//! that walks down it need no further bound.
 
 mod successor;
 
@@ -32,7 +32,7 @@ use std::time::Duration;
 /// Deepest nesting of a tree. OpenZFS has at most five: root, raidz, spare, replacing, disk.
 const DEPTH_MAX: u32 = 16;
 
-/// What opening the device of a leaf gave.
+/// The result of opening the device of a leaf.
 #[derive(Clone)]
 pub enum LeafOpen {
     /// The device is there and up to date.
@@ -72,8 +72,8 @@ pub enum LeafOpen {
 }
 
 impl LeafOpen {
-    /// What the configuration's own flags make of an opened device: flagged offline, faulted or
-    /// removed it is not used even when it is there.
+    /// Applies the configuration's own flags to an opened device: flagged offline, faulted or
+    /// removed it is not used even if it is there.
     #[must_use]
     pub fn by_config(config: &VdevConfig, device: Option<DeviceRef>) -> Self {
         match device {
@@ -124,8 +124,8 @@ impl LeafOpen {
 }
 
 impl Opened {
-    /// A device that is smaller than its vdev has lost its end, and whatever was there. What is
-    /// left of it is the last choice for reads, and nothing is written to it.
+    /// A device that is smaller than its vdev has lost its end, with the data there. The rest of it
+    /// is the last choice for reads, and nothing is written to it.
     fn of_size(self, min: u64) -> Self {
         let size = self.device.as_ref().map_or(u64::MAX, |d| d.size());
         if size >= min {
@@ -147,7 +147,7 @@ struct Opened {
     short: Option<u64>,
 }
 
-/// What a node does with its children or its device.
+/// The role of a node, with its children or its device.
 pub(crate) enum Role {
     Root,
     Mirror,
@@ -196,10 +196,10 @@ pub(crate) struct Node {
     pub(crate) writer: Option<WriteDeviceRef>,
     /// In front of the device, or of the one before, while requests to that have not come back.
     guard: Option<Arc<Guard>>,
-    /// What blocks are read and written through.
+    /// The queue that blocks are read and written through.
     pub(crate) queue: Option<Arc<LeafQueue>>,
     pub(crate) health: Arc<Health>,
-    /// What opening a leaf's device gave; other vdevs look at their children.
+    /// The result of opening a leaf's device; other vdevs look at their children.
     state: VdevState,
     reason: Reason,
     pub(crate) is_log: bool,
@@ -290,7 +290,7 @@ struct Builder<'a> {
 }
 
 impl VdevTree {
-    /// Builds the tree of the configuration's root vdev. `open` is asked once for every leaf that
+    /// Builds the tree of the configuration's root vdev. `open` is called once for every leaf that
     /// has a device of its own.
     ///
     /// # Errors
@@ -336,7 +336,7 @@ impl VdevTree {
         &self.tree_use
     }
 
-    /// What its devices are waited for with.
+    /// The runtime to wait for its devices with.
     #[must_use]
     pub fn rt(&self) -> &Rt {
         &self.rt
@@ -480,7 +480,7 @@ impl VdevTree {
         self.walk().filter(|n| matches!(n.node.role, Role::Leaf | Role::DraidSpare { .. }))
     }
 
-    /// What is written reaches the side with this guid.
+    /// Whether writes reach the side with this guid.
     #[must_use]
     pub fn is_written(&self, guid: u64) -> bool {
         self.sides().any(|side| side.guid() == guid && side.is_written())
@@ -490,8 +490,9 @@ impl VdevTree {
         self.nodes.get(index).map(|node| NodeRef { tree: self, node })
     }
 
-    /// What stored blocks are rounded up to: the bytes of which every vdev for normal blocks
-    /// allocates a multiple, a sector, or a row of data of a dRAID's group. 512 without such vdevs.
+    /// The unit to which stored blocks are rounded up: the bytes of which every vdev for normal
+    /// blocks allocates a multiple, a sector, or a row of data of a dRAID's group. 512 without such
+    /// vdevs.
     #[must_use]
     pub fn alloc_unit(&self) -> u64 {
         let unit = |t: &Top| match self.nodes.get(t.node).map(|n| &n.role) {
@@ -632,7 +633,7 @@ impl Builder<'_> {
     }
 }
 
-/// What the configuration says a vdev is, if it can be that below `parent`.
+/// The role of a vdev by its configuration, if it can have that below `parent`.
 fn role(config: &VdevConfig, parent: &'static str, ashift: u32) -> Result<Role, BuildError> {
     let geometry = |kind| BuildError::Geometry { kind, id: config.id, guid: config.guid };
     let at_top = parent == "root";
@@ -758,7 +759,7 @@ impl<'t> NodeRef<'t> {
         self.node.device.as_ref()
     }
 
-    /// What became of the device while it was open.
+    /// How the device was displaced while it was open.
     #[must_use]
     pub fn displaced(self) -> Option<Displaced> {
         self.node.device.as_ref().and_then(|d| d.displaced())
@@ -778,7 +779,7 @@ impl<'t> NodeRef<'t> {
         self.node.writer.as_ref().filter(|_| !self.node.health.is_out())
     }
 
-    /// What is written reaches it: its device, or, as a distributed spare, those of others.
+    /// Whether writes reach it: its device, or, as a distributed spare, those of others.
     #[must_use]
     pub fn is_written(self) -> bool {
         match self.node.role {
@@ -787,7 +788,7 @@ impl<'t> NodeRef<'t> {
         }
     }
 
-    /// What went through the queue of its device; `None` for a vdev without one.
+    /// The counts of the queue of its device; `None` for a vdev without one.
     #[must_use]
     pub fn io(self) -> Option<LeafStats> {
         self.node.queue.as_ref().map(|q| q.stats())

@@ -11,8 +11,8 @@
 //!
 //! **A block is written when it can be read**, as long as no device fails besides those: a column
 //! is lost when none of its devices took it, and the block when more columns of a stripe are lost
-//! than it has parity. What a device missed is remembered ([`VdevTree::missed`]), for the caller to
-//! record: the redundancy that is gone has to be made good one day.
+//! than it has parity. The txgs that a device missed are kept ([`VdevTree::missed`]), for the
+//! caller to record: the redundancy that is gone has to be restored one day.
 //!
 //! On a RAID-Z that gets wider a column may be written to more than one place (`flow.rs`). The
 //! stripe is protected at each of them, so each counts as a stripe of its own.
@@ -46,16 +46,16 @@ pub struct BlockWrite {
     pub data: Shared,
     /// The txg that writes it: its physical birth.
     pub birth: u64,
-    /// What waits for it.
+    /// The class of the request.
     pub class: IoClass,
     /// Receives the result.
     pub done: BlockDone,
 }
 
-/// What became of blocks that were to be made durable.
+/// The result of making blocks durable.
 pub type Durable = Result<(), WriteError>;
 
-/// Blocks go to several devices, or have to stand in line.
+/// Blocks go to several devices, or have to wait in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManyDevices;
 
@@ -137,7 +137,7 @@ struct Join {
     dva: Dva,
     size: u64,
     end: Mutex<End>,
-    /// What has to stay as it is until all devices have answered.
+    /// Kept alive until all devices have answered.
     _held: (TreeUse, Vec<EpochGuard>),
 }
 
@@ -294,9 +294,9 @@ impl VdevTree {
         }
     }
 
-    /// Writes blocks, each of a txg, and makes them durable, where all of them go to one device at
-    /// which nothing stands in line: on the calling thread where the device can do that, since a
-    /// flush of a fast one takes no longer than it takes to wake two threads. Not for completions.
+    /// Writes blocks, each of a txg, and makes them durable, if all of them go to one device whose
+    /// queue is empty: on the calling thread where the device can do that, since a flush of a fast
+    /// one takes no longer than it takes to wake two threads. Not for completions.
     ///
     /// # Errors
     /// That is not so, and nothing was done.
@@ -415,7 +415,7 @@ impl VdevTree {
         let places = stripe.columns.iter().map(|c| c.also.len() + 1).max().unwrap_or(1);
         outs.tolerated.resize(first + places, n);
         let all = parity.into_iter().map(Shared::from).chain(bytes);
-        // What fills up a dRAID's stripe is part of what parity was computed from.
+        // The padding of a dRAID's stripe is part of the data that parity was computed from.
         for (column, bytes) in stripe.columns.iter().zip(all).filter(|(c, _)| c.size + c.pad > 0) {
             let missing = (column.size + column.pad) as usize - bytes.len();
             let mut parts = vec![bytes];
@@ -546,7 +546,7 @@ impl VdevTree {
         failed.into_inner().into_iter().try_for_each(|(index, e)| self.not_durable(index, e))
     }
 
-    /// What a device has is not to be relied on any more: it is given up, where that can be.
+    /// The contents of a device are not to be relied on any more: it is given up, if possible.
     fn not_durable(&self, index: usize, e: DeviceError) -> Result<(), WriteError> {
         let Some(health) = self.nodes.get(index).map(|n| &n.health) else { return Ok(()) };
         if self.can_lose(index) {

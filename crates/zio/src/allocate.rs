@@ -3,7 +3,7 @@
 use ondisk::{BlkPtr, Dva};
 use std::fmt;
 
-/// What a block's space is used for, and what a top-level vdev is for.
+/// The use of a block's space, and the class of a top-level vdev.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SpaceClass {
     /// Everything without a class of its own.
@@ -38,7 +38,7 @@ impl SpaceClass {
     }
 }
 
-/// Space that is wanted.
+/// A request for space.
 #[derive(Clone, Copy, Debug)]
 pub struct AllocRequest {
     /// Bytes of one copy as stored: the physical size, or that of a gang header.

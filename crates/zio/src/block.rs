@@ -50,7 +50,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What is known of a block that is as it was encrypted elsewhere.
+/// The parameters of a block that is as it was encrypted elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seal {
     /// Bytes of the block before compression and encryption.
@@ -67,7 +67,7 @@ pub struct Seal {
 pub struct Block {
     bytes: Arc<AlignedBuf>,
     endian: Endian,
-    /// Its fletcher-4, once it was asked for: a block that is shared is written to many places.
+    /// Its fletcher-4, once it was computed: a block that is shared is written to many places.
     fletcher4: OnceLock<[u64; 4]>,
     /// The same compressed, when it came so.
     packed: Option<(Compression, Arc<[u8]>)>,
@@ -95,7 +95,7 @@ impl Block {
         self
     }
 
-    /// What is known of a block whose bytes are those that are stored.
+    /// The parameters of a block whose bytes are those that are stored.
     #[must_use]
     pub fn seal(&self) -> Option<&Seal> {
         self.seal.as_ref()

@@ -12,10 +12,10 @@ pub(crate) fn byte_order(endian: Endian) -> ByteOrder {
     }
 }
 
-/// The algorithm of a checksum that stands in block pointers.
+/// The algorithm of a checksum in a block pointer.
 ///
 /// # Errors
-/// The number is unknown, or that of a checksum that stands elsewhere.
+/// The number is unknown, or that of a checksum that is stored elsewhere.
 pub(crate) fn algorithm(kind: Checksum) -> Result<Algorithm, ErrorKind> {
     Ok(match kind {
         Checksum::OFF => Algorithm::Off,
@@ -31,13 +31,13 @@ pub(crate) fn algorithm(kind: Checksum) -> Result<Algorithm, ErrorKind> {
     })
 }
 
-/// Words 2 and 3 of the pointer's checksum are a MAC, so what is summed has two words of checksum
-/// only, gang headers included. The MACs of an object set stand within it.
+/// Words 2 and 3 of the pointer's checksum are a MAC, so the checksum itself has two words only,
+/// gang headers included. The MACs of an object set are stored within it.
 pub(crate) fn has_mac(bp: &BlkPtr) -> bool {
     bp.uses_crypt() && bp.dmu_type() != DmuType::OBJSET
 }
 
-/// Where the checksum stands that the data is compared with.
+/// Where the checksum is stored that the data is compared with.
 #[derive(Clone, Copy)]
 enum Checks {
     /// In the block pointer.

@@ -1,8 +1,8 @@
-//! What the engine computes, as the model of a simulated machine's processors counts it
-//! ([`rt::CpuModel`]): the kinds of work, and the table of what they cost.
+//! The engine's computations, as the model of a simulated machine's processors counts them
+//! ([`rt::CpuModel`]): the kinds of work, and the table of their costs.
 //!
-//! Code that computes says so where it may wait ([`Work::charge`]). Outside a simulation with a
-//! model that is nothing.
+//! Code that computes reports it where it may wait ([`Work::charge`]). Outside a simulation with a
+//! model that does nothing.
 
 use ondisk::{Checksum, Compression};
 use rt::{CpuCost, CpuModel};
@@ -21,7 +21,7 @@ pub enum Work {
     Checksum(Checksum),
     /// Compressing, counted in bytes before.
     Compress(Compression),
-    /// What an application does on its own.
+    /// Work of an application of its own.
     Application,
 }
 
@@ -53,7 +53,7 @@ pub struct Processors {
     pub contention_percent: u32,
     /// Percent of time more for each thread that waits for a processor.
     pub crowding_percent: u32,
-    /// What work costs; what is not listed costs nothing.
+    /// The costs of work; work that is not listed costs nothing.
     pub costs: Vec<(Work, CpuCost)>,
 }
 

@@ -17,17 +17,17 @@
 //!                             below, of the uncompressed block, cut to 16 bytes
 //! ```
 //!
-//! The 16-byte MACs stand in the upper half of the block pointer's checksum; of an intent log
+//! The 16-byte MACs are stored in the upper half of the block pointer's checksum; of an intent log
 //! block, whose pointer is written before it, in the upper half of the checksum inside the block.
 //! The lower half remains a checksum that anyone can verify.
 //!
 //! # What of a block pointer is authenticated
 //!
 //! A raw send takes a dataset to another pool, where addresses, checksums and birth txgs are other
-//! ones and indirect blocks are made anew. So a pointer counts only by what survives that: the MAC
-//! of its block and the portable bits of its property word (see [`pointer_digest`]). Bytes
-//! that are authenticated in place keep the byte order they were written in; those of an object
-//! set are taken in little-endian order, because claiming a log rewrites an object set on a machine
+//! ones and indirect blocks are rebuilt. So only the parts of a pointer count that survive that:
+//! the MAC of its block and the portable bits of its property word (see [`pointer_digest`]). Bytes
+//! that are authenticated in place keep the byte order they were written in; those of an object set
+//! are taken in little-endian order, because claiming a log rewrites an object set on a machine
 //! that has no key.
 //!
 //! Every walk here steps forward by at least one record or slot and stays inside the block; bytes
@@ -82,8 +82,8 @@ mod zil {
 /// Decrypts and authenticates a level-0 block in place, as far as its type is protected.
 ///
 /// `stored` is the block as read, [`BlkPtr::psize`] bytes, before decompression. Indirect blocks
-/// pass: [`verify_indirect`] judges them once they are decompressed. What is readable without a
-/// key passes unjudged when there is none.
+/// pass: [`verify_indirect`] checks them once they are decompressed. Blocks that are readable
+/// without a key pass unchecked if there is none.
 ///
 /// # Errors
 /// [`ErrorKind::NoKey`] for encrypted data without a key, [`ErrorKind::Authentication`] when a MAC
@@ -140,7 +140,7 @@ pub fn seal_block(
         .map_err(|_| ErrorKind::Authentication)
 }
 
-/// What of a block is secret, and the associated data that is authenticated with it.
+/// The secret parts of a block, and the associated data that is authenticated with it.
 struct Plan {
     aad: Vec<u8>,
     secret: Vec<Range<usize>>,
@@ -234,8 +234,8 @@ impl Plan {
     }
 }
 
-/// A dnode as it stands in its block, split but not judged: what decides about MACs is read here
-/// exactly as it is, also from dnodes that [`ondisk::Dnode`] refuses.
+/// A dnode as it is in its block, split but not checked: the fields that decide about MACs are read
+/// here exactly as they are, also from dnodes that [`ondisk::Dnode`] refuses.
 struct RawDnode<'a> {
     bytes: &'a [u8],
     core: &'a [u8; DNODE_CORE_SIZE],
@@ -297,7 +297,7 @@ impl<'a> RawDnode<'a> {
     }
 }
 
-/// What a MAC knows of a block pointer: property word without what is not portable, MAC of the
+/// The parts of a block pointer that a MAC covers: property word without its local bits, MAC of the
 /// block, and since key version 1 a reserved word of zeros.
 ///
 /// Not portable are the dedup bit and the checksum algorithm; above level 0 also the byte order,
@@ -382,7 +382,7 @@ pub fn objset_macs(key: &MasterKey, block: &[u8], endian: Endian) -> Result<Objs
     let flags = word(objset_at::FLAGS)?;
     let mut mac = key.hmac();
     // The type is big-endian where everything else is little-endian, by a mistake that the format
-    // has kept. The word behind it stands for portable flags, of which there are none.
+    // has kept. The word behind it is for portable flags, of which there are none.
     mac.update(&word(objset_at::TYPE)?.to_be_bytes()).update(&[0; 8]);
     mac_dnode(&mut mac, key.version(), dnode_slot(block, 0)?, endian)?;
     let portable = cut(mac);

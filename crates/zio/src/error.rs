@@ -13,13 +13,13 @@ pub struct Error {
     pub place: Place,
     /// Addresses of its copies as zdb writes them, comma separated; empty without copies.
     pub copies: String,
-    /// What failed.
+    /// The kind of error.
     pub kind: ErrorKind,
     /// Faults of the devices that were tried.
     pub faults: Vec<vdev::Fault>,
 }
 
-/// What failed.
+/// A kind of error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Shards of the table: many more than threads that write.
 const SHARDS: usize = 64;
 
-/// What is to be written of a held block.
+/// The writes of a held block.
 pub(crate) struct HeldWrites {
     pub(crate) writes: Vec<(Dva, Shared)>,
     /// Everything allocated for it.
@@ -63,7 +63,7 @@ struct Shard {
     serial: u64,
 }
 
-/// Where a block stands.
+/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockState {
     Held,
@@ -201,8 +201,8 @@ fn is_same(a: &BlkPtr, b: &BlkPtr) -> bool {
 
 /// Counts what is in flight.
 ///
-/// What is parked (`unsynced.rs`) is not in flight: no thread waits for room or for devices because
-/// of it. A thread that waits for its txg is told of the failure.
+/// Parked blocks (`unsynced.rs`) are not in flight: no thread waits for room or for devices because
+/// of them. A thread that waits for its txg gets the failure.
 pub(crate) struct Flow {
     state: Arc<Mutex<FlowState>>,
     changed: Condvar,
@@ -267,7 +267,7 @@ impl Flow {
         Self { state: Arc::new(Mutex::new(state)), changed: rt.condvar() }
     }
 
-    /// Waits for room and takes it. What is larger than all the room there is goes alone.
+    /// Waits for room and takes it. A block larger than all the room there is goes alone.
     pub(crate) fn enter(&self, txg: u64, bytes: u64) {
         let mut state = self.state.lock();
         while !state.take(txg, bytes) {
@@ -275,7 +275,7 @@ impl Flow {
         }
     }
 
-    /// One wait of a thread that goes on when it finds this.
+    /// One wait of a thread that continues when it finds this.
     fn wait_for(
         &self,
         state: &mut MutexGuard<'_, FlowState>,

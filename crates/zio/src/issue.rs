@@ -58,8 +58,8 @@ impl Issue {
         self.inner.wanted.load(Ordering::Relaxed)
     }
 
-    /// Changes it. Fewer than asked for when the system refuses threads; with none at all, writes
-    /// go to the devices as they come.
+    /// Changes it. Fewer than requested if the system refuses threads; with none at all, writes go
+    /// to the devices as they come.
     pub(crate) fn set_threads(&self, n: usize) {
         self.tasks.lock().retain(|task| !task.is_finished());
         self.inner.want(n);

@@ -18,11 +18,11 @@
 //! Reads come in batches: the first copies of all blocks of a batch go to the devices in one
 //! submission, and only what fails is read again, block by block.
 //!
-//! Writing is the same in the other direction, in two halves ([`Writer`]); where space is free is
-//! known above, and asked through [`Allocate`].
+//! Writing is the same in the other direction, in two halves ([`Writer`]); the free space is known
+//! above, and requested through [`Allocate`].
 //!
-//! What reaches the devices is counted by type and level ([`stats`]), what the threads do by kind
-//! and stage ([`profile`]), and what goes through the stages of reading ([`stages`]).
+//! Blocks that reach the devices are counted by type and level ([`stats`]), the time of the threads
+//! by kind and stage ([`profile`]), and the blocks in each stage of reading ([`stages`]).
 //!
 //! Nothing here is locked while I/O is under way: a vdev tree is immutable, and swapped as a whole
 //! ([`Reader::set_vdevs`]); counters are atomic.

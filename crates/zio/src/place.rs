@@ -26,14 +26,14 @@ const PARTS_MAX: usize = 3;
 /// A block with an address.
 pub(crate) struct Placed {
     pub(crate) bp: BlkPtr,
-    /// What goes where.
+    /// The writes, with their places.
     pub(crate) writes: Vec<(Dva, Shared)>,
     /// All that was allocated: the pointer itself, or a pointer for each header and part of a gang,
     /// the header's with the space of the header alone.
     pub(crate) taken: Vec<BlkPtr>,
 }
 
-/// What all parts of a block have in common.
+/// The common parameters of all parts of a block.
 pub(crate) struct Placer<'a> {
     pub(crate) allocate: &'a dyn Allocate,
     pub(crate) salted: &'a Salted,
@@ -77,8 +77,8 @@ impl Placer<'_> {
         })
     }
 
-    /// Puts the block where a gang of the same size stands, of which this was allocated; `None`
-    /// when it does not fit.
+    /// Puts the block where a gang of the same size is, of which this was allocated; `None` if it
+    /// does not fit.
     pub(crate) fn over(&self, stored: &Stored, taken: Vec<BlkPtr>) -> Option<Placed> {
         Gang::new(self, stored, GangSpace::Old(taken.into_iter())).place().ok()
     }

@@ -1,4 +1,4 @@
-//! What the threads of the write pipeline spend their time on, by kind of thread and stage.
+//! The time of the threads of the write pipeline, by kind of thread and stage.
 //!
 //! ```text
 //! application   changes blocks in memory, in transactions
@@ -23,7 +23,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// What a thread is, as far as the pipeline is concerned.
+/// The kind of a thread, as far as the pipeline is concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadKind {
@@ -54,7 +54,7 @@ impl fmt::Display for ThreadKind {
     }
 }
 
-/// What time is spent on.
+/// An activity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Compressing.
@@ -96,7 +96,7 @@ impl Drop for Role<'_> {
 /// One stage of one kind of thread.
 #[derive(Debug, Default)]
 struct Meter {
-    /// All of it, with what samples stand for.
+    /// All of it, with the weights of samples.
     seen: StageMeter,
     /// Time that was watched: what `at once` is made of.
     watched: AtomicU64,
@@ -113,12 +113,12 @@ impl Meter {
         }
     }
 
-    /// Ends a visit with a block of this many bytes, which stands for `weight` of them.
+    /// Ends a visit with a block of this many bytes, which represents `weight` of them.
     fn leave(&self, began: Duration, now: Duration, bytes: usize, weight: u64) {
         let time = now.saturating_sub(began);
         self.seen.add(time, bytes, weight);
         self.watched.fetch_add(nanos(time), Relaxed);
-        // While this one is inside, no other is the first to enter: `since` stands.
+        // While this one is inside, no other is the first to enter: `since` does not change.
         let since = self.since.load(Relaxed);
         if self.inside.fetch_sub(1, Relaxed) == 1 {
             self.busy.fetch_add(nanos(now).saturating_sub(since), Relaxed);
@@ -225,7 +225,7 @@ impl Profiler {
         Some(Span { kind, stage, bytes, weight, began, is_metered: true })
     }
 
-    /// How long it was, and how many it stands for.
+    /// How long it was, and how many it represents.
     pub(crate) fn end(&self, span: Span) -> (Duration, u64) {
         let now = self.rt.now();
         if span.is_metered {
@@ -234,7 +234,7 @@ impl Profiler {
         (now.saturating_sub(span.began), span.weight)
     }
 
-    /// What went through the stages so far, of all kinds of threads together.
+    /// The counts of the stages so far, of all kinds of threads together.
     #[must_use]
     pub fn stages(&self) -> Vec<(&'static str, StageCount)> {
         let all = STAGE_NAMES.iter().enumerate().map(|(stage, name)| {
@@ -245,7 +245,7 @@ impl Profiler {
         all.collect()
     }
 
-    /// What has happened so far.
+    /// The counts so far.
     #[must_use]
     pub fn snapshot(&self) -> Profile {
         let kinds = ThreadKind::ALL.map(|kind| {
@@ -258,7 +258,7 @@ impl Profiler {
         Profile { kinds: kinds.to_vec() }
     }
 
-    /// Begins to count anew how many threads there are at most; what has happened so far, for
+    /// Restarts the count of the most threads at a time; returns the counts so far, for
     /// [`Profile::since`].
     pub fn begin(&self) -> Profile {
         for of in &self.kinds {
@@ -285,7 +285,7 @@ pub(crate) struct Laps<'a> {
     profiler: &'a Profiler,
     kind: ThreadKind,
     bytes: usize,
-    /// Blocks this one stands for; 0: it is not looked at.
+    /// Blocks this one represents; 0: it is not looked at.
     weight: u64,
     last: Duration,
 }
@@ -398,7 +398,7 @@ impl KindProfile {
     }
 }
 
-/// What all kinds of threads did, in the order of [`ThreadKind::ALL`].
+/// The counts of all kinds of threads, in the order of [`ThreadKind::ALL`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
     /// One entry for each kind.
@@ -412,7 +412,7 @@ impl Profile {
         self.kinds.iter().find(|k| k.kind == kind)
     }
 
-    /// What was done since `earlier`; of the threads it is the most there ever were.
+    /// The difference to `earlier`; of the threads it is the most there ever were.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |kind| earlier.of(kind).copied().unwrap_or_default();
@@ -491,7 +491,7 @@ mod tests {
         let app = profiler.snapshot();
         let count = app.of(ThreadKind::Application).expect("kind").checksum.count;
         assert_eq!(count, SAMPLE * 10 + 10);
-        // What came before is told from what comes now, and no counters begin again.
+        // Earlier counts are separated from new ones, and no counters begin again.
         let before = profiler.begin();
         profiler.block(SMALL_BYTES as usize).stage(Stage::Checksum, || ());
         let now = profiler.snapshot();

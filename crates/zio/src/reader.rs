@@ -36,7 +36,7 @@ pub struct Request<'a> {
     pub raw: bool,
 }
 
-/// What reading a block gave.
+/// The result of reading a block.
 #[derive(Debug)]
 pub struct Outcome {
     /// The block, or why it cannot be had.
@@ -89,7 +89,7 @@ impl Reader {
         *self.vdevs.write() = Arc::new(tree);
     }
 
-    /// What was read, and written by the writer above this reader, by type and level.
+    /// Reads, and writes by the writer above this reader, by type and level.
     #[must_use]
     pub fn stats(&self) -> &ByType {
         &self.stats
@@ -99,7 +99,7 @@ impl Reader {
         &self.stats
     }
 
-    /// What went through the stages of reading.
+    /// The counts of the stages of reading.
     #[must_use]
     pub fn stages(&self) -> &ReadStages {
         &self.stages
@@ -112,7 +112,7 @@ impl Reader {
         self.stages.set_counting(on);
     }
 
-    /// What the salted checksums are made with.
+    /// The salt of the salted checksums.
     pub(crate) fn salted(&self) -> &Salted {
         &self.salted
     }
@@ -155,7 +155,7 @@ impl Reader {
         }
     }
 
-    /// Reads a batch; the results stand in the order of the requests.
+    /// Reads a batch; the results are in the order of the requests.
     #[must_use]
     pub fn read_many(&self, requests: &[Request<'_>]) -> Vec<Outcome> {
         probes::fire!(read__start, requests.len() as u64);
@@ -213,7 +213,7 @@ impl Reader {
         self.stages.watch(Sampled::Verify, bytes.len(), || verifier.matches(bytes))
     }
 
-    /// What is read first of a block: its first copy, or the header that stands there.
+    /// The first read of a block: its first copy, or the header in its place.
     fn first_copy<'a>(&'a self, bp: &'a BlkPtr) -> Option<(Dva, Check<'a>)> {
         if bp.is_hole() || sane(bp).is_err() {
             return None;
@@ -434,7 +434,7 @@ fn read_size(bp: &BlkPtr, dva: Dva) -> u64 {
     if dva.is_gang() { GANG_HEADER_SIZE as u64 } else { bp.psize() }
 }
 
-/// What must hold before sizes and addresses of a pointer are used.
+/// Checks a pointer before its sizes and addresses are used.
 fn sane(bp: &BlkPtr) -> std::result::Result<(), ErrorKind> {
     if bp.lsize() > BLOCK_SIZE_MAX {
         return Err(ErrorKind::BadPointer("logical size above 16 MiB"));

@@ -1,14 +1,14 @@
-//! What is done to the stored bytes of a block of an encrypted dataset before they are summed.
+//! Encrypts and authenticates the stored bytes of a block before their checksum is computed.
 //!
 //! # Theory
 //!
-//! [`crate::crypt`] says which bytes of a block are encrypted and which are authenticated. Here is
-//! decided with what: a *salt*, from which the key of the block is derived, and an IV. No pair of
+//! [`crate::crypt`] decides which bytes of a block are encrypted and which are authenticated. This
+//! module chooses the *salt*, from which the key of the block is derived, and the IV. No pair of
 //! salt and IV may ever come twice with one key, for that would give both blocks away. IVs of 96
 //! bits are drawn at random for each block, also when a block is written again in the same txg, so
-//! after very many blocks under one salt two could be equal: then the salt is drawn anew. A new
-//! salt costs a derivation, and readers keep only a few derived keys, so it is used for long
-//! ([`SALT_USES_MAX`]). The salt of an earlier import is not used on.
+//! after very many blocks under one salt two could be equal: then a new salt is drawn. A new salt
+//! costs a derivation, and readers keep only a few derived keys, so it is used for long
+//! ([`SALT_USES_MAX`]). The salt of an earlier import is not used further.
 
 use crate::block::Block;
 use crate::crypt;
@@ -58,8 +58,8 @@ impl Salts {
     }
 }
 
-/// The copies that a block can have at most: the salt and the IV of one that is encrypted stand
-/// where the third would.
+/// The copies that a block can have at most: the salt and the IV of an encrypted block take the
+/// place of the third.
 pub(crate) fn copies_max(spec: &WriteSpec<'_>) -> u8 {
     let is_protected = !matches!(spec.protection, Protection::None);
     if is_protected && spec.kind.is_encrypted() { 2 } else { 3 }
@@ -71,7 +71,7 @@ pub(crate) fn is_never_compressed(spec: &WriteSpec<'_>) -> bool {
     is_protected && spec.level == 0 && matches!(spec.kind, DmuType::DNODE | DmuType::OBJSET)
 }
 
-/// The stored bytes as they are written, and what the pointer says of that.
+/// The stored bytes as they are written, and the fields of the pointer for them.
 ///
 /// # Errors
 /// [`ErrorKind::NoKey`] when the dataset is locked, [`ErrorKind::Authentication`] when the cipher

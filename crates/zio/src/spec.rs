@@ -6,7 +6,7 @@ use ondisk::{BlkPtr, Checksum, DmuType};
 
 use crate::allocate::SpaceClass;
 
-/// How the blocks of a dataset are protected from those who have the devices.
+/// How the blocks of a dataset are protected from anyone who has the devices.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Protection<'k> {
     /// The dataset is not encrypted.
@@ -37,10 +37,10 @@ pub struct WriteSpec<'k> {
     pub copies: u8,
     /// Where the space is taken from.
     pub class: SpaceClass,
-    /// What compresses to 112 bytes goes into the pointer (feature `embedded_data`). Dnodes,
+    /// Blocks that compress to 112 bytes go into the pointer (feature `embedded_data`). Dnodes,
     /// object sets and indirect blocks never do.
     pub embed: bool,
-    /// Blocks (or dnodes) below, as the pointer is to say; 1 for a block of data.
+    /// Blocks (or dnodes) below, for the pointer; 1 for a block of data.
     pub fill: u64,
     /// The txg that writes it.
     pub birth: u64,
@@ -78,14 +78,14 @@ impl WriteSpec<'_> {
     }
 }
 
-/// What holds for all blocks of a pool.
+/// The settings of all blocks of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct WriterSettings {
     /// Bytes handed to the devices and not answered yet, over which a write waits for room.
     ///
-    /// What a device needs is its throughput times its latency: 10 GB/s at 2 ms are 20 MB, forty
-    /// disks with a megabyte each are 40 MB. The default leaves room above that and is small
-    /// beside the dirty data that waits anyway.
+    /// A device needs its throughput times its latency: 10 GB/s at 2 ms are 20 MB, forty disks with
+    /// a megabyte each are 40 MB. The default leaves room above that and is small beside the dirty
+    /// data that waits anyway.
     pub in_flight_max: u64,
     /// Bytes that allocations are multiples of: compressed blocks are filled up to whole ones.
     pub alloc_unit: usize,

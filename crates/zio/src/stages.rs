@@ -55,7 +55,7 @@ pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What went through one stage.
+/// The counts of one stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StageCount {
     /// Blocks.
@@ -84,7 +84,7 @@ pub(crate) struct StageMeter {
 }
 
 impl StageMeter {
-    /// A block of this many bytes took so long, and stands for `weight` of them.
+    /// A block of this many bytes took so long, and represents `weight` of them.
     pub(crate) fn add(&self, time: Duration, bytes: usize, weight: u64) {
         self.count(weight, (bytes as u64).wrapping_mul(weight));
         self.time_ns.add_many(nanos(time), weight);
@@ -108,7 +108,7 @@ pub(crate) struct Reading {
     began: Duration,
 }
 
-/// How long threads waited for blocks, and for how many that stands; 0: it is not known.
+/// How long threads waited for blocks, and how many that represents; 0: it is not known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waited {
     pub(crate) weight: u64,
@@ -179,7 +179,7 @@ impl ReadStages {
         out
     }
 
-    /// What went through so far, by name, in the order of the stages.
+    /// The counts so far, by name, in the order of the stages.
     #[must_use]
     pub fn snapshot(&self) -> Vec<(&'static str, StageCount)> {
         let [verify, decrypt, decompress] = &self.work;
@@ -209,7 +209,7 @@ mod tests {
             stages.watch(Sampled::Decompress, bytes, || ());
         }
         stages.watch(Sampled::Verify, SMALL, || ());
-        // What is read is counted exactly: alone, in a batch, and when no time was taken.
+        // Reads are counted exactly: alone, in a batch, and when no time was taken.
         for bytes in small().skip(1).chain([SMALL]) {
             let reading = stages.begin(bytes).expect("counting");
             stages.was_read(stages.end(reading), bytes as u64);

@@ -1,10 +1,9 @@
-//! What went to and came from the devices, by type of block and level.
+//! Blocks written to and read from the devices, by type of block and level.
 //!
 //! A block counts where it is handed to the vdevs: one I/O for each copy that is read or written,
-//! with the bytes as stored. What is answered from memory (the cache, blocks in flight, holes,
-//! blocks in their pointer) does not count; what a vdev makes of one block (mirror sides, parity)
-//! is its own business and is counted there. Headers and parts of a gang count as the block that
-//! was split.
+//! with the bytes as stored. Reads answered from memory (the cache, blocks in flight, holes,
+//! embedded blocks) do not count; the requests that a vdev makes of one block (mirror sides,
+//! parity) are counted there. Headers and parts of a gang count as the block that was split.
 //!
 //! One relaxed atomic per figure in a table of fixed size: counting takes no lock and a few
 //! nanoseconds beside the microseconds of the I/O. The histograms of a type and level are made when
@@ -33,7 +32,7 @@ pub struct Count {
     pub bytes: u64,
 }
 
-/// What one type and level read and wrote.
+/// Reads and writes of one type and level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TypeCount {
     /// Type of the object the blocks belong to.
@@ -66,7 +65,7 @@ impl TypeStats {
         &self.rows
     }
 
-    /// What was counted since `earlier` was taken.
+    /// The difference to `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let minus = |now: Count, then: Count| Count {
@@ -159,7 +158,7 @@ impl ByType {
         }
     }
 
-    /// A read of block `bp` took so long, and stands for this many.
+    /// A read of block `bp` took so long, and represents this many.
     pub(crate) fn read_took(&self, bp: &BlkPtr, time: Duration, weight: u64) {
         if let Some(cell) = self.cell(bp) {
             let times = cell.times.get_or_init(Box::default);
@@ -167,7 +166,7 @@ impl ByType {
         }
     }
 
-    /// A write of block `bp` took so long, and stands for this many.
+    /// A write of block `bp` took so long, and represents this many.
     pub(crate) fn write_took(&self, bp: &BlkPtr, time: Duration, weight: u64) {
         if let Some(cell) = self.cell(bp) {
             let times = cell.times.get_or_init(Box::default);

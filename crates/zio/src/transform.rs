@@ -15,7 +15,7 @@ use device::{AlignedBuf, Shared};
 use ondisk::blkptr::{BlkPtrParts, CryptParts, EMBEDDED_PAYLOAD_MAX, SECTOR_SIZE};
 use ondisk::{BlkPtr, Checksum, Compression, DmuType, Dva, Endian};
 
-/// What becomes of a block.
+/// The form in which a block is stored.
 pub(crate) enum Form {
     /// A hole, or its data in the pointer.
     Pointer(BlkPtr),

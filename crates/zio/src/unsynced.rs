@@ -1,4 +1,4 @@
-//! What a txg wrote, kept until the txg is durable.
+//! The writes of a txg, kept until the txg is durable.
 //!
 //! # Theory
 //!

@@ -68,7 +68,7 @@ pub struct Writer {
     salts: Salts,
 }
 
-/// What completions need: they may outlive the writer.
+/// The part that completions need: they may outlive the writer.
 struct Core {
     table: Table,
     flow: Flow,
@@ -92,7 +92,7 @@ impl Core {
     }
 }
 
-/// What wants to know when blocks are on their devices: the throttle.
+/// Notified when blocks are on their devices: the throttle.
 pub trait WriteObserver: Send + Sync {
     /// A block of `bytes`, uncompressed, of `txg` is on its devices, has failed there, or needs
     /// none: it is a hole or in its pointer. Called from completions: must not wait.
@@ -110,7 +110,7 @@ struct Counts {
     reused: AtomicU64,
 }
 
-/// What a writer has done since it was made.
+/// The counts of a writer since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriterStats {
     /// Blocks stored.
@@ -234,7 +234,7 @@ impl Writer {
         Self { reader, allocate, settings, core: Arc::new(core), issue, recent, salts }
     }
 
-    /// What the pipeline's threads do.
+    /// The profile of the pipeline's threads.
     #[must_use]
     pub fn profiler(&self) -> &Arc<Profiler> {
         &self.core.profiler
@@ -257,7 +257,7 @@ impl Writer {
         self.core.flow.set_max(bytes);
     }
 
-    /// From now on `observer` is told of blocks that are on their devices. Only the first call
+    /// From now on `observer` is notified of blocks that are on their devices. Only the first call
     /// counts.
     pub fn set_observer(&self, observer: Arc<dyn WriteObserver>) {
         let _ = self.core.observer.set(observer);
@@ -287,8 +287,8 @@ impl Writer {
     /// never from a device's completion.
     ///
     /// # Errors
-    /// [`ErrorKind::NoSpace`], with nothing allocated; [`ErrorKind::BadBlock`] when no block can
-    /// be written like this. What happens on the devices is told by [`Writer::wait`].
+    /// [`ErrorKind::NoSpace`], with nothing allocated; [`ErrorKind::BadBlock`] when no block can be
+    /// written like this. Failures on the devices are returned by [`Writer::wait`].
     pub fn write(&self, data: &Arc<Block>, spec: &WriteSpec<'_>, place: Place) -> Result<BlkPtr> {
         probes::fire!(write__start, data.bytes().len() as u64, spec.birth);
         let bp = self.write_unseen(data, spec, place)?;
@@ -503,7 +503,7 @@ impl Writer {
         for (bp, serial, held) in self.core.table.release() {
             let more = held.bytes();
             let (flow, txg) = (&self.core.flow, bp.logical_birth());
-            // What waits for room must have handed over all it holds itself.
+            // A thread that waits for room must have handed over everything it holds.
             if batch.is_empty() || bytes + more > BATCH_BYTES || !flow.try_enter(txg, more) {
                 self.issue.send(std::mem::take(&mut batch));
                 bytes = 0;
@@ -578,7 +578,7 @@ impl Writer {
         }
     }
 
-    /// What it has done.
+    /// Its counts.
     #[must_use]
     pub fn stats(&self) -> WriterStats {
         let c = &self.core.counts;

@@ -7,9 +7,9 @@
 //! answers published with the original submission are therefore not the ones on disk.
 //!
 //! The quasigroup operation x * y takes two octets. Each is turned into another octet whose words
-//! are sums of five of its words (a Latin square says which), a constant in the first, rotated by
-//! fixed amounts; then each word of the result is an exclusive or of three words of the first
-//! plus one of three words of the second (the remaining rows of the same squares).
+//! are sums of five of its words (chosen by a Latin square), a constant in the first, rotated by
+//! fixed amounts; then each word of the result is an exclusive or of three words of the first plus
+//! one of three words of the second (the remaining rows of the same squares).
 //!
 //! With message halves M0, M1 (overlined: words reversed) and pipe halves H0, H1:
 //!

@@ -1,4 +1,4 @@
-//! Checksums that stand inside the block they protect.
+//! Checksums that are stored inside the block they protect.
 //!
 //! Labels, uberblock slots, gang headers and intent-log blocks are found by their place, not by a
 //! pointer that could hold a checksum, so they carry a *trailer* of 40 bytes themselves:
@@ -8,8 +8,8 @@
 //! +8   four checksum words
 //! ```
 //!
-//! The checksum covers the trailer too. While it is computed, its words hold a *seed* that says
-//! what the block is: a block that was written to the wrong place, or is left from an earlier
+//! The checksum covers the trailer too. While it is computed, its words hold a *seed* that
+//! identifies the block: a block that was written to the wrong place, or is left from an earlier
 //! life of that place, does not verify.
 //!
 //! | block | algorithm | seed | trailer |
@@ -53,7 +53,7 @@ pub enum EmbeddedError {
         /// Bytes of the block.
         len: usize,
     },
-    /// There is no trailer in either byte order. What was never written ends here.
+    /// There is no trailer in either byte order. A block that was never written ends here.
     #[error("no checksum trailer (magic {found:#x})")]
     NoMagic {
         /// What stands there instead, read little-endian.

@@ -3,7 +3,7 @@
 //! # Theory
 //!
 //! The data is a row of groups. A group is one copy map and up to eight items; bit `i` of the map,
-//! least significant first, says what item `i` is:
+//! least significant first, is the kind of item `i`:
 //!
 //! ```text
 //! 0: a literal byte
@@ -101,7 +101,7 @@ pub(super) fn compress(src: &[u8], limit: usize) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Distance and length of an earlier copy of what stands at `at`, and remembers `at`.
+/// Finds an earlier copy of the bytes at `at`, as distance and length, and remembers `at`.
 fn find_match(src: &[u8], at: usize, seen: &mut [usize; HASH_SIZE]) -> Option<(usize, usize)> {
     let rest = src.get(at..)?;
     let key = rest.first_chunk::<MATCH_MIN>()?;

@@ -5,9 +5,9 @@
 //! # Theory
 //!
 //! A block is compressed as a whole and on its own: no state crosses blocks, so any block can be
-//! read alone and a bad sector costs one block. The block pointer says which algorithm, and both
-//! sizes: `lsize` before, `psize` as stored. `psize` is rounded up to sectors, so the stored bytes
-//! have padding behind the compressed data, and every decoder here takes such a tail:
+//! read alone and a bad sector costs one block. The block pointer has the algorithm and both sizes:
+//! `lsize` before, `psize` as stored. `psize` is rounded up to sectors, so the stored bytes have
+//! padding behind the compressed data, and every decoder here accepts such a tail:
 //!
 //! ```text
 //! |<------------------------ psize ------------------------>|
@@ -119,14 +119,14 @@ pub const ZSTD_DEFAULT_LEVEL: i32 = 3;
 pub struct Error {
     /// Name of the algorithm.
     pub algorithm: &'static str,
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// What can be wrong with compressed bytes.
+/// A fault of compressed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The data goes on past the stored bytes.
+    /// The data extends beyond the stored bytes.
     #[error("needs {needed} bytes, {available} are stored")]
     Truncated {
         /// Bytes that would have to be there.
@@ -146,7 +146,7 @@ pub enum Fault {
     WrongSize {
         /// Logical size of the block.
         expected: usize,
-        /// What came out.
+        /// The decompressed size.
         found: usize,
     },
 }

@@ -2,7 +2,7 @@
 //!
 //! # Theory
 //!
-//! The data is a row of runs. The first byte of a run says what it is:
+//! The data is a row of runs. The first byte of a run is its kind and length:
 //!
 //! ```text
 //! 0..=63     byte + 1 literal bytes follow

@@ -8,7 +8,7 @@
 //! 8          frame
 //! ```
 //!
-//! Length, block checksum and logical size stand in the block pointer already, so the frame leaves
+//! Length, block checksum and logical size are in the block pointer already, so the frame leaves
 //! them out. Version and level do not matter to read the block. They are there so that a block
 //! whose uncompressed copy was cached can be compressed to the very same bytes again.
 //!
@@ -35,7 +35,7 @@ thread_local! {
     static ENCODER: RefCell<Option<CCtx<'static>>> = const { RefCell::new(None) };
 }
 
-/// What stands before the frame of a block.
+/// The header before the frame of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZstdHeader {
     /// Length of the frame in bytes.
@@ -110,7 +110,7 @@ fn new_encoder() -> Option<CCtx<'static>> {
     Some(encoder)
 }
 
-/// The byte that stands for a level; `None` for a level ZFS has no code for.
+/// The byte of a level; `None` for a level ZFS has no code for.
 fn level_code(level: i32) -> Option<u8> {
     match level {
         1..=19 => Some(level as u8),

@@ -28,7 +28,7 @@ pub struct WrappedKey {
     pub suite: Suite,
     /// Identity of the key, random.
     pub guid: u64,
-    /// Version of the format: 0 (before OpenZFS 0.8) or 1. It also says how the MACs of block
+    /// Version of the format: 0 (before OpenZFS 0.8) or 1. It also determines how the MACs of block
     /// pointers are made.
     pub version: u64,
     /// IV of the wrapping.

@@ -19,9 +19,9 @@
 //!                          IV (12 bytes), AAD --AES-GCM or AES-CCM--> ciphertext, MAC (16 bytes)
 //! ```
 //!
-//! Changing the passphrase wraps the same master key anew, so no block has to be rewritten. The
-//! salt changes rarely (each 400 million blocks, and when a key is loaded), so few block keys are
-//! in use at a time and a [`MasterKey`] keeps the last ones with their expanded key schedules.
+//! Changing the passphrase rewraps the same master key, so no block has to be rewritten. The salt
+//! changes rarely (each 400 million blocks, and when a key is loaded), so few block keys are in use
+//! at a time and a [`MasterKey`] keeps the last ones with their expanded key schedules.
 //!
 //! Which bytes of a block are encrypted, which are only authenticated, and in which form, depends
 //! on the block's type and is not known here: callers hand over the bytes to decrypt, gathered

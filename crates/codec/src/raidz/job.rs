@@ -2,7 +2,7 @@
 
 use super::field::Matrix;
 
-/// What to compute over one stretch. All slices in it, and the results, are equally long.
+/// The computation over one stretch. All slices in it, and the results, are equally long.
 pub(super) struct Job<'a> {
     /// Which parities (0, 1, 2, ascending); one result each.
     pub(super) rows: &'a [usize],

@@ -10,7 +10,7 @@
 //!
 //! so P is the exclusive or, and all three are polynomials in the columns, evaluated by Horner's
 //! rule from the first column on. Columns may have different lengths; a shorter one counts as if it
-//! went on with zeros.
+//! continued with zeros.
 //!
 //! **Reconstruction.** Every intact parity column is one linear equation per byte in the lost data
 //! columns. As many equations as there are lost columns are taken, the part of the known columns

@@ -1,13 +1,13 @@
 //! Vector kernels for x86-64.
 //!
-//! One generic sweep over two kinds of register. What differs is how bytes are multiplied by a
+//! One generic sweep over two kinds of register. The difference is how bytes are multiplied by a
 //! constant: AVX2 looks up the products of both halves of each byte in tables held in registers;
 //! with GFNI a multiplication by a constant, being linear over GF(2), is one instruction that
 //! applies an 8 by 8 matrix of bits (the instruction's own field has another modulus, the affine
 //! form does not care).
 //!
 //! The sweep takes several vectors of each column at a time, so that the chains of Horner's rule
-//! overlap; which parities are wanted is known to the compiler, so sums that are not needed cost
+//! overlap; the parities to compute are known to the compiler, so sums that are not needed cost
 //! nothing.
 
 use super::field::{REDUCE, multiply};
@@ -133,7 +133,7 @@ trait Wide: Copy {
 ///
 /// # Safety
 /// The processor has the features of `V`, the job [fits](Job::fits) `len`, all results are `len`
-/// long, and `ROWS` and `SOLVE` say what the job does.
+/// long, and `ROWS` and `SOLVE` describe the job.
 #[inline(always)]
 unsafe fn sweep<V: Wide, const ROWS: u8, const SOLVE: bool, const N: usize>(
     job: &Job<'_>,
@@ -170,7 +170,7 @@ unsafe fn sweep<V: Wide, const ROWS: u8, const SOLVE: bool, const N: usize>(
                     }
                 }
             }
-            // From here on the sums stand at the number of their result.
+            // From here on the sums are at the number of their result.
             let mut results = pack::<V, ROWS, N>(sums);
             let m = ROWS.count_ones() as usize;
             if let (true, Some(solve)) = (SOLVE, &job.solve) {

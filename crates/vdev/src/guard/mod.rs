@@ -2,13 +2,13 @@
 //!
 //! # Theory
 //!
-//! A device that fails says so. One that hangs says nothing, and a thread that waits for it waits
-//! for ever: a write of a txg, a flush, a label. So in front of each leaf of a pool that is open
-//! for writing stands a guard, which gives every request to the device and ends it by itself when
-//! the device does not.
+//! A device that fails returns an error. One that hangs returns nothing, and a thread that waits
+//! for it waits for ever: a write of a txg, a flush, a label. So each leaf of a pool that is open
+//! for writing has a guard in front, which gives every request to the device and ends it by itself
+//! when the device does not.
 //!
-//! *Hanging is told from slowness by what else comes back.* A disk with thousands of requests
-//! in front of it answers the last one after minutes, and works. So the clock does not run from the
+//! *Hanging differs from slowness by what else comes back.* A disk with thousands of requests in
+//! front of it answers the last one after minutes, and works. So the clock does not run from the
 //! beginning of a request, but from the last sign of life:
 //!
 //! ```text
@@ -66,10 +66,10 @@ use std::time::Duration;
 /// Looks for overdue requests are at least this far apart.
 const LOOK_MIN: Duration = Duration::from_millis(10);
 
-/// How long the system is asked something of a device, before its last answer has to do.
+/// How long to wait for the system's answer about a device before its last answer has to do.
 const ASKING: Duration = Duration::from_secs(1);
 
-/// What is told the end of a request.
+/// The owner of a request, which is notified of its end.
 enum Owner {
     Read(Done),
     /// Also of flushes and trims.
@@ -82,7 +82,7 @@ struct Outstanding {
     offset: u64,
     len: u64,
     begun: Duration,
-    /// `None`: it was given up, and its owner was told.
+    /// `None`: it was given up, and its owner was notified.
     owner: Option<Owner>,
 }
 
@@ -111,13 +111,13 @@ pub(crate) struct Guard {
     size: Arc<LastAnswer<u64>>,
 }
 
-/// What the system said last of the device, and whether it is being asked.
+/// The system's last answer about the device, and whether another is awaited.
 struct LastAnswer<T> {
     state: Mutex<(T, bool)>,
     answered: rt::Condvar,
 }
 
-/// What outlives the guard as long as requests are out.
+/// The part that outlives the guard as long as requests are pending.
 struct Watchdog {
     rt: Rt,
     name: Arc<str>,
@@ -183,7 +183,7 @@ impl Guard {
         behind || is(Arc::as_ptr(self).cast())
     }
 
-    /// What is behind it can be written to.
+    /// Whether the device behind it can be written to.
     pub(crate) fn can_write(&self) -> bool {
         self.writer.is_some()
     }

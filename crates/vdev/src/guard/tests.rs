@@ -6,8 +6,8 @@ const SILENCE: Duration = Duration::from_secs(60);
 const LOST: Duration = Duration::from_secs(300);
 const MS: Duration = Duration::from_millis(1);
 
-/// A device that keeps what it is given until it is told to go on; requests below 4096 are
-/// answered after a while.
+/// A device that keeps its requests until it is released; requests below 4096 are answered after a
+/// while.
 struct Hung {
     rt: Rt,
     inner: Arc<MemoryDevice>,
@@ -203,7 +203,7 @@ fn asking_what_became_of_it_does_not_hang() {
         let began = rt.now();
         assert_eq!(guard.displaced(), None);
         assert_eq!(rt.now() - began, ASKING);
-        // The one that was asked first is still out.
+        // The first request is still pending.
         assert_eq!((guard.displaced(), rt.now() - began), (None, ASKING));
         hung.go_on();
         rt.sleep(MS);

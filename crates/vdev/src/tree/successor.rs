@@ -6,9 +6,9 @@
 //! new tree. A read or a write holds the tree of the time of its beginning, to the end of the
 //! request, so no request ever sees half of a change.
 //!
-//! What is known of a vdev outlives its tree: health, and with it what a leaf missed, is shared by
-//! all trees that have the vdev. The queue of a leaf whose device stays is shared as well, or two
-//! queues would stand in front of one device.
+//! The state of a vdev outlives its tree: health, and with it what a leaf missed, is shared by all
+//! trees that have the vdev. The queue of a leaf whose device stays is shared as well, or there
+//! would be two queues in front of one device.
 
 use super::{LeafOpen, Node, Role, VdevTree};
 use crate::error::BuildError;
@@ -20,9 +20,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl VdevTree {
-    /// The tree of another configuration of the same pool. `open` says for a leaf what became of
-    /// its device; `None`: it has the one that it has, or none when it is new. A leaf that is said
-    /// anything of starts without a mark and without counts.
+    /// The tree of another configuration of the same pool. `open` returns the new device of a leaf;
+    /// `None`: it keeps the one that it has, or has none if it is new. A leaf for which it returns
+    /// anything starts without a mark and without counts.
     ///
     /// # Errors
     /// When the configuration contradicts itself.
@@ -135,8 +135,8 @@ impl Node {
         matches!(self.role, Role::Leaf) == matches!(other.role, Role::Leaf)
     }
 
-    /// It has another device now, or none, or the one that it had: that one's guard goes on, which
-    /// knows what has not come back.
+    /// It has another device now, or none, or the one that it had: that one's guard is kept, which
+    /// knows the requests that have not come back.
     fn take_over(&mut self, rt: &Rt, old: Option<&Self>, limits: &Arc<QueueLimits>) {
         let before = old.and_then(|old| old.guard.as_ref());
         let same = before.filter(|guard| self.writer.as_ref().is_some_and(|w| guard.is_of(w)));

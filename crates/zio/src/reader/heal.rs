@@ -10,7 +10,7 @@ use std::sync::Arc;
 use vdev::queue::IoClass;
 use vdev::{BlockRead, BlockWrite, Fault, Heal, Scope};
 
-/// What healing a block gave.
+/// The result of healing a block.
 #[derive(Debug, Default)]
 pub struct Mended {
     /// The block, or a part of it, cannot be had.
@@ -80,7 +80,7 @@ impl Reader {
             mended.refused.extend(healed.refused);
             copy.data = healed.data;
         }
-        // The copies of one pointer stand beside each other.
+        // The copies of one pointer are adjacent.
         for copies in copies.chunk_by(|a, b| std::ptr::eq(a.bp, b.bp)) {
             self.copy_over(blocks, copies, &mut out);
         }
@@ -94,7 +94,7 @@ impl Reader {
         let Some((_, place)) = blocks.get(first.block) else { return };
         let good = copies.iter().find_map(|c| c.data.as_ref()?.as_ref().ok());
         let good = good.map(|b| AlignedBuf::copy_of(b)).or_else(|| {
-            // Perhaps one that was not asked for has it.
+            // Perhaps one that was not read has it.
             let is_unasked = copies.iter().any(|c| c.data.is_none() && !c.dva.is_gang());
             let (bp, scope) = (first.bp, Scope::Data);
             let request = Request { bp, place: *place, key: None, scope, raw: true };

@@ -2,8 +2,8 @@
 //!
 //! # Theory
 //!
-//! A block pointer says how its block is stored: size, compression, salt and IV, checksum. What was
-//! kept of the block is brought into that form, and is right when the checksum says so. Nothing
+//! A block pointer has the form in which its block is stored: size, compression, salt and IV,
+//! checksum. The kept data is brought into that form, and is right if its checksum matches. Nothing
 //! else is written, and nothing but the block changes.
 //!
 //! ```text
@@ -12,9 +12,9 @@
 //!                        to all places of the pointer <--- the checksum fits <--------'
 //! ```
 //!
-//! What compresses must make the same bytes that the writer's compressor made; an implementation
-//! that makes others cannot restore from plain bytes. The pointer does not say the level of zstd,
-//! so all are tried.
+//! The compressor must make the same bytes that the writer's made; an implementation that makes
+//! others cannot restore from plain bytes. The pointer does not have the level of zstd, so all are
+//! tried.
 //!
 //! A block in pieces (a gang) is not restored.
 
@@ -26,20 +26,21 @@ use codec::crypto::MasterKey;
 use device::{AlignedBuf, Shared};
 use ondisk::{BlkPtr, Checksum, Compression};
 
-/// What was kept of a block.
+/// The kept data of a block.
 #[derive(Clone, Copy, Debug)]
 pub enum Kept<'a> {
-    /// What its reader sees.
+    /// The plain data.
     Plain(&'a [u8]),
     /// The same, compressed so.
     Packed(Compression, &'a [u8]),
-    /// What is stored of an encrypted block.
+    /// The stored bytes of an encrypted block.
     Sealed(&'a [u8]),
 }
 
 impl Reader {
-    /// What is stored of the block, made of what was kept of it; `None` when that is another block,
-    /// or its form cannot be made. A block that is encrypted needs its key unless it was kept so.
+    /// Computes the stored bytes of the block from the kept data; `None` if that is another
+    /// block's, or its form cannot be made. A block that is encrypted needs its key unless it was
+    /// kept encrypted.
     #[must_use]
     pub fn stored_form(
         &self,

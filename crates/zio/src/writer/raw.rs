@@ -17,7 +17,7 @@ impl Writer {
         let core = Arc::clone(&self.core);
         let data = Shared::from(bytes);
         core.flow.enter(txg, data.len() as u64);
-        // What stands for a pointer: an address and a birth. No entry of the table has serial 0.
+        // A substitute for a pointer: an address and a birth. No entry of the table has serial 0.
         let bp = BlkPtr::build(&BlkPtrParts {
             dvas: [dva, Dva::default(), Dva::default()],
             lsize: data.len() as u64,
