@@ -3,7 +3,7 @@
 use crate::format::{HEADERS_MAX, PIECES_MAX, SIZE_MAX};
 use std::io;
 
-/// What is wrong with an archive, or with one member.
+/// An error of an archive, or of one member.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The source cannot be read.
@@ -18,7 +18,7 @@ pub enum Error {
     /// The archive ends in a header.
     #[error("the archive ends in a header, at byte {0}")]
     CutOffHeader(u64),
-    /// What is in the place of a header is not a header.
+    /// A block that should be a header is not one.
     #[error("no header of a tar archive at byte {0}")]
     NoHeader(u64),
     /// A header's field is not what it should be.
@@ -53,10 +53,10 @@ pub enum Error {
     Member {
         /// Its name.
         name: Vec<u8>,
-        /// What is wrong.
+        /// The error.
         cause: Box<Error>,
     },
 }
 
-/// What reading gives.
+/// Result of reading.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,4 +1,4 @@
-//! What all of the reader shares: the block, numbers, and what is refused as too much.
+//! Shared by all parts of the reader: the block size, numbers, and limits.
 
 /// Bytes of a block of an archive.
 pub(crate) const BLOCK: usize = 512;

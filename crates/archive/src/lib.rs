@@ -4,8 +4,8 @@
 //!
 //! An archive is a row of blocks of 512 bytes. A member is a header block, its content, and zeros
 //! up to a whole block; a block of zeros is the end. The header of 1988 has no room for long names,
-//! large numbers, fractions of seconds and extended attributes, so these stand in *members before*
-//! the one that they are about, as text:
+//! large numbers, fractions of seconds and extended attributes, so these are stored in *members
+//! before* the one that they belong to, as text:
 //!
 //! ```text
 //! x      pax records, "LENGTH KEY=VALUE\n" each    path linkpath size uid gid mtime atime
@@ -15,15 +15,15 @@
 //! ```
 //!
 //! A sparse file ([`Sparse`]) is a map of pieces, and the pieces one behind the other as content.
-//! The map stands in one of three places: in the header and blocks behind it (GNU's old form), in
+//! The map is in one of three places: in the header and blocks behind it (GNU's old form), in
 //! records, or before the content in the content.
 //!
-//! What the bytes claim is not believed:
+//! The archive is not trusted:
 //!
-//! - A claimed size reserves no memory. What is read of names, records and maps has limits, and
-//!   what is kept is no more than what was read.
+//! - A claimed size reserves no memory. Names, records and maps have limits, and no more is kept
+//!   than was read.
 //! - A member that contradicts itself has its [`Member::fault`], and the next one is read. An
-//!   archive that cannot be gone on with is an [`Error`] once, and then at its end.
+//!   archive that cannot be read further gives one [`Error`] and then ends.
 //! - Pieces of a sparse file are handed on in ascending order, none over another and none behind
 //!   the file's end.
 //!

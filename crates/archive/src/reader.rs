@@ -1,4 +1,4 @@
-//! One member after the other: headers, and what stands before a member and is about it.
+//! Reads the members in order, with the extended headers that precede each.
 
 use crate::error::{Error, Result};
 use crate::format::{BLOCK, HEADERS_MAX, decimal};
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use tar::{EntryType, GnuExtSparseHeader, Header};
 
-/// Where the extended attributes of a file stand in an archive.
+/// The key prefix of the extended attributes of a file in an archive.
 const XATTR_KEY: &[u8] = b"SCHILY.xattr.";
 
 /// A time, counted from 1970.
@@ -19,7 +19,7 @@ pub struct Time {
     pub nanos: u64,
 }
 
-/// What an archive says of a member beside its content.
+/// The attributes of a member beside its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// Permissions with set-id and sticky bits.
@@ -39,9 +39,9 @@ pub struct Attributes {
 /// A member of an archive.
 #[derive(Debug)]
 pub struct Member {
-    /// Its name, as it stands there.
+    /// Its name, as stored in the archive.
     pub path: Vec<u8>,
-    /// What it is.
+    /// Its type.
     pub kind: EntryType,
     /// Target of a link.
     pub link: Vec<u8>,
@@ -68,7 +68,7 @@ impl Member {
     }
 
     /// Hands on the content, of the archive that gave the member just now: offsets and pieces of up
-    /// to `chunk` bytes, in ascending order. What is left out is zeros.
+    /// to `chunk` bytes, in ascending order. Gaps are zeros.
     ///
     /// # Errors
     /// The content cannot be read, or contradicts the map; what `write` says.
@@ -99,7 +99,7 @@ impl Member {
     }
 }
 
-/// What the headers before a member say about it.
+/// The extended headers that precede a member.
 #[derive(Default)]
 struct MemberHeaders {
     path: Option<Vec<u8>>,
@@ -233,12 +233,12 @@ impl<R: Read> Archive<R> {
         Ok(Some(header))
     }
 
-    /// The next member, whose content can be read then. An error about the archive itself is told
-    /// once, and is its end.
+    /// The next member, whose content can be read then. An error about the archive itself is
+    /// returned once, and is its end.
     ///
     /// # Errors
-    /// It cannot be read, is cut off, or is not an archive; what of a member contradicts itself
-    /// stands in it.
+    /// It cannot be read, is cut off, or is not an archive; contradictions of a member are in the
+    /// member.
     pub fn next_member(&mut self) -> Result<Option<Member>> {
         let mut before = MemberHeaders::default();
         loop {
@@ -259,7 +259,7 @@ impl<R: Read> Archive<R> {
                 return self.member(&header, before, size).map(Some);
             }
             self.begin(size);
-            // What holds for all members. `git archive` notes a commit so, which is of no use here.
+            // A header for all members. `git archive` stores a commit so, which is of no use here.
             if kind != EntryType::XGlobalHeader {
                 self.about_next(kind, size, &mut before)?;
             }
@@ -345,7 +345,7 @@ impl<R: Read> Archive<R> {
         Ok(Member { path, kind, link, device, attributes, stored, sparse, fault })
     }
 
-    /// The map of a sparse file in the old form, of which a part may stand in blocks behind the
+    /// The map of a sparse file in the old form, of which a part may be in blocks behind the
     /// header.
     fn old_sparse(&mut self, header: &Header, sparse: &mut Sparse) -> Result<()> {
         let gnu = header.as_gnu().ok_or(Error::NoMap)?;
@@ -441,8 +441,8 @@ fn fraction(text: &[u8]) -> Option<Time> {
     })
 }
 
-/// Refuses a number in base 256 (the first bit says so) that is negative or has more than 64 bits:
-/// `tar` leaves out what is above.
+/// Refuses a number in base 256 (marked by the first bit) that is negative or has more than 64
+/// bits: `tar` leaves out what is above.
 fn fits(field: &[u8; 12]) -> io::Result<()> {
     let [first, second, third, fourth, ..] = *field;
     match first & 0x80 != 0 && [first & 0x7f, second, third, fourth] != [0; 4] {

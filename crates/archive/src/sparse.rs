@@ -1,23 +1,23 @@
-//! Sparse files in archives: their size and name stand in records or in a GNU header, and their
+//! Sparse files in archives: their size and name are in records or in a GNU header, and their
 //! content is the pieces of them that are not holes, one behind the other.
 
 use crate::error::{Error, Result};
 use crate::format::{BLOCK, PIECES_MAX, SIZE_MAX, decimal};
 
-/// What takes a piece of content at its offset.
+/// Receives a piece of content at its offset.
 pub type Write<'a, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 'a;
 
-/// What fills a buffer with the content that comes next.
+/// Fills a buffer with the content that comes next.
 pub(crate) type Fill<'a> = dyn FnMut(&mut [u8]) -> Result<()> + 'a;
 
-/// What is known of a sparse file.
+/// The description of a sparse file.
 #[derive(Clone, Debug, Default)]
 pub struct Sparse {
     /// Its name, where the records of the map have one.
     pub name: Option<Vec<u8>>,
     /// Bytes of the file; `None`: it is not a sparse one.
     pub size: Option<u64>,
-    /// Form 1: the map of the pieces stands before them.
+    /// Form 1: the map of the pieces comes before them.
     has_map_inside: bool,
     /// Offset and length of each piece.
     map: Vec<(u64, u64)>,

@@ -4,8 +4,8 @@ use crate::{AlignedBuf, Device, Done, Error, ErrorKind, Read, complete};
 use rt::Rt;
 use std::sync::Arc;
 
-/// Reads all `ranges` of (offset, length in bytes) at once and waits; the results stand in the
-/// order of the ranges, and each is its own success or failure.
+/// Reads all `ranges` of (offset, length in bytes) at once and waits; the results are in the order
+/// of the ranges, and each is its own success or failure.
 ///
 /// May be called anywhere: inside a [`Done`], where waiting for a device is forbidden, it reads
 /// the ranges one after the other on the calling thread.

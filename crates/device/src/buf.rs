@@ -41,7 +41,7 @@ impl Memory {
         self.0.start
     }
 
-    /// Bytes that may be used, at least as many as were asked for.
+    /// Bytes that may be used, at least as many as were requested.
     fn len(&self) -> usize {
         self.0.layout.size()
     }
@@ -91,11 +91,11 @@ impl Space {
     }
 }
 
-/// How often memory is asked for that has to be there, where other threads give theirs back.
+/// How often memory that is required is requested again, while other threads return theirs.
 const TRIES: usize = 100;
 
-/// What `make` makes, or the end. The program's own allocator may have words of its own for that
-/// ([`Allocator`]), so it is asked for as much.
+/// Returns what `make` makes, or ends the process. The program's own allocator may have a message
+/// for that ([`Allocator`]), so as much is requested of it.
 fn insist<T>(len: usize, make: impl Fn() -> Option<T>) -> T {
     let size = len.max(1).checked_next_multiple_of(ALIGNMENT).unwrap_or(usize::MAX);
     let layout = Layout::from_size_align(size, ALIGNMENT).unwrap_or(Layout::new::<u8>());

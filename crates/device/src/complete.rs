@@ -6,7 +6,7 @@
 //!   beyond the end) would otherwise recurse as deep as the chain of reads its callers build. On
 //!   each thread the first delivery drains a queue; those made meanwhile only append to it.
 //! - A panic in it does not reach the device: its thread serves other requests too. In a
-//!   simulation, where a panic anywhere ends the run, it goes on to `rt`.
+//!   simulation, where a panic anywhere ends the run, it is passed on to `rt`.
 //! - A thread that is inside one is known ([`delivering`]), because there nothing may wait for the
 //!   device: [`crate::read_batch`] then reads by itself, and a full backlog does not hold it up.
 

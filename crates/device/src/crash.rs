@@ -1,6 +1,6 @@
-//! What disks hold after the power has failed.
+//! The contents of disks after the power has failed.
 //!
-//! A [`CrashLog`] is what simulated disks were told to do, event by event: a write arrived, it was
+//! A [`CrashLog`] has the operations of simulated disks, event by event: a write arrived, it was
 //! done, a flush began, it ended. From it the disks can be had as a crash after any number of those
 //! events would have left them, as often and in as many ways as a test likes, without running
 //! anything again.
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// only a part of the log.
 const CHECKPOINTS: usize = 32;
 
-/// What becomes of the writes that no flush has made certain.
+/// How writes are treated that no flush has made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CrashMode {
     /// All of them are there, as on disks whose cache survives.
@@ -31,7 +31,7 @@ pub enum CrashMode {
     Random,
 }
 
-/// What is written.
+/// The written data.
 pub(crate) type Data = Arc<[Shared]>;
 
 /// One event. Events name each other by their place in the log.
@@ -60,11 +60,11 @@ pub struct CrashLog {
 struct Cache {
     /// In the order of their places.
     checkpoints: Vec<State>,
-    /// The one the last image was made from: a sweep goes on there.
+    /// The one the last image was made from: a sweep continues there.
     last: Option<State>,
 }
 
-/// What is certain and what is not after some events.
+/// The durable and the uncertain writes after some events.
 struct State {
     /// Events so far.
     place: usize,
@@ -350,7 +350,7 @@ mod tests {
         assert!(seen.iter().all(|s| (s[0] == 1 || s[0] == 2) && (s[3] == 0 || s[3] == 9)));
     }
 
-    /// Images do not depend on what was asked before, and many of them are cheap.
+    /// Images do not depend on earlier calls, and many of them are cheap.
     #[test]
     fn any_order_of_cuts_gives_the_same_images() {
         let mut events = Vec::new();

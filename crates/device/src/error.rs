@@ -1,10 +1,10 @@
-//! What can go wrong between a request and its bytes.
+//! Errors between a request and its bytes.
 
 use core::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// What was being done to a device.
+/// The operation on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
@@ -53,7 +53,7 @@ pub enum ErrorKind {
     Unsupported,
     /// It was given up: it took too long to be opened (`Patience::limit`).
     NoAnswer,
-    /// What is at the other end will not do it, or is not what it was; the words say which.
+    /// The other end refuses, or is not the same any more; the text has the reason.
     Refused(&'static str),
     /// Another writer has taken the device over, for good.
     Fenced {
@@ -69,7 +69,7 @@ pub enum ErrorKind {
 pub struct Error {
     /// Why it failed.
     pub kind: ErrorKind,
-    /// What was being done.
+    /// The operation.
     pub operation: Operation,
     /// Name of the device, as [`crate::Device::name`] gives it.
     pub device: Arc<str>,
@@ -133,7 +133,7 @@ impl ErrorKind {
         is_gone || self.is_refusal() || self.is_of_connection()
     }
 
-    /// This process, or its system, has no memory, threads or descriptors left: nothing is said of
+    /// This process, or its system, has no memory, threads or descriptors left: it is no error of
     /// the device.
     #[must_use]
     pub fn is_of_process(self) -> bool {

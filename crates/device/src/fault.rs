@@ -1,4 +1,4 @@
-//! A device that fails where it is told to. For tests.
+//! A device that fails at given places. For tests.
 //!
 //! Faults are put in by hand and work on byte ranges: a read, or a write, that touches the range
 //! meets the fault; those of flushes have no range. Each may be *transient* (gone after some
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What happens to a request that touches the range.
+/// The effect on a request that touches the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     Fail(ErrorKind),
@@ -27,7 +27,7 @@ enum Effect {
 /// One fault.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// What it works on.
+    /// The operation that it affects.
     operation: Operation,
     range: Range<u64>,
     effect: Effect,
@@ -271,7 +271,7 @@ impl RwFaultDevice {
         self.faults.clear();
     }
 
-    /// What is really written instead of a write that meets faults; `None` for nothing at all.
+    /// The writes that are really made instead of one that meets faults; `None` for nothing at all.
     fn meet(&self, offset: u64, parts: &[Shared]) -> Result<WriteOutcome, ErrorKind> {
         let len = parts.iter().map(|part| part.len()).sum();
         let effects = self.faults.effects(Operation::Write, offset, len);
@@ -283,7 +283,7 @@ impl RwFaultDevice {
         }
         let mut bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         damage(&effects, offset, &mut bytes);
-        // What is lost is cut out; the pieces between are written.
+        // Lost ranges are cut out; the pieces between are written.
         let mut pieces = Vec::new();
         let mut lost: Vec<Range<u64>> = effects
             .into_iter()
@@ -303,7 +303,7 @@ impl RwFaultDevice {
     }
 }
 
-/// What becomes of a write.
+/// The outcome of a write.
 enum WriteOutcome {
     /// It is made as it is.
     Unharmed,
@@ -375,7 +375,7 @@ impl WriteDevice for RwFaultDevice {
         for write in batch {
             let (offset, len) = (write.offset, write.len());
             if offset.checked_add(len as u64).is_none_or(|end| end > self.size()) {
-                // The device below says what is wrong with it.
+                // The device below reports the error.
                 passed.push(write);
                 continue;
             }
@@ -439,7 +439,7 @@ impl WriteDevice for RwFaultDevice {
 
     fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
         let whole = usize::try_from(len).unwrap_or(usize::MAX);
-        // What keeps a write from happening keeps a trim from it.
+        // A fault that keeps a write from happening keeps a trim from it.
         match failure(&self.faults.effects(Operation::Write, offset, whole)) {
             Some(kind) => Err(Error::trim(kind, &self.faults.name, offset, len)),
             None => self.inner.trim(offset, len),

@@ -5,8 +5,8 @@
 //! and closed: [`uring`] or [`threads`], see [`Backend`]. Both move the same
 //! [`transfer::Transfer`]s and differ only in what makes the system calls.
 //!
-//! Whether the page cache is passed by is said by [`Direct`]. Files stay as they are by that: a
-//! write fills a hole or a preallocated range as a buffered one does, and only where it is.
+//! [`Direct`] decides whether the page cache is bypassed. Files stay as they are by that: a write
+//! fills a hole or a preallocated range as a buffered one does, and only where it is.
 
 mod backlog;
 mod core;
@@ -42,7 +42,7 @@ pub fn memory_bytes() -> u64 {
 }
 
 /// Whether this process may write to a file or block device, or to the disk that `DISK#N` is a
-/// partition of, as far as can be said without opening it.
+/// partition of, as far as that can be determined without opening it.
 ///
 /// # Errors
 /// Why it may not.
@@ -52,7 +52,7 @@ pub fn may_write(path: &Path) -> Result<(), ErrorKind> {
     sys::may_write(whole).map_err(|e| ErrorKind::from_io(&e))
 }
 
-/// What makes the system calls.
+/// How system calls are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
     /// io_uring for direct reads where the system allows it, else threads. Buffered reads gain
@@ -66,8 +66,8 @@ pub enum Backend {
     Threads,
 }
 
-/// Whether requests pass the page cache by. Where it is wanted but the file system does not do it,
-/// they are buffered all the same; [`FileDevice::is_direct`] says what is done.
+/// Whether requests bypass the page cache. If the file system does not support that, they are
+/// buffered all the same; [`FileDevice::is_direct`] tells which.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direct {
     /// What is best for each.
@@ -77,12 +77,12 @@ pub enum Direct {
     ///
     /// Files that are written to directly, where the file system takes whole sectors so: a copy
     /// into the page cache, a lock that lets one thread write at a time, and the writing back cost
-    /// several times what the device itself takes, and what is written is hardly ever read through
-    /// the file again. The system keeps readers of the same file that go through the page cache
-    /// coherent: it writes back what is dirty before, and drops what is cached behind, each direct
-    /// request. Where a file system wants more than a sector, or does not say what it wants, small
-    /// writes would have to be read, changed and written back as larger units: such files are
-    /// buffered.
+    /// several times what the device itself takes, and written data is hardly ever read through the
+    /// file again. The system keeps readers of the same file that go through the page cache
+    /// coherent: it writes back dirty pages before, and drops cached ones behind, each direct
+    /// request. Where a file system requires more than a sector, or does not report its
+    /// requirement, small writes would have to be read, changed and written back as larger units:
+    /// such files are buffered.
     ///
     /// Files that are only read: small pieces through the page cache, which keeps what the next
     /// command will read again, and large ones that are not there directly: bringing them there is
@@ -99,7 +99,7 @@ pub enum Direct {
 /// How to open a file or block device.
 #[derive(Clone)]
 pub struct Options {
-    /// What makes the system calls.
+    /// How system calls are made.
     pub backend: Backend,
     /// Whether requests pass the page cache by.
     pub direct: Direct,
@@ -165,8 +165,8 @@ impl FileDevice {
         self.core.direct_unit().is_some()
     }
 
-    /// What makes the system calls of batches; starts it if none was submitted yet. Never
-    /// [`Backend::Auto`].
+    /// The backend that makes the system calls of batches; starts it if none was submitted yet.
+    /// Never [`Backend::Auto`].
     #[must_use]
     pub fn backend(&self) -> Backend {
         match self.engine() {

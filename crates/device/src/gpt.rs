@@ -10,7 +10,7 @@
 //! last sector     the backup's header, its entries before it
 //! ```
 //!
-//! Numbers are little-endian and in sectors, and an image does not say how large the sectors of
+//! Numbers are little-endian and in sectors, and an image does not record how large the sectors of
 //! its disk were: the device's own size is tried first, then 512 and 4096. A header that has its
 //! magic and its checksum right is believed; the protective MBR is then only reported, because
 //! tools and boot loaders damage it. The primary is preferred to the backup, as everywhere.
@@ -79,7 +79,7 @@ pub struct Gpt {
     pub disk: Guid,
     /// Whether this is the backup, because the primary is damaged or missing.
     pub is_backup: bool,
-    /// Whether sector 0 says that the disk has a GUID partition table.
+    /// Whether sector 0 marks the disk as one with a GUID partition table.
     pub protective_mbr: bool,
     /// The partitions, in the order of the table.
     pub entries: Vec<GptEntry>,
@@ -90,7 +90,7 @@ pub struct Gpt {
 pub struct GptEntry {
     /// Its number, from 1, as in the names of its device.
     pub number: u32,
-    /// What it is for.
+    /// Its type.
     pub kind: Guid,
     /// Its identifier.
     pub id: Guid,
@@ -105,7 +105,7 @@ pub struct GptEntry {
 }
 
 impl GptEntry {
-    /// Whether its type says that it holds part of a pool.
+    /// Whether its type is one for parts of a pool.
     #[must_use]
     pub fn is_zfs(&self) -> bool {
         [TYPE_SOLARIS_ZFS, TYPE_FREEBSD_ZFS].contains(&self.kind)

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// the last all that is more: nine minutes in nanoseconds, half a terabyte in bytes.
 pub const HISTOGRAM_CLASSES: usize = 40;
 
-/// What moves fewer bytes is sampled where it costs looks at the clock to time it.
+/// Requests of fewer bytes are sampled where timing them costs looks at the clock.
 pub const SMALL_BYTES: u64 = 32 << 10;
 
 /// Of this many small ones one is timed, and counts as this many.
@@ -154,7 +154,7 @@ impl AtomicHistogram {
         self.sum.fetch_add(value.wrapping_mul(weight), Ordering::Relaxed);
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     #[must_use]
     pub fn snapshot(&self) -> Histogram {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

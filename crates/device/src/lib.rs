@@ -84,7 +84,7 @@ macro_rules! reads_as_its_reader {
 }
 pub(crate) use reads_as_its_reader;
 
-/// What implementations of devices need to keep the rules of callbacks.
+/// Helpers for implementations of devices to keep the rules of callbacks.
 pub mod backend {
     pub use crate::complete::{Collector, Ticket, collect, deliver, deliver_write, delivering};
     pub use crate::range_within;
@@ -126,7 +126,7 @@ pub const MAX_READ_BYTES: usize = 256 << 20;
 ///
 /// It runs on one of the device's threads, or on the submitting one before
 /// [`submit`](Device::submit) has returned, never inside another `Done`. It must not wait for
-/// anything but a short lock: other requests stand behind it. Submitting more reads is fine.
+/// anything but a short lock: other requests wait behind it. Submitting more reads is fine.
 pub type Done = Box<dyn FnOnce(Result<AlignedBuf, Error>) + Send>;
 
 /// Called once with the result of a write, under the rules of [`Done`].
@@ -157,8 +157,8 @@ pub trait Device: Send + Sync {
         self.size()
     }
 
-    /// Logical sector size in bytes, a power of two: what the device itself reads at once. Any
-    /// offset and length may be asked for; whole sectors are cheaper.
+    /// Logical sector size in bytes, a power of two: the unit of the device itself. Any offset and
+    /// length may be requested; whole sectors are cheaper.
     fn sector_size(&self) -> u32;
 
     /// It has moving parts: the way between two places costs time, so it wants few and large
@@ -203,13 +203,13 @@ pub trait Device: Send + Sync {
     /// while thousands of reads are queued already (except inside a `done`, where it never waits).
     fn submit(&self, batch: Vec<Read>);
 
-    /// What it has done since it was opened; all zero for a device that does not count.
+    /// Its counts since it was opened; all zero for a device that does not count.
     fn stats(&self) -> Stats {
         Stats::default()
     }
 }
 
-/// What became of an open file or disk: see [`Device::displaced`].
+/// How an open file or disk was displaced: see [`Device::displaced`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Displaced {
     /// It has no name any more.

@@ -38,7 +38,7 @@ type Pages = HashMap<u64, Arc<[u8]>>;
 pub struct MemoryDevice {
     name: Arc<str>,
     size: AtomicU64,
-    /// What it has by now.
+    /// Its size by now.
     size_now: AtomicU64,
     sector_size: u32,
     shards: Vec<RwLock<Pages>>,
@@ -88,8 +88,8 @@ impl MemoryDevice {
         }
     }
 
-    /// Makes it as long as this, when it is shorter: what has it open knows nothing of that before
-    /// it is told to [grow](WriteDevice::grow).
+    /// Makes it as long as this, if it is shorter: a caller that has it open notices when it lets
+    /// it [grow](WriteDevice::grow).
     pub fn lengthen(&self, size: u64) {
         self.size_now.fetch_max(size, Ordering::Relaxed);
     }

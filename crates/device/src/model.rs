@@ -1,22 +1,22 @@
 //! How long a disk takes, as a machine of its own.
 //!
-//! A [`crate::SimDevice`] holds bytes; what it costs to reach them is a [`DiskModel`]'s business.
-//! A model is told when requests arrive, and says when it wants to be asked again and which of them
-//! have ended by then. In between it is free to do what disks do: let requests wait in a queue,
-//! choose among them when the head is free, answer from a buffer, write a cache back. It sees no
-//! bytes, has no thread, and knows no clock but the times it is told, so it can be tested alone,
-//! and many times faster than a disk.
+//! A [`crate::SimDevice`] holds bytes; the time to reach them is a [`DiskModel`]'s business. A
+//! model is called when requests arrive, and returns when it is to be called again and which of
+//! them have ended by then. In between it is free to do what disks do: let requests wait in a
+//! queue, choose among them when the head is free, answer from a buffer, write a cache back. It
+//! sees no bytes, has no thread, and knows no clock but the times it is given, so it can be tested
+//! alone, and many times faster than a disk.
 
 use core::time::Duration;
 
-/// What is asked of a disk.
+/// The kind of a request to a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ModelKind {
     /// Bytes from the disk.
     Read,
     /// Bytes to the disk.
     Write,
-    /// What was written and has ended shall be safe from a power failure. Has no place and length.
+    /// Writes that have ended are to be safe from a power failure. Has no place and length.
     Flush,
 }
 
@@ -25,7 +25,7 @@ pub enum ModelKind {
 pub struct ModelRequest {
     /// Names it when it has ended.
     pub id: u64,
-    /// What it asks.
+    /// Its kind.
     pub kind: ModelKind,
     /// Where it begins, in bytes.
     pub offset: u64,
@@ -33,7 +33,7 @@ pub struct ModelRequest {
     pub len: u64,
 }
 
-/// The time a disk takes. The times it is told never go back.
+/// The time a disk takes. The times that it is given never go back.
 pub trait DiskModel: Send {
     /// It has moving parts: see [`crate::Device::is_rotating`].
     fn is_rotating(&self) -> bool {
@@ -43,8 +43,8 @@ pub trait DiskModel: Send {
     /// A request arrives.
     fn arrive(&mut self, now: Duration, request: ModelRequest);
 
-    /// When it wants to be asked next, if nothing arrives before; `None` when it has nothing to do.
-    /// A time that has passed already means at once. It must not come back for ever without time
+    /// When it is to be called next, if nothing arrives before; `None` when it has nothing to do. A
+    /// time that has passed already means at once. It must not come back for ever without time
     /// passing.
     fn next(&self) -> Option<Duration>;
 

@@ -21,8 +21,9 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// The `len` bytes at `start` of `parent`. `label` tells it from others on the same parent and
-    /// is appended to the parent's name. A window that would end beyond 2^64 is cut there.
+    /// The `len` bytes at `start` of `parent`. `label` distinguishes it from others on the same
+    /// parent and is appended to the parent's name. A window that would end beyond 2^64 is cut
+    /// there.
     #[must_use]
     pub fn new(parent: DeviceRef, label: &str, start: u64, len: u64) -> Self {
         let name = Arc::from(format!("{}{label}", parent.name()));

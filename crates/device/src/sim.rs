@@ -1,13 +1,13 @@
 //! Simulated disks: memory that answers in virtual time, may lose what was not flushed, and loses
-//! its power when told to.
+//! its power on demand.
 //!
-//! The disks of a pool are made by one [`SimDisks`], which counts and, if asked, records what
+//! The disks of a pool are made by one [`SimDisks`], which counts and, on request, records what
 //! happens to all of them. Each such *event* has a number: a write arrives, a write is done, a
 //! flush begins, a flush ends. The power can be made to fail at any event
 //! ([`SimDisks::fail_power_at`]), from which on every request fails; or a whole run is recorded and
 //! looked at as if the power had failed anywhere ([`CrashLog`]).
 //!
-//! How long requests take is said by a few numbers ([`SimModel`]), or by a machine that has queues,
+//! The time of requests is given by a few numbers ([`SimModel`]), or by a machine that has queues,
 //! heads and caches of its own ([`DiskModel`]).
 
 use crate::crash::{Data, Event};
@@ -117,7 +117,7 @@ struct Site {
 
 #[derive(Default)]
 struct SiteState {
-    /// What each disk holds. (Not the disks, which hold this.)
+    /// The contents of each disk. (Not the disks, which hold this.)
     disks: Vec<Arc<MemoryDevice>>,
     /// Events so far, since the recording began if there is one.
     events: usize,
@@ -140,7 +140,7 @@ struct Mark {
     recording: u64,
 }
 
-/// Said instead of an event's number.
+/// Returned instead of an event's number.
 struct PowerFailed;
 
 impl SimDisks {
@@ -207,8 +207,8 @@ impl SimDisks {
         Arc::new(SimDevice(disk))
     }
 
-    /// Records from now on, and forgets what was recorded. What the disks hold now counts as
-    /// certain; events are numbered from zero again. The memory of all that is written is kept.
+    /// Records from now on, and forgets earlier events. The contents of the disks now count as
+    /// durable; events are numbered from zero again. The memory of all that is written is kept.
     pub fn record(&self) {
         let mut state = self.0.state.lock();
         let start = state.disks.iter().map(|contents| contents.fork()).collect();
@@ -217,8 +217,8 @@ impl SimDisks {
         state.events = 0;
     }
 
-    /// Number of events so far. What was promised when this was `n` has to be kept by
-    /// every crash at `n` or later.
+    /// Number of events so far. A promise made when this was `n` has to be kept by every crash at
+    /// `n` or later.
     #[must_use]
     pub fn events(&self) -> usize {
         self.0.state.lock().events
@@ -248,7 +248,7 @@ impl SimDisks {
         }
     }
 
-    /// What the disks would hold if the power failed now, or when it has failed; from the
+    /// The contents of the disks if the power failed now, or when it has failed; from the
     /// recording.
     #[must_use]
     pub fn crash_images(&self, mode: CrashMode, seed: u64) -> Vec<MemoryDevice> {
@@ -283,14 +283,14 @@ struct Disk {
     name: Arc<str>,
     timing: Timing,
     ignore_flush: bool,
-    /// What a read sees.
+    /// The contents that a read sees.
     contents: Arc<MemoryDevice>,
     counters: Counters,
     /// Bytes done since the last flush.
     unflushed: Mutex<u64>,
 }
 
-/// What decides when requests end.
+/// Decides when requests end.
 enum Timing {
     Costs(SimModel, Mutex<Queue>),
     Machine(Mutex<Machine>),
@@ -301,7 +301,7 @@ struct Machine {
     model: Box<dyn DiskModel>,
     next_id: u64,
     pending: BTreeMap<u64, Pending>,
-    /// When it will be asked next.
+    /// The time of its next call.
     timer: Option<Duration>,
 }
 
@@ -519,14 +519,14 @@ impl SimDevice {
         SimDisks(Arc::clone(&self.0.site))
     }
 
-    /// What it holds now, as a device of its own.
+    /// Its present contents, as a device of its own.
     #[must_use]
     pub fn contents(&self) -> MemoryDevice {
         self.0.contents.fork()
     }
 
-    /// Makes it as long as this, as [`MemoryDevice::lengthen`] does. What is recorded later knows
-    /// it; an image of a crash has to be told to grow.
+    /// Makes it as long as this, as [`MemoryDevice::lengthen`] does. Later recordings have the new
+    /// size; an image of a crash has to be grown explicitly.
     pub fn lengthen(&self, size: u64) {
         self.0.contents.lengthen(size);
     }

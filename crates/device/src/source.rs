@@ -4,7 +4,7 @@
 //! the name. [`LocalDevices`] has the files, disks and partitions of this machine. A table of
 //! devices that are open already is a source too: memory, simulated disks, and what a test wraps.
 //!
-//! How long an opening is waited for, and when it is tried again, is said by an [`OpenPolicy`],
+//! How long to wait for an opening, and when it is tried again, is decided by an [`OpenPolicy`],
 //! which a source keeps by itself: only it knows what can hang.
 
 use crate::gpt::Gpt;
@@ -38,22 +38,22 @@ pub trait DeviceSource: Send + Sync {
     /// It cannot be opened, or does not answer in time ([`ErrorKind::NoAnswer`]).
     fn open(&self, name: &Path) -> Result<DeviceRef, Error>;
 
-    /// Opens a device for writing, for the caller alone, until the last holder lets go of it. Asked
-    /// again for the same name until then, a source gives the same device.
+    /// Opens a device for writing, for the caller alone, until the last holder lets go of it.
+    /// Called again for the same name until then, a source returns the same device.
     ///
     /// # Errors
     /// Another program has it ([`ErrorKind::InUse`]); it cannot be opened, or does not answer.
     fn claim(&self, name: &Path) -> Result<WriteDeviceRef, Error>;
 
-    /// What is behind a name, as far as that can be told without opening it; `None`: it cannot be,
-    /// or nothing is.
+    /// The version of the file or disk of a name, as far as that can be determined without opening
+    /// it; `None`: it cannot be, or there is none.
     fn version(&self, name: &Path) -> Option<Version> {
         let _ = name;
         None
     }
 
-    /// What took longer to be opened than it should ([`OpenPolicy::slow`]), and how long, since
-    /// this was asked last.
+    /// Openings that took longer than they should ([`OpenPolicy::slow`]), and how long, since the
+    /// last call.
     fn take_slow(&self) -> Vec<(PathBuf, Duration)> {
         Vec::new()
     }
@@ -68,7 +68,7 @@ pub struct OpenPolicy {
     pub pause: Duration,
     /// An opening that takes longer is given up, and its device counts as one that does not answer.
     pub limit: Duration,
-    /// One that takes longer is told of ([`DeviceSource::take_slow`]).
+    /// One that takes longer is reported ([`DeviceSource::take_slow`]).
     pub slow: Duration,
 }
 
@@ -165,8 +165,8 @@ impl LocalDevices {
         Self { options, patience, rt: Rt::real(), claimed, slow }
     }
 
-    /// Does an opening as the patience of this source has it. A device counts as open when it
-    /// answered a read: one that hangs often does so only then. What it answers does not matter.
+    /// Makes an opening with the patience of this source. A device counts as open when it answered
+    /// a read: one that hangs often does so only then. The answer itself does not matter.
     fn patiently<T: AsReader + Send + 'static>(
         &self,
         path: &Path,
@@ -199,7 +199,7 @@ impl LocalDevices {
     }
 }
 
-/// What both kinds of files are.
+/// The common part of both kinds of files.
 trait AsReader {
     fn reader(&self) -> &dyn crate::Device;
 }
@@ -286,7 +286,7 @@ impl DeviceSource for BTreeMap<String, WriteDeviceRef> {
     fn claim(&self, name: &Path) -> Result<WriteDeviceRef, Error> {
         let absent = || Error::open(ErrorKind::Gone, &Arc::from(name.to_string_lossy()));
         let device = name.to_str().and_then(|name| self.get(name)).cloned().ok_or_else(absent)?;
-        // As one that is opened anew.
+        // Like one that is newly opened.
         device.forget_failed_flush();
         Ok(device)
     }

@@ -1,4 +1,4 @@
-//! What a device has done, counted without locks.
+//! The counts of a device, without locks.
 //!
 //! Every counter is one relaxed atomic: a snapshot taken while requests complete may be one
 //! request apart between two of its fields, and adding costs a few nanoseconds.
@@ -151,11 +151,11 @@ pub struct Stats {
     pub flush_errors: u64,
     /// Flushes by the time they took, as `latency`.
     pub flush_latency: [u64; LATENCY_CLASSES],
-    /// What was asked of the store of objects that it is kept in; `None`: it is not in one.
+    /// The requests to the object store that it is kept in; `None`: it is not in one.
     pub store: Option<StoreUsage>,
 }
 
-/// What was asked of a store of objects, and what of it had to be asked again.
+/// The requests to an object store, and how many of them were repeated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct StoreUsage {
@@ -191,7 +191,7 @@ impl StoreUsage {
         }
     }
 
-    /// What was asked between `earlier` and this.
+    /// The requests between `earlier` and this.
     #[must_use]
     pub fn since(self, earlier: &Self) -> Self {
         self.each(earlier, u64::saturating_sub)

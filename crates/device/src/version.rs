@@ -1,12 +1,12 @@
-//! What became of a file or disk since it was looked at, without its being opened.
+//! Detects changes of a file or disk since it was looked at, without opening it.
 
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 
-/// What a name stands for. Another file or disk of the same name differs in it, and so does a file
-/// that was written to since, or a disk that was changed for another one.
+/// Identifies the file or disk of a name. Another file or disk of the same name differs in it, and
+/// so does a file that was written to since, or a disk that was exchanged for another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     is_file: bool,
@@ -22,7 +22,7 @@ impl Version {
     /// Of what a path leads to.
     ///
     /// # Errors
-    /// It cannot be asked for.
+    /// It cannot be read.
     pub fn of(path: &Path) -> io::Result<Self> {
         let meta = std::fs::metadata(path)?;
         if meta.file_type().is_block_device() {

@@ -159,7 +159,7 @@ type Ticket = complete::Ticket<Result<(), Error>>;
 /// A shared device that can be changed.
 pub type WriteDeviceRef = Arc<dyn WriteDevice>;
 
-/// Submits all writes of (offset, parts) at once and waits; the results stand in their order.
+/// Submits all writes of (offset, parts) at once and waits; the results are in their order.
 ///
 /// May not be called inside a callback of a device, where waiting is forbidden.
 pub fn write_batch(

@@ -33,7 +33,7 @@ pub fn of(pool: &Pool) -> Result<FeatureSet, String> {
     read(pool.config().compatibility.as_deref().unwrap_or_default())
 }
 
-/// What is to be said of a pool for this property.
+/// The condition of a pool for this property.
 #[must_use]
 pub fn condition_of(pool: &Pool) -> Option<engine::pools::Condition> {
     condition(pool, of(pool).ok().as_ref())

@@ -13,14 +13,14 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What tells two files apart, whatever their names are.
+/// Identifies a file, whatever its names are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity {
     device: u64,
     inode: u64,
 }
 
-/// What a name or descriptor stands for.
+/// The file of a name or descriptor.
 #[derive(Clone, Copy, Debug)]
 pub struct FileInfo {
     /// Which file it is.
@@ -55,7 +55,7 @@ pub struct Item {
 }
 
 impl FileInfo {
-    /// What a descriptor stands for.
+    /// The file of a descriptor.
     pub fn of(fd: impl AsFd) -> io::Result<Self> {
         Ok(Self::from(&fstat(fd)?))
     }
@@ -120,8 +120,8 @@ const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl Dir {
-    /// Opens the directory the user named, through links if need be. What is missing of it is
-    /// made; with `closed` no other user may enter what was made until it has its attributes.
+    /// Opens the directory the user named, through links if need be. Missing parts of it are made;
+    /// with `closed` no other user may enter these until they have their attributes.
     pub fn open_target(path: &Path, closed: bool) -> io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt as _;
         if closed && !path.is_dir() {
@@ -153,7 +153,7 @@ impl Dir {
         Ok(FileInfo::of(&self.handle)?.identity)
     }
 
-    /// What a name stands for; `None` when there is nothing.
+    /// Looks up a name; `None` if it does not exist.
     pub fn look(&self, name: &[u8]) -> io::Result<Option<FileInfo>> {
         names::check(name)?;
         match statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -194,14 +194,14 @@ impl Dir {
         Ok(self.with(openat(&self.handle, "..", DIRECTORY, Mode::empty())?))
     }
 
-    /// What is there under a name, for its attributes and for links to it.
+    /// Opens the file of a name, for its attributes and for links to it.
     pub fn item(&self, name: &[u8]) -> io::Result<Item> {
         names::check(name)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(Item { handle: openat(&self.handle, name, flags, Mode::empty())? })
     }
 
-    /// Removes a name that is not a directory, if it still stands for what was looked at.
+    /// Removes a name that is not a directory, if it still refers to the file that was looked at.
     pub fn remove(&self, name: &[u8], seen: Identity) -> io::Result<()> {
         if self.look(name)?.is_some_and(|now| now.identity != seen) {
             return Err(exists("it is being changed by another program"));
@@ -263,7 +263,7 @@ impl AsFd for Dir {
 }
 
 impl Item {
-    /// What it is.
+    /// Its description.
     pub fn look(&self) -> io::Result<FileInfo> {
         FileInfo::of(&self.handle)
     }
@@ -275,7 +275,7 @@ impl AsFd for Item {
     }
 }
 
-/// A path that stands for an open file itself, whatever its names are.
+/// A path of an open file itself, whatever its names are.
 pub fn path_of(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }

@@ -2,11 +2,12 @@
 //!
 //! - Before the first key is read the process stops leaving core files ([`keep_in`]), which would
 //!   hold it, and other processes of the same user cannot look into its memory any more.
-//! - What a key stood in is wiped: the text of the file, and what was made of it. What a parser
-//!   keeps for a moment while it reads a text with escapes is not within reach.
-//! - Of a file of keys that other users can read it is told that they can. It is not refused: a
-//!   pool that is being rescued should not wait for it. The manifest of a pool that was made for
-//!   tests is not a secret.
+//! - The memory of a key is wiped: the text of the file, and everything derived from it. The
+//!   buffers that a parser keeps for a moment while it reads a text with escapes are not within
+//!   reach.
+//! - A file of keys that other users can read causes a warning. It is not refused: a pool that is
+//!   being rescued should not wait for it. The manifest of a pool that was made for tests is not a
+//!   secret.
 
 use engine::hex;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
@@ -33,7 +34,7 @@ pub fn keep_in() {
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
-/// What was read of a file.
+/// The result of reading a file.
 pub struct FromFile<T> {
     /// The keys.
     pub keys: T,
@@ -61,14 +62,14 @@ pub fn read_key(path: &Path) -> io::Result<FromFile<KeyBytes>> {
     read(path, KEY_MAX)
 }
 
-/// Where a key is, as properties and options say it.
+/// Where a key is, as in properties and options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyPlace {
     /// Standard input: asked for on a terminal, or what a file or another program writes there.
     Prompt,
     /// The content of this file.
     File(PathBuf),
-    /// What can be read from this descriptor of the process.
+    /// This descriptor of the process.
     Descriptor(u32),
 }
 

@@ -20,7 +20,7 @@ pub fn check(name: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Whether an error says that the target does not take such a name, though others do.
+/// Whether an error means that the target does not accept such a name, though others do.
 pub fn is_refused(e: &io::Error) -> bool {
     use rustix::io::Errno;
     let refused = [Errno::NAMETOOLONG, Errno::INVAL, Errno::ILSEQ, Errno::OPNOTSUPP];

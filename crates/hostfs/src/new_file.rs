@@ -41,7 +41,7 @@ impl Dir {
 }
 
 impl NewFile<'_> {
-    /// Gives it its name. What has the name already stays, and is an error, unless it is
+    /// Gives it its name. A file that has the name already stays, and is an error, unless it is
     /// `replaced`.
     pub fn finish(mut self, name: &[u8], replaced: Option<Identity>) -> io::Result<Identity> {
         super::names::check(name)?;
@@ -121,7 +121,7 @@ mod tests {
             new.file.write_all(b"one").unwrap();
             assert!(names(place.path()).iter().all(|n| n.starts_with(".zinc-")));
             new.finish(b"a", None).unwrap();
-            // What is there stays.
+            // The existing file stays.
             let error = dir.begin().unwrap().finish(b"a", None).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
             assert_eq!(std::fs::read(place.path().join("a")).unwrap(), b"one");

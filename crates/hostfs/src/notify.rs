@@ -1,4 +1,4 @@
-//! What the service manager is told: systemd's protocol of `sd_notify`, one datagram of lines.
+//! Messages to the service manager: systemd's protocol of `sd_notify`, one datagram of lines.
 
 use std::ffi::OsString;
 use std::io;

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 /// How long a pipe may be without a reader: the two ends are often opened at the same time.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often that is asked.
+/// How often the check is called.
 const TICK: Duration = Duration::from_millis(10);
 
 /// Whether the output is still wanted; asked while a pipe without a reader is waited for.
@@ -145,8 +145,8 @@ impl Output {
     }
 }
 
-/// Takes a file away when it is dropped, if its name still stands for it. Only a
-/// regular file is taken away.
+/// Removes a file when it is dropped, if its name still refers to it. Only a regular file is
+/// removed.
 pub struct Remover {
     path: PathBuf,
     identity: Option<Identity>,
@@ -183,7 +183,7 @@ impl Write for Output {
     }
 }
 
-/// What has the name; a link is not followed.
+/// The file of the name; a link is not followed.
 fn look(path: &Path) -> io::Result<Option<FileInfo>> {
     match statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(s) => Ok(Some(FileInfo::from(&s))),
@@ -201,7 +201,7 @@ fn open(path: &Path, is_wanted: IsWanted<'_>) -> io::Result<(File, WriteMode)> {
     if !(look.is_file() && look.links == 1) {
         return in_place(path, look.kind == FileType::Symlink, is_wanted);
     }
-    // A user who may not write to it may not replace it either.
+    // A user without the right to write to it may not replace it either.
     let (old, how) = in_place(path, false, is_wanted)?;
     match replace(path, Some(&FileInfo::of(&old)?)) {
         Ok(new) => Ok(new),
@@ -223,7 +223,7 @@ fn in_place(path: &Path, is_link: bool, is_wanted: IsWanted<'_>) -> io::Result<(
     Ok((file, WriteMode::InPlace { is_old: look.is_file() }))
 }
 
-/// Opens what can be written into, without waiting for it, and says what it is.
+/// Opens a file that can be written into, without waiting for it, and describes it.
 fn open_to_write(
     path: &Path,
     flags: OFlags,
@@ -309,7 +309,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// It is wanted as long as a caller waits.
+    /// It is never cancelled.
     fn ever() -> bool {
         true
     }

@@ -2,8 +2,8 @@
 //!
 //! The terminal may be another process's, whose command is carried out here. So Ctrl-C is no
 //! signal, which would end this process, and the terminal is as it was before when the question
-//! ends, however it ends. Reading does not wait for longer than [`TURN`]: nothing else tells that
-//! no answer is wanted any more.
+//! ends, however it ends. Reading does not wait for longer than [`TURN`], to notice that the answer
+//! is not needed any more.
 
 use crate::keys::KeyBytes;
 use rustix::termios::{
@@ -89,7 +89,7 @@ mod tests {
     use std::io::Write as _;
     use std::os::unix::ffi::OsStringExt as _;
 
-    /// Both ends of a terminal: the side of the one who types, and that of the program.
+    /// Both ends of a terminal: the user's side, and that of the program.
     fn terminal() -> (File, File) {
         let typist = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&typist).unwrap();

@@ -10,8 +10,8 @@
 //! | `not_kept` | `dataset`, `path`, `attribute`, `cause` |
 //! | `end` | `files`, `lost_bytes`, `losses` |
 //!
-//! `path_hex` stands for `path` where that is no UTF-8. A later run appends: what follows the last
-//! `start` is what counts, with the whole files (`done`, 0 bytes lost) of all runs before.
+//! `path_hex` replaces `path` where that is no UTF-8. A later run appends: the lines after the last
+//! `start` count, with the whole files (`done`, 0 bytes lost) of all runs before.
 
 use crate::{Dir, FileInfo};
 use engine::extract::{Lost, Observer};
@@ -39,7 +39,7 @@ pub struct Log {
     file: Mutex<File>,
     /// Whole files of earlier runs.
     whole: HashSet<Key>,
-    /// What could not be written to the log itself.
+    /// The error of writing the log itself.
     broken: Mutex<Option<io::Error>>,
     /// The first thing that was not copied, and why.
     first: Mutex<Option<String>>,
@@ -103,7 +103,7 @@ impl Log {
                 whole.extend(whole_file(&v));
             }
         }
-        // A half line is ended, so that the next one stands alone.
+        // A half line is ended, so that the next one is on its own.
         if !line.is_empty() && !line.ends_with(b"\n") {
             (&file).write_all(b"\n")?;
         }
@@ -115,13 +115,12 @@ impl Log {
         Ok(Self { file, whole, broken, first, files, losses, lost_bytes, lost_datasets, renamed })
     }
 
-    /// The first thing that was not copied, and why. Where the copy has no room left, that is said
-    /// of all.
+    /// The first failure, and why. A copy that has no room left is reported once, as a whole.
     pub fn first_failure(&self) -> Option<String> {
         self.first.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What is lost, in words.
+    /// A description of the losses.
     pub fn losses_in_words(&self) -> String {
         let count = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let noun = match count(&self.losses) {
@@ -160,7 +159,7 @@ impl Log {
         self.broken.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// What is told of one dataset.
+    /// The observer of one dataset.
     pub fn of(&self, dataset: &str) -> DatasetLog<'_> {
         DatasetLog { log: self, dataset: dataset.to_owned() }
     }

@@ -37,7 +37,7 @@ pub type ScriptColumn = (String, String);
 #[derive(Debug)]
 pub struct Scripts(Vec<PathBuf>);
 
-/// What the environment says of scripts.
+/// Whether a variable of the environment is set to a true value.
 fn is_set(value: Option<OsString>) -> bool {
     value.is_some_and(|text| !text.is_empty() && text != "0" && !text.eq_ignore_ascii_case("no"))
 }
@@ -119,7 +119,7 @@ impl Scripts {
         text
     }
 
-    /// What they say of these devices, by path.
+    /// The columns of the scripts for these devices, by path.
     #[must_use]
     pub fn run(&self, devices: &[&str]) -> BTreeMap<String, Vec<ScriptColumn>> {
         let mut out: BTreeMap<String, Vec<ScriptColumn>> = BTreeMap::new();
@@ -153,11 +153,11 @@ fn start(script: &Path, device: &str) -> Option<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()
 }
 
-/// What a script prints.
+/// The output of a script.
 fn output(mut child: Child) -> String {
     let mut bytes = Vec::new();
     if let Some(out) = child.stdout.take() {
-        // What was read before it failed counts.
+        // The bytes read before it failed count.
         let _ = out.take(OUTPUT_MAX).read_to_end(&mut bytes);
     }
     let _ = child.wait();

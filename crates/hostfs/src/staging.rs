@@ -37,7 +37,7 @@ pub(super) const OWN: Mode = Mode::RUSR.union(Mode::WUSR);
 pub fn nameless(dir: impl AsFd, mode: Mode) -> io::Result<Option<File>> {
     match openat(dir, ".", OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
         Ok(file) => Ok(Some(file.into())),
-        // What kernels and file systems say that do not know the flag.
+        // The errors of kernels and file systems that do not know the flag.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS) => {
             Ok(None)
         }

@@ -1,10 +1,10 @@
 //! A directory tree that is being made, of any depth, with a bounded number of open directories.
 //!
-//! Every directory that was made is remembered by its number: its name, the one above, and which
+//! Every directory that was made is remembered by its number: its name, its parent, and which
 //! directory it is. Whole paths are kept nowhere. The directories on the way to the last one that
-//! was asked for are held open, but only some of the deepest: one that was closed is opened again
-//! from the one below (`..`), or else from the top. It is always compared with what was made, so
-//! that directories moved about meanwhile are noticed.
+//! was used are held open, but only some of the deepest: one that was closed is opened again from
+//! the one below (`..`), or else from the top. It is always compared with what was made, so that
+//! directories moved about meanwhile are noticed.
 
 use super::dir::{Dir, Identity};
 use std::collections::HashSet;
@@ -29,7 +29,7 @@ struct CreatedDir {
 pub struct Tree {
     dirs: Vec<CreatedDir>,
     made: HashSet<Identity>,
-    /// From the top to the last one that was asked for.
+    /// From the top to the last one that was used.
     way: Vec<(usize, Option<Arc<Dir>>)>,
 }
 
@@ -120,7 +120,7 @@ impl Tree {
 
     fn push(&mut self, at: usize, dir: Arc<Dir>) {
         self.way.push((at, Some(dir)));
-        // The top stays open, as the place to begin anew.
+        // The top stays open, as the place to start from.
         if let Some(far) = self.way.len().checked_sub(OPEN_MAX).filter(|far| *far > 0) {
             self.way[far].1 = None;
         }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-/// The names this machine knows, read when the first one is wanted.
+/// The names this machine knows, read when the first one is needed.
 #[derive(Default)]
 pub struct Names {
     users: OnceLock<HashMap<u64, String>>,

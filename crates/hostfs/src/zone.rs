@@ -3,8 +3,8 @@
 //! The rules come from the system's zone file (`/etc/localtime`, or the one `TZ` names), in the
 //! format of RFC 8536: a header with counts, then transition times, the index of the type that
 //! holds from each, and types with their offset to UTC. Files of version 2 hold everything twice,
-//! the second time with 64-bit times. The rule for times after the last transition, which stands
-//! behind the tables, is not read: the last offset goes on.
+//! the second time with 64-bit times. The rule for times after the last transition, which follows
+//! the tables, is not read: the last offset holds.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -27,7 +27,7 @@ const CACHEFILE: &str = "org.zinc:cachefile";
 /// The start of the machine since which it is known.
 const BOOT: &str = "org.zinc:boot";
 /// Paths of devices that are being added. They count as soon as their labels are written, and the
-/// entry is written anew after that: a crash in between loses none.
+/// entry is rewritten after that: a crash in between loses none.
 const ADDING: &str = "org.zinc:adding";
 /// Which files its devices are, each as the device's guid and the [`identity`] of the file. A file
 /// keeps that under another name, and a copy has another.
@@ -37,7 +37,7 @@ const FILES: &str = "org.zinc:files";
 const ERRORS: &str = "org.zinc:errors";
 /// Vdevs with errors that are remembered of one pool, at most.
 const ERRORS_MAX: usize = 4096;
-/// What stays when the configuration is written anew.
+/// The members that stay when the configuration is rewritten.
 const MARKS: [&str; 6] = [ALTROOT, READONLY, STATE, CACHEFILE, BOOT, ERRORS];
 
 /// A state of a pool before its newest.
@@ -67,7 +67,7 @@ pub(crate) fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// What tells a file from all others, its copies included, whatever it is called: its inode, and
+/// Identifies a file among all others, its copies included, whatever its name is: its inode, and
 /// when that was made, for the system gives the number of a deleted file to the next one. `None`
 /// for anything but a file.
 fn identity(path: &Path) -> Option<String> {
@@ -107,7 +107,7 @@ impl Known {
         self
     }
 
-    /// What is read of it from now on, where that is not its newest state.
+    /// Sets the state that is read of it from now on, if that is not its newest.
     #[must_use]
     pub fn with_state(mut self, state: Option<EarlierState>) -> Self {
         if let Some(state) = state {
@@ -160,8 +160,8 @@ impl Known {
         lines.iter().take(ERRORS_MAX).filter_map(|line| read(line)).collect()
     }
 
-    /// With what tells the files of its devices from copies of them, as they are now. One that is
-    /// not there stays as it was written down.
+    /// Adds the identities of the files of its devices, as they are now. A device that is absent
+    /// keeps the recorded one.
     pub(crate) fn with_files(mut self, before: Option<&Self>) -> Self {
         let old = before.map(Self::files).unwrap_or_default();
         let mut files = Vec::new();
@@ -186,10 +186,10 @@ impl Known {
     }
 
     /// Those of these devices that are its own. A device counts where it was last; elsewhere only
-    /// when it is not there, and only as the same file by another name, or as a disk, which the
-    /// system names anew at each start. So a copy of a file never takes its place. A cache file
-    /// as other programs have it does not tell which files they were: there any that has the label
-    /// counts. Devices that it is not known to have are left as they are.
+    /// when it is not there, and only as the same file by another name, or as a disk, which may get
+    /// another name at each start of the system. So a copy of a file never takes its place. A cache
+    /// file of another program does not identify the files: there any that has the label counts.
+    /// Devices that it is not known to have are left as they are.
     #[must_use]
     pub fn owned(&self, found: Vec<FoundLeaf>) -> Vec<FoundLeaf> {
         let places: BTreeMap<u64, PathBuf> = self
@@ -243,7 +243,7 @@ impl Known {
         self.list.opt_lossy(name).ok().flatten()
     }
 
-    /// What it is called, which for a temporary name is not what its labels say.
+    /// Its name, which for a temporary name is not that of its labels.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.config.name
@@ -303,7 +303,7 @@ impl Known {
         self.list.get(ADDING).is_some()
     }
 
-    /// What is known of it, with those devices that `found` has, if any.
+    /// The candidate by this entry, with those devices that `found` has, if any.
     #[must_use]
     pub fn candidate(&self, found: Option<&Candidate>) -> Candidate {
         let (config, tree) = (self.config.clone(), self.config.vdev_tree.clone());
@@ -372,7 +372,7 @@ impl Known {
         named.map(PathBuf::from).chain(adding).collect()
     }
 
-    /// The list as it stands in the file.
+    /// The list as stored in the file.
     #[must_use]
     pub fn list(&self) -> &NvList {
         &self.list

@@ -1,4 +1,4 @@
-//! What can fail, and what is told beside.
+//! Errors of the list of known pools, and notices.
 
 use crate::Known;
 use std::io;
@@ -48,7 +48,7 @@ pub enum LookError {
     /// None is where it was, nor anywhere near.
     #[error("its devices are missing")]
     Absent(Box<Known>),
-    /// Their labels say that the pool was destroyed.
+    /// Their labels mark the pool as destroyed.
     #[error("its labels say that it was destroyed")]
     Destroyed {
         /// The pool.
@@ -59,7 +59,7 @@ pub enum LookError {
     Search(#[from] engine::Error),
 }
 
-/// What a user should know, and does not keep anything from being done.
+/// A notice for the user, which does not keep anything from being done.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Notice<'a> {
@@ -74,12 +74,12 @@ pub enum Notice<'a> {
     Damaged {
         /// The file.
         path: &'a Path,
-        /// What is wrong.
+        /// The problems.
         why: &'a [String],
         /// Where it is now, or why it could not be put aside.
         aside: std::result::Result<&'a Path, &'a io::Error>,
     },
-    /// What is known of a pool is not up to date.
+    /// The entry of a pool is not up to date.
     Outdated(&'a Error),
     /// A pool is gone, and is still known.
     NotForgotten(&'a Error),

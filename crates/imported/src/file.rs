@@ -65,7 +65,7 @@ pub(crate) fn entries_of(path: &Path) -> Option<Vec<Known>> {
     entries(path).ok().map(|entries| entries.pools)
 }
 
-/// What stands in the way of a file of ours.
+/// The obstacle in the place of a file of ours.
 fn obstacle(kind: FileType) -> Option<&'static str> {
     Some(match kind {
         kind if kind.is_file() => return None,
@@ -77,7 +77,7 @@ fn obstacle(kind: FileType) -> Option<&'static str> {
     })
 }
 
-/// Only a regular file may stand there; whether one does.
+/// Only a regular file may be there; returns whether there is one.
 fn check_place(path: &Path) -> io::Result<bool> {
     match path.symlink_metadata() {
         Ok(found) => match obstacle(found.file_type()) {
@@ -89,14 +89,14 @@ fn check_place(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Is told what a user should know.
+/// Receives notices for the user.
 type NoticeFn<'a> = &'a dyn Fn(&Notice<'_>);
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Default)]
 struct Entries {
     pools: Vec<Known>,
-    /// What is wrong with entries that are not pools.
+    /// The problems of entries that are not pools.
     damaged: Vec<String>,
 }
 
@@ -248,7 +248,7 @@ impl CacheFile {
         })
     }
 
-    /// Puts an entry in the place of another, when that still stands there as it was.
+    /// Puts an entry in the place of another, if that is still there unchanged.
     pub(crate) fn replace_entry(
         &self,
         notify: NoticeFn<'_>,
@@ -339,7 +339,7 @@ fn private() -> OpenOptions {
     options
 }
 
-/// Makes a file anew, in place of what a process left that was cut off.
+/// Makes a file, in place of one that a process left when it was cut off.
 fn make(path: &Path) -> io::Result<File> {
     if check_place(path)? {
         std::fs::remove_file(path)?;
@@ -347,7 +347,8 @@ fn make(path: &Path) -> io::Result<File> {
     private().write(true).create_new(true).open(path)
 }
 
-/// Opens a file that is only there to be locked. What it holds, or a link leads to, is not touched.
+/// Opens a file that is only there to be locked. Its contents, or the target of a link, are not
+/// touched.
 pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
     private().mode(0o600).write(true).truncate(false).open(path)
 }
@@ -374,7 +375,7 @@ mod tests {
         Known::new(list).unwrap()
     }
 
-    /// Nothing is told.
+    /// Ignores notices.
     fn deaf(_: &Notice<'_>) {}
 
     fn names(file: &CacheFile) -> Vec<String> {

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 pub struct Found {
     /// Its devices.
     pub candidate: Candidate,
-    /// How it stands in the list of known pools.
+    /// Its entry in the list of known pools.
     pub listed: Listed,
 }
 
-/// How a pool that was found stands in the list of known pools.
+/// The entry of a pool that was found, in the list of known pools.
 #[derive(Clone, Default)]
 pub struct Listed {
     /// The entry with its guid.
@@ -35,8 +35,7 @@ impl Listed {
         self.known.as_ref().filter(|_| !self.is_elsewhere)
     }
 
-    /// Writes anew what is known of the pool. Work on other devices with its guid changes nothing
-    /// there.
+    /// Rewrites the entry of the pool. Work on other devices with its guid changes nothing there.
     pub fn refresh(&self, list: &KnownPools<'_>, pool: &LivePool) {
         if let Some(known) = self.known() {
             list.refresh(known.guid(), pool);
@@ -102,7 +101,7 @@ impl Found {
         }
     }
 
-    /// Writes anew what is known of it.
+    /// Rewrites its entry.
     pub fn refresh(&self, list: &KnownPools<'_>, pool: &LivePool) {
         self.listed.refresh(list, pool);
     }
@@ -141,7 +140,7 @@ impl Found {
         }
     }
 
-    /// What is known of it and was found of its devices, for showing it when it cannot be opened.
+    /// Its entry and the devices that were found, for showing it when it cannot be opened.
     #[must_use]
     pub fn closed(&self) -> Candidate {
         match self.listed.known() {
@@ -353,7 +352,7 @@ fn wider(paths: &[PathBuf], elsewhere: &[PathBuf]) -> Vec<PathBuf> {
         near.into_iter().filter_map(|p| p.parent()).map(Path::to_owned).collect();
     let has_disks = folders.iter().any(|folder| folder.starts_with("/dev"));
     let usual = if has_disks { default_search_paths() } else { Vec::new() };
-    // What is far is nowhere else.
+    // A remote device is nowhere else.
     let far = far.into_iter().cloned();
     usual.into_iter().chain(folders).chain(elsewhere.iter().cloned()).chain(far).collect()
 }

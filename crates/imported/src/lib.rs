@@ -8,10 +8,10 @@
 //! ```
 //!
 //! A program opens a pool, acts and closes it again, so nothing is imported in the sense of a
-//! kernel module. What stands in these files ([`KnownPools`]) takes the place of that: their pools
+//! kernel module. The entries of these files ([`KnownPools`]) take the place of that: their pools
 //! are found by name, and are no longer offered for import. Both files have OpenZFS's form
-//! (`file.rs`). A pool with another `cachefile` than the usual one stands in the second file, and
-//! in that other file too, which only an import from that file reads.
+//! (`file.rs`). A pool with another `cachefile` than the usual one is in the second file, and in
+//! that other file too, which only an import from that file reads.
 //!
 //! Files are replaced as a whole, under a lock; a damaged one is put aside. A known pool's devices
 //! are looked for where they were, and elsewhere when they are not there ([`look_for`]).
@@ -43,7 +43,7 @@ use std::path::{Path, PathBuf};
 
 /// Known until exported.
 const LASTING: &str = "zpool.cache";
-/// Known until the machine is started anew.
+/// Known until the machine is restarted.
 const PASSING: &str = "session.cache";
 
 /// Where a pool is remembered: the property `cachefile`.
@@ -129,7 +129,8 @@ impl<'a> KnownPools<'a> {
         all
     }
 
-    /// The same of a folder that may be another user's: nothing is said, and nothing is mended.
+    /// The same of a folder that may be another user's: nothing is reported, and nothing is
+    /// repaired.
     #[must_use]
     pub fn of_foreign_folder(folder: &Path) -> Vec<Known> {
         let files = [LASTING, PASSING].map(|file| folder.join(file));
@@ -168,7 +169,7 @@ impl<'a> KnownPools<'a> {
     /// Remembers a pool, in place of what was known of it.
     pub fn remember(&self, known: &Known, cachefile: &Cachefile) -> Result<()> {
         if let Cachefile::At(path) = cachefile {
-            // Before anything says that it is there.
+            // Checked before an entry names it.
             CacheFile::at(path.clone()).check_writable()?;
         }
         self.keep(&known.clone().with_cachefile(cachefile), cachefile)
@@ -184,7 +185,7 @@ impl<'a> KnownPools<'a> {
         let is_usual = *cachefile == Cachefile::Usual;
         let (to, from) = if is_usual { (lasting, passing) } else { (passing, lasting) };
         // In this order: wherever this is cut off, the pool is in one of the two, and that one
-        // names each other file that it may stand in.
+        // names each other file that it may be in.
         if let Some(Cachefile::At(old)) = before.filter(|before| before != cachefile) {
             CacheFile::at(old).remove(&self.notify, known.guid())?;
         }
@@ -205,7 +206,7 @@ impl<'a> KnownPools<'a> {
         }
     }
 
-    /// What was known of a pool is written anew, when it is known and has changed.
+    /// Rewrites the entry of a pool, if it is known and has changed.
     pub fn refresh(&self, guid_before: u64, pool: &LivePool) {
         let Some(old) = self.by_guid(guid_before) else { return };
         let new = old.with_config(pool.cache_config()).with_files(Some(&old));

@@ -1,10 +1,10 @@
-//! What is remembered of an import, apart from the pool itself.
+//! The settings of an import that are remembered, apart from the pool itself.
 
 use crate::{Cachefile, EarlierState, Known};
 use engine::config::{NvList, NvValue};
 use engine::properties::pool::PoolSetting;
 
-/// What is remembered of an import.
+/// The settings of an import that are remembered.
 #[derive(Default)]
 pub struct Remembered {
     /// The folder below which mount points are shown.
@@ -13,7 +13,7 @@ pub struct Remembered {
     pub cachefile: Cachefile,
     /// The pool is only read.
     pub readonly: bool,
-    /// What is read of a pool that is only read.
+    /// The state that is read of a pool that is only read.
     pub state: Option<EarlierState>,
 }
 

@@ -1,10 +1,10 @@
-//! What the user of a process has been warned of.
+//! The warnings that a process has given.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Subjects of which the user has been warned: each is told once.
+/// Subjects of which the user has been warned: each is reported once.
 #[derive(Debug, Default)]
 pub struct Warnings {
     subjects: Mutex<BTreeSet<String>>,
@@ -13,7 +13,7 @@ pub struct Warnings {
 }
 
 impl Warnings {
-    /// Whether nothing was said about this subject yet; from now on something was.
+    /// Whether this subject was not reported yet; from now on it was.
     #[must_use]
     pub fn is_first(&self, subject: &str) -> bool {
         self.subjects.lock().unwrap_or_else(PoisonError::into_inner).insert(subject.to_owned())
@@ -24,7 +24,7 @@ impl Warnings {
         self.is_list_unread.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it could not. Nothing can be said of all pools then.
+    /// Whether the list could not be read. The set of all pools is not known then.
     #[must_use]
     pub fn is_list_unread(&self) -> bool {
         self.is_list_unread.load(Ordering::Relaxed)

@@ -1,9 +1,9 @@
 //! The allocator of a program: the system's, and one clear line when that has no more.
 //!
-//! Nearly all memory is asked for where nothing could be done without it: a name, a list, a node of
-//! a tree. Rust's own answer to a refusal there is an abort with a core file. Here the program says
-//! what happened and ends with the exit code of any failure. A pool that it had open for writing is
-//! as after `kill -9`: what was synced is there.
+//! Nearly all memory is requested where nothing could be done without it: a name, a list, a node of
+//! a tree. Rust's own answer to a refusal there is an abort with a core file. Here the program
+//! prints a message and ends with the exit code of any failure. A pool that it had open for writing
+//! is as after `kill -9`: everything that was synced is there.
 //!
 //! Buffers for I/O do not come through here ([`super::idle`]): they are large, claimed by what is
 //! on disk, and a refusal is an error of the one operation.
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Exit code of a program that failed.
 const FAILED: libc::c_int = 1;
 
-/// A thread has begun to say it.
+/// A thread has begun to print it.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// To be a program's `#[global_allocator]`.
@@ -56,7 +56,7 @@ impl Allocator {
             self.program
         );
         let left = rest.len();
-        // SAFETY: the line is that long. What ends the process runs nothing of it any more.
+        // SAFETY: the line is that long. Nothing of the process runs after the call that ends it.
         unsafe {
             libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len() - left);
             libc::_exit(FAILED)
@@ -67,7 +67,7 @@ impl Allocator {
 // SAFETY: all is done by the system's allocator, whose results are handed on.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promises are those that are asked for here.
+        // SAFETY: the caller's guarantees are those that are required here.
         self.must(unsafe { System.alloc(layout) }, layout.size())
     }
 

@@ -408,7 +408,7 @@ mod tests {
         let again = some(list, 20, 7 * MIB);
         assert_eq!(waiting(), 0);
         free(list, again);
-        // Memory that is wanted in another size does not come on top of what waits.
+        // Memory that is needed in another size is not added to what waits.
         let other = some(list, 10, 5 * MIB);
         {
             let idle = list.0.lock();

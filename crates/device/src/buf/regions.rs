@@ -1,13 +1,13 @@
 //! Short buffers, cut out of regions of memory that hold nothing else.
 //!
-//! An allocator for all lengths keeps notes before each block, so a block that begins at a page
-//! takes a part of the page before it. What is left there is used for small things; as long as one
-//! of them stays, the page does, long after the block was freed.
+//! An allocator for all lengths keeps a header before each block, so a block that begins at a page
+//! takes a part of the page before it. The rest of that page is used for small objects; as long as
+//! one of them stays, the page does, long after the block was freed.
 //!
-//! A region is [`REGION_BYTES`] long and begins at a multiple of that, so an address says which
-//! region it is in. It is cut into blocks of one size. Of the regions with room the one with the
-//! lowest address is used, so that the others become empty. An empty region is given back to the
-//! system at once, the free blocks of the others when there is nothing to do ([`Regions::trim`]).
+//! A region is [`REGION_BYTES`] long and begins at a multiple of that, so an address determines its
+//! region. It is cut into blocks of one size. Of the regions with room the one with the lowest
+//! address is used, so that the others become empty. An empty region is given back to the system at
+//! once, the free blocks of the others when there is nothing to do ([`Regions::trim`]).
 
 use super::ALIGNMENT;
 use core::ptr::NonNull;
@@ -46,7 +46,7 @@ impl Region {
             unsafe { libc::mmap(core::ptr::null_mut(), 2 * REGION_BYTES, access, how, -1, 0) };
         let wide =
             NonNull::new(wide).filter(|start| start.as_ptr() != libc::MAP_FAILED)?.cast::<u8>();
-        // What is before the first multiple, and behind the region that begins there.
+        // The parts before the first multiple, and behind the region that begins there.
         let before = wide.as_ptr().align_offset(REGION_BYTES);
         // SAFETY: the region is within the mapping, which is twice as long.
         let start = unsafe { wide.add(before) };

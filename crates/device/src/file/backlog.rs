@@ -4,20 +4,19 @@
 //! few dozen bytes and has no buffer yet, so the memory of reads is bounded by what is started; the
 //! bytes of a write are the caller's, which bounds them.
 //!
-//! *Neighbours*: a write that continues one that stands here is joined to it, because a system call
-//! has its price whatever its length. So writes are merged when the device is slower than what
-//! writes, and only then.
+//! *Neighbours*: a write that continues a waiting one is joined to it, because a system call has
+//! its price whatever its length. So writes are merged when the device is slower than the writers,
+//! and only then.
 //!
 //! *One at a time*: the system lets only one thread at a time write to a file through its page
 //! cache. More would only wait for each other there, so the threads take no more writes at once
 //! than [`Backlog::with_writes`] says.
 //!
-//! *Back-pressure*: a caller waits while [`LIMIT`] requests stand here. No thread that is needed to
+//! *Back-pressure*: a caller waits while [`LIMIT`] requests wait here. No thread that is needed to
 //! empty the backlog ever waits: backends never push, and a thread that is inside a callback, of
-//! any device, is let through. What is left is the caller's own locks, see
-//! [`crate::Device::submit`].
+//! any device, is let through. The rest is the caller's own locks, see [`crate::Device::submit`].
 //!
-//! *Ending*: after [`Backlog::close`] nothing is accepted, what stands here is still served.
+//! *Ending*: after [`Backlog::close`] nothing is accepted, waiting requests are still served.
 
 use super::core::{Request, Work};
 use super::gather::PARTS_MAX;
@@ -25,7 +24,7 @@ use crate::complete;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 
-/// How many requests may stand here before callers wait. Far more than a queue above ever has in
+/// How many requests may wait here before callers wait. Far more than a queue above ever has in
 /// flight on one device, and few enough to be nothing in memory.
 const LIMIT: usize = 4096;
 
@@ -42,9 +41,9 @@ pub(super) struct Backlog {
     state: Mutex<State>,
     /// Writes that threads may have taken at once.
     writes_max: usize,
-    /// Told when the backlog has fallen below the limit.
+    /// Notified when the backlog has fallen below the limit.
     room: Condvar,
-    /// Told when there is work, or never will be again; for backends that wait here.
+    /// Notified when there is work, or never will be again; for backends that wait here.
     work: Condvar,
 }
 
@@ -62,7 +61,7 @@ struct State {
     idle: usize,
 }
 
-/// What a backend learns from taking.
+/// The result of taking requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// There is more, or may be later.
@@ -164,8 +163,8 @@ impl Backlog {
         Ok(wake)
     }
 
-    /// Moves up to `room` requests to `out`. With `will_sleep` the backend says that it is going
-    /// to wait for something else, and wants to be woken for what comes meanwhile.
+    /// Moves up to `room` requests to `out`. `will_sleep`: the backend is going to wait for
+    /// something else, and wants to be woken for requests that come meanwhile.
     pub(super) fn take(&self, room: usize, will_sleep: bool, out: &mut Vec<Request>) -> Found {
         let mut state = self.state.lock();
         let count = state.waiting.len().min(room);
@@ -247,7 +246,7 @@ mod tests {
         let backlog = Backlog::default();
         let mut out = Vec::new();
         assert_eq!(backlog.push(requests(3)).ok(), Some(false));
-        // It leaves some, then has no room, then stays awake: no wake-up is asked for.
+        // It leaves some, then has no room, then stays awake: no wake-up is requested.
         for (room, will_sleep) in [(2, true), (1, true), (5, false)] {
             assert_eq!(backlog.take(room, will_sleep, &mut out), Found::MoreMayCome);
             assert_eq!(backlog.push(requests(0)).ok(), Some(false));

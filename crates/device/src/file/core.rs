@@ -1,8 +1,9 @@
-//! What all ways of reading and writing a file share: its descriptors, its geometry, its counters.
+//! The common part of all ways of reading and writing a file: its descriptors, geometry and
+//! counters.
 //!
-//! There are two descriptors. The buffered one always exists; the other passes the page cache by
-//! and exists when direct I/O is wanted and the file system opened it. Which one a request uses is
-//! decided when it starts, so that direct I/O can be given up while requests are under way.
+//! There are two descriptors. The buffered one always exists; the other bypasses the page cache and
+//! exists when direct I/O is requested and the file system opened it. Which one a request uses is
+//! decided when it starts, so that direct I/O can be given up while requests are in flight.
 //!
 //! A device that is written to is locked through the buffered descriptor, which lives as long as
 //! the device: files by `flock`, which every program of ours asks for, block devices by `O_EXCL`,
@@ -47,7 +48,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two tries.
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
-/// What a device is opened for.
+/// The access for which a device is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -64,7 +65,7 @@ pub(super) struct Request {
     pub(super) arrived: Duration,
 }
 
-/// What is to be done, and what is told of the result.
+/// A request, with the callback for its result.
 pub(super) enum Work {
     Read(Done),
     /// The bytes, taken away when the write starts, and the callers' writes that became this one.
@@ -88,7 +89,7 @@ pub(super) struct Core {
     pub(super) sector_size: u32,
     /// Whether it is a block device.
     pub(super) is_block: bool,
-    /// Whether the system says that it has moving parts.
+    /// Whether the system reports that it has moving parts.
     pub(super) is_rotating: bool,
     pub(super) counters: Counters,
     clock: Arc<dyn Clock>,
@@ -264,7 +265,7 @@ impl Core {
             return self.direct_unit();
         }
         let unit = self.bulk_unit().filter(|_| len >= BULK_BYTES)?;
-        // Where the system does not say what is cached, all may be.
+        // If the system does not report what is cached, all may be.
         let cached = sys::cached_bytes(&self.buffered, offset, len as u64)?;
         (cached < len as u64 / 2).then_some(unit)
     }

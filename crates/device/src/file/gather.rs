@@ -19,7 +19,7 @@ pub(super) const PARTS_MAX: usize = 1024;
 /// A write in progress.
 pub(super) struct Gather {
     parts: Vec<Shared>,
-    /// What the kernel sees of the parts: addresses and lengths of what is not written yet.
+    /// The parts for the kernel: addresses and lengths of those that are not written yet.
     vectors: Vec<libc::iovec>,
     /// Where on the device the first part belongs.
     offset: u64,
@@ -90,7 +90,7 @@ impl Gather {
     /// Takes the result of the last call: bytes written, or the `errno`.
     pub(super) fn advance(&mut self, core: &Core, result: Result<usize, i32>) -> Step {
         match result {
-            // No error and no progress: nothing says that another try would be different.
+            // No error and no progress: nothing suggests that another try would be different.
             Ok(0) => Step::Failed(ErrorKind::Io { errno: libc::EIO }),
             Ok(count) => {
                 self.written = self.written.saturating_add(count).min(self.len);

@@ -21,7 +21,7 @@ pub struct RwFileDevice {
     reader: FileDevice,
     /// Held while a piece of a direct I/O unit is replaced, which is read and written as a whole.
     piecemeal: Mutex<()>,
-    /// Why a flush has failed. The system tells of lost bytes once and then forgets them, so no
+    /// Why a flush has failed. The system reports lost bytes once and then forgets them, so no
     /// later flush may claim success.
     flush_failed: Mutex<Option<ErrorKind>>,
 }
@@ -164,8 +164,8 @@ impl WriteDevice for RwFileDevice {
     fn flush(&self) -> Result<(), Error> {
         let core = self.core();
         let begin = core.now();
-        // Held while flushing: a second caller then gets the answer of a flush that began after
-        // its own call, and both get the same bad news.
+        // Held while flushing: a second caller then gets the answer of a flush that began after its
+        // own call, and both get the same error.
         let mut failed = self.flush_failed.lock();
         let result = match *failed {
             Some(kind) => Err(kind),

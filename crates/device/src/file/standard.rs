@@ -1,8 +1,8 @@
 //! Whether the process began without standard output.
 //!
 //! The standard library opens `/dev/null` in the place of a standard stream that is closed, before
-//! anything else of a program runs, and from then on it cannot be told. The system's loader calls
-//! [`look`] before that.
+//! anything else of a program runs, and from then on that cannot be detected. The system's loader
+//! calls [`look`] before that.
 
 #![allow(unsafe_code, reason = "a call of the system before main")]
 
@@ -18,7 +18,7 @@ static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 static LOOK: extern "C" fn() = look;
 
 extern "C" fn look() {
-    // SAFETY: it only asks for the flags of a number, which may stand for nothing.
+    // SAFETY: it only reads the flags of a number, which need not be a descriptor.
     let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
     IS_CLOSED.store(flags == -1, Ordering::Relaxed);
 }

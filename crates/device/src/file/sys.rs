@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 
-/// What the kernel says about direct I/O on a file.
+/// The kernel's support for direct I/O on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DirectSupport {
     /// Offsets, lengths and memory must be multiples of this power of two.
@@ -76,8 +76,8 @@ pub(super) fn logical_sector_size(file: &File) -> io::Result<u32> {
     u32::try_from(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
-/// Whether this process may write to what a path leads to, as far as the system says without its
-/// being opened: the closing of a block device that was open for writing is news to the system.
+/// Whether this process may write to the file of a path, as far as the system reports without
+/// opening it: closing a block device that was open for writing is an event for the system.
 pub(super) fn may_write(path: &Path) -> io::Result<()> {
     let text = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: the path is a NUL-terminated string that outlives the call.
@@ -97,7 +97,7 @@ pub(super) fn may_write(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a block device says that it has moving parts.
+/// Whether a block device reports that it has moving parts.
 pub(super) fn is_rotating(file: &File) -> bool {
     let mut answer: libc::c_ushort = 0;
     // SAFETY: this request writes one short, to an address that is valid during the call.
@@ -149,8 +149,8 @@ pub(super) fn physical_memory() -> u64 {
     u64::try_from(pages).unwrap_or(0).saturating_mul(bytes)
 }
 
-/// What to write to an [`event`]. Its eight bytes are a number in the host's byte order; this one
-/// is the same in both.
+/// The bytes to write to an [`event`]. Its eight bytes are a number in the host's byte order; this
+/// one is the same in both.
 pub(super) const EVENT_SIGNAL: [u8; 8] = [1; 8];
 
 /// A counter that one thread adds to and another waits for. Never blocks by itself: adding to a

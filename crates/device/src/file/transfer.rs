@@ -1,19 +1,20 @@
 //! One read on its way through the kernel.
 //!
 //! A transfer knows which system call comes next ([`Transfer::next`]) and what its result means
-//! ([`Transfer::advance`]); what makes the call, a ring or a thread, is not its business. So the
-//! rules for everything that is not plain success stand here once:
+//! ([`Transfer::advance`]); whether a ring or a thread makes the call does not matter to it. So the
+//! rules for everything that is not plain success are here once:
 //!
 //! - *Direct I/O at odd offsets*: the range is widened to whole alignment units, and the caller
-//!   gets the window it asked for. The widening may pass the end of a file; what counts is that
-//!   the window was filled.
+//!   gets the window it requested. The widening may pass the end of a file; it matters that the
+//!   window was filled.
 //! - *Short read*: go on behind it. A direct read can only go on from a whole unit; from any other
 //!   place the rest is buffered.
 //! - *End of file* inside the window: the file shrank after it was opened. An error.
 //! - *Interrupted, cancelled, try again*: issue it again, up to [`TRIES_MAX`] times, telling a ring
 //!   not to try without blocking.
-//! - *Invalid or unsupported, of a direct read*: the file system does not do it after all, or wants
-//!   more alignment than it said. This read and all later ones of the device are buffered.
+//! - *Invalid or unsupported, of a direct read*: the file system does not do it after all, or
+//!   requires more alignment than it reported. This read and all later ones of the device are
+//!   buffered.
 
 use super::core::Core;
 use crate::ErrorKind;
@@ -55,7 +56,7 @@ pub(super) struct Call {
     pub(super) may_block: bool,
 }
 
-/// What comes after a system call.
+/// The step after a system call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Another one.
@@ -88,7 +89,7 @@ impl Tries {
         self.unit.is_none() || self.in_vain > 0
     }
 
-    /// The request got as far as this, and goes on from there.
+    /// The request got as far as this, and continues from there.
     pub(super) fn go_on(&mut self, core: &Core, done: usize) -> Step {
         self.in_vain = 0;
         self.unit = self.unit.filter(|unit| done.is_multiple_of(*unit));
@@ -173,8 +174,8 @@ impl Transfer {
     /// When the range is not complete.
     pub(super) fn finish(self) -> AlignedBuf {
         assert!(self.complete());
-        // SAFETY: `advance` was told that the kernel has filled the space up to `filled`, which is
-        // not less than the window's end.
+        // SAFETY: `advance` has checked that the kernel has filled the space up to `filled`, which
+        // is not less than the window's end.
         unsafe { self.space.filled(self.skip..self.skip + self.len) }
     }
 }

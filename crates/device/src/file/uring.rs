@@ -217,7 +217,7 @@ impl Engine {
         if needed.iter().any(|code| !probe.is_supported(*code)) {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
-        // A kernel may clamp what was asked for; one entry is the wake-up's.
+        // A kernel may clamp the requested depth; one entry is the wake-up's.
         let depth = ring.params().sq_entries().saturating_sub(1).min(depth) as usize;
         Ok(Self {
             ring,
@@ -384,7 +384,7 @@ impl Drop for Engine {
 fn make_ring(entries: u32) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
     builder.setup_clamp();
-    // Linux 6.1; older kernels say that they do not know these flags.
+    // Linux 6.1; older kernels refuse these flags.
     match builder.clone().setup_single_issuer().setup_defer_taskrun().build(entries) {
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => builder.build(entries),
         result => result,

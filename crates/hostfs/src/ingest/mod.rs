@@ -26,11 +26,11 @@ const WORKERS: usize = 8;
 /// Directories that are held open on the way down; those above are found again on the way up.
 const OPEN_MAX: usize = 64;
 
-/// Where files go, and what is told of those that do not.
+/// The target of files, and the callback for those that fail.
 pub struct TreeIn<'a> {
     /// Where and how.
     pub ingest: Ingest<'a>,
-    /// Is told of a file that is not copied, or not whole, from any thread.
+    /// Called for a file that is not copied, or not whole, from any thread.
     pub failed: &'a (dyn Fn(&Path, &Error) + Sync),
 }
 
@@ -68,7 +68,7 @@ struct Task {
     at: Arc<Name>,
     dir: u64,
     name: Vec<u8>,
-    /// What the file is called in the pool, where that is something else.
+    /// The name of the file in the pool, if that is different.
     as_name: Option<Vec<u8>>,
     found: Metadata,
 }
@@ -115,7 +115,7 @@ pub fn copy(
         };
         made.or_else(|e| give_up(into, &shown(), e))?;
     }
-    // What was made in a directory changed its times; children come after their parents.
+    // Files made in a directory changed its times; children come after their parents.
     for (at, object, atime, mtime) in walk.times.iter().rev() {
         let done = into.ingest.times(*object, *atime, *mtime);
         done.or_else(|e| give_up(into, &at.path(), e))?;
@@ -202,7 +202,7 @@ fn regular(into: &TreeIn<'_>, task: &Task, dest: Destination<'_>) -> Result<u64>
     let is_there = into.ingest.fs.node(dest.dir)?.lookup(dest.name)?.is_some();
     let object = into.ingest.file(dest, size, &attributes, &mut |write| {
         pieces(&file, size, write)?;
-        // What may be torn takes no place of what is whole.
+        // A copy that may be torn does not replace a whole one.
         match is_there && has_changed()? {
             true => Err(changed()),
             false => Ok(()),
@@ -273,7 +273,7 @@ struct Level {
 struct Walk<'w, 'a> {
     into: &'w TreeIn<'a>,
     levels: Vec<Level>,
-    /// What was named, when it is not a directory.
+    /// The named file, if it is not a directory.
     first: Option<Task>,
     /// Directories whose times are still to be set.
     times: Vec<(Arc<Name>, u64, Time, Time)>,
@@ -300,7 +300,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// Makes an open directory, unless there is no name for it, and goes on in it.
+    /// Makes an open directory, unless there is no name for it, and continues in it.
     fn enter(
         &mut self,
         at: Arc<Name>,
@@ -336,7 +336,7 @@ impl Walk<'_, '_> {
         (self.into.failed)(&at.path(), why);
     }
 
-    /// What a name of the last directory stands for, if that is a file.
+    /// The file of a name of the last directory, if it is one.
     fn found(&mut self, name: &[u8]) -> Option<Task> {
         let into = self.into;
         let level = self.levels.last_mut()?;

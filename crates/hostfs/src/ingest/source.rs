@@ -29,7 +29,7 @@ const XATTRS_MAX: usize = 16 << 20;
 const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// What is said of a name that stands for something else than a moment ago.
+/// The error for a name that refers to another file than a moment ago.
 pub(super) fn changed() -> Error {
     Error::external("changed while it was copied")
 }
@@ -76,7 +76,7 @@ pub(super) fn id(m: &Metadata) -> Id {
     (m.dev(), m.ino())
 }
 
-/// Looks at a name, without opening what it stands for.
+/// Looks at a name, without opening its file.
 pub(super) fn look(dir: &OwnedFd, name: &[u8]) -> io::Result<(File, Metadata)> {
     let file = File::from(openat(dir, name, LOOK, Mode::empty())?);
     let found = file.metadata()?;
@@ -110,7 +110,7 @@ pub(super) fn open_file(dir: &OwnedFd, name: &[u8], before: &Metadata) -> Result
     if id(&found) == id(before) && found.is_file() { Ok((file, found)) } else { Err(changed()) }
 }
 
-/// What opening says when something else is there than what was looked at.
+/// The error of opening when another file is there than the one that was looked at.
 fn refused(e: rustix::io::Errno) -> Error {
     use rustix::io::Errno;
     match e {
@@ -129,7 +129,7 @@ pub(super) fn read_link(link: &File) -> io::Result<Vec<u8>> {
     Ok(rustix::fs::readlinkat(link, c"", Vec::new())?.into_bytes())
 }
 
-/// What is kept of an open file beside its content. Extended attributes that cannot be read are
+/// The attributes of an open file that are kept. Extended attributes that cannot be read are
 /// failures of the file `shown`, which is copied without them.
 pub(super) fn attributes(
     into: &TreeIn<'_>,
@@ -170,7 +170,7 @@ trait XattrSource {
 
 struct OfFile<'f> {
     file: &'f File,
-    /// What was only looked at cannot be asked itself, but by this name of it.
+    /// A file that was only looked at cannot be read itself, but by this name of it.
     path: String,
 }
 

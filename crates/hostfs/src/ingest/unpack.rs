@@ -21,18 +21,19 @@ pub enum UnpackError {
     Member {
         /// Its path.
         name: Vec<u8>,
-        /// What happened.
+        /// The cause.
         why: Error,
     },
 }
 
-/// Is told of members that were left out: path, and why.
+/// Called for members that were left out: path, and why.
 pub type Failed<'a> = &'a dyn Fn(&[u8], &Error);
 
-/// Unpacks an archive into the directory `dir`. Members that cannot be are left out, and told.
+/// Unpacks an archive into the directory `dir`. Members that cannot be unpacked are left out, and
+/// reported.
 ///
 /// # Errors
-/// What ends the whole; what was unpacked before stays.
+/// The error that ends the whole; files unpacked before stay.
 pub fn unpack(
     ingest: &Ingest<'_>,
     failed: Failed<'_>,
@@ -109,7 +110,7 @@ impl<'u, 'a> Unpack<'u, 'a> {
         Ok(self.trail.last().map_or(self.top, |(_, object)| *object))
     }
 
-    /// Notes that the name of a member stands for something else.
+    /// Notes that the name of a member refers to something else.
     fn refused(&mut self, member: &Member) {
         let Ok(path) = inner(&member.path) else { return };
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return };
@@ -221,7 +222,7 @@ impl From<archive::Error> for Fault {
     }
 }
 
-/// What is wrong with an archive, as a failure of the copy.
+/// Converts an error of an archive into a failure of the copy.
 fn of_archive(e: archive::Error) -> Error {
     match e {
         archive::Error::Read(e) => e.into(),
