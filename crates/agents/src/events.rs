@@ -3,13 +3,13 @@
 //!
 //! # Theory
 //!
-//! One thread waits for events and tells the log; once a second it looks for what nothing reports,
-//! as `engine` says of events. Another one starts the command (`--hook`), so that a command that
-//! hangs does not keep the log waiting.
+//! One thread waits for events and logs them; once a second it looks for changes that nothing
+//! reports, as described for events in `engine`. Another one starts the command (`--hook`), so that
+//! a command that hangs does not keep the log waiting.
 //!
-//! The command (`--hook`) is run as `control::hook` says. Events wait for it in the pool's own
-//! memory; when more come than that keeps, the log says how many were passed over. When the pool is
-//! let go, the last events (its export) are still told, for [`AT_END`].
+//! The command (`--hook`) is run as described in `control::hook`. Events wait for it in the pool's
+//! own memory; if more come than that keeps, the number of those skipped is logged. When the pool
+//! is let go, the last events (its export) are still reported, for [`AT_END`].
 
 use crate::Held;
 use control::hook::Hook;
@@ -23,15 +23,15 @@ use views::events::{Weight, environment, log_line};
 
 /// How often it is looked for what nothing reports.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often it is looked whether the last events are told.
+/// How often to check whether the last events are reported.
 const BETWEEN: Duration = Duration::from_millis(20);
-/// How long the end of the server waits for the last events to be told.
+/// How long the end of the server waits for the last events to be reported.
 const AT_END: Duration = Duration::from_secs(5);
 
 /// The threads that tell.
 pub struct EventThreads(Vec<JoinHandle<()>>);
 
-/// Starts to tell what happens: to the log, and to the command `hook`.
+/// Starts reporting events: to the log, and to the command `hook`.
 ///
 /// # Errors
 /// A thread cannot be started.
@@ -49,7 +49,7 @@ pub fn watch(held: &Arc<Held>, hook: Option<PathBuf>) -> std::io::Result<Option<
 }
 
 impl EventThreads {
-    /// The pool is gone: waits until its last events are told, but not for long.
+    /// The pool is gone: waits until its last events are reported, but not for long.
     pub fn finish(self) {
         let until = Instant::now() + AT_END;
         while self.0.iter().any(|thread| !thread.is_finished()) && Instant::now() < until {

@@ -1,5 +1,5 @@
-//! What a server does by itself with the pool that it holds: OpenZFS leaves this to a daemon of its
-//! own, zed, and its agents.
+//! Automatic actions of a server for the pool that it holds: OpenZFS leaves these to a daemon of
+//! its own, zed, and its agents.
 //!
 //! | module | what it does |
 //! | --- | --- |

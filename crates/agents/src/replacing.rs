@@ -1,7 +1,7 @@
 //! `autoreplace`: a new device in the place of one that is missing takes its place.
 //!
-//! It is taken as `zpool replace` without `-f` takes it: it has no label and nothing else that
-//! would be lost. What has a label is left alone, and told of.
+//! It is used as `zpool replace` without `-f` does: it has no label and nothing else that would be
+//! lost. A device with a label is left alone, and logged.
 
 use engine::LivePool;
 use engine::devices::{AnyDevices, DeviceSource as _};

@@ -64,7 +64,7 @@ fn probe(held: &Weak<Held>) {
     }
 }
 
-/// What was tried last.
+/// The last attempt.
 struct Attempt {
     leaves: Vec<u64>,
     with: Vec<u64>,
@@ -78,9 +78,9 @@ struct Attempt {
 struct Tried(Option<Attempt>);
 
 impl Tried {
-    /// Whether it is to be tried for these leaves with what there is; it is noted then. What did
-    /// not help is tried again soon, and then less and less often. When no leaf is left, all is
-    /// forgotten: the same may happen to the same leaf again.
+    /// Whether to try again for these leaves with these devices; the attempt is recorded then. An
+    /// attempt that did not help is repeated soon, and then less and less often. When no leaf is
+    /// left, all is forgotten: the same may happen to the same leaf again.
     fn is_due(&mut self, leaves: Vec<u64>, with: Vec<u64>) -> bool {
         if leaves.is_empty() {
             self.0 = None;
@@ -127,7 +127,7 @@ fn run(held: &Weak<Held>, rt: &Rt) {
     }
 }
 
-/// The spares that could stand in for what failed.
+/// The spares that could replace the failed leaves.
 fn spares(pool: &LivePool, failed: &[u64]) -> Vec<u64> {
     match failed.is_empty() {
         true => Vec::new(),
@@ -135,7 +135,7 @@ fn spares(pool: &LivePool, failed: &[u64]) -> Vec<u64> {
     }
 }
 
-/// What a leaf is called.
+/// The name of a leaf.
 fn name_of(pool: &LivePool, guid: u64) -> String {
     let path = || {
         let seen = pool.look().ok()?;
@@ -186,7 +186,7 @@ impl Follower {
                 let (leaf, place) = (name_of(pool, *leaf), place.display());
                 tracing::warn!(target: "zinc::pool", "{}: {leaf} is now {place}", held.name());
             }
-            // A pool that stops meanwhile says so itself.
+            // A pool that stops meanwhile reports that itself.
             let _ = pool.note_moved(moved);
         });
     }
@@ -237,7 +237,7 @@ fn use_returned(held: &Held, lookout: &mut DeviceSearch, missing: &Missing) -> b
 
 fn take(held: &Held) {
     let taken = work(held, "taking hot spares", |pool| {
-        // What fails is tried again.
+        // A failed attempt is repeated.
         let taken = pool.take_spares(&AnyDevices::default()).unwrap_or_default();
         let names = |t: &SpareTaken| (name_of(pool, t.leaf), name_of(pool, t.spare));
         taken.iter().map(names).collect::<Vec<_>>()

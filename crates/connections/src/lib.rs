@@ -15,7 +15,7 @@
 //! # Stopping
 //!
 //! A server that stops closes its register: no connection is admitted any more, and each connection
-//! is told to end in the same step, so that none slips in between. Then it waits until all have
+//! is asked to end in the same step, so that none slips in between. Then it waits until all have
 //! gone.
 //!
 //! **Invariant:** knows nothing of what connections carry; what is hung up is forgotten at once,

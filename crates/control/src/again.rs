@@ -8,8 +8,7 @@ use std::process::{Command, Stdio};
 /// Bytes that are shown of the log of one that did not start, at most.
 const LOG_SHOWN: u64 = 64 << 10;
 
-/// What one that did not start wrote into its log, which it had for itself; `None`: it is not a
-/// file.
+/// The log of a process that did not start, which it had for itself; `None`: it is not a file.
 #[must_use]
 pub fn logged(path: &Path) -> Option<String> {
     if !std::fs::metadata(path).ok()?.is_file() {
@@ -20,9 +19,9 @@ pub fn logged(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&message).into_owned())
 }
 
-/// Has the pool of this name, which is in these places, served from now on, loads its keys, and
-/// mounts it where that is wanted. Keys are asked for, and errors told, on this process's streams.
-/// Whether all of it was done: one key that is wrong keeps nothing else from it.
+/// Starts a server for the pool of this name, which is in these places, loads its keys, and mounts
+/// it if `mounts`. Keys are prompted for, and errors reported, on this process's streams. Returns
+/// whether all of it was done: one wrong key does not keep the rest from being done.
 ///
 /// # Errors
 /// The program cannot be run.

@@ -1,4 +1,5 @@
-//! What the process of a client has, as the command that runs for it in the server sees it.
+//! The streams, folder and rights of a client's process, for the command that runs for it in the
+//! server.
 
 use crate::feed::RemoteInput;
 use crate::presence::Presence;
@@ -21,13 +22,14 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// A client that has a command run, and what the server holds for it.
 pub struct Caller<T> {
-    /// What is held.
+    /// The held object.
     pub held: T,
     /// The command line, with the program's name.
     pub args: Vec<OsString>,
-    /// The folder it stands in; of another user `/`, for nothing is opened for that one by a path.
+    /// Its working directory; of another user `/`, because nothing is opened for another user by a
+    /// path.
     pub folder: PathBuf,
-    /// The folder it stands in, also of another user: only to compare paths with.
+    /// Its working directory, also of another user: only to compare paths with.
     pub stands_in: PathBuf,
     /// Variables of its environment, those that count.
     pub environment: BTreeMap<String, String>,
@@ -43,14 +45,14 @@ pub struct Caller<T> {
     pub errors: Stream,
     /// Whether it is still there.
     pub presence: Arc<Presence>,
-    /// What became of what was printed for it.
+    /// The state of its output.
     pub output_state: OutputState,
     /// Held by the thread that prints: the client's streams may be one pipe.
     pub turn: Mutex<()>,
     /// It wants what is seen of what is held, as data, to show it together with what is seen of
     /// others.
     pub is_part: bool,
-    /// It is of another user, who may look, and change what it has permissions for.
+    /// It is of another user, who may only read, and make the changes for which it has permissions.
     pub is_other_user: bool,
 }
 
@@ -81,7 +83,7 @@ impl<T> Caller<T> {
         })
     }
 
-    /// Prints to its standard error, as long as the command is wanted.
+    /// Prints to its standard error, as long as the client is there.
     pub fn complain(&self, text: &str) {
         if self.presence.is_here() {
             self.say(text, WaitLimit::While(&self.presence));
@@ -102,7 +104,7 @@ impl<T> Caller<T> {
         }
     }
 
-    /// What closing its standard output would say, as long as the command is wanted.
+    /// The error of closing its standard output, as long as the client is there.
     pub fn close_error(&self) -> Option<io::Error> {
         let error = self.output.close_error(WaitLimit::While(&self.presence));
         error.filter(|_| self.presence.is_here())
@@ -132,8 +134,8 @@ impl<T> Caller<T> {
         self.input.is_terminal() || (self.is_other_user && !is_socket(&self.input))
     }
 
-    /// Its standard output takes any bytes, and as many as come. What other users are shown is
-    /// kept as text, unless they sent a socket for it.
+    /// Its standard output takes any bytes, and as many as come. Output for other users is kept as
+    /// text, unless they sent a socket for it.
     #[must_use]
     pub fn takes_streams(&self) -> bool {
         !self.is_other_user || is_socket(self.output.file())

@@ -21,7 +21,7 @@ pub enum CallError {
     Refused(Refusal),
     /// The server ended or hung up before it answered.
     Gone,
-    /// What came is not an answer.
+    /// The received line is not an answer.
     Nonsense,
     /// The system's error; a timeout among them.
     Io(io::Error),
@@ -100,8 +100,8 @@ impl Client {
     /// that are sent along, the other of which is open for as long as the answer is waited for.
     ///
     /// # Errors
-    /// As [`Self::call`], and that `output` does not take it. When its reader went away, the answer
-    /// says what became of it.
+    /// As [`Self::call`], and `output` receives the output. If its reader went away, the answer
+    /// says so.
     pub fn call_streaming(
         &mut self,
         verb: &str,
@@ -135,7 +135,7 @@ impl Client {
         let (from, to) = UnixStream::pair()?;
         let (_mine, watch) = UnixStream::pair()?;
         let read = move || {
-            // The server is told by the end of the socket.
+            // The server notices the end of the socket.
             let _ = feed(to, File::from(input));
         };
         std::thread::Builder::new().name("input".to_owned()).spawn(read)?;
@@ -154,7 +154,7 @@ impl Client {
     ) -> Result<Value, CallError> {
         let sent = send(&self.stream, &Request::new(verb, params).encode(), files);
         if let Err(e) = sent {
-            // Why it hung up may stand in what it sent before.
+            // Why it hung up may be in what it sent before.
             let hung_up = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
             if !hung_up.contains(&e.kind()) {
                 return Err(e.into());

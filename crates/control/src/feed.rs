@@ -1,5 +1,5 @@
-//! The input of a client whose files are not touched: its process reads, and sends as much as it
-//! was asked for.
+//! The input of a client whose files are not touched: its process reads, and sends as much as was
+//! requested.
 //!
 //! ```text
 //! server  ->  client   number of bytes that are wanted (4 bytes, little-endian)
@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::io::{self, Read, Write as _};
 use std::os::unix::net::UnixStream;
 
-/// Bytes that are asked for at once, at most.
+/// Bytes that are requested at once, at most.
 const PIECE: usize = 1 << 20;
 /// In the place of a number: the input cannot be read.
 const FAILED: u32 = u32::MAX;
@@ -64,7 +64,7 @@ impl Read for RemoteInput {
         if number == FAILED {
             return Err(io::Error::other("the client cannot read its input"));
         }
-        // No more than was asked for.
+        // No more than was requested.
         let piece = out.get_mut(..number as usize).ok_or(io::ErrorKind::InvalidData)?;
         self.0.read_exact(piece)?;
         Ok(piece.len())
@@ -141,7 +141,7 @@ mod tests {
         let ended = std::thread::spawn(move || feed(theirs, Bad));
         assert!(RemoteInput::new(mine).read(&mut [0; 9]).is_err());
         ended.join().unwrap().unwrap();
-        // A client that sends more than it was asked for.
+        // A client that sends more than was requested.
         let (mine, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(&[9, 0, 0, 0]).unwrap();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What a server holds for its clients, a pool: what works with it, and how it is let go.
+//! An object that a server holds for its clients, a pool: the work on it, and how it is let go.
 //!
 //! # States
 //!
@@ -25,11 +25,11 @@
 //!   list of what runs); the pool is open again. Commands that only pause between two reports
 //!   (`zpool iostat 5`) are called off at once, as they would be over in OpenZFS, and so are those
 //!   of other users, which only look.
-//! - An export with `-f` and the end of the server (a signal, the end of its time) call all
-//!   commands off, and wait [`CALL_OFF`] for them to end; their clients are told which. An export
+//! - An export with `-f` and the end of the server (a signal, the end of its time) cancel all
+//!   commands, and wait [`CALL_OFF`] for them to end; their clients learn the reason. An export
 //!   does so at once, the end of the server after [`SHORTLY`]: a short command that came just
-//!   before it is done and not failed.
-//!   Every write to a client, every pause and every long loop notices ([`crate::stream`]).
+//!   before it is done and not failed. Every write to a client, every pause and every long loop
+//!   notices ([`crate::stream`]).
 //! - A signal ends the process within [`END_WITHIN`] whatever happens: what was synced
 //!   is safe however it ends, so that a device which hangs need not keep the process.
 //!
@@ -88,7 +88,7 @@ pub enum NotReleased {
     Closing,
     /// These commands are running.
     Busy(Vec<String>),
-    /// What was to be done last failed.
+    /// The last step failed.
     Failed(Refusal),
 }
 
@@ -188,8 +188,8 @@ impl<T> Held<T> {
         work(&pool)
     }
 
-    /// Works with it, for as long as that takes. `shown` and `pid` are what others are told about
-    /// it; `presence` calls it off.
+    /// Works with it, for as long as that takes. `shown` and `pid` describe the work to others;
+    /// `presence` cancels it.
     ///
     /// # Errors
     /// It is being let go, or was; or what `work` says.

@@ -3,10 +3,10 @@
 //! # Theory
 //!
 //! It is a program, run without a shell, with no argument and no input, in the root directory, with
-//! nothing in its environment but what it is given. What it prints goes nowhere.
+//! nothing in its environment but what it is given. Its output is discarded.
 //!
-//! [`AT_ONCE`] run at a time; the caller of [`Hook::run`] waits for one to end when more are
-//! wanted, and events wait where they are kept. One that takes longer than [`TIME`] is killed.
+//! [`AT_ONCE`] run at a time; the caller of [`Hook::run`] waits for one to end if there are more,
+//! and events wait where they are kept. One that takes longer than [`TIME`] is killed.
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io;

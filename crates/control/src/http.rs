@@ -1,8 +1,8 @@
 //! Pages over HTTP, for monitoring systems and browsers of this machine.
 //!
 //! It answers `GET` and `HEAD` of HTTP/1.0 and 1.1, one request for each connection, with the page
-//! that the caller's function has for the path, and says what is wrong with everything else.
-//! Nothing can be changed by it.
+//! that the caller's function has for the path, and with an error otherwise. Nothing can be changed
+//! by it.
 //!
 //! Each connection has a thread and a short time. There are at most this many of them
 //! ([`CONNECTIONS_MAX`]); those that say nothing make room for those that ask (`connections`).
@@ -32,7 +32,7 @@ const SPARED: Duration = Duration::from_millis(10);
 /// How long the server rests when the system has no more files for it.
 const REST: Duration = Duration::from_millis(100);
 
-/// What a request asks for.
+/// A request for a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageRequest<'a> {
     /// The path, with its first `/`.
@@ -54,7 +54,7 @@ pub struct Answer {
     pub text: String,
 }
 
-/// What a head asks for.
+/// The meaning of a request head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted<'a> {
     /// A page.
@@ -84,7 +84,7 @@ pub fn wanted(head: &[u8]) -> Wanted<'_> {
     if !version.starts_with("HTTP/1.") || !target.starts_with('/') || !are_fields(head) {
         return Wanted::Bad;
     }
-    // Programs that speak HTTP/1.0 need not say it.
+    // Programs that speak HTTP/1.0 may leave it out.
     if version != "HTTP/1.0" && fields(head, "host").next().is_none() {
         return Wanted::Bad;
     }

@@ -28,13 +28,13 @@ pub enum Amount {
     All,
 }
 
-/// Input that another thread reads, for as long as `is_wanted` says no error.
+/// Input that another thread reads, for as long as `is_wanted` returns no error.
 pub struct Input<W> {
     is_wanted: W,
     amount: Amount,
     asks: SyncSender<usize>,
     pieces: Receiver<io::Result<Vec<u8>>>,
-    /// It was asked, and did not answer yet.
+    /// A request is pending.
     is_reading: bool,
     piece: Vec<u8>,
     at: usize,
@@ -135,7 +135,7 @@ mod tests {
             let mut out = [0; 3];
             input.read_exact(&mut out).unwrap();
             assert_eq!(&out, b"abc");
-            // What has come by then is read: it may be the end.
+            // The bytes that have come by then are read: it may be the end.
             writer.write_all(b"end").unwrap();
             is_over.set(true);
             input.read_exact(&mut out).unwrap();

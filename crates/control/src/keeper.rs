@@ -21,22 +21,22 @@ use std::time::{Duration, Instant};
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The longest one.
 const PAUSE_MAX: Duration = Duration::from_secs(64);
-/// What ran so long is started again after the first pause.
+/// A process that ran so long is restarted after the first pause.
 const WELL: Duration = Duration::from_mins(10);
 
 /// What is to be kept running.
 pub struct Wanted {
     /// What tells it from others.
     pub key: u64,
-    /// What it serves, as the log names it.
+    /// The name of its pool, for the log.
     pub name: String,
-    /// Starts it; its standard output is a pipe, on which its first line says that it is ready.
+    /// Starts it; its standard output is a pipe, and its first line there means that it is ready.
     pub start: Box<dyn Fn() -> io::Result<Child> + Send>,
     /// After it failed: whether it is still wanted.
     pub is_wanted: Box<dyn Fn() -> bool + Send>,
-    /// Called when it is let go, because it ended well or is wanted no more.
+    /// Called when it is let go, because it ended well or is not needed any more.
     pub let_go: Box<dyn Fn() + Send>,
-    /// Told once whether it became ready.
+    /// Receives once whether it became ready.
     pub begun: Option<Sender<bool>>,
 }
 
@@ -51,7 +51,7 @@ pub struct Keeper {
 struct State {
     is_ending: bool,
     children: Vec<Pid>,
-    /// What has a thread, by its key.
+    /// The services that have a thread, by key.
     kept: BTreeSet<u64>,
     /// One did not end well at the end.
     has_failed: bool,

@@ -11,18 +11,16 @@
 //! ```
 //!
 //! `protocol` has the lines, as pure functions; `wire` carries them, and open files beside them, so
-//! that a command which is run by the server reads and writes what its caller's terminal is;
+//! that a command which is run by the server reads and writes the files of its caller's terminal;
 //! `place` makes the socket and takes over the name of one that was left behind; `server` answers,
-//! one thread for each connection, of which there are as many as may be; `client` asks.
-//! `silent` remembers which servers did not answer.
-//! [`held`] lets what is held for clients go while their commands run.
-//! `presence` says whether a client whose command runs is still there, [`stream`] and [`sink`]
-//! write to its files and wait no longer for their readers than for it, and [`input`] reads what it
-//! sends, [`feed`] what another user's client was asked for. `http` has pages for
-//! monitoring systems and browsers. [`log`] writes what a server tells of itself, and [`hook`] runs
-//! a command of the administrator's for what happens. [`again`] runs this program once
-//! more, and [`keeper`] keeps processes running.
-//! Why it is like this: `docs/decisions/0012-control-socket.md`.
+//! one thread for each connection, up to a limit; `client` sends requests. `silent` remembers which
+//! servers did not answer. [`held`] lets go what is held for clients while their commands run.
+//! `presence` tracks whether a client whose command runs is still there, [`stream`] and [`sink`]
+//! write to its files and wait no longer for their readers than for it, and [`input`] reads its
+//! input, [`feed`] the input requested of another user's client. `http` has pages for monitoring
+//! systems and browsers. [`log`] writes the log of a server, and [`hook`] runs a command of the
+//! administrator's for events. [`again`] starts this program once more, and [`keeper`] supervises
+//! processes. Why it is like this: `docs/decisions/0012-control-socket.md`.
 //!
 //! **Invariant:** whatever bytes come in, they cost bounded memory and one connection; what a
 //! request means is the handler's business.

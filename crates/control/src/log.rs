@@ -1,13 +1,13 @@
-//! What a server tells of itself: events of `tracing`, written to standard error.
+//! The log of a server: events of `tracing`, written to standard error.
 //!
 //! | where standard error leads | a line |
 //! | --- | --- |
 //! | systemd's journal | `<6>text`: the journal knows priority, time and process |
 //! | anywhere else | `zinc: text`; below information `zinc: debug: text` |
 //!
-//! A filter says what is written, as `RUST_LOG` does in other programs: `info`, or
+//! A filter selects what is written, as `RUST_LOG` does in other programs: `info`, or
 //! `warn,zinc::request=debug`, where the longest target that fits counts. Targets are `zinc`, and
-//! below it `request` (what clients ask for), `pool`, `mount`.
+//! below it `request` (requests of clients), `pool`, `mount`.
 
 use std::fmt::{self, Write as _};
 use tracing::field::{Field, Visit};
@@ -71,7 +71,7 @@ pub fn begin(
     let _ = tracing::subscriber::set_global_default(writer);
 }
 
-/// Whether standard error is the journal's: systemd says which file that is.
+/// Whether standard error is the journal's: systemd sets a variable with its file.
 fn is_journal(errors: Option<(u64, u64)>) -> bool {
     let named = std::env::var("JOURNAL_STREAM").unwrap_or_default();
     errors.is_some_and(|(device, inode)| named == format!("{device}:{inode}"))

@@ -14,7 +14,7 @@ pub struct OtherServer {
     pub user: u32,
     /// The words of its command line.
     pub words: Vec<Vec<u8>>,
-    /// What it serves, as its command line names it.
+    /// The name it serves, from its command line.
     pub serves: String,
 }
 

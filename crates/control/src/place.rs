@@ -73,7 +73,7 @@ impl Endpoint {
     }
 
     /// Whether `path` is a folder of this user or of root, into which no other may write. A socket
-    /// anywhere else may belong to a user who would like to be sent open files.
+    /// anywhere else may belong to a user who would like to receive open files.
     #[must_use]
     pub fn is_folder(path: &Path) -> bool {
         std::fs::symlink_metadata(path)
@@ -133,7 +133,7 @@ impl Endpoint {
         &self.path
     }
 
-    /// What connections come in by.
+    /// The listener for connections.
     ///
     /// # Errors
     /// When the process has too many files open.

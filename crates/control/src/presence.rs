@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What a client is told when its command begins.
+/// The message to a client when its command begins.
 const BEGUN: u8 = b'!';
 
 /// Whether a client is still there, and what runs for it still wanted.
@@ -43,7 +43,7 @@ impl Presence {
         self.changed.notify_all();
     }
 
-    /// Ends what runs for it as soon as that can be; `why` is what the client is told.
+    /// Cancels the client's command as soon as possible; the client gets `why`.
     pub fn cancel(&self, why: &str) {
         let mut state = self.state();
         if matches!(*state, State::Here) {
@@ -52,7 +52,7 @@ impl Presence {
         self.changed.notify_all();
     }
 
-    /// It is there, and what runs for it is wanted.
+    /// The client is there, and its command was not cancelled.
     pub fn is_here(&self) -> bool {
         matches!(*self.state(), State::Here)
     }

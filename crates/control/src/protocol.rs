@@ -1,9 +1,8 @@
 //! The lines: requests and their answers.
 //!
-//! A request is an object with `do`, the name of what is wanted, and whatever else that takes. `id`
-//! is repeated in the answer and means nothing to the server. An answer has either `ok`, any value,
-//! or `error`, a [`Refusal`]. Members that are not known are ignored, so that either side may
-//! be the older one.
+//! A request is an object with `do`, the name of the operation, and its arguments. `id` is repeated
+//! in the answer and means nothing to the server. An answer has either `ok`, any value, or `error`,
+//! a [`Refusal`]. Members that are not known are ignored, so that either side may be the older one.
 
 use serde_json::{Map, Value, json};
 use std::ffi::{OsStr, OsString};
@@ -16,25 +15,25 @@ pub const REQUEST_MAX: usize = 1 << 20;
 /// Longest line of an answer in bytes.
 pub const ANSWER_MAX: usize = 64 << 20;
 
-/// What a client wants.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// Repeated in the answer: a string, a number or null.
     pub id: Value,
-    /// Name of what is wanted (`do`).
+    /// Name of the operation (`do`).
     pub verb: String,
     /// All other members.
     pub params: Map<String, Value>,
 }
 
-/// Why something was not done, as a person is told.
+/// Why something was not done, as shown to a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What failed, in one line.
+    /// The failed operation, in one line.
     pub what: String,
     /// Why.
     pub because: Vec<String>,
-    /// What to do.
+    /// How to fix it.
     pub hint: Option<String>,
 }
 
@@ -97,7 +96,8 @@ impl Request {
     /// Reads a line, without its end.
     ///
     /// # Errors
-    /// When it is not a request. What can be said of its `id` goes into the answer, by [`answer`].
+    /// When it is not a request. Its `id`, as far as it can be read, goes into the answer, by
+    /// [`answer`].
     pub fn decode(line: &[u8]) -> Result<Self, (Value, Refusal)> {
         let refuse = |id, why: String| {
             let hint = "a request is one line: {\"id\": 1, \"do\": \"ping\"}";
@@ -208,7 +208,7 @@ pub fn answer(id: &Value, result: &Result<Value, Refusal>) -> Vec<u8> {
     }
 }
 
-/// What an answer says; `None` for a line that is none.
+/// Decodes an answer; `None` if the line is not one.
 #[must_use]
 pub fn decode_answer(line: &[u8]) -> Option<Result<Value, Refusal>> {
     let mut value: Value = serde_json::from_slice(line).ok()?;

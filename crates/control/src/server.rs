@@ -72,12 +72,12 @@ fn more_groups(status: &str, user: u32) -> Vec<u32> {
     if is_theirs { line("Groups:") } else { Vec::new() }
 }
 
-/// What requests mean.
+/// The handler of requests.
 pub trait Handler: Send + Sync + 'static {
     /// Answers one. `files` are those that came with it.
     ///
     /// # Errors
-    /// What the client is told instead.
+    /// The error for the client.
     fn handle(&self, request: &Request, peer: Peer, files: Vec<OwnedFd>) -> Result<Value, Refusal>;
 
     /// The answer to this request was sent.
@@ -288,7 +288,7 @@ mod tests {
             let all: Vec<_> = (0..CONNECTIONS_MAX)
                 .map(|i| {
                     let thread = scope.spawn(stay(connect(i)));
-                    // One after the other: none comes in while another has not asked yet.
+                    // One after the other: none comes in while another has not sent its request.
                     while HERE.load(Ordering::Relaxed) <= i {
                         std::thread::yield_now();
                     }

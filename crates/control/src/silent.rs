@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a server that did not answer is not asked again.
+/// How long a server that did not answer gets no new request.
 const REST: Duration = Duration::from_secs(10);
 
 /// Servers that did not answer, by their sockets.

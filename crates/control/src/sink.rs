@@ -1,9 +1,9 @@
 //! Writing to a descriptor, and what became of the output of a command.
 //!
-//! Nothing is buffered here: what [`write`] accepted is the system's, and what it did not accept is
-//! an error at once. Two kinds of errors come later all the same, and [`close_error`] asks for
-//! them: network file systems say at `close` that a disk was full. What may block for longer than
-//! the user waits goes through [`crate::stream`].
+//! Nothing is buffered here: bytes that [`write`] accepted are the system's, and bytes that it did
+//! not accept are an error at once. Two kinds of errors come later all the same, and
+//! [`close_error`] returns them: network file systems report at `close` that a disk was full. A
+//! write that may block for longer than the user waits goes through [`crate::stream`].
 
 use crate::presence::Presence;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes that are copied at once.
 const PIECE: usize = 1 << 18;
-/// Longest wait before it is asked again whether a client still wants its output.
+/// Longest wait before the next check whether a client still wants its output.
 const TICK: Duration = Duration::from_millis(100);
 /// How long a server waits for the reader of its messages.
 const BRIEF: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ impl WaitLimit<'_> {
         }
     }
 
-    /// How long to wait before [`Self::check`] is asked again.
+    /// How long to wait before the next [`Self::check`].
     pub fn tick(self) -> Duration {
         match self {
             Self::While(_) => TICK,
@@ -71,7 +71,7 @@ pub fn write(to: impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
 /// Writes all that comes from a socket, until its other end is closed.
 ///
 /// # Errors
-/// The system's error. The other end is told when it writes on.
+/// The system's error. The other end notices when it writes again.
 pub fn copy(mut from: UnixStream, to: impl AsFd) -> io::Result<()> {
     let mut piece = vec![0; PIECE];
     loop {
@@ -83,8 +83,9 @@ pub fn copy(mut from: UnixStream, to: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// The files, if they are two sockets that carry bytes to a process of this user, as the ends of a
-/// pair do that it made. What is written to any other is the word of the process that writes.
+/// The files, if they are two sockets that carry bytes to a process of this user, like the ends of
+/// a pair that it made. Bytes written to any other file are the responsibility of the process that
+/// writes.
 #[must_use]
 pub fn two_sockets(files: Vec<OwnedFd>, user: u32) -> Option<[UnixStream; 2]> {
     let is_of_user = |file: &OwnedFd| {
@@ -106,7 +107,7 @@ fn wait(fd: &impl AsFd) -> io::Result<()> {
     }
 }
 
-/// What closing this descriptor would say; it stays open.
+/// The error of closing this descriptor, which stays open.
 pub fn close_error(fd: impl AsFd) -> Option<io::Error> {
     let copy = fd.as_fd().try_clone_to_owned().ok()?;
     nix::unistd::close(copy).err().map(io::Error::from)
@@ -121,7 +122,7 @@ pub enum Lost {
     Failed(String),
 }
 
-/// What became of the output of a command. The first loss counts; nothing is written after it.
+/// The state of the output of a command. The first loss counts; nothing is written after it.
 #[derive(Default)]
 pub struct OutputState(Mutex<State>);
 
@@ -138,7 +139,7 @@ impl OutputState {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was lost of standard output.
+    /// The loss of standard output.
     pub fn lost(&self) -> Option<Lost> {
         self.state().output.clone()
     }

@@ -58,7 +58,7 @@ impl Stream {
         })
     }
 
-    /// What closing the file would say; it stays open.
+    /// The error of closing the file, which stays open.
     pub fn close_error(&self, patience: WaitLimit<'_>) -> Option<io::Error> {
         self.ask(|file| sink::close_error(file).map_or(Ok(()), Err), patience).err()
     }
@@ -169,7 +169,7 @@ mod tests {
         let terminal = rustix::fs::open(&*name, flags, rustix::fs::Mode::empty()).unwrap();
         let stream = Stream::new(File::from(terminal));
         let end = WaitLimit::Until(Instant::now() + Duration::from_millis(300));
-        // Room for a few bytes is not room for 4096, however often it is asked.
+        // Room for a few bytes is not room for 4096, however often it is tried.
         let late = stream.write(&[b'x'; 1 << 16], end).unwrap_err();
         assert_eq!(late.kind(), io::ErrorKind::TimedOut);
     }

@@ -1,9 +1,9 @@
 //! Access lists of POSIX, where a dataset has them (`acltype=posix`): as the kernel and the pool
 //! have them, an extended attribute each.
 //!
-//! The kernel checks rights by the list. What follows from a list is done here: what a new file
-//! gets of the default list of its directory, the mode that a list stands for, and the list that a
-//! mode changes.
+//! The kernel checks rights by the list. The consequences of a list are computed here: the list of
+//! a new file from the default list of its directory, the mode that corresponds to a list, and the
+//! list that a mode changes.
 
 use crate::errno::FuseResult;
 use fuser::Errno;
@@ -13,7 +13,7 @@ pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
 /// The list that what is made in a directory gets.
 pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
 
-/// What stands before the entries.
+/// The number before the entries.
 const VERSION: u32 = 2;
 
 /// The subject of an entry.
@@ -73,7 +73,7 @@ impl List {
         self.0.iter().find(|e| e.tag == tag).map(|e| e.rights.into())
     }
 
-    /// The permissions that it stands for, of owner, group and others.
+    /// The corresponding permissions of owner, group and others.
     pub(crate) fn mode(&self) -> u32 {
         let group = self.rights(MASK).or_else(|| self.rights(GROUP));
         let [owner, group, others] =
@@ -81,7 +81,7 @@ impl List {
         (owner << 6) | (group << 3) | others
     }
 
-    /// It says no more than a mode.
+    /// It is equivalent to a mode.
     pub(crate) fn is_mode(&self) -> bool {
         self.0.iter().all(|e| [OWNER, GROUP, OTHERS].contains(&e.tag))
     }
@@ -102,7 +102,7 @@ impl List {
         self
     }
 
-    /// What a new file of this mode gets of its directory's default list.
+    /// The list of a new file of this mode, from its directory's default list.
     pub(crate) fn for_new(self, mode: u32) -> Self {
         let both = mode & self.mode();
         self.with_mode(both)

@@ -5,7 +5,7 @@ use engine::{Filesystem, Node};
 use fuser::{FileAttr, FileType, Generation, INodeNo};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Bits of a mode that give their owner's rights to those who run the file.
+/// Bits of a mode that give their owner's rights to a user who runs the file.
 const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2000;
 const GROUP_RUNS: u32 = 0o010;
@@ -48,7 +48,7 @@ fn system_time(t: Time) -> SystemTime {
     at.and_then(|at| at.checked_add(nanos)).unwrap_or(UNIX_EPOCH)
 }
 
-/// What a file is; `None` for what no system has.
+/// The type of a file; `None` for one that no system has.
 pub(crate) fn file_type(kind: FileKind) -> Option<FileType> {
     Some(match kind {
         FileKind::File => FileType::RegularFile,
@@ -74,7 +74,7 @@ pub(crate) fn device_numbers(word: u32) -> (u32, u32) {
 
 /// The attributes of a file; `None` for one of a kind that no system has.
 pub(crate) fn attributes(node: &Node) -> Option<FileAttr> {
-    /// What programs take as the best size of their reads and writes.
+    /// Programs take this as the best size of their reads and writes.
     const BLOCKS: std::ops::RangeInclusive<u64> = 4096..=1 << 20;
     let block = node.object().dnode().block_size().next_power_of_two();
     Some(FileAttr {

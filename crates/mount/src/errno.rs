@@ -1,4 +1,4 @@
-//! What programs are told when an operation fails.
+//! The error numbers that programs get when an operation fails.
 
 use engine::{Error, ErrorKind};
 use fuser::Errno;

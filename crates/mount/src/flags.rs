@@ -48,7 +48,7 @@ impl Form {
         set.fold(0, |word, row| word | self.bit(row))
     }
 
-    /// What files are to have of a word in this form; other flags there are not.
+    /// The flags of files to change by a word in this form; there are no other flags.
     fn change(self, word: u32) -> FuseResult<FlagChange> {
         let known = FLAGS.iter().fold(0, |known, row| known | self.bit(row));
         if word & !known != 0 {

@@ -1,8 +1,9 @@
 //! The kernel's requests: each is answered here, and done by the method of the same subject in
 //! `names.rs`, `content.rs`, `listing.rs` and `xattrs.rs`.
 //!
-//! What may wait for long, changes and the content of files, is done where it holds up nothing else
-//! (`workers.rs`), and a process that is to end does not wait for it (`requests.rs`).
+//! Requests that may wait for long, changes and the content of files, are carried out where they
+//! hold up nothing else (`workers.rs`), and a process that is to end does not wait for them
+//! (`requests.rs`).
 
 use crate::errno::{FuseResult, OrErrno as _};
 use crate::requests::{Answer, ErrorReply, Requests};
@@ -26,7 +27,7 @@ use std::time::SystemTime;
 const TRANSFER_MAX: u32 = 1 << 20;
 /// Requests that the kernel makes ahead of programs, at most.
 const BACKGROUND_MAX: u16 = 64;
-/// What the kernel may do, as far as it can.
+/// The capabilities that are requested of the kernel.
 const WANTED: InitFlags = InitFlags::FUSE_PARALLEL_DIROPS
     .union(InitFlags::FUSE_AUTO_INVAL_DATA)
     .union(InitFlags::FUSE_DO_READDIRPLUS)
@@ -35,7 +36,7 @@ const WANTED: InitFlags = InitFlags::FUSE_PARALLEL_DIROPS
     .union(InitFlags::FUSE_CACHE_SYMLINKS)
     .union(InitFlags::FUSE_HANDLE_KILLPRIV_V2);
 
-/// What answers the kernel: a file system, and the threads and lists for its requests.
+/// Answers the kernel: a file system, and the threads and lists for its requests.
 pub(crate) struct Server {
     front: Arc<Front>,
     workers: Workers,
@@ -64,7 +65,7 @@ impl Front {
     }
 
     fn answer_statfs(&self, reply: ReplyStatfs) {
-        /// Bytes of the unit in which space is told.
+        /// The block size reported by `statfs`.
         const UNIT: u64 = 4096;
         /// There are no more files than this, however much space there is.
         const FILES_MAX: u64 = 1 << 48;
@@ -152,7 +153,7 @@ impl fuser::Filesystem for Server {
             let done = config.add_capabilities(lists);
             done.map_err(|_| std::io::Error::from(std::io::ErrorKind::Unsupported))?;
         }
-        // What the kernel cannot do it does without.
+        // Capabilities that the kernel lacks are not used.
         let _ = config.add_capabilities(WANTED & can);
         let _ = config.set_max_write(TRANSFER_MAX);
         let _ = config.set_max_readahead(TRANSFER_MAX);
@@ -293,7 +294,8 @@ impl fuser::Filesystem for Server {
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.front.open_file(ino, flags) {
-            // What the kernel has of a file is good for as long as its time and size are the same.
+            // The kernel's cached pages of a file are valid as long as its time and size are the
+            // same.
             Ok(handle) => reply.opened(handle, FopenFlags::FOPEN_KEEP_CACHE),
             Err(e) => reply.error(e),
         }
@@ -369,7 +371,7 @@ impl fuser::Filesystem for Server {
             let done = self.front.write_file(ino, offset, data, how, flags);
             return answer.give(|reply| tell(reply, done));
         }
-        // What another thread writes needs bytes of its own: these are the next request's.
+        // Another thread needs bytes of its own: these are the next request's.
         let (data, front) = (data.to_vec(), Arc::clone(&self.front));
         self.workers.hand_over(move || {
             if answer.is_wanted() {
@@ -380,7 +382,7 @@ impl fuser::Filesystem for Server {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // What was written was taken when it was written.
+        // Written data was accepted when it was written.
         reply.ok();
     }
 
@@ -541,7 +543,7 @@ impl fuser::Filesystem for Server {
     }
 }
 
-/// The bytes, when there is room for them, or how many they are when that is asked.
+/// The bytes, if there is room for them, or their number if that is requested.
 fn answer_xattr(reply: ReplyXattr, room: u32, bytes: FuseResult<Vec<u8>>) {
     let bytes = match bytes {
         Ok(bytes) => bytes,
@@ -559,7 +561,7 @@ impl Server {
     /// Answers when what was changed of the file survives whatever happens; no thread waits for it.
     fn promise(&self, request: &Request, ino: INodeNo, reply: ReplyEmpty) {
         let front = &self.front;
-        // What cannot be changed is durable.
+        // A file system that cannot be changed is durable.
         let Ok(file) = front.object(ino) else { return reply.ok() };
         if !front.fs.is_live() {
             return reply.ok();

@@ -1,4 +1,4 @@
-//! What programs have open: files live as long as they are in this table, whatever becomes of
+//! Files that programs have open: they live as long as they are in this table, whatever happens to
 //! their names.
 
 use crate::progress::Progress;

@@ -1,9 +1,9 @@
 //! The way of ordinary users to a mount: fusermount3, a program of root's that mounts for them.
 //!
 //! It gets one end of a socket as its standard input, mounts, and sends the connection to the
-//! kernel back through it. What users may do stands in `/etc/fuse.conf`: without
-//! `user_allow_other` no other user may look into such a mount, root included. Device files and
-//! set-id bits never count in one.
+//! kernel back through it. The rights of users are in `/etc/fuse.conf`: without `user_allow_other`
+//! no other user may look into such a mount, root included. Device files and set-id bits never
+//! count in one.
 
 use crate::{Error, Options};
 use rustix::net::{
@@ -19,7 +19,7 @@ use std::process::{Command, Output, Stdio};
 
 /// The program.
 const PROGRAM: &str = "fusermount3";
-/// The variable that tells it which of its files the socket is.
+/// The variable with the number of the socket's descriptor.
 const SOCKET: &str = "_FUSE_COMMFD";
 /// Its settings.
 const SETTINGS: &str = "/etc/fuse.conf";
@@ -60,7 +60,7 @@ fn run(words: &[&OsStr], input: Stdio) -> io::Result<Output> {
     command.args(words).env(SOCKET, "0").env("LC_ALL", "C").stdin(input).output()
 }
 
-/// What it said, in one line.
+/// Its output, on one line.
 fn output_text(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

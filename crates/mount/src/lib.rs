@@ -10,28 +10,29 @@
 //!
 //! **Numbers.** The kernel knows a file by its object, the root directory by 1, which no file has.
 //! A number that is used again comes with another generation, the txg in which the file was made.
-//! So there is no table of what the kernel knows, and what it forgets is no news.
+//! So there is no table of what the kernel has cached, and nothing to do when it forgets a file.
 //!
 //! **Lives.** A file that a program has open is held (`Filesystem::hold`): it lives until the last
-//! one closes it, whatever becomes of its names. What the process does not live to see, the delete
-//! queue of the file system does.
+//! one closes it, whatever happens to its names. If the process ends before that, the delete queue
+//! of the file system has the file.
 //!
 //! **Caching.** A write is a change of the file system when its call returns, so it is in the next
 //! snapshot, meets quotas at once, and is promised by `fsync` like that of any other front end. The
 //! kernel keeps what was read, and names and attributes for a short time.
 //!
-//! **Rights** are checked by the kernel, from modes and owners (`default_permissions`). What takes
-//! set-id bits away is done here, because the kernel leaves it to the file system.
+//! **Rights** are checked by the kernel, from modes and owners (`default_permissions`). Set-id bits
+//! are removed here, because the kernel leaves it to the file system.
 //!
 //! # Mounting
 //!
-//! [`Mounts`] has what this process has mounted. The system's calls are in `system.rs`, and what
-//! stands in for them where the user is not root in `helper.rs`; a mount
-//! whose process died answers `ENOTCONN` until it is taken away or mounted over. What becomes of a
-//! mount whose connection outlives it is in `mounts.rs`.
+//! [`Mounts`] has the mounts of this process. The system's calls are in `system.rs`, and their
+//! substitutes where the user is not root in `helper.rs`; a mount whose process died answers
+//! `ENOTCONN` until it is removed or mounted over. A mount whose connection outlives it is
+//! described in `mounts.rs`.
 //!
-//! [`datasets`] says what of a pool is to be mounted where, by its properties, and lets mounts
-//! follow datasets that change. [`reading`] answers for the mounts of a pool that is only read.
+//! [`datasets`] decides which datasets of a pool are mounted where, by their properties, and lets
+//! mounts follow datasets that change. [`reading`] answers for the mounts of a pool that is only
+//! read.
 //!
 //! **Invariant:** the only crate that knows FUSE; nothing of a pool is reached but through the
 //! engine.
@@ -119,7 +120,7 @@ pub struct Space {
     pub files: u64,
 }
 
-/// What tells the space of a file system, when that is known.
+/// Returns the space of a file system, if that is known.
 pub type SpaceFn = Arc<dyn Fn() -> Option<Space> + Send + Sync>;
 
 /// The space of the dataset `name` of a pool, for as long as the pool is open.
@@ -160,7 +161,7 @@ pub enum Error {
     NotRoot,
     /// The program that mounts for ordinary users is not there.
     NoHelper,
-    /// That program refused, and said why.
+    /// That program refused, with a reason.
     Refused(String),
     /// The system does not mount file systems of programs.
     NoFuse(std::io::Error),
@@ -214,7 +215,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Error {
-    /// What would help, where the system says enough to know.
+    /// A remedy, if the system reports enough to know one.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         let Self::NoFuse(e) = self else { return None };

@@ -1,10 +1,10 @@
 //! Directories, listed.
 //!
-//! A place in a directory is the number of the entry behind it, counted from when the directory
-//! was opened or the listing began anew. The listing keeps one page of entries, and where each page
-//! begins in the table of names: that stays right whatever is made and removed, so a listing that
-//! goes on meets every entry once that is there all the time. A program that goes back
-//! (`seekdir`) has the page read again.
+//! A place in a directory is the number of the entry behind it, counted from when the directory was
+//! opened or the listing restarted. The listing keeps one page of entries, and where each page
+//! begins in the table of names: that stays right whatever is made and removed, so a listing meets
+//! every entry once that exists all the time. A program that goes back (`seekdir`) has the page
+//! read again.
 
 use crate::attrs::file_type;
 use crate::errno::{FuseResult, OrErrno as _};
@@ -19,7 +19,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 /// Numbers of places before those of the table: behind `.`, and behind `..`.
 const DOTS: u64 = 2;
-/// What an entry says of a directory.
+/// The type of a directory in an entry.
 const DIRECTORY: u8 = 4;
 
 /// An answer that takes entries.
@@ -140,7 +140,7 @@ impl Front {
         let progress = self.handles.listing(handle).ok_or(Errno::EBADF)?;
         let mut progress = progress.lock();
         if place == 0 {
-            // It begins anew.
+            // It restarts.
             *progress = Progress::default();
             self.note_read(ino, &dir);
         }
@@ -149,7 +149,7 @@ impl Front {
             let entry = match progress.entry(&dir, number) {
                 Ok(Some(entry)) => entry,
                 Ok(None) => return Ok(()),
-                // What was read before it is shown; a program that goes on meets the error.
+                // Entries read before it are shown; a program that continues gets the error.
                 Err(_) if number > place.saturating_sub(first) => return Ok(()),
                 Err(e) => return Err(e),
             };

@@ -1,4 +1,4 @@
-//! What this process has mounted.
+//! The mounts of this process.
 //!
 //! A mount is a place in a list of the system, and a connection by which the kernel asks for what
 //! is in it. The connection usually ends with the place. It does not where the mount was copied to
@@ -28,14 +28,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the connection of a mount that was taken away by force may take to end: what was asked
-/// before is answered first.
+/// How long the connection of a mount that was removed by force may take to end: earlier requests
+/// are answered first.
 const END_WITHIN: Duration = Duration::from_secs(10);
 /// After this time it is taken for one that lingers. Nothing uses what could be taken away, so that
 /// it ends as soon as its threads run.
 const LINGERS_AFTER: Duration = Duration::from_secs(1);
 
-/// What is to be mounted.
+/// The dataset to mount.
 pub struct MountSpec {
     /// The dataset or snapshot, as the system shows it.
     pub name: String,
@@ -80,7 +80,7 @@ struct Shared {
 struct State {
     next: u64,
     all: Vec<Entry>,
-    /// Those that this process takes away: their end is no news.
+    /// Those that this process removes: their end is expected.
     leaving: Vec<u64>,
 }
 
@@ -88,7 +88,7 @@ struct State {
 struct Entry {
     number: u64,
     mounted: Mounted,
-    /// The system's number of the connection; none where it was taken away before it was asked for.
+    /// The system's number of the connection; none if it was removed before it could be read.
     connection: Option<u32>,
 }
 
@@ -123,7 +123,7 @@ impl Mounts {
         self.0.state.lock().all.is_empty()
     }
 
-    /// Mounts a file system at a directory. What a process that died left there is taken away.
+    /// Mounts a file system at a directory. A dead mount there is removed.
     ///
     /// # Errors
     /// It is not a directory, or is not empty; the system refuses.

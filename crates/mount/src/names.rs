@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What `setattr` is to change.
+/// The attributes that `setattr` is to change.
 pub(crate) struct AttrChanges {
     pub(crate) mode: Option<u32>,
     pub(crate) uid: Option<u32>,
@@ -25,7 +25,7 @@ pub(crate) struct AttrChanges {
     pub(crate) ctime: Option<SystemTime>,
 }
 
-/// What `mknod` is to make.
+/// The kind of file that `mknod` is to make.
 pub(crate) fn kind_of(mode: u32, rdev: u32) -> FuseResult<NewKind> {
     let (major, minor) = attrs::device_numbers(rdev);
     Ok(match FileKind::from_mode(mode.into()) {
@@ -87,7 +87,7 @@ impl Front {
         }
     }
 
-    /// What the kernel is to know of a file.
+    /// The kernel's view of a file.
     pub(crate) fn look(&self, ino: INodeNo) -> FuseResult<EntryReply> {
         match self.of(ino) {
             of @ (InodeTarget::Control | InodeTarget::Listing) => Ok(self.virtual_dir(of, None)),
@@ -181,7 +181,7 @@ impl Front {
         Ok(all.get(which).map(|bytes| acl::List::decode(bytes)).transpose()?.flatten())
     }
 
-    /// Lets the list of a file say what its mode does.
+    /// Updates the list of a file to correspond to its mode.
     fn follow_mode(&self, file: u64, mode: u32) -> FuseResult<()> {
         if !self.options.posix_acls {
             return Ok(());

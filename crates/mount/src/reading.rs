@@ -34,7 +34,7 @@ pub struct MountRecord {
     pub name: String,
     /// Where.
     pub dir: PathBuf,
-    /// What was written last is only in its intent log, and not seen.
+    /// The last writes are only in its intent log, and not visible.
     pub is_behind: bool,
 }
 
@@ -75,7 +75,7 @@ enum State {
     Serving,
     /// Nothing more is mounted.
     Ending,
-    /// The same, and the client that wanted it is not told yet.
+    /// The same, and the client that requested it has no answer yet.
     Exported,
 }
 
@@ -96,7 +96,7 @@ pub fn parameters(wanted: &MountRequest) -> std::io::Result<Value> {
     Ok(json!({ "name": name, "dir": dir, "overlay": overlay, "options": options }))
 }
 
-/// What was mounted, by the answer to `mount`.
+/// The mounts made, from the answer to `mount`.
 #[must_use]
 pub fn made(answer: &Value) -> Vec<MountRecord> {
     let all = answer.as_array().map_or(&[][..], Vec::as_slice);
@@ -110,8 +110,8 @@ pub fn made(answer: &Value) -> Vec<MountRecord> {
 }
 
 impl Reader {
-    /// Answers for what `mounts` has of the pool; `about` says which pool and process that is, and
-    /// `ended` is told after a client was answered when that may be the end.
+    /// Answers for the mounts of the pool in `mounts`; `about` identifies pool and process, and
+    /// `ended` is called after a client was answered when that may be the end.
     pub fn new(
         (pool, mounts): (OpenPool, Arc<Mounts>),
         mut about: Map<String, Value>,
@@ -220,7 +220,7 @@ impl Reader {
     fn put_back(&self, taken: Vec<Mounted>) {
         for Mounted { name, dir, options } in taken.into_iter().rev() {
             let (overlay, options) = (options.overlay, shown(&options));
-            // What does not come back is seen to be gone.
+            // A mount that is not restored is noticed as gone.
             let wanted = MountRequest { name, dir: Some(dir), overlay, options };
             let _ = mount(&self.pool, &self.mounts, &wanted);
         }

@@ -3,11 +3,11 @@
 //! # Theory
 //!
 //! A process within a request cannot end before the request is answered: the kernel keeps it, also
-//! from `SIGKILL`. What the kernel then asks (`FUSE_INTERRUPT`) does not come through here, because
-//! the library refuses it by itself. So one thread looks at requests that have been under way for
-//! [`LOOK`]: where a signal waits that will end the process that asked, the request is answered
-//! with `EINTR`, and the kernel lets the process go. What was to be done is done later or never, as
-//! after any death in the middle of a call. A process that outlives its signals never sees the
+//! from `SIGKILL`. The kernel's interrupt (`FUSE_INTERRUPT`) does not come through here, because
+//! the library refuses it by itself. So one thread looks at requests that have been in progress for
+//! [`LOOK`]: where a signal waits that will end the process that sent the request, it is answered
+//! with `EINTR`, and the kernel lets the process go. The operation is carried out later or never,
+//! as after any death in the middle of a call. A process that outlives its signals never sees the
 //! error, and so no program has to know of it.
 //!
 //! The thread sleeps on a condition while nothing is under way.
@@ -165,7 +165,7 @@ impl Shared {
             let _ = self.changed.wait_for(&mut state, LOOK);
             let old = state.under_way.values().filter(|one| one.since.elapsed() >= LOOK);
             let old: Vec<_> = old.map(|one| (one.thread, Arc::clone(&one.reply))).collect();
-            // The system is asked, and the kernel answered, without the lock.
+            // The system is called, and the kernel answered, without the lock.
             parking_lot::MutexGuard::unlocked(&mut state, || {
                 let killed = old.iter().filter(|(thread, _)| is_being_killed(*thread));
                 killed.for_each(|(_, reply)| reply.refuse(Errno::EINTR));
@@ -184,7 +184,7 @@ fn is_being_killed(thread: u32) -> bool {
     status.is_ok_and(|text| has_fatal_signal(&text))
 }
 
-/// What `/proc/PID/status` says of signals, as sets of bits: one waits that is not held back, and
+/// Evaluates the sets of signals of `/proc/PID/status`: whether one waits that is not blocked, and
 /// for which the process has no function, and which then ends it.
 fn has_fatal_signal(status: &str) -> bool {
     /// Signals that do not end a process that has no function for them: `SIGCHLD`, `SIGCONT`,
@@ -234,8 +234,8 @@ mod tests {
         }
     }
 
-    /// A process that a signal ends while one of its requests is under way is let go. It stands
-    /// still meanwhile, as the kernel would have it: a signal other than `SIGKILL` waits then.
+    /// A process that a signal ends while one of its requests is in progress is let go. It waits
+    /// meanwhile, as the kernel requires: a signal other than `SIGKILL` waits then.
     #[test]
     fn a_request_of_a_process_that_ends_is_answered() {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();

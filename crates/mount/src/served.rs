@@ -17,7 +17,7 @@ pub(crate) struct Front {
     pub(crate) fs: Filesystem,
     pub(crate) handles: Handles,
     pub(crate) options: Options,
-    /// What `.zfs/snapshot` shows; nothing where what is mounted is a snapshot itself.
+    /// The entries of `.zfs/snapshot`; none if the mount is of a snapshot itself.
     pub(crate) snapshots: Option<Snapshots>,
     pub(crate) space: SpaceFn,
     /// How long the kernel may remember names and attributes.
@@ -86,7 +86,7 @@ impl Front {
         }
     }
 
-    /// What can be below `.zfs`.
+    /// The directories below `.zfs`.
     pub(crate) fn snapshots(&self) -> FuseResult<&Snapshots> {
         self.snapshots.as_ref().ok_or(Errno::ESTALE)
     }

@@ -2,8 +2,8 @@
 //!
 //! # Numbers
 //!
-//! The kernel's number of a file has 64 bits, that of an object 48 at most. What is left says where
-//! the object is:
+//! The kernel's number of a file has 64 bits, that of an object 48 at most. The upper bits are the
+//! place of the object:
 //!
 //! | upper 16 bits | lower 48 bits |
 //! | --- | --- |
@@ -12,13 +12,13 @@
 //! | 0xfffe | the snapshot of this object of the pool: its root directory |
 //! | 0xffff | 1: `.zfs`, 2: `.zfs/snapshot` |
 //!
-//! So a listing of `.zfs/snapshot` opens none, and one is opened when something in it is asked for.
+//! So a listing of `.zfs/snapshot` opens none, and one is opened when something in it is accessed.
 //!
 //! # Lives
 //!
-//! A snapshot that was looked into stays open. Whether it still is there is looked up again
-//! whenever a txg has become durable since: what a destroyed one referred to is not overwritten
-//! before. What is asked of one that is gone fails with `ESTALE`, and a number is never used again.
+//! A snapshot that was looked into stays open. Whether it still exists is looked up again whenever
+//! a txg has become durable since: blocks of a destroyed one are not overwritten before. An access
+//! to one that is gone fails with `ESTALE`, and a number is never used again.
 
 use crate::errno::FuseResult;
 use engine::{Dataset, Filesystem, OpenPool, PropertyContext, WeakPool};
@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const OBJECT_BITS: u32 = 48;
 /// The part of a number that is the object's.
 const OBJECTS: u64 = (1 << OBJECT_BITS) - 1;
-/// Upper parts that stand for no snapshot of their own.
+/// Upper parts that are not those of a snapshot.
 const ROOTS: u64 = 0xfffe;
 const CONTROL: u64 = 0xffff;
 
@@ -96,7 +96,7 @@ struct Open {
 /// A snapshot in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
-    /// What stands behind the `@`.
+    /// The part of its name behind the `@`.
     pub(crate) name: String,
     /// Its object in the pool.
     pub(crate) dataset: u64,
@@ -151,7 +151,7 @@ impl Snapshots {
         found.map(|dataset| Listed::of(&dataset)).map_err(|_| Errno::ENOENT)
     }
 
-    /// What the property `snapdir` says of the directory.
+    /// The property `snapdir` for the directory.
     pub(crate) fn mode(&self) -> SnapdirMode {
         let Ok(pool) = self.pool() else { return SnapdirMode::Hidden };
         let _guard = pool.view().lock_datasets();

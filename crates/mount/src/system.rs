@@ -17,7 +17,7 @@ pub const TYPE: &str = "fuse.zinc";
 /// A mount of zinc's, by whatever process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// What is mounted: a dataset or snapshot.
+    /// The mounted dataset or snapshot.
     pub name: String,
     /// Where.
     pub dir: PathBuf,
@@ -60,13 +60,13 @@ fn listed_for(process: &str) -> Vec<Listed> {
     text.split(|b| *b == b'\n').filter_map(listed_in).collect()
 }
 
-/// What a line of the list says, when it is of zinc.
+/// Parses a line of the list; `None` if the mount is not zinc's.
 fn listed_in(line: &[u8]) -> Option<Listed> {
     let mut words = line.split(|b| *b == b' ');
     // No file system of a program is on a device with a major number.
     let connection = std::str::from_utf8(words.nth(2)?).ok()?.strip_prefix("0:")?.parse().ok()?;
     let dir = plain(words.nth(1)?);
-    // What comes before the lone dash is of no fixed length.
+    // The fields before the lone dash are of no fixed number.
     let mut words = words.skip_while(|word| *word != b"-").skip(1);
     let is_ours = words.next()? == TYPE.as_bytes();
     let name = String::from_utf8_lossy(&plain(words.next()?)).into_owned();
@@ -126,7 +126,7 @@ fn seen_at(mounted: &[Listed], damaged: &str) -> Option<String> {
     mounted.iter().rev().find_map(path_in)
 }
 
-/// What keeps a connection whose mount was taken away.
+/// The holder of a connection whose mount was removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MountHolder {
     /// It is mounted here a second time.
@@ -137,7 +137,7 @@ pub enum MountHolder {
     OpenFiles,
 }
 
-/// What keeps this connection, as far as this process may see that.
+/// The holder of this connection, as far as this process can see it.
 pub(crate) fn keeper_of(connection: u32) -> MountHolder {
     let is_it = |one: &Listed| one.connection == connection;
     if let Some(here) = listed().into_iter().find(is_it) {
@@ -178,7 +178,7 @@ pub(crate) fn abort(connection: u32) -> Result<(), Error> {
     }
 }
 
-/// A word without the octal numbers that stand for blanks and the like.
+/// A word with its octal escapes for blanks and the like decoded.
 fn plain(word: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(word.len());
     let mut rest = word;
@@ -191,8 +191,8 @@ fn plain(word: &[u8]) -> Vec<u8> {
     out
 }
 
-/// How long a mount is waited for to find out whether it is dead. The kernel says so of a dead one
-/// at once; one that does not answer in this time has a process that is stopped or stuck.
+/// How long to wait for a mount to find out whether it is dead. The kernel reports a dead one at
+/// once; one that does not answer in this time has a process that is stopped or stuck.
 const ANSWER: Duration = Duration::from_secs(2);
 
 /// Whether the process that served what is mounted at `dir` is gone.
@@ -204,7 +204,7 @@ pub fn is_dead(dir: &Path) -> bool {
 /// The root of what is mounted at `dir`, when the process that served it is gone. An error: so is
 /// the process of a mount on the way to it.
 fn dead_root(dir: &Path) -> Option<Result<OwnedFd, Errno>> {
-    // The second is what those are told that asked when it died.
+    // The second is the error of requests that were in progress when it died.
     let gone = [Errno::ENOTCONN, Errno::ECONNABORTED];
     let at = dir.to_owned();
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -306,14 +306,14 @@ fn not_unmounted(e: Errno, dir: &Path) -> Error {
 
 /// Whether programs use the mount at `dir`, as far as this process may find out.
 pub(crate) fn is_used(dir: &Path) -> bool {
-    // It marks a mount that is not used; one that is marked goes when it is asked again.
+    // It marks a mount that is not used; a marked one is removed by the next call.
     let expired = nix::mount::umount2(dir, MntFlags::MNT_EXPIRE | MntFlags::UMOUNT_NOFOLLOW);
     // A look at it takes the mark away. The kernel knows the root without asking its process.
     let _ = rustix::fs::open(dir, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty());
     expired == Err(Errno::EBUSY)
 }
 
-/// What the kernel keeps of the options by itself.
+/// The options that the kernel keeps by itself.
 fn flags(options: &Options) -> MsFlags {
     let off = [
         (options.read_only, MsFlags::MS_RDONLY),

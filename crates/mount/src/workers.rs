@@ -111,7 +111,7 @@ impl Workers {
 }
 
 impl Shared {
-    /// What a helper does.
+    /// The loop of a helper.
     fn help(&self) {
         let mut state = self.state.lock();
         loop {

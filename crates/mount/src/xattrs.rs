@@ -69,8 +69,8 @@ impl Front {
         self.fs.remove_xattr(self.object(ino)?, name, now()).or_errno()
     }
 
-    /// Sets an access list, and the mode that it stands for. One that says no more than that, or
-    /// nothing, is not kept.
+    /// Sets an access list, and the mode that corresponds to it. A list that is equivalent to a
+    /// mode, or empty, is not stored.
     fn set_list(&self, file: u64, name: &[u8], value: &[u8]) -> FuseResult<()> {
         let list = acl::List::decode(value)?;
         let (is_access, now) = (name == acl::ACCESS, now());
@@ -92,8 +92,8 @@ impl Front {
         self.fs.set_attrs(file, &set, now).or_errno()
     }
 
-    /// What another system called an attribute that is shown as `name`; `None` when it is stored
-    /// by this name, or not at all.
+    /// The name under which another system stored an attribute that is shown as `name`; `None` when
+    /// it is stored by this name, or not at all.
     fn stored_name(&self, ino: INodeNo, name: &[u8]) -> FuseResult<Option<Vec<u8>>> {
         let Some(bare) = name.strip_prefix(USER) else { return Ok(None) };
         let all = self.node(ino)?.xattrs().or_errno()?;

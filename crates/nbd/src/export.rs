@@ -29,7 +29,7 @@ pub enum Errno {
 pub struct RequestError {
     /// What clients are told in any case.
     pub errno: Errno,
-    /// What those are told that can show it.
+    /// Message for clients that can display one.
     pub message: String,
 }
 
@@ -103,10 +103,10 @@ pub trait Export: Send + Sync {
     /// What the client is told.
     fn flush(&self) -> Result<(), RequestError>;
 
-    /// What is there is not needed any more; what is read afterwards is not said.
+    /// Discards the range; its contents are undefined afterwards.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error for the client.
     fn trim(&self, offset: u64, length: u64) -> Result<(), RequestError>;
 
     /// Zeros are read from now on. With `keeps` space is kept for them; with `is_fast` it is done

@@ -53,7 +53,7 @@ enum NextStep {
 struct Negotiation<'a> {
     line: Arc<dyn Connection>,
     sources: &'a [Arc<dyn Source>],
-    /// Without TLS nothing is told.
+    /// With this, nothing but STARTTLS is answered before TLS.
     tls: Option<&'a ServerTls>,
     is_inside_tls: bool,
     form: Form,

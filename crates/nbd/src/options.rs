@@ -7,7 +7,7 @@ const TEXT_MAX: usize = 4096;
 /// Queries of one option, at most.
 const QUERIES_MAX: usize = 64;
 
-/// Which export is meant, and what is asked of it (`INFO`, `GO`).
+/// The export that a client requests, and the information about it (`INFO`, `GO`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// Name of the export.

@@ -85,7 +85,7 @@ impl ReplyTo {
         out
     }
 
-    /// What stands before this many bytes that were read from `at`.
+    /// The header of a chunk of `length` bytes read from `at`.
     pub(crate) fn data(self, at: u64, length: usize, is_last: bool) -> Vec<u8> {
         let flags = if is_last { chunk::DONE } else { 0 };
         let mut out = self.chunk(chunk::OFFSET_DATA, flags, length.saturating_add(8));

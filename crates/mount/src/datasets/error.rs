@@ -14,12 +14,12 @@ pub enum DatasetError {
     Refused {
         /// Its name.
         name: String,
-        /// What is in the way.
+        /// The obstacle.
         why: String,
     },
-    /// The pool says no.
+    /// The pool refuses.
     Engine {
-        /// What was to be done to the dataset: `open`, `mount`.
+        /// The verb of the failed operation: `open`, `mount`.
         doing: &'static str,
         /// Its name.
         name: String,

@@ -1,4 +1,4 @@
-//! What becomes of mounts when datasets change.
+//! Unmounts and remounts when datasets change.
 //!
 //! ```text
 //! taken down -> the change -> mounted again: where it was, or where its property says now
@@ -17,7 +17,8 @@ use std::sync::Arc;
 /// Which mounts are taken away during a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MountScope {
-    /// Those of the datasets. What was where its property says is then where it says now.
+    /// Those of the datasets. A dataset that was mounted where its property says is mounted
+    /// afterwards where it says then.
     All,
     /// The same, and all come back to where they were, with what is mounted in them.
     InPlace,
@@ -37,7 +38,7 @@ impl MountScope {
     }
 }
 
-/// What is taken away during a change, and what comes back.
+/// The mounts to remove during a change, and those to restore.
 pub struct Unmounting<'a> {
     /// The datasets.
     pub affects: &'a dyn Fn(&str) -> bool,
@@ -67,17 +68,17 @@ pub struct Unmounted {
 pub struct Follower<'a> {
     /// The pool.
     pub pool: &'a Arc<LivePool>,
-    /// What this process has mounted of it.
+    /// The mounts of this process.
     pub mounts: &'a Mounts,
-    /// What is made later is mounted where its properties say.
+    /// Datasets made later are mounted where their properties say.
     pub mounts_all: bool,
 }
 
-/// What came of a change, and of mounts that should have come back after it.
+/// The result of a change, and of mounts that should have been restored after it.
 pub type Changed<E> = (std::result::Result<(), E>, Vec<DatasetError>);
 
 impl Follower<'_> {
-    /// What is to be known of a mount before it is taken away.
+    /// Describes a mount before it is removed.
     fn taken(&self, mounted: Mounted) -> Result<Unmounted> {
         let pool = self.pool.view();
         let _guard = pool.lock_datasets();
@@ -102,8 +103,8 @@ impl Follower<'_> {
         }
         let dir = (!moves).then(|| taken.mounted.dir.clone());
         if taken.is_inner {
-            // What it lies in may be as it was before there was this directory. Whether there is
-            // one is seen when it is mounted.
+            // Its parent may be as it was before there was this directory. Whether there is one
+            // shows when it is mounted.
             let _ = std::fs::create_dir_all(&taken.mounted.dir);
         }
         let overlay = taken.mounted.options.overlay;
@@ -137,8 +138,9 @@ impl Follower<'_> {
         Ok(meant)
     }
 
-    /// Takes mounts away, those made last first: they lie over the others. When one stays, or
-    /// lingers that `must_end`, those that went before come back; what does not is told beside.
+    /// Removes mounts, those made last first: they are above the others. When one stays, or lingers
+    /// that `must_end`, those removed before are restored; failures of that are in the second
+    /// value.
     fn take_away(
         &self,
         meant: Vec<Unmounted>,
@@ -159,10 +161,12 @@ impl Follower<'_> {
         }
     }
 
-    /// Takes everything away, unless programs use something of it; what brings it back.
+    /// Unmounts everything, unless programs use something of it. Returns what is needed to mount it
+    /// again.
     ///
     /// # Errors
-    /// One stays, or lingers. What did not come back is told beside.
+    /// A mount is in use, or stays in the kernel's table. The second value lists mounts that could
+    /// not be restored.
     pub fn take_all(
         &self,
     ) -> std::result::Result<Vec<Unmounted>, (DatasetError, Vec<DatasetError>)> {
@@ -185,7 +189,7 @@ impl Follower<'_> {
         taken.iter().rev().filter_map(again).collect()
     }
 
-    /// Refuses when one of these datasets is mounted: for users who may not unmount.
+    /// Refuses when one of these datasets is mounted: for users without the right to unmount.
     ///
     /// # Errors
     /// It is.
@@ -204,7 +208,7 @@ impl Follower<'_> {
     pub fn check_unused(&self, down: &Unmounting<'_>) -> Result<()> {
         let meant = self.meant(down)?;
         for dir in meant.iter().map(|one| &one.mounted.dir) {
-            // What is mounted in it uses it, and goes before it: no more can be said then.
+            // A mount in it uses it, and goes before it: no more is known then.
             if system::mounted_in(dir).is_empty() && system::is_used(dir) {
                 return Err(DatasetError::unmount(dir, Error::Busy(dir.clone())));
             }
@@ -219,7 +223,7 @@ impl Follower<'_> {
         change: impl FnOnce() -> std::result::Result<(), E>,
     ) -> Changed<E> {
         let how = if down.force { UnmountMode::Forcibly } else { UnmountMode::Politely };
-        // What only moves may linger where it was.
+        // A mount that only moves may linger where it was.
         let must_end = |name: &str| !down.which.is_following() && (down.affects)(name);
         let meant = self.meant(down).map_err(|e| (e, Vec::new()));
         let taken = match meant.and_then(|meant| self.take_away(meant, must_end, how)) {
@@ -280,7 +284,7 @@ impl Follower<'_> {
             return (change(), Vec::new());
         }
         let pool = self.pool.view();
-        // What is being received is there before it is complete.
+        // A dataset that is being received exists before it is complete.
         let is_new = |name: &str| {
             let _guard = pool.lock_datasets();
             pool.dsl().by_name(name).map_or(true, |there| there.phys.is_inconsistent())

@@ -3,9 +3,9 @@
 //! A mount covers the directory that its path leads to. Where another user owns a directory on the
 //! way, it can put a link there that leads anywhere, and a mount with more rights would cover a
 //! directory of the system. So only links of root and of the user who mounts are followed, as the
-//! system itself has it for directories that all users may write to (`fs.protected_symlinks`).
-//! Directories need no such rule: what a user puts in the place of one is its own, and so is what
-//! is covered. A link that is made between this look and the mount is not seen.
+//! system itself does in directories that all users may write to (`fs.protected_symlinks`).
+//! Directories need no such rule: a directory that a user replaces is its own, and so is what is
+//! covered. A link that is made between this look and the mount is not seen.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -19,7 +19,7 @@ fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> + '_ {
     path.components().map(|part| part.as_os_str().to_owned())
 }
 
-/// Refuses an absolute path that leads over a link of another user than those who are `trusted`.
+/// Refuses an absolute path that leads over a link of a user who is not `trusted`.
 ///
 /// # Errors
 /// The link, or that there are too many.
@@ -31,7 +31,7 @@ pub(super) fn refuse_foreign(path: &Path, trusted: &[u32]) -> Result<(), String>
             at.pop();
             continue;
         }
-        // The root of an absolute path begins anew.
+        // The root of an absolute path starts again.
         at.push(&part);
         let Ok(seen) = at.symlink_metadata() else { continue };
         if !seen.is_symlink() {

@@ -1,9 +1,9 @@
-//! Mounting by dataset: what the properties say, and what was asked for; and what becomes of mounts
-//! when datasets change ([`Follower`]).
+//! Mounting by dataset, from its properties and the request, and updating mounts when datasets
+//! change ([`Follower`]).
 //!
-//! What is mounted where its property `mountpoint` says follows its properties: it moves when that
-//! property or the name of its dataset changes, and goes when `canmount` is turned off. What was
-//! mounted at a directory that was named stays there.
+//! A dataset that is mounted where its property `mountpoint` says follows its properties: it moves
+//! when that property or the name of its dataset changes, and goes when `canmount` is turned off.
+//! One that was mounted at a given directory stays there.
 
 mod error;
 mod following;
@@ -23,7 +23,7 @@ const THREADS: usize = 8;
 /// The option that changes the options of what is mounted.
 const REMOUNT: &str = "remount";
 
-/// What is to be mounted, and how.
+/// A request to mount a dataset.
 #[derive(Clone, Debug)]
 pub struct MountRequest {
     /// The file system or snapshot.
@@ -76,7 +76,7 @@ fn set(options: &mut Options, name: &str) -> bool {
     true
 }
 
-/// The properties of a dataset that say how it is mounted.
+/// The properties of a dataset that concern its mount.
 struct Properties {
     mountpoint: String,
     /// Where that value comes from.
@@ -91,7 +91,7 @@ impl Properties {
         self.canmount != "off" && self.mountpoint.starts_with('/')
     }
 
-    /// It is mounted without being asked for.
+    /// It is mounted automatically.
     fn is_automatic(&self) -> bool {
         self.canmount == "on" && self.has_place()
     }
@@ -164,7 +164,7 @@ pub fn mount(pool: &OpenPool, mounts: &Mounts, wanted: &MountRequest) -> Result<
     options.overlay = wanted.overlay || (wanted.dir.is_none() && options.overlay);
     let has_xattrs = options.xattrs;
     for option in &wanted.options {
-        // What there is not was refused when it was read.
+        // An unknown option was refused when it was read.
         let _ = set(&mut options, option);
     }
     if options.xattrs && !has_xattrs {
@@ -177,7 +177,7 @@ pub fn mount(pool: &OpenPool, mounts: &Mounts, wanted: &MountRequest) -> Result<
     mounts.mount(what, &dir, &options).map_err(|e| DatasetError::system(name, e))
 }
 
-/// A file system or snapshot that can be mounted, and what its properties say of that.
+/// A file system or snapshot that can be mounted, and its properties for that.
 fn find(pool: &Pool, name: &str) -> Result<(Dataset, Properties)> {
     let _guard = pool.lock_datasets();
     let dataset = pool.dsl().by_name(name).map_err(|e| DatasetError::engine("open", name, e))?;
@@ -192,7 +192,7 @@ fn find(pool: &Pool, name: &str) -> Result<(Dataset, Properties)> {
     Ok((dataset, values))
 }
 
-/// Gives a mount the options that were asked for; the others stay.
+/// Gives a mount the requested options; the others stay.
 fn again(
     mounts: &Mounts,
     mounted: Mounted,
@@ -245,7 +245,7 @@ pub fn all_wanted(pool: &Pool) -> Result<Vec<MountRequest>> {
     let mut out = Vec::new();
     for (name, _) in dsl.walk() {
         let Ok(dataset) = dsl.by_name(&name) else { continue };
-        // What is half received is mounted when all of it has come.
+        // A partly received dataset is mounted when it is complete.
         if dsl.kind(&dataset) != DatasetKind::Filesystem || dataset.phys.is_inconsistent() {
             continue;
         }
@@ -259,8 +259,8 @@ pub fn all_wanted(pool: &Pool) -> Result<Vec<MountRequest>> {
     Ok(out.into_iter().map(|(_, wanted)| wanted).collect())
 }
 
-/// Whether a mount is left when all are taken away: of a file system that its properties mount only
-/// when it is asked for by name.
+/// Whether a mount stays when all are removed: of a file system whose properties only allow a mount
+/// by name.
 #[must_use]
 pub fn is_mounted_by_hand(pool: &Pool, name: &str) -> bool {
     let _guard = pool.lock_datasets();
@@ -280,6 +280,6 @@ pub(crate) fn shown(options: &Options) -> Vec<String> {
         (options.atime, "atime", "noatime"),
     ];
     let named = pairs.iter().map(|(is_set, yes, no)| if *is_set { *yes } else { *no });
-    // That there are some is for the property to say, also when it has changed.
+    // Whether there are attributes is decided by the property, also when it has changed.
     named.chain((!options.xattrs).then_some("noxattr")).map(str::to_owned).collect()
 }
