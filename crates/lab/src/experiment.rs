@@ -120,7 +120,7 @@ impl Target {
     /// having been said.
     ///
     /// # Errors
-    /// Says what to say.
+    /// The error names the option that allows it.
     pub fn check(&self, own: &Experiment) -> Result<(), LabError> {
         match self {
             _ if !self.suits(own) => {

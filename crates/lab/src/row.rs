@@ -145,7 +145,7 @@ impl Bound {
     }
 }
 
-/// What is said of a row.
+/// The verdict on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Every measured value is within the bounds.

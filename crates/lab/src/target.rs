@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub enum Target {
     /// On simulated disks in virtual time: of this kind, or of the experiment's own.
     Sim(Option<Box<Preset>>),
-    /// On a disk or file, which it may only destroy when this was said.
+    /// On a disk or file, whose data it may destroy only with this option.
     Device {
         /// The disk or file.
         path: PathBuf,

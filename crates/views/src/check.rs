@@ -1,4 +1,4 @@
-//! What `zinc check` found, for people and for programs.
+//! The result of `zinc check`, for people and for programs.
 
 mod consequence;
 
@@ -36,7 +36,7 @@ impl View {
             if !self.is_verbose && *n > SHOWN_OF_A_KIND {
                 continue;
             }
-            // What it quotes of a pool forges no other.
+            // Text quoted from a pool cannot forge another line.
             let message = issue.to_string();
             let (severity, name) = (issue.severity().name(), issue.name());
             let _ = writeln!(text, "{severity}: {name}: {}", line(&message));
@@ -111,7 +111,7 @@ fn summary(r: &Report, no_verify: bool, text: &mut String) {
         () => "has issues",
     };
     let _ = write!(text, "{word}: {}", counts.join(", "));
-    // "clean" is said of what was read, so what was not is said too.
+    // "clean" applies to what was read, so unread parts are listed too.
     let locked = r.issues.iter().filter(|i| matches!(i, Issue::Locked { .. })).count();
     if locked > 0 {
         let _ = write!(text, "; without a key, so not decrypted: {locked} datasets");
@@ -121,7 +121,7 @@ fn summary(r: &Report, no_verify: bool, text: &mut String) {
     text.push_str(if no_verify { "; files' and volumes' data not read\n" } else { "\n" });
 }
 
-/// What a verdict does not cover: what is on devices that are unavailable, which may be all that
+/// The limit of a verdict: data on devices that are unavailable is not covered, and may be all that
 /// would make up for damage elsewhere.
 pub(crate) fn unavailable(devices: usize) -> String {
     match devices {

@@ -1,9 +1,10 @@
-//! What is said of a failure, where the words of OpenZFS, or a flag of the command, are looked for.
+//! The text of a failure, with the words of OpenZFS and the flags of the command where the engine
+//! has neither.
 
 use crate::{names, refusals};
 use engine::{Error, ErrorKind, Place, Refusal, Unsendable};
 
-/// What failed, in one line; without what can be done about it.
+/// The failure, in one line; without its hint.
 #[must_use]
 pub fn text(error: &Error) -> String {
     let of = |place: Option<&Place>, text: String| match place {

@@ -136,13 +136,13 @@ pub fn log_line(event: &Event) -> (Weight, String) {
     (weight, escape::line(&format!("{pool}: {what}")).into_owned())
 }
 
-/// What a program finds others by, as zed's do.
+/// The search path of a program that is started for an event, as zed sets it.
 const PATHS: &str = "/bin:/sbin:/usr/bin:/usr/sbin";
 
-/// The variables that a program is told an event by, as zed has them: `ZEVENT_CLASS`,
+/// The environment variables of a program for an event, as zed sets them: `ZEVENT_CLASS`,
 /// `ZEVENT_SUBCLASS`, `ZEVENT_EID`, `ZEVENT_TIME…`, and each member as `ZEVENT_` and its name in
-/// capitals. `process` is that of the server. Names come from pools: what would be an order to a
-/// terminal or ends a line is escaped in them.
+/// capitals. `process` is that of the server. Names come from pools: control characters for a
+/// terminal and ends of lines are escaped in them.
 #[must_use]
 pub fn environment(event: &Event, process: u32) -> Vec<(String, String)> {
     let (seconds, nanos) = (event.time.as_secs(), event.time.subsec_nanos());

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-/// What a verb ends with that OpenZFS's kernel refuses.
+/// The exit code of a verb that OpenZFS's kernel refuses.
 const REFUSED: u8 = 255;
 /// A dataset of the command line is not there, for a verb that takes that for a wrong command line.
 const USAGE: u8 = 2;
@@ -30,7 +30,7 @@ pub fn of_failure(arguments: &[OsString], what: &str) -> Option<u8> {
         ("zpool", "initialize" | "trim" | "ddtprune") => refused,
         ("zpool", "set") if is_unopened => Some(NO_POOL),
         ("zpool", "detach") if !is_unopened => refused,
-        // Where a device cannot be used, nothing was asked of the kernel.
+        // If a device cannot be used, the kernel is not called.
         ("zpool", "attach" | "replace") => {
             let (doing, why) = what.split_once(": ")?;
             (doing.starts_with("cannot ") && !is_unopened && !why.starts_with("cannot open"))

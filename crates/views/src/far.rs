@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use term::Table;
 use term::human::nicenum;
 
-/// What there is of a disk, in lines.
+/// A description of a disk, in lines.
 #[must_use]
 pub fn overview(host_info: &dyn HostInfo, found: &Overview, name: &FarName) -> String {
     let date = |seconds: u64| {
@@ -61,7 +61,7 @@ pub fn overview(host_info: &dyn HostInfo, found: &Overview, name: &FarName) -> S
     text
 }
 
-/// What a check found, in lines.
+/// The result of a check, in lines.
 #[must_use]
 pub fn report(found: &Report) -> String {
     let lines = found.findings.iter().map(|finding| {
@@ -72,7 +72,7 @@ pub fn report(found: &Report) -> String {
     lines.chain([all]).collect()
 }
 
-/// What was cleaned up; `moved` are bytes.
+/// The result of a clean-up; `moved` are bytes.
 #[must_use]
 pub fn collected(done: &Collected, moved: u64) -> String {
     let Collected { segments, bytes, others, waiting, .. } = done;
@@ -96,7 +96,7 @@ fn total(items: &[Item]) -> Money {
     items.iter().fold(Money(0), |sum, item| sum.plus(item.cost))
 }
 
-/// What a month of use costs, and what would make it cheaper.
+/// The cost of a month of use, and how to make it cheaper.
 #[must_use]
 pub fn cost(workload: &Workload, prices: &Prices) -> String {
     let items = workload.month(prices);
@@ -130,7 +130,7 @@ pub fn cost(workload: &Workload, prices: &Prices) -> String {
     text
 }
 
-/// What a user who makes a pool with devices in buckets should know; nothing of other pools.
+/// Advice for a user who makes a pool with devices in buckets; none for other pools.
 #[must_use]
 pub fn advice(layout: &Layout, prices: &Prices) -> Option<String> {
     let leaves = layout.tops.iter().flat_map(|top| top.spec.leaves());

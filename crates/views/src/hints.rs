@@ -2,7 +2,7 @@
 
 use engine::Hint;
 
-/// What to do, in words for a user at a terminal.
+/// A hint, in words for a user at a terminal.
 #[must_use]
 pub fn words(hint: &Hint) -> String {
     let fixed = match hint {

@@ -17,7 +17,7 @@ const OLD_EVENTS: [&str; 41] = [
     "user hold", "user release", "pool split",
 ];
 
-/// What lines to make.
+/// The format of the lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HistoryFormat {
     /// Internal events and ioctls too (`-i`).
@@ -28,7 +28,7 @@ pub struct HistoryFormat {
     pub utc_offset: i64,
 }
 
-/// A value that stands in one line: it cannot look like another record.
+/// A value on one line: it cannot look like another record.
 fn in_line(text: impl AsRef<str>) -> String {
     engine::spelling::in_line(text.as_ref())
 }

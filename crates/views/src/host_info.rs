@@ -1,6 +1,6 @@
 //! Where figures are shown.
 
-/// What the machine knows on which something is shown: its users, and its time.
+/// The machine on which something is shown: its users, and its time.
 pub trait HostInfo {
     /// The name of a user.
     fn user_name(&self, id: u64) -> Option<&str>;

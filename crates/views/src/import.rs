@@ -1,5 +1,5 @@
-//! Pools that could be imported, in the words and the layout of `zpool import`. What labels say
-//! forges no line of it.
+//! Pools that could be imported, in the words and the layout of `zpool import`. Text from labels
+//! cannot forge a line of it.
 
 use crate::json::{number, one_line};
 use engine::live::{GivenUpLog, SpaceClass};
@@ -14,7 +14,7 @@ use term::human::ctime;
 const NAME_WIDTH: usize = 10;
 const BY_NAME: &str = "The pool can be imported using its name or numeric identifier";
 
-/// What becomes of a pool that is to have an earlier state.
+/// Whether a pool goes back, or could go back, to an earlier state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RewindKind {
     /// It could go back.
@@ -25,8 +25,8 @@ pub enum RewindKind {
     Read,
 }
 
-/// What going back to an earlier state does, or would do: to that of `time`, without the checkpoint
-/// of the newest one, if that is lost. Both times are local.
+/// The effect of going back to an earlier state: to that of `time`, without the checkpoint of the
+/// newest one, if that is lost. Both times are local.
 #[must_use]
 pub fn rewound(
     name: &str,
@@ -60,8 +60,8 @@ fn span(seconds: u64) -> String {
     }
 }
 
-/// What can be done about a pool whose newest state cannot be read. `flags` are those that reach
-/// the state of `time`, which is local.
+/// The advice for a pool whose newest state cannot be read. `flags` are those that reach the state
+/// of `time`, which is local.
 #[must_use]
 pub fn recovery(name: &str, flags: &str, time: u64, seconds_lost: u64) -> String {
     let (name, time, lost) = (line(name), ctime(time), span(seconds_lost));
@@ -72,7 +72,7 @@ pub fn recovery(name: &str, flags: &str, time: u64, seconds_lost: u64) -> String
     )
 }
 
-/// What was lost with a log device that an import gave up. `time`: that of the log, local.
+/// The loss of a log device that an import gave up. `time`: that of the log, local.
 #[must_use]
 pub fn given_up(log: &GivenUpLog, time: u64) -> String {
     let kept = match log.replayed {
@@ -138,7 +138,7 @@ pub fn text(v: &ImportVerdict<'_>) -> String {
     t
 }
 
-/// What is wrong, in lines as `zpool import` breaks them.
+/// The problem, in lines as `zpool import` breaks them.
 #[must_use]
 pub fn status(v: &ImportVerdict<'_>) -> Option<String> {
     let text = match &v.trouble {
@@ -204,7 +204,7 @@ pub fn page(message: &str) -> String {
     format!("https://openzfs.github.io/openzfs-docs/msg/{message}")
 }
 
-/// What can be done.
+/// The advice.
 #[must_use]
 pub fn action(v: &ImportVerdict<'_>) -> String {
     match (v.state, &v.trouble) {
@@ -255,7 +255,7 @@ pub fn action(v: &ImportVerdict<'_>) -> String {
     }
 }
 
-/// What is wrong with a vdev or a pool; empty when nothing is.
+/// The problem of a vdev or a pool; empty if there is none.
 #[must_use]
 pub fn reason(of: ImportReason) -> String {
     match of {
@@ -289,13 +289,13 @@ pub fn devices(v: &ImportVerdict<'_>) -> Vec<String> {
     v.devices.iter().map(line).collect()
 }
 
-/// What stands in the way of writing to it, each in a line.
+/// The obstacles to writing to it, each in a line.
 #[must_use]
 pub fn obstacles(v: &ImportVerdict<'_>) -> Vec<String> {
     v.obstacles.iter().map(ToString::to_string).collect()
 }
 
-/// What could not be read of a pool that opens all the same, each in a line.
+/// Structures that could not be read of a pool that opens all the same, each in a line.
 #[must_use]
 pub fn salvage(v: &ImportVerdict<'_>) -> Vec<String> {
     v.salvage.iter().map(|s| format!("{}: {}", s.what, s.cause)).collect()

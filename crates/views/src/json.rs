@@ -3,7 +3,7 @@
 use engine::Pool;
 use serde_json::{Map, Value, json};
 
-/// An output of `command` (as `zpool list`) whose content stands under `key`.
+/// An output of `command` (as `zpool list`) whose content has the key `key`.
 #[must_use]
 pub fn document(command: &str, key: &str, content: Map<String, Value>) -> Value {
     let mut out = Map::new();
@@ -13,7 +13,7 @@ pub fn document(command: &str, key: &str, content: Map<String, Value>) -> Value 
     Value::Object(out)
 }
 
-/// What `command` is of (`zpool`, `zfs`, `zinc`), as `zpool version -j` says it.
+/// The version object of `command` (`zpool`, `zfs`, `zinc`), as in `zpool version -j`.
 #[must_use]
 pub fn version(command: &str, version: &str) -> Value {
     let mut content = Map::new();
@@ -48,7 +48,7 @@ pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What is said of every pool.
+/// The common members of every pool.
 #[must_use]
 pub fn pool(pool: &Pool, as_int: bool) -> Map<String, Value> {
     let mut map = Map::new();

@@ -3,7 +3,7 @@
 use engine::keys::KeyFormat;
 use engine::{Error, ErrorKind, Place, Rule};
 
-/// What is asked for in a format.
+/// The noun for a key in a format.
 #[must_use]
 pub fn key_noun(format: KeyFormat) -> &'static str {
     match format {
@@ -13,11 +13,11 @@ pub fn key_noun(format: KeyFormat) -> &'static str {
     }
 }
 
-/// What is said when another property is to be changed with a key.
+/// The message when another property is to be changed with a key.
 pub const ONLY_KEY_PROPERTIES: &str = "Key change error: Only keyformat, keylocation and \
                                        pbkdf2iters may be set with this command.";
 
-/// What is done with keys.
+/// An operation on keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyVerb {
     /// They are loaded.
@@ -31,7 +31,7 @@ pub enum KeyVerb {
 }
 
 impl KeyVerb {
-    /// The beginning of what is said when it fails.
+    /// The beginning of the message when it fails.
     #[must_use]
     pub fn failed(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl KeyVerb {
         }
     }
 
-    /// What is said when no process has the pool that could have its keys, and what can be done.
+    /// The message and hint when no process has the pool open that could have its keys.
     #[must_use]
     pub fn not_served(self, name: &str) -> (String, &'static str) {
         let what = format!("{}: nothing serves the pool of '{name}'", self.failed());
@@ -61,13 +61,13 @@ impl KeyVerb {
         (what, hint)
     }
 
-    /// What is said when a dataset of the key is mounted.
+    /// The message when a dataset of the key is mounted.
     #[must_use]
     pub fn busy(self, name: &str) -> String {
         format!("{}: '{name}' is busy.", self.failed())
     }
 
-    /// What is said when it was done to several.
+    /// The message when it was done to several.
     #[must_use]
     pub fn done(self, done: usize, of: usize) -> String {
         let word = match self {

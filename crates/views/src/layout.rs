@@ -1,4 +1,4 @@
-//! What a new pool is made of, as `zpool create -n` shows it.
+//! The layout of a new pool, as `zpool create -n` shows it.
 
 use engine::layout::Layout;
 use engine::live::{SpaceClass, VdevSpec};
@@ -42,7 +42,7 @@ pub fn text(
     out
 }
 
-/// What `zpool split -n` says: the new pool and its devices.
+/// The output of `zpool split -n`: the new pool and its devices.
 #[must_use]
 pub fn split(pool: &str, devices: &[String]) -> String {
     let devices: String = devices.iter().map(|path| line(2, path)).collect();

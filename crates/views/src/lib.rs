@@ -1,4 +1,4 @@
-//! What a pool does, as people see it: tables and screens.
+//! Pools, as people see them: tables and screens.
 //!
 //! | module | what it shows |
 //! | --- | --- |

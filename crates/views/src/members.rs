@@ -2,7 +2,7 @@
 
 use engine::pools::MemberFault;
 
-/// What is wrong with it, behind its name and a colon.
+/// The fault of a device, behind its name and a colon.
 #[must_use]
 pub fn fault(fault: MemberFault) -> String {
     let fixed = match fault {

@@ -2,7 +2,7 @@
 
 use engine::{NameFault, name_fault};
 
-/// What is wrong with a name.
+/// The fault of a name.
 #[must_use]
 pub fn bad_name(name: &str) -> String {
     let fixed = match name_fault(name) {
@@ -24,7 +24,7 @@ pub fn bad_name(name: &str) -> String {
     fixed.to_owned()
 }
 
-/// What is said of a dataset that is not there.
+/// The message for a dataset that does not exist.
 #[must_use]
 pub fn no_dataset(name: &str) -> String {
     format!("cannot open '{name}': dataset does not exist")

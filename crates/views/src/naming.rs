@@ -11,14 +11,14 @@ use engine::{Candidate, Pool};
 pub struct Names {
     /// Full paths of devices.
     pub full: bool,
-    /// What a path leads to, where that is shown in its place.
+    /// Resolves a path, to show the result in its place.
     pub follow: Option<fn(&str) -> Option<String>>,
     /// Guids instead of names.
     pub guid: bool,
 }
 
 impl Names {
-    /// Gives every vdev of the view the name that was asked for.
+    /// Gives every vdev of the view the requested name.
     pub fn apply(self, pool: &Pool, view: &mut VdevTreeView) {
         let aux = |guid| pool.spares().iter().chain(pool.l2cache()).find(move |c| c.guid == guid);
         let find = |guid| pool.config().vdev_tree.find(guid).or_else(|| aux(guid));

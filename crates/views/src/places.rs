@@ -33,7 +33,7 @@ pub enum NotFound {
     NoDataset {
         /// The place as given.
         shown: String,
-        /// What the pool says of the first name that it might be.
+        /// The pool's error for the first name that it might be.
         error: Option<Error>,
     },
 }

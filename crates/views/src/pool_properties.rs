@@ -80,7 +80,7 @@ pub fn value(property: &PoolProperty, style: Style) -> Value {
 /// A pool, or a vdev of one, with its properties.
 #[derive(Serialize, Deserialize)]
 pub struct Subject {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// All of them.
     pub properties: Vec<PoolProperty>,
@@ -91,15 +91,14 @@ pub struct Subject {
 pub struct ShownPool {
     /// Its name.
     pub name: String,
-    /// What JSON says of every pool.
+    /// The common members of every pool in JSON.
     pub about: Map<String, Value>,
     /// The pool, or vdevs of it.
     pub subjects: Vec<Subject>,
 }
 
 impl Subject {
-    /// What is shown of it, in order, when these properties are wanted: names with commas between,
-    /// or `all`.
+    /// Its rows, in order, for these properties: names with commas between, or `all`.
     fn rows<'s>(&'s self, wanted: &'s str) -> Vec<(&'s str, Option<&'s PoolProperty>)> {
         if wanted == "all" {
             return self.properties.iter().map(|p| (p.name.as_str(), Some(p))).collect();

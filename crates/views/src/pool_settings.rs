@@ -2,7 +2,7 @@
 
 use engine::{Error, ErrorKind as Kind, Hint, Place, Refusal, Rule};
 
-/// What is wrong with a setting that was not understood, and a hint.
+/// The message for a setting that was not understood, and a hint.
 #[must_use]
 pub fn wrong(error: &Error) -> (String, Option<String>) {
     let name = match error.place() {

@@ -38,7 +38,7 @@ pub fn source(source: PoolPropertySource) -> &'static str {
     }
 }
 
-/// Columns of the table, where no others are asked for.
+/// The default columns of the table.
 pub const COLUMNS: [&str; 11] = [
     "name",
     "size",
@@ -83,7 +83,7 @@ pub fn reports(pool: &Pool) -> Reports {
 pub struct Row {
     /// Columns that its first cell is moved to the right.
     pub indent: usize,
-    /// What stands in it.
+    /// Its cells.
     pub cells: Vec<String>,
 }
 
@@ -216,7 +216,7 @@ fn vdev_rows(rows: &mut Vec<Row>, columns: &[Column], v: &VdevView, indent: usiz
     }
 }
 
-/// What stands where there is no value.
+/// The text in place of a value that does not exist.
 #[must_use]
 pub fn dash() -> String {
     "-".to_owned()

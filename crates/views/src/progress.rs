@@ -4,7 +4,7 @@ use engine::ProgressSnapshot;
 use indicatif::HumanBytes;
 use std::time::Duration;
 
-/// What is being done, how far it is, how fast it goes, and how long it will take.
+/// The operation, its progress, its speed, and the time that it will take.
 #[must_use]
 pub fn line(now: &ProgressSnapshot, elapsed: Duration) -> String {
     let seconds = elapsed.as_secs_f64().max(0.001);

@@ -2,8 +2,8 @@
 
 use engine::files::{ProjectOf, ProjectTask};
 
-/// What is said of a file when a task is done; `name` is what was named and what is behind it.
-/// Nothing of what is as it should be, or is changed.
+/// The lines for a file when a task is done; `name` is its name, below the one that was given. None
+/// for a file that is as it should be, or is changed.
 #[must_use]
 pub fn lines(name: &str, of: &ProjectOf, task: ProjectTask) -> String {
     let ProjectOf { project, inherits, .. } = *of;

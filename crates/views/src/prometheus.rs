@@ -56,7 +56,7 @@ impl Form {
     }
 }
 
-/// The text for one or more pools. Every family stands together, as the formats demand.
+/// The text for one or more pools. Every family is contiguous, as the formats require.
 #[must_use]
 pub fn text(pools: &[Snapshot], form: Form) -> String {
     let mut w = Writer { out: String::new(), form };
@@ -294,7 +294,7 @@ fn vdev_families(w: &mut Writer, pools: &[Snapshot]) {
     }
 }
 
-/// What was asked of the stores of objects that devices are kept in.
+/// The requests to the object stores that devices are kept in.
 fn store_families(w: &mut Writer, pools: &[Snapshot]) {
     type OfStore = (&'static str, &'static str, fn(&StoreUsage) -> Vec<(&'static str, u64)>);
     let families: [OfStore; 4] = [

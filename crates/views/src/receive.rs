@@ -1,4 +1,4 @@
-//! What is said of streams that are received, and of those that are not, in the words of OpenZFS,
+//! The messages for streams that are received, and for those that are not, in the words of OpenZFS,
 //! which scripts look for.
 
 use crate::names::bad_name;
@@ -9,7 +9,7 @@ use engine::{Error, ErrorKind, Refusal, Rule, StreamFault};
 use std::time::Duration;
 use term::human::nicebytes;
 
-/// A property that stands twice among these, by one name or by two.
+/// A property that occurs twice among these, by one name or by two.
 #[must_use]
 pub fn named_twice(names: &[String]) -> Option<&str> {
     let full = |name: &String| find_dataset(name).map_or(name.clone(), |p| p.name.to_owned());
@@ -18,7 +18,7 @@ pub fn named_twice(names: &[String]) -> Option<&str> {
     Some(&names[at])
 }
 
-/// What is said when the stream of a snapshot begins; `is_dry`: it is only read.
+/// The message when the stream of a snapshot begins; `is_dry`: it is only read.
 #[must_use]
 pub fn begins(stream: &Stream, is_dry: bool) -> String {
     let origin = stream.origin.as_ref();
@@ -40,7 +40,7 @@ pub fn ends(bytes: u64, time: Duration) -> String {
     format!("received {} stream in {seconds:.2} seconds ({rate}/sec)\n", nicebytes(bytes))
 }
 
-/// What became of the blocks of a snapshot that was to be made good.
+/// The result of a corrective receive of a snapshot.
 #[must_use]
 pub fn corrected(snapshot: &str, blocks: &Restored) -> String {
     let Restored { read, restored, written, .. } = blocks;
@@ -48,7 +48,7 @@ pub fn corrected(snapshot: &str, blocks: &Restored) -> String {
     format!("healed {restored} blocks of {snapshot}: {read} blocks read, {written} written\n")
 }
 
-/// Why a stream was not received, and what to do about it. `None`: the error says that itself.
+/// Why a stream was not received, and a hint. `None`: the error's own text is enough.
 #[must_use]
 pub fn failure(failed: &NotReceived) -> Option<(String, Option<String>)> {
     let error = &failed.error;
@@ -112,7 +112,7 @@ pub fn failure(failed: &NotReceived) -> Option<(String, Option<String>)> {
             Some((format!("cannot restore to {destination}: destination already exists"), None))
         }
         other => {
-            // What is half received may be the one above.
+            // The incomplete dataset may be the parent.
             let is_above = matches!(other, Refusal::Inconsistent);
             let dataset = error.dataset().filter(|_| is_above).unwrap_or(dataset);
             let (text, hint) = refused(other, dataset, destination);
@@ -121,7 +121,7 @@ pub fn failure(failed: &NotReceived) -> Option<(String, Option<String>)> {
     }
 }
 
-/// What the sender did, as it is about to be done; `is_dry`: it is not.
+/// A change of the sender that is about to be repeated; `is_dry`: it is not.
 #[must_use]
 pub fn follows(change: &Followed, is_dry: bool) -> String {
     let doing = if is_dry { "would" } else { "attempting" };
@@ -142,7 +142,7 @@ fn not_followed(failed: &NotReceived) -> (String, Option<String>) {
     (format!("cannot receive: '{name}' cannot be made as the sender has it: {why}"), None)
 }
 
-/// Why what was received of a stream is not given up; `None`: the error says that itself.
+/// Why a partly received state is not discarded; `None`: the error's own text is enough.
 #[must_use]
 pub fn not_aborted(name: &str, error: &Error) -> Option<String> {
     let is_whole = matches!(error.kind(), ErrorKind::Refused(Refusal::NotPartlyReceived));

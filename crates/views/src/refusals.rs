@@ -10,7 +10,7 @@ const VALUE_MAX: usize = 8191;
 /// This many characters of a name or value are repeated in a message.
 const SHOWN_MAX: usize = 64;
 
-/// What a value that is refused is answered with; the hint may have the values that there are.
+/// The message for a value that is refused; the hint may have the possible values.
 #[must_use]
 pub fn bad_value(name: &str, value: &str, hint: Option<&Hint>) -> String {
     let short = |text: &str| match text.char_indices().nth(SHOWN_MAX) {
@@ -33,8 +33,7 @@ pub fn bad_value(name: &str, value: &str, hint: Option<&Hint>) -> String {
     }
 }
 
-/// What is said, and why, where no pool is known that has this name or what is called so: in the
-/// words of the command that was called.
+/// Message and cause for an unknown pool, in the words of the command that was run.
 #[must_use]
 pub fn no_pool(arguments: &[OsString], name: &str) -> (String, Option<String>) {
     let pool = pool_of(name);
@@ -49,7 +48,7 @@ pub fn no_pool(arguments: &[OsString], name: &str) -> (String, Option<String>) {
     }
 }
 
-/// What a request that breaks a rule is answered with; `doing` is the verb.
+/// The message for a request that breaks a rule; `doing` is the verb.
 #[must_use]
 pub fn rule(doing: &str, rule: Rule) -> String {
     let fixed = match rule {
@@ -81,7 +80,7 @@ pub fn rule(doing: &str, rule: Rule) -> String {
     fixed.to_owned()
 }
 
-/// What is said of a refusal.
+/// The text of a refusal.
 #[must_use]
 pub fn text(why: &Refusal) -> String {
     let fixed = match why {

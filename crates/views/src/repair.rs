@@ -1,4 +1,4 @@
-//! What a repair does, for people and for programs.
+//! A repair, for people and for programs.
 
 use crate::check::unavailable;
 use engine::check::Issue;
@@ -14,7 +14,7 @@ use term::escape::line;
 /// Issues of one kind that are printed.
 const SHOWN_OF_A_KIND: usize = 20;
 
-/// What is behind a good word: a repair looks at what leads to the files.
+/// The addition to a good result: a repair reads the metadata of files only.
 const NOT_READ: &str = "; the content of files was not read (`zinc check` does)";
 
 /// Issues, at most some of a kind.
@@ -24,7 +24,7 @@ fn list(issues: &[Issue], more: u64, text: &mut String) {
         let n = shown.entry(issue.name()).or_default();
         *n += 1;
         if *n <= SHOWN_OF_A_KIND {
-            // What it quotes of a pool forges no other.
+            // Text quoted from a pool cannot forge another line.
             let message = issue.to_string();
             let _ = writeln!(text, "  {}: {}", issue.name(), line(&message));
         }
@@ -113,7 +113,7 @@ fn became_of(became: &AbandonedHead) -> (&'static str, Option<&str>) {
     }
 }
 
-/// What a look at a state of an earlier txg says.
+/// The verdict on a state of an earlier txg.
 fn words_of(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Intact => "its metadata is whole".to_owned(),
@@ -137,7 +137,7 @@ fn damaged(plan: &Plan, text: &mut String) {
     }
 }
 
-/// What was tried and failed.
+/// The steps that failed.
 fn failures(plan: &Plan, text: &mut String) {
     for Failure { what, why } in plan.failed.iter().take(SHOWN_OF_A_KIND) {
         let _ = writeln!(text, "  cannot mend {}: {}", line(what), line(why));
@@ -148,7 +148,7 @@ fn failures(plan: &Plan, text: &mut String) {
     }
 }
 
-/// What was found, what is done, and what stays; with an undo file it was done.
+/// The issues, the steps, and the issues left; with an undo file it was done.
 #[must_use]
 pub fn text(plan: &Plan, undo: Option<&std::path::Path>) -> String {
     let mut text = String::new();

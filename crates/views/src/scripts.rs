@@ -8,14 +8,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// What begins a mark, which ends with the line.
+/// The first character of a mark, which ends with the line.
 const MARK: char = '\u{1}';
 /// The line has the titles of the columns.
 pub const TITLES: &str = "\u{1}titles";
 /// The line has dashes.
 pub const DASHES: &str = "\u{1}dashes";
 
-/// What a script said of a device: the title of a column, which may be empty, and the value.
+/// A column of a script for a device: the title, which may be empty, and the value.
 pub type ScriptColumn = (String, String);
 
 /// The mark of a device's line.
@@ -48,8 +48,8 @@ pub fn devices(table: &str) -> Vec<&str> {
     out
 }
 
-/// Puts columns in place of the marks: what was said of each device, by path. A device of which
-/// nothing is said in a column has `-` there. `scripted`: columns stand behind tabs.
+/// Replaces the marks by the columns of each device, by path. A device without a value in a column
+/// has `-` there. `scripted`: columns are separated by tabs.
 #[must_use]
 pub fn fill(table: &str, filled: &BTreeMap<String, Vec<ScriptColumn>>, scripted: bool) -> String {
     let mut columns: Vec<(&str, usize)> = Vec::new();

@@ -1,7 +1,7 @@
 //! Properties that zinc keeps for others and does not act on itself.
 //!
-//! A user that sets `dedup=on` expects that data is deduplicated from now on. Where zinc does not
-//! do what a value asks for, it stores the value, for OpenZFS acts on it, and says so.
+//! A user that sets `dedup=on` expects that data is deduplicated from now on. If zinc does not
+//! implement a value, it stores it, for OpenZFS acts on it, and prints a note.
 
 use engine::props;
 
@@ -10,7 +10,7 @@ struct StoredOnly {
     name: &'static str,
     /// Values that ask for nothing that zinc does not do.
     fulfilled: &'static [&'static str],
-    /// What zinc does, whatever the value.
+    /// The behaviour of zinc, whatever the value.
     instead: &'static str,
 }
 
@@ -73,7 +73,7 @@ const VDEVS: [StoredOnly; 7] = [
     kept("slow_io_t", &["none"], NOT_TOLD),
 ];
 
-/// What is to be said of a setting that is only kept; `None` of one that zinc acts on.
+/// The note for a setting that is only stored; `None` for one that zinc acts on.
 #[must_use]
 pub fn note(name: &str, value: &str) -> Option<String> {
     // A column's heading is a name of a pool's property too, unless a dataset's has that name.

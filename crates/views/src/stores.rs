@@ -1,4 +1,4 @@
-//! What devices that are kept in stores of objects asked of them, and what that costs.
+//! The requests of devices to object stores, and their cost.
 
 use engine::devices::price::Prices;
 use engine::stats::{Snapshot, StoreUsage, VdevStats};
@@ -28,8 +28,8 @@ pub(crate) fn of(snapshot: &Snapshot) -> impl Iterator<Item = (&str, StoreUsage)
     leaves.filter_map(|(_, v)| Some((v.name.as_str(), v.store?)))
 }
 
-/// What was asked costs; `None`: it is not asked of a bucket, and costs nothing, or the prices are
-/// those of another cloud.
+/// The cost of the requests; `None` if the store is not a bucket, so that it costs nothing, or its
+/// prices are not known.
 pub(crate) fn price(name: &str, requests: &StoreUsage, prices: &Prices) -> Option<String> {
     prices.are_of(name).then(|| prices.of(requests).to_string())
 }

@@ -14,7 +14,7 @@ use std::io::Read;
 /// Which kinds of records the sum has a line for, in its order.
 const SUMMED: [usize; 9] = [0, 5, 1, 2, 3, 6, 8, 4, 7];
 
-/// What is shown of each record.
+/// How much is shown of each record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Detail {
     /// Where streams begin and end.
@@ -120,8 +120,8 @@ impl Dump {
     }
 }
 
-/// What `zfs send -v` says before it begins: how long the stream of each snapshot will be, and all;
-/// for programs with `is_exact`.
+/// The announcement of `zfs send -v`: the size of the stream of each snapshot, and of all; for
+/// programs with `is_exact`.
 ///
 /// # Errors
 /// Those of [`Package::estimate`].
@@ -162,11 +162,11 @@ fn estimate(name: &str, from: Option<&str>, size: u64, is_exact: bool) -> String
     format!("{what} estimated size is {}\n", term::human::nicebytes(size))
 }
 
-/// What `zfs send -D` says, which takes it for compatibility.
+/// The warning of `zfs send -D`, which is accepted for compatibility.
 pub const NOT_DEDUPLICATED: &str = "WARNING: deduplicated send is no longer supported.  A \
     regular,\nnon-deduplicated stream will be generated.\n\n";
 
-/// What `zfs send` says of a dataset that is not sent, or not as it was asked.
+/// The message of `zfs send` for a dataset that is not sent, or not as requested.
 #[must_use]
 pub fn gap(gap: &Gap) -> String {
     match gap {
@@ -216,7 +216,7 @@ fn bytes_line(bytes: &[u8]) -> String {
     format!("{numbers:width$} {text}\n")
 }
 
-/// What is in the token of a stream that was cut.
+/// The contents of the token of a stream that was cut.
 #[must_use]
 pub fn token(token: &ResumeToken) -> String {
     let mut out = String::new();
@@ -236,7 +236,7 @@ pub fn token(token: &ResumeToken) -> String {
     out
 }
 
-/// What became of a block that was to be decompressed.
+/// The result for a block that was to be decompressed.
 #[must_use]
 pub fn decompressed((object, offset): (u64, u64), what: Decompressed) -> String {
     match what {
@@ -250,7 +250,7 @@ pub fn decompressed((object, offset): (u64, u64), what: Decompressed) -> String 
     }
 }
 
-/// What there was in a stream with references to blocks that it had before.
+/// The counts of a stream with references to earlier blocks.
 #[must_use]
 pub fn converted(count: Converted) -> String {
     let Converted { records, references } = count;
@@ -284,7 +284,7 @@ pub fn compression(name: &str, level: Option<i32>) -> Option<Algorithm> {
 /// A block of a stream, and how it is compressed: `OBJECT,OFFSET`, or that and `,TYPE`.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The fault of the text.
 pub fn block(text: &str) -> Result<((u64, u64), Algorithm), String> {
     let parts: Vec<&str> = text.split(',').collect();
     let (object, offset, kind) = match parts[..] {

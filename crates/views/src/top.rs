@@ -1,7 +1,7 @@
 //! One frame of `zinc top`, as a pure function of what was seen and of the size of the screen.
 //!
 //! A frame is made of sections. Where they have more lines than the screen, the long ones give way
-//! first, and say how many lines they have left out.
+//! first, and print how many lines they have left out.
 
 use crate::stores;
 use engine::devices::price::Prices;
@@ -23,7 +23,7 @@ const TXGS: usize = 5;
 /// Lines a section keeps when there is room for few.
 const LINES_MIN: usize = 2;
 
-/// What datasets are sorted by.
+/// The sort key of datasets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
     /// Bytes written.
@@ -57,7 +57,7 @@ impl Sort {
     }
 }
 
-/// What happened in one interval, for the sparklines.
+/// The totals of one interval, for the sparklines.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
     /// Bytes written in a second.
@@ -74,11 +74,11 @@ impl Point {
     }
 }
 
-/// What is shown.
+/// The inputs of a frame.
 pub struct FrameData<'a> {
-    /// What happened in the interval.
+    /// The statistics of the interval.
     pub interval: &'a Snapshot,
-    /// What the last txgs did, oldest first, also those before the interval.
+    /// The last txgs, oldest first, also those before the interval.
     pub txgs: &'a [TxgRecord],
     /// The intervals before it and itself, oldest first.
     pub points: &'a [Point],
@@ -88,16 +88,16 @@ pub struct FrameData<'a> {
     pub state: &'a str,
     /// Show the keys instead.
     pub help: bool,
-    /// What requests to buckets cost.
+    /// The prices of requests to buckets.
     pub prices: &'a Prices,
 }
 
 /// A line and whether it is a heading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// What it says.
+    /// Its text.
     pub text: String,
-    /// It stands over others.
+    /// It is a heading of others.
     pub heading: bool,
 }
 
@@ -140,7 +140,7 @@ pub fn text(data: &FrameData<'_>) -> String {
 fn fit(sections: &mut [Vec<Line>], rows: usize) {
     let mut sizes: Vec<usize> = sections.iter().map(Vec::len).collect();
     while sizes.iter().sum::<usize>() > rows {
-        // Of equally long ones the last: what stands above matters more.
+        // Of equally long ones the last: the upper ones matter more.
         let longest = (0..sizes.len()).max_by_key(|i| sizes[*i]);
         let Some(longest) = longest.filter(|i| sizes[*i] > LINES_MIN) else { break };
         sizes[longest] -= 1;
@@ -351,7 +351,7 @@ pub fn expansion(vdev: &VdevStats) -> Option<String> {
         .then(|| format!("expanding: {} of {} moved, {percent:.1} %", nicenum(moved), nicenum(all)))
 }
 
-/// What is asked of stores of objects; dollars are those of an hour like this interval.
+/// The requests to object stores; dollars are those of an hour like this interval.
 fn requests(data: &FrameData<'_>) -> Vec<Line> {
     let now = data.interval;
     let hour = (3600.0 / seconds(now)).min(1e6);
@@ -435,7 +435,7 @@ fn stages(data: &FrameData<'_>) -> Vec<Line> {
     out
 }
 
-/// What the threads of the write pipeline do: how many of a kind are in a stage at a time.
+/// The threads of the write pipeline: how many of a kind are in a stage at a time.
 fn threads(data: &FrameData<'_>) -> Vec<Line> {
     let now = data.interval;
     let did = |k: &&KindProfile| k.stages().iter().any(|(_, stage)| stage.count > 0);

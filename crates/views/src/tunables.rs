@@ -1,4 +1,4 @@
-//! What can be tuned: names, values, ranges, and what they mean.
+//! The tunables: names, values, ranges, and descriptions.
 
 use engine::live::tunables::{Row, Unit};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use term::Table;
 /// Width of the meaning in the details of one.
 const TEXT_COLUMNS: usize = 78;
 
-/// One line for each tunable; `heading` says what the values are.
+/// One line for each tunable; `heading` is that of the values.
 #[must_use]
 pub fn table<'a>(rows: impl Iterator<Item = (&'a Row, u64)>, heading: &str, script: bool) -> Table {
     let headings = ["NAME", heading, "RANGE", "UNIT", "MEANING"];

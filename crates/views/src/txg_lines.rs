@@ -14,7 +14,7 @@ pub struct Line {
     pub pool: String,
     /// When the txg was opened, in nanoseconds since 1970.
     pub birth_wall_ns: u64,
-    /// What it did.
+    /// The record of the txg.
     #[serde(flatten)]
     pub record: TxgRecord,
 }
@@ -66,7 +66,7 @@ pub fn parse(text: &str, pool: Option<&str>) -> Result<Vec<Line>, (usize, serde_
     Ok(out)
 }
 
-/// What a pool did in an interval.
+/// The activity of a pool in an interval.
 #[derive(Clone, Debug)]
 pub struct IntervalRecords {
     /// When it began, since 1970.

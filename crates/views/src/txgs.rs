@@ -1,5 +1,5 @@
-//! What transaction groups did, as a table: the columns of OpenZFS's `txgs` statistics, and zinc's
-//! own behind them.
+//! Transaction groups, as a table: the columns of OpenZFS's `txgs` statistics, and zinc's own
+//! behind them.
 //!
 //! | column | meaning |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! What OpenZFS's commands have and zinc does not: verbs, options, and why.
+//! The verbs and options of OpenZFS's commands that zinc does not have, and why.
 
 /// The verbs of OpenZFS 2.3's `zpool` that zinc does not do.
 pub const ZPOOL: [&str; 1] = ["ddtprune"];

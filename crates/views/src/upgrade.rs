@@ -7,7 +7,7 @@ use engine::properties::compatibility::FeatureSet;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
-/// What each version of pools before features brought, from version 1 on.
+/// The new feature of each version of pools before features, from version 1 on.
 const VERSIONS: [&str; 28] = [
     "Initial version",
     "Ditto blocks",
@@ -39,8 +39,8 @@ const VERSIONS: [&str; 28] = [
     "Several vdevs as replacements",
 ];
 
-/// What becomes of a pool with this feature when another implementation uses it: `None` for one
-/// that is written here.
+/// The effect on a pool with this feature when another implementation uses it: `None` for one that
+/// is written here.
 #[must_use]
 pub fn unwritten(name: &str) -> Option<String> {
     let is_written = features::by_name(name).is_none_or(is_writable);
@@ -60,7 +60,7 @@ pub struct MissingFeatures {
 }
 
 impl MissingFeatures {
-    /// What this pool lacks.
+    /// The features that this pool lacks.
     #[must_use]
     pub fn of(pool: &Pool, set: &FeatureSet) -> Self {
         let features = features::missing(pool, set).iter().map(|f| f.name().to_owned()).collect();
@@ -85,7 +85,7 @@ pub fn supported() -> String {
     text
 }
 
-/// What was enabled on a pool.
+/// The features that were enabled on a pool.
 #[must_use]
 pub fn enabled(pool: &str, features: &[&Feature]) -> String {
     let mut text = format!("Enabled the following features on '{pool}':\n");
@@ -96,7 +96,7 @@ pub fn enabled(pool: &str, features: &[&Feature]) -> String {
     text
 }
 
-/// What these pools lack, in the order of their names.
+/// The features that these pools lack, in the order of their names.
 #[must_use]
 pub fn lacking(mut pools: Vec<MissingFeatures>) -> String {
     pools.sort_by(|a, b| a.pool.cmp(&b.pool));

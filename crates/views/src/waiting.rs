@@ -1,4 +1,5 @@
-//! What is left of what goes on in a pool, in columns, as `zpool wait` has them.
+//! The remaining work of the background activities of a pool, in columns, as `zpool wait` prints
+//! them.
 
 use engine::activity::Activity;
 use term::human::nicenum;

@@ -49,7 +49,7 @@ impl File {
         );
     }
 
-    /// Copies it. Holes stay holes; blocks that cannot be read are said and left as holes.
+    /// Copies it. Holes stay holes; blocks that cannot be read are reported and left as holes.
     ///
     /// # Errors
     /// [`Error::NotAFile`]; [`Error::Write`] from `target`; the file as a whole cannot be read.

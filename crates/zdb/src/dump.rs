@@ -1,9 +1,9 @@
 //! What a dump is written to: text as it comes, or one JSON value at the end.
 //!
-//! Every mode says its facts once, by name; this file makes either form of them. A dump is a tree:
+//! Each mode reports named facts; this module renders them in either form. A dump is a tree:
 //! [`Dump::open`] begins a part (a heading in text, an element of a list in JSON), facts belong to
-//! the part that is open. What cannot be read is said in its place and counted, and the dump goes
-//! on.
+//! the part that is open. Structures that cannot be read are reported in their place and counted,
+//! and the dump continues.
 
 use engine::inside::ondisk::spelling::in_line;
 use serde_json::{Map, Value};

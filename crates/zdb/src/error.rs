@@ -12,7 +12,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// What was asked for is not written as its mode wants it.
+    /// The argument does not have the form that its mode requires.
     Usage(String),
     /// The pool cannot be read where every mode begins.
     Pool(pool::Error),

@@ -31,7 +31,7 @@ pub struct LabelOptions {
 /// Prints the labels of a device and of the ZFS partitions on it; whether there is one.
 ///
 /// # Errors
-/// The device cannot be opened. What is wrong with its labels is said in the dump.
+/// The device cannot be opened. Problems with its labels are reported in the dump.
 pub fn dump(d: &mut Dump, path: &Path, wanted: LabelOptions) -> Result<bool> {
     let device = AnyDevices::default()
         .open(path)

@@ -2,7 +2,7 @@
 //!
 //! The modes are those of OpenZFS's zdb; each has a file of its own, and writes its facts to a
 //! [`Dump`], which makes text or JSON of them and hands it to the caller's [`Output`]. A mode that
-//! is asked for several times says more.
+//! is given several times prints more detail.
 //!
 //! | function | modes of zdb |
 //! | --- | --- |
@@ -172,7 +172,7 @@ pub fn pool(
     Ok(())
 }
 
-/// What is said of a pool as a whole, before its datasets.
+/// Dumps the pool-wide part, before the datasets.
 fn whole(
     d: &mut Dump<'_>,
     pool: &Pool,

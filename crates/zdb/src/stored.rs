@@ -9,7 +9,7 @@ use std::sync::Arc;
 type ShowBlock<'a> = dyn FnMut(&mut Dump, u64, &Arc<Block>, usize) + 'a;
 
 /// Calls `each` with every stored block and its number, up to `length` bytes of data, the last
-/// block cut there. What cannot be read is said and left out.
+/// block cut there. Blocks that cannot be read are reported and skipped.
 pub(crate) fn blocks(d: &mut Dump, object: &Object, length: u64, each: &mut ShowBlock<'_>) {
     let size = object.dnode().block_size();
     let mut at = 0;

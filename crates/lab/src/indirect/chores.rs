@@ -1,4 +1,4 @@
-//! What goes through all metadata of a file: the study says that larger indirect blocks help a
+//! Operations that read all metadata of a file: the study says that larger indirect blocks help a
 //! scrub, a send and deletions most, without figures. So each is done with both sizes, on a part of
 //! the file that its rows name, and the larger size has to be no slower.
 //!

@@ -1,8 +1,8 @@
-//! What broken rules mean for the owner of the data.
+//! The consequences of issues for the owner of the data.
 
 use engine::check::{Issue, LostPart};
 
-/// What an issue means.
+/// The consequence of an issue.
 pub(super) fn consequence(issue: &Issue) -> &'static str {
     match issue {
         Issue::BlockLost { at, .. } => lost(at.lost()),

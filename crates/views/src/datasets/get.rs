@@ -74,7 +74,7 @@ pub struct Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    /// What is shown of a dataset: name, and the property when it has it.
+    /// The rows of a dataset: name, and the property if it has it.
     #[must_use]
     pub fn rows<'s>(&self, s: &'s Selected) -> Vec<(String, Option<&'s Property>)> {
         let mut out: Vec<(String, Option<&Property>)> = match self.all {

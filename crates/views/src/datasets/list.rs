@@ -1,4 +1,4 @@
-//! Datasets, a line each, and the order in which they are asked for.
+//! Datasets, a line each, and the order in which they are listed.
 
 use super::{Selected, text};
 use crate::HostInfo;

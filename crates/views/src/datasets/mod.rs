@@ -30,7 +30,7 @@ impl Types {
     pub const VOLUME: Self = Self(props::applies::VOLUME);
     /// Bookmarks.
     pub const BOOKMARK: Self = Self(props::applies::BOOKMARK);
-    /// What `zfs list` shows unless asked for more.
+    /// The default of `zfs list`.
     pub const HEADS: Self = Self(Self::FILESYSTEM.0 | Self::VOLUME.0);
     /// All there are.
     pub const ALL: Self = Self(Self::HEADS.0 | Self::SNAPSHOT.0 | Self::BOOKMARK.0);
@@ -61,18 +61,18 @@ impl Types {
     }
 }
 
-/// A dataset that was asked for.
+/// A selected dataset.
 #[derive(Serialize, Deserialize)]
 pub struct Selected {
     /// Its name.
     pub name: String,
     /// The name of its pool.
     pub pool: String,
-    /// What it is.
+    /// Its type.
     pub kind: Types,
     /// The txg in which it was made.
     pub create_txg: u64,
-    /// Its properties, also those that were asked for.
+    /// Its properties, also those that were requested by name.
     #[serde(with = "properties")]
     pub properties: Vec<Property>,
 }
@@ -195,14 +195,14 @@ fn beginning(list: &str) -> String {
     list[..end.unwrap_or(0)].to_owned()
 }
 
-/// Not among a dataset's properties, but made when asked for: what was written since a snapshot
-/// or bookmark, what an owner uses and may use.
+/// Not among a dataset's properties, but computed on request: the space written since a snapshot or
+/// bookmark, the space and quota of an owner.
 #[must_use]
 pub fn is_computed(name: &str) -> bool {
     name.starts_with("written@") || name.starts_with("written#") || parse_owner(name).is_some()
 }
 
-/// Those of the names that are made when asked for.
+/// Those of the names that are computed on request.
 #[must_use]
 pub fn computed<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     names.filter(|n| is_computed(n)).map(str::to_owned).collect()
@@ -221,7 +221,7 @@ pub fn source(source: &Source) -> (&'static str, String) {
     }
 }
 
-/// One property as JSON; `None` stands for one the dataset does not have.
+/// One property as JSON; `None` is one the dataset does not have.
 #[must_use]
 pub fn property_json(
     host_info: &dyn HostInfo,

@@ -1,4 +1,4 @@
-//! What users, groups and projects use and may use: properties, and tables by owner.
+//! The space and quotas of users, groups and projects: properties, and tables by owner.
 
 use super::permissions::Accounts;
 use crate::{HostInfo, json};
@@ -93,7 +93,7 @@ pub const FIELDS: [(&str, Field); 6] = [
 /// A column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Field {
-    /// What kind of owner.
+    /// The kind of owner.
     Type,
     /// Its name.
     Name,
@@ -107,7 +107,7 @@ pub enum Field {
     ObjectQuota,
 }
 
-/// What an owner is, in OpenZFS's words.
+/// The kind of an owner, in OpenZFS's words.
 #[must_use]
 pub fn type_of(kind: SpaceKind, row: &SpaceRow) -> &'static str {
     match (kind, row.domain.is_some()) {
@@ -132,7 +132,7 @@ pub(crate) fn name_of(host: &dyn HostInfo, kind: SpaceKind, id: u64) -> Option<&
 pub struct Owners<'a> {
     /// For names and times.
     pub host_info: &'a dyn HostInfo,
-    /// What kind.
+    /// The kind of owners.
     pub kind: SpaceKind,
     /// Numbers, and no names.
     pub is_numeric: bool,

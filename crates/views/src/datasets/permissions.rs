@@ -33,11 +33,11 @@ pub trait Accounts: HostInfo {
     fn group_id(&self, name: &str) -> Option<u64>;
 }
 
-/// What the words before the dataset mean: who, and which permissions; without those only where
-/// `all_may_be` meant.
+/// Parses the words before the dataset: holders and permissions; permissions may be left out only
+/// if `all_may_be` meant.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The fault of the words.
 pub fn meant(
     kind: Holders,
     words: &[&str],
@@ -66,7 +66,7 @@ pub fn meant(
     })
 }
 
-/// A user or group by name or number; an unknown number only where it was said which.
+/// A user or group by name or number; an unknown number only if its kind was given.
 fn one(kind: Holders, word: &str, accounts: &dyn Accounts) -> Result<Holder, String> {
     let number = word.parse::<u32>().ok().map(u64::from);
     let is_any = kind == Holders::Any;
@@ -96,7 +96,7 @@ fn of_one(name: &str, given: &[Delegation], host: &dyn HostInfo) -> String {
     let missing = WIDTH.saturating_sub(out.len());
     out.push_str(&"-".repeat(missing));
     out.push('\n');
-    // Permissions and sets of one holder stand together, in the order of their names.
+    // Permissions and sets of one holder are on one line, in the order of their names.
     let mut holders: BTreeMap<(usize, &str), BTreeMap<&str, Reach>> = BTreeMap::new();
     for one in given {
         let holder = holders.entry((rank(one.who.who), &one.who.name)).or_default();
@@ -140,7 +140,7 @@ fn rank(who: Who) -> usize {
     }
 }
 
-/// What stands before the permissions of a holder.
+/// The prefix of a line for a holder.
 fn holder(rank: usize, name: &str, host: &dyn HostInfo) -> String {
     let known = |find: &dyn Fn(u64) -> Option<String>| {
         let found = name.parse().ok().and_then(find);
@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    /// What OpenZFS 2.3 printed for these entries.
+    /// The output of OpenZFS 2.3 for these entries.
     #[test]
     fn the_list_is_that_of_openzfs() {
         let entries = [

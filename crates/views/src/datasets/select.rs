@@ -9,12 +9,12 @@ use engine::{Dataset, DatasetKind, Dsl, Error, ErrorKind, NamedBookmark, Pool};
 use engine::{Property, PropertyContext, Source};
 use std::collections::BTreeSet;
 
-/// What to look for.
+/// The filter of a selection.
 pub struct SelectFilter {
     types: Types,
     /// Levels below the named ones; `None`: all.
     depth: Option<usize>,
-    /// What is named has to be of these types.
+    /// Named datasets have to be of these types.
     is_strict: bool,
 }
 
@@ -49,22 +49,22 @@ impl SelectFilter {
     }
 }
 
-/// Why something that was asked for is not among what was found.
+/// Why a requested dataset is not among those found.
 pub enum Missed {
     /// The dataset of this name is of another type than those wanted.
     OtherType(String),
-    /// What was named cannot be read.
+    /// A named dataset cannot be read.
     Unreadable(Error),
     /// Something of this name below it cannot be read.
     Below(String, Error),
 }
 
-/// What a name means, and what of it cannot be told.
+/// The datasets of a name, and the failures.
 #[derive(Default)]
 pub struct Selection {
     /// In the order of the walk.
     pub found: Vec<Selected>,
-    /// What was not found.
+    /// The failures.
     pub missed: Vec<Missed>,
 }
 
@@ -72,7 +72,7 @@ pub struct Selection {
 pub struct Finder<'a> {
     pool: &'a Pool,
     wanted: &'a SelectFilter,
-    /// Properties that are made when asked for: they are not among the ordinary ones.
+    /// Properties that are computed on request: they are not among the ordinary ones.
     since: &'a [String],
     context: PropertyContext,
     mounted: BTreeSet<String>,
@@ -80,7 +80,7 @@ pub struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    /// `size` is that of the pool in bytes; `since` are properties that are made when asked for;
+    /// `size` is that of the pool in bytes; `since` are properties that are computed on request;
     /// `mounted` are the names of the file systems that are mounted; `host` knows users and groups.
     #[must_use]
     pub fn new(
@@ -100,7 +100,7 @@ impl<'a> Finder<'a> {
         self.pool.dsl()
     }
 
-    /// What `name` means.
+    /// Selects the datasets of `name`.
     #[must_use]
     pub fn named(&self, name: &str) -> Selection {
         let kind = match name.find(['@', '#']).and_then(|at| name.as_bytes().get(at)) {

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 /// The version of new file systems, and the newest there is.
 pub const NEWEST: u64 = 5;
 
-/// What each version brought, from 1 on.
+/// The new feature of each version, from 1 on.
 const VERSIONS: [&str; NEWEST as usize] = [
     "Initial ZFS filesystem version",
     "Enhanced directory entries",
@@ -34,7 +34,7 @@ pub fn list() -> String {
     text
 }
 
-/// What became of file systems that were to have a version, and what has a newer one.
+/// The result of an upgrade to a version, and the file systems that have a newer one.
 #[must_use]
 pub fn done(of: &Upgraded) -> (String, String) {
     let mut newer = String::new();

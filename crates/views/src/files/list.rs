@@ -9,7 +9,7 @@ use engine::inventory::{kind_name, nanoseconds};
 use engine::{Filesystem, Node};
 use term::escape;
 
-/// A name with the file it stands for, or why there is none.
+/// A name with its file, or why there is none.
 pub struct Line {
     /// The name, or the path of a file that is further down.
     pub name: Vec<u8>,

@@ -1,5 +1,5 @@
 //! Files of a pool: directories as `zinc ls` lists them ([`list`]), and everything about one file
-//! as `zinc stat` says it ([`stat`]).
+//! as `zinc stat` prints it ([`stat`]).
 
 pub mod list;
 pub mod stat;

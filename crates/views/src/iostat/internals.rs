@@ -1,7 +1,7 @@
-//! What happened inside a pool, as tables: stages and threads, blocks by type and level, datasets.
+//! The internals of a pool, as tables: stages and threads, blocks by type and level, datasets.
 //!
 //! All numbers are of the interval, or of everything since the pool was opened: counts and not
-//! rates, so that they can be compared with what was asked for.
+//! rates, so that they can be compared with the requests.
 
 use super::layout::nicetime;
 use engine::stats::KindProfile;

@@ -1,8 +1,8 @@
 //! The printed form of `zpool iostat`: a function of one snapshot, which is that of an interval or
 //! covers everything since the pool was opened.
 //!
-//! Columns stand in groups: capacity, operations and bandwidth always; waiting times (`-l`) and
-//! queue lengths (`-q`) on demand. Histograms (`-w`, `-r`) are tables of their own, one per vdev.
+//! Columns are grouped: capacity, operations and bandwidth always; waiting times (`-l`) and queue
+//! lengths (`-q`) on demand. Histograms (`-w`, `-r`) are tables of their own, one per vdev.
 
 use crate::{scripts, stores};
 use engine::devices::price::Prices;
@@ -21,7 +21,7 @@ pub enum Histograms {
     Sizes,
 }
 
-/// What is printed.
+/// The columns that are printed.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     /// Every vdev, not only the pool.
@@ -38,7 +38,7 @@ pub struct Layout {
     pub histograms: Option<Histograms>,
     /// Only the vdevs of these names.
     pub only: Vec<String>,
-    /// What requests to buckets cost, which is said beside waiting times.
+    /// The prices of requests to buckets, whose cost is printed beside waiting times.
     pub prices: Prices,
     /// Paths of devices by guid, whose lines are marked for [`crate::scripts`].
     pub scripts: Option<BTreeMap<u64, String>>,
@@ -387,7 +387,7 @@ impl Layout {
             Histograms::Latency => (0..LATENCY_CLASSES, LATENCY_CLASSES - 1),
             Histograms::Sizes => (SIZE_CLASSES, SIZE_CLASSES.end - 1),
         };
-        // What lies outside the printed classes counts with the nearest.
+        // Values outside the printed classes count with the nearest.
         let cell = |h: &Histogram, class: usize| -> u64 {
             let all = h.counts.iter().enumerate();
             let here = all.filter(|(i, _)| (*i).clamp(classes.start, last) == class);

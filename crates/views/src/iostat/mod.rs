@@ -1,4 +1,4 @@
-//! What pools read and write, as `zpool iostat` prints it.
+//! Reads and writes of pools, as `zpool iostat` prints them.
 
 mod internals;
 mod layout;

@@ -68,7 +68,7 @@ fn report(layout: &Layout) -> String {
     layout.header(width) + &layout.pool(&s, width, false)
 }
 
-/// Holds a table under a name; `INSTA_UPDATE=always` writes it anew.
+/// Compares a table with its snapshot; `INSTA_UPDATE=always` rewrites it.
 fn hold(name: &str, table: &str) {
     let mut settings = insta::Settings::clone_current();
     settings.set_omit_expression(true);

@@ -1,4 +1,4 @@
-//! What a pool is doing or did last: scan, removal, expansion, checkpoint.
+//! The running or last activities of a pool: scan, removal, expansion, checkpoint.
 
 use engine::pools::{
     CheckpointNote, ExpansionNote, Function, RebuildState, Removal, ScanProgress as State,
@@ -90,7 +90,7 @@ fn scan_line(s: &ScanState, date: &dyn Fn(u64) -> String) -> Option<String> {
     })
 }
 
-/// The rebuilds of which is told: all when one is under way, or has ended behind the last resilver.
+/// The rebuilds to report: all if one is running, or has ended after the last resilver.
 fn newest_rebuilds(status: &Status) -> Vec<(&RebuildState, &str)> {
     let scan = status.scan.filter(|s| s.function() == Function::Resilver);
     let is_active = scan.is_some_and(|s| s.state() == State::Active && !status.is_scan_left);

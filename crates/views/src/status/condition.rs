@@ -1,4 +1,4 @@
-//! What is wrong with a pool, in the words of OpenZFS.
+//! The conditions of a pool, in the words of OpenZFS.
 //!
 //! The texts are part of the interface: monitoring scripts match them.
 
@@ -6,13 +6,13 @@ use engine::pools::Condition;
 
 const DOCS: &str = "https://openzfs.github.io/openzfs-docs/msg/";
 
-/// What is the matter; lines after the first begin with a tab.
+/// The condition; lines after the first begin with a tab.
 #[must_use]
 pub fn text(condition: Condition) -> &'static str {
     texts(condition).0
 }
 
-/// What to do about it; lines after the first begin with a tab.
+/// The advice; lines after the first begin with a tab.
 #[must_use]
 pub fn action(condition: Condition) -> &'static str {
     texts(condition).1

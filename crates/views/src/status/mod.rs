@@ -1,7 +1,7 @@
 //! The health of pools as `zpool status` words it.
 //!
-//! Sections of zinc's own follow where there is something to say: `salvage:` lists what could not
-//! be read and was not needed, `faults:` the blocks that were read in spite of damage.
+//! Sections of zinc's own follow if they are not empty: `salvage:` lists structures that could not
+//! be read and were not needed, `faults:` the blocks that were read in spite of damage.
 
 mod activity;
 pub mod condition;
@@ -25,8 +25,8 @@ use term::escape::line;
 /// Faults shown in a report that is not verbose.
 const FAULTS_SHOWN: usize = 10;
 
-/// Work on the free space of devices of which is said how far it is; of other it is only said when
-/// it is under way.
+/// The work on the free space of devices whose progress is shown; of other work only that it is
+/// running.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WorkColumns {
     /// Initializing.
@@ -42,7 +42,7 @@ pub struct View {
     pub is_verbose: bool,
     /// Numbers are numbers in JSON.
     pub as_int: bool,
-    /// Vdevs of all levels stand beside each other in JSON.
+    /// Vdevs of all levels are side by side in JSON.
     pub is_flat: bool,
     /// Seconds that local time is ahead of UTC.
     pub utc_offset: i64,
@@ -56,14 +56,14 @@ pub struct View {
     pub lacking: &'static [&'static str],
 }
 
-/// What a report says of a pool beside its status.
+/// The inputs of a report beside the pool's status.
 #[derive(Debug)]
 pub struct StatusContext {
     /// It is exported.
     pub is_exported: bool,
     /// Devices in use that cannot be written to, and why.
     pub refused: Vec<(String, String)>,
-    /// What requests to buckets cost.
+    /// The prices of requests to buckets.
     pub prices: Prices,
 }
 
@@ -130,7 +130,7 @@ impl View {
         self.report(status) + &self.lacking(status)
     }
 
-    /// What OpenZFS says of a pool, to the letter: scripts parse it.
+    /// The report of OpenZFS, to the letter: scripts parse it.
     #[must_use]
     pub fn report(&self, status: &Status) -> String {
         let mut out = format!("  pool: {}\n state: {}\n", status.pool, status.health);
@@ -191,7 +191,7 @@ impl View {
         Value::Object(map)
     }
 
-    /// What the report says, added to `map`.
+    /// The report as JSON, added to `map`.
     fn shape(&self, status: &Status, mut map: Map<String, Value>) -> Map<String, Value> {
         let int = self.as_int;
         let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
@@ -306,7 +306,7 @@ impl View {
     }
 
     /// The advice is that of OpenZFS, which has verbs that zinc lacks: a line about these, unless
-    /// the advice says that it is for OpenZFS.
+    /// the advice is marked as one for OpenZFS.
     fn lacking(&self, status: &Status) -> String {
         let action = status.condition.map_or("", condition::action);
         let is_named = |verb: &&&str| action.contains(&format!("zpool {verb}'"));
@@ -321,7 +321,7 @@ impl View {
     }
 }
 
-/// What the labels say of a pool's use.
+/// The state of a pool in its labels.
 fn label_state(pool: &Pool) -> &'static str {
     match pool.label_state() {
         CandidateState::Exported => "EXPORTED",
@@ -338,7 +338,7 @@ fn short_devices(pool: &Pool) -> Vec<(String, u64, u64)> {
     short.map(|(l, has, min)| (l.name().to_owned(), has, min)).collect()
 }
 
-/// A time for which the local offset is asked: the latest one the report shows.
+/// The time to use for the local offset: the latest one the report shows.
 #[must_use]
 pub fn latest(status: &Status) -> u64 {
     let scan = status.scan.as_ref().map_or(0, |s| s.end_time.max(s.start_time));
@@ -371,8 +371,8 @@ fn scan(s: &ScanState, int: bool) -> Map<String, Value> {
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// The last rebuild of each top-level vdev, with OpenZFS's names. What it did since the pool was
-/// opened (`pass_…`) is not on disk, and no part of it.
+/// The last rebuild of each top-level vdev, with OpenZFS's names. The counts since the pool was
+/// opened (`pass_…`) are not on disk, and left out.
 fn rebuilds(status: &Status, int: bool) -> Map<String, Value> {
     let number = |n| json::number(n, int);
     let one = |(s, name): &(RebuildState, String)| {

@@ -30,7 +30,7 @@ impl View {
         }
         for section in Section::ALL {
             let vdevs = status.vdevs.section(section);
-            // What was removed has no line, so it needs no heading.
+            // A removed vdev has no line, so it needs no heading.
             if vdevs.iter().all(|v| v.kind == VdevKind::Indirect) {
                 continue;
             }
@@ -86,7 +86,7 @@ impl View {
         }
     }
 
-    /// What stands behind the counts of a vdev; empty for nothing to say.
+    /// The text behind the counts of a vdev; empty if there is none.
     pub(super) fn remark(&self, v: &VdevView) -> String {
         let works = v.works.iter().filter_map(|seen| self.work(seen));
         let refused = v.refused.iter().map(refused_note);
@@ -117,7 +117,7 @@ impl View {
     }
 }
 
-/// What the lines of vdevs have.
+/// The columns of the lines of vdevs.
 #[derive(Clone, Copy)]
 struct Columns {
     /// Characters of a name.
@@ -125,7 +125,7 @@ struct Columns {
     counts: bool,
 }
 
-/// What is to be said of a vdev, as it stands behind its counts.
+/// The remark on a vdev, as printed after its counts.
 #[must_use]
 pub fn remark(remark: &Remark) -> String {
     match remark {
@@ -142,8 +142,8 @@ pub fn remark(remark: &Remark) -> String {
     }
 }
 
-/// What came back in the place of a device, and is not used, as it stands behind the counts: in a
-/// few words, for the rest stands below the table.
+/// The note on a device found in the place of another and not used, behind the counts: in a few
+/// words, for the rest is below the table.
 fn refused_note(refused: &Refused) -> String {
     format!("{} is not used: {}", line(&refused.path.to_string_lossy()), refused.why.note())
 }

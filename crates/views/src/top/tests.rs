@@ -161,7 +161,7 @@ fn an_expansion_stands_below_its_vdev() {
     assert_eq!(expansion(&vdev), None);
     vdev.to_reflow_bytes = 12 << 20;
     assert_eq!(expansion(&vdev).as_deref(), Some("expanding: 3M of 12M moved, 25.0 %"));
-    // What is freed meanwhile was moved before.
+    // Space that is freed meanwhile was moved before.
     vdev.to_reflow_bytes = 2 << 20;
     assert_eq!(expansion(&vdev).as_deref(), Some("expanding: 2M of 2M moved, 100.0 %"));
 }

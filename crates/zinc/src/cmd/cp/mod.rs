@@ -302,7 +302,7 @@ fn cannot(path: &Path, e: &std::io::Error) -> Failure {
     Failure::new(format!("cannot write to {}", path.display())).because(e.to_string())
 }
 
-/// What is said of a copy that was told to stop.
+/// The failure of a cancelled copy.
 pub fn cancelled(e: &engine::Cancelled) -> Failure {
     Failure::new(format!("the copy is incomplete: {e}"))
 }

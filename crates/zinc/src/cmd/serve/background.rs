@@ -23,7 +23,8 @@ pub fn ready_line(line: &str, is_complete: bool) -> String {
     if is_complete { line.to_owned() } else { format!("{INCOMPLETE}{line}") }
 }
 
-/// Starts it. What it says before it is ready is said here, and with `says` that it is.
+/// Starts the process. Its output before it is ready is printed here, and with `says` also that it
+/// is ready.
 pub fn start(session: &Session, log: Option<&Path>, says: bool) -> Result<ExitCode, Failure> {
     start_with(session, None, log, says)
 }

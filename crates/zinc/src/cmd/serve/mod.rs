@@ -524,7 +524,7 @@ impl Args {
     }
 }
 
-/// What is said of a mount.
+/// The message about a mount.
 fn made(session: &Session, pool: &OpenPool, name: &str, dir: PathBuf) -> String {
     if !pool.is_read_only() {
         return mounting::made(name, &dir);
@@ -619,8 +619,8 @@ fn outcome(exported: &Exported) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Makes everything durable and closes the pool, or exports it. What cannot be told does not keep
-/// it.
+/// Makes everything durable and closes the pool, or exports it. A failure to report the result does
+/// not keep the pool open.
 fn close(
     session: &Session,
     pool: LivePool,
