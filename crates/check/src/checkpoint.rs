@@ -1,7 +1,8 @@
 //! The checkpoint's own tree: what is reachable from the uberblock that it keeps.
 //!
 //! It is walked as the pool's is, but blocks of data that the pool still has are not read again.
-//! What its blocks take, less what the pool takes, is what the checkpoint's space maps must list.
+//! The space of its blocks, less the space of the pool's, is what the checkpoint's space maps must
+//! list.
 
 use crate::claims::Claims;
 use crate::damage::Damages;
@@ -18,7 +19,7 @@ use rt::Progress;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What the checkpoint's blocks take, and what reading them found.
+/// The space of the checkpoint's blocks, and the result of reading them.
 pub(crate) struct CheckpointBlocks {
     taken: BTreeMap<u32, Bitmap>,
     pub(crate) damages: Damages,

@@ -182,7 +182,8 @@ impl<'p> Claims<'p> {
                 match self.removed.get(&vdev) {
                     None => done.push((vdev, offset, size)),
                     Some(m) => {
-                        // What does not fit is not mapped either, and that is an error below.
+                        // A block that does not fit is not mapped either, and that is an error
+                        // below.
                         let _ = m.used.set(offset, size);
                         next.extend(follow(&m.entries, offset, size)?);
                     }

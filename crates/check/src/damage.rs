@@ -8,7 +8,7 @@ use vdev::{Fault, FaultKind};
 /// Ranges kept of one device; beyond, neighbours are joined until they fit.
 pub const RANGES_MAX: usize = 4096;
 
-/// What was wrong on one device.
+/// The damage found on one device.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct DeviceDamage {
     /// Top-level vdev.

@@ -2,10 +2,10 @@
 //!
 //! # Theory
 //!
-//! The walk counts for every dataset the blocks born since the snapshot before it: its *own*. What
-//! a dataset references is what the snapshot before references, less its dead list (what it does
-//! not have any more of that), plus its own. So every `referenced` follows from the one before,
-//! and all of them from the walk:
+//! The walk counts for every dataset the blocks born since the snapshot before it: its *own*. A
+//! dataset references what the snapshot before references, less its dead list (what it does not
+//! have any more of that), plus its own. So every `referenced` follows from the one before, and all
+//! of them from the walk:
 //!
 //! ```text
 //! referenced(d) = referenced(prev) - deadlist(d) + own(d)      used, compressed, uncompressed
@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use zio::Place;
 
-/// What a dead list holds.
+/// The contents of a dead list.
 #[derive(Clone, Debug, Default)]
 struct Dead {
     sum: Space,
@@ -382,8 +382,8 @@ impl Audit<'_> {
         self.own_directories();
     }
 
-    /// The directories of the pool's own are below the root by their names. What cannot be read of
-    /// the table was met by the walk.
+    /// The directories of the pool's own are below the root by their names. Parts of the table that
+    /// cannot be read were found by the walk.
     fn own_directories(&self) {
         let dsl = self.pool.dsl();
         let (Ok(root), Ok(found)) = (dsl.root(), dsl.internal_dirs()) else { return };
@@ -423,7 +423,7 @@ impl Audit<'_> {
         self.by_dataset(dir, head, snap, children);
     }
 
-    /// What `refreservation` promises beyond what the head has for itself.
+    /// The space that `refreservation` promises beyond what the head has for itself.
     fn unused_refreservation(&self, dir: &Dir) -> Option<u64> {
         let head = self.sets.datasets.get(&dir.phys.head_dataset)?;
         let dsl = self.pool.dsl();
@@ -431,7 +431,7 @@ impl Audit<'_> {
         Some(wanted.saturating_sub(head.phys.unique))
     }
 
-    /// What the datasets of a directory take: the head, and what only snapshots hold.
+    /// Sums the datasets of a directory: the head, and what only snapshots hold.
     fn by_dataset(&self, dir: &Dir, head: u64, snap: u64, children: &[Arc<Dir>]) {
         let Some(h) = self.sets.datasets.get(&dir.phys.head_dataset) else { return };
         let origin = self.sets.datasets.get(&dir.phys.origin);
@@ -471,7 +471,7 @@ impl Audit<'_> {
     }
 }
 
-/// Space a dataset says it references.
+/// The space a dataset records as referenced.
 fn stored(d: &Dataset) -> Space {
     Space {
         used: d.phys.referenced,
@@ -480,7 +480,7 @@ fn stored(d: &Dataset) -> Space {
     }
 }
 
-/// What a list of blocks says of their sizes.
+/// The recorded sizes of a list of blocks, as text.
 fn figures(space: &Space) -> String {
     let Space { used, compressed, uncompressed } = space;
     format!("{used} bytes used, {compressed} compressed, {uncompressed} uncompressed")

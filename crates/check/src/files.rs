@@ -1,9 +1,9 @@
 //! Names against files: links, parents, sizes of directories, orphans, and the sums by owner.
 //!
-//! One pass over all objects of a file system: directories say what they name, files say how often
-//! they are named and by which directory, every accounted object adds to its owners' sums. Then
-//! both sides are compared. A file without a name must wait in the delete queue or be the attribute
-//! directory of another file.
+//! One pass over all objects of a file system: directories list their files, files count their
+//! names and have their directory, every accounted object adds to its owners' sums. Then both sides
+//! are compared. A file without a name must be in the delete queue or be the attribute directory of
+//! another file.
 //!
 //! Memory: about 150 bytes per file of the file system that is looked at.
 
@@ -22,12 +22,12 @@ use std::sync::Arc;
 use zio::Place;
 use zpl::{FileKind, Filesystem, Node};
 
-/// What an accounted object takes beside its blocks: its slot.
+/// The space of an accounted object beside its blocks: its slot.
 const DNODE_BYTES: u64 = 512;
 /// Prefix of keys that count objects instead of bytes.
 const OBJECT_PREFIX: &str = "obj-";
 
-/// What is remembered of a file.
+/// The facts kept about a file.
 struct Facts {
     kind: FileKind,
     links: u64,
@@ -38,12 +38,12 @@ struct Facts {
     is_xattr_dir: bool,
 }
 
-/// What names an object.
+/// The names of an object.
 #[derive(Default)]
 struct Names {
     count: u64,
     by: Vec<u64>,
-    /// Kinds that directories say it is, one bit each.
+    /// Its types in directory entries, one bit each.
     kinds: u16,
 }
 
@@ -191,7 +191,7 @@ impl Survey<'_> {
                 self.sink.put(Issue::BadEntry { at, name, cause });
             }
             let is_dir = match e.kind {
-                // Version 1 does not say; the file itself must be asked.
+                // Version 1 does not store it; the file itself must be read.
                 0 => self.fs.node(e.object).is_ok_and(|n| n.kind() == FileKind::Dir),
                 k => FileKind::from_mode(u64::from(k) << 12) == FileKind::Dir,
             };

@@ -1,7 +1,7 @@
-//! What can be wrong with a pool: the list of invariants that are checked.
+//! The issues of a pool: the list of invariants that are checked.
 //!
-//! Every variant is one invariant and is reported when it does not hold. What that means for the
-//! owner of the data is worded by the front end.
+//! Every variant is one invariant and is reported when it does not hold. The front end words what
+//! that means for the owner of the data.
 
 use crate::damage::DeviceDamage;
 use ondisk::Dva;
@@ -44,7 +44,7 @@ pub struct Location {
     pub place: Place,
 }
 
-/// What is lost with a block.
+/// The data that is lost with a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostPart {
     /// A dataset.
@@ -62,7 +62,7 @@ pub enum LostPart {
 }
 
 impl Location {
-    /// What is lost when a block here is.
+    /// The data that is lost with a block at this place.
     #[must_use]
     pub fn lost(&self) -> LostPart {
         match (self.place.objset, self.place.object, self.place.level) {
@@ -111,11 +111,11 @@ pub enum Issue {
     PointerMismatch {
         /// The block.
         at: Location,
-        /// What is compared.
+        /// The compared field.
         field: &'static str,
-        /// What the pointer says.
+        /// The value in the pointer.
         found: u64,
-        /// What its place demands.
+        /// The value that its place requires.
         expected: u64,
     },
     /// No block is born after the block that points to it, nor after the txg of the uberblock.
@@ -131,9 +131,9 @@ pub enum Issue {
     FillCount {
         /// The block.
         at: Location,
-        /// What its pointer says.
+        /// The count in its pointer.
         stored: u64,
-        /// What is below.
+        /// The count below it.
         counted: u64,
     },
     /// No block of an object lies behind the last one its dnode knows.
@@ -143,11 +143,11 @@ pub enum Issue {
         /// The last block of the dnode.
         max_block: u64,
     },
-    /// A dnode says how much its blocks take.
+    /// A dnode records the space of its blocks.
     ObjectSpace {
         /// The object.
         at: Location,
-        /// What the dnode says, in bytes.
+        /// The space in the dnode, in bytes.
         stored: u64,
         /// The sum over its blocks.
         counted: u64,
@@ -156,9 +156,9 @@ pub enum Issue {
     BadStructure {
         /// Where.
         at: Location,
-        /// What it should be.
+        /// The kind of structure that it should be.
         what: &'static str,
-        /// What is wrong with it.
+        /// The cause.
         cause: Cause,
     },
     /// No two blocks share space, but by the dedup or clone tables.
@@ -176,7 +176,7 @@ pub enum Issue {
         at: Location,
         /// The copy.
         dva: Dva,
-        /// What is wrong with the address.
+        /// The fault of the address.
         cause: &'static str,
     },
     /// Everything allocated is reachable.
@@ -207,10 +207,10 @@ pub enum Issue {
         vdev: u32,
         /// Metaslab.
         metaslab: u64,
-        /// What is wrong.
+        /// The cause.
         cause: Cause,
     },
-    /// What is said to be obsolete of a removed vdev's mapping is what no block refers to.
+    /// The obsolete bytes of a removed vdev's mapping are those that no block refers to.
     Obsolete {
         /// The removed vdev.
         vdev: u32,
@@ -225,7 +225,7 @@ pub enum Issue {
     Removal {
         /// The vdev.
         vdev: u64,
-        /// What does not fit.
+        /// The contradiction.
         cause: Cause,
     },
     /// Space that the checkpoint has and the pool does not is listed in the checkpoint's maps.
@@ -245,7 +245,7 @@ pub enum Issue {
     DedupCount {
         /// A copy of the block.
         dva: Dva,
-        /// What the table says.
+        /// The references in the table.
         stored: u64,
         /// References found.
         counted: u64,
@@ -256,7 +256,7 @@ pub enum Issue {
         vdev: u32,
         /// Offset of the block.
         offset: u64,
-        /// What the table says: references beyond the first.
+        /// The references in the table, beyond the first.
         stored: u64,
         /// References beyond the first that were found.
         counted: u64,
@@ -269,30 +269,30 @@ pub enum Issue {
         object: u64,
         /// Which of its sums.
         field: &'static str,
-        /// What is stored.
+        /// The stored value.
         stored: u64,
-        /// What was counted.
+        /// The counted value.
         counted: u64,
     },
     /// Snapshots, clones, tables and holds of datasets refer to each other both ways.
     DatasetLinks {
         /// Dataset or directory.
         dataset: Arc<str>,
-        /// What does not fit.
+        /// The contradiction.
         cause: Cause,
     },
     /// Dead lists and other lists of blocks hold what their place allows, and sum up.
     BlockList {
         /// The list.
         at: Location,
-        /// What does not fit.
+        /// The contradiction.
         cause: Cause,
     },
     /// A file has as many links as directories name it.
     LinkCount {
         /// The file.
         at: Location,
-        /// What it says.
+        /// The stored count.
         stored: u64,
         /// Names found.
         counted: u64,
@@ -301,7 +301,7 @@ pub enum Issue {
     DirectorySize {
         /// The directory.
         at: Location,
-        /// What it says.
+        /// The stored count.
         stored: u64,
         /// Entries found, and two.
         counted: u64,
@@ -323,14 +323,14 @@ pub enum Issue {
         at: Location,
         /// The name, spelled; empty where it is not known.
         name: String,
-        /// What is wrong with it.
+        /// The cause.
         cause: &'static str,
     },
     /// Every file has a name, or waits to be deleted.
     Orphan {
         /// The file.
         at: Location,
-        /// Links it says it has.
+        /// The links in its attributes.
         links: u64,
     },
     /// A directory's parent is the directory that names it, as is that of an attribute; that of a
@@ -338,9 +338,10 @@ pub enum Issue {
     WrongParent {
         /// The directory, attribute or file.
         at: Location,
-        /// Parent it says it has.
+        /// The parent in its attributes.
         parent: u64,
-        /// What names it, or has it as its attributes; 0: nothing is known.
+        /// The directory that names it, or the file that has it as its attributes; 0: neither is
+        /// known.
         by: u64,
     },
     /// The accounting by user, group and project is right.
@@ -349,9 +350,9 @@ pub enum Issue {
         dataset: Arc<str>,
         /// Table and identity, such as `userused@0`.
         owner: String,
-        /// What is stored.
+        /// The stored value.
         stored: u64,
-        /// What was counted.
+        /// The counted value.
         counted: u64,
     },
     /// Every device has four good labels that agree with each other and with the pool.
@@ -360,7 +361,7 @@ pub enum Issue {
         device: String,
         /// 0 to 3.
         label: usize,
-        /// What is wrong.
+        /// The cause.
         cause: Cause,
     },
     /// No device has labels of two txgs: they are written in two rounds, and between these there is
@@ -398,7 +399,7 @@ pub enum Issue {
     },
     /// Something was not needed to open the pool and could not be read.
     Unopened {
-        /// What it is.
+        /// The structure.
         what: &'static str,
         /// Why.
         cause: Cause,

@@ -28,7 +28,7 @@ pub(crate) fn audit(pool: &Pool, sink: &Sink) {
             in_use.push(leaf.guid());
         }
     }
-    // What was removed from the pool may still lie about, and is none of its business.
+    // Devices that were removed from the pool are ignored.
     let tree = &pool.config().vdev_tree;
     for (guid, seen) in pool.candidate().leaves.iter().filter(|(g, _)| tree.find(**g).is_some()) {
         let Some(device) = pool.device_of(*guid) else { continue };
@@ -40,8 +40,8 @@ pub(crate) fn audit(pool: &Pool, sink: &Sink) {
     }
 }
 
-/// Whether what is on a device is read like that of any other. Of one that is DEGRADED it is: that
-/// only says that it has shown many errors.
+/// Whether a device is read like any other. A DEGRADED one is: that only means that it has had many
+/// errors.
 fn is_read(leaf: NodeRef<'_>) -> bool {
     match leaf.state() {
         VdevState::Online => true,

@@ -69,8 +69,7 @@ pub fn run(pool: &Pool, options: &CheckOptions, progress: &Progress) -> Report {
     survey(pool, options, progress).0
 }
 
-/// Checks an open pool, and says what of its space is taken; nothing of that when it was told to
-/// stop.
+/// Checks an open pool and returns its allocated space, or no space if cancelled.
 #[must_use]
 pub fn survey(
     pool: &Pool,
@@ -137,7 +136,7 @@ pub fn survey(
     (report, taken)
 }
 
-/// What is wrong with labels alone, read again: part of [`run`], and quick.
+/// The issues of labels alone, read again: part of [`run`], and quick.
 #[must_use]
 pub fn labels(pool: &Pool) -> Vec<Issue> {
     let sink = sink::Sink::new(CheckOptions::default().issues_max);
@@ -147,7 +146,7 @@ pub fn labels(pool: &Pool) -> Vec<Issue> {
     issues
 }
 
-/// What is inside the objects: tables everywhere, files and owners in file systems.
+/// Checks the contents of the objects: tables everywhere, files and owners in file systems.
 fn contents(
     pool: &Pool,
     sets: &sets::Sets,

@@ -11,7 +11,8 @@ use pool::Pool;
 use std::sync::Arc;
 use zio::Place;
 
-/// Judges the names in all tables whose names have a rule. What cannot be read is for others.
+/// Checks the names in all tables whose names have a rule. Tables that cannot be read are reported
+/// elsewhere.
 pub(crate) fn audit(pool: &Pool, sets: &Sets, sink: &Sink) {
     for object in pool.mos().objects().filter_map(Result::ok) {
         match object.dnode().kind {

@@ -1,6 +1,6 @@
 //! How to check.
 
-/// What is read.
+/// The blocks that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
     /// Every block.
@@ -12,7 +12,7 @@ pub enum Verify {
 /// How to check.
 #[derive(Clone, Debug)]
 pub struct CheckOptions {
-    /// What is read.
+    /// The blocks that are read.
     pub verify: Verify,
     /// Threads that read and verify; 0: as many as the machine can use.
     pub workers: usize,

@@ -38,7 +38,7 @@ pub(crate) fn audit(pool: &Pool, claims: &Claims<'_>, complete: bool, sink: &Sin
     }
 }
 
-/// What the header sums up.
+/// Checks the sums in the header.
 fn header(vdev: u32, mapping: &Mapping, sink: &Sink) {
     let entries = &mapping.entries;
     let bytes = entries.iter().fold(0u64, |sum, e| sum.saturating_add(e.size()));
@@ -111,7 +111,7 @@ fn obsolete(
     if let Some(entry) = pool.directory()?.get(mos::CONDENSING_INDIRECT.as_bytes())? {
         let words: Vec<u64> = entry.ints().collect();
         if let Ok(state) = CondensingState::from_words(&words) {
-            // What is being worked into a new mapping still counts for the old one.
+            // The map that is being merged into a new mapping still counts for the old one.
             maps.push((state.vdev == top.id).then_some(state.prev_obsolete_sm));
         }
     }

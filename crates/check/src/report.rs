@@ -1,4 +1,4 @@
-//! What a check found.
+//! The result of a check.
 
 use crate::damage::DeviceDamage;
 use crate::issue::{Issue, Severity};
@@ -6,7 +6,7 @@ use crate::totals::Totals;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Pool.
@@ -33,7 +33,7 @@ pub struct Report {
     pub devices: Vec<DeviceDamage>,
     /// Time it took.
     pub elapsed: Duration,
-    /// The check was told to stop, so it is not complete.
+    /// The check was cancelled, so it is not complete.
     pub cancelled: bool,
 }
 

@@ -76,7 +76,7 @@ pub(crate) fn list(pool: &Pool, sink: &Sink) -> Sets {
     let mut datasets = BTreeMap::new();
     let names = names(pool);
     for object in pool.mos().objects() {
-        // What cannot be read of the MOS is found again, and reported, by the walk.
+        // Objects of the MOS that cannot be read are found again, and reported, by the walk.
         let Ok(object) = object else { continue };
         if object.dnode().bonus_kind != DmuType::DSL_DATASET {
             continue;

@@ -32,7 +32,7 @@ struct CloneEntry {
     seen: u64,
 }
 
-/// What is known of shared blocks.
+/// The shared blocks that are known.
 #[derive(Default)]
 pub(crate) struct Shared {
     dedup: Mutex<HashMap<(Checksum, DdtKey), DedupEntry>>,
@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     has_clones: bool,
 }
 
-/// What a pointer is.
+/// The kind of a pointer.
 pub(crate) enum Reference {
     /// The only or the first owner: the space is its own. The pointer as the table completes it.
     First(BlkPtr),

@@ -1,4 +1,4 @@
-//! What the space maps say is allocated, against what blocks take.
+//! Compares the space maps with the space of the blocks.
 //!
 //! Every metaslab has a space map; what changed since it was last written is in log space maps,
 //! which cover all vdevs. Space that only the checkpoint holds is allocated too, and listed in a
@@ -37,14 +37,14 @@ impl Vdev {
     }
 }
 
-/// What the space maps say.
+/// The contents of the space maps.
 #[derive(Default)]
 pub(crate) struct Compared {
     /// Bytes that are allocated.
     pub(crate) allocated: u64,
     /// Of these, what only the checkpoint holds.
     pub(crate) kept: u64,
-    /// What is allocated, by vdev, but for that; as far as it could be read.
+    /// The allocated space, by vdev, but for that; as far as it could be read.
     pub(crate) maps: BTreeMap<u32, Bitmap>,
 }
 
@@ -80,7 +80,8 @@ pub(crate) fn compare(
         }
         kept += listed.count(0, size);
         let Some(taken) = claims.taken(v.id) else { continue };
-        // What is listed without a checkpoint has no owner; one that is discarded has no tree.
+        // Space that is listed without a checkpoint has no owner; a checkpoint that is discarded
+        // has no tree.
         let nothing;
         let own = match pool.features().count(checkpoint::FEATURE) {
             Some(0) => {

@@ -2,8 +2,8 @@
 //!
 //! A block counts once for each pointer that is visited; pointers are visited once, in the oldest
 //! snapshot that has them. Blocks that dedup or clone tables share count for every pointer, and
-//! `deduped` and `cloned` say what of the sum is not allocated again. Embedded blocks count with
-//! their logical size alone.
+//! `deduped` and `cloned` are the parts of the sum that are not allocated again. Embedded blocks
+//! count with their logical size alone.
 
 use ondisk::{BlkPtr, DmuType, EmbeddedKind};
 use std::collections::BTreeMap;

@@ -1,12 +1,12 @@
-//! The space that blocks take, for making space maps anew.
+//! The space that blocks take, for rebuilding space maps.
 
 use crate::claims::Claims;
 use crate::space::Bitmap;
 use std::collections::BTreeMap;
 
-/// What of the space of each vdev is taken by blocks that were met. When some could not be read,
-/// what is below them was not met, and all that the space maps say to be allocated counts as taken
-/// too.
+/// The space of each vdev that is taken by the blocks that were visited. If some could not be read,
+/// the blocks below them were not visited, and all space that the space maps have as allocated
+/// counts as taken too.
 pub struct UsedSpace {
     vdevs: BTreeMap<u32, Bitmap>,
     complete: bool,

@@ -1,8 +1,8 @@
 //! Whether the state of a txg is intact: a walk over metadata only, for choosing where to rewind.
 //!
-//! What lies below an uberblock is overwritten bit by bit once newer txgs reuse its space, so the
-//! older an uberblock, the more of it may be gone. Looked at are the MOS with all its objects and
-//! the dnodes of every dataset: enough to say what can still be reached, and quick.
+//! The blocks below an uberblock are overwritten bit by bit once newer txgs reuse their space, so
+//! the older an uberblock, the more of it may be gone. Checked are the MOS with all its objects and
+//! the dnodes of every dataset: enough to know what can still be reached, and quick.
 
 use dmu::Objset;
 use ondisk::DmuType;

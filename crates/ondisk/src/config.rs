@@ -1,7 +1,7 @@
-//! Pool and vdev configuration: the nvlists in labels and in the MOS that say what the pool is
-//! made of.
+//! Pool and vdev configuration: the nvlists in labels and in the MOS that describe of what a pool
+//! consists.
 //!
-//! Specified in `docs/format/config.md`. The same list stands in two places. The label of a
+//! Specified in `docs/format/config.md`. The same nvlist is stored in two places. The label of a
 //! device holds the pool's name and guids and the tree of *its* top-level vdev; the MOS (object
 //! `config` of the object directory) holds the tree of the whole pool under a `root` vdev, with
 //! the objects of each vdev that labels do not carry. Labels of spares and cache devices hold
@@ -382,7 +382,7 @@ fn check_shape(kind: &VdevKind, children: &[VdevConfig]) -> Result<()> {
     Ok(())
 }
 
-/// State of a pool as a label says it.
+/// State of a pool, as recorded in a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolState {
     /// In use, or was when its host went down.

@@ -35,7 +35,7 @@ pub enum ErrorKind {
     },
     /// A magic number is another one.
     BadMagic {
-        /// What stands there instead.
+        /// The value found.
         found: u64,
     },
     /// A number is outside the range the format allows.

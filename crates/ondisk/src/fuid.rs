@@ -1,9 +1,9 @@
 //! FUIDs: user and group ids that can carry a Windows domain.
 //!
 //! Specified in `docs/format/fuid.md`. The low 32 bits are the id (in a domain: the relative id),
-//! the high 32 bits the number of a domain in the file system's table; number 0 stands for plain
-//! POSIX ids. The table is an object of type "FUID table" named by `FUID` in the master node: a
-//! packed name-value list whose length stands in the object's bonus.
+//! the high 32 bits the number of a domain in the file system's table; number 0 means plain POSIX
+//! ids. The table is an object of type "FUID table" named by `FUID` in the master node: a packed
+//! name-value list whose length is stored in the object's bonus.
 
 use std::collections::BTreeMap;
 

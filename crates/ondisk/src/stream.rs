@@ -481,7 +481,7 @@ pub struct Record {
     pub body: Body,
     /// Length of the payload, as the header says: of BEGIN alone it is used.
     pub payload_len: u32,
-    /// Of all that stands before it in the stream; zeros: not known. BEGIN has none.
+    /// Checksum of everything before this record in the stream; zero if unknown. BEGIN has none.
     pub checksum: [u64; 4],
 }
 

@@ -18,7 +18,7 @@ use crate::plan::{Failure, Step};
 use pool::live::LivePool;
 use std::collections::BTreeMap;
 
-/// What came of the parts so far.
+/// The results of the parts so far.
 #[derive(Default)]
 pub(crate) struct Attempts {
     steps: Vec<Step>,
@@ -26,7 +26,7 @@ pub(crate) struct Attempts {
     failed: BTreeMap<String, String>,
 }
 
-/// What ends a round before all of it was tried.
+/// Why a round ended early.
 pub(crate) enum RoundEnd {
     /// The pool in memory has stopped.
     Stopped,
@@ -38,7 +38,7 @@ impl RoundEnd {
     /// Whether all was tried.
     ///
     /// # Errors
-    /// What ends the repair.
+    /// The error that ends the repair.
     pub(crate) fn is_whole(round: std::result::Result<(), Self>) -> Result<bool> {
         match round {
             Ok(()) => Ok(true),
@@ -88,12 +88,12 @@ impl Attempts {
         self.steps.extend(steps);
     }
 
-    /// How many steps were told.
+    /// The number of steps so far.
     pub(crate) fn step_count(&self) -> usize {
         self.steps.len()
     }
 
-    /// Takes back what was told after the first `count` steps: it did not become durable.
+    /// Discards the steps after the first `count`: they did not become durable.
     pub(crate) fn take_back(&mut self, count: usize) {
         self.steps.truncate(count);
     }

@@ -1,9 +1,8 @@
-//! Dead lists that cannot be read, or name what does not belong there, made anew.
+//! Rebuilds dead lists that cannot be read, or contain blocks that do not belong there.
 //!
-//! What a dead list is to hold is what the snapshot before has and the dataset has not, and both
-//! can be asked: of the dataset only what is younger than the snapshot is read, and of the snapshot
-//! what is not the dataset's at the same place. A block that both have stands at the same place in
-//! both.
+//! A dead list holds the blocks that the snapshot before has and the dataset has not, and both can
+//! be read: of the dataset only blocks younger than the snapshot, and of the snapshot those that
+//! are not the dataset's at the same place. A block that both have is at the same place in both.
 
 use crate::attempts::{Attempts, RoundEnd};
 use crate::plan::Step;
@@ -70,7 +69,7 @@ impl Visitor for Dead {
     }
 }
 
-/// What is in the snapshot before a dataset and not in it.
+/// The blocks of the snapshot before a dataset that the dataset does not have.
 fn dead_blocks(pool: &Pool, dataset: &Dataset) -> dsl::Result<Vec<BlkPtr>> {
     let before = match dataset.phys.prev_snap {
         0 => return Ok(Vec::new()),
@@ -95,7 +94,7 @@ fn dead_blocks(pool: &Pool, dataset: &Dataset) -> dsl::Result<Vec<BlkPtr>> {
     }
 }
 
-/// Dead lists that are made anew in one round: the datasets, and what is in them then.
+/// Dead lists that are rebuilt in one round: the datasets, and their new contents.
 #[derive(Default)]
 pub(crate) struct DeadLists(Vec<(String, u64, Vec<BlkPtr>)>);
 
@@ -154,7 +153,7 @@ impl DeadLists {
     }
 }
 
-/// What is to be mended.
+/// The description of the repair.
 fn words(dataset: &str) -> String {
     format!("the dead list of {dataset}")
 }

@@ -34,7 +34,7 @@ impl fmt::Display for NotNow {
     }
 }
 
-/// Why a pool is not repaired, or not put back. Unless it says so, nothing was written.
+/// Why a pool is not repaired, or not restored. Unless it says so, nothing was written.
 #[derive(Debug)]
 pub enum Error {
     /// The pool cannot be opened or changed, also not in memory.
@@ -47,7 +47,7 @@ pub enum Error {
     File(std::io::Error),
     /// It is not an undo file, is not whole, or does not fit what is on the devices.
     Undo(String),
-    /// The check was told to stop.
+    /// The check was cancelled.
     Cancelled,
 }
 

@@ -16,11 +16,11 @@ use pool::Pool;
 /// Properties by which things are counted in a directory.
 const LIMITS: [&str; 2] = ["filesystem_limit", "snapshot_limit"];
 
-/// What is made anew of a directory.
+/// The fields of a directory that are rebuilt.
 pub(crate) struct Fields {
     /// Which it is, and what of it is lost.
     pub(crate) what: String,
-    /// What is known again.
+    /// The recomputed fields.
     pub(crate) known: Vec<(String, u64)>,
 }
 
@@ -53,8 +53,8 @@ pub(crate) fn known(
     Some(Fields { what, known: missing.map(|(name, n)| (name.to_owned(), n)).collect() })
 }
 
-/// The counts of file systems and snapshots below a directory, where such are kept; `None` also
-/// where not all of what is below can be seen. OpenZFS counts anew what has no count.
+/// The counts of file systems and snapshots below a directory, where such are kept; `None` also if
+/// not all datasets below can be read. OpenZFS recounts a directory that has no count.
 fn counts(dsl: &Dsl, dir: &Dir) -> Option<[(&'static str, u64); 2]> {
     let parent = dsl.dir(dir.phys.parent, String::new()).ok();
     let is_counted = parent.is_some_and(|p| field(dsl, &p, FILESYSTEM_COUNT).is_some());

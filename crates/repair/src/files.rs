@@ -1,4 +1,4 @@
-//! What files say of themselves, what directories say of files, and sums by owner.
+//! Repairs of the attributes of files, of directory entries, and of sums by owner.
 //!
 //! All of it was found by comparing every name with every file, so it is only done here. Names that
 //! lead to nothing are taken away and named; files without a name get one in `lost+found`.
@@ -32,7 +32,7 @@ enum Change {
     Owner { table: u64, key: String, from: u64, to: u64, step: Step },
 }
 
-/// What is done in one round, by dataset.
+/// The changes of one round, by dataset.
 #[derive(Default)]
 pub(crate) struct Files(BTreeMap<String, Vec<Change>>);
 
@@ -94,7 +94,7 @@ impl Files {
         let now = live.rt().wall();
         let now = Time { seconds: now.as_secs().cast_signed(), nanos: now.subsec_nanos().into() };
         for (dataset, changes) in self.0 {
-            // One that cannot be opened is left as it is, and the plan says what is wrong with it.
+            // A dataset that cannot be opened is left as it is, and the plan has its issues.
             let Ok(fs) = live.undrained_filesystem(&dataset) else { continue };
             for change in changes {
                 let what = change.what(&dataset);
@@ -110,7 +110,7 @@ fn is_of_head(at: &Location) -> bool {
     at.place.objset != 0 && !at.dataset.contains('@')
 }
 
-/// The tables that are made anew: their datasets and numbers.
+/// The tables that are rebuilt: their datasets and numbers.
 fn tables(pool: &Pool, report: &Report) -> BTreeSet<(String, u64)> {
     const KINDS: [DmuType; 2] = [DmuType::DIRECTORY_CONTENTS, DmuType::UNLINKED_SET];
     let mut sets: BTreeMap<String, Option<dmu::Objset>> = BTreeMap::new();
@@ -132,7 +132,7 @@ fn tables(pool: &Pool, report: &Report) -> BTreeSet<(String, u64)> {
     out
 }
 
-/// What mends an issue, and in which dataset.
+/// The change that repairs an issue, and its dataset.
 fn change_for(issue: &Issue) -> Option<(String, Change)> {
     let sum = |of: String, from: u64, to: u64| Step::Sum { of, from, to };
     let numbers = |at: &Location, mend: Mend, step: Step| {

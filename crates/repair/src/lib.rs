@@ -11,14 +11,14 @@
 //! apply      the writes and flushes of the overlays, in their order, to the devices
 //! ```
 //!
-//! So a plan is not a forecast: it is the repair, and what it leaves was seen. What is written is
-//! what the pool's own engine wrote, txg by txg, each with its uberblock last: killed anywhere, the
-//! pool is as it was, or as one of these txgs made it.
+//! So a plan is not a forecast: it is the repair, and its result was checked. The writes are those
+//! of the pool's own engine, txg by txg, each with its uberblock last: killed anywhere, the pool is
+//! as it was, or as one of these txgs made it.
 //!
-//! What is true is what the check's walk met. Space maps are made of the blocks that it met, so
-//! that nothing in use is taken for the repair's own writes, whatever the maps said. More than one
-//! round is needed because damage hides other damage: as long as a block cannot be read, what is
-//! below it was not met, and space cannot be called leaked.
+//! The truth is what the check's walk met. Space maps are made of the blocks that it met, so that
+//! nothing in use is taken for the repair's own writes, whatever the maps had. More than one round
+//! is needed because damage hides other damage: as long as a block cannot be read, the blocks below
+//! it were not met, and space cannot be called leaked.
 //!
 //! **Invariant: nothing is written to a device before the whole repair is in memory and its undo
 //! file is durable.** Only [`Repair::apply`] and [`undo::put_back`] write.

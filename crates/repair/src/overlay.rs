@@ -1,9 +1,9 @@
 //! Devices that keep in memory what is written to them.
 //!
-//! An [`Overlay`] reads as the device below it with all writes done, and writes nothing to it. What
-//! was written is noted in a [`Journal`] that all overlays of a pool share, in order, with the
-//! flushes between: so it can be done to the devices later as it was done to the overlays, and a
-//! crash in the middle finds what a crash of the pool's own engine would have left.
+//! An [`Overlay`] reads as the device below it with all writes done, and writes nothing to it. Its
+//! writes are recorded in a [`Journal`] that all overlays of a pool share, in order, with the
+//! flushes between: so they can be repeated on the devices later as they were made on the overlays,
+//! and a crash in the middle leaves what a crash of the pool's own engine would have left.
 //!
 //! Memory: the bytes that were written, twice. The journal has a limit, behind which writes fail.
 
@@ -21,14 +21,14 @@ use std::sync::Arc;
 /// Unit in which changes are kept, in bytes.
 pub(crate) const PAGE: u64 = 4096;
 
-/// What was done to a device.
+/// An operation on a device.
 #[derive(Clone)]
 pub(crate) enum Event {
     Write { device: usize, offset: u64, parts: Vec<Shared> },
     Flush { device: usize },
 }
 
-/// What was done to all devices, in order.
+/// The operations on all devices, in order.
 pub(crate) struct Journal {
     inner: Mutex<Inner>,
     bytes_max: u64,
@@ -213,7 +213,7 @@ impl WriteDevice for Overlay {
     }
 }
 
-/// Overlays over the devices of another source, each made when it is asked for.
+/// Overlays over the devices of another source, each made on demand.
 pub(crate) struct Overlays {
     under: Arc<dyn DeviceSource>,
     /// The devices below are opened for writing, and so for this process alone.

@@ -1,4 +1,4 @@
-//! What a repair does, for those who decide about it.
+//! The plan of a repair, for the user who decides about it.
 
 use check::Issue;
 use pool::Verdict;
@@ -13,7 +13,7 @@ pub enum Step {
         /// The txg.
         txg: u64,
     },
-    /// Space maps are written anew, after what blocks take.
+    /// Space maps are rebuilt from the blocks in use.
     SpaceMaps {
         /// How many.
         maps: u64,
@@ -24,15 +24,15 @@ pub enum Step {
         /// Bytes that were in use and marked free: they are allocated.
         taken: u64,
     },
-    /// Log space maps are dropped: what they say is in the maps that are written anew.
+    /// Log space maps are dropped: their contents are in the maps that are rebuilt.
     LogSpaceMaps,
     /// A number that does not add up is set right.
     Sum {
         /// Which.
         of: String,
-        /// What it is.
+        /// Its value now.
         from: u64,
-        /// What it becomes.
+        /// Its new value.
         to: u64,
     },
     /// The sums of a list of blocks are set right.
@@ -51,7 +51,7 @@ pub enum Step {
     DatasetLost {
         /// Its name.
         dataset: String,
-        /// What becomes of it.
+        /// What the head was reset to.
         became: AbandonedHead,
     },
     /// Of an intent log what comes before the damage is replayed, and the rest dropped.
@@ -70,21 +70,21 @@ pub enum Step {
         /// The object that it named.
         object: u64,
     },
-    /// What cannot be read any more of objects is taken out of the way: they are lost.
+    /// Objects that cannot be read any more are dropped: they are lost.
     Dropped {
         /// Which.
         what: String,
     },
-    /// The dead list of a dataset is made anew.
+    /// The dead list of a dataset is rebuilt.
     DeadList {
         /// The dataset.
         dataset: String,
         /// Blocks in it.
         blocks: u64,
     },
-    /// The history of the pool, which cannot be read, begins anew.
+    /// The history of the pool, which cannot be read, is emptied.
     History,
-    /// A table is made anew of the entries that can be read or that other objects tell of.
+    /// A table is rebuilt from the entries that can be read or that other objects imply.
     Table {
         /// Which.
         table: String,
@@ -103,7 +103,7 @@ pub enum Step {
         /// The file.
         file: String,
     },
-    /// Labels are written anew, on all devices.
+    /// Labels are rewritten, on all devices.
     Labels {
         /// Those that were wrong: device and label.
         wrong: Vec<(String, usize)>,
@@ -113,14 +113,14 @@ pub enum Step {
 /// One thing that was tried and failed, in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What was to be mended.
+    /// The description of the repair.
     pub what: String,
     /// Why it is not.
     pub why: String,
 }
 
-/// What a repair found, does, and leaves. It was done in memory, and checked there: what it leaves
-/// is not a guess.
+/// The findings of a repair, its steps, and the issues that it leaves. It was done in memory, and
+/// checked there: the result is not a guess.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The pool.
@@ -136,15 +136,15 @@ pub struct Plan {
     /// States of earlier txgs, when something of the newest is lost: the txg, when it was (seconds
     /// since 1970), and what a look at its metadata says.
     pub earlier: Vec<(u64, u64, Verdict)>,
-    /// What is wrong now, or in the txg to which it goes back.
+    /// The issues now, or in the txg to which it goes back.
     pub found: Vec<Issue>,
     /// Issues that were too many to keep.
     pub found_more: u64,
-    /// What is done, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// What failed of it: that stays as it is.
+    /// The steps that failed: their structures stay as they are.
     pub failed: Vec<Failure>,
-    /// What is wrong after it.
+    /// The issues after it.
     pub left: Vec<Issue>,
     /// Issues of these that were too many to keep.
     pub left_more: u64,
@@ -184,7 +184,7 @@ impl Plan {
         self.steps.iter().any(gives_up)
     }
 
-    /// The undo file is called so when nothing else is said.
+    /// The default name of the undo file.
     #[must_use]
     pub fn undo_name(&self) -> String {
         format!("{}-{}.undo", self.pool, self.newest)

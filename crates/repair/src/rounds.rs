@@ -45,7 +45,7 @@ pub struct RepairOptions {
     pub txg: Option<u64>,
     /// The content of files is read too: what of it is lost is named.
     pub reads_files: bool,
-    /// What may be on devices that are away is given up.
+    /// Data that may be on absent devices is given up.
     pub gives_up_absent: bool,
     /// The devices are this process's alone from the first look on: the repair is to be applied.
     pub claims: bool,
@@ -59,7 +59,7 @@ pub struct Repair {
     pages: Vec<Vec<u64>>,
 }
 
-/// What one check found.
+/// The result of one check.
 struct CheckResult {
     pool: Pool,
     report: Report,
@@ -130,7 +130,7 @@ fn paths(candidate: &Candidate, newest: u64) -> Vec<PathBuf> {
     leaves.map(|leaf| leaf.path.clone()).collect()
 }
 
-/// What is known before the first round.
+/// The facts known before the first round.
 struct Begin {
     before: u64,
     newest: u64,
@@ -151,7 +151,7 @@ fn conclude(
     let (left, left_more) = issues(&seen.report);
     let (pool, after) = (seen.pool.name().to_owned(), seen.report.txg);
     let (devices, pages) = changed(&overlays, &seen.pool);
-    // What is put back is all that is there now, also when the repair is that of an older txg.
+    // The undo file restores the present state, also when the repair is that of an older txg.
     let guid = seen.pool.guid();
     let head = UndoHead { guid, name: pool.clone(), before: newest, after, devices };
     let undo = undo::length(&head, &pages);
@@ -196,7 +196,7 @@ fn damaged_files(seen: &CheckResult) -> Vec<String> {
     objects.iter().take(DAMAGED_MAX).map(|object| seen.pool.damaged_name(object)).collect()
 }
 
-/// What earlier txgs would give, when something of this one is lost.
+/// The verdicts on earlier txgs, if something of this one is lost.
 fn earlier(seen: &CheckResult, options: &RepairOptions) -> Vec<(u64, u64, Verdict)> {
     if seen.report.issues.iter().all(|i| i.severity() != Severity::Lost) {
         return Vec::new();
@@ -241,18 +241,18 @@ fn look(
     }
 }
 
-/// Issues, without those that only say how things are; and how many were not kept.
+/// Issues, without mere notes; and how many were not kept.
 fn issues(report: &Report) -> (Vec<Issue>, u64) {
     let is_wrong = |i: &&Issue| i.severity() != Severity::Note;
     (report.issues.iter().filter(is_wrong).cloned().collect(), report.dropped.values().sum())
 }
 
-/// What is changed of each device, and which devices these are.
+/// The changed places of each device, and the devices.
 fn changed(overlays: &Overlays, pool: &Pool) -> (Vec<UndoDevice>, Vec<Vec<u64>>) {
     let leaves = &pool.candidate().leaves;
     let of = |(path, overlay): (PathBuf, Arc<Overlay>)| {
         let guid = leaves.iter().find(|(_, sight)| sight.path == path).map_or(0, |(g, _)| *g);
-        // What is a file here is found from everywhere.
+        // A file of this machine is named by its absolute path.
         let whole = if path.exists() { std::path::absolute(&path) } else { Ok(path.clone()) };
         let path = whole.unwrap_or(path);
         let device = UndoDevice { guid, size: overlay.under().size(), path };
@@ -290,7 +290,7 @@ fn may_be_repaired(pool: &Pool) -> Result<()> {
     Ok(())
 }
 
-/// What one round mends.
+/// The repairs of one round.
 struct Round {
     maps: Option<(MapsAnew, Vec<Step>)>,
     labels: Vec<(String, usize)>,
@@ -331,7 +331,7 @@ impl Round {
             true => DeadLists::decide(&seen.pool, &seen.report, attempts),
             false => DeadLists::default(),
         };
-        // What datasets take is counted when all of them and their files are right.
+        // The space of datasets is summed when all of them and their files are right.
         let is_counted = files.is_empty() && tables.is_empty() && sets.is_empty();
         let sums = match is_counted && dead.is_empty() {
             true => Sums::decide(&seen.pool, &seen.report, attempts),
@@ -408,7 +408,7 @@ impl Round {
     }
 }
 
-/// What the repair itself met of the damage makes no device DEGRADED that was not before.
+/// Damage that the repair itself met makes no device DEGRADED that was not before.
 fn forget_damage(before: &Pool, live: &LivePool) -> Result<()> {
     let was_online = |guid: u64| {
         let tree = before.vdevs();
@@ -430,7 +430,7 @@ fn leave(live: LivePool, was_exported: bool) -> Result<()> {
 }
 
 impl Repair {
-    /// What it does.
+    /// The plan of the repair.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
@@ -448,16 +448,17 @@ impl Repair {
         Ok(claimed.collect::<std::result::Result<_, _>>()?)
     }
 
-    /// Does it to the devices, after what stands there is durable in a new file.
+    /// Applies it to the devices, after the old contents of the changed places are durable in a new
+    /// file.
     ///
     /// # Errors
-    /// Those of the file, which must not be there, and of the devices. What was written by then can
-    /// be put back.
+    /// Those of the file, which must not exist, and of the devices. Places that were written by
+    /// then can be restored.
     pub fn apply(&self, undo: &Path) -> Result<()> {
         let in_place = |e| Error::Undo(format!("the undo file {}: {e}", undo.display()));
         let file = File::create_new(undo).map_err(in_place)?;
         let devices = self.keep(&file, undo).inspect_err(|_| {
-            // Nothing was written, and what is left of it would stand in the way of the next try.
+            // Nothing was written, and the rest of the file would be in the way of the next try.
             let _ = std::fs::remove_file(undo);
         })?;
         let mut waiting: BTreeMap<(usize, u64), Vec<Shared>> = BTreeMap::new();

@@ -24,7 +24,7 @@ impl Sets {
         let mut out = Self::default();
         let dsl = pool.dsl();
         let readable = dsl.datasets().into_iter().filter_map(|(_, d)| d.ok());
-        // Where it is not known whether there is a key, nothing is said about the object set.
+        // If it is not known whether there is a key, the object set is not judged.
         let is_judged = |d: &Dataset| !d.phys.bp.is_hole() && dsl.key_object(&d.dir).is_ok();
         let readable = readable.filter(|d| !attempts.has_failed(&d.name));
         for dataset in readable.filter(is_judged) {

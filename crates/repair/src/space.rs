@@ -6,10 +6,10 @@ use ondisk::config::VdevConfig;
 use pool::{MapsAnew, Pool, TopSpec};
 use std::collections::BTreeSet;
 
-/// What the check says of maps that stand for all: the logs of their changes.
+/// The name that the check uses for the log space maps, which stand for all maps.
 const LOGS: &str = "the log space maps";
 
-/// The maps that are written anew, and what to say of them; `None`: all are right.
+/// Decides which maps are rebuilt, and returns the steps for the plan; `None`: all are right.
 pub(crate) fn decide(
     pool: &Pool,
     report: &Report,

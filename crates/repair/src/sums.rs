@@ -25,14 +25,14 @@ struct Sum {
     counted: u64,
 }
 
-/// What they are called where they cannot be set right.
+/// Their name in a plan if they cannot be repaired.
 const SUMS: &str = "sums of datasets and lists of blocks";
 
 /// The sums that are set right in one round.
 #[derive(Default)]
 pub(crate) struct Sums {
     datasets: Vec<Sum>,
-    /// Lists of blocks, with what they are to say.
+    /// Lists of blocks, with their right sums.
     lists: Vec<(u64, Space)>,
 }
 
@@ -99,7 +99,7 @@ impl Sums {
                 out.lists.push((list, space));
             }
         }
-        // What datasets have is counted with their dead lists.
+        // The space of datasets is summed with their dead lists.
         if !out.lists.is_empty() {
             return out;
         }
@@ -116,7 +116,7 @@ impl Sums {
                 _ => false,
             };
             if ready {
-                // What all parts make comes after the parts.
+                // The total comes after its parts.
                 let has_parts = sums.iter().any(|s| s.field != "used");
                 let chosen = sums.iter().filter(|s| s.field != "used" || !has_parts);
                 out.datasets.extend(chosen.cloned());
@@ -216,7 +216,7 @@ fn is_counted(pool: &Pool, number: u64, dir: &DslDir, is_wrong: &dyn Fn(u64) -> 
     !children.iter().filter_map(dmu::ZapEntry::u64).any(is_wrong)
 }
 
-/// What a list is to say of itself, when it says something else.
+/// The right sum of a list, if the stored one is another.
 pub(crate) fn wrong_list(pool: &Pool, number: u64) -> dmu::Result<Option<Space>> {
     let mos = pool.mos();
     let object = mos.object(number)?;

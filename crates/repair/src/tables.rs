@@ -1,10 +1,10 @@
 //! Tables of the meta object set of which a part cannot be read, and the history.
 //!
-//! They are made anew of the entries that can be read. What other objects say as well is put in
-//! again: which snapshots a head has, what is below a directory, and the clones. Their names stand
-//! nowhere else: they are called `lost-` and their number, but for the directories of the pool's
-//! own, which are known by what they are. Properties, permissions and holds that cannot be read are
-//! lost; the error log is written again by the next scrub.
+//! They are rebuilt from the entries that can be read. Entries that other objects imply are added
+//! again: the snapshots of a head, the children of a directory, and the clones. Their names are
+//! stored nowhere else: they are called `lost-` and their number, but for the directories of the
+//! pool's own, which are known by their contents. Properties, permissions and holds that cannot be
+//! read are lost; the error log is written again by the next scrub.
 
 use crate::attempts::{Attempts, RoundEnd};
 use crate::fields::{self, Fields};
@@ -33,7 +33,7 @@ const KINDS: [DmuType; 9] = [
     DmuType::DSL_DIR_CHILD_MAP,
 ];
 
-/// What the history is called where it cannot be made anew.
+/// The name of the history in a plan if it cannot be rebuilt.
 const HISTORY: &str = "the history of the pool";
 
 /// A table, and what is put into it beside what can be read.
@@ -47,7 +47,7 @@ struct Table {
     wrong: Vec<String>,
 }
 
-/// The tables that are made anew in one round.
+/// The tables that are rebuilt in one round.
 #[derive(Default)]
 pub(crate) struct Tables {
     tables: Vec<Table>,
@@ -178,7 +178,7 @@ impl Table {
         Self { number, kind, what, known, wrong }
     }
 
-    /// Makes it anew; how many entries it has.
+    /// Rebuilds it; returns its number of entries.
     fn renew(&self, cx: &TaskCx<'_>) -> pool::Result<u64> {
         let (mos, tx) = (cx.dsl().mos, cx.tx);
         let kept = mos.renew_table(tx, self.number, 0)?;

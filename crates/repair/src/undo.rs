@@ -1,4 +1,4 @@
-//! The undo file: what stood on the devices where a repair writes.
+//! The undo file: the old contents of the places that a repair writes.
 //!
 //! ```text
 //! magic  version  pool guid  txg before  txg after  name
@@ -10,8 +10,8 @@
 //! Numbers are little-endian. It is whole and durable before the first byte is written to a device;
 //! one that is not whole belongs to a repair that wrote nothing.
 //!
-//! What is put back is the state of one txg, so nothing may have been written since by anything
-//! else: an uberblock that is newer than the repair's would lead to blocks that are older.
+//! Restoring it gives the state of one txg, so nothing else may have been written since: an
+//! uberblock that is newer than the repair's would lead to blocks that are older.
 
 use crate::error::{Error, Result};
 use crate::overlay::PAGE;
@@ -44,7 +44,7 @@ pub struct UndoDevice {
     pub path: PathBuf,
 }
 
-/// What an undo file is of.
+/// The header of an undo file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UndoHead {
     /// Guid of the pool.
@@ -243,8 +243,9 @@ fn verify(file: &mut File) -> Result<()> {
     }
 }
 
-/// Puts back what stood on the devices before a repair; bytes that were written. Called off in the
-/// middle it is to be done again. Devices are looked for in `places`, and where they were.
+/// Restores the contents of the devices from before a repair; returns the bytes written. If it was
+/// cancelled in the middle it must be repeated. Devices are searched for in `places`, and where
+/// they were.
 ///
 /// # Errors
 /// Nothing is written when the file is not whole, or the devices are not as the repair left them.

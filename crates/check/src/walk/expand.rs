@@ -69,7 +69,7 @@ impl Walk<'_> {
         crate::accounting::space_of(self.pool, bp)
     }
 
-    /// Whether a pointer may stand where it stands; `false` when following it could loop.
+    /// Whether a pointer may be at its place; `false` if following it could loop.
     fn judge(&self, bp: &BlkPtr, place: Place, owner: &Owner) -> bool {
         let mut follow = true;
         let mut expect = |field, found: u64, expected: u64, fatal: bool| {

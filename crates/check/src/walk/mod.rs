@@ -35,7 +35,7 @@ use zio::{Block, Place, Request};
 /// A visited pointer whose block is to be read.
 pub(super) type Item = dmu::traverse::Item<Arc<Owner>>;
 
-/// What one thread counts by itself.
+/// The counts of one thread.
 #[derive(Default)]
 pub(crate) struct Local {
     pub(crate) totals: Totals,
@@ -72,7 +72,8 @@ pub(crate) struct Walk<'p> {
     pub(crate) shared: &'p Shared,
     pub(crate) sink: &'p Sink,
     progress: &'p Progress,
-    /// What another walk has read already: blocks without pointers inside need no second reading.
+    /// Blocks that another walk has read already: those without pointers inside need no second
+    /// reading.
     known: Option<&'p Claims<'p>>,
 }
 

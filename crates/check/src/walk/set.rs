@@ -1,4 +1,4 @@
-//! What the walk knows of object sets and objects while their blocks are under way.
+//! The walk's knowledge of object sets and objects while their blocks are in flight.
 
 use crate::issue::{Issue, Location};
 use crate::sink::Sink;
@@ -38,7 +38,7 @@ pub(crate) struct Set {
 pub(crate) struct Owner {
     pub(crate) set: Arc<Set>,
     object: u64,
-    /// What its dnode says; `None` for the header of the set and the log.
+    /// The shape in its dnode; `None` for the header of the set and the log.
     pub(crate) shape: Option<Shape>,
     /// Space its visited blocks take.
     taken: AtomicU64,
@@ -48,7 +48,7 @@ pub(crate) struct Owner {
     partial: AtomicBool,
 }
 
-/// What a dnode says of its blocks.
+/// The shape of an object in its dnode.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) kind: DmuType,

@@ -105,7 +105,7 @@ pub struct Leaf<'b> {
     pad1: u64,
     pad2: [u8; 11],
     endian: Endian,
-    /// A whole block. What it says of the fields above is what they were before they changed.
+    /// The whole block. Its copies of the fields above are from before these were changed.
     block: Cow<'b, [u8]>,
     touched: Touched,
 }
