@@ -1,10 +1,10 @@
 //! Access control lists: NFSv4 lists as ZFS keeps them, and POSIX lists in an xattr.
 //!
 //! Specified in `docs/format/acl.md`. Every file has an NFSv4 list, mostly a trivial one that
-//! says what the mode says. Its entries have two encodings: version 0, fixed 12 bytes, numeric
-//! ids of 32 bits; version 1, of 8, 16 or 48 bytes, whose ids are FUIDs (see [`crate::fuid`]).
-//! The list is embedded in the znode or, longer than its 72 bytes, in an object of its own; with
-//! system attributes it is the attribute `ZPL_DACL_ACES`, always version 1.
+//! corresponds to the mode. Its entries have two encodings: version 0, fixed 12 bytes, numeric ids
+//! of 32 bits; version 1, of 8, 16 or 48 bytes, whose ids are FUIDs (see [`crate::fuid`]). The list
+//! is embedded in the znode or, longer than its 72 bytes, in an object of its own; with system
+//! attributes it is the attribute `ZPL_DACL_ACES`, always version 1.
 //!
 //! With `acltype=posix` the lists that Linux shows are the xattrs `system.posix_acl_access` and
 //! `system.posix_acl_default`, little-endian on every machine.

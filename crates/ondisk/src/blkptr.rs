@@ -112,7 +112,7 @@ impl core::fmt::Debug for Dva {
     }
 }
 
-/// What an embedded block pointer carries.
+/// The payload of an embedded block pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmbeddedKind {
     /// The block's compressed data.
@@ -252,8 +252,8 @@ impl BlkPtr {
         self.dvas().map(|(_, d)| d.asize()).sum()
     }
 
-    /// What space accounting (dead lists, datasets, directories) takes for the compressed and the
-    /// uncompressed size: an embedded block stores nothing, and metadata count as stored.
+    /// The compressed and the uncompressed size for space accounting (dead lists, datasets,
+    /// directories): an embedded block stores nothing, and metadata count as stored.
     #[must_use]
     pub fn accounted_sizes(&self) -> [u64; 2] {
         let stored = if self.is_embedded() || self.is_hole() { 0 } else { self.psize() };
@@ -356,12 +356,12 @@ impl BlkPtr {
     }
 
     /// [`Self::fill`] of the pointer in these bytes, `None` when it is a hole. Of the thousand
-    /// pointers of an indirect block, this alone is wanted whenever one of them has changed.
+    /// pointers of an indirect block, only this is needed whenever one of them has changed.
     #[must_use]
     pub fn fill_of(bytes: &[u8; BLKPTR_SIZE], endian: Endian) -> Option<u64> {
         let mut out = Self::HOLE;
         let (stored, _) = bytes.as_chunks::<8>();
-        // What says that it is a hole, embedded or encrypted, and the count itself.
+        // The words with the hole, embedded and encryption bits, and the count itself.
         for at in [0, 1, 6, 11] {
             out.0[at] = endian.u64(stored[at]);
         }

@@ -9,7 +9,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::wordstruct::word_struct;
 
 word_struct! {
-    /// What the second form adds: for redacted sends, for the size written since, for raw sends.
+    /// The additional fields of the second form: for redacted sends, for the size written since,
+    /// for raw sends.
     pub struct BookmarkExtra("bookmark") {
         /// [Redaction list](crate::redaction); 0: none.
         pub redaction_obj: u64,

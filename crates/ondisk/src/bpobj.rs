@@ -3,7 +3,7 @@
 //! Specified in `docs/format/bpobj.md`. Used for dead lists, blocks whose free is deferred to the
 //! next txg (`sync_bplist`), blocks to be freed in the background (`free_bpobj`), and blocks that
 //! device removal made obsolete. The object's data are block pointers of 128 bytes, one after the
-//! other; its bonus is a header whose length tells the version:
+//! other; its bonus is a header whose length determines the version:
 //!
 //! ```text
 //! 16 bytes  num_blkptrs, bytes (then named bplist)  before pool version 3
@@ -48,7 +48,7 @@ impl Space {
         }
     }
 
-    /// What is left without the other, wrapping likewise.
+    /// The difference, wrapping likewise.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         Self {
@@ -84,7 +84,7 @@ pub struct BpobjHeader {
 }
 
 impl BpobjHeader {
-    /// Decodes a bonus; its length tells the form.
+    /// Decodes a bonus; its length determines the form.
     pub fn decode(data: &[u8], endian: Endian) -> Result<Self> {
         let mut r = Reader::new("bpobj", data, endian);
         let mut h =

@@ -10,7 +10,7 @@ use crate::cursor::{Endian, Reader, Writer};
 use crate::error::{ErrorKind, Result};
 use crate::wordstruct::word_struct;
 
-/// What the name in the object directory begins with; the vdev's number in decimal follows.
+/// The prefix of the name in the object directory; the vdev's number in decimal follows.
 pub const OBJECT_PREFIX: &str = "com.fudosecurity:brt:vdev:";
 /// Bytes of a vdev that one count is for.
 pub const RANGE_SIZE: u64 = 16 << 20;

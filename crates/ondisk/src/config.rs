@@ -26,7 +26,7 @@ pub const PARITY_MAX: u64 = 3;
 /// Largest number of children of raidz and draid.
 pub const RAID_CHILDREN_MAX: u64 = 255;
 
-/// What a vdev does with its children or its device.
+/// The kind of a vdev, with its children or its device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VdevKind {
     /// Top of the tree; blocks are addressed to one of its children.
@@ -46,7 +46,7 @@ pub enum VdevKind {
         ndata: u32,
         /// Distributed spares.
         nspares: u32,
-        /// Groups in one slice: how many until the layout begins anew.
+        /// Groups in one slice: the period of the layout.
         ngroups: u32,
     },
     /// A block device.
@@ -61,9 +61,9 @@ pub enum VdevKind {
     Indirect,
     /// A device and its replacement during resilver; reads like a mirror.
     Replacing,
-    /// A failed device and the spare that stands in; reads like a mirror.
+    /// A failed device and the spare that replaces it; reads like a mirror.
     Spare,
-    /// A distributed spare of a draid vdev, standing in for one of its children.
+    /// A distributed spare of a draid vdev, in place of one of its children.
     DraidSpare {
         /// Guid of the draid vdev it belongs to.
         top_guid: u64,
@@ -93,7 +93,7 @@ impl VdevKind {
         )
     }
 
-    /// The type as it stands on disk.
+    /// The type as stored on disk.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -119,7 +119,7 @@ impl VdevKind {
         Ok(match list.text("type")? {
             "root" => Self::Root,
             "mirror" => Self::Mirror,
-            // Pools older than version 3 know only single parity and do not say so.
+            // Pools older than version 3 have only single parity and do not store it.
             "raidz" => Self::Raidz {
                 nparity: opt_range(list, "nparity", 1, PARITY_MAX)?.unwrap_or(1) as u8,
             },
@@ -146,7 +146,7 @@ impl VdevKind {
     }
 }
 
-/// What the name of a dRAID vdev begins with: parity and data columns of a group, children, and
+/// The prefix of the name of a dRAID vdev: parity and data columns of a group, children, and
 /// distributed spares, as in `draid2:3d:8c:1s`.
 #[must_use]
 pub fn draid_name(nparity: u64, ndata: u64, children: usize, nspares: u64) -> String {
@@ -159,7 +159,7 @@ pub fn draid_name(nparity: u64, ndata: u64, children: usize, nspares: u64) -> St
 /// names of hosts) replace bytes that are not UTF-8; the exact bytes are in `nvlist`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VdevConfig {
-    /// What it is, with the geometry that belongs to the kind.
+    /// Its kind, with the geometry that belongs to it.
     pub kind: VdevKind,
     /// Index among its parent's children; 0 where not stored (spares and cache devices).
     pub id: u64,
@@ -185,7 +185,7 @@ pub struct VdevConfig {
     pub create_txg: Option<u64>,
     /// A log device.
     pub is_log: bool,
-    /// A spare that stands in somewhere, or an entry of the list of spares.
+    /// A spare that is in use, or an entry of the list of spares.
     pub is_spare: bool,
     /// A cache device.
     pub is_l2cache: bool,
@@ -194,8 +194,8 @@ pub struct VdevConfig {
     /// The word for the blocks that a top-level vdev is meant for (`log`, `special`, `dedup`),
     /// where these are not all; in one line.
     ///
-    /// It is not in the lists on disk: it stands in the ZAP of the vdev (`vdev_zap_top`) under
-    /// `org.zfsonlinux:allocation_bias`, and a reader of that puts it here. A log device says it in
+    /// It is not in the lists on disk: it is stored in the ZAP of the vdev (`vdev_zap_top`) under
+    /// `org.zfsonlinux:allocation_bias`, and a reader of that puts it here. A log device has it in
     /// `is_log` as well.
     pub alloc_bias: Option<String>,
     /// No new allocations: `zpool remove` is preparing, or `allocating=off`.
@@ -320,7 +320,7 @@ impl VdevConfig {
         })
     }
 
-    /// What its name begins with, if that is not a path: `mirror`, `raidz1`, `draid2:3d:8c:1s`.
+    /// The prefix of its name, if that is not a path: `mirror`, `raidz1`, `draid2:3d:8c:1s`.
     #[must_use]
     pub fn kind_name(&self) -> String {
         match self.kind {
@@ -450,7 +450,7 @@ pub struct PoolConfig {
     pub top_guid: Option<u64>,
     /// Guid of the labelled device; only in labels.
     pub guid: Option<u64>,
-    /// The labelled device stands in as a spare; only in labels.
+    /// The labelled device is in use as a spare; only in labels.
     pub is_spare: bool,
     /// The labelled device is part of a log; only in labels.
     pub is_log: bool,
@@ -530,7 +530,7 @@ impl PoolConfig {
     }
 }
 
-/// What the label of a spare or a cache device says. It names no pool: a spare may serve several.
+/// The label of a spare or a cache device. It names no pool: a spare may serve several.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuxConfig {
     /// Pool version of the pool that labelled it.
@@ -547,7 +547,7 @@ pub struct AuxConfig {
     pub nvlist: NvList,
 }
 
-/// What the nvlist of a label can be.
+/// The forms of the nvlist of a label.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LabelConfig {
     /// Device of a pool.

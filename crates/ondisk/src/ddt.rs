@@ -92,7 +92,7 @@ pub fn log_name(checksum: Checksum, number: u8) -> Option<String> {
 }
 
 word_struct! {
-    /// What identifies a block's content (40 bytes, or five words as ZAP key).
+    /// The identity of a block's content (40 bytes, or five words as ZAP key).
     #[derive(Hash, PartialOrd, Ord)]
     pub struct DdtKey("ddt key") {
         /// The block's checksum.

@@ -1,4 +1,4 @@
-//! Types of objects and blocks, as they stand in dnodes and block pointers.
+//! Types of objects and blocks, as stored in dnodes and block pointers.
 //!
 //! Numbers up to 53 are the historic list; since feature flags, new types encode their byte-order
 //! class, whether they are metadata and whether they are encrypted in the number itself (bit 7

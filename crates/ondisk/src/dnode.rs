@@ -1,8 +1,8 @@
 //! Dnodes: the root of one object, a tree of blocks.
 //!
-//! Specified in `docs/format/dmu.md`. A dnode takes 1 to 32 slots of 512 bytes. The first 64
-//! bytes are the core, then come 1 to 3 block pointers, then the bonus, and, when the flag says
-//! so, a spill block pointer in the last 128 bytes.
+//! Specified in `docs/format/dmu.md`. A dnode takes 1 to 32 slots of 512 bytes. The first 64 bytes
+//! are the core, then come 1 to 3 block pointers, then the bonus, and, if the flag is set, a spill
+//! block pointer in the last 128 bytes.
 //!
 //! ```text
 //! 0 type  1 indblkshift  2 nlevels  3 nblkptr  4 bonustype  5 checksum  6 compress  7 flags
@@ -18,7 +18,7 @@ use crate::kinds::{Checksum, Compression};
 
 /// Size of a dnode slot in bytes.
 pub const DNODE_SLOT_SIZE: usize = 512;
-/// Offset of the byte that says how many slots a dnode takes beyond its first.
+/// Offset of the number of slots that a dnode takes beyond its first.
 pub const EXTRA_SLOTS_AT: usize = 12;
 /// Bytes before the first block pointer.
 pub const DNODE_CORE_SIZE: usize = 64;
@@ -32,7 +32,7 @@ pub const MAX_LEVELS: u8 = 12;
 pub const FLAG_USED_BYTES: u8 = 1 << 0;
 /// The object is in the user and group accounting.
 pub const FLAG_USERUSED_ACCOUNTED: u8 = 1 << 1;
-/// A spill block pointer stands at the end.
+/// There is a spill block pointer at the end.
 pub const FLAG_SPILL: u8 = 1 << 2;
 /// The object is in the object-count accounting.
 pub const FLAG_USEROBJUSED_ACCOUNTED: u8 = 1 << 3;
@@ -66,9 +66,9 @@ pub struct Dnode {
     pub blkptrs: Vec<BlkPtr>,
     /// Bonus bytes, undecoded, `bonuslen` long.
     pub bonus: Vec<u8>,
-    /// Spill block pointer, when the flag says so.
+    /// Spill block pointer, if the flag is set.
     pub spill: Option<BlkPtr>,
-    /// Byte order of the block the dnode stands in: the order of the bonus too.
+    /// Byte order of the block with the dnode: the order of the bonus too.
     pub endian: Endian,
     /// Padding, and bytes between bonus and spill or end, as found, for an exact encode.
     slack: Slack,

@@ -175,7 +175,7 @@ impl DslDataset {
     }
 }
 
-/// Keys of the ZAP of a zapified dataset. The GUID of a feature as key says that the dataset uses
+/// Keys of the ZAP of a zapified dataset. The GUID of a feature as key means that the dataset uses
 /// it; the value is 0, or for `com.delphix:redacted_datasets` an array.
 pub mod dataset_field {
     /// ZAP of bookmarks: name to [`crate::bookmark::Bookmark`].

@@ -28,13 +28,13 @@ word_struct! {
 }
 
 impl Zbookmark {
-    /// Object number that stands for the root block of an object set.
+    /// Object number of the root block of an object set.
     pub const ROOT_OBJECT: u64 = 0;
     /// Level of the root block of an object set.
     pub const ROOT_LEVEL: i64 = -1;
     /// Level of a block of the intent log.
     pub const ZIL_LEVEL: i64 = -2;
-    /// Level that stands for an object as such.
+    /// Level of an object as such.
     pub const DNODE_LEVEL: i64 = -3;
     /// Block number of a spill block.
     pub const SPILL_BLKID: u64 = u64::MAX - 1;

@@ -1,4 +1,4 @@
-//! What can be wrong with bytes from a disk, and where in them.
+//! Errors of bytes from a disk, and their places.
 
 use core::fmt;
 
@@ -18,7 +18,7 @@ pub struct Error {
     pub field: &'static str,
     /// Byte offset of the field from the start of the structure.
     pub offset: u64,
-    /// What is wrong with it.
+    /// The kind of error.
     pub kind: ErrorKind,
 }
 
@@ -40,7 +40,7 @@ pub enum ErrorKind {
     },
     /// A number is outside the range the format allows.
     OutOfRange {
-        /// What stands there.
+        /// The value found.
         value: u64,
         /// Smallest value allowed.
         min: u64,
@@ -49,7 +49,7 @@ pub enum ErrorKind {
     },
     /// A type, version or flag this implementation does not know.
     Unknown {
-        /// What stands there.
+        /// The value found.
         value: u64,
     },
     /// Text is not valid where the format demands it (a missing NUL, not UTF-8).

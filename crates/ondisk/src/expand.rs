@@ -1,7 +1,7 @@
-//! RAID-Z expansion: what the ZAP of the growing top-level vdev says of it.
+//! RAID-Z expansion: its entries in the ZAP of the growing top-level vdev.
 //!
 //! Specified in `docs/format/raidz-expansion.md`. While data are being moved to the wider layout,
-//! the uberblock says how far ([`crate::uberblock`]); the ZAP keeps what `zpool status` shows,
+//! the uberblock has the progress ([`crate::uberblock`]); the ZAP keeps what `zpool status` shows,
 //! during and after. The vdev's configuration has `raidz_expanding` while it runs, and afterwards
 //! the txgs at which the width grew (`raidz_expand_txgs`), for a block's width follows from its
 //! birth.

@@ -1,11 +1,11 @@
 //! Pool versions and feature flags: what a pool may demand of a program that opens it.
 //!
-//! Specified in `docs/format/features.md`. Up to version 28 a number said it all. Version 5000
-//! stands for feature flags: each feature has a guid (`organisation:name`), and the MOS has three
-//! ZAPs keyed by it: `features_for_read` and `features_for_write` with the number of things that
-//! use the feature (0: enabled, not active), and `feature_descriptions`. A feature that a reader
-//! can do without is in the second, any other in the first. Those without which the MOS itself
-//! cannot be read are in every label too.
+//! Specified in `docs/format/features.md`. Up to version 28 a number was all. Version 5000 means
+//! feature flags: each feature has a guid (`organisation:name`), and the MOS has three ZAPs keyed
+//! by it: `features_for_read` and `features_for_write` with the number of things that use the
+//! feature (0: enabled, not active), and `feature_descriptions`. A feature that a reader can do
+//! without is in the second, any other in the first. Those without which the MOS itself cannot be
+//! read are in every label too.
 //!
 //! An entry of `features_for_read` with a number other than 0 that is not [`Support::Read`] here
 //! forbids opening the pool; one of `features_for_write` forbids writing.
@@ -23,10 +23,10 @@ const MOS: u8 = 2;
 const ACTIVE_WHEN_ENABLED: u8 = 4;
 /// Datasets that use it name it.
 const PER_DATASET: u8 = 8;
-/// What a dataset says is an array of numbers.
+/// The value in a dataset is an array of numbers.
 const DATASET_NUMBERS: u8 = 16;
 
-/// What this implementation can do with pools on which a feature is active.
+/// The support of this implementation for pools on which a feature is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Support {
     /// Nothing: the name is all that is known.
@@ -40,11 +40,11 @@ pub enum Support {
 pub struct Feature {
     /// Key in the ZAPs, labels and streams: `com.delphix:hole_birth`.
     pub guid: &'static str,
-    /// What it does, in one sentence.
+    /// Its effect, in one sentence.
     pub description: &'static str,
     /// Names of the features it needs.
     pub depends: &'static [&'static str],
-    /// What this implementation can do with it.
+    /// The support of this implementation.
     pub support: Support,
     flags: u8,
 }

@@ -18,7 +18,7 @@ const INDEX: &str = "fuid_idx";
 const OFFSET: &str = "fuid_offset";
 const DOMAIN: &str = "fuid_domain";
 
-/// A user or group id as it stands on disk.
+/// A user or group id as stored on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fuid(pub u64);
 

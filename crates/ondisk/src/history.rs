@@ -1,8 +1,8 @@
 //! The pool's history: every command and every internal event, in a ring in one MOS object.
 //!
-//! Specified in `docs/format/history.md`. The object's bonus buffer ([`HistoryPhys`]) says where
-//! the ring begins and ends. Offsets in it are logical: they only grow. The record of the pool's
-//! creation stands in front and is never overwritten:
+//! Specified in `docs/format/history.md`. The object's bonus buffer ([`HistoryPhys`]) has the
+//! beginning and the end of the ring. Offsets in it are logical: they only grow. The record of the
+//! pool's creation is in front and is never overwritten:
 //!
 //! ```text
 //! physical  0 .. create_len            record of `zpool create`

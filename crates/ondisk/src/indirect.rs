@@ -32,7 +32,7 @@ pub struct MappingHeader {
 }
 
 impl MappingHeader {
-    /// Decodes a bonus; its length tells the form.
+    /// Decodes a bonus; its length determines the form.
     pub fn decode(data: &[u8], endian: Endian) -> Result<Self> {
         let mut r = Reader::new("indirect mapping", data, endian);
         let mut h = Self {
@@ -173,7 +173,7 @@ word_struct! {
 }
 
 word_struct! {
-    /// What lies below `offset` and not below the entry before was copied in this txg.
+    /// The range below `offset` and not below the entry before was copied in this txg.
     pub struct BirthEntry("indirect birth entry") {
         /// End of the part in bytes.
         pub offset: u64,

@@ -1,5 +1,5 @@
-//! Numbers of the checksum and compression algorithms, as they stand in block pointers, dnodes
-//! and property values.
+//! Numbers of the checksum and compression algorithms, as stored in block pointers, dnodes and
+//! property values.
 
 use core::fmt;
 

@@ -153,7 +153,7 @@ pub fn decode_nvlist(part: &[u8]) -> Result<NvList> {
     NvList::decode(part.get(..part.len().saturating_sub(EMBEDDED_CHECKSUM_SIZE)).unwrap_or(part))
 }
 
-/// What boot loaders and systems keep in the label. Not needed to open a pool.
+/// The area of boot loaders and systems in the label. Not needed to open a pool.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BootEnv {
     /// All zeros: never written.

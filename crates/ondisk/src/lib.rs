@@ -1,8 +1,8 @@
 //! Every structure of the ZFS on-disk format: decode and encode, in both byte orders.
 //!
-//! Input is a byte slice and a byte order; output is an owned, checked value or an [`Error`] that
-//! says what is wrong and where. This crate does no I/O, has no `unsafe` and does not panic on
-//! any input. The structures are specified in `docs/format/`.
+//! Input is a byte slice and a byte order; output is an owned, checked value or an [`Error`] with
+//! the fault and its place. This crate does no I/O, has no `unsafe` and does not panic on any
+//! input. The structures are specified in `docs/format/`.
 #![forbid(unsafe_code)]
 
 pub mod acl;

@@ -70,7 +70,7 @@ pub const OBSOLETE_BPOBJ: &str = "com.delphix:obsolete_bpobj";
 pub const CONDENSING_INDIRECT: &str = "com.delphix:condensing_indirect";
 /// The uberblock of the [checkpoint](crate::checkpoint) (array of words).
 pub const ZPOOL_CHECKPOINT: &str = "com.delphix:zpool_checkpoint";
-/// What `com.fudosecurity:brt:vdev:N` begins with; see [`crate::brt`].
+/// The prefix of `com.fudosecurity:brt:vdev:N`; see [`crate::brt`].
 pub const BRT_VDEV_PREFIX: &str = crate::brt::OBJECT_PREFIX;
 
 /// Keys of the ZAPs of vdevs. A top-level vdev's ZAP is in its configuration as

@@ -31,7 +31,7 @@ pub const FLAG_USEROBJACCOUNTING_COMPLETE: u64 = 1 << 1;
 /// Project accounting is complete.
 pub const FLAG_PROJECTQUOTA_COMPLETE: u64 = 1 << 2;
 
-/// What an object set is for.
+/// The kind of an object set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjsetKind {
     /// No type: never formatted, or the head of an origin.
@@ -129,7 +129,7 @@ pub struct ObjsetPhys {
     pub meta_dnode: Option<Dnode>,
     /// Intent log.
     pub zil: ZilHeader,
-    /// What the set is for.
+    /// The kind of the set.
     pub kind: ObjsetKind,
     /// `FLAG_*`.
     pub flags: u64,

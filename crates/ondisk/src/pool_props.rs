@@ -1,8 +1,8 @@
 //! The properties of pools and vdevs, in the order in which `zpool get all` prints them.
 //!
-//! Pure tables; the types and the lookups are in [`crate::props`]. Facts as of OpenZFS 2.3. What a
-//! user sets is in the ZAP [`crate::mos::POOL_PROPS`], or in the vdev's ZAP, under its name.
-//! `feature@NAME` and `unsupported@GUID` come after these and are not listed here.
+//! Pure tables; the types and the lookups are in [`crate::props`]. Facts as of OpenZFS 2.3. Values
+//! that a user sets are in the ZAP [`crate::mos::POOL_PROPS`], or in the vdev's ZAP, under their
+//! name. `feature@NAME` and `unsupported@GUID` come after these and are not listed here.
 
 use crate::props::Access::{OnceInherit, ReadOnly, Settable};
 use crate::props::ListAlignment::{Hidden, Left, Right};

@@ -1,8 +1,8 @@
 //! Native properties: their names, types, defaults, and the numbers behind their words.
 //!
 //! Specified in `docs/format/dsl.md`. A property is stored as a number (one 64-bit word), as an
-//! *index* (a number that stands for a word, as `compression` 15 for `lz4`), or as text. Most are
-//! in a property ZAP (see [`crate::dsl::prop_suffix`]); some are computed, and some live elsewhere:
+//! *index* (the number of a word, as `compression` 15 for `lz4`), or as text. Most are in a
+//! property ZAP (see [`crate::dsl::prop_suffix`]); some are computed, and some live elsewhere:
 //!
 //! | property | where |
 //! | --- | --- |
@@ -12,8 +12,8 @@
 //! | volblocksize | block size of the volume's data object |
 //! | encryption, keyformat, pbkdf2iters, pbkdf2salt | [`crate::dsl::crypt`] |
 //!
-//! Several words may stand for one number: reading prints the first of the table, writing takes
-//! any. These tables are facts, not policy: they hold no validation beyond the words.
+//! Several words may have one number: reading prints the first of the table, writing takes any.
+//! These tables are facts, not policy: they hold no validation beyond the words.
 
 mod dataset;
 
@@ -27,12 +27,12 @@ pub type Names = &'static [(&'static str, u64)];
 /// Words of switches.
 pub static BOOLEAN: Names = &[("off", 0), ("on", 1)];
 
-/// What a property's value is.
+/// The kind of a property's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
     /// A number, with its default.
     Number(u64),
-    /// A number that stands for a word, with its default.
+    /// The number of a word, with its default.
     Index(u64, Names),
     /// A text, with its default if it has one.
     Text(Option<&'static str>),
@@ -64,7 +64,7 @@ pub enum ListAlignment {
     Hidden,
 }
 
-/// What properties can be of; bits of [`Property::applies`].
+/// The kinds of datasets that have a property; bits of [`Property::applies`].
 pub mod applies {
     /// File systems.
     pub const FILESYSTEM: u8 = 1 << 0;
@@ -85,11 +85,11 @@ pub mod applies {
 pub struct PropertyDesc {
     /// Name, and key in the ZAP.
     pub name: &'static str,
-    /// What the value is.
+    /// The kind of the value.
     pub kind: ValueKind,
     /// Who may set it.
     pub access: Access,
-    /// What has it: bits of [`applies`].
+    /// The kinds of datasets that have it: bits of [`applies`].
     pub applies: u8,
     /// Whether lists show it.
     pub shown: ListAlignment,
@@ -125,7 +125,7 @@ pub(crate) const fn text(default: Option<&'static str>) -> ValueKind {
 }
 
 impl PropertyDesc {
-    /// The word that stands for `number`, or `None` when it is not an index or has no such number.
+    /// The word of `number`, or `None` when it is not an index or has no such number.
     #[must_use]
     pub fn word(&self, number: u64) -> Option<&'static str> {
         match self.kind {
@@ -134,7 +134,7 @@ impl PropertyDesc {
         }
     }
 
-    /// The number that stands behind `word`, or `None` when it is not an index or has no such word.
+    /// The number of `word`, or `None` when it is not an index or has no such word.
     #[must_use]
     pub fn number(&self, word: &str) -> Option<u64> {
         match self.kind {
@@ -223,7 +223,7 @@ pub fn dedup_parts(value: u64) -> (Checksum, bool) {
 /// Bit of `dedup` that asks for a comparison.
 pub const DEDUP_VERIFY: u64 = 1 << 8;
 
-/// What names of properties per user, group or project begin with.
+/// The prefixes of the names of properties per user, group or project.
 pub const ACCOUNTING_PREFIXES: [&str; 12] = [
     "userused@",
     "userquota@",
@@ -239,7 +239,7 @@ pub const ACCOUNTING_PREFIXES: [&str; 12] = [
     "projectobjquota@",
 ];
 
-/// What names of the properties "written since a snapshot" and "since a bookmark" begin with.
+/// The prefixes of the names of the properties "written since a snapshot" and "since a bookmark".
 pub const WRITTEN_PREFIXES: [&str; 2] = ["written@", "written#"];
 
 /// A name a user may give a property: small letters, digits, `-_.:`, with at least one colon.

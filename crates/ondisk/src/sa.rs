@@ -28,7 +28,7 @@ pub const REGISTRY: &str = "REGISTRY";
 pub const LAYOUTS: &str = "LAYOUTS";
 /// Entry of the file system's master node that names the SA master node.
 pub const MASTER_NODE_ENTRY: &str = "SA_ATTRS";
-/// Layout without attributes; layout 0, too, stands for it in a bonus of type SA.
+/// Layout without attributes; layout 0 means the same in a bonus of type SA.
 pub const LAYOUT_EMPTY: u16 = 1;
 const LAYOUT_MAX: u16 = 0x3ff;
 const HEADER_MIN: usize = 8;
@@ -66,7 +66,7 @@ impl AttrClass {
     }
 }
 
-/// What the registry says about an attribute.
+/// The registry's entry of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttrInfo {
     /// Its number in this object set.
@@ -113,7 +113,7 @@ pub struct SaHeader {
 }
 
 impl SaHeader {
-    /// Decodes the header; the magic tells the byte order.
+    /// Decodes the header; the magic determines the byte order.
     pub fn decode(data: &[u8]) -> Result<Self> {
         let mut r = Reader::new("sa header", data, Endian::Little);
         let magic = r.u32("magic")?;
@@ -141,7 +141,7 @@ impl SaHeader {
         Ok(Self { layout: info & LAYOUT_MAX, size, lengths, endian })
     }
 
-    /// The word that stands this number of bytes behind the header of `data`, where there is one.
+    /// The word this number of bytes behind the header of `data`, if there is one.
     #[must_use]
     pub fn word(&self, data: &[u8], at: usize) -> Option<u64> {
         let bytes = data.get(self.size.checked_add(at)?..)?.first_chunk::<8>()?;
@@ -149,7 +149,7 @@ impl SaHeader {
     }
 }
 
-/// Where some attributes of every file stand, in bytes behind the header: all programs that make
+/// The places of some attributes of every file, in bytes behind the header: all programs that make
 /// files put the same ones first, and in one order. So they are found without the tables.
 pub mod first {
     /// Generation.
@@ -169,7 +169,7 @@ pub mod first {
 pub struct SaValue {
     /// Its number in the registry.
     pub number: u16,
-    /// Its bytes as they stand.
+    /// Its stored bytes.
     pub bytes: Vec<u8>,
     /// Their order.
     pub endian: Endian,
@@ -195,7 +195,7 @@ impl SaValue {
     }
 }
 
-/// Attributes by number, and where in a bonus or spill block each stands.
+/// Attributes by number, and the place of each in a bonus or spill block.
 pub type SaPlaces = Vec<(u16, Range<usize>)>;
 
 /// The registry and the layouts of one object set.
@@ -247,7 +247,7 @@ impl SaTables {
         Ok(tables)
     }
 
-    /// What the registry says about the attribute of that name.
+    /// The registry's entry of the attribute of that name.
     #[must_use]
     pub fn attr(&self, name: &str) -> Option<AttrInfo> {
         self.by_name.get(name.as_bytes()).copied()
@@ -316,7 +316,7 @@ impl SaTables {
         Ok(places.into_iter().map(value).collect())
     }
 
-    /// Where the attributes of a bonus or spill block stand, in the layout's order, and the byte
+    /// The places of the attributes of a bonus or spill block, in the layout's order, and the byte
     /// order of them all.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use crate::ddt::DdtBookmark;
 use crate::errlog::Zbookmark;
 use crate::wordstruct::word_struct;
 
-/// What a scan does.
+/// The kind of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
     /// Nothing yet.
@@ -169,7 +169,7 @@ impl ScanState {
     /// Paused by the user.
     pub const FLAG_PAUSED: u64 = 1 << 1;
 
-    /// What it does.
+    /// Its kind.
     #[must_use]
     pub fn function(&self) -> Function {
         Function::from_number(self.func_word)
@@ -217,7 +217,7 @@ impl ErrorScrubState {
         Self { func_word: Function::ErrorScrub.number(), state_word: state.number(), ..self }
     }
 
-    /// What it does.
+    /// Its kind.
     #[must_use]
     pub fn function(&self) -> Function {
         Function::from_number(self.func_word)

@@ -70,7 +70,7 @@ impl SpaceMapHeader {
         }
     }
 
-    /// Decodes a bonus; its length tells the form.
+    /// Decodes a bonus; its length determines the form.
     pub fn decode(data: &[u8], endian: Endian) -> Result<Self> {
         let mut r = Reader::new("space map", data, endian);
         let mut h = Self::new(false);
@@ -100,7 +100,7 @@ impl SpaceMapHeader {
     }
 }
 
-/// What happened to a range.
+/// The change of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Taken (DTL: missed).
@@ -122,7 +122,7 @@ impl Action {
 /// A change to a range of space. Offset and size in bytes (DTL: txgs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// What happened.
+    /// The change.
     pub action: Action,
     /// Vdev in the entry; only two-word entries have one, and outside of log space maps it is 0
     /// and means nothing.

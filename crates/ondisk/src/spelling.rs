@@ -1,4 +1,4 @@
-//! Names as the format allows them, and text from a pool that stands in one line.
+//! Names as the format allows them, and text from a pool on one line.
 //!
 //! OpenZFS gives pools, datasets and snapshots names of letters, digits, `-_.:` and blanks, and has
 //! `$` and `%` for its own. A program that makes a pool by other means can put any bytes there:
@@ -126,7 +126,7 @@ fn spell(out: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Text that stands in a line with other text: it ends no line and no column.
+/// Text on a line with other text: it ends no line and no column.
 #[must_use]
 pub fn in_line(text: &str) -> String {
     text.replace('\n', "\\x0a").replace('\t', "\\x09")

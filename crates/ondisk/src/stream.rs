@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Size of a record, without its payload.
 pub const RECORD_SIZE: usize = 312;
-/// Where the checksum of a record stands.
+/// The place of the checksum of a record.
 pub const CHECKSUM_AT: usize = 280;
 /// Where BEGIN has its magic number.
 pub const MAGIC_AT: usize = 8;
@@ -38,7 +38,7 @@ pub const KIND_COMPOUND: u64 = 2;
 /// The pair that the list of a compound stream has for a dataset that is an encryption root.
 pub const ENCRYPTION_ROOT: &str = "is_encroot";
 
-/// What a receiver must know to read a stream.
+/// The features that a receiver must know to read a stream.
 pub mod feature {
     /// Blocks that the stream had before, by reference; no longer written.
     pub const DEDUP: u64 = 1 << 0;
@@ -46,7 +46,7 @@ pub mod feature {
     pub const DEDUP_PROPS: u64 = 1 << 1;
     /// Files have system attributes, and spill blocks.
     pub const SA_SPILL: u64 = 1 << 2;
-    /// Small blocks as they stand in their pointers.
+    /// Small blocks as they are embedded in their pointers.
     pub const EMBED_DATA: u64 = 1 << 16;
     /// Blocks compressed with LZ4.
     pub const LZ4: u64 = 1 << 17;
@@ -85,7 +85,7 @@ pub const WRITE_DEDUP: u8 = 1 << 0;
 /// Flag of OBJECT, OBJECT_RANGE, WRITE and SPILL in a raw stream: the block is of a machine whose
 /// byte order is not that of the stream.
 pub const RAW_BYTESWAP: u8 = 1 << 1;
-/// Flag of OBJECT: it has a spill block, which stands in the stream or is there already.
+/// Flag of OBJECT: it has a spill block, which is in the stream or exists already.
 pub const OBJECT_HAS_SPILL: u8 = 1 << 2;
 /// Flag of SPILL: the receiver has it, unless it is an old one that gave it up.
 pub const SPILL_UNMODIFIED: u8 = 1 << 2;
@@ -255,7 +255,7 @@ layout! {
         object: u64,
         /// Type of the object's data.
         kind: u32 => 4,
-        /// Where it stands in the object.
+        /// Its offset in the object.
         offset: u64,
         /// Its size.
         logical_size: u64,
@@ -293,7 +293,7 @@ layout! {
     }
     /// The end of the stream of a snapshot, or of several.
     End {
-        /// Of all that stands before this record.
+        /// Of everything before this record.
         checksum: [u64; 4],
         /// GUID of the snapshot.
         to_guid: u64,
@@ -302,7 +302,7 @@ layout! {
     WriteByRef {
         /// Its object.
         object: u64,
-        /// Where it stands there.
+        /// Its offset there.
         offset: u64,
         /// Its size.
         length: u64,
@@ -312,7 +312,7 @@ layout! {
         ref_guid: u64,
         /// The object that had it.
         ref_object: u64,
-        /// Where it stands there.
+        /// Its offset there.
         ref_offset: u64,
         /// As in [`Write`].
         checksum_kind: u8,
@@ -346,12 +346,12 @@ layout! {
         /// In a raw stream: type of the block.
         kind: u32,
     }
-    /// A block that is small enough for its pointer. Its payload is what stands there, rounded up
+    /// A block that is small enough for its pointer. Its payload is the embedded data, rounded up
     /// to 8 bytes.
     WriteEmbedded {
         /// Its object.
         object: u64,
-        /// Where it stands there.
+        /// Its offset there.
         offset: u64,
         /// Its size.
         length: u64,
@@ -409,7 +409,7 @@ impl Begin {
         self.version & 3
     }
 
-    /// What it needs, of [`feature`].
+    /// The features that it needs, of [`feature`].
     #[must_use]
     pub fn features(&self) -> u64 {
         (self.version >> 2) & 0x3fff_ffff
@@ -419,7 +419,7 @@ impl Begin {
 /// The kinds of records: each with its number and its name in OpenZFS.
 macro_rules! bodies {
     ($($number:literal $name:ident $text:literal,)*) => {
-        /// What a record says.
+        /// The body of a record.
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[allow(missing_docs, reason = "the types are the documentation")]
         pub enum Body {
@@ -477,9 +477,9 @@ bodies! {
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What it says.
+    /// Its body.
     pub body: Body,
-    /// Length of the payload, as the header says: of BEGIN alone it is used.
+    /// Length of the payload in the header: of BEGIN alone it is used.
     pub payload_len: u32,
     /// Checksum of everything before this record in the stream; zero if unknown. BEGIN has none.
     pub checksum: [u64; 4],

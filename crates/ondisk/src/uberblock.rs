@@ -68,7 +68,7 @@ pub struct Uberblock {
     pub raidz_reflow_info: u64,
 }
 
-/// What an uberblock says about multihost protection (MMP).
+/// The multihost protection (MMP) fields of an uberblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mmp {
     /// Nanoseconds between writes, recently; 0: multihost is off.
@@ -92,7 +92,7 @@ pub enum ReflowScratch {
     InvalidSynced,
     /// The same, done while importing.
     InvalidSyncedOnImport,
-    /// Its content is in place; the reflow goes on behind it.
+    /// Its content is in place; the reflow continues behind it.
     InvalidSyncedReflow,
     /// Anything else.
     Unknown(u16),

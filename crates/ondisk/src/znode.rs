@@ -56,7 +56,7 @@ pub mod flags {
     pub const XATTR: u64 = 0x1;
     /// The ACL has entries that new files inherit.
     pub const INHERIT_ACE: u64 = 0x2;
-    /// The ACL says what the mode says.
+    /// The ACL corresponds to the mode.
     pub const ACL_TRIVIAL: u64 = 0x4;
     /// The ACL has object entries.
     pub const ACL_OBJ_ACE: u64 = 0x8;
@@ -184,7 +184,7 @@ pub struct Znode {
     pub zap: u64,
     /// The ACL.
     pub acl: AclPhys,
-    /// What follows the structure in the bonus.
+    /// The bytes behind the structure in the bonus.
     pub rest: Vec<u8>,
     pad: [u64; 3],
 }

@@ -5,7 +5,7 @@ use crate::cursor::Endian;
 use crate::dmu_type::DmuType;
 use crate::kinds::{Checksum, Compression};
 
-/// What a pointer to a stored block says; [`BlkPtr::build`] makes the pointer of it.
+/// The fields of a pointer to a stored block; [`BlkPtr::build`] makes the pointer of them.
 #[derive(Clone, Copy, Debug)]
 pub struct BlkPtrParts {
     /// The copies; those behind the last one are empty.
@@ -30,25 +30,25 @@ pub struct BlkPtrParts {
     pub birth: u64,
     /// Blocks (or dnodes) below.
     pub fill: u64,
-    /// What it says of a block of an encrypted dataset; `None` in all others.
+    /// The encryption fields of a block of an encrypted dataset; `None` in all others.
     pub crypt: Option<CryptParts>,
 }
 
-/// What a pointer to a block of an encrypted dataset says of its protection.
+/// The encryption fields of a pointer to a block of an encrypted dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CryptParts {
-    /// Salt and IV of a block that is encrypted: they stand where the third copy would, and in the
+    /// Salt and IV of a block that is encrypted: they take the place of the third copy, and the
     /// upper half of the fill count. `None`: the block is only authenticated.
     pub params: Option<CryptParams>,
-    /// The MAC, in words 2 and 3 of the checksum. `None`: it stands in the block (object sets,
-    /// blocks of the intent log).
+    /// The MAC, in words 2 and 3 of the checksum. `None`: it is in the block (object sets, blocks
+    /// of the intent log).
     pub mac: Option<[u8; 16]>,
 }
 
 /// How a block is encrypted, beside its dataset's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CryptParams {
-    /// What the block's key is derived with.
+    /// The salt with which the block's key is derived.
     pub salt: [u8; 8],
     /// Its initialisation vector.
     pub iv: [u8; 12],
@@ -64,7 +64,7 @@ fn common(kind: DmuType, level: u8) -> u64 {
     u64::from(kind.0) << 48 | u64::from(level & 0x1f) << 56
 }
 
-/// Puts what protects a block where it stands, as bytes in the block's byte order.
+/// Puts the encryption fields in their places, as bytes in the block's byte order.
 fn put_crypt(words: &mut [u64; 16], crypt: &CryptParts, endian: Endian) {
     let word = |bytes: &[u8; 8]| endian.u64(*bytes);
     words[6] |= 1 << 61;

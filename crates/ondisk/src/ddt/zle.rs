@@ -1,8 +1,8 @@
 //! The run-length code of packed table entries.
 //!
 //! The same code as the compression `zle`, here because this floor lies below the codecs, and
-//! because in a table entry it is part of the structure. With level `n`, a byte below `n` says how
-//! many literal bytes follow, less one; a byte `n + k` stands for `k + 1` zero bytes.
+//! because in a table entry it is part of the structure. With level `n`, a byte below `n` is the
+//! number of literal bytes that follow, less one; a byte `n + k` means `k + 1` zero bytes.
 
 /// Appends the code for `data` and says whether it is complete: OpenZFS gives up when its output
 /// buffer of `room` bytes might not take the next run, and so must we, to write the same bytes.

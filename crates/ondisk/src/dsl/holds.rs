@@ -7,7 +7,7 @@
 
 /// Longest tag in bytes of a permanent hold, without the NUL of C.
 pub const MAX_TAG_LEN: usize = 255;
-/// What a temporary hold's key puts before the tag: 16 hexadecimal digits and the dash at most.
+/// The prefix of the tag in a temporary hold's key: 16 hexadecimal digits and the dash at most.
 pub const MAX_TEMP_PREFIX_LEN: usize = 17;
 
 /// Key in `tmp_userrefs`.

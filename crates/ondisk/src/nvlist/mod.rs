@@ -35,7 +35,7 @@ pub enum Encoding {
     Xdr,
 }
 
-/// What the first four bytes of a packed list say.
+/// The meaning of the first four bytes of a packed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packing {
     /// Form of everything behind.
@@ -45,7 +45,7 @@ pub struct Packing {
 }
 
 impl Packing {
-    /// What OpenZFS writes to disk on x86 and ARM.
+    /// The form that OpenZFS writes to disk on x86 and ARM.
     pub const XDR: Self = Self { encoding: Encoding::Xdr, endian: Endian::Little };
     /// Native form of a little-endian machine.
     pub const NATIVE: Self = Self { encoding: Encoding::Native, endian: Endian::Little };
@@ -228,7 +228,7 @@ impl NvList {
         Ok(Self::decode_packed(data)?.0)
     }
 
-    /// Unpacks a list and says how it was packed and how many bytes it took.
+    /// Unpacks a list, and returns its packing and its size in bytes.
     pub fn decode_packed(data: &[u8]) -> Result<(Self, Packing, usize)> {
         let header = data.first_chunk::<HEADER_SIZE>().ok_or_else(|| {
             let kind =
@@ -264,7 +264,7 @@ impl NvList {
         self.pairs.iter().find(|p| p.name == name.as_bytes()).map(|p| &p.value)
     }
 
-    /// Replaces the value of the member of that name where it stands, or appends it.
+    /// Replaces the value of the member of that name in place, or appends it.
     pub fn set(&mut self, name: &str, value: NvValue) -> &mut Self {
         match self.pairs.iter_mut().find(|p| p.name == name.as_bytes()) {
             Some(p) => p.value = value,

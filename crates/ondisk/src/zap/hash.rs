@@ -17,7 +17,7 @@ pub const FLAG_PRE_HASHED_KEY: u64 = 1 << 2;
 
 const POLYNOMIAL: u64 = 0xC96C_5795_D787_0F42;
 
-/// What a byte becomes behind each number of others: eight bytes are then looked up at a time.
+/// The effect of a byte behind each number of others: eight bytes are then looked up at a time.
 static TABLES: [[u64; 256]; 8] = tables();
 
 const fn tables() -> [[u64; 256]; 8] {
@@ -70,14 +70,14 @@ fn crc64_until_nul(start: u64, field: &[u8]) -> u64 {
     crc64(start, field.get(..end).unwrap_or_default())
 }
 
-/// What a ZAP's hash depends on: three fields of its first block.
+/// The parameters of a ZAP's hash: three fields of its first block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHash {
     /// Start value, random for each ZAP and never zero.
     pub salt: u64,
     /// `FLAG_*`; zero in micro ZAPs.
     pub flags: u64,
-    /// `NORM_*`; zero: names are bytes and stand for themselves.
+    /// `NORM_*`; zero: names are plain bytes.
     pub norm_flags: u64,
 }
 
@@ -134,7 +134,7 @@ impl KeyHash {
 pub enum Match {
     /// Byte for byte.
     Exact,
-    /// Both normalised with all of the ZAP's flags: also case-insensitive when they say so.
+    /// Both normalised with all of the ZAP's flags: also case-insensitive if these include that.
     Normalize,
     /// Both normalised, but with case kept: the case-sensitive lookup in a directory of a
     /// file system with `casesensitivity=mixed`.
@@ -242,7 +242,7 @@ mod tests {
         let upper = KeyHash { norm_flags: NORM_TOUPPER, ..exact };
         for len in 0..=50 {
             let name: Vec<u8> = (0..len).map(|n| b'a' + n % 26).collect();
-            // What is behind the NUL is left of an earlier, longer name.
+            // The bytes behind the NUL are left of an earlier, longer name.
             let mut field = [b'z'; 50];
             field[..name.len()].copy_from_slice(&name);
             if let Some(end) = field.get_mut(name.len()) {

@@ -8,9 +8,9 @@
 //!
 //! The table has `1 << shift` entries of 64 bits, each the number of a leaf block; the top `shift`
 //! bits of a hash are the index. While `numblks` is 0 the table is the embedded one and its shift
-//! follows from the block size. Otherwise it stands in `numblks` blocks from `blk` on. While it
-//! grows, `nextblk` and `blks_copied` tell of a copy of twice the size; the old table stays valid
-//! until the copy is complete.
+//! follows from the block size. Otherwise it is in `numblks` blocks from `blk` on. While it grows,
+//! `nextblk` and `blks_copied` describe a copy of twice the size; the old table stays valid until
+//! the copy is complete.
 
 use super::hash::KeyHash;
 use super::{BLOCK_HEADER, BLOCK_SIZE_MIN, FAT_BLOCK_SIZE_MAX};
@@ -40,7 +40,7 @@ pub struct PointerTable {
     pub blocks_copied: u64,
 }
 
-/// Where the pointer for a hash stands.
+/// The place of the pointer for a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TablePlace {
     /// In the header; this is the pointer.
@@ -197,7 +197,7 @@ impl ZapHeader {
         KeyHash { salt: self.salt, flags: self.flags, norm_flags: self.norm_flags }
     }
 
-    /// Where the pointer for `hash` stands.
+    /// The place of the pointer for `hash`.
     #[must_use]
     pub fn place(&self, hash: u64) -> TablePlace {
         let index = hash >> (64 - self.table.shift);
@@ -253,7 +253,7 @@ impl ZapHeader {
         B: AsRef<[u8]>,
     {
         let mut out = Vec::new();
-        // A leaf that covers several table entries stands in neighbouring ones.
+        // A leaf that covers several table entries is in neighbouring ones.
         let mut push = |leaf: u64| -> Result<()> {
             if out.last() != Some(&checked_leaf(leaf)?) {
                 out.push(leaf);

@@ -14,9 +14,9 @@
 //!
 //! Chains are walked with a budget of as many steps as there are chunks, so a loop is an error.
 //!
-//! A directory's leaf is looked at or changed for every name that is sought, made or removed, and
-//! has hundreds of chunks. So a [`Leaf`] is its block: chunks are read where they stand, and only
-//! what changes is written ([`Leaf::patches`]).
+//! A directory's leaf is looked at or changed for every name that is looked up, made or removed,
+//! and has hundreds of chunks. So a [`Leaf`] is its block: chunks are read in place, and only what
+//! changes is written ([`Leaf::patches`]).
 
 mod edit;
 mod touched;
@@ -34,7 +34,7 @@ use touched::Touched;
 pub const LEAF_MAGIC: u32 = 0x02AB_1EAF;
 /// Chunk number that ends a chain.
 pub const CHAIN_END: u16 = 0xffff;
-/// Flag: entries of one hash stand in the order of their differentiators.
+/// Flag: entries of one hash are in the order of their differentiators.
 pub const ENTRIES_CD_SORTED: u8 = 1;
 
 const HEADER_SIZE: usize = 48;
@@ -79,7 +79,7 @@ pub enum Chunk {
     },
     /// Not used.
     Free {
-        /// What is left of earlier use.
+        /// The bytes left of earlier use.
         bytes: [u8; ARRAY_BYTES],
         /// Next free chunk.
         next: u16,
@@ -204,9 +204,9 @@ impl<'b> Leaf<'b> {
         w.u8(self.flags).bytes(&self.pad2);
     }
 
-    /// What has changed since the leaf was decoded, as bytes and the offsets in the block where
-    /// they belong. `None`: the whole block must be written, because it is new, because it is in
-    /// the other byte order than `endian`, or because much of it has changed.
+    /// The changes since the leaf was decoded, as bytes and the offsets in the block where they
+    /// belong. `None`: the whole block must be written, because it is new, because it is in the
+    /// other byte order than `endian`, or because much of it has changed.
     #[must_use]
     pub fn patches(&self, endian: Endian) -> Option<Vec<(usize, Vec<u8>)>> {
         let ranges = self.touched.ranges().filter(|_| endian == self.endian)?;

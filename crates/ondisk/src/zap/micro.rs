@@ -35,7 +35,7 @@ pub(super) fn free_cd(mut used: Vec<u32>) -> u32 {
     (0..).zip(&used).find(|(n, cd)| n != *cd).map_or(used.len() as u32, |(n, _)| n)
 }
 
-/// One chunk as it stands on disk.
+/// One chunk as stored on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MicroChunk {
     /// The value.
@@ -219,8 +219,8 @@ impl MicroZap {
         matching.min_by_key(|(_, c)| c.cd).map(|(i, _)| i)
     }
 
-    /// Puts an entry into the first free chunk and says which one that is; `None` when there is
-    /// none, or the name does not fit a chunk. Whether the name is there already is not looked at.
+    /// Puts an entry into the first free chunk and returns its number; `None` when there is none,
+    /// or the name does not fit a chunk. Whether the name exists already is not checked.
     pub fn insert(&mut self, name: &[u8], value: u64) -> Option<usize> {
         let at = self.chunks.iter().position(MicroChunk::is_free)?;
         let of = self.key_hash();

@@ -1,7 +1,7 @@
 //! ZAP: the attribute store, ZFS's hash table of names to values.
 //!
-//! Specified in `docs/format/zap.md`. The first eight bytes of the object's first block tell the
-//! two kinds apart:
+//! Specified in `docs/format/zap.md`. The first eight bytes of the object's first block distinguish
+//! the two kinds:
 //!
 //! - micro: one block, an array of 64-byte chunks, each a name of at most 49 bytes and one
 //!   64-bit value. The order of the chunks means nothing; readers order by (hash, differentiator).
@@ -10,9 +10,9 @@
 //!   its own over 24-byte chunks. When the table outgrows the second half of the header it moves
 //!   to blocks of its own.
 //!
-//! This module decodes single blocks; which block to fetch next is told by [`ZapHeader`], the
-//! fetching belongs to the caller. The hash ([`KeyHash`]) and the name comparison ([`ZapKey`])
-//! are the same for both kinds.
+//! This module decodes single blocks; [`ZapHeader`] determines which block to fetch next, the
+//! fetching belongs to the caller. The hash ([`KeyHash`]) and the name comparison ([`ZapKey`]) are
+//! the same for both kinds.
 
 mod hash;
 mod header;
@@ -49,7 +49,7 @@ pub const BLOCK_SIZE_MIN: usize = 512;
 /// Largest block of a fat ZAP in bytes: chunk numbers have 16 bits.
 pub const FAT_BLOCK_SIZE_MAX: usize = 1 << 20;
 
-/// What a ZAP block says it is. Blocks of an external pointer table carry no type.
+/// The kind of a ZAP block. Blocks of an external pointer table carry no type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
     /// The only block of a micro ZAP.

@@ -1,8 +1,8 @@
-//! A micro ZAP as it stands in its block.
+//! A micro ZAP in its stored form.
 //!
-//! A directory's table is looked at for every name that is sought, made or removed, and has up to
-//! two thousand chunks. One name is sought, and one chunk changed, where they stand: the block is
-//! not decoded, and nothing is allocated.
+//! A directory's table is looked at for every name that is looked up, made or removed, and has up
+//! to two thousand chunks. A name is looked up, and a chunk changed, in place: the block is not
+//! decoded, and nothing is allocated.
 
 use super::hash::{KeyHash, ZapKey};
 use super::micro::{MICRO_CHUNK_SIZE, MICRO_NAME_SIZE, MicroChunk, MicroZap};

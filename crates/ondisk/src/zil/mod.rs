@@ -1,11 +1,11 @@
 //! The intent log: a chain of blocks of records of what was promised but not yet in a txg.
 //!
 //! Specified in `docs/format/zil.md`. The object set's header ([`crate::ZilHeader`]) points to the
-//! first block. Each block has a chain structure with the pointer to the next one and the number
-//! of bytes used; the chain ends at the first block that cannot be read, is no longer the one
-//! meant, or does not verify. The structure stands at the end of the block (checksum `zilog`) or,
-//! in all logs written since 2010, at its start (checksum `zilog2`), so that a block needs no more
-//! writing than it has records.
+//! first block. Each block has a chain structure with the pointer to the next one and the number of
+//! bytes used; the chain ends at the first block that cannot be read, is no longer the one meant,
+//! or does not verify. The structure is at the end of the block (checksum `zilog`) or, in all logs
+//! written since 2010, at its start (checksum `zilog2`), so that a block needs no more writing than
+//! it has records.
 //!
 //! ```text
 //! 0 pad  8 next block pointer  136 bytes used  144 magic  152 checksum (4 words)   184 bytes
@@ -36,7 +36,7 @@ pub const CHECKSUM_SEQ_WORD: usize = 3;
 /// Word of a log block's checksum that is the object set's number.
 pub const CHECKSUM_OBJSET_WORD: usize = 2;
 
-/// Where the chain structure stands in a block.
+/// The place of the chain structure in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainPlace {
     /// At the start; the records follow it. Bytes used include it.
@@ -158,7 +158,7 @@ pub fn records_by(
     })
 }
 
-/// Puts records one after the other, as they stand in a block.
+/// Puts records one after the other, as they are in a block.
 #[must_use]
 pub fn encode_records(records: &[Record], endian: Endian) -> Vec<u8> {
     records.iter().flat_map(|r| r.encode(endian)).collect()

@@ -16,7 +16,7 @@ use crate::error::{ErrorKind, Result};
 /// Bytes before the fields of the type.
 pub const RECORD_HEADER_SIZE: usize = 32;
 
-/// What most records take without data and names, about.
+/// The size of most records without data and names, about.
 const WITHOUT_DATA: usize = 256;
 const CASE_INSENSITIVE: u64 = 1 << 63;
 
@@ -115,13 +115,13 @@ pub struct Record {
     pub txg: u64,
     /// Sequence number: grows by one from record to record of a log.
     pub seq: u64,
-    /// What was done.
+    /// The change.
     pub body: Body,
     /// Bytes between the body and the end of the record, as found.
     pub(super) tail: Vec<u8>,
 }
 
-/// What a record says, by its type.
+/// The body of a record, by its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// `CREATE…`, `MKDIR…`, `MKXATTR`, `SYMLINK`.
@@ -148,7 +148,7 @@ pub enum Body {
         source_directory: u64,
         /// Object of the directory with the new name.
         target_directory: u64,
-        /// What takes the place of the old name (`RENAME_WHITEOUT`).
+        /// The replacement of the old name (`RENAME_WHITEOUT`).
         whiteout: Option<Whiteout>,
         /// Old name.
         source: Vec<u8>,
@@ -167,7 +167,7 @@ pub enum Body {
         block_offset: u64,
         /// The block with the data, when it was written directly; else a hole.
         block: Box<BlkPtr>,
-        /// The data when it stands in the record: `length` bytes; else empty.
+        /// The data if it is in the record: `length` bytes; else empty.
         data: Vec<u8>,
     },
     /// `TRUNCATE`: free a range.

@@ -16,14 +16,14 @@ use crate::error::{ErrorKind, Result};
 use crate::zap::{FAT_BLOCK_SIZE_MAX, ZapKey, ZapName};
 use std::borrow::Cow;
 
-/// What leads to an entry: its bucket, or the entry before it.
+/// The reference to an entry: in its bucket, or in the entry before it.
 #[derive(Clone, Copy)]
 enum Link {
     Bucket(usize),
     Entry(u16),
 }
 
-/// What came of a change that needs room in the leaf.
+/// The outcome of a change that needs room in the leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EditOutcome {
     /// It is done.

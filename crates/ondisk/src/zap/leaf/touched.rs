@@ -35,7 +35,7 @@ impl Touched {
         }
     }
 
-    /// What has changed; `None`: much of the leaf. Ranges may overlap.
+    /// The changed ranges; `None`: much of the leaf. Ranges may overlap.
     pub(super) fn ranges(&self) -> Option<&[Range<usize>]> {
         self.0.as_deref()
     }
