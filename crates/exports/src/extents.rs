@@ -1,4 +1,4 @@
-//! What exports of all kinds have in common.
+//! The common part of exports of all kinds.
 
 use nbd::{Errno, Extent, RequestError};
 
@@ -18,7 +18,7 @@ pub(crate) fn push(extents: &mut Vec<Extent>, max: usize, length: u64, is: bool)
     has_room
 }
 
-/// What a client is told that wants to change what cannot be changed.
+/// The error for a client that wants to change a read-only export.
 pub(crate) fn read_only() -> RequestError {
     RequestError::new(Errno::Permission, "the export is read-only")
 }

@@ -1,5 +1,5 @@
-//! What other programs use as disks (NBD): volumes of a pool, snapshots of them, and files of this
-//! machine.
+//! Exports that other programs use as disks (NBD): volumes of a pool, snapshots of them, and files
+//! of this machine.
 //!
 //! | source | written | what it says of its blocks |
 //! | --- | --- | --- |

@@ -1,8 +1,8 @@
 //! Volumes and their snapshots.
 //!
-//! Clients ask for an export by the name that its volume had when it was exported. What they get is
-//! that volume by its object, whatever it is called by now, and as its property `readonly` says by
-//! now: a change of that is durable when its command ends, so it is looked up again in each new
+//! Clients request an export by the name that its volume had when it was exported. They get that
+//! volume by its object, whatever its name is now, and writable or not as its property `readonly`
+//! is now: a change of that is durable when its command ends, so it is looked up again in each new
 //! txg.
 
 use crate::extents::{push, read_only};
@@ -34,7 +34,7 @@ impl Exported {
         Ok(self.pool.view().dsl().name_of(self.object)?)
     }
 
-    /// What its property `readonly` says.
+    /// Its property `readonly`.
     fn is_read_only(&self) -> Result<bool, Error> {
         let _guard = self.pool.view().lock_datasets();
         let dsl = self.pool.view().dsl();
@@ -60,7 +60,7 @@ struct VolumeExport {
     exported: Exported,
     volume: Volume,
     facts: Facts,
-    /// What its properties said when this txg was the last durable one.
+    /// Its properties when this txg was the last durable one.
     checked: Mutex<Option<(u64, bool)>>,
 }
 
@@ -138,7 +138,7 @@ fn trouble(error: impl Into<Error>) -> RequestError {
 }
 
 impl VolumeExport {
-    /// What changed since a snapshot.
+    /// The changes since a snapshot.
     fn changed(
         &self,
         since: &str,
@@ -165,7 +165,7 @@ impl VolumeExport {
             }
             at = behind;
         }
-        // What did not fit is left to the next request.
+        // The rest is left to the next request.
         push(&mut extents, max, end.saturating_sub(at), false);
         Ok(extents)
     }

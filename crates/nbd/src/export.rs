@@ -1,4 +1,4 @@
-//! What is exported.
+//! The interface of an export.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub enum Errno {
     NoSpace = 28,
     /// The request is too long.
     Overflow = 75,
-    /// It cannot be done, or not as fast as was asked.
+    /// It is not possible, or not as fast as requested.
     NotSupported = 95,
     /// The server stops.
     Shutdown = 108,
@@ -27,7 +27,7 @@ pub enum Errno {
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestError {
-    /// What clients are told in any case.
+    /// The number that every client gets.
     pub errno: Errno,
     /// Message for clients that can display one.
     pub message: String,
@@ -49,7 +49,7 @@ impl fmt::Display for RequestError {
 
 impl std::error::Error for RequestError {}
 
-/// What a client is told of an export when it connects.
+/// The description of an export that a client gets when it connects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Bytes.
@@ -62,12 +62,12 @@ pub struct Facts {
     pub since: Vec<String>,
 }
 
-/// What a status is about.
+/// The subject of a status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Where nothing is stored.
     Allocation,
-    /// What changed since the state of this name.
+    /// The changes since the state of this name.
     Since(String),
 }
 
@@ -82,25 +82,25 @@ pub struct Extent {
 
 /// An export that a client has open. Ranges were checked against its size.
 pub trait Export: Send + Sync {
-    /// What there is to say of it.
+    /// Its description.
     fn facts(&self) -> &Facts;
 
     /// Fills `out` from `offset`.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error for the client.
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), RequestError>;
 
     /// Writes; durable after the next [`Self::flush`] alone.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error for the client.
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), RequestError>;
 
     /// Makes all durable that was written before the call, by whichever connection.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error for the client.
     fn flush(&self) -> Result<(), RequestError>;
 
     /// Discards the range; its contents are undefined afterwards.
@@ -113,7 +113,7 @@ pub trait Export: Send + Sync {
     /// only when that is much faster than writing them.
     ///
     /// # Errors
-    /// What the client is told; [`Errno::NotSupported`] when it is not as fast as was asked.
+    /// The error for the client; [`Errno::NotSupported`] when it is not as fast as requested.
     fn zero(
         &self,
         offset: u64,
@@ -126,7 +126,7 @@ pub trait Export: Send + Sync {
     /// shorter than `length`, and no longer.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error for the client.
     fn status(
         &self,
         what: &Status,
@@ -141,12 +141,12 @@ pub trait Source: Send + Sync {
     /// Its name.
     fn name(&self) -> &str;
 
-    /// What it is, in a line for people.
+    /// Its description, in a line for people.
     fn description(&self) -> String;
 
     /// Opens it for a client, as it is now.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error for the client.
     fn open(&self) -> Result<Arc<dyn Export>, RequestError>;
 }

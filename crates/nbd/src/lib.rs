@@ -20,9 +20,9 @@
 //! ```
 //!
 //! `nbdwire` has the numbers, the decoding of requests and the carrying of bytes, `options` the
-//! decoding of what is negotiated; `reply` lays out replies; `negotiation` and `transmission` are
-//! the two phases; `server` listens and stops.
-//! `export` says what an export is. `docs/format/nbd.md` has what of the protocol is served.
+//! decoding of options; `reply` lays out replies; `negotiation` and `transmission` are the two
+//! phases; `server` listens and stops. `export` defines an export. `docs/format/nbd.md` lists the
+//! parts of the protocol that are served.
 //!
 //! # Threads
 //!

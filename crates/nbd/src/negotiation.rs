@@ -1,8 +1,8 @@
-//! What client and server agree on before the first request.
+//! The negotiation of client and server before the first request.
 //!
-//! Options are answered one after the other until one of them begins the transmission. What cannot
-//! be decoded, is too long or is not known is answered as such and costs that option; only a
-//! client that does not speak the protocol, or takes longer than the deadline, is hung up.
+//! Options are answered one after the other until one of them begins the transmission. An option
+//! that cannot be decoded, is too long or is not known gets an error reply and has no effect; only
+//! a client that does not speak the protocol, or takes longer than the deadline, is hung up.
 
 use crate::export::{Export, Facts, Source, Status};
 use crate::limits::{PAYLOAD, PIECE};
@@ -24,12 +24,12 @@ const SKIPPED_MAX: u32 = 16 << 20;
 const OPTIONS_MAX: usize = 10_000;
 /// The status of what is stored.
 const ALLOCATION: &str = "base:allocation";
-/// What names of statuses begin with that say what changed since a state.
+/// The prefixes of the names of statuses about the changes since a state.
 const SINCE: [&str; 2] = ["zinc:dirty-since:", "qemu:dirty-bitmap:"];
 
-/// What was agreed on.
+/// The result of a negotiation.
 pub(crate) struct Negotiated {
-    /// What requests come in by: the connection, or what is inside TLS on it.
+    /// The connection of requests: the plain one, or the one inside TLS.
     pub(crate) line: Arc<dyn Connection>,
     pub(crate) export: Arc<dyn Export>,
     pub(crate) form: Form,
@@ -37,7 +37,7 @@ pub(crate) struct Negotiated {
     pub(crate) statuses: Vec<(u32, Status)>,
 }
 
-/// What an option leads to.
+/// The step after an option.
 enum NextStep {
     /// The next option.
     Option,
@@ -63,8 +63,8 @@ struct Negotiation<'a> {
     statuses: (String, Vec<(u32, Status)>),
 }
 
-/// Negotiates; `None` when the client ends that, as it may. With `tls` a client is told nothing
-/// before it has begun with that.
+/// Negotiates; `None` when the client ends that, as it may. With `tls` nothing is revealed to a
+/// client before it has begun with that.
 pub(crate) fn negotiate(
     line: &Arc<dyn Connection>,
     input: &mut Input,
@@ -112,7 +112,7 @@ pub(crate) fn negotiate(
         match negotiation.option(option, &data)? {
             NextStep::Option => {}
             NextStep::End => return Ok(None),
-            // What came before the answer came outside of TLS: anyone may have sent it.
+            // Bytes before the answer came outside of TLS: anyone may have sent them.
             NextStep::Tls if input.is_ahead() => return Ok(None),
             NextStep::Tls => negotiation.go_inside(input)?,
             NextStep::Go(export) => {
@@ -334,8 +334,7 @@ fn all_statuses(facts: &Facts) -> Vec<(String, Status)> {
     all
 }
 
-/// Those that are asked for. To see which there are, beginnings of names do, and no query asks for
-/// all.
+/// The requested ones. A list request may use prefixes of names, and no query requests all.
 fn chosen(all: &[(String, Status)], queries: &[String], is_set: bool) -> Vec<(String, Status)> {
     let is_chosen = |name: &String| {
         let is_selected = |query: &String| match query.ends_with(':') {

@@ -1,4 +1,4 @@
-//! What options say, decoded.
+//! Decodes options.
 
 use nbdwire::Fields;
 

@@ -3,7 +3,7 @@
 use crate::export::{Extent, RequestError};
 use nbdwire::{CHUNK_MAGIC, EXTENDED_CHUNK_MAGIC, SIMPLE_REPLY_MAGIC, chunk};
 
-/// What form replies have.
+/// The form of replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// One header, and the data of reads behind it.
@@ -14,7 +14,7 @@ pub(crate) enum Form {
     Extended,
 }
 
-/// What a reply is to.
+/// The request that a reply answers.
 #[derive(Clone, Copy)]
 pub(crate) struct ReplyTo {
     pub(crate) form: Form,

@@ -5,8 +5,8 @@
 //!
 //! # Stopping
 //!
-//! No connection is accepted any more, and no request read but those that came in before. What is
-//! being carried out is answered; what is not done after [`GRACE`] is hung up.
+//! No connection is accepted any more, and no request read but those that came in before. Requests
+//! in progress are answered; those that are not done after [`GRACE`] are hung up.
 
 use crate::export::Source;
 use crate::limits::{CONNECTIONS, EXTRA_THREADS, GRACE, NEGOTIATION, PATIENCE, SPARED};
@@ -48,7 +48,7 @@ impl Listener {
         }
     }
 
-    /// A thread that waits in [`Self::accept`] is told that there will be no more.
+    /// Wakes a thread that waits in [`Self::accept`]: there will be no more.
     fn end(&self) {
         use rustix::net::{Shutdown, shutdown};
         let _ = match self {
@@ -58,7 +58,7 @@ impl Listener {
     }
 }
 
-/// What all connections share.
+/// The state shared by all connections.
 struct Shared {
     sources: Vec<Arc<dyn Source>>,
     /// Clients are served inside TLS alone.
@@ -175,7 +175,7 @@ impl Drop for Server {
     }
 }
 
-/// What a client that sends these bytes is answered, with an export in memory.
+/// The answer to a client that sends these bytes, with an export in memory.
 pub(crate) fn conversation(bytes: &[u8]) -> Vec<u8> {
     let source: Arc<dyn Source> = Arc::new(crate::memory::MemorySource::new("disk", 64 << 10));
     let line = Arc::new(crate::memory::MemoryConnection::new(bytes));

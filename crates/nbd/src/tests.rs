@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 const MIB: usize = 1 << 20;
 
-/// A client that says byte for byte what it is told.
+/// A client that sends exactly the given bytes.
 struct Client(UnixStream);
 
 impl Client {
@@ -232,7 +232,7 @@ fn wrong_requests_are_refused_and_the_next_one_is_served() {
         client.request(flags, command, cookie, offset, length);
         assert_eq!(client.simple(), (error, cookie));
     }
-    // What a refused write brings is not a request.
+    // The payload of a refused write is not a request.
     client.request(0, 1, 77, end - 1, 28);
     client.send(&[&[0x25; 28]]);
     assert_eq!(client.simple(), (28, 77));

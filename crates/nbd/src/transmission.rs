@@ -58,7 +58,7 @@ pub(crate) struct Transmission<T> {
 /// A request that was read, with the bytes of its data that are not written yet in the buffer.
 struct Job {
     request: Request,
-    /// What was found out while it was read.
+    /// The result of reading it.
     so_far: Result<(), RequestError>,
     /// Where the bytes in the buffer go.
     at: u64,
@@ -283,8 +283,8 @@ impl<T: Send + Sync + 'static> Transmission<T> {
         Ok(())
     }
 
-    /// A simple reply says that all went well before the first byte. When a later piece cannot be
-    /// read, the connection ends, as the protocol wants it.
+    /// A simple reply reports success before the first byte. If a later piece cannot be read, the
+    /// connection ends, as the protocol requires.
     fn read_simply(
         &self,
         offset: u64,

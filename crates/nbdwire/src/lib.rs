@@ -1,8 +1,8 @@
 //! The NBD protocol as both ends speak it: its numbers, requests, headers of replies, and the
 //! carrying of bytes.
 //!
-//! The server (`nbd`) and the client (`far`) are made of it. What each end does with what it
-//! receives is its own; `docs/format/nbd.md` has the protocol.
+//! The server (`nbd`) and the client (`far`) are made of it. How each end acts on what it receives
+//! is its own; `docs/format/nbd.md` has the protocol.
 //!
 //! **Invariant:** a decoder is a pure function of bytes, and allocates nothing.
 #![forbid(unsafe_code)]

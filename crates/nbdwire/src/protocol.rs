@@ -1,12 +1,12 @@
-//! The numbers of the protocol, and what stands before data: requests, replies, chunks.
+//! The numbers of the protocol, and the headers before data: requests, replies, chunks.
 
-/// What a server says first.
+/// The first number of a server.
 pub const MAGIC: u64 = 0x4e42_444d_4147_4943;
-/// What a server of the old protocol says behind it.
+/// The second number of a server of the old protocol.
 pub const OLDSTYLE_MAGIC: u64 = 0x0000_4202_8186_1253;
-/// What stands before each option, and behind the server's magic.
+/// The number before each option, and behind the server's magic.
 pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
-/// What stands before each reply to an option.
+/// The number before each reply to an option.
 pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 /// Requests with lengths of 32 bits.
 const REQUEST_MAGIC: u32 = 0x2560_9513;
@@ -36,7 +36,7 @@ pub mod option {
     pub const LIST: u32 = 3;
     /// Everything from here on is encrypted.
     pub const STARTTLS: u32 = 5;
-    /// What an export is.
+    /// The description of an export.
     pub const INFO: u32 = 6;
     /// The same, and the transmission begins.
     pub const GO: u32 = 7;
@@ -91,7 +91,7 @@ pub mod info {
     pub const BLOCK_SIZE: u16 = 3;
 }
 
-/// What a server says of an export that can be used.
+/// The flags of an export that can be used.
 pub mod transmission {
     /// These flags mean something.
     pub const HAS_FLAGS: u16 = 1 << 0;
@@ -162,7 +162,7 @@ pub mod chunk {
     pub const ERROR_OFFSET: u16 = (1 << 15) + 2;
 }
 
-/// What a request wants.
+/// The command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Bytes.
@@ -179,7 +179,7 @@ pub enum Command {
     Cache,
     /// Bytes are to be zeros.
     WriteZeroes,
-    /// What is stored, and what changed.
+    /// The allocation, and the changes.
     BlockStatus,
     /// None of these.
     Other(u16),
@@ -236,7 +236,7 @@ impl Command {
 pub struct Request {
     /// Its flags.
     pub flags: u16,
-    /// What it wants.
+    /// Its command.
     pub command: Command,
     /// Repeated in the reply.
     pub cookie: u64,
@@ -303,7 +303,7 @@ impl Request {
 
 /// Fields of a structure, in big-endian order.
 pub struct Fields<'a>(
-    /// What was not taken yet.
+    /// The rest of the bytes.
     pub &'a [u8],
 );
 
@@ -385,7 +385,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// It says that the request failed, whatever else: kinds that are not known yet included.
+    /// It means that the request failed, kinds that are not known yet included.
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.kind & (1 << 15) != 0
@@ -406,7 +406,7 @@ pub enum Reply {
     Chunk {
         /// The request's.
         cookie: u64,
-        /// What it is.
+        /// Its kind.
         chunk: Chunk,
     },
 }
@@ -415,10 +415,10 @@ impl Reply {
     /// Bytes of a simple reply, which is the shorter one: a chunk's length follows.
     pub const SIZE: usize = 16;
 
-    /// Decodes what stands before data; `length` has the four bytes that follow when it is a chunk.
+    /// Decodes the header before data; `length` reads the four bytes that follow if it is a chunk.
     ///
     /// # Errors
-    /// What `length` fails with; an error of its own when it is not a reply.
+    /// An error of `length`; an error of its own if it is not a reply.
     pub fn decode<E>(
         bytes: &[u8; Self::SIZE],
         length: impl FnOnce() -> Result<[u8; 4], E>,

@@ -10,10 +10,10 @@
 //! session   held for as long as bytes are turned, never while the line is waited for
 //! ```
 //!
-//! Lock order: `sending` before `session`. A writer takes `sending`, makes records under
-//! `session`, and sends them with `sending` alone; so a reader never waits for a writer that waits
-//! for the other end. What a reader makes the session say (the answer to a change of keys) is sent
-//! by the reader if no thread is sending, and otherwise with the next record.
+//! Lock order: `sending` before `session`. A writer takes `sending`, makes records under `session`,
+//! and sends them with `sending` alone; so a reader never waits for a writer that waits for the
+//! other end. A message of the session that results from reading (the answer to a change of keys)
+//! is sent by the reader if no thread is sending, and otherwise with the next record.
 //!
 //! One thread at a time reads, as with every [`Connection`]; the lock `reading` is its buffer.
 //!
@@ -47,7 +47,7 @@ const PLAIN: usize = 256 << 10;
 pub struct TlsError {
     /// The file or directory that it is about.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The problem.
     pub why: String,
 }
 
@@ -81,7 +81,7 @@ fn roots(path: &Path) -> Result<Arc<RootCertStore>, TlsError> {
     Ok(Arc::new(roots))
 }
 
-/// What a server shows to its clients, and which of them it lets in.
+/// The certificate of a server, and the clients that it accepts.
 #[derive(Clone)]
 pub struct ServerTls(Arc<ServerConfig>);
 
@@ -206,7 +206,7 @@ impl TlsLine {
         mut session: rustls::Connection,
         input: &Input,
     ) -> io::Result<Self> {
-        // What is turned is sent at once, so that nothing gathers.
+        // Encrypted records are sent at once, so that none gather.
         session.set_buffer_limit(None);
         let made = Self {
             line,
@@ -227,14 +227,14 @@ impl TlsLine {
             input.set_patience(&*self.line)?;
             let received = self.receive();
             if !matches!(received, Ok(n) if n > 0) {
-                // The other end is told what was wrong with what it sent.
+                // The other end gets an alert about what it sent.
                 let _ = self.send_what_is_ready(self.sending.lock());
                 return Err(received.err().unwrap_or(io::ErrorKind::UnexpectedEof.into()));
             }
         }
     }
 
-    /// Puts onto the line what the session has to say.
+    /// Sends the pending messages of the session.
     fn send_what_is_ready(&self, _sending: MutexGuard<'_, ()>) -> io::Result<()> {
         let ready = records(&mut self.session.lock())?;
         crate::wire::send(&*self.line, &ready, &[])

@@ -8,7 +8,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// Bytes asked for at once, when less is wanted.
+/// Bytes read at once, if fewer are needed.
 const READ_SIZE: usize = 64 << 10;
 /// Parts that the system takes in one call.
 const PARTS_MAX: usize = 1024;
@@ -18,17 +18,17 @@ pub trait Connection: Send + Sync {
     /// Reads what there is, at least a byte; 0 at the end.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn read(&self, out: &mut [u8]) -> io::Result<usize>;
     /// Writes something of these.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize>;
     /// A read waits no longer than this.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn set_patience(&self, patience: Option<Duration>) -> io::Result<()>;
     /// Nothing more is read: what came in before is.
     fn end_input(&self);
@@ -69,7 +69,7 @@ line!(TcpStream);
 /// noticed. A write waits no longer than `patience`.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn prepare_tcp(stream: &TcpStream, patience: Duration) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(patience))?;
@@ -79,7 +79,7 @@ pub fn prepare_tcp(stream: &TcpStream, patience: Duration) -> io::Result<()> {
 /// The same over a Unix socket.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn prepare_unix(stream: &UnixStream, patience: Duration) -> io::Result<()> {
     stream.set_write_timeout(Some(patience))
 }
@@ -87,7 +87,7 @@ pub fn prepare_unix(stream: &UnixStream, patience: Duration) -> io::Result<()> {
 /// Writes all of `head` and `body`.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn send(line: &dyn Connection, head: &[u8], body: &[u8]) -> io::Result<()> {
     send_parts(line, &mut [IoSlice::new(head), IoSlice::new(body)])
 }
@@ -95,7 +95,7 @@ pub fn send(line: &dyn Connection, head: &[u8], body: &[u8]) -> io::Result<()> {
 /// Writes all of these.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn send_parts(line: &dyn Connection, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
     let mut parts = parts;
     // Without what is empty, of which nothing can be written.
@@ -130,13 +130,13 @@ impl Input {
     /// From now on reads wait as long as it takes.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn wait_for_ever(&mut self, line: &dyn Connection) -> io::Result<()> {
         self.until = None;
         line.set_patience(None)
     }
 
-    /// More was read than has been asked for.
+    /// Whether more was read than was requested.
     #[must_use]
     pub fn is_ahead(&self) -> bool {
         self.start < self.buffer.len()
@@ -165,7 +165,7 @@ impl Input {
     /// Fills `out`.
     ///
     /// # Errors
-    /// What the system says, the end of what comes, and the deadline.
+    /// The system's error, the end of the input, and the deadline.
     pub fn fill(&mut self, line: &dyn Connection, out: &mut [u8]) -> io::Result<()> {
         let mut done = 0;
         while let Some(rest) = out.get_mut(done..).filter(|rest| !rest.is_empty()) {
