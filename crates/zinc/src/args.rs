@@ -1,6 +1,5 @@
 //! Options that many verbs have: how a pool is found and opened, how long others are waited for,
-//! and how a table or JSON is written. What is done by them is elsewhere (`opening`, `queue`,
-//! `live`).
+//! and how a table or JSON is written. They are carried out elsewhere (`opening`, `queue`, `live`).
 
 use crate::failure::Failure;
 use crate::session::Session;
@@ -9,7 +8,7 @@ use engine::{OpenOptions, Pool};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a command waits that was told nothing.
+/// How long a command waits by default.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks at a lock, or for a server.
 pub const PAUSE: Duration = Duration::from_millis(5);
@@ -141,7 +140,7 @@ impl PoolArgs {
 }
 
 impl OpenArgs {
-    /// No other state is asked for than the newest, which is the one a server has.
+    /// No other state is requested than the newest, which is the one a server has.
     pub fn is_of_now(&self) -> bool {
         self.txg.is_none() && !self.checkpoint && !self.allow_missing
     }
@@ -151,8 +150,8 @@ impl OpenArgs {
         self.is_of_now() && self.keys.is_none() && self.key.is_empty() && !self.ask
     }
 
-    /// What is said of a pool whose newest state cannot be opened, so that an older one was, though
-    /// it was not asked for.
+    /// The warning for a pool whose newest state cannot be opened, so that an older one was, though
+    /// it was not requested.
     pub fn older_state(&self, pool: &Pool) -> Option<String> {
         if self.txg.is_some() || self.checkpoint {
             return None;
@@ -199,7 +198,7 @@ impl DepthArgs {
             && are_of_held(session, names)
     }
 
-    /// Where to search, and how deep to go when that was said.
+    /// Where to search, and how deep to go if that was given.
     pub fn split(self, session: &Session) -> (PoolArgs, Option<usize>) {
         let (mut search, mut depth) = (self.search, self.depth);
         for value in self.depth_or_path {
@@ -265,7 +264,7 @@ pub fn divide(text: &str) -> Result<(&str, &str), Failure> {
         .ok_or_else(|| Failure::usage(format!("missing '=' for property=value argument: '{text}'")))
 }
 
-/// Refuses the name of a dataset, which does not stand for its pool.
+/// Refuses the name of a dataset where a pool is required.
 pub fn require_pool_name(name: &str) -> Result<(), Failure> {
     match name.find(['/', '@', '#']).and_then(|at| name[at..].chars().next()) {
         Some(c) => {

@@ -182,7 +182,7 @@ impl Command {
     }
 }
 
-/// Ends the options of a verb of `zpool` or `zfs` where POSIX does, when that is asked for.
+/// Ends the options of a verb of `zpool` or `zfs` where POSIX does, if `POSIXLY_CORRECT` is set.
 fn end_options(session: &Session, words: &mut Vec<OsString>) {
     if session.variable("POSIXLY_CORRECT").is_none() || words.len() < 3 {
         return;
@@ -235,7 +235,7 @@ pub fn run_for_client(session: &Session) -> ExitCode {
     run_or_report(session, verb)
 }
 
-/// Runs a verb; a failure is said.
+/// Runs a verb, and reports its failure.
 fn run_or_report(session: &Session, verb: Box<dyn Verb>) -> ExitCode {
     verb.run(session).unwrap_or_else(|failure| failure.report(session))
 }

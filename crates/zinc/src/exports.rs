@@ -13,7 +13,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What is exported, and where clients find it.
+/// The exports, and where clients find them.
 #[derive(Clone, Debug)]
 pub struct Exports {
     /// Volumes and snapshots of one pool.
@@ -62,7 +62,7 @@ impl Exports {
         self.volumes.iter().map(source).collect()
     }
 
-    /// Listens, says so, and begins to serve.
+    /// Listens, reports it, and begins to serve.
     pub fn start(
         &self,
         session: &Session,
@@ -110,7 +110,7 @@ impl Exports {
         Ok(Running { server, _endpoint: endpoint })
     }
 
-    /// Where it is listened when nothing else is said.
+    /// The default socket to listen at.
     fn own_socket(&self, session: &Session) -> Result<PathBuf, Failure> {
         let folder = served::folders(session).into_iter().next().unwrap_or_default();
         Endpoint::make_folder(&folder)
@@ -119,8 +119,8 @@ impl Exports {
         Ok(folder.join(format!("{pool}.nbd")))
     }
 
-    /// Exports from a pool that is held until `presence` says that it is enough; `ready` is called
-    /// when clients can connect.
+    /// Exports from a pool that is held until `presence` ends; `ready` is called when clients can
+    /// connect.
     pub fn run(
         &self,
         session: &Session,

@@ -1,4 +1,4 @@
-//! What is said when something fails: one line what, then why, then what to do; and exit codes.
+//! The report of a failure: one line with what failed, then why, then what to do; and exit codes.
 //!
 //! | code | meaning |
 //! | --- | --- |
@@ -36,7 +36,7 @@ pub struct Failure {
     pool: PoolTrouble,
 }
 
-/// What a failure says of the pool that it is about.
+/// The pool of a failure.
 #[derive(Default)]
 struct PoolTrouble {
     /// It can be shown all the same: what is known of a pool with too few devices.
@@ -94,7 +94,7 @@ impl Failure {
         self
     }
 
-    /// What is known of the pool, when it could not be opened because devices are missing.
+    /// The candidate of the pool, if it could not be opened because devices are missing.
     pub fn closed(&self) -> Option<&Candidate> {
         self.pool.closed.as_deref()
     }
@@ -115,7 +115,7 @@ impl Failure {
         Self { what: format!("{subject}: {}", self.what), ..self }
     }
 
-    /// What it says: what, why, and what to do.
+    /// Its parts: what failed, why, and what to do.
     pub fn parts(&self) -> (&str, &[String], Option<&str>) {
         (&self.what, &self.causes, self.hint.as_deref())
     }
@@ -160,7 +160,7 @@ impl From<TunableError> for Failure {
     }
 }
 
-/// What is said of a verb that was called off.
+/// The failure of a cancelled verb.
 pub fn cancelled() -> Failure {
     Failure::new("the command was cancelled")
 }
@@ -203,7 +203,7 @@ impl From<views::places::NotFound> for Failure {
     }
 }
 
-/// An error in a line that says what can be done, too.
+/// An error in a line, with its hint.
 pub fn one_line(e: &Error) -> String {
     let text = without_number(e.to_string());
     match e.hint() {

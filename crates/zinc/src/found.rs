@@ -47,7 +47,7 @@ pub fn find(
 }
 
 /// All known pools, or all in the places that are named, but destroyed ones and those of these
-/// guids. What cannot be found of known ones is a failure among them.
+/// guids. Known pools that cannot be found are failures among them.
 pub fn all(
     session: &Session,
     search: &[PathBuf],
@@ -100,7 +100,7 @@ fn not_known(session: &Session, name: &str) -> Failure {
     foreign_servers::explain(session, failure, wanted)
 }
 
-/// What is said of a pool whose newer state is on devices that are missing.
+/// The warning for a pool whose newer state is on devices that are missing.
 pub fn warning(found: &Found) -> Option<String> {
     let (seen, there) = found.newer_elsewhere()?;
     Some(format!(

@@ -1,4 +1,4 @@
-//! What this machine is called, as labels and the history record it.
+//! The name of this machine, as labels and the history record it.
 
 /// This machine's host id, as OpenZFS reads it; 0 without one.
 pub fn id() -> u64 {

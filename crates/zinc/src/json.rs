@@ -1,10 +1,10 @@
-//! JSON in the shape of OpenZFS 2.3, and the option that says how pools are told apart in it.
+//! JSON in the shape of OpenZFS 2.3, and the option that selects the keys of pools in it.
 
 pub use views::json::{document, number, pool};
 
 use serde_json::{Map, Value};
 
-/// How pools are told apart in JSON.
+/// How pools are distinguished in JSON.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct ByGuid {
     /// Guids of pools instead of names as keys of JSON
@@ -13,7 +13,7 @@ pub struct ByGuid {
 }
 
 impl ByGuid {
-    /// The pools under the keys that were asked for.
+    /// The pools under the requested keys.
     pub fn keys(self, pools: Map<String, Value>) -> Map<String, Value> {
         if !self.by_guid {
             return pools;

@@ -1,7 +1,7 @@
 //! Keys of encrypted datasets: where they come from.
 //!
-//! - Files of keys are read by [`hostfs::keys`], which wipes what they stood in; what is typed is
-//!   wiped here. The engine wipes its own copies.
+//! - Files of keys are read by [`hostfs::keys`], which wipes the buffers; typed keys are wiped
+//!   here. The engine wipes its own copies.
 //! - No option takes the key itself but `zdb -K`, which OpenZFS has: what is on a command line can
 //!   be seen by every user of the machine. It warns, and takes the same places as `--key`.
 
@@ -84,7 +84,7 @@ fn from_location(
 }
 
 /// The key of a dataset in the format in which its user keeps it: from a file, or standard input. A
-/// new one is asked for twice.
+/// new one is prompted for twice.
 pub fn key_at(
     session: &Session,
     dataset: &str,
@@ -93,7 +93,7 @@ pub fn key_at(
 ) -> Result<KeyBytes, Failure> {
     keep_in();
     match KeyPlace::parse(location) {
-        // What its owner may read is not every user's.
+        // A file that its owner may read is not every user's.
         Some(KeyPlace::File(_)) if session.is_for_another_user() => {
             Err(Failure::new(format!("the server of another user does not read {location}")))
         }
@@ -170,7 +170,7 @@ pub fn load_for(
     Ok(keys::load(pool, &root.name, &key)?)
 }
 
-/// What is typed on the terminal of the caller, which does not show it.
+/// Reads a key typed on the terminal of the caller, without echo.
 fn typed(session: &Session, question: &str) -> Result<KeyBytes, Failure> {
     keep_in();
     ui::error(session, question);

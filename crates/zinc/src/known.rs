@@ -1,5 +1,4 @@
-//! The list of known pools ([`imported`]) as this command has it: in which folder it is, and what
-//! is said of it.
+//! The list of known pools ([`imported`]) as this command has it: its folder, and its messages.
 //!
 //! The folder is `ZINC_STATE`, else root's `/var/lib/zinc`, else the user's `zinc` in
 //! `XDG_STATE_HOME`. See decision 0014.
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// Root's folder.
 const OF_ROOT: &str = "/var/lib/zinc";
-/// What to do when the list of known pools cannot be read or written.
+/// The advice when the list of known pools cannot be read or written.
 const OTHER_FOLDER: &str = "ZINC_STATE names another folder to remember pools in";
 
 /// The folder of this user; `None` without a home.
@@ -38,7 +37,7 @@ pub fn pools(session: &Session) -> KnownPools<'_> {
 }
 
 /// Whether the pool that `name` (anything in it) belongs to was imported with `-o readonly=on`.
-/// With places to search, what was said then does not count.
+/// With places to search, the setting of that import does not count.
 pub fn is_readonly(session: &Session, search: &[PathBuf], name: &str) -> bool {
     search.is_empty() && pools(session).find(pool_of(name)).is_some_and(|k| k.is_readonly())
 }
@@ -64,7 +63,7 @@ pub fn with_device(session: &Session, guid: u64) -> Option<Known> {
     all.into_iter().find(|known| known.has_device(guid))
 }
 
-/// The pools in a cache file that the user named. What is wrong with entries of it is said.
+/// The pools in a cache file that the user named. Damaged entries of it are reported.
 pub fn read(session: &Session, path: &Path) -> Result<Vec<Known>, Failure> {
     let (pools, damaged) = imported::read(path).map_err(|e| {
         let why = match e.kind() {
@@ -79,7 +78,8 @@ pub fn read(session: &Session, path: &Path) -> Result<Vec<Known>, Failure> {
     Ok(pools)
 }
 
-/// What no label tells of a pool, because it was said when the pool was imported here.
+/// Adds properties that are in no label of a pool, because they were given when the pool was
+/// imported here.
 pub fn complete(session: &Session, properties: &mut [PoolProperty], guid: u64) {
     let Some(known) = pools(session).by_guid(guid) else { return };
     let mut set = |name: &str, value: &str, source| {
@@ -193,7 +193,7 @@ fn tell(session: &Session, notice: &Notice<'_>) {
             let failure = Failure::new("cannot read the list of known pools")
                 .because(format!("{}: {}", path.display(), system_text(cause)))
                 .hint(OTHER_FOLDER);
-            // What is wrong with one file of a folder is mostly wrong with the other.
+            // A problem of one file of a folder mostly affects the other.
             let folder = path.parent().unwrap_or(path).display().to_string();
             say_once(session, &folder, &failure.text());
         }

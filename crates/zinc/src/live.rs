@@ -17,11 +17,11 @@ use engine::{Error, Hint, LivePool, OpenOptions, Progress};
 use imported::Found;
 use std::path::{Path, PathBuf};
 
-/// What is shown of a resilver that a command stays for.
+/// The progress line of a resilver that a command waits for.
 const RESILVER: &str = "resilver (Ctrl-C leaves it to the next command): blocks";
 
-/// What is said of files that were changed before the pool was suspended, and of a change that was
-/// made by then.
+/// The messages for files that were changed before the pool was suspended, and for a change that
+/// was made by then.
 const KEPT: &str = "earlier changes are kept; the rest was not done, and will not be done later";
 const MADE: &str = "it was done in memory, and becomes durable when the pool resumes";
 
@@ -301,7 +301,7 @@ pub fn change_announced<T>(
         let durable = match &result {
             // This line is written after what was done: when it is durable, all is.
             Ok(_) => pool.log(&invocation(session)),
-            // What was done before it failed: only then it is seen by a process that looks.
+            // The changes made before it failed: only then a process that looks sees them.
             Err(_) => pool.sync_changes(),
         };
         let result = result?;
@@ -351,7 +351,7 @@ pub fn bring_what_is_missed(session: &Session, pool: &LivePool) {
     progress.begin(RESILVER, 0);
     while_showing(session, &progress, || {
         let mut shown = 0;
-        // Why one did not come to its end is told by `status`: the command did what it was to do.
+        // Why a resilver did not come to its end is shown by `status`: the command did its work.
         pool.wait_for_resilver(&mut |scan| {
             progress.add(0, scan.examined.saturating_sub(shown));
             shown = scan.examined.max(shown);
@@ -396,8 +396,8 @@ pub fn options(session: &Session, search: &[PathBuf], cache_mib: usize) -> OpenO
     o
 }
 
-/// Verbs whose words are names of files. These are for those who may read the file system, which
-/// may be encrypted, and the history is not.
+/// Verbs whose words are names of files. Names are only for users with access to the file system,
+/// which may be encrypted, and the history is not.
 const OF_FILES: [&str; 5] = ["cp", "mkdir", "rm", "mv", "ln"];
 
 /// The command as the history records it, without the program's own name.

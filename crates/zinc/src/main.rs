@@ -58,7 +58,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 
-/// Where there is no more memory, the program says so and ends.
+/// If there is no more memory, the program prints a message and ends.
 #[global_allocator]
 static ALLOCATOR: engine::process::Allocator = engine::process::Allocator::of("zinc");
 

@@ -1,5 +1,5 @@
-//! Mounts and verbs: what is mounted follows the datasets that verbs change (`mount::datasets`),
-//! and what did not is told.
+//! Mounts and verbs: mounts follow the datasets that verbs change (`mount::datasets`), and those
+//! that could not are reported.
 
 use crate::failure::Failure;
 use crate::refusals::cannot;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// What is said of a mount that was made.
+/// The message for a mount that was made.
 pub fn made(name: &str, dir: &Path) -> String {
     format!("{name} is mounted at {}, by process {}\n", dir.display(), std::process::id())
 }
@@ -153,7 +153,7 @@ pub fn with_properties(
     if follow(session, change, with)? != ExitCode::SUCCESS {
         ui::error(session, "property may be set but unable to remount filesystem\n");
     }
-    // It is set, as with OpenZFS, whose exit code says that.
+    // It is set, as with OpenZFS, whose exit code means that.
     Ok(ExitCode::SUCCESS)
 }
 

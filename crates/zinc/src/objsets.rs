@@ -1,9 +1,9 @@
 //! How verbs open the content of a dataset: as it is on disk, or with its intent log replayed.
 //!
-//! What a program was promised (fsync, `sync=always`) may stand in the intent log alone, after a
-//! crash. An import for writing replays it. So a pool that is imported here, and that no process
-//! holds, is shown as it will be then; one that is only looked at is shown as it is, with a
-//! warning.
+//! Changes that were acknowledged to a program (fsync, `sync=always`) may be in the intent log
+//! alone, after a crash. An import for writing replays it. So a pool that is imported here, and
+//! that no process holds, is shown as it will be then; one that is only looked at is shown as it
+//! is, with a warning.
 
 use crate::args::OpenArgs;
 use crate::session::Session;
@@ -17,10 +17,11 @@ pub struct Sets<'a> {
     session: &'a Session,
     pool: &'a Pool,
     args: &'a OpenArgs,
-    /// Whether intent logs are replayed; the files that say so are read when it is first asked.
+    /// Whether intent logs are replayed; the files that decide that are read when it is first
+    /// needed.
     replays: OnceLock<bool>,
-    /// What was opened of a pool that this process holds stays as long as the verb may read it:
-    /// what is destroyed meanwhile would be read as what came in its place.
+    /// Objects that were opened of a pool that this process holds are kept as long as the verb may
+    /// read them: after a destruction their space could be read as its new contents.
     in_use: Mutex<Vec<InUse>>,
 }
 
@@ -68,7 +69,7 @@ impl<'a> Sets<'a> {
         })
     }
 
-    /// Whether something that the newest state would have is in the intent log alone. What a
+    /// Whether a change that the newest state would have is in the intent log alone. A pool that a
     /// process holds has no such log: its sets are ahead of their logs.
     fn is_behind(&self, dataset: &Dataset, as_it_is: &Objset) -> bool {
         let is_held = || self.session.held(&self.pool.guid().to_string()).is_some();

@@ -72,7 +72,7 @@ impl PoolArgs {
         if let Some(what) = found::warning(found).filter(|_| self.open.is_of_now()) {
             ui::note(session, &format!("warning: pool '{}': {what}", pool.name()));
         }
-        // What is read of a pool that may be no whole one is said to be of an older state.
+        // A pool that may be incomplete is reported if an older state was opened.
         if (self.reach == SearchScope::Anywhere || !self.search.is_empty())
             && let Some(older) = self.open.older_state(&pool)
         {
@@ -83,7 +83,7 @@ impl PoolArgs {
 
     /// Opens every pool that is known, or in the places that are named, but destroyed ones and
     /// those of these guids, in order of their names. Those that cannot be opened are failures
-    /// among them. The servers were asked already; those that took pools since come along.
+    /// among them. The servers were queried already; those that took pools since come along.
     pub fn open_found(&self, session: &Session, but: &[u64]) -> Result<Opened, Failure> {
         let mut opened = Opened::default();
         for found in found::all(session, &self.search, but)? {
@@ -118,7 +118,7 @@ impl PoolArgs {
         }
     }
 
-    /// Adds pools that root has imported, as far as this user may read their devices, and says
+    /// Adds pools that root has imported, as far as this user may read their devices, and reports
     /// which pools of others are left out.
     fn open_those_of_others(&self, session: &Session, but: &[u64], opened: &mut Opened) {
         let say = |name: &str, why: &str| {

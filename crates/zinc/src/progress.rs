@@ -36,7 +36,7 @@ pub fn while_showing<T>(session: &Session, progress: &Progress, work: impl FnOnc
     })
 }
 
-/// Runs `work`, which shows nothing and is told to stop when the verb is called off.
+/// Runs `work`, which shows nothing and is cancelled with the verb.
 pub fn while_wanted<T>(session: &Session, work: impl FnOnce(&Progress) -> T) -> T {
     let progress = Progress::new();
     match session.client() {

@@ -2,9 +2,9 @@
 //!
 //! The queue is the lock on the pool's devices (the crate `device`), which ends with the process
 //! that has it, however that ends. A process that wants to write takes the locks of all devices, in
-//! the order of their guids so that two never wait for each other, and then looks at the pool: what
-//! it saw before it waited may be over. One that reads waits until no other writes. Both wait for
-//! [`Wait::patience`], and then say which process has the pool.
+//! the order of their guids so that two never wait for each other, and then looks at the pool: its
+//! view from before the wait may be outdated. One that reads waits until no other writes. Both wait
+//! for [`Wait::patience`], and then report which process has the pool.
 
 use crate::args::{PAUSE, Wait};
 use crate::failure::Failure;
@@ -27,9 +27,9 @@ const BETWEEN_SERVERS: Duration = Duration::from_millis(100);
 /// A lock that took no longer was free.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
-/// Opens for writing the pool that `find` finds; `options` says how. While the pool is another
-/// process's, it is found anew again and again: it may get more devices, be exported, or be served,
-/// and then a `find` that asks servers first has the command carried out there.
+/// Opens for writing the pool that `find` finds, with `options`. While the pool is another
+/// process's, it is searched for again and again: it may get more devices, be exported, or be
+/// served, and then a `find` that tries servers first has the command carried out there.
 pub fn take(
     session: &Session,
     wait: Wait,
@@ -74,7 +74,7 @@ pub fn take(
             }
             match live::import(&Rt::real(), &found.candidate, &options(&found), &disks) {
                 Ok(pool) => return Ok((found, pool)),
-                // What was seen before the lock is over. There is no other writer now.
+                // The view from before the lock is outdated. There is no other writer now.
                 Err(e) => match Error::from(e) {
                     e if !waited && is_overtaken(&e) => found = find()?,
                     e => return Err(Failure::from(e).while_held()),
@@ -143,8 +143,8 @@ struct NotLocked {
     error: Error,
 }
 
-/// Locks the devices of a pool, as long as what is returned is held. Of those that cannot be opened
-/// for writing the import says what becomes of it.
+/// Locks the devices of a pool, as long as the result is held. Devices that cannot be opened for
+/// writing are left to the import.
 fn lock(candidate: &Candidate, disks: &AnyDevices) -> Result<Vec<WriteDeviceRef>, NotLocked> {
     let mut held = Vec::new();
     for sight in candidate.leaves.values() {

@@ -1,5 +1,5 @@
-//! The file of a report. It is opened before the work that it is about begins: that it cannot be
-//! written is said at once, and not after minutes of measuring.
+//! The file of a report. It is opened before the work that it is about begins: an error of writing
+//! it is reported at once, and not after minutes of measuring.
 
 use crate::failure::Failure;
 use crate::session::Session;
@@ -11,7 +11,7 @@ use std::path::Path;
 pub struct ReportFile(Output);
 
 impl ReportFile {
-    /// Opens its file. What is in it stays until there is something new.
+    /// Opens its file. Its contents stay until there is something new.
     pub fn begin(session: &Session, path: &Path) -> Result<Self, Failure> {
         Output::create(session, path).map(Self)
     }

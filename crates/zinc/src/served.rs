@@ -1,4 +1,4 @@
-//! Finding the process that serves a pool, and having it do what was asked here.
+//! Finds the process that serves a pool, and has it carry out this command.
 //!
 //! A server's socket is named after its pool's guid, in a folder of the user ([`folders`]). A verb
 //! that is about to open a pool asks here first: if the pool is served, the whole command line goes
@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How long a server may take to say which it is.
+/// How long a server may take to identify itself.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Verbs that reach a pool that is served, for people.
 pub const REACHABLE: &str = "zfs, ls, cat, stat, cp, mkdir, rm, mv, ln, mount, unmount, \
@@ -45,7 +45,7 @@ pub const REACHABLE: &str = "zfs, ls, cat, stat, cp, mkdir, rm, mv, ln, mount, u
                              replace, resilver, scrub, set, split, status, sync, trim, upgrade, \
                              wait";
 
-/// What is said of the server of the pool with this guid, when there is one and it does not answer.
+/// The message for the server of the pool with this guid, if there is one and it does not answer.
 pub fn not_answering(session: &Session, guid: u64) -> Option<String> {
     let silent = session.process().silent.named(&file_name(guid))?;
     let pid = silent.pid.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
@@ -96,7 +96,7 @@ pub fn file_name(guid: u64) -> String {
     format!("{guid}.sock")
 }
 
-/// What tells a file or disk of this machine from all others, whatever its name.
+/// Identifies a file or disk of this machine, whatever its name.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     live::identity(path).ok().filter(|_| !is_far(path))
 }
@@ -220,8 +220,8 @@ impl Server {
         Ok(())
     }
 
-    /// Whether one of these devices is its pool's. A copy of one is not: the place of a copy does
-    /// not stand for the pool that is served.
+    /// Whether one of these devices is its pool's. A copy of one is not: the place of a copy is not
+    /// that of the pool that is served.
     fn has_one(&mut self, there: &[FoundLeaf]) -> bool {
         let is_member = |leaf: &&FoundLeaf| match &leaf.config {
             LabelConfig::Member(config) => config.pool_guid == self.guid,
@@ -231,8 +231,8 @@ impl Server {
         if there.is_empty() {
             return false;
         }
-        // What cannot be told apart is taken for the same. The names that the server has do not
-        // help, because they are in the labels, and copied too.
+        // Devices that cannot be distinguished are taken for the same. The names that the server
+        // has do not help, because they are in the labels, and copied too.
         let (Some(mut own), Ok(stats)) = (open_in(self.pid), self.stats()) else { return true };
         // It may have closed one that failed.
         let closed = stats.vdevs.iter().filter(|v| is_device(v) && v.state != "ONLINE");
@@ -246,7 +246,8 @@ impl Server {
         self.name == wanted || wanted.parse() == Ok(self.guid)
     }
 
-    /// What its last txgs did, oldest first; with `alive` also those that are not durable yet.
+    /// The records of its last txgs, oldest first; with `alive` also those that are not durable
+    /// yet.
     pub fn txgs(&mut self, alive: bool) -> Result<Vec<TxgRecord>, Failure> {
         let value = self.call("txgs", json!({ "alive": alive }))?;
         serde_json::from_value(value).map_err(|e| {
@@ -254,7 +255,7 @@ impl Server {
         })
     }
 
-    /// What the pool has done since it was opened.
+    /// The statistics of the pool since it was opened.
     pub fn stats(&mut self) -> Result<Snapshot, Failure> {
         let value = self.call("stats", Value::Null)?;
         serde_json::from_value(value)
@@ -339,7 +340,7 @@ impl Server {
         Ok(called.pop())
     }
 
-    /// The same for verbs that need one: at `socket` when that is said.
+    /// The same for verbs that need one: at `socket` if that is given.
     pub fn must(
         session: &Session,
         socket: Option<&Path>,
@@ -472,7 +473,7 @@ impl Server {
     }
 }
 
-/// What became of a command line that a server was to run.
+/// The outcome of a command line that a server was to run.
 enum RunOutcome {
     /// It ended with this exit code.
     Code(u8),
@@ -481,7 +482,7 @@ enum RunOutcome {
 }
 
 impl RunOutcome {
-    /// What the answer to `run` says.
+    /// The outcome in the answer to `run`.
     fn ended(answer: &Value) -> Self {
         let code = answer["code"].as_u64().and_then(|c| u8::try_from(c).ok());
         Self::Code(code.unwrap_or(FAILED))
@@ -595,8 +596,8 @@ pub fn forward_each(session: &Session, search: &[PathBuf]) -> Result<(Vec<u64>, 
     Ok((guids, worst))
 }
 
-/// Which process holds a pool that cannot be opened because its devices are in use, as a failure
-/// says it.
+/// Adds the process that holds a pool, which cannot be opened because its devices are in use, to a
+/// failure.
 pub fn held_by(session: &Session, guid: u64, failure: Failure) -> Failure {
     match Server::reachable(session).into_iter().find(|s| s.guid == guid) {
         Some(server) if server.is_reader => failure

@@ -1,11 +1,11 @@
 //! A session: what a verb works with besides its arguments.
 //!
-//! A verb is `run(self, &Session)`. What it would otherwise take from its process comes from the
-//! session: who called it and from which folder, the terminal, whether it is still wanted, and the
-//! pool that is held. The session is of this process itself, or of a client of the server: `zinc
-//! serve` runs the verbs of its clients against the pool it holds. A verb does not notice the
-//! difference as long as it prints through `ui` and resolves what was typed with
-//! [`Session::path`]. A session is cheap to clone; a thread that outlives the call gets a clone.
+//! A verb is `run(self, &Session)`. The session provides everything that the verb would otherwise
+//! take from its process: the caller and its folder, the terminal, whether the verb was cancelled,
+//! and the pool that is held. The session is of this process itself, or of a client of the server:
+//! `zinc serve` runs the verbs of its clients against the pool it holds. A verb does not notice the
+//! difference as long as it prints through `ui` and resolves typed paths with [`Session::path`]. A
+//! session is cheap to clone; a thread that outlives the call gets a clone.
 //!
 //! # Life cycle
 //!
@@ -15,11 +15,10 @@
 //!                serve -> for_client (one for each command line) -> a verb -> ui::finish
 //! ```
 //!
-//! A client that ends before its verb (Ctrl-C, most of all) calls the verb off, and so does the
-//! server when the pool is about to be let go: what it prints goes nowhere, a write that waits for
-//! a reader gives up, long work that can be cancelled is (`progress`,
-//! [`Session::check`]), and a pause is over at once ([`Session::sleep`]). What is one operation of
-//! the pool is done to its end.
+//! A client that ends before its verb (Ctrl-C, most of all) cancels the verb, and so does the
+//! server when the pool is about to be let go: its output goes nowhere, a write that waits for a
+//! reader gives up, long work that can be cancelled is (`progress`, [`Session::check`]), and a
+//! pause is over at once ([`Session::sleep`]). A single operation of the pool is completed.
 //!
 //! # What the process has once
 //!
@@ -52,7 +51,7 @@ use std::time::Duration;
 pub const ENVIRONMENT: [&str; 6] =
     ["TZ", "COLUMNS", "POSIXLY_CORRECT", "ZINC_PRICES", "ZINC_WAIT", "ZPOOL_IMPORT_PATH"];
 
-/// What a verb works with.
+/// The context of a verb.
 #[derive(Clone)]
 pub struct Session {
     client: Option<Arc<Client>>,
@@ -84,7 +83,7 @@ impl Session {
         self.client.as_ref()
     }
 
-    /// What the process has once.
+    /// The state of the process.
     pub fn process(&self) -> &Process {
         &self.process
     }
@@ -95,9 +94,9 @@ impl Session {
     }
 
     /// Ends the process with this exit code, whatever its threads are doing, this one included: it
-    /// does nothing more. It stands still for the moment that `main` needs to return, and is not
-    /// unwound, for that would drop what is on its stack: a pool that is open would be closed, and
-    /// closing writes. That is what happens at an exit, too.
+    /// does nothing more. It waits for the moment that `main` needs to return, and is not unwound,
+    /// for that would drop what is on its stack: a pool that is open would be closed, and closing
+    /// writes. That is what happens at an exit, too.
     pub fn end(&self, code: ExitCode) -> ! {
         self.ended(code);
         loop {
@@ -146,7 +145,7 @@ impl Session {
         }
     }
 
-    /// What a path means that was typed, to compare it with others: it is not opened.
+    /// Resolves a typed path, to compare it with others: it is not opened.
     pub fn meant(&self, typed: &Path) -> PathBuf {
         let folder = self.client().map(|client| client.stands_in.as_path());
         hostfs::names::absolute(&folder.unwrap_or(Path::new("")).join(typed))
@@ -219,7 +218,7 @@ impl Session {
         }
     }
 
-    /// Standard input, as long as the work is wanted.
+    /// Standard input, until the verb is cancelled.
     pub fn input<'p>(
         &self,
         amount: Amount,

@@ -1,4 +1,4 @@
-//! Settings that zinc stores for other systems and does not act on itself are said to be that.
+//! Notes on settings that zinc stores for other systems and does not act on itself.
 
 use crate::session::Session;
 use crate::ui;

@@ -1,9 +1,8 @@
-//! The files that a verb was told to write to: the output of a verb (`-o FILE`), a file that zinc
-//! makes for itself (`--pidfile`), and one that it adds to for as long as it runs (`--txgs-log`,
-//! `--log`, `--record`). What may have such a name is said by [`hostfs::output`]; here is what the
-//! one that runs the verb adds: the folder that paths begin in, `/dev/stdout` and its like, which
-//! are that user's streams also when a server runs the verb, and an end when no client waits any
-//! more.
+//! The files that a verb writes to: the output of a verb (`-o FILE`), a file that zinc makes for
+//! itself (`--pidfile`), and one that it appends to for as long as it runs (`--txgs-log`, `--log`,
+//! `--record`). The rules for such a file are in [`hostfs::output`]; this module adds the caller's:
+//! the folder that paths begin in, `/dev/stdout` and its like, which are the caller's streams also
+//! when a server runs the verb, and an end when no client waits any more.
 
 use crate::failure::Failure;
 use crate::session::{Client, Session};
@@ -26,7 +25,7 @@ pub struct Output {
     client: Option<(Arc<Client>, Stream)>,
 }
 
-/// The stream a path stands for, by its number.
+/// The stream of a path, by its number.
 fn stream(path: &Path) -> Option<usize> {
     match path.as_os_str().as_bytes() {
         b"/dev/stdout" | b"/dev/fd/1" | b"/proc/self/fd/1" => Some(0),
@@ -46,7 +45,7 @@ fn failed(path: &Path, e: &io::Error) -> Failure {
 }
 
 impl Output {
-    /// Begins. That the file cannot be written is said now, not after the work.
+    /// Begins. An error of opening the file is reported now, not after the work.
     pub fn create(session: &Session, typed: &Path) -> Result<Self, Failure> {
         let path = session.path(typed);
         let opened = match stream(&path) {

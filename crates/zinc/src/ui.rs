@@ -35,7 +35,7 @@ use term::without_number;
 
 /// Prints text for people to standard output.
 pub fn out(session: &Session, text: &str) {
-    // What fails is kept, and becomes the exit code.
+    // A failure is kept, and becomes the exit code.
     let _ = out_bytes(session, escape::text(text).as_bytes());
 }
 

@@ -37,8 +37,8 @@ impl Verb for Args {
         Served::ToOwner
     }
 
-    /// Runs it. A file that cannot be read is written up to there and said, and the next is tried;
-    /// exit code 1 then.
+    /// Runs it. A file that cannot be read is written up to there and reported, and the next is
+    /// tried; exit code 1 then.
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let places: Vec<Place> = self.files.iter().map(|f| f.as_os_str().into()).collect();
         let first = places.first().map(Place::pool).unwrap_or_default();
@@ -83,7 +83,7 @@ impl Args {
         }
     }
 
-    /// Writes the part that is wanted of `size` bytes, up to the first that are lost.
+    /// Writes the requested part of `size` bytes, up to the first that are lost.
     fn bytes(
         &self,
         session: &Session,

@@ -1,5 +1,5 @@
-//! `zinc completions`: what a shell needs to complete zinc's verbs and options. For those who
-//! package zinc; hidden from the help.
+//! `zinc completions`: what a shell needs to complete zinc's verbs and options. For packagers of
+//! zinc; hidden from the help.
 
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;

@@ -94,12 +94,12 @@ pub struct Run {
     seeds: Option<u64>,
 }
 
-/// What `--scale` takes.
+/// Parses `--scale`.
 fn part(text: &str) -> Result<f64, String> {
     number_up_to(text, 1.0)
 }
 
-/// What `--seconds` takes.
+/// Parses `--seconds`.
 fn seconds(text: &str) -> Result<f64, String> {
     const DAY: f64 = 86400.0;
     number_up_to(text, DAY)
@@ -255,7 +255,7 @@ impl Verb for Fit {
 }
 
 impl Fit {
-    /// The preset of a disk, and what it says of other patterns if that is wanted.
+    /// The preset of a disk, and its figures for other patterns if requested.
     fn fit(
         &self,
         disk: &mut dyn Fitted,

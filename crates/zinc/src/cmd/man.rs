@@ -1,5 +1,5 @@
 //! `zinc man`: the manual pages, one for each verb, made from the command line's own definition.
-//! For those who package zinc; hidden from the help.
+//! For packagers of zinc; hidden from the help.
 
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;

@@ -95,10 +95,10 @@ impl Verb for Mount {
     }
 }
 
-/// What is said of mounts that were made.
+/// The output for mounts that were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MountReport {
-    /// What is where.
+    /// Each dataset with its directory.
     What,
     /// Nothing, as OpenZFS does.
     Nothing,

@@ -86,7 +86,7 @@ fn is_file(name: &str) -> bool {
 }
 
 impl Args {
-    /// What was named, when it can be exported together.
+    /// The exports that were named, if they can be exported together.
     fn exports(&self, session: &Session) -> Result<Exports, Failure> {
         let (files, volumes): (Vec<_>, Vec<_>) =
             self.names.iter().cloned().partition(|name| is_file(name));

@@ -274,7 +274,7 @@ impl Args {
         let before = pool.profiler().begin();
         let client = session.client();
         let mut result = match client {
-            // What a client that is gone asked for is not done to its end.
+            // A request of a client that is gone is not completed.
             Some(client) => {
                 let is_wanted = || client.presence.is_here();
                 let target = WhileWanted { target: &target, is_wanted: &is_wanted };
@@ -397,7 +397,7 @@ impl Args {
         }
         let result = self.work(session, rt, plan, target);
         match self.cleanup {
-            // Also when something failed; that is what is said.
+            // Also when something failed; the first failure is reported.
             true => {
                 let removed = target.remove();
                 let result = result?;

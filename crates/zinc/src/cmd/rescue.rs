@@ -90,7 +90,7 @@ impl Verb for Args {
         };
         while_showing(session, &progress, || self.rescue(&rescue, &sets, &place))?;
         progress.check().map_err(|e| cancelled(&e))?;
-        // "Nothing lost" is said of what is on the disk.
+        // "Nothing lost" refers to what is on the disk.
         dest.sync().map_err(cannot)?;
         let count = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
         let (files, losses) = (count(&log.files), count(&log.losses));

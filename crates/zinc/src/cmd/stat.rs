@@ -36,7 +36,7 @@ impl Verb for Args {
         Served::ToOwner
     }
 
-    /// Runs it. A file that cannot be found is said and the next is tried; exit code 1 then.
+    /// Runs it. A file that cannot be found is reported and the next is tried; exit code 1 then.
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let places: Vec<Place> = self.files.iter().map(|f| f.as_os_str().into()).collect();
         let pool = self

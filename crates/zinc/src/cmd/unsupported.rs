@@ -1,7 +1,7 @@
 //! Verbs and options of OpenZFS that zinc does not have, and words that are not verbs at all.
 //!
 //! A script that calls `zpool ddtprune` has to see that zinc lacks it. Neither clap's guess of a
-//! similar verb nor its list of ours says that, and the guess may be dangerous.
+//! similar verb nor its list of ours shows that, and the guess may be dangerous.
 
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;

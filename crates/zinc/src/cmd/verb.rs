@@ -1,4 +1,4 @@
-//! What every verb says of itself.
+//! The interface of every verb.
 
 use crate::failure::Failure;
 use crate::session::Session;

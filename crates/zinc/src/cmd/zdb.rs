@@ -1,7 +1,8 @@
 //! `zinc zdb`: everything inside a pool, structure by structure.
 //!
-//! The options are those of OpenZFS's zdb; here they become what the crate `zdb` is asked for. What
-//! cannot be read or decoded is said where it stands, the dump goes on, and the exit code is 1.
+//! The options are those of OpenZFS's zdb; here they become requests to the crate `zdb`. Structures
+//! that cannot be read or decoded are reported in their place, the dump continues, and the exit
+//! code is 1.
 
 use crate::args::{OpenArgs, SearchScope};
 use crate::cmd::verb::Verb;
@@ -164,7 +165,7 @@ impl zdb::Output for Terminal<'_> {
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
-        // What fails is kept, and becomes the exit code.
+        // A failure is kept, and becomes the exit code.
         let _ = ui::out_bytes(self.0, bytes);
     }
 
@@ -198,7 +199,7 @@ impl Verb for Args {
         let mut terminal = Terminal(session);
         let mut d = Dump::new(&mut terminal, self.json, self.exact);
         let outcome = self.dump(session, &mut d);
-        // What was dumped before a failure is still worth printing.
+        // The output before a failure is still worth printing.
         let failures = d.finish();
         let has_labels = outcome?;
         Ok(match failures {
@@ -229,7 +230,7 @@ impl Args {
         }
     }
 
-    /// Dumps what is asked for; false when that are the labels of devices that have none.
+    /// Makes the requested dump; false for the labels of devices that have none.
     fn dump(&self, session: &Session, d: &mut Dump<'_>) -> Result<bool, Failure> {
         if let Some(words) = &self.embedded {
             zdb::embedded(d, words)?;

@@ -9,14 +9,14 @@ use std::sync::Arc;
 /// it has.
 pub type Client = Caller<Held>;
 
-/// What the server has for it.
+/// The server's objects for it.
 pub struct Held {
     /// The pool that is held.
     pub pool: Arc<LivePool>,
-    /// What is mounted of it.
+    /// The mounts of it.
     pub mounts: Arc<mount::Mounts>,
     /// All is mounted that the properties say, also what is made from now on.
     pub mounts_all: bool,
-    /// How the pool that is held stands in the list of known pools.
+    /// The entry of the held pool in the list of known pools.
     pub listed: Arc<Listed>,
 }

@@ -1,4 +1,4 @@
-//! What all sessions of a process share.
+//! The state shared by all sessions of a process.
 
 use super::Session;
 use control::SilentServers;
@@ -13,9 +13,9 @@ use std::process::ExitCode;
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// What all sessions of a process share.
+/// The state shared by all sessions of a process.
 pub struct Process {
-    /// Its command line, with the program's name; a verb that the name stands for comes behind it.
+    /// Its command line, with the program's name; if the name means a verb, that follows it.
     pub arguments: Vec<OsString>,
     /// What a command line can say.
     pub grammar: Grammar,
@@ -27,7 +27,7 @@ pub struct Process {
     pub silent: SilentServers,
     /// The locks it keeps until it ends.
     pub kept: KeptLocks,
-    /// What it has warned of.
+    /// The warnings it has given.
     pub warned: Warnings,
     /// The names of users and groups.
     pub names: Names,

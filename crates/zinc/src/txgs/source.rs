@@ -7,7 +7,7 @@ use crate::served::{Repeat, Server};
 use crate::session::Session;
 use std::path::{Path, PathBuf};
 
-/// The arguments that say so.
+/// Where the records come from, as options.
 #[derive(clap::Args)]
 pub struct Records {
     /// Records that --txgs-log wrote, instead of those of a pool that is served

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 use views::places::{Place, divided, printable};
 
-/// What is copied into a pool, and how.
+/// A copy into a pool, and its options.
 pub struct IntoArgs {
     pub live: LiveArgs,
     /// The keys that were given.

@@ -265,8 +265,8 @@ struct Target {
     name: Vec<u8>,
 }
 
-/// Directory and name to copy one file to. What was named by the user and is not a file stays: for
-/// a device or a pipe there is `zinc cat`.
+/// Directory and name to copy one file to. A name of the user that is not a file stays: for a
+/// device or a pipe there is `zinc cat`.
 fn target(dest: &Path, name: &[u8]) -> Result<Target, Failure> {
     use std::os::unix::ffi::OsStrExt as _;
     if dest.is_dir() {

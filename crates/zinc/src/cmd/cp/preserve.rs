@@ -22,7 +22,7 @@ pub struct KeepArgs {
 }
 
 impl KeepArgs {
-    /// What is kept when this user runs it.
+    /// The attributes that are kept when this user runs it.
     pub fn keep(self) -> Preserve {
         Preserve {
             owner: self.owner || (is_root() && !self.no_owner),

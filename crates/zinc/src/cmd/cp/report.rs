@@ -1,4 +1,5 @@
-//! What a copy says, whichever way it goes: each failure in a line, and at the end the exit code.
+//! The messages of a copy, whichever way it goes: each failure in a line, and at the end the exit
+//! code.
 
 use crate::failure::FAILED;
 use crate::session::Session;
@@ -20,7 +21,7 @@ pub struct CopyReport {
 }
 
 impl CopyReport {
-    /// Nothing was said yet; with `verbose` every file is named.
+    /// Nothing was reported yet; with `verbose` every file is named.
     pub fn new(session: &Session, verbose: bool) -> Self {
         let (failures, attributes) = (AtomicU64::new(0), AtomicU64::new(0));
         let session = session.clone();
@@ -63,7 +64,7 @@ impl CopyReport {
     }
 }
 
-/// Out of a pool. What cannot be read ends the copy of its file.
+/// Out of a pool. A read error ends the copy of its file.
 impl Observer for CopyReport {
     fn failed(&self, path: &[u8], object: u64, why: &str) {
         let path = format!("{} (object {object})", printable(path));

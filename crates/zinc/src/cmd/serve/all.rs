@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 
 /// How often it is looked for pools that have become known.
 const LOOK: Duration = Duration::from_secs(1);
-/// What all threads know.
+/// The state shared by all threads.
 #[derive(Clone, Default)]
 struct Served {
     recorder: Arc<Recorder>,
@@ -75,7 +75,7 @@ pub fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let served = begins.iter().take(count).filter(|is_served| *is_served).count();
     ui::out(session, &format!("serving {served} of {count} pools\n"));
     notify::ready(manager(), &format!("serving {served} of {count} pools"));
-    // The process of each pool ends by itself after the time that was asked for.
+    // The process of each pool ends by itself after the requested time.
     let is_time_up = || args.seconds.is_some_and(|most| began.elapsed().as_secs_f64() >= most);
     while !keeper.pause(LOOK) && !is_time_up() {
         if let Err(failure) = all.keep_new(session, &args.skip, None) {
@@ -102,8 +102,8 @@ fn listen_to_signals(keeper: &Arc<Keeper>) -> Result<(), Failure> {
 }
 
 impl Served {
-    /// Begins to serve what is known here, is not left out, and is not served yet; how many that
-    /// are. `begun` is told of each, once, whether its process serves it.
+    /// Begins to serve the pools that are known here, are not left out, and are not served yet;
+    /// returns their number. `begun` receives once for each whether its process serves it.
     fn keep_new(
         &self,
         session: &Session,

@@ -1,5 +1,5 @@
 //! `zinc serve -b` and `zinc mount`: the same command once more, as a process of its own; this one
-//! waits until that one is ready, says so, and ends.
+//! waits until that one is ready, reports it, and ends.
 
 use crate::failure::{FAILED, Failure};
 use crate::session::Session;
@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use term::escape;
 
-/// The option that tells the second process that it is the one.
+/// The option that marks the second process.
 pub const INNER: &str = "serve-now";
 
-/// What the line of one that is ready begins with when not all is there that it was to mount.
+/// The first character of the ready line when a requested mount is missing.
 const INCOMPLETE: char = '!';
 
-/// The line by which the second process says that it is ready.
+/// The line by which the second process reports that it is ready.
 pub fn ready_line(line: &str, is_complete: bool) -> String {
     if is_complete { line.to_owned() } else { format!("{INCOMPLETE}{line}") }
 }
@@ -58,7 +58,7 @@ pub fn start_with(
     if !line.is_empty() {
         ui::runs_on(session);
         if let Some(mut errors) = child.stderr.take() {
-            // What it says later has no reader.
+            // Its later messages have no reader.
             rustix::io::ioctl_fionbio(&errors, true).map_err(|e| fail(e.into()))?;
             let mut message = Vec::new();
             // It ends with an error where there is nothing more yet.
@@ -70,7 +70,7 @@ pub fn start_with(
             None => (line.as_str(), ExitCode::SUCCESS),
         };
         if says && ui::out_bytes(session, escape::text(line).as_bytes()).is_err() {
-            // The exit code says that output is lost, and not that nothing was started.
+            // The exit code means that output is lost, and not that nothing was started.
             ui::error(session, &format!("zinc: the server has started in spite of this: {line}"));
         }
         return Ok(code);

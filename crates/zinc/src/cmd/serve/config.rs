@@ -11,7 +11,8 @@
 //! ```
 //!
 //! A line is a long option of `zinc serve`, without its dashes. Those below the name of a pool in
-//! brackets are for that pool alone, and count more; what stands on the command line counts most.
+//! brackets are for that pool alone, and take precedence; the command line takes precedence over
+//! all.
 
 use super::Args;
 use crate::failure::Failure;
@@ -22,7 +23,7 @@ use hostfs::options::{Line, parse};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Options that say what a file has to do with the process, and not how pools are served.
+/// Options for the process, and not for how pools are served.
 const FOREIGN: [&str; 8] =
     ["config", "all", "skip", "background", "log", "part", "serve-now", "help"];
 
@@ -53,7 +54,7 @@ fn parsed(words: impl Iterator<Item = OsString>) -> Result<Args, clap::Error> {
     Args::from_arg_matches(&command.try_get_matches_from(words)?)
 }
 
-/// What clap says, without its word for errors and its advice.
+/// Clap's message, without its word for errors and its advice.
 fn first_line(e: &clap::Error) -> String {
     let text = e.to_string();
     let line = text.lines().next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the server's requests mean.
+//! The server's requests.
 //!
 //! | `do` | parameters | answer |
 //! | --- | --- | --- |
@@ -81,8 +81,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// `answered` is called after a client had the pool exported, when it was told how that ended,
-    /// and whenever a client was answered and nothing is mounted.
+    /// `answered` is called after a client had the pool exported, when it got the result, and
+    /// whenever a client was answered and nothing is mounted.
     pub fn new(
         session: Session,
         (held, mounts, listed): (Arc<Held>, Arc<Mounts>, Arc<Listed>),
@@ -214,7 +214,7 @@ impl Service {
             lost => lost.map(|refusal| refusal.what),
         };
         if forced {
-            // What waits for devices would keep the pool.
+            // A thread that waits for devices would keep the pool.
             self.held.look(|pool| {
                 pool.stop_waiting();
                 Ok(())
@@ -223,7 +223,7 @@ impl Service {
         let invocation = Invocation { command, who: u64::from(peer.user), host: host::name() };
         let log = |pool: &LivePool| {
             if forced {
-                // What a command mounted that was about to end.
+                // Mounts of a command that was about to end.
                 self.unmount_all(verb, true)?;
             }
             match pool.log(&invocation) {
@@ -267,8 +267,8 @@ impl Service {
         Follower { pool, mounts: &self.mounts, mounts_all: self.mounts_all }
     }
 
-    /// Unmounts everything, because the pool is about to be exported or destroyed. What brings it
-    /// back, when the pool stays after all; by force nothing does.
+    /// Unmounts everything, because the pool is about to be exported or destroyed. Returns what is
+    /// needed to mount it again if the pool stays after all; by force nothing.
     fn unmount_all(&self, verb: &str, forced: bool) -> Result<Vec<Unmounted>, Refusal> {
         let busy = |why: String| {
             Refusal::new(format!("cannot {verb} '{}': pool is busy", self.held.name()))
@@ -322,9 +322,9 @@ impl Service {
         }
     }
 
-    /// Runs a verb for another user, which may look at the pool, change what it has permissions
-    /// for, and name no file: what this process opens, it opens with its own rights. What the verb
-    /// prints goes into memory and back with the answer, and nothing of the client is waited for;
+    /// Runs a verb for another user, which may look at the pool, make changes for which it has
+    /// permissions, and name no file: this process opens files with its own rights. The output of
+    /// the verb goes into memory and back with the answer, and nothing of the client is waited for;
     /// but a stream goes through a socket, whose reader or writer is set free when the client is
     /// gone.
     fn show(
@@ -480,7 +480,7 @@ impl Line {
     }
 }
 
-/// Another user, as the system says who that is: nothing of it comes from the request.
+/// Another user, as identified by the system: nothing of it comes from the request.
 fn caller(peer: Peer) -> Caller {
     let groups = peer.groups().into_iter().map(u64::from).collect();
     Caller { user: u64::from(peer.user), groups }
@@ -507,7 +507,7 @@ fn stopped_or(pool: &LivePool, failure: &Failure) -> Refusal {
     }
 }
 
-/// A failure, as a client is told.
+/// A failure as a refusal for the client.
 pub fn refusal(failure: &Failure) -> Refusal {
     let (what, because, hint) = failure.parts();
     Refusal { what: what.to_owned(), because: because.to_vec(), hint: hint.map(str::to_owned) }

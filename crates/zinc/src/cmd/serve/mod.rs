@@ -10,8 +10,9 @@
 //! is gone. Before the pool is let go, what is mounted is unmounted.
 //!
 //! The socket appears after the pool is held and goes before it is let go, so a client that finds
-//! it finds the pool. How it is let go while commands run for clients is said in `control::held`.
-//! What is killed instead leaves the pool as any crash does, and its socket to be taken over.
+//! it finds the pool. How it is let go while commands run for clients is described in
+//! `control::held`. A process that is killed leaves the pool as any crash does, and its socket to
+//! be taken over.
 
 mod all;
 pub mod background;
@@ -57,7 +58,7 @@ use std::time::{Duration, Instant};
 
 /// The option that tells a process which pool of all is its.
 const PART: &str = "part";
-/// What the user is told whose pool was not exported.
+/// The advice to a user whose pool was not exported.
 const LIKE_A_CRASH: &str = "synced data is safe; the next command opens the pool as after a crash";
 /// How long a client's export is waited for at a time.
 const TURN: Duration = Duration::from_millis(50);
@@ -304,11 +305,11 @@ impl Args {
         })?;
         let listed = Arc::new(found.listed);
         drop(found.candidate);
-        // What was found by its name stays imported when it is not served any more; what was found
-        // with -d is exported.
+        // A pool that was found by its name stays imported when it is not served any more; one that
+        // was found with -d is exported.
         let is_known = self.live.search.is_empty();
         let mut invocation = live::invocation(session);
-        // What the user typed, and not what -b made of it.
+        // The command line as typed, without the option that -b adds.
         invocation.command = invocation.command.replace(&format!(" --{}", background::INNER), "");
         // The history has what was changed, and a mount changes nothing.
         if !self.ends_with_mounts {
@@ -347,7 +348,7 @@ impl Args {
             End::Exported(_) => "a client exported it".to_owned(),
             End::Time => "its time is over".to_owned(),
             End::Panicked(why) => why,
-            // What was started for a mount ends with it, and that is nothing to tell.
+            // A process that was started for a mount ends with it, without a message.
             End::Unmounted => return Ok(code),
         };
         tracing::info!(target: "zinc::pool", "{name} is {how}: {why}");
@@ -356,8 +357,8 @@ impl Args {
 }
 
 impl Args {
-    /// Whether what is not mounted was told: what was started in the background, or for one of many
-    /// pools, has told its starter.
+    /// Whether missing mounts were reported: a process that was started in the background, or for
+    /// one of many pools, has reported them to its starter.
     fn is_reported(&self, is_complete: bool) -> bool {
         is_complete || self.inner || self.part.is_some()
     }
@@ -435,8 +436,9 @@ impl Args {
 }
 
 impl Args {
-    /// Waits until serving is to end. What was started for mounts ends with the last of them; a
-    /// command that runs then, such as one that exports volumes, can be reached until it ends.
+    /// Waits until serving is to end. A process that was started for mounts ends with the last of
+    /// them; a command that runs then, such as one that exports volumes, can be reached until it
+    /// ends.
     fn wait_for_end(
         &self,
         is_unused: &dyn Fn() -> bool,
@@ -491,8 +493,9 @@ fn export(session: &Session, held: &Arc<Held>, exports: &Exports) -> Result<(), 
 }
 
 impl Args {
-    /// Mounts what it was started for, or what the properties say; the words for that. What cannot
-    /// be mounted by its properties is told and left out; whether nothing was.
+    /// Mounts the datasets it was started for, or those that the properties name; returns the
+    /// messages. Datasets that cannot be mounted by their properties are reported and left out;
+    /// also returns whether there were none.
     fn make_mounts(
         &self,
         session: &Session,
@@ -575,7 +578,7 @@ fn leave(
         Ok(End::Panicked(_)) => "its devices fail",
         Ok(End::Exported(_)) | Err(_) => "it cannot listen for requests",
     };
-    // No end was asked for: what runs for clients is waited for.
+    // No end was requested: commands of clients are waited for.
     let waits = matches!(served, Ok(End::Unmounted));
     let mode = if waits { CloseMode::Polite } else { CloseMode::Ending(reason) };
     loop {
@@ -607,7 +610,7 @@ fn signal_name(signal: i32) -> &'static str {
     }
 }
 
-/// What came of a client's export.
+/// The outcome of a client's export.
 fn outcome(exported: &Exported) -> Result<ExitCode, Failure> {
     match exported {
         Exported::Done => Ok(ExitCode::SUCCESS),

@@ -49,7 +49,7 @@ impl Args {
             End::Signal(signal) => format!("signal {signal}"),
             End::Exported(_) => "a client exported it".to_owned(),
             End::Time => "its time is over".to_owned(),
-            // What was started for a mount ends with it, and that is nothing to tell.
+            // A process that was started for a mount ends with it, without a message.
             End::Unmounted | End::Panicked(_) => return Ok(ExitCode::SUCCESS),
         };
         tracing::info!(target: "zinc::pool", "{name} is no longer served: {why}");

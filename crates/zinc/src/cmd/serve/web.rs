@@ -1,4 +1,4 @@
-//! What a server answers over HTTP: the page for browsers (`--http`), and the text for monitoring
+//! The pages of a server over HTTP: the page for browsers (`--http`), and the text for monitoring
 //! systems, which is beside it or alone (`--metrics`).
 
 use crate::failure::Failure;
@@ -61,7 +61,7 @@ impl Remote {
         Self { session, path, is_gone, samples: Mutex::default(), reports: Mutex::default() }
     }
 
-    /// Asks by this connection; one that fails is made anew the next time.
+    /// Sends a request by this connection; one that fails is replaced the next time.
     fn ask<T>(
         &self,
         by: &Mutex<Option<Server>>,

@@ -109,13 +109,13 @@ impl Source {
     }
 }
 
-/// What has been seen.
+/// The snapshots so far.
 struct Watch {
     source: Source,
     recorder: Option<Recorder>,
     interval: Duration,
     last: Option<Snapshot>,
-    /// What the last two snapshots differ by.
+    /// The difference of the last two snapshots.
     shown: Snapshot,
     txgs: Vec<TxgRecord>,
     points: Vec<Point>,

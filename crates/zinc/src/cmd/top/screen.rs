@@ -1,9 +1,9 @@
 //! The terminal as a screen: taken over while it lives, given back however the program ends.
 //!
-//! Given back means: the text that was there is there, the cursor is seen, keys are echoed. `Drop`
-//! does it for every ordinary end, a panic hook before the panic's message is printed (which would
-//! otherwise go to the screen that is about to vanish), and signals are flags that the loop looks
-//! at. What cannot be caught (`kill -9`) leaves what `reset` repairs.
+//! Given back means: the text that was there is there, the cursor is visible, keys are echoed.
+//! `Drop` does it for every ordinary end, a panic hook before the panic's message is printed (which
+//! would otherwise go to the screen that is about to vanish), and signals are flags that the loop
+//! looks at. A signal that cannot be caught (`kill -9`) leaves a state that `reset` repairs.
 
 use crate::session::Session;
 use crate::ui;
@@ -22,7 +22,7 @@ use views::top::Line;
 /// Longest wait before signals are looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the user wants.
+/// A key of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     Quit,
@@ -63,7 +63,7 @@ impl Screen {
 
     /// Columns and rows.
     pub fn size(&self) -> (usize, usize) {
-        // Some terminals know no size, and say that it is nothing.
+        // Some terminals know no size, and report zero.
         let known = terminal::size().ok().filter(|(columns, rows)| *columns > 0 && *rows > 0);
         let (columns, rows) = known.unwrap_or((80, 24));
         (usize::from(columns), usize::from(rows))

@@ -110,7 +110,7 @@ impl Allow {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// What is given or taken; without names of permissions only where all `may_be_meant`.
+    /// The permissions to grant or revoke; their names may be left out only if all `may_be_meant`.
     fn permissions(&self, session: &Session, may_be_meant: bool) -> Result<Permissions, Failure> {
         let holders = match () {
             () if self.everyone => Holders::Everyone,

@@ -5,9 +5,9 @@ use crate::failure::Failure;
 use crate::refusals::cannot;
 use engine::{DatasetKind, PropertyChange, properties};
 
-/// What the properties are for.
+/// The dataset whose properties are changed.
 pub struct Target<'a> {
-    /// What is being done, for messages.
+    /// The verb of the operation, for messages.
     pub doing: &'a str,
     /// The dataset.
     pub name: &'a str,

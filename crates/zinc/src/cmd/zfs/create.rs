@@ -68,7 +68,7 @@ impl Verb for Args {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         if self.parents && self.volume.is_none() && !self.name.contains(['/', '@', '#']) {
-            // A pool that is there is all that was asked for.
+            // The request is fulfilled if the pool exists.
             self.live.look(session, &self.name)?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -108,7 +108,7 @@ impl Verb for Args {
 }
 
 impl Args {
-    /// What the command line asks for.
+    /// The new dataset of the command line.
     fn new_dataset(&self) -> Result<Create, Failure> {
         let fail = |e| cannot("create", &self.name, e);
         let (made, kind) = match self.volume {

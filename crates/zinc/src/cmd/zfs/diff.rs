@@ -75,7 +75,7 @@ impl Verb for Args {
 }
 
 impl Args {
-    /// Refuses another user who may not compare this.
+    /// Refuses another user without the permission to compare this.
     fn permit(&self, session: &Session, name: &str) -> Result<(), Failure> {
         let Some(pool) = session.held(name) else { return Ok(()) };
         pool.permit(Action::Diff, name).map_err(|e| cannot("compare", name, e))

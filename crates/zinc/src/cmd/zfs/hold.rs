@@ -94,7 +94,7 @@ impl Hold {
     }
 }
 
-/// What is said when neither a dataset nor one below has the snapshot.
+/// The message when neither a dataset nor one below has the snapshot.
 fn absent(doing: &str, e: &Error) -> Failure {
     let name = e.operand().unwrap_or_default();
     Failure::new(format!("cannot {doing} snapshot '{name}': dataset does not exist"))

@@ -104,7 +104,7 @@ impl Unload {
     }
 }
 
-/// The process that serves the pool goes on from here.
+/// The process that serves the pool continues from here.
 fn held(
     session: &Session,
     search: &[PathBuf],
@@ -147,7 +147,7 @@ fn unload(session: &Session, pool: &LivePool, root: &EncryptionRoot) -> Result<(
     keys::unload(pool, &root.name).map_err(|e| failed(verb, &root.name, e))
 }
 
-/// Loads or tries the key of an encryption root; on a terminal it is asked for three times.
+/// Loads or tries the key of an encryption root; a terminal prompts for it three times.
 fn load(
     session: &Session,
     pool: &LivePool,

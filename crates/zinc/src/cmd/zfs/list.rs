@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use views::datasets::list::{compare, table};
 use views::datasets::{Style, Types, computed, document, sort_by_name};
 
-/// What `-o space` stands for.
+/// The columns of `-o space`.
 pub const SPACE: [&str; 7] = [
     "name",
     "available",
@@ -53,8 +53,8 @@ pub struct Args {
     names: Vec<String>,
 }
 
-/// The options `-s` and `-S` in the order in which they stand on the command line: property, and
-/// whether it is descending.
+/// The options `-s` and `-S` in the order of the command line: property, and whether it is
+/// descending.
 struct Order(Vec<(String, bool)>);
 
 impl clap::Args for Order {

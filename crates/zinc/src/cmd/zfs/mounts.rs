@@ -151,7 +151,7 @@ fn is_served(session: &Session, one: &Listed) -> bool {
         && Server::find(session, &[], &one.name).is_ok_and(|server| server.is_some())
 }
 
-/// Lists what is mounted. What a process that died left is not.
+/// Lists the mounts, without those that a dead process left.
 fn list(session: &Session) {
     for one in system::listed().into_iter().filter(|one| !system::is_dead(&one.dir)) {
         ui::out(session, &format!("{:<30}  {}\n", one.name, one.dir.display()));

@@ -120,7 +120,7 @@ impl Verb for Args {
 }
 
 impl Args {
-    /// How what is new is encrypted: its own key is asked for, and that of the one above is loaded
+    /// The encryption of new datasets: their own key is prompted for, and the parent's is loaded
     /// where no server has it.
     fn encryption(
         &self,

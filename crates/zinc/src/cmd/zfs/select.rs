@@ -89,8 +89,8 @@ fn is_path(name: &str) -> bool {
     ["/", "./", "../"].iter().any(|start| name.starts_with(start))
 }
 
-/// The names that are paths below a mount replaced by those of the file systems that are mounted
-/// there. What is mounted can be seen by every user, also those who may not look into its pool.
+/// Replaces names that are paths below a mount by those of the file systems that are mounted there.
+/// Mounts are visible to every user, also without access to their pool.
 pub fn named_by_mount(session: &Session, names: &[String]) -> Vec<String> {
     let mounted = system::listed();
     let by_mount = |name: &String| {
@@ -126,7 +126,7 @@ pub fn named_by_path(
         return Ok(names);
     }
     let wanted = SelectFilter::filesystems();
-    // As they stand on the devices: a server is asked later, by name.
+    // As they are on the devices: a server is used later, by name.
     let mut all = Selection::default();
     for pool in pools.args().open_found(session, &[])?.pools.into_iter().flatten() {
         let mounted = BTreeSet::new();
@@ -154,7 +154,7 @@ pub fn named_by_path(
     names.iter().map(one).collect()
 }
 
-/// What a process that only reads the pool has mounted of it.
+/// The mounts of a process that only reads the pool.
 fn mounted_to_read(session: &Session, guid: u64) -> BTreeSet<String> {
     let reader = Server::reader(session, &[], &guid.to_string()).ok().flatten();
     let dirs = reader.and_then(|mut reader| reader.mounts().ok()).unwrap_or_default();
@@ -162,8 +162,8 @@ fn mounted_to_read(session: &Session, guid: u64) -> BTreeSet<String> {
     mounted.map(|one| one.name).collect()
 }
 
-/// What this process has mounted, where it holds the pool, or one that only reads it. The system's
-/// list does not say of which pool of that name a mount is.
+/// The mounts of this process, if it holds the pool, or of one that only reads it. The system's
+/// list does not show to which pool of that name a mount belongs.
 fn mounted_of(session: &Session, guid: u64) -> BTreeSet<String> {
     match session.client().filter(|client| client.pool.guid() == guid) {
         Some(client) => client.mounts.all().into_iter().map(|one| one.name).collect(),
@@ -185,7 +185,7 @@ impl Selection {
         }));
     }
 
-    /// Adds what servers see of the pools that are meant, and says which servers those were.
+    /// Adds the datasets of selected pools that servers have, and returns which servers those were.
     fn ask_servers(
         &mut self,
         session: &Session,
@@ -198,7 +198,7 @@ impl Selection {
         }
         let mut servers = Server::all_in(session, &args.search)?;
         for name in names {
-            // Two pools of one name are told apart by their guids.
+            // Two pools of one name are distinguished by their guids.
             Server::single(&mut servers, name)?;
         }
         servers.retain(|s| names.is_empty() || names.iter().any(|name| s.is_called(name)));

@@ -140,7 +140,7 @@ impl Verb for Args {
         }
         let package = Package::plan(&pool, &self.snapshot, from, forms, &scope);
         let package = package.map_err(|e| self.refused(e))?;
-        // What is sent stays until it is sent.
+        // The snapshots are kept until they are sent.
         let mut in_use = Vec::new();
         if let Some(pool) = session.held(&self.snapshot) {
             for part in package.parts() {
@@ -207,7 +207,7 @@ impl Args {
         let name = snapshot_of(&token);
         let pool = self.pool.clone().open(session, &name)?;
         let send = Send::resume(&pool, &token).map_err(refused)?;
-        // What is sent stays until it is sent.
+        // The snapshot is kept until it is sent.
         let held = session.held(&name);
         let permitted = held.iter().try_for_each(|pool| pool.permit(Action::Send, &name));
         permitted.map_err(|e| cannot("send", &name, e))?;

@@ -56,7 +56,7 @@ fn refused(first: &str, error: Error) -> Failure {
     }
 }
 
-/// What one command changes is in one pool.
+/// Checks that the changes of one command are in one pool.
 pub fn one_pool(names: &[String]) -> Result<(), Failure> {
     let mut pools = names.iter().map(|n| pool_of(n));
     let first = pools.next();

@@ -1,4 +1,4 @@
-//! `zinc zfs userspace`, `groupspace` and `projectspace`: space and quotas by who owns it.
+//! `zinc zfs userspace`, `groupspace` and `projectspace`: space and quotas by owner.
 
 use crate::args::{JsonArgs, PoolArgs, TableArgs, words};
 use crate::cmd::verb::{Served, Verb};

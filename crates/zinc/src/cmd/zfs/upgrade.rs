@@ -55,7 +55,7 @@ impl Verb for Args {
             return self.show(session);
         }
         let mut code = ExitCode::SUCCESS;
-        // A server is told with -a which pool is its own.
+        // With -a, a server gets the name of its own pool.
         let names = match self.all && session.client().is_none() {
             true if !self.names.is_empty() => {
                 return Err(Failure::usage("-a is for all file systems: name none"));

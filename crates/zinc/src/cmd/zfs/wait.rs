@@ -30,7 +30,7 @@ impl Verb for Args {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let name = &self.filesystem;
         let Some(pool) = session.held(name) else {
-            // In a pool that is not held nothing is open, and nothing goes on.
+            // In a pool that no process holds nothing is open, and no work is going on.
             let seen = self.live.look(session, name)?;
             seen.dsl().by_name(name).map_err(engine::Error::from)?;
             return Ok(ExitCode::SUCCESS);

@@ -71,7 +71,7 @@ struct NewDevice {
     until_done: bool,
 }
 
-/// What is done with it.
+/// The operation on the device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AttachKind {
     Attach,
@@ -120,7 +120,7 @@ impl NewDevice {
                     Known::StandsIn => {}
                     Known::No => self.take(session, pool, &exchange, (&new, &start))?,
                 }
-                // What it lacks is waited for where no server does.
+                // Waits for the resilver if no server does it.
                 match self.until_done {
                     true => wait(session, pool),
                     false => finish_unless_served(session, pool),

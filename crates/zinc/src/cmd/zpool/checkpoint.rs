@@ -11,7 +11,7 @@ use engine::{LivePool, Progress};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What is shown while a checkpoint is being discarded.
+/// The progress line while a checkpoint is being discarded.
 const DISCARD: &str = "discarding (Ctrl-C leaves it to the next command): txg";
 
 /// Arguments of `zinc zpool checkpoint`.

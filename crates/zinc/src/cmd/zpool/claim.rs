@@ -80,7 +80,7 @@ fn unusable(path: &str, pool: Option<&Pool>, why: &DeviceRefusal) -> Failure {
     }
 }
 
-/// What is said of a layout that is refused.
+/// The message for a layout that is refused.
 const INVALID: &str = "invalid vdev specification";
 
 /// Why a layout makes no pool, or is not added to one; `doing` as for [`cannot`].
@@ -113,7 +113,7 @@ fn is_locked(path: &str) -> bool {
     process.is_some_and(|process| !process.command.iter().any(|word| word == b"serve"))
 }
 
-/// What the system does with a device, as a sentence.
+/// The system's use of a device, as a sentence.
 fn system_use(by: &SystemUse) -> String {
     match by {
         SystemUse::Swap => "it is in use as swap".to_owned(),
@@ -156,7 +156,7 @@ impl PoolsHere for Here<'_> {
     }
 }
 
-/// What to do about a device that an active pool uses.
+/// The advice for a device that an active pool uses.
 pub fn give_up(pool: &str) -> String {
     format!("`zinc zpool destroy {pool}` or `zinc zpool export {pool}` gives up its devices")
 }

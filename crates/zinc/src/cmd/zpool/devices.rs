@@ -1,6 +1,6 @@
 //! `zinc zpool online`, `offline`, `clear` and `reopen`: devices that go and come.
 //!
-//! What a device missed is brought to it by the program that holds the pool: a server does it
+//! A device that missed writes is resilvered by the program that holds the pool: a server does it
 //! beside its other work, and a command that opened the pool itself ends when it is done.
 
 use super::each;
@@ -77,7 +77,7 @@ pub struct Reopen {
     pools: Vec<String>,
 }
 
-/// What is done with the devices of a pool, by the names they have here.
+/// Calls `act` with the devices of a pool, by the names they have here.
 pub(super) fn with_names<T>(session: &Session, act: impl FnOnce(DeviceNames<'_>) -> T) -> T {
     let path_of = |name: &str| session.path(name.as_ref());
     act(DeviceNames { path_of: &path_of, source: &AnyDevices::default() })

@@ -1,10 +1,9 @@
 //! Verbs that look at several pools, each where it is held.
 //!
-//! A pool that is served is looked at by its server, any other by this process, and what was seen
-//! comes together here, so that one table has all of them. A server gets the command line as it
-//! gets that of any verb, with the mark that only its part is wanted
-//! ([`Session::is_for_a_part`]): it looks at the pool it holds, prints what it saw as one line of
-//! JSON, and shows nothing.
+//! A pool that is served is looked at by its server, any other by this process, and the results
+//! come together here, so that one table has all of them. A server gets the command line as for any
+//! verb, with the mark that only its part is requested ([`Session::is_for_a_part`]): it looks at
+//! the pool it holds, prints the result as one line of JSON, and shows nothing.
 
 pub use crate::args::require_pool_name;
 
@@ -22,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What was seen of a pool.
+/// The result for one pool.
 #[derive(Serialize, Deserialize)]
 struct Part<T> {
     pool: String,
@@ -92,8 +91,8 @@ pub(super) fn or_all_active(
 }
 
 /// Looks at each named pool, in the order of the names; without names at all that are served or
-/// found, each once, in the order of their own. Then shows what was seen of all, with whether
-/// nothing failed. What fails is said, costs nothing else, and makes the command fail in the end.
+/// found, each once, in the order of their own. Then shows the results of all, with whether nothing
+/// failed. A failure is reported, affects nothing else, and makes the command fail in the end.
 pub(super) fn each<T: Serialize + DeserializeOwned>(
     session: &Session,
     args: &PoolArgs,

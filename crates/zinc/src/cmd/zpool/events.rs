@@ -42,7 +42,7 @@ pub struct Args {
     pool: Option<String>,
 }
 
-/// What a server says of one event.
+/// One event, from a server.
 #[derive(Serialize, Deserialize)]
 struct EventLine {
     seconds: u64,
@@ -50,7 +50,7 @@ struct EventLine {
     text: String,
 }
 
-/// What a server says of all.
+/// All events, from a server.
 #[derive(Default, Serialize, Deserialize)]
 struct Part {
     lines: Vec<EventLine>,

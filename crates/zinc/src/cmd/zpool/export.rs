@@ -138,7 +138,7 @@ impl Export {
         let find = || Server::find(session, &self.live.search, name);
         match find()? {
             Some(server) => match end_served(session, server, self.force, false) {
-                // It ended before it was asked, and the pool is still imported.
+                // It ended before the request, and the pool is still imported.
                 Err(failure) if find()?.is_none() && known::pools(session).find(name).is_some() => {
                     self.export(session, name).map_err(|_| failure)
                 }
@@ -253,8 +253,8 @@ impl Verb for Destroy {
 }
 
 impl Destroy {
-    /// Of a pool that was imported to be read only nothing is written: it is only not known any
-    /// more, which is said.
+    /// A pool that was imported read-only is not written to: it is only not known any more. Returns
+    /// whether it was such a pool.
     fn is_forgotten(&self, session: &Session) -> Result<bool, Failure> {
         let known = match self.live.search.is_empty() {
             true => known::pools(session).find(&self.pool).filter(Known::is_readonly),
@@ -271,7 +271,7 @@ impl Destroy {
         Ok(true)
     }
 
-    /// Destroys what cannot be opened for writing: its labels say so from now on.
+    /// Marks the labels of a pool that cannot be opened for writing as destroyed.
     fn mark(&self, session: &Session, found: &Found) -> Result<(), Failure> {
         let marked = queue::mark_destroyed(session, self.live.how.wait, &found.candidate);
         match marked {

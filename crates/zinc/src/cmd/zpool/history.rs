@@ -30,7 +30,7 @@ pub struct Args {
     pools: Vec<String>,
 }
 
-/// What is shown of a pool.
+/// The text for a pool.
 #[derive(Serialize, Deserialize)]
 struct Text {
     text: String,
@@ -70,7 +70,7 @@ impl Args {
             let time = record.time().unwrap_or(0);
             let format = HistoryFormat { internal: self.internal, long: self.long, utc_offset: 0 };
             if let Some(text) = history_text(&record, format, &user) {
-                // The text begins with the time, which stands beside it in full.
+                // The text begins with the time, which is beside it in full.
                 let text = text.split_once(' ').map_or(text.as_str(), |(_, rest)| rest);
                 out.push(json!({ "time": time, "record": text }));
             }
@@ -78,7 +78,7 @@ impl Args {
         Ok(json!({ "name": pool.name(), "history": out }))
     }
 
-    /// The text; where it cannot be read any further, that is said at once.
+    /// The text; if it cannot be read any further, that is reported at once.
     fn text(&self, session: &Session, pool: &Pool) -> Text {
         let mut text = format!("History for '{}':\n", pool.name());
         let is_cut = match self.add_records(session, pool, &mut text) {

@@ -2,8 +2,9 @@
 //! the name of a pool or `-a`, taking pools over.
 //!
 //! Without a name nothing is imported, and pools that are known or served already are left out. The
-//! text is that of `zpool import`, judged by really opening the pool as far as its datasets. What
-//! zinc knows beyond that (devices missing or behind, by guid) follows in a section `devices:`.
+//! text is that of `zpool import`, computed by really opening the pool as far as its datasets.
+//! Zinc's additional findings (devices missing or outdated, by guid) follow in a section
+//! `devices:`.
 
 mod take;
 

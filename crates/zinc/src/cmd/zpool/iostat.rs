@@ -1,7 +1,8 @@
 //! `zinc zpool iostat`: what pools read and write, since they were opened and by intervals.
 //!
-//! A pool that another zinc process serves is asked; any other is opened for reading, and then the
-//! figures are those of the opening itself, as `zpool iostat` shows those of the import.
+//! The statistics of a pool that another zinc process serves come from there; any other is opened
+//! for reading, and then the figures are those of the opening itself, as `zpool iostat` shows those
+//! of the import.
 
 use super::each::require_pool_name;
 use super::list::{repetition, stamp};
@@ -80,7 +81,7 @@ pub struct Args {
 
 /// Where the snapshots of a pool come from.
 pub trait Source {
-    /// What it has done until now.
+    /// The statistics up to now.
     fn take(&mut self) -> Result<Snapshot, Failure>;
 }
 
@@ -128,7 +129,7 @@ impl Watched {
         Ok(())
     }
 
-    /// Says once that the pool was stopped: its columns only say that nothing is written.
+    /// Reports once that the pool was stopped: its columns only show that nothing is written.
     fn warn(&self, session: &Session, now: &Snapshot) {
         let was = self.now.as_ref().is_some_and(|before| before.suspended.is_some());
         if let Some(why) = now.suspended.as_ref().filter(|_| !was) {
@@ -138,7 +139,7 @@ impl Watched {
 }
 
 impl Verb for Args {
-    /// Runs it, as often as is asked for.
+    /// Runs it, as often as requested.
     fn run(mut self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         if self.columns.are_listed(session) {
             return Ok(ExitCode::SUCCESS);
@@ -187,8 +188,8 @@ impl Args {
         })?
     }
 
-    /// Takes the next snapshot of each pool. One that is gone, because it was exported, is said and
-    /// watched no more; that of the last one ends the command.
+    /// Takes the next snapshot of each pool. A pool that is gone, because it was exported, is
+    /// reported and watched no more; when the last one is gone the command ends.
     fn look(
         &self,
         session: &Session,
@@ -209,7 +210,7 @@ impl Args {
         Ok(())
     }
 
-    /// The tables in place of the columns, when they are asked for.
+    /// The tables in place of the columns, if requested.
     fn inside(&self) -> Option<InternalTables> {
         match (self.stages, self.blocks, self.datasets) {
             (true, ..) => Some(InternalTables::Stages),
@@ -244,7 +245,7 @@ impl Args {
         let mut code = ExitCode::SUCCESS;
         let mut pools = Vec::new();
         let mut served = Server::all_in(session, &self.pool.search)?;
-        // The name of a dataset does not stand for its pool; paths are those of vdevs.
+        // The name of a dataset is no name of a pool; paths are those of vdevs.
         let mut names = self.names.iter().filter(|name| served.iter().any(|s| s.is_called(name)));
         names.try_for_each(|name| require_pool_name(name))?;
         let is_named = |s: &Server| self.names.iter().any(|n| s.is_called(n));

@@ -45,7 +45,7 @@ pub struct Args {
     pools: Vec<String>,
 }
 
-/// What is listed of a pool: lines, or JSON.
+/// The list of a pool: lines, or JSON.
 #[derive(Default, Serialize, Deserialize)]
 struct ListedPool {
     name: String,
@@ -89,7 +89,7 @@ pub(super) fn stamp(session: &Session, form: Option<&str>) {
     }
 }
 
-/// Looks at pools as often as is asked for, with the time before each look.
+/// Looks at pools as often as requested, with the time before each look.
 pub(super) fn repeated(
     session: &Session,
     repeat: Option<(Duration, Option<u64>)>,
@@ -118,7 +118,7 @@ impl Verb for Args {
         Served::everyone_if(self.pool.is_for_everyone(session, &self.pools))
     }
 
-    /// Runs it, as often as is asked for. Pools are opened anew each time: other processes may be
+    /// Runs it, as often as requested. Pools are opened again each time: other processes may be
     /// writing to them.
     fn run(mut self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let repeat = repetition(&mut self.pools)?;
@@ -205,7 +205,7 @@ impl Args {
     ) -> Row {
         let cell = |c: &Column| match c.name.as_str() {
             "name" => pool.name().to_owned(),
-            // What is well and not in use: any system may import it.
+            // A healthy pool that is not in use: any system may import it.
             "health" if is_exported_and_well(session, pool) => "EXPORTED".to_owned(),
             name => {
                 let property = properties.iter().find(|p| p.name == name);

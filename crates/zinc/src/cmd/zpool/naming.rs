@@ -18,7 +18,7 @@ pub struct Naming {
 }
 
 impl Naming {
-    /// The names that were asked for.
+    /// The requested names.
     pub fn names(self) -> Names {
         let followed =
             |path: &str| Some(Path::new(path).canonicalize().ok()?.display().to_string());

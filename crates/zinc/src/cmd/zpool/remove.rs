@@ -53,7 +53,7 @@ impl Remove {
     fn act(&self, session: &Session, pool: &LivePool) -> Result<(), Failure> {
         for name in &self.devices {
             let is_alone = session.client().is_none();
-            // A command that opened the pool itself went on with it at once.
+            // A command that opened the pool itself continued it at once.
             let done = with_names(session, |names| names.remove(pool, name, is_alone));
             done.map_err(|e| unfit(name, e))?;
             if is_alone || self.until_done {

@@ -27,8 +27,8 @@ pub struct RewindArgs {
 }
 
 impl RewindArgs {
-    /// How a pool is to be opened: `None` with its newest state, else with that of a txg, and what
-    /// is said of that, in words for `how` it becomes of use. `up_to` is a txg that was named.
+    /// The txg at which to open a pool: `None` for its newest state. A rewind is reported, in words
+    /// for `how` it is used. `up_to` is a txg that was named.
     pub fn txg(
         &self,
         session: &Session,
@@ -65,8 +65,8 @@ impl RewindArgs {
         }
     }
 
-    /// The same of a pool that is known by its name. One that is held could be opened. Of a plan it
-    /// is said what would be done, when it could be.
+    /// The same of a pool that is known by its name. One that is held could be opened. Of a plan
+    /// the effect is reported, if it is possible.
     pub fn txg_of_known(
         &self,
         session: &Session,

@@ -18,7 +18,7 @@ pub struct ScriptColumns {
     pub scripts: Option<String>,
 }
 
-/// Scripts that were found, if any were asked for.
+/// Scripts that were found, if any were requested.
 pub struct Found(Option<Scripts>);
 
 fn env(name: &str) -> Option<OsString> {
@@ -26,7 +26,7 @@ fn env(name: &str) -> Option<OsString> {
 }
 
 impl ScriptColumns {
-    /// Lists the scripts there are, when that is asked for.
+    /// Lists the scripts there are, if requested.
     pub fn are_listed(&self, session: &Session) -> bool {
         let wants_list = self.scripts.as_deref() == Some("");
         let are_listed = wants_list && session.client().is_none();

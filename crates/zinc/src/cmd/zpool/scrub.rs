@@ -55,7 +55,7 @@ impl Scrub {
         let (doing, done) = match (self.stop, self.pause) {
             (true, _) => ("cannot cancel scrubbing", pool.stop_scrub()),
             (_, true) => ("cannot pause scrubbing", pool.pause_scrub()),
-            // A command that opened the pool itself went on with it at once.
+            // A command that opened the pool itself continued it at once.
             _ if session.client().is_none() && is_scrubbing(pool) => ("", Ok(())),
             _ if self.since_last => ("cannot scrub", pool.scrub_since_last()),
             _ => ("cannot scrub", pool.scrub()),

@@ -157,13 +157,13 @@ impl Set {
 
 impl Verb for Upgrade {
     fn served(&self, session: &Session) -> Served {
-        // Of a pool that lacks nothing every user may be told so.
+        // Every user may learn that a pool lacks nothing.
         Served::everyone_if(self.live.is_for_everyone(session, &self.pools))
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         self.pools.iter().try_for_each(|name| each::require_pool_name(name))?;
-        // A server is told with -a which pool is its own.
+        // With -a, a server gets the name of its own pool.
         let is_server = session.client().is_some();
         if self.all && !self.pools.is_empty() && !is_server {
             return Err(Failure::usage("-a is for all pools: name none"));
@@ -241,7 +241,7 @@ impl Upgrade {
         Ok(())
     }
 
-    /// What a client asked for that shows all pools.
+    /// The part of a client that shows all pools.
     fn show_part(&self, session: &Session) -> Result<ExitCode, Failure> {
         let Some(client) = session.client() else { return Ok(ExitCode::SUCCESS) };
         let lacks = lacking(&client.pool.look()?);
@@ -271,7 +271,7 @@ impl Upgrade {
     }
 }
 
-/// What a pool lacks; of one whose set cannot be read nothing is known.
+/// The features that a pool lacks; of one whose set cannot be read nothing is known.
 fn lacking(pool: &engine::Pool) -> MissingFeatures {
     MissingFeatures::of(pool, &compatibility::of(pool).unwrap_or_else(|_| FeatureSet::none()))
 }

@@ -86,7 +86,7 @@ impl Verb for Split {
         let doing = format!("cannot split '{}'", self.pool);
         let settings = settings::parse_all(&doing, &self.properties)?;
         let there = match self.load_keys && session.client().is_none() {
-            // What serves the old pool does not serve the new one.
+            // The server of the old pool does not serve the new one.
             true => served::run_there(session, &self.live.search, &self.pool)?,
             false => None,
         };

@@ -1,7 +1,7 @@
 //! `zinc zpool status`: the health of pools, and what zinc met while it looked.
 //!
-//! The report is that of `zpool status`. Two sections follow where there is something to say:
-//! `salvage:` lists what could not be read and was not needed, `faults:` the blocks that were read
+//! The report is that of `zpool status`. Two sections follow if they are not empty: `salvage:`
+//! lists structures that could not be read and were not needed, `faults:` the blocks that were read
 //! in spite of damage.
 
 use super::each::each_or_closed;
@@ -76,7 +76,7 @@ impl Verb for Args {
         Served::everyone_if(self.pool.is_for_everyone(session, &self.pools))
     }
 
-    /// Runs it, as often as is asked for.
+    /// Runs it, as often as requested.
     fn run(mut self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         if self.columns.are_listed(session) {
             return Ok(ExitCode::SUCCESS);

@@ -1,8 +1,8 @@
 //! `zinc zpool wait`: until what is done to a pool in the background has ended.
 //!
-//! A pool that is served is looked at where it is held. In one that is not served nothing goes on
-//! by itself: a command that opens it goes on with what is unfinished, so where there is something
-//! to wait for, this one does.
+//! A pool that is served is looked at where it is held. In one that is not served no work goes on
+//! by itself: a command that opens it continues unfinished work, so if there is something to wait
+//! for, this one does.
 
 use super::each::require_pool_name;
 use super::list::{repetition, stamp};

@@ -76,7 +76,7 @@ pub struct TakeArgs {
 }
 
 /// Whether the pool is imported already: known here, or served. An entry that is left over, because
-/// the devices of its pool are elsewhere by now, is in no one's way: the import writes it anew.
+/// the devices of its pool are elsewhere by now, does not matter: the import rewrites it.
 fn is_imported(session: &Session, pool: &Candidate) -> bool {
     let guid = pool.config.pool_guid;
     let is_it = |known: &Known| known.guid() == guid || known.is_on_devices_of(pool);
@@ -85,7 +85,7 @@ fn is_imported(session: &Session, pool: &Candidate) -> bool {
         || known::pools(session).all().iter().any(|known| is_it(known) && is_there(known))
 }
 
-/// Whether a pool is of a version that is only read; says so, unless that `is_wanted`.
+/// Whether a pool is of a version that is only read; reports it, unless that `is_wanted`.
 fn must_only_read(session: &Session, pool: &Candidate, is_wanted: bool) -> bool {
     let is_old = is_only_read(pool);
     if is_old && !is_wanted {
@@ -136,7 +136,7 @@ impl Args {
         Ok(all)
     }
 
-    /// A pool of this name or guid: one that was destroyed when such a one is wanted.
+    /// A pool of this name or guid: a destroyed one if one was requested.
     pub fn choice<'a>(&self, name: &'a str) -> Choice<'a> {
         let destroyed = if self.destroyed { Destroyed::Only } else { Destroyed::Never };
         Choice::of(name).destroyed(destroyed)
@@ -250,7 +250,7 @@ impl Args {
         self.load_keys(session, &name)
     }
 
-    /// Where that is wanted, has the pool served with its keys from now on.
+    /// Starts a server for the pool with its keys, if that was requested.
     fn load_keys(&self, session: &Session, name: &str) -> Result<ExitCode, Failure> {
         match self.take.load_keys {
             true => background::with_keys(session, &[], name, !self.take.no_mount),
@@ -300,7 +300,7 @@ impl Args {
         queue::check(session, self.pool.open.wait, pool, &options)
     }
 
-    /// What was asked for of how the pool is opened.
+    /// Adds the requested options of opening the pool.
     fn adjust(&self, options: &mut ImportOptions) {
         options.force = self.take.force;
         options.destroyed = self.destroyed;
@@ -388,7 +388,7 @@ impl Args {
         }
     }
 
-    /// Sets what was asked for, and closes the pool.
+    /// Sets the requested properties, and closes the pool.
     fn finish(
         &self,
         session: &Session,
