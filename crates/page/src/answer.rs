@@ -1,4 +1,4 @@
-//! What a browser is told, as JSON.
+//! The answers to a browser, as JSON.
 
 use crate::recorder::{Recorded, Recorder, Remembered};
 use crate::report::{Report, Scan, Space};

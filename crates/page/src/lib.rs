@@ -11,10 +11,10 @@
 //! ```
 //!
 //! A *source* is where a pool is held: in this process, or in another one behind a socket. Each has
-//! two threads, so that one that hangs keeps neither the others nor the browser waiting: what it
-//! said last is shown with its age. Samples are counters and touch no device; they are taken
-//! whether a page is open or not, so that the hour is there when one is opened. Reports walk the
-//! datasets, so they are made only while a browser asks, and at most one in [`REPORT_EACH`].
+//! two threads, so that one that hangs keeps neither the others nor the browser waiting: its last
+//! answer is shown with its age. Samples are counters and touch no device; they are taken whether a
+//! page is open or not, so that the hour is there when one is opened. Reports walk the datasets, so
+//! they are made only while a browser polls, and at most one in [`REPORT_EACH`].
 //!
 //! The browser polls: a request is answered at once and its connection closed, so the number of
 //! open connections is that of requests under way, and a browser that vanishes costs nothing.

@@ -1,4 +1,4 @@
-//! Which pool is asked when: two threads for each.
+//! Polls each pool: two threads for each.
 
 use crate::report::Report;
 use crate::series::{SeenTxg, Series};
@@ -28,7 +28,7 @@ pub struct Sample {
 pub trait Source: Send + Sync + 'static {
     /// Its counters now. `Break`: the pool is gone for good. `Continue(None)`: not now.
     fn sample(&self) -> ControlFlow<(), Option<Sample>>;
-    /// What is known of it beside them.
+    /// A report on the pool, beside its counters.
     fn report(&self) -> ControlFlow<(), Option<Report>>;
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Recorded {
     wanted: Condvar,
 }
 
-/// What is remembered of it.
+/// The records of a pool.
 #[derive(Default)]
 pub(crate) struct Remembered {
     pub(crate) series: Series,
@@ -97,7 +97,7 @@ impl Recorder {
         let recorder = Arc::downgrade(self);
         let sample = move || {
             while recorded.sample(&*source).is_continue() {}
-            // The thread of reports notices the same when it is asked once more.
+            // The thread of reports notices the same at its next request.
             recorded.want_report();
             if let Some(recorder) = recorder.upgrade() {
                 recorder.pools.lock().retain(|one| !Arc::ptr_eq(one, &recorded));
@@ -106,7 +106,7 @@ impl Recorder {
         std::thread::Builder::new().name("page_sample".to_owned()).spawn(sample).map(drop)
     }
 
-    /// The pools, for a browser that looks: reports of them are wanted.
+    /// The pools, for a browser that looks: reports of them are needed.
     pub(crate) fn look(&self) -> Vec<Arc<Recorded>> {
         let pools = self.pools.lock().clone();
         pools.iter().for_each(|pool| pool.want_report());

@@ -1,4 +1,4 @@
-//! What is known of a pool beside its counters: advice, the scan, space by dataset.
+//! A report on a pool, beside its counters: advice, the scan, space by dataset.
 
 use engine::live::LivePool;
 use engine::pools::{Function, ScanProgress as State, ScanState, VdevView};
@@ -16,11 +16,11 @@ pub(crate) const DATASETS_MAX: usize = 500;
 pub struct Report {
     /// The word for the pool's health.
     pub health: String,
-    /// What is wrong, and what to do, as `zpool status` says it.
+    /// The condition, and the advice, as in `zpool status`.
     pub advice: Option<[String; 2]>,
     /// Files and objects with blocks that nothing could restore.
     pub damaged: usize,
-    /// What was scanned, is or was.
+    /// The running or last scan.
     pub scan: Option<Scan>,
     /// Remarks by guid of a vdev: why it is not online.
     pub remarks: BTreeMap<String, String>,
@@ -68,9 +68,9 @@ pub struct Space {
     pub by_itself_bytes: u64,
     /// Of this, by its snapshots.
     pub by_snapshots_bytes: u64,
-    /// What it refers to.
+    /// The space that it references.
     pub referenced_bytes: u64,
-    /// What it could still use.
+    /// The space that it could still use.
     pub available_bytes: u64,
 }
 
@@ -134,8 +134,8 @@ impl Scan {
     }
 }
 
-/// The datasets that use the most, in the order of their names, and how many are left out. What
-/// cannot be read is left out: `zfs list` says why.
+/// The datasets that use the most, in the order of their names, and how many are left out. Datasets
+/// that cannot be read are left out: `zfs list` shows why.
 fn spaces(pool: &Pool, usable: u64) -> (Vec<Space>, usize) {
     let dsl = pool.dsl();
     let mut all = Vec::new();

@@ -10,7 +10,7 @@ pub(crate) const POINTS_MAX: usize = 3600;
 /// Txgs kept: an hour of more than one each second.
 pub(crate) const TXGS_MAX: usize = 4096;
 
-/// What happened in one interval. Rates are for one second.
+/// The totals of one interval. Rates are for one second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Point {
     /// When it ended, in seconds since 1970.
@@ -99,7 +99,7 @@ pub(crate) struct SeenTxg {
     pub(crate) opened_at: f64,
     #[serde(skip)]
     seen_at: u64,
-    /// What it did.
+    /// The record of the txg.
     #[serde(flatten)]
     pub(crate) record: TxgRecord,
 }
@@ -122,8 +122,8 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// Adds what happened in an interval. A clock that was set back begins anew: times that do not
-    /// grow would never be asked for.
+    /// Adds an interval. A clock that was set back restarts the series: times that do not grow
+    /// would never be requested.
     pub(crate) fn add(&mut self, interval: &Snapshot) {
         let point = Point::of(interval);
         if self.points.back().is_some_and(|last| last.at > point.at) {

@@ -22,7 +22,7 @@ impl OneProcessor {
     /// The processor with the fewest simulations, of those the thread may use; `None` where the
     /// system does not want that, and then nothing has changed.
     pub(crate) fn keep() -> Option<Self> {
-        // Asked now, because the answer is kept, and it would be 1 later.
+        // Called now, because the answer is kept, and it would be 1 later.
         let _ = crate::threads_available();
         let before = sched_getaffinity(None).ok()?;
         let here = sched_getcpu();

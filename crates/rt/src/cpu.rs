@@ -1,9 +1,9 @@
-//! What computing costs in a simulation, where it would otherwise take no time.
+//! The cost of computing in a simulation, where it would otherwise take no time.
 //!
-//! A [`CpuModel`] is a number of processors and a table of costs. Code that works for long says so
-//! ([`crate::charge`]): one of the processors is then taken for the time the table gives, and when
+//! A [`CpuModel`] is a number of processors and a table of costs. Code that works for long reports
+//! it ([`crate::charge`]): one of the processors is then taken for the time of the table, and when
 //! all are taken, the work waits for the first that is free, in the order it came. Kinds of work
-//! are indexes into the table; what they mean is known above this floor.
+//! are indexes into the table; their meaning is known above this floor.
 //!
 //! Two things make work slower than the table says, because they do on real machines: processors
 //! that are busy at the same time share the memory (`contention`), and threads that wait for a

@@ -1,4 +1,4 @@
-//! What the engine takes from its surroundings: time, randomness, threads.
+//! The engine's surroundings: time, randomness, threads.
 //!
 //! Nothing above this floor calls the operating system for the time, a random number or a thread;
 //! it is given an [`Rt`], or only a [`Clock`] or an [`Rng`], and starts threads here. So one place

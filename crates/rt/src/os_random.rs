@@ -12,8 +12,8 @@ pub(crate) fn fill(buf: &mut [u8]) {
     if source.as_ref().is_some_and(|mut file| file.read_exact(buf).is_ok()) {
         return;
     }
-    // A root without /dev. The standard library seeds its hashers from the same source, by a
-    // system call: 128 bits of key, and a keyed function whose outputs do not tell it.
+    // A root without /dev. The standard library seeds its hashers from the same source, by a system
+    // call: 128 bits of key, and a keyed function whose outputs do not reveal it.
     let key = RandomState::new();
     for (index, part) in buf.chunks_mut(8).enumerate() {
         part.copy_from_slice(&key.hash_one(index).to_le_bytes()[..part.len()]);

@@ -21,7 +21,7 @@ pub struct Progress {
 /// The state of a work at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProgressSnapshot {
-    /// What is being done, for people; empty before the first phase.
+    /// The present phase, for people; empty before the first phase.
     pub phase: &'static str,
     /// Items done in this phase.
     pub done: u64,
@@ -31,7 +31,7 @@ pub struct ProgressSnapshot {
     pub bytes: u64,
 }
 
-/// The work was told to stop.
+/// The work was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cancelled;
 
@@ -87,13 +87,13 @@ impl Progress {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the work was told to stop.
+    /// Whether the work was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// For `?` between two steps of the work: an error once it was told to stop.
+    /// For `?` between two steps of the work: an error once it was cancelled.
     pub fn check(&self) -> Result<(), Cancelled> {
         if self.is_cancelled() { Err(Cancelled) } else { Ok(()) }
     }

@@ -202,8 +202,8 @@ impl Rt {
     }
 
     /// Calls `callback` once, `delay` from now, on a thread of the runtime's. It must not wait, and
-    /// hold locks only shortly: other timers stand behind it. Calls due at the same time are made
-    /// in the order they were asked for.
+    /// hold locks only shortly: other timers wait behind it. Calls due at the same time are made in
+    /// the order in which they were set.
     pub fn after<F: FnOnce() + Send + 'static>(&self, delay: Duration, callback: F) {
         match &self.0 {
             Inner::Real(timers) => timers.add(delay, Box::new(callback)),
@@ -278,7 +278,7 @@ pub fn charge(kind: usize, bytes: u64) {
 /// A thread that was started with [`Rt::spawn`]. Dropping it lets the thread run on.
 pub struct Task<T>(Arc<Outcome<T>>);
 
-/// What a thread leaves behind.
+/// The result of a thread.
 struct Outcome<T> {
     state: Mutex<Option<Result<T, Panicked>>>,
     ended: Condvar,
@@ -331,8 +331,8 @@ impl Condvar {
     /// The same for one of many threads that wait for different things, and are woken all at once:
     /// `is_over` says whether this one has something to do. May return for no reason too.
     ///
-    /// In a simulation a thread that would only wait again is not run for that. What it is asked
-    /// is all that it may look at before it waits again.
+    /// In a simulation a thread that would only wait again is not run for that. The check is all
+    /// that it may look at before it waits again.
     #[track_caller]
     pub fn wait_among<T: Send + 'static>(
         &self,

@@ -9,18 +9,17 @@
 //! - when there is none of those either, the program is deadlocked, and every thread panics with a
 //!   list of which thread waits where.
 //!
-//! Computing takes no time, unless a model says which does (`cpu.rs`).
-//! A notice, a spawn, and the taking of a lock are not points of choice:
-//! the thread goes on until it waits. So a `parking_lot` lock is never contended, provided that
-//! no thread keeps one across a wait, but for the one that a condition variable unlocks. Code that
-//! breaks this rule stops the simulation; the condition variable notices where it can, and a
-//! watchdog elsewhere.
+//! Computing takes no time, unless a model gives it one (`cpu.rs`). A notice, a spawn, and the
+//! taking of a lock are not points of choice: the thread continues until it waits. So a
+//! `parking_lot` lock is never contended, provided that no thread keeps one across a wait, but for
+//! the one that a condition variable unlocks. Code that breaks this rule stops the simulation; the
+//! condition variable notices where it can, and a watchdog elsewhere.
 //!
 //! Nothing here looks at the machine: not its clock, its number of processors, an address or a hash
 //! with a random key. So the same program and the same seed give the same run, on any machine.
 //!
 //! The end: when the first thread leaves ([`crate::Rt::simulate`] returns, or the thread exits), or
-//! any thread panics, the simulation is over. Threads that still wait unwind from where they stand,
+//! any thread panics, the simulation is over. Threads that still wait unwind from where they are,
 //! silently; a wait inside a destructor that runs then returns at once.
 
 use crate::affinity::OneProcessor;
@@ -43,7 +42,7 @@ use std::time::Instant;
 /// Wall time at the beginning: 2026-01-01T00:00:00Z. A date that structures on disk accept.
 const WALL_ORIGIN: Duration = Duration::from_secs(1_767_225_600);
 
-/// What `workers == 0` means here: a number that does not depend on the machine.
+/// The meaning of `workers == 0` here: a number that does not depend on the machine.
 const WORKERS: usize = 4;
 
 /// Real time without any choice made after which, or after twice that, a simulation is given up.
@@ -73,7 +72,7 @@ pub(crate) struct World {
     now: AtomicU64,
     /// Some work takes time ([`State::processors`]).
     charges: AtomicBool,
-    /// Told when a thread has left.
+    /// Notified when a thread has left.
     left: Condvar,
 }
 
@@ -84,7 +83,7 @@ struct State {
     vacant: Vec<ThreadId>,
     /// Threads that could run.
     runnable: Vec<ThreadId>,
-    /// What happens later: by time, and then in the order it was asked for.
+    /// Later events: by time, and then in the order in which they were set.
     events: BTreeMap<(Duration, u64), Event>,
     /// Events so far.
     count: u64,
@@ -93,7 +92,7 @@ struct State {
     /// Chooses which thread runs next; apart from the numbers the program draws.
     chooser: Xoshiro256,
     random: Xoshiro256,
-    /// What computing costs, if it does.
+    /// The costs of computing, if it has any.
     processors: Option<Processors>,
     /// A timer's callback is running.
     calling: bool,
@@ -111,12 +110,12 @@ struct Thread {
     timer: Option<(Duration, u64)>,
     /// Its last wait ended by that event.
     timed_out: bool,
-    /// What is asked before its wait ends.
+    /// The check to make before its wait ends.
     look: Option<Arc<Look>>,
 }
 
-/// What a thread would look at when its wait ends, before it goes on or waits again: another may
-/// look in its place, and the seed chooses as if it had run.
+/// The check that a thread makes when its wait ends, before it continues or waits again: another
+/// may make it in its place, and the seed chooses as if it had run.
 pub(crate) struct Look {
     /// It would go on.
     pub(crate) is_over: Box<dyn Fn() -> bool + Send + Sync>,
@@ -141,14 +140,14 @@ enum Event {
     Call(Callback),
 }
 
-/// Where one thread stands while others run.
+/// The gate at which one thread waits while others run.
 ///
 /// There are two passages for each microsecond or two that a simulation computes, so a passage is
 /// a flag and the cheapest way there is to wake a thread.
 #[derive(Default)]
 struct Gate {
     is_open: AtomicBool,
-    /// The thread that stands here, since it first did.
+    /// The thread that waits here, since it first did.
     thread: OnceLock<thread::Thread>,
 }
 
@@ -563,8 +562,8 @@ impl World {
     /// A wait in a simulation that is over.
     fn unwind(&self, me: ThreadId) -> bool {
         if thread::panicking() {
-            // A destructor waits: another panic would abort the process. It is told that its wait
-            // is over, a bounded number of times, lest it asks forever.
+            // A destructor waits: another panic would abort the process. Its wait returns at once,
+            // a bounded number of times, lest it waits forever.
             thread_local!(static LEFT: RefCell<u32> = const { RefCell::new(PATIENCE) });
             let left = LEFT.with_borrow_mut(|left| {
                 *left = left.saturating_sub(1);

@@ -21,8 +21,8 @@ where
     thread::Builder::new().name(name.replace('\0', "?")).spawn(body)
 }
 
-/// How many threads can run at the same time here; 1 when the system does not say. The system is
-/// asked once: the answer takes several files of it, and every txg asks.
+/// How many threads can run at the same time here; 1 if the system does not report it. The system
+/// is queried once: the answer takes several files of it, and every txg needs it.
 #[must_use]
 pub fn threads_available() -> usize {
     static THREADS: OnceLock<usize> = OnceLock::new();
@@ -32,7 +32,7 @@ pub fn threads_available() -> usize {
 /// A thread ended by a panic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Panicked {
-    /// What it said.
+    /// Its message.
     pub message: String,
 }
 

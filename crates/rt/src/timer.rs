@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// What is called.
+/// The function to call.
 pub(crate) type Callback = Box<dyn FnOnce() + Send>;
 
 /// The timers not yet due.

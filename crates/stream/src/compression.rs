@@ -1,10 +1,10 @@
 //! Blocks of a stream in another compression.
 //!
-//! A WRITE says how its payload is compressed; 0 stands for not at all. Blocks that are compressed
-//! have whole sectors, with zeros behind what the algorithm made.
+//! A WRITE has the compression of its payload; 0 means none. Blocks that are compressed have whole
+//! sectors, with zeros behind the algorithm's output.
 //!
-//! Blocks of a raw stream stay as they are: what is encrypted cannot be compressed otherwise, and
-//! what is not is covered by a code that only the key can make anew.
+//! Blocks of a raw stream stay as they are: an encrypted block cannot be compressed otherwise, and
+//! any other is covered by a MAC that needs the key.
 
 use crate::read::Reader;
 use crate::rewrite::{RewriteError, RewriteResult, rewrite};
@@ -16,7 +16,7 @@ use std::io::{Read, Write};
 /// Size of a sector.
 const SECTOR: usize = 512;
 
-/// What became of a block that was to be decompressed.
+/// The outcome for a block that was to be decompressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decompressed {
     /// It was.
@@ -34,7 +34,7 @@ fn note_raw(is_raw: &mut bool, body: &Body) {
     }
 }
 
-/// The bytes of a block. `None`: it is damaged, or says that it is larger than any.
+/// The bytes of a block. `None`: it is damaged, or claims to be larger than any.
 fn unpacked(algorithm: Algorithm, packed: &[u8], size: u64) -> Option<Vec<u8>> {
     if size > stream::BLOCK_MAX {
         return None;
@@ -97,9 +97,9 @@ pub fn recompress<R: Read>(
     })
 }
 
-/// Decompresses blocks whatever they say of themselves: those at these objects and offsets, which
-/// are compressed so; [`Algorithm::Off`] only makes them say that they are not. `report` learns
-/// what became of each, by object and offset. Those of a raw stream stay as they are.
+/// Decompresses blocks whatever their headers have: those at these objects and offsets, which are
+/// compressed so; [`Algorithm::Off`] only marks them as not compressed. `report` gets the outcome
+/// of each, by object and offset. Those of a raw stream stay as they are.
 ///
 /// # Errors
 /// The stream cannot be read or written.

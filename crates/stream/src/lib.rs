@@ -3,8 +3,8 @@
 //! # Theory
 //!
 //! A stream is one long sum. Each record carries the fletcher-4 of all bytes before its checksum,
-//! records and payloads alike, and END carries that of all before END; then the sum begins anew,
-//! for what may follow:
+//! records and payloads alike, and END carries that of all before END; then the sum restarts, for
+//! what may follow:
 //!
 //! ```text
 //! BEGIN  OBJECT bonus  FREE  WRITE data ...  END        one snapshot
@@ -88,7 +88,8 @@ mod tests {
         let free = |object, offset, length| Body::from(Free { object, offset, length, to_guid: 7 });
         let objects = |first, count| Body::from(FreeObjects { first, count, to_guid: 7 });
         let all = bodies(&stream()).unwrap();
-        // What reaches to the end is not joined with what comes after it; what comes before is.
+        // A range that reaches to the end is not joined with those after it; those before are
+        // joined.
         let freed = [
             objects(1, 6),
             objects(9, 1),

@@ -18,11 +18,11 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub struct Error {
     /// Where the record begins.
     pub offset: u64,
-    /// What is wrong.
+    /// The kind of error.
     pub kind: ErrorKind,
 }
 
-/// What can be wrong with a stream.
+/// A kind of error of a stream.
 #[derive(Debug, thiserror::Error)]
 pub enum ErrorKind {
     /// It cannot be read.
@@ -37,14 +37,14 @@ pub enum ErrorKind {
     /// Something before the checksum of this record is not what was sent.
     #[error("the checksum is {found:x?}, and that of what stands before it {computed:x?}")]
     Checksum {
-        /// What the record says.
+        /// The sum in the record.
         found: [u64; 4],
-        /// What was read.
+        /// The sum of the bytes that were read.
         computed: [u64; 4],
     },
 }
 
-/// Reads a stream, record by record, and nothing behind its end: what stands there is another's.
+/// Reads a stream, record by record, and nothing behind its end: that belongs to another reader.
 pub struct Reader<R> {
     input: R,
     endian: Option<Endian>,
@@ -53,7 +53,7 @@ pub struct Reader<R> {
     /// Bytes of the last record's payload that were not read yet.
     left: u64,
     payload: Vec<u8>,
-    /// What was read of the next record, together with the payload before it.
+    /// The part of the next record that was read together with the payload before it.
     next: Vec<u8>,
     /// Bytes of records and payloads that were read whole.
     length: u64,
@@ -90,7 +90,7 @@ impl<R: Read> Reader<R> {
         self
     }
 
-    /// What was read is of a machine of the other byte order than this program's formats are.
+    /// Whether the stream is of a machine of the other byte order than this program's formats are.
     #[must_use]
     pub fn is_foreign(&self) -> bool {
         self.endian == Some(Endian::Big)
@@ -149,7 +149,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Compares the sum of what was read with what the record says of it, and adds the record.
+    /// Compares the sum of the bytes that were read with that of the record, and adds the record.
     fn verify(&mut self, record: &Record, bytes: &[u8], endian: Endian) -> Result<()> {
         if !self.verifies {
             return Ok(());
@@ -179,8 +179,8 @@ impl<R: Read> Reader<R> {
         if wanted == 0 {
             return Ok(&[]);
         }
-        // Another record follows one with a payload, always: nothing behind the stream is read.
-        // What the record says reserves no memory.
+        // Another record follows one with a payload, always: nothing behind the stream is read. The
+        // size in the record reserves no memory.
         let mut payload = std::mem::take(&mut self.payload);
         let end = wanted.saturating_add(RECORD_SIZE as u64);
         while (payload.len() as u64) < end {

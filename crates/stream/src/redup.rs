@@ -1,9 +1,9 @@
 //! Deduplicated streams, which older programs sent, as streams that every program receives.
 //!
-//! In such a stream a block that it had before stands as a WRITE_BYREF: the snapshot, object and
-//! offset that had it. The stream is read twice: first to learn which blocks are referred to,
-//! then to write it, each reference as the block itself, which is read where it stood. So memory
-//! grows with the number of blocks that are referred to, and with nothing else.
+//! In such a stream a repeated block is a WRITE_BYREF: the snapshot, object and offset that had it.
+//! The stream is read twice: first to learn which blocks are referred to, then to write it, each
+//! reference as the block itself, which is read from its first place. So memory grows with the
+//! number of blocks that are referred to, and with nothing else.
 
 use crate::read::Reader;
 use crate::rewrite::{RewriteError, RewriteResult, rewrite};
@@ -15,7 +15,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 /// GUID of a snapshot, object, offset.
 type Place = (u64, u64, u64);
 
-/// What there was in a stream.
+/// The counts of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Converted {
     /// Records.
@@ -28,8 +28,8 @@ fn referred(by: &WriteByRef) -> Place {
     (by.ref_guid, by.ref_object, by.ref_offset)
 }
 
-/// The blocks that are referred to, each with where it stands when that is known; and the byte
-/// order of the stream.
+/// The blocks that are referred to, each with its place if that is known; and the byte order of the
+/// stream.
 fn wanted(input: impl Read) -> RewriteResult<(HashMap<Place, Option<u64>>, Endian)> {
     let mut reader = Reader::new(input);
     let mut out = HashMap::new();
@@ -51,7 +51,7 @@ fn block_at(
     let mut bytes = [0; RECORD_SIZE];
     file.read_exact(&mut bytes)?;
     let Ok(record) = Record::decode(&bytes, endian) else { return Ok(None) };
-    // It was read before, and says no more than the largest block.
+    // It was read before, and is no larger than the largest block.
     let mut payload = vec![0; usize::try_from(record.payload_size()).unwrap_or(0)];
     file.read_exact(&mut payload)?;
     Ok(match record.body {
@@ -100,7 +100,7 @@ pub fn redup<F: Read + Seek>(input: F, again: &mut F, out: impl Write) -> Rewrit
     Ok(count)
 }
 
-/// What a stream needs when it has no references any more.
+/// The BEGIN of a stream that has no references any more.
 fn without_references(begin: &Begin) -> Begin {
     let features = begin.features() & !(feature::DEDUP | feature::DEDUP_PROPS);
     Begin { version: Begin::version_of(begin.kind(), features), ..begin.clone() }

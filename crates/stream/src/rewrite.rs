@@ -1,8 +1,8 @@
 //! Streams that are changed on their way from a reader to a writer.
 //!
-//! Records pass one by one, in the byte order that they have. What is changed changes all sums
-//! behind it, so all are made anew. The END of a list, and that of a package, have no sum of what
-//! stands before them, and get none.
+//! Records pass one by one, in the byte order that they have. A change affects all sums behind it,
+//! so all are recomputed. The END of a list, and that of a package, have no sum of the bytes before
+//! them, and get none.
 
 use crate::read::{Error, Reader};
 use crate::write::Writer;
@@ -15,10 +15,10 @@ pub enum RewriteError {
     /// It cannot be read.
     #[error("{0}")]
     Read(#[from] Error),
-    /// What it became cannot be written.
+    /// The result cannot be written.
     #[error("{0}")]
     Write(#[source] io::Error),
-    /// A record cannot be changed into what is wanted.
+    /// A record cannot be changed as requested.
     #[error("send stream: byte {offset}: {what}")]
     Record {
         /// Where the record begins.

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 pub struct Writer<W> {
     out: W,
     sum: Fletcher4,
-    /// What is freed, as long as what is freed next may go on from there.
+    /// Freed objects or ranges, as long as the next free may continue them.
     pending: Option<Body>,
     length: u64,
     /// Byte order of what is written.

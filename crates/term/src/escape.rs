@@ -1,14 +1,14 @@
-//! What a terminal must not get to see, made visible.
+//! Makes control characters visible, which a terminal must not get.
 //!
-//! A terminal obeys the bytes it is sent: it can be told to change its title, to answer with
-//! input, to overwrite what stands above, to show text in another order. Names, labels,
-//! properties and histories come from pools that others made, so every character that is
-//! an order and not a letter is shown as `\xNN`, byte by byte, before text is printed.
+//! A terminal obeys the bytes that it receives: they can change its title, make it answer with
+//! input, overwrite the text above, or show text in another order. Names, labels, properties and
+//! histories come from pools that others made, so every character that is an order and not a letter
+//! is shown as `\xNN`, byte by byte, before text is printed.
 //!
-//! Which characters these are is said in one place for all, [`ondisk::spelling`], as errors from
-//! below spell names too. A line end and a tab stay in text that the command itself lays out
-//! ([`text`]); in what
-//! stands in one line or cell they are escaped too ([`line`]), so that a value forges no row.
+//! These characters are defined in one place for all, [`ondisk::spelling`], as errors from below
+//! spell names too. A line end and a tab stay in text that the command itself lays out ([`text`]);
+//! in text on one line or in one cell they are escaped too ([`line`]), so that a value forges no
+//! row.
 
 use ondisk::spelling::{is_order, without_orders};
 use std::borrow::Cow;
@@ -29,7 +29,7 @@ pub fn text(text: &str) -> Cow<'_, str> {
     without_orders(text, |c| c == '\n' || c == '\t')
 }
 
-/// What stands in one line or in one cell of a table.
+/// Text on one line or in one cell of a table.
 pub fn line(text: &str) -> Cow<'_, str> {
     without_orders(text, |_| false)
 }

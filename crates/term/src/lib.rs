@@ -1,5 +1,5 @@
-//! Text for terminals: what may reach one, how it stands in rows and columns, and how numbers and
-//! times are written for people.
+//! Text for terminals: which bytes may reach one, rows and columns, and how numbers and times are
+//! written for people.
 //!
 //! **Invariant:** knows nothing of storage; nothing is printed here.
 #![forbid(unsafe_code)]

@@ -4,7 +4,7 @@ use super::escape;
 
 /// Rows with columns padded as OpenZFS pads them, or tab separated with `-H`.
 ///
-/// What is in a cell comes from pools, so cells are escaped: for people everything that a terminal
+/// The text of cells comes from pools, so cells are escaped: for people everything that a terminal
 /// would obey, for programs only what would break the row.
 pub struct Table {
     rows: Vec<Vec<String>>,
@@ -13,7 +13,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these headings; `right` says which columns are flush right. With `script`
+    /// A table with these headings; `right` marks the columns that are flush right. With `script`
     /// headings are left out and columns are separated by a tab (`-H`).
     pub fn new(headings: &[&str], right: &[bool], script: bool) -> Self {
         let mut rows = Vec::new();
