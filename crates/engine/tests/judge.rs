@@ -5,7 +5,7 @@
 //! repair, and describes all it holds: that must be what we say it holds. Then the kernel writes,
 //! and we open, check and describe what it wrote. Run by `scripts/judge`; it takes minutes, and a
 //! virtual machine in the folder of test material.
-#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, unreachable_pub)]
 
 #[path = "judge/expansion.rs"]
 mod expansion;
@@ -16,6 +16,9 @@ mod random;
 mod rebuild;
 #[path = "judge/removal.rs"]
 mod removal;
+#[path = "judge/store.rs"]
+mod store;
+mod writing;
 
 use engine::LivePool;
 use engine::inside::rt;
@@ -96,7 +99,10 @@ fn describe(bench: &Bench, path: &Path) {
 
 /// The same, where devices need not have everything.
 fn describe_degraded(bench: &Bench, path: &Path) {
-    let pool = bench.open();
+    describe_pool(&bench.open(), path);
+}
+
+fn describe_pool(pool: &engine::Pool, path: &Path) {
     let open = |d: &engine::Dataset| Ok(pool.dsl().objset(d)?);
     let progress = rt::Progress::new();
     let options = inventory::Options {
@@ -108,24 +114,25 @@ fn describe_degraded(bench: &Bench, path: &Path) {
         reports: &|_| inventory::Reports::default(),
     };
     let mut out = fs::File::create(path).unwrap();
-    let errors = inventory::write(&pool, &options, &mut out).unwrap();
+    let errors = inventory::write(pool, &options, &mut out).unwrap();
     assert!(errors.is_empty(), "{errors:?}");
 }
 
 /// What the machine is told: each pool in turn, with a state of its own to look at.
 fn looks(pools: &[(Bench, PathBuf)]) -> String {
-    let mut script = String::from("fail=0\n");
-    for (bench, _) in pools {
-        let name = &bench.pool;
-        script += &format!(
-            "echo 'POOL={name} WRITE=1 SCRUB=1 MANIFEST=1 READONLY=0' > /job/options\n\
-             bash /judge/import-check.sh || fail=1\n\
-             for m in manifest manifest-after; do\n\
-             mv /out/$m.json /out/{name}-$m.json || fail=1\n\
-             done\n"
-        );
-    }
-    script + "exit $fail\n"
+    let all: String = pools.iter().map(|(bench, _)| look(&bench.pool)).collect();
+    format!("fail=0\n{all}exit $fail\n")
+}
+
+/// One of them.
+fn look(name: &str) -> String {
+    format!(
+        "echo 'POOL={name} WRITE=1 SCRUB=1 MANIFEST=1 READONLY=0' > /job/options\n\
+         bash /judge/import-check.sh || fail=1\n\
+         for m in manifest manifest-after; do\n\
+         mv /out/$m.json /out/{name}-$m.json || fail=1\n\
+         done\n"
+    )
 }
 
 /// Runs a script in the machine, with the devices of the pools in turn; whether it succeeded. What
@@ -137,18 +144,30 @@ fn run_job(
     out: Option<&Path>,
     pools: &[(Bench, PathBuf)],
 ) -> bool {
+    let images = pools.iter().flat_map(|(bench, dir)| {
+        (0..bench.devices.len()).map(move |n| dir.join(format!("vdev{n}.img")))
+    });
+    run_job_on(judge, job, script, out, pools.len(), &images.collect::<Vec<_>>())
+}
+
+/// The same with the images of so many pools.
+fn run_job_on(
+    judge: &Path,
+    job: &Path,
+    script: &str,
+    out: Option<&Path>,
+    pools: usize,
+    images: &[PathBuf],
+) -> bool {
     fs::create_dir_all(job).unwrap();
     fs::write(job.join("run.sh"), script).unwrap();
     let mut command = Command::new(judge.join("run-job"));
-    let seconds = SECONDS_OF_A_POOL * pools.len();
+    let seconds = SECONDS_OF_A_POOL * pools;
     command.args(["--timeout", &seconds.to_string()]);
     if let Some(out) = out {
         command.arg("--out").arg(out);
     }
-    command.arg(job);
-    for (bench, dir) in pools {
-        command.args((0..bench.devices.len()).map(|n| dir.join(format!("vdev{n}.img"))));
-    }
+    command.arg(job).args(images);
     command.status().expect("run-job runs").success()
 }
 

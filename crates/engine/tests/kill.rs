@@ -19,8 +19,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use testkit::Rng;
-use writing::Pools;
+use testkit::{CephServer, Rng, S3Server};
+use writing::{Pools, store};
 
 /// The directory of the pool, for the process that is killed.
 const DIR: &str = "ZINC_TEST_KILL_DIR";
@@ -213,7 +213,11 @@ fn judge(pools: &Pools, known: &mut Known, promised: u64) {
 }
 
 fn kill_in_a_loop(shape: Shape, deaths: u64) {
-    let pools = Pools::new("kill");
+    kill_in(&Pools::new("kill"), shape, deaths, 700);
+}
+
+/// Each writer lives for up to so many milliseconds.
+fn kill_in(pools: &Pools, shape: Shape, deaths: u64, life: u64) {
     let pool = pools.create("tank", shape);
     pool.create_filesystem("tank/fs", NewFilesystem::default(), Vec::new()).unwrap();
     pool.export().unwrap();
@@ -221,10 +225,10 @@ fn kill_in_a_loop(shape: Shape, deaths: u64) {
     let mut rng = Rng::new(deaths);
     let mut progressed = 0;
     for death in 0..deaths {
-        let time = Duration::from_millis(100 + rng.below(600));
+        let time = Duration::from_millis(100 + rng.below(life - 100));
         let before = known.count;
         let promised = write_and_die(pools.dir(), time).unwrap_or(known.count);
-        judge(&pools, &mut known, promised);
+        judge(pools, &mut known, promised);
         progressed += u64::from(known.count > before);
         if death % 8 == 7 {
             pools.zdb("tank");
@@ -248,6 +252,52 @@ fn killed_on_a_disk() {
 #[test]
 fn killed_on_raidz() {
     kill_in_a_loop(Shape::Raidz1, 8);
+}
+
+/// Each writer takes the disk over from one that was killed.
+#[test]
+fn killed_in_a_store() {
+    let place = |dir: &Path| format!("dir://{}", dir.join("store").display());
+    kill_in(&Pools::in_store("kill", place), Shape::Disk, deaths(), 1000);
+}
+
+/// How often a writer in a store is killed.
+fn deaths() -> u64 {
+    std::env::var("ZINC_DEATHS").map_or(8, |n| n.parse().expect("a number"))
+}
+
+/// In the bucket of the environment, where opening a pool takes a second on a busy machine.
+fn kill_in_bucket(bucket: &str) {
+    let place = |_: &Path| store::below(bucket, "disk");
+    kill_in(&Pools::in_store("kill", place), Shape::Disk, deaths(), 5000);
+}
+
+#[testkit::needs("versitygw")]
+#[test]
+fn killed_in_a_bucket() {
+    match store::given() {
+        Some(bucket) => kill_in_bucket(&bucket),
+        None => {
+            let folder = tempfile::tempdir().unwrap();
+            let server = S3Server::start(folder.path(), "bucket");
+            let (test, environment) = ("killed_in_a_bucket", server.environment());
+            store::run_again(test, "s3://bucket/a", &server.endpoint(), &environment);
+        }
+    }
+}
+
+#[testkit::needs("ceph")]
+#[test]
+fn killed_in_a_bucket_of_ceph() {
+    match store::given() {
+        Some(bucket) => kill_in_bucket(&bucket),
+        None => {
+            let folder = tempfile::tempdir().unwrap();
+            let server = CephServer::start(folder.path(), "bucket");
+            let (test, environment) = ("killed_in_a_bucket_of_ceph", server.environment());
+            store::run_again(test, "s3://bucket/a", &server.endpoint(), &environment);
+        }
+    }
 }
 
 #[test]

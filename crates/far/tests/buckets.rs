@@ -11,7 +11,7 @@ use rt::Rt;
 use std::process::{Command, ExitCode};
 use std::sync::mpsc::channel;
 use std::time::Duration;
-use testkit::{AzureServer, GoogleServer, S3Server, Unharnessed};
+use testkit::{AzureServer, CephServer, GoogleServer, S3Server, Unharnessed};
 
 /// More than a list gives at once.
 const MANY: usize = 1100;
@@ -27,6 +27,10 @@ fn main() -> ExitCode {
     let mut tests = Unharnessed::default();
     tests.test("s3", S3Server::missing(), || {
         let server = S3Server::start(&folder.path().join("s3"), "bucket");
+        run("s3", &server.endpoint(), &server.environment());
+    });
+    tests.test("ceph", CephServer::missing(), || {
+        let server = CephServer::start(&folder.path().join("ceph"), "bucket");
         run("s3", &server.endpoint(), &server.environment());
     });
     tests.test("azure", AzureServer::missing(), || {

@@ -2,8 +2,8 @@
 //! no flush that returned is lost, and one that stood still is fenced. Each is this program,
 //! started again as a writer.
 //!
-//! 25 of them in each `./test`, in a directory and, where versitygw and Azurite are there, in a
-//! bucket of each; `ZINC_TAKEOVERS=1000` says how many else, `ZINC_SEED` where to begin.
+//! 25 of them in each `./test`, in a directory and, where versitygw, Azurite and Ceph are there, in
+//! a bucket of each; `ZINC_TAKEOVERS=1000` says how many else, `ZINC_SEED` where to begin.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use device::{Device as _, ErrorKind, WriteDevice as _};
@@ -17,7 +17,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use testkit::{AzureServer, Rng, S3Server, Unharnessed};
+use testkit::{AzureServer, CephServer, Rng, S3Server, Unharnessed};
 
 const SECTOR: usize = 4096;
 /// Numbers are written to this many places, one after the other.
@@ -43,6 +43,11 @@ fn main() -> ExitCode {
     tests.test("in_a_container", AzureServer::missing(), || {
         let server = AzureServer::start(&folder.path().join("azure"), "bucket");
         let name = format!("az://bucket/disk?endpoint={}", server.endpoint());
+        take_turns(&name, &server.environment());
+    });
+    tests.test("in_a_bucket_of_ceph", CephServer::missing(), || {
+        let server = CephServer::start(&folder.path().join("ceph"), "bucket");
+        let name = format!("s3://bucket/disk?endpoint={}", server.endpoint());
         take_turns(&name, &server.environment());
     });
     tests.end()

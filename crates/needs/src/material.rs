@@ -21,7 +21,8 @@ const MACHINE: [Trial; 10] = [
 ];
 
 /// Programs of OpenZFS, and of others, that scripts lay under `target`.
-const FETCHED: [(&str, &str, &str); 6] = [
+const FETCHED: [(&str, &str, &str); 7] = [
+    ("ceph", "ceph/unpacked", "Ceph (scripts/ceph)"),
     ("azurite", "azurite/node_modules/azurite/dist/src/blob/main.js", "Azurite (scripts/azurite)"),
     (
         "fake-gcs-server",

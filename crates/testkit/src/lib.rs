@@ -14,6 +14,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod azure_server;
+mod ceph_server;
 mod corpus;
 mod corrupt;
 mod google_server;
@@ -31,6 +32,7 @@ mod unharnessed;
 mod unpack;
 
 pub use azure_server::AzureServer;
+pub use ceph_server::{CephServer, RbdImage};
 pub use corpus::{
     CorpusPool, corpus, corpus_among, corpus_cases, every_unreplayed, figures, fixture,
     fixture_cases, sample, sample_cases,

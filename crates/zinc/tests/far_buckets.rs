@@ -1,14 +1,16 @@
-//! Pools on disks in buckets of real servers: one that speaks S3, one that speaks as Azure does,
-//! and one that speaks as Google's cloud does.
+//! Pools on disks in buckets of real servers: two that speak S3, one that speaks as Azure does, and
+//! one that speaks as Google's cloud does; and on an image of Ceph's.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 
+use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
 use support::place::Place;
-use testkit::{AzureServer, GoogleServer, S3Server};
+use testkit::{AzureServer, CephServer, GoogleServer, S3Server};
 
 const BUCKET: &str = "pools";
 
@@ -35,6 +37,15 @@ impl Bucket {
         let (endpoint, secret) = (server.endpoint(), server.secret());
         let environment = server.environment().to_vec();
         (Self { place, scheme: "az", endpoint, environment, secret }, server)
+    }
+
+    /// Ceph's own files, which have everything, are elsewhere.
+    fn of_ceph(folder: &Path) -> (Self, CephServer) {
+        let place = Place::new(&[]);
+        let server = CephServer::start(folder, BUCKET);
+        let (endpoint, secret) = (server.endpoint(), server.secret());
+        let environment = server.environment().to_vec();
+        (Self { place, scheme: "s3", endpoint, environment, secret }, server)
     }
 
     fn of_google(is_fenced: bool) -> (Self, GoogleServer) {
@@ -107,6 +118,76 @@ fn is_nowhere(text: &str, below: &Path) {
 fn a_pool_in_a_bucket_is_openzfs_own() {
     let (bucket, _server) = Bucket::of_s3();
     is_openzfs_own(&bucket);
+}
+
+/// The same cluster has a pool in its gateway's bucket, and one on an image, by qemu's NBD server;
+/// its only OSD is killed under both.
+#[testkit::needs("ceph", "qemu-nbd")]
+#[test]
+fn pools_in_ceph_are_openzfs_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bucket, server) = Bucket::of_ceph(&folder.path().join("ceph"));
+    is_openzfs_own(&bucket);
+    let socket = bucket.place.path().join("rbd.socket");
+    let _image = server.image("disk", "256M", &socket);
+    let image = format!("nbd+unix:///?socket={}&timeout=60", socket.display());
+    let far = bucket.name("three");
+    bucket.ok(&format!("far create {far} 256M"));
+    bucket.ok(&format!("zpool create objects {far}"));
+    bucket.ok(&format!("zpool create -o autotrim=on image {image}"));
+    let bytes = bucket.noise("y", 48, 3);
+    let copy = |pool: &str| {
+        let mut copy = bucket.place.command_here(&format!("cp y {pool}:/"));
+        copy.env("HOME", bucket.place.path()).envs(bucket.environment.clone()).spawn().unwrap()
+    };
+    let copies = ["objects", "image"].map(copy);
+    std::thread::sleep(Duration::from_millis(300));
+    server.restart_osd(Duration::from_secs(2));
+    assert!(copies.into_iter().all(|mut copy| copy.wait().unwrap().success()));
+    for pool in ["objects", "image"] {
+        assert!(bucket.ok(&format!("cat {pool}:/y")) == bytes, "{pool}");
+        bucket.ok(&format!("zpool scrub -w {pool}"));
+        let status = bucket.says(&format!("zpool status {pool}"));
+        assert!(status.contains("with 0 errors"), "{status}");
+        bucket.ok(&format!("zpool export {pool}"));
+    }
+    std::fs::create_dir(bucket.place.path().join("copies")).unwrap();
+    bucket.ok(&format!("far copy {far} copies/objects"));
+    testkit::oracle::judge(&bucket.place.path().join("copies"), "objects");
+    is_nowhere(bucket.secret, bucket.place.path());
+}
+
+/// Who looks at the processes of a machine sees no secret, and a process that dies leaves none.
+#[testkit::needs("versitygw")]
+#[test]
+fn a_process_with_credentials_shows_none() {
+    let (bucket, _server) = Bucket::of_s3();
+    let one = bucket.name("one");
+    bucket.ok(&format!("far create {one} 256M"));
+    bucket.ok(&format!("zpool create tank {one}"));
+    bucket.ok("zpool export tank");
+    let log = File::create(bucket.place.path().join("log")).unwrap();
+    let mut serving = bucket.place.command_here(&format!("serve --log-filter debug -d {one} tank"));
+    let serving = serving.envs(bucket.environment.clone()).stderr(log);
+    let mut serving = serving.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let of = |file: &str| std::fs::read(format!("/proc/{}/{file}", serving.id())).unwrap();
+    let has_none = || {
+        let limits = String::from_utf8(of("limits")).unwrap();
+        let cores = limits.lines().find_map(|l| l.strip_prefix("Max core file size")).unwrap();
+        cores.split_whitespace().take(2).all(|limit| limit == "0")
+    };
+    let began = std::time::Instant::now();
+    while !has_none() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it may leave a core file");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!holds(&of("cmdline"), bucket.secret), "the list of processes shows a secret");
+    // Its files in /proc, the environment among them, are those of root.
+    let owner = std::fs::metadata(format!("/proc/{}/environ", serving.id())).unwrap().uid();
+    assert_eq!(owner, 0);
+    serving.kill().unwrap();
+    serving.wait().unwrap();
+    is_nowhere(bucket.secret, bucket.place.path());
 }
 
 #[testkit::needs("azurite")]

@@ -1,6 +1,9 @@
 //! What the writing tests share: pools in files, something to put into them, and the judges.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+pub mod store;
+
+use engine::devices::{AnyDevices, DeviceSource as _, FarName, disk};
 use engine::inside::{device, rt, zpl};
 use engine::live;
 use engine::live::{CreateOptions, ImportOptions, LivePool};
@@ -11,25 +14,39 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use zpl::write::{NewFile, NewKind};
 
-/// Pools in a directory.
+/// Pools in a directory, or one on a disk in a store.
 pub struct Pools {
     dir: PathBuf,
+    disk: Option<FarName>,
     /// Removes it in the end.
     _own: Option<tempfile::TempDir>,
 }
 
 /// Bytes of each image.
 pub const IMAGE: u64 = 128 << 20;
+/// The file with the name of the disk in a store.
+const DISK: &str = "disk";
 
 impl Pools {
     pub fn new(name: &str) -> Self {
         let own = tempfile::Builder::new().prefix(name).tempdir().unwrap();
-        Self { dir: own.path().to_owned(), _own: Some(own) }
+        Self { dir: own.path().to_owned(), disk: None, _own: Some(own) }
+    }
+
+    /// On a new disk in a store, at a place.
+    pub fn in_store(name: &str, place: impl FnOnce(&Path) -> String) -> Self {
+        let mut pools = Self::new(name);
+        let disk = store::make_disk(&place(pools.dir()), IMAGE);
+        std::fs::write(pools.dir().join(DISK), disk.as_str()).unwrap();
+        pools.disk = Some(disk);
+        pools
     }
 
     /// In a directory that the caller looks after.
     pub fn at(dir: &Path) -> Self {
-        Self { dir: dir.to_owned(), _own: None }
+        let disk = std::fs::read_to_string(dir.join(DISK)).ok();
+        let disk = disk.map(|name| FarName::parse(Path::new(&name)).unwrap().unwrap());
+        Self { dir: dir.to_owned(), disk, _own: None }
     }
 
     pub fn dir(&self) -> &Path {
@@ -51,6 +68,10 @@ impl Pools {
         change: impl FnOnce(&mut CreateOptions),
     ) -> LivePool {
         let device = |n| {
+            if let Some(disk) = &self.disk {
+                let device = AnyDevices::default().claim(Path::new(disk.as_str())).unwrap();
+                return (disk.as_str().to_owned(), device);
+            }
             let path = self.image(n);
             let options = device::Options::default();
             let device = device::RwFileDevice::create(&path, IMAGE, &options).unwrap();
@@ -61,7 +82,11 @@ impl Pools {
     }
 
     fn search(&self) -> OpenOptions {
-        let search = SearchOptions { paths: vec![self.dir().to_owned()], ..Default::default() };
+        let place = match &self.disk {
+            Some(disk) => PathBuf::from(disk.as_str()),
+            None => self.dir().to_owned(),
+        };
+        let search = SearchOptions { paths: vec![place], ..Default::default() };
         OpenOptions { search, ..OpenOptions::default() }
     }
 
@@ -90,7 +115,7 @@ impl Pools {
         let candidate = candidates.iter().find(|c| c.name() == name).unwrap();
         // The pools of the collection were used by another host, as its hosts were thrown away.
         let options = ImportOptions { force: true, ..ImportOptions::new(open) };
-        let source = device::LocalDevices::default();
+        let source = AnyDevices::default();
         live::import(&rt::Rt::real(), candidate, &options, &source)
     }
 
@@ -121,6 +146,11 @@ impl Pools {
 
     /// zdb finds no leak and no error.
     pub fn zdb(&self, name: &str) {
+        if let Some(disk) = &self.disk {
+            let images = tempfile::tempdir().unwrap();
+            disk::copy_out(disk, &images.path().join("vdev0.img"), |_| {}).unwrap();
+            return testkit::oracle::judge(images.path(), name);
+        }
         testkit::oracle::judge(self.dir(), name);
     }
 }

@@ -5,6 +5,9 @@
 //! it runs on a thread of its own, and nothing beside these files knows of its runtime. It retries
 //! nothing: that is `client`'s, which counts it. An attempt is given up here when `client` has long
 //! given it up, so that a store that hangs keeps neither a connection nor the bytes of a segment.
+//!
+//! Credentials are in the memory of this process, and may be in its environment: before a bucket is
+//! opened the process stops leaving core files, and other processes cannot look into it any more.
 
 use super::http::{CONNECTING, MET, RequestContext, met};
 use super::{Answered, LISTED_MAX, Request, Response, Store, StoreError, az, client, gs, s3};
@@ -17,6 +20,7 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt as _, PutMode, PutPayload};
 use parking_lot::Mutex;
 use rt::Rt;
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use std::io;
 use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -54,6 +58,7 @@ impl BucketStore {
     /// # Errors
     /// The settings do not fit together, or there is no thread for it.
     pub(crate) fn new(bucket: &Bucket) -> io::Result<Self> {
+        keep_in();
         // The one provider of ciphers in this program; that another has set it does not matter.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let objects: Box<dyn Objects> = match bucket.cloud {
@@ -73,6 +78,13 @@ impl BucketStore {
         drop(Rt::real().spawn("far store", serve)?);
         Ok(Self(send))
     }
+}
+
+/// Where a system does not have one of the two, the other does most of it.
+fn keep_in() {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    let _ = setrlimit(Resource::Core, none);
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 impl Store for BucketStore {

@@ -7,12 +7,16 @@
 //! many requests at a time, and one more whenever a whole round of them succeeded. What a flush
 //! waits for goes first, then reads, then what cleans up.
 //!
+//! A read that takes much longer than others of its size is asked for once more, beside the attempt
+//! that is under way (`hedge`): the first answer counts.
+//!
 //! A store that denies something is asked again, as credentials may be renewed; but not before it
 //! has answered anything: then the name or the credentials are wrong.
 //!
 //! One lock, [`Flow`]; of a request its own lock. Neither is held over a call of the store or of a
 //! callback.
 
+use super::hedge::Hedge;
 use super::{Answered, Request, Response, Store, StoreError};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
@@ -38,6 +42,9 @@ const UNDER_WAY_MAX: u32 = 256;
 pub(super) fn deadline(weight: u64) -> Duration {
     DEADLINE + Duration::from_millis(weight.saturating_mul(1000) / BYTES_PER_SECOND)
 }
+
+/// The number of an attempt beside another one: its answer counts only if it settles the request.
+const BESIDE: u32 = 0;
 
 /// What a request is for: the first goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +80,7 @@ struct Inner {
     /// The store has answered something.
     is_known: AtomicBool,
     flow: Mutex<Flow>,
+    hedge: Mutex<Hedge>,
 }
 
 struct Flow {
@@ -111,6 +119,7 @@ impl Client {
             counts: Counts::default(),
             is_known: AtomicBool::new(false),
             flow: Mutex::new(flow),
+            hedge: Mutex::default(),
         }))
     }
 
@@ -243,8 +252,31 @@ impl Client {
         let deadline = deadline(weight);
         let (client, own) = (self.clone(), Arc::clone(ask));
         self.0.rt.after(deadline, move || client.ended(&own, number, Err(StoreError::Lost)));
+        if number == 1 && ask.is_for_a_reader() {
+            self.begin_to_hedge(ask, weight);
+        }
         let (client, own) = (self.clone(), Arc::clone(ask));
         let answered = Box::new(move |answer| client.ended(&own, number, answer));
+        self.0.store.submit(ask.request.clone(), answered);
+    }
+
+    /// Another attempt begins beside the first one if that is much slower than others.
+    fn begin_to_hedge(&self, ask: &Arc<PendingRequest>, weight: u64) {
+        let Some(slow) = self.0.hedge.lock().begin(weight) else { return };
+        let (client, own) = (self.clone(), Arc::clone(ask));
+        self.0.rt.after(slow, move || client.hedge(&own, weight));
+    }
+
+    fn hedge(&self, ask: &Arc<PendingRequest>, weight: u64) {
+        let state = ask.state.lock();
+        let is_slow = state.answered.is_some() && state.number == 1 && state.is_under_way;
+        drop(state);
+        if !is_slow || self.0.flow.lock().is_closed || !self.0.hedge.lock().may_ask_again() {
+            return;
+        }
+        self.0.counts.count(&ask.request, 2, weight);
+        let (client, own) = (self.clone(), Arc::clone(ask));
+        let answered = Box::new(move |answer| client.ended(&own, BESIDE, answer));
         self.0.store.submit(ask.request.clone(), answered);
     }
 
@@ -270,6 +302,10 @@ impl Client {
             Some(answered) => {
                 if let Ok(Response::Bytes(bytes)) = &answer {
                     self.0.counts.received.fetch_add(bytes.len() as u64, Relaxed);
+                    if ask.is_for_a_reader() {
+                        let took = self.0.rt.now().saturating_sub(ask.began);
+                        self.0.hedge.lock().ended(ask.request.weight(), took);
+                    }
                 }
                 answered(answer);
             }
@@ -317,6 +353,12 @@ impl Client {
                 }
             }
         }
+    }
+}
+
+impl PendingRequest {
+    fn is_for_a_reader(&self) -> bool {
+        self.urgency == Urgency::Read && matches!(self.request, Request::Get { .. })
     }
 }
 
@@ -384,6 +426,34 @@ mod tests {
                 client.call_all(Urgency::Read, (0..100).map(|_| get("x", 0, 1)).collect());
             }
             rt.sleep(PATIENCE);
+            assert_eq!(client.0.flow.lock().under_way, 0);
+        });
+    }
+
+    /// One read of a hundred is late by half a minute; a second attempt makes up for nearly all.
+    #[test]
+    fn reads_that_are_late_are_asked_for_again() {
+        Rt::simulate(6, |rt| {
+            let world = SimWorld::new(rt);
+            let client = Client::new(SimStore::new(&world), rt, PATIENCE);
+            assert_eq!(client.call(Urgency::Commit, create("x", b"1")), Ok(Response::Done));
+            let read = || {
+                let began = rt.now();
+                let answer = client.call(Urgency::Read, get("x", 0, 1));
+                assert_eq!(answer, Ok(Response::Bytes(b"1".to_vec())));
+                rt.now().saturating_sub(began)
+            };
+            let usual: Vec<Duration> = (0..1000).map(|_| read()).collect();
+            assert!(usual.iter().all(|took| *took < Duration::from_secs(1)));
+            assert_eq!(client.usage().gets, 1000, "a store that is not late is asked once");
+            let late_for = Duration::from_secs(30);
+            world.set_fault_rates(FaultRates { late: 10, late_for, ..FaultRates::default() });
+            let times: Vec<Duration> = (0..4000).map(|_| read()).collect();
+            let late = times.iter().filter(|took| **took > Duration::from_secs(1)).count();
+            let usage = client.usage();
+            assert!(late < 8, "{late} of 4000 reads were late");
+            assert!(usage.retries > 20, "{usage:?}");
+            assert!(usage.gets < 5000 * 21 / 20 + 10, "{usage:?}");
             assert_eq!(client.0.flow.lock().under_way, 0);
         });
     }

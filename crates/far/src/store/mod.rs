@@ -21,6 +21,7 @@ mod credentials;
 mod dir;
 #[cfg(feature = "buckets")]
 mod gs;
+mod hedge;
 #[cfg(feature = "buckets")]
 mod http;
 #[cfg(feature = "buckets")]
