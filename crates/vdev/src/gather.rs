@@ -55,6 +55,8 @@ pub(crate) struct Gather {
 /// State of one extent.
 enum Slot {
     Waiting,
+    /// The same; it was noted that it takes unusually long.
+    Overdue,
     Ready(AlignedBuf),
     /// A window of a merged read.
     Window(AlignedBuf),
@@ -64,6 +66,13 @@ enum Slot {
     /// It was waited for too long.
     GivenUp,
     Taken,
+}
+
+impl Slot {
+    /// How many times its leaf was told that it is late.
+    fn noted(&self) -> u32 {
+        u32::from(matches!(self, Self::Overdue | Self::GivenUp))
+    }
 }
 
 /// Where completions and the taker meet.
@@ -86,6 +95,8 @@ pub(crate) struct Pending {
     extents: Vec<Extent>,
     queues: BTreeMap<usize, Arc<LeafQueue>>,
     shared: Arc<Shared>,
+    /// How long reads take is noted: a thread waits for them, in a pool that is held.
+    is_timed: bool,
 }
 
 /// Why there is nothing to take.
@@ -130,9 +141,11 @@ impl Gather {
         for merged in merge(&self.extents, Join::new(self.bulk, merging)) {
             batches.entry(merged.node).or_default().push(merged);
         }
+        let is_held = self.queues.values().any(|queue| queue.pace.patience().is_some());
+        let is_timed = self.class == IoClass::SyncRead && is_held;
         let last = batches.pop_last();
         for (node, batch) in batches {
-            self.submit(node, batch, &shared);
+            self.submit(node, batch, &shared, is_timed);
         }
         if let Some((node, mut batch)) = last {
             // The caller is about to wait, so it may as well do the last read itself: following
@@ -147,18 +160,16 @@ impl Gather {
                     ReadCompletion { shared: Arc::clone(&shared), parts, pace: None }
                         .finish(result);
                 }
-                None => self.submit(node, batch, &shared),
+                None => self.submit(node, batch, &shared, is_timed),
             }
         }
         let Self { rt, class, extents, queues, .. } = self;
-        Pending { rt, class, began, extents, queues, shared }
+        Pending { rt, class, began, extents, queues, shared, is_timed }
     }
 
-    fn submit(&self, node: usize, batch: Vec<Merged>, shared: &Arc<Shared>) {
+    fn submit(&self, node: usize, batch: Vec<Merged>, shared: &Arc<Shared>, is_timed: bool) {
         let Some(queue) = self.queues.get(&node) else { return };
-        // Only reads that a thread waits for show how long a wait is.
-        let is_waited_for = self.class == IoClass::SyncRead && queue.pace.patience().is_some();
-        let pace = is_waited_for.then(|| (Arc::clone(&queue.pace), self.rt.clone(), self.rt.now()));
+        let pace = is_timed.then(|| (Arc::clone(&queue.pace), self.rt.clone(), self.rt.now()));
         let read = |m: Merged| {
             let deliver =
                 ReadCompletion { shared: Arc::clone(shared), parts: m.parts, pace: pace.clone() };
@@ -176,7 +187,7 @@ impl Pending {
         match self.wait(index) {
             Slot::Ready(buf) | Slot::Window(buf) => Ok(buf),
             Slot::Failed(e) => Err(e),
-            Slot::Again | Slot::Waiting | Slot::GivenUp | Slot::Taken => self.read_alone(index),
+            _ => self.read_alone(index),
         }
     }
 
@@ -187,7 +198,7 @@ impl Pending {
             Slot::Ready(buf) => Ok(buf),
             Slot::Window(window) => Ok(AlignedBuf::copy_of(&window)),
             Slot::Failed(e) => Err(e),
-            Slot::Again | Slot::Waiting | Slot::GivenUp | Slot::Taken => self.read_alone(index),
+            _ => self.read_alone(index),
         }
     }
 
@@ -214,19 +225,17 @@ impl Pending {
     fn is_late(&self, index: usize) -> bool {
         let Some(extent) = self.extents.get(index) else { return false };
         let Some(queue) = self.queues.get(&extent.node) else { return false };
-        let Some(patience) = queue.pace.patience().filter(|_| self.class == IoClass::SyncRead)
-        else {
-            return false;
-        };
+        let Some(patience) = queue.pace.patience().filter(|_| self.is_timed) else { return false };
         let until = self.began + patience;
         let mut slots = self.shared.lock();
         while matches!(slots.get(index), Some(Slot::Waiting)) && self.rt.now() < until {
             self.shared.arrived.wait_until(&mut slots, until);
         }
         match slots.get_mut(index) {
-            Some(slot @ Slot::Waiting) if queue.pace.is_late() => {
-                *slot = Slot::GivenUp;
-                true
+            Some(slot @ Slot::Waiting) => {
+                let may = queue.pace.is_late(self.began);
+                *slot = if may { Slot::GivenUp } else { Slot::Overdue };
+                may
             }
             _ => false,
         }
@@ -236,7 +245,9 @@ impl Pending {
         let mut slots = self.shared.lock();
         loop {
             match slots.get_mut(index) {
-                Some(Slot::Waiting) => {}
+                Some(Slot::Waiting | Slot::Overdue) => {}
+                // It is told of when it comes back.
+                Some(Slot::GivenUp) => return Slot::Taken,
                 Some(slot) => return std::mem::replace(slot, Slot::Taken),
                 None => return Slot::Taken,
             }
@@ -337,7 +348,7 @@ impl ReadCompletion {
             Err(e) => (None, Some(e)),
         };
         let is_good = failure.is_none();
-        let mut was_late = false;
+        let mut noted = 0;
         let mut slots = self.shared.lock();
         // From the end, so that each window is cut from the tail of what remains.
         for part in parts.into_iter().rev() {
@@ -349,15 +360,18 @@ impl ReadCompletion {
                 (None, None) => Slot::Again,
             };
             if let Some(s) = slots.get_mut(part.slot) {
-                let given_up = matches!(s, Slot::GivenUp);
-                was_late |= given_up;
-                *s = if given_up { Slot::Taken } else { slot };
+                noted += s.noted();
+                *s = if matches!(s, Slot::GivenUp) { Slot::Taken } else { slot };
             }
         }
         drop(slots);
         self.shared.arrived.notify_all();
-        if let Some((pace, rt, began)) = self.pace.take().filter(|_| is_good) {
-            pace.answered(rt.now().saturating_sub(began), was_late);
+        match self.pace.take() {
+            Some((pace, rt, began)) if is_good => {
+                pace.answered(rt.now().saturating_sub(began), noted);
+            }
+            Some((pace, ..)) => pace.came_back(noted),
+            None => {}
         }
     }
 }
@@ -382,14 +396,19 @@ impl Drop for ReadCompletion {
         if self.parts.is_empty() {
             return;
         }
+        let mut noted = 0;
         let mut slots = self.shared.lock();
         for part in &self.parts {
             if let Some(s) = slots.get_mut(part.slot) {
+                noted += s.noted();
                 *s = Slot::Again;
             }
         }
         drop(slots);
         self.shared.arrived.notify_all();
+        if let Some((pace, ..)) = &self.pace {
+            pace.came_back(noted);
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Fault};
 use crate::gather::{Gather, Pending, ReadFailure};
 use crate::locate::{Piece, Source};
 use crate::map::{Column as MapColumn, Stripe};
-use crate::queue::{IoClass, LATE_STEPS};
+use crate::queue::{IoClass, LATE_STEPS, LeafQueue};
 use crate::tree::VdevTree;
 use codec::raidz::{self, Column};
 use device::AlignedBuf;
@@ -130,8 +130,13 @@ impl VdevTree {
             return None;
         }
         let mut gather = Gather::new(self.rt(), IoClass::AsyncRead);
-        let avoid = |node: usize| late.contains(&node);
-        let stripes = self.plan_stripes(&plan.pieces, req.birth, &mut gather, &avoid)?;
+        let is_late = |node: usize| late.contains(&node);
+        let rests =
+            |node: usize| is_late(node) || self.queue_of(node).is_some_and(|q| q.pace.rests());
+        let pieces = &plan.pieces;
+        let stripes = self.plan_stripes(pieces, req.birth, &mut gather, &rests);
+        let stripes =
+            stripes.or_else(|| self.plan_stripes(pieces, req.birth, &mut gather, &is_late))?;
         let pending = gather.start();
         let data = self.assemble_from(req, &plan.pieces, &stripes, &|extent, owned| {
             let taken = if owned { pending.take_owned(extent) } else { pending.take(extent) };
@@ -143,16 +148,20 @@ impl VdevTree {
     /// Decides what to read for a block and adds it to the batch.
     fn plan(&self, req: &BlockRead<'_>, gather: &mut Gather) -> Result<Plan<'_>, ErrorKind> {
         let pieces = self.locate(req.dva.vdev(), req.dva.offset(), req.size, req.birth)?;
-        let queue = |node: usize| self.nodes.get(node).and_then(|n| n.queue.as_ref());
-        let rests = |node| queue(node).is_some_and(|q| q.pace.sits_out_now());
-        let mut stripes = self.plan_stripes(&pieces, req.birth, gather, &rests);
+        let is_avoided = |node| self.queue_of(node).is_some_and(|q| q.pace.is_avoided());
+        let mut stripes = self.plan_stripes(&pieces, req.birth, gather, &is_avoided);
         for most in LATE_STEPS {
             stripes = stripes.or_else(|| {
-                let is_slower = |node| queue(node).is_some_and(|q| q.pace.late_reads() > most);
+                let is_slower =
+                    |node| self.queue_of(node).is_some_and(|q| q.pace.late_reads() > most);
                 self.plan_stripes(&pieces, req.birth, gather, &is_slower)
             });
         }
         Ok(Plan { pieces, stripes })
+    }
+
+    fn queue_of(&self, node: usize) -> Option<&LeafQueue> {
+        self.nodes.get(node)?.queue.as_deref()
     }
 
     /// The same without the devices to `avoid`; `None` when the others are too few, and then

@@ -7,6 +7,7 @@
 //! Nodes are in one vector, children named by index. Depth is bounded when the tree is built, so
 //! that walks down it need no further bound.
 
+mod siblings;
 mod successor;
 
 use crate::draid::Draid;
@@ -348,6 +349,7 @@ impl VdevTree {
         self.limits = Arc::clone(limits);
         self.born = rt.now();
         self.nodes.iter_mut().for_each(|node| node.guard(rt, limits));
+        self.acquaint();
     }
 
     /// When it began to count, on the clock of the runtime.

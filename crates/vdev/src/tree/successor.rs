@@ -70,6 +70,7 @@ impl VdevTree {
         }
         next.limits = Arc::clone(&self.limits);
         next.born = self.born;
+        next.acquaint();
         Ok(next)
     }
 
