@@ -231,6 +231,11 @@ impl Shared {
         Duration::from_millis(self.tunables.get(Tunable::ScanPiece))
     }
 
+    /// How long a resilver reads what it has collected before it is looked at.
+    fn resilver_piece(&self) -> Duration {
+        Duration::from_millis(self.tunables.get(Tunable::ResilverPiece))
+    }
+
     /// How often a scan that has read all that it came to writes where it is.
     fn place_each(&self) -> Duration {
         Duration::from_secs(self.tunables.get(Tunable::ScanPlaceEach)).min(PLACE_EACH)

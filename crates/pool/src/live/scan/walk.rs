@@ -19,7 +19,8 @@
 //! as much memory as it may, when it is time to write a place, or when the walk is at its end: all
 //! of it, in the order of the disks, before the walk goes on. So a disk's arm crosses it once for
 //! some hundred thousand blocks, and not with each file. Several batches are under way at a time,
-//! on each top-level vdev, so that no disk waits while blocks are verified.
+//! on each top-level vdev, so that no disk waits while blocks are verified, or while others write.
+//! Each holds the gate for itself, so a txg waits for those that are under way and for no others.
 //!
 //! Everything before the walk is visited when nothing is collected. So the place that is written is
 //! that of the last such moment ([`Walk::settled`]): a crash, or an export in between, repeats what
@@ -54,9 +55,9 @@ use zio::Mended;
 /// Bytes of blocks, and their number, that are healed at once where blocks are not collected.
 const BATCH_BYTES: u64 = 16 << 20;
 const BATCH_BLOCKS: usize = 1024;
-/// Batches of a top-level vdev that are read beside each other, and blocks of each. A txg waits for
-/// those that are under way.
-const BATCHES: usize = 2;
+/// Batches of a top-level vdev that are under way beside each other, and blocks of each: some are
+/// read, one is verified, some are written. A txg waits for those that are under way.
+const BATCHES: usize = 4;
 const COLLECTED_BATCH_BLOCKS: usize = 512;
 /// Batches under way, and bytes of all of them, at most.
 const BATCHES_MAX: usize = 16;
@@ -306,38 +307,45 @@ impl<'a> Walk<'a> {
 
     /// Reads what is collected for a while, in the order of the disks.
     fn read_collected(&mut self) {
-        let piece = self.rests.begin(self.shared);
-        self.read_for(piece);
-        if self.heal == Heal::All {
-            self.rests.rest(self.shared);
+        match self.heal {
+            Heal::All => {
+                let piece = self.rests.begin(self.shared);
+                self.read_for(piece);
+                self.rests.rest(self.shared);
+            }
+            _ => self.read_for(self.shared.resilver_piece()),
         }
     }
 
     fn read_for(&mut self, piece: Duration) {
         let Self { shared, heal, walked, outcome, collected, .. } = self;
         let (shared, collected): (&Shared, &Collected) = (shared, collected);
-        let _gate = shared.gate.read();
         let until = shared.rt.now() + piece;
-        let tree = shared.reader.vdevs();
-        let readers = tree.tops().count().saturating_mul(BATCHES).clamp(BATCHES, BATCHES_MAX);
+        let tops = shared.reader.vdevs().tops().count();
+        let readers = tops.saturating_mul(BATCHES).clamp(BATCHES, BATCHES_MAX);
         let limits = BatchLimits {
             leaf_bytes: shared.tunables.get(Tunable::ScanVdevLimit) / BATCHES as u64,
             bytes: UNDER_WAY_MAX / readers as u64,
             blocks: COLLECTED_BATCH_BLOCKS,
             batches: BATCHES,
         };
-        let leaves = |vdev: u32| tree.top(vdev).map_or(1, |top| width(top.node()));
         let outcome = Mutex::new(outcome);
-        let Ok(()) = shared.rt.for_each_parallel(readers, 0..readers, |_| {
-            while !shared.is_scan_interrupted()
-                && let Some(batch) = collected.take(&limits, &leaves)
-            {
-                let mended = shared.reader.heal_many(&batch.blocks, *heal);
-                note_mended(shared, walked, &mut outcome.lock(), &batch.blocks, mended);
-                if shared.rt.now() >= until {
-                    break;
-                }
+        // Whether there may be another batch.
+        let read_one = || {
+            let _gate = shared.gate.read();
+            let tree = shared.reader.vdevs();
+            let leaves = |vdev: u32| tree.top(vdev).map_or(1, |top| width(top.node()));
+            let Some(batch) = collected.take(&limits, &leaves) else { return false };
+            let mended = shared.reader.heal_many(&batch.blocks, *heal);
+            let mut outcome = outcome.lock();
+            note_mended(shared, walked, &mut outcome, &batch.blocks, mended);
+            if let Some(now) = &mut shared.scans.state.lock().now {
+                outcome.note(now);
             }
+            shared.rt.now() < until
+        };
+        let Ok(()) = shared.rt.for_each_parallel(readers, 0..readers, |_| {
+            while !shared.is_scan_interrupted() && read_one() {}
             Ok::<(), Infallible>(())
         });
         if collected.is_empty() {

@@ -293,7 +293,11 @@ table! {
     // Scrub and resilver.
     ScanPiece "zfs_scrub_min_time_ms" Unit::Milliseconds, 200, 1..=60_000,
         Push::OnUse,
-        "A scrub or resilver goes on for this long at a time; no txg ends meanwhile.";
+        "A scrub or resilver walks on for this long at a time; no txg ends meanwhile. A scrub \
+         reads what it has collected for this long at a time.";
+    ResilverPiece "zfs_resilver_min_time_ms" Unit::Milliseconds, 3000, 1..=60_000,
+        Push::OnUse,
+        "A resilver reads what it has collected for this long at a time. Txgs end meanwhile.";
     ScanPlaceEach "zfs_scan_checkpoint_intval" Unit::Seconds, 300, 0..=86_400,
         Push::OnUse,
         "How often a scrub or resilver reads all that it has collected, at least, and writes where \
