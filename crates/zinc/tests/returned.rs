@@ -237,6 +237,23 @@ fn what_was_cut_off_a_file_is_brought_when_it_has_its_size_again() {
     }
 }
 
+/// The same of one that was shorter for a moment only, between two looks at it: what was data at
+/// its end is a hole.
+#[test]
+fn a_file_that_was_cut_short_for_a_moment_is_noticed() {
+    let served = Served::mirror();
+    served.write("x", 1);
+    // It has been looked at with its labels.
+    std::thread::sleep(Duration::from_millis(2500));
+    let file = File::options().write(true).open(served.at("b")).unwrap();
+    let size = file.metadata().unwrap().len();
+    file.set_len(5 << 20).unwrap();
+    file.set_len(size).unwrap();
+    served.write("y", 2);
+    served.is_used_again();
+    served.holds(&["x", "y"]);
+}
+
 /// What has a later or another history than the pool is refused, until the administrator says so.
 #[test]
 fn a_device_that_was_written_elsewhere_is_refused() {

@@ -41,6 +41,10 @@ const UNKNOWN_UNIT: u32 = 4096;
 /// data, and not what leads to it.
 const BULK_BYTES: usize = 128 << 10;
 
+/// Pools have two labels of this size at the end of a device, from a multiple of it on. The first
+/// half of each is written when its configuration is, and what is there is not zeros.
+const LABEL_BYTES: u64 = 256 << 10;
+
 /// How long a device in use is tried again: far longer than it takes to start a program on a busy
 /// machine, and not long for a user who named a device that is really in use.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -104,6 +108,8 @@ pub(super) struct Core {
     /// Set once it was seen shorter than when it was opened: the next write behind its end makes
     /// the file long again, but what was cut off stays lost.
     was_cut: AtomicBool,
+    /// The size with which there was data in the tail ([`Core::lost_its_tail`]).
+    size_with_tail: AtomicU64,
 }
 
 /// The descriptor that passes the page cache by.
@@ -194,6 +200,7 @@ impl Core {
             _behind: behind,
             direct_on: AtomicBool::new(direct.is_some()),
             was_cut: AtomicBool::new(false),
+            size_with_tail: AtomicU64::new(0),
             direct,
             bulk_only,
         })
@@ -221,7 +228,7 @@ impl Core {
         if own.nlink() == 0 {
             return Some(Displaced::Deleted);
         }
-        if !self.is_block && own.len() < self.size() {
+        if !self.is_block && (own.len() < self.size() || self.lost_its_tail()) {
             self.was_cut.store(true, Ordering::Relaxed);
         }
         // The lock is not held over a call that may hang.
@@ -234,6 +241,21 @@ impl Core {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Some(Displaced::Moved),
             Err(_) => None,
         }
+    }
+
+    /// Where there was data there is a hole now: the file was shorter in between, and was not
+    /// looked at then. A file system without holes never says so.
+    fn lost_its_tail(&self) -> bool {
+        let size = self.size();
+        let Some(tail) = (size / LABEL_BYTES * LABEL_BYTES).checked_sub(2 * LABEL_BYTES) else {
+            return false;
+        };
+        let Ok(data) = sys::data_from(&self.buffered, tail) else { return false };
+        if data.is_some_and(|at| at < tail + LABEL_BYTES / 2) {
+            self.size_with_tail.store(size, Ordering::Relaxed);
+            return false;
+        }
+        self.size_with_tail.load(Ordering::Relaxed) == size
     }
 
     /// From now on it is looked for there, if it is there.
@@ -351,6 +373,7 @@ impl Core {
             _behind: None,
             direct_on: AtomicBool::new(direct.is_some()),
             was_cut: AtomicBool::new(false),
+            size_with_tail: AtomicU64::new(0),
             bulk_only: false,
             direct: direct.map(|(file, unit)| DirectFile { file, unit }),
         }

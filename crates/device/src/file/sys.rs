@@ -60,6 +60,20 @@ pub(super) fn cached_bytes(file: &File, offset: u64, len: u64) -> Option<u64> {
     (result == 0).then(|| pages.cached.saturating_mul(page))
 }
 
+/// Where there is data at or behind `offset`, and not a hole to the end; `None` when there is none.
+pub(super) fn data_from(file: &File, offset: u64) -> io::Result<Option<u64>> {
+    let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
+    // SAFETY: `lseek` takes numbers; all reads and writes name their place themselves.
+    let found = unsafe { libc::lseek(file.as_raw_fd(), offset, libc::SEEK_DATA) };
+    match u64::try_from(found) {
+        Ok(at) => Ok(Some(at)),
+        Err(_) => match io::Error::last_os_error() {
+            e if e.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+            e => Err(e),
+        },
+    }
+}
+
 fn page_bytes() -> u64 {
     // SAFETY: `sysconf` takes a number and returns one.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
