@@ -80,9 +80,6 @@ pub enum WriteErrorKind {
     /// No block can be there.
     #[error("{0}")]
     Place(#[from] ErrorKind),
-    /// Blocks cannot be written to this kind of vdev.
-    #[error("cannot write to {0}")]
-    Unsupported(&'static str),
     /// The only device the block goes to refused it.
     #[error(transparent)]
     Device(DeviceError),
@@ -370,10 +367,6 @@ impl VdevTree {
     ) -> Result<BlockWrites, WriteErrorKind> {
         let size = data.len() as u64;
         let top = self.tops.get(&dva.vdev()).ok_or(ErrorKind::NoSuchVdev)?;
-        let role = self.nodes.get(top.node).map(|n| &n.role).ok_or(ErrorKind::NoSuchVdev)?;
-        if let Role::Indirect(_) = role {
-            return Err(WriteErrorKind::Unsupported("a removed vdev"));
-        }
         let sector = 1u64.checked_shl(top.ashift).unwrap_or(u64::MAX);
         if !dva.offset().is_multiple_of(sector) {
             return Err(ErrorKind::from(MapError::Misaligned(dva.offset())).into());

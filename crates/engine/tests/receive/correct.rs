@@ -2,8 +2,13 @@
 
 use super::*;
 use engine::inside::ondisk::BlkPtr;
+use engine::inside::pool::live::{self, ImportOptions};
+use engine::inside::vdev::BlockRead;
+use engine::inside::zio::Place;
 use engine::receive::Restored;
+use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 
 const KEY: &[u8; 32] = b"thirty-two bytes of a raw key ..";
 /// Before the first block of a device are two labels and the boot area.
@@ -140,6 +145,78 @@ fn what_is_lost_of_a_snapshot_is_written_again() {
         }
         testkit::oracle::judge(dir.path(), "there");
     }
+}
+
+/// Blocks in pieces, and blocks of a vdev that was removed, in pools that OpenZFS made.
+#[test]
+fn gangs_and_what_was_moved_are_written_again() {
+    for (case, name) in [("gang", "gangs/raw@g"), ("removed", "shrunk/two@before")] {
+        let fixture = testkit::fixture(case);
+        let dir = tempfile::tempdir().unwrap();
+        for image in &fixture.images {
+            std::fs::copy(image, dir.path().join(image.file_name().unwrap())).unwrap();
+        }
+        let pool = import(dir.path(), fixture.name());
+        let stream = sent(&pool, name, None, forms(true, true, false));
+        let before = content(&pool.look().unwrap(), name);
+        let view = pool.look().unwrap();
+        let is_removed = |bp: &BlkPtr| {
+            view.vdevs().top(bp.dva(0).vdev()).is_some_and(|top| top.node().kind() == "indirect")
+        };
+        let mut all = blocks(&pool, name);
+        all.retain(|bp| bp.is_gang() || is_removed(bp));
+        let damaged = damage_first_pieces(&view, &all, dir.path());
+        assert!(damaged > 3, "{case}: {damaged} of {}", all.len());
+        drop(view);
+        assert!(scrub(&pool) >= damaged, "{case}");
+        let (done, seen) = correct(&pool, name, &stream);
+        done.unwrap_or_else(|e| panic!("{case}: {:?}, {seen:?}", e.error));
+        assert!(seen.restored >= damaged as u64, "{case}: {seen:?} of {damaged}");
+        assert_eq!(scrub(&pool), 0, "{case}");
+        assert!(content(&pool.look().unwrap(), name) == before, "{case}");
+        pool.export().unwrap();
+    }
+}
+
+/// The first bytes of the first piece of blocks become others in the images of a directory, where
+/// they are there once. Of how many blocks.
+fn damage_first_pieces(view: &Pool, blocks: &[BlkPtr], dir: &Path) -> usize {
+    let images: Vec<PathBuf> =
+        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let contents: Vec<Vec<u8>> = images.iter().map(|image| std::fs::read(image).unwrap()).collect();
+    let mut sectors: HashMap<&[u8], Vec<(usize, u64)>> = HashMap::new();
+    for (image, bytes) in contents.iter().enumerate() {
+        for (at, sector) in bytes.chunks(512).enumerate() {
+            sectors.entry(sector).or_default().push((image, at as u64 * 512));
+        }
+    }
+    let stored = |bp: &BlkPtr| {
+        let parts = view.reader().gang_members(bp, Place::default());
+        let piece = *parts.iter().find(|part| !part.is_gang()).unwrap_or(bp);
+        let (dva, size, birth) = (piece.dva(0), piece.psize(), piece.physical_birth());
+        let read = BlockRead { dva, size, birth, verify: &|_| true, speculative: false };
+        view.vdevs().read(read).data.unwrap()
+    };
+    let mut damaged = 0;
+    for bytes in blocks.iter().map(stored) {
+        if let Some([(image, at)]) = sectors.get(&bytes[..512]).map(Vec::as_slice) {
+            let file = std::fs::OpenOptions::new().write(true).open(&images[*image]).unwrap();
+            file.write_all_at(&[0xa5; 512], *at).unwrap();
+            damaged += 1;
+        }
+    }
+    damaged
+}
+
+/// A pool in a directory, which another machine used.
+fn import(dir: &Path, name: &str) -> LivePool {
+    let open = OpenOptions::in_places([dir]);
+    let found = engine::inside::pool::scan(&open.search).unwrap();
+    let candidates = engine::Candidate::group(&found);
+    let candidate = candidates.iter().find(|c| c.name() == name).unwrap();
+    let options = ImportOptions { force: true, ..ImportOptions::new(open) };
+    let source = engine::inside::device::LocalDevices::default();
+    live::import(&engine::inside::rt::Rt::real(), candidate, &options, &source).unwrap()
 }
 
 /// An increment has a part of a snapshot's blocks, and another snapshot's stream has none.

@@ -133,11 +133,11 @@ impl LivePool {
         if lost.is_empty() {
             return self.flush_restored(out);
         }
-        for (bp, _, kept) in &lost {
+        for (bp, place, kept) in &lost {
             let stored = shared.reader.stored_form(bp, *kept, key.map(|key| &**key));
             if let Some(stored) = stored {
                 let bytes = stored.len() as u64 * bp.dvas().count() as u64;
-                if shared.reader.write_in_place(bp, stored) {
+                if shared.reader.write_in_place(bp, *place, stored) {
                     out.written += bytes;
                 }
             }

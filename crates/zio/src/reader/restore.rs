@@ -16,9 +16,11 @@
 //! others cannot restore from plain bytes. The pointer does not have the level of zstd, so all are
 //! tried.
 //!
-//! A block in pieces (a gang) is not restored.
+//! The parts of a gang are parts of what is stored. They are written where its header has them, so
+//! one whose header is lost is not restored.
 
 use super::{Reader, sane};
+use crate::block::Place;
 use crate::checksum::Verifier;
 use crate::crypt::seal_block;
 use codec::compress::{self, Algorithm};
@@ -49,7 +51,7 @@ impl Reader {
         key: Option<&MasterKey>,
     ) -> Option<AlignedBuf> {
         let is_sure = !matches!(bp.checksum_kind(), Checksum::OFF | Checksum::NOPARITY);
-        let is_one = !bp.is_hole() && !bp.is_embedded() && !bp.is_gang() && bp.level() == 0;
+        let is_one = !bp.is_hole() && !bp.is_embedded() && bp.level() == 0;
         sane(bp).ok().filter(|()| is_sure && is_one)?;
         let verifier = Verifier::new(bp, &self.salted).ok()?;
         let stored = |packed: &[u8]| {
@@ -77,12 +79,31 @@ impl Reader {
     /// Writes what is stored of a block to all its places and waits; whether all took it. It is
     /// durable after the next flush. The space of the block must not be given to others meanwhile.
     #[must_use]
-    pub fn write_in_place(&self, bp: &BlkPtr, stored: AlignedBuf) -> bool {
+    pub fn write_in_place(&self, bp: &BlkPtr, place: Place, stored: AlignedBuf) -> bool {
         let stored = Shared::from(stored);
+        if !bp.is_gang() {
+            return self.write_copies(bp, &stored);
+        }
+        let mut parts = self.gang_members(bp, place);
+        parts.retain(|part| !part.is_gang());
+        if parts.iter().map(BlkPtr::psize).sum::<u64>() != bp.psize() {
+            return false;
+        }
+        let (mut at, mut is_taken) = (0, self.write_copies(bp, &stored));
+        for part in parts {
+            let end = at + usize::try_from(part.psize()).unwrap_or(0);
+            is_taken &= self.write_copies(&part, &stored.slice(at..end));
+            at = end;
+        }
+        is_taken
+    }
+
+    /// The same for the copies that are in one piece. Each is tried, whatever became of another.
+    fn write_copies(&self, bp: &BlkPtr, stored: &Shared) -> bool {
         let birth = bp.physical_birth();
-        // Each place is tried, whatever became of another.
-        let places = bp.dvas().map(|(_, dva)| self.write_at(dva, birth, stored.clone()));
-        let taken: Vec<bool> = places.collect();
+        let whole = bp.dvas().filter(|(_, dva)| !dva.is_gang());
+        let taken: Vec<bool> =
+            whole.map(|(_, dva)| self.write_at(dva, birth, stored.clone())).collect();
         taken.into_iter().all(|taken| taken)
     }
 }
