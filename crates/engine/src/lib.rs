@@ -366,6 +366,11 @@ pub mod errors {
     pub use zpl::Error as ZplError;
 }
 
+/// Why a pool does not do what it is asked to ([`ErrorKind::PoolRefused`]).
+pub mod pool_refusals {
+    pub use pool::{DeviceFault, NotRunning, Ongoing, PoolRefusal, VdevFault};
+}
+
 /// Delegated permissions: who has them, and what each operation needs. They are given and taken by
 /// [`datasets::Permissions`]; what is done through a handle of [`LivePool::on_behalf_of`] needs
 /// them.

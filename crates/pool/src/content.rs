@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::open::Pool;
+use crate::refusal::PoolRefusal;
 use ondisk::ObjsetKind;
 use zpl::{Filesystem, Volume};
 
@@ -12,7 +13,7 @@ impl Pool {
     pub fn filesystem(&self, name: &str) -> Result<Filesystem> {
         let objset = self.dsl().objset(&self.dsl().by_name(name)?)?;
         if objset.phys().kind != ObjsetKind::Zfs {
-            return Err(Error::Invalid { what: format!("{name} is not a file system") });
+            return Err(Error::Refused(PoolRefusal::NotFilesystem(name.to_owned())));
         }
         Ok(Filesystem::open(objset)?)
     }
@@ -22,7 +23,7 @@ impl Pool {
     pub fn volume(&self, name: &str) -> Result<Volume> {
         let objset = self.dsl().objset(&self.dsl().by_name(name)?)?;
         if objset.phys().kind != ObjsetKind::Zvol {
-            return Err(Error::Invalid { what: format!("{name} is not a volume") });
+            return Err(Error::Refused(PoolRefusal::NotVolume(name.to_owned())));
         }
         Ok(Volume::open(&objset)?)
     }

@@ -1,6 +1,7 @@
 //! Why a pool cannot be opened or changed: kind, place, cause.
 
 use crate::obstacle::Obstacle;
+use crate::refusal::PoolRefusal;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -187,8 +188,10 @@ pub enum Error {
         /// Why.
         cause: device::Error,
     },
-    /// A change that cannot be made, or options that make no pool.
-    Invalid {
+    /// The pool, or its devices, do not allow it.
+    Refused(PoolRefusal),
+    /// What is stored, or what a change would make of it, contradicts itself.
+    Inconsistent {
         /// What is wrong.
         what: String,
     },
@@ -363,7 +366,8 @@ impl fmt::Display for Error {
             }
             Self::InUse { pool } => write!(f, "pool '{pool}' is in use elsewhere"),
             Self::Device { pool, cause } => write!(f, "pool '{pool}': {cause}"),
-            Self::Invalid { what } => f.write_str(what),
+            Self::Refused(why) => write!(f, "{why}"),
+            Self::Inconsistent { what } => f.write_str(what),
             Self::Stopped { pool, cause } => write!(f, "pool '{pool}' has stopped: {cause}"),
             Self::Suspended { pool, cause } => write!(f, "pool '{pool}' is suspended: {cause}"),
             Self::Displaced { pool, devices } => write!(

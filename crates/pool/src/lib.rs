@@ -37,6 +37,7 @@ mod not_used;
 mod obstacle;
 mod open;
 mod props;
+mod refusal;
 mod removal;
 mod scan;
 mod space;
@@ -60,6 +61,7 @@ pub use mapping::indirect_mapping;
 pub use obstacle::Obstacle;
 pub use open::{DatasetsGuard, Features, OpenOptions, Pool, SUSPENDED, Salvage};
 pub use props::{PoolProperty, PoolPropertySource};
+pub use refusal::{DeviceFault, NotRunning, Ongoing, PoolRefusal, VdevFault};
 pub use removal::{CheckpointState, Removal, VdevExpansion};
 pub use scan::{
     FoundLeaf, LabelView, SearchOptions, default_search_paths, denied, look_at_device, read_labels,

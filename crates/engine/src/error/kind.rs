@@ -7,6 +7,7 @@ use crate::layout::level::Mismatch;
 use crate::making::DeviceRefusal;
 use crate::members::fault::MemberFault;
 use dsl::Refusal;
+use pool::PoolRefusal;
 use repair::NotNow;
 use std::fmt;
 use std::path::PathBuf;
@@ -26,8 +27,10 @@ pub enum ErrorKind {
     },
     /// The request breaks a rule, whatever the state of the pool.
     Against(Rule),
-    /// The state of the pool, or of the dataset, does not allow it.
+    /// The state of the dataset does not allow it.
     Refused(Refusal),
+    /// The state of the pool, or of its devices, does not allow it.
+    PoolRefused(PoolRefusal),
     /// There is no such dataset, file or object.
     NotFound,
     /// There is one of that name.
@@ -307,6 +310,7 @@ impl fmt::Display for ErrorKind {
         f.write_str(match self {
             Self::Against(rule) => return write!(f, "{rule}"),
             Self::Refused(why) => return write!(f, "{why}"),
+            Self::PoolRefused(why) => return write!(f, "{why}"),
             Self::BadValue { property, value } => {
                 return write!(f, "'{property}' cannot be '{value}'");
             }

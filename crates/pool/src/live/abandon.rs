@@ -16,7 +16,9 @@
 use super::LivePool;
 use super::datasets::NewFilesystem;
 use super::shared::TaskCx;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::live::config_edit::refused;
+use crate::refusal::PoolRefusal;
 use dsl::{Dataset, Dsl};
 use ondisk::{BlkPtr, mos};
 
@@ -41,21 +43,20 @@ fn outcome_for(dsl: &Dsl, head: &Dataset) -> Result<AbandonedHead> {
     if let Some(snapshot) = snapshots.iter().rev().find(|s| is_whole(s)) {
         return Ok(AbandonedHead::RolledBack(snapshot.name.clone()));
     }
-    let stays = |why: &str| Err(Error::Invalid { what: format!("{} {why}", head.name) });
     if !snapshots.is_empty() {
-        return stays("has snapshots that cannot be read either");
+        return Err(refused(PoolRefusal::UnreadableSnapshots(head.name.clone())));
     }
     if let Some(origin) = dsl.origin(&head.dir)? {
         return match is_whole(&dsl.by_name(&origin)?) {
             true => Ok(AbandonedHead::AsCloned(origin)),
-            false => stays("is a clone of a snapshot that cannot be read either"),
+            false => Err(refused(PoolRefusal::UnreadableOrigin(head.name.clone()))),
         };
     }
     let is_root = head.dir.object == dsl.root()?.object;
     let is_needed = is_root || !dsl.child_names(&head.dir)?.is_empty();
     match is_needed {
         true if dsl.key_object(&head.dir)?.is_some() => {
-            stays("is encrypted and has no snapshot: its key is needed to re-create it")
+            Err(refused(PoolRefusal::KeyNeeded(head.name.clone())))
         }
         true => Ok(AbandonedHead::Emptied),
         false => Ok(AbandonedHead::Destroyed),
@@ -67,7 +68,7 @@ impl TaskCx<'_> {
         let dsl = self.datasets();
         let head = dsl.by_name(name)?;
         if dsl.objset(&head).is_ok() {
-            return Err(Error::Invalid { what: format!("{name} can be read") });
+            return Err(refused(PoolRefusal::Readable(name.to_owned())));
         }
         self.check_unused(&head)?;
         let way = outcome_for(dsl, &head)?;

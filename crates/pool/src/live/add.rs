@@ -21,14 +21,15 @@ use super::LivePool;
 use super::config::{distributed_spares, with_children};
 use super::config_edit::bad;
 use super::create::{
-    Devices, NO_DRAID, NewTop, add_top_zaps, count_draids, guid_from, is_draid, new_tops,
-    set_member,
+    Devices, NewTop, add_top_zaps, count_draids, guid_from, is_draid, new_tops, set_member,
 };
 use super::evacuate::check_layout;
 use super::shared::{Shared, TaskCx};
 use crate::alloc::{TopSpec, init_top};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::live::config_edit::refused;
 use crate::open::Pool;
+use crate::refusal::PoolRefusal;
 use crate::scan::{FoundLeaf, LabelView};
 use crate::uberblocks::read_ring;
 use ondisk::config::{LabelConfig, PoolState, VdevConfig};
@@ -49,7 +50,7 @@ impl TaskCx<'_> {
     /// Refuses what a pool like this one cannot have.
     fn check_new_tops(&self, root: &VdevConfig, new: &[VdevConfig]) -> Result<()> {
         if new.iter().any(is_draid) && !self.shared.features.is_enabled("draid") {
-            return Err(Error::Invalid { what: NO_DRAID.to_owned() });
+            return Err(refused(PoolRefusal::FeatureNotEnabled("draid")));
         }
         // What is removed, or leaves, is mapped to devices and mirrors.
         if root.children.iter().any(|top| top.indirect_object.unwrap_or(0) != 0) {
@@ -57,8 +58,7 @@ impl TaskCx<'_> {
         }
         let has_class = |top: &VdevConfig| top.alloc_bias.is_some() && !top.is_log;
         if self.zap_map()?.is_none() && new.iter().any(has_class) {
-            let what = "the pool has no vdev tables, which such a vdev needs";
-            return Err(Error::Invalid { what: what.to_owned() });
+            return Err(refused(PoolRefusal::NoVdevTables("such a vdev")));
         }
         Ok(())
     }

@@ -22,10 +22,10 @@ use super::LivePool;
 use super::config::{Builder, FIRST_TXG, VdevSpec};
 use super::config_edit::{AttachKind, bad, parent_of, refused, top_of, with_child, without_child};
 use super::create::{guid_from, new_vdev_zap, set_member};
-use super::scan::{NOT_SEQUENTIAL, REBUILDING};
 use super::shared::{Shared, TaskCx};
 use super::vdevs::aux_label;
 use crate::error::Result;
+use crate::refusal::{DeviceFault, Ongoing, VdevFault};
 use device::WriteDeviceRef;
 use dmu::Zap;
 use ondisk::config::{PoolState, VdevConfig, VdevKind};
@@ -156,24 +156,22 @@ impl Shared {
         };
         let ashift = top_of(planned, side.guid)?.ashift.unwrap_or(9).min(63);
         if side.device().is_some_and(|d| u64::from(d.sector_size()) > 1 << ashift) {
-            let why = "the new device cannot have a higher alignment requirement than the \
-                       top-level vdev";
-            return Err(refused(why));
+            return Err(refused(DeviceFault::LargerSectors));
         }
         let tree = self.reader.vdevs();
         let next = tree.successor(&self.rt, planned, &mut open).map_err(|e| bad(&e))?;
         match next.is_written(side.guid) {
             true => Ok(next),
-            false => Err(refused("device is too small")),
+            false => Err(refused(DeviceFault::TooSmall)),
         }
     }
 
     /// A rebuild and a resilver do not go on beside each other.
     fn check_no_other(&self, kind: ResilverKind) -> Result<()> {
         match kind {
-            ResilverKind::Healing if self.is_rebuilding() => Err(refused(REBUILDING)),
+            ResilverKind::Healing if self.is_rebuilding() => Err(refused(Ongoing::Rebuild)),
             ResilverKind::Sequential if self.is_resilver_under_way() => {
-                Err(refused("currently resilvering"))
+                Err(refused(Ongoing::Resilver))
             }
             _ => Ok(()),
         }
@@ -187,7 +185,7 @@ impl Shared {
         self.run(move |cx| {
             cx.check_no_checkpoint()?;
             if cx.shared.removals.running().is_some() {
-                return Err(refused("a device is being removed"));
+                return Err(refused(Ongoing::Removal));
             }
             let shared = cx.shared;
             shared.check_no_other(side.resilver)?;
@@ -239,7 +237,7 @@ impl Shared {
         let tree = self.reader.vdevs();
         let device = tree.leaves().find(|l| l.guid() == leaf).and_then(|l| l.writer().cloned());
         if !tree.top_is_complete_without(leaf) {
-            return Err(refused("no valid replicas"));
+            return Err(refused(DeviceFault::NoReplicas));
         }
         drop(tree);
         self.end_works_on(leaf);
@@ -331,7 +329,7 @@ fn one_device(rt: &rt::Rt, spec: &VdevSpec, device: WriteDeviceRef) -> Result<Ne
             let resilver = ResilverKind::default();
             Ok(NewChild { guid: guid_from(rt)(), path: path.clone(), what, resilver })
         }
-        _ => Err(refused("only a single device can be attached to a device")),
+        _ => Err(refused(VdevFault::AttachGroup)),
     }
 }
 
@@ -362,7 +360,7 @@ impl LivePool {
         let raidz = |v: &VdevConfig| v.guid == leaf && matches!(v.kind, VdevKind::Raidz { .. });
         if self.shared.config.lock().root.children.iter().any(raidz) {
             if kind == ResilverKind::Sequential {
-                return Err(refused(NOT_SEQUENTIAL));
+                return Err(refused(VdevFault::NotSequential));
             }
             return self.shared.widen(leaf, &new);
         }

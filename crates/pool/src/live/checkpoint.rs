@@ -24,6 +24,8 @@
 use super::LivePool;
 use super::shared::{Shared, TaskCx};
 use crate::error::{Error, Result};
+use crate::live::config_edit::{bad, refused};
+use crate::refusal::{Ongoing, PoolRefusal};
 use crate::removal::CheckpointState;
 use dmu::{Zap, ZapValue, zap};
 use ondisk::uberblock::Uberblock;
@@ -48,8 +50,7 @@ impl TaskCx<'_> {
         let pool = || shared.pool();
         match (shared.features.count(checkpoint::FEATURE), self.checkpoint_state()?) {
             (None, _) => {
-                let what = "feature@zpool_checkpoint is not enabled";
-                return Err(Error::Invalid { what: what.to_owned() });
+                return Err(refused(PoolRefusal::FeatureNotEnabled("zpool_checkpoint")));
             }
             (_, CheckpointState::Exists) => return Err(Error::CheckpointExists { pool: pool() }),
             (_, CheckpointState::Discarding) => {
@@ -62,20 +63,19 @@ impl TaskCx<'_> {
             top.metaslab_array.is_some_and(|n| n != 0) && top.vdev_zap_top.unwrap_or(0) == 0
         };
         if tops.iter().any(is_bare) {
-            let what = "the pool has no vdev tables, which a checkpoint needs";
-            return Err(Error::Invalid { what: what.to_owned() });
+            return Err(refused(PoolRefusal::NoVdevTables("a checkpoint")));
         }
         if tops.iter().any(|top| top.removing) {
-            return Err(Error::Invalid { what: "a device is being removed".to_owned() });
+            return Err(refused(Ongoing::Removal));
         }
         if shared.reflows.running().is_some() {
-            return Err(Error::Invalid { what: "raidz expansion in progress".to_owned() });
+            return Err(refused(Ongoing::Expansion));
         }
         self.check_room(&pool())?;
         let mut kept = *shared.uberblock.lock();
         kept.checkpoint_txg = kept.txg;
         let words = checkpoint::uberblock_words(&kept.encode(Endian::Little), Endian::Little);
-        let words = words.map_err(|e| Error::Invalid { what: e.to_string() })?;
+        let words = words.map_err(|e| bad(&e))?;
         self.touch();
         shared.alloc.set_checkpoint(Some(kept.txg));
         let directory = self.objects().object(mos::DIRECTORY_OBJECT)?;

@@ -22,6 +22,7 @@
 
 use super::config::{Builder, FIRST_TXG, set_u64, unset};
 use crate::error::{Error, Result};
+use crate::refusal::{DeviceFault, PoolRefusal, VdevFault};
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::nvlist::NvList;
 
@@ -63,18 +64,18 @@ impl AttachKind {
 }
 
 pub(super) fn bad(e: &dyn std::fmt::Display) -> Error {
-    Error::Invalid { what: e.to_string() }
+    Error::Inconsistent { what: e.to_string() }
 }
 
-pub(super) fn refused(what: &str) -> Error {
-    Error::Invalid { what: what.to_owned() }
+pub(super) fn refused(why: impl Into<PoolRefusal>) -> Error {
+    Error::Refused(why.into())
 }
 
 /// The top-level vdev at or above a leaf.
 pub(super) fn top_of(root: &VdevConfig, leaf: u64) -> Result<&VdevConfig> {
     let mut tops = root.children.iter();
     let top = tops.find(|top| top.walk().any(|v| v.guid == leaf && v.kind.is_leaf()));
-    top.ok_or_else(|| refused("no such device in pool"))
+    top.ok_or_else(|| refused(DeviceFault::NotInPool))
 }
 
 /// The vdev that has this one as a child.
@@ -134,21 +135,21 @@ pub(super) fn with_child(
     (new, how): (&VdevConfig, AttachKind),
     guid: u64,
 ) -> Result<VdevConfig> {
-    let missing = || refused("no such device in pool");
+    let missing = || refused(DeviceFault::NotInPool);
     let parent = parent_of(root, leaf).ok_or_else(missing)?;
     let old = parent.children.iter().find(|c| c.guid == leaf).ok_or_else(missing)?;
     // A distributed spare that stands in for nothing is a child as any other.
     let is_child = matches!(old.kind, VdevKind::DraidSpare { .. }) && !old.is_spare;
     if !matches!(old.kind, VdevKind::Disk | VdevKind::File) && !is_child {
-        return Err(refused("only a single device can get another side"));
+        return Err(refused(VdevFault::AttachToGroup));
     }
     let is_at_top = matches!(parent.kind, VdevKind::Root);
     if how == AttachKind::Mirror && parent.kind != VdevKind::Mirror && !is_at_top {
-        return Err(refused("can only attach to mirrors and top-level disks"));
+        return Err(refused(VdevFault::AttachBelow));
     }
     // A spare that stands in is relieved by another spare, or by the device that it stands in for.
     if old.is_spare && parent.kind == VdevKind::Spare && how != AttachKind::Spare {
-        return Err(refused("device is a spare in use, and only another spare can take its place"));
+        return Err(refused(VdevFault::AttachToSpare));
     }
     let changed = if parent.kind == how.kind() {
         let all = parent.children.iter().chain([new]).cloned().collect();
@@ -163,7 +164,7 @@ pub(super) fn with_child(
 
 /// The tree without a side. The last spare that stands in for nothing any more is a device as any.
 pub(super) fn without_child(root: &VdevConfig, leaf: u64) -> Result<VdevConfig> {
-    let no_sides = || refused("only applicable to mirror and replacing vdevs");
+    let no_sides = || refused(VdevFault::NoSides);
     let parent = parent_of(root, leaf).ok_or_else(no_sides)?;
     if !matches!(parent.kind, VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare) {
         return Err(no_sides());
@@ -171,7 +172,7 @@ pub(super) fn without_child(root: &VdevConfig, leaf: u64) -> Result<VdevConfig> 
     let left: Vec<VdevConfig> =
         parent.children.iter().filter(|c| c.guid != leaf).cloned().collect();
     let changed = match left.as_slice() {
-        [] => return Err(refused("no valid replicas")),
+        [] => return Err(refused(DeviceFault::NoReplicas)),
         [last] => {
             let mut last = last.clone();
             if parent.kind == VdevKind::Spare {

@@ -27,8 +27,10 @@ use crate::alloc::{self, AllocOptions, Allocator, MapsAnew, MovedSpec, TopSpec};
 use crate::assemble::Candidate;
 use crate::error::{Error, Result};
 use crate::faults::FaultLog;
+use crate::live::config_edit::{bad, refused};
 use crate::mapping;
 use crate::open::{Pool, READ_AHEAD_BYTES};
+use crate::refusal::{DeviceFault, PoolRefusal, VdevFault};
 use crate::scan::look_at_device;
 use device::{MemoryDevice, WriteDeviceRef};
 use dmu::bpobj::Lists;
@@ -164,12 +166,9 @@ fn ashift_of(spec: &VdevSpec, devices: &Devices, wanted: Option<u32>) -> Result<
     let largest = spec.leaves().into_iter().map(sector).max().unwrap_or(512);
     let device = largest.next_power_of_two().trailing_zeros();
     match wanted {
-        Some(n) if !(9..=16).contains(&n) => {
-            Err(Error::Invalid { what: format!("ashift {n} is not between 9 and 16") })
-        }
+        Some(n) if !(9..=16).contains(&n) => Err(refused(VdevFault::AshiftRange(n))),
         Some(n) if n < device => {
-            let what = format!("ashift {n} is below the sector size of the devices (2^{device})");
-            Err(Error::Invalid { what })
+            Err(refused(VdevFault::AshiftBelowDevices { wanted: n, devices: device }))
         }
         Some(n) => Ok(n),
         // Disks that say 512 and have sectors of 4096 are the rule, and cannot be told.
@@ -177,19 +176,17 @@ fn ashift_of(spec: &VdevSpec, devices: &Devices, wanted: Option<u32>) -> Result<
     }
 }
 
-pub(super) const NO_DRAID: &str = "feature@draid is not enabled";
-
 /// Smallest device that can be part of a pool, in bytes.
 pub const DEVICE_MIN: u64 = 64 << 20;
 
 /// Bytes that can be allocated on a top-level vdev, parity included.
 fn asize_of(spec: &VdevSpec, devices: &Devices) -> Result<u64> {
     let size = |path: &str| -> Result<u64> {
-        let none = || Error::Invalid { what: format!("{path} was not opened") };
+        let none = || refused(DeviceFault::NotOpened(path.to_owned()));
         let size = devices.get(path).ok_or_else(none)?.size();
         if size < DEVICE_MIN {
-            let what = format!("{path} is too small: {size} bytes, at least {DEVICE_MIN} needed");
-            return Err(Error::Invalid { what });
+            let (path, size_bytes, least_bytes) = (path.to_owned(), size, DEVICE_MIN);
+            return Err(refused(DeviceFault::BelowMinimum { path, size_bytes, least_bytes }));
         }
         Ok(ondisk::label::data_size(size))
     };
@@ -203,16 +200,13 @@ fn asize_of(spec: &VdevSpec, devices: &Devices) -> Result<u64> {
         VdevSpec::Leaf { .. } | VdevSpec::Mirror(_) => smallest(leaves),
         VdevSpec::Raidz { nparity, .. } => {
             if !(1..=3).contains(nparity) || n <= *nparity {
-                let what = format!("raidz{nparity} needs more than {n} devices");
-                return Err(Error::Invalid { what });
+                let (nparity, devices) = (*nparity, n);
+                return Err(refused(VdevFault::RaidzTooNarrow { nparity, devices }));
             }
             Ok(smallest(leaves)? * n)
         }
         VdevSpec::Draid { nparity, ndata, nspares, .. } => {
-            let too_small = || {
-                let what = "the devices are too small for a dRAID group".to_owned();
-                Error::Invalid { what }
-            };
+            let too_small = || refused(VdevFault::DraidTooSmall);
             let disks = n.saturating_sub(*nspares);
             let asize = vdev::draid_asize(smallest(leaves)?, disks, nparity + ndata);
             asize.filter(|asize| *asize > 0).ok_or_else(too_small)
@@ -237,7 +231,7 @@ pub(super) fn new_tops(
         let ashift = u64::from(ashift);
         let numbers = TopNumbers { id, ashift, asize, metaslab_shift, create_txg: txg };
         let config = new_top(&top.spec, top.class, &numbers, guid);
-        out.push(config.map_err(|e| Error::Invalid { what: e.to_string() })?);
+        out.push(config.map_err(|e| bad(&e))?);
     }
     Ok(out)
 }
@@ -295,10 +289,6 @@ pub(super) fn guid_from(rt: &Rt) -> impl FnMut() -> u64 + use<> {
     }
 }
 
-fn bad(e: &ondisk::Error) -> Error {
-    Error::Invalid { what: e.to_string() }
-}
-
 /// What is decided before anything is written.
 struct Plan {
     wanted: Vec<&'static features::Feature>,
@@ -308,14 +298,13 @@ struct Plan {
 impl Plan {
     fn new(rt: &Rt, options: &CreateOptions, devices: &Devices) -> Result<Self> {
         if !options.tops.iter().any(|t| t.class == SpaceClass::Normal) {
-            let what = "a pool needs a vdev that is not log, special or dedup".to_owned();
-            return Err(Error::Invalid { what });
+            return Err(refused(VdevFault::NoNormal));
         }
         let wanted = options.wanted()?;
         let mut guid = guid_from(rt);
         let tops = new_tops(&options.tops, 0, FIRST_TXG, options.ashift, devices, &mut guid)?;
         if tops.iter().any(is_draid) && !wanted.iter().any(|f| f.name() == "draid") {
-            return Err(Error::Invalid { what: NO_DRAID.to_owned() });
+            return Err(refused(PoolRefusal::FeatureNotEnabled("draid")));
         }
         let root = new_root(guid(), FIRST_TXG, &tops).map_err(|e| bad(&e))?;
         Ok(Self { wanted, root })
@@ -399,7 +388,7 @@ fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Resu
         None => LeafOpen::Missing,
     };
     let vdevs = VdevTree::build(rt, &root, &mut open);
-    let mut vdevs = vdevs.map_err(|e| Error::Invalid { what: e.to_string() })?;
+    let mut vdevs = vdevs.map_err(|e| bad(&e))?;
     vdevs.set_queue_limits(rt, &Arc::default());
     let mut salt = [0; 32];
     rt.fill_random(&mut salt);
@@ -618,8 +607,7 @@ impl PropertyWord {
     pub(super) fn check_length(&self, name: &str) -> Result<()> {
         let text = if let Self::Text(text) = self { text.len() } else { 0 };
         if text > PROPERTY_MAX || name.len() > PROPERTY_NAME_MAX {
-            let what = format!("the property '{name}' or its value is too long");
-            return Err(Error::Invalid { what });
+            return Err(refused(PoolRefusal::PropertyTooLong(name.to_owned())));
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use super::shared::Shared;
 use super::uses::InUse;
 use super::{Head, LivePool, TaskCx};
 use crate::error::{Error, Result};
+use crate::refusal::PoolRefusal;
 use dsl::write::{Destroyed, Encryption, PropertyChange, check_version};
 use dsl::{Action, Dataset, StoredValue};
 use ondisk::ObjsetKind;
@@ -606,7 +607,7 @@ impl LivePool {
     /// A head as a file system.
     pub(super) fn filesystem_of(&self, name: &str, head: &Head) -> Result<Filesystem> {
         if head.objset.phys().kind != ObjsetKind::Zfs {
-            return Err(Error::Invalid { what: format!("{name} is not a file system") });
+            return Err(Error::Refused(PoolRefusal::NotFilesystem(name.to_owned())));
         }
         let stored = {
             let _guard = self.shared.gate.read();
@@ -623,7 +624,7 @@ impl LivePool {
     /// A head as a volume.
     pub(super) fn volume_of(name: &str, head: &Head) -> Result<Volume> {
         if head.objset.phys().kind != ObjsetKind::Zvol {
-            return Err(Error::Invalid { what: format!("{name} is not a volume") });
+            return Err(Error::Refused(PoolRefusal::NotVolume(name.to_owned())));
         }
         head.volume()
     }

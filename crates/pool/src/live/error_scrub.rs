@@ -22,8 +22,10 @@ use super::LivePool;
 use super::errlog::OldErrors;
 use super::shared::{Shared, TaskCx};
 use crate::errlog::{BY_HEAD, find_block, read};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::faults::LostBlocks;
+use crate::live::config_edit::refused;
+use crate::refusal::Ongoing;
 use dmu::{ZapValue, zap};
 use ondisk::errlog::Zbookmark;
 use ondisk::scan::{ErrorScrubState, State};
@@ -127,7 +129,7 @@ impl LivePool {
         let shared = &self.shared;
         shared.check_not_suspended()?;
         if self.is_scanning() {
-            return Err(Error::Invalid { what: "a scrub or resilver is in progress".to_owned() });
+            return Err(refused(Ongoing::Scan));
         }
         let start_time = shared.rt.wall().as_secs();
         let log = {
@@ -137,7 +139,7 @@ impl LivePool {
         let mut found = RecheckResult::default();
         for piece in log.blocks.chunks(PIECE) {
             if !keep_going() {
-                return Err(Error::Invalid { what: "it was cancelled".to_owned() });
+                return Err(shared.failed("error scrub", &"it was cancelled"));
             }
             shared.look_again(piece, &mut found);
         }

@@ -12,7 +12,9 @@ use super::reached::Reached;
 use super::shared::Shared;
 use super::transactions::HeadTransactions;
 use super::tunables::Tunable;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::live::config_edit::refused;
+use crate::refusal::PoolRefusal;
 use codec::compress::Algorithm;
 use dmu::{LiveSpec, Objset, RedundantMetadata, SealedStore, SetKey, SetPolicy};
 use dsl::write::AvailableSpace;
@@ -127,8 +129,7 @@ impl Shared {
             return Ok(Arc::clone(head));
         }
         if dataset.is_snapshot() {
-            let what = format!("{} is a snapshot: it cannot be changed", dataset.name);
-            return Err(Error::Invalid { what });
+            return Err(refused(PoolRefusal::Snapshot(dataset.name.clone())));
         }
         // It must not be synced, destroyed or opened twice meanwhile.
         let _guard = self.gate.write();

@@ -138,7 +138,7 @@ pub fn import(
     let was_exported = candidate.state() == CandidateState::Exported;
     let found = |guid: &u64| candidate.leaves.contains_key(guid);
     super::leaves::mark_found(&mut root, &found, was_exported)
-        .map_err(|e| Error::Invalid { what: e.to_string() })?;
+        .map_err(|e| Error::Inconsistent { what: e.to_string() })?;
     let split = InterruptedSplit::of(reading.config(), candidate, &root);
     split.take_back(&mut root)?;
     let logs = super::leaves::logs_of(reading.mos(), &root);
@@ -425,7 +425,7 @@ fn too_few(e: Error, pool: &str, devices: &Devices) -> Error {
 /// Gives removed vdevs their mappings. One that could not be read has been an obstacle.
 fn map_removed(vdevs: &mut VdevTree, reading: &Pool, root: &VdevConfig) -> Result<()> {
     for top in root.children.iter().filter(|top| top.kind == VdevKind::Indirect) {
-        let invalid = |what: String| Error::Invalid { what };
+        let invalid = |what: String| Error::Inconsistent { what };
         let id = u32::try_from(top.id).map_err(|e| invalid(e.to_string()))?;
         let segments = segments(reading.mos(), top)?.unwrap_or_default();
         vdevs.set_indirect(id, segments).map_err(|e| invalid(e.to_string()))?;
@@ -451,7 +451,7 @@ fn assemble(
     let (behind, absences) = (candidate.behind(&root, state), candidate.absences(&root, state));
     let mut leaf =
         |c: &VdevConfig| leaf_open(c, devices, &absences, &behind, is_of_log(&root, c.guid));
-    let invalid = |e: vdev::BuildError| Error::Invalid { what: e.to_string() };
+    let invalid = |e: vdev::BuildError| Error::Inconsistent { what: e.to_string() };
     let mut vdevs = VdevTree::build(rt, &root, &mut leaf).map_err(invalid)?;
     map_removed(&mut vdevs, reading, &root)?;
     set_reflow(&mut vdevs, &root, reading.uberblock()).map_err(invalid)?;

@@ -24,6 +24,8 @@ pub(super) use replay::{Claim, claims, unclaimed_logs, why_not_replayed};
 use super::head::Head;
 use super::shared::{Shared, TaskCx};
 use crate::error::{Error, Result};
+use crate::live::config_edit::refused;
+use crate::refusal::PoolRefusal;
 use dmu::bpobj::Lists;
 use dmu::{Objset, Tx};
 use dsl::Dataset;
@@ -143,8 +145,7 @@ impl TaskCx<'_> {
         }
         // A snapshot of this very txg may have this header block too, and writing the header again
         // in the same txg would use its place again.
-        let what = format!("{} changed at the same time: try again", dataset.name);
-        Err(Error::Invalid { what })
+        Err(refused(PoolRefusal::ChangedInTxg(dataset.name.clone())))
     }
 
     /// Empties the log in the header of a head's object set. `free`: it is the head's own, and its

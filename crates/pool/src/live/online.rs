@@ -31,7 +31,9 @@ use super::scan::RESILVER_TXG;
 use super::shared::Shared;
 use crate::dtl::Logs;
 use crate::error::{Error, Result};
-use crate::not_used::{Unfit, WROTE_ALONE};
+use crate::live::config_edit::{bad, refused};
+use crate::not_used::Unfit;
+use crate::refusal::DeviceFault;
 use crate::scan::{FoundLeaf, look_at_device};
 use crate::uberblocks::{is_before_move, read_ring};
 use device::{DeviceRef, DeviceSource, OpenPolicy, WriteDeviceRef};
@@ -112,10 +114,6 @@ pub(super) fn change_leaf(
 }
 
 impl Shared {
-    fn invalid(&self, what: String) -> Error {
-        Error::Invalid { what }
-    }
-
     /// From now on the tree has this for a leaf, and its configuration is changed like this; the
     /// labels of all leaves will say so. Runs as a sync task.
     fn put_leaf(
@@ -127,7 +125,6 @@ impl Shared {
         let wants_writer = matches!(open, LeafOpen::Writable(_));
         self.run(move |cx| {
             let shared = cx.shared;
-            let bad = |e: &dyn std::fmt::Display| shared.invalid(e.to_string());
             let mut root = shared.config.lock().root.clone();
             change_leaf(&mut root, guid, &change).map_err(|e| bad(&e))?;
             // A resilver that is under way passes it over meanwhile.
@@ -217,7 +214,10 @@ impl Shared {
         let found = look_at_device(device, PathBuf::from(&name));
         match (self.unfit(found.as_ref(), guid), found) {
             (None, Some(found)) => Ok(found),
-            (why, _) => Err(self.invalid(format!("{name} {}", why.unwrap_or(Unfit::NoLabel)))),
+            (why, _) => {
+                let why = why.unwrap_or(Unfit::NoLabel);
+                Err(refused(DeviceFault::Unfit { name, why }))
+            }
         }
     }
 
@@ -284,12 +284,10 @@ impl LivePool {
     pub fn offline_leaf(&self, guid: u64, how: OfflineMode) -> Result<()> {
         let shared = &self.shared;
         if leaf_of(&shared.config.lock().root, guid).is_none() {
-            return Err(shared.invalid(format!("there is no device {guid}")));
+            return Err(refused(DeviceFault::NotInPool));
         }
         if !shared.reader.vdevs().can_lose_all(&[guid]) {
-            let what =
-                "no valid replicas: the other devices do not have all of its data".to_owned();
-            return Err(shared.invalid(what));
+            return Err(refused(DeviceFault::OnlyCopy));
         }
         let open = match how {
             OfflineMode::Faulted | OfflineMode::FaultedForNow => LeafOpen::Faulted,
@@ -331,11 +329,11 @@ impl LivePool {
         let shared = &self.shared;
         let known = leaf_of(&shared.config.lock().root, guid).map(|leaf| leaf.path.clone());
         let Some(known) = known else {
-            return Err(shared.invalid(format!("there is no device {guid}")));
+            return Err(refused(DeviceFault::NotInPool));
         };
         let known = known.map(PathBuf::from);
         let Some(path) = path.map(Path::to_owned).or_else(|| known.clone()) else {
-            return Err(shared.invalid(format!("device {guid} has no path")));
+            return Err(refused(DeviceFault::NoPath(guid)));
         };
         // One that is used stays as it is: without it there may be no pool. Its errors are
         // forgotten.
@@ -349,8 +347,7 @@ impl LivePool {
         // What was given up and still reaches the device must not do so after what is written now.
         let is_silent = |l: vdev::NodeRef<'_>| l.guid() == guid && l.is_silent();
         if shared.reader.vdevs().leaves().any(is_silent) {
-            let what = "requests that it did not answer in time are still outstanding";
-            return Err(shared.invalid(what.to_owned()));
+            return Err(refused(DeviceFault::Outstanding));
         }
         let is_open = |l: vdev::NodeRef<'_>| l.guid() == guid && l.device().is_some();
         if shared.reader.vdevs().leaves().any(is_open) {
@@ -423,7 +420,7 @@ impl LivePool {
         let Absence { missed, has_stood_still, .. } =
             shared.absence(&found, guid, &log.unwrap_or_default());
         if own == OwnChanges::Keep && !has_stood_still {
-            return Err(shared.invalid(WROTE_ALONE.to_owned()));
+            return Err(refused(DeviceFault::WroteAlone));
         }
         tree.has_missed(guid, &missed);
         drop(tree);
@@ -469,7 +466,6 @@ impl LivePool {
             let chosen = chosen.unwrap_or_default();
             let is_meant = |l: &vdev::NodeRef<'_>| chosen.contains(&l.guid());
             let is_used = |l: &vdev::NodeRef<'_>| l.state().is_readable() && l.writer().is_some();
-            let bad = |e: &dyn std::fmt::Display| cx.shared.invalid(e.to_string());
             for leaf in tree.leaves().filter(|l| is_meant(l) && is_used(l)) {
                 change_leaf(&mut root, leaf.guid(), &unmark).map_err(|e| bad(&e))?;
             }

@@ -23,6 +23,7 @@ use super::labels;
 use super::log::missing_logs;
 use super::shared::TaskCx;
 use crate::error::Result;
+use crate::refusal::DeviceFault;
 use device::WriteDeviceRef;
 use dmu::Zap;
 use ondisk::config::{PoolState, VdevConfig, VdevKind};
@@ -45,7 +46,7 @@ fn hole(id: u64) -> Result<VdevConfig> {
 fn without_top(root: &VdevConfig, guid: u64) -> Result<VdevConfig> {
     let mut children = root.children.clone();
     match children.iter().position(|top| top.guid == guid) {
-        None => return Err(refused("no such device in pool")),
+        None => return Err(refused(DeviceFault::NotInPool)),
         Some(at) if at + 1 == children.len() => drop(children.pop()),
         Some(at) => children[at] = hole(children[at].id)?,
     }
@@ -112,10 +113,10 @@ impl TaskCx<'_> {
         let root = shared.config.lock().root.clone();
         let next = without_top(&root, guid)?;
         let top = root.children.iter().find(|top| top.guid == guid);
-        let top = top.ok_or_else(|| refused("no such device in pool"))?;
+        let top = top.ok_or_else(|| refused(DeviceFault::NotInPool))?;
         let id = u32::try_from(top.id).map_err(|e| bad(&e))?;
         if !shared.alloc.is_empty(id) {
-            return Err(refused("it is still in use by a log that could not be ended"));
+            return Err(refused(DeviceFault::LogInUse));
         }
         let tree = shared.reader.vdevs();
         let tree = tree.successor(&shared.rt, &next, &mut |_| None).map_err(|e| bad(&e))?;
@@ -145,7 +146,7 @@ impl LivePool {
             let config = self.shared.config.lock();
             config.root.children.iter().find(|top| top.guid == guid).cloned()
         };
-        let top = top.filter(|top| top.is_log).ok_or_else(|| refused("it is not a log device"))?;
+        let top = top.filter(|top| top.is_log).ok_or_else(|| refused(DeviceFault::NotLog))?;
         let id = u32::try_from(top.id).map_err(|e| bad(&e))?;
         let leaves: Vec<u64> = top.walk().filter(|v| v.kind.is_leaf()).map(|v| v.guid).collect();
         let tree = self.shared.reader.vdevs();
@@ -160,7 +161,7 @@ impl LivePool {
         let ended = heads.iter().try_for_each(|head| head.log.suspend());
         let removed = match ended {
             Ok(()) => self.empty_and_remove(guid, id),
-            Err(why) => Err(refused(&why)),
+            Err(why) => Err(self.shared.failed("ending intent logs", &why)),
         };
         heads.iter().for_each(|head| head.log.resume());
         if removed.is_err() && missing_logs(&self.view).iter().all(|(n, _)| *n != top.id) {
@@ -196,14 +197,14 @@ impl LivePool {
         let is_in = |list: &[VdevConfig]| list.iter().any(|v| v.guid == guid);
         let (list, state, kind) = match (is_in(seen.spares()), is_in(seen.l2cache())) {
             (true, _) if seen.config().vdev_tree.find(guid).is_some() => {
-                return Err(refused("Pool busy; the spare stands in for a device"));
+                return Err(refused(DeviceFault::SpareInUse));
             }
             (true, _) if is_distributed(seen.spares(), guid) => {
-                return Err(refused("a distributed spare is part of its dRAID"));
+                return Err(refused(DeviceFault::PartOfDraid));
             }
             (true, _) => (mos::SPARES, PoolState::Spare, "spare"),
             (_, true) => (mos::L2CACHE, PoolState::L2cache, "l2cache"),
-            _ => return Err(refused("it is neither a spare nor a cache device")),
+            _ => return Err(refused(DeviceFault::NotAux)),
         };
         let all = seen.spares().iter().chain(seen.l2cache());
         let path = all.filter(|v| v.guid == guid).find_map(|v| v.path.clone()).unwrap_or_default();

@@ -15,7 +15,9 @@
 
 use super::LivePool;
 use super::scan::dataset;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::live::config_edit::refused;
+use crate::refusal::PoolRefusal;
 use dmu::{BlockStore, Key, Objset, Place, SealedStore};
 use ondisk::BlkPtr;
 use std::sync::Arc;
@@ -115,8 +117,7 @@ impl LivePool {
         let rootbp = shared.uberblock.lock().rootbp;
         let mos = Objset::open(store(), 0, &rootbp, None)?;
         let root = dataset(&mos, snapshot.object).filter(|d| d.guid == snapshot.guid);
-        let root =
-            root.ok_or_else(|| Error::Invalid { what: "the snapshot is gone".to_owned() })?;
+        let root = root.ok_or_else(|| refused(PoolRefusal::SnapshotGone))?;
         let clear = Arc::new(SealedStore::new(store()));
         let set = Objset::open(clear, snapshot.object, &root.bp, None)?;
         let mut out = Restored::default();

@@ -28,6 +28,7 @@ use super::attach::{NewChild, NewChildKind, ResilverKind};
 use super::config_edit::{AttachKind, parent_of, refused, top_of};
 use super::labels::aux_guid;
 use crate::error::Result;
+use crate::refusal::{DeviceFault, VdevFault};
 use device::{DeviceSource, WriteDeviceRef};
 use ondisk::config::{PoolState, VdevConfig, VdevKind};
 use std::path::Path;
@@ -77,19 +78,17 @@ impl LivePool {
     ) -> Result<()> {
         let left = self.spares_left()?;
         let Some(config) = left.iter().find(|s| s.guid == spare) else {
-            return Err(refused("it is not a spare of this pool, or in use"));
+            return Err(refused(DeviceFault::NotSpare));
         };
         let path = config.path.clone().unwrap_or_default();
         let root = self.shared.config.lock().root.clone();
         let top = top_of(&root, leaf)?;
         if top.is_log {
-            return Err(refused("log devices have no spares"));
+            return Err(refused(VdevFault::SpareOfLog));
         }
         let what = match (&config.kind, device) {
             (VdevKind::DraidSpare { top_guid, .. }, _) if *top_guid != top.guid => {
-                return Err(refused(
-                    "dRAID spares can only replace child devices in their parent's dRAID vdev",
-                ));
+                return Err(refused(VdevFault::SpareOfOtherDraid));
             }
             (VdevKind::DraidSpare { top_guid, spare_id }, _) => {
                 NewChildKind::Distributed { top: *top_guid, id: *spare_id }
@@ -100,9 +99,7 @@ impl LivePool {
                 NewChildKind::Device { is_file: matches!(kind, VdevKind::File), device }
             }
             _ => {
-                return Err(refused(
-                    "its label says that it is not a spare, or belongs to another pool",
-                ));
+                return Err(refused(DeviceFault::NotSpareByLabel));
             }
         };
         self.shared

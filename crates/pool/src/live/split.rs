@@ -31,6 +31,7 @@ use super::log::LogDevices;
 use crate::assemble::Candidate;
 use crate::error::Result;
 use crate::open::OpenOptions;
+use crate::refusal::{DeviceFault, Ongoing, VdevFault};
 use crate::scan::look_at_device;
 use device::WriteDeviceRef;
 use ondisk::config::{VdevConfig, VdevKind};
@@ -52,23 +53,21 @@ fn choose(root: &VdevConfig, named: &[u64]) -> Result<Vec<u64>> {
     let mut chosen = Vec::new();
     for top in root.children.iter().filter(|top| has_data(top)) {
         if top.kind != VdevKind::Mirror {
-            return Err(refused("source pool must be composed only of mirrors"));
+            return Err(refused(VdevFault::NotMirrors));
         }
         let mut here = top.children.iter().filter(|side| named.contains(&side.guid));
         let Some(side) = here.next().or_else(|| top.children.last()) else { continue };
         if here.next().is_some() {
-            return Err(refused("device list must include at most one disk from each mirror"));
+            return Err(refused(VdevFault::TwoOfMirror));
         }
         if !matches!(side.kind, VdevKind::Disk | VdevKind::File) {
-            return Err(refused(
-                "a device of the mirror is being replaced, by a new device or a spare",
-            ));
+            return Err(refused(VdevFault::SideReplaced));
         }
         chosen.push(side.guid);
     }
     match named.iter().all(|guid| chosen.contains(guid)) {
         true => Ok(chosen),
-        false => Err(refused("a named device is not a side of a mirror with data")),
+        false => Err(refused(VdevFault::NotSide)),
     }
 }
 
@@ -102,10 +101,10 @@ impl LivePool {
         let shared = &self.shared;
         shared.check_no_checkpoint()?;
         if shared.removals.running().is_some() {
-            return Err(refused("a device is being removed"));
+            return Err(refused(Ongoing::Removal));
         }
         if self.is_scanning() {
-            return Err(refused("currently scrubbing or resilvering"));
+            return Err(refused(Ongoing::Scan));
         }
         let root = shared.config.lock().root.clone();
         let tree = shared.reader.vdevs();
@@ -114,11 +113,11 @@ impl LivePool {
             let mut leaves = tree.leaves().filter(|l| l.guid() == side);
             let leaf = leaves.find(|l| l.state().is_readable() && l.missed().is_empty());
             let Some(writer) = leaf.and_then(|l| l.writer().cloned()) else {
-                return Err(refused(&format!("{path} is not in use, or lacks data")));
+                return Err(refused(DeviceFault::NotWhole(path)));
             };
             match tree.top_is_complete_without(side) {
                 true => Ok((side, (PathBuf::from(path), writer))),
-                false => Err(refused("no valid replicas: the other sides do not have all data")),
+                false => Err(refused(DeviceFault::OtherSidesLack)),
             }
         };
         sides.iter().map(|side| device(*side)).collect()

@@ -15,7 +15,8 @@ use super::LivePool;
 use super::config::{set_text, unset};
 use super::online::change_leaf;
 use super::paths::OLD_PLACES;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::live::config_edit::bad;
 use crate::scan::FILE_SIZE_MIN;
 use device::{DeviceRef, DeviceSource, Displaced};
 use std::collections::BTreeSet;
@@ -76,7 +77,6 @@ impl LivePool {
     pub fn note_moved(&self, moved: Vec<(u64, PathBuf)>) -> Result<()> {
         self.shared.run(move |cx| {
             let shared = cx.shared;
-            let invalid = |e: &dyn std::fmt::Display| Error::Invalid { what: e.to_string() };
             let mut root = shared.config.lock().root.clone();
             for (guid, place) in &moved {
                 let Some(place) = place.to_str() else { continue };
@@ -84,11 +84,11 @@ impl LivePool {
                     set_text(leaf, "path", place)?;
                     unset(leaf, &OLD_PLACES)
                 };
-                change_leaf(&mut root, *guid, &change).map_err(|e| invalid(&e))?;
+                change_leaf(&mut root, *guid, &change).map_err(|e| bad(&e))?;
             }
             let before = shared.reader.vdevs();
             let next = before.successor(&shared.rt, &root, &mut |_| None);
-            let next = next.map_err(|e| invalid(&e))?;
+            let next = next.map_err(|e| bad(&e))?;
             cx.touch();
             shared.reader.set_vdevs(next);
             let mut config = shared.config.lock();

@@ -44,6 +44,7 @@ use super::LivePool;
 use super::mode::FailMode;
 use super::shared::Shared;
 use crate::error::{Error, Result};
+use crate::live::config_edit::bad;
 use crate::scan::look_at_device;
 use crate::uberblocks::read_ring;
 use device::{DeviceSource, WriteDeviceRef};
@@ -230,7 +231,7 @@ impl Shared {
             }
         };
         let next = before.successor(&self.rt, &root, &mut open);
-        let next = next.map_err(|e| Error::Invalid { what: e.to_string() })?;
+        let next = next.map_err(|e| bad(&e))?;
         next.forget_missed_after(last);
         // What a scan has brought to these since the last txg may be lost.
         next.missed().iter().for_each(|(guid, _)| self.scans.has_moved(*guid));

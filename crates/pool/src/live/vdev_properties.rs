@@ -1,7 +1,9 @@
 //! Properties of vdevs, which each vdev has in a table of its own.
 
 use super::{LivePool, PropertyWord, TaskCx};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::live::config_edit::refused;
+use crate::refusal::PoolRefusal;
 use dmu::zap;
 use ondisk::config::VdevConfig;
 
@@ -16,9 +18,11 @@ pub fn property_table(vdev: &VdevConfig) -> Option<u64> {
 impl TaskCx<'_> {
     fn property_table_of(&self, guid: u64) -> Result<u64> {
         let config = self.shared.config.lock();
-        config.root.find(guid).and_then(property_table).ok_or_else(|| Error::Invalid {
-            what: "this vdev has no table of properties".to_owned(),
-        })
+        config
+            .root
+            .find(guid)
+            .and_then(property_table)
+            .ok_or_else(|| refused(PoolRefusal::NoPropertyTable))
     }
 }
 

@@ -6,8 +6,10 @@ use super::features::to_enable;
 use super::labels::aux_guid;
 use super::mode::FailMode;
 use super::{LivePool, TaskCx, mos as util};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::live::config_edit::{bad, refused};
 use crate::open::in_their_places;
+use crate::refusal::{DeviceFault, PoolRefusal, VdevFault};
 use dmu::{Zap, zap};
 use ondisk::config::{PoolState, VdevConfig, aux_devices};
 use ondisk::nvlist::{NvList, NvValue};
@@ -93,9 +95,7 @@ impl TaskCx<'_> {
             .collect();
         match others.is_empty() {
             true => Ok(()),
-            false => Err(Error::Invalid {
-                what: format!("all devices have to be ONLINE: {}", others.join(", ")),
-            }),
+            false => Err(refused(DeviceFault::NotOnline(others))),
         }
     }
 
@@ -104,10 +104,6 @@ impl TaskCx<'_> {
         config.root = root;
         config.dirty = true;
     }
-}
-
-fn bad(e: &ondisk::Error) -> Error {
-    Error::Invalid { what: e.to_string() }
 }
 
 /// What the labels of a spare or a cache device say, which belongs to no vdev.
@@ -146,11 +142,10 @@ impl LivePool {
                 let mut new = Vec::with_capacity(specs.len());
                 for spec in specs {
                     let VdevSpec::Leaf { path, is_file } = spec else {
-                        let what = format!("a {name} device is not a group of devices");
-                        return Err(Error::Invalid { what });
+                        return Err(refused(VdevFault::AuxGroup(name)));
                     };
                     let Some(device) = devices.get(path) else {
-                        return Err(Error::Invalid { what: format!("{path} was not opened") });
+                        return Err(refused(DeviceFault::NotOpened(path.clone())));
                     };
                     let device = &cx.shared.guarded(device);
                     // A spare of another pool stays one: both find it by the same label.
@@ -262,7 +257,7 @@ impl LivePool {
         let guid = wanted.unwrap_or_else(guid_from(&self.shared.rt));
         self.run(move |cx| {
             if cx.shared.config.lock().facts.guid == guid {
-                return Err(Error::Invalid { what: "it has this guid already".to_owned() });
+                return Err(refused(PoolRefusal::SameGuid));
             }
             cx.check_no_checkpoint()?;
             cx.check_every_leaf_is_online()?;

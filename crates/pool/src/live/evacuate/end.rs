@@ -6,6 +6,7 @@ use crate::live::config_edit::{bad, refused};
 use crate::live::removals::RunningRemoval;
 use crate::live::shared::TaskCx;
 use crate::mapping::segments;
+use crate::refusal::{DeviceFault, NotRunning};
 use ondisk::config::VdevConfig;
 use ondisk::nvlist::{NvList, NvValue};
 use ondisk::scan::State;
@@ -46,7 +47,7 @@ fn indirect(top: &VdevConfig, guid: u64, before: u64) -> Result<VdevConfig> {
 fn with_top(root: &VdevConfig, new: &VdevConfig) -> Result<VdevConfig> {
     let mut root = root.clone();
     let place = root.children.iter_mut().find(|top| top.id == new.id);
-    let place = place.ok_or_else(|| refused("no such device in pool"))?;
+    let place = place.ok_or_else(|| refused(DeviceFault::NotInPool))?;
     *place = new.clone();
     Ok(root)
 }
@@ -57,7 +58,7 @@ impl TaskCx<'_> {
         let shared = self.shared;
         let root = shared.config.lock().root.clone();
         let top = root.children.iter().find(|top| top.id == u64::from(running.id));
-        let top = top.ok_or_else(|| refused("no such device in pool"))?;
+        let top = top.ok_or_else(|| refused(DeviceFault::NotInPool))?;
         let new = indirect(top, (self.guid)(), running.record.prev_indirect_vdev)?;
         let next = with_top(&root, &new)?;
         let now = shared.reader.vdevs();
@@ -88,13 +89,13 @@ impl TaskCx<'_> {
     /// Frees all copies; the vdev is used as before.
     pub(super) fn undo_removal(&self) -> Result<()> {
         let shared = self.shared;
-        let none = || refused("there is no removal in progress");
+        let none = || refused(NotRunning::Removal);
         let running = shared.removals.running().ok_or_else(none)?;
         let mut root = shared.config.lock().root.clone();
         let top = root.children.iter_mut().find(|top| top.id == u64::from(running.id));
-        let top = top.ok_or_else(|| refused("no such device in pool"))?;
+        let top = top.ok_or_else(|| refused(DeviceFault::NotInPool))?;
         let copied = shared.alloc.copies_of(running.id);
-        let copied = copied.map_err(|what| refused(&format!("cannot read {what}")))?;
+        let copied = copied.map_err(|what| bad(&format!("cannot read {what}")))?;
         self.touch();
         self.free_mapping(&running, top)?;
         shared.alloc.give_up_copies(running.id, &copied, self.tx.txg());

@@ -165,5 +165,5 @@ impl TaskCx<'_> {
 }
 
 fn too_large() -> Error {
-    Error::Invalid { what: "a segment with more than 4 GiB of free space".to_owned() }
+    Error::Inconsistent { what: "a segment with more than 4 GiB of free space".to_owned() }
 }

@@ -52,6 +52,7 @@ use super::config_edit::refused;
 use super::labels;
 use super::shared::Shared;
 use crate::error::Result;
+use crate::refusal::NotRunning;
 use ondisk::indirect::RemovalState;
 use std::time::Duration;
 
@@ -82,7 +83,7 @@ impl LivePool {
     /// When none runs.
     pub fn cancel_removal(&self) -> Result<()> {
         if self.shared.removals.running().is_none() {
-            return Err(refused("there is no removal in progress"));
+            return Err(refused(NotRunning::Removal));
         }
         self.shared.run_keeping_datasets(|cx| cx.undo_removal())?;
         self.shared.resume_works()
@@ -106,7 +107,7 @@ impl LivePool {
         }
         match (&state.failure, state.is_waited_for) {
             (_, true) => Ok(false),
-            (Some(why), false) => Err(refused(why)),
+            (Some(why), false) => Err(self.shared.failed("removing a device", why)),
             (None, false) => Ok(true),
         }
     }

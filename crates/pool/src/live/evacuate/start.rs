@@ -5,9 +5,9 @@ use crate::live::LivePool;
 use crate::live::config::{set_u64, unset};
 use crate::live::config_edit::{bad, refused};
 use crate::live::removals::RunningRemoval;
-use crate::live::scan::REBUILDING;
 use crate::live::shared::{Shared, TaskCx};
 use crate::mapping::segments;
+use crate::refusal::{DeviceFault, Ongoing, PoolRefusal, VdevFault};
 use dmu::{Objset, Zap};
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::indirect::{BirthsHeader, MappingHeader, RemovalState};
@@ -18,9 +18,6 @@ use zio::SpaceClass;
 /// Txgs after which nothing that was allocated on a vdev is under way: the three that can be alive,
 /// and the one whose end makes writers give their space back.
 const TXGS_TO_REST: u32 = 4;
-
-const SECTORS: &str = "invalid config; all top-level vdevs must have the same sector size and not \
-                       be raidz";
 
 /// Members of a configuration that say that a vdev leaves.
 const MARKS: [&str; 4] =
@@ -39,7 +36,7 @@ pub(in crate::live) fn check_layout<'a>(tops: impl Iterator<Item = &'a VdevConfi
         };
         // Blocks of logs are moved nowhere.
         if !is_plain || (!top.is_log && *ashift.get_or_insert(top.ashift) != top.ashift) {
-            return Err(refused(SECTORS));
+            return Err(refused(VdevFault::NotEvacuable));
         }
     }
     Ok(())
@@ -50,23 +47,23 @@ impl Shared {
     fn check_removal(&self, id: u32) -> Result<()> {
         self.check_no_checkpoint()?;
         if !self.features.is_enabled("device_removal") {
-            return Err(refused("feature@device_removal is not enabled"));
+            return Err(refused(PoolRefusal::FeatureNotEnabled("device_removal")));
         }
         if self.is_rebuilding() {
-            return Err(refused(REBUILDING));
+            return Err(refused(Ongoing::Rebuild));
         }
         if self.removals.running().is_some() {
-            return Err(refused("Pool busy; removal may already be in progress"));
+            return Err(refused(Ongoing::OtherRemoval));
         }
         if self.reflows.running().is_some() {
-            return Err(refused("raidz expansion in progress"));
+            return Err(refused(Ongoing::Expansion));
         }
         let root = self.config.lock().root.clone();
         check_layout(root.children.iter())?;
         let top = root.children.iter().find(|top| top.id == u64::from(id));
-        let top = top.ok_or_else(|| refused("no such device in pool"))?;
+        let top = top.ok_or_else(|| refused(DeviceFault::NotInPool))?;
         if top.vdev_zap_top.unwrap_or(0) == 0 {
-            return Err(refused("the pool has no vdev tables, which a removal needs"));
+            return Err(refused(PoolRefusal::NoVdevTables("a removal")));
         }
         self.check_sides(top)?;
         self.check_space(id)
@@ -80,7 +77,7 @@ impl Shared {
         let is_whole = |l: &vdev::NodeRef<'_>| l.writer().is_some() && l.missed().is_empty();
         match sides.any(|l| is_whole(&l)) {
             true => Ok(()),
-            false => Err(refused("Pool busy; no device of the vdev has all its data")),
+            false => Err(refused(DeviceFault::NoWholeSide)),
         }
     }
 
@@ -88,7 +85,7 @@ impl Shared {
     /// takes no more blocks what it has itself is left out.
     fn check_space(&self, id: u32) -> Result<()> {
         let figures = self.alloc.figures();
-        let vdev = self.alloc.vdev_space(id).ok_or_else(|| refused("no such device in pool"))?;
+        let vdev = self.alloc.vdev_space(id).ok_or_else(|| refused(DeviceFault::NotInPool))?;
         let size = figures.dspace.saturating_sub(vdev.dspace);
         let (slop, used) = (dsl::slop_space(size, 0), self.dsl.root()?.phys.used);
         let mut taken = figures.normal.deflated_allocated.saturating_add(figures.normal.deferred);
@@ -101,7 +98,11 @@ impl Shared {
             _ => true,
         };
         let left = size.saturating_sub(taken).saturating_sub(slop / 2);
-        if is_enough && vdev.allocated <= left { Ok(()) } else { Err(refused("out of space")) }
+        if is_enough && vdev.allocated <= left {
+            Ok(())
+        } else {
+            Err(refused(PoolRefusal::NoSpace))
+        }
     }
 
     /// What an import finds: a removal goes on.
@@ -111,7 +112,7 @@ impl Shared {
         };
         let tops = self.config.lock().root.children.clone();
         let top = tops.iter().find(|top| top.id == record.vdev);
-        let unknown = || refused("the vdev that is being removed is unknown");
+        let unknown = || bad(&"the vdev that is being removed is unknown");
         let top = top.filter(|top| top.removing).ok_or_else(unknown)?;
         let mapping = top.indirect_object.filter(|n| *n != 0).ok_or_else(unknown)?;
         let births = top.indirect_births.filter(|n| *n != 0).ok_or_else(unknown)?;
@@ -150,7 +151,7 @@ impl TaskCx<'_> {
         let before = read_record(self.objects())?;
         let mut root = shared.config.lock().root.clone();
         let top = root.children.iter_mut().find(|top| top.id == u64::from(id));
-        let top = top.ok_or_else(|| refused("no such device in pool"))?;
+        let top = top.ok_or_else(|| refused(DeviceFault::NotInPool))?;
         let config_object = shared.config.lock().object;
         self.touch();
         let (mapping, header, births) = self.new_mapping(top)?;
@@ -217,7 +218,7 @@ impl LivePool {
             let config = shared.config.lock();
             config.root.children.iter().find(|top| top.guid == guid && !top.is_log).cloned()
         };
-        let top = top.ok_or_else(|| refused("no such device in pool"))?;
+        let top = top.ok_or_else(|| refused(DeviceFault::NotInPool))?;
         let id = u32::try_from(top.id).map_err(|e| bad(&e))?;
         shared.check_removal(id)?;
         let allocated = !top.non_allocating;
@@ -239,11 +240,12 @@ impl LivePool {
         top.walk().filter(|v| v.kind.is_leaf()).for_each(|v| shared.end_works_on(v.guid));
         let heads = shared.all_heads();
         let ended = heads.iter().try_for_each(|head| head.log.suspend());
-        let rested = ended.map_err(|why| refused(&why)).and_then(|()| {
-            (0..TXGS_TO_REST).try_for_each(|txg| {
-                self.run(move |cx| if txg == 0 { cx.end_logs_of_closed() } else { Ok(()) })
-            })
-        });
+        let rested =
+            ended.map_err(|why| self.shared.failed("ending intent logs", &why)).and_then(|()| {
+                (0..TXGS_TO_REST).try_for_each(|txg| {
+                    self.run(move |cx| if txg == 0 { cx.end_logs_of_closed() } else { Ok(()) })
+                })
+            });
         heads.iter().for_each(|head| head.log.resume());
         rested
     }

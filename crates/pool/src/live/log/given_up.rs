@@ -127,7 +127,7 @@ impl LivePool {
             for top in tops {
                 let id = u32::try_from(top).unwrap_or(u32::MAX);
                 let given_up = shared.alloc.give_up_log(id, cx.tx.txg());
-                given_up.map_err(|what| Error::Invalid { what })?;
+                given_up.map_err(|what| Error::Inconsistent { what })?;
             }
             datasets.iter().try_for_each(|dataset| cx.take_over(dataset))
         })

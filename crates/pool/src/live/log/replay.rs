@@ -139,7 +139,7 @@ pub(in super::super) fn claims(pool: &Pool, alloc: &Allocator) -> Result<Vec<Cla
             continue;
         }
         for bp in &blocks {
-            alloc.claim(bp, txg).map_err(|what| Error::Invalid { what })?;
+            alloc.claim(bp, txg).map_err(|what| Error::Inconsistent { what })?;
         }
         out.push(Claim { name, header: Some(claimed(&log, txg)), txg });
     }
@@ -190,7 +190,7 @@ impl TaskCx<'_> {
     fn write_claims(&self, claims: &[(String, ZilHeader)], txg: u64) -> Result<()> {
         if self.tx.txg() != txg {
             let what = "the first txg was synced before the intent logs were claimed".to_owned();
-            return Err(Error::Invalid { what });
+            return Err(Error::Inconsistent { what });
         }
         self.touch();
         for (name, header) in claims {

@@ -6,6 +6,7 @@ use crate::live::config::{set_u64, set_u64s, unset};
 use crate::live::config_edit::{bad, refused};
 use crate::live::reflows::RunningExpansion;
 use crate::live::shared::TaskCx;
+use crate::refusal::DeviceFault;
 use ondisk::expand::{KEY_END_TIME, KEY_STATE};
 use ondisk::scan::State;
 use vdev::asize_max;
@@ -19,7 +20,7 @@ impl TaskCx<'_> {
         let shared = self.shared;
         let mut root = shared.config.lock().root.clone();
         let top = root.children.iter_mut().find(|top| top.id == u64::from(now.id));
-        let top = top.ok_or_else(|| refused("no such device in pool"))?;
+        let top = top.ok_or_else(|| refused(DeviceFault::NotInPool))?;
         let mut txgs = top.raidz_expand_txgs.clone();
         txgs.push(self.tx.txg() + TXGS_ALIVE);
         unset(top, &["raidz_expanding"]).map_err(|e| bad(&e))?;

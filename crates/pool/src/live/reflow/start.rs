@@ -6,6 +6,7 @@ use crate::live::config::{set_flag, with_children};
 use crate::live::config_edit::{bad, refused};
 use crate::live::reflows::RunningExpansion;
 use crate::live::shared::{Shared, TaskCx};
+use crate::refusal::{DeviceFault, Ongoing, PoolRefusal, VdevFault};
 use dmu::{Zap, zap};
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::expand::{Expansion, KEY_BYTES_COPIED, KEY_END_TIME, KEY_START_TIME, KEY_STATE};
@@ -38,7 +39,7 @@ fn with_child(root: &VdevConfig, top: u64, new: &VdevConfig) -> Result<VdevConfi
 fn find_top(root: &VdevConfig, guid: u64) -> Result<&VdevConfig> {
     let mut tops = root.children.iter();
     let top = tops.find(|v| v.guid == guid && matches!(v.kind, VdevKind::Raidz { .. }));
-    top.ok_or_else(|| refused("no such raidz vdev in pool"))
+    top.ok_or_else(|| refused(DeviceFault::NotRaidz))
 }
 
 impl Shared {
@@ -46,25 +47,23 @@ impl Shared {
     fn check_widening(&self, guid: u64) -> Result<()> {
         self.check_no_checkpoint()?;
         if !self.features.is_enabled("raidz_expansion") {
-            let what = "raidz_expansion feature must be enabled in order to attach a device to \
-                        raidz";
-            return Err(refused(what));
+            return Err(refused(VdevFault::ExpansionOff));
         }
         if self.reflows.running().is_some() {
-            return Err(refused("raidz expansion in progress"));
+            return Err(refused(Ongoing::Expansion));
         }
         if self.removals.running().is_some() {
-            return Err(refused("a device is being removed"));
+            return Err(refused(Ongoing::Removal));
         }
         let config = self.config.lock();
         let top = find_top(&config.root, guid)?;
         let ashift = top.ashift.unwrap_or(9).min(63);
         let width = top.children.len() + 1;
         if width > CHILDREN_MAX || width as u64 > vdev::map::BOOT_SIZE >> ashift {
-            return Err(refused("the vdev already has the largest number of devices"));
+            return Err(refused(VdevFault::Widest));
         }
         if top.vdev_zap_top.unwrap_or(0) == 0 {
-            return Err(refused("the pool has no vdev tables, which an expansion needs"));
+            return Err(refused(PoolRefusal::NoVdevTables("an expansion")));
         }
         let children: Vec<u64> = top.children.iter().map(|child| child.guid).collect();
         let is_single = top.children.iter().all(|child| child.kind.is_leaf());
@@ -75,7 +74,7 @@ impl Shared {
         });
         let whole: Vec<_> = whole.collect();
         if !is_single || whole.len() != children.len() {
-            return Err(refused("all devices of the vdev must be in use and have all data"));
+            return Err(refused(DeviceFault::NotAllThere));
         }
         for leaf in whole {
             let Some(device) = leaf.device() else { continue };
@@ -83,7 +82,7 @@ impl Shared {
             let place = vdev::map::LABEL_START_SIZE - vdev::map::BOOT_SIZE;
             device.read(place, &mut front).map_err(|e| bad(&e))?;
             if front.starts_with(BOOT_CODE) {
-                return Err(refused("the boot area of a device holds boot code"));
+                return Err(refused(DeviceFault::BootCode));
             }
         }
         Ok(())
@@ -128,9 +127,11 @@ impl TaskCx<'_> {
         shared.check_widening(top)?;
         let root = shared.config.lock().root.clone();
         let before = find_top(&root, top)?;
-        let VdevKind::Raidz { nparity } = before.kind else { return Err(refused("no raidz vdev")) };
+        let VdevKind::Raidz { nparity } = before.kind else {
+            return Err(refused(DeviceFault::NotRaidz));
+        };
         if side.device().is_none() {
-            return Err(refused("a distributed spare is not a device"));
+            return Err(refused(DeviceFault::DistributedSpare));
         }
         let id = before.children.len() as u64;
         let list = side.config(self.tx.txg()).u64("id", id);

@@ -45,7 +45,6 @@ mod rest;
 mod targets;
 mod walk;
 
-pub(super) use rebuild::{NOT_SEQUENTIAL, REBUILDING};
 pub(super) use targets::RESILVER_TXG;
 pub(super) use walk::dataset;
 
@@ -55,7 +54,9 @@ use super::mos as util;
 use super::scans::{Activity, Outcome, ScanRemainder, ScanRequests};
 use super::shared::{Shared, TaskCx};
 use super::tunables::Tunable;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::live::config_edit::refused;
+use crate::refusal::{NotRunning, Ongoing};
 use dmu::Zap;
 use ondisk::mos;
 use ondisk::scan::{Function, ScanState, State};
@@ -599,15 +600,14 @@ impl LivePool {
     /// When none runs, or it is paused. When the pool is suspended.
     pub fn pause_scrub(&self) -> Result<()> {
         self.shared.check_not_suspended()?;
-        let none = |what: &str| Err(Error::Invalid { what: what.to_owned() });
         {
             let mut state = self.shared.scans.state.lock();
             let is_scrub = state.now.is_some_and(|now| now.function() == Function::Scrub);
             if !is_scrub && !state.scrub {
                 drop(state);
                 return match self.shared.left_over()? {
-                    kept::PendingScan::Paused => none("scrub is already paused"),
-                    _ => none("there is no active scrub"),
+                    kept::PendingScan::Paused => Err(refused(Ongoing::PausedScrub)),
+                    _ => Err(refused(NotRunning::Scrub)),
                 };
             }
             state.pause = true;
@@ -637,14 +637,13 @@ impl LivePool {
     fn scrub_some(&self, since_last: bool) -> Result<()> {
         self.shared.check_not_suspended()?;
         if let Some(now) = self.scan() {
-            let what = match now.function() {
-                Function::Resilver => "currently resilvering",
-                _ => "currently scrubbing; cancel that scrub first",
-            };
-            return Err(Error::Invalid { what: what.to_owned() });
+            return Err(refused(match now.function() {
+                Function::Resilver => Ongoing::Resilver,
+                _ => Ongoing::Scrub,
+            }));
         }
         if self.shared.is_rebuilding() {
-            return Err(Error::Invalid { what: rebuild::REBUILDING.to_owned() });
+            return Err(refused(Ongoing::Rebuild));
         }
         // A log shrinks by a resilver only, and a leaf that did not take a few blocks and is used
         // all the same has had none.
@@ -669,7 +668,7 @@ impl LivePool {
                 self.shared.scans.paused.lock().take();
                 return self.shared.run_keeping_datasets(|cx| cx.end_left_over());
             }
-            return Err(Error::Invalid { what: "there is no active scrub".to_owned() });
+            return Err(refused(NotRunning::Scrub));
         }
         state.scrub = false;
         self.shared.scans.interrupted.store(is_scrub, Ordering::Release);

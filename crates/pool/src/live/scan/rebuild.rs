@@ -40,6 +40,7 @@ use super::super::shared::{Shared, TaskCx};
 use super::super::tunables::Tunable;
 use super::{End, REAPED};
 use crate::error::Result;
+use crate::refusal::{DeviceFault, PoolRefusal, VdevFault};
 use crate::removal::rebuild_state;
 use dmu::{Objset, Zap, ZapValue, zap};
 use ondisk::Dva;
@@ -62,11 +63,6 @@ const BATCH: u64 = 32 << 20;
 /// Vdevs that are rebuilt at the same time, at most.
 const BESIDE: usize = 16;
 
-pub(in crate::live) const REBUILDING: &str = "currently sequentially resilvering";
-/// Why a vdev is not rebuilt.
-pub(in crate::live) const NOT_SEQUENTIAL: &str =
-    "only mirror and dRAID vdevs support sequential reconstruction";
-
 fn state_in(mos: &Objset, top: &VdevConfig) -> Result<Option<RebuildState>> {
     let Some(table) = top.vdev_zap_top.filter(|n| *n != 0) else { return Ok(None) };
     Ok(rebuild_state(&Zap::open(&mos.object(table)?)?)?)
@@ -74,7 +70,7 @@ fn state_in(mos: &Objset, top: &VdevConfig) -> Result<Option<RebuildState>> {
 
 fn put(cx: &TaskCx<'_>, top: &VdevConfig, state: &RebuildState) -> Result<()> {
     let table = top.vdev_zap_top.filter(|n| *n != 0);
-    let table = table.ok_or_else(|| refused("the pool has no tables of vdevs"))?;
+    let table = table.ok_or_else(|| refused(PoolRefusal::NoVdevTables("a rebuild")))?;
     let words = ZapValue::from_words(&state.to_words());
     let object = cx.objects().object(table)?;
     Ok(zap::set(&object, cx.tx, vdev_zap::REBUILD.as_bytes(), &words)?)
@@ -112,12 +108,12 @@ impl Shared {
     /// Refuses a rebuild of a side of this top-level vdev.
     pub(in crate::live) fn check_rebuild(&self, top: &VdevConfig) -> Result<()> {
         if !self.features.is_enabled("device_rebuild") {
-            return Err(refused("feature@device_rebuild is not enabled"));
+            return Err(refused(PoolRefusal::FeatureNotEnabled("device_rebuild")));
         }
         let sides = [VdevKind::Mirror, VdevKind::Replacing, VdevKind::Spare];
         let is_draid = matches!(top.kind, VdevKind::Draid { .. });
         if !is_draid && !top.kind.is_leaf() && !sides.contains(&top.kind) {
-            return Err(refused(NOT_SEQUENTIAL));
+            return Err(refused(VdevFault::NotSequential));
         }
         Ok(())
     }
@@ -264,7 +260,7 @@ impl<'a> Pass<'a> {
         let max = shared.tunables.get(Tunable::RebuildSegment);
         loop {
             let ranges = shared.alloc.allocated_from(self.id, self.state.last_offset, BATCH);
-            let ranges = ranges.map_err(|what| refused(&format!("cannot read {what}")))?;
+            let ranges = ranges.map_err(|what| bad(&format!("cannot read {what}")))?;
             if ranges.is_empty() {
                 return Ok(true);
             }
@@ -277,7 +273,7 @@ impl<'a> Pass<'a> {
                         break 'all;
                     }
                     let part = vdevs.rebuild_range(self.id, &rest, max);
-                    let (end, psize) = part.ok_or_else(|| refused("space is not what it was"))?;
+                    let (end, psize) = part.ok_or_else(|| bad(&"space is not what it was"))?;
                     batch.push((rest.start..end, psize));
                     bytes += end - rest.start;
                     rest.start = end;
@@ -349,7 +345,7 @@ impl TaskCx<'_> {
     /// A side that lacks everything has come below this top-level vdev, and is rebuilt; one that
     /// runs there begins anew. `last` is the last txg that the side missed.
     pub(in crate::live) fn begin_rebuild(&self, top: u64, last: u64) -> Result<()> {
-        let top = &self.top_of_id(top).ok_or_else(|| refused("no such device in pool"))?;
+        let top = &self.top_of_id(top).ok_or_else(|| refused(DeviceFault::NotInPool))?;
         let is_resumed = state_in(self.objects(), top)?.is_some_and(|s| s.state() == State::Active);
         let state = RebuildState {
             min_txg: FIRST_TXG - 1,

@@ -6,7 +6,8 @@ use super::super::scans::ScanRemainder;
 use super::super::shared::{Shared, TaskCx};
 use super::kept;
 use super::walk::Walk;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::live::config_edit::bad;
 use ondisk::config::VdevConfig;
 use ondisk::scan::{Function, ScanState};
 use std::collections::BTreeMap;
@@ -38,7 +39,7 @@ impl TaskCx<'_> {
     pub(super) fn mark_targets(&self, leaves: &[u64], end: u64) -> Result<()> {
         let mut root = self.shared.config.lock().root.clone();
         let marked = mark_below(&mut root, leaves, end);
-        if marked.map_err(|e| Error::Invalid { what: e.to_string() })? {
+        if marked.map_err(|e| bad(&e))? {
             self.touch();
             let mut config = self.shared.config.lock();
             (config.root, config.dirty) = (root, true);

@@ -34,6 +34,7 @@ use super::running_work::{Running, State};
 use super::shared::{Shared, TaskCx};
 use crate::error::Result;
 use crate::leaf_work::{self, LeafProgress, LeafWork, WorkState};
+use crate::refusal::{DeviceFault, NotRunning, Ongoing};
 use ondisk::config::VdevConfig;
 
 /// What is known of a device before work on it begins.
@@ -47,10 +48,10 @@ struct Place {
 fn place(root: &VdevConfig, leaf: u64) -> Result<Place> {
     let top = top_of(root, leaf)?;
     let config = top.walk().find(|v| v.guid == leaf && v.kind.is_leaf());
-    let config = config.ok_or_else(|| refused("no such device in pool"))?;
+    let config = config.ok_or_else(|| refused(DeviceFault::NotInPool))?;
     let table = config.vdev_zap_leaf.filter(|n| *n != 0);
-    let table = table.ok_or_else(|| refused("the pool has no table of this device"))?;
-    let top = u32::try_from(top.id).map_err(|_| refused("no such device in pool"))?;
+    let table = table.ok_or_else(|| refused(DeviceFault::NoTable))?;
+    let top = u32::try_from(top.id).map_err(|_| refused(DeviceFault::NotInPool))?;
     Ok(Place { top, table, path: config.path.clone().unwrap_or_default() })
 }
 
@@ -93,12 +94,12 @@ impl Shared {
     }
 
     /// Why there is no work on a device: its vdev is being removed or expanded.
-    fn why_no_work(&self, leaf: u64) -> Option<&'static str> {
+    fn why_no_work(&self, leaf: u64) -> Option<Ongoing> {
         let config = self.config.lock();
         let top = top_of(&config.root, leaf).ok()?;
         match (top.removing, top.raidz_expanding) {
-            (true, _) => Some("the device is being removed"),
-            (_, true) => Some("raidz expansion in progress"),
+            (true, _) => Some(Ongoing::OwnRemoval),
+            (_, true) => Some(Ongoing::Expansion),
             _ => None,
         }
     }
@@ -182,7 +183,7 @@ impl LivePool {
         shared.place(leaf)?;
         let tree = shared.reader.vdevs();
         if !tree.leaves().any(|l| l.guid() == leaf && l.writer().is_some()) {
-            return Err(refused("the device is not in use"));
+            return Err(refused(DeviceFault::NotInUse));
         }
         if let Some(why) = shared.why_no_work(leaf) {
             return Err(refused(why));
@@ -191,8 +192,8 @@ impl LivePool {
         let before = shared.work_progress(leaf, work)?;
         if shared.works.state.lock().running.contains_key(&(leaf, work)) {
             return Err(refused(match work {
-                LeafWork::Initialize => "currently initializing",
-                LeafWork::Trim => "currently trimming",
+                LeafWork::Initialize => Ongoing::Initialize,
+                LeafWork::Trim => Ongoing::Trim,
             }));
         }
         let goes_on = matches!(before.state, WorkState::Suspended | WorkState::Active);
@@ -239,8 +240,8 @@ impl LivePool {
             WorkState::Suspended if is_called_off => {}
             _ => {
                 return Err(refused(match work {
-                    LeafWork::Initialize => "there is no active initialization",
-                    LeafWork::Trim => "there is no active trim",
+                    LeafWork::Initialize => NotRunning::Initialize,
+                    LeafWork::Trim => NotRunning::Trim,
                 }));
             }
         }
@@ -256,7 +257,7 @@ impl LivePool {
         let shared = &self.shared;
         let now = shared.work_progress(leaf, work)?;
         if now.state == WorkState::Active {
-            return Err(refused("currently initializing"));
+            return Err(refused(Ongoing::Initialize));
         }
         let none = LeafProgress::default();
         shared.run_keeping_datasets(move |cx| cx.put_work(leaf, work, &none, None))

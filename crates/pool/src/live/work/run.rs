@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::leaf_work::{LeafProgress, LeafWork, WorkState};
 use crate::live::config_edit::refused;
 use crate::live::shared::Shared;
+use crate::refusal::DeviceFault;
 use core::ops::Range;
 use device::{AlignedBuf, WriteDeviceRef};
 use std::time::Duration;
@@ -127,7 +128,7 @@ impl Pass<'_> {
         let (shared, top, leaf) = (self.shared, self.place.top, self.leaf);
         let vdevs = shared.reader.vdevs();
         let extent = vdevs.extent_on(top, leaf, window);
-        let extent = extent.ok_or_else(|| refused("it is part of a vdev that is changing"))?;
+        let extent = extent.ok_or_else(|| refused(DeviceFault::VdevChanging))?;
         if extent.end <= self.now.offset {
             return Ok(false);
         }
