@@ -162,8 +162,10 @@ impl KeyWish {
             KeyFormat::Raw | KeyFormat::Hex => (0, 0),
         };
         let wrapping = WrappingKey::new(format, rounds, given).map_err(|error| {
+            // There may be no dataset yet.
             Error::from(dsl::Error::Key { dataset: String::new(), error })
                 .at(Place::Property("keyformat".to_owned()))
+                .because(error)
         })?;
         let (pbkdf2_salt, pbkdf2_iters) = rounds;
         Ok(RootKey { format, wrapping: Arc::new(wrapping), pbkdf2_salt, pbkdf2_iters, location })

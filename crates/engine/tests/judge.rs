@@ -265,9 +265,16 @@ fn make_half_way(dir: &Path) -> Vec<(Bench, PathBuf)> {
                 // Its place is that of what it came to.
                 set(pool, "zfs_scan_legacy=1");
                 set(pool, "zfs_scrub_min_time_ms=1");
-                pool.scrub().unwrap();
-                std::thread::sleep(Duration::from_millis(20));
-                pool.pause_scrub().unwrap();
+                let is_in_dataset = || pool.scan().is_none_or(|state| state.bookmark.objset != 0);
+                let is_paused = (0..20).any(|_| {
+                    pool.scrub().unwrap();
+                    while pool.is_scanning() && !is_in_dataset() {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    // A quick one has come to its end meanwhile.
+                    pool.pause_scrub().is_ok()
+                });
+                assert!(is_paused, "each scrub ended before it could be paused");
                 let state = pool.view().scan_state().unwrap().unwrap();
                 assert_ne!(state.bookmark.objset, 0, "it has come to a dataset: {state:?}");
             }

@@ -2,7 +2,14 @@
 
 use engine::{NameFault, name_fault};
 
-/// The fault of a name.
+/// Whether a name is possible, but of another kind of dataset than is meant: rules for names are no
+/// help then.
+#[must_use]
+pub fn is_of_other_kind(name: &str) -> bool {
+    name_fault(name).is_none()
+}
+
+/// What is wrong with a name.
 #[must_use]
 pub fn bad_name(name: &str) -> String {
     let fixed = match name_fault(name) {

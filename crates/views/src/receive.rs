@@ -99,7 +99,12 @@ pub fn failure(failed: &NotReceived) -> Option<(String, Option<String>)> {
         ErrorKind::NoKey => {
             let hint = "`zinc zfs load-key` loads it in a served pool; otherwise it is read where \
                         the property keylocation says";
-            let text = format!("{doing}: inherited key must be loaded");
+            // Of a stream of several datasets it may be any.
+            let whose = match error.dataset().filter(|name| *name != dataset) {
+                Some(name) => format!("'{name}': "),
+                None => String::new(),
+            };
+            let text = format!("{doing}: {whose}inherited key must be loaded");
             return Some((text, Some(hint.to_owned())));
         }
         ErrorKind::NoSpace => return plain("out of space".to_owned()),

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use engine::{Error, ErrorKind, Hint, Place, Refusal, Rule};
-use views::names::{bad_name, no_dataset};
+use views::names::{bad_name, is_of_other_kind, no_dataset};
 use views::refusals;
 
 /// `cannot DOING 'NAME': …`; of an operation on several things, `NAME` is the one that failed.
@@ -12,7 +12,13 @@ pub fn cannot(doing: &str, name: &str, error: impl Into<Error>) -> Failure {
     let start = format!("cannot {doing} '{name}'");
     let failure = match (error.kind(), error.dataset()) {
         (ErrorKind::NotFound, Some(missing)) => return not_found(&start, name, missing),
-        (ErrorKind::InvalidName, Some(bad)) => Failure::new(format!("{start}: {}", bad_name(bad))),
+        (ErrorKind::InvalidName, Some(bad)) => {
+            let failure = Failure::new(format!("{start}: {}", bad_name(bad)));
+            if is_of_other_kind(bad) {
+                return failure;
+            }
+            failure
+        }
         (ErrorKind::Refused(Refusal::SetTwice(property)), _) => {
             Failure::usage(format!("property '{property}' specified multiple times"))
         }

@@ -398,6 +398,9 @@ fn a_quota_and_a_snapshot_are_obeyed() {
     place.zinc(&["zfs", "create", "-o", "quota=16M", "-o", "compression=off", "tank/q"]).ok();
     place.mount("tank/q");
     place.sh("! head -c 32M /dev/urandom 2> ../said > big; grep -q 'quota exceeded' ../said");
+    // It is used up then.
+    let size: u64 = place.sh("stat -c %s big").trim().parse().unwrap();
+    assert!(size > (16 << 20) - (256 << 10), "{size}");
     place.sh("rm -f big; sync .; echo fits > small");
     place.zinc(&["zfs", "snapshot", "tank/q@s"]).ok();
     place.sh("rm small");

@@ -70,7 +70,9 @@ impl LaterFields {
 struct Key {
     info: KeyInfo,
     root: String,
-    unlocked: bool,
+    /// It is loaded, and so is what wraps it: after a raw stream has brought another wrapping, open
+    /// datasets go on with the key, and the next one needs what wraps it now.
+    is_available: bool,
 }
 
 impl<'a> Facts<'a> {
@@ -255,7 +257,7 @@ impl<'a> Facts<'a> {
             "clones" => self.clones.join(","),
             "defer_destroy" => if deferred { "on" } else { "off" }.to_owned(),
             "encryptionroot" => self.key.as_ref()?.root.clone(),
-            "keystatus" => match self.key.as_ref()?.unlocked {
+            "keystatus" => match self.key.as_ref()?.is_available {
                 true => "available".to_owned(),
                 false => "unavailable".to_owned(),
             },
@@ -282,8 +284,8 @@ fn excuse<T>(problems: &mut Vec<Error>, result: Result<T>) -> Option<T> {
 
 fn key(dsl: &Dsl, dataset: &Dataset) -> Result<Option<Key>> {
     let Some(info) = dsl.key_info(&dataset.dir)? else { return Ok(None) };
-    let (root, unlocked) = (dsl.dir_name(info.root_dir)?, dsl.is_unlocked(dataset)?);
-    Ok(Some(Key { info, root, unlocked }))
+    let is_available = dsl.is_unlocked(dataset)? && dsl.has_root_key(info.root_dir);
+    Ok(Some(Key { root: dsl.dir_name(info.root_dir)?, info, is_available }))
 }
 
 /// A part of the used space; `None` in pools that do not keep it apart.

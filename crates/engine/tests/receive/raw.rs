@@ -35,6 +35,13 @@ fn work(
     volume.write_at(rng.below(4 << 20), &data).unwrap();
 }
 
+/// The property `keystatus`.
+fn key_status(pool: &LivePool, name: &str) -> String {
+    let dsl = pool.view().dsl();
+    let all = dsl.properties(&dsl.by_name(name).unwrap(), &Default::default()).unwrap();
+    all.into_iter().find(|property| property.name == "keystatus").unwrap().value
+}
+
 fn snapshot(pool: &LivePool, name: &str) {
     engine::datasets::snapshot(pool, &[name], false, Vec::new()).unwrap();
 }
@@ -139,7 +146,16 @@ fn what_is_sent_raw_is_received_without_a_key() {
         assert_eq!(refusal(receive(&into, &to("there/fs"), &more)), Refusal::Modified);
         receive(&into, &Receive { force: true, ..to("there/fs") }, &more).unwrap();
         compare(&from, "here/fs@more", &into, "there/fs@more", "in the end");
-        check_with(into, &image, &[("there/fs", WORDS), ("there/vol", KEY)]);
+        // Its key is wrapped anew: open files stay open, and what wraps it now has to be loaded.
+        change_key(&from, "here/fs", "raw", KEY);
+        snapshot(&from, "here/fs@last");
+        let last = sent(&from, "here/fs@last", Some("@more"), RAW);
+        receive(&into, &Receive { force: true, ..to("there/fs") }, &last).unwrap();
+        assert_eq!(key_status(&into, "there/fs"), "unavailable");
+        compare(&from, "here/fs@last", &into, "there/fs@last", "wrapped anew");
+        into.load_key("there/fs", KEY).unwrap();
+        assert_eq!(key_status(&into, "there/fs"), "available");
+        check_with(into, &image, &[("there/fs", KEY), ("there/vol", KEY)]);
     }
 }
 

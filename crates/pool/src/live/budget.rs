@@ -13,7 +13,10 @@
 //!
 //! The worst case counts the copies, the parity and padding of small blocks, and the metadata above
 //! a block, which is large for small blocks ([`worst_of`]). It is asked of the whole pool, for all
-//! heads together; each head is asked for its quota beside that, by what is in flight in it alone.
+//! heads together; each head is asked for its reservations and quota beside that, by what is in
+//! flight in it alone. A quota does not protect the pool, so as in OpenZFS it refuses nothing before
+//! it is reached: a transaction is let in as long as what is used and in flight is below it, and
+//! exceeds it by its own size at most.
 //!
 //! Freeing needs space too: new versions of the metadata that points to what goes. It may use half
 //! of the reserve; beyond that it still goes on, but a little per txg, so that what a txg takes
@@ -54,6 +57,11 @@ impl InFlight {
             (all <= room).then(|| live.saturating_add(bytes))
         };
         self.live.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+
+    /// Promises `bytes` when all that is in flight is less than `room`: it may exceed it by them.
+    fn promise_below(&self, bytes: u64, room: u64) -> bool {
+        room > 0 && self.promise_within(bytes, (room - 1).saturating_add(bytes))
     }
 
     fn promise(&self, bytes: u64) {
@@ -277,15 +285,21 @@ impl HeadSpace {
                 let above = (bytes / 4).saturating_add(64 << 10);
                 let (in_pool, here) = (pool.for_writing(), self.now.load(Relaxed));
                 let in_pool_later = in_pool.saturating_add(pool.deferred.load(Relaxed));
-                let alone = bytes.saturating_add(above);
+                let is_quota = self.is_quota.load(Relaxed);
+                let alone = if is_quota { 1 } else { bytes.saturating_add(above) };
                 if worst > in_pool_later || alone > self.later.load(Relaxed) {
                     return RoomCheck::Never;
                 }
                 if !pool.in_flight.promise_within(worst, in_pool) {
                     return RoomCheck::Later;
                 }
-                let fits = here.checked_sub(above);
-                if !fits.is_some_and(|room| self.in_flight.promise_within(bytes, room)) {
+                let fits = match is_quota {
+                    true => self.in_flight.promise_below(bytes, here),
+                    false => here
+                        .checked_sub(above)
+                        .is_some_and(|room| self.in_flight.promise_within(bytes, room)),
+                };
+                if !fits {
                     pool.in_flight.take_back(worst);
                     return RoomCheck::Later;
                 }
@@ -345,6 +359,14 @@ mod tests {
         assert_eq!(fits(1), RoomCheck::Never);
         space.set_room(HeadRoom { now: room - 1, later: room, is_quota: false });
         assert_eq!(fits(1), RoomCheck::Later);
+        // It is reached by the transaction that exceeds it.
+        space.set_room(HeadRoom { now: 15, later: 15, is_quota: true });
+        assert_eq!(space.promise(&pool, 10, 1, SpaceUse::Write), RoomCheck::Now);
+        assert_eq!(space.promise(&pool, 10, 1, SpaceUse::Write), RoomCheck::Now);
+        assert_eq!(space.promise(&pool, 10, 1, SpaceUse::Write), RoomCheck::Later);
+        space.set_room(HeadRoom { now: 0, later: 0, is_quota: true });
+        assert_eq!(space.promise(&pool, 10, 1, SpaceUse::Write), RoomCheck::Never);
+        space.take_back(&pool, 20, 2);
         assert_eq!(space.promise(&pool, 10, 1201, SpaceUse::Free), RoomCheck::Later);
         assert_eq!(space.promise(&pool, 10, 1 << 40, SpaceUse::Always), RoomCheck::Now);
         assert_eq!(pool.in_flight.live.load(Relaxed), (1 << 40) + 300);

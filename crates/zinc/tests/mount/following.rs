@@ -81,6 +81,14 @@ fn mounts_by_properties_follow_them() {
     assert_eq!(place.zinc(&["zfs", "destroy", "-r", "tank/d"]).code, 1, "it has a clone");
     place.zinc(&["zfs", "destroy", "-R", "tank/d"]).ok();
     assert_eq!(listed(&place), pairs(&[("tank", "mnt")]));
+    // New parents are mounted, and do not cover what moved below them.
+    place.zinc(&["zfs", "create", "tank/e"]).ok();
+    place.sh("echo y > e/f");
+    place.zinc(&["zfs", "rename", "-p", "tank/e", "tank/p/q/e"]).ok();
+    let below = [("tank", "mnt"), ("tank/p", "mnt/p"), ("tank/p/q", "mnt/p/q")];
+    let moved = ("tank/p/q/e", "mnt/p/q/e");
+    assert_eq!(listed(&place), pairs(&[&below[..], &[moved]].concat()));
+    assert_eq!(place.sh("cat p/q/e/f"), "y\n");
 }
 
 #[testkit::needs("fuse")]

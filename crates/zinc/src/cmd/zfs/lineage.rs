@@ -181,8 +181,16 @@ impl Verb for Rename {
         let again = |mounted: &str| Some(format!("{to}{}", mounted.strip_prefix(&**from)?));
         let which = if self.unmounted { MountScope::InPlace } else { MountScope::All };
         let down = Unmounting { affects: &is_of, again: &again, which, force: self.force };
+        let new_parent = to.rsplit_once('/').filter(|_| self.parents).map(|(parent, _)| parent);
         self.live.change(session, from, |pool| {
-            while_unmounted(session, &down, || rename.run(pool).map_err(fail))
+            let run = || rename.run(pool).map_err(fail);
+            // New parents are mounted before what moves below them, so that they do not cover it.
+            let mut parents = ExitCode::SUCCESS;
+            let moved = while_unmounted(session, &down, || match new_parent {
+                Some(name) => with_new(session, name, run).map(|code| parents = code),
+                None => run(),
+            })?;
+            Ok(if moved == ExitCode::SUCCESS { parents } else { moved })
         })
     }
 }
