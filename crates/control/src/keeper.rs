@@ -25,7 +25,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(64);
 const WELL: Duration = Duration::from_mins(10);
 
 /// What is to be kept running.
-pub struct Wanted {
+pub struct ProcessSpec {
     /// What tells it from others.
     pub key: u64,
     /// The name of its pool, for the log.
@@ -83,7 +83,7 @@ impl Keeper {
     ///
     /// # Errors
     /// There is no thread for it.
-    pub fn keep(self: &Arc<Self>, mut wanted: Wanted) -> io::Result<()> {
+    pub fn keep(self: &Arc<Self>, mut wanted: ProcessSpec) -> io::Result<()> {
         let (key, keeper) = (wanted.key, Arc::clone(self));
         self.state().kept.insert(key);
         let keep = move || {
@@ -116,7 +116,7 @@ impl Keeper {
     }
 
     /// Runs it as long as it is wanted; whether it ended well.
-    fn run(&self, wanted: &mut Wanted) -> bool {
+    fn run(&self, wanted: &mut ProcessSpec) -> bool {
         let mut pause = PAUSE_MIN;
         loop {
             let began = Instant::now();
@@ -154,7 +154,7 @@ impl Keeper {
     }
 
     /// Starts the process, and waits for its end.
-    fn run_once(&self, wanted: &mut Wanted) -> io::Result<Option<ExitStatus>> {
+    fn run_once(&self, wanted: &mut ProcessSpec) -> io::Result<Option<ExitStatus>> {
         let (mut child, pid) = {
             let mut state = self.state();
             if state.is_ending {
@@ -196,10 +196,14 @@ mod tests {
     use std::sync::mpsc::channel;
 
     /// A script that is kept; `sender` gets a word when it is let go.
-    fn wanted(script: &'static str, sender: &Sender<&'static str>, begun: Sender<bool>) -> Wanted {
+    fn wanted(
+        script: &'static str,
+        sender: &Sender<&'static str>,
+        begun: Sender<bool>,
+    ) -> ProcessSpec {
         let sender = sender.clone();
         let start = move || Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn();
-        Wanted {
+        ProcessSpec {
             key: 7,
             name: "tank".to_owned(),
             start: Box::new(start),

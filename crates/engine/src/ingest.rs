@@ -30,8 +30,8 @@ const HOLD_FILE: u64 = 512 << 10;
 /// their bytes.
 const XATTRS_AT_ONCE: (usize, usize) = (16, 64 << 10);
 
-/// Callbacks of a copy. They may be called from any thread.
-pub trait Observer: Sync {
+/// Is told what happens. All calls may come from any thread.
+pub trait IngestObserver: Sync {
     /// An attribute could not be kept.
     fn not_kept(&self, file: PathBuf, attribute: &[u8], why: &Error);
     /// A file was made; `file` returns its path.
@@ -42,10 +42,10 @@ pub trait Observer: Sync {
 ///
 /// ```
 /// # use engine::files::Time;
-/// # use engine::ingest::{Attributes, Ingest, Observer, Destination};
+/// # use engine::ingest::{Attributes, Ingest, IngestObserver, Destination};
 /// # use std::path::PathBuf;
 /// struct Quiet;
-/// impl Observer for Quiet {
+/// impl IngestObserver for Quiet {
 ///     fn not_kept(&self, _: PathBuf, _: &[u8], _: &engine::Error) {}
 ///     fn done(&self, _: &dyn Fn() -> PathBuf) {}
 /// }
@@ -70,9 +70,9 @@ pub struct Ingest<'a> {
     pub fs: &'a Filesystem,
     /// Receives the progress; cancelling it stops the copy.
     pub progress: &'a Progress,
-    /// Notified of what happens to each file.
-    pub observer: &'a dyn Observer,
-    /// Returns the current time.
+    /// Is told what happens.
+    pub observer: &'a dyn IngestObserver,
+    /// What the time is.
     pub clock: &'a (dyn Fn() -> Time + Sync),
     /// Replace files that are there and are different.
     pub replace: bool,

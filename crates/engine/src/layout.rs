@@ -10,6 +10,7 @@ pub use level::{Level, Mismatch};
 
 use crate::devices::{self, FarName};
 use crate::error::{Error, ErrorKind, Hint, Place, Result};
+use pool::Section;
 use pool::live::{NewTop, SpaceClass, VdevSpec};
 use std::collections::HashMap;
 use std::os::unix::fs::FileTypeExt as _;
@@ -54,20 +55,13 @@ pub struct Layout {
     pub cache: Vec<VdevSpec>,
 }
 
-/// What the devices that follow are for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Purpose {
-    Tops(SpaceClass),
-    Cache,
-    Spare,
-}
-
-fn purpose(word: &str) -> Option<Purpose> {
+/// The section of the pool that a word opens: the devices that follow belong to it.
+fn section(word: &str) -> Option<Section> {
     Some(match word {
-        "logs" => Purpose::Tops(SpaceClass::Log),
-        "cache" => Purpose::Cache,
-        "spare" | "spares" => Purpose::Spare,
-        word => Purpose::Tops(SpaceClass::from_name(word).filter(|c| *c != SpaceClass::Normal)?),
+        "logs" => Section::Tops(SpaceClass::Log),
+        "cache" => Section::Cache,
+        "spare" | "spares" => Section::Spares,
+        word => Section::Tops(SpaceClass::from_name(word).filter(|c| *c != SpaceClass::Normal)?),
     })
 }
 
@@ -203,17 +197,17 @@ pub fn parse(words: &[String]) -> Result<Layout> {
 /// As [`parse`].
 pub fn parse_in(folder: &Path, words: &[String]) -> Result<Layout> {
     let mut layout = Layout::default();
-    let mut now = Purpose::Tops(SpaceClass::Normal);
+    let mut now = Section::Tops(SpaceClass::Normal);
     let mut i = 0;
     let mut once = Vec::new();
     while let Some(word) = words.get(i) {
         i += 1;
-        if let Some(next) = purpose(word) {
+        if let Some(next) = section(word) {
             let name = match next {
-                Purpose::Tops(SpaceClass::Log) => Some("log"),
-                Purpose::Spare => Some("spare"),
-                Purpose::Cache => Some("cache"),
-                Purpose::Tops(_) => None,
+                Section::Tops(SpaceClass::Log) => Some("log"),
+                Section::Spares => Some("spare"),
+                Section::Cache => Some("cache"),
+                Section::Tops(_) => None,
             };
             if let Some(name) = name {
                 if once.contains(&name) {
@@ -221,7 +215,7 @@ pub fn parse_in(folder: &Path, words: &[String]) -> Result<Layout> {
                 }
                 once.push(name);
             }
-            let followed = words.get(i).is_some_and(|w| purpose(w).is_none());
+            let followed = words.get(i).is_some_and(|w| section(w).is_none());
             if !followed {
                 return Err(LayoutFault::NoDevices(word.clone()).into());
             }
@@ -231,21 +225,21 @@ pub fn parse_in(folder: &Path, words: &[String]) -> Result<Layout> {
         let Some(group) = Group::of(word)? else {
             let path = member_path(folder, word)?;
             match now {
-                Purpose::Tops(class) => layout.tops.push(NewTop { spec: leaf(&path)?, class }),
-                Purpose::Cache => layout.cache.push(leaf(&path)?),
-                Purpose::Spare => layout.spares.push(leaf(&path)?),
+                Section::Tops(class) => layout.tops.push(NewTop { spec: leaf(&path)?, class }),
+                Section::Cache => layout.cache.push(leaf(&path)?),
+                Section::Spares => layout.spares.push(leaf(&path)?),
             }
             continue;
         };
-        let is_member = |w: &&String| purpose(w).is_none() && !matches!(Group::of(w), Ok(Some(_)));
+        let is_member = |w: &&String| section(w).is_none() && !matches!(Group::of(w), Ok(Some(_)));
         let members: Vec<_> = words.iter().skip(i).take_while(is_member).collect();
         i += members.len();
         // A group ends the list of spares and cache devices: those are single devices.
         let class = match now {
-            Purpose::Tops(class) => class,
-            Purpose::Cache | Purpose::Spare => SpaceClass::Normal,
+            Section::Tops(class) => class,
+            Section::Cache | Section::Spares => SpaceClass::Normal,
         };
-        now = Purpose::Tops(class);
+        now = Section::Tops(class);
         if members.len() < group.least() {
             let (kind, least) = (group.name(), group.least());
             return Err(LayoutFault::TooFew { kind, least }.into());
@@ -397,7 +391,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut out = Vec::new();
         for name in names {
-            if Group::of(name).unwrap().is_none() && purpose(name).is_none() {
+            if Group::of(name).unwrap().is_none() && section(name).is_none() {
                 let path = dir.path().join(name);
                 std::fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
                 out.push(path.to_str().unwrap().to_owned());

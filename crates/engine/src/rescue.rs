@@ -7,7 +7,9 @@
 //! Each dataset becomes a directory, named like it with `%` for `/`; a volume becomes an image with
 //! `.img` behind its name.
 
-use crate::extract::{self, Existing, Extract, Observer, Preserve, Sink, escaped, kind_phrase};
+use crate::extract::{
+    self, Existing, Extract, ExtractObserver, Preserve, Sink, escaped, kind_phrase,
+};
 use crate::orphans::orphans;
 use crate::properties::has_posix_acls;
 use crate::{Cancelled, Progress};
@@ -72,8 +74,8 @@ pub struct Rescue<'a, S> {
     pub dest: &'a Arc<S>,
     /// A name in it that no dataset gets: that of a log, perhaps.
     pub reserved: &'a [u8],
-    /// Returns the observer of a dataset, by its name.
-    pub observer: &'a dyn Fn(&str) -> Box<dyn Observer + 'a>,
+    /// Gives what is told of one dataset, by its name.
+    pub observer: &'a dyn Fn(&str) -> Box<dyn ExtractObserver + 'a>,
     /// Which attributes are kept.
     pub keep: Preserve,
     /// Links, pipes, sockets and devices that are in the way are replaced, too.
@@ -118,7 +120,7 @@ impl<S: Sink> Rescue<'_, S> {
         }
     }
 
-    fn try_dataset(&self, dataset: &Dataset, observer: &dyn Observer) -> Result<(), String> {
+    fn try_dataset(&self, dataset: &Dataset, observer: &dyn ExtractObserver) -> Result<(), String> {
         let text = |e: io::Error| e.to_string();
         if !self.pool.dsl().is_unlocked(dataset).unwrap_or(true) {
             return Err("encrypted, and its key is not loaded".to_owned());
@@ -146,7 +148,12 @@ impl<S: Sink> Rescue<'_, S> {
         }
     }
 
-    fn image(&self, volume: &Volume, name: &[u8], observer: &dyn Observer) -> Result<(), String> {
+    fn image(
+        &self,
+        volume: &Volume,
+        name: &[u8],
+        observer: &dyn ExtractObserver,
+    ) -> Result<(), String> {
         let there = self.dest.find(name).map_err(|e| e.to_string())?;
         if let Some(there) = there.as_ref().filter(|there| !there.is_file()) {
             return Err(format!("{} is in the way", kind_phrase(there.kind)));
@@ -169,7 +176,7 @@ impl<S: Sink> Rescue<'_, S> {
         &'e self,
         dataset: &Dataset,
         fs: &'e Filesystem,
-        observer: &'e dyn Observer,
+        observer: &'e dyn ExtractObserver,
     ) -> Extract<'e> {
         let mut extract = Extract::new(fs, self.keep, self.progress, observer);
         extract.existing = Existing::Renew { force: self.force };

@@ -6,7 +6,7 @@ use engine::config::{NvList, NvValue};
 use engine::datasets::{self, Destroy, Rename, snapshot};
 use engine::files::{NewFile, NewKind, Time};
 use engine::properties::{DatasetSetting, set};
-use engine::receive::{Followed, Naming, Observer, Phase, Receive};
+use engine::receive::{Followed, Naming, Phase, Receive, ReceiveObserver};
 use engine::send::{Forms, Gap, Package, Scope};
 use engine::streams::{Body, ErrorKind as Fault, Reader};
 use engine::{
@@ -21,7 +21,7 @@ const NOW: Time = Time { seconds: 1_700_000_000, nanos: 0 };
 /// Is told, and finishes at once.
 struct Quiet;
 
-impl Observer for Quiet {
+impl ReceiveObserver for Quiet {
     fn not_set(&self, dataset: &str, property: &str, why: &str) {
         panic!("{dataset} {property}: {why}");
     }
@@ -237,7 +237,7 @@ fn lineage(pool: &LivePool) -> Vec<(String, u64, Option<String>)> {
 /// What an increment of the tree makes of another pool; what was done, in order.
 fn followed(pool: &LivePool, stream: &[u8], force: bool) -> (Vec<Followed>, Option<Phase>) {
     struct Noted(RefCell<Vec<Followed>>);
-    impl Observer for Noted {
+    impl ReceiveObserver for Noted {
         fn not_set(&self, _: &str, _: &str, _: &str) {}
 
         fn follows(&self, change: &Followed) {
@@ -249,6 +249,28 @@ fn followed(pool: &LivePool, stream: &[u8], force: bool) -> (Vec<Followed>, Opti
     let how = Receive { target: pool.name().to_owned(), naming, force, ..Receive::default() };
     let done = how.run(pool, stream, &noted, &Progress::new());
     (noted.0.into_inner(), done.err().map(|e| e.phase))
+}
+
+/// A plan is made where nothing has come yet, and nothing was renamed: what comes later finds what
+/// came before all the same.
+#[test]
+fn a_plan_follows_a_stream_of_several_snapshots() {
+    let (from, into) = (pool("tank"), pool("other"));
+    tree(&from);
+    let plan = |stream: &[u8]| {
+        let naming = Naming::WithoutPool;
+        let how = Receive { target: "other".to_owned(), naming, force: true, ..Receive::default() };
+        how.plan(&into.look().unwrap(), stream, &Quiet, &Progress::new()).unwrap();
+    };
+    let all = sent(&from, "tank/top@3", None, &recursive());
+    plan(&all);
+    receive(&into, &all);
+    Rename::new("tank/top/vol", "tank/top/vol2").unwrap().run(&from).unwrap();
+    for name in ["tank/top@4", "tank/top@5"] {
+        snapshot(&from, &[name], true, Vec::new()).unwrap();
+    }
+    let since = Scope { intermediates: true, ..recursive() };
+    plan(&sent(&from, "tank/top@5", Some("@3"), &since));
 }
 
 /// The sender has promoted, moved, renamed and destroyed; datasets have exchanged their names, and
@@ -312,7 +334,7 @@ fn an_increment_of_a_tree_follows_the_sender() {
 #[test]
 fn a_package_that_came_whole_is_received_though_it_is_cancelled() {
     struct Late<'a>(&'a Progress);
-    impl Observer for Late<'_> {
+    impl ReceiveObserver for Late<'_> {
         fn not_set(&self, _: &str, _: &str, _: &str) {}
 
         fn ends(&self, _: u64, _: Duration) {

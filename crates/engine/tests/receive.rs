@@ -15,7 +15,7 @@ use engine::config::{NvList, NvValue, Packing};
 use engine::files::{NewFile, NewKind, Time, XattrMode};
 use engine::inside::ondisk::stream::{Begin, End, KIND_COMPOUND, MAGIC};
 use engine::properties::{DatasetSetting, set};
-use engine::receive::{NotReceived, Observer, Receive, Stream};
+use engine::receive::{NotReceived, Receive, ReceiveObserver, Stream};
 use engine::send::{Forms, Send};
 use engine::streams::Writer;
 use engine::{
@@ -34,7 +34,7 @@ const FILE_MAX: u64 = 900 << 10;
 #[derive(Default)]
 struct Told(RefCell<Vec<String>>);
 
-impl Observer for Told {
+impl ReceiveObserver for Told {
     fn begins(&self, stream: &Stream) {
         self.0.borrow_mut().push(format!("{} -> {}", stream.sent, stream.destination));
     }

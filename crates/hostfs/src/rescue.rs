@@ -14,7 +14,7 @@
 //! `start` count, with the whole files (`done`, 0 bytes lost) of all runs before.
 
 use crate::{Dir, FileInfo};
-use engine::extract::{Lost, Observer};
+use engine::extract::{ExtractObserver, Lost};
 use engine::{Node, hex};
 use rustix::fs::{Mode, OFlags, openat};
 use serde_json::{Map, Value, json};
@@ -202,7 +202,7 @@ impl DatasetLog<'_> {
     }
 }
 
-impl Observer for DatasetLog<'_> {
+impl ExtractObserver for DatasetLog<'_> {
     fn is_done(&self, path: &[u8], node: &Node) -> bool {
         self.log.whole.contains(&key(&self.dataset, path, node.size))
     }

@@ -68,7 +68,7 @@ pub use scan::{
     scan,
 };
 pub use space::{
-    ClassSpace, EMBEDDED_LOG_METASLABS, FRAGMENTATION, Metaslab, PoolSpace, TopSpace, class_of,
+    ClassSpace, EMBEDDED_LOG_METASLABS, FRAGMENTATION, MetaslabSpace, PoolSpace, TopSpace, class_of,
 };
 pub use status::{
     CheckpointNote, Condition, ExpansionNote, Remark, Section, Status, VdevTreeView, VdevView,

@@ -76,7 +76,7 @@ pub struct TopSpace {
     /// Its allocation class.
     pub class: Option<SpaceClass>,
     /// Its metaslabs; none on removed vdevs.
-    pub metaslabs: Vec<Metaslab>,
+    pub metaslabs: Vec<MetaslabSpace>,
     /// log2 of their size in bytes.
     pub metaslab_shift: u32,
     /// The ratio of raw bytes that datasets count.
@@ -91,7 +91,7 @@ pub struct TopSpace {
 
 /// One metaslab.
 #[derive(Clone, Debug, Default)]
-pub struct Metaslab {
+pub struct MetaslabSpace {
     /// Object of its space map in the MOS; 0: never used.
     pub space_map: u64,
     /// Bytes.
@@ -139,7 +139,7 @@ impl TopSpace {
         enough.then(|| (weighted / free.max(1)) as u64)
     }
 
-    fn embedded(&self) -> Option<&Metaslab> {
+    fn embedded(&self) -> Option<&MetaslabSpace> {
         self.metaslabs.get(self.embedded_log?)
     }
 }
@@ -316,8 +316,9 @@ impl Pool {
         let name = |what: &str| format!("{what} of vdev {}", config.id);
         let count = (config.asize.unwrap_or(0) >> shift).min(METASLABS_MAX);
         let size = |i| metaslab_size(config, shift, i);
-        top.metaslabs =
-            (0..count).map(|i| Metaslab { size: size(i), ..Metaslab::default() }).collect();
+        top.metaslabs = (0..count)
+            .map(|i| MetaslabSpace { size: size(i), ..MetaslabSpace::default() })
+            .collect();
         let array = config.metaslab_array.unwrap_or(0);
         let maps = if array == 0 { Ok(Vec::new()) } else { self.words(array, count) };
         let maps = out.note(name("the metaslab array"), maps).unwrap_or_default();
@@ -561,7 +562,14 @@ mod tests {
     #[test]
     fn sizes_are_whole_metaslabs() {
         let top = TopSpace {
-            metaslabs: vec![Metaslab { size: 1 << 20, allocated: 10, ..Metaslab::default() }; 3],
+            metaslabs: vec![
+                MetaslabSpace {
+                    size: 1 << 20,
+                    allocated: 10,
+                    ..MetaslabSpace::default()
+                };
+                3
+            ],
             metaslab_shift: 20,
             deflate_ratio: DeflateRatio::of(|size, _| size / 2 * 3),
             ..TopSpace::default()

@@ -2,6 +2,7 @@
 //! prelude, where a reader takes it for that. A value is not called after somebody who told, said
 //! or asked: its name says what it is.
 
+use std::collections::BTreeMap;
 use tidy::source::{code, has_word};
 use tidy::{report, rust_files};
 
@@ -47,6 +48,8 @@ const VERBS: [(&str, &str); 2] =
     [("crates/engine/src/send/mod.rs", "Send"), ("crates/zinc/src/cmd/far.rs", "Copy")];
 /// Words that say that somebody spoke, and not what of.
 const SPOKEN: [&str; 3] = ["told", "said", "asked"];
+/// Crates whose types are named together with their module, as in `checksum::Algorithm`.
+const QUALIFIED: [&str; 5] = ["codec", "lab", "ondisk", "views", "zinc"];
 /// Words of a name that may stand for a sentence: those of tests do.
 const WORDS_MAX: usize = 3;
 
@@ -132,4 +135,28 @@ fn the_rule_sees_names_in_code_and_nowhere_else() {
         "struct Asked;\nenum Amount { Asked }\n",
     ];
     assert_eq!(offences(&good.map(file)), [""; 0]);
+}
+
+#[test]
+fn public_types_of_a_crate_have_different_names() {
+    let mut first = BTreeMap::new();
+    let mut offences = Vec::new();
+    for (path, text) in rust_files() {
+        let mut parts = path.split('/');
+        let (Some("crates"), Some(name), Some("src")) = (parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        if QUALIFIED.contains(&name) {
+            continue;
+        }
+        for line in text.lines().filter(|line| line.starts_with("pub ")) {
+            let Some(declared) = declared(line) else { continue };
+            let other = first.entry((name.to_owned(), declared.to_owned())).or_insert(path.clone());
+            if *other != path {
+                offences.push(format!("{path}: {declared} is in {other} too"));
+            }
+        }
+    }
+    report("two public types of a crate have one name", &offences);
 }

@@ -168,3 +168,16 @@ pub fn with_new(
     }
     follow(session, change, |follower, change| follower.with_new(name, change))
 }
+
+/// The same for a verb that does nothing else.
+pub fn with_created(
+    session: &Session,
+    name: &str,
+    change: impl FnOnce() -> Result<(), Failure>,
+) -> Result<ExitCode, Failure> {
+    let code = with_new(session, name, change)?;
+    if code != ExitCode::SUCCESS {
+        ui::error(session, "filesystem successfully created, but not mounted\n");
+    }
+    Ok(code)
+}

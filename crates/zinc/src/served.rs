@@ -359,9 +359,9 @@ impl Server {
     }
 
     /// Has this process's command line run there, with `more` behind it.
-    fn run(&mut self, session: &Session, more: &[String]) -> Result<RunOutcome, Failure> {
+    fn run(&mut self, session: &Session, words: &[OsString]) -> Result<RunOutcome, Failure> {
         let [output, _] = ui::streams(session)?;
-        self.run_to(session, more, output.as_fd(), false)
+        self.run_to(session, words, output.as_fd(), false)
     }
 
     /// Turns to a server again that is about to end, or not; whether it is still there.
@@ -391,7 +391,7 @@ impl Server {
                 let mut text = String::new();
                 from.read_to_string(&mut text).map(|_| text)
             });
-            let code = self.run_to(session, &[], to.as_fd(), true);
+            let code = self.run_to(session, session.arguments(), to.as_fd(), true);
             drop(to);
             (code, reading.join())
         });
@@ -434,12 +434,11 @@ impl Server {
     fn run_to(
         &mut self,
         session: &Session,
-        more: &[String],
+        words: &[OsString],
         output: BorrowedFd<'_>,
         is_part: bool,
     ) -> Result<RunOutcome, Failure> {
-        let words = session.arguments().iter().cloned().chain(more.iter().map(OsString::from));
-        let args: Vec<Value> = words.map(|a| word_to_json(&a)).collect();
+        let args: Vec<Value> = words.iter().map(|a| word_to_json(a)).collect();
         let folder = std::env::current_dir()?;
         let known = ENVIRONMENT.iter();
         let known = known.filter_map(|n| Some(((*n).to_owned(), std::env::var(n).ok()?.into())));
@@ -547,9 +546,37 @@ pub fn forward(session: &Session, search: &[PathBuf], name: &str) -> Result<(), 
 
 /// The exit code of a server that did it instead, if the pool is served.
 pub fn run_there(session: &Session, search: &[PathBuf], name: &str) -> Result<Option<u8>, Failure> {
+    run_words(session, search, name, session.arguments())
+}
+
+/// The same of a command line that names several pools, for one of them: its server gets it without
+/// the others.
+pub fn run_for_one(
+    session: &Session,
+    search: &[PathBuf],
+    name: &str,
+    names: &[String],
+) -> Result<Option<u8>, Failure> {
+    let mut words = session.arguments().to_vec();
+    // Names come last, so a word like one of them that is an option's value comes before.
+    for other in names.iter().rev() {
+        if let Some(at) = words.iter().rposition(|word| word == other.as_str()) {
+            words.remove(at);
+        }
+    }
+    words.push(name.into());
+    run_words(session, search, name, &words)
+}
+
+fn run_words(
+    session: &Session,
+    search: &[PathBuf],
+    name: &str,
+    words: &[OsString],
+) -> Result<Option<u8>, Failure> {
     insist(session, || match Server::find(session, search, name)? {
         None => Ok(Break(Ok(None))),
-        Some(mut server) => match server.run(session, &[])? {
+        Some(mut server) => match server.run(session, words)? {
             RunOutcome::Code(code) => Ok(Break(Ok(Some(code)))),
             RunOutcome::NotBegun(failure) => Ok(Continue(Err(failure))),
         },
@@ -580,8 +607,9 @@ pub fn or_forward<T>(
 pub fn forward_each(session: &Session, search: &[PathBuf]) -> Result<(Vec<u64>, u8), Failure> {
     let (mut guids, mut worst) = (Vec::new(), 0);
     for server in &mut Server::own_in(session, search)? {
-        let name = [server.guid.to_string()];
-        let ran = insist(session, || match server.run(session, &name)? {
+        let mut words = session.arguments().to_vec();
+        words.push(server.guid.to_string().into());
+        let ran = insist(session, || match server.run(session, &words)? {
             RunOutcome::NotBegun(failure) if server.is_back(session) => {
                 Ok(Continue(RunOutcome::NotBegun(failure)))
             }

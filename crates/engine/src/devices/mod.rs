@@ -89,11 +89,3 @@ pub fn open_input(path: &Path) -> io::Result<File> {
 pub fn size(path: &Path) -> Option<u64> {
     Some(AnyDevices::default().open(path).ok()?.size())
 }
-
-/// Erases these labels (0 to 3), and waits until that is durable.
-///
-/// # Errors
-/// The device is too small to have labels, or refuses.
-pub fn clear_labels(device: &WriteDeviceRef, which: &[usize]) -> crate::Result<()> {
-    vdev::label::clear(device.as_ref(), which).map_err(|e| crate::Error::external(e.to_string()))
-}

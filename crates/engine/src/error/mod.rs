@@ -81,7 +81,7 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let place = folder.path();
 /// let opened = Pool::open("no-such-pool", &OpenOptions::in_places([place]));
-/// let Err(error) = opened.map_err(Error::from) else { return };
+/// let error = opened.map(drop).map_err(Error::from).unwrap_err();
 /// assert!(matches!(error.kind(), ErrorKind::NoSuchPool { .. }));
 /// assert_eq!(error.hint(), Some(&Hint::NamePlaces));
 /// ```

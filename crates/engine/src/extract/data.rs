@@ -1,7 +1,7 @@
 //! The bytes of an object into a file with holes.
 
 use super::failure::{Failure, Lost};
-use super::{Observer, Sink, TargetFile};
+use super::{ExtractObserver, Sink, TargetFile};
 use crate::{Error, Progress, Result};
 use dmu::Object;
 use std::fmt;
@@ -18,7 +18,7 @@ pub(super) struct Source<'a> {
     pub(super) object: &'a Object,
     pub(super) size: u64,
     pub(super) shown: &'a [u8],
-    pub(super) observer: &'a dyn Observer,
+    pub(super) observer: &'a dyn ExtractObserver,
 }
 
 /// Copies the data of `source` into `out`, an empty file of its size: holes stay holes. Ranges that
@@ -113,7 +113,7 @@ pub fn volume<S: Sink>(
     name: &[u8],
     replaced: Option<S::Id>,
     progress: &Progress,
-    observer: &dyn Observer,
+    observer: &dyn ExtractObserver,
 ) -> Result<u64> {
     let copied = || {
         let out = dir.file(volume.size())?;

@@ -41,8 +41,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use walk::Walk;
 use zpl::{FileKind, Filesystem, Node};
 
-/// Callbacks of a copy. They may be called from any thread. Paths are those of the pool.
-pub trait Observer: Sync {
+/// Is told what happens. All calls may come from any thread. Paths are those of the pool.
+pub trait ExtractObserver: Sync {
     /// Whether the file was copied whole in an earlier run; asked for with [`Existing::Renew`] and
     /// others alike, of files that are there with their size.
     fn is_done(&self, path: &[u8], node: &Node) -> bool {
@@ -142,8 +142,8 @@ pub struct Extract<'a> {
     pub renames: bool,
     /// Receives the progress; cancelling it stops the copy.
     pub progress: &'a Progress,
-    /// Notified of what happens to each file.
-    pub observer: &'a dyn Observer,
+    /// Is told what happens.
+    pub observer: &'a dyn ExtractObserver,
     /// Objects that were come across.
     seen: Mutex<HashSet<u64>>,
 }
@@ -209,7 +209,7 @@ impl<'a> Extract<'a> {
         fs: &'a Filesystem,
         keep: Preserve,
         progress: &'a Progress,
-        observer: &'a dyn Observer,
+        observer: &'a dyn ExtractObserver,
     ) -> Self {
         let (existing, seen) = (Existing::Refuse, Mutex::default());
         Self { fs, keep, posix_acls: false, existing, renames: false, progress, observer, seen }

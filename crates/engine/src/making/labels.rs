@@ -1,7 +1,7 @@
 //! Labels of a device: whose it is by them, and when they may be cleared.
 
 use super::device::{Content, DeviceRefusal, owner_of_aux};
-use crate::devices::{WriteDeviceRef, clear_labels};
+use crate::devices::WriteDeviceRef;
 use crate::error::{Error, ErrorKind, Place, Result};
 use ondisk::config::{LabelConfig, PoolState};
 use pool::{CandidateState, look_at_device};
@@ -84,6 +84,11 @@ impl ClearLabels<'_> {
         };
         (!self.force).then_some(DeviceRefusal::Holds(content))
     }
+}
+
+/// Erases these labels (0 to 3), and waits until that is durable.
+fn clear_labels(device: &WriteDeviceRef, which: &[usize]) -> Result<()> {
+    vdev::label::clear(device.as_ref(), which).map_err(|e| Error::external(e.to_string()))
 }
 
 #[cfg(test)]

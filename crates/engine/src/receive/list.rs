@@ -9,9 +9,9 @@ use ondisk::spelling::full_name;
 use ondisk::stream::ENCRYPTION_ROOT;
 use std::collections::BTreeMap;
 
-/// The list of a stream of several snapshots.
-pub(super) struct Package {
-    /// Without one it is of several snapshots of one dataset, whose properties are not sent.
+/// What a stream of several snapshots says of itself.
+pub(super) struct ReceivedPackage {
+    /// Without one it is of several snapshots of one dataset, and nothing is said of them.
     list: Option<NvList>,
     /// The dataset that was sent, with all below it if they were.
     pub(super) top: String,
@@ -42,7 +42,7 @@ pub(super) struct SentProperties {
     pub(super) of_snapshot: Vec<PropertyChange>,
 }
 
-impl Package {
+impl ReceivedPackage {
     /// Of the list behind BEGIN; `name` is what BEGIN calls it.
     pub(super) fn new(packed: &[u8], name: &str) -> Result<Self> {
         let bad = || Error::new(ErrorKind::BadStream(StreamFault::List));

@@ -43,7 +43,7 @@ use dsl::names::is_within;
 use dsl::write::{Encryption, Incoming, NameKind, PropertyChange, check_name};
 use dsl::{DatasetKind, PropertyContext, Refusal, ResumeToken, Source, has_property};
 use follow::Follow;
-use list::{Package, SentProperties};
+use list::{ReceivedPackage, SentProperties};
 use names::destination;
 use ondisk::ObjsetKind;
 use ondisk::props::find_dataset;
@@ -123,8 +123,8 @@ pub struct Stream {
     pub heals: bool,
 }
 
-/// Callbacks of a receive, which also make new datasets visible. Only losses must be handled.
-pub trait Observer {
+/// Is told of a receive, and makes what is new seen. Only losses must be listened to.
+pub trait ReceiveObserver {
     /// The stream of a snapshot begins; of one that is only planned, that is all.
     fn begins(&self, _stream: &Stream) {}
 
@@ -197,7 +197,7 @@ pub struct Receive {
     /// The snapshot that a new dataset is a clone of.
     pub origin: Option<String>,
     /// Properties that are set here, as users write them. Those of the encryption of what comes
-    /// unencrypted are [`Observer::encryption`]'s.
+    /// unencrypted are [`ReceiveObserver::encryption`]'s.
     pub set: Vec<(String, String)>,
     /// Properties that are not received.
     pub except: Vec<String>,
@@ -214,10 +214,12 @@ struct Run<'a, R> {
     pool: Option<&'a LivePool>,
     how: &'a Receive,
     reader: Reader<R>,
-    observer: &'a dyn Observer,
+    observer: &'a dyn ReceiveObserver,
     progress: &'a Progress,
     /// How what comes unencrypted is encrypted, once that is known.
     encryption: Option<Encryption>,
+    /// Datasets of which a plan has seen a stream, by the names they get, with those they have.
+    planned: BTreeMap<String, String>,
 }
 
 impl Receive {
@@ -230,7 +232,7 @@ impl Receive {
         &self,
         pool: &LivePool,
         input: impl Read,
-        observer: &dyn Observer,
+        observer: &dyn ReceiveObserver,
         progress: &Progress,
     ) -> std::result::Result<(), NotReceived> {
         self.started(pool.view(), Some(pool), input, observer, progress).all()
@@ -244,7 +246,7 @@ impl Receive {
         &self,
         pool: &Pool,
         input: impl Read,
-        observer: &dyn Observer,
+        observer: &dyn ReceiveObserver,
         progress: &Progress,
     ) -> std::result::Result<(), NotReceived> {
         self.started(pool, None, input, observer, progress).all()
@@ -255,11 +257,12 @@ impl Receive {
         view: &'a Pool,
         pool: Option<&'a LivePool>,
         input: R,
-        observer: &'a dyn Observer,
+        observer: &'a dyn ReceiveObserver,
         progress: &'a Progress,
     ) -> Run<'a, R> {
         let reader = Reader::new(input);
-        Run { view, pool, how: self, reader, observer, progress, encryption: None }
+        let (encryption, planned) = (None, BTreeMap::new());
+        Run { view, pool, how: self, reader, observer, progress, encryption, planned }
     }
 }
 
@@ -314,7 +317,7 @@ impl<R: Read> Run<'_, R> {
         if !end.is_some_and(|end| matches!(end.body, Body::End(_))) {
             return Err(reading(bad(StreamFault::List)));
         }
-        let package = Package::new(&list, name).map_err(reading)?;
+        let package = ReceivedPackage::new(&list, name).map_err(reading)?;
         if package.is_recursive() && self.how.target.contains('@') {
             return Err(reading(Error::new(ErrorKind::Against(Rule::HeadName))));
         }
@@ -354,7 +357,7 @@ impl<R: Read> Run<'_, R> {
     /// Does what the sender did to the tree since the streams before; what was refused.
     fn follow(
         &self,
-        package: &Package,
+        package: &ReceivedPackage,
     ) -> std::result::Result<BTreeMap<Followed, Error>, NotReceived> {
         if !package.is_recursive() || !package.is_increment() {
             return Ok(BTreeMap::new());
@@ -384,7 +387,7 @@ impl<R: Read> Run<'_, R> {
         begin: &Begin,
         sent: &str,
         top: &str,
-        package: Option<&Package>,
+        package: Option<&ReceivedPackage>,
     ) -> std::result::Result<(), NotReceived> {
         if !sent.contains('@') {
             return Err(reading(bad(StreamFault::SnapshotName)));
@@ -567,7 +570,7 @@ impl<R: Read> Run<'_, R> {
         begin: &Begin,
         sent: &str,
         destination: &mut String,
-        package: Option<&Package>,
+        package: Option<&ReceivedPackage>,
         wants_new: bool,
     ) -> Result<()> {
         let mut begin = Start::read(&mut self.reader, begin)?;
@@ -579,7 +582,11 @@ impl<R: Read> Run<'_, R> {
         // The one that was named is meant, and no other that has the snapshot.
         let is_named = is_top && self.how.naming == Naming::AsTarget;
         let begin = &begin;
+        let wanted = destination.split('@').next().unwrap_or_default().to_owned();
         let (incoming, is_there) = self.incoming(begin, destination, wants_new, is_named)?;
+        if self.pool.is_none() {
+            self.planned.insert(wanted, incoming.name.clone());
+        }
         let stream = Stream {
             sent: sent.to_owned(),
             destination: incoming.full_name(),
@@ -727,6 +734,7 @@ impl<R: Read> Run<'_, R> {
         if !wants_new && !is_named && dsl.by_name(&name).is_err() {
             // It may have another name here.
             let from = snapshot_by_guid(dsl, &name, begin.from_guid).map(|from| split(&from).0);
+            let from = from.or_else(|| self.planned.get(&name).cloned());
             let target = split(&self.how.target).0;
             if let Some(from) = from.filter(|from| is_within(from, &target)) {
                 name = from;
@@ -743,6 +751,7 @@ impl<R: Read> Run<'_, R> {
                 }
             }
             Err(_) if wants_new && name.contains('/') => {}
+            Err(_) if self.planned.contains_key(&name) => {}
             Err(e) => return Err(e.into()),
         }
         let incoming = Incoming { origin, ..self.arriving(begin, name, snapshot)? };

@@ -8,7 +8,7 @@ use ondisk::props::{Access, find_dataset};
 use ondisk::stream::ENCRYPTION_ROOT;
 
 /// A dataset of a package.
-pub(super) struct Member {
+pub(super) struct SentDataset {
     pub(super) head: Dataset,
     /// GUID of the snapshot of the dataset above that is sent, or that is the source of it; 0 of
     /// the dataset that was named.
@@ -21,7 +21,7 @@ pub(super) struct Member {
     pub(super) snapshots: Vec<Dataset>,
 }
 
-impl Member {
+impl SentDataset {
     pub(super) fn position(&self, name: &str) -> Option<usize> {
         self.snapshots.iter().position(|s| short(&s.name) == name)
     }
@@ -37,7 +37,7 @@ pub(super) fn of(
     scope: &Scope,
     from: Option<&str>,
     to: &str,
-    members: &[Member],
+    members: &[SentDataset],
 ) -> Result<NvList> {
     let mut list = NvList::new();
     if let Some(from) = from {
@@ -65,7 +65,7 @@ fn of_member(
     scope: &Scope,
     from: Option<&str>,
     to: &str,
-    member: &Member,
+    member: &SentDataset,
 ) -> Result<NvList> {
     let mut one = NvList::new();
     put(&mut one, "name", text(&member.head.name));

@@ -20,7 +20,7 @@
 //! A snapshot that a dataset lacks does not keep the others from being sent: the plan has it among
 //! its [gaps](Gap), and the stream is complete without it.
 
-use super::list::{self, Member};
+use super::list::{self, SentDataset};
 use super::scope::{Scope, short};
 use super::{Forms, Send};
 use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule, Unsendable};
@@ -284,7 +284,7 @@ struct Plan<'a> {
     to: &'a str,
     start: &'a Start,
     scope: &'a Scope,
-    members: Vec<Member>,
+    members: Vec<SentDataset>,
     gaps: Vec<Gap>,
 }
 
@@ -310,7 +310,7 @@ impl Plan<'_> {
 
     /// A dataset; `None` when it lacks the snapshot and that is not an error: it is younger, or
     /// such are passed over.
-    fn member(&mut self, head: Dataset, above: u64, limit: u64) -> Result<Option<Member>> {
+    fn member(&mut self, head: Dataset, above: u64, limit: u64) -> Result<Option<SentDataset>> {
         let mut snapshots = self.dsl.snapshots(&head)?;
         let Some(end) = snapshots.iter().position(|s| short(&s.name) == self.to) else {
             if head.phys.creation_txg > limit || self.scope.excludes(&head.name) {
@@ -331,13 +331,13 @@ impl Plan<'_> {
             None => None,
             Some(_) => Some(self.dsl.nameless(head.dir.phys.origin)?.phys.guid),
         };
-        Ok(Some(Member { head, above, origin, origin_name, snapshots }))
+        Ok(Some(SentDataset { head, above, origin, origin_name, snapshots }))
     }
 
     /// The snapshots in the order in which a receiver can take them.
     fn order(&mut self) -> Result<Vec<Part>> {
         let origins: HashSet<u64> = self.members.iter().filter_map(|m| m.origin).collect();
-        let guids = |m: &Member| m.snapshots.iter().map(|s| s.phys.guid).collect::<Vec<_>>();
+        let guids = |m: &SentDataset| m.snapshots.iter().map(|s| s.phys.guid).collect::<Vec<_>>();
         let all: HashSet<u64> = self.members.iter().flat_map(guids).collect();
         let (mut sent, mut parts) = (HashSet::new(), Vec::new());
         let mut waiting: Vec<usize> = (0..self.members.len()).collect();
@@ -374,8 +374,12 @@ impl Plan<'_> {
         Ok(parts)
     }
 
-    /// The parts sent of one dataset.
-    fn line(&self, member: &Member, origins: &HashSet<u64>) -> std::result::Result<Vec<Part>, Gap> {
+    /// What is sent of one dataset.
+    fn line(
+        &self,
+        member: &SentDataset,
+        origins: &HashSet<u64>,
+    ) -> std::result::Result<Vec<Part>, Gap> {
         let full = |name: &str| format!("{}@{name}", member.head.name);
         let snapshot = full(self.to);
         let source = match self.start {

@@ -233,7 +233,7 @@ impl Tree for Dirs {
 #[derive(Clone, Default)]
 pub struct Reports(Arc<Mutex<Vec<String>>>);
 
-impl extract::Observer for Reports {
+impl extract::ExtractObserver for Reports {
     fn lost(&self, path: &[u8], _: u64, lost: &extract::Lost) -> bool {
         self.say(&format!("lost {}+{}", lost.offset, lost.length), path);
         true

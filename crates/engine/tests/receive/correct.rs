@@ -62,7 +62,7 @@ fn damage(image: &Path, blocks: &[BlkPtr]) {
 #[derive(Default)]
 struct Corrected(RefCell<Option<Restored>>);
 
-impl Observer for Corrected {
+impl ReceiveObserver for Corrected {
     fn not_set(&self, _: &str, _: &str, _: &str) {}
     fn corrected(&self, _: &str, blocks: &Restored) {
         self.0.replace(Some(*blocks));

@@ -34,7 +34,7 @@ fn a_snapshot_that_is_in_use_is_not_destroyed_by_going_back() {
 /// Begins to receive an increment, and looks at the pool before the end.
 struct Between<'a>(&'a LivePool);
 
-impl Observer for Between<'_> {
+impl ReceiveObserver for Between<'_> {
     fn not_set(&self, _: &str, _: &str, _: &str) {}
     fn finish(
         &self,

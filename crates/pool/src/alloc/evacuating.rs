@@ -13,7 +13,7 @@
 //! between.
 
 use super::Allocator;
-use super::indirect::{Moved, MovedSpec};
+use super::indirect::{MovedSpec, MovedVdev};
 use core::ops::Range;
 use ondisk::Dva;
 use std::sync::Arc;
@@ -201,7 +201,7 @@ impl Allocator {
     pub(crate) fn end_leaving(&self, id: u32, txg: u64) -> Vec<u64> {
         let (Some(top), Some(moved)) = (self.top(id), self.moved(id)) else { return Vec::new() };
         let spec = MovedSpec { is_leaving: false, ..moved.spec() };
-        let next = Arc::new(Moved::new(spec));
+        let next = Arc::new(MovedVdev::new(spec));
         next.inherit(&moved);
         Arc::make_mut(&mut *self.moved.write()).insert(id, next);
         let maps = self.remove_top(id);

@@ -45,7 +45,7 @@ pub(crate) struct MovedSpec {
 }
 
 /// A removed vdev, or one that leaves.
-pub(super) struct Moved {
+pub(super) struct MovedVdev {
     pub(super) id: u32,
     ashift: u8,
     zap: u64,
@@ -79,7 +79,7 @@ pub(super) struct Part {
     pub(super) end: u64,
 }
 
-impl Moved {
+impl MovedVdev {
     pub(super) fn new(spec: MovedSpec) -> Self {
         Self {
             id: spec.id,
@@ -138,10 +138,10 @@ impl Moved {
 impl Allocator {
     /// Makes a removed vdev known, or one that leaves.
     pub(crate) fn add_moved(&self, spec: MovedSpec) {
-        Arc::make_mut(&mut *self.moved.write()).insert(spec.id, Arc::new(Moved::new(spec)));
+        Arc::make_mut(&mut *self.moved.write()).insert(spec.id, Arc::new(MovedVdev::new(spec)));
     }
 
-    pub(super) fn moved(&self, id: u32) -> Option<Arc<Moved>> {
+    pub(super) fn moved(&self, id: u32) -> Option<Arc<MovedVdev>> {
         self.moved.read().get(&id).cloned()
     }
 
@@ -243,7 +243,7 @@ impl Allocator {
         pass: u32,
     ) -> dmu::Result<ObsoleteSync> {
         let mut out = ObsoleteSync::default();
-        let all: Arc<BTreeMap<u32, Arc<Moved>>> = Arc::clone(&self.moved.read());
+        let all: Arc<BTreeMap<u32, Arc<MovedVdev>>> = Arc::clone(&self.moved.read());
         for moved in all.values() {
             let slot = (txg % TXGS as u64) as usize;
             let new = std::mem::take(&mut moved.obsolete.lock()[slot]);

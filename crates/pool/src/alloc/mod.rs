@@ -73,7 +73,7 @@ pub use rewrite::MapsAnew;
 pub use spec::{AsizeFn, TopSpec};
 pub use sync::SpaceSync;
 
-use self::indirect::Moved;
+use self::indirect::MovedVdev;
 use self::lanes::{AllocAttempt, Lane, PIECE};
 use self::maps::{BUCKETS, ReadMaps};
 use self::spec::Summaries;
@@ -116,8 +116,8 @@ pub struct Allocator {
     map_block: usize,
     tops: RwLock<Arc<Tops>>,
     /// Where the space of removed vdevs is, and of one that leaves.
-    moved: RwLock<Arc<BTreeMap<u32, Arc<Moved>>>>,
-    /// Blocks born up to this txg are kept for a checkpoint when they are freed; 0: there is none.
+    moved: RwLock<Arc<BTreeMap<u32, Arc<MovedVdev>>>>,
+    /// What was born up to this txg is kept for a checkpoint when it is freed; 0: there is none.
     checkpoint: AtomicU64,
     /// Metaslabs remember what became free.
     notes_freed: AtomicBool,
@@ -126,7 +126,7 @@ pub struct Allocator {
     /// By class.
     lanes: [Box<[Padded]>; CLASSES.len()],
     /// Objects of log space maps and of unflushed txgs, to be removed by the first sync.
-    logs: Mutex<Option<stored::Logs>>,
+    logs: Mutex<Option<stored::SpaceMapLogs>>,
     problems: Mutex<Vec<String>>,
 }
 

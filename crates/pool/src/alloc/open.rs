@@ -6,7 +6,7 @@
 use super::metaslab::{Summary, fragmentation};
 use super::rewrite::MapsAnew;
 use super::spec::{Summaries, TopSpec};
-use super::stored::{Logs, MosMaps, header_of, may_have_histogram, read_map};
+use super::stored::{MosMaps, SpaceMapLogs, header_of, may_have_histogram, read_map};
 use super::top::Top;
 use super::{AllocOptions, Allocator, BUCKETS};
 use dmu::{Objset, Zap};
@@ -61,7 +61,7 @@ impl Allocator {
         let directory = Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?;
         out.deflate = directory.get_u64(mos::DEFLATE)?.is_some_and(|n| n != 0);
         let mut unflushed = BTreeMap::new();
-        let mut logs = Logs::default();
+        let mut logs = SpaceMapLogs::default();
         for spec in tops {
             let mut summaries = Vec::new();
             for (i, object) in (0..).zip(words(mos, spec.ms_array, spec.ms_count)?) {
@@ -107,7 +107,7 @@ impl Allocator {
         mos: &Objset,
         unflushed: &BTreeMap<u32, Vec<u64>>,
         anew: &MapsAnew,
-        logs: &mut Logs,
+        logs: &mut SpaceMapLogs,
     ) -> dmu::Result<()> {
         let directory = Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?;
         let Some(table) = directory.get_u64(mos::LOG_SPACEMAP_ZAP)?.filter(|n| *n != 0) else {

@@ -11,7 +11,7 @@ const LENGTH_MAX: u64 = 1 << 32;
 
 /// The logs that the first sync removes.
 #[derive(Default)]
-pub(super) struct Logs {
+pub(super) struct SpaceMapLogs {
     /// Table of the logs.
     pub(super) table: u64,
     /// Key in the table, and object.
@@ -24,7 +24,7 @@ pub(super) struct Logs {
     pub(super) unflushed: Vec<(u64, u64)>,
 }
 
-impl Logs {
+impl SpaceMapLogs {
     pub(super) fn is_empty(&self) -> bool {
         self.logs.is_empty() && self.unflushed.is_empty() && self.replaced.is_empty()
     }

@@ -3,7 +3,7 @@
 use super::Allocator;
 use super::maps::{self, Shape, WriteMaps};
 use super::metaslab::Metaslab;
-use super::stored::{Logs, header_of, may_have_histogram};
+use super::stored::{SpaceMapLogs, header_of, may_have_histogram};
 use super::top::Top;
 use dmu::{NewObject, Objset, Place, Tx, zap};
 use ondisk::spacemap::SpaceMapHeader;
@@ -252,7 +252,7 @@ impl Allocator {
 
 /// Removes the maps for which there are new ones; how many had a histogram. One whose dnode cannot
 /// be read is given up.
-fn remove_replaced(mos: &Objset, tx: &Tx, logs: &Logs) -> dmu::Result<i64> {
+fn remove_replaced(mos: &Objset, tx: &Tx, logs: &SpaceMapLogs) -> dmu::Result<i64> {
     let mut histograms = 0;
     for number in &logs.replaced {
         if mos.object(*number).is_ok() {
@@ -265,7 +265,7 @@ fn remove_replaced(mos: &Objset, tx: &Tx, logs: &Logs) -> dmu::Result<i64> {
 
 /// Removes what the metaslabs have taken in. A metaslab whose txg is 0 has nothing in any log; the
 /// table of logs stays, empty.
-fn remove_logs(mos: &Objset, tx: &Tx, logs: &Logs) -> dmu::Result<()> {
+fn remove_logs(mos: &Objset, tx: &Tx, logs: &SpaceMapLogs) -> dmu::Result<()> {
     for (key, object) in &logs.logs {
         zap::remove(&mos.object(logs.table)?, tx, key.as_slice())?;
         // One that was not read may be gone.

@@ -23,7 +23,7 @@
 
 use super::config::{set_text, set_u64, unset};
 use super::shared::{Shared, TaskCx};
-use crate::dtl::{self, Logs};
+use crate::dtl::{self, DirtyTimeLogs};
 use crate::error::Result;
 use dmu::Objset;
 use ondisk::config::{VdevConfig, VdevKind};
@@ -66,7 +66,7 @@ impl Shared {
         cx: &TaskCx<'_>,
         vdev: &mut VdevConfig,
         nodes: &BTreeMap<u64, NodeRef<'_>>,
-        logs: &mut Logs,
+        logs: &mut DirtyTimeLogs,
     ) -> Result<bool> {
         let mut changed = false;
         for child in &mut vdev.children {
@@ -161,7 +161,7 @@ pub(super) fn mark_found(
 
 /// The dirty time logs that a configuration names. One that cannot be read is as good as empty:
 /// every block proves itself by its checksum.
-pub(super) fn logs_of(mos: &Objset, root: &VdevConfig) -> Logs {
+pub(super) fn logs_of(mos: &Objset, root: &VdevConfig) -> DirtyTimeLogs {
     let named = root.walk().filter_map(|v| Some((v.guid, v.dtl.filter(|n| *n != 0)?)));
     let read = named.filter_map(|(guid, number)| Some((guid, some(dtl::read(mos, number).ok()?)?)));
     read.collect()

@@ -29,7 +29,7 @@ use super::config_edit::parent_of;
 use super::leaves::unmark;
 use super::scan::RESILVER_TXG;
 use super::shared::Shared;
-use crate::dtl::Logs;
+use crate::dtl::DirtyTimeLogs;
 use crate::error::{Error, Result};
 use crate::live::config_edit::{bad, refused};
 use crate::not_used::Unfit;
@@ -68,7 +68,7 @@ pub enum OwnChanges {
 }
 
 /// What a leaf that has come back lacks.
-pub(super) struct Absence {
+pub(super) struct LeafAbsence {
     /// Txg of its last uberblock; 0: it has none.
     pub(super) newest: u64,
     /// Births of blocks that it may not have.
@@ -150,14 +150,14 @@ impl Shared {
 
     /// What a leaf that has come back lacks, by its uberblocks, those of a leaf beside it and its
     /// log.
-    pub(super) fn absence(&self, leaf: &FoundLeaf, guid: u64, log: &Txgs) -> Absence {
+    pub(super) fn absence(&self, leaf: &FoundLeaf, guid: u64, log: &Txgs) -> LeafAbsence {
         let last = self.txgs.last_synced();
         let ring: Vec<_> = read_ring(leaf).into_iter().filter(|u| u.uberblock.txg > 0).collect();
         let newest = ring.iter().map(|u| u.uberblock).max_by_key(|u| (u.txg, u.timestamp));
         let all = |has_stood_still| {
             let missed = std::iter::once(1..=last).collect();
             let newest = newest.map_or(0, |u| u.txg);
-            Absence { newest, missed, has_stood_still, is_as_it_left: false }
+            LeafAbsence { newest, missed, has_stood_still, is_as_it_left: false }
         };
         let (Some(newest), Some(others)) = (newest, self.marks_beside(guid)) else {
             return all(false);
@@ -183,7 +183,7 @@ impl Shared {
         let since = (0..LABELS).filter_map(of_label).min().unwrap_or(newest.txg);
         let mut missed = Txgs::default();
         missed.add(since + 1, last.saturating_add(1));
-        Absence { newest: newest.txg, missed, has_stood_still: true, is_as_it_left }
+        LeafAbsence { newest: newest.txg, missed, has_stood_still: true, is_as_it_left }
     }
 
     /// The uberblocks of a leaf in use beside that one.
@@ -382,7 +382,7 @@ impl LivePool {
     pub(super) fn online_returned(
         &self,
         devices: BTreeMap<u64, WriteDeviceRef>,
-        logs: &Logs,
+        logs: &DirtyTimeLogs,
     ) -> Result<()> {
         let shared = &self.shared;
         let tree = shared.reader.vdevs();
@@ -417,7 +417,7 @@ impl LivePool {
         let found = shared.check_label(&Arc::clone(&guarded).as_device(), guid)?;
         let tree = shared.reader.vdevs();
         let log = tree.leaves().find(|l| l.guid() == guid).map(vdev::NodeRef::missed_while_away);
-        let Absence { missed, has_stood_still, .. } =
+        let LeafAbsence { missed, has_stood_still, .. } =
             shared.absence(&found, guid, &log.unwrap_or_default());
         if own == OwnChanges::Keep && !has_stood_still {
             return Err(refused(DeviceFault::WroteAlone));

@@ -7,13 +7,13 @@ use rt::{Condvar, Rt};
 
 /// See the head of the file.
 pub(super) struct Removals {
-    pub(super) state: Mutex<Removal>,
+    pub(super) state: Mutex<RemovalWork>,
     /// A removal has ended.
     pub(super) changed: Condvar,
 }
 
 #[derive(Default)]
-pub(super) struct Removal {
+pub(super) struct RemovalWork {
     /// The vdev that leaves.
     pub(super) running: Option<RunningRemoval>,
     /// It runs, or its end is not durable yet.

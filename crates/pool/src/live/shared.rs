@@ -22,7 +22,7 @@ use super::tunables::{Tunable, Tunables};
 use super::txg::{TxgLimits, Txgs};
 use super::uses::Uses;
 use crate::alloc::{Allocator, TopSpec};
-use crate::dtl::Logs;
+use crate::dtl::DirtyTimeLogs;
 use crate::error::{Error, Result};
 use crate::faults::FaultLog;
 use crate::gate::Gate;
@@ -64,7 +64,7 @@ pub(super) struct ConfigState {
     /// Its object in the MOS.
     pub(super) object: u64,
     /// What the dirty time logs in the MOS hold.
-    pub(super) logs: Logs,
+    pub(super) logs: DirtyTimeLogs,
     /// State that the labels are to say.
     pub(super) state: PoolState,
     /// It changed since it was last written.
@@ -79,7 +79,7 @@ impl ConfigState {
         facts: PoolFacts,
         root: VdevConfig,
         object: u64,
-        logs: Logs,
+        logs: DirtyTimeLogs,
         rounds: [Round; 2],
     ) -> Self {
         Self { facts, root, object, logs, state: PoolState::Active, dirty: true, rounds }

@@ -10,7 +10,7 @@ use crate::progress::while_showing;
 use crate::session::Session;
 use crate::ui;
 use engine::Progress;
-use engine::extract::Observer as _;
+use engine::extract::ExtractObserver as _;
 use engine::rescue::Rescue;
 use hostfs::Dir;
 use hostfs::rescue::{LOG_NAME, Log};

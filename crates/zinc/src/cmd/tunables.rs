@@ -47,6 +47,10 @@ impl Verb for Args {
             let held = held.ok_or_else(|| crate::served::not_served(pool))?;
             return self.of_pool(session, &held);
         }
+        if let Some(setting) = self.names.iter().find(|name| name.contains('=')) {
+            let what = format!("cannot set {setting}: tunables are those of a pool that is served");
+            return Err(Failure::usage(what).hint("--pool POOL names it"));
+        }
         let chosen = self.names.iter().map(|name| Tunable::named(name));
         let chosen = chosen.collect::<Result<Vec<_>, _>>()?;
         let all = chosen.is_empty();

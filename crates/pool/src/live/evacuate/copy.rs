@@ -22,13 +22,13 @@ pub(in crate::live) enum Piece {
     /// No removal runs.
     None,
     /// This was copied, and why the removal cannot go on, when it cannot.
-    Copied(Vec<Moved>, Option<String>),
+    Copied(Vec<CopiedSegment>, Option<String>),
     /// There was nothing left to be copied.
     All,
 }
 
 /// A range that was copied.
-pub(in crate::live) struct Moved {
+pub(in crate::live) struct CopiedSegment {
     pub(super) segment: IndirectSegment,
     /// Bytes of it that were free.
     pub(super) gaps: u64,
@@ -56,10 +56,10 @@ impl Segment {
     }
 
     /// It was copied to `dst` in `txg`.
-    fn moved(&self, dst: Dva, txg: u64) -> Moved {
+    fn moved(&self, dst: Dva, txg: u64) -> CopiedSegment {
         let segment =
             IndirectSegment { src_offset: self.range().start, size: self.size(), dst, txg };
-        Moved { segment, gaps: self.size() - self.allocated() }
+        CopiedSegment { segment, gaps: self.size() - self.allocated() }
     }
 
     /// The parts between its own, from its beginning on.
@@ -148,7 +148,7 @@ impl Shared {
     }
 
     /// Copies ranges, in order, as far as that goes, and why it goes no further.
-    fn copy(&self, source: &Source, ranges: &[Range<u64>]) -> (Vec<Moved>, Option<String>) {
+    fn copy(&self, source: &Source, ranges: &[Range<u64>]) -> (Vec<CopiedSegment>, Option<String>) {
         let mut max = SEGMENT_MAX;
         let mut left = segments(ranges, max, source.ms_shift);
         let mut out = Vec::new();

@@ -1,6 +1,6 @@
 //! What the MOS has of a removal that runs: the mapping, its births, its state.
 
-use super::copy::{Moved, Piece};
+use super::copy::{CopiedSegment, Piece};
 use crate::error::{Error, Result};
 use crate::live::removals::RunningRemoval;
 use crate::live::shared::TaskCx;
@@ -100,11 +100,11 @@ impl TaskCx<'_> {
         }
     }
 
-    fn extend(&self, mut running: RunningRemoval, moved: &[Moved]) -> Result<()> {
+    fn extend(&self, mut running: RunningRemoval, moved: &[CopiedSegment]) -> Result<()> {
         let objects = self.objects();
         let header = &mut running.header;
         let (mut entries, mut counts, mut copied) = (Vec::new(), Vec::new(), 0u64);
-        for Moved { segment, gaps } in moved {
+        for CopiedSegment { segment, gaps } in moved {
             let entry = MappingEntry::new(segment.src_offset, segment.dst);
             header.max_offset = entry.src_end();
             header.bytes_mapped = header.bytes_mapped.saturating_add(segment.size);

@@ -8,7 +8,7 @@ use crate::progress::while_showing;
 use crate::session::Session;
 use control::input::Amount;
 use engine::files::{FileKind, Time};
-use engine::ingest::{Ingest, Observer};
+use engine::ingest::{Ingest, IngestObserver};
 use engine::properties::has_posix_acls;
 use engine::{DatasetKind, Error, Filesystem, LivePool, Progress};
 use hostfs::ingest::unpack::{self, UnpackError};
@@ -38,7 +38,7 @@ pub struct IntoArgs {
     pub dest: OsString,
 }
 
-impl Observer for CopyReport {
+impl IngestObserver for CopyReport {
     fn not_kept(&self, file: PathBuf, attribute: &[u8], why: &Error) {
         Self::not_kept(self, file.as_os_str().as_bytes(), attribute, why);
     }

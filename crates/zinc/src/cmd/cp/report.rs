@@ -4,7 +4,7 @@
 use crate::failure::FAILED;
 use crate::session::Session;
 use crate::ui;
-use engine::extract::Observer;
+use engine::extract::ExtractObserver;
 use engine::{Hint, Node};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,15 +64,20 @@ impl CopyReport {
     }
 }
 
-/// Out of a pool. A read error ends the copy of its file.
-impl Observer for CopyReport {
+/// Out of a pool. What cannot be read ends the copy of its file.
+impl ExtractObserver for CopyReport {
     fn failed(&self, path: &[u8], object: u64, why: &str) {
         let path = format!("{} (object {object})", printable(path));
         Self::failed(self, path.as_bytes(), &why);
     }
 
     fn refused(&self, path: &[u8], object: u64, why: &str, hint: &Hint) {
-        Observer::failed(self, path, object, &format!("{why}; {}", views::hints::words(hint)));
+        ExtractObserver::failed(
+            self,
+            path,
+            object,
+            &format!("{why}; {}", views::hints::words(hint)),
+        );
     }
 
     fn not_kept(&self, path: &[u8], what: &str, why: &str) {

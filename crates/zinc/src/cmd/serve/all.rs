@@ -24,7 +24,7 @@ use crate::known;
 use crate::served::{self, Server as Other};
 use crate::session::Session;
 use crate::ui;
-use control::keeper::{Keeper, Wanted};
+use control::keeper::{Keeper, ProcessSpec};
 use hostfs::notify;
 use page::Recorder;
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -143,7 +143,7 @@ impl Served {
         let is_gone = Arc::<AtomicBool>::default();
         self.recorder.watch(Arc::new(Remote::new(session, path, &is_gone)))?;
         let (own, known) = (session.clone(), session.clone());
-        Ok(self.keeper.keep(Wanted {
+        Ok(self.keeper.keep(ProcessSpec {
             key: guid,
             name,
             start: Box::new(move || start(&own, guid)),

@@ -5,7 +5,7 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::keys::{key_at, load_for};
 use crate::live::LiveArgs;
-use crate::mounting::with_new;
+use crate::mounting::with_created;
 use crate::refusals::cannot;
 use crate::session::Session;
 use crate::stored_only;
@@ -99,7 +99,7 @@ impl Verb for Args {
             let make = || new.run(pool).map_err(|e| cannot("create", &self.name, e));
             match self.unmounted {
                 true => make().map(|()| ExitCode::SUCCESS),
-                false => with_new(session, &self.name, make),
+                false => with_created(session, &self.name, make),
             }
         })?;
         stored_only::note(session, &self.properties);

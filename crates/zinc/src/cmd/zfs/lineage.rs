@@ -5,7 +5,7 @@ use crate::args::divide;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
-use crate::mounting::{while_unmounted, with_new};
+use crate::mounting::{while_unmounted, with_created, with_new};
 use crate::refusals::cannot;
 use crate::session::Session;
 use crate::stored_only;
@@ -137,7 +137,7 @@ impl Verb for MakeClone {
             let make = || clone.run(pool).map_err(fail);
             match self.unmounted {
                 true => make().map(|()| ExitCode::SUCCESS),
-                false => with_new(session, name, make),
+                false => with_created(session, name, make),
             }
         })?;
         stored_only::note(session, &self.properties);

@@ -14,7 +14,7 @@ use crate::ui;
 use ::mount::datasets::{MountScope, Unmounting, is_below};
 use control::input::Amount;
 use engine::keys::{self, Encryption, KeyWish, is_of_key};
-use engine::receive::{Followed, Naming, NotReceived, Observer, Receive, Stream};
+use engine::receive::{Followed, Naming, NotReceived, Receive, ReceiveObserver, Stream};
 use engine::{DatasetKind, Error, ErrorKind, LivePool, Progress, Refusal, Result};
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -248,7 +248,7 @@ impl Shown<'_> {
     }
 }
 
-impl Observer for Shown<'_> {
+impl ReceiveObserver for Shown<'_> {
     fn begins(&self, stream: &Stream) {
         self.say(&words::begins(stream, self.args.dry));
     }

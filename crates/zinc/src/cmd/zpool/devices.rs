@@ -187,13 +187,14 @@ impl Verb for Reopen {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         self.pools.iter().try_for_each(|name| each::require_pool_name(name))?;
-        let (names, code) = each::or_all_active(session, &self.live.search, &self.pools)?;
-        for name in &names {
-            self.live.change(session, name, |pool| {
+        let (names, served) = each::or_all_active(session, &self.live.search, &self.pools)?;
+        let here = each::in_turn(session, &self.live.search, &names, |name| {
+            let change = |pool: &LivePool| {
                 with_names(session, |names| names.reopen(pool))?;
                 finish_unless_served(session, pool)
-            })?;
-        }
-        Ok(ExitCode::from(code))
+            };
+            self.live.change(session, name, change).map(drop)
+        })?;
+        Ok(if here == ExitCode::SUCCESS { ExitCode::from(served) } else { here })
     }
 }

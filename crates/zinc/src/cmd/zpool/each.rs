@@ -90,6 +90,31 @@ pub(super) fn or_all_active(
     Ok((active, worst))
 }
 
+/// Does something to each of these pools, one after the other: its server does it to one that is
+/// served, this process to any other. What fails is said, and the next one has its turn all the
+/// same, as with OpenZFS.
+pub(super) fn in_turn(
+    session: &Session,
+    search: &[PathBuf],
+    names: &[String],
+    mut here: impl FnMut(&str) -> Result<(), Failure>,
+) -> Result<ExitCode, Failure> {
+    names.iter().try_for_each(|name| require_pool_name(name))?;
+    if let [name] = names {
+        return here(name).map(|()| ExitCode::SUCCESS);
+    }
+    let mut code = ExitCode::SUCCESS;
+    for name in names {
+        let done = served::run_for_one(session, search, name, names).and_then(|ran| match ran {
+            Some(code) => Ok(ExitCode::from(code)),
+            None => here(name).map(|()| ExitCode::SUCCESS),
+        });
+        let one = done.unwrap_or_else(|failure| failure.report(session));
+        code = if one == ExitCode::SUCCESS { code } else { one };
+    }
+    Ok(code)
+}
+
 /// Looks at each named pool, in the order of the names; without names at all that are served or
 /// found, each once, in the order of their own. Then shows the results of all, with whether nothing
 /// failed. A failure is reported, affects nothing else, and makes the command fail in the end.

@@ -79,11 +79,9 @@ impl Verb for Scrub {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        for name in &self.pools {
-            each::require_pool_name(name)?;
-            self.live.change(session, name, |pool| self.act(session, pool))?;
-        }
-        Ok(ExitCode::SUCCESS)
+        each::in_turn(session, &self.live.search, &self.pools, |name| {
+            self.live.change(session, name, |pool| self.act(session, pool)).map(drop)
+        })
     }
 }
 
@@ -93,13 +91,12 @@ impl Verb for Resilver {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        for name in &self.pools {
-            each::require_pool_name(name)?;
-            self.live.change(session, name, |pool| {
+        each::in_turn(session, &self.live.search, &self.pools, |name| {
+            let change = |pool: &LivePool| {
                 pool.resilver()?;
                 finish_unless_served(session, pool)
-            })?;
-        }
-        Ok(ExitCode::SUCCESS)
+            };
+            self.live.change(session, name, change).map(drop)
+        })
     }
 }

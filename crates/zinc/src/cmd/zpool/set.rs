@@ -315,34 +315,33 @@ impl Verb for SyncPools {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         self.pools.iter().try_for_each(|name| each::require_pool_name(name))?;
-        let (names, code) = each::or_all_active(session, &self.live.search, &self.pools)?;
-        for name in &names {
-            crate::served::forward(session, &self.live.search, name)?;
-            if let Some(pool) = session.held(name) {
-                pool.sync()?;
-                live::warn_displaced(session, &pool)?;
-                continue;
-            }
-            let find = || found::find(session, &self.live.search, name, SearchScope::Known);
-            let is_readonly = |known: &imported::Known| known.is_readonly();
-            let there = find()?;
-            if there.is_exported() || there.listed.known().is_some_and(is_readonly) {
-                // Nothing waits in it, and it is not for this system to write.
-                continue;
-            }
-            let (found, pool) = live::take(
-                session,
-                find,
-                &self.live.how,
-                &self.live.how.tuning.all(session)?,
-                |_| {},
-            )?;
+        let (names, served) = each::or_all_active(session, &self.live.search, &self.pools)?;
+        let sync = |name: &str| self.sync(session, name);
+        let here = each::in_turn(session, &self.live.search, &names, sync)?;
+        Ok(if here == ExitCode::SUCCESS { ExitCode::from(served) } else { here })
+    }
+}
+
+impl SyncPools {
+    fn sync(&self, session: &Session, name: &str) -> Result<(), Failure> {
+        crate::served::forward(session, &self.live.search, name)?;
+        if let Some(pool) = session.held(name) {
             pool.sync()?;
-            live::bring_what_is_missed(session, &pool);
-            found.refresh(&known::pools(session), &pool);
-            tell_txgs(session, &pool, &self.live.how)?;
-            pool.close()?;
+            return live::warn_displaced(session, &pool);
         }
-        Ok(ExitCode::from(code))
+        let find = || found::find(session, &self.live.search, name, SearchScope::Known);
+        let is_readonly = |known: &imported::Known| known.is_readonly();
+        let there = find()?;
+        if there.is_exported() || there.listed.known().is_some_and(is_readonly) {
+            // Nothing waits in it, and it is not for this system to write.
+            return Ok(());
+        }
+        let (found, pool) =
+            live::take(session, find, &self.live.how, &self.live.how.tuning.all(session)?, |_| {})?;
+        pool.sync()?;
+        live::bring_what_is_missed(session, &pool);
+        found.refresh(&known::pools(session), &pool);
+        tell_txgs(session, &pool, &self.live.how)?;
+        Ok(pool.close()?)
     }
 }
