@@ -3,14 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use engine::inside::zpl::{CaseSensitivity, FileKind, SpaceKind};
-use engine::{Filesystem, OpenOptions, Pool};
+use engine::{Filesystem, Pool};
+use poolkit::open;
 use testkit::CorpusPool;
-
-fn open(case: &CorpusPool) -> Pool {
-    let mut options = OpenOptions::default();
-    options.search.paths = vec![case.dir.clone()];
-    Pool::open(case.name(), &options).unwrap()
-}
 
 fn filesystem(pool: &Pool, name: &str) -> Filesystem {
     let dataset = pool.dsl().by_name(name).unwrap();

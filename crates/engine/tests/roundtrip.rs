@@ -97,7 +97,7 @@ const IN_SHARED: &[&str] =
 fn pool(case: &CorpusPool, tally: &mut Tally) {
     tally.at(&case.case);
     devices::labels(case, tally);
-    let pool = open::pool(case);
+    let pool = poolkit::open_unlocked(case);
     mos::directory(&pool, tally);
     objects::objset(pool.mos(), tally);
     let mut seen = BTreeSet::new();

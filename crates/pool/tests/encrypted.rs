@@ -4,16 +4,11 @@
 
 use dmu::Objset;
 use dsl::{Dataset, Dsl, KeyError};
-use pool::{OpenOptions, Pool, SearchOptions};
+use poolkit::open;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use testkit::CorpusPool;
 use zio::ErrorKind;
-
-fn open(corpus: &CorpusPool) -> Pool {
-    let search = SearchOptions { paths: vec![corpus.dir.clone()], ..SearchOptions::default() };
-    Pool::open(corpus.name(), &OpenOptions { search, ..OpenOptions::default() }).unwrap()
-}
 
 /// Heads and snapshots of all encrypted datasets.
 fn encrypted(dsl: &Dsl) -> Vec<Dataset> {
@@ -31,13 +26,8 @@ fn encrypted(dsl: &Dsl) -> Vec<Dataset> {
 }
 
 fn load_keys(corpus: &CorpusPool, dsl: &Dsl) {
-    for (dataset, key) in corpus.manifest["keys"].as_object().unwrap() {
-        let raw = key["key_hex"].as_str().map(|hex| {
-            let digits = |i: usize| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap();
-            (0..hex.len() / 2).map(digits).collect::<Vec<_>>()
-        });
-        let given = raw.unwrap_or_else(|| key["key"].as_str().unwrap().as_bytes().to_vec());
-        assert!(dsl.load_key(dataset, &given).unwrap() > 0, "{dataset}");
+    for (dataset, given) in corpus.keys() {
+        assert!(dsl.load_key(&dataset, &given).unwrap() > 0, "{dataset}");
     }
 }
 

@@ -7,31 +7,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use dsl::{Property, PropertyContext, Source};
-use pool::{OpenOptions, Pool};
+use poolkit::open_unlocked as open;
 use serde_json::{Map, Value};
 use testkit::CorpusPool;
 
 /// Bytes that the import for the manifest may have allocated or freed.
 const HOUSEKEEPING: u64 = 512 << 10;
-
-fn open(case: &CorpusPool) -> Pool {
-    let mut options = OpenOptions::default();
-    options.search.paths = vec![case.dir.clone()];
-    let pool = Pool::open(case.name(), &options).expect("the pool opens");
-    for (name, key) in case.manifest["keys"].as_object().into_iter().flatten() {
-        let bytes = match key.get("key_hex").and_then(Value::as_str) {
-            Some(hex) => unhex(hex),
-            None => key["key"].as_str().expect("a key").as_bytes().to_vec(),
-        };
-        pool.dsl().load_key(name, &bytes).expect("the key fits");
-    }
-    pool
-}
-
-fn unhex(hex: &str) -> Vec<u8> {
-    let pair = |i| u8::from_str_radix(&hex[i..i + 2], 16).expect("hexadecimal");
-    (0..hex.len()).step_by(2).map(pair).collect()
-}
 
 /// Names the manifests list (values of others were not kept).
 fn names() -> Vec<&'static str> {
@@ -177,9 +158,7 @@ fn properties_are_those_zfs_get_showed() {
 #[test]
 fn locked_datasets_have_properties() {
     let case = testkit::corpus("crypt");
-    let mut options = OpenOptions::default();
-    options.search.paths = vec![case.dir.clone()];
-    let pool = Pool::open(case.name(), &options).expect("the pool opens");
+    let pool = poolkit::open(&case);
     let context = PropertyContext::default();
     for (name, kind) in [("sealed/pass", "filesystem"), ("sealed/pass/vol", "volume")] {
         let head = pool.dsl().by_name(name).unwrap();

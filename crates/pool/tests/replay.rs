@@ -8,29 +8,16 @@
 
 use dmu::Objset;
 use ondisk::zil::Body;
-use pool::{OpenOptions, Pool, SearchOptions};
+use pool::Pool;
+use poolkit::open_unlocked as open;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use testkit::CorpusPool;
 use zpl::replay::{self, Settings};
 use zpl::{FileKind, Filesystem, Node, Volume};
 
 const CASES: [&str; 2] = ["ziluncle", "zil-slog"];
-
-fn open(corpus: &CorpusPool) -> Pool {
-    let search = SearchOptions { paths: vec![corpus.dir.clone()], ..SearchOptions::default() };
-    let pool =
-        Pool::open(corpus.name(), &OpenOptions { search, ..OpenOptions::default() }).unwrap();
-    for (dataset, key) in corpus.manifest["keys"].as_object().into_iter().flatten() {
-        let hex = key["key_hex"].as_str().unwrap();
-        let digits = |i: usize| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap();
-        let raw: Vec<u8> = (0..hex.len() / 2).map(digits).collect();
-        assert!(pool.dsl().load_key(dataset, &raw).unwrap() > 0, "{dataset}");
-    }
-    pool
-}
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut out, b| {

@@ -6,17 +6,13 @@
 use dmu::{Objset, Zap};
 use ondisk::zil::{AclPart, AttrBit, Body, Create, ExtraAttrs, Record, TxType, Whiteout};
 use ondisk::{BlkPtr, Endian};
-use pool::{OpenOptions, Pool, SearchOptions};
+use pool::Pool;
+use poolkit::open;
 use std::cell::Cell;
-use testkit::{CorpusPool, Rng};
+use testkit::Rng;
 use zil::{Log, LogBlock, LogEnd};
 use zpl::replay::{self, Refusal, ReplayReport, Settings};
 use zpl::{FileKind, Filesystem, NewFile, NewKind, Node};
-
-fn open(corpus: &CorpusPool) -> Pool {
-    let search = SearchOptions { paths: vec![corpus.dir.clone()], ..SearchOptions::default() };
-    Pool::open(corpus.name(), &OpenOptions { search, ..OpenOptions::default() }).unwrap()
-}
 
 fn objset(pool: &Pool, name: &str) -> Objset {
     pool.dsl().objset(&pool.dsl().by_name(name).unwrap()).unwrap()

@@ -9,7 +9,8 @@
 mod common;
 
 use common::Lab;
-use pool::{Condition, DamagedObject, OpenOptions, Pool, Remark, ViewState};
+use pool::{Condition, DamagedObject, Pool, Remark, ViewState};
+use poolkit::open;
 use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering};
 use testkit::CorpusPool;
@@ -17,12 +18,6 @@ use vdev::VdevState;
 
 /// Bytes that the import for the manifest may have allocated or freed.
 const HOUSEKEEPING: u64 = 512 << 10;
-
-fn open(case: &CorpusPool) -> Pool {
-    let mut options = OpenOptions::default();
-    options.search.paths = vec![case.dir.clone()];
-    Pool::open(case.name(), &options).expect("the pool opens")
-}
 
 /// Runs a comparison over all cases and lists every difference.
 fn every_case(compare: impl Fn(&CorpusPool, &Pool, &mut Vec<String>)) {

@@ -1,4 +1,5 @@
-//! How tests make pools: layouts, and a pool of each over memory, files or simulated disks.
+//! How tests come by pools: those of the collection, opened, and new ones: layouts, and a pool of each
+//! over memory, files or simulated disks.
 //!
 //! Only tests use this crate (a dev-dependency everywhere; `tidy` enforces it), so it may panic. It
 //! stands on `pool`, so that tests of `pool` and of all that is above it have the same layouts.
@@ -8,7 +9,23 @@
 
 use device::WriteDeviceRef;
 use pool::live::{self, CreateOptions, Devices, LivePool, NewTop, SpaceClass, VdevSpec};
+use pool::{OpenOptions, Pool};
 use rt::Rt;
+use testkit::CorpusPool;
+
+/// A pool of the collection, opened for reading where it lies.
+pub fn open(case: &CorpusPool) -> Pool {
+    Pool::open(case.name(), &OpenOptions::in_places([&case.dir])).expect("the pool opens")
+}
+
+/// The same with the keys that its manifest has.
+pub fn open_unlocked(case: &CorpusPool) -> Pool {
+    let pool = open(case);
+    for (name, key) in case.keys() {
+        pool.dsl().load_key(&name, &key).expect("the key fits");
+    }
+    pool
+}
 
 /// A leaf that its labels know by this path, as a file or as a disk.
 pub fn leaf(path: impl Into<String>, is_file: bool) -> VdevSpec {

@@ -35,6 +35,20 @@ impl CorpusPool {
         self.manifest["pool"].as_str().expect("the manifest names the pool")
     }
 
+    /// What its manifest says of keys: the encryption roots, and what their users give.
+    pub fn keys(&self) -> Vec<(String, Vec<u8>)> {
+        let unhex = |hex: &str| -> Vec<u8> {
+            let digits = hex.as_bytes().chunks(2).map(|pair| str::from_utf8(pair).unwrap());
+            digits.map(|pair| u8::from_str_radix(pair, 16).expect("hexadecimal")).collect()
+        };
+        let key = |key: &Value| match key["key_hex"].as_str() {
+            Some(hex) => unhex(hex),
+            None => key["key"].as_str().expect("a key").as_bytes().to_vec(),
+        };
+        let all = self.manifest["keys"].as_object().into_iter().flatten();
+        all.map(|(name, given)| (name.clone(), key(given))).collect()
+    }
+
     /// The manifest of the import without replay that the two intent-log cases have beside
     /// the ordinary one.
     pub fn manifest_readonly(&self) -> Option<Value> {

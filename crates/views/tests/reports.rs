@@ -10,6 +10,7 @@
 mod values;
 
 use engine::{OpenOptions, Pool};
+use poolkit::open;
 use std::path::Path;
 use testkit::CorpusPool;
 use views::history::{HistoryFormat, history_text};
@@ -23,10 +24,6 @@ fn open_in(name: &str, dir: &Path) -> Pool {
     let mut options = OpenOptions::default();
     options.search.paths = vec![dir.to_owned()];
     Pool::open(name, &options).expect("the pool opens")
-}
-
-fn open(case: &CorpusPool) -> Pool {
-    open_in(case.name(), &case.dir)
 }
 
 /// Runs a comparison over all cases and lists every difference.

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "a test")]
 
 use engine::inside::dsl::DatasetKind;
-use engine::{Filesystem, Node, OpenOptions, Pool};
+use engine::{Filesystem, Node, Pool};
+use poolkit::open;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
@@ -216,12 +217,6 @@ impl Damaged {
         }
         dir
     }
-}
-
-fn open(pool: &CorpusPool) -> Pool {
-    let mut options = OpenOptions::default();
-    options.search.paths = vec![pool.dir.clone()];
-    Pool::open(pool.name(), &options).unwrap()
 }
 
 fn filesystem(pool: &Pool, name: &str) -> Filesystem {

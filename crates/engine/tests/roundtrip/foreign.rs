@@ -39,7 +39,7 @@ impl Compared {
 }
 
 fn pool(case: &CorpusPool, compared: &mut Compared) {
-    let pool = open::pool(case);
+    let pool = poolkit::open_unlocked(case);
     case.case.clone_into(&mut compared.place);
     let store = Arc::new(Twin::new(Arc::clone(pool.mos().store())));
     let root = &pool.uberblock().rootbp;

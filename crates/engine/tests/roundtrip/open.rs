@@ -1,27 +1,6 @@
-//! Opening pools of the corpus with their keys.
+//! What is in pools of the corpus.
 
-use engine::{Dataset, OpenOptions, Pool};
-use testkit::CorpusPool;
-
-/// Opens a pool and unlocks what the manifest has keys for.
-pub(crate) fn pool(case: &CorpusPool) -> Pool {
-    let mut options = OpenOptions::default();
-    options.search.paths.clone_from(&case.images);
-    let pool = Pool::open(case.name(), &options).expect("a sound pool");
-    for (name, key) in case.manifest["keys"].as_object().into_iter().flatten() {
-        let bytes = match key["key_hex"].as_str() {
-            Some(hex) => unhex(hex),
-            None => key["key"].as_str().expect("a key").as_bytes().to_vec(),
-        };
-        pool.dsl().load_key(name, &bytes).expect("the key fits");
-    }
-    pool
-}
-
-fn unhex(hex: &str) -> Vec<u8> {
-    let pair = |i| u8::from_str_radix(&hex[i..i + 2], 16).expect("hexadecimal");
-    (0..hex.len()).step_by(2).map(pair).collect()
-}
+use engine::{Dataset, Pool};
 
 /// All heads and snapshots.
 pub(crate) fn datasets(pool: &Pool) -> Vec<Dataset> {
