@@ -56,14 +56,7 @@ fn totals_are_those_of_zdb() {
 #[test]
 fn unlocked_everything_is_decrypted_and_right() {
     let corpus = testkit::corpus("crypt");
-    let pool = common::open(&corpus.dir, corpus.name());
-    for (dataset, key) in corpus.manifest["keys"].as_object().expect("keys") {
-        let bytes = match key["key"].as_str() {
-            Some(text) => text.as_bytes().to_vec(),
-            None => common::unhex(key["key_hex"].as_str().expect("a key")),
-        };
-        pool.dsl().load_key(dataset, &bytes).expect("the key fits");
-    }
+    let pool = poolkit::open_unlocked(&corpus);
     let options = CheckOptions { snapshots: true, ..CheckOptions::default() };
     let report = check::run(&pool, &options, &rt::Progress::new());
     assert!(report.issues.is_empty(), "{:#?}", report.issues);

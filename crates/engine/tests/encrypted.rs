@@ -287,15 +287,10 @@ fn pools_that_openzfs_encrypted_are_changed() {
     let pools = Pools::at(dir.path());
     let pool = pools.import(corpus.name());
     let mut held = BTreeMap::new();
-    let all = corpus.manifest["keys"].as_object().unwrap();
+    let all = corpus.keys();
     let load = |pool: &LivePool| {
-        for (dataset, key) in all {
-            let raw = key["key_hex"].as_str().map(|hex| {
-                let digits = |i: usize| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap();
-                (0..hex.len() / 2).map(digits).collect::<Vec<_>>()
-            });
-            let given = raw.unwrap_or_else(|| key["key"].as_str().unwrap().as_bytes().to_vec());
-            pool.load_key(dataset, &given).unwrap();
+        for (dataset, given) in &all {
+            pool.load_key(dataset, given).unwrap();
         }
     };
     load(&pool);

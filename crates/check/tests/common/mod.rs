@@ -13,9 +13,3 @@ pub fn open(dir: &Path, name: &str) -> Pool {
     options.search.paths = vec![dir.to_owned()];
     Pool::open(name, &options).expect("the pool opens")
 }
-
-/// Bytes of hexadecimal digits.
-pub fn unhex(text: &str) -> Vec<u8> {
-    let digit = |i| u8::from_str_radix(&text[i..i + 2], 16).expect("hexadecimal");
-    (0..text.len()).step_by(2).map(digit).collect()
-}

@@ -1,7 +1,6 @@
 //! Pools with encrypted datasets are repaired without a key. What cannot be decoded for want of one
 //! is not taken for damage, and nothing of it is lost: with the keys everything can be read.
 
-use super::common;
 use super::judge;
 use super::kit::*;
 use check::{CheckOptions, Issue};
@@ -11,12 +10,8 @@ const CASE: &str = "crypt";
 
 /// Loads the keys of all datasets.
 fn unlock(pool: &pool::Pool) {
-    for (dataset, key) in testkit::corpus(CASE).manifest["keys"].as_object().unwrap() {
-        let bytes = match key["key"].as_str() {
-            Some(text) => text.as_bytes().to_vec(),
-            None => common::unhex(key["key_hex"].as_str().unwrap()),
-        };
-        pool.dsl().load_key(dataset, &bytes).unwrap();
+    for (dataset, given) in testkit::corpus(CASE).keys() {
+        pool.dsl().load_key(&dataset, &given).unwrap();
     }
 }
 
