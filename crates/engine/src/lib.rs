@@ -469,8 +469,8 @@ pub mod pools {
     pub use ondisk::history::HistoryRecord;
     pub use ondisk::scan::{Function, RebuildState, ScanState, State as ScanProgress};
     pub use pool::{
-        Absence, CandidateLeaf, CandidateState, CheckpointState, MissingDevice, Salvage,
-        UnknownFeature,
+        Absence, CandidateLeaf, CandidateState, CheckpointState, DamagedObject, MissingDevice,
+        Salvage, UnknownFeature,
     };
     pub use pool::{
         CheckpointNote, Condition, ExpansionNote, PoolSpace, Remark, Removal, SUSPENDED, Section,

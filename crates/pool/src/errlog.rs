@@ -229,13 +229,16 @@ impl Pool {
             (_, Ok(name)) => name,
             (_, Err(_)) => return format!("<{dataset:#x}>:<{object:#x}>"),
         };
-        let head = self.dsl().by_name(&name);
-        let fs = head.and_then(|ds| self.dsl().objset(&ds)).ok();
-        let path = fs.and_then(|os| Filesystem::open(os).ok()).and_then(|fs| path_of(&fs, *object));
-        match path {
-            Some(path) => format!("{name}:{path}"),
-            None => format!("{name}:<{object:#x}>"),
-        }
+        self.path_of(damaged).unwrap_or_else(|| format!("{name}:<{object:#x}>"))
+    }
+
+    /// The path of an object that is a file and can be found by it: `pool/data:/dir/file`.
+    #[must_use]
+    pub fn path_of(&self, damaged: &DamagedObject) -> Option<String> {
+        let name = self.dsl().name_of(damaged.dataset).ok()?;
+        let head = self.dsl().by_name(&name).ok()?;
+        let fs = Filesystem::open(self.dsl().objset(&head).ok()?).ok()?;
+        Some(format!("{name}:{}", path_of(&fs, damaged.object)?))
     }
 }
 

@@ -25,9 +25,10 @@ pub struct View {
 }
 
 impl View {
-    /// The findings and the summary.
+    /// The findings and the summary. `name` has the path of a file by its object set and object,
+    /// where there is one.
     #[must_use]
-    pub fn text(&self, r: &Report) -> String {
+    pub fn text(&self, r: &Report, name: &dyn Fn(u64, u64) -> Option<String>) -> String {
         let mut text = String::new();
         let mut shown = std::collections::BTreeMap::<&str, usize>::new();
         for issue in r.issues.iter().filter(|i| !self.is_quiet || i.severity() != Severity::Note) {
@@ -41,6 +42,9 @@ impl View {
             let (severity, name) = (issue.severity().name(), issue.name());
             let _ = writeln!(text, "{severity}: {name}: {}", line(&message));
             let _ = writeln!(text, "    {}", consequence(issue));
+            if let Some(path) = lost_object(issue).and_then(|(set, object)| name(set, object)) {
+                let _ = writeln!(text, "    {}", line(&path));
+            }
             self.ranges(issue, &mut text);
         }
         for (name, n) in shown.iter().filter(|(_, n)| !self.is_verbose && **n > SHOWN_OF_A_KIND) {
@@ -68,6 +72,14 @@ impl View {
         if more > 0 {
             let _ = writeln!(text, "    and {more} more ranges (-v shows them)");
         }
+    }
+}
+
+/// The object of which a block is lost, with its object set.
+fn lost_object(issue: &Issue) -> Option<(u64, u64)> {
+    match issue {
+        Issue::BlockLost { at, .. } => Some((at.place.objset, at.place.object)),
+        _ => None,
     }
 }
 

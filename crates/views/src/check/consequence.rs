@@ -62,7 +62,7 @@ pub(super) fn consequence(issue: &Issue) -> &'static str {
         }
         Issue::KnownError { .. } => "an earlier scrub or read met this error",
         Issue::Unopened { .. } => "the object it describes is not available",
-        Issue::Locked { .. } => "load the key to check encrypted data as well",
+        Issue::Locked { .. } => "read with its key (--keys, --ask), its data is checked as well",
     }
 }
 

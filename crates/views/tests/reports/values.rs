@@ -509,15 +509,16 @@ fn what_a_check_found() {
     let mut many = found((0..30).map(|_| link()).collect());
     many.dropped.insert("link-count", 70);
     let stopped = Report { cancelled: true, ..found(Vec::new()) };
+    let named = |set, object| Some(format!("tank/home:/file of {set} {object}\u{1b}"));
     let all = [
-        ("nothing", usual.text(&clean)),
-        ("something of each weight", usual.text(&found(issues()))),
-        ("-q", check::View { is_quiet: true, ..usual }.text(&found(issues()))),
-        ("-v", check::View { is_verbose: true, ..usual }.text(&found(issues()))),
+        ("nothing", usual.text(&clean, &named)),
+        ("something of each weight", usual.text(&found(issues()), &named)),
+        ("-q", check::View { is_quiet: true, ..usual }.text(&found(issues()), &named)),
+        ("-v", check::View { is_verbose: true, ..usual }.text(&found(issues()), &named)),
         ("more than are shown, without data", {
-            check::View { is_metadata_only: true, ..usual }.text(&many)
+            check::View { is_metadata_only: true, ..usual }.text(&many, &named)
         }),
-        ("stopped", usual.text(&stopped)),
+        ("stopped", usual.text(&stopped, &named)),
     ];
     hold("check", &all);
 }

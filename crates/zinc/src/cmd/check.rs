@@ -6,7 +6,7 @@ use crate::failure::{Failure, ISSUES};
 use crate::session::Session;
 use crate::ui;
 use engine::check::{CheckOptions, Issue, Report, Verify};
-use engine::pools::Verdict;
+use engine::pools::{DamagedObject, Verdict};
 use engine::{OpenOptions, Pool};
 use engine::{Progress, check};
 use serde_json::json;
@@ -64,7 +64,7 @@ impl Verb for Args {
             snapshots: self.snapshots,
             ..CheckOptions::default()
         };
-        let report = self.settled(session, pool, &options)?;
+        let (report, pool) = self.settled(session, pool, &options)?;
         if self.json {
             ui::json(session, &views::check::value(&report));
         } else {
@@ -73,14 +73,15 @@ impl Verb for Args {
                 is_verbose: self.verbose,
                 is_metadata_only: self.no_verify,
             };
-            ui::out(session, &view.text(&report));
+            let name = |dataset, object| pool.path_of(&DamagedObject { dataset, object });
+            ui::out(session, &view.text(&report, &name));
         }
         Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(ISSUES) })
     }
 }
 
 impl Args {
-    /// The report of a state that stayed. While another program writes to the pool, what is read
+    /// The report of a state that stayed, and the pool in that state. While another program writes to the pool, what is read
     /// may be overwritten before it is verified, which looks like damage: then again, from the
     /// newest state.
     fn settled(
@@ -88,11 +89,11 @@ impl Args {
         session: &Session,
         mut pool: Pool,
         options: &CheckOptions,
-    ) -> Result<Report, Failure> {
+    ) -> Result<(Report, Pool), Failure> {
         for _ in 0..ATTEMPTS {
             let report = with_progress(session, &pool, options, !self.json && !self.quiet);
             if report.is_clean() || !(pool.has_moved() || labels_changed(&pool, &report)) {
-                return Ok(report);
+                return Ok((report, pool));
             }
             pool = self.pool.open_devices(session, &self.name)?;
         }
