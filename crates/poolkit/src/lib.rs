@@ -1,5 +1,5 @@
-//! How tests come by pools: those of the collection, opened, and new ones: layouts, and a pool of each
-//! over memory, files or simulated disks.
+//! How tests come by pools: those of the collection, opened, and new ones: layouts, and a pool of
+//! each over memory, files or simulated disks.
 //!
 //! Only tests use this crate (a dev-dependency everywhere; `tidy` enforces it), so it may panic. It
 //! stands on `pool`, so that tests of `pool` and of all that is above it have the same layouts.

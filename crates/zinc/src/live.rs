@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::txgs::{self, Style, history};
 use crate::{host, known, served, ui};
 use clap::Args;
-use engine::devices::open_input;
+use engine::devices::read_text;
 use engine::live::{ImportOptions, Invocation, Setting};
 use engine::pools::named_leaves;
 use engine::{Error, Hint, LivePool, OpenOptions, Progress};
@@ -20,8 +20,11 @@ use std::path::{Path, PathBuf};
 /// The progress line of a resilver that a command waits for.
 const RESILVER: &str = "resilver (Ctrl-C leaves it to the next command): blocks";
 
-/// The messages for files that were changed before the pool was suspended, and for a change that
-/// was made by then.
+/// Longest file of tunables, in bytes.
+const TUNABLES_MAX: u64 = 1 << 20;
+
+/// What is said of files that were changed before the pool was suspended, and of a change that was
+/// made by then.
 const KEPT: &str = "earlier changes are kept; the rest was not done, and will not be done later";
 const MADE: &str = "it was done in memory, and becomes durable when the pool resumes";
 
@@ -81,8 +84,7 @@ impl Tuning {
         let mut out = Vec::new();
         if let Some(path) = &self.file {
             let shown = path.display();
-            let text = open_input(&session.path(path))
-                .and_then(std::io::read_to_string)
+            let text = read_text(&session.path(path), TUNABLES_MAX)
                 .map_err(|e| Failure::new(format!("cannot read {shown}")).because(e.to_string()))?;
             out = Setting::parse_lines(&text).map_err(|(line, e)| {
                 let failure = Failure::usage(format!("{shown}, line {line}: {e}"));

@@ -42,9 +42,9 @@ impl From<DatasetError> for Failure {
             DatasetError::System { ref error, .. } => {
                 let failure = Self::new(e.to_string());
                 match error {
-                    Error::NotEmpty(_) => {
-                        failure.hint("-O or the property overlay=on mounts over it")
-                    }
+                    Error::NotEmpty(_) => failure.hint(
+                        "-O mounts over it; so does overlay=on, where the property mountpoint says",
+                    ),
                     Error::Mounted(..) => {
                         failure.hint("`zinc unmount` unmounts it; -O mounts over it")
                     }

@@ -37,7 +37,7 @@ pub use uses::{Process, SystemUse, locked_by, loop_above, use_by_system};
 
 use rustix::fs::OFlags;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -81,6 +81,19 @@ pub fn open_input(path: &Path) -> io::Result<File> {
     match own.iter().any(|place| path.starts_with(place)) {
         true => File::open(path),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe")),
+    }
+}
+
+/// The text of a file that a user named, as [`open_input`] opens it, of at most `max` bytes.
+///
+/// # Errors
+/// It is longer, or no text, and what the system says.
+pub fn read_text(path: &Path, max: u64) -> io::Result<String> {
+    let mut text = String::new();
+    let length = open_input(path)?.take(max.saturating_add(1)).read_to_string(&mut text)?;
+    match length as u64 > max {
+        true => Err(io::Error::new(io::ErrorKind::InvalidData, format!("longer than {max} bytes"))),
+        false => Ok(text),
     }
 }
 

@@ -215,6 +215,18 @@ impl Inherit {
         self
     }
 
+    /// A dataset and all below it, with their snapshots where these have such properties.
+    fn below(&self, dsl: &Dsl, name: &str) -> Result<Vec<Dataset>> {
+        let mut all = heads(dsl, name)?;
+        if is_user_property(&self.property) {
+            for at in 0..all.len() {
+                let snapshots = dsl.snapshots(&all[at])?;
+                all.extend(snapshots);
+            }
+        }
+        Ok(all)
+    }
+
     /// Lets these datasets have it; durable when this returns.
     ///
     /// # Errors
@@ -226,7 +238,7 @@ impl Inherit {
             let dsl = pool.view().dsl();
             for name in names.iter().map(AsRef::as_ref) {
                 let found = match self.recursive && !name.contains('@') {
-                    true => heads(dsl, name),
+                    true => self.below(dsl, name),
                     false => dsl.by_name(name).map(|one| vec![one]).map_err(Error::from),
                 };
                 all.extend(found.map_err(|e| e.of(name))?.into_iter().map(|dataset| dataset.name));

@@ -14,9 +14,9 @@
 //! The worst case counts the copies, the parity and padding of small blocks, and the metadata above
 //! a block, which is large for small blocks ([`worst_of`]). It is asked of the whole pool, for all
 //! heads together; each head is asked for its reservations and quota beside that, by what is in
-//! flight in it alone. A quota does not protect the pool, so as in OpenZFS it refuses nothing before
-//! it is reached: a transaction is let in as long as what is used and in flight is below it, and
-//! exceeds it by its own size at most.
+//! flight in it alone. A quota does not protect the pool, so as in OpenZFS it refuses nothing
+//! before it is reached: a transaction is let in as long as what is used and in flight is below it,
+//! and exceeds it by its own size at most.
 //!
 //! Freeing needs space too: new versions of the metadata that points to what goes. It may use half
 //! of the reserve; beyond that it still goes on, but a little per txg, so that what a txg takes

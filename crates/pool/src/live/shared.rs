@@ -55,7 +55,7 @@ pub(super) struct Task {
 }
 
 /// What is said of a change that cannot be taken back.
-const BEGUN: &str = "the change had begun, and completes when the pool resumes";
+const BEGUN: &str = "the change had begun, and completes if the pool resumes before it is closed";
 
 /// The configuration as it is, and whether disk knows.
 pub(super) struct ConfigState {

@@ -81,9 +81,9 @@ impl Verb for Args {
 }
 
 impl Args {
-    /// The report of a state that stayed, and the pool in that state. While another program writes to the pool, what is read
-    /// may be overwritten before it is verified, which looks like damage: then again, from the
-    /// newest state.
+    /// The report of a state that stayed, and the pool in that state. While another program writes
+    /// to the pool, what is read may be overwritten before it is verified, which looks like damage:
+    /// then again, from the newest state.
     fn settled(
         &self,
         session: &Session,

@@ -8,6 +8,9 @@ use std::path::Path;
 pub use views::txg_lines::Line;
 use views::txg_lines::{lines, parse, text};
 
+/// Longest file that is read, in bytes.
+const TEXT_MAX: u64 = 1 << 30;
+
 /// That such a file can be written is found out before the work that it will be about.
 pub fn check(session: &Session, path: &Path) -> Result<(), Failure> {
     crate::target::append(session, path).map(drop)
@@ -24,8 +27,7 @@ pub fn append(session: &Session, path: &Path, pool: &LivePool) -> Result<(), Fai
 /// Reads such a file, of one pool or of all.
 pub fn read(path: &Path, pool: Option<&str>) -> Result<Vec<Line>, Failure> {
     let shown = path.display();
-    let text = engine::devices::open_input(path)
-        .and_then(std::io::read_to_string)
+    let text = engine::devices::read_text(path, TEXT_MAX)
         .map_err(|e| Failure::new(format!("cannot read {shown}")).because(e.to_string()))?;
     parse(&text, pool).map_err(|(n, e)| {
         Failure::new(format!("{shown}, line {n}: no record of a txg"))

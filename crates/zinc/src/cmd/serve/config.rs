@@ -18,12 +18,14 @@ use super::Args;
 use crate::failure::Failure;
 use crate::session::Session;
 use clap::{Args as _, FromArgMatches as _};
-use engine::devices::open_input;
+use engine::devices::read_text;
 use hostfs::options::{Line, parse};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Options for the process, and not for how pools are served.
+/// Longest file, in bytes.
+const TEXT_MAX: u64 = 1 << 20;
+/// Options that say what a file has to do with the process, and not how pools are served.
 const FOREIGN: [&str; 8] =
     ["config", "all", "skip", "background", "log", "part", "serve-now", "help"];
 
@@ -31,8 +33,7 @@ const FOREIGN: [&str; 8] =
 /// served, when it is one.
 pub fn read(session: &Session, path: &Path, pool: Option<&str>) -> Result<Args, Failure> {
     let shown = path.display();
-    let text = open_input(&session.path(path))
-        .and_then(std::io::read_to_string)
+    let text = read_text(&session.path(path), TEXT_MAX)
         .map_err(|e| Failure::new(format!("cannot read {shown}")).because(e.to_string()))?;
     let at =
         |(number, why): (usize, String)| Failure::usage(format!("{shown}, line {number}: {why}"));

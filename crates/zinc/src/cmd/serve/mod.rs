@@ -305,9 +305,9 @@ impl Args {
         })?;
         let listed = Arc::new(found.listed);
         drop(found.candidate);
-        // A pool that was found by its name stays imported when it is not served any more; one that
-        // was found with -d is exported.
-        let is_known = self.live.search.is_empty();
+        // What was imported, or was found by its name, stays imported when it is not served any
+        // more; another that was found with -d is exported.
+        let is_known = self.live.search.is_empty() || listed.known().is_some();
         let mut invocation = live::invocation(session);
         // The command line as typed, without the option that -b adds.
         invocation.command = invocation.command.replace(&format!(" --{}", background::INNER), "");

@@ -3,7 +3,7 @@
 use super::each;
 use crate::args::SearchScope;
 use crate::cmd::verb::Verb;
-use crate::failure::Failure;
+use crate::failure::{FAILED, Failure};
 use crate::found;
 use crate::known;
 use crate::live::{self, LiveArgs};
@@ -68,13 +68,20 @@ fn end(
     shown
 }
 
+/// How a server let its pool go.
+enum ServedEnd {
+    Complete,
+    /// Its devices did not take it any more: the pool is as after a crash.
+    Abandoned,
+}
+
 /// Has the server of a pool export or destroy it, which ends the server.
 fn end_served(
     session: &Session,
     mut server: Server,
     force: bool,
     destroy: bool,
-) -> Result<(), Failure> {
+) -> Result<ServedEnd, Failure> {
     let invocation = live::invocation(session);
     let params = json!({ "command": invocation.command, "force": force, "destroy": destroy });
     let answer = server.call("export", params)?;
@@ -94,8 +101,9 @@ fn end_served(
             server.name,
         );
         ui::error(session, &Failure::new(text).because(why).text());
+        return Ok(ServedEnd::Abandoned);
     }
-    Ok(())
+    Ok(ServedEnd::Complete)
 }
 
 /// Ends the process that only reads a pool, when there is one: what it has mounted goes.
@@ -119,9 +127,9 @@ impl Verb for Export {
         if self.all {
             let servers = Server::own_in(session, search)?;
             let served: Vec<u64> = servers.iter().map(|server| server.guid).collect();
-            servers
-                .into_iter()
-                .for_each(|server| report(end_served(session, server, self.force, false)));
+            servers.into_iter().for_each(|server| {
+                report(end_served(session, server, self.force, false).map(drop))
+            });
             self.all_but(session, &served)?
                 .iter()
                 .for_each(|name| report(self.export(session, name)));
@@ -137,8 +145,8 @@ impl Export {
     fn export_held(&self, session: &Session, name: &str) -> Result<(), Failure> {
         let find = || Server::find(session, &self.live.search, name);
         match find()? {
-            Some(server) => match end_served(session, server, self.force, false) {
-                // It ended before the request, and the pool is still imported.
+            Some(server) => match end_served(session, server, self.force, false).map(drop) {
+                // It ended before it was asked, and the pool is still imported.
                 Err(failure) if find()?.is_none() && known::pools(session).find(name).is_some() => {
                     self.export(session, name).map_err(|_| failure)
                 }
@@ -147,7 +155,7 @@ impl Export {
             None => match self.export(session, name) {
                 Err(failure) => match find()? {
                     // It took the pool while this process waited.
-                    Some(server) => end_served(session, server, self.force, false),
+                    Some(server) => end_served(session, server, self.force, false).map(drop),
                     None => Err(failure),
                 },
                 done => done,
@@ -229,8 +237,11 @@ impl Verb for Destroy {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         each::require_pool_name(&self.pool)?;
         if let Some(server) = Server::find(session, &self.live.search, &self.pool)? {
-            end_served(session, server, self.force, true)?;
-            return Ok(ExitCode::SUCCESS);
+            // Without its devices it could only be closed: what the warning says.
+            return Ok(match end_served(session, server, self.force, true)? {
+                ServedEnd::Complete => ExitCode::SUCCESS,
+                ServedEnd::Abandoned => ExitCode::from(FAILED),
+            });
         }
         if self.force {
             end_reader(session, &self.live, &self.pool, true)?;

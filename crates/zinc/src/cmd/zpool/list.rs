@@ -89,9 +89,11 @@ pub(super) fn stamp(session: &Session, form: Option<&str>) {
     }
 }
 
-/// Looks at pools as often as requested, with the time before each look.
+/// Looks at pools as often as is asked for, with the time before each look. A single one that is
+/// not there is not looked for again.
 pub(super) fn repeated(
     session: &Session,
+    names: &[String],
     repeat: Option<(Duration, Option<u64>)>,
     form: Option<&str>,
     mut look: impl FnMut() -> Result<ExitCode, Failure>,
@@ -104,6 +106,9 @@ pub(super) fn repeated(
         stamp(session, form);
         let code = look()?;
         done += 1;
+        if done == 1 && names.len() == 1 && code != ExitCode::SUCCESS {
+            return Ok(code);
+        }
         match repeat {
             Some((interval, count)) if count.is_none_or(|c| done < c) => {
                 session.sleep(interval)?;
@@ -122,7 +127,7 @@ impl Verb for Args {
     /// writing to them.
     fn run(mut self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let repeat = repetition(&mut self.pools)?;
-        repeated(session, repeat, self.stamp.as_deref(), || self.once(session))
+        repeated(session, &self.pools, repeat, self.stamp.as_deref(), || self.once(session))
     }
 }
 

@@ -83,7 +83,7 @@ impl Verb for Args {
         }
         self.pool.in_parts = self.columns.scripts.is_some();
         let repeat = repetition(&mut self.pools)?;
-        repeated(session, repeat, self.stamp.as_deref(), || self.once(session))
+        repeated(session, &self.pools, repeat, self.stamp.as_deref(), || self.once(session))
     }
 }
 
