@@ -5,7 +5,7 @@
 //! stands on `pool`, so that tests of `pool` and of all that is above it have the same layouts.
 
 #![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use device::WriteDeviceRef;
 use pool::live::{self, CreateOptions, Devices, LivePool, NewTop, SpaceClass, VdevSpec};

@@ -39,8 +39,8 @@ impl View {
             }
             // Text quoted from a pool cannot forge another line.
             let message = issue.to_string();
-            let (severity, name) = (issue.severity().name(), issue.name());
-            let _ = writeln!(text, "{severity}: {name}: {}", line(&message));
+            let (severity, kind) = (issue.severity().name(), issue.name());
+            let _ = writeln!(text, "{severity}: {kind}: {}", line(&message));
             let _ = writeln!(text, "    {}", consequence(issue));
             if let Some(path) = lost_object(issue).and_then(|(set, object)| name(set, object)) {
                 let _ = writeln!(text, "    {}", line(&path));

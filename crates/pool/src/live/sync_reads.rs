@@ -3,7 +3,9 @@
 //! A sync that cannot read what it needs is half done: it can neither go back nor go on. Where a
 //! block is only out of reach, because its devices are not there, the pool is suspended
 //! (`suspend.rs`), and the block is read again when they are back. What is lost for good, or read
-//! in a pool that is not to be suspended, fails as in any other read.
+//! in a pool that is not to be suspended, fails as in any other read. So does the block that ends
+//! an intent log: it was never written, and in a degraded raidz that looks as if a device lacked
+//! it.
 //!
 //! Only the sync, the threads that work for it, and the allocator read like this: other threads get
 //! the error, and nothing that looks at the pool waits here. The wait is above the store, so that
@@ -16,6 +18,7 @@ use dmu::{
 use ondisk::{BlkPtr, ObjsetKind};
 use rt::Rt;
 use std::sync::{Arc, OnceLock};
+use vdev::FaultKind;
 use zio::{Block, Place};
 
 /// What a read does that failed as this says.
@@ -70,7 +73,16 @@ impl PatientStore {
     fn outlasts(&self, failure: &zio::Error) -> bool {
         let is_away = is_out_of_reach(&failure.faults)
             || (failure.kind.is_loss() && self.store.reader().vdevs().first_silent_top().is_some());
-        is_away && self.outlast.get().is_some_and(|outlast| outlast(failure))
+        let is_waited_for = is_away && !self.is_end_of_log(failure);
+        is_waited_for && self.outlast.get().is_some_and(|outlast| outlast(failure))
+    }
+
+    /// A log ends with a block that was never written. Where the devices that are there suffice for
+    /// every block, and each of them has answered, one that is missing does not hold another end.
+    fn is_end_of_log(&self, failure: &zio::Error) -> bool {
+        failure.place.level == Place::LEVEL_ZIL
+            && !failure.faults.iter().any(|fault| matches!(fault.kind, FaultKind::Io(_)))
+            && self.store.reader().vdevs().is_sufficient()
     }
 }
 
