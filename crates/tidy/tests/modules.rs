@@ -19,7 +19,7 @@ const LISTED: &[(&str, &[&str], &str)] = &[
     ),
     (
         "engine",
-        &["datasets", "devices", "error", "keys", "layout", "making", "members", "properties"],
+        &["datasets", "error", "keys", "layout", "making", "members", "properties"],
         "one public error has the refusals of all; keys are properties, and those are of datasets",
     ),
     (

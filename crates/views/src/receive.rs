@@ -48,7 +48,18 @@ pub fn corrected(snapshot: &str, blocks: &Restored) -> String {
     format!("healed {restored} blocks of {snapshot}: {read} blocks read, {written} written\n")
 }
 
-/// Why a stream was not received, and a hint. `None`: the error's own text is enough.
+/// A key that is needed is not loaded, of a stream of several datasets that of any of them.
+fn no_key(doing: &str, dataset: &str, error: &Error) -> (String, Option<String>) {
+    let hint = "`zinc zfs load-key` loads it in a served pool; otherwise it is read where the \
+                property keylocation says";
+    let whose = match error.dataset().filter(|name| *name != dataset) {
+        Some(name) => format!("'{name}': "),
+        None => String::new(),
+    };
+    (format!("{doing}: {whose}inherited key must be loaded"), Some(hint.to_owned()))
+}
+
+/// Why a stream was not received, and what to do about it. `None`: the error says that itself.
 #[must_use]
 pub fn failure(failed: &NotReceived) -> Option<(String, Option<String>)> {
     let error = &failed.error;
@@ -96,17 +107,7 @@ pub fn failure(failed: &NotReceived) -> Option<(String, Option<String>)> {
         ErrorKind::BadValue { property, value } => {
             return plain(refusals::bad_value(property, value, error.hint()));
         }
-        ErrorKind::NoKey => {
-            let hint = "`zinc zfs load-key` loads it in a served pool; otherwise it is read where \
-                        the property keylocation says";
-            // Of a stream of several datasets it may be any.
-            let whose = match error.dataset().filter(|name| *name != dataset) {
-                Some(name) => format!("'{name}': "),
-                None => String::new(),
-            };
-            let text = format!("{doing}: {whose}inherited key must be loaded");
-            return Some((text, Some(hint.to_owned())));
-        }
+        ErrorKind::NoKey => return Some(no_key(doing, dataset, error)),
         ErrorKind::NoSpace => return plain("out of space".to_owned()),
         ErrorKind::Quota => return plain(format!("destination {dataset} space quota exceeded.")),
         ErrorKind::Refused(why) => why,

@@ -167,3 +167,39 @@ fn files_without_names_are_waited_for() {
     place.ok_here("zpool export tank");
     server.wait().unwrap();
 }
+
+#[test]
+fn verbs_of_several_pools_reach_each_where_it_is_held() {
+    let place = Place::new(&["a", "b", "c"]);
+    for (pool, file) in [("tank", "a"), ("other", "b"), ("third", "c")] {
+        place.ok(&format!("zpool create {pool} {file}"));
+    }
+    let mut server = served(&place, "");
+    for order in ["tank other third", "other tank third"] {
+        place.ok_here(&format!("zpool scrub {order}"));
+        place.ok_here("zpool wait -t scrub tank");
+        for pool in ["tank", "other", "third"] {
+            let status = place.ok_here(&format!("zpool status {pool}"));
+            assert!(status.contains("scrub repaired 0B"), "{order}: {status}");
+        }
+        place.ok_here(&format!("zpool sync {order}"));
+    }
+    // One that is not there does not keep the others from their turn.
+    let txg = || place.ok_here("zdb -u third");
+    let before = txg();
+    let run = place.command_here("zpool sync nix third").output().unwrap();
+    assert!(!run.status.success() && txg() != before, "{run:?}");
+    place.ok_here("zpool export tank");
+    server.wait().unwrap();
+}
+
+#[test]
+fn an_imported_pool_stays_imported_however_its_server_found_it() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    let mut server = served(&place, "-d .");
+    let id = rustix::process::Pid::from_child(&server);
+    rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+    assert!(server.wait().unwrap().success());
+    assert_eq!(place.ok_here("zpool list -Ho name"), "tank\n");
+}

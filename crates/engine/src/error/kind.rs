@@ -311,9 +311,7 @@ impl fmt::Display for ErrorKind {
             Self::Against(rule) => return write!(f, "{rule}"),
             Self::Refused(why) => return write!(f, "{why}"),
             Self::PoolRefused(why) => return write!(f, "{why}"),
-            Self::BadValue { property, value } => {
-                return write!(f, "'{property}' cannot be '{value}'");
-            }
+            Self::BadValue { property: p, value } => return write!(f, "'{p}' cannot be '{value}'"),
             Self::InvalidName => "the name breaks the rules for names",
             Self::NotFound => "does not exist",
             Self::Exists => "exists already",
