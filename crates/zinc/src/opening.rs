@@ -91,7 +91,8 @@ impl PoolArgs {
             let pool = found.and_then(|found| self.open_one(session, &found));
             let server =
                 |_: &Failure| Server::find(session, &self.search, &guid.to_string()).ok().flatten();
-            match pool.as_ref().err().and_then(server) {
+            // A server has the newest state only.
+            match pool.as_ref().err().filter(|_| self.open.is_of_now()).and_then(server) {
                 Some(server) => opened.served.push(server),
                 None => opened.pools.push(pool),
             }

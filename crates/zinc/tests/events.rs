@@ -184,6 +184,11 @@ fn verbs_of_several_pools_reach_each_where_it_is_held() {
         }
         place.ok_here(&format!("zpool sync {order}"));
     }
+    // A server has no other state than the newest.
+    for option in ["--txg 5", "--checkpoint"] {
+        let run = place.command_here(&format!("zfs list {option} tank")).output().unwrap();
+        assert!(!run.status.success() && run.stdout.is_empty(), "{option}: {run:?}");
+    }
     // One that is not there does not keep the others from their turn.
     let txg = || place.ok_here("zdb -u third");
     let before = txg();
