@@ -23,7 +23,7 @@ pub struct Wait {
 
 fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.parse().map_err(|_| "it is a number of seconds".to_owned())?;
-    Duration::try_from_secs_f64(number).map_err(|e| e.to_string())
+    Duration::try_from_secs_f64(number).map_err(|_| "it is not a number of seconds".to_owned())
 }
 
 impl Wait {

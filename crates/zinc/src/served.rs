@@ -439,7 +439,9 @@ impl Server {
         is_part: bool,
     ) -> Result<RunOutcome, Failure> {
         let args: Vec<Value> = words.iter().map(|a| word_to_json(a)).collect();
-        let folder = std::env::current_dir()?;
+        let folder = std::env::current_dir().map_err(|e| {
+            Failure::new("cannot find the current directory").because(e.to_string())
+        })?;
         let known = ENVIRONMENT.iter();
         let known = known.filter_map(|n| Some(((*n).to_owned(), std::env::var(n).ok()?.into())));
         let environment: Map<String, Value> = known.collect();
