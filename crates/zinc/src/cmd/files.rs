@@ -222,13 +222,21 @@ impl Verb for Mv {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let how = if self.no_clobber { RenameMode::NoReplace } else { RenameMode::Replace };
-        self.live.change_files(session, &Place::from(self.from.as_os_str()).pool(), |pool| {
-            let (from, to) =
-                (FileLocation::find(pool, &self.from)?, FileLocation::find(pool, &self.to)?);
-            if from.dataset != to.dataset {
-                return Err(from.fail("move", &"it goes to another dataset").hint(
+        let name = Place::from(self.from.as_os_str()).pool();
+        self.live.change_files(session, &name, |pool| {
+            let from = FileLocation::find(pool, &self.from)?;
+            let elsewhere = || {
+                from.fail("move", &"it goes to another dataset").hint(
                     "`zinc cp` copies out of one to this machine, and from there into another",
-                ));
+                )
+            };
+            let other = Place::from(self.to.as_os_str()).pool();
+            if other != name && other != pool.name() && other.parse() != Ok(pool.guid()) {
+                return Err(elsewhere());
+            }
+            let to = FileLocation::find(pool, &self.to)?;
+            if from.dataset != to.dataset {
+                return Err(elsewhere());
             }
             let (old_dir, old) = from.above("move")?;
             let (dir, name) = to.target("move to", &old)?;
