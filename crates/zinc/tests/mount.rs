@@ -413,6 +413,19 @@ fn a_quota_and_a_snapshot_are_obeyed() {
 
 #[testkit::needs("fuse")]
 #[test]
+fn a_pool_is_not_stored_in_itself() {
+    let place = Place::new();
+    place.zinc(&["zfs", "create", "tank/images"]).ok();
+    place.mount("tank/images");
+    place.sh("truncate -s 64M image");
+    let image = place.path("mnt/image");
+    let run = place.zinc(&["zpool", "add", "-f", "tank", image.to_str().unwrap()]);
+    assert!(run.code == 1 && run.err.contains("it is a file in the pool itself"), "{}", run.err);
+    place.zinc(&["zpool", "status", "tank"]).ok();
+}
+
+#[testkit::needs("fuse")]
+#[test]
 fn without_extended_attributes_there_are_none() {
     let place = Place::new();
     place.zinc(&["zfs", "create", "-o", "xattr=off", "tank/off"]).ok();

@@ -16,6 +16,7 @@ use engine::layout::Layout;
 use engine::live::{Devices, VdevSpec};
 use engine::pools::{DeviceCheck, DeviceRefusal, PoolsHere, pool_of_label};
 use engine::{ErrorKind, Hint, Place, Pool, Rule};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -42,6 +43,7 @@ pub fn claim(
     let spares: Vec<&str> = layout.spares.iter().flat_map(VdevSpec::leaves).collect();
     for path in layout.paths() {
         let refused = |why| unusable(path, pool, &why);
+        refuse_own_file(session, path)?;
         check.by_name(Path::new(path)).map_err(refused)?;
         let device = loop {
             match open(&disks, path) {
@@ -54,6 +56,19 @@ pub fn claim(
         out.insert(path.to_owned(), device);
     }
     Ok(out)
+}
+
+/// A file that lies in the served pool itself would wait for the pool, and the pool for it.
+fn refuse_own_file(session: &Session, path: &str) -> Result<(), Failure> {
+    let Some(client) = session.client() else { return Ok(()) };
+    let Ok(file) = std::fs::metadata(session.path(Path::new(path))) else { return Ok(()) };
+    let is_there = |dir: &Path| std::fs::metadata(dir).is_ok_and(|dir| dir.dev() == file.dev());
+    match client.mounts.all().iter().any(|mounted| is_there(&mounted.dir)) {
+        true => Err(Failure::new(format!("cannot use '{path}'"))
+            .because("it is a file in the pool itself")
+            .hint("a pool cannot be stored in itself")),
+        false => Ok(()),
+    }
 }
 
 /// Why a device is not taken, and what to do.
