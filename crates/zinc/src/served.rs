@@ -350,7 +350,16 @@ impl Server {
         if let Some(path) = socket {
             return Self::at(session, path);
         }
-        Self::find(session, search, name)?.ok_or_else(|| not_served(name))
+        Self::find(session, search, name)?.ok_or_else(|| {
+            let known = known::pools(session).find(pool_of(name));
+            let silent = known.and_then(|known| not_answering(session, known.guid()));
+            match silent {
+                Some(why) => {
+                    Failure::new(format!("cannot reach pool '{}'", pool_of(name))).because(why)
+                }
+                None => not_served(name),
+            }
+        })
     }
 
     /// Asks it.
