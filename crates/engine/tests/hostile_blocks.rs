@@ -173,7 +173,8 @@ fn all_pools() -> Vec<CorpusPool> {
 
 #[test]
 fn blocks_that_lie_end_in_data_or_errors() {
-    let pools: Vec<_> = all_pools().iter().map(|case| Arc::new(poolkit::open_unlocked(case))).collect();
+    let pools: Vec<_> =
+        all_pools().iter().map(|case| Arc::new(poolkit::open_unlocked(case))).collect();
     let number = |name| std::env::var(name).ok().and_then(|s| s.parse().ok());
     let budget = Duration::from_secs(number("ZINC_CAMPAIGN_SECONDS").unwrap_or(10));
     let start = Instant::now();

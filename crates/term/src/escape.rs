@@ -58,6 +58,16 @@ pub fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// A word of a command line that a person may copy: quoted for a shell where it has to be.
+#[must_use]
+pub fn word(text: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@#%+=,".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(format!("'{}'", text.replace('\'', "'\\''"))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,5 +98,13 @@ mod tests {
         let safe = json(&plain);
         assert!(safe.chars().all(|c| !is_order(c)), "{safe}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).ok(), Some(value));
+    }
+
+    #[test]
+    fn words_of_commands_can_be_copied() {
+        assert_eq!(word("tank/fs@s"), "tank/fs@s");
+        assert_eq!(word("a b"), "'a b'");
+        assert_eq!(word("it's"), "'it'\\''s'");
+        assert_eq!(word(""), "''");
     }
 }

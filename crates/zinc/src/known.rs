@@ -11,6 +11,7 @@ use engine::datasets::pool_of;
 use engine::pools::{PoolProperty, PoolPropertySource};
 use imported::{Cachefile, Error, Known, KnownPools, LookError, Notice};
 use std::path::{Path, PathBuf};
+use term::escape::word;
 
 /// Root's folder.
 const OF_ROOT: &str = "/var/lib/zinc";
@@ -161,7 +162,7 @@ impl From<LookError> for Failure {
             LookError::Destroyed { name } => {
                 Self::new(format!("cannot open '{name}': no such pool"))
                     .because("its labels say that it was destroyed")
-                    .hint(format!("`zinc zpool export -f {name}` forgets it"))
+                    .hint(format!("`zinc zpool export -f {}` forgets it", word(&name)))
             }
             LookError::Search(e) => e.into(),
         }
@@ -174,7 +175,8 @@ fn absent(name: &str, paths: &[PathBuf]) -> Failure {
         failure = failure.because(format!("{} is not one of them", path.display()));
     }
     failure.hint(format!(
-        "name their location with -d PATH; `zinc zpool export -f {name}` forgets the pool"
+        "name their location with -d PATH; `zinc zpool export -f {}` forgets the pool",
+        word(name)
     ))
 }
 

@@ -16,6 +16,7 @@ use engine::pools::named_leaves;
 use engine::{Error, Hint, LivePool, OpenOptions, Progress};
 use imported::Found;
 use std::path::{Path, PathBuf};
+use term::escape::word;
 
 /// The progress line of a resilver that a command waits for.
 const RESILVER: &str = "resilver (Ctrl-C leaves it to the next command): blocks";
@@ -381,9 +382,10 @@ pub fn warn_displaced(session: &Session, pool: &LivePool) -> Result<(), Failure>
     let gone: Vec<String> = gone.iter().map(|(path, what)| format!("{path} {what}")).collect();
     if !gone.is_empty() {
         let text = format!(
-            "zinc: warning: pool '{name}' goes on without devices: {}; `zinc zpool replace {name} \
+            "zinc: warning: pool '{name}' goes on without devices: {}; `zinc zpool replace {} \
              DEVICE NEW` puts another in the place of one\n",
-            gone.join(", ")
+            gone.join(", "),
+            word(name)
         );
         ui::error(session, &text);
     }

@@ -33,6 +33,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use term::escape::word;
 
 /// How long a server may take to identify itself.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -646,7 +647,7 @@ pub fn held_by(session: &Session, guid: u64, failure: Failure) -> Failure {
             .because(format!("process {} serves it (`zinc serve`)", server.pid))
             .hint(format!(
                 "`zinc zpool export {}` ends that; these verbs reach it as it is: {REACHABLE}",
-                server.name
+                word(&server.name)
             )),
         None => match not_answering(session, guid) {
             Some(what) => failure

@@ -55,6 +55,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
+use term::escape::word;
 
 /// The option that tells a process which pool of all is its.
 const PART: &str = "part";
@@ -280,7 +281,7 @@ impl Args {
         let what = format!("cannot serve '{}': process {} does", other.name, other.pid);
         Err(Failure::new(what)
             .because(format!("it listens at {}", other.path.display()))
-            .hint(format!("`zinc zpool export {}` ends that", other.name)))
+            .hint(format!("`zinc zpool export {}` ends that", word(&other.name))))
     }
 
     /// Holds the pool until something ends that.

@@ -19,6 +19,7 @@ use engine::{ErrorKind, Hint, Place, Pool, Rule};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use term::escape::word;
 
 /// Why no device is used twice.
 const ONCE: &str = "a pool has each of its devices once";
@@ -173,5 +174,6 @@ impl PoolsHere for Here<'_> {
 
 /// The advice for a device that an active pool uses.
 pub fn give_up(pool: &str) -> String {
+    let pool = word(pool);
     format!("`zinc zpool destroy {pool}` or `zinc zpool export {pool}` gives up its devices")
 }

@@ -20,6 +20,7 @@ use imported::{EarlierState, Found, Known};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use term::escape::word;
 use views::import::RewindKind;
 use views::places::printable;
 
@@ -422,8 +423,10 @@ fn note_left_aside(session: &Session, candidate: &Candidate, name: &str) {
 }
 
 fn is_imported_already(name: &str) -> Failure {
-    Failure::new(format!("cannot import '{name}': it is imported already"))
-        .hint(format!("run `zinc zpool export {name}` first, then import it under the new name"))
+    Failure::new(format!("cannot import '{name}': it is imported already")).hint(format!(
+        "run `zinc zpool export {}` first, then import it under the new name",
+        word(name)
+    ))
 }
 
 fn name_is_taken(name: &str) -> Failure {
