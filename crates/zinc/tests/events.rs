@@ -1,5 +1,5 @@
-//! `zpool events`, `zpool wait` and `zfs wait` on pools that are served and on others, and the
-//! command that a server runs for each event.
+//! `zpool events`, `zpool wait` and `zfs wait`, and verbs of several pools or datasets, on pools that
+//! are served and on others; and the command that a server runs for each event.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 mod support;
@@ -207,4 +207,16 @@ fn an_imported_pool_stays_imported_however_its_server_found_it() {
     rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
     assert!(server.wait().unwrap().success());
     assert_eq!(place.ok_here("zpool list -Ho name"), "tank\n");
+}
+
+#[test]
+fn a_recursive_inherit_reaches_snapshots() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zfs create tank/fs");
+    place.ok("zfs snapshot tank/fs@s");
+    place.ok("zfs set my:colour=blue tank/fs tank/fs@s");
+    place.ok("zfs inherit -r my:colour tank");
+    assert_eq!(place.ok("zfs get -Ho value my:colour tank/fs tank/fs@s"), "-\n-\n");
+    place.ok("zfs inherit -r compression tank");
 }

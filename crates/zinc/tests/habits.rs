@@ -896,15 +896,3 @@ fn answers_are_those_of_openzfs() {
     assert!(place.ok("zfs upgrade -v").contains(" 5   System attributes\n"));
     assert!(place.ok("zfs upgrade -r tank").contains("2 filesystems already at this version"));
 }
-
-#[test]
-fn a_recursive_inherit_reaches_snapshots() {
-    let place = Place::new(&["a"]);
-    place.ok("zpool create tank a");
-    place.ok("zfs create tank/fs");
-    place.ok("zfs snapshot tank/fs@s");
-    place.ok("zfs set my:colour=blue tank/fs tank/fs@s");
-    place.ok("zfs inherit -r my:colour tank");
-    assert_eq!(place.ok("zfs get -Ho value my:colour tank/fs tank/fs@s"), "-\n-\n");
-    place.ok("zfs inherit -r compression tank");
-}

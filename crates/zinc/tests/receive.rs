@@ -656,3 +656,21 @@ fn compare(theirs: &Value, ours: &Value, differing: &mut Vec<String>) {
         differing.push("volume".to_owned());
     }
 }
+
+/// What sends may need the pool before what receives has it.
+#[test]
+fn a_stream_is_received_in_the_pool_that_sends_it() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zfs create tank/fs");
+    place.ok("zfs snapshot tank/fs@s");
+    let mut receive = place.command_here("zfs receive tank/copy");
+    let mut receive = receive.stdin(Stdio::piped()).spawn().unwrap();
+    // It has long been waiting by then.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let send = place.command_here("zfs send tank/fs@s").output().unwrap();
+    assert!(send.status.success(), "{send:?}");
+    std::io::Write::write_all(&mut receive.stdin.take().unwrap(), &send.stdout).unwrap();
+    assert!(receive.wait().unwrap().success());
+    place.ok("zfs list tank/copy@s");
+}

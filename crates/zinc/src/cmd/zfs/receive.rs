@@ -10,13 +10,14 @@ use crate::mounting::{check_unused, while_unmounted, with_new};
 use crate::progress::while_showing;
 use crate::refusals::cannot;
 use crate::session::Session;
-use crate::ui;
+use crate::{served, ui};
 use ::mount::datasets::{MountScope, Unmounting, is_below};
 use control::input::Amount;
 use engine::keys::{self, Encryption, KeyWish, is_of_key};
 use engine::receive::{Followed, Naming, NotReceived, Receive, ReceiveObserver, Stream};
 use engine::{DatasetKind, Error, ErrorKind, LivePool, Progress, Refusal, Result};
 use std::cell::{Cell, RefCell};
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::slice::from_ref;
@@ -104,16 +105,21 @@ impl Verb for Args {
         }
         let progress = Progress::new();
         progress.begin("received", 0);
-        let input = || session.input(Amount::Asked, &progress);
+        served::forward(session, &self.search, &self.target)?;
+        let mut input = BufReader::new(session.input(Amount::Asked, &progress)?);
+        if session.client().is_none() {
+            // What sends may be another command on this pool, and has to open it first.
+            input.fill_buf()?;
+        }
         if self.dry {
             let pool = live::look(session, &self.search, &self.how, &self.target)?;
             let shown = Shown::new(session, &self, None);
-            let plan = || Ok::<_, Failure>(receive.plan(&pool, input()?, &shown, &progress));
+            let plan = || Ok::<_, Failure>(receive.plan(&pool, input, &shown, &progress));
             return shown.end(while_showing(session, &progress, plan)?);
         }
         live::change(session, &self.search, &self.how, &self.target, |pool| {
             let shown = Shown::new(session, &self, Some(pool));
-            let run = || Ok::<_, Failure>(receive.run(pool, input()?, &shown, &progress));
+            let run = || Ok::<_, Failure>(receive.run(pool, input, &shown, &progress));
             shown.end(while_showing(session, &progress, run)?)
         })
     }

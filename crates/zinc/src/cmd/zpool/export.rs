@@ -128,7 +128,7 @@ impl Verb for Export {
             let servers = Server::own_in(session, search)?;
             let served: Vec<u64> = servers.iter().map(|server| server.guid).collect();
             servers.into_iter().for_each(|server| {
-                report(end_served(session, server, self.force, false).map(drop))
+                report(end_served(session, server, self.force, false).map(drop));
             });
             self.all_but(session, &served)?
                 .iter()
