@@ -30,7 +30,7 @@ const HOLD_FILE: u64 = 512 << 10;
 /// their bytes.
 const XATTRS_AT_ONCE: (usize, usize) = (16, 64 << 10);
 
-/// Is told what happens. All calls may come from any thread.
+/// Callbacks of a copy. They may be called from any thread.
 pub trait IngestObserver: Sync {
     /// An attribute could not be kept.
     fn not_kept(&self, file: PathBuf, attribute: &[u8], why: &Error);
@@ -70,9 +70,9 @@ pub struct Ingest<'a> {
     pub fs: &'a Filesystem,
     /// Receives the progress; cancelling it stops the copy.
     pub progress: &'a Progress,
-    /// Is told what happens.
+    /// Notified of what happens to each file.
     pub observer: &'a dyn IngestObserver,
-    /// What the time is.
+    /// Returns the current time.
     pub clock: &'a (dyn Fn() -> Time + Sync),
     /// Replace files that are there and are different.
     pub replace: bool,

@@ -74,7 +74,7 @@ pub struct Rescue<'a, S> {
     pub dest: &'a Arc<S>,
     /// A name in it that no dataset gets: that of a log, perhaps.
     pub reserved: &'a [u8],
-    /// Gives what is told of one dataset, by its name.
+    /// Returns the observer of a dataset, by its name.
     pub observer: &'a dyn Fn(&str) -> Box<dyn ExtractObserver + 'a>,
     /// Which attributes are kept.
     pub keep: Preserve,

@@ -11,7 +11,7 @@ use ondisk::{DmuType, Endian};
 use std::collections::BTreeMap;
 use vdev::Txgs;
 
-/// What stands in the logs of the MOS, by the guids of the leaves.
+/// The DTLs of the MOS, by the guids of the leaves.
 pub(crate) type DirtyTimeLogs = BTreeMap<u64, Txgs>;
 
 /// Longest log that is read, in bytes. A log is rewritten when it has become long; one of a million

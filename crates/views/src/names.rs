@@ -9,7 +9,7 @@ pub fn is_of_other_kind(name: &str) -> bool {
     name_fault(name).is_none()
 }
 
-/// What is wrong with a name.
+/// The fault of a name.
 #[must_use]
 pub fn bad_name(name: &str) -> String {
     let fixed = match name_fault(name) {

@@ -52,14 +52,15 @@ pub fn corrected(snapshot: &str, blocks: &Restored) -> String {
 fn no_key(doing: &str, dataset: &str, error: &Error) -> (String, Option<String>) {
     let hint = "`zinc zfs load-key` loads it in a served pool; otherwise it is read where the \
                 property keylocation says";
-    let whose = match error.dataset().filter(|name| *name != dataset) {
+    let head = error.dataset().and_then(|name| name.split('@').next());
+    let whose = match head.filter(|name| *name != dataset) {
         Some(name) => format!("'{name}': "),
         None => String::new(),
     };
     (format!("{doing}: {whose}inherited key must be loaded"), Some(hint.to_owned()))
 }
 
-/// Why a stream was not received, and what to do about it. `None`: the error says that itself.
+/// Why a stream was not received, and a hint. `None`: the error's own text is enough.
 #[must_use]
 pub fn failure(failed: &NotReceived) -> Option<(String, Option<String>)> {
     let error = &failed.error;

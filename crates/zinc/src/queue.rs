@@ -94,7 +94,7 @@ pub fn check(
     candidate: &Candidate,
     options: &ImportOptions,
 ) -> Result<(), Failure> {
-    let _held = lock_when_free(session, wait, candidate)?;
+    let _held = lock_when_free(session, wait, candidate, &AnyDevices::default())?;
     let checked = live::check_import(&options.open.rt, candidate, options);
     checked.map_err(|e| Failure::from(e).while_held())
 }
@@ -102,9 +102,10 @@ pub fn check(
 /// Says in the labels of the devices that were found that the pool is destroyed, when nothing else
 /// has them.
 pub fn mark_destroyed(session: &Session, wait: Wait, candidate: &Candidate) -> Result<(), Failure> {
-    let _held = lock_when_free(session, wait, candidate)?;
-    live::mark_destroyed(&Rt::real(), candidate, &AnyDevices::default())
-        .map_err(|e| Failure::from(e).while_held())
+    // The same source: it has what it has locked.
+    let disks = AnyDevices::default();
+    let _held = lock_when_free(session, wait, candidate, &disks)?;
+    live::mark_destroyed(&Rt::real(), candidate, &disks).map_err(|e| Failure::from(e).while_held())
 }
 
 /// Locks the devices of a pool when others that have them are done. A server does not end by
@@ -113,12 +114,12 @@ fn lock_when_free(
     session: &Session,
     wait: Wait,
     candidate: &Candidate,
+    disks: &AnyDevices,
 ) -> Result<Vec<WriteDeviceRef>, Failure> {
     let (began, patience) = (Instant::now(), wait.patience(session)?);
-    let disks = AnyDevices::default();
     let guid = candidate.config.pool_guid;
     loop {
-        match lock(candidate, &disks) {
+        match lock(candidate, disks) {
             Ok(held) => return Ok(held),
             Err(failed)
                 if !failed.is_in_use

@@ -1,5 +1,5 @@
-//! `zpool events`, `zpool wait` and `zfs wait`, and verbs of several pools or datasets, on pools that
-//! are served and on others; and the command that a server runs for each event.
+//! `zpool events`, `zpool wait` and `zfs wait`, and verbs of several pools or datasets, on pools
+//! that are served and on others; and the command that a server runs for each event.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 mod support;

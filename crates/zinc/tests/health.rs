@@ -750,6 +750,18 @@ fn a_pool_whose_images_were_deleted_is_destroyed() {
     has(&place.run(&["zfs", "list", "tank"]).err, &["no such pool"]);
 }
 
+/// What cannot be opened is destroyed on the devices that are there: their labels say so.
+#[test]
+fn a_pool_that_cannot_be_opened_is_marked_as_destroyed() {
+    let place = Place::new(&["raidz"], &["a", "b", "c"]);
+    for leaf in ["b", "c"] {
+        std::fs::remove_file(place.path(leaf)).unwrap();
+    }
+    let destroyed = place.run(&["zpool", "destroy", "-f", "tank"]);
+    assert_eq!((destroyed.code, destroyed.err.as_str()), (0, ""));
+    has(&place.run(&["zpool", "import", "-D", "-d", "."]).out, &["pool: tank", "(DESTROYED)"]);
+}
+
 /// A pool below which nothing can be written any more is given up by force alone.
 #[test]
 fn a_pool_without_room_below_is_given_up_by_force() {

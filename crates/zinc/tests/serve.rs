@@ -142,6 +142,7 @@ fn ask(socket: &Path, line: &str) -> Value {
 #[test]
 fn commands_reach_the_pool_that_is_held_with_the_same_results() {
     let place = Place::new();
+    place.run(&["zpool", "export", "tank"]).ok();
     let server = place.serve(&[]);
     let [socket] = &place.sockets()[..] else { panic!("one socket") };
     let expected = format!("as process {} at {}\n", server.child.id(), socket.display());
@@ -610,6 +611,7 @@ fn a_server_whose_line_cannot_be_written_goes_on_and_that_is_said() {
 #[test]
 fn a_time_can_be_set() {
     let place = Place::new();
+    place.run(&["zpool", "export", "tank"]).ok();
     let server = place.serve(&["--for", "0.2"]);
     let (code, message) = server.end();
     assert_eq!(code, Some(0));

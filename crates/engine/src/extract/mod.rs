@@ -41,7 +41,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use walk::Walk;
 use zpl::{FileKind, Filesystem, Node};
 
-/// Is told what happens. All calls may come from any thread. Paths are those of the pool.
+/// Callbacks of a copy. They may be called from any thread. Paths are those of the pool.
 pub trait ExtractObserver: Sync {
     /// Whether the file was copied whole in an earlier run; asked for with [`Existing::Renew`] and
     /// others alike, of files that are there with their size.
@@ -142,7 +142,7 @@ pub struct Extract<'a> {
     pub renames: bool,
     /// Receives the progress; cancelling it stops the copy.
     pub progress: &'a Progress,
-    /// Is told what happens.
+    /// Notified of what happens to each file.
     pub observer: &'a dyn ExtractObserver,
     /// Objects that were come across.
     seen: Mutex<HashSet<u64>>,

@@ -9,9 +9,9 @@ use ondisk::spelling::full_name;
 use ondisk::stream::ENCRYPTION_ROOT;
 use std::collections::BTreeMap;
 
-/// What a stream of several snapshots says of itself.
+/// The list of a stream of several snapshots.
 pub(super) struct ReceivedPackage {
-    /// Without one it is of several snapshots of one dataset, and nothing is said of them.
+    /// Without one it is of several snapshots of one dataset, whose properties are not sent.
     list: Option<NvList>,
     /// The dataset that was sent, with all below it if they were.
     pub(super) top: String,

@@ -27,6 +27,7 @@ mod given;
 mod later;
 mod list;
 mod names;
+mod planned;
 mod roots;
 mod sealed;
 mod start;
@@ -49,6 +50,7 @@ use ondisk::ObjsetKind;
 use ondisk::props::find_dataset;
 use ondisk::spelling::full_name;
 use ondisk::stream::{Begin, Body, KIND_COMPOUND, KIND_SNAPSHOT, Record, begin_flag, feature};
+use planned::Planned;
 use pool::Pool;
 pub use pool::live::Restored;
 use pool::live::{LivePool, Received, Receiving};
@@ -123,7 +125,7 @@ pub struct Stream {
     pub heals: bool,
 }
 
-/// Is told of a receive, and makes what is new seen. Only losses must be listened to.
+/// Callbacks of a receive, which also make new datasets visible. Only losses must be handled.
 pub trait ReceiveObserver {
     /// The stream of a snapshot begins; of one that is only planned, that is all.
     fn begins(&self, _stream: &Stream) {}
@@ -218,8 +220,7 @@ struct Run<'a, R> {
     progress: &'a Progress,
     /// How what comes unencrypted is encrypted, once that is known.
     encryption: Option<Encryption>,
-    /// Datasets of which a plan has seen a stream, by the names they get, with those they have.
-    planned: BTreeMap<String, String>,
+    planned: Planned,
 }
 
 impl Receive {
@@ -261,7 +262,7 @@ impl Receive {
         progress: &'a Progress,
     ) -> Run<'a, R> {
         let reader = Reader::new(input);
-        let (encryption, planned) = (None, BTreeMap::new());
+        let (encryption, planned) = (None, Planned::default());
         Run { view, pool, how: self, reader, observer, progress, encryption, planned }
     }
 }
@@ -585,7 +586,7 @@ impl<R: Read> Run<'_, R> {
         let wanted = destination.split('@').next().unwrap_or_default().to_owned();
         let (incoming, is_there) = self.incoming(begin, destination, wants_new, is_named)?;
         if self.pool.is_none() {
-            self.planned.insert(wanted, incoming.name.clone());
+            self.planned.insert(wanted, &incoming.name, (begin.to_guid, incoming.full_name()));
         }
         let stream = Stream {
             sent: sent.to_owned(),
@@ -734,7 +735,7 @@ impl<R: Read> Run<'_, R> {
         if !wants_new && !is_named && dsl.by_name(&name).is_err() {
             // It may have another name here.
             let from = snapshot_by_guid(dsl, &name, begin.from_guid).map(|from| split(&from).0);
-            let from = from.or_else(|| self.planned.get(&name).cloned());
+            let from = from.or_else(|| self.planned.name_of(&name).cloned());
             let target = split(&self.how.target).0;
             if let Some(from) = from.filter(|from| is_within(from, &target)) {
                 name = from;
@@ -751,7 +752,7 @@ impl<R: Read> Run<'_, R> {
                 }
             }
             Err(_) if wants_new && name.contains('/') => {}
-            Err(_) if self.planned.contains_key(&name) => {}
+            Err(_) if self.planned.name_of(&name).is_some() => {}
             Err(e) => return Err(e.into()),
         }
         let incoming = Incoming { origin, ..self.arriving(begin, name, snapshot)? };
@@ -766,7 +767,8 @@ impl<R: Read> Run<'_, R> {
                 Some(origin.clone())
             }
             None if begin.flags & begin_flag::CLONE != 0 => {
-                let found = snapshot_by_guid(dsl, name, begin.from_guid);
+                let found = snapshot_by_guid(dsl, name, begin.from_guid)
+                    .or_else(|| self.planned.snapshot(begin.from_guid).cloned());
                 let absent = || Error::new(ErrorKind::Refused(Refusal::NoLocalOrigin));
                 Some(found.ok_or_else(absent)?)
             }

@@ -374,7 +374,7 @@ impl Plan<'_> {
         Ok(parts)
     }
 
-    /// What is sent of one dataset.
+    /// The parts sent of one dataset.
     fn line(
         &self,
         member: &SentDataset,

@@ -117,7 +117,7 @@ pub struct Allocator {
     tops: RwLock<Arc<Tops>>,
     /// Where the space of removed vdevs is, and of one that leaves.
     moved: RwLock<Arc<BTreeMap<u32, Arc<MovedVdev>>>>,
-    /// What was born up to this txg is kept for a checkpoint when it is freed; 0: there is none.
+    /// Blocks born up to this txg are kept for a checkpoint when they are freed; 0: there is none.
     checkpoint: AtomicU64,
     /// Metaslabs remember what became free.
     notes_freed: AtomicBool,
