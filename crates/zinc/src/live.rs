@@ -24,8 +24,8 @@ const RESILVER: &str = "resilver (Ctrl-C leaves it to the next command): blocks"
 /// Longest file of tunables, in bytes.
 const TUNABLES_MAX: u64 = 1 << 20;
 
-/// What is said of files that were changed before the pool was suspended, and of a change that was
-/// made by then.
+/// The messages for files that were changed before the pool was suspended, and for a change that
+/// was made by then.
 const KEPT: &str = "earlier changes are kept; the rest was not done, and will not be done later";
 const MADE: &str = "it was done in memory, and becomes durable when the pool resumes";
 

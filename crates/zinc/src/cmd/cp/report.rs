@@ -64,7 +64,7 @@ impl CopyReport {
     }
 }
 
-/// Out of a pool. What cannot be read ends the copy of its file.
+/// Out of a pool. A read error ends the copy of its file.
 impl ExtractObserver for CopyReport {
     fn failed(&self, path: &[u8], object: u64, why: &str) {
         let path = format!("{} (object {object})", printable(path));

@@ -25,7 +25,7 @@ use std::path::Path;
 
 /// Longest file, in bytes.
 const TEXT_MAX: u64 = 1 << 20;
-/// Options that say what a file has to do with the process, and not how pools are served.
+/// Options for the process, and not for how pools are served.
 const FOREIGN: [&str; 8] =
     ["config", "all", "skip", "background", "log", "part", "serve-now", "help"];
 

@@ -16,8 +16,10 @@ use control::input::Amount;
 use engine::keys::{self, Encryption, KeyWish, is_of_key};
 use engine::receive::{Followed, Naming, NotReceived, Receive, ReceiveObserver, Stream};
 use engine::{DatasetKind, Error, ErrorKind, LivePool, Progress, Refusal, Result};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::retry_on_intr;
 use std::cell::{Cell, RefCell};
-use std::io::{BufRead as _, BufReader};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::slice::from_ref;
@@ -106,11 +108,13 @@ impl Verb for Args {
         let progress = Progress::new();
         progress.begin("received", 0);
         served::forward(session, &self.search, &self.target)?;
-        let mut input = BufReader::new(session.input(Amount::Asked, &progress)?);
         if session.client().is_none() {
             // What sends may be another command on this pool, and has to open it first.
-            input.fill_buf()?;
+            let input = io::stdin();
+            retry_on_intr(|| poll(&mut [PollFd::new(&input, PollFlags::IN)], None))
+                .map_err(io::Error::from)?;
         }
+        let input = session.input(Amount::Asked, &progress)?;
         if self.dry {
             let pool = live::look(session, &self.search, &self.how, &self.target)?;
             let shown = Shown::new(session, &self, None);

@@ -146,7 +146,7 @@ impl Export {
         let find = || Server::find(session, &self.live.search, name);
         match find()? {
             Some(server) => match end_served(session, server, self.force, false).map(drop) {
-                // It ended before it was asked, and the pool is still imported.
+                // It ended before the request, and the pool is still imported.
                 Err(failure) if find()?.is_none() && known::pools(session).find(name).is_some() => {
                     self.export(session, name).map_err(|_| failure)
                 }

@@ -89,8 +89,8 @@ pub(super) fn stamp(session: &Session, form: Option<&str>) {
     }
 }
 
-/// Looks at pools as often as is asked for, with the time before each look. A single one that is
-/// not there is not looked for again.
+/// Looks at pools as often as requested, with the time before each look. A single one that is not
+/// there is not looked for again.
 pub(super) fn repeated(
     session: &Session,
     names: &[String],
