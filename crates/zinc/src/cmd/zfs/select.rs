@@ -70,11 +70,12 @@ pub fn select(
             }
         }
     }
+    let is_of_now = pools.args().open.is_of_now();
     for name in names.iter().filter(|name| !servers.iter().any(|s| s.is_called(name))) {
         match pools.of(session, name) {
             Ok(pool) => add(&mut out, pool, name),
             // A server has the newest state only.
-            Err(f) if !pools.args().open.is_of_now() => out.failures.push(f),
+            Err(f) if !is_of_now => out.failures.push(f),
             // A server may have taken the pool while this process waited.
             Err(f) => match Server::find(session, &pools.args().search, name)? {
                 Some(mut server) => {
