@@ -14,7 +14,7 @@
     reason = "a measurement may print, and stop where it likes"
 )]
 
-use device::{Device as _, Shared, WriteDevice as _, read_batch};
+use device::{Shared, WriteDevice as _, read_batch};
 use far::Name;
 use far::disk::{self, SEGMENT_BYTES, Superblock};
 use far::log::{LogDevice, Options};
