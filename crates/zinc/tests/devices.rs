@@ -854,18 +854,21 @@ fn devices_are_added_to_a_served_pool_while_it_is_used() {
 #[test]
 fn a_served_pool_that_is_not_imported_is_read_on_its_devices() {
     let place = Place::new(&["a", "b"]);
-    place.ok("zpool create tank mirror a b");
-    place.ok("zfs create tank/fs");
-    place.ok("zpool export tank");
-    let mut server = place.start_here("serve -d . tank");
+    // Servers of other tests have a pool `tank`, and are found without a socket too.
+    place.ok("zpool create lonely mirror a b");
+    place.ok("zfs create lonely/fs");
+    place.ok("zpool export lonely");
+    let mut server = place.start_here("serve -d . lonely");
     let output = |command: &str| place.command_here(command).output().unwrap();
-    until("the pool is served", || output("tunables --pool tank").status.success());
-    for (command, text) in [("check tank", "tank"), ("zdb -d tank", "Dataset tank/fs [ZPL]")] {
+    until("the pool is served", || output("tunables --pool lonely").status.success());
+    for (command, text) in
+        [("check lonely", "lonely"), ("zdb -d lonely", "Dataset lonely/fs [ZPL]")]
+    {
         let got = output(command);
         assert!(got.status.success(), "{command}: {got:?}");
         has(&String::from_utf8(got.stdout).unwrap(), &[text]);
     }
     server.kill().unwrap();
     server.wait().unwrap();
-    assert!(!output("check tank").status.success());
+    assert!(!output("check lonely").status.success());
 }

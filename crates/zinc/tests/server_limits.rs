@@ -232,7 +232,7 @@ fn a_signal_ends_a_server_whatever_client_stalls() {
     server.signal(Signal::TERM);
     let (code, time, words) = server.end();
     assert!(code == Some(0) && time < SOON, "{code:?} {time:?} {words}");
-    assert!(words.contains("tank is exported: signal 15"), "{words}");
+    assert!(words.contains("tank is no longer served: signal 15"), "{words}");
     for child in stalled {
         let (code, words) = ended(child);
         assert_eq!(code, Some(1));
