@@ -368,7 +368,7 @@ fn a_second_signal_ends_it_at_once() {
     let (code, time, words) = server.end();
     ended(stalled);
     assert!(matches!(code, Some(0 | 1)) && time < SOON, "{code:?} {time:?} {words}");
-    assert_eq!(words.contains("tank is exported"), code == Some(0), "{words}");
+    assert_eq!(words.contains("tank is no longer served"), code == Some(0), "{words}");
     place.is_clean();
 }
 
