@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 use testkit::{CephServer, Rng, S3Server};
 use writing::{Pools, store};
@@ -26,6 +27,8 @@ use writing::{Pools, store};
 const DIR: &str = "ZINC_TEST_KILL_DIR";
 /// Its name among the tests of this file.
 const WRITER: &str = "killed_on_a_disk";
+/// What the process says when it has opened the pool.
+const BEGINS: &str = "begins";
 /// A snapshot is made every this many changes, and destroyed when it is this many snapshots old.
 const SNAPSHOT_EVERY: u64 = 40;
 const SNAPSHOTS_KEPT: u64 = 6;
@@ -115,10 +118,12 @@ fn write_for_ever(pool: &LivePool) {
         TxgLimits { dirty_max: 8 << 20, timeout: Duration::from_millis(40), ..pool.limits() };
     pool.set_limits(limits);
     let fs = pool.filesystem("tank/fs").unwrap();
-    let promise = |n: u64| {
+    let say = |line: &str| {
         let mut out = std::io::stdout().lock();
-        writeln!(out, "durable {n}").and_then(|()| out.flush()).unwrap();
+        writeln!(out, "{line}").and_then(|()| out.flush()).unwrap();
     };
+    say(BEGINS);
+    let promise = |n: u64| say(&format!("durable {n}"));
     let snapshot = |n: u64| format!("tank/fs@s{n}");
     let exists = |n: u64| pool.view().dsl().by_name(&snapshot(n)).is_ok();
     let (last, _) = look(&fs);
@@ -152,8 +157,9 @@ fn be_killed(dir: &Path) {
     write_for_ever(&Pools::at(dir).import("tank"));
 }
 
-/// Lets a writer write for `time`, kills it, and gives what it said was durable last.
-fn write_and_die(dir: &Path, time: Duration) -> Option<u64> {
+/// Lets a writer write for `time`, kills it, and gives what it said was durable last. The time
+/// begins with the process or, if that `is_to_write`, when it has opened the pool.
+fn write_and_die(dir: &Path, time: Duration, is_to_write: bool) -> Option<u64> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", WRITER, "--nocapture"])
         .env(DIR, dir)
@@ -161,10 +167,20 @@ fn write_and_die(dir: &Path, time: Duration) -> Option<u64> {
         .spawn()
         .unwrap();
     let out = BufReader::new(child.stdout.take().unwrap());
+    let (began, begins) = channel();
     let reader = std::thread::spawn(move || {
-        let promised = |line: String| line.strip_prefix("durable ")?.parse().ok();
-        out.lines().map_while(Result::ok).filter_map(promised).last()
+        let mut promised = None;
+        for line in out.lines().map_while(Result::ok) {
+            if line.ends_with(BEGINS) {
+                let _ = began.send(());
+            }
+            promised = line.strip_prefix("durable ").and_then(|n| n.parse().ok()).or(promised);
+        }
+        promised
     });
+    if is_to_write {
+        begins.recv_timeout(Duration::from_secs(120)).expect("it opens the pool");
+    }
     std::thread::sleep(time);
     let early = child.try_wait().unwrap();
     assert!(early.is_none(), "the writer ended by itself: {early:?}");
@@ -227,7 +243,8 @@ fn kill_in(pools: &Pools, shape: Shape, deaths: u64, life: u64) {
     for death in 0..deaths {
         let time = Duration::from_millis(100 + rng.below(life - 100));
         let before = known.count;
-        let promised = write_and_die(pools.dir(), time).unwrap_or(known.count);
+        let promised =
+            write_and_die(pools.dir(), time, death.is_multiple_of(2)).unwrap_or(known.count);
         judge(pools, &mut known, promised);
         progressed += u64::from(known.count > before);
         if death % 8 == 7 {
