@@ -16,11 +16,12 @@ use engine::{Filesystem, LivePool, Pool};
 use poolkit::Shape;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
+use std::ops::Deref;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
-use testkit::{CephServer, Rng, S3Server};
+use testkit::{CephServer, Rng, S3Access, S3Server};
 use writing::{Pools, store};
 
 /// The directory of the pool, for the process that is killed.
@@ -283,38 +284,29 @@ fn deaths() -> u64 {
     std::env::var("ZINC_DEATHS").map_or(8, |n| n.parse().expect("a number"))
 }
 
-/// In the bucket of the environment, where opening a pool takes a second on a busy machine.
-fn kill_in_bucket(bucket: &str) {
-    let place = |_: &Path| store::below(bucket, "disk");
-    kill_in(&Pools::in_store("kill", place), Shape::Disk, deaths(), 5000);
+/// In the bucket of the environment, where opening a pool takes a second on a busy machine, or by
+/// the test run again with one of a server of its own.
+fn kill_in_bucket<S: Deref<Target = S3Access>>(test: &str, start: impl FnOnce(&Path, &str) -> S) {
+    if let Some(bucket) = store::given() {
+        let place = |_: &Path| store::below(&bucket, "disk");
+        kill_in(&Pools::in_store("kill", place), Shape::Disk, deaths(), 5000);
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), "bucket");
+    store::run_again(test, "s3://bucket/a", &server.endpoint(), &server.environment());
 }
 
 #[testkit::needs("versitygw")]
 #[test]
 fn killed_in_a_bucket() {
-    match store::given() {
-        Some(bucket) => kill_in_bucket(&bucket),
-        None => {
-            let folder = tempfile::tempdir().unwrap();
-            let server = S3Server::start(folder.path(), "bucket");
-            let (test, environment) = ("killed_in_a_bucket", server.environment());
-            store::run_again(test, "s3://bucket/a", &server.endpoint(), &environment);
-        }
-    }
+    kill_in_bucket("killed_in_a_bucket", S3Server::start);
 }
 
 #[testkit::needs("ceph")]
 #[test]
 fn killed_in_a_bucket_of_ceph() {
-    match store::given() {
-        Some(bucket) => kill_in_bucket(&bucket),
-        None => {
-            let folder = tempfile::tempdir().unwrap();
-            let server = CephServer::start(folder.path(), "bucket");
-            let (test, environment) = ("killed_in_a_bucket_of_ceph", server.environment());
-            store::run_again(test, "s3://bucket/a", &server.endpoint(), &environment);
-        }
-    }
+    kill_in_bucket("killed_in_a_bucket_of_ceph", CephServer::start);
 }
 
 #[test]

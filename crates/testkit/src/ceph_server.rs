@@ -2,20 +2,25 @@
 //! with a gateway that speaks S3, and images behind qemu's NBD server.
 
 use crate::running::free_port;
+use crate::s3_access::{KEY, S3Access, SECRET};
 use crate::workspace_root;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What requests are signed with.
-const KEY: &str = "zinc-tests";
-/// What must be nowhere but in the environment.
-const SECRET: &str = "vYq3s0Kx-of-the-tests-8fR2";
-
 /// A cluster on this machine, killed when it is dropped.
 pub struct CephServer {
     folder: PathBuf,
-    port: u16,
+    access: S3Access,
+}
+
+impl Deref for CephServer {
+    type Target = S3Access;
+
+    fn deref(&self) -> &S3Access {
+        &self.access
+    }
 }
 
 impl CephServer {
@@ -34,7 +39,7 @@ impl CephServer {
     #[must_use]
     pub fn start(folder: &Path, bucket: &str) -> Self {
         let (folder, port) = (folder.to_owned(), free_port());
-        let server = Self { folder, port };
+        let server = Self { folder, access: S3Access { port } };
         server.script(&["start"], &[&port.to_string(), KEY, SECRET, bucket]);
         server
     }
@@ -74,24 +79,6 @@ impl CephServer {
             std::thread::sleep(Duration::from_millis(10));
         }
         RbdImage(child)
-    }
-
-    /// Where the gateway answers.
-    #[must_use]
-    pub fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
-    }
-
-    /// What a program that uses the gateway has in its environment.
-    #[must_use]
-    pub fn environment(&self) -> [(&'static str, &'static str); 3] {
-        [("AWS_ACCESS_KEY_ID", KEY), ("AWS_SECRET_ACCESS_KEY", SECRET), ("AWS_REGION", "us-east-1")]
-    }
-
-    /// What must be nowhere but there.
-    #[must_use]
-    pub fn secret(&self) -> &'static str {
-        SECRET
     }
 }
 

@@ -1,20 +1,25 @@
 //! A server that speaks S3: versitygw, as `scripts/versitygw` builds it under `target/versitygw`.
 
 use crate::running::{Running, free_port};
+use crate::s3_access::{KEY, S3Access, SECRET};
 use crate::workspace_root;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// What requests are signed with.
-const KEY: &str = "zinc-tests";
-/// What must be nowhere but in the environment.
-const SECRET: &str = "vYq3s0Kx-of-the-tests-8fR2";
-
 /// A server on this machine, killed when it is dropped. Its objects are files of a folder.
 pub struct S3Server {
     running: Running,
-    port: u16,
+    access: S3Access,
+}
+
+impl Deref for S3Server {
+    type Target = S3Access;
+
+    fn deref(&self) -> &S3Access {
+        &self.access
+    }
 }
 
 impl S3Server {
@@ -33,7 +38,7 @@ impl S3Server {
     pub fn start(folder: &Path, bucket: &str) -> Self {
         std::fs::create_dir_all(folder.join(bucket)).expect("a folder");
         let port = free_port();
-        Self { running: run(folder, port), port }
+        Self { running: run(folder, port), access: S3Access { port } }
     }
 
     /// Ends it as a power failure does, and starts it again after this time.
@@ -43,25 +48,7 @@ impl S3Server {
     pub fn restart(&mut self, folder: &Path, after: Duration) {
         self.running.end();
         std::thread::sleep(after);
-        self.running = run(folder, self.port);
-    }
-
-    /// Where it answers.
-    #[must_use]
-    pub fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
-    }
-
-    /// What a program that uses it has in its environment.
-    #[must_use]
-    pub fn environment(&self) -> [(&'static str, &'static str); 3] {
-        [("AWS_ACCESS_KEY_ID", KEY), ("AWS_SECRET_ACCESS_KEY", SECRET), ("AWS_REGION", "us-east-1")]
-    }
-
-    /// What must be nowhere but there.
-    #[must_use]
-    pub fn secret(&self) -> &'static str {
-        SECRET
+        self.running = run(folder, self.access.port);
     }
 }
 
