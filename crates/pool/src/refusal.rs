@@ -9,17 +9,17 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum PoolRefusal {
     /// Something that runs stands in the way.
-    #[error("{0}")]
-    Ongoing(Ongoing),
+    #[error(transparent)]
+    Ongoing(#[from] Ongoing),
     /// What is to be paused, ended or gone on with does not run.
-    #[error("{0}")]
-    NotRunning(NotRunning),
+    #[error(transparent)]
+    NotRunning(#[from] NotRunning),
     /// The devices named are not those that this is done with.
-    #[error("{0}")]
-    Devices(DeviceFault),
+    #[error(transparent)]
+    Devices(#[from] DeviceFault),
     /// No vdev can be like that, or not in this pool.
-    #[error("{0}")]
-    Layout(VdevFault),
+    #[error(transparent)]
+    Layout(#[from] VdevFault),
     /// The feature has to be enabled first.
     #[error("feature@{0} is not enabled")]
     FeatureNotEnabled(&'static str),
@@ -306,28 +306,4 @@ pub enum VdevFault {
     /// It has no sides.
     #[error("only applicable to mirror and replacing vdevs")]
     NoSides,
-}
-
-impl From<Ongoing> for PoolRefusal {
-    fn from(what: Ongoing) -> Self {
-        Self::Ongoing(what)
-    }
-}
-
-impl From<NotRunning> for PoolRefusal {
-    fn from(what: NotRunning) -> Self {
-        Self::NotRunning(what)
-    }
-}
-
-impl From<DeviceFault> for PoolRefusal {
-    fn from(why: DeviceFault) -> Self {
-        Self::Devices(why)
-    }
-}
-
-impl From<VdevFault> for PoolRefusal {
-    fn from(why: VdevFault) -> Self {
-        Self::Layout(why)
-    }
 }
