@@ -12,13 +12,10 @@ pub fn cannot(doing: &str, name: &str, error: impl Into<Error>) -> Failure {
     let start = format!("cannot {doing} '{name}'");
     let failure = match (error.kind(), error.dataset()) {
         (ErrorKind::NotFound, Some(missing)) => return not_found(&start, name, missing),
-        (ErrorKind::InvalidName, Some(bad)) => {
-            let failure = Failure::new(format!("{start}: {}", bad_name(bad)));
-            if is_of_other_kind(bad) {
-                return failure;
-            }
-            failure
+        (ErrorKind::InvalidName, Some(bad)) if is_of_other_kind(bad) => {
+            return Failure::new(format!("{start}: {}", bad_name(bad)));
         }
+        (ErrorKind::InvalidName, Some(bad)) => Failure::new(format!("{start}: {}", bad_name(bad))),
         (ErrorKind::Refused(Refusal::SetTwice(property)), _) => {
             Failure::usage(format!("property '{property}' specified multiple times"))
         }
