@@ -5,7 +5,7 @@
 
 use engine::LivePool;
 use engine::devices::{AnyDevices, DeviceSource as _};
-use engine::live::{NotUsed, Returned, Unfit, VdevSpec};
+use engine::live::{LabelMismatch, NotUsed, Returned, VdevSpec};
 use engine::pools::DeviceCheck;
 
 /// Whether the pool asks for it.
@@ -18,7 +18,7 @@ fn is_wanted(pool: &LivePool) -> bool {
 
 /// Whether it was put in the place of the leaf; why it was not, where that was to be done.
 pub(crate) fn put_in_place(pool: &LivePool, found: &Returned) -> Result<bool, String> {
-    let is_new = found.refusal == Some(NotUsed::Unfit(Unfit::NoLabel));
+    let is_new = found.refusal == Some(NotUsed::Unfit(LabelMismatch::NoLabel));
     if !is_new || !is_wanted(pool) {
         return Ok(false);
     }

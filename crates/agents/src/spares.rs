@@ -11,7 +11,7 @@
 use crate::{Held, replacing};
 use control::Presence;
 use engine::devices::AnyDevices;
-use engine::live::{DeviceSearch, Missing, NotUsed, Returned, SpareTaken, Strayed};
+use engine::live::{DeviceSearch, Missing, MovedDevices, NotUsed, Returned, SpareTaken};
 use engine::{LivePool, Rt};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -104,9 +104,9 @@ fn run(held: &Weak<Held>, rt: &Rt) {
         std::thread::sleep(LOOK);
         let Some(held) = held.upgrade() else { return };
         let Some(pool) = held.pool() else { return };
-        let strayed = pool.strayed();
+        let moved = pool.moved_devices();
         drop(pool);
-        follower.follow(&held, &strayed);
+        follower.follow(&held, &moved);
         let Some(pool) = held.pool() else { return };
         let (back, missing) = (pool.leaves_there_again(), pool.missing());
         let failed = pool.leaves_without_spare();
@@ -171,12 +171,12 @@ struct Follower {
 
 impl Follower {
     /// Looks for them, and notes where they are.
-    fn follow(&mut self, held: &Held, strayed: &Strayed) {
+    fn follow(&mut self, held: &Held, moved: &MovedDevices) {
         let began = Instant::now();
-        if strayed.is_empty() || self.not_before.is_some_and(|at| began < at) {
+        if moved.is_empty() || self.not_before.is_some_and(|at| began < at) {
             return;
         }
-        let moved = strayed.follow(&AnyDevices::default());
+        let moved = moved.follow(&AnyDevices::default());
         self.not_before = Some(Instant::now() + began.elapsed() * SHARE);
         if moved.is_empty() {
             return;

@@ -86,16 +86,16 @@ impl<T> Caller<T> {
     /// Prints to its standard error, as long as the client is there.
     pub fn complain(&self, text: &str) {
         if self.presence.is_here() {
-            self.say(text, WaitLimit::While(&self.presence));
+            self.print_within(text, WaitLimit::While(&self.presence));
         }
     }
 
     /// Says why the command ended.
     pub fn final_message(&self, text: &str) {
-        self.say(text, WaitLimit::Until(Instant::now() + LAST_WORDS));
+        self.print_within(text, WaitLimit::Until(Instant::now() + LAST_WORDS));
     }
 
-    fn say(&self, text: &str, patience: WaitLimit<'_>) {
+    fn print_within(&self, text: &str, patience: WaitLimit<'_>) {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(e) = self.errors.write(text.as_bytes(), patience)
             && self.presence.is_here()

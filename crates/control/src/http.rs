@@ -56,7 +56,7 @@ pub struct Answer {
 
 /// The meaning of a request head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted<'a> {
+pub enum ParsedRequest<'a> {
     /// A page.
     Page {
         /// Which one.
@@ -72,29 +72,30 @@ pub enum Wanted<'a> {
 
 /// Reads a head.
 #[must_use]
-pub fn wanted(head: &[u8]) -> Wanted<'_> {
+pub fn wanted(head: &[u8]) -> ParsedRequest<'_> {
     let line = head.split(|b| *b == b'\n').next().unwrap_or_default();
-    let Ok(line) = std::str::from_utf8(line) else { return Wanted::Bad };
+    let Ok(line) = std::str::from_utf8(line) else { return ParsedRequest::Bad };
     let mut words = line.trim_end_matches('\r').split(' ');
     let (Some(method), Some(target), Some(version), None) =
         (words.next(), words.next(), words.next(), words.next())
     else {
-        return Wanted::Bad;
+        return ParsedRequest::Bad;
     };
     if !version.starts_with("HTTP/1.") || !target.starts_with('/') || !are_fields(head) {
-        return Wanted::Bad;
+        return ParsedRequest::Bad;
     }
     // Programs that speak HTTP/1.0 may leave it out.
     if version != "HTTP/1.0" && fields(head, "host").next().is_none() {
-        return Wanted::Bad;
+        return ParsedRequest::Bad;
     }
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let accept = fields(head, "accept").next().unwrap_or_default();
     match method {
-        "GET" | "HEAD" => {
-            Wanted::Page { request: PageRequest { path, query, accept }, body: method == "GET" }
-        }
-        _ => Wanted::NotAllowed,
+        "GET" | "HEAD" => ParsedRequest::Page {
+            request: PageRequest { path, query, accept },
+            body: method == "GET",
+        },
+        _ => ParsedRequest::NotAllowed,
     }
 }
 
@@ -221,17 +222,17 @@ fn answer(
     }
     let local = stream.local_addr()?.ip();
     match wanted(&head) {
-        Wanted::Page { request, .. } if !is_for_us(&head, local) => {
+        ParsedRequest::Page { request, .. } if !is_for_us(&head, local) => {
             // The path is the client's own text, and goes back as text.
             let text = format!("ask for http://{}{}\n", stream.local_addr()?, request.path);
             refuse(stream, "421 Misdirected Request", &text)
         }
-        Wanted::Page { request, body } => match pages(&request) {
+        ParsedRequest::Page { request, body } => match pages(&request) {
             Some(page) => respond(stream, "200 OK", &page, body),
             None => refuse(stream, "404 Not Found", "there is no such page\n"),
         },
-        Wanted::NotAllowed => refuse(stream, "405 Method Not Allowed", "only GET\n"),
-        Wanted::Bad => refuse(stream, "400 Bad Request", "no HTTP request\n"),
+        ParsedRequest::NotAllowed => refuse(stream, "405 Method Not Allowed", "only GET\n"),
+        ParsedRequest::Bad => refuse(stream, "400 Bad Request", "no HTTP request\n"),
     }
 }
 

@@ -22,9 +22,9 @@ const TICK: Duration = Duration::from_millis(100);
 /// How much is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// What is asked for.
-    Asked,
-    /// All of it, ahead of what is asked for.
+    /// Only what is requested.
+    OnDemand,
+    /// All of it, ahead of requests.
     All,
 }
 
@@ -87,7 +87,7 @@ impl<W: Fn() -> io::Result<()>> Read for Input<W> {
         }
         while self.at == self.piece.len() {
             self.ask(match self.amount {
-                Amount::Asked => out.len().min(PIECE),
+                Amount::OnDemand => out.len().min(PIECE),
                 Amount::All => PIECE_AHEAD,
             });
             let piece = match self.pieces.recv_timeout(TICK) {
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_until_it_is_not_wanted() {
-        for amount in [Amount::Asked, Amount::All] {
+        for amount in [Amount::OnDemand, Amount::All] {
             let (reader, mut writer) = io::pipe().unwrap();
             let is_over = std::cell::Cell::new(false);
             let wanted = || if is_over.get() { Err(io::Error::other("over")) } else { Ok(()) };
@@ -149,7 +149,7 @@ mod tests {
         let (mut reader, mut writer) = io::pipe().unwrap();
         writer.write_all(b"mine, yours").unwrap();
         let file = File::from(OwnedFd::from(reader.try_clone().unwrap()));
-        let mut input = Input::new(file, Amount::Asked, || Ok(())).unwrap();
+        let mut input = Input::new(file, Amount::OnDemand, || Ok(())).unwrap();
         input.read_exact(&mut [0; 6]).unwrap();
         drop(input);
         drop(writer);

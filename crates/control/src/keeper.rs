@@ -24,9 +24,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(64);
 /// A process that ran so long is restarted after the first pause.
 const WELL: Duration = Duration::from_mins(10);
 
-/// What is to be kept running.
+/// A process that is to be kept running.
 pub struct ProcessSpec {
-    /// What tells it from others.
+    /// Its key among the others.
     pub key: u64,
     /// The name of its pool, for the log.
     pub name: String,
@@ -42,7 +42,7 @@ pub struct ProcessSpec {
 
 /// Keeps processes running.
 #[derive(Default)]
-pub struct Keeper {
+pub struct Supervisor {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -57,7 +57,7 @@ struct State {
     has_failed: bool,
 }
 
-impl Keeper {
+impl Supervisor {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -115,7 +115,7 @@ impl Keeper {
         waited.unwrap_or_else(PoisonError::into_inner).0.is_ending
     }
 
-    /// Runs it as long as it is wanted; whether it ended well.
+    /// Runs it as long as it is needed; returns whether it ended well.
     fn run(&self, wanted: &mut ProcessSpec) -> bool {
         let mut pause = PAUSE_MIN;
         loop {
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn what_ends_well_is_let_go() {
         let (keeper, (sender, tells), (begun, begins)) =
-            (Arc::<Keeper>::default(), channel(), channel());
+            (Arc::<Supervisor>::default(), channel(), channel());
         keeper.keep(wanted("echo ready", &sender, begun)).expect("thread");
         assert!(keeper.wait_for_all() && !keeper.has(7));
         assert_eq!((begins.recv(), tells.recv()), (Ok(true), Ok("let go")));
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn what_fails_is_started_again_until_all_end() {
         let (keeper, (sender, tells), (begun, begins)) =
-            (Arc::<Keeper>::default(), channel(), channel());
+            (Arc::<Supervisor>::default(), channel(), channel());
         let mut wanted = wanted("exec sleep 600", &sender, begun);
         let (started, starts) = channel();
         let sleep = wanted.start;

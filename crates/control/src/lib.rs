@@ -49,7 +49,7 @@ mod wire;
 
 pub use caller::Caller;
 pub use client::{CallError, Client};
-pub use others::{OtherServer, other_servers};
+pub use others::{ForeignServer, foreign_servers};
 pub use place::{Endpoint, PlaceError};
 pub use presence::{ClientWatch, Presence};
 pub use protocol::{Refusal, Request};

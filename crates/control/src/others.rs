@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 
 /// A process that serves.
-pub struct OtherServer {
+pub struct ForeignServer {
     /// Its number.
     pub pid: u32,
     /// Its user.
@@ -19,7 +19,7 @@ pub struct OtherServer {
 }
 
 /// The process with this number, if `serves` finds in its command line what it serves.
-fn serving(pid: u32, serves: &dyn Fn(Vec<OsString>) -> Option<String>) -> Option<OtherServer> {
+fn serving(pid: u32, serves: &dyn Fn(Vec<OsString>) -> Option<String>) -> Option<ForeignServer> {
     let place = format!("/proc/{pid}");
     let command = std::fs::read(format!("{place}/cmdline")).ok()?;
     let words: Vec<&[u8]> = command.split(|b| *b == 0).filter(|word| !word.is_empty()).collect();
@@ -29,16 +29,16 @@ fn serving(pid: u32, serves: &dyn Fn(Vec<OsString>) -> Option<String>) -> Option
     let serves = serves(words.iter().map(|word| OsString::from_vec(word.to_vec())).collect())?;
     let words = words.iter().map(|word| word.to_vec()).collect();
     let user = std::fs::metadata(place).ok()?.uid();
-    Some(OtherServer { pid, user, words, serves })
+    Some(ForeignServer { pid, user, words, serves })
 }
 
 /// All but those `reached`. This process is not one of them itself when it is about to serve, nor
 /// is the one that started it for that.
 #[must_use]
-pub fn other_servers(
+pub fn foreign_servers(
     reached: &[u64],
     serves: &dyn Fn(Vec<OsString>) -> Option<String>,
-) -> Vec<OtherServer> {
+) -> Vec<ForeignServer> {
     let own = [std::process::id(), std::os::unix::process::parent_id()];
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());

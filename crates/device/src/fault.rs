@@ -6,7 +6,7 @@
 //! can count the point of failure through a whole body of work.
 
 use crate::{
-    Device, DeviceRef, Displaced, Error, ErrorKind, Operation, Read, Shared, Stats, Write,
+    Device, DeviceRef, Displacement, Error, ErrorKind, Operation, Read, Shared, Stats, Write,
     WriteDevice, WriteDeviceRef, WriteDone, complete,
 };
 use core::ops::Range;
@@ -197,7 +197,7 @@ impl Device for FaultDevice {
         self.inner.is_rotating()
     }
 
-    fn displaced(&self) -> Option<Displaced> {
+    fn displaced(&self) -> Option<Displacement> {
         self.inner.displaced()
     }
 

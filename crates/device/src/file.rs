@@ -29,7 +29,7 @@ pub use self::standard::was_stdout_closed;
 use self::core::{Access, Core, Request, Work};
 use self::threads::Threads;
 use self::uring::Uring;
-use crate::{AlignedBuf, Device, Displaced, Error, ErrorKind, Read, Stats, range_within};
+use crate::{AlignedBuf, Device, Displacement, Error, ErrorKind, Read, Stats, range_within};
 use rt::{Clock, RealClock, Rt};
 use std::io;
 use std::path::Path;
@@ -251,7 +251,7 @@ impl Device for FileDevice {
         self.core.is_rotating
     }
 
-    fn displaced(&self) -> Option<Displaced> {
+    fn displaced(&self) -> Option<Displacement> {
         self.core.displaced()
     }
 

@@ -57,7 +57,7 @@ macro_rules! reads_as_its_reader {
             self.reader.is_rotating()
         }
 
-        fn displaced(&self) -> Option<crate::Displaced> {
+        fn displaced(&self) -> Option<crate::Displacement> {
             self.reader.displaced()
         }
 
@@ -170,7 +170,7 @@ pub trait Device: Send + Sync {
     /// Why it will not be found, or not all of it, where it was opened, although it still works: a
     /// file that was deleted or replaced lives as long as it is open, and what is written to it is
     /// lost then. Asks the system each time.
-    fn displaced(&self) -> Option<Displaced> {
+    fn displaced(&self) -> Option<Displacement> {
         None
     }
 
@@ -211,7 +211,7 @@ pub trait Device: Send + Sync {
 
 /// How an open file or disk was displaced: see [`Device::displaced`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Displaced {
+pub enum Displacement {
     /// It has no name any more.
     Deleted,
     /// It is not where it was opened.
@@ -222,7 +222,7 @@ pub enum Displaced {
     Cut,
 }
 
-impl core::fmt::Display for Displaced {
+impl core::fmt::Display for Displacement {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.pad(match self {
             Self::Deleted => "was deleted",

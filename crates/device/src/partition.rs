@@ -2,7 +2,7 @@
 
 use crate::write::split_refused;
 use crate::{
-    AlignedBuf, Device, DeviceRef, Displaced, Error, Read, Shared, Stats, Write, WriteDevice,
+    AlignedBuf, Device, DeviceRef, Displacement, Error, Read, Shared, Stats, Write, WriteDevice,
     WriteDeviceRef, complete, range_within, range_within_all,
 };
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Device for Partition {
         self.parent.is_rotating()
     }
 
-    fn displaced(&self) -> Option<Displaced> {
+    fn displaced(&self) -> Option<Displacement> {
         self.parent.displaced()
     }
 

@@ -367,24 +367,24 @@ impl Disk {
                 machine.next_id += 1;
                 machine.pending.insert(id, request);
                 machine.model.arrive(now, ModelRequest { id, kind, offset, len });
-                self.ask_later(&mut machine, now);
+                self.schedule_poll(&mut machine, now);
             }
         }
     }
 
-    /// Sets the timer for when the model wants to be asked.
-    fn ask_later(self: &Arc<Self>, machine: &mut Machine, now: Duration) {
+    /// Sets the timer for the model's next call.
+    fn schedule_poll(self: &Arc<Self>, machine: &mut Machine, now: Duration) {
         let Some(next) = machine.model.next().map(|next| next.max(now)) else { return };
         if machine.timer.is_some_and(|timer| timer <= next) {
             return;
         }
         machine.timer = Some(next);
         let disk = Arc::clone(self);
-        self.site.rt.after(next - now, move || disk.ask(next));
+        self.site.rt.after(next - now, move || disk.poll_model(next));
     }
 
     /// The timer that was set for `due`: asks the model, and ends what has ended.
-    fn ask(self: &Arc<Self>, due: Duration) {
+    fn poll_model(self: &Arc<Self>, due: Duration) {
         let Timing::Machine(machine) = &self.timing else { return };
         let ended: Vec<Pending> = {
             let mut machine = machine.lock();
@@ -396,7 +396,7 @@ impl Disk {
             let mut ids = Vec::new();
             machine.model.advance(now, &mut ids);
             let ended = ids.iter().filter_map(|id| machine.pending.remove(id)).collect();
-            self.ask_later(&mut machine, now);
+            self.schedule_poll(&mut machine, now);
             ended
         };
         for request in ended {

@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, reason = "fails as tests do")]
 
 use device::{
-    AlignedBuf, Backend, Device, Direct, Displaced, ErrorKind, FileDevice, Operation, Options,
+    AlignedBuf, Backend, Device, Direct, Displacement, ErrorKind, FileDevice, Operation, Options,
     RwFileDevice, Shared, Write, WriteDevice, read_one, write_batch,
 };
 use rt::{Rng, Xoshiro256};
@@ -264,9 +264,9 @@ fn a_file_that_was_cut_short_stays_so_when_it_grows_again() {
     let device = RwFileDevice::open(&path, &Options::default()).expect("device");
     assert_eq!(device.displaced(), None);
     file.set_len(1 << 19).expect("length");
-    assert_eq!(device.displaced(), Some(Displaced::Cut));
+    assert_eq!(device.displaced(), Some(Displacement::Cut));
     file.set_len(1 << 20).expect("length");
-    assert_eq!(device.displaced(), Some(Displaced::Cut));
+    assert_eq!(device.displaced(), Some(Displacement::Cut));
 }
 
 #[test]
@@ -278,11 +278,11 @@ fn a_file_is_followed_to_another_name_and_not_to_another_file() {
     std::fs::rename(&path, &moved).expect("moved");
     std::fs::write(&other, [0; 4096]).expect("file");
     assert!(!device.follow(&other) && !device.follow(&path));
-    assert_eq!(device.displaced(), Some(Displaced::Moved));
+    assert_eq!(device.displaced(), Some(Displacement::Moved));
     assert!(device.follow(&moved));
     assert_eq!(device.displaced(), None);
     std::fs::rename(&moved, &path).expect("back");
-    assert_eq!(device.displaced(), Some(Displaced::Moved));
+    assert_eq!(device.displaced(), Some(Displacement::Moved));
     assert!(device.follow(&path));
     assert_eq!(device.displaced(), None);
 }

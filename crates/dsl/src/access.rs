@@ -30,7 +30,7 @@ use crate::deleg::Delegation;
 use crate::error::{Error, Refusal, Result};
 use crate::props::PropertyContext;
 use crate::tree::{DEPTH_MAX, Dataset, Dir, Dsl};
-use crate::write::Taken;
+use crate::write::RevokedPermissions;
 use dmu::Zap;
 use ondisk::dsl::deleg::{PERMISSIONS, Scope, Who, WhoKey};
 use ondisk::{mos, props};
@@ -136,7 +136,7 @@ pub const RULES: [(Action, &[(PermissionOn, &str)]); 18] = [
 
 impl PermissionOn {
     /// The dataset's name.
-    fn of(self, name: &str) -> &str {
+    fn subject_of(self, name: &str) -> &str {
         let head = name.split(['@', '#']).next().unwrap_or(name);
         match self {
             Self::Itself => name,
@@ -350,9 +350,9 @@ impl Dsl {
         self.need_delegation(name)?;
         let rule = RULES.iter().find(|(of, _)| *of == action);
         let (_, needs) = rule.ok_or_else(|| Error::refused(name, Refusal::Denied))?;
-        needs
-            .iter()
-            .try_for_each(|(on, permission)| self.need(caller, (name, on.of(name)), permission))
+        needs.iter().try_for_each(|(on, permission)| {
+            self.need(caller, (name, on.subject_of(name)), permission)
+        })
     }
 
     /// Whether a user may change a property of a dataset that is there.
@@ -370,7 +370,7 @@ impl Dsl {
     /// As [`Self::permit`].
     pub fn permit_new_property(&self, caller: &Caller, name: &str, property: &str) -> Result<()> {
         self.need_delegation(name)?;
-        let parent = self.dir_by_name(PermissionOn::Parent.of(name))?;
+        let parent = self.dir_by_name(PermissionOn::Parent.subject_of(name))?;
         let has = self.will_have(caller, &parent, of_property(property))?;
         if has { Ok(()) } else { Err(Error::refused(name, Refusal::Denied)) }
     }
@@ -395,7 +395,12 @@ impl Dsl {
     ///
     /// # Errors
     /// As [`Self::permit`].
-    pub fn permit_unallow(&self, caller: &Caller, name: &str, taken: &[Taken]) -> Result<()> {
+    pub fn permit_unallow(
+        &self,
+        caller: &Caller,
+        name: &str,
+        taken: &[RevokedPermissions],
+    ) -> Result<()> {
         self.permit(caller, Action::Allow, name)?;
         let own = caller.user.to_string();
         match taken.iter().all(|one| one.who.who == Who::User && one.who.name == own) {
@@ -429,7 +434,7 @@ mod tests {
             ("p/a#b", "p/a#b", "p/a", "p/a"),
         ] {
             let all = [PermissionOn::Itself, PermissionOn::Head, PermissionOn::Parent]
-                .map(|on| on.of(name));
+                .map(|on| on.subject_of(name));
             assert_eq!(all, [itself, head, parent]);
         }
     }

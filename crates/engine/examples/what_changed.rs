@@ -34,7 +34,7 @@ pub fn run(image: &Path, snapshot: &str) -> Result<Vec<String>> {
     for change in changes {
         let change = change?;
         let path = String::from_utf8_lossy(&change.file.path).into_owned();
-        lines.push(match change.what {
+        lines.push(match change.kind {
             ChangeKind::Added => format!("new: {path}"),
             ChangeKind::Removed => format!("gone: {path}"),
             ChangeKind::Renamed { from } => {

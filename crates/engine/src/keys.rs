@@ -1,8 +1,9 @@
 //! Keys of encrypted datasets: the requirements of a new one, and loading, unloading and changing
 //! them.
 //!
-//! What was said of the encryption of a dataset is collected ([`KeyWish`]) and judged; where that
-//! needs a key, the caller gets it from its user, who said in which format and from where.
+//! The encryption properties of a dataset are collected ([`KeyOptions`]) and checked; where they
+//! need a key, the caller gets it from its user, in the format and from the place that the
+//! properties name.
 
 use crate::error::{Error, ErrorKind, Place, Result, Rule};
 use crate::properties::number;
@@ -25,28 +26,28 @@ const OFF: u64 = 2;
 /// The encryption properties given for a dataset.
 ///
 /// ```
-/// use engine::keys::{KeyFormat, KeyWish};
+/// use engine::keys::{KeyFormat, KeyOptions};
 /// use engine::{DatasetKind, Rt, properties};
 ///
 /// let texts = [("encryption", "on"), ("keyformat", "passphrase"), ("atime", "off")];
 /// let mut changes = properties::parse_all(texts, DatasetKind::Filesystem, true)?;
-/// let wish = KeyWish::of(&mut changes);
+/// let wish = KeyOptions::of(&mut changes);
 /// assert_eq!(changes.len(), 1, "the others are left");
 /// // Below what is not encrypted it needs a key of its own, which its user is asked for.
-/// let wanted = wish.wanted_key(false)?.expect("a key");
+/// let wanted = wish.required_key(false)?.expect("a key");
 /// assert_eq!((wanted.format, wanted.location.as_str()), (KeyFormat::Passphrase, "prompt"));
 /// assert!(wish.root_key(&Rt::real(), &wanted, b"short").is_err());
 /// # Ok::<(), engine::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct KeyWish {
+pub struct KeyOptions {
     encryption: Option<u64>,
     format: Option<u64>,
     location: Option<String>,
     iters: Option<u64>,
 }
 
-/// The properties that a [`KeyWish`] is made of.
+/// The properties that a [`KeyOptions`] is made of.
 #[must_use]
 pub fn is_of_key(property: &str) -> bool {
     ["encryption", "keyformat", "keylocation", "pbkdf2iters"].contains(&property)
@@ -70,14 +71,14 @@ pub(crate) fn check_location(value: &str) -> Result<()> {
 
 /// A key that the caller is to get.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WantedKey {
+pub struct RequiredKey {
     /// Its format.
     pub format: KeyFormat,
     /// Where it is: `prompt`, or a URL.
     pub location: String,
 }
 
-impl KeyWish {
+impl KeyOptions {
     /// Takes what is about encryption out of these changes.
     #[must_use]
     pub fn of(changes: &mut Vec<PropertyChange>) -> Self {
@@ -121,7 +122,7 @@ impl KeyWish {
     ///
     /// # Errors
     /// No dataset can be like that.
-    pub fn wanted_key(&self, is_above_encrypted: bool) -> Result<Option<WantedKey>> {
+    pub fn required_key(&self, is_above_encrypted: bool) -> Result<Option<RequiredKey>> {
         let against = |rule, property: &str| {
             Err(Error::against(rule).at(Place::Property(property.to_owned())))
         };
@@ -148,15 +149,15 @@ impl KeyWish {
             return against(Rule::KeylocationOfEncrypted, "keylocation");
         }
         check_location(&location)?;
-        Ok(Some(WantedKey { format, location }))
+        Ok(Some(RequiredKey { format, location }))
     }
 
-    /// The key that [`Self::wanted_key`] wants, from what its user gave.
+    /// The key that [`Self::required_key`] wants, from what its user gave.
     ///
     /// # Errors
     /// It is not of that format.
-    pub fn root_key(&self, rt: &Rt, wanted: &WantedKey, given: &[u8]) -> Result<RootKey> {
-        let WantedKey { format, location } = wanted.clone();
+    pub fn root_key(&self, rt: &Rt, wanted: &RequiredKey, given: &[u8]) -> Result<RootKey> {
+        let RequiredKey { format, location } = wanted.clone();
         let rounds = match format {
             KeyFormat::Passphrase => (rt.random_u64(), self.iters.unwrap_or(PBKDF2_ITERS)),
             KeyFormat::Raw | KeyFormat::Hex => (0, 0),
@@ -348,7 +349,11 @@ pub fn unload(pool: &LivePool, name: &str) -> Result<()> {
 ///
 /// # Errors
 /// It is not encrypted, its key is not loaded, or nothing can be like that.
-pub fn wanted_change(pool: &Pool, name: &str, wish: &KeyWish) -> Result<(KeyWish, WantedKey)> {
+pub fn required_change(
+    pool: &Pool,
+    name: &str,
+    wish: &KeyOptions,
+) -> Result<(KeyOptions, RequiredKey)> {
     let (info, location) = {
         let _guard = pool.lock_datasets();
         let dsl = pool.dsl();
@@ -371,7 +376,7 @@ pub fn wanted_change(pool: &Pool, name: &str, wish: &KeyWish) -> Result<(KeyWish
     if wish.location.is_none() && wish.format == Some(info.format.number()) {
         wish.location = location;
     }
-    match wish.wanted_key(true)? {
+    match wish.required_key(true)? {
         Some(wanted) => Ok((wish, wanted)),
         None => Err(Error::against(Rule::NoKeyFormat).at(Place::Property("keyformat".to_owned()))),
     }

@@ -276,11 +276,11 @@ pub mod live {
     pub use pool::live::{
         AbandonedHead, CreateOptions, DEVICE_MIN, DeviceSearch, Devices, ENABLED_BY_DEFAULT, Event,
         EventValue, Events, FailMode, FoundDevice, GivenUpLog, Head, IdleDevices, ImportOptions,
-        InUse, Invocation, LivePool, LogDevices, Missing, NewTop, NotUsed, OfflineMode, OwnChanges,
-        PropertyWord, PushReason, Refused, ResilverKind, Returned, Setting, SpaceClass, SpareTaken,
-        StopWaiter, Strayed, Tunable, TunableError, TxgLimits, TxgRecord, TxgState, Unfit,
-        VdevSpec, cache_config, check_import, identity, import, is_same, is_writable,
-        mark_destroyed,
+        InUse, Invocation, LabelMismatch, LivePool, LogDevices, Missing, MovedDevices, NewTop,
+        NotUsed, OfflineMode, OwnChanges, PushReason, Refused, ResilverKind, Returned, Setting,
+        SpaceClass, SpareTaken, StopWaiter, StoredPropertyValue, Tunable, TunableError, TxgLimits,
+        TxgRecord, TxgState, VdevSpec, cache_config, check_import, identity, import, is_same,
+        is_writable, mark_destroyed,
     };
 
     /// What can be tuned, in a table with units and ranges.
@@ -347,7 +347,7 @@ pub mod check {
 /// ```
 pub mod repair {
     pub use ::repair::{
-        Error, Failure, NotNow, Plan, Repair, RepairOptions, Result, Step, repair, undo,
+        Error, Failure, Plan, Repair, RepairOptions, RepairRefusal, Result, Step, repair, undo,
     };
 }
 
@@ -376,7 +376,7 @@ pub mod pool_refusals {
 /// them.
 pub mod permissions {
     pub use dsl::access::{Action, Caller, PermissionOn, RULES, of_property};
-    pub use dsl::{Delegation, write::Taken};
+    pub use dsl::{Delegation, write::RevokedPermissions};
     pub use ondisk::dsl::deleg::{PERMISSIONS, Scope, Who, WhoKey, is_permission, is_set_name};
 }
 
@@ -458,8 +458,8 @@ pub mod pools {
         Rewind, RewindReach, check_kept_name, is_only_read,
     };
     pub use crate::making::{
-        Add, ClearLabels, Content, CreatePool, DeviceCheck, DeviceRefusal, NewlyMade, PoolsHere,
-        check_new_name, pool_of_label, split,
+        Add, ClearLabels, Content, CreatePool, CreatedPool, DeviceCheck, DeviceRefusal,
+        PoolRegistry, check_new_name, pool_of_label, split,
     };
     pub use crate::members::named_leaves;
     pub use crate::members::{

@@ -5,7 +5,7 @@
 mod writing;
 
 use engine::inside::zpl::write::{NewFile, NewKind, XattrMode};
-use engine::keys::{self, KeyChange, KeyWish};
+use engine::keys::{self, KeyChange, KeyOptions};
 use engine::{Create, ErrorKind, Filesystem, LivePool, Refusal, Rule, datasets};
 use poolkit::Shape;
 use std::collections::BTreeMap;
@@ -212,8 +212,8 @@ fn the_key_of_a_dataset_changes_and_its_blocks_do_not() {
             engine::properties::parse(name, value, kind, true).unwrap()
         };
         let mut settings = vec![parse(("keyformat", format))];
-        let wish = KeyWish::of(&mut settings);
-        let (wish, wanted) = keys::wanted_change(pool.view(), name, &wish).unwrap();
+        let wish = KeyOptions::of(&mut settings);
+        let (wish, wanted) = keys::required_change(pool.view(), name, &wish).unwrap();
         pool.change_key(name, KeyChange::Root(wish.root_key(pool.rt(), &wanted, key).unwrap()))
     };
     change("tank/enc/a", "passphrase", WORDS).unwrap();
@@ -253,7 +253,7 @@ fn what_cannot_be_encrypted_like_that_is_refused() {
     root(&pool, "tank/enc", "on", KEYS[0]);
     let refused = |settings: &[(&str, &str)], name: &str| {
         let new = wish(name, settings);
-        let error = new.wanted_key(pool.view()).map(drop).and_then(|()| new.run(&pool));
+        let error = new.required_key(pool.view()).map(drop).and_then(|()| new.run(&pool));
         error.unwrap_err().kind().clone()
     };
     let rule = ErrorKind::Against;

@@ -6,7 +6,7 @@ mod writing;
 
 use engine::inside::dsl::write::PropertyChange;
 use engine::inside::pool::live::NewFilesystem;
-use engine::permissions::{Delegation, Taken, WhoKey};
+use engine::permissions::{Delegation, RevokedPermissions, WhoKey};
 use engine::{LivePool, StoredValue};
 use poolkit::Shape;
 use writing::Pools;
@@ -62,7 +62,7 @@ fn the_engine_notes_what_it_does_in_the_words_of_openzfs() {
     p.allow("tank/a", given.to_vec()).unwrap();
     let some = Some(names(&["mount", "hold"]));
     let taken = [("ul$1001", some.clone()), ("ud$1001", some), ("Ud$1001", None)];
-    let taken = taken.map(|(key, permissions)| Taken { who: who(key), permissions });
+    let taken = taken.map(|(key, permissions)| RevokedPermissions { who: who(key), permissions });
     p.unallow(&names(&["tank/a"]), taken.to_vec()).unwrap();
     p.destroy_dataset("tank/a").unwrap();
     let mut found = events(&p);

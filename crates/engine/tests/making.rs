@@ -4,7 +4,7 @@
 use engine::config::LabelConfig;
 use engine::devices::{MemoryDevice, WriteDeviceRef};
 use engine::layout::{Layout, Level, Mismatch};
-use engine::live::{CreateOptions, Devices, NewTop, PropertyWord, SpaceClass, VdevSpec};
+use engine::live::{CreateOptions, Devices, NewTop, SpaceClass, StoredPropertyValue, VdevSpec};
 use engine::pools::{Add, Content, CreatePool, DeviceCheck, DeviceRefusal, look_at_device};
 use engine::properties::compatibility::FeatureSet;
 use engine::properties::pool::parse;
@@ -92,7 +92,7 @@ fn what_is_likely_to_be_a_mistake_is_added_when_it_is_meant() {
 #[test]
 fn a_comment_and_a_set_of_features_are_in_the_labels_from_the_beginning() {
     let devices = memory(&["/m/0"]);
-    let text = |text: &str| PropertyWord::Text(text.to_owned());
+    let text = |text: &str| StoredPropertyValue::Text(text.to_owned());
     let properties = vec![
         ("comment".to_owned(), text("backups")),
         ("compatibility".to_owned(), text("openzfs-2.2")),

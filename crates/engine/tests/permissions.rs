@@ -162,7 +162,7 @@ fn what_has_no_rule_is_for_the_administrator() {
     allow(&pool, "tank", Holder::Everyone, &all);
     let ann = as_user(&pool, ANN);
     let refused = |e: &engine::Error| *e.kind() == ErrorKind::Refused(Refusal::Denied);
-    let word = engine::inside::pool::live::PropertyWord::Number(1);
+    let word = engine::inside::pool::live::StoredPropertyValue::Number(1);
     for (name, done) in [
         ("a file system", ann.filesystem("tank/c").map(drop)),
         ("a volume", ann.volume("tank/v").map(drop)),
@@ -301,7 +301,7 @@ fn there_are_none_where_they_are_off_or_the_dataset_is_zoned() {
     let ann = as_user(&pool, ANN);
     snapshot(&ann, &["tank/a@1"], false, Vec::new()).unwrap();
     let delegation = |n| {
-        let word = engine::inside::pool::live::PropertyWord::Number(n);
+        let word = engine::inside::pool::live::StoredPropertyValue::Number(n);
         pool.set_pool_property("delegation", word).unwrap();
     };
     delegation(0);

@@ -307,7 +307,7 @@ fn beyond_the_redundancy_the_pool_stops_and_keeps_what_was_durable() {
             device.add(Fault::fail_writes(0..u64::MAX, EIO));
         }
         run.pool()
-            .set_pool_property("comment", engine::live::PropertyWord::Text("x".into()))
+            .set_pool_property("comment", engine::live::StoredPropertyValue::Text("x".into()))
             .unwrap_err();
         let bench = run.abandon();
         Run::compare(&bench, &model).unwrap();

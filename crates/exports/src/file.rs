@@ -61,12 +61,12 @@ impl FileExport {
         match seek(&self.file, what) {
             Ok(at) => Ok(at.min(self.facts.size)),
             Err(rustix::io::Errno::NXIO) => Ok(self.facts.size),
-            Err(e) => Err(trouble(&e.into())),
+            Err(e) => Err(request_error(&e.into())),
         }
     }
 }
 
-fn trouble(e: &io::Error) -> RequestError {
+fn request_error(e: &io::Error) -> RequestError {
     RequestError::new(Errno::Io, e.to_string())
 }
 
@@ -76,7 +76,7 @@ impl Export for FileExport {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), RequestError> {
-        self.file.read_exact_at(out, offset).map_err(|e| trouble(&e))
+        self.file.read_exact_at(out, offset).map_err(|e| request_error(&e))
     }
 
     fn write(&self, _: u64, _: &[u8]) -> Result<(), RequestError> {

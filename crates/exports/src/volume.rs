@@ -112,11 +112,12 @@ impl Source for VolumeSource {
     }
 
     fn open(&self) -> Result<Arc<dyn Export>, RequestError> {
-        let volume = self.volume().map_err(trouble)?;
-        let since = self.snapshots().map_err(trouble)?;
+        let volume = self.volume().map_err(request_error)?;
+        let since = self.snapshots().map_err(request_error)?;
         let facts = Facts {
             size: volume.size(),
-            is_read_only: self.is_read_only || self.exported.is_read_only().map_err(trouble)?,
+            is_read_only: self.is_read_only
+                || self.exported.is_read_only().map_err(request_error)?,
             block_size: u32::try_from(volume.block_size()).unwrap_or(u32::MAX),
             since,
         };
@@ -126,7 +127,7 @@ impl Source for VolumeSource {
 }
 
 /// An error as the protocol has them.
-fn trouble(error: impl Into<Error>) -> RequestError {
+fn request_error(error: impl Into<Error>) -> RequestError {
     let error = error.into();
     let errno = match error.kind() {
         ErrorKind::NoSpace | ErrorKind::Quota => Errno::NoSpace,
@@ -189,10 +190,10 @@ impl VolumeExport {
         &self,
         change: impl FnOnce(&Volume) -> engine::Result<()>,
     ) -> Result<(), RequestError> {
-        if self.facts.is_read_only || self.is_forbidden().map_err(trouble)? {
+        if self.facts.is_read_only || self.is_forbidden().map_err(request_error)? {
             return Err(read_only());
         }
-        change(&self.volume).map_err(trouble)
+        change(&self.volume).map_err(request_error)
     }
 }
 
@@ -205,7 +206,7 @@ impl Export for VolumeExport {
         match self.volume.read_at(offset, out) {
             Ok(n) if n == out.len() => Ok(()),
             Ok(_) => Err(RequestError::new(Errno::Invalid, "the volume is smaller now")),
-            Err(e) => Err(trouble(e)),
+            Err(e) => Err(request_error(e)),
         }
     }
 
@@ -216,7 +217,7 @@ impl Export for VolumeExport {
     fn flush(&self) -> Result<(), RequestError> {
         match self.facts.is_read_only {
             true => Ok(()),
-            false => self.volume.flush().map_err(trouble),
+            false => self.volume.flush().map_err(request_error),
         }
     }
 
@@ -267,7 +268,7 @@ impl Export for VolumeExport {
         max: usize,
     ) -> Result<Vec<Extent>, RequestError> {
         if let Status::Since(snapshot) = what {
-            return self.changed(snapshot, offset, length, max).map_err(trouble);
+            return self.changed(snapshot, offset, length, max).map_err(request_error);
         }
         let (block, end) = (self.volume.block_size().max(1), offset.saturating_add(length));
         let (mut at, mut extents) = (offset, Vec::new());
@@ -276,7 +277,7 @@ impl Export for VolumeExport {
                 break;
             }
             let next = self.volume.object().next_block(at / block);
-            let next = next.map_err(|(e, _)| trouble(e))?;
+            let next = next.map_err(|(e, _)| request_error(e))?;
             let data = next.and_then(|n| n.checked_mul(block)).map_or(end, |d| d.clamp(at, end));
             if !push(&mut extents, max, data - at, true) {
                 break;

@@ -11,9 +11,9 @@ use crate::log::Options;
 use core::fmt;
 use device::StoreUsage;
 
-/// Money, in billionths of a dollar: a read costs some hundreds of them.
+/// Cost, in billionths of a dollar: a read costs some hundreds of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Money(pub u64);
+pub struct Cost(pub u64);
 
 /// Billionths in a whole.
 const WHOLE: u64 = 1_000_000_000;
@@ -30,17 +30,17 @@ pub struct Prices {
     /// Of which day.
     pub date: String,
     /// For a million creates.
-    pub create: Money,
+    pub create: Cost,
     /// For a million reads.
-    pub get: Money,
+    pub get: Cost,
     /// For a million lists.
-    pub list: Money,
+    pub list: Cost,
     /// For a million deletes.
-    pub delete: Money,
+    pub delete: Cost,
     /// For a GiB that is kept for a month.
-    pub keep: Money,
+    pub keep: Cost,
     /// For a GiB that is read out of the store: nothing within its region.
-    pub out: Money,
+    pub out: Cost,
 }
 
 impl Default for Prices {
@@ -50,12 +50,12 @@ impl Default for Prices {
             source: "list prices of Amazon S3 Standard, us-east-1, read from within the region"
                 .to_owned(),
             date: "2026-11".to_owned(),
-            create: Money(5 * WHOLE),
-            get: Money(WHOLE / 10 * 4),
-            list: Money(5 * WHOLE),
-            delete: Money(0),
-            keep: Money(WHOLE / 1000 * 23),
-            out: Money(0),
+            create: Cost(5 * WHOLE),
+            get: Cost(WHOLE / 10 * 4),
+            list: Cost(5 * WHOLE),
+            delete: Cost(0),
+            keep: Cost(WHOLE / 1000 * 23),
+            out: Cost(0),
         }
     }
 }
@@ -104,24 +104,24 @@ impl Prices {
                     return Err(format!("'{name}' has no price: there are {known}"));
                 }
             };
-            *price = Money::read(value).ok_or_else(|| format!("'{line}': it is not a price"))?;
+            *price = Cost::read(value).ok_or_else(|| format!("'{line}': it is not a price"))?;
         }
         Ok(own)
     }
 
     /// What a number of requests cost, of a price for a million.
-    fn requests(price: Money, count: u64) -> Money {
-        Money::share(price, count, 1_000_000)
+    fn requests(price: Cost, count: u64) -> Cost {
+        Cost::share(price, count, 1_000_000)
     }
 
     /// What bytes cost, of a price for a GiB.
-    fn bytes(price: Money, bytes: u64) -> Money {
-        Money::share(price, bytes, 1 << 30)
+    fn bytes(price: Cost, bytes: u64) -> Cost {
+        Cost::share(price, bytes, 1 << 30)
     }
 
     /// What was asked of a store costs.
     #[must_use]
-    pub fn of(&self, usage: &StoreUsage) -> Money {
+    pub fn of(&self, usage: &StoreUsage) -> Cost {
         [
             Self::requests(self.create, usage.creates),
             Self::requests(self.get, usage.gets),
@@ -130,11 +130,11 @@ impl Prices {
             Self::bytes(self.out, usage.received_bytes),
         ]
         .into_iter()
-        .fold(Money(0), Money::plus)
+        .fold(Cost(0), Cost::plus)
     }
 }
 
-impl Money {
+impl Cost {
     /// Reads dollars.
     fn read(text: &str) -> Option<Self> {
         let dollars: f64 = text.parse().ok()?;
@@ -155,7 +155,7 @@ impl Money {
     }
 }
 
-impl fmt::Display for Money {
+impl fmt::Display for Cost {
     /// Dollars and cents; of less than a cent as much as can be told.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cents = self.0.saturating_add(WHOLE / 200) / (WHOLE / 100);
@@ -200,7 +200,7 @@ pub struct Item {
     /// Requests in the month.
     pub requests: u64,
     /// What they, or what is kept, cost in the month.
-    pub cost: Money,
+    pub cost: Cost,
 }
 
 /// Creates of a transaction group beside its data: the blocks of the pool itself and the uberblock,

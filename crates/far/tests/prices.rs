@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use device::StoreUsage;
-use far::price::{Money, Prices, Workload};
+use far::price::{Cost, Prices, Workload};
 
 const TB: u64 = 1_000_000_000_000;
 
@@ -27,14 +27,14 @@ fn the_numbers_of_the_design() {
     assert_eq!(cost(&all, "kept"), (0, "21.42".to_owned()));
     assert_eq!(cost(&Workload { txg: 30, ..all }, "transaction groups").1, "0.86");
     let idle = workload().month(&Prices::default());
-    assert!(idle.iter().all(|item| (item.requests, item.cost) == (0, Money(0))), "{idle:?}");
+    assert!(idle.iter().all(|item| (item.requests, item.cost) == (0, Cost(0))), "{idle:?}");
 }
 
 #[test]
 fn a_list_of_ones_own() {
     let own = Prices::parse("# mine\ndate = 2031-01\ncreate = 4.5 # a million\nout=0.09\n");
     let own = own.unwrap();
-    assert_eq!((own.create, own.date.as_str()), (Money(4_500_000_000), "2031-01"));
+    assert_eq!((own.create, own.date.as_str()), (Cost(4_500_000_000), "2031-01"));
     let usage = StoreUsage { creates: 2_000_000, received_bytes: 1 << 30, ..StoreUsage::default() };
     assert_eq!(own.of(&usage).to_string(), "9.09");
     for wrong in ["create", "creates = 1", "get = -1", "get = NaN", "get = 1e99", "get = x"] {
@@ -54,7 +54,7 @@ fn amazons_prices_are_not_those_of_other_clouds() {
 
 #[test]
 fn small_money_is_not_nothing() {
-    let texts = [0, 400, 5_000, 9_999_999, 10_000_000, u64::MAX].map(|n| Money(n).to_string());
+    let texts = [0, 400, 5_000, 9_999_999, 10_000_000, u64::MAX].map(|n| Cost(n).to_string());
     let expected = ["0", "<0.000001", "0.000005", "0.01", "0.01", "18446744073.70"];
     assert_eq!(texts, expected);
 }
@@ -72,5 +72,5 @@ fn the_largest_use_is_counted_without_wrapping() {
         syncs: most,
     };
     let items = all.month(&Prices::default());
-    assert!(items.iter().all(|item| item.cost > Money(0)), "{items:?}");
+    assert!(items.iter().all(|item| item.cost > Cost(0)), "{items:?}");
 }

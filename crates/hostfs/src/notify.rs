@@ -11,15 +11,15 @@ pub const SOCKET: &str = "NOTIFY_SOCKET";
 /// The service is up.
 pub fn ready(manager: Option<OsString>, status: &str) {
     // A manager that is gone, or never was, keeps no pool from being served.
-    let _ = tell(manager, &format!("READY=1\nSTATUS={status}"));
+    let _ = notify(manager, &format!("READY=1\nSTATUS={status}"));
 }
 
 /// The service ends.
 pub fn stopping(manager: Option<OsString>) {
-    let _ = tell(manager, "STOPPING=1");
+    let _ = notify(manager, "STOPPING=1");
 }
 
-fn tell(manager: Option<OsString>, text: &str) -> io::Result<()> {
+fn notify(manager: Option<OsString>, text: &str) -> io::Result<()> {
     let Some(name) = manager else { return Ok(()) };
     let name = name.into_encoded_bytes();
     let address = match name.strip_prefix(b"@") {

@@ -22,8 +22,8 @@ pub struct Line {
     pub number: usize,
     /// The name in brackets above it.
     pub section: Option<String>,
-    /// The option, as it stands on a command line.
-    pub word: String,
+    /// The option, as on a command line.
+    pub argument: String,
 }
 
 /// Reads the text of a file; options that are `foreign` to files are refused.
@@ -52,8 +52,9 @@ pub fn parse(text: &str, foreign: &[&str]) -> Result<Vec<Line>, (usize, String)>
         if name.starts_with('-') || name.contains(char::is_whitespace) || foreign.contains(&name) {
             return Err((number, format!("'{name}' is not an option for a file")));
         }
-        let word = value.map_or_else(|| format!("--{name}"), |value| format!("--{name}={value}"));
-        out.push(Line { number, section: section.clone(), word });
+        let argument =
+            value.map_or_else(|| format!("--{name}"), |value| format!("--{name}={value}"));
+        out.push(Line { number, section: section.clone(), argument });
     }
     Ok(out)
 }
@@ -89,7 +90,7 @@ mod tests {
         let text = "# all\nhttp = [::1]:0\n\nmount\n[ tank ]\ntunable = a=1\n";
         let lines = parse(text, &[]).unwrap();
         let seen: Vec<_> =
-            lines.iter().map(|l| (l.number, l.section.as_deref(), l.word.as_str())).collect();
+            lines.iter().map(|l| (l.number, l.section.as_deref(), l.argument.as_str())).collect();
         assert_eq!(
             seen,
             [(2, None, "--http=[::1]:0"), (4, None, "--mount"), (6, Some("tank"), "--tunable=a=1")]

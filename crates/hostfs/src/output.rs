@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(10);
 
 /// Whether the output is still wanted; asked while a pipe without a reader is waited for.
-pub type IsWanted<'a> = &'a dyn Fn() -> bool;
+pub type CancelCheck<'a> = &'a dyn Fn() -> bool;
 
 /// A file of output that is being written. It has its name only after [`Output::finish`].
 pub struct Output {
@@ -60,8 +60,8 @@ const MODE: Mode = Mode::RUSR
 const WRITE: OFlags = OFlags::WRONLY.union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 impl Output {
-    /// Begins. That the file cannot be written is said now, not after the work.
-    pub fn create(path: &Path, is_wanted: IsWanted<'_>) -> io::Result<Self> {
+    /// Begins. An error of opening the file is returned now, not after the work.
+    pub fn create(path: &Path, is_wanted: CancelCheck<'_>) -> io::Result<Self> {
         open(path, is_wanted).map(|opened| Self::begin(path, opened))
     }
 
@@ -196,7 +196,7 @@ fn kind_of(look: &FileInfo) -> &'static str {
     if look.is_file() { "a file with several names" } else { look.kind_name() }
 }
 
-fn open(path: &Path, is_wanted: IsWanted<'_>) -> io::Result<(File, WriteMode)> {
+fn open(path: &Path, is_wanted: CancelCheck<'_>) -> io::Result<(File, WriteMode)> {
     let Some(look) = look(path)? else { return replace(path, None) };
     if !(look.is_file() && look.links == 1) {
         return in_place(path, look.kind == FileType::Symlink, is_wanted);
@@ -211,7 +211,11 @@ fn open(path: &Path, is_wanted: IsWanted<'_>) -> io::Result<(File, WriteMode)> {
     }
 }
 
-fn in_place(path: &Path, is_link: bool, is_wanted: IsWanted<'_>) -> io::Result<(File, WriteMode)> {
+fn in_place(
+    path: &Path,
+    is_link: bool,
+    is_wanted: CancelCheck<'_>,
+) -> io::Result<(File, WriteMode)> {
     // As with `>`, a link that leads nowhere has its end made.
     let flags = if is_link { WRITE | OFlags::CREATE } else { WRITE };
     let (file, look) = match open_to_write(path, flags, is_wanted) {
@@ -227,7 +231,7 @@ fn in_place(path: &Path, is_link: bool, is_wanted: IsWanted<'_>) -> io::Result<(
 fn open_to_write(
     path: &Path,
     flags: OFlags,
-    is_wanted: IsWanted<'_>,
+    is_wanted: CancelCheck<'_>,
 ) -> io::Result<(File, FileInfo)> {
     let until = Instant::now() + PATIENCE;
     let file = loop {
@@ -286,13 +290,13 @@ fn take_over(file: &File, old: &FileInfo) -> io::Result<()> {
 }
 
 /// Opens a file to add to it, as `>>` does, but not through a link.
-pub fn append(path: &Path, is_wanted: IsWanted<'_>) -> io::Result<File> {
+pub fn append(path: &Path, is_wanted: CancelCheck<'_>) -> io::Result<File> {
     long_lived(path, OFlags::APPEND, is_wanted).map(|(file, _)| file)
 }
 
 /// Opens a file that is written for as long as the program runs, and read meanwhile: emptied, as
 /// `>` does, but not through a link.
-pub fn stream_to(path: &Path, is_wanted: IsWanted<'_>) -> io::Result<File> {
+pub fn stream_to(path: &Path, is_wanted: CancelCheck<'_>) -> io::Result<File> {
     let (file, look) = long_lived(path, OFlags::empty(), is_wanted)?;
     if look.is_file() {
         file.set_len(0)?;
@@ -300,7 +304,11 @@ pub fn stream_to(path: &Path, is_wanted: IsWanted<'_>) -> io::Result<File> {
     Ok(file)
 }
 
-fn long_lived(path: &Path, how: OFlags, is_wanted: IsWanted<'_>) -> io::Result<(File, FileInfo)> {
+fn long_lived(
+    path: &Path,
+    how: OFlags,
+    is_wanted: CancelCheck<'_>,
+) -> io::Result<(File, FileInfo)> {
     open_to_write(path, WRITE | OFlags::CREATE | OFlags::NOFOLLOW | how, is_wanted)
 }
 

@@ -31,7 +31,7 @@ pub use entry::{EarlierState, Known};
 pub use error::{Error, LookError, Notice, Result};
 pub use file::read;
 pub use found::{Found, Listed, denied, is_gone, left_aside, look_for, look_for_any, unread};
-pub use remembered::{BadPlace, Remembered};
+pub use remembered::{CacheEntryOptions, InvalidPath};
 pub use warnings::Warnings;
 
 use engine::datasets::pool_of;

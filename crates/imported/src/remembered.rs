@@ -6,7 +6,7 @@ use engine::properties::pool::PoolSetting;
 
 /// The settings of an import that are remembered.
 #[derive(Default)]
-pub struct Remembered {
+pub struct CacheEntryOptions {
     /// The folder below which mount points are shown.
     pub altroot: Option<String>,
     /// Where it is remembered.
@@ -19,17 +19,16 @@ pub struct Remembered {
 
 /// A place that is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BadPlace {
+pub enum InvalidPath {
     /// Of the file that lists pools.
     Cachefile(String),
     /// Of the folder below which mount points are shown.
     Altroot(String),
 }
 
-impl Remembered {
-    /// As these settings say, the folder that was given by itself, and whether the pool's name is
-    /// for this time only: what only holds for now is not remembered for ever, unless that is asked
-    /// for.
+impl CacheEntryOptions {
+    /// Made from these settings, the folder that was given separately, and whether the pool's name
+    /// is temporary: what only holds for now is not remembered for ever, unless that is requested.
     ///
     /// # Errors
     /// One of the places is none.
@@ -37,17 +36,17 @@ impl Remembered {
         settings: &[PoolSetting],
         root: Option<&str>,
         is_passing: bool,
-    ) -> Result<Self, BadPlace> {
+    ) -> Result<Self, InvalidPath> {
         let mut out = Self { altroot: root.map(str::to_owned), ..Self::default() };
         if let Some(root) = root.filter(|root| !root.starts_with('/')) {
-            return Err(BadPlace::Altroot(root.to_owned()));
+            return Err(InvalidPath::Altroot(root.to_owned()));
         }
         let mut place = None;
         for setting in settings {
             match setting {
                 PoolSetting::Altroot(path) => out.altroot = Some(path.clone()),
                 PoolSetting::Cachefile(text) => {
-                    let bad = || BadPlace::Cachefile(text.clone());
+                    let bad = || InvalidPath::Cachefile(text.clone());
                     place = Some(Cachefile::parse(text).ok_or_else(bad)?);
                 }
                 PoolSetting::ReadOnly(readonly) => out.readonly = *readonly,

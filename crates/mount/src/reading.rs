@@ -56,8 +56,8 @@ pub enum ReadingEnd {
     Idle,
 }
 
-/// How an error is told.
-pub type Explain = Box<dyn Fn(DatasetError) -> Refusal + Send + Sync>;
+/// Converts an error into a refusal for the client.
+pub type ErrorMapper = Box<dyn Fn(DatasetError) -> Refusal + Send + Sync>;
 
 /// Answers for the mounts of a pool.
 pub struct Reader {
@@ -65,7 +65,7 @@ pub struct Reader {
     mounts: Arc<Mounts>,
     about: Value,
     socket: PathBuf,
-    explain: Explain,
+    explain: ErrorMapper,
     ended: Box<dyn Fn(ReadingEnd) + Send + Sync>,
     state: Mutex<State>,
 }
@@ -116,7 +116,7 @@ impl Reader {
         (pool, mounts): (OpenPool, Arc<Mounts>),
         mut about: Map<String, Value>,
         socket: PathBuf,
-        explain: Explain,
+        explain: ErrorMapper,
         ended: impl Fn(ReadingEnd) + Send + Sync + 'static,
     ) -> Self {
         about.insert(READS.to_owned(), Value::from(true));
@@ -193,10 +193,10 @@ impl Reader {
     fn unmount(&self, request: &Request) -> Result<Value, Refusal> {
         let dir = PathBuf::from(request.word("dir")?);
         let done = self.mounts.unmount(&dir, mode(request));
-        done.map(|()| Value::Null).map_err(|e| self.stays(&dir, e))
+        done.map(|()| Value::Null).map_err(|e| self.unmount_refusal(&dir, e))
     }
 
-    fn stays(&self, dir: &Path, e: crate::Error) -> Refusal {
+    fn unmount_refusal(&self, dir: &Path, e: crate::Error) -> Refusal {
         (self.explain)(DatasetError::unmount(dir, e))
     }
 
@@ -211,7 +211,7 @@ impl Reader {
         let done = done.and_then(|()| self.mounts.end_lingering(|_| true, how));
         done.map_err(|(dir, e)| {
             self.put_back(taken);
-            self.stays(&dir, e)
+            self.unmount_refusal(&dir, e)
         })?;
         self.end(&mut state, State::Exported);
         Ok(Value::Null)

@@ -79,13 +79,13 @@ struct Shared {
 #[derive(Default)]
 struct State {
     next: u64,
-    under_way: HashMap<u64, UnderWay>,
+    under_way: HashMap<u64, InFlight>,
     /// The thread that looks sleeps until something is under way.
     sleeps: bool,
     over: bool,
 }
 
-struct UnderWay {
+struct InFlight {
     /// The kernel's number of the thread that asked.
     thread: u32,
     since: Instant,
@@ -141,7 +141,7 @@ impl Requests {
     pub(crate) fn begin<R: ErrorReply>(&self, thread: u32, reply: R) -> Answer<R> {
         let reply = Arc::new(Mutex::new(Some(reply)));
         let pending: Arc<dyn Pending> = Arc::clone(&reply) as _;
-        let under_way = UnderWay { thread, since: Instant::now(), reply: pending };
+        let under_way = InFlight { thread, since: Instant::now(), reply: pending };
         let mut state = self.0.state.lock();
         let number = state.next;
         state.next += 1;

@@ -15,13 +15,13 @@ struct Answer {
     began: f64,
     /// Seconds of history that are kept.
     keeps: usize,
-    pools: Vec<PoolNow>,
+    pools: Vec<PoolSample>,
 }
 
 /// A pool, now and since what the browser knows. Guids are text: they do not fit into the numbers
 /// of JavaScript.
 #[derive(Serialize)]
-struct PoolNow {
+struct PoolSample {
     guid: String,
     name: String,
     state: String,
@@ -35,15 +35,15 @@ struct PoolNow {
     dirty_bytes: u64,
     dirty_max_bytes: u64,
     cache: [u64; 2],
-    vdevs: Vec<VdevNow>,
+    vdevs: Vec<VdevSample>,
     points: Columns,
     txgs: Vec<SeenTxg>,
     alive: Vec<SeenTxg>,
-    report: Option<ReportNow>,
+    report: Option<ReportSample>,
 }
 
 #[derive(Serialize)]
-struct VdevNow {
+struct VdevSample {
     guid: String,
     depth: u32,
     name: String,
@@ -63,17 +63,17 @@ struct VdevNow {
 }
 
 #[derive(Serialize)]
-struct ReportNow {
+struct ReportSample {
     advice: Option<[String; 2]>,
     damaged: usize,
     scan: Option<Scan>,
     usable_bytes: u64,
-    datasets: Vec<SpaceNow>,
+    datasets: Vec<SpaceSample>,
     left_out: usize,
 }
 
 #[derive(Serialize)]
-struct SpaceNow {
+struct SpaceSample {
     #[serde(flatten)]
     space: Space,
     /// Bytes that programs read and wrote in a second.
@@ -90,7 +90,7 @@ impl Recorder {
 
 fn json(began: f64, pools: &[Arc<Recorded>], after: u64) -> String {
     let now = |pool: &Arc<Recorded>| pool_now(&pool.state.lock(), after);
-    let mut pools: Vec<PoolNow> = pools.iter().filter_map(now).collect();
+    let mut pools: Vec<PoolSample> = pools.iter().filter_map(now).collect();
     pools.sort_by(|a, b| (&a.name, &a.guid).cmp(&(&b.name, &b.guid)));
     let answer = Answer { began, keeps: POINTS_MAX, pools };
     serde_json::to_string(&answer).unwrap_or_else(|_| "{\"pools\":[]}".to_owned())
@@ -100,14 +100,14 @@ fn line(text: &str) -> String {
     escape::line(text).into_owned()
 }
 
-fn pool_now(of: &Remembered, after: u64) -> Option<PoolNow> {
+fn pool_now(of: &Remembered, after: u64) -> Option<PoolSample> {
     let now = &of.last.as_ref()?.snapshot;
     let root = now.root();
     let nothing = Snapshot::default();
     let interval = of.interval.as_ref().unwrap_or(&nothing);
     let state = root.map_or_else(String::new, |r| r.state.clone());
     let report = of.report.as_ref();
-    Some(PoolNow {
+    Some(PoolSample {
         guid: now.guid.to_string(),
         name: line(&now.pool),
         state,
@@ -132,7 +132,7 @@ fn seconds(interval: &Snapshot) -> f64 {
     (interval.span_ns as f64 / 1e9).max(1e-9)
 }
 
-fn vdevs(now: &Snapshot, interval: &Snapshot, report: Option<&Report>) -> Vec<VdevNow> {
+fn vdevs(now: &Snapshot, interval: &Snapshot, report: Option<&Report>) -> Vec<VdevSample> {
     let did: HashMap<(u64, &str), &VdevStats> =
         interval.vdevs.iter().map(|v| ((v.guid, v.name.as_str()), v)).collect();
     let per_second = |count: u64| count as f64 / seconds(interval);
@@ -143,7 +143,7 @@ fn vdevs(now: &Snapshot, interval: &Snapshot, report: Option<&Report>) -> Vec<Vd
         let mut both = read.clone();
         both.merge(&write);
         let guid = v.guid.to_string();
-        VdevNow {
+        VdevSample {
             depth: v.depth,
             name: line(&v.name),
             section: v.section.clone(),
@@ -165,16 +165,16 @@ fn vdevs(now: &Snapshot, interval: &Snapshot, report: Option<&Report>) -> Vec<Vd
     now.vdevs.iter().filter(|v| v.depth > 0).map(one).collect()
 }
 
-fn report_now(report: &Report, interval: &Snapshot) -> ReportNow {
+fn report_now(report: &Report, interval: &Snapshot) -> ReportSample {
     let did: HashMap<&str, &DatasetStats> =
         interval.datasets.iter().map(|d| (d.name.as_str(), d)).collect();
     let one = |space: &Space| {
         let did = did.get(space.name.as_str());
         let rate = |count: u64| count as f64 / seconds(interval);
         let rates = did.map_or([0.0; 2], |d| [d.read_bytes, d.written_bytes].map(rate));
-        SpaceNow { space: Space { name: line(&space.name), ..space.clone() }, rates }
+        SpaceSample { space: Space { name: line(&space.name), ..space.clone() }, rates }
     };
-    ReportNow {
+    ReportSample {
         advice: report.advice.clone(),
         damaged: report.damaged,
         scan: report.scan.clone(),

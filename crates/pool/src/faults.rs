@@ -94,8 +94,8 @@ impl FaultLog {
         new
     }
 
-    /// A block is lost: an event is to tell of it.
-    pub(crate) fn tell(&self, block: Zbookmark) {
+    /// Records a lost block, for an event.
+    pub(crate) fn report_lost_block(&self, block: Zbookmark) {
         let untold = &mut self.lost.lock().untold;
         if untold.len() < UNTOLD_KEPT && !untold.contains(&block) {
             untold.push(block);
@@ -144,7 +144,7 @@ impl FaultSink for FaultLog {
         let is_new = !lost.logged.contains_key(&block) && lost.new.len() < LOST_KEPT;
         if is_new && lost.new.insert(block, bp.logical_birth()).is_none() {
             drop(lost);
-            self.tell(block);
+            self.report_lost_block(block);
         }
     }
 }

@@ -48,8 +48,8 @@ mod uberblocks;
 mod verdict;
 
 pub use alloc::{
-    AllocOptions, Allocator, AsizeFn, ClassFigures, Figures, MapsAnew, MetaslabArray, SpaceSync,
-    TopSpec, init_top, metaslab_shift,
+    AllocOptions, Allocator, AsizeFn, ClassFigures, Figures, MetaslabArray, SpaceMapRebuild,
+    SpaceSync, TopSpec, init_top, metaslab_shift,
 };
 pub use assemble::{Candidate, CandidateLeaf, CandidateState};
 pub use choice::{Choice, Destroyed};

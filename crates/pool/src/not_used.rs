@@ -21,7 +21,7 @@ pub struct Refused {
 #[non_exhaustive]
 pub enum NotUsed {
     /// It is in the leaf's place, and something else.
-    Unfit(Unfit),
+    Unfit(LabelMismatch),
     /// The pool has not come that far.
     Newer {
         /// Its last txg.
@@ -42,7 +42,7 @@ impl NotUsed {
     #[must_use]
     pub fn note(&self) -> String {
         match self {
-            Self::Unfit(Unfit::NoLabel) => "it has no label".to_owned(),
+            Self::Unfit(LabelMismatch::NoLabel) => "it has no label".to_owned(),
             Self::Unfit(_) => self.to_string(),
             Self::Newer { txg, .. } => format!("it was written elsewhere up to txg {txg}"),
             Self::WroteAlone => "it was written without the others".to_owned(),
@@ -68,7 +68,7 @@ impl fmt::Display for NotUsed {
 
 /// Why a device is not the one that was there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unfit {
+pub enum LabelMismatch {
     /// It has no label.
     NoLabel,
     /// It is of another pool.
@@ -79,7 +79,7 @@ pub enum Unfit {
     Aux,
 }
 
-impl fmt::Display for Unfit {
+impl fmt::Display for LabelMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoLabel => "has no label: it is not the device that was there before",

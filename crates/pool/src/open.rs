@@ -539,7 +539,7 @@ impl Pool {
 
     /// Devices in use that are not where they were opened any more, and what became of them.
     #[must_use]
-    pub fn displaced(&self) -> Vec<(String, device::Displaced)> {
+    pub fn displaced(&self) -> Vec<(String, device::Displacement)> {
         let tree = self.vdevs();
         let in_use = |l: &vdev::NodeRef<'_>| l.state() != VdevState::Removed;
         let displaced = |l: vdev::NodeRef<'_>| Some((l.name().to_owned(), l.displaced()?));
@@ -549,7 +549,7 @@ impl Pool {
     /// Devices that were in use, are not where they were opened any more, and are gone without: the
     /// others make up for them.
     #[must_use]
-    pub fn displaced_leaves(&self) -> Vec<(String, device::Displaced)> {
+    pub fn displaced_leaves(&self) -> Vec<(String, device::Displacement)> {
         let tree = self.vdevs();
         let is_out = |l: &vdev::NodeRef<'_>| l.state() == VdevState::Removed;
         let displaced = |l: vdev::NodeRef<'_>| Some((l.name().to_owned(), l.displaced()?));

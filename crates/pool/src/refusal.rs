@@ -1,6 +1,6 @@
 //! Why a pool does not do what it is asked to: values, which front ends can tell apart and word.
 
-use crate::not_used::{Unfit, WROTE_ALONE};
+use crate::not_used::{LabelMismatch, WROTE_ALONE};
 use thiserror::Error;
 
 /// Why a change is refused: by the state of the pool or of its devices, or because no pool can be
@@ -162,7 +162,7 @@ pub enum DeviceFault {
         /// Its name.
         name: String,
         /// What it is.
-        why: Unfit,
+        why: LabelMismatch,
     },
     /// It has a history of its own, which would be lost.
     #[error("{WROTE_ALONE}")]

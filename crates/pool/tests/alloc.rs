@@ -34,7 +34,7 @@ fn specs(pool: &Pool) -> Vec<TopSpec> {
 
 fn open(pool: &Pool) -> Allocator {
     let options = AllocOptions { threads: 2, two_words: true, histograms: true, obsolete: true };
-    Allocator::open(pool.mos(), &specs(pool), options, &pool::MapsAnew::default())
+    Allocator::open(pool.mos(), &specs(pool), options, &pool::SpaceMapRebuild::default())
         .expect("the headers can be read")
 }
 

@@ -173,7 +173,8 @@ impl World {
         let options =
             AllocOptions { threads: 2, two_words: true, histograms: true, obsolete: true };
         let specs = std::slice::from_ref(&self.spec);
-        let alloc = Allocator::open(&self.mos, specs, options, &pool::MapsAnew::default()).unwrap();
+        let alloc =
+            Allocator::open(&self.mos, specs, options, &pool::SpaceMapRebuild::default()).unwrap();
         *self.disk.alloc.lock() = Some(Arc::new(alloc));
     }
 

@@ -7,7 +7,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// A state in which a pool is not repaired.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotNow {
+pub enum RepairRefusal {
     /// The pool has a checkpoint.
     Checkpoint,
     /// A vdev is being removed.
@@ -19,7 +19,7 @@ pub enum NotNow {
     TooMuch(u64),
 }
 
-impl fmt::Display for NotNow {
+impl fmt::Display for RepairRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Checkpoint => f.write_str("the pool has a checkpoint"),
@@ -40,7 +40,7 @@ pub enum Error {
     /// The pool cannot be opened or changed, also not in memory.
     Pool(pool::Error),
     /// It can be opened, and is in a state in which it is not repaired.
-    NotNow(NotNow),
+    Refused(RepairRefusal),
     /// A device cannot be read or written.
     Device(device::Error),
     /// The undo file cannot be written or read.
@@ -55,7 +55,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pool(e) => write!(f, "{e}"),
-            Self::NotNow(why) => write!(f, "{why}"),
+            Self::Refused(why) => write!(f, "{why}"),
             Self::Device(e) => write!(f, "{e}"),
             Self::File(e) => write!(f, "the undo file: {e}"),
             Self::Undo(why) => f.write_str(why),
@@ -66,9 +66,9 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-impl From<NotNow> for Error {
-    fn from(why: NotNow) -> Self {
-        Self::NotNow(why)
+impl From<RepairRefusal> for Error {
+    fn from(why: RepairRefusal) -> Self {
+        Self::Refused(why)
     }
 }
 

@@ -73,7 +73,7 @@ impl Files {
             }
         }
         for (dataset, changes) in &mut out.0 {
-            changes.retain(|change| !attempts.has_failed(&change.what(dataset)));
+            changes.retain(|change| !attempts.has_failed(&change.description(dataset)));
         }
         out.0.retain(|_, changes| !changes.is_empty());
         // Names come and go first: the numbers are judged again when they have.
@@ -97,7 +97,7 @@ impl Files {
             // A dataset that cannot be opened is left as it is, and the plan has its issues.
             let Ok(fs) = live.undrained_filesystem(&dataset) else { continue };
             for change in changes {
-                let what = change.what(&dataset);
+                let what = change.description(&dataset);
                 attempts.make(live, &what, || change.make(&fs, &dataset, now))?;
             }
         }
@@ -179,8 +179,8 @@ fn change_for(issue: &Issue) -> Option<(String, Change)> {
 }
 
 impl Change {
-    /// What is to be mended.
-    fn what(&self, dataset: &str) -> String {
+    /// The description of the repair.
+    fn description(&self, dataset: &str) -> String {
         match self {
             Self::Numbers { file, .. } => format!("the numbers of object {file} of {dataset}"),
             Self::DropNames { dir, object } => {

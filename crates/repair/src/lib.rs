@@ -39,6 +39,6 @@ mod sums;
 mod tables;
 pub mod undo;
 
-pub use error::{Error, NotNow, Result};
+pub use error::{Error, RepairRefusal, Result};
 pub use plan::{Failure, Plan, Step};
 pub use rounds::{Repair, RepairOptions, repair};

@@ -2,7 +2,7 @@
 
 use crate::attempts::{Attempts, RoundEnd};
 use crate::deadlists::DeadLists;
-use crate::error::{Error, NotNow, Result};
+use crate::error::{Error, RepairRefusal, Result};
 use crate::files::Files;
 use crate::overlay::{Event, Overlay, Overlays};
 use crate::plan::{Failure, Plan, Step};
@@ -16,8 +16,8 @@ use device::{DeviceRef, DeviceSource, Shared, WriteDeviceRef, write_batch};
 use ondisk::scan::State;
 use pool::live::{ImportOptions, LivePool, LogDevices, import, obstacles};
 use pool::{
-    Candidate, CandidateState, DamagedObject, MapsAnew, Obstacle, OpenOptions, Pool, SearchOptions,
-    TxgCandidate, Verdict, by_txg, scan,
+    Candidate, CandidateState, DamagedObject, Obstacle, OpenOptions, Pool, SearchOptions,
+    SpaceMapRebuild, TxgCandidate, Verdict, by_txg, scan,
 };
 use rt::Progress;
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,7 +102,7 @@ pub fn repair(
         let failures = attempts.failures();
         round.mend(&seen.pool, &overlays, options, &mut attempts).map_err(|e| {
             let exceeded = overlays.journal.is_exceeded();
-            if exceeded { NotNow::TooMuch(options.bytes_max).into() } else { e }
+            if exceeded { RepairRefusal::TooMuch(options.bytes_max).into() } else { e }
         })?;
         let next = look(None)?;
         // A part that failed may have kept others from being tried.
@@ -116,7 +116,7 @@ pub fn repair(
     let repair = conclude(begin, attempts.into_parts(), &seen, overlays, reads_all(options));
     let plan = &repair.plan;
     match plan.absent.first().filter(|_| options.claims && !options.gives_up_absent) {
-        Some(device) if plan.gives_up() => Err(NotNow::Away(device.clone()).into()),
+        Some(device) if plan.gives_up() => Err(RepairRefusal::Away(device.clone()).into()),
         _ => Ok(repair),
     }
 }
@@ -280,19 +280,19 @@ fn absent(pool: &Pool) -> Vec<String> {
 /// Refuses what a repair cannot be made sure of: what is under way, or kept.
 fn may_be_repaired(pool: &Pool) -> Result<()> {
     if pool.features().count(ondisk::checkpoint::FEATURE).is_some_and(|n| n > 0) {
-        return Err(NotNow::Checkpoint.into());
+        return Err(RepairRefusal::Checkpoint.into());
     }
     if let Ok(Some(removal)) = pool.removal()
         && removal.state.state() == State::Active
     {
-        return Err(NotNow::Removal.into());
+        return Err(RepairRefusal::Removal.into());
     }
     Ok(())
 }
 
 /// The repairs of one round.
 struct Round {
-    maps: Option<(MapsAnew, Vec<Step>)>,
+    maps: Option<(SpaceMapRebuild, Vec<Step>)>,
     labels: Vec<(String, usize)>,
     /// The labels are of two txgs, as a crash leaves them.
     half_labels: bool,

@@ -3,7 +3,7 @@
 use crate::plan::Step;
 use check::{Issue, Report, UsedSpace};
 use ondisk::config::VdevConfig;
-use pool::{MapsAnew, Pool, TopSpec};
+use pool::{Pool, SpaceMapRebuild, TopSpec};
 use std::collections::BTreeSet;
 
 /// The name that the check uses for the log space maps, which stand for all maps.
@@ -14,7 +14,7 @@ pub(crate) fn decide(
     pool: &Pool,
     report: &Report,
     taken: &UsedSpace,
-) -> Option<(MapsAnew, Vec<Step>)> {
+) -> Option<(SpaceMapRebuild, Vec<Step>)> {
     let tops = &pool.config().vdev_tree.children;
     let specs: Vec<TopSpec> =
         tops.iter().filter_map(|t: &VdevConfig| TopSpec::of(t, pool.reader())).collect();
@@ -44,7 +44,7 @@ pub(crate) fn decide(
         let last = from.saturating_add(size.saturating_sub(1));
         wrong.extend((from >> shift..=last >> shift).map(|index| (vdev, index)));
     }
-    let mut anew = MapsAnew { drop_logs, ..MapsAnew::default() };
+    let mut anew = SpaceMapRebuild { drop_logs, ..SpaceMapRebuild::default() };
     let mut of = 0;
     for spec in &specs {
         of += spec.ms_count;

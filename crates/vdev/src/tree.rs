@@ -23,7 +23,7 @@ use crate::size::device_size_min;
 use crate::state::{Reason, VdevState, of_children};
 use crate::txgs::Txgs;
 use core::ops::Range;
-use device::{DeviceRef, Displaced, WriteDeviceRef};
+use device::{DeviceRef, Displacement, WriteDeviceRef};
 use ondisk::config::{VdevConfig, VdevKind};
 use rt::Rt;
 use std::collections::BTreeMap;
@@ -763,7 +763,7 @@ impl<'t> NodeRef<'t> {
 
     /// How the device was displaced while it was open.
     #[must_use]
-    pub fn displaced(self) -> Option<Displaced> {
+    pub fn displaced(self) -> Option<Displacement> {
         self.node.device.as_ref().and_then(|d| d.displaced())
     }
 

@@ -64,7 +64,7 @@ impl Style {
 
 /// `+`, `-`, `R` or `M`.
 fn sign(change: &Change) -> char {
-    match change.what {
+    match change.kind {
         ChangeKind::Added => '+',
         ChangeKind::Removed => '-',
         ChangeKind::Renamed { .. } => 'R',
@@ -74,7 +74,7 @@ fn sign(change: &Change) -> char {
 
 /// The former path, of a renamed file.
 fn was(change: &Change) -> Option<&[u8]> {
-    match &change.what {
+    match &change.kind {
         ChangeKind::Renamed { from } => Some(from),
         _ => None,
     }
@@ -82,7 +82,7 @@ fn was(change: &Change) -> Option<&[u8]> {
 
 /// The change of the number of links, of a file that was modified.
 fn links(change: &Change) -> i128 {
-    match change.what {
+    match change.kind {
         ChangeKind::Modified { links } => links,
         _ => 0,
     }

@@ -5,7 +5,7 @@ use crate::files::time_text;
 use engine::devices::FarName;
 use engine::devices::disk::{Collected, Overview, Report};
 use engine::devices::is_bucket;
-use engine::devices::price::{Item, Money, Prices, Workload};
+use engine::devices::price::{Cost, Item, Prices, Workload};
 use engine::files::Time;
 use engine::hex;
 use engine::layout::Layout;
@@ -92,8 +92,8 @@ const TXG_ADVISED: u64 = 30;
 /// Bytes of a record that are recommended for the same reason.
 const RECORD_ADVISED: u64 = 1 << 20;
 
-fn total(items: &[Item]) -> Money {
-    items.iter().fold(Money(0), |sum, item| sum.plus(item.cost))
+fn total(items: &[Item]) -> Cost {
+    items.iter().fold(Cost(0), |sum, item| sum.plus(item.cost))
 }
 
 /// The cost of a month of use, and how to make it cheaper.

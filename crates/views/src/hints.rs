@@ -4,7 +4,7 @@ use engine::Hint;
 
 /// A hint, in words for a user at a terminal.
 #[must_use]
-pub fn words(hint: &Hint) -> String {
+pub fn text(hint: &Hint) -> String {
     let fixed = match hint {
         Hint::CheckPlace => "check the path given with -d",
         Hint::NamePlaces => "name directories, files or disks to search with -d PATH",

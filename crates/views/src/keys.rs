@@ -81,7 +81,7 @@ impl KeyVerb {
 
     /// Why it cannot be done to a dataset.
     #[must_use]
-    pub fn why(self, name: &str, error: &Error) -> String {
+    pub fn failure_text(self, name: &str, error: &Error) -> String {
         let be = if self == Self::Unload { "unloaded" } else { "loaded" };
         let text = match (error.kind(), error.place()) {
             (ErrorKind::Against(Rule::NotAnEncryptionRoot), Some(Place::Dataset(root))) => {

@@ -64,11 +64,11 @@ impl Place {
     /// It means the pool as a whole.
     #[must_use]
     pub fn is_pool(&self, pool: &Pool) -> bool {
-        self.in_words_of(pool) == pool.name().as_bytes()
+        self.resolved_in(pool) == pool.name().as_bytes()
     }
 
     /// As given, with the name of the pool in place of its guid.
-    fn in_words_of(&self, pool: &Pool) -> Vec<u8> {
+    fn resolved_in(&self, pool: &Pool) -> Vec<u8> {
         let text = self.0.as_bytes();
         let named = self.pool();
         match text.get(named.len()..).filter(|_| named == pool.guid().to_string()) {
@@ -83,7 +83,7 @@ impl Place {
     /// See [`NotFound`].
     pub fn find(&self, pool: &Pool) -> Result<Found, NotFound> {
         let _guard = pool.lock_datasets();
-        let text = &self.in_words_of(pool);
+        let text = &self.resolved_in(pool);
         let mut error = None;
         let colons = text.iter().enumerate().filter(|(_, b)| **b == b':').map(|(i, _)| i);
         for end in colons.chain([text.len()]) {

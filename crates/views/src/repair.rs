@@ -59,7 +59,7 @@ fn words(step: &Step) -> String {
         Step::Sum { of, from, to } => format!("set {of} from {from} to {to}"),
         Step::List { of, used } => format!("set {of} to its contents, {used} bytes"),
         Step::SnapshotLost { snapshot } => format!("destroy {snapshot}, which is lost"),
-        Step::DatasetLost { dataset, became } => words_of_lost(dataset, became),
+        Step::DatasetLost { dataset, became } => describe_lost(dataset, became),
         Step::LogLost { dataset, replayed } => {
             let n = count(*replayed, "record", "records");
             format!("replay {n} of the intent log of {dataset}, and drop the rest: it is damaged")
@@ -90,7 +90,7 @@ fn words(step: &Step) -> String {
 }
 
 /// The sentence for a dataset that is given up.
-fn words_of_lost(dataset: &str, became: &AbandonedHead) -> String {
+fn describe_lost(dataset: &str, became: &AbandonedHead) -> String {
     match became {
         AbandonedHead::RolledBack(to) => format!("roll {dataset}, which is lost, back to {to}"),
         AbandonedHead::AsCloned(from) => {

@@ -78,7 +78,7 @@ pub fn read(d: &mut Dump, pool: &Pool, text: &str) -> Result<()> {
     d.open_flat("blocks");
     match spec.is_raw(d) {
         true => d.hold("block", text),
-        false => d.say("block", text, format_args!("\n{text}")),
+        false => d.field("block", text, format_args!("\n{text}")),
     }
     match fetch(pool, &spec) {
         Ok(bytes) => print(d, &spec, &bytes),
@@ -155,7 +155,7 @@ fn print(d: &mut Dump, spec: &Spec, stored: &[u8]) {
             let order = ByteOrder::Little;
             let digest = checksum::compute(algorithm, order, &Salted::default(), stored);
             let sum = show::words(digest.0);
-            d.say(name, sum.clone(), format_args!("{name:>12}\tcksum={sum}"));
+            d.field(name, sum.clone(), format_args!("{name:>12}\tcksum={sum}"));
         }
         return;
     }
@@ -198,7 +198,7 @@ fn decompress(d: &mut Dump, stored: &[u8], spec: &Spec) -> Option<Vec<u8>> {
                 let name = algorithm.name();
                 match spec.is_raw(d) {
                     true => d.hold("compression", name),
-                    false => d.say("compression", name, format_args!("{name} {size:x}L")),
+                    false => d.field("compression", name, format_args!("{name} {size:x}L")),
                 }
                 return Some(out.to_vec());
             }
@@ -262,7 +262,7 @@ pub fn embedded(d: &mut Dump, text: &str) -> Result<()> {
         return Err(usage());
     }
     let bp = BlkPtr::from_words(words);
-    d.say("bp", show::bp_json(&bp), show::bp(&bp));
+    d.field("bp", show::bp_json(&bp), show::bp(&bp));
     if !bp.is_embedded() {
         return Err(Error::Usage("-E: the block pointer carries no data".to_owned()));
     }

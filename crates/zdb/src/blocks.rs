@@ -44,17 +44,17 @@ pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8, checksum: u8) {
         d.note("\tNo leaks (block sum matches space maps exactly)\n");
     }
     sums(d, &report.totals);
-    d.say(
+    d.field(
         "allocated",
         report.allocated,
         format_args!("\tspace maps:         {:12}", report.allocated),
     );
     let n = report.checkpointed;
-    d.say("checkpointed", n, format_args!("\tcheckpoint only:    {n:12}"));
+    d.field("checkpointed", n, format_args!("\tcheckpoint only:    {n:12}"));
     let n = report.blocks_read;
-    d.say("blocks_read", n, format_args!("\tblocks read:        {n:12}"));
+    d.field("blocks_read", n, format_args!("\tblocks read:        {n:12}"));
     let n = report.blocks_lost;
-    d.say("blocks_lost", n, format_args!("\tblocks lost:        {n:12}"));
+    d.field("blocks_lost", n, format_args!("\tblocks lost:        {n:12}"));
     if level >= 2 {
         table(d, &report.totals, level >= 3);
     }
@@ -71,40 +71,40 @@ fn part(a: u64, b: u64) -> f64 {
 fn sums(d: &mut Dump, totals: &Totals) {
     let t = totals.total();
     let n = t.count.max(1);
-    d.say("count", t.count, format_args!("\tbp count:           {:12}", t.count));
-    d.say("gangs", t.gangs, format_args!("\tganged count:       {:12}", t.gangs));
+    d.field("count", t.count, format_args!("\tbp count:           {:12}", t.count));
+    d.field("gangs", t.gangs, format_args!("\tganged count:       {:12}", t.gangs));
     let (l, p, a) = (t.logical, t.physical, t.allocated);
-    d.say("logical", l, format_args!("\tbp logical:         {l:12}      avg: {:6}", l / n));
+    d.field("logical", l, format_args!("\tbp logical:         {l:12}      avg: {:6}", l / n));
     let (avg, comp) = (p / n, part(l, p));
     let line =
         format!("\tbp physical:        {p:12}      avg: {avg:6}     compression: {comp:6.2}");
-    d.say("physical", p, line);
+    d.field("physical", p, line);
     let (avg, comp) = (a / n, part(l, a));
     let line =
         format!("\tbp allocated:       {a:12}      avg: {avg:6}     compression: {comp:6.2}");
-    d.say("bp_allocated", a, line);
+    d.field("bp_allocated", a, line);
     let (bytes, blocks) = (totals.dedup_bytes, totals.dedup_blocks);
     let ratio = part(bytes, a) + 1.0;
     d.hold("dedup_blocks", blocks);
     let line = format!(
         "\tbp deduped:         {bytes:12}    ref>1: {blocks:6}   deduplication: {ratio:6.2}"
     );
-    d.say("dedup_bytes", bytes, line);
+    d.field("dedup_bytes", bytes, line);
     let (bytes, blocks) = (totals.clone_bytes, totals.clone_blocks);
     d.hold("clone_blocks", blocks);
-    d.say(
+    d.field(
         "clone_bytes",
         bytes,
         format_args!("\tbp cloned:          {bytes:12}    count: {blocks:6}"),
     );
     let once = totals.allocated_once();
-    d.say("allocated_once", once, format_args!("\tshared blocks once: {once:12}"));
+    d.field("allocated_once", once, format_args!("\tshared blocks once: {once:12}"));
     for (kind, n) in totals.embedded.iter().enumerate().filter(|(_, n)| **n > 0) {
         d.push("embedded", json!({"kind": kind, "count": n}));
         d.note(format_args!("\tadditional, non-pointer bps of type {kind}: {n:10}"));
     }
     let same = t.ditto_same_vdev;
-    d.say("ditto_same_vdev", same, format_args!("\tDittoed blocks on same vdev: {same}"));
+    d.field("ditto_same_vdev", same, format_args!("\tDittoed blocks on same vdev: {same}"));
     d.blank();
 }
 

@@ -64,7 +64,7 @@ fn dsl_dir(d: &mut Dump, object: &Object) {
     let dir = DslDir::decode(&dnode.bonus, dnode.endian);
     let Some(dir) = d.keep("DSL directory", dir) else { return };
     let date = show::time(dir.creation_time.cast_signed());
-    d.say("creation_time", dir.creation_time, format_args!("creation_time = {date}"));
+    d.field("creation_time", dir.creation_time, format_args!("creation_time = {date}"));
     for (name, n) in [
         ("head_dataset_obj", dir.head_dataset),
         ("parent_dir_obj", dir.parent),
@@ -84,7 +84,7 @@ fn dsl_dir(d: &mut Dump, object: &Object) {
     }
     d.fact("props_zapobj", dir.props_zap);
     d.fact("deleg_zapobj", dir.deleg_zap);
-    d.say("flags", dir.flags, format_args!("flags = {:x}", dir.flags));
+    d.field("flags", dir.flags, format_args!("flags = {:x}", dir.flags));
     let parts = ["HEAD", "SNAP", "CHILD", "CHILD_RSRV", "REFRSRV"];
     for (part, n) in parts.iter().zip(dir.used_breakdown) {
         d.size(&format!("used_breakdown[{part}]"), n);
@@ -108,7 +108,7 @@ fn dsl_dataset(d: &mut Dump, object: &Object) {
         d.fact(name, n);
     }
     let date = show::time(ds.creation_time.cast_signed());
-    d.say("creation_time", ds.creation_time, format_args!("creation_time = {date}"));
+    d.field("creation_time", ds.creation_time, format_args!("creation_time = {date}"));
     d.fact("creation_txg", ds.creation_txg);
     d.fact("deadlist_obj", ds.deadlist);
     for (name, n) in [
@@ -121,10 +121,10 @@ fn dsl_dataset(d: &mut Dump, object: &Object) {
     }
     d.fact("fsid_guid", ds.fsid_guid);
     d.fact("guid", ds.guid);
-    d.say("flags", ds.flags, format_args!("flags = {:x}", ds.flags));
+    d.field("flags", ds.flags, format_args!("flags = {:x}", ds.flags));
     d.fact("next_clones_obj", ds.next_clones);
     d.fact("props_obj", ds.props);
-    d.say("bp", show::bp_json(&ds.bp), format_args!("bp = {}", show::bp(&ds.bp)));
+    d.field("bp", show::bp_json(&ds.bp), format_args!("bp = {}", show::bp(&ds.bp)));
 }
 
 fn bpobj(d: &mut Dump, object: &Object) {
@@ -210,7 +210,7 @@ fn by_role(d: &mut Dump, object: &Object, role: Option<&Role>) {
             d.fact("first_txg", h.first_txg);
             if let Some(key) = h.valid_checkpoint() {
                 let sum = show::words(key.checksum);
-                d.say("checkpoint", sum.clone(), format_args!("checkpoint = {sum}"));
+                d.field("checkpoint", sum.clone(), format_args!("checkpoint = {sum}"));
             }
         }
         Form::Redaction => {
@@ -233,7 +233,7 @@ pub(crate) fn redaction(d: &mut Dump, h: &RedactionHeader) {
     d.fact("last_blkid", h.last_blkid);
     d.fact("num_entries", h.num_entries);
     let guids: Vec<String> = h.snapshots.iter().map(u64::to_string).collect();
-    d.say("snapshots", h.snapshots.clone(), format_args!("snapshots = [{}]", guids.join(", ")));
+    d.field("snapshots", h.snapshots.clone(), format_args!("snapshots = [{}]", guids.join(", ")));
 }
 
 /// A bonus of a type this program has no better form for.

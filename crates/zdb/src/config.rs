@@ -30,7 +30,7 @@ pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<()> {
         let best = views.iter().filter_map(|v| v.config.as_ref().ok()).max_by_key(txg);
         d.open_flat("label_configs");
         let path = sight.path.display();
-        d.say("path", path.to_string(), format_args!("Configuration in the label of {path}:"));
+        d.field("path", path.to_string(), format_args!("Configuration in the label of {path}:"));
         d.hold("guid", *guid);
         match best {
             Some(LabelConfig::Member(c)) => show::nvlist(d, "config", &c.nvlist, 8),
@@ -45,7 +45,7 @@ pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<()> {
 /// Prints the configuration of a pool as it stands in a cache file.
 pub fn cached(d: &mut Dump<'_>, name: &str, list: &NvList) {
     d.open_flat("cached");
-    d.say("name", name, format_args!("{}:", show::text(name.as_bytes())));
+    d.field("name", name, format_args!("{}:", show::text(name.as_bytes())));
     show::nvlist(d, "config", list, 4);
     d.close_flat();
 }

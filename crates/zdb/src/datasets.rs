@@ -119,7 +119,7 @@ fn internal(d: &mut Dump, pool: &Pool, level: u8) {
         let snapshots = d.keep(&name, pool.dsl().snapshots(&head)).unwrap_or_default();
         for ds in snapshots.iter().chain([&head]) {
             d.open_flat("internal");
-            d.say("dataset", ds.name.clone(), format_args!("{}: object {}", ds.name, ds.object));
+            d.field("dataset", ds.name.clone(), format_args!("{}: object {}", ds.name, ds.object));
             d.hold("object", ds.object);
             lists(d, pool, ds, level);
             d.close_flat();
@@ -222,8 +222,8 @@ fn line(d: &mut Dump, cx: &Context, name: &str, id: u64, txg: u64, used: u64, in
     d.hold("flags", p.flags);
     if os.root().uses_crypt() {
         let (portable, local) = (show::hex(&p.portable_mac), show::hex(&p.local_mac));
-        d.say("portable_mac", portable.clone(), format_args!("    portable MAC {portable}"));
-        d.say("local_mac", local.clone(), format_args!("    local MAC {local}"));
+        d.field("portable_mac", portable.clone(), format_args!("    portable MAC {portable}"));
+        d.field("local_mac", local.clone(), format_args!("    local MAC {local}"));
     }
 }
 
@@ -275,9 +275,9 @@ fn objects(d: &mut Dump, cx: &Context, wanted: &DumpOptions) {
         let empty = if highest == 0 { 0.0 } else { (highest - slots) as f64 / highest as f64 };
         d.blank();
         d.note("    Dnode slots:");
-        d.say("slots_used", slots, format_args!("\tTotal used:    {slots:10}"));
-        d.say("slots_max", highest, format_args!("\tMax used:      {highest:10}"));
-        d.say("slots_empty", empty, format_args!("\tPercent empty: {:10.6}", 100.0 * empty));
+        d.field("slots_used", slots, format_args!("\tTotal used:    {slots:10}"));
+        d.field("slots_max", highest, format_args!("\tMax used:      {highest:10}"));
+        d.field("slots_empty", empty, format_args!("\tPercent empty: {:10.6}", 100.0 * empty));
         d.blank();
     }
 }
@@ -393,7 +393,7 @@ fn list_of_blocks(d: &mut Dump, mos: &Objset, title: &str, number: u64, level: u
         });
         if let Some((o, h)) = d.keep("subobj", header) {
             let bytes = d.nice(h.bytes);
-            d.say(
+            d.field(
                 "object",
                 sub,
                 format_args!("\tsubobj {sub}, {} blkptrs, {bytes}", h.num_blkptrs),
@@ -471,7 +471,7 @@ fn frees(d: &mut Dump, pool: &Pool, level: u8) {
             let n = h.end.saturating_sub(h.begin);
             let (used, c, u) = (d.nice(h.bytes), d.nice(h.compressed), d.nice(h.uncompressed));
             let text = format!("    Pool dataset frees: {n} datasets, {used} ({c}/{u} comp)");
-            d.say("dataset_frees", json!({"datasets": n, "bytes": h.bytes}), text);
+            d.field("dataset_frees", json!({"datasets": n, "bytes": h.bytes}), text);
         }
     }
     let clones = d.keep("", directory.get_u64(mos::DELETED_CLONES)).flatten().unwrap_or(0);

@@ -51,7 +51,7 @@ pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<()> {
         d.hold("class", part.class.name());
         let name = &part.name;
         let line = format!("{name}: dspace={dspace}; mspace={mspace}; entries={entries}");
-        d.say("name", name.clone(), line);
+        d.field("name", name.clone(), line);
         d.note(format_args!("{name}: object={}", object.number()));
         if let Some(h) = part.histogram(d, statistics.as_ref()) {
             add(&mut total, &h);
@@ -395,7 +395,7 @@ fn ratio(d: &mut Dump, h: &Histogram) {
     let copies = part(t.ref_dsize, t.ref_psize);
     let all = if copies == 0.0 { 0.0 } else { dedup * compress / copies };
     let value = json!({"dedup": dedup, "compress": compress, "copies": copies, "all": all});
-    d.say(
+    d.field(
         "ratio",
         value,
         format_args!(

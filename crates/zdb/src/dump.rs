@@ -110,7 +110,7 @@ impl<'a> Dump<'a> {
     }
 
     /// A fact with its line of text.
-    pub(crate) fn say(&mut self, name: &str, value: impl Into<Value>, line: impl Display) {
+    pub(crate) fn field(&mut self, name: &str, value: impl Into<Value>, line: impl Display) {
         self.hold(name, value);
         self.note(line);
     }
@@ -122,18 +122,18 @@ impl<'a> Dump<'a> {
             Value::String(s) => format!("{name} = {s}"),
             other => format!("{name} = {other}"),
         };
-        self.say(name, value, line);
+        self.field(name, value, line);
     }
 
     /// A size in bytes.
     pub(crate) fn size(&mut self, name: &str, bytes: u64) {
         let line = format!("{name} = {}", self.nice(bytes));
-        self.say(name, bytes, line);
+        self.field(name, bytes, line);
     }
 
     /// A number in hexadecimal.
     pub(crate) fn hex(&mut self, name: &str, value: u64) {
-        self.say(name, value, format!("{name} = 0x{value:x}"));
+        self.field(name, value, format!("{name} = 0x{value:x}"));
     }
 
     /// A number of bytes or things, short unless all numbers are wanted in full.

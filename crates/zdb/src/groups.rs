@@ -34,7 +34,7 @@ pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8) {
 
 fn shown(d: &mut Dump, name: &str, sum: &Segments, level: u8) {
     let fragmentation = percent(sum);
-    d.say(
+    d.field(
         "fragmentation",
         fragmentation,
         format_args!("\t{name}\t\tfragmentation {fragmentation}%"),

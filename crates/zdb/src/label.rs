@@ -57,7 +57,7 @@ pub fn dump(d: &mut Dump, path: &Path, wanted: LabelOptions) -> Result<bool> {
 
 fn one(d: &mut Dump, device: &DeviceRef, path: &Path, views: &[LabelView], wanted: LabelOptions) {
     d.open_flat("devices");
-    d.say("device", path.display().to_string(), format_args!("Device {}", path.display()));
+    d.field("device", path.display().to_string(), format_args!("Device {}", path.display()));
     d.hold("size", device.size());
     if views.is_empty() {
         d.fail("the device is too small to have labels");
@@ -124,7 +124,7 @@ fn label(d: &mut Dump, view: &LabelView, agree: &[usize], wanted: LabelOptions) 
         heading(d, view);
     }
     if wanted.level >= 2 {
-        d.say("offset", view.offset, format_args!("    offset = {:#x}", view.offset));
+        d.field("offset", view.offset, format_args!("    offset = {:#x}", view.offset));
     }
     match (&view.nvlist, &view.config) {
         (Some(list), config) => {
@@ -139,7 +139,7 @@ fn label(d: &mut Dump, view: &LabelView, agree: &[usize], wanted: LabelOptions) 
         (None, Ok(_)) => {}
     }
     if view.nvlist.is_some() {
-        d.say("agree", agree.to_vec(), format_args!("    labels = {}", numbers(agree)));
+        d.field("agree", agree.to_vec(), format_args!("    labels = {}", numbers(agree)));
     }
     d.close_flat();
 }
@@ -217,7 +217,7 @@ impl Rings {
             d.open("uberblocks", format_args!("    Uberblock[{slot}]"));
             d.hold("slot", slot);
             uber::fields(d, &own.uberblock);
-            d.say("labels", labels.clone(), format_args!("labels = {}", numbers(&labels)));
+            d.field("labels", labels.clone(), format_args!("labels = {}", numbers(&labels)));
             d.close();
         }
     }

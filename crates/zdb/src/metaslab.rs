@@ -120,7 +120,7 @@ fn one_vdev(d: &mut Dump, pool: &Pool, top: &VdevConfig, level: u8, which: &[u64
         ] {
             let Some(o) = named(d, key) else { continue };
             d.open_flat("other_maps");
-            d.say("name", title, format_args!("\t{title}:"));
+            d.field("name", title, format_args!("\t{title}:"));
             map(d, &o, 0, top.ashift.unwrap_or(9) as u8, level);
             d.close_flat();
         }
@@ -250,7 +250,7 @@ fn one(
         map(d, o, start, ashift, level);
     }
     if let Some(txg) = m.unflushed {
-        d.say("unflushed_txg", txg, format_args!("\tFlush data:\n\tunflushed txg={txg}\n"));
+        d.field("unflushed_txg", txg, format_args!("\tFlush data:\n\tunflushed txg={txg}\n"));
     }
     d.close_flat();
 }
@@ -309,7 +309,7 @@ fn map(d: &mut Dump, object: &Object, start: u64, shift: u8, level: u8) {
     d.hold("object", object.number());
     d.hold("allocated", h.allocated);
     d.note(format_args!("space map object {}:", object.number()));
-    d.say("length", h.length, format_args!("  smp_length = {:#x}", h.length));
+    d.field("length", h.length, format_args!("  smp_length = {:#x}", h.length));
     d.note(format_args!("  smp_alloc = {:#x}", h.allocated));
     if level >= 3 {
         spacemap::entries(d, object, start, shift);
@@ -324,7 +324,7 @@ fn removed(d: &mut Dump, pool: &Pool, top: &VdevConfig, level: u8) {
         d.note(format_args!("indirect births obj {}:", o.number()));
         let dnode = o.dnode();
         if let Some(h) = d.keep("births", BirthsHeader::decode(&dnode.bonus, dnode.endian)) {
-            d.say("vib_count", h.count, format_args!("    vib_count = {}", h.count));
+            d.field("vib_count", h.count, format_args!("    vib_count = {}", h.count));
             data::births(d, &o);
         }
     }
@@ -363,7 +363,7 @@ fn dirty_times(d: &mut Dump, pool: &Pool, level: u8) {
         d.open_flat("dtls");
         let path = leaf.path.clone().unwrap_or_default();
         d.hold("object", n);
-        d.say("guid", leaf.guid, format_args!("\tDirty time log of {path} ({}):", leaf.guid));
+        d.field("guid", leaf.guid, format_args!("\tDirty time log of {path} ({}):", leaf.guid));
         for (from, to) in missed.iter() {
             d.push("missed", json!([from, to - 1]));
             d.note(format_args!("\t\toutage [{from},{}] length {}", to - 1, to - from));
@@ -408,7 +408,7 @@ fn log_space_maps(d: &mut Dump, pool: &Pool, lists: &[(u64, Object)], level: u8)
     for (txg, object) in lists {
         d.open_flat("log_space_maps");
         let n = object.number();
-        d.say("txg", *txg, format_args!("Log Spacemap object {n} txg {txg}"));
+        d.field("txg", *txg, format_args!("Log Spacemap object {n} txg {txg}"));
         map(d, object, 0, engine::inside::ondisk::spacemap::LOG_SHIFT, level);
         let (mut entries, mut valid) = (0u64, 0u64);
         spacemap::walk(

@@ -119,12 +119,12 @@ fn details(d: &mut Dump, cx: &Context, object: &Object) {
     ];
     let flags = names.iter().filter(|(bit, _)| dnode.flags & bit != 0);
     let flags: Vec<&str> = flags.map(|(_, name)| *name).collect();
-    d.say("flags", flags.clone(), format_args!("\tdnode flags: {} ", flags.join(" ")));
+    d.field("flags", flags.clone(), format_args!("\tdnode flags: {} ", flags.join(" ")));
     let max = dnode.max_block;
-    d.say("max_block", max, format_args!("\tdnode maxblkid: {max}"));
+    d.field("max_block", max, format_args!("\tdnode maxblkid: {max}"));
     let role = (object.objset().id() == 0).then(|| cx.roles.of(object.number())).flatten();
     if let Some(role) = &role {
-        d.say("role", role.to_string(), format_args!("\trole: {role}"));
+        d.field("role", role.to_string(), format_args!("\trole: {role}"));
     }
     let locked = object.objset().root().uses_crypt() && object.objset().key().is_none();
     // Of a locked dataset only what is authenticated, not encrypted, can be shown.

@@ -66,18 +66,18 @@ pub(crate) fn checkpointed(d: &mut Dump, pool: &Pool) -> Option<Uberblock> {
 
 /// All fields of an uberblock.
 pub(crate) fn fields(d: &mut Dump, ub: &Uberblock) {
-    d.say("magic", UBERBLOCK_MAGIC, format_args!("magic = {UBERBLOCK_MAGIC:016x}"));
+    d.field("magic", UBERBLOCK_MAGIC, format_args!("magic = {UBERBLOCK_MAGIC:016x}"));
     d.fact("version", ub.version);
     d.fact("txg", ub.txg);
     d.fact("guid_sum", ub.guid_sum);
     let date = show::time(ub.timestamp.cast_signed());
-    d.say("timestamp", ub.timestamp, format_args!("timestamp = {} UTC = {date}", ub.timestamp));
-    d.say("bp", show::bp_json(&ub.rootbp), format_args!("bp = {}", show::bp(&ub.rootbp)));
+    d.field("timestamp", ub.timestamp, format_args!("timestamp = {} UTC = {date}", ub.timestamp));
+    d.field("bp", show::bp_json(&ub.rootbp), format_args!("bp = {}", show::bp(&ub.rootbp)));
     d.fact("software_version", ub.software_version);
-    d.say("mmp_magic", ub.mmp_magic, format_args!("mmp_magic = {:016x}", ub.mmp_magic));
+    d.field("mmp_magic", ub.mmp_magic, format_args!("mmp_magic = {:016x}", ub.mmp_magic));
     if ub.mmp_magic == MMP_MAGIC {
         d.fact("mmp_delay", ub.mmp_delay);
-        d.say(
+        d.field(
             "mmp_valid",
             ub.mmp_config & 0xff,
             format_args!("mmp_valid = {:x}", ub.mmp_config & 0xff),
@@ -105,5 +105,5 @@ pub(crate) fn fields(d: &mut Dump, ub: &Uberblock) {
         ReflowScratch::Unknown(n) => n,
     };
     let value = serde_json::json!({"state": number, "offset": offset});
-    d.say("raidz_reflow", value, format_args!("raidz_reflow state={number} off={offset}"));
+    d.field("raidz_reflow", value, format_args!("raidz_reflow state={number} off={offset}"));
 }

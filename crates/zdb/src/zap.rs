@@ -146,7 +146,7 @@ fn statistics(d: &mut Dump, zap: &Zap) {
     d.note("Pointer table:");
     d.indent();
     let elements = 1u64.checked_shl(h.table.shift as u32).unwrap_or(0);
-    d.say("elements", elements, format_args!("{elements} elements"));
+    d.field("elements", elements, format_args!("{elements} elements"));
     for (name, n) in [
         ("zt_blk", h.table.block),
         ("zt_numblks", h.table.block_count),
@@ -154,15 +154,15 @@ fn statistics(d: &mut Dump, zap: &Zap) {
         ("zt_blks_copied", h.table.blocks_copied),
         ("zt_nextblk", h.table.next_block),
     ] {
-        d.say(name, n, format_args!("{name}: {n}"));
+        d.field(name, n, format_args!("{name}: {n}"));
     }
     d.outdent();
-    d.say("zap_entries", h.entry_count, format_args!("ZAP entries: {}", h.entry_count));
-    d.say("leaf_blocks", h.leaf_count, format_args!("Leaf blocks: {}", h.leaf_count));
-    d.say("total_blocks", h.free_block, format_args!("Total blocks: {}", h.free_block));
+    d.field("zap_entries", h.entry_count, format_args!("ZAP entries: {}", h.entry_count));
+    d.field("leaf_blocks", h.leaf_count, format_args!("Leaf blocks: {}", h.leaf_count));
+    d.field("total_blocks", h.free_block, format_args!("Total blocks: {}", h.free_block));
     d.note("zap_block_type: 0x8000000000000001");
     d.note(format_args!("zap_magic: {ZAP_MAGIC:#x}"));
-    d.say("zap_salt", h.salt, format_args!("zap_salt: {:#x}", h.salt));
+    d.field("zap_salt", h.salt, format_args!("zap_salt: {:#x}", h.salt));
     leaves(d, zap, h.table.shift);
     d.close();
     d.outdent();

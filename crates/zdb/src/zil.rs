@@ -98,7 +98,7 @@ fn statistics(d: &mut Dump, log: &Log, synced: u64) {
     let total: u64 = by_type.values().map(|(n, _)| n).sum();
     let pending = log.pending(synced).count();
     d.hold("pending", pending);
-    d.say(
+    d.field(
         "total",
         total,
         format_args!("{total} records in {} blocks, {pending} to be replayed", log.blocks.len()),
@@ -119,7 +119,7 @@ fn end(d: &mut Dump, log: &Log) {
         LogEnd::Lost(e) => return d.fail(format_args!("the log is cut off: {e}")),
         LogEnd::Damaged(e) => return d.fail(format_args!("the log is cut off: {e}")),
     };
-    d.say("end", text.clone(), &text);
+    d.field("end", text.clone(), &text);
     if let Some(bp) = &log.next {
         d.hold("next", show::bp_json(bp));
     }
@@ -145,21 +145,21 @@ fn record(d: &mut Dump, objset: &Objset, r: &Record, level: u8) {
 
 fn name(d: &mut Dump, key: &str, bytes: &[u8]) {
     let text = show::text(bytes);
-    d.say(key, text.clone(), &text);
+    d.field(key, text.clone(), &text);
 }
 
 fn body(d: &mut Dump, objset: &Objset, body: &Body, level: u8) {
     match body {
         Body::Create(c) => create(d, c, level),
         Body::Remove { directory, name: n } => {
-            d.say("doid", *directory, format_args!("doid {directory}, name {}", show::text(n)));
+            d.field("doid", *directory, format_args!("doid {directory}, name {}", show::text(n)));
             d.hold("name", show::text(n));
         }
         Body::Link { directory, object, name: n } => {
             d.hold("name", show::text(n));
             d.hold("foid", *object);
             let text = format!("doid {directory}, link_obj {object}, name {}", show::text(n));
-            d.say("doid", *directory, text);
+            d.field("doid", *directory, text);
         }
         Body::Rename { source_directory, target_directory, whiteout, source, target } => {
             d.hold("sdoid", *source_directory);
@@ -186,14 +186,14 @@ fn body(d: &mut Dump, objset: &Objset, body: &Body, level: u8) {
         Body::SetAttr { .. } => set_attr(d, body, level),
         Body::AclV0 { object, count, .. } => {
             d.hold("foid", *object);
-            d.say("aces", *count, format_args!("foid {object}, aclcnt {count}"));
+            d.field("aces", *count, format_args!("foid {object}, aclcnt {count}"));
         }
         Body::Acl { object, acl } => {
-            d.say("foid", *object, format_args!("foid {object}"));
+            d.field("foid", *object, format_args!("foid {object}"));
             acl_part(d, acl, level);
         }
         Body::SetSaXattr { object, name: n, value } => {
-            d.say("foid", *object, format_args!("foid {object}"));
+            d.field("foid", *object, format_args!("foid {object}"));
             name(d, "name", n);
             d.hold("value", show::hex(value));
             let what = if value.is_empty() { "removed".to_owned() } else { show::text(value) };
@@ -226,7 +226,7 @@ fn create(d: &mut Dump, c: &Create, level: u8) {
         d.hold("link", show::text(l));
     }
     let [s, ns] = c.create_time;
-    d.say("crtime", json!({"s": s, "ns": ns}), show::time(s.cast_signed()));
+    d.field("crtime", json!({"s": s, "ns": ns}), show::time(s.cast_signed()));
     for (k, n) in [
         ("doid", c.directory),
         ("foid", c.object),
@@ -263,7 +263,7 @@ fn whiteout_part(d: &mut Dump, w: &Whiteout) {
         "whiteout object {} slots {} mode {:#o} uid {} gid {} gen {} rdev {:#x}",
         w.object, w.slots, w.mode, w.uid, w.gid, w.generation, w.rdev
     );
-    d.say("whiteout", value, text);
+    d.field("whiteout", value, text);
 }
 
 fn extra_attributes(d: &mut Dump, a: &ExtraAttrs) {
@@ -277,13 +277,13 @@ fn extra_attributes(d: &mut Dump, a: &ExtraAttrs) {
         map.join(" "),
         a.values
     );
-    d.say("attributes", value, text);
+    d.field("attributes", value, text);
 }
 
 fn acl_part(d: &mut Dump, a: &AclPart, level: u8) {
     let value = json!({"count": a.count, "flags": a.flags, "entries": show::hex(&a.entries),
                        "fuids": a.fuids});
-    d.say("acl", value, format_args!("aclcnt {}, flags {:#x}", a.count, a.flags));
+    d.field("acl", value, format_args!("aclcnt {}, flags {:#x}", a.count, a.flags));
     if level < 5 {
         return;
     }

@@ -44,19 +44,19 @@ struct Common {
 
 fn common(d: &mut Dump, names: &mut Names, object: &Object, c: &Common) {
     let path = names.path(object.objset(), object.number());
-    d.say("path", path.clone(), format_args!("path\t{path}"));
+    d.field("path", path.clone(), format_args!("path\t{path}"));
     for (name, id) in ["uid", "gid"].into_iter().zip(c.ids) {
-        d.say(name, id, format_args!("{name}     {}", names.identity(id)));
+        d.field(name, id, format_args!("{name}     {}", names.identity(id)));
     }
     for (name, (s, ns)) in ["atime", "mtime", "ctime", "crtime"].into_iter().zip(c.times) {
-        d.say(name, json!({"s": s, "ns": ns}), format_args!("{name}\t{}", show::time(s)));
+        d.field(name, json!({"s": s, "ns": ns}), format_args!("{name}\t{}", show::time(s)));
     }
-    d.say("gen", c.generation, format_args!("gen\t{}", c.generation));
-    d.say("mode", c.mode, format_args!("mode\t{:o}", c.mode));
+    d.field("gen", c.generation, format_args!("gen\t{}", c.generation));
+    d.field("mode", c.mode, format_args!("mode\t{:o}", c.mode));
     for (name, n) in [("size", c.size), ("parent", c.parent), ("links", c.links)] {
-        d.say(name, n, format_args!("{name}\t{n}"));
+        d.field(name, n, format_args!("{name}\t{n}"));
     }
-    d.say("pflags", c.flags, format_args!("pflags\t{:x}", c.flags));
+    d.field("pflags", c.flags, format_args!("pflags\t{:x}", c.flags));
 }
 
 /// A file of a version before 5.
@@ -75,19 +75,19 @@ fn old(d: &mut Dump, names: &mut Names, object: &Object) {
         flags: z.flags,
     };
     common(d, names, object, &c);
-    d.say("xattr", z.xattr, format_args!("xattr\t{}", z.xattr));
-    d.say("rdev", z.rdev, format_args!("rdev\t0x{:016x}", z.rdev));
+    d.field("xattr", z.xattr, format_args!("xattr\t{}", z.xattr));
+    d.field("rdev", z.rdev, format_args!("rdev\t0x{:016x}", z.rdev));
     if let Some(target) = z.inline_symlink() {
         let target = show::text(target);
-        d.say("target", target.clone(), format_args!("target\t{target}"));
+        d.field("target", target.clone(), format_args!("target\t{target}"));
     }
     if let Some(stamp) = z.scanstamp() {
-        d.say("scanstamp", show::hex(stamp), format_args!("scanstamp\t{}", show::hex(stamp)));
+        d.field("scanstamp", show::hex(stamp), format_args!("scanstamp\t{}", show::hex(stamp)));
     }
     let a = &z.acl;
     let value = json!({"object": a.external_object, "version": a.version, "count": a.count,
                        "size": a.size});
-    d.say(
+    d.field(
         "acl",
         value,
         format_args!(
@@ -136,7 +136,7 @@ fn attributes(d: &mut Dump, cx: &Context, names: &mut Names, object: &Object) {
             let mut target = vec![0; c.size.min(64 << 10) as usize];
             if d.keep("target", object.read_at(0, &mut target)).is_some() {
                 let target = show::text(&target);
-                d.say("target", target.clone(), format_args!("target\t{target}"));
+                d.field("target", target.clone(), format_args!("target\t{target}"));
             }
         }
         if cx.level >= 5 {
@@ -158,26 +158,30 @@ fn attributes(d: &mut Dump, cx: &Context, names: &mut Names, object: &Object) {
 fn rare(d: &mut Dump, set: &SaSet<'_>, bits: u64) {
     if bits & flags::PROJID != 0 {
         let n = set.u64(zpl::PROJID).unwrap_or(0);
-        d.say("projid", n, format_args!("projid\t{n}"));
+        d.field("projid", n, format_args!("projid\t{n}"));
     }
     if let Some(n) = set.u64(zpl::XATTR) {
-        d.say("xattr", n, format_args!("xattr\t{n}"));
+        d.field("xattr", n, format_args!("xattr\t{n}"));
     }
     if let Some(n) = set.u64(zpl::RDEV) {
-        d.say("rdev", n, format_args!("rdev\t0x{n:016x}"));
+        d.field("rdev", n, format_args!("rdev\t0x{n:016x}"));
     }
     if let Some(v) = set.get(zpl::DXATTR).filter(|v| !v.bytes.is_empty()) {
         xattrs(d, &v.bytes);
     }
     if let Some(v) = set.get(zpl::SYMLINK) {
         let target = show::text(&v.bytes);
-        d.say("target", target.clone(), format_args!("target\t{target}"));
+        d.field("target", target.clone(), format_args!("target\t{target}"));
     }
     if let Some(v) = set.get(zpl::SCANSTAMP) {
-        d.say("scanstamp", show::hex(&v.bytes), format_args!("scanstamp\t{}", show::hex(&v.bytes)));
+        d.field(
+            "scanstamp",
+            show::hex(&v.bytes),
+            format_args!("scanstamp\t{}", show::hex(&v.bytes)),
+        );
     }
     if let (Some(count), Some(v)) = (set.u64(zpl::DACL_COUNT), set.get(zpl::DACL_ACES)) {
-        d.say("acl_count", count, format_args!("acl\tentries {count} bytes {}", v.bytes.len()));
+        d.field("acl_count", count, format_args!("acl\tentries {count} bytes {}", v.bytes.len()));
         match acl::decode_aces(&v.bytes, 1, count, v.endian) {
             Ok(list) => aces(d, &list),
             Err(e) => d.fail(e),
@@ -185,7 +189,7 @@ fn rare(d: &mut Dump, set: &SaSet<'_>, bits: u64) {
     }
 }
 
-fn who(who: AceWho) -> &'static str {
+fn principal_name(who: AceWho) -> &'static str {
     match who {
         AceWho::Owner => "owner@",
         AceWho::OwningGroup => "group@",
@@ -204,7 +208,7 @@ fn aces(d: &mut Dump, list: &[Ace]) {
             a.kind,
             a.flags,
             a.mask,
-            who(a.who()),
+            principal_name(a.who()),
             a.id
         ));
     }

@@ -139,7 +139,7 @@ pub struct Change<'a> {
     /// What it is about.
     pub about: SyncScope,
     /// What it is.
-    pub what: LoggedChange,
+    pub logged: LoggedChange,
     /// Objects whose changes so far have to be repeated before it.
     pub after: &'a [u64],
     /// Objects that are no more: what waits for them is forgotten.
@@ -385,7 +385,7 @@ impl IntentLog {
     pub fn add(&self, change: Change<'_>) {
         let mut state = self.state.lock();
         change.after.iter().for_each(|object| state.queue.make_ready(*object));
-        state.queue.add(change.about, Itx { txg: change.txg, what: change.what });
+        state.queue.add(change.about, Itx { txg: change.txg, what: change.logged });
         change.gone.iter().for_each(|object| state.queue.forget(*object));
     }
 
@@ -513,7 +513,7 @@ impl IntentLog {
         batch.retain(|itx| itx.txg > synced);
         let Some(last) = batch.iter().map(|itx| itx.txg).max() else { return Ok(None) };
         if let Some(begun) = self.begin_chain() {
-            return self.begun(begun.max(last)).map(|()| None);
+            return self.wait_until_started(begun.max(last)).map(|()| None);
         }
         let data = self.data.lock().clone();
         let (backend, data) = (&*self.backend, data.as_deref());
@@ -601,7 +601,7 @@ impl IntentLog {
     }
 
     /// Waits until the header of a new chain is on disk; with that all is, up to `txg`.
-    fn begun(&self, txg: u64) -> Result<(), String> {
+    fn wait_until_started(&self, txg: u64) -> Result<(), String> {
         let done = self.backend.wait_synced(txg);
         let mut state = self.state.lock();
         if state.stage == Stage::Starting {

@@ -144,7 +144,7 @@ impl From<Error> for Failure {
         if matches!(e.kind(), ErrorKind::Cancelled) {
             return cancelled();
         }
-        let hint = e.hint().map(views::hints::words);
+        let hint = e.hint().map(views::hints::text);
         let mut failure = Self { hint, ..Self::new(views::errors::text(&e)) };
         failure.pool.is_its_own = e.kind().is_of_pool();
         if let ErrorKind::NoSuchPool { searched } = e.kind() {
@@ -208,7 +208,7 @@ pub fn one_line(e: &Error) -> String {
     let text = without_number(e.to_string());
     match e.hint() {
         Some(hint @ (Hint::Replace | Hint::ListTunables | Hint::MeantTunable(_))) => {
-            format!("{text}; {}", views::hints::words(hint))
+            format!("{text}; {}", views::hints::text(hint))
         }
         _ => text,
     }

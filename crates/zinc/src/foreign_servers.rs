@@ -5,12 +5,12 @@ use crate::failure::Failure;
 use crate::served::Server;
 use crate::session::Session;
 use crate::ui::escape;
-use control::{OtherServer, other_servers};
+use control::{ForeignServer, foreign_servers};
 use engine::datasets::pool_of;
 use std::ffi::OsString;
 
 /// Its number, whose it is, and how it was started.
-pub fn shown(process: &OtherServer) -> String {
+pub fn shown(process: &ForeignServer) -> String {
     let user = match process.user {
         0 => "root".to_owned(),
         number => format!("user {number}"),
@@ -20,17 +20,17 @@ pub fn shown(process: &OtherServer) -> String {
 }
 
 /// All that this process cannot reach.
-fn out_of_reach(session: &Session) -> Vec<OtherServer> {
+fn out_of_reach(session: &Session) -> Vec<ForeignServer> {
     let reached: Vec<u64> = Server::reachable(session).iter().map(|server| server.pid).collect();
     let pool = |typed: Vec<OsString>| {
         let matches = (session.process().grammar.verbs)().try_get_matches_from(typed).ok()?;
         matches.subcommand_matches("serve")?.get_one::<String>("pool").cloned()
     };
-    other_servers(&reached, &pool)
+    foreign_servers(&reached, &pool)
 }
 
 /// Those of other users.
-pub fn of_other_users(session: &Session) -> Vec<OtherServer> {
+pub fn of_other_users(session: &Session) -> Vec<ForeignServer> {
     let user = session.user();
     out_of_reach(session).into_iter().filter(|process| u64::from(process.user) != user).collect()
 }

@@ -100,7 +100,7 @@ pub fn key_at(
         Some(KeyPlace::File(path)) => read_key(session, &path),
         Some(KeyPlace::Prompt) if !session.is_input_terminal() => {
             let progress = Progress::new();
-            let mut input = session.input(Amount::Asked, &progress)?;
+            let mut input = session.input(Amount::OnDemand, &progress)?;
             Ok(hostfs::keys::read_stream(&mut input, format == KeyFormat::Raw)?)
         }
         Some(KeyPlace::Prompt) => {

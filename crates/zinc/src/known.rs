@@ -33,7 +33,7 @@ fn folder(session: &Session) -> Option<PathBuf> {
 
 /// The pools that this user knows.
 pub fn pools(session: &Session) -> KnownPools<'_> {
-    let notify = |notice: &Notice<'_>| tell(session, notice);
+    let notify = |notice: &Notice<'_>| print_notice(session, notice);
     KnownPools::in_folder(folder(session), notify).searched_in(import_places(session, &[]))
 }
 
@@ -181,14 +181,14 @@ fn absent(name: &str, paths: &[PathBuf]) -> Failure {
 }
 
 /// Says something, once in this process about one `subject`.
-fn say_once(session: &Session, subject: &str, text: &str) {
+fn warn_once(session: &Session, subject: &str, text: &str) {
     if session.process().warned.is_first(subject) {
         ui::error(session, text);
     }
 }
 
 /// Says what the list has to tell.
-fn tell(session: &Session, notice: &Notice<'_>) {
+fn print_notice(session: &Session, notice: &Notice<'_>) {
     match notice {
         Notice::Unreadable { path, cause } => {
             session.process().warned.list_is_unread();
@@ -197,7 +197,7 @@ fn tell(session: &Session, notice: &Notice<'_>) {
                 .hint(OTHER_FOLDER);
             // A problem of one file of a folder mostly affects the other.
             let folder = path.parent().unwrap_or(path).display().to_string();
-            say_once(session, &folder, &failure.text());
+            warn_once(session, &folder, &failure.text());
         }
         Notice::Damaged { path, why, aside } => {
             let what = format!("the list of known pools {} is damaged", path.display());
@@ -218,7 +218,7 @@ fn tell(session: &Session, notice: &Notice<'_>) {
                 _ => failure,
             };
             let text = failure.hint(format!("-d PATH finds its devices; {OTHER_FOLDER}")).text();
-            say_once(session, &text, &text);
+            warn_once(session, &text, &text);
         }
         Notice::NotForgotten(why) => {
             session.process().warned.still_listed();

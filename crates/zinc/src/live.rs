@@ -36,7 +36,7 @@ pub struct LiveArgs {
     #[arg(short = 'd', long = "dev", value_name = "PATH")]
     pub search: Vec<PathBuf>,
     #[command(flatten)]
-    pub how: LiveOptions,
+    pub options: LiveOptions,
 }
 
 /// How it opens the pool, and what it shows.
@@ -90,7 +90,7 @@ impl Tuning {
             out = Setting::parse_lines(&text).map_err(|(line, e)| {
                 let failure = Failure::usage(format!("{shown}, line {line}: {e}"));
                 match Error::from(e).hint() {
-                    Some(hint) => failure.hint(views::hints::words(hint)),
+                    Some(hint) => failure.hint(views::hints::text(hint)),
                     None => failure,
                 }
             })?;
@@ -103,7 +103,7 @@ impl Tuning {
 impl LiveArgs {
     /// The same as [`PoolArgs::is_for_everyone`].
     pub fn is_for_everyone(&self, session: &Session, names: &[String]) -> bool {
-        let LiveOptions { txgs, tuning: Tuning { settings, file, log }, .. } = &self.how;
+        let LiveOptions { txgs, tuning: Tuning { settings, file, log }, .. } = &self.options;
         let is_plain = !txgs && settings.is_empty() && file.is_none() && log.is_none();
         is_plain && self.to_read().is_for_everyone(session, names)
     }
@@ -116,7 +116,7 @@ impl LiveArgs {
         name: &str,
         act: impl FnOnce(&LivePool) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        change(session, &self.search, &self.how, name, act)
+        change(session, &self.search, &self.options, name, act)
     }
 
     /// The same for changes of files. In a suspended pool they would wait for its devices, as those
@@ -132,7 +132,7 @@ impl LiveArgs {
         self.change(session, name, |pool| {
             pool.check_takes_changes()?;
             act(pool).map_err(|failure| match pool.is_waiting() {
-                true => failure.because(KEPT).hint(views::hints::words(&Hint::Clear)),
+                true => failure.because(KEPT).hint(views::hints::text(&Hint::Clear)),
                 false => failure,
             })
         })
@@ -140,14 +140,14 @@ impl LiveArgs {
 
     /// The same as [`Self::change`] for one that only reads, and keeps others from writing.
     pub fn to_read(&self) -> PoolArgs {
-        let LiveOptions { cache_mib, wait, .. } = self.how;
+        let LiveOptions { cache_mib, wait, .. } = self.options;
         let open = OpenArgs { cache_mib, wait, ..OpenArgs::default() };
         PoolArgs { search: self.search.clone(), open, ..PoolArgs::default() }.anywhere()
     }
 
     /// Opens it for reading, to see what would be done.
     pub fn look(&self, session: &Session, name: &str) -> Result<engine::Pool, Failure> {
-        look(session, &self.search, &self.how, name)
+        look(session, &self.search, &self.options, name)
     }
 }
 
@@ -312,7 +312,7 @@ pub fn change_announced<T>(
             let failure = Failure::from(e);
             if pool.is_waiting() { failure.because(MADE) } else { failure }
         })?;
-        tell_txgs(session, &pool, how)?;
+        print_txgs(session, &pool, how)?;
         warn_displaced(session, &pool)?;
         return Ok(result);
     }
@@ -330,10 +330,10 @@ pub fn change_announced<T>(
         false => Ok(()),
     };
     if result.is_ok() {
-        bring_what_is_missed(session, &pool);
+        wait_for_resilver(session, &pool);
     }
-    // What cannot be told keeps the pool from nothing.
-    let shown = if result.is_ok() { tell_txgs(session, &pool, how) } else { Ok(()) };
+    // A failed report does not keep the pool open.
+    let shown = if result.is_ok() { print_txgs(session, &pool, how) } else { Ok(()) };
     found.refresh(&known::pools(session), &pool);
     let left = if was_exported { pool.export() } else { pool.close() };
     let result = result?;
@@ -343,10 +343,10 @@ pub fn change_announced<T>(
     Ok(result)
 }
 
-/// Stays until devices that came back have what they missed. Opening the pool began to bring it,
-/// and letting go of the pool would end that: it would begin anew with each command, and none would
-/// come to its end. What the command itself did is durable by then, so that it can be ended.
-pub fn bring_what_is_missed(session: &Session, pool: &LivePool) {
+/// Waits until devices that came back are resilvered. Opening the pool began it, and letting go of
+/// the pool would end that: it would start again with each command, and none would come to its end.
+/// The command's own changes are durable by then, so that it can be ended.
+pub fn wait_for_resilver(session: &Session, pool: &LivePool) {
     if !pool.is_resilvering() {
         return;
     }
@@ -420,8 +420,8 @@ pub fn invocation(session: &Session) -> Invocation {
     Invocation { command: words.join(" "), who: session.user(), host: host::name() }
 }
 
-/// Shows what each txg did, and writes it down, as far as that was asked for.
-pub fn tell_txgs(session: &Session, pool: &LivePool, how: &LiveOptions) -> Result<(), Failure> {
+/// Prints the statistics of each txg, and writes them to a file, if requested.
+pub fn print_txgs(session: &Session, pool: &LivePool, how: &LiveOptions) -> Result<(), Failure> {
     if how.txgs || how.tuning.log.is_some() {
         pool.sync()?;
     }

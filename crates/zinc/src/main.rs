@@ -51,7 +51,7 @@ mod ui;
 
 use clap::CommandFactory as _;
 use failure::Failure;
-use session::{Grammar, Process, Session};
+use session::{CommandTable, Process, Session};
 use std::ffi::OsString;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
@@ -127,7 +127,7 @@ fn main() -> ExitCode {
     survive_file_limit();
     lose_what_is_closed();
     let (ends, ended) = mpsc::channel();
-    let grammar = Grammar { verbs: cli::Cli::command, run: cli::run_for_client };
+    let grammar = CommandTable { verbs: cli::Cli::command, run: cli::run_for_client };
     let session = Session::of_process(Process::new(arguments(), grammar, ends));
     let own = session.clone();
     let verb = move || {

@@ -88,8 +88,8 @@ pub fn follower(client: &Client) -> Follower<'_> {
     Follower { pool, mounts, mounts_all: client.mounts_all }
 }
 
-/// Tells what did not come back; the exit code says so.
-pub fn tell(session: &Session, left: Vec<DatasetError>) -> ExitCode {
+/// Reports the mounts that were not restored, also in the exit code.
+pub fn report_failures(session: &Session, left: Vec<DatasetError>) -> ExitCode {
     left.into_iter().fold(ExitCode::SUCCESS, |_, e| Failure::from(e).report(session))
 }
 
@@ -105,7 +105,7 @@ fn follow(
     let (done, left) = with(&follower(client), &mut once);
     // Mounts of a pool that is being let go are gone in any case.
     let is_let_go = client.presence.reason().is_some();
-    let code = tell(session, if is_let_go { Vec::new() } else { left });
+    let code = report_failures(session, if is_let_go { Vec::new() } else { left });
     done.map(|()| code)
 }
 

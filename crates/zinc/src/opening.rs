@@ -195,7 +195,11 @@ impl Pools {
 
     /// Every pool found, but those of these guids, which others have looked at, and the servers
     /// that have taken a pool since.
-    pub fn all_but(&mut self, session: &Session, known: &[u64]) -> Result<AllBut<'_>, Failure> {
+    pub fn all_but(
+        &mut self,
+        session: &Session,
+        known: &[u64],
+    ) -> Result<PoolsAndServers<'_>, Failure> {
         let mut failures = Vec::new();
         let opened = self.args.open_found(session, known)?;
         for pool in opened.pools {
@@ -212,5 +216,5 @@ impl Pools {
     }
 }
 
-/// What [`Pools::all_but`] finds.
-type AllBut<'a> = (Vec<Result<&'a Pool, Failure>>, Vec<Server>);
+/// The result of [`Pools::all_but`].
+type PoolsAndServers<'a> = (Vec<Result<&'a Pool, Failure>>, Vec<Server>);

@@ -28,7 +28,7 @@ pub fn cannot(doing: &str, name: &str, error: impl Into<Error>) -> Failure {
         _ => return Failure::from(error).about(&start),
     };
     match error.hint() {
-        Some(hint) if !lists_values(&error, hint) => failure.hint(views::hints::words(hint)),
+        Some(hint) if !lists_values(&error, hint) => failure.hint(views::hints::text(hint)),
         _ => failure,
     }
 }
@@ -50,7 +50,7 @@ fn lists_values(error: &Error, hint: &Hint) -> bool {
 fn not_found(start: &str, name: &str, missing: &str) -> Failure {
     let parent = name.rsplit_once('/').map(|(parent, _)| parent);
     if parent == Some(missing) && !name.contains(['@', '#']) {
-        let hint = views::hints::words(&Hint::CreateParents);
+        let hint = views::hints::text(&Hint::CreateParents);
         return Failure::new(format!("{start}: parent does not exist")).hint(hint);
     }
     // The snapshot that was named, where its file system is what is missing.

@@ -30,7 +30,7 @@ mod client;
 mod process;
 
 pub use client::{Client, Held};
-pub use process::{Grammar, Process};
+pub use process::{CommandTable, Process};
 
 use crate::failure::{Failure, cancelled};
 use control::input::{Amount, Input};
@@ -69,7 +69,7 @@ impl Session {
     pub fn of_test() -> Self {
         let (ends, _) = std::sync::mpsc::channel();
         let verbs = || clap::Command::new("zinc");
-        let grammar = Grammar { verbs, run: |_| ExitCode::FAILURE };
+        let grammar = CommandTable { verbs, run: |_| ExitCode::FAILURE };
         Self::of_process(Process::new(Vec::new(), grammar, ends))
     }
 

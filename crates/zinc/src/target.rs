@@ -124,7 +124,7 @@ pub fn stream_to(session: &Session, typed: &Path) -> Result<File, Failure> {
 fn long_lived(
     session: &Session,
     typed: &Path,
-    open: impl Fn(&Path, output::IsWanted<'_>) -> io::Result<File>,
+    open: impl Fn(&Path, output::CancelCheck<'_>) -> io::Result<File>,
 ) -> Result<File, Failure> {
     let path = session.path(typed);
     let opened = match stream(&path) {

@@ -19,7 +19,7 @@ use super::sys::{self, DirectSupport};
 use super::{Direct, Options};
 use crate::buf::ALIGNMENT;
 use crate::stats::Counters;
-use crate::{AlignedBuf, Displaced, Done, Error, ErrorKind, Shared, WriteDone, complete};
+use crate::{AlignedBuf, Displacement, Done, Error, ErrorKind, Shared, WriteDone, complete};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use parking_lot::Mutex;
@@ -222,11 +222,12 @@ impl Core {
         self.size.fetch_max(self.size_now(), Ordering::Relaxed);
     }
 
-    /// What became of it since it was opened. What the system does not say counts as nothing.
-    pub(super) fn displaced(&self) -> Option<Displaced> {
+    /// How it was displaced since it was opened. If the system does not report anything, it was
+    /// not.
+    pub(super) fn displaced(&self) -> Option<Displacement> {
         let own = self.buffered.metadata().ok()?;
         if own.nlink() == 0 {
-            return Some(Displaced::Deleted);
+            return Some(Displacement::Deleted);
         }
         if !self.is_block && (own.len() < self.size() || self.lost_its_tail()) {
             self.was_cut.store(true, Ordering::Relaxed);
@@ -235,10 +236,10 @@ impl Core {
         let path = self.path.lock().clone();
         match std::fs::metadata(path) {
             Ok(there) if (there.dev(), there.ino()) != (own.dev(), own.ino()) => {
-                Some(Displaced::Replaced)
+                Some(Displacement::Replaced)
             }
-            Ok(_) => self.was_cut.load(Ordering::Relaxed).then_some(Displaced::Cut),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Some(Displaced::Moved),
+            Ok(_) => self.was_cut.load(Ordering::Relaxed).then_some(Displacement::Cut),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Some(Displacement::Moved),
             Err(_) => None,
         }
     }

@@ -12,8 +12,8 @@ use ondisk::dsl::deleg::{Scope, Who, WhoKey, is_permission, is_set_name};
 
 /// Permissions that are revoked from a holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
-    /// Who, and where.
+pub struct RevokedPermissions {
+    /// The holder, and the datasets that it applies to.
     pub who: WhoKey,
     /// These; `None`: all that there are.
     pub permissions: Option<Vec<String>>,
@@ -86,7 +86,7 @@ pub fn unallow(
     cx: &DslCx<'_>,
     dsl: &Dsl,
     name: &str,
-    taken: &[Taken],
+    taken: &[RevokedPermissions],
 ) -> Result<Vec<DelegationEvent>> {
     let table = target(dsl, name)?.dir.phys.deleg_zap;
     for one in taken {
@@ -96,7 +96,7 @@ pub fn unallow(
     if table == 0 {
         return Ok(events);
     }
-    for Taken { who, permissions } in taken {
+    for RevokedPermissions { who, permissions } in taken {
         let key = who.format();
         let holder = cx.lookup(table, &key)?;
         let Some(permissions) = permissions else {

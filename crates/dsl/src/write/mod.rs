@@ -56,7 +56,7 @@ pub use crypt::{
     Encryption, KeyChange, RootKey, change_key, check_change_key, encrypt_root, follow_root,
 };
 pub use deadlists::renew_deadlist;
-pub use deleg::{DelegationEvent, Taken, allow, unallow};
+pub use deleg::{DelegationEvent, RevokedPermissions, allow, unallow};
 pub use destroy::{
     Destroyed, check_destroy_head, check_destroy_snapshot, check_destroyable, destroy_head,
     destroy_snapshot,

@@ -9,7 +9,7 @@
 use super::names::parent;
 use super::reserve;
 use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule};
-use crate::keys::{KeyWish, WantedKey, is_encrypted};
+use crate::keys::{KeyOptions, RequiredKey, is_encrypted};
 use crate::properties::{self, number};
 use dsl::write::{NameKind, PropertyChange, RootKey, check_create, check_name};
 use dsl::{DatasetKind, Dsl, PropertyContext, Refusal, StoredValue};
@@ -45,7 +45,7 @@ pub struct Create {
     parents: bool,
     /// User and group of its root directory.
     owner: (u64, u64),
-    wish: KeyWish,
+    wish: KeyOptions,
     root_key: Option<RootKey>,
 }
 
@@ -75,7 +75,7 @@ impl Create {
             properties: Vec::new(),
             parents: false,
             owner: ROOT,
-            wish: KeyWish::default(),
+            wish: KeyOptions::default(),
             root_key: None,
         })
     }
@@ -118,7 +118,7 @@ impl Create {
     /// # Errors
     /// A volume cannot have blocks of that size.
     pub fn with(mut self, mut changes: Vec<PropertyChange>) -> Result<Self> {
-        self.wish.add(KeyWish::of(&mut changes));
+        self.wish.add(KeyOptions::of(&mut changes));
         for change in changes {
             let value = match change.value {
                 Some(StoredValue::Number(n)) => Some(n),
@@ -141,7 +141,7 @@ impl Create {
     ///
     /// # Errors
     /// It cannot be encrypted like that.
-    pub fn wanted_key(&self, pool: &Pool) -> Result<Option<WantedKey>> {
+    pub fn required_key(&self, pool: &Pool) -> Result<Option<RequiredKey>> {
         if self.is_done(pool) {
             return Ok(None);
         }
@@ -149,7 +149,7 @@ impl Create {
         let ends = self.name.rmatch_indices('/').map(|(at, _)| at);
         let above = ends.filter_map(|at| self.name.get(..at));
         let mut above = above.filter(|name| pool.dsl().dir_by_name(name).is_ok());
-        self.wish.wanted_key(above.next().is_some_and(|name| is_encrypted(pool, name)))
+        self.wish.required_key(above.next().is_some_and(|name| is_encrypted(pool, name)))
     }
 
     /// Whether a key is used that a dataset above it has.
@@ -164,7 +164,7 @@ impl Create {
     /// # Errors
     /// It needs none, or what was given is not of its format.
     pub fn with_key(mut self, pool: &LivePool, given: &[u8]) -> Result<Self> {
-        if let Some(wanted) = self.wanted_key(pool.view())? {
+        if let Some(wanted) = self.required_key(pool.view())? {
             self.root_key = Some(self.wish.root_key(pool.rt(), &wanted, given)?);
         }
         Ok(self)
@@ -261,7 +261,7 @@ impl Create {
             make_above(pool, &self.name, self.owner)?;
         }
         self.check(pool.view())?;
-        if self.root_key.is_none() && self.wanted_key(pool.view())?.is_some() {
+        if self.root_key.is_none() && self.required_key(pool.view())?.is_some() {
             return Err(Error::new(ErrorKind::NoKey).at(Place::Dataset(self.name.clone())));
         }
         let encryption = self.wish.encryption(self.root_key.clone());

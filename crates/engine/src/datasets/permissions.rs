@@ -5,7 +5,7 @@
 
 use super::names::heads;
 use crate::error::{Error, Result};
-use dsl::write::Taken;
+use dsl::write::RevokedPermissions;
 use dsl::{Delegation, Refusal};
 use ondisk::dsl::deleg::{Scope, Who, WhoKey};
 use pool::Pool;
@@ -130,7 +130,7 @@ impl Permissions {
         let taken = self.keys().into_iter().filter_map(|who| {
             let permissions = self.names.is_some().then(|| self.names_of(&who));
             let is_meant = permissions.as_ref().is_none_or(|names| !names.is_empty());
-            is_meant.then_some(Taken { who, permissions })
+            is_meant.then_some(RevokedPermissions { who, permissions })
         });
         let names = match recursive {
             false => vec![dataset.to_owned()],

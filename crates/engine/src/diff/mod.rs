@@ -58,8 +58,8 @@ pub enum ChangeKind {
 pub struct Change {
     /// Its object.
     pub object: u64,
-    /// What became of it.
-    pub what: ChangeKind,
+    /// The kind of change.
+    pub kind: ChangeKind,
     /// The file as it is, or as it was when it was removed.
     pub file: FileState,
 }
@@ -79,7 +79,7 @@ pub struct Change {
 /// let progress = engine::Progress::new();
 /// let on_disk = |dataset: &engine::Dataset| Ok(pool.view().dsl().objset(dataset)?);
 /// let added: Vec<_> = Diff::new(pool.view(), "tank@before", None, &on_disk, &progress)?
-///     .filter_map(|change| change.ok().filter(|c| c.what == ChangeKind::Added))
+///     .filter_map(|change| change.ok().filter(|c| c.kind == ChangeKind::Added))
 ///     .collect();
 /// assert_eq!(added[0].file.path, b"/tank/letter");
 /// # Ok::<(), engine::Error>(())
@@ -137,11 +137,11 @@ impl<'a> Diff<'a> {
     }
 
     /// Compares one more object.
-    fn go_on(&mut self, object: u64) -> Result<()> {
+    fn advance_to(&mut self, object: u64) -> Result<()> {
         self.progress.check()?;
         let (was, is) = (self.earlier.see(object)?, self.later.see(object)?);
         let changes = compare(was, is).into_iter();
-        self.found.extend(changes.map(|(what, file)| Change { object, what, file }));
+        self.found.extend(changes.map(|(kind, file)| Change { object, kind, file }));
         Ok(())
     }
 }
@@ -165,8 +165,8 @@ impl Iterator for Diff<'_> {
                 return Some(Ok(change));
             }
             let object = self.objects.next()?;
-            if let Err(e) = self.go_on(object) {
-                // What comes after it would be as incomplete.
+            if let Err(e) = self.advance_to(object) {
+                // Later entries would be as incomplete.
                 self.objects = btree_set::BTreeSet::new().into_iter();
                 return Some(Err(e));
             }
@@ -237,19 +237,28 @@ mod tests {
         Some(FileState { kind, generation, links: 1, ctime, path: path.into() })
     }
 
-    fn what(was: Option<FileState>, is: Option<FileState>) -> Vec<ChangeKind> {
+    fn kinds_of_change(was: Option<FileState>, is: Option<FileState>) -> Vec<ChangeKind> {
         compare(was, is).into_iter().map(|(what, _)| what).collect()
     }
 
     #[test]
     fn each_fate_of_a_file_has_its_name() {
         let before = || seen(1, 1, "/a");
-        assert_eq!(what(before(), before()), []);
-        assert_eq!(what(None, before()), [ChangeKind::Added]);
-        assert_eq!(what(before(), None), [ChangeKind::Removed]);
-        assert_eq!(what(before(), seen(2, 1, "/a")), [ChangeKind::Removed, ChangeKind::Added]);
-        assert_eq!(what(before(), seen(1, 2, "/b")), [ChangeKind::Renamed { from: b"/a".into() }]);
-        assert_eq!(what(before(), seen(1, 2, "/a")), [ChangeKind::Modified { links: 0 }]);
+        assert_eq!(kinds_of_change(before(), before()), []);
+        assert_eq!(kinds_of_change(None, before()), [ChangeKind::Added]);
+        assert_eq!(kinds_of_change(before(), None), [ChangeKind::Removed]);
+        assert_eq!(
+            kinds_of_change(before(), seen(2, 1, "/a")),
+            [ChangeKind::Removed, ChangeKind::Added]
+        );
+        assert_eq!(
+            kinds_of_change(before(), seen(1, 2, "/b")),
+            [ChangeKind::Renamed { from: b"/a".into() }]
+        );
+        assert_eq!(
+            kinds_of_change(before(), seen(1, 2, "/a")),
+            [ChangeKind::Modified { links: 0 }]
+        );
         // Its folder was renamed, too.
         let linked = || Some(FileState { links: 2, ..seen(1, 2, "/b").unwrap() });
         let of = |was, is| compare(was, is).into_iter().map(|(what, s)| (what, s.path)).next();
@@ -284,7 +293,7 @@ mod tests {
             let (progress, view) = (Progress::new(), pool.view());
             let on_disk = |dataset: &Dataset| Ok(view.dsl().objset(dataset)?);
             let diff = Diff::new(view, "tank@before", None, &on_disk, &progress).unwrap();
-            let all: Vec<ChangeKind> = diff.map(|change| change.unwrap().what).collect();
+            let all: Vec<ChangeKind> = diff.map(|change| change.unwrap().kind).collect();
             let removed = all.iter().filter(|what| **what == ChangeKind::Removed).count() as u64;
             assert_eq!(removed, FILES - 1, "hole_birth {hole_birth}");
             let live = view.dsl().by_name("tank").and_then(|d| view.dsl().objset(&d)).unwrap();

@@ -86,7 +86,7 @@ impl From<repair::Error> for Error {
     fn from(e: repair::Error) -> Self {
         match e {
             repair::Error::Pool(e) => e.into(),
-            repair::Error::NotNow(why) => Self::new(ErrorKind::NotRepaired(why)),
+            repair::Error::Refused(why) => Self::new(ErrorKind::NotRepaired(why)),
             repair::Error::Device(e) => e.into(),
             repair::Error::Cancelled => Self::new(ErrorKind::Cancelled),
             e @ (repair::Error::File(_) | repair::Error::Undo(_)) => Self::external(e),

@@ -1,7 +1,7 @@
 //! What can be done about a failure, as data.
 
 use dsl::Refusal;
-use repair::NotNow;
+use repair::RepairRefusal;
 use std::path::PathBuf;
 
 /// What can be done about a failure. A front end words it for its user.
@@ -120,12 +120,12 @@ impl Hint {
     }
 
     /// What can be done about a pool that is not repaired.
-    pub(super) fn of_repair(why: &NotNow) -> Option<Self> {
+    pub(super) fn of_repair(why: &RepairRefusal) -> Option<Self> {
         Some(match why {
-            NotNow::Checkpoint => Self::EndCheckpoint,
-            NotNow::Removal => Self::EndRemoval,
-            NotNow::Away(_) => Self::BringBack,
-            NotNow::TooMuch(_) => Self::AllowMore,
+            RepairRefusal::Checkpoint => Self::EndCheckpoint,
+            RepairRefusal::Removal => Self::EndRemoval,
+            RepairRefusal::Away(_) => Self::BringBack,
+            RepairRefusal::TooMuch(_) => Self::AllowMore,
         })
     }
 }

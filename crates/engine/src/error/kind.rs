@@ -8,7 +8,7 @@ use crate::making::DeviceRefusal;
 use crate::members::fault::MemberFault;
 use dsl::Refusal;
 use pool::PoolRefusal;
-use repair::NotNow;
+use repair::RepairRefusal;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -152,7 +152,7 @@ pub enum ErrorKind {
     /// Devices that are open will not be found again.
     Displaced,
     /// The pool is in a state in which it is not repaired.
-    NotRepaired(NotNow),
+    NotRepaired(RepairRefusal),
     /// A step of the work failed; the source says which.
     Failed,
 }

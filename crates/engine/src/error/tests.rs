@@ -3,7 +3,7 @@
 use super::{Error, ErrorKind, Hint, Place};
 use crate::layout::{LayoutFault, parse};
 use pool::live::{Setting, Tunable};
-use repair::NotNow;
+use repair::RepairRefusal;
 
 /// What a public call fails with becomes the one error by `?`.
 fn is_public<E: Into<Error>>() {}
@@ -58,11 +58,11 @@ fn layouts_that_are_wrong_say_what_is() {
 
 #[test]
 fn a_pool_that_is_not_repaired_says_what_to_do_first() {
-    let hint = |why: NotNow| Error::from(repair::Error::from(why)).hint().cloned();
-    assert_eq!(hint(NotNow::Checkpoint), Some(Hint::EndCheckpoint));
-    assert_eq!(hint(NotNow::Removal), Some(Hint::EndRemoval));
-    assert_eq!(hint(NotNow::Away("a is OFFLINE".to_owned())), Some(Hint::BringBack));
-    let error = Error::from(repair::Error::from(NotNow::TooMuch(5 << 20)));
+    let hint = |why: RepairRefusal| Error::from(repair::Error::from(why)).hint().cloned();
+    assert_eq!(hint(RepairRefusal::Checkpoint), Some(Hint::EndCheckpoint));
+    assert_eq!(hint(RepairRefusal::Removal), Some(Hint::EndRemoval));
+    assert_eq!(hint(RepairRefusal::Away("a is OFFLINE".to_owned())), Some(Hint::BringBack));
+    let error = Error::from(repair::Error::from(RepairRefusal::TooMuch(5 << 20)));
     assert_eq!(error.hint(), Some(&Hint::AllowMore));
     assert_eq!(error.to_string(), "the repair would write more than 5 MiB");
 }

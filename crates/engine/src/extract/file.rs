@@ -64,14 +64,14 @@ impl Extract<'_> {
                 Some((id?, name))
             }
             Err(e) => {
-                self.tell(shown, node.number(), e);
+                self.report(shown, node.number(), e);
                 None
             }
         }
     }
 
-    /// Says why something was not copied. That it was told to stop is said once, of all.
-    pub(super) fn tell(&self, shown: &[u8], object: u64, e: Failure) {
+    /// Reports why something was not copied. A cancelled copy is reported once, as a whole.
+    pub(super) fn report(&self, shown: &[u8], object: u64, e: Failure) {
         let hint = match &e {
             Failure::Cancelled(_) => return,
             Failure::Conflict(e) => e.hint().cloned(),

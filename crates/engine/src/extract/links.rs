@@ -79,7 +79,7 @@ impl Extract<'_> {
                 self.second_name(&second, &mut first, tree, &folder)
             });
             if let Err(e) = made {
-                self.tell(&join(&shown, &second.name), second.object, e);
+                self.report(&join(&shown, &second.name), second.object, e);
             }
         }
         Ok(())

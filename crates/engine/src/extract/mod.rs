@@ -247,7 +247,7 @@ impl<'a> Extract<'a> {
                 Ok::<(), Cancelled>(())
             })?;
             self.progress.check()?;
-            if !walk.go_on(links.take_directories()) {
+            if !walk.add_pending(links.take_directories()) {
                 break;
             }
         }

@@ -82,7 +82,7 @@ impl<'w, 'a, S: Sink> Walk<'w, 'a, S> {
     }
 
     /// Goes on with directories found otherwise; false when there are none.
-    pub(super) fn go_on(&mut self, with: Vec<PendingDir>) -> bool {
+    pub(super) fn add_pending(&mut self, with: Vec<PendingDir>) -> bool {
         self.todo.extend(with);
         !self.todo.is_empty()
     }

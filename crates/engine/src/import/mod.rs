@@ -142,7 +142,7 @@ impl<'c> ImportVerdict<'c> {
         Self {
             candidate,
             state: vdevs.root().state(),
-            trouble: trouble_of_open(candidate, pool, &obstacles, hostid),
+            trouble: issue_of_open(candidate, pool, &obstacles, hostid),
             obstacles,
             tree,
             devices: notes(candidate, config, &vdevs, &missing),
@@ -202,7 +202,7 @@ impl<'c> ImportVerdict<'c> {
 }
 
 /// What is wrong with a pool that could be opened.
-fn trouble_of_open(
+fn issue_of_open(
     candidate: &Candidate,
     pool: &Pool,
     obstacles: &[Obstacle],

@@ -33,7 +33,7 @@ impl fmt::Display for Mismatch {
                 write!(f, "{LEVEL}: {} contains both files and devices", of.name())
             }
             Self::Sizes(of) => write!(f, "{} contains devices of different sizes", of.name()),
-            Self::Levels(a, b) => write!(f, "{LEVEL}: {} are present", a.beside(*b)),
+            Self::Levels(a, b) => write!(f, "{LEVEL}: {} are present", a.difference_text(*b)),
             Self::WithPool { pool, new } => write!(f, "{LEVEL}: {}", pool.and_new(*new)),
         }
     }
@@ -135,7 +135,7 @@ impl Level {
     }
 
     /// Two new ones, by that in which they differ.
-    fn beside(self, other: Self) -> String {
+    fn difference_text(self, other: Self) -> String {
         if let Some((parity, mirror, n)) = self.parity_and_mirror(other) {
             let (kind, a, b) = (parity.name(), parity.redundancy(), mirror.redundancy());
             return format!(

@@ -5,7 +5,8 @@ use crate::layout::Layout;
 use crate::properties::compatibility::FeatureSet;
 use crate::properties::pool::PoolSetting;
 use pool::live::{
-    CreateOptions, Devices, LivePool, PropertyWord, SpaceClass, clear_labels, create, to_enable,
+    CreateOptions, Devices, LivePool, SpaceClass, StoredPropertyValue, clear_labels, create,
+    to_enable,
 };
 use rt::Rt;
 
@@ -99,7 +100,7 @@ impl CreatePool {
     pub fn compatibility(&self) -> &str {
         let mut all = self.options.properties.iter();
         let value = all.find_map(|(name, word)| match word {
-            PropertyWord::Text(value) if name == "compatibility" => Some(value.as_str()),
+            StoredPropertyValue::Text(value) if name == "compatibility" => Some(value.as_str()),
             _ => None,
         });
         value.unwrap_or_default()
@@ -154,24 +155,24 @@ impl CreatePool {
     ///
     /// # Errors
     /// Those of [`Self::check`], and when it cannot be made.
-    pub fn run<'d>(&self, rt: &Rt, devices: &'d Devices) -> Result<NewlyMade<'d>> {
+    pub fn run<'d>(&self, rt: &Rt, devices: &'d Devices) -> Result<CreatedPool<'d>> {
         self.check()?;
-        let made = NewlyMade { pool: create(rt, &self.options, devices)?, devices };
+        let made = CreatedPool { pool: create(rt, &self.options, devices)?, devices };
         let Layout { spares, cache, .. } = &self.layout;
         made.complete(|pool| match pool.add_aux(spares, cache, devices) {
-            Ok(()) => Ok(NewlyMade { pool, devices }),
+            Ok(()) => Ok(CreatedPool { pool, devices }),
             Err(e) => Err(e.into()),
         })
     }
 }
 
 /// A pool that was made, as long as what belongs to its making may still fail.
-pub struct NewlyMade<'d> {
+pub struct CreatedPool<'d> {
     pool: LivePool,
     devices: &'d Devices,
 }
 
-impl NewlyMade<'_> {
+impl CreatedPool<'_> {
     /// The pool.
     #[must_use]
     pub fn pool(&self) -> &LivePool {

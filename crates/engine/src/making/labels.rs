@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// What is known of the pools of this machine, whatever labels say.
-pub trait PoolsHere {
+pub trait PoolRegistry {
     /// The imported pool that has the device of this guid; of several the pool of that guid, when
     /// it is one of them.
     fn with_device(&self, device: u64, pool: Option<u64>) -> Option<String>;
@@ -21,7 +21,11 @@ pub trait PoolsHere {
 /// No device is taken from such a pool, by whatever force. A pool that another host uses, or that
 /// was left behind by a crash, cannot be told from one that is not used any more, and is not meant.
 #[must_use]
-pub fn pool_of_label(label: &LabelConfig, is_spare: bool, here: &dyn PoolsHere) -> Option<String> {
+pub fn pool_of_label(
+    label: &LabelConfig,
+    is_spare: bool,
+    here: &dyn PoolRegistry,
+) -> Option<String> {
     match label {
         LabelConfig::Member(c) if c.state == PoolState::Destroyed || c.txg == 0 => None,
         // A spare that stands in is one of other pools too: its label says which has it.
@@ -99,7 +103,7 @@ mod tests {
 
     struct Here(&'static str);
 
-    impl PoolsHere for Here {
+    impl PoolRegistry for Here {
         fn with_device(&self, _: u64, _: Option<u64>) -> Option<String> {
             (self.0 == "known").then(|| "known".to_owned())
         }

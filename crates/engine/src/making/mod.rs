@@ -12,8 +12,8 @@ mod name;
 mod split;
 
 pub use add::Add;
-pub use create::{CreatePool, NewlyMade};
+pub use create::{CreatePool, CreatedPool};
 pub use device::{Content, DeviceCheck, DeviceRefusal};
-pub use labels::{ClearLabels, PoolsHere, pool_of_label};
+pub use labels::{ClearLabels, PoolRegistry, pool_of_label};
 pub use name::check_new_name;
 pub use split::split;

@@ -48,8 +48,8 @@ fn is_written(pool: &LivePool, guid: u64) -> bool {
     tree.leaves().any(|leaf| leaf.guid() == guid && leaf.writer().is_some())
 }
 
-/// Uses a device again, from where it was found, or where its label says that it is.
-fn bring_back(
+/// Uses a device again, from where it was found, or from the place that its label names.
+fn reopen_leaf(
     pool: &LivePool,
     guid: u64,
     own: OwnChanges,
@@ -59,12 +59,12 @@ fn bring_back(
     Ok(pool.online_leaf(guid, own, seen.as_deref(), source)?)
 }
 
-/// Tries devices that are not used; those that are still not there stay away, and those that hold
-/// changes of their own.
-fn try_again(pool: &LivePool, source: &dyn DeviceSource, is_meant: impl Fn(&u64) -> bool) {
+/// Retries devices that are not in use. Absent devices, and devices with changes of their own, stay
+/// out of use.
+fn retry_unused(pool: &LivePool, source: &dyn DeviceSource, is_meant: impl Fn(&u64) -> bool) {
     for guid in pool.leaves_away().into_iter().filter(is_meant) {
-        // What the pool's status says of it is all that there is to be said.
-        let _ = bring_back(pool, guid, OwnChanges::Keep, source);
+        // The pool's status shows the result, so it is not reported here.
+        let _ = reopen_leaf(pool, guid, OwnChanges::Keep, source);
     }
 }
 
@@ -113,7 +113,7 @@ impl DeviceNames<'_> {
     ///
     /// # Errors
     /// It is not there, or is another.
-    pub fn bring_from(&self, pool: &LivePool, leaf: u64, name: &str) -> Result<()> {
+    pub fn online_from(&self, pool: &LivePool, leaf: u64, name: &str) -> Result<()> {
         let path = (self.path_of)(name);
         Ok(pool.online_leaf(leaf, OwnChanges::GiveUp, Some(&path), self.source)?)
     }
@@ -128,12 +128,12 @@ impl DeviceNames<'_> {
         let seen = pool.look()?;
         let guid = match (self.find(&seen, name), self.role(&seen, name)) {
             (None, Some(DeviceRole::Leaf(guid))) => {
-                self.bring_from(pool, guid, name)?;
+                self.online_from(pool, guid, name)?;
                 guid
             }
             _ => {
                 let guid = self.device(&seen, name)?;
-                bring_back(pool, guid, OwnChanges::GiveUp, self.source)?;
+                reopen_leaf(pool, guid, OwnChanges::GiveUp, self.source)?;
                 guid
             }
         };
@@ -189,7 +189,7 @@ impl DeviceNames<'_> {
         pool.resume(self.source)?;
         pool.forget_errors(chosen.as_ref().map(|c| c.guid))?;
         let is_meant = |guid: &u64| chosen.as_ref().is_none_or(|c| c.devices.contains(guid));
-        try_again(pool, self.source, is_meant);
+        retry_unused(pool, self.source, is_meant);
         Ok(())
     }
 
@@ -199,7 +199,7 @@ impl DeviceNames<'_> {
     /// # Errors
     /// The pool cannot be changed.
     pub fn reopen(&self, pool: &LivePool) -> Result<()> {
-        try_again(pool, self.source, |_| true);
+        retry_unused(pool, self.source, |_| true);
         Ok(pool.expand_if_wanted()?)
     }
 
@@ -366,7 +366,7 @@ impl<'a> Exchange<'a> {
         };
         let fault = match self.names.role(&seen, new) {
             Some(DeviceRole::Leaf(it)) if it == self.leaf && !is_written(self.pool, it) => {
-                self.names.bring_from(self.pool, it, new)?;
+                self.names.online_from(self.pool, it, new)?;
                 return Ok(Known::Itself);
             }
             Some(DeviceRole::Distributed(spare)) if self.replaces => {

@@ -10,16 +10,16 @@ use dsl::Refusal;
 use ondisk::features;
 use ondisk::pool_props::find_pool;
 use ondisk::props::{ValueKind, is_user_property};
-use pool::live::{LivePool, PropertyWord};
+use pool::live::{LivePool, StoredPropertyValue};
 use std::collections::BTreeSet;
 
 /// A setting that was understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolSetting {
     /// A property that the pool stores.
-    Stored(&'static str, PropertyWord),
+    Stored(&'static str, StoredPropertyValue),
     /// A property that users invented.
-    User(String, PropertyWord),
+    User(String, StoredPropertyValue),
     /// log2 of the sector size of new vdevs; 0 is "as the devices say".
     Ashift(u32),
     /// The feature of that name is enabled, or left out.
@@ -43,8 +43,8 @@ const ASHIFTS: std::ops::RangeInclusive<u32> = 9..=16;
 impl PoolSetting {
     /// `ashift` as a pool stores it.
     #[must_use]
-    pub fn ashift_word(n: u32) -> PropertyWord {
-        PropertyWord::Number(u64::from(n))
+    pub fn ashift_word(n: u32) -> StoredPropertyValue {
+        StoredPropertyValue::Number(u64::from(n))
     }
 
     /// Whether it can be set of a pool that is open. Where it is remembered (`cachefile`) can be
@@ -95,11 +95,12 @@ impl PoolSetting {
 /// Judges a text as the value of a property. A property can be named by the heading of its column.
 ///
 /// ```
-/// use engine::live::PropertyWord;
+/// use engine::live::StoredPropertyValue;
 /// use engine::properties::pool::{PoolSetting, parse};
 ///
 /// assert_eq!(parse("ashift", "13")?, PoolSetting::Ashift(13));
-/// assert_eq!(parse("autotrim", "on")?, PoolSetting::Stored("autotrim", PropertyWord::Number(1)));
+/// let on = StoredPropertyValue::Number(1);
+/// assert_eq!(parse("autotrim", "on")?, PoolSetting::Stored("autotrim", on));
 /// assert!(parse("ashift", "8").is_err());
 /// # Ok::<(), engine::Error>(())
 /// ```
@@ -167,9 +168,9 @@ fn judge(name: &str, value: &str) -> Result<PoolSetting> {
         return Err(Error::new(ErrorKind::Refused(Refusal::ReadOnly(name.to_owned()))));
     }
     let word = match p.kind {
-        ValueKind::Index(..) => PropertyWord::Number(p.number(value).ok_or_else(bad)?),
-        ValueKind::Number(_) => PropertyWord::Number(value.parse().map_err(|_| bad())?),
-        ValueKind::Text(_) => PropertyWord::Text(value.to_owned()),
+        ValueKind::Index(..) => StoredPropertyValue::Number(p.number(value).ok_or_else(bad)?),
+        ValueKind::Number(_) => StoredPropertyValue::Number(value.parse().map_err(|_| bad())?),
+        ValueKind::Text(_) => StoredPropertyValue::Text(value.to_owned()),
     };
     Ok(PoolSetting::Stored(p.name, word))
 }
@@ -192,7 +193,7 @@ pub(super) fn judge_own(name: &str, value: &str) -> Result<PoolSetting> {
         () if name.len() > USER_NAME_MAX => ErrorKind::NameTooLong,
         () if value.len() > USER_VALUE_MAX => ErrorKind::TooLarge,
         () => {
-            let word = PropertyWord::Text(value.to_owned());
+            let word = StoredPropertyValue::Text(value.to_owned());
             return Ok(PoolSetting::User(name.to_owned(), word));
         }
     };
@@ -206,7 +207,7 @@ mod tests {
     #[test]
     fn what_can_be_set() {
         let ok = |name, value| parse(name, value).ok();
-        let stored = |name, n| Some(PoolSetting::Stored(name, PropertyWord::Number(n)));
+        let stored = |name, n| Some(PoolSetting::Stored(name, StoredPropertyValue::Number(n)));
         assert_eq!(ok("autotrim", "on"), stored("autotrim", 1));
         assert_eq!(ok("failmode", "panic"), stored("failmode", 2));
         assert_eq!(ok("ashift", "13"), Some(PoolSetting::Ashift(13)));

@@ -7,19 +7,19 @@ use crate::vdev_properties::named_vdevs;
 use dsl::Refusal;
 use ondisk::pool_props::VDEV;
 use ondisk::props::{ValueKind, find};
-use pool::live::{LivePool, PropertyWord};
+use pool::live::{LivePool, StoredPropertyValue};
 
 /// The name of a property and the value that is stored.
-pub type VdevSetting = (String, PropertyWord);
+pub type VdevSetting = (String, StoredPropertyValue);
 
 /// Judges a text as the value of a property of vdevs.
 ///
 /// ```
-/// use engine::live::PropertyWord;
+/// use engine::live::StoredPropertyValue;
 /// use engine::properties::vdev::parse;
 ///
-/// assert_eq!(parse("failfast", "off")?, ("failfast".into(), PropertyWord::Number(0)));
-/// assert_eq!(parse("io_n", "none")?.1, PropertyWord::Number(u64::MAX));
+/// assert_eq!(parse("failfast", "off")?, ("failfast".into(), StoredPropertyValue::Number(0)));
+/// assert_eq!(parse("io_n", "none")?.1, StoredPropertyValue::Number(u64::MAX));
 /// assert!(parse("guid", "1").is_err());
 /// # Ok::<(), engine::Error>(())
 /// ```
@@ -52,10 +52,10 @@ fn judge(name: &str, value: &str) -> Result<VdevSetting> {
         Error::new(ErrorKind::BadValue { property, value }).with_hint(Hint::ChooseValue(p.values))
     };
     let word = match p.kind {
-        ValueKind::Index(..) => PropertyWord::Number(p.number(value).ok_or_else(bad)?),
-        ValueKind::Number(_) if value == "none" => PropertyWord::Number(u64::MAX),
-        ValueKind::Number(_) => PropertyWord::Number(value.parse().map_err(|_| bad())?),
-        ValueKind::Text(_) => PropertyWord::Text(value.to_owned()),
+        ValueKind::Index(..) => StoredPropertyValue::Number(p.number(value).ok_or_else(bad)?),
+        ValueKind::Number(_) if value == "none" => StoredPropertyValue::Number(u64::MAX),
+        ValueKind::Number(_) => StoredPropertyValue::Number(value.parse().map_err(|_| bad())?),
+        ValueKind::Text(_) => StoredPropertyValue::Text(value.to_owned()),
     };
     Ok((p.name.to_owned(), word))
 }

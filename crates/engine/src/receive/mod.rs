@@ -556,11 +556,11 @@ impl<R: Read> Run<'_, R> {
             refused = receiving.finish(with, has_large_dnodes)?;
             Ok(())
         })?;
-        self.tell_refused(&name, refused);
+        self.report_refused_properties(&name, refused);
         Ok(())
     }
 
-    fn tell_refused(&self, name: &str, refused: Vec<(String, String)>) {
+    fn report_refused_properties(&self, name: &str, refused: Vec<(String, String)>) {
         for (property, why) in refused {
             self.observer.not_set(name, &property, &why);
         }
@@ -628,7 +628,7 @@ impl<R: Read> Run<'_, R> {
             apply = apply.resumable(0);
         }
         if let Some(now) = now {
-            self.tell_refused(&receiving.incoming().name, receiving.set(now)?);
+            self.report_refused_properties(&receiving.incoming().name, receiving.set(now)?);
         }
         let has_large_dnodes = self.apply(apply, begin, at, first)?;
         self.finish(receiving, with, has_large_dnodes, is_new)?;

@@ -4,10 +4,10 @@ use crate::bench::{Bench, given, number, text};
 use engine::inside::dsl::write::PropertyChange;
 use engine::inside::pool::Result;
 use engine::inside::pool::live::{
-    Devices, Invocation, LivePool, NewFilesystem, NewTop, PropertyWord,
+    Devices, Invocation, LivePool, NewFilesystem, NewTop, StoredPropertyValue,
 };
 use engine::inside::pool::live::{SpaceClass, VdevSpec};
-use engine::permissions::Taken;
+use engine::permissions::RevokedPermissions;
 use std::sync::Arc;
 
 pub struct Case {
@@ -89,14 +89,15 @@ pub const CASES: &[Case] = cases! {
     "give permissions" => |p, _| p.allow("tank/a", vec![given("ud$1000", "hold")]),
     "take permissions" => |p, _| {
         let who = given("el$", "diff").who;
-        p.unallow(&names(&["tank/d", "tank/a"]), vec![Taken { who, permissions: None }])
+        let taken = vec![RevokedPermissions { who, permissions: None }];
+        p.unallow(&names(&["tank/d", "tank/a"]), taken)
     },
     "bookmark" => |p, _| p.bookmark("tank/a#new", "tank/a@3"),
     "the first bookmark" => |p, _| p.bookmark("tank/c#new", "tank/c@mine"),
     "destroy a bookmark" => |p, _| p.destroy_bookmark("tank/a#mark"),
     "a line of history" => |p, _| p.log(&Invocation::default()),
     "set a pool property" => |p, _| {
-        p.set_pool_property("autoexpand", PropertyWord::Number(1))
+        p.set_pool_property("autoexpand", StoredPropertyValue::Number(1))
     },
     "enable a feature" => |p, _| p.enable_feature("block_cloning"),
     "add a vdev" => |p, b| {
@@ -176,7 +177,7 @@ pub const REFUSED: &[Refused] = &[
     ("a bookmark of another's snapshot", |p| p.bookmark("tank#n", "tank/a@1")),
     ("a bookmark that is not there", |p| p.destroy_bookmark("tank/a#none")),
     ("a pool property that is too long", |p| {
-        p.set_pool_property("bootfs", PropertyWord::Text("x".repeat(9000)))
+        p.set_pool_property("bootfs", StoredPropertyValue::Text("x".repeat(9000)))
     }),
     ("a special device that was not opened", |p| {
         let leaf = |path: &str| VdevSpec::Leaf { path: path.into(), is_file: false };

@@ -6,7 +6,7 @@
 use super::*;
 use engine::files::{NewFile, NewKind, Time};
 use engine::inside::device::WriteDeviceRef;
-use engine::inside::pool::live::PropertyWord;
+use engine::inside::pool::live::StoredPropertyValue;
 use engine::inside::vdev::{Reason, VdevState};
 use engine::live::{OfflineMode, ResilverKind, Setting};
 use engine::pools::{DeviceCheck, DeviceRefusal};
@@ -153,7 +153,7 @@ fn a_change_that_was_given_up_is_not_made_later() {
             now.iter().for_each(|leaf| leaf.get_into(LeafFault::Hangs, 1));
             let pool = run.pool();
             let change = || {
-                let text = PropertyWord::Text("later".to_owned());
+                let text = StoredPropertyValue::Text("later".to_owned());
                 let refused = pool.set_pool_property("comment", text).unwrap_err().to_string();
                 assert!(refused.contains("is suspended"), "{refused}");
                 assert_eq!(refused.contains("had begun"), has_begun, "{refused}");

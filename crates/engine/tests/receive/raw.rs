@@ -2,7 +2,7 @@
 
 use super::resumed::in_pieces;
 use super::*;
-use engine::keys::{self, KeyChange, KeyWish};
+use engine::keys::{self, KeyChange, KeyOptions};
 
 const KEY: &[u8; 32] = b"thirty-two bytes of a raw key ..";
 const WORDS: &[u8] = b"correct horse battery staple";
@@ -17,8 +17,8 @@ fn root(pool: &LivePool, new: Create, suite: &str) {
 fn change_key(pool: &LivePool, name: &str, format: &str, key: &[u8]) {
     let kind = engine::DatasetKind::Filesystem;
     let parse = |value| engine::properties::parse("keyformat", value, kind, true).unwrap();
-    let wish = KeyWish::of(&mut vec![parse(format)]);
-    let (wish, wanted) = keys::wanted_change(pool.view(), name, &wish).unwrap();
+    let wish = KeyOptions::of(&mut vec![parse(format)]);
+    let (wish, wanted) = keys::required_change(pool.view(), name, &wish).unwrap();
     let root = wish.root_key(pool.rt(), &wanted, key).unwrap();
     pool.change_key(name, KeyChange::Root(root)).unwrap();
 }

@@ -4,7 +4,7 @@ use super::random::add_large;
 use super::*;
 use engine::inside::device::Device;
 use engine::inside::pool::Section;
-use engine::live::PropertyWord;
+use engine::live::StoredPropertyValue;
 use poolkit::Shape;
 
 const GROWN_BYTES: u64 = 200 << 20;
@@ -103,7 +103,7 @@ fn an_import_uses_what_devices_have_grown_by() {
             let mut run = run(seed, shape, 40);
             let before = sizes(run.pool());
             if is_wanted {
-                let on = PropertyWord::Number(1);
+                let on = StoredPropertyValue::Number(1);
                 run.pool().set_pool_property("autoexpand", on).unwrap();
             }
             lengthen(&run.bench, &(0..run.bench.devices.len()).collect::<Vec<_>>());

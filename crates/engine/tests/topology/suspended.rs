@@ -2,7 +2,7 @@
 
 use super::*;
 use engine::files::{NewFile, NewKind, Time};
-use engine::inside::pool::live::{FailMode, NewFilesystem, PropertyWord};
+use engine::inside::pool::live::{FailMode, NewFilesystem, StoredPropertyValue};
 
 const SHAPES: [Shape; 4] = [Shape::Disk, Shape::Mirror, Shape::Raidz1, Shape::Raidz2];
 
@@ -47,7 +47,7 @@ fn who_looks_at_a_pool_without_devices_is_told_so() {
     for fault in [Fault::fail(0..u64::MAX, EIO), Fault::fail_writes(0..u64::MAX, EIO)] {
         bench.faults[0].add(fault);
     }
-    pool.set_pool_property("comment", PropertyWord::Text("its".to_owned())).unwrap_err();
+    pool.set_pool_property("comment", StoredPropertyValue::Text("its".to_owned())).unwrap_err();
     let seen = pool.look().unwrap();
     assert!(seen.error_log().is_err(), "something was read");
     assert_eq!(seen.health(), "SUSPENDED");

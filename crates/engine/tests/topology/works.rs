@@ -6,7 +6,7 @@ use super::random::Bench;
 use super::{holds_model, no_problems, run};
 use engine::LivePool;
 use engine::inside::device::{Device as _, ErrorKind, Fault};
-use engine::live::{OwnChanges, PropertyWord};
+use engine::live::{OwnChanges, StoredPropertyValue};
 use engine::pools::{LeafWork, WorkState};
 use poolkit::{SHAPES, Shape};
 use std::time::Duration;
@@ -84,7 +84,7 @@ fn autotrim_gives_back_what_no_uberblock_needs() {
         let mut run = run(seed, shape, 30);
         // What was in front of the devices does not follow them when they are copied.
         run.bench.faults.clear();
-        run.pool().set_pool_property("autotrim", PropertyWord::Number(1)).unwrap();
+        run.pool().set_pool_property("autotrim", StoredPropertyValue::Number(1)).unwrap();
         for round in 0..40 {
             (0..6).for_each(|_| run.step());
             run.pool().sync().unwrap();

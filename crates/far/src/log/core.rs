@@ -125,7 +125,7 @@ pub(super) fn kind_of(error: &StoreError) -> ErrorKind {
 }
 
 /// The same for trouble of the disk.
-pub(super) fn kind_of_trouble(trouble: &DiskError) -> ErrorKind {
+pub(super) fn error_kind(trouble: &DiskError) -> ErrorKind {
     match trouble {
         DiskError::Store(error) => kind_of(error),
         DiskError::Fenced(epoch) => ErrorKind::Fenced { by: *epoch },

@@ -2,7 +2,7 @@
 
 use super::DiskError;
 use super::cache::Cache;
-use super::core::{Core, Phase, kind_of_trouble, write_reply};
+use super::core::{Core, Phase, error_kind, write_reply};
 use super::format::Superblock;
 use super::gc::{Collected, KEPT};
 use super::options::Options;
@@ -198,7 +198,7 @@ impl LogDevice {
     }
 
     /// Asks for a range that is within the device to be written, or says why not.
-    fn ask_write(&self, offset: u64, parts: &[Shared], reply: WriteReply) {
+    fn submit_write(&self, offset: u64, parts: &[Shared], reply: WriteReply) {
         let sector = self.core.sector();
         let len: usize = parts.iter().map(|part| part.len()).sum();
         if !offset.is_multiple_of(sector) || !(len as u64).is_multiple_of(sector) {
@@ -238,7 +238,7 @@ impl LogDevice {
 
 /// The error of an opening that failed.
 pub(crate) fn open_error(trouble: &DiskError, name: &str) -> Error {
-    Error::open(kind_of_trouble(trouble), &Arc::from(name))
+    Error::open(error_kind(trouble), &Arc::from(name))
 }
 
 impl Device for LogDevice {
@@ -268,7 +268,7 @@ impl Device for LogDevice {
         let (collector, tickets) = collect(self.core.client.rt(), 1);
         for ticket in tickets {
             let give = self.counted((offset, len), move |result| ticket.give(result));
-            self.core.ask_reads(vec![(offset, len, give)]);
+            self.core.submit_reads(vec![(offset, len, give)]);
         }
         collector.wait().pop().flatten().unwrap_or_else(|| Err(fail(ErrorKind::Gone)))
     }
@@ -290,7 +290,7 @@ impl Device for LogDevice {
                 }
             }
         }
-        self.core.ask_reads(reads);
+        self.core.submit_reads(reads);
         at_once.into_iter().for_each(|(done, result)| deliver(done, result));
     }
 
@@ -304,7 +304,7 @@ impl WriteDevice for LogDevice {
         let (accepted, refused) = split_refused(self.size(), &self.core.name, batch);
         for Write { offset, parts, done } in accepted {
             let len = parts.iter().map(|part| part.len()).sum();
-            self.ask_write(offset, &parts, write_reply(&self.core, (offset, len), done));
+            self.submit_write(offset, &parts, write_reply(&self.core, (offset, len), done));
         }
         for (done, error) in refused {
             device::backend::deliver_write(done, Err(error));
@@ -323,7 +323,7 @@ impl WriteDevice for LogDevice {
         let fail = |kind| self.error(kind, offset, data.len());
         range_within(self.size(), offset, data.len()).map_err(fail)?;
         let parts = [Shared::copy_of(data)];
-        self.change_now(|reply| self.ask_write(offset, &parts, reply)).map_err(fail)
+        self.change_now(|reply| self.submit_write(offset, &parts, reply)).map_err(fail)
     }
 
     fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
@@ -358,7 +358,7 @@ impl Drop for LogDevice {
                 if since >= core.options.checkpoint_every / 2 {
                     let _ = core.checkpoint(memory.last);
                 }
-                core.say_closed()
+                core.notify_closed()
             });
         }
         self.core.client.close();

@@ -73,7 +73,7 @@ impl Job {
             Err(StoreError::Exists) => self.compare(),
             Err(error) => (self.done)(Err(error)),
         };
-        client.ask(urgency, create, Box::new(answered));
+        client.submit(urgency, create, Box::new(answered));
     }
 
     fn compare(mut self) {
@@ -96,6 +96,6 @@ impl Job {
             Ok(_) => (self.done)(Err(StoreError::Other("the answer has no data".to_owned()))),
             Err(error) => (self.done)(Err(error)),
         };
-        client.ask(urgency, get, Box::new(answered));
+        client.submit(urgency, get, Box::new(answered));
     }
 }

@@ -53,7 +53,7 @@ struct Run {
 impl Core {
     /// Reads ranges that are within the disk; each is given when it is there, on a thread that must
     /// not wait.
-    pub(super) fn ask_reads(self: &Arc<Self>, ranges: Vec<(u64, usize, ReadDone)>) {
+    pub(super) fn submit_reads(self: &Arc<Self>, ranges: Vec<(u64, usize, ReadDone)>) {
         let jobs = ranges.into_iter().map(|(offset, len, give)| (offset, len, 0, give));
         self.read_jobs(jobs.collect());
     }
@@ -169,7 +169,7 @@ impl Core {
                     cache.keep(seq, from, bytes);
                 }
             };
-            self.client.ask(Urgency::Read, get, Box::new(answered));
+            self.client.submit(Urgency::Read, get, Box::new(answered));
         }
     }
 

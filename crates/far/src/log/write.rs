@@ -165,7 +165,7 @@ impl Core {
 
     /// Ends the log of this writer: what is done counts, and the next writer knows that nothing is
     /// under way.
-    pub(super) fn say_closed(self: &Arc<Self>) -> Result<(), ErrorKind> {
+    pub(super) fn notify_closed(self: &Arc<Self>) -> Result<(), ErrorKind> {
         loop {
             self.commit()?;
             let mut state = self.state.lock();

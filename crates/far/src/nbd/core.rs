@@ -439,7 +439,7 @@ impl Core {
     }
 
     /// Waits until the connections are over.
-    pub(super) fn wait_for_trouble(&self) -> LinkEvent {
+    pub(super) fn wait_for_disconnect(&self) -> LinkEvent {
         let mut state = self.state.lock();
         loop {
             if matches!(state.phase, Phase::Dead(_)) {

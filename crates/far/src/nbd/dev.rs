@@ -106,7 +106,7 @@ impl NbdDevice {
     }
 
     /// Asks for a range that is within the device.
-    fn ask_read(
+    fn submit_read(
         &self,
         (offset, len): (u64, usize),
         call: Call,
@@ -130,7 +130,7 @@ impl NbdDevice {
     }
 
     /// Asks for a range that is within the device to be written.
-    fn ask_write(
+    fn submit_write(
         &self,
         offset: u64,
         parts: Vec<Shared>,
@@ -189,7 +189,7 @@ impl Device for NbdDevice {
         }
         let (collector, tickets) = collect(&Rt::real(), 1);
         for ticket in tickets {
-            self.ask_read((offset, len), Call::AtOnce, move |result| ticket.give(result));
+            self.submit_read((offset, len), Call::AtOnce, move |result| ticket.give(result));
         }
         collector.wait().pop().flatten().unwrap_or_else(|| Err(fail(ErrorKind::Gone)))
     }
@@ -204,7 +204,7 @@ impl Device for NbdDevice {
                 Ok(()) if len == 0 => at_once.push((done, Ok(AlignedBuf::default()))),
                 Ok(()) => {
                     let give = move |result| deliver(done, result);
-                    self.ask_read((offset, len), Call::Later, give);
+                    self.submit_read((offset, len), Call::Later, give);
                 }
             }
         }
@@ -227,7 +227,7 @@ impl WriteDevice for NbdDevice {
                 false => {
                     let done = write.done;
                     let give = move |result| deliver_write(done, result);
-                    self.ask_write(write.offset, write.parts, Call::Later, give);
+                    self.submit_write(write.offset, write.parts, Call::Later, give);
                 }
             }
         }
@@ -263,7 +263,7 @@ impl WriteDevice for NbdDevice {
         let (collector, tickets) = collect(&Rt::real(), 1);
         for ticket in tickets {
             let give = move |result| ticket.give(result);
-            self.ask_write(offset, vec![Shared::copy_of(data)], Call::AtOnce, give);
+            self.submit_write(offset, vec![Shared::copy_of(data)], Call::AtOnce, give);
         }
         collector.wait().pop().flatten().unwrap_or_else(|| Err(fail(ErrorKind::Gone)))
     }

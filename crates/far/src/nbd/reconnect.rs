@@ -53,7 +53,7 @@ pub(super) fn keep(core: &Arc<Core>, links: Vec<Link>) {
     };
     let mut pause = PAUSE;
     loop {
-        let trouble = core.wait_for_trouble();
+        let trouble = core.wait_for_disconnect();
         match trouble {
             LinkEvent::Over => core.lines().iter().for_each(|line| send_disconnect(&**line)),
             LinkEvent::Silent => core.fail_for_good(ErrorKind::NoAnswer),

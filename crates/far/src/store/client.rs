@@ -152,7 +152,7 @@ impl Client {
     }
 
     /// Asks, and returns; the callback must not wait. It is dropped when the client is closed.
-    pub(crate) fn ask(&self, urgency: Urgency, request: Request, answered: Answered) {
+    pub(crate) fn submit(&self, urgency: Urgency, request: Request, answered: Answered) {
         let attempts = Attempts { number: 0, is_under_way: false, answered: Some(answered) };
         let began = self.0.rt.now();
         self.queue(Arc::new(PendingRequest {
@@ -179,7 +179,7 @@ impl Client {
     ) -> Vec<Result<Response, StoreError>> {
         let (collector, tickets) = collect(&self.0.rt, requests.len());
         for (request, ticket) in requests.into_iter().zip(tickets) {
-            self.ask(urgency, request, Box::new(move |answer| ticket.give(answer)));
+            self.submit(urgency, request, Box::new(move |answer| ticket.give(answer)));
         }
         let answers = collector.wait().into_iter();
         answers.map(|answer| answer.unwrap_or(Err(StoreError::Lost))).collect()

@@ -5,7 +5,7 @@
 //! metaslab hears of it when the piece is used up, or before its map is written.
 
 use super::separation::Separation;
-use super::top::{COPIES, Miss, Top};
+use super::top::{AllocFailure, COPIES, Top};
 use ondisk::Dva;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -94,17 +94,17 @@ struct FoundSpace {
 
 impl Lane {
     /// Addresses for all copies, or none.
-    pub(super) fn allocate(&mut self, t: &AllocAttempt<'_>) -> Result<[Dva; COPIES], Miss> {
+    pub(super) fn allocate(&mut self, t: &AllocAttempt<'_>) -> Result<[Dva; COPIES], AllocFailure> {
         let copies = usize::from(t.want.copies).clamp(1, COPIES);
         let mut found: [Option<FoundSpace>; COPIES] = [const { None }; COPIES];
         for copy in 0..copies {
             let (others, rest) = found.split_at_mut(copy);
             // On another vdev while there is one; a second copy on the same is better than none.
-            let mut one = Err(Miss::Full);
+            let mut one = Err(AllocFailure::Full);
             if self.tops.len() > copy {
                 one = self.one(t, copy, others, true);
             }
-            if copy > 0 && matches!(one, Err(Miss::Full)) {
+            if copy > 0 && matches!(one, Err(AllocFailure::Full)) {
                 one = self.one(t, copy, others, false);
             }
             match one {
@@ -129,7 +129,7 @@ impl Lane {
         copy: usize,
         others: &[Option<FoundSpace>],
         elsewhere: bool,
-    ) -> Result<FoundSpace, Miss> {
+    ) -> Result<FoundSpace, AllocFailure> {
         let (psize, txg) = (t.want.psize, t.want.txg);
         let used = |top: &Top| others.iter().flatten().any(|f| f.top.id == top.id);
         let mut best: Option<(usize, u64)> = None;
@@ -172,7 +172,7 @@ impl Lane {
         copy: usize,
         others: &[Option<FoundSpace>],
         elsewhere: bool,
-    ) -> Result<(usize, u64), Miss> {
+    ) -> Result<(usize, u64), AllocFailure> {
         let list = &mut self.pieces[copy];
         if list.len() >= PIECES
             && let Some(i) = (0..list.len()).min_by_key(|i| list[*i].room())
@@ -209,18 +209,18 @@ impl Lane {
                         });
                         return Ok((list.len() - 1, min));
                     }
-                    Err(Miss::Full) if apart > 0 => {
+                    Err(AllocFailure::Full) if apart > 0 => {
                         // Half the distance, down to a metaslab's size, then anywhere.
                         apart = if apart >> top.ms_shift > 1 { apart / 2 } else { 0 };
                     }
-                    Err(Miss::Full) => break,
+                    Err(AllocFailure::Full) => break,
                     Err(miss) => return Err(miss),
                 }
             }
             // It is full for this size: the others come first for a while.
             top.advance(piece);
         }
-        Err(Miss::Full)
+        Err(AllocFailure::Full)
     }
 
     /// Tells the metaslabs of all blocks that were cut.

@@ -12,14 +12,14 @@ use ondisk::spacemap::{
 /// Buckets of the histograms in memory: bucket `i` has ranges of `2^i` bytes and more.
 pub(super) const BUCKETS: usize = 64;
 
-/// Is told of a map's entries, as bytes of whole blocks in their byte order.
-pub(crate) type Each<'a> = dyn FnMut(&[u8], Endian) -> Result<(), String> + 'a;
+/// Receives a map's entries, as bytes of whole blocks in their byte order.
+pub(crate) type BlockVisitor<'a> = dyn FnMut(&[u8], Endian) -> Result<(), String> + 'a;
 
 /// Reads space maps.
 pub(crate) trait ReadMaps: Send + Sync {
     /// Calls `each` with the entries of map `object`, piece by piece, in order: whole blocks of the
     /// object in their byte order. Stops at its first error.
-    fn read(&self, object: u64, each: &mut Each<'_>) -> Result<(), String>;
+    fn read(&self, object: u64, each: &mut BlockVisitor<'_>) -> Result<(), String>;
 }
 
 /// Writes space maps, in syncing context.

@@ -69,7 +69,7 @@ pub use figures::{ClassFigures, Figures};
 pub(crate) use freed::FreeObserver;
 pub(crate) use hold::Slab;
 pub(crate) use indirect::MovedSpec;
-pub use rewrite::MapsAnew;
+pub use rewrite::SpaceMapRebuild;
 pub use spec::{AsizeFn, TopSpec};
 pub use sync::SpaceSync;
 
@@ -77,7 +77,7 @@ use self::indirect::MovedVdev;
 use self::lanes::{AllocAttempt, Lane, PIECE};
 use self::maps::{BUCKETS, ReadMaps};
 use self::spec::Summaries;
-use self::top::{Miss, Top};
+use self::top::{AllocFailure, Top};
 use ondisk::gang::GANG_HEADER_SIZE;
 use ondisk::{BlkPtr, Dva};
 use parking_lot::{Mutex, RwLock};
@@ -235,9 +235,9 @@ impl Allocator {
         loop {
             match self.try_lanes(class, want, &skip) {
                 Ok(dvas) => return Some(dvas),
-                Err(Miss::Full) => return None,
+                Err(AllocFailure::Full) => return None,
                 // Read here, where no lock is held; what is just being written is not waited for.
-                Err(Miss::Unread(id, index)) => {
+                Err(AllocFailure::Unread(id, index)) => {
                     let top = self.top(id)?;
                     if !top.load(index, &*self.maps, &problems) {
                         skip.push((id, index));
@@ -253,7 +253,7 @@ impl Allocator {
         class: SpaceClass,
         want: &AllocRequest,
         skip: &[(u32, usize)],
-    ) -> Result<[Dva; 3], Miss> {
+    ) -> Result<[Dva; 3], AllocFailure> {
         let lanes = self.lanes_of(class);
         let attempt = AllocAttempt { want, lanes: lanes.len() as u64, skip };
         // Neighbouring numbers go to different lanes.

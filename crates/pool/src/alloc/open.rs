@@ -4,7 +4,7 @@
 //! free ranges. Log space maps are read whole; a pool that was exported has none to speak of.
 
 use super::metaslab::{Summary, fragmentation};
-use super::rewrite::MapsAnew;
+use super::rewrite::SpaceMapRebuild;
 use super::spec::{Summaries, TopSpec};
 use super::stored::{MosMaps, SpaceMapLogs, header_of, may_have_histogram, read_map};
 use super::top::Top;
@@ -55,7 +55,7 @@ impl Allocator {
         mos: &Objset,
         tops: &[TopSpec],
         options: AllocOptions,
-        anew: &MapsAnew,
+        anew: &SpaceMapRebuild,
     ) -> dmu::Result<Self> {
         let mut out = Self::empty(Box::new(MosMaps { mos: mos.clone() }), options);
         let directory = Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?;
@@ -106,7 +106,7 @@ impl Allocator {
         &self,
         mos: &Objset,
         unflushed: &BTreeMap<u32, Vec<u64>>,
-        anew: &MapsAnew,
+        anew: &SpaceMapRebuild,
         logs: &mut SpaceMapLogs,
     ) -> dmu::Result<()> {
         let directory = Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?;

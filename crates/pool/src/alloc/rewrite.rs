@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// The allocated ranges of the metaslabs whose space maps are not trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MapsAnew {
+pub struct SpaceMapRebuild {
     /// By vdev and metaslab: first byte of each range and the byte behind it, in order.
     pub allocated: BTreeMap<(u32, u64), Vec<(u64, u64)>>,
     /// Log space maps are ignored, and removed unread. Every metaslab is to be among those above
@@ -19,7 +19,7 @@ pub struct MapsAnew {
     pub drop_logs: bool,
 }
 
-impl MapsAnew {
+impl SpaceMapRebuild {
     pub(super) fn has(&self, vdev: u32, metaslab: u64) -> bool {
         self.allocated.contains_key(&(vdev, metaslab))
     }

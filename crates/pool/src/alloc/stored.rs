@@ -1,6 +1,6 @@
 //! Space maps as objects of the MOS, and the logs of changes that are not in them yet.
 
-use super::maps::{Each, ReadMaps};
+use super::maps::{BlockVisitor, ReadMaps};
 use dmu::{Object, Objset};
 use ondisk::spacemap::{HEADER_SIZE, SpaceMapHeader};
 
@@ -36,7 +36,7 @@ pub(super) struct MosMaps {
 }
 
 impl ReadMaps for MosMaps {
-    fn read(&self, object: u64, each: &mut Each<'_>) -> Result<(), String> {
+    fn read(&self, object: u64, each: &mut BlockVisitor<'_>) -> Result<(), String> {
         let object = self.mos.object(object).map_err(|e| e.to_string())?;
         read_map(&object, each).map_err(|e| match e {
             Ok(text) => text,
@@ -48,7 +48,7 @@ impl ReadMaps for MosMaps {
 /// `Err(Ok(text))`: what `each` said.
 pub(super) fn read_map(
     object: &Object,
-    each: &mut Each<'_>,
+    each: &mut BlockVisitor<'_>,
 ) -> Result<(), Result<String, dmu::Error>> {
     let length = header_of(object).map_err(Err)?.length;
     if length > LENGTH_MAX.min(object.size_of_blocks()) {

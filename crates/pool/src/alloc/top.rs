@@ -23,7 +23,7 @@ pub(super) struct TakenRange {
 
 /// Why nothing was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Miss {
+pub(super) enum AllocFailure {
     /// There is no free range that is long enough.
     Full,
     /// The best metaslab of this vdev has not been read: that must be done without any lock.
@@ -149,7 +149,7 @@ impl Top {
         copy: usize,
         avoid: Separation<'_>,
         skip: &[(u32, usize)],
-    ) -> Result<TakenRange, Miss> {
+    ) -> Result<TakenRange, AllocFailure> {
         let take = |index: usize| {
             let m = self.metaslabs.get(index)?;
             let (start, end) = m.take(&self.room, (min, want), self.unit, avoid)?;
@@ -171,7 +171,7 @@ impl Top {
             let mut skip = skip.clone();
             while let Some(index) = self.best(need, avoid, &skip) {
                 if !self.metaslabs.get(index).is_some_and(Metaslab::is_loaded) {
-                    return Err(Miss::Unread(self.id, index));
+                    return Err(AllocFailure::Unread(self.id, index));
                 }
                 if let Some(taken) = take(index) {
                     active.store(index, Relaxed);
@@ -184,7 +184,7 @@ impl Top {
                 break;
             }
         }
-        Err(Miss::Full)
+        Err(AllocFailure::Full)
     }
 
     /// The best metaslab with a free range of `need` bytes, the first of equals.

@@ -16,14 +16,14 @@
 use super::shared::{Shared, TaskCx};
 use super::{Head, LivePool};
 use crate::error::Result;
-use dsl::write::Taken;
+use dsl::write::RevokedPermissions;
 use dsl::{Action, Caller, Delegation, Dsl, Refusal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use zpl::{Filesystem, Volume};
 
 /// Whom a handle is for.
-pub(super) struct HandleUser {
+pub(super) struct DelegatedUser {
     caller: Arc<Caller>,
     /// Something was changed through it.
     has_changed: AtomicBool,
@@ -41,7 +41,7 @@ pub(super) enum Need {
     /// To give permissions on a dataset.
     Allow(String, Arc<Vec<Delegation>>),
     /// To take permissions on a dataset.
-    Unallow(String, Arc<Vec<Taken>>),
+    Unallow(String, Arc<Vec<RevokedPermissions>>),
 }
 
 impl Need {
@@ -51,7 +51,7 @@ impl Need {
     }
 
     /// Refuses a user who does not have it.
-    fn ask(&self, dsl: &Dsl, caller: &Caller) -> Result<()> {
+    fn check_permission(&self, dsl: &Dsl, caller: &Caller) -> Result<()> {
         Ok(match self {
             Self::To(action, name) => dsl.permit(caller, *action, name),
             Self::Property(name, property) => dsl.permit_property(caller, name, property),
@@ -66,7 +66,7 @@ impl TaskCx<'_> {
     /// Refuses the task when it is done for a user who does not have this. Before any change.
     pub(super) fn permit(&self, need: &Need) -> Result<()> {
         match &*self.caller.borrow() {
-            Some(caller) => need.ask(self.datasets(), caller),
+            Some(caller) => need.check_permission(self.datasets(), caller),
             None => Ok(()),
         }
     }
@@ -112,7 +112,7 @@ impl LivePool {
             claims: Vec::new(),
             replayed: parking_lot::Mutex::default(),
             given_up: Vec::new(),
-            behalf: Some(HandleUser {
+            behalf: Some(DelegatedUser {
                 caller: Arc::new(caller),
                 has_changed: AtomicBool::new(false),
             }),
@@ -133,14 +133,14 @@ impl LivePool {
     /// # Errors
     /// It may not, or there is no such dataset.
     pub fn permit(&self, action: Action, name: &str) -> Result<()> {
-        self.ask(&[Need::To(action, name.to_owned())])
+        self.check_permission(&[Need::To(action, name.to_owned())])
     }
 
     /// Refuses a user who does not have all of this.
-    pub(super) fn ask(&self, needs: &[Need]) -> Result<()> {
-        let Some(HandleUser { caller, .. }) = &self.behalf else { return Ok(()) };
+    pub(super) fn check_permission(&self, needs: &[Need]) -> Result<()> {
+        let Some(DelegatedUser { caller, .. }) = &self.behalf else { return Ok(()) };
         let _guard = self.shared.gate.read();
-        needs.iter().try_for_each(|need| need.ask(&self.shared.dsl, caller))
+        needs.iter().try_for_each(|need| need.check_permission(&self.shared.dsl, caller))
     }
 
     /// Something was changed through this handle, or may have been: a command of a user who may
@@ -156,7 +156,7 @@ impl LivePool {
         task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let Some(behalf) = &self.behalf else { return self.shared.run(task) };
-        self.ask(&needs)?;
+        self.check_permission(&needs)?;
         let done = self.shared.run_for(Some(&behalf.caller), needs, task)?;
         behalf.has_changed.store(true, Ordering::Relaxed);
         Ok(done)
@@ -169,7 +169,7 @@ impl LivePool {
 
     /// A dataset's head, to change a property that is kept in it.
     fn head_to_set(&self, name: &str, property: &str) -> Result<Arc<Head>> {
-        self.ask(&[Need::Property(name.to_owned(), property.to_owned())])?;
+        self.check_permission(&[Need::Property(name.to_owned(), property.to_owned())])?;
         if let Some(behalf) = &self.behalf {
             behalf.has_changed.store(true, Ordering::Relaxed);
         }

@@ -23,7 +23,7 @@ use super::shared::{ConfigState, Parts, TaskCx, USUAL_ROUNDS};
 use super::sync_reads::mos_over;
 use super::tunables::Setting;
 use super::{LivePool, mos as util};
-use crate::alloc::{self, AllocOptions, Allocator, MapsAnew, MovedSpec, TopSpec};
+use crate::alloc::{self, AllocOptions, Allocator, MovedSpec, SpaceMapRebuild, TopSpec};
 use crate::assemble::Candidate;
 use crate::error::{Error, Result};
 use crate::faults::FaultLog;
@@ -81,7 +81,7 @@ pub struct CreateOptions {
     pub no_features: bool,
     /// Pool properties that are stored: name and value as it is stored. A comment and the name of
     /// a set of features go into the labels, as OpenZFS has them.
-    pub properties: Vec<(String, PropertyWord)>,
+    pub properties: Vec<(String, StoredPropertyValue)>,
     /// Properties of the root dataset as text, validated by [`dsl`].
     pub fs_properties: Vec<(String, String)>,
     /// How its root file system is encrypted: not, when nothing is said.
@@ -108,7 +108,7 @@ pub struct CreateOptions {
 
 /// A pool property's stored form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PropertyWord {
+pub enum StoredPropertyValue {
     /// A number, or the number of a word.
     Number(u64),
     /// A text.
@@ -140,7 +140,7 @@ impl CreateOptions {
     }
 
     /// The features to enable, in the table's order.
-    fn wanted(&self) -> Result<Vec<&'static features::Feature>> {
+    fn enabled_features(&self) -> Result<Vec<&'static features::Feature>> {
         for (name, is_on) in &self.features {
             match to_enable(name) {
                 Err(Error::UnwrittenFeature { .. }) if !is_on => {}
@@ -262,7 +262,7 @@ pub(super) fn allocator(
     reader: &Arc<Reader>,
     root: &VdevConfig,
     features: &FeatureTable,
-    anew: &MapsAnew,
+    anew: &SpaceMapRebuild,
 ) -> dmu::Result<Allocator> {
     let tops: Vec<_> = root.children.iter().filter_map(|c| TopSpec::of(c, reader)).collect();
     let options = AllocOptions {
@@ -300,7 +300,7 @@ impl Plan {
         if !options.tops.iter().any(|t| t.class == SpaceClass::Normal) {
             return Err(refused(VdevFault::NoNormal));
         }
-        let wanted = options.wanted()?;
+        let wanted = options.enabled_features()?;
         let mut guid = guid_from(rt);
         let tops = new_tops(&options.tops, 0, FIRST_TXG, options.ashift, devices, &mut guid)?;
         if tops.iter().any(is_draid) && !wanted.iter().any(|f| f.name() == "draid") {
@@ -366,7 +366,7 @@ fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Resu
     let of_labels = |name: &str| {
         let found = options.properties.iter().rev().find(|(known, _)| known == name);
         found.and_then(|(_, word)| match word {
-            PropertyWord::Text(text) if !text.is_empty() => Some(text.clone()),
+            StoredPropertyValue::Text(text) if !text.is_empty() => Some(text.clone()),
             _ => None,
         })
     };
@@ -403,7 +403,8 @@ fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Resu
     let maker = Maker { mos: &mos.in_sync, tx: &tx, options, salt };
     let (features, root, config) = maker.make(root, &wanted).map_err(failed)?;
     let alloc = Arc::new(
-        allocator(&mos.in_sync, &reader, &root, &features, &MapsAnew::default()).map_err(failed)?,
+        allocator(&mos.in_sync, &reader, &root, &features, &SpaceMapRebuild::default())
+            .map_err(failed)?,
     );
     let space = match options.wrap_allocator {
         Some(wrap) => wrap(Arc::clone(&alloc)),
@@ -451,7 +452,7 @@ fn first_txg(
         creator: 0,
     };
     let tree = dsl::write::create_pool_tree(&cx)?;
-    let candidate = seen(devices, &options.name)?;
+    let candidate = candidate_on(devices, &options.name)?;
     let list = parts.config.facts.for_mos(PoolState::Active, FIRST_TXG, &parts.config.root);
     let config = PoolConfig::decode(&list).map_err(|e| bad(&e))?;
     let known = parts.features.snapshot();
@@ -508,7 +509,7 @@ fn encrypt_root(cx: &TaskCx<'_>, tree: &PoolTree, wanted: &Encryption) -> Result
 }
 
 /// The new pool as a search would find it.
-fn seen(devices: &Devices, pool: &str) -> Result<Candidate> {
+fn candidate_on(devices: &Devices, pool: &str) -> Result<Candidate> {
     let look = |(path, device): (&String, &WriteDeviceRef)| {
         look_at_device(&Arc::clone(device).as_device(), PathBuf::from(path))
     };
@@ -578,7 +579,7 @@ impl Maker<'_> {
     }
 
     fn properties(&self) -> dmu::Result<()> {
-        let is_of_table = |(name, _): &&(String, PropertyWord)| !is_in_labels(name);
+        let is_of_table = |(name, _): &&(String, StoredPropertyValue)| !is_in_labels(name);
         let mut properties = self.options.properties.iter().filter(is_of_table).peekable();
         if properties.peek().is_none() {
             return Ok(());
@@ -602,7 +603,7 @@ fn is_in_labels(name: &str) -> bool {
 const PROPERTY_MAX: usize = 8191;
 const PROPERTY_NAME_MAX: usize = 255;
 
-impl PropertyWord {
+impl StoredPropertyValue {
     /// Refuses a property that OpenZFS could not read: `name`, or this text, is too long.
     pub(super) fn check_length(&self, name: &str) -> Result<()> {
         let text = if let Self::Text(text) = self { text.len() } else { 0 };
@@ -679,7 +680,7 @@ pub(super) fn add_top_zaps(
     let zap = new_vdev_zap(mos, tx, map)?;
     set_member(mos, top, "com.delphix:vdev_zap_top", zap)?;
     let Some(bias) = &top.alloc_bias else { return Ok(()) };
-    let text = PropertyWord::Text(bias.clone()).value();
+    let text = StoredPropertyValue::Text(bias.clone()).value();
     let key = mos::vdev_zap::ALLOCATION_BIAS.as_bytes();
     zap::set(&mos.object(zap)?, tx, key, &text)?;
     if !top.is_log {

@@ -352,7 +352,7 @@ impl LivePool {
     /// freed in the background.
     pub fn destroy_dataset(&self, name: &str) -> Result<()> {
         let needs = vec![Need::To(Action::Destroy, name.to_owned())];
-        self.ask(&needs)?;
+        self.check_permission(&needs)?;
         let _quiet = self.without_log(name)?;
         let name = name.to_owned();
         self.run_with(needs, move |cx| {
@@ -376,7 +376,7 @@ impl LivePool {
     /// Takes a head back to a snapshot; with `destroy_younger` the snapshots after it go.
     pub fn rollback(&self, snapshot: &str, destroy_younger: bool) -> Result<()> {
         let needs = vec![Need::To(Action::Rollback, snapshot.to_owned())];
-        self.ask(&needs)?;
+        self.check_permission(&needs)?;
         let _quiet = self.without_log(snapshot.split('@').next().unwrap_or_default())?;
         let snapshot = snapshot.to_owned();
         self.run_with(needs, move |cx| {

@@ -4,7 +4,7 @@ use super::behalf::Need;
 use super::{LivePool, TaskCx};
 use crate::error::Result;
 use dsl::Delegation;
-use dsl::write::{DelegationEvent, Taken};
+use dsl::write::{DelegationEvent, RevokedPermissions};
 use std::sync::Arc;
 
 impl TaskCx<'_> {
@@ -32,7 +32,7 @@ impl LivePool {
     ///
     /// # Errors
     /// As [`Self::allow`].
-    pub fn unallow(&self, datasets: &[String], taken: Vec<Taken>) -> Result<()> {
+    pub fn unallow(&self, datasets: &[String], taken: Vec<RevokedPermissions>) -> Result<()> {
         let (datasets, taken) = (datasets.to_vec(), Arc::new(taken));
         let need = |name: &String| Need::Unallow(name.clone(), Arc::clone(&taken));
         self.run_with(datasets.iter().map(need).collect(), move |cx| {

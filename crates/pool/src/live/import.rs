@@ -20,7 +20,7 @@ use super::shared::{ConfigState, Parts, USUAL_ROUNDS};
 use super::sync_reads::mos_over;
 use super::tunables::Setting;
 use super::writable::obstacles;
-use crate::alloc::MapsAnew;
+use crate::alloc::SpaceMapRebuild;
 use crate::assemble::{Candidate, CandidateState, is_of_log, is_out_of_use};
 use crate::choice::{Choice, Destroyed};
 use crate::error::{Error, Result};
@@ -76,7 +76,7 @@ pub struct ImportOptions {
     /// Tunables that are not to have their defaults.
     pub tunables: Vec<Setting>,
     /// Space maps that are wrong, and what is to be in their place.
-    pub maps_anew: Arc<MapsAnew>,
+    pub maps_anew: Arc<SpaceMapRebuild>,
     /// It is opened to be repaired: datasets that cannot be read are left as they are, and intent
     /// logs that are damaged are replayed up to the damage, and emptied.
     pub to_repair: bool,

@@ -114,12 +114,13 @@ mod vdevs;
 mod work;
 mod writable;
 
-pub use crate::not_used::{NotUsed, Refused, Unfit};
+pub use crate::not_used::{LabelMismatch, NotUsed, Refused};
 pub use abandon::AbandonedHead;
 pub use attach::ResilverKind;
 pub use config::{FIRST_TXG, VdevSpec};
 pub use create::{
-    CreateOptions, DEVICE_MIN, Devices, NewTop, PropertyWord, WrapAllocator, clear_labels, create,
+    CreateOptions, DEVICE_MIN, Devices, NewTop, StoredPropertyValue, WrapAllocator, clear_labels,
+    create,
 };
 pub use datasets::NewFilesystem;
 pub use events::{Event, EventValue, Events};
@@ -139,7 +140,7 @@ pub use restore::{KeptBlock, Restored, SnapshotId, WhichBlock};
 pub use returned::{DeviceSearch, FoundDevice, Missing, Returned};
 pub use shared::TaskCx;
 pub use spares::SpareTaken;
-pub use strayed::Strayed;
+pub use strayed::MovedDevices;
 pub use task_faults::TaskFaults;
 pub use tunables::{Setting, Tunable, TunableError, Tunables};
 pub use txg::{StopWaiter, TxgLimits};
@@ -151,7 +152,7 @@ pub use zio::SpaceClass;
 
 use crate::error::{Error, Result};
 use crate::open::{LiveState, Pool};
-use behalf::HandleUser;
+use behalf::DelegatedUser;
 use config::PoolFacts;
 use log::Claim;
 use ondisk::config::{PoolState, VdevConfig};
@@ -188,7 +189,7 @@ pub struct LivePool {
     /// Logs that were given up because a log device is missing.
     given_up: Vec<GivenUpLog>,
     /// Whom the handle is for, when that is not the administrator.
-    behalf: Option<HandleUser>,
+    behalf: Option<DelegatedUser>,
 }
 
 impl LivePool {

@@ -32,7 +32,7 @@ use super::shared::Shared;
 use crate::dtl::DirtyTimeLogs;
 use crate::error::{Error, Result};
 use crate::live::config_edit::{bad, refused};
-use crate::not_used::Unfit;
+use crate::not_used::LabelMismatch;
 use crate::refusal::DeviceFault;
 use crate::scan::{FoundLeaf, look_at_device};
 use crate::uberblocks::{is_before_move, read_ring};
@@ -159,7 +159,7 @@ impl Shared {
             let newest = newest.map_or(0, |u| u.txg);
             LeafAbsence { newest, missed, has_stood_still, is_as_it_left: false }
         };
-        let (Some(newest), Some(others)) = (newest, self.marks_beside(guid)) else {
+        let (Some(newest), Some(others)) = (newest, self.sibling_marks(guid)) else {
             return all(false);
         };
         let log = &while_away(log);
@@ -187,7 +187,7 @@ impl Shared {
     }
 
     /// The uberblocks of a leaf in use beside that one.
-    fn marks_beside(&self, guid: u64) -> Option<Vec<Mark>> {
+    fn sibling_marks(&self, guid: u64) -> Option<Vec<Mark>> {
         let tree = self.reader.vdevs();
         let top = tree.tops().find(|t| below(t.node()).contains(&guid))?;
         // A log is written beside all others: any of them has seen what became of its txgs.
@@ -215,21 +215,21 @@ impl Shared {
         match (self.unfit(found.as_ref(), guid), found) {
             (None, Some(found)) => Ok(found),
             (why, _) => {
-                let why = why.unwrap_or(Unfit::NoLabel);
+                let why = why.unwrap_or(LabelMismatch::NoLabel);
                 Err(refused(DeviceFault::Unfit { name, why }))
             }
         }
     }
 
     /// Why what was found is not that leaf's device.
-    pub(super) fn unfit(&self, found: Option<&FoundLeaf>, guid: u64) -> Option<Unfit> {
+    pub(super) fn unfit(&self, found: Option<&FoundLeaf>, guid: u64) -> Option<LabelMismatch> {
         let pool = self.config.lock().facts.guid;
         match found.map(|found| &found.config) {
-            None => Some(Unfit::NoLabel),
-            Some(LabelConfig::Member(c)) if c.pool_guid != pool => Some(Unfit::OtherPool),
+            None => Some(LabelMismatch::NoLabel),
+            Some(LabelConfig::Member(c)) if c.pool_guid != pool => Some(LabelMismatch::OtherPool),
             Some(LabelConfig::Member(c)) if c.guid == Some(guid) => None,
-            Some(LabelConfig::Member(_)) => Some(Unfit::OtherLeaf),
-            Some(LabelConfig::Aux(_)) => Some(Unfit::Aux),
+            Some(LabelConfig::Member(_)) => Some(LabelMismatch::OtherLeaf),
+            Some(LabelConfig::Aux(_)) => Some(LabelMismatch::Aux),
         }
     }
 }

@@ -338,7 +338,8 @@ impl LivePool {
         // What a user may not set is told in the end, as with all properties.
         for all in [&mut incoming.properties, &mut incoming.received] {
             all.retain(|change| {
-                self.ask(&[Need::NewProperty(name.clone(), change.name.clone())]).is_ok()
+                self.check_permission(&[Need::NewProperty(name.clone(), change.name.clone())])
+                    .is_ok()
             });
         }
         self.receive_into(incoming, |cx, incoming| cx.begin_receive(incoming))

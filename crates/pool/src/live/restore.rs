@@ -87,7 +87,7 @@ impl Restored {
 }
 
 /// A block that is there, and what was kept of it.
-type Sought<'k> = (BlkPtr, Place, Kept<'k>);
+type BlockToRestore<'k> = (BlkPtr, Place, Kept<'k>);
 
 /// A block as the snapshot has it.
 enum Found {
@@ -149,7 +149,11 @@ impl LivePool {
     }
 
     /// Those that no device has; what some have is brought to the others.
-    fn lost_of<'k>(&self, blocks: &[Sought<'k>], out: &mut Restored) -> Vec<Sought<'k>> {
+    fn lost_of<'k>(
+        &self,
+        blocks: &[BlockToRestore<'k>],
+        out: &mut Restored,
+    ) -> Vec<BlockToRestore<'k>> {
         let places: Vec<_> = blocks.iter().map(|(bp, place, _)| (*bp, *place)).collect();
         let mended = self.shared.reader.heal_many(&places, Heal::All);
         out.written += mended.iter().map(|m| m.repaired).sum::<u64>();

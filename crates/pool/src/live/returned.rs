@@ -96,7 +96,7 @@ pub struct Returned {
 }
 
 /// What was seen of a file or disk.
-struct LastLook {
+struct LastScan {
     version: Version,
     /// When it is to be opened; `None`: it was.
     due: Option<Duration>,
@@ -107,7 +107,7 @@ pub struct DeviceSearch {
     rt: Rt,
     source: Arc<dyn DeviceSource>,
     leaves: Vec<u64>,
-    seen: HashMap<PathBuf, LastLook>,
+    seen: HashMap<PathBuf, LastScan>,
     not_before: Duration,
     /// When what is missing was not what is missing now.
     since: Duration,
@@ -157,7 +157,7 @@ impl DeviceSearch {
         };
         if self.seen.get(file).is_none_or(|seen| seen.version != version) {
             let quiet = if version.is_file() { QUIET } else { Duration::ZERO };
-            self.seen.insert(file.to_owned(), LastLook { version, due: Some(now + quiet) });
+            self.seen.insert(file.to_owned(), LastScan { version, due: Some(now + quiet) });
         }
         let seen = self.seen.get_mut(file);
         seen.is_some_and(|seen| seen.due.take_if(|due| *due <= now).is_some())
@@ -199,7 +199,7 @@ impl DeviceSearch {
     pub fn is_expecting(&self) -> bool {
         let gone = self.rt.now().saturating_sub(self.since);
         let soon = self.rt.now() + QUIET;
-        let is_pending = |seen: &LastLook| seen.due.is_some_and(|due| due <= soon);
+        let is_pending = |seen: &LastScan| seen.due.is_some_and(|due| due <= soon);
         let is_one_pending = || gone < PATIENCE && self.seen.values().any(is_pending);
         !self.leaves.is_empty() && (gone < MOMENT || is_one_pending())
     }

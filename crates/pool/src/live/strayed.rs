@@ -1,7 +1,7 @@
 //! Files that were given another name while the pool has them open.
 //!
 //! ```text
-//! which are not in their places  ->  [`Strayed::follow`]  ->  [`LivePool::note_moved`]
+//! which are not in their places  ->  [`MovedDevices::follow`]  ->  [`LivePool::note_moved`]
 //!          (`strayed`)                 without the pool         labels say where they are
 //! ```
 //!
@@ -18,20 +18,20 @@ use super::paths::OLD_PLACES;
 use crate::error::Result;
 use crate::live::config_edit::bad;
 use crate::scan::FILE_SIZE_MIN;
-use device::{DeviceRef, DeviceSource, Displaced};
+use device::{DeviceRef, DeviceSource, Displacement};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use vdev::{NodeRef, VdevState};
 
 /// Leaves whose files are not in their places.
 #[derive(Default)]
-pub struct Strayed {
+pub struct MovedDevices {
     leaves: Vec<(u64, DeviceRef)>,
     /// The places in which the devices of the pool are.
     places: BTreeSet<PathBuf>,
 }
 
-impl Strayed {
+impl MovedDevices {
     /// There is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -52,22 +52,22 @@ impl LivePool {
     /// Leaves whose files are not in their places, and nothing else is there. Asks the system. None
     /// of a pool that is suspended, for where they are could not be written down.
     #[must_use]
-    pub fn strayed(&self) -> Strayed {
+    pub fn moved_devices(&self) -> MovedDevices {
         if self.is_waiting() {
-            return Strayed::default();
+            return MovedDevices::default();
         }
         let tree = self.shared.reader.vdevs();
         let is_open = |l: &NodeRef<'_>| l.state() != VdevState::Faulted;
         let moved = |l: NodeRef<'_>| {
-            let device = l.device().filter(|_| l.displaced() == Some(Displaced::Moved))?;
+            let device = l.device().filter(|_| l.displaced() == Some(Displacement::Moved))?;
             Some((l.guid(), device.clone()))
         };
         let leaves: Vec<_> = tree.leaves().filter(is_open).filter_map(moved).collect();
         if leaves.is_empty() {
-            return Strayed::default();
+            return MovedDevices::default();
         }
         let places = super::returned::places(&self.shared.config.lock().root);
-        Strayed { leaves, places }
+        MovedDevices { leaves, places }
     }
 
     /// The labels say from now on that leaves are where they were followed to.

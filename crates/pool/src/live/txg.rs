@@ -822,11 +822,11 @@ impl Txgs {
         let mut state = self.state.lock();
         state.stop.get_or_insert_with(|| Arc::from(why));
         self.stands.store(true, Ordering::Relaxed);
-        self.tell_all();
+        self.notify_all_waiters();
     }
 
     /// What waits looks again at what it waits for.
-    fn tell_all(&self) {
+    fn notify_all_waiters(&self) {
         for condition in [
             &self.work,
             &self.synced,

@@ -1,6 +1,6 @@
 //! Properties of vdevs, which each vdev has in a table of its own.
 
-use super::{LivePool, PropertyWord, TaskCx};
+use super::{LivePool, StoredPropertyValue, TaskCx};
 use crate::error::Result;
 use crate::live::config_edit::refused;
 use crate::refusal::PoolRefusal;
@@ -33,13 +33,18 @@ impl LivePool {
     /// # Errors
     /// There is no such vdev, or it has no table: pools from before `vdev_zaps_v2` have none for
     /// the root, and vdevs inside others but devices have none at all. Name or value are too long.
-    pub fn set_vdev_property(&self, guid: u64, name: &str, word: PropertyWord) -> Result<()> {
+    pub fn set_vdev_property(
+        &self,
+        guid: u64,
+        name: &str,
+        word: StoredPropertyValue,
+    ) -> Result<()> {
         word.check_length(name)?;
         let name = name.to_owned();
         self.run(move |cx| {
             let table = cx.objects().object(cx.property_table_of(guid)?)?;
             match &word {
-                PropertyWord::Text(text) if text.is_empty() => {
+                StoredPropertyValue::Text(text) if text.is_empty() => {
                     zap::remove(&table, cx.tx, name.as_bytes())?;
                 }
                 _ => {

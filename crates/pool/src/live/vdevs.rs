@@ -1,7 +1,7 @@
 //! Changing the pool itself: its spares and cache devices, its properties, its guid.
 
 use super::config::{Builder, VdevSpec, set_u64};
-use super::create::{Devices, PropertyWord, guid_from};
+use super::create::{Devices, StoredPropertyValue, guid_from};
 use super::features::to_enable;
 use super::labels::aux_guid;
 use super::mode::FailMode;
@@ -194,23 +194,25 @@ impl LivePool {
     }
 
     /// Sets a stored pool property to a value that is taken as it is.
-    pub fn set_pool_property(&self, name: &str, word: PropertyWord) -> Result<()> {
+    pub fn set_pool_property(&self, name: &str, word: StoredPropertyValue) -> Result<()> {
         let expands = name == "autoexpand";
         let name = name.to_owned();
         self.run(move |cx| {
             match (&*name, &word) {
-                ("comment", PropertyWord::Text(text)) => {
+                ("comment", StoredPropertyValue::Text(text)) => {
                     let mut config = cx.shared.config.lock();
                     config.facts.comment = (!text.is_empty()).then(|| text.clone());
                     config.dirty = true;
                 }
-                ("compatibility", PropertyWord::Text(text)) => {
+                ("compatibility", StoredPropertyValue::Text(text)) => {
                     let mut config = cx.shared.config.lock();
                     config.facts.compatibility = Some(text.clone());
                     config.dirty = true;
                 }
                 // A property that users invented is gone when it is empty.
-                (name, PropertyWord::Text(text)) if name.contains(':') && text.is_empty() => {
+                (name, StoredPropertyValue::Text(text))
+                    if name.contains(':') && text.is_empty() =>
+                {
                     let table = cx.objects().object(cx.pool_props()?)?;
                     zap::remove(&table, cx.tx, name.as_bytes())?;
                 }
@@ -219,10 +221,10 @@ impl LivePool {
                     let table = cx.objects().object(cx.pool_props()?)?;
                     zap::set(&table, cx.tx, name.as_bytes(), &word.value())?;
                     match (name, &word) {
-                        ("failmode", PropertyWord::Number(mode)) => {
+                        ("failmode", StoredPropertyValue::Number(mode)) => {
                             cx.shared.txgs.set_fail_mode(FailMode::of(*mode));
                         }
-                        ("autotrim", PropertyWord::Number(on)) => {
+                        ("autotrim", StoredPropertyValue::Number(on)) => {
                             cx.shared.set_autotrim(*on == 1)?;
                         }
                         _ => {}

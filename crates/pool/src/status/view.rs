@@ -4,7 +4,7 @@ use crate::leaf_work::{LeafProgress, LeafWork};
 use crate::not_used::Refused;
 use crate::open::Pool;
 use crate::space::{PoolSpace, class_of};
-use device::{Displaced, StoreUsage};
+use device::{Displacement, StoreUsage};
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::spelling::in_line;
 use std::collections::{BTreeMap, HashMap};
@@ -89,7 +89,7 @@ pub enum Remark {
     /// It was taken out of use by will, as if it had failed (`zpool offline -f`).
     ExternalFault,
     /// Its device is not where it was opened.
-    Displaced(Displaced),
+    Displaced(Displacement),
     /// There is no device; it was at this path, which is spelled in one line.
     Was(String),
     /// It is being removed from the pool.

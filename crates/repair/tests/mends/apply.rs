@@ -215,7 +215,10 @@ fn without_a_device_what_may_be_on_it_is_not_given_up_unasked() {
     let planned = in_memory(&s, false).unwrap();
     assert!(planned.plan().gives_up() && planned.plan().makes_clean());
     drop(planned);
-    assert!(matches!(in_memory(&s, true), Err(repair::Error::NotNow(repair::NotNow::Away(_)))));
+    assert!(matches!(
+        in_memory(&s, true),
+        Err(repair::Error::Refused(repair::RepairRefusal::Away(_)))
+    ));
     let how = |o: repair::RepairOptions| repair::RepairOptions { gives_up_absent: true, ..o };
     let repaired = repair_with(local(), s.dir(), &how).unwrap();
     repaired.apply(&folder.path().join("undo 2")).unwrap();

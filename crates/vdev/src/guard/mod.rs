@@ -53,7 +53,7 @@ use crate::queue::{QueueLimit, QueueLimits};
 use calls::Calls;
 use device::backend::{collect, deliver, deliver_write, delivering};
 use device::{
-    AlignedBuf, Device, DeviceRef, Displaced, Done, Error, ErrorKind, Operation, Read, Shared,
+    AlignedBuf, Device, DeviceRef, Displacement, Done, Error, ErrorKind, Operation, Read, Shared,
     Stats, Write, WriteDevice, WriteDeviceRef, WriteDone,
 };
 use parking_lot::Mutex;
@@ -107,7 +107,7 @@ pub(crate) struct Guard {
     writer: Option<WriteDeviceRef>,
     calls: Arc<Calls>,
     watch: Arc<Watchdog>,
-    stray: Arc<LastAnswer<Option<Displaced>>>,
+    stray: Arc<LastAnswer<Option<Displacement>>>,
     size: Arc<LastAnswer<u64>>,
 }
 
@@ -398,7 +398,7 @@ impl Device for Guard {
         self.ask(&self.size, |device| device.size_now()).max(self.size())
     }
 
-    fn displaced(&self) -> Option<Displaced> {
+    fn displaced(&self) -> Option<Displacement> {
         self.ask(&self.stray, |device| device.displaced())
     }
 

@@ -51,12 +51,12 @@ impl Device for Hung {
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         self.inner.read(offset, buf)
     }
-    fn displaced(&self) -> Option<Displaced> {
+    fn displaced(&self) -> Option<Displacement> {
         let mut hangs = self.hangs.lock();
         while *hangs {
             self.gone_on.wait(&mut hangs);
         }
-        Some(Displaced::Moved)
+        Some(Displacement::Moved)
     }
     fn submit(&self, batch: Vec<Read>) {
         for read in batch {
@@ -207,6 +207,6 @@ fn asking_what_became_of_it_does_not_hang() {
         assert_eq!((guard.displaced(), rt.now() - began), (None, ASKING));
         hung.go_on();
         rt.sleep(MS);
-        assert_eq!(guard.displaced(), Some(Displaced::Moved));
+        assert_eq!(guard.displaced(), Some(Displacement::Moved));
     });
 }

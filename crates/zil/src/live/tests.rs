@@ -169,13 +169,13 @@ fn log() -> (Arc<Pool>, Arc<IntentLog>) {
 fn names(log: &IntentLog, txg: u64, name: &str) {
     let body = Body::Remove { directory: 4, name: name.as_bytes().to_vec() };
     let record = Box::new(Record::new(TxType::REMOVE, txg, 0, body));
-    let what = LoggedChange::Record(record);
-    log.add(Change { txg, about: SyncScope::Names, what, after: &[], gone: &[] });
+    let logged = LoggedChange::Record(record);
+    log.add(Change { txg, about: SyncScope::Names, logged, after: &[], gone: &[] });
 }
 
 fn data(log: &IntentLog, txg: u64, object: u64, length: u64) {
-    let what = LoggedChange::Data { object, offset: 0, length };
-    log.add(Change { txg, about: SyncScope::Object(object), what, after: &[], gone: &[] });
+    let logged = LoggedChange::Data { object, offset: 0, length };
+    log.add(Change { txg, about: SyncScope::Object(object), logged, after: &[], gone: &[] });
 }
 
 fn kinds(records: &[Record]) -> Vec<TxType> {
@@ -260,7 +260,7 @@ fn what_cannot_be_written_waits_for_its_txg() {
     let unloggable = Change {
         txg: 11,
         about: SyncScope::Names,
-        what: LoggedChange::Unloggable,
+        logged: LoggedChange::Unloggable,
         after: &[],
         gone: &[],
     };
@@ -321,8 +321,8 @@ fn what_a_rename_moves_comes_before_it_and_what_is_gone_does_not_come() {
         source: b"x".to_vec(),
         target: b"y".to_vec(),
     };
-    let what = LoggedChange::Record(Box::new(Record::new(TxType::RENAME, 11, 0, body)));
-    log.add(Change { txg: 11, about: SyncScope::Names, what, after: &[9], gone: &[8] });
+    let logged = LoggedChange::Record(Box::new(Record::new(TxType::RENAME, 11, 0, body)));
+    log.add(Change { txg: 11, about: SyncScope::Names, logged, after: &[9], gone: &[8] });
     log.commit(Some(8)).unwrap();
     assert_eq!(kinds(&pool.records()), [TxType::WRITE, TxType::RENAME]);
 }
@@ -345,8 +345,8 @@ fn whole_large_blocks_are_written_to_where_they_belong() {
     names(&log, 10, "a");
     log.commit(None).unwrap();
     let at = |offset, length| {
-        let what = LoggedChange::Data { object: 9, offset, length };
-        log.add(Change { txg: 11, about: SyncScope::Object(9), what, after: &[], gone: &[] });
+        let logged = LoggedChange::Data { object: 9, offset, length };
+        log.add(Change { txg: 11, about: SyncScope::Object(9), logged, after: &[], gone: &[] });
         log.commit(Some(9)).unwrap();
     };
     let block = 64 << 10;

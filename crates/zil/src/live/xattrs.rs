@@ -19,7 +19,7 @@ pub(super) enum Xattrs {
 impl IntentLog {
     /// Whether a change of an attribute in a file's list has a record now. The first that is asked
     /// for has none.
-    pub fn says_xattrs(&self) -> bool {
+    pub fn has_xattr_records(&self) -> bool {
         let mut state = self.state.lock();
         if state.xattrs == Xattrs::Unused {
             state.xattrs = Xattrs::Wanted;

@@ -405,7 +405,7 @@ fn in_lab(failure: &Failure) -> LabError {
 /// Opens the pool as every verb does that changes one.
 fn pool_target(session: &Session, dataset: &str, search: &[PathBuf]) -> PoolTarget {
     let mut args = LiveArgs { search: search.to_vec(), ..LiveArgs::default() };
-    args.how.cache_mib = CACHE_BYTES >> 20;
+    args.options.cache_mib = CACHE_BYTES >> 20;
     let (name, session) = (dataset.to_owned(), session.clone());
     let open = move |act: &mut dyn FnMut(&LivePool) -> Result<(), LabError>| {
         // Between two visits a command can be called off.

@@ -17,9 +17,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 pub struct Process {
     /// Its command line, with the program's name; if the name means a verb, that follows it.
     pub arguments: Vec<OsString>,
-    /// What a command line can say.
-    pub grammar: Grammar,
-    /// What became of its own output.
+    /// The grammar of the command line.
+    pub grammar: CommandTable,
+    /// The state of its own output.
     pub output: OutputState,
     /// Its standard error, once it waits for no reader.
     pub errors: OnceLock<io::Result<Stream>>,
@@ -38,7 +38,7 @@ pub struct Process {
 /// The command line as a whole. It comes from `main`: a verb knows itself and what is below it, and
 /// a few verbs have to do with all of them.
 #[derive(Clone, Copy)]
-pub struct Grammar {
+pub struct CommandTable {
     /// All verbs with their options.
     pub verbs: fn() -> clap::Command,
     /// Runs the command line of a session, for the client that it is of; the exit code.
@@ -47,7 +47,7 @@ pub struct Grammar {
 
 impl Process {
     /// One that `main` ends with the first exit code that is sent to `ends`.
-    pub fn new(arguments: Vec<OsString>, grammar: Grammar, ends: Sender<ExitCode>) -> Self {
+    pub fn new(arguments: Vec<OsString>, grammar: CommandTable, ends: Sender<ExitCode>) -> Self {
         Self {
             arguments,
             grammar,

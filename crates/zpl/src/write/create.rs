@@ -113,7 +113,7 @@ impl Filesystem {
         let number = self.make_with(tx, new, identity, &Parent::Xattrs(&owner), |_| Ok(()))?;
         let mut undo = Undo::new(self, tx);
         undo.attrs(&owner);
-        undo.made(number);
+        undo.record_created(number);
         owner.set(zpl::XATTR, number);
         undo.end(owner.save(self, tx))?;
         Ok(Outcome::Made(number))
@@ -160,7 +160,7 @@ impl Filesystem {
         let given =
             self.give_attributes(tx, &object, new, identity, parent).and_then(|mut file| {
                 if !matches!(parent, Parent::Xattrs(_)) {
-                    self.check_made(&file)?;
+                    self.check_create(&file)?;
                 }
                 more(&mut file)?;
                 self.save_made(tx, &object, file, &new.kind)

@@ -194,7 +194,7 @@ impl Filesystem {
                 })
             }
         };
-        log.add(Change { txg: tx.txg(), about: op.about(), what, after, gone });
+        log.add(Change { txg: tx.txg(), about: op.about(), logged: what, after, gone });
     }
 
     /// Records a change of an extended attribute. A record describes one in the list of its file,
@@ -202,7 +202,7 @@ impl Filesystem {
     pub(super) fn note_xattr(&self, tx: &Tx, op: &Op<'_>, is_in_list_alone: bool) {
         let Some(log) = self.log() else { return };
         let is_empty = matches!(op, Op::SetXattr { value: [], .. });
-        match is_in_list_alone && !is_empty && log.says_xattrs() {
+        match is_in_list_alone && !is_empty && log.has_xattr_records() {
             true => self.note(tx, op, &[], &[]),
             false => self.note_unloggable(tx, op.about(), &[]),
         }
@@ -214,7 +214,7 @@ impl Filesystem {
             log.add(Change {
                 txg: tx.txg(),
                 about,
-                what: LoggedChange::Unloggable,
+                logged: LoggedChange::Unloggable,
                 after: &[],
                 gone,
             });
@@ -308,6 +308,6 @@ impl Volume {
             None => LoggedChange::Unloggable,
         };
         let about = SyncScope::Object(VOLUME_DATA);
-        log.add(Change { txg: tx.txg(), about, what, after: &[], gone: &[] });
+        log.add(Change { txg: tx.txg(), about, logged: what, after: &[], gone: &[] });
     }
 }

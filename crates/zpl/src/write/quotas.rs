@@ -133,7 +133,7 @@ impl Filesystem {
     }
 
     /// Refuses a new file of an owner that has reached a limit.
-    pub(super) fn check_made(&self, file: &Attrs) -> Result<()> {
+    pub(super) fn check_create(&self, file: &Attrs) -> Result<()> {
         self.check_limits(file, &QuotaKind::ALL, |_| true)
     }
 

@@ -251,7 +251,7 @@ impl Filesystem {
     ) -> Result<()> {
         let mut parent = self.load_dir(dir)?;
         let file = self.make_with(tx, new, identity, &Parent::Dir(&parent), |_| Ok(()))?;
-        undo.made(file);
+        undo.record_created(file);
         self.enter(tx, &self.dir_object(dir)?, name, file, mode::CHAR)?;
         self.count_entries(&mut parent, Count::added(false), now);
         parent.save(self, tx)

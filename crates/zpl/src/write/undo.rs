@@ -46,7 +46,7 @@ impl<'a> Undo<'a> {
     }
 
     /// An object that was made for the change.
-    pub(super) fn made(&mut self, object: u64) {
+    pub(super) fn record_created(&mut self, object: u64) {
         self.made.push(object);
     }
 

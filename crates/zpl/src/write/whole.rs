@@ -64,7 +64,7 @@ impl Filesystem {
                 file.set(zpl::SIZE, size);
             }
             file.state_changed(now);
-            self.check_made(file)
+            self.check_create(file)
         })?;
         let names = parent.object().clone();
         let filled = self.put_content(tx, number, size, pieces);

@@ -198,7 +198,7 @@ impl Filesystem {
             const DIR_MODE: u32 = 0o1777;
             let new = NewFile { uid, gid, ..NewFile::new(NewKind::Dir, DIR_MODE, now) };
             number = self.make(tx, &new, &Parent::Xattrs(&owner))?;
-            undo.made(number);
+            undo.record_created(number);
             owner.set(zpl::XATTR, number);
         }
         let mut dir = Attrs::load(self, number)?;
@@ -207,7 +207,7 @@ impl Filesystem {
         let replaced = before.as_ref().map(|entry| Attrs::load(self, entry.object)).transpose()?;
         let new = NewFile { uid, gid, ..NewFile::new(NewKind::File, 0o644, now) };
         let file = self.make(tx, &new, &Parent::Dir(&dir))?;
-        undo.made(file);
+        undo.record_created(file);
         self.fill(tx, file, value, now)?;
         undo.name(number, name, before.as_ref().map(dirent));
         match &before {

@@ -1,6 +1,6 @@
 //! Space maps in memory, and an allocator over them.
 
-use crate::alloc::maps::{Each, ReadMaps, WriteMaps};
+use crate::alloc::maps::{BlockVisitor, ReadMaps, WriteMaps};
 use crate::alloc::open::summary;
 use crate::alloc::spec::{Summaries, TopSpec};
 use crate::alloc::top::Top;
@@ -29,7 +29,7 @@ struct Objects {
 pub(super) struct Store(Arc<Mutex<Objects>>);
 
 impl ReadMaps for Store {
-    fn read(&self, object: u64, each: &mut Each<'_>) -> Result<(), String> {
+    fn read(&self, object: u64, each: &mut BlockVisitor<'_>) -> Result<(), String> {
         let bytes = self.0.lock().maps.get(&object).ok_or("no such map")?.1.clone();
         bytes.chunks(3 * BLOCK).try_for_each(|piece| each(piece, Endian::Little))
     }

@@ -87,7 +87,7 @@ pub(super) fn under_way(objset: &Objset) -> Result<Option<SavedScan>> {
     let is_at_begin = state.queue_obj == 0;
     Ok(Some(match if is_at_begin { Ok(Queue::new()) } else { read() } {
         Ok(queue) => SavedScan { state, queue },
-        Err(_) => SavedScan { state: anew(state), queue: Queue::new() },
+        Err(_) => SavedScan { state: restarted(state), queue: Queue::new() },
     }))
 }
 
@@ -100,7 +100,7 @@ pub(super) fn at_begin(mut state: ScanState) -> ScanState {
 
 /// The same, and what is found again is counted from the beginning. What a scrub repaired is not
 /// found again.
-pub(super) fn anew(state: ScanState) -> ScanState {
+pub(super) fn restarted(state: ScanState) -> ScanState {
     let mut state = at_begin(state);
     (state.examined, state.skipped, state.errors) = (0, 0, 0);
     if state.function() != Function::Scrub {
@@ -141,7 +141,7 @@ impl TaskCx<'_> {
     pub(super) fn put_place(&self, kept: &SavedScan, tasks: u64) -> Result<()> {
         match self.shared.scans.tasks.load(Ordering::Acquire) == tasks {
             true => self.put_scan(&kept.state, &kept.queue),
-            false => self.put_scan(&anew(kept.state), &Queue::new()),
+            false => self.put_scan(&restarted(kept.state), &Queue::new()),
         }
     }
 
@@ -154,7 +154,7 @@ impl TaskCx<'_> {
         }
         match state_in(self.objects())? {
             Some(state) if state.state() == State::Active => {
-                self.put_scan(&anew(state), &Queue::new())
+                self.put_scan(&restarted(state), &Queue::new())
             }
             _ => Ok(()),
         }

@@ -417,7 +417,7 @@ impl Shared {
             (state.cur_min_txg, state.cur_max_txg) = (place.cur_min_txg, place.cur_max_txg);
             state.bookmark = place.bookmark;
             if state.function() == Function::Resilver && walk.outcome.leaves_gaps() {
-                (state, queue) = (kept::anew(state), kept::Queue::new());
+                (state, queue) = (kept::restarted(state), kept::Queue::new());
             }
             (kept::SavedScan { state, queue }, self.scans.tasks.load(Ordering::Acquire))
         };

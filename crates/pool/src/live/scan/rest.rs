@@ -19,14 +19,14 @@ const QUIET: Duration = Duration::from_millis(10);
 
 /// Pieces of a scrub, and the rests between them.
 #[derive(Default)]
-pub(super) struct Rests {
+pub(super) struct ScanPacing {
     /// The last rest was cut short by nothing: there is a load.
     is_loaded: bool,
     /// When the piece began, and how many requests of others there had been.
     began: (Duration, u64),
 }
 
-impl Rests {
+impl ScanPacing {
     /// A piece begins; for how long it may go on.
     pub(super) fn begin(&mut self, shared: &Shared) -> Duration {
         self.began = (shared.rt.now(), shared.reader.vdevs().interactive_requests());

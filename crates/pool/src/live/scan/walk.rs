@@ -31,8 +31,8 @@
 //! ([`Walk::go_on`]); `kept.rs` has what these terms are. What is left is then what the queue
 //! leads to, and everything else counts as visited.
 
-use super::kept::{NO_OBJSET, Queue, SavedScan, anew};
-use super::rest::Rests;
+use super::kept::{NO_OBJSET, Queue, SavedScan, restarted};
+use super::rest::ScanPacing;
 use crate::error::Result;
 use crate::faults::{LOST_KEPT, bookmark};
 use crate::live::collected::{BatchLimits, Collected};
@@ -91,7 +91,7 @@ pub(super) struct Walk<'a> {
     /// Where it was when nothing was collected, if something is.
     settled: Option<Visited>,
     /// What it leaves to others.
-    rests: Rests,
+    rests: ScanPacing,
 }
 
 impl<'a> Walk<'a> {
@@ -144,7 +144,7 @@ impl<'a> Walk<'a> {
             is_collecting,
             is_reading: false,
             settled: None,
-            rests: Rests::default(),
+            rests: ScanPacing::default(),
         }
     }
 
@@ -215,7 +215,7 @@ impl<'a> Walk<'a> {
         for (object, since, resume) in current.into_iter().chain(queue) {
             let Some(d) = all.get(&object) else {
                 walk.outcome = Outcome::default();
-                walk.outcome.begin_at(&anew(kept.state));
+                walk.outcome.begin_at(&restarted(kept.state));
                 return Ok(walk);
             };
             left.push_back(Set { object, guid: d.guid, since: min.max(since), resume });
@@ -500,7 +500,7 @@ fn note_mended(
             if outcome.lost_blocks.len() < LOST_KEPT {
                 outcome.lost_blocks.insert(bookmark(*place), bp.logical_birth());
             }
-            shared.block_faults.tell(bookmark(*place));
+            shared.block_faults.report_lost_block(bookmark(*place));
             // What is below was not visited, and is not younger.
             let has_pointers = place.level != 0 || bp.dmu_type() == DmuType::DNODE;
             let first = if has_pointers { 0 } else { birth };

@@ -49,7 +49,7 @@ impl Txgs {
         self.fail_mode.store(mode as u8, Ordering::Relaxed);
         // Threads that wait may not have to any more.
         let _state = self.state.lock();
-        self.tell_all();
+        self.notify_all_waiters();
     }
 
     /// Whether devices that fail suspend the machine, or stop it.
@@ -69,7 +69,7 @@ impl Txgs {
         }
         state.suspended.get_or_insert_with(|| Arc::from(why));
         self.stands.store(true, Ordering::Relaxed);
-        self.tell_all();
+        self.notify_all_waiters();
         while state.suspended.is_some() && state.stop.is_none() {
             self.resumed.wait(&mut state);
         }
@@ -83,7 +83,7 @@ impl Txgs {
         if state.stop.is_none() {
             self.stands.store(false, Ordering::Relaxed);
         }
-        self.tell_all();
+        self.notify_all_waiters();
         was_suspended
     }
 

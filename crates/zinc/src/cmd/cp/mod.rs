@@ -179,7 +179,7 @@ impl Args {
             txg: None,
         };
         let args = into::IntoArgs {
-            live: LiveArgs { search, how },
+            live: LiveArgs { search, options: how },
             open,
             recursive: self.recursive,
             force: self.force,

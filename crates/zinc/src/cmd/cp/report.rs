@@ -76,7 +76,7 @@ impl ExtractObserver for CopyReport {
             self,
             path,
             object,
-            &format!("{why}; {}", views::hints::words(hint)),
+            &format!("{why}; {}", views::hints::text(hint)),
         );
     }
 

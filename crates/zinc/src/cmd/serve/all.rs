@@ -24,7 +24,7 @@ use crate::known;
 use crate::served::{self, Server as Other};
 use crate::session::Session;
 use crate::ui;
-use control::keeper::{Keeper, ProcessSpec};
+use control::keeper::{ProcessSpec, Supervisor};
 use hostfs::notify;
 use page::Recorder;
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -43,7 +43,7 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Clone, Default)]
 struct Served {
     recorder: Arc<Recorder>,
-    keeper: Arc<Keeper>,
+    keeper: Arc<Supervisor>,
 }
 
 /// Ends this process when the one that started it does.
@@ -87,7 +87,7 @@ pub fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
 }
 
 /// The first signal is handed on; a second one too, so that the servers end at once.
-fn listen_to_signals(keeper: &Arc<Keeper>) -> Result<(), Failure> {
+fn listen_to_signals(keeper: &Arc<Supervisor>) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let keeper = Arc::clone(keeper);
     let wait = move || {

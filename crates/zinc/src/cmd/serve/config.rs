@@ -43,7 +43,7 @@ pub fn read(session: &Session, path: &Path, pool: Option<&str>) -> Result<Args, 
     }
     let general = lines.iter().filter(|line| line.section.is_none());
     let own = lines.iter().filter(|line| line.section.is_some() && line.section.as_deref() == pool);
-    let words = general.chain(own).map(|line| OsString::from(&line.word));
+    let words = general.chain(own).map(|line| OsString::from(&line.argument));
     let typed = session.arguments().iter().skip_while(|word| *word != "serve").skip(1).cloned();
     parsed(words.chain(typed)).map_err(|e| Failure::usage(first_line(&e)))
 }
@@ -64,7 +64,7 @@ fn first_line(e: &clap::Error) -> String {
 
 /// Whether it is an option alone, whatever the others are.
 fn check(line: &Line) -> Result<(), (usize, String)> {
-    let words = [line.word.as_str(), "pool"].map(OsString::from);
+    let words = [line.argument.as_str(), "pool"].map(OsString::from);
     let done = parsed(words.into_iter());
     done.map(drop).map_err(|e| (line.number, first_line(&e)))
 }

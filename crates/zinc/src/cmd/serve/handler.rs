@@ -21,7 +21,7 @@
 use crate::failure::{FAILED, Failure};
 use crate::host;
 use crate::known;
-use crate::mounting::{not_unmounted, tell};
+use crate::mounting::{not_unmounted, report_failures};
 use crate::served::{denied, file_name};
 use crate::session::{self, Client, Session};
 use crate::txgs::keep_last;
@@ -235,7 +235,7 @@ impl Service {
         let mode = if forced { CloseMode::Forced } else { CloseMode::Polite };
         let pool = self.held.release(mode, log).map_err(|kept| {
             if let Some(pool) = self.held.pool() {
-                tell(&self.session, self.follower(&pool).put_back(&taken));
+                report_failures(&self.session, self.follower(&pool).put_back(&taken));
             }
             self.kept(verb, kept)
         })?;
@@ -278,7 +278,7 @@ impl Service {
         if !forced {
             let pool = self.held.pool().ok_or_else(|| Refusal::new("the pool is gone"))?;
             return self.follower(&pool).take_all().map_err(|(e, left)| {
-                tell(&self.session, left);
+                report_failures(&self.session, left);
                 match e {
                     DatasetError::Unmount { error, .. } => busy(error.to_string()),
                     e => refusal(&Failure::from(e)),

@@ -291,7 +291,7 @@ impl Args {
         let time = self.seconds.map(Duration::try_from_secs_f64).transpose();
         let time = time.map_err(|_| Failure::usage("--for takes a number of seconds"))?;
         self.refuse_a_second(session, name)?;
-        let how = &self.live.how;
+        let how = &self.live.options;
         let tunables = how.tuning.all(session)?;
         let hook = self.hook.as_deref().map(|path| program(session, path)).transpose()?;
         // Before the pool is held, so that a signal never ends it half.
@@ -336,8 +336,7 @@ impl Args {
         }
         // However serving ended otherwise, the pool is let go properly.
         unmount_all(session, &mounts);
-        let left =
-            leave(session, &held, &self.live.how, &served, &ended, (!is_known).then_some(&*listed));
+        let left = leave(session, &held, how, &served, &ended, (!is_known).then_some(&*listed));
         drop(held);
         teller.into_iter().for_each(events::EventThreads::finish);
         let end = served?;
@@ -631,7 +630,7 @@ fn close(
     how: &LiveOptions,
     exports: Option<&Listed>,
 ) -> Result<ExitCode, Failure> {
-    let shown = live::tell_txgs(session, &pool, how);
+    let shown = live::print_txgs(session, &pool, how);
     let code = shown.map_or_else(|failure| failure.report(session), |()| ExitCode::SUCCESS);
     let Some(listed) = exports else {
         pool.close()?;

@@ -91,7 +91,7 @@ impl Verb for Unallow {
 
 impl Allow {
     fn live(&self) -> LiveArgs {
-        LiveArgs { search: self.search.clone(), how: self.how.clone() }
+        LiveArgs { search: self.search.clone(), options: self.how.clone() }
     }
 
     fn dataset(&self) -> &[String] {

@@ -80,16 +80,16 @@ impl Verb for Args {
         if self.dry {
             let pool = self.live.look(session, &self.name)?;
             new.check(&pool).map_err(|e| cannot("create", &self.name, e))?;
-            self.say(session, &pool, &new);
+            self.print_plan(session, &pool, &new);
             return Ok(ExitCode::SUCCESS);
         }
         let code = self.live.change(session, &self.name, |pool| {
             if new.is_done(pool.view()) {
                 return Ok(ExitCode::SUCCESS);
             }
-            self.say(session, pool.view(), &new);
+            self.print_plan(session, pool.view(), &new);
             let fail = |e| cannot("create", &self.name, e);
-            if let Some(wanted) = new.wanted_key(pool.view()).map_err(fail)? {
+            if let Some(wanted) = new.required_key(pool.view()).map_err(fail)? {
                 let place = (wanted.format, wanted.location.as_str());
                 let key = key_at(session, &self.name, place, true)?;
                 new = new.clone().with_key(pool, &key).map_err(fail)?;
@@ -149,7 +149,7 @@ impl Args {
         }
     }
 
-    fn say(&self, session: &Session, pool: &Pool, new: &Create) {
+    fn print_plan(&self, session: &Session, pool: &Pool, new: &Create) {
         if !(self.verbose || self.parsable) {
             return;
         }

@@ -59,7 +59,7 @@ pub struct Args {
 
 impl Verb for Args {
     fn served(&self, session: &Session) -> Served {
-        let live = LiveArgs { search: self.search.clone(), how: self.how.clone() };
+        let live = LiveArgs { search: self.search.clone(), options: self.how.clone() };
         let names_no_path = self.defer_or_path.iter().all(String::is_empty);
         Served::everyone_if(names_no_path && live.is_for_everyone(session, &self.names))
     }
@@ -85,12 +85,12 @@ impl Verb for Args {
         let plan = |pool: &Pool| destroy.plan(pool).map_err(|e| failed(name, e));
         if self.dry {
             let pool = live::look(session, &self.search, &self.how, name)?;
-            self.say(session, &pool, &plan(&pool)?)?;
+            self.print_plan(session, &pool, &plan(&pool)?)?;
             return Ok(ExitCode::SUCCESS);
         }
         live::change(session, &self.search, &self.how, name, |pool| {
             let plan = plan(pool.view())?;
-            self.say(session, pool.view(), &plan)?;
+            self.print_plan(session, pool.view(), &plan)?;
             let names: Vec<String> = plan.names().map(|name| name.to_string()).collect();
             let goes = |mounted: &str| names.iter().any(|name| name == mounted);
             let (which, force) = (MountScope::All, self.force);
@@ -115,7 +115,12 @@ impl Args {
         if self.defer { destroy.deferred() } else { destroy }
     }
 
-    fn say(&self, session: &Session, pool: &Pool, plan: &DestroyPlan) -> Result<(), Failure> {
+    fn print_plan(
+        &self,
+        session: &Session,
+        pool: &Pool,
+        plan: &DestroyPlan,
+    ) -> Result<(), Failure> {
         if !(self.verbose || self.parsable) {
             return Ok(());
         }

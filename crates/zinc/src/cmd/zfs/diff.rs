@@ -86,7 +86,7 @@ impl Args {
             (ErrorKind::Against(rule @ Rule::NotEarlier), Some(hint)) => {
                 Failure::new(format!("cannot compare '{}' with '{to}'", self.from))
                     .because(rule.to_string())
-                    .hint(views::hints::words(hint))
+                    .hint(views::hints::text(hint))
             }
             _ => e.into(),
         }

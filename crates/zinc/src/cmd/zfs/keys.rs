@@ -9,7 +9,7 @@ use crate::live::LiveArgs;
 use crate::mounting::check_unmounted;
 use crate::session::Session;
 use crate::{served, ui};
-use engine::keys::{self, EncryptionRoot, KeyChange, KeyWish};
+use engine::keys::{self, EncryptionRoot, KeyChange, KeyOptions};
 use engine::{DatasetKind, Error, LivePool};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,7 +63,7 @@ pub struct Change {
 }
 
 fn failed(verb: KeyVerb, name: &str, error: impl Into<Error>) -> Failure {
-    Failure::new(verb.why(name, &error.into()))
+    Failure::new(verb.failure_text(name, &error.into()))
 }
 
 impl Unload {
@@ -168,7 +168,7 @@ fn load(
         };
         left -= 1;
         match done {
-            Err(e) if left > 0 => ui::note(session, &verb.why(&root.name, &e)),
+            Err(e) if left > 0 => ui::note(session, &verb.failure_text(&root.name, &e)),
             done => return done.map_err(|e| failed(verb, &root.name, e)),
         }
     }
@@ -209,7 +209,7 @@ impl Verb for Change {
         if !self.properties.iter().map(name_of).all(|p| keys::is_of_key(&p) && p != "encryption") {
             return Err(Failure::new(views::keys::ONLY_KEY_PROPERTIES));
         }
-        let wish = KeyWish::of(&mut target.all(&self.properties)?);
+        let wish = KeyOptions::of(&mut target.all(&self.properties)?);
         self.live.change(session, name, |pool| {
             // A pool that is not served has no keys yet, neither its own nor that of what is above.
             let is_bare = session.held(name).is_none();
@@ -221,7 +221,8 @@ impl Verb for Change {
             }
             let mut change = KeyChange::Inherit;
             if !self.inherit {
-                let (wish, wanted) = keys::wanted_change(pool.view(), name, &wish).map_err(fail)?;
+                let (wish, wanted) =
+                    keys::required_change(pool.view(), name, &wish).map_err(fail)?;
                 let place = (wanted.format, wanted.location.as_str());
                 let key = key_at(session, name, place, true)?;
                 change = KeyChange::Root(wish.root_key(pool.rt(), &wanted, &key).map_err(fail)?);

@@ -6,7 +6,7 @@ use crate::cmd::serve::{self, background};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::{self, LiveArgs};
-use crate::mounting::{follower, tell};
+use crate::mounting::{follower, report_failures};
 use crate::served::Server;
 use crate::session::Session;
 use crate::{known, served, ui};
@@ -116,7 +116,7 @@ impl Mount {
         if let Some(held) = session.held(pool) {
             let Some(client) = session.client() else { return Ok(ExitCode::FAILURE) };
             let loaded = if self.load_key { load_all(session, &held)? } else { ExitCode::SUCCESS };
-            let mounted = tell(session, follower(client).mount_new(|_| true));
+            let mounted = report_failures(session, follower(client).mount_new(|_| true));
             return Ok(if mounted == ExitCode::SUCCESS { loaded } else { mounted });
         }
         if let Some(mut reader) = Server::reader(session, &self.live.search, pool)? {
@@ -129,7 +129,7 @@ impl Mount {
                 return Box::new(args).run(session);
             }
             // Where nothing is to be mounted, nothing is started.
-            let view = live::look(session, &self.live.search, &self.live.how, pool)?;
+            let view = live::look(session, &self.live.search, &self.live.options, pool)?;
             if self.load_key && !roots_below(&view, view.name())?.is_empty() {
                 drop(view);
                 return background::with_keys(session, &self.live.search, pool, true);

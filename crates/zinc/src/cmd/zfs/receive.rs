@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::{served, ui};
 use ::mount::datasets::{MountScope, Unmounting, is_below};
 use control::input::Amount;
-use engine::keys::{self, Encryption, KeyWish, is_of_key};
+use engine::keys::{self, Encryption, KeyOptions, is_of_key};
 use engine::receive::{Followed, Naming, NotReceived, Receive, ReceiveObserver, Stream};
 use engine::{DatasetKind, Error, ErrorKind, LivePool, Progress, Refusal, Result};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -84,7 +84,7 @@ pub struct Args {
 
 impl Verb for Args {
     fn served(&self, session: &Session) -> Served {
-        let live = LiveArgs { search: self.search.clone(), how: self.how.clone() };
+        let live = LiveArgs { search: self.search.clone(), options: self.how.clone() };
         let is_own = self.corrective || self.set.iter().any(|t| t.starts_with("keylocation="));
         Served::everyone_if(!is_own && live.is_for_everyone(session, from_ref(&self.target)))
     }
@@ -114,7 +114,7 @@ impl Verb for Args {
             retry_on_intr(|| poll(&mut [PollFd::new(&input, PollFlags::IN)], None))
                 .map_err(io::Error::from)?;
         }
-        let input = session.input(Amount::Asked, &progress)?;
+        let input = session.input(Amount::OnDemand, &progress)?;
         if self.dry {
             let pool = live::look(session, &self.search, &self.how, &self.target)?;
             let shown = Shown::new(session, &self, None);
@@ -142,12 +142,12 @@ impl Args {
         let key_settings: Vec<String> = self.set.iter().filter(of_key).cloned().collect();
         let (name, kind) = (&self.target, DatasetKind::Filesystem);
         let target = Target { doing: "receive", name, kind, is_new: true };
-        let wish = KeyWish::of(&mut target.all(&key_settings)?);
+        let wish = KeyOptions::of(&mut target.all(&key_settings)?);
         let above = name.split('@').next().and_then(|name| name.rsplit_once('/'));
         let is_below = above.is_some_and(|(above, _)| keys::is_encrypted(pool.view(), above));
         let fail = |e| cannot("receive", name, e);
         let wanted =
-            if wish.is_empty() { None } else { wish.wanted_key(is_below).map_err(fail)? };
+            if wish.is_empty() { None } else { wish.required_key(is_below).map_err(fail)? };
         let Some(wanted) = wanted else {
             load_for(session, pool, name.split('@').next().unwrap_or(name), false)?;
             return Ok(wish.encryption(None));
@@ -211,7 +211,7 @@ impl<'a> Shown<'a> {
         Self { session, args, pool, code: Cell::default(), failure: RefCell::default() }
     }
 
-    fn say(&self, text: &str) {
+    fn print_verbose(&self, text: &str) {
         if self.args.verbose {
             ui::out(self.session, text);
         }
@@ -260,11 +260,11 @@ impl Shown<'_> {
 
 impl ReceiveObserver for Shown<'_> {
     fn begins(&self, stream: &Stream) {
-        self.say(&words::begins(stream, self.args.dry));
+        self.print_verbose(&words::begins(stream, self.args.dry));
     }
 
     fn is_there(&self, snapshot: &str) {
-        self.say(&format!("snap {snapshot} already exists; ignoring\n"));
+        self.print_verbose(&format!("snap {snapshot} already exists; ignoring\n"));
     }
 
     fn not_set(&self, dataset: &str, property: &str, why: &str) {
@@ -277,11 +277,11 @@ impl ReceiveObserver for Shown<'_> {
     }
 
     fn ends(&self, bytes: u64, time: Duration) {
-        self.say(&words::ends(bytes, time));
+        self.print_verbose(&words::ends(bytes, time));
     }
 
     fn follows(&self, change: &Followed) {
-        self.say(&words::follows(change, self.args.dry));
+        self.print_verbose(&words::follows(change, self.args.dry));
     }
 
     fn follow(&self, change: &Followed, act: &mut dyn FnMut() -> Result<()>) -> Result<()> {

@@ -234,7 +234,7 @@ impl Args {
     }
 
     fn refused(&self, e: Error) -> Failure {
-        let hint = e.hint().map(views::hints::words);
+        let hint = e.hint().map(views::hints::text);
         match (e.kind(), hint) {
             (ErrorKind::Against(Rule::NotEarlier), _) if self.is_line() => {
                 Failure::usage("incremental source must be in same filesystem")

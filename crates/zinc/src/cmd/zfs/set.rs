@@ -140,7 +140,7 @@ impl Verb for Inherit {
                 }
                 ErrorKind::Against(_) => {
                     Failure::new(format!("'{property}' property cannot be inherited"))
-                        .hint(views::hints::words(&Hint::SetDefault))
+                        .hint(views::hints::text(&Hint::SetDefault))
                 }
                 _ => Failure::usage(format!("invalid property '{property}'")),
             }

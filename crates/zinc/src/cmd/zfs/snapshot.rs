@@ -50,7 +50,7 @@ fn refused(first: &str, error: Error) -> Failure {
     match (error.kind(), error.hint()) {
         (ErrorKind::Refused(Refusal::SeveralOfOne), Some(hint)) => {
             Failure::new("cannot create snapshots : multiple snapshots of same fs not allowed")
-                .hint(views::hints::words(hint))
+                .hint(views::hints::text(hint))
         }
         _ => cannot("create snapshot", first, error),
     }

@@ -83,7 +83,7 @@ impl Verb for Args {
             self.show(session, &pool, adding.layout());
             return Ok(ExitCode::SUCCESS);
         }
-        let (search, how) = (&self.live.search, &self.live.how);
+        let (search, how) = (&self.live.search, &self.live.options);
         live::change_announced(session, search, how, &self.pool, |pool, announce| {
             let devices = self.claim(session, &pool.look()?, &adding)?;
             let paths = adding.layout().paths();
@@ -102,7 +102,7 @@ impl Args {
         // Those are in use by this process.
         pool.refuse_own_paths(&adding.layout().paths()).map_err(|e| refused(e.into()))?;
         let force = self.force || self.allow_in_use;
-        let devices = claim(session, adding.layout(), Some(pool), force, self.live.how.wait)?;
+        let devices = claim(session, adding.layout(), Some(pool), force, self.live.options.wait)?;
         pool.refuse_own(&devices).map_err(|e| refused(e.into()))?;
         Ok(devices)
     }

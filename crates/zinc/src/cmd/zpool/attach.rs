@@ -142,7 +142,7 @@ impl NewDevice {
         let path = here.to_str().filter(|_| here.exists()).unwrap_or(new).to_owned();
         let layout = layout::parse(&[path])?;
         let seen = pool.look()?;
-        let claimed = claim(session, &layout, Some(&seen), self.force, self.live.how.wait);
+        let claimed = claim(session, &layout, Some(&seen), self.force, self.live.options.wait);
         let devices = claimed.map_err(|e| e.about(start))?;
         let ([top], Some(device)) = (layout.tops.as_slice(), devices.values().next()) else {
             return Err(Failure::new(start).because(format!("'{new}' is not one device")));

@@ -14,7 +14,7 @@ use engine::devices::{
 };
 use engine::layout::Layout;
 use engine::live::{Devices, VdevSpec};
-use engine::pools::{DeviceCheck, DeviceRefusal, PoolsHere, pool_of_label};
+use engine::pools::{DeviceCheck, DeviceRefusal, PoolRegistry, pool_of_label};
 use engine::{ErrorKind, Hint, Place, Pool, Rule};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -109,7 +109,7 @@ pub fn refused(doing: &str, pool: &str, error: impl Into<engine::Error>) -> Fail
             .because(format!("{} is part of active pool '{pool}'", path.display()))
             .because(ONCE),
         (ErrorKind::Mismatched(why), _) => {
-            Failure::new(INVALID).because(why.to_string()).hint(views::hints::words(&Hint::Insist))
+            Failure::new(INVALID).because(why.to_string()).hint(views::hints::text(&Hint::Insist))
         }
         (ErrorKind::Against(rule @ Rule::NoTopLevel), _) => {
             Failure::new(format!("{INVALID}: {}", words(*rule)))
@@ -160,7 +160,7 @@ pub fn user(session: &Session, label: &LabelConfig, is_spare: bool) -> Option<St
 /// The pools that are known here, and those that are served.
 struct Here<'a>(&'a Session);
 
-impl PoolsHere for Here<'_> {
+impl PoolRegistry for Here<'_> {
     fn with_device(&self, device: u64, pool: Option<u64>) -> Option<String> {
         let own = pool.and_then(|guid| known::pools(self.0).by_guid(guid));
         let own = own.filter(|known| known.has_device(device));

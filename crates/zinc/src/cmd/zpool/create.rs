@@ -1,18 +1,18 @@
 //! `zinc zpool create`: a new pool on files and disks.
 
 use super::claim::{claim, refused};
-use super::settings::{self, PoolSetting, Remembered};
+use super::settings::{self, CacheEntryOptions, PoolSetting};
 use crate::args::divide;
 use crate::cmd::verb::Verb;
 use crate::cmd::zfs::Target;
 use crate::failure::Failure;
 use crate::keys::key_at;
-use crate::live::{LiveOptions, invocation, tell_txgs};
+use crate::live::{LiveOptions, invocation, print_txgs};
 use crate::refusals::cannot;
 use crate::served::Server;
 use crate::session::Session;
 use crate::{host, known, stored_only, ui};
-use engine::keys::{KeyWish, is_of_key};
+use engine::keys::{KeyOptions, is_of_key};
 use engine::layout::{self, Layout};
 use engine::live::{CreateOptions, LivePool};
 use engine::pools::CreatePool;
@@ -117,7 +117,7 @@ impl Verb for Args {
         let guid = made.pool().guid();
         let mut shown = Ok(());
         let complete = |pool: LivePool| {
-            shown = tell_txgs(session, &pool, &self.how);
+            shown = print_txgs(session, &pool, &self.how);
             settings::remember(session, &doing, &remembered, (pool.cache_config(), name))?;
             pool.close().map_err(fail)
         };
@@ -133,7 +133,7 @@ impl Verb for Args {
 }
 
 impl Args {
-    fn remembered(&self) -> Result<Remembered, Failure> {
+    fn remembered(&self) -> Result<CacheEntryOptions, Failure> {
         let doing = format!("cannot create '{}'", self.pool);
         let is_passing = self.temporary.is_some();
         settings::remembered(&doing, &self.settings()?, self.root.as_deref(), is_passing)
@@ -182,9 +182,9 @@ impl Args {
         options.tunables = self.how.tuning.all(session)?;
         let kind = DatasetKind::Filesystem;
         let target = Target { doing: "create", name: &self.pool, kind, is_new: true };
-        let wish = KeyWish::of(&mut target.all(&self.fs_properties)?);
+        let wish = KeyOptions::of(&mut target.all(&self.fs_properties)?);
         let fail = |e: Error| cannot("create", &self.pool, e);
-        if let Some(wanted) = wish.wanted_key(false).map_err(fail)? {
+        if let Some(wanted) = wish.required_key(false).map_err(fail)? {
             let place = (wanted.format, wanted.location.as_str());
             let key = key_at(session, &self.pool, place, true)?;
             let key = wish.root_key(&Rt::real(), &wanted, &key).map_err(fail)?;

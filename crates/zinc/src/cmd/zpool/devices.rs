@@ -109,7 +109,7 @@ impl Verb for Online {
 
     fn run(mut self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         each::require_pool_name(&self.pool)?;
-        self.live.how.give_up.clone_from(&self.devices);
+        self.live.options.give_up.clone_from(&self.devices);
         self.live.change(session, &self.pool, |pool| {
             for name in &self.devices {
                 let done = with_names(session, |names| names.online(pool, name, self.expand));
@@ -161,7 +161,7 @@ impl Verb for Clear {
         each::require_pool_name(&self.pool)?;
         let back =
             self.back.txg_of_known(session, &self.live, &self.pool, "cannot clear errors for")?;
-        self.live.how.txg = back.as_ref().map(|(txg, _)| *txg);
+        self.live.options.txg = back.as_ref().map(|(txg, _)| *txg);
         if self.back.is_plan {
             return Ok(ExitCode::SUCCESS);
         }

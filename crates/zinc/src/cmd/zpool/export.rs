@@ -54,15 +54,17 @@ fn end(
     find: impl FnMut() -> Result<Found, Failure>,
     act: impl FnOnce(LivePool) -> engine::Result<()>,
 ) -> Result<(), Failure> {
-    let how = &args.how;
+    let options = &args.options;
     let (found, pool) =
-        live::take(session, find, how, &how.tuning.all(session)?, |options| options.force = force)?;
+        live::take(session, find, options, &options.tuning.all(session)?, |open| {
+            open.force = force;
+        })?;
     let fail = |e: Error| match Failure::from(e).while_held() {
         failure if force || failure.is_of_pool() => failure,
         failure => failure.hint("-f exports it anyway, in the state that is on its devices"),
     };
     pool.log(&live::invocation(session)).map_err(|e| fail(e.into()))?;
-    let shown = live::tell_txgs(session, &pool, how);
+    let shown = live::print_txgs(session, &pool, options);
     act(pool).map_err(fail)?;
     found.forget(&known::pools(session));
     shown
@@ -284,7 +286,7 @@ impl Destroy {
 
     /// Marks the labels of a pool that cannot be opened for writing as destroyed.
     fn mark(&self, session: &Session, found: &Found) -> Result<(), Failure> {
-        let marked = queue::mark_destroyed(session, self.live.how.wait, &found.candidate);
+        let marked = queue::mark_destroyed(session, self.live.options.wait, &found.candidate);
         match marked {
             Err(failure) if failure.was_held() => {
                 let (why, _, _) = failure.parts();

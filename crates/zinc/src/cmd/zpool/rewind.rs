@@ -88,7 +88,7 @@ impl RewindArgs {
         let back = self.txg(session, &found.candidate, &options, None, RewindKind::Done, &doing)?;
         if self.is_plan {
             let txg = back.as_ref().map(|(txg, _)| *txg);
-            live::check(session, found, &LiveOptions { txg, ..live.how.clone() })?;
+            live::check(session, found, &LiveOptions { txg, ..live.options.clone() })?;
             back.iter().for_each(|(_, text)| ui::out(session, text));
         }
         Ok(back)

@@ -7,14 +7,14 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::found;
 use crate::known;
-use crate::live::{self, LiveArgs, tell_txgs};
+use crate::live::{self, LiveArgs, print_txgs};
 use crate::refusals::cannot;
 use crate::served::Server;
 use crate::session::Session;
 use crate::{stored_only, ui};
 use engine::ErrorKind;
 use engine::features;
-use engine::live::PropertyWord;
+use engine::live::StoredPropertyValue;
 use engine::properties::compatibility::FeatureSet;
 use hostfs::compatibility;
 use imported::Cachefile;
@@ -99,7 +99,7 @@ impl Verb for Set {
                 return self.set_cachefile(session, &place);
             }
             PoolSetting::Feature(name, true) => note_unwritten(session, name),
-            PoolSetting::Stored("compatibility", PropertyWord::Text(value)) => {
+            PoolSetting::Stored("compatibility", StoredPropertyValue::Text(value)) => {
                 let set = set_of(compatibility::read(value))?;
                 if set.is_exceeded_by(&self.live.look(session, &self.pool)?) {
                     let what = "has features enabled that are not in this compatibility set";
@@ -336,12 +336,17 @@ impl SyncPools {
             // Nothing waits in it, and it is not for this system to write.
             return Ok(());
         }
-        let (found, pool) =
-            live::take(session, find, &self.live.how, &self.live.how.tuning.all(session)?, |_| {})?;
+        let (found, pool) = live::take(
+            session,
+            find,
+            &self.live.options,
+            &self.live.options.tuning.all(session)?,
+            |_| {},
+        )?;
         pool.sync()?;
-        live::bring_what_is_missed(session, &pool);
+        live::wait_for_resilver(session, &pool);
         found.refresh(&known::pools(session), &pool);
-        tell_txgs(session, &pool, &self.live.how)?;
+        print_txgs(session, &pool, &self.live.options)?;
         Ok(pool.close()?)
     }
 }

@@ -6,12 +6,12 @@ use crate::known;
 use crate::session::Session;
 use engine::Error;
 use engine::config::NvList;
-use engine::live::PropertyWord;
+use engine::live::StoredPropertyValue;
 use engine::properties::pool;
 pub use engine::properties::pool::PoolSetting;
 use engine::properties::vdev::{self, VdevSetting};
-pub use imported::Remembered;
-use imported::{BadPlace, Cachefile};
+pub use imported::CacheEntryOptions;
+use imported::{Cachefile, InvalidPath};
 
 /// Reads all of a command line; a property is given once. `doing` begins the message when one is
 /// malformed.
@@ -25,7 +25,7 @@ pub fn parse_all(doing: &str, texts: &[String]) -> Result<Vec<PoolSetting>, Fail
 /// Refuses files of features that cannot be read.
 fn check_set(doing: &str, setting: &PoolSetting) -> Result<(), Failure> {
     match setting {
-        PoolSetting::Stored("compatibility", PropertyWord::Text(value)) => {
+        PoolSetting::Stored("compatibility", StoredPropertyValue::Text(value)) => {
             let why = hostfs::compatibility::read(value).err();
             why.map_or(Ok(()), |why| Err(Failure::new(doing).because(why)))
         }
@@ -71,35 +71,35 @@ fn wrong(doing: &str, error: &Error) -> Failure {
 
 /// Where the pool is remembered, by the value of `cachefile`.
 pub fn cachefile(doing: &str, value: &str) -> Result<Cachefile, Failure> {
-    Cachefile::parse(value).ok_or_else(|| bad(doing, BadPlace::Cachefile(value.to_owned())))
+    Cachefile::parse(value).ok_or_else(|| bad(doing, InvalidPath::Cachefile(value.to_owned())))
 }
 
-fn bad(doing: &str, place: BadPlace) -> Failure {
+fn bad(doing: &str, place: InvalidPath) -> Failure {
     match place {
-        BadPlace::Cachefile(value) => {
+        InvalidPath::Cachefile(value) => {
             Failure::new(format!("{doing}: cachefile property '{value}' is invalid"))
                 .hint("it is an absolute path, 'none', or empty for the default file")
         }
-        BadPlace::Altroot(path) => Failure::new(format!("{doing}: bad alternate root '{path}'"))
+        InvalidPath::Altroot(path) => Failure::new(format!("{doing}: bad alternate root '{path}'"))
             .hint("it is an absolute path"),
     }
 }
 
-/// [`Remembered::of`]; `doing` begins the message when a place is none.
+/// [`CacheEntryOptions::of`]; `doing` begins the message when a place is none.
 pub fn remembered(
     doing: &str,
     settings: &[PoolSetting],
     root: Option<&str>,
     is_passing: bool,
-) -> Result<Remembered, Failure> {
-    Remembered::of(settings, root, is_passing).map_err(|place| bad(doing, place))
+) -> Result<CacheEntryOptions, Failure> {
+    CacheEntryOptions::of(settings, root, is_passing).map_err(|place| bad(doing, place))
 }
 
 /// Remembers a pool of this configuration under this name.
 pub fn remember(
     session: &Session,
     doing: &str,
-    what: &Remembered,
+    what: &CacheEntryOptions,
     (config, name): (NvList, &str),
 ) -> Result<(), Failure> {
     // A configuration that was just made can be read.

@@ -5,10 +5,10 @@ use super::Args;
 use crate::cmd::serve::background;
 use crate::cmd::zpool::create::check_pool_name;
 use crate::cmd::zpool::rewind::{RewindArgs, with_recovery};
-use crate::cmd::zpool::settings::{self, PoolSetting, Remembered};
+use crate::cmd::zpool::settings::{self, CacheEntryOptions, PoolSetting};
 use crate::failure::Failure;
 use crate::found;
-use crate::live::{self, LiveOptions, Tuning, invocation, tell_txgs};
+use crate::live::{self, LiveOptions, Tuning, invocation, print_txgs};
 use crate::places::{candidates, import_places};
 use crate::served::Server;
 use crate::session::Session;
@@ -318,7 +318,11 @@ impl Args {
         }
     }
 
-    fn remembered(&self, doing: &str, settings: &[PoolSetting]) -> Result<Remembered, Failure> {
+    fn remembered(
+        &self,
+        doing: &str,
+        settings: &[PoolSetting],
+    ) -> Result<CacheEntryOptions, Failure> {
         settings::remembered(doing, settings, self.take.root.as_deref(), self.take.temporary)
     }
 
@@ -401,8 +405,8 @@ impl Args {
             setting.store(&pool)?;
         }
         pool.log(&invocation(session))?;
-        live::bring_what_is_missed(session, &pool);
-        let shown = tell_txgs(session, &pool, how);
+        live::wait_for_resilver(session, &pool);
+        let shown = print_txgs(session, &pool, how);
         known::pools(session).refresh(pool.guid(), &pool);
         pool.close()?;
         stored_only::note(session, &self.take.properties);
