@@ -31,7 +31,7 @@ pub enum Error {
     #[error("a pax record that contradicts itself")]
     Record,
     /// A record that should be a number is not one.
-    #[error("a pax record with no number")]
+    #[error("a pax record has an invalid number")]
     Number,
     /// A sparse file does not say where its pieces go.
     #[error("a sparse file without a map")]

@@ -395,7 +395,7 @@ impl Audit<'_> {
             let place = Place { objset: 0, object: root.phys.child_zap, level: 0, blkid: 0 };
             let at = Location { dataset: Arc::from("MOS"), place };
             let what = DmuType::DSL_DIR_CHILD_MAP.name();
-            let cause = format!("{name} is missing, without which OpenZFS opens no pool");
+            let cause = format!("{name} is missing; OpenZFS cannot open the pool without it");
             self.sink.put(Issue::BadStructure { at, what, cause });
         }
     }

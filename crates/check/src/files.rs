@@ -256,8 +256,7 @@ impl Survey<'_> {
             }
             let others = names.map_or(0, |n| n.kinds) & !kinds_of(f.kind);
             if others != 0 {
-                let (name, cause) =
-                    (String::new(), "a directory records another kind of file for it");
+                let (name, cause) = (String::new(), "its directory entry has another file type");
                 self.sink.put(Issue::BadEntry { at: at(), name, cause });
             }
             let counted = match f.kind {

@@ -520,15 +520,15 @@ impl fmt::Display for Issue {
             }
             Self::Obsolete { vdev, offset, stored, counted } => write!(
                 f,
-                "removed vdev {vdev}, mapping entry at {offset:#x}: {stored} bytes said to be \
-                 obsolete, {counted} are"
+                "removed vdev {vdev}, mapping entry at {offset:#x}: {stored} bytes recorded \
+                 as obsolete, {counted} counted"
             ),
             Self::Removal { vdev, cause } => write!(f, "vdev {vdev}: {cause}"),
             Self::CheckpointSpace { vdev, offset, size, listed } => write!(
                 f,
                 "vdev {vdev}: {size} bytes at {offset:#x} {}",
                 match listed {
-                    true => "are kept for the checkpoint, which has nothing there",
+                    true => "are kept for the checkpoint, but are not part of it",
                     false => "are used by the checkpoint alone and not kept for it",
                 }
             ),

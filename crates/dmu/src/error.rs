@@ -121,7 +121,7 @@ impl fmt::Display for Error {
             ErrorKind::Stopped(why) => write!(f, "the pool has stopped: {why}"),
             ErrorKind::Invalid(rule) => write!(f, "cannot be changed so: {rule}"),
             ErrorKind::Unsupported(what) => write!(f, "cannot be written: {what}"),
-            ErrorKind::Injected => f.write_str("a failure injected by a test"),
+            ErrorKind::Injected => f.write_str("injected failure"),
             ErrorKind::EntryForm(name) => {
                 write!(f, "entry '{}' has an unexpected form", file(name.as_bytes()))
             }

@@ -215,7 +215,7 @@ impl fmt::Display for Refusal {
             Self::Denied => f.write_str("permission denied"),
             Self::DelegationOff => f.write_str("the pool has no delegated permissions"),
             Self::Receiving => f.write_str("something is being received into it"),
-            Self::NotPartlyReceived => f.write_str("nothing was half received into it"),
+            Self::NotPartlyReceived => f.write_str("it has no partially received state"),
             Self::NotTheRest => f.write_str("the stream does not go on where the receive stopped"),
             Self::OtherKind => f.write_str("the dataset is of another kind"),
             Self::NotTheSource => {

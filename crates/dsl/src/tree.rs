@@ -407,7 +407,7 @@ impl Dsl {
         let mut seen = HashSet::new();
         while let Some((name, object)) = stack.pop() {
             if !seen.insert(object) {
-                let rule = "directories lead to one of them twice";
+                let rule = "a directory is reachable twice";
                 out.push((name, Err(Error::Tree { object, rule })));
                 continue;
             }

@@ -188,7 +188,7 @@ impl fmt::Display for Error {
                     MountHolder::At(other) => {
                         write!(
                             f,
-                            "the file system that was mounted at {dir} is also at {}",
+                            "the file system unmounted from {dir} is still mounted at {}",
                             other.display()
                         )
                     }

@@ -173,10 +173,10 @@ impl<T: Send + Sync + 'static> Transmission<T> {
         let wrong = |why: &str| Err(RequestError::new(Errno::Invalid, why));
         let has_payload = request.has(flag::PAYLOAD_LEN);
         if has_payload != (self.form == Form::Extended && request.command == Command::Write) {
-            return wrong("a request has data that it must not have, or lacks them");
+            return wrong("a request has an unexpected payload, or lacks one");
         }
         if request.flags & !(request.command.flags() | flag::PAYLOAD_LEN) != 0 {
-            return wrong("a flag that the request does not have");
+            return wrong("the flag is not valid for this request");
         }
         match request.command {
             Command::Other(_) => return wrong("the command is not known"),

@@ -135,12 +135,12 @@ pub const FEATURES: [Feature; 44] = [
         &["enabled_txg"],
         "Holes have birth txgs, so that incremental sends leave out old ones.",
     ),
-    feature("com.delphix:extensible_dataset", 0, &[], "Datasets can carry further members."),
+    feature("com.delphix:extensible_dataset", 0, &[], "Datasets can have additional fields."),
     feature(
         "com.delphix:embedded_data",
         MOS | ACTIVE_WHEN_ENABLED,
         &[],
-        "Data that compresses to 112 bytes stands in the block pointer.",
+        "Data that compresses to 112 bytes is stored in the block pointer.",
     ),
     feature(
         "com.delphix:bookmarks",
@@ -198,7 +198,7 @@ pub const FEATURES: [Feature; 44] = [
         "com.delphix:zpool_checkpoint",
         READ_ONLY_COMPATIBLE,
         &[],
-        "The state of the whole pool can be kept and returned to.",
+        "The pool can be checkpointed and rewound to the checkpoint.",
     ),
     feature(
         "com.delphix:spacemap_v2",

@@ -57,7 +57,7 @@ impl HistoryPhys {
             () if phys.bof < phys.create_len => fail("bof", "ring begins in the creation record"),
             () if phys.eof < phys.bof => fail("eof", "ring ends before it begins"),
             () if phys.eof - phys.bof > phys.max_off - phys.create_len => {
-                fail("eof", "more in the ring than it holds")
+                fail("eof", "the ring has more bytes than it can hold")
             }
             () => Ok(phys),
         }

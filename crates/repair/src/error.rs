@@ -25,7 +25,7 @@ impl fmt::Display for RepairRefusal {
             Self::Checkpoint => f.write_str("the pool has a checkpoint"),
             Self::Removal => f.write_str("a vdev is being removed"),
             Self::Away(device) => {
-                write!(f, "{device}, and what the repair would give up may be there")
+                write!(f, "{device}, and may have the data that the repair would give up")
             }
             Self::TooMuch(max) => {
                 write!(f, "the repair would write more than {} MiB", max >> 20)

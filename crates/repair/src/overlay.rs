@@ -144,7 +144,7 @@ impl Overlay {
         }
         match self.journal.put(Event::Write { device: self.index, offset, parts }) {
             true => Ok(()),
-            false => Err(fail(ErrorKind::Refused("more would be written than a repair may"))),
+            false => Err(fail(ErrorKind::Refused("the repair would write more than its limit"))),
         }
     }
 }

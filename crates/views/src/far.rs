@@ -145,8 +145,8 @@ pub fn advice(layout: &Layout, prices: &Prices) -> Option<String> {
     let slow = month(Workload { busy: 100, txg: TXG_ADVISED, ..idle.clone() });
     let sync = month(Workload { syncs: 1, ..idle });
     let mut text = format!(
-        "note: a bucket is paid by the month: ${kept} for each TiB that it keeps, up to ${busy} \
-         for transaction groups (${slow} with zfs_txg_timeout={TXG_ADVISED}); `zinc far cost` \
+        "note: a bucket is billed by the month: ${kept} for each TiB stored, up to ${busy} for \
+         transaction groups (${slow} with zfs_txg_timeout={TXG_ADVISED}); `zinc far cost` \
          counts your own use\n"
     );
     if !buckets.iter().all(|name| prices.are_of(name)) {

@@ -77,12 +77,12 @@ pub fn recovery(name: &str, flags: &str, time: u64, seconds_lost: u64) -> String
 pub fn given_up(log: &GivenUpLog, time: u64) -> String {
     let kept = match log.replayed {
         0 => String::new(),
-        1 => "; 1 change that stood elsewhere was replayed".to_owned(),
-        n => format!("; {n} changes that stood elsewhere were replayed"),
+        1 => "; 1 change from another log device was replayed".to_owned(),
+        n => format!("; {n} changes from other log devices were replayed"),
     };
     format!(
-        "zinc: warning: {}: its intent log was on a log device that is missing: changes that were \
-         promised after {} (txg {}) may be lost{kept}\n",
+        "zinc: warning: {}: its intent log was on a log device that is missing: changes that \
+         were acknowledged after {} (txg {}) may be lost{kept}\n",
         log.dataset,
         ctime(time),
         log.txg
@@ -168,8 +168,8 @@ pub fn status(v: &ImportVerdict<'_>) -> Option<String> {
         ImportIssue::Faulted => "One or more devices are faulted.",
         ImportIssue::CorruptLabel => "One or more devices contains corrupted data.",
         ImportIssue::Behind => {
-            "One or more devices were away while the pool was written.\n\tAn import brings those \
-             up to date that only stood still meanwhile."
+            "One or more devices were absent while the pool was written.\n\tAn import \
+             resilvers those that were only absent."
         }
         ImportIssue::CorruptPool => "The pool metadata is corrupted.",
         ImportIssue::Offline => "One or more devices are offlined.",

@@ -72,7 +72,7 @@ pub fn rule(doing: &str, rule: Rule) -> String {
         Rule::SectorSize => "adding devices with different physical sector sizes is not allowed",
         Rule::Comment => "comment must not exceed 32 characters",
         Rule::UnwrittenFeature => {
-            "zinc does not write it, and it is active from the moment on in which it is enabled"
+            "zinc does not write it, and it is active as soon as it is enabled"
         }
         Rule::OutsideSet => "it is not in the pool's compatibility set",
         other => return other.to_string(),

@@ -176,7 +176,7 @@ pub fn text(plan: &Plan, undo: Option<&std::path::Path>) -> String {
         };
         let by_scrub = plan.found_more == 0 && plan.found.iter().all(heals);
         let _ = match by_scrub {
-            true => writeln!(text, "`zinc zpool scrub` makes it good from what is whole{not_read}"),
+            true => writeln!(text, "`zinc zpool scrub` repairs it from intact copies{not_read}"),
             false => writeln!(text, "none of it can be repaired"),
         };
         failures(plan, &mut text);
@@ -192,7 +192,7 @@ pub fn text(plan: &Plan, undo: Option<&std::path::Path>) -> String {
         let _ = writeln!(text, "after it nothing is wrong{not_read}");
     } else {
         let left = count(plan.left.len() as u64 + plan.left_more, "issue", "issues");
-        let _ = writeln!(text, "after it {left} that it cannot mend");
+        let _ = writeln!(text, "after it {left} remain that it cannot repair");
         list(&plan.left, plan.left_more, &mut text);
     }
     damaged(plan, &mut text);
@@ -211,7 +211,7 @@ pub fn text(plan: &Plan, undo: Option<&std::path::Path>) -> String {
             );
         }
         None if !plan.absent.is_empty() && plan.gives_up() => text.push_str(
-            "nothing was written: what it gives up may be on a device that is away; bring the \
+            "nothing was written: an absent device may have what it gives up; bring the \
              device back, or give it up with --yes --force\n",
         ),
         None => text.push_str("nothing was written: --yes does it\n"),

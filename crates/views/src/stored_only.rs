@@ -29,7 +29,7 @@ const NAMED_VOLUMES: &str = "zinc exports the volumes and snapshots that are nam
 #[rustfmt::skip]
 const DATASETS: [StoredOnly; 21] = [
     kept("aclinherit", &["discard", "restricted", "secure"],
-        "zinc gives a new file the access that its mode says"),
+        "zinc sets the access list of a new file from its mode"),
     kept("aclmode", &["discard"], "zinc discards an access list when the mode is changed"),
     kept("acltype", &["off", "disabled", "noacl", "posix", "posixacl"],
         "zinc has POSIX access lists alone"),
@@ -49,7 +49,7 @@ const DATASETS: [StoredOnly; 21] = [
     kept("snapdev", &["hidden"], NAMED_VOLUMES),
     kept("volmode", &["default"], NAMED_VOLUMES),
     kept("volthreading", &["on"], "zinc carries out requests to a volume side by side"),
-    kept("vscan", &["off"], "zinc has no files scanned for viruses"),
+    kept("vscan", &["off"], "zinc does not have files scanned for viruses"),
     kept("zoned", &["off"], "zinc gives no dataset to a zone or container"),
 ];
 

@@ -251,7 +251,7 @@ fn gang(d: &mut Dump, bytes: &[u8]) {
 /// `text` is not of this form, or no pointer with a payload.
 pub fn embedded(d: &mut Dump, text: &str) -> Result<()> {
     let usage =
-        || Error::Usage("-E wants sixteen hexadecimal words with colons between".to_owned());
+        || Error::Usage("-E requires sixteen hexadecimal words separated by colons".to_owned());
     let mut words = [0u64; 16];
     let mut parts = text.split(':');
     for w in &mut words {

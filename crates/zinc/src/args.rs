@@ -160,8 +160,8 @@ impl OpenArgs {
         let newest = pool.candidate().uberblocks.iter().map(|u| u.uberblock.txg).max()?;
         (newest > opened).then(|| {
             format!(
-                "opened as of txg {opened}, the labels name txg {newest}: what was written after \
-                 is not seen"
+                "opened at txg {opened}, although the labels name txg {newest}: later changes \
+                 are not shown"
             )
         })
     }

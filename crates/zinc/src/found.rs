@@ -104,7 +104,7 @@ fn not_known(session: &Session, name: &str) -> Failure {
 pub fn warning(found: &Found) -> Option<String> {
     let (seen, there) = found.newer_elsewhere()?;
     Some(format!(
-        "it was at txg {seen} here, and what is there ends with txg {there}: the newer state is on \
-         devices that are missing"
+        "it was at txg {seen} on this machine, but the devices found end at txg {there}: the newer \
+         state is on devices that are missing"
     ))
 }

@@ -503,8 +503,8 @@ impl RunOutcome {
 /// Why another user is refused.
 pub fn denied() -> Failure {
     Failure::new("permission denied: the pool is root's").hint(
-        "other users may look at it (zpool list, get, status and iostat, zfs list, get, holds and \
-         allow) and change what `zfs allow` lets them, without options that name files",
+        "other users may only read it (zpool list, get, status and iostat, zfs list, get, holds \
+         and allow) and make the changes that `zfs allow` permits, without options that name files",
     )
 }
 

@@ -123,7 +123,7 @@ fn an_earlier_txg_is_read_and_nothing_is_written() {
     place.fails("zpool list tank");
     has(&place.ok(&format!("{words} tank")), &["is read, and not returned"]);
     assert_eq!(place.ok("zfs list -H -o name -r tank"), "tank\ntank/old\n");
-    has(&place.run("ls tank/old:/").err, &["what was written after is not seen"]);
+    has(&place.run("ls tank/old:/").err, &["later changes are not shown"]);
     has(&place.fails("zfs create tank/more"), &["read-only"]);
     place.ok("zpool export tank");
     assert!(contents(&place) == before, "something was written");

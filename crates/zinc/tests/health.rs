@@ -551,7 +551,7 @@ fn files_of_an_older_state_are_not_all_there_were() {
     place.fill(4);
     place.run(&["zpool", "export", "-d", ".", "tank"]).ok();
     place.lose_newest_root("disk");
-    let words = ["opened as of txg ", "what was written after is not seen"];
+    let words = ["opened at txg ", "later changes are not shown"];
     for verb in [&["ls", "-d", ".", "tank:/"][..], &["cp", "-r", "-d", ".", "tank:", "out"]] {
         has(&place.run(verb).err, &words);
     }

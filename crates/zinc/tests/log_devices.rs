@@ -79,7 +79,7 @@ fn what_was_promised_on_a_log_device_that_is_missing_is_given_up_when_that_is_sa
     assert_eq!(run.code, 0, "{}", run.err);
     has(&run.err, &["tank/fs: its intent log was on a log device that is missing", "may be lost"]);
     // When the last txg was written, which is not long ago.
-    let is_dated = |day: &String| run.err.contains(&format!("promised after {day} "));
+    let is_dated = |day: &String| run.err.contains(&format!("acknowledged after {day} "));
     assert!([before, day()].iter().any(is_dated) && run.err.contains(" (txg "), "{}", run.err);
     assert_eq!(place.ok("cat tank/fs:/before"), "text");
     place.ok("zfs create tank/more");

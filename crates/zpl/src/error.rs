@@ -94,7 +94,7 @@ impl fmt::Display for Error {
             Self::IsDirectory(p) => write!(f, "{p}: is a directory"),
             Self::Exists(p) => write!(f, "{p}: exists already"),
             Self::NotEmpty(p) => write!(f, "{p}: the directory is not empty"),
-            Self::Loop => f.write_str("a directory would be below itself"),
+            Self::Loop => f.write_str("a directory cannot be moved into itself"),
             Self::TooManyNames => f.write_str("the file has too many links"),
             Self::OtherProject => f.write_str("source and target are of different projects"),
             Self::NoXattr(p) => write!(f, "{p}: no such extended attribute"),

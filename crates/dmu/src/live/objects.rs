@@ -123,7 +123,7 @@ impl Objset {
         live.access(spec.number.unwrap_or(0))?;
         let invalid = |rule| self.error(spec.number.unwrap_or(0), ErrorKind::Invalid(rule));
         if !live.is_open(tx) {
-            return Err(invalid("its txg is frozen"));
+            return Err(invalid("its txg no longer accepts changes"));
         }
         let dnode = self.new_dnode(live, spec).map_err(invalid)?;
         self.make(tx, spec.number, NewDnode { dnode, levels: None })
@@ -134,12 +134,14 @@ impl Objset {
         let NewDnode { dnode, levels } = made;
         let invalid = |rule| self.error(number.unwrap_or(0), ErrorKind::Invalid(rule));
         if !live.is_open(tx) {
-            return Err(invalid("its txg is frozen"));
+            return Err(invalid("its txg no longer accepts changes"));
         }
         let slots = dnode.extra_slots + 1;
         let number = match number {
             Some(n) if n >= FIRST_SPECIAL => n,
-            Some(n) if n == 0 || n >= OBJECTS_MAX => return Err(invalid("no object can have it")),
+            Some(n) if n == 0 || n >= OBJECTS_MAX => {
+                return Err(invalid("the object number is out of range"));
+            }
             Some(n) => {
                 self.claim(live, tx.txg(), n, slots)?;
                 n
@@ -290,7 +292,7 @@ impl Objset {
         live.access(number)?;
         let absent = || self.error(number, ErrorKind::NoObject);
         if !live.is_open(tx) {
-            return Err(self.error(number, ErrorKind::Invalid("its txg is frozen")));
+            return Err(self.error(number, ErrorKind::Invalid("its txg no longer accepts changes")));
         }
         let object = self.live_object(live, number)?.ok_or_else(absent)?;
         let mut state = object.lock();

@@ -56,7 +56,7 @@ impl Object {
             return Err(self.error(ErrorKind::ReadOnly));
         };
         if !set.is_open(tx) {
-            return Err(self.error(ErrorKind::Invalid("its txg is frozen")));
+            return Err(self.error(ErrorKind::Invalid("its txg no longer accepts changes")));
         }
         set.access(self.number())?;
         Ok((object, set))

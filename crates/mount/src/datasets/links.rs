@@ -38,7 +38,7 @@ pub(super) fn refuse_foreign(path: &Path, trusted: &[u32]) -> Result<(), String>
             continue;
         }
         if !trusted.contains(&seen.uid()) {
-            return Err(format!("{} is a link of another user", at.display()));
+            return Err(format!("{} is a symbolic link of another user", at.display()));
         }
         links += 1;
         if links > LINKS_MAX {
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(refuse_foreign(&dir.join("real/x"), &[me + 1]), Ok(()));
         for path in ["link/x", "real/up", "real/up/x"] {
             let why = refuse_foreign(&dir.join(path), &[me + 1]).unwrap_err();
-            assert!(why.ends_with("is a link of another user"), "{why}");
+            assert!(why.ends_with("is a symbolic link of another user"), "{why}");
         }
     }
 }

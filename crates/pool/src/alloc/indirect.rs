@@ -197,7 +197,9 @@ impl Allocator {
                 let found: u64 = parts.iter().map(|p| p.end - p.start).sum();
                 if found < end.saturating_sub(start) {
                     let lost = end.saturating_sub(start) - found;
-                    self.problem(format!("{lost} bytes at {start:#x} of vdev {vdev} went nowhere"));
+                    self.problem(format!(
+                        "{lost} bytes at {start:#x} of vdev {vdev} have no mapping"
+                    ));
                 }
                 for part in parts {
                     let size = part.end - part.start;

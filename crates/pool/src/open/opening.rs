@@ -77,7 +77,9 @@ impl<'a> Opening<'a> {
         let guids = guids.join(", ");
         self.salvage.push(Salvage {
             what: STALE_DEVICES,
-            cause: format!("without those out of use or behind there are too few: {guids}"),
+            cause: format!(
+                "too few devices without those that are out of use or outdated: {guids}"
+            ),
         });
         Ok(wider)
     }

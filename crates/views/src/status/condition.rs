@@ -88,19 +88,19 @@ fn texts(condition: Condition) -> (&'static str, &'static str, Option<&'static s
             Some("ZFS-8000-4J"),
         ),
         Condition::Behind => (
-            "One or more devices were away while the pool was written, and hold an\n\t\
+            "One or more devices were absent while the pool was written, and have an\n\t\
              older state of it.  What they missed is read from the others.",
-            "The next command that changes the pool brings those up to date that only\n\t\
-             stood still; `zinc zpool resilver` does it at once.\n\t\
-             Where one was also written without the others, the pool is not written to:\n\t\
-             `zinc zpool online` gives up the changes of that one; take the others away\n\t\
-             to keep them.",
+            "The next command that changes the pool resilvers those that were only\n\t\
+             absent; `zinc zpool resilver` does it at once.\n\t\
+             Where one was also written while the others were absent, the pool is not\n\t\
+             written to: `zinc zpool online` gives up the changes of that one;\n\t\
+             disconnect the others to keep them.",
             None,
         ),
         Condition::Lacking => (
-            "One or more devices lack a part of what was written while they were away.\n\t\
+            "One or more devices lack a part of what was written while they were absent.\n\t\
              It is read from the others.",
-            "The next command that changes the pool brings it to them;\n\t\
+            "The next command that changes the pool resilvers them;\n\t\
              `zinc zpool resilver` does it at once.",
             None,
         ),
@@ -108,8 +108,8 @@ fn texts(condition: Condition) -> (&'static str, &'static str, Option<&'static s
             "One or more devices were deleted, moved, replaced or cut short while\n\t\
              they were in use.  What is written to them is lost when the pool is closed.",
             "Copy the data out before the pool is exported or its server ends, or put\n\t\
-             the device back where it was.  A device that the others make up for is\n\t\
-             gone without from the next txg on.  What was cut off of one stays lost when it\n\t\
+             the device back where it was.  With enough redundancy the pool does\n\t\
+             without it from the next txg on.  What was cut off of one stays lost when it\n\t\
              has its size again: 'zpool scrub' names the files.",
             None,
         ),

@@ -64,7 +64,7 @@ pub struct Ls {
 /// Arguments of `zinc far check`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-What is wrong here was done by the store; what `zinc check` finds beyond that is wrong in the pool.
+Errors found here are those of the store; errors that only `zinc check` finds are in the pool.
 Exit code 3 when something is wrong.")]
 pub struct Check {
     /// The store: dir:///PATH, or a bucket as s3://BUCKET/PREFIX (or gs://, az://)
@@ -75,8 +75,8 @@ pub struct Check {
 /// Arguments of `zinc far copy`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-One of both is a store (dir:///PATH, s3://BUCKET/PREFIX, gs://…, az://…). A file is made anew,
-with holes where the disk has nothing.
+Either FROM or TO is a store (dir:///PATH, s3://BUCKET/PREFIX, gs://…, az://…).
+A file is created, with holes where the disk has nothing.
 A file is copied into a disk that is there already and at least as large.")]
 pub struct Copy {
     /// The source

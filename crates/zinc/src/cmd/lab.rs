@@ -228,7 +228,7 @@ impl Verb for Fit {
             if self.write && !self.destroy_data {
                 return Err(Failure::new(format!("{} was not touched", path.display()))
                     .because("--write destroys what is on it")
-                    .hint("say --destroy-data if that is wanted"));
+                    .hint("pass --destroy-data to allow that"));
             }
             if self.write && !self.yes {
                 confirm(session, path)?;

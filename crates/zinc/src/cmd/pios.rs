@@ -326,7 +326,7 @@ impl Args {
             (method, layout) = (m.or(method), l.or(layout));
         }
         if self.fpp && layout == Some(Layout::Shared) {
-            return Err(Failure::usage("--fpp and -L ssf say the opposite"));
+            return Err(Failure::usage("--fpp and -L ssf contradict each other"));
         }
         let usual = if self.fpp { Layout::PerRegion } else { Layout::Shared };
         Ok((method.unwrap_or(Method::Plain(PlainMethod::Posix)), layout.unwrap_or(usual)))

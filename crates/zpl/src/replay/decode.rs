@@ -317,6 +317,6 @@ fn identity(object: u64, slots: u16, generation: u64) -> Result<Identity> {
     }
     match u8::try_from(slots) {
         Ok(slots @ 1..=32) => Ok(Identity { object, slots, generation }),
-        _ => Err(Refusal::Damaged("a dnode of more slots than any has")),
+        _ => Err(Refusal::Damaged("the number of dnode slots is out of range")),
     }
 }

@@ -283,7 +283,7 @@ fn check_xattr(name: &[u8], value: &[u8]) -> Result<()> {
         return Err(Error::NameTooLong(shown()));
     }
     if value.len() > ANY_VALUE_MAX {
-        return Err(Error::TooLarge("an extended attribute has at most 64 KiB"));
+        return Err(Error::TooLarge("the value of an extended attribute has at most 64 KiB"));
     }
     Ok(())
 }

@@ -273,7 +273,7 @@ impl Service {
         let busy = |why: String| {
             Refusal::new(format!("cannot {verb} '{}': pool is busy", self.held.name()))
                 .because(why)
-                .hint(format!("end them, or take it from them with `zinc zpool {verb} -f`"))
+                .hint(format!("end them, or use `zinc zpool {verb} -f`"))
         };
         if !forced {
             let pool = self.held.pool().ok_or_else(|| Refusal::new("the pool is gone"))?;
@@ -367,7 +367,7 @@ impl Service {
         let code = code?;
         let text = |mut file: File| -> std::io::Result<String> {
             if file.metadata()?.len() > SHOWN_MAX {
-                return Err(std::io::Error::other("there is too much to show: name less"));
+                return Err(std::io::Error::other("the output is too long: name fewer datasets"));
             }
             file.rewind()?;
             let mut bytes = Vec::new();

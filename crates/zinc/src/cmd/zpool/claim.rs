@@ -22,7 +22,7 @@ use std::time::Instant;
 use term::escape::word;
 
 /// Why no device is used twice.
-const ONCE: &str = "a pool has each of its devices once";
+const ONCE: &str = "a device can be in a pool only once";
 /// What to do with a device that was a pool's, and is not any more.
 const LEFT_OVER: &str = "`zpool status` names its devices; one that was left over, as by a split \
                          that was cut off, is taken with -f";

@@ -144,8 +144,8 @@ impl Verb for Offline {
         if self.temporary && session.client().is_none() {
             ui::note(
                 session,
-                "warning: nothing holds the pool, so that the devices are in use again at \
-                 the next command; `zinc serve` holds it",
+                "warning: no process has the pool open, so the next command uses the \
+                 devices again; `zinc serve` keeps it open",
             );
         }
         Ok(ExitCode::SUCCESS)
