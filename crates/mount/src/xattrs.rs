@@ -12,6 +12,9 @@ use fuser::{Errno, INodeNo};
 const CREATE: i32 = 1;
 const REPLACE: i32 = 2;
 
+/// The name spaces of attributes, beside that of the lists of access rights.
+const NAME_SPACES: [&[u8]; 3] = [USER, b"trusted.", b"security."];
+
 /// Names that a file without a name space may have on disk are of this one.
 const USER: &[u8] = b"user.";
 
@@ -101,12 +104,15 @@ impl Front {
     }
 
     /// Lists of access rights are attributes only where the dataset has them, and attributes only
-    /// where it has any.
+    /// where it has any. Linux hands over any name; that of an attribute is of a name space, and
+    /// not empty in it.
     fn check_xattr_name(&self, name: &[u8]) -> FuseResult<()> {
-        let is_list = name.starts_with(b"system.");
-        match self.options.xattrs && (self.options.posix_acls || !is_list) {
-            true => Ok(()),
+        let is_list = name == acl::ACCESS || name == acl::DEFAULT;
+        let space = NAME_SPACES.iter().find(|space| name.starts_with(space));
+        match self.options.xattrs && (space.is_some() || is_list && self.options.posix_acls) {
             false => Err(Errno::EOPNOTSUPP),
+            true if space.is_some_and(|space| *space == name) => Err(Errno::EINVAL),
+            true => Ok(()),
         }
     }
 }

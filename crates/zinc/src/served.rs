@@ -449,7 +449,9 @@ impl Server {
         is_part: bool,
     ) -> Result<RunOutcome, Failure> {
         let args: Vec<Value> = words.iter().map(|a| word_to_json(a)).collect();
-        let folder = std::env::current_dir().map_err(|e| {
+        // Of one that was removed, the name that it had: nothing can be found in it.
+        let folder = std::env::current_dir().or_else(|_| std::fs::read_link("/proc/self/cwd"));
+        let folder = folder.map_err(|e| {
             Failure::new("cannot find the current directory").because(e.to_string())
         })?;
         let known = ENVIRONMENT.iter();

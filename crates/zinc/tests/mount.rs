@@ -461,6 +461,9 @@ assert sorted(os.listxattr("f")) == ["trusted.b", "user.a"], os.listxattr("f")
 os.removexattr("f", "user.a")
 try: os.getxattr("f", "user.a"); assert False
 except OSError as e: assert e.errno == 61
+for name, errno in [("bare", 95), ("other.a", 95), ("user.", 22), ("system.a", 95)]:
+    try: os.setxattr("f", name, b"1"); assert False, name
+    except OSError as e: assert e.errno == errno, (name, e)
 os.mkdir("d")
 entry = lambda tag, rights, id=0xffffffff: struct.pack("<HHI", tag, rights, id)
 default = struct.pack("<I", 2) + entry(1, 7) + entry(2, 6, 1000) + entry(4, 5)

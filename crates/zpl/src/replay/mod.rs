@@ -87,7 +87,7 @@ pub struct ReplayReport {
     pub passed_over: u64,
     /// Files of the delete queue that are gone.
     pub released: u64,
-    /// The record that could not be applied; it and what follows it is lost.
+    /// The record that could not be applied; it and what follows it is not in the file system.
     pub stopped: Option<ReplayStop>,
     /// Why the log ends where it does.
     pub log_end: LogEnd,
@@ -98,7 +98,7 @@ impl ReplayReport {
     #[must_use]
     pub fn problem(&self) -> Option<String> {
         if let Some(stop) = &self.stopped {
-            return Some(format!("{stop}; the rest of the log is lost"));
+            return Some(format!("{stop}; the rest of the log is not replayed"));
         }
         match &self.log_end {
             LogEnd::Lost(e) => Some(format!("a block of the intent log is lost: {e}")),
