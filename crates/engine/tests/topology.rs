@@ -12,6 +12,8 @@ mod draid;
 mod evacuate;
 #[path = "topology/expand.rs"]
 mod expand;
+#[path = "topology/locked_logs.rs"]
+mod locked_logs;
 mod random;
 #[path = "topology/rebuild.rs"]
 mod rebuild;

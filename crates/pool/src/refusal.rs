@@ -53,6 +53,9 @@ pub enum PoolRefusal {
     /// A change of the same txg has to be durable first.
     #[error("{0} changed at the same time: try again")]
     ChangedInTxg(String),
+    /// The intent log of a locked dataset would be lost.
+    #[error("the intent log of {0} waits for its replay, for which the key has to be loaded")]
+    LogNotReplayed(String),
     /// Only what cannot be read is given up.
     #[error("{0} can be read")]
     Readable(String),

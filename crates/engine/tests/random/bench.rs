@@ -7,7 +7,7 @@ use engine::inside::dsl::write::{Encryption, RootKey};
 use engine::inside::dsl::{KeyFormat, WrappingKey};
 use engine::inside::{check, pool, rt};
 use engine::live;
-use engine::live::{Devices, ImportOptions, LivePool, TxgLimits, VdevSpec};
+use engine::live::{Devices, ImportOptions, LivePool, LogDevices, TxgLimits, VdevSpec};
 use engine::{Candidate, OpenOptions, Pool};
 use poolkit::Shape;
 use std::path::{Path, PathBuf};
@@ -264,6 +264,23 @@ impl Bench {
         let pool = live::import(&rt::Rt::current(), &candidate, &options, &self.source()).unwrap();
         Self::quiet(&pool);
         pool
+    }
+
+    /// The pool, without the key of its datasets.
+    pub fn import_locked(&self) -> LivePool {
+        let options = ImportOptions::new(self.options());
+        let source = self.source();
+        let pool = live::import(&rt::Rt::current(), &self.candidate(), &options, &source).unwrap();
+        Self::quiet(&pool);
+        pool
+    }
+
+    /// The same, under another name, and with this done with log devices that are away.
+    pub fn import_as(&self, name: &str, logs: LogDevices) -> LivePool {
+        let rename = Some(name.to_owned());
+        let options = ImportOptions { rename, logs, ..ImportOptions::new(self.options()) };
+        let source = self.source();
+        live::import(&rt::Rt::current(), &self.candidate(), &options, &source).unwrap()
     }
 
     fn import_with(&self, open: OpenOptions) -> pool::Result<LivePool> {

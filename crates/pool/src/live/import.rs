@@ -157,6 +157,7 @@ pub fn import(
     cut.extend(damaged);
     let place = StateToOpen { root, newest: newest.txg, state };
     let mut pool = assemble(rt, &reading, options, place, &devices)?;
+    rename_logs(&mut cut, &name, pool.name());
     pool.end_split(&split)?;
     pool.shared.post_system("pool_import");
     pool.shared.owner.store(options.user, Ordering::Relaxed);
@@ -240,16 +241,26 @@ pub(super) fn open_part(
     first: impl FnOnce(&LivePool, &VdevConfig) -> Result<()>,
 ) -> Result<LivePool> {
     let reading = Pool::open_candidate(candidate, &options.open)?;
-    let (cut, missing) = (cut_logs(&reading), missing_logs(&reading));
+    let (mut cut, missing) = (cut_logs(&reading), missing_logs(&reading));
     let whole = reading.config().vdev_tree.clone();
     let txg = reading.uberblock().txg;
     let place = StateToOpen { root: shape(&whole)?, newest: txg, state: txg };
     let devices = Devices { open, failed: BTreeMap::new() };
     let mut pool = assemble(rt, &reading, options, place, &devices)?;
+    rename_logs(&mut cut, reading.name(), pool.name());
     first(&pool, &whole)?;
     pool.replay_logs(&cut)?;
     pool.give_up_logs(&cut, &missing)?;
     Ok(pool)
+}
+
+/// The logs were found under the name that the pool has on its devices, and it gets another one.
+fn rename_logs(cut: &mut [CutLog], from: &str, to: &str) {
+    for log in cut {
+        if let Some(below) = log.dataset.strip_prefix(from) {
+            log.dataset = format!("{to}{below}");
+        }
+    }
 }
 
 /// The devices of a pool, by guid.

@@ -21,6 +21,7 @@ pub(super) use given_up::{CutLog, cut_logs, damaged_logs, missing_logs};
 pub use given_up::{GivenUpLog, LogDevices};
 pub(super) use replay::{Claim, claims, unclaimed_logs, why_not_replayed};
 
+use super::LivePool;
 use super::head::Head;
 use super::shared::{Shared, TaskCx};
 use crate::error::{Error, Result};
@@ -36,10 +37,18 @@ use ondisk::{BlkPtr, ObjsetKind, ZilHeader};
 use std::sync::Arc;
 use zio::{Allocate, Place};
 
+/// An allocated block of a log.
+struct AllocatedBlock {
+    bp: BlkPtr,
+    place: Place,
+    /// The last of a chain is allocated ahead, and was never written.
+    is_written: bool,
+}
+
 /// The allocated blocks of a log: those that an import claimed, or, when none has, those that
 /// were synced as allocated. The last was never written, which ends the chain. Claimed were also
 /// blocks of data that records name.
-fn blocks(objset: &Objset, header: &ZilHeader, synced: u64) -> Vec<BlkPtr> {
+fn blocks(objset: &Objset, header: &ZilHeader, synced: u64) -> Vec<AllocatedBlock> {
     let claimed = header.claim_txg != 0;
     let mut out = Vec::new();
     let mut bp = header.log;
@@ -48,28 +57,59 @@ fn blocks(objset: &Objset, header: &ZilHeader, synced: u64) -> Vec<BlkPtr> {
         if if claimed { seq > header.claim_blk_seq } else { bp.logical_birth() > synced } {
             break;
         }
-        out.push(bp);
         let place = Place { objset: objset.id(), object: 0, level: Place::LEVEL_ZIL, blkid: seq };
-        let Some(at) = ChainPlace::of(bp.checksum_kind()) else { break };
+        let at = ChainPlace::of(bp.checksum_kind());
         let (block, decode): (_, DecodeRecord) = match zil::is_locked(objset) {
             true => (objset.store().read_clear(&bp, place), Record::decode_clear),
             false => (objset.store().read(&bp, place, objset.key()), Record::decode),
         };
-        let Ok(block) = block else { break };
-        let Ok(chain) = Chain::decode(&block, at, block.endian()) else { break };
+        let chain = at.zip(block.ok()).and_then(|(at, block)| {
+            Some((Chain::decode(&block, at, block.endian()).ok()?, at, block))
+        });
+        out.push(AllocatedBlock { bp, place, is_written: chain.is_some() });
+        let Some((chain, at, block)) = chain else { break };
         if claimed {
             let all = records_by(chain.records_in(&block, at), block.endian(), decode);
-            let first = header.claim_txg;
             let last = match header.flags & ZilHeader::FLAG_CLAIM_LR_SEQ_VALID {
                 0 => u64::MAX,
                 _ => header.claim_lr_seq,
             };
-            let claimed = all.filter_map(|record| record.ok().filter(|r| r.seq <= last));
-            out.extend(claimed.filter_map(|record| claimed_block(&record, first)));
+            let records = all.filter_map(|record| record.ok().filter(|r| r.seq <= last));
+            out.extend(records.filter_map(|r| claimed_data(&r, objset.id(), header.claim_txg)));
         }
         bp = chain.next;
     }
     out
+}
+
+/// The block of data that a record names, when it was claimed in txg `first`.
+fn claimed_data(record: &Record, objset: u64, first: u64) -> Option<AllocatedBlock> {
+    let bp = claimed_block(record, first)?;
+    let Body::Write { object, offset, .. } = &record.body else { return None };
+    let blkid = offset / bp.lsize().max(1);
+    let place = Place { objset, object: *object, level: Place::LEVEL_ZIL, blkid };
+    Some(AllocatedBlock { bp, place, is_written: true })
+}
+
+/// Whether an import has claimed the log of a head, and it has records that are not replayed. So
+/// it is with encrypted datasets until their keys are loaded.
+fn waits_for_replay(header: &ZilHeader) -> bool {
+    let is_replayed = match header.flags & ZilHeader::FLAG_CLAIM_LR_SEQ_VALID {
+        0 => false,
+        _ => header.claim_lr_seq <= header.replay_seq,
+    };
+    header.claim_txg != 0 && header.flags & ZilHeader::FLAG_REPLAY_NEEDED != 0 && !is_replayed
+}
+
+/// The blocks of a claimed log that waits for its replay, as far as they can be found, each with
+/// its place. Nothing but its header leads to them.
+pub(in crate::live) fn claimed_blocks(objset: &Objset) -> Vec<(BlkPtr, Place)> {
+    let header = objset.phys().zil;
+    if !waits_for_replay(&header) {
+        return Vec::new();
+    }
+    let all = blocks(objset, &header, header.claim_txg);
+    all.into_iter().filter(|b| b.is_written).map(|b| (b.bp, b.place)).collect()
 }
 
 /// The block of data that a record names, when the import claimed it: it is in no txg before `txg`.
@@ -81,6 +121,34 @@ fn claimed_block(record: &Record, txg: u64) -> Option<BlkPtr> {
 
 /// The feature of a dataset in whose log extended attributes may stand.
 const ZILSAXATTR: &str = "org.openzfs:zilsaxattr";
+
+impl LivePool {
+    /// Refuses what would lose a log that waits for its replay, as it ends all logs.
+    pub(super) fn check_logs_replayed(&self) -> Result<()> {
+        let _guard = self.shared.gate.read();
+        let mut heads = heads::readable_heads(self.view());
+        match heads.find(|(_, objset)| waits_for_replay(&objset.phys().zil)) {
+            Some((dataset, _)) => Err(refused(PoolRefusal::LogNotReplayed(dataset))),
+            None => Ok(()),
+        }
+    }
+
+    /// Does something while no log has anything on disk: what was promised is in the tree.
+    ///
+    /// # Errors
+    /// A log waits for its replay, or cannot be ended; and those of `act`.
+    pub(super) fn while_logs_are_empty<T>(&self, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.check_logs_replayed()?;
+        let heads = self.shared.all_heads();
+        let ended = heads.iter().try_for_each(|head| head.log.suspend());
+        let result = match ended {
+            Ok(()) => act(),
+            Err(why) => Err(self.shared.failed("ending intent logs", &why)),
+        };
+        heads.iter().for_each(|head| head.log.resume());
+        result
+    }
+}
 
 impl Shared {
     /// In a sync: features that a dirty head uses from this txg on because of its log.
@@ -177,8 +245,8 @@ impl TaskCx<'_> {
         self.check_log(dataset)?;
         self.touch();
         if let Some(synced) = synced {
-            for bp in blocks(&objset, &header, synced) {
-                self.shared.writer.free(&bp, self.tx.txg());
+            for block in blocks(&objset, &header, synced) {
+                self.shared.writer.free(&block.bp, self.tx.txg());
             }
         }
         self.write_log_header(dataset, &objset, &ZilHeader::default())?;

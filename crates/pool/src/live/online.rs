@@ -140,12 +140,24 @@ impl Shared {
             cx.touch();
             shared.scans.has_moved(guid);
             shared.reader.set_vdevs(next);
+            shared.use_log_as_written(&root, guid);
             // Also when the leaf has come: data of this txg were written before.
             shared.reader.vdevs().has_missed(guid, &one(cx.tx.txg()));
             let mut config = shared.config.lock();
             (config.root, config.dirty) = (root, true);
             Ok(())
         })
+    }
+
+    /// The log device that a leaf belongs to takes blocks of logs as long as it is written to.
+    fn use_log_as_written(&self, root: &VdevConfig, leaf: u64) {
+        let mut logs = root.children.iter().filter(|top| top.is_log && !top.non_allocating);
+        let Some(log) = logs.find(|top| top.find(leaf).is_some()) else { return };
+        let Ok(id) = u32::try_from(log.id) else { return };
+        match self.reader.vdevs().top(id).is_some_and(|top| top.is_writable()) {
+            true => self.alloc.use_log(id),
+            false => self.alloc.avoid_log(id),
+        }
     }
 
     /// What a leaf that has come back lacks, by its uberblocks, those of a leaf beside it and its
@@ -277,10 +289,12 @@ fn below(node: vdev::NodeRef<'_>) -> Vec<u64> {
 }
 
 impl LivePool {
-    /// Takes a leaf out of use. What it misses from now on is written down.
+    /// Takes a leaf out of use. What it misses from now on is written down. When no other has what
+    /// a log device has, what was promised there is in the tree before.
     ///
     /// # Errors
-    /// When there is no such leaf, or the rest cannot do without it.
+    /// When there is no such leaf, or the rest cannot do without it; or its intent logs cannot be
+    /// ended.
     pub fn offline_leaf(&self, guid: u64, how: OfflineMode) -> Result<()> {
         let shared = &self.shared;
         if leaf_of(&shared.config.lock().root, guid).is_none() {
@@ -289,11 +303,26 @@ impl LivePool {
         if !shared.reader.vdevs().can_lose_all(&[guid]) {
             return Err(refused(DeviceFault::OnlyCopy));
         }
+        let is_of_log = {
+            let config = shared.config.lock();
+            let mut logs = config.root.children.iter().filter(|top| top.is_log);
+            logs.any(|top| top.find(guid).is_some())
+        };
+        if is_of_log && !shared.reader.vdevs().top_is_complete_without(guid) {
+            return self.while_logs_are_empty(|| {
+                self.run(|cx| cx.end_logs_of_closed())?;
+                self.put_offline(guid, how)
+            });
+        }
+        self.put_offline(guid, how)
+    }
+
+    fn put_offline(&self, guid: u64, how: OfflineMode) -> Result<()> {
         let open = match how {
             OfflineMode::Faulted | OfflineMode::FaultedForNow => LeafOpen::Faulted,
             OfflineMode::Offline | OfflineMode::OfflineForNow => LeafOpen::Offline,
         };
-        shared.put_leaf(guid, open, move |leaf| {
+        self.shared.put_leaf(guid, open, move |leaf| {
             unmark(leaf)?;
             match how {
                 OfflineMode::Offline => set_u64(leaf, "offline", 1),

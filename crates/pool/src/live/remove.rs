@@ -157,13 +157,7 @@ impl LivePool {
         let below = top.walk().filter(|v| v.kind.is_leaf());
         below.for_each(|v| self.shared.end_works_on(v.guid));
         self.shared.alloc.avoid_log(id);
-        let heads = self.shared.all_heads();
-        let ended = heads.iter().try_for_each(|head| head.log.suspend());
-        let removed = match ended {
-            Ok(()) => self.empty_and_remove(guid, id),
-            Err(why) => Err(self.shared.failed("ending intent logs", &why)),
-        };
-        heads.iter().for_each(|head| head.log.resume());
+        let removed = self.while_logs_are_empty(|| self.empty_and_remove(guid, id));
         if removed.is_err() && missing_logs(&self.view).iter().all(|(n, _)| *n != top.id) {
             self.shared.alloc.use_log(id);
         }

@@ -133,6 +133,7 @@ impl LivePool {
         let shared = &self.shared;
         choose(&shared.config.lock().root, sides)?;
         self.check_split(sides)?;
+        self.check_logs_replayed()?;
         sides.iter().for_each(|side| shared.end_works_on(*side));
         // What was promised is in the tree, as far as it is not promised meanwhile.
         self.sync()?;

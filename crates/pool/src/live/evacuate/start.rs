@@ -238,15 +238,10 @@ impl LivePool {
     fn stop_using(&self, top: &VdevConfig) -> Result<()> {
         let shared = &self.shared;
         top.walk().filter(|v| v.kind.is_leaf()).for_each(|v| shared.end_works_on(v.guid));
-        let heads = shared.all_heads();
-        let ended = heads.iter().try_for_each(|head| head.log.suspend());
-        let rested =
-            ended.map_err(|why| self.shared.failed("ending intent logs", &why)).and_then(|()| {
-                (0..TXGS_TO_REST).try_for_each(|txg| {
-                    self.run(move |cx| if txg == 0 { cx.end_logs_of_closed() } else { Ok(()) })
-                })
-            });
-        heads.iter().for_each(|head| head.log.resume());
-        rested
+        self.while_logs_are_empty(|| {
+            (0..TXGS_TO_REST).try_for_each(|txg| {
+                self.run(move |cx| if txg == 0 { cx.end_logs_of_closed() } else { Ok(()) })
+            })
+        })
     }
 }

@@ -27,6 +27,10 @@
 //! came behind it. With `zfs_scan_legacy` blocks are read as the walk comes to them, 16 MiB at a
 //! time.
 //!
+//! **Intent logs.** That of an encrypted dataset is replayed when its key is loaded, and until then
+//! nothing but the header of the object set leads to its blocks. A walk visits them first of all of
+//! a dataset, and does not collect them.
+//!
 //! Where a walk is can be said in OpenZFS's terms ([`Walk::place`]), and a walk can begin there
 //! ([`Walk::go_on`]); `kept.rs` has what these terms are. What is left is then what the queue
 //! leads to, and everything else counts as visited.
@@ -36,6 +40,7 @@ use super::rest::ScanPacing;
 use crate::error::Result;
 use crate::faults::{LOST_KEPT, bookmark};
 use crate::live::collected::{BatchLimits, Collected};
+use crate::live::log::claimed_blocks;
 use crate::live::scans::{Outcome, ScanRemainder, Set, Visited, WalkedSets};
 use crate::live::shared::Shared;
 use crate::live::tunables::Tunable;
@@ -376,6 +381,9 @@ impl<'a> Walk<'a> {
             };
             if let Some(d) = &found {
                 self.walked.note(set.object, d.guid, d.prev_snap);
+                if set.resume.is_none() && !d.is_snapshot() {
+                    self.heal_log(set.object, d);
+                }
             }
             let batch = Batch::default();
             let mut visit = PieceVisitor { walk: self, until, batch, collected: 0, stop: None };
@@ -394,6 +402,18 @@ impl<'a> Walk<'a> {
                 self.left.push_front(set);
                 return Ok(false);
             }
+        }
+    }
+
+    /// Heals the intent log of a head that waits for its key. All copies are verified, also in a
+    /// resilver: such a log is of txgs that never became durable, of which no leaf says what it
+    /// missed. The logs of other heads are not needed as soon as the next txg is durable.
+    fn heal_log(&mut self, object: u64, dataset: &DslDataset) {
+        let store = Arc::clone(&self.shared.store) as _;
+        let Ok(objset) = Objset::open(store, object, &dataset.bp, None) else { return };
+        for blocks in claimed_blocks(&objset).chunks(COLLECTED_BATCH_BLOCKS) {
+            let mended = self.shared.reader.heal_many(blocks, Heal::All);
+            note_mended(self.shared, &self.walked, &mut self.outcome, blocks, mended);
         }
     }
 
