@@ -104,6 +104,7 @@ fn run(held: &Weak<Held>, rt: &Rt) {
         std::thread::sleep(LOOK);
         let Some(held) = held.upgrade() else { return };
         let Some(pool) = held.pool() else { return };
+        pool.go_without_cut();
         let moved = pool.moved_devices();
         drop(pool);
         follower.follow(&held, &moved);

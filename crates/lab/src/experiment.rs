@@ -131,7 +131,7 @@ impl Target {
             Self::Device { destroy: false, .. } if own.destroys() => {
                 let what = format!("{} does not run there", own.name);
                 Err(LabError::new(what, "it writes to the device, and what is on it is lost")
-                    .hint("say --destroy-data if that is wanted"))
+                    .hint("pass --destroy-data to allow that"))
             }
             _ => Ok(()),
         }

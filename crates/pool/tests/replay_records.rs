@@ -253,7 +253,7 @@ fn a_record_that_fails_changes_nothing_and_ends_the_replay() {
         let mut all = list;
         all.push(remove(dir, &name));
         let (fs, report) = apply(&objset, all);
-        assert!(report.problem().is_some_and(|p| p.contains("is lost")), "{what}");
+        assert!(report.problem().is_some_and(|p| p.contains("is not replayed")), "{what}");
         let stop = report.stopped.unwrap_or_else(|| panic!("{what}: was applied"));
         assert_eq!((stop.seq, report.applied), (before + 1, before), "{what}: {stop}");
         // What came after was not applied, and what failed left no trace.

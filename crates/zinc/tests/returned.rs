@@ -87,6 +87,13 @@ impl Served {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// What is said of a command that fails.
+    fn refused(&self, command: &str) -> String {
+        let output = self.place.command_here(command).output().unwrap();
+        assert!(!output.status.success(), "{command}: {output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
     fn health(&self) -> String {
         self.now("zpool list -Ho health tank").trim().to_owned()
     }
@@ -252,6 +259,23 @@ fn a_file_that_was_cut_short_for_a_moment_is_noticed() {
     served.write("y", 2);
     served.is_used_again();
     served.holds(&["x", "y"]);
+}
+
+/// The pool is idle: nothing is written after the file was cut. Until it has everything, the other
+/// side is all that there is.
+#[test]
+fn a_file_that_was_cut_short_while_nothing_was_written_is_brought_everything() {
+    let served = Served::mirror();
+    served.write("x", 8);
+    let file = File::options().write(true).open(served.at("b")).unwrap();
+    let size = file.metadata().unwrap().len();
+    file.set_len(5 << 20).unwrap();
+    has(&served.refused("zpool detach tank a"), &["no valid replicas"]);
+    has(&served.refused("zpool offline tank a"), &["no valid replicas"]);
+    file.set_len(size).unwrap();
+    served.is_used_again();
+    served.now("zpool offline tank a");
+    served.holds(&["x"]);
 }
 
 /// What has a later or another history than the pool is refused, until the administrator says so.

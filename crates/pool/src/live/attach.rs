@@ -252,6 +252,10 @@ impl Shared {
             let kept: Vec<u64> = spares.filter(|n| is_spare(&left, *n) == Some(false)).collect();
             let root = left;
             let tree = shared.reader.vdevs();
+            // Only this txg may have seen that what stays was cut short.
+            if !tree.top_is_complete_without(leaf) {
+                return Err(refused(DeviceFault::NoReplicas));
+            }
             let next = tree.successor(&shared.rt, &root, &mut |_| None).map_err(|e| bad(&e))?;
             if let Some(gone) = &gone {
                 cx.free_objects(gone)?;

@@ -131,6 +131,10 @@ impl Shared {
             let unmarked = |leaf: &mut VdevConfig| unset(leaf, &[RESILVER_TXG]);
             change_leaf(&mut root, guid, &unmarked).map_err(|e| bad(&e))?;
             let before = shared.reader.vdevs();
+            // Only this txg may have seen that another was cut short.
+            if matches!(open, LeafOpen::Offline) && !before.can_lose_all(&[guid]) {
+                return Err(refused(DeviceFault::OnlyCopy));
+            }
             let mut leaf = |c: &VdevConfig| (c.guid == guid).then(|| open.clone());
             let next = before.successor(&shared.rt, &root, &mut leaf).map_err(|e| bad(&e))?;
             let is_written = next.leaves().any(|l| l.guid() == guid && l.writer().is_some());

@@ -70,6 +70,17 @@ impl LivePool {
         MovedDevices { leaves, places }
     }
 
+    /// Begins a txg when a device in use was cut short and the pool can go without it. Only a txg
+    /// does that: an idle pool would go on, and read what is not there. Asks the system.
+    pub fn go_without_cut(&self) {
+        let tree = self.shared.reader.vdevs();
+        let is_cut = |l: &NodeRef<'_>| l.displaced() == Some(Displacement::Cut);
+        let mut in_use = tree.leaves().filter(|l| l.is_written() && l.state().is_readable());
+        if !self.is_waiting() && in_use.any(|l| is_cut(&l) && tree.can_lose_all(&[l.guid()])) {
+            self.shared.txgs.want_next();
+        }
+    }
+
     /// The labels say from now on that leaves are where they were followed to.
     ///
     /// # Errors
