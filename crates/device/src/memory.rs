@@ -25,8 +25,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Unit in which memory is taken.
-const PAGE_BYTES: usize = 64 << 10;
+/// Unit in which memory is taken. Small: a large device is zeros but for its metadata, a few KiB
+/// here and there.
+const PAGE_BYTES: usize = 16 << 10;
+/// A page that was never written.
+static ZERO_PAGE: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 
 /// Number of maps. Neighbouring pages lie in different ones.
 const SHARDS: usize = 64;
@@ -159,7 +162,7 @@ impl MemoryDevice {
                 Some(page) => Arc::make_mut(page)[at..at + bytes.len()].copy_from_slice(bytes),
                 None if is_zero(bytes) => {}
                 None => {
-                    let mut page: Arc<[u8]> = Arc::from(vec![0; PAGE_BYTES]);
+                    let mut page: Arc<[u8]> = Arc::from(ZERO_PAGE.as_slice());
                     Arc::make_mut(&mut page)[at..at + bytes.len()].copy_from_slice(bytes);
                     pages.insert(number, page);
                 }
@@ -311,13 +314,12 @@ impl WriteDevice for MemoryDevice {
     }
 
     fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
-        let zeros = vec![0; PAGE_BYTES];
         let whole = usize::try_from(len).unwrap_or(usize::MAX);
         range_within_all(self.size(), offset, len)
             .map_err(|kind| Error::trim(kind, &self.name, offset, len))?;
         let mut at = offset;
         for piece in page_parts(offset, whole).map(|(_, _, part)| part.len()) {
-            self.copy_in(at, &zeros[..piece]);
+            self.copy_in(at, &ZERO_PAGE[..piece]);
             at += piece as u64;
         }
         Ok(())
@@ -373,7 +375,8 @@ mod tests {
         fork.write(PAGE_BYTES as u64, &vec![2; PAGE_BYTES]).expect("write");
         let at = |device: &MemoryDevice, offset| read_one(device, offset, 1).map(|b| b[0]);
         assert_eq!((at(&device, 5), at(&fork, 5), at(&fork, 6)), (Ok(1), Ok(b'x'), Ok(1)));
-        assert_eq!((at(&device, 70_000), at(&fork, 70_000)), (Ok(1), Ok(2)));
+        let second = PAGE_BYTES as u64 + 7;
+        assert_eq!((at(&device, second), at(&fork, second)), (Ok(1), Ok(2)));
     }
 
     #[test]

@@ -115,6 +115,7 @@ impl List<'static> {
 
     fn keep(self) -> KeptMemory {
         self.0.lock().keepers += 1;
+        keep_freed_in_allocator();
         KeptMemory(self)
     }
 }
@@ -226,7 +227,9 @@ impl IdleMemory {
 ///
 /// For a program that opens one pool after the other: the next one asks for as much memory as the
 /// last one gave back, and to have the system clear it once more costs up to a third of the time.
-/// When one of several ends, what waits is given back once.
+/// When the last of several ends, what waits is given back once. The allocator keeps what it has
+/// until then, too, and from then on gives back only when it is asked to
+/// ([`IdleMemory::release`]).
 pub struct KeptMemory(List<'static>);
 
 impl KeptMemory {
@@ -261,6 +264,22 @@ fn trim_allocator() {
     // SAFETY: takes a number, and locks what it looks at.
     unsafe {
         libc::malloc_trim(0);
+    }
+}
+
+/// From here on the allocator gives nothing back by itself.
+///
+/// Else it asks the system for every list of some hundred KiB and gives it back, and each time the
+/// system clears it: a seventh of the page faults of a simulation.
+fn keep_freed_in_allocator() {
+    /// Larger blocks are the system's still. Not more is allowed.
+    #[cfg(target_env = "gnu")]
+    const MAPPED_BYTES: libc::c_int = 32 << 20;
+    #[cfg(target_env = "gnu")]
+    // SAFETY: each takes two numbers, and changes a number of the allocator.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, libc::c_int::MAX);
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "random reads of a large file by the size of its indirect blocks",
     preset: "indirect-study",
     seeds: 1,
-    memory_mib: 5632,
+    memory_mib: 8192,
     on_device: OnDevice::MakesPool,
     run,
 };
