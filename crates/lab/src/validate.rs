@@ -4,12 +4,15 @@
 //! far apart, and small random reads with more and more under way. Here are the sizes and numbers
 //! in between: reads in a row of other sizes, larger random reads, and several of those at once.
 //! The disk and its model get the same reads.
+//!
+//! [`crate::fit::with_writes`] looks at small writes of one place, at random ones of 4 or 64 KiB
+//! one at a time, and on flash at long random ones with many under way. Here, too, are the sizes
+//! and numbers between, and writes in a row.
 
-use crate::disk::Preset;
+use crate::disk::{Preset, Spec};
 use crate::error::LabError;
-use crate::fit::Effort;
-use crate::raw_disk::Fitted;
-use crate::raw_disk::ModelDisk;
+use crate::fit::{self, Effort};
+use crate::raw_disk::{Fitted, ModelDisk};
 use engine::inside::rt::{Rng as _, Xoshiro256};
 
 /// What was measured with a pattern, and what the model says of it.
@@ -17,7 +20,7 @@ use engine::inside::rt::{Rng as _, Xoshiro256};
 pub struct Validation {
     /// The pattern: "random, 64 KiB, 8 under way".
     pub pattern: String,
-    /// MiB that the disk reads in a second.
+    /// MiB that the disk reads or writes in a second.
     pub measured: f64,
     /// The same of the model.
     pub predicted: f64,
@@ -31,8 +34,10 @@ impl Validation {
     }
 }
 
-/// KiB of a read, reads under way, and whether they are at random places.
-const PATTERNS: [(u64, usize, bool); 8] = [
+/// KiB of a request, requests under way, and whether they are at random places.
+type Pattern = (u64, usize, bool);
+
+const READS: [Pattern; 8] = [
     (8, 1, false),
     (32, 1, false),
     (256, 1, false),
@@ -43,8 +48,56 @@ const PATTERNS: [(u64, usize, bool); 8] = [
     (256, 4, true),
 ];
 
-/// Reads that are measured at once.
+/// Those of one kind of places follow each other.
+const WRITES: [Pattern; 6] = [
+    (16, 1, true),
+    (256, 1, true),
+    (1024, 1, true),
+    (256, 8, true),
+    (256, 1, false),
+    (1024, 1, false),
+];
+
+/// Requests that are measured at once.
 const ROUND: usize = 64;
+/// KiB of the writes that fill a write cache, and how many times as much as it holds they are.
+const FILLING_KIB: u64 = 64;
+const FILLING_TIMES: u64 = 2;
+
+/// What is done with a disk beside reading it for a preset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Steps {
+    /// It is written, too: what is on it is lost.
+    pub write: bool,
+    /// The preset is compared with the disk.
+    pub validate: bool,
+}
+
+/// The preset of a disk, and how it compares.
+///
+/// # Errors
+/// Those of [`fit::fit`], [`fit::with_writes`], [`validate`] and [`validate_writes`].
+pub fn fitted(
+    disk: &mut dyn Fitted,
+    name: &str,
+    effort: Effort,
+    steps: Steps,
+    progress: &dyn Fn(&str),
+) -> Result<(Preset, Vec<Validation>), LabError> {
+    let mut preset = fit::fit(disk, name, effort, progress)?;
+    let mut found = Vec::new();
+    if steps.validate {
+        // Before any write: reads would wait for what the write cache then holds.
+        found = validate(disk, &preset, effort, progress)?;
+    }
+    if steps.write {
+        preset = fit::with_writes(disk, preset, effort, progress)?;
+    }
+    if steps.write && steps.validate {
+        found.extend(validate_writes(disk, &preset, effort, progress)?);
+    }
+    Ok((preset, found))
+}
 
 /// Compares a disk with the model that was fitted to it.
 ///
@@ -56,48 +109,146 @@ pub fn validate(
     effort: Effort,
     progress: &dyn Fn(&str),
 ) -> Result<Vec<Validation>, LabError> {
-    let one = |(kib, depth, random): (u64, usize, bool)| {
-        let place = if random { "random" } else { "in a row" };
-        let pattern = format!("{place}, {kib} KiB, {depth} under way");
-        progress(&pattern);
-        let failed = |e| LabError::new(format!("cannot read {pattern}"), e);
-        let mut reads = Reads { len: kib << 10, random, size: disk.size(), read: Vec::new() };
-        let mut rng = Xoshiro256::seeded(2);
+    let one = |pattern: Pattern| {
+        let name = name(pattern);
+        progress(&name);
+        let failed = |e| LabError::new(format!("cannot read {name}"), e);
+        let (kib, depth, _) = pattern;
+        let mut reads = Requests::new(pattern, disk.size());
         let mut seconds = 0.0;
-        while reads.read.is_empty()
-            || ((reads.read.len() as u64) < effort.requests && seconds < effort.seconds)
-        {
-            let round = reads.round(&mut rng);
-            seconds += disk.read_many(depth, reads.len, &round).map_err(failed)?;
+        while reads.want_more(effort, seconds) {
+            seconds += disk.read_many(depth, kib << 10, reads.next_round()).map_err(failed)?;
         }
-        let mib = (reads.read.len() as u64 * reads.len) as f64 / f64::from(1 << 20);
-        let model = ModelDisk::new(preset, 1).read_many(depth, reads.len, &reads.read);
-        let model = model.map_err(failed)?.max(1e-9);
-        Ok(Validation { measured: mib / seconds.max(1e-9), predicted: mib / model, pattern })
+        let model = ModelDisk::new(preset, 1).read_many(depth, kib << 10, &reads.places);
+        let model = model.map_err(failed)?;
+        Ok(reads.validation(name, seconds, model))
     };
-    PATTERNS.into_iter().map(one).collect()
+    READS.into_iter().map(one).collect()
 }
 
-/// The reads of a pattern.
-struct Reads {
+/// The same with writes. What is on the disk is lost.
+///
+/// A write cache takes whatever comes in no time, until it is full. So before the first random
+/// pattern, and before the first in a row, twice as much as it holds is written like that, and then
+/// one pattern follows the other without a pause: the writes are as fast as the disk behind the
+/// cache. The model gets all the same writes.
+///
+/// # Errors
+/// When the disk or the model cannot be written.
+pub fn validate_writes(
+    disk: &mut dyn Fitted,
+    preset: &Preset,
+    effort: Effort,
+    progress: &dyn Fn(&str),
+) -> Result<Vec<Validation>, LabError> {
+    let model = ModelDisk::new(preset, 1);
+    let mut pair = Pair { disk, model, seconds: 0.0, predicted: 0.0 };
+    let mut filled = None;
+    let mut out = Vec::new();
+    for pattern in WRITES {
+        let name = format!("writes {}", name(pattern));
+        progress(&name);
+        let failed = |e| LabError::new(format!("cannot do {name}"), e);
+        if filled != Some(pattern.2) {
+            pair.fill(preset, pattern.2, effort).map_err(failed)?;
+            filled = Some(pattern.2);
+        }
+        let mut writes = Requests::new(pattern, pair.disk.size());
+        (pair.seconds, pair.predicted) = (0.0, 0.0);
+        while writes.want_more(effort, pair.seconds) {
+            pair.write(&mut writes, pattern.1).map_err(failed)?;
+        }
+        out.push(writes.validation(name, pair.seconds, pair.predicted));
+    }
+    Ok(out)
+}
+
+/// A disk and its model, which get the same writes, and the seconds that each took.
+struct Pair<'a> {
+    disk: &'a mut dyn Fitted,
+    model: ModelDisk,
+    seconds: f64,
+    predicted: f64,
+}
+
+impl Pair<'_> {
+    fn write(&mut self, writes: &mut Requests, depth: usize) -> std::io::Result<()> {
+        let len = writes.len;
+        let round = writes.next_round();
+        self.seconds += self.disk.write_many(depth, len, round)?;
+        self.predicted += self.model.write_many(depth, len, round)?;
+        Ok(())
+    }
+
+    /// Fills the write cache, if there is one: as far as that takes ten times as long as a pattern.
+    fn fill(&mut self, preset: &Preset, random: bool, effort: Effort) -> std::io::Result<()> {
+        let enough = FILLING_TIMES * cache_bytes(preset);
+        let mut writes = Requests::new((FILLING_KIB, 1, random), self.disk.size());
+        self.seconds = 0.0;
+        while writes.bytes() < enough && self.seconds < 10.0 * effort.seconds {
+            self.write(&mut writes, 1)?;
+        }
+        Ok(())
+    }
+}
+
+fn name((kib, depth, random): Pattern) -> String {
+    let place = if random { "random" } else { "in a row" };
+    format!("{place}, {kib} KiB, {depth} under way")
+}
+
+/// Bytes of the write cache of a disk that has one, on.
+fn cache_bytes(preset: &Preset) -> u64 {
+    match &preset.disk {
+        Spec::Rotating(spec) if spec.write_cache => spec.write_cache_bytes,
+        Spec::Ssd(spec) if spec.write_cache => spec.write_cache_bytes,
+        _ => 0,
+    }
+}
+
+/// The requests of a pattern.
+struct Requests {
     len: u64,
     random: bool,
     size: u64,
-    /// Where it was read.
-    read: Vec<u64>,
+    rng: Xoshiro256,
+    /// Where they were.
+    places: Vec<u64>,
 }
 
-impl Reads {
-    /// Places of the next reads.
-    fn round(&mut self, rng: &mut Xoshiro256) -> Vec<u64> {
+impl Requests {
+    fn new((kib, _, random): Pattern, size: u64) -> Self {
+        Self { len: kib << 10, random, size, rng: Xoshiro256::seeded(2), places: Vec::new() }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.places.len() as u64 * self.len
+    }
+
+    /// Whether what took these seconds is not enough.
+    fn want_more(&self, effort: Effort, seconds: f64) -> bool {
+        let count = self.places.len() as u64;
+        count == 0 || (count < effort.requests && seconds < effort.seconds)
+    }
+
+    /// Places of the next requests.
+    fn next_round(&mut self) -> &[u64] {
         let places = (self.size / self.len).max(1);
-        let first = self.read.len() as u64;
-        let place = |n: u64| match self.random {
-            true => rng.below(places) * self.len,
-            false => (first + n) % places * self.len,
-        };
-        let round: Vec<u64> = (0..ROUND as u64).map(place).collect();
-        self.read.extend(&round);
-        round
+        let first = self.places.len();
+        for n in 0..ROUND as u64 {
+            let place = match self.random {
+                true => self.rng.below(places),
+                false => (first as u64 + n) % places,
+            };
+            self.places.push(place * self.len);
+        }
+        &self.places[first..]
+    }
+
+    /// What they come to, by the seconds that they took on the disk and on the model.
+    fn validation(&self, pattern: String, seconds: f64, model: f64) -> Validation {
+        let mib = self.bytes() as f64 / f64::from(1 << 20);
+        let (measured, predicted) = (mib / seconds.max(1e-9), mib / model.max(1e-9));
+        Validation { pattern, measured, predicted }
     }
 }

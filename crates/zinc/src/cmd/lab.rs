@@ -11,16 +11,15 @@ use crate::session::Session;
 use crate::ui;
 use clap::{ArgGroup, Subcommand};
 use engine::LivePool;
-use lab::disk::Preset;
 use lab::error::LabError;
 use lab::experiment::{Experiment, OnDevice, Setting};
-use lab::fit::{self, Effort};
+use lab::fit::Effort;
 use lab::outcome::Outcome;
-use lab::raw_disk::{Access, FileDisk, Fitted, ModelDisk};
+use lab::raw_disk::{Access, FileDisk, ModelDisk};
 use lab::report;
 use lab::runs::Job;
 use lab::target::{PoolTarget, Target};
-use lab::validate::{Validation, validate};
+use lab::validate::{Steps, Validation, fitted};
 use lab::workspace::CACHE_BYTES;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -205,7 +204,7 @@ pub struct Fit {
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
     /// Read the disk with patterns that the preset was not fitted to, and compare with its
-    /// predictions on standard error
+    /// predictions on standard error. With --write, also write such patterns
     #[arg(long)]
     validate: bool,
     /// Write to the disk too: reads do not show its write cache. Needs --destroy-data with --device
@@ -224,6 +223,7 @@ impl Verb for Fit {
         let show = |what: &str| {
             ui::progress(session, &format!("fit: {what}"));
         };
+        let steps = Steps { write: self.write, validate: self.validate };
         let (preset, found) = if let Some(path) = &self.device {
             if self.write && !self.destroy_data {
                 return Err(Failure::new(format!("{} was not touched", path.display()))
@@ -236,14 +236,14 @@ impl Verb for Fit {
             let access = if self.write { Access::Write } else { Access::Read };
             let mut disk = FileDisk::open(path, access)?;
             let effort = Effort { seconds: self.seconds, requests: u64::MAX >> 8 };
-            self.fit(&mut disk, &path.display().to_string(), effort, &show)?
+            fitted(&mut disk, &path.display().to_string(), effort, steps, &show)?
         } else {
             let name = self.sim.as_deref().unwrap_or("");
             let Target::Sim(Some(preset)) = Target::sim(name)? else {
                 return Err(Failure::usage("which simulated disk?"));
             };
             let effort = Effort { seconds: f64::MAX, requests: 2000 };
-            self.fit(&mut ModelDisk::new(&preset, 1), &preset.name, effort, &show)?
+            fitted(&mut ModelDisk::new(&preset, 1), &preset.name, effort, steps, &show)?
         };
         clear_line(session);
         if !found.is_empty() {
@@ -251,27 +251,6 @@ impl Verb for Fit {
         }
         ui::json(session, &serde_json::to_value(preset).map_err(|e| Failure::new(e.to_string()))?);
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-impl Fit {
-    /// The preset of a disk, and its figures for other patterns if requested.
-    fn fit(
-        &self,
-        disk: &mut dyn Fitted,
-        name: &str,
-        effort: Effort,
-        show: &dyn Fn(&str),
-    ) -> Result<(Preset, Vec<Validation>), LabError> {
-        let mut preset = fit::fit(disk, name, effort, show)?;
-        if self.write {
-            preset = fit::with_writes(disk, preset, effort, show)?;
-        }
-        let found = match self.validate {
-            true => validate(disk, &preset, effort, show)?,
-            false => Vec::new(),
-        };
-        Ok((preset, found))
     }
 }
 
