@@ -142,7 +142,9 @@ pub use dsl::write::{NameFault, NameKind, check_name, name_fault};
 pub use dsl::write::{PropertyChange, check_create, parse_size, parse_value};
 pub use dsl::{DatasetKind, Dir, Dsl, NamedBookmark, Refusal, ResumeToken, TokenFault};
 pub use dsl::{Property, PropertyContext, Source, StoredValue};
-pub use error::{Conflict, Error, ErrorKind, Hint, Place, Result, ResumeFault, Rule};
+pub use error::{
+    Conflict, Error, ErrorKind, Hint, ImportRefusal, Place, Result, ResumeFault, Rule,
+};
 pub use error::{StreamFault, Unreceivable, Unsendable};
 pub use new_pool::NewPool;
 /// ```
@@ -454,12 +456,13 @@ pub mod objects {
 /// How pools are found, judged and described.
 pub mod pools {
     pub use crate::import::{
-        DeviceNote, ImportIssue, ImportReason, ImportTop, ImportTree, ImportVdev, ImportVerdict,
-        Rewind, RewindReach, check_kept_name, is_only_read,
+        DeviceNote, EarlierState, Import, ImportConflict, ImportEntry, ImportIssue, ImportList,
+        ImportPlan, ImportReason, ImportTop, ImportTree, ImportVdev, ImportVerdict, ImportedPool,
+        NoList, Rewind, RewindReach, denied_devices,
     };
     pub use crate::making::{
         Add, ClearLabels, Content, CreatePool, CreatedPool, DeviceCheck, DeviceRefusal,
-        PoolRegistry, check_new_name, pool_of_label, split,
+        PoolNameFault, PoolRegistry, check_new_name, pool_of_label, split,
     };
     pub use crate::members::named_leaves;
     pub use crate::members::{

@@ -7,7 +7,7 @@ use super::Cachefile;
 use engine::Candidate;
 use engine::config::{NvList, NvValue};
 use engine::config::{PoolConfig, VdevConfig, VdevKind};
-use engine::pools::{ErrorCounts, FoundLeaf};
+use engine::pools::{EarlierState, ErrorCounts, FoundLeaf};
 use engine::spelling;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -39,15 +39,6 @@ const ERRORS: &str = "org.zinc:errors";
 const ERRORS_MAX: usize = 4096;
 /// The members that stay when the configuration is rewritten.
 const MARKS: [&str; 6] = [ALTROOT, READONLY, STATE, CACHEFILE, BOOT, ERRORS];
-
-/// A state of a pool before its newest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EarlierState {
-    /// That of its checkpoint.
-    Checkpoint,
-    /// That of this txg.
-    Txg(u64),
-}
 
 /// A known pool.
 #[derive(Clone, Debug)]

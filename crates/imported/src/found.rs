@@ -1,9 +1,9 @@
 //! Devices of known pools, wherever they are by now.
 
 use crate::entry::real;
-use crate::{EarlierState, Known, KnownPools, LookError};
+use crate::{Known, KnownPools, LookError};
 use engine::devices::{is_far, open_to_read};
-use engine::pools::{Absence, CandidateState, default_search_paths, scan};
+use engine::pools::{Absence, CandidateState, EarlierState, default_search_paths, scan};
 use engine::{Candidate, LivePool, OpenOptions, Pool, SearchOptions};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -302,28 +302,6 @@ pub fn left_aside(candidate: &Candidate) -> Vec<PathBuf> {
         Candidate::group(&found).iter().any(|c| of_pool(c) && c.leaves.contains_key(guid))
     };
     named.filter(is_there).map(|(_, path)| path).collect()
-}
-
-/// Files and disks that may not be read, each of which is a device of this pool that was not found,
-/// by its path or by its name in one of these places.
-#[must_use]
-pub fn denied(candidate: &Candidate, places: &[PathBuf]) -> Vec<PathBuf> {
-    let missing = candidate.missing(&candidate.tree, u64::MAX).into_iter();
-    let absent = missing.filter(|m| m.absence == Absence::NotFound);
-    let named: Vec<PathBuf> = absent.filter_map(|m| m.path.map(PathBuf::from)).collect();
-    if named.is_empty() {
-        return Vec::new();
-    }
-    let is_device = |path: &PathBuf| named.iter().any(|n| n.file_name() == path.file_name());
-    let usual = named.iter().filter(|path| path.is_absolute());
-    let paths: Vec<PathBuf> = usual.chain(places).cloned().collect();
-    if paths.is_empty() {
-        return Vec::new();
-    }
-    let denied = engine::pools::denied(&SearchOptions { paths, ..SearchOptions::default() });
-    let devices: BTreeSet<PathBuf> =
-        denied.into_iter().filter(is_device).map(|p| real(&p)).collect();
-    devices.into_iter().collect()
 }
 
 /// Devices in these places that may not be read: what is looked for may be there.

@@ -24,13 +24,15 @@ mod entry;
 mod error;
 mod file;
 mod found;
+mod importing;
 mod remembered;
 mod warnings;
 
-pub use entry::{EarlierState, Known};
+pub use entry::Known;
 pub use error::{Error, LookError, Notice, Result};
 pub use file::read;
-pub use found::{Found, Listed, denied, is_gone, left_aside, look_for, look_for_any, unread};
+pub use found::{Found, Listed, is_gone, left_aside, look_for, look_for_any, unread};
+pub use importing::{Importing, OtherConflicts};
 pub use remembered::{CacheEntryOptions, InvalidPath};
 pub use warnings::Warnings;
 

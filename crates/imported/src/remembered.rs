@@ -1,6 +1,6 @@
 //! The settings of an import that are remembered, apart from the pool itself.
 
-use crate::{Cachefile, EarlierState, Known};
+use crate::{Cachefile, Known};
 use engine::config::{NvList, NvValue};
 use engine::properties::pool::PoolSetting;
 
@@ -11,10 +11,6 @@ pub struct CacheEntryOptions {
     pub altroot: Option<String>,
     /// Where it is remembered.
     pub cachefile: Cachefile,
-    /// The pool is only read.
-    pub readonly: bool,
-    /// The state that is read of a pool that is only read.
-    pub state: Option<EarlierState>,
 }
 
 /// A place that is none.
@@ -49,7 +45,6 @@ impl CacheEntryOptions {
                     let bad = || InvalidPath::Cachefile(text.clone());
                     place = Some(Cachefile::parse(text).ok_or_else(bad)?);
                 }
-                PoolSetting::ReadOnly(readonly) => out.readonly = *readonly,
                 _ => {}
             }
         }
@@ -64,6 +59,6 @@ impl CacheEntryOptions {
     pub fn entry(&self, mut config: NvList, name: &str) -> Option<Known> {
         config.set("name", NvValue::String(name.as_bytes().to_vec()));
         let known = Known::new(config)?;
-        Some(known.marked(self.altroot.as_deref(), self.readonly).with_state(self.state))
+        Some(known.marked(self.altroot.as_deref(), false))
     }
 }

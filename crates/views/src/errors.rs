@@ -1,8 +1,9 @@
 //! The text of a failure, with the words of OpenZFS and the flags of the command where the engine
 //! has neither.
 
-use crate::{names, refusals};
-use engine::{Error, ErrorKind, Place, Refusal, Unsendable};
+use crate::{names, places, refusals};
+use engine::{Error, ErrorKind, ImportRefusal, Place, Refusal, Unsendable};
+use std::error::Error as _;
 
 /// The failure, in one line; without its hint.
 #[must_use]
@@ -26,8 +27,46 @@ pub fn text(error: &Error) -> String {
         (ErrorKind::NotSent(why), place) => {
             of(place, format!("cannot be sent yet: {}", unsendable(*why)))
         }
+        (ErrorKind::NotImported(why), Some(Place::Pool(name))) => {
+            format!("cannot import '{name}': {}", not_imported(why))
+        }
+        (ErrorKind::NoEarlierState { .. }, _) => "I/O error".to_owned(),
         (ErrorKind::Refused(why), place) if has_words(why) => of(place, refusals::text(why)),
         _ => error.to_string(),
+    }
+}
+
+/// The causes of the failure, each in a line.
+#[must_use]
+pub fn causes(error: &Error) -> Vec<String> {
+    match error.kind() {
+        ErrorKind::NotImported(ImportRefusal::Denied(paths)) => {
+            paths.iter().map(|path| places::denied(path)).collect()
+        }
+        ErrorKind::NotImported(ImportRefusal::NotListed) => {
+            let (mut causes, mut below) = (vec![error.to_string()], error.source());
+            while let Some(cause) = below {
+                causes.push(cause.to_string());
+                below = cause.source();
+            }
+            causes
+        }
+        ErrorKind::NoEarlierState { .. } => {
+            vec!["no state among those tried can be read completely".to_owned()]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn not_imported(why: &ImportRefusal) -> &'static str {
+    match why {
+        ImportRefusal::Imported => "it is imported already",
+        ImportRefusal::NameTaken => "a pool with that name already exists",
+        ImportRefusal::Name(fault) => names::bad_pool_name(*fault),
+        ImportRefusal::NameNotKept(_) => "invalid character in pool name",
+        ImportRefusal::Denied(_) => "one of its devices is not accessible",
+        // The engine may learn to refuse what this program has no words for yet.
+        _ => "it cannot be recorded in the list of known pools",
     }
 }
 
@@ -49,6 +88,22 @@ fn unsendable(why: Unsendable) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_import_that_is_refused_has_openzfs_s_words_and_its_causes() {
+        let taken = ImportRefusal::NameTaken.of("tank");
+        assert_eq!(text(&taken), "cannot import 'tank': a pool with that name already exists");
+        let denied = ImportRefusal::Denied(vec!["/dev/a".into(), "/dev/b".into()]).of("tank");
+        let causes_of = causes(&denied);
+        assert_eq!(causes_of[1], "cannot open '/dev/b': Permission denied");
+        let full = std::io::Error::other("no space left on device");
+        let unlisted = ImportRefusal::NotListed.of("tank").because(full);
+        let message = "cannot import 'tank': it cannot be recorded in the list of known pools";
+        assert_eq!(text(&unlisted), message);
+        assert_eq!(causes(&unlisted), ["no space left on device"]);
+        let none = Error::new(ErrorKind::NoEarlierState { of_all: true });
+        assert_eq!((text(&none).as_str(), causes(&none).len()), ("I/O error", 1));
+    }
 
     #[test]
     fn flags_and_the_words_of_scripts_are_said_here() {

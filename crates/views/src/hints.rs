@@ -1,6 +1,7 @@
 //! The hints of the engine, as options and commands of zinc.
 
 use engine::Hint;
+use term::escape::word;
 
 /// A hint, in words for a user at a terminal.
 #[must_use]
@@ -69,14 +70,36 @@ pub fn text(hint: &Hint) -> String {
         }
         Hint::BringBack => "bring it back first; -f gives up the data it may have",
         Hint::AllowMore => "--write-mib allows more",
-        _ => return about(hint),
+        _ => return of_import(hint).map_or_else(|| about(hint), str::to_owned),
     };
     fixed.to_owned()
+}
+
+/// Hints of imports.
+fn of_import(hint: &Hint) -> Option<&'static str> {
+    Some(match hint {
+        Hint::ImportRenamed => {
+            "use the form 'zpool import <pool | id> <newpool>' to give it a new name"
+        }
+        Hint::ImportReadOnly => {
+            "with -o readonly=on it is imported without that device; root may open it"
+        }
+        Hint::ListElsewhere => "ZINC_STATE names another folder to remember pools in",
+        Hint::ChooseCachefile => "cachefile= names a file in a folder that is there",
+        Hint::OlderStates => "-X tries older states; `zinc repair` repairs damage",
+        Hint::RepairOrRescue => "`zinc repair` repairs damage, `zinc rescue` copies readable data",
+        _ => return None,
+    })
 }
 
 /// Hints that name something.
 fn about(hint: &Hint) -> String {
     match hint {
+        Hint::ExportFirst(name) => format!(
+            "run `zinc zpool export {}` first, then import it under the new name",
+            word(name)
+        ),
+        Hint::ImportByGuid(guid) => format!("`zinc zpool import {guid} NEWNAME` gives it another"),
         Hint::Record => "`zinc top --record FILE POOL` makes one".to_owned(),
         Hint::DestroyBelow(one) => {
             format!("use '-r' to destroy them too: '{one}' and all others below")

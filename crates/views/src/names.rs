@@ -1,5 +1,6 @@
 //! Names of datasets that nothing has or can have, in the words of OpenZFS, which scripts look for.
 
+use engine::pools::PoolNameFault;
 use engine::{NameFault, name_fault};
 
 /// Whether a name is possible, but of another kind of dataset than is meant: rules for names are no
@@ -29,6 +30,17 @@ pub fn bad_name(name: &str) -> String {
         None => "a dataset of another kind is meant",
     };
     fixed.to_owned()
+}
+
+/// The fault of the name of a new pool.
+#[must_use]
+pub fn bad_pool_name(fault: PoolNameFault) -> &'static str {
+    match fault {
+        PoolNameFault::FirstCharacter => "name must begin with a letter",
+        PoolNameFault::Reserved => "name is reserved",
+        PoolNameFault::TooLong => "name is too long",
+        PoolNameFault::Character => "invalid character in pool name",
+    }
 }
 
 /// The message for a dataset that does not exist.

@@ -6,6 +6,7 @@
 use engine::{Dataset, Error, ErrorKind, Filesystem, Node, Pool};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use term::escape;
 
 /// A place as given on the command line.
@@ -144,6 +145,12 @@ pub fn divided(path: &[u8]) -> (&[u8], Option<&[u8]>) {
 #[must_use]
 pub fn printable(name: &[u8]) -> String {
     escape::name(name)
+}
+
+/// The message for a file or disk that this user may not open.
+#[must_use]
+pub fn denied(path: &Path) -> String {
+    format!("cannot open '{}': Permission denied", printable(path.as_os_str().as_bytes()))
 }
 
 #[cfg(test)]

@@ -147,6 +147,7 @@ impl From<Error> for Failure {
         let hint = e.hint().map(views::hints::text);
         let mut failure = Self { hint, ..Self::new(views::errors::text(&e)) };
         failure.pool.is_its_own = e.kind().is_of_pool();
+        failure.causes.extend(views::errors::causes(&e).into_iter().map(without_number));
         if let ErrorKind::NoSuchPool { searched } = e.kind() {
             failure.causes.extend(imported::unread(searched));
         }

@@ -5,7 +5,7 @@
 
 use super::{Conflict, Error, ErrorKind, Hint, Place, ResumeFault, Rule};
 use crate::layout::LayoutFault;
-use crate::making::DeviceRefusal;
+use crate::making::{DeviceRefusal, PoolNameFault};
 use crate::remove::{NotRemoved, NotRemovedCause};
 use dsl::{KeyError, TokenFault};
 use ondisk::spelling;
@@ -104,6 +104,12 @@ impl From<device::Error> for Error {
 impl From<ondisk::Error> for Error {
     fn from(e: ondisk::Error) -> Self {
         Self::new(ErrorKind::Damaged).because(e)
+    }
+}
+
+impl From<PoolNameFault> for Error {
+    fn from(fault: PoolNameFault) -> Self {
+        Self::new(ErrorKind::InvalidName).because(fault)
     }
 }
 

@@ -32,6 +32,22 @@ pub enum Hint {
     WithoutLogs,
     /// Say which side of a mirror is to stay.
     ChooseSide,
+    /// Export the pool of this name first, and import it then.
+    ExportFirst(String),
+    /// Import it under another name.
+    ImportRenamed,
+    /// Import the pool of this guid under another name.
+    ImportByGuid(u64),
+    /// Import it to be read only.
+    ImportReadOnly,
+    /// Keep the list of imported pools in another folder.
+    ListElsewhere,
+    /// Name a file, in a folder that is there, that remembers the pool.
+    ChooseCachefile,
+    /// Try older states too, or repair the pool.
+    OlderStates,
+    /// Repair the pool, or copy out what can be read.
+    RepairOrRescue,
     /// Import it although it was destroyed.
     Undestroy,
     /// Import it although another host used it last, when none has it open.

@@ -1,6 +1,7 @@
 //! Sorts of failures, for programs to tell apart.
 
 use super::Hint;
+use super::imports::ImportRefusal;
 use super::streams::{ResumeFault, StreamFault, Unreceivable, Unsendable};
 use crate::layout::fault::LayoutFault;
 use crate::layout::level::Mismatch;
@@ -137,6 +138,13 @@ pub enum ErrorKind {
     BadConfig,
     /// The pool can be read and not be written.
     NotWritable,
+    /// It could be opened, and is not imported all the same.
+    NotImported(ImportRefusal),
+    /// No earlier state of the pool can be read completely.
+    NoEarlierState {
+        /// All were tried, and not only those whose space cannot have been used again.
+        of_all: bool,
+    },
     /// The pool was destroyed.
     Destroyed,
     /// Another host used the pool last.
@@ -292,6 +300,9 @@ impl ErrorKind {
             Self::UnknownFeatures | Self::NewerVersion => Hint::NewerProgram,
             Self::DamagedPool => Hint::OlderState,
             Self::NotWritable => Hint::OpenReadonly,
+            Self::NoEarlierState { of_all: false } => Hint::OlderStates,
+            Self::NoEarlierState { of_all: true } => Hint::RepairOrRescue,
+            Self::NotImported(why) => return why.hint(),
             Self::Destroyed => Hint::Undestroy,
             Self::ForeignHost => Hint::TakeOver,
             Self::InUse => Hint::ExportThere,
@@ -360,6 +371,8 @@ impl fmt::Display for ErrorKind {
             Self::DamagedPool => "the pool is damaged",
             Self::BadConfig => "the configuration contradicts itself",
             Self::NotWritable => "cannot be opened for writing",
+            Self::NotImported(why) => return write!(f, "{why}"),
+            Self::NoEarlierState { .. } => "no earlier state can be read completely",
             Self::Destroyed => "was destroyed",
             Self::ForeignHost => "was last used by another host",
             Self::InUse => "is in use",

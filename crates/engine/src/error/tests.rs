@@ -19,6 +19,7 @@ fn what_public_calls_fail_with_becomes_the_one_error() {
     is_public::<repair::Error>();
     is_public::<pool::live::TunableError>();
     is_public::<crate::pools::DeviceRefusal>();
+    is_public::<crate::pools::PoolNameFault>();
     is_public::<crate::files::NotRemoved>();
     is_public::<rt::Cancelled>();
     is_public::<std::io::Error>();

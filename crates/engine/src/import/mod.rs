@@ -1,12 +1,18 @@
-//! What a pool that was found is worth: opened as far as its datasets, and judged. Nothing is
-//! imported or changed.
+//! What a pool that was found is worth: opened as far as its datasets, and judged; and its import.
 
+mod denied;
+mod list;
+mod operation;
 mod rewind;
 mod rules;
+#[cfg(test)]
+mod tests;
 mod tree;
 
+pub use denied::denied_devices;
+pub use list::{EarlierState, ImportConflict, ImportEntry, ImportList, NoList};
+pub use operation::{Import, ImportPlan, ImportedPool};
 pub use rewind::{Rewind, RewindReach};
-pub use rules::{check_kept_name, is_only_read};
 pub use tree::{ImportReason, ImportTop, ImportTree, ImportVdev};
 
 use ondisk::config::{VdevConfig, VdevKind};

@@ -4,7 +4,7 @@
 //! unless the devices damaged them. Of older ones much may have been overwritten; each is judged by
 //! reading all its metadata.
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Place, Result};
 use ondisk::uberblock::Uberblock;
 use pool::{Candidate, OpenOptions, Pool, by_txg, can_go_back_to};
 
@@ -38,8 +38,6 @@ pub enum Rewind {
         /// The newest state has a checkpoint of this time, and that of the txg has none.
         checkpoint_lost: Option<u64>,
     },
-    /// No state within reach can be read.
-    Impossible,
 }
 
 /// The newest of these states of which all metadata can be read, from devices that have it.
@@ -78,8 +76,9 @@ impl Rewind {
     /// Looks for the newest state within reach of which all metadata can be read.
     ///
     /// # Errors
-    /// The pool has no state up to the txg that was asked for, or what keeps it from being opened
-    /// is not damage: an earlier state does not bring back a device that is missing.
+    /// The pool has no state up to the txg that was asked for, no state within reach can be read
+    /// completely, or what keeps it from being opened is not damage: an earlier state does not
+    /// bring back a device that is missing.
     pub fn find(candidate: &Candidate, options: &OpenOptions, reach: RewindReach) -> Result<Self> {
         let mut all = states(candidate);
         let available: Vec<u64> = all.iter().map(|u| u.txg).collect();
@@ -95,7 +94,11 @@ impl Rewind {
             return Err(Error::from(pool::Error::NoUberblock { pool, txg, available }));
         }
         Ok(match newest_whole(candidate, options, &all)? {
-            None => Self::Impossible,
+            None => {
+                let of_all = reach != RewindReach::Recent;
+                let place = Place::Pool(candidate.name().to_owned());
+                return Err(Error::new(ErrorKind::NoEarlierState { of_all }).at(place));
+            }
             Some(u) if u.txg == newest_txg => Self::NotNeeded,
             Some(u) => {
                 let last = newest.map_or(u.timestamp, |u| u.timestamp);

@@ -1,27 +1,19 @@
 //! What an import is refused, and what it is made to be.
 
-use crate::error::{Error, ErrorKind, Place, Result};
 use ondisk::features::VERSION_FEATURES;
 use ondisk::spelling;
 use pool::Candidate;
 
 /// Whether a pool is of a version that is only read: one from before features. It is imported as
 /// with `readonly=on`.
-#[must_use]
-pub fn is_only_read(candidate: &Candidate) -> bool {
+pub(super) fn is_only_read(candidate: &Candidate) -> bool {
     candidate.config.version < VERSION_FEATURES
 }
 
 /// Whether a pool keeps its name when it is imported. One that is not text, or that could not be
 /// said in a line, is given another.
-///
-/// # Errors
-/// [`ErrorKind::InvalidName`].
-pub fn check_kept_name(name: &str) -> Result<()> {
-    match spelling::stored(name) == name.as_bytes() {
-        true => Ok(()),
-        false => Err(Error::new(ErrorKind::InvalidName).at(Place::Pool(name.to_owned()))),
-    }
+pub(super) fn is_kept(name: &str) -> bool {
+    spelling::stored(name) == name.as_bytes()
 }
 
 #[cfg(test)]
@@ -31,9 +23,7 @@ mod tests {
 
     #[test]
     fn names_that_cannot_be_typed_and_old_versions_are_no_obstacle_to_reading_alone() {
-        assert!(check_kept_name("tank").is_ok() && check_kept_name("a b").is_ok());
-        let odd = spelling::name(b"a\nb");
-        assert_eq!(check_kept_name(&odd).unwrap_err().kind(), &ErrorKind::InvalidName);
+        assert!(is_kept("tank") && is_kept("a b") && !is_kept(&spelling::name(b"a\nb")));
 
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("a.img");

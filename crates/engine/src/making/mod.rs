@@ -15,5 +15,5 @@ pub use add::Add;
 pub use create::{CreatePool, CreatedPool};
 pub use device::{Content, DeviceCheck, DeviceRefusal};
 pub use labels::{ClearLabels, PoolRegistry, pool_of_label};
-pub use name::check_new_name;
+pub use name::{PoolNameFault, check_new_name};
 pub use split::split;

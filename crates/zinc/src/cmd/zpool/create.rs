@@ -69,7 +69,10 @@ pub struct Args {
 /// Refuses names that a new pool cannot have (docs/format/config.md). Pools that have such a name
 /// already are opened.
 pub fn check_pool_name(name: &str, doing: &str) -> Result<(), Failure> {
-    let fail = |why| Failure::new(format!("cannot {doing} '{name}': {why}"));
+    let fail = |fault| {
+        let why = views::names::bad_pool_name(fault);
+        Failure::new(format!("cannot {doing} '{name}': {why}"))
+    };
     engine::pools::check_new_name(name).map_err(fail)
 }
 

@@ -7,7 +7,7 @@ use crate::local_time::local;
 use crate::session::Session;
 use crate::{found, served, ui};
 use engine::pools::{Rewind, RewindReach};
-use engine::{Candidate, Error, OpenOptions};
+use engine::{Candidate, OpenOptions};
 use views::import::RewindKind;
 
 /// Whether a pool may go back, and how far.
@@ -27,46 +27,35 @@ pub struct RewindArgs {
 }
 
 impl RewindArgs {
-    /// The txg at which to open a pool: `None` for its newest state. A rewind is reported, in words
-    /// for `how` it is used. `up_to` is a txg that was named.
-    pub fn txg(
-        &self,
-        session: &Session,
-        candidate: &Candidate,
-        options: &OpenOptions,
-        up_to: Option<u64>,
-        how: RewindKind,
-        doing: &str,
-    ) -> Result<Option<(u64, String)>, Failure> {
-        let how = if self.is_plan { RewindKind::Possible } else { how };
-        let reach = match (up_to, self.any) {
-            (Some(txg), _) => RewindReach::UpTo(txg),
-            (None, _) if !self.recover => return Ok(None),
-            (None, true) => RewindReach::Any,
-            (None, false) => RewindReach::Recent,
-        };
-        let found = Rewind::find(candidate, options, reach);
-        match found.map_err(|e: Error| Failure::from(e).about(doing))? {
-            Rewind::NotNeeded => Ok(None),
-            Rewind::To { txg, timestamp, seconds_lost, checkpoint_lost } => {
-                let (name, time) = (candidate.name(), local(session, timestamp));
-                let lost = checkpoint_lost.map(|time| local(session, time));
-                let text = views::import::rewound(name, time, seconds_lost, lost, how);
-                Ok(Some((txg, text)))
-            }
-            Rewind::Impossible => {
-                let failure = Failure::new(format!("{doing}: I/O error"))
-                    .because("no state among those tried can be read completely");
-                Err(failure.hint(match reach {
-                    RewindReach::Recent => "-X tries older states; `zinc repair` repairs damage",
-                    _ => "`zinc repair` repairs damage, `zinc rescue` copies readable data",
-                }))
-            }
+    /// How far the pool may go back. `up_to` is a txg that was named.
+    pub fn reach(&self, up_to: Option<u64>) -> Option<RewindReach> {
+        match (up_to, self.any) {
+            (Some(txg), _) => Some(RewindReach::UpTo(txg)),
+            (None, _) if !self.recover => None,
+            (None, true) => Some(RewindReach::Any),
+            (None, false) => Some(RewindReach::Recent),
         }
     }
 
-    /// The same of a pool that is known by its name. One that is held could be opened. Of a plan
-    /// the effect is reported, if it is possible.
+    /// The report of a rewind, in words for `how` it is used.
+    pub fn report(
+        &self,
+        session: &Session,
+        name: &str,
+        rewind: &Rewind,
+        how: RewindKind,
+    ) -> Option<String> {
+        let how = if self.is_plan { RewindKind::Possible } else { how };
+        let Rewind::To { timestamp, seconds_lost, checkpoint_lost, .. } = *rewind else {
+            return None;
+        };
+        let lost = checkpoint_lost.map(|time| local(session, time));
+        Some(views::import::rewound(name, local(session, timestamp), seconds_lost, lost, how))
+    }
+
+    /// The txg at which to open a pool that is known by its name, and the report of that; `None`
+    /// for its newest state. One that is held could be opened. Of a plan the effect is reported, if
+    /// it is possible.
     pub fn txg_of_known(
         &self,
         session: &Session,
@@ -74,9 +63,7 @@ impl RewindArgs {
         name: &str,
         doing: &str,
     ) -> Result<Option<(u64, String)>, Failure> {
-        if !self.recover {
-            return Ok(None);
-        }
+        let Some(reach) = self.reach(None) else { return Ok(None) };
         served::forward(session, &live.search, name)?;
         if session.held(name).is_some() {
             return Ok(None);
@@ -84,8 +71,13 @@ impl RewindArgs {
         let found = found::find(session, &live.search, name, SearchScope::Known)?;
         let mut options = live.to_read().options(session);
         found.complete(&mut options);
-        let doing = format!("{doing} {name}");
-        let back = self.txg(session, &found.candidate, &options, None, RewindKind::Done, &doing)?;
+        let rewind = Rewind::find(&found.candidate, &options, reach)
+            .map_err(|e| Failure::from(e).about(&format!("{doing} {name}")))?;
+        let text = self.report(session, found.candidate.name(), &rewind, RewindKind::Done);
+        let back = match rewind {
+            Rewind::To { txg, .. } => text.map(|text| (txg, text)),
+            Rewind::NotNeeded => None,
+        };
         if self.is_plan {
             let txg = back.as_ref().map(|(txg, _)| *txg);
             live::check(session, found, &LiveOptions { txg, ..live.options.clone() })?;

@@ -3,9 +3,8 @@
 
 use super::Args;
 use crate::cmd::serve::background;
-use crate::cmd::zpool::create::check_pool_name;
 use crate::cmd::zpool::rewind::{RewindArgs, with_recovery};
-use crate::cmd::zpool::settings::{self, CacheEntryOptions, PoolSetting};
+use crate::cmd::zpool::settings;
 use crate::failure::Failure;
 use crate::found;
 use crate::live::{self, LiveOptions, Tuning, invocation, print_txgs};
@@ -13,14 +12,14 @@ use crate::places::{candidates, import_places};
 use crate::served::Server;
 use crate::session::Session;
 use crate::{host, known, local_time, queue, stored_only, ui};
-use engine::live::{ImportOptions, LogDevices, cache_config};
-use engine::pools::{Choice, Destroyed, check_kept_name, is_only_read};
-use engine::{Candidate, Error, LivePool, OpenOptions, Place, Pool};
-use imported::{EarlierState, Found, Known};
+use engine::live::{ImportOptions, LogDevices};
+use engine::pools::denied_devices;
+use engine::pools::{Choice, Destroyed, Import, ImportConflict, ImportPlan, ImportedPool};
+use engine::{Candidate, Error, ErrorKind, ImportRefusal, Place};
+use imported::{Found, Importing};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use term::escape::word;
 use views::import::RewindKind;
 use views::places::printable;
 
@@ -76,33 +75,20 @@ pub struct TakeArgs {
     tuning: Tuning,
 }
 
-/// Whether the pool is imported already: known here, or served. An entry that is left over, because
-/// the devices of its pool are elsewhere by now, does not matter: the import rewrites it.
+/// Whether the pool is imported already: known here, or served.
 fn is_imported(session: &Session, pool: &Candidate) -> bool {
-    let guid = pool.config.pool_guid;
-    let is_it = |known: &Known| known.guid() == guid || known.is_on_devices_of(pool);
-    let is_there = |known: &Known| !imported::is_gone(known, &import_places(session, &[]));
-    Server::holds(session, guid)
-        || known::pools(session).all().iter().any(|known| is_it(known) && is_there(known))
+    Server::holds(session, pool.config.pool_guid) || known::pools(session).is_imported(pool)
 }
 
-/// Whether a pool is of a version that is only read; reports it, unless that `is_wanted`.
-fn must_only_read(session: &Session, pool: &Candidate, is_wanted: bool) -> bool {
-    let is_old = is_only_read(pool);
-    if is_old && !is_wanted {
-        let version = pool.config.version;
-        let note = "which zinc only reads: it is imported as with -o readonly=on";
-        let name = pool.name();
-        ui::note(session, &format!("warning: '{name}' is of version {version}, {note}"));
+/// What keeps a pool from being imported, apart from the list: it, or another of the name, is
+/// served.
+fn served(session: &Session, guid: u64, name: &str) -> Option<ImportConflict> {
+    if Server::holds(session, guid) {
+        return Some(ImportConflict::Imported);
     }
-    is_old
-}
-
-/// Whether another pool has this name already.
-fn is_taken(session: &Session, name: &str, guid: u64) -> bool {
-    let is_other = |other: u64, called: &str| called == name && other != guid;
-    known::pools(session).all().iter().any(|known| is_other(known.guid(), known.name()))
-        || Server::own(session).iter().any(|server| is_other(server.guid, &server.name))
+    let mut own = Server::own(session).into_iter();
+    let is_taken = own.any(|server| server.name == name && server.guid != guid);
+    is_taken.then_some(ImportConflict::NameTaken)
 }
 
 impl Args {
@@ -164,10 +150,11 @@ impl Args {
         let choice = self.choice(name).preferring(|c| !is_imported(session, c));
         if !found.iter().any(|c| choice.fits(c)) {
             if known::pools(session).find(name).is_some() {
-                return Err(match self.new_name {
-                    Some(_) => is_imported_already(name),
-                    None => name_is_taken(name),
-                });
+                let why = match self.new_name {
+                    Some(_) => ImportRefusal::Imported,
+                    None => ImportRefusal::NameTaken,
+                };
+                return Err(why.of(name).into());
             }
             let hint = match !self.destroyed && found.iter().any(|c| c.is_called(name)) {
                 true => "it was destroyed: import it with -D",
@@ -182,48 +169,102 @@ impl Args {
     }
 
     fn take(&self, session: &Session, candidate: &Candidate) -> Result<ExitCode, Failure> {
-        let labelled = candidate.name().to_owned();
-        let guid = candidate.config.pool_guid;
-        let name = self.name_for(&labelled, guid)?;
-        let doing = format!("cannot import '{labelled}'");
-        let settings = self.settings(&doing)?;
-        let mut remembered = self.remembered(&doing, &settings)?;
-        remembered.readonly |= must_only_read(session, candidate, remembered.readonly);
-        known::check_writable(session, &doing, &remembered.cachefile)?;
-        let refuse = || self.refuse_twice(session, &labelled, &name, candidate);
-        refuse()?;
-        self.refuse_denied(session, candidate, &doing, remembered.readonly)?;
-        let mut options = self.pool.options(session);
-        let (back, readonly) = (&self.take.back, remembered.readonly);
-        let kind = if readonly { RewindKind::Read } else { RewindKind::Done };
-        let back_to = back.txg(session, candidate, &options, self.take.back_to, kind, &doing)?;
-        let usual = options.clone();
+        let doing = format!("cannot import '{}'", candidate.name());
+        let import = self.plain(session, candidate)?;
+        let settings = settings::parse_all(&doing, &self.take.properties)?;
+        let (root, is_passing) = (self.take.root.as_deref(), self.take.temporary);
+        let remembered = settings::remembered(&doing, &settings, root, is_passing)?;
+        let import = settings.into_iter().try_fold(import, Import::set);
+        let import = import.map_err(|e| not_set(&doing, e))?;
+        if let Some(version) = import.version_only_read() {
+            let note = "which zinc only reads: it is imported as with -o readonly=on";
+            let name = candidate.name();
+            ui::note(session, &format!("warning: '{name}' is of version {version}, {note}"));
+        }
+        let others = |guid, name: &str| served(session, guid, name);
+        let list = Importing::new(known::pools(session), remembered, &others);
+        let plan = import.plan(&list).map_err(|e| match e.kind() {
+            ErrorKind::NotImported(_) => e.into(),
+            _ => Failure::from(e).about(&doing),
+        })?;
+        if !plan.denied().is_empty() {
+            let all: Vec<String> = plan.denied().iter().map(|p| views::places::denied(p)).collect();
+            ui::note(session, &format!("warning: '{}': {}", candidate.name(), all.join("; ")));
+        }
+        let kind = if plan.is_read_only() { RewindKind::Read } else { RewindKind::Done };
+        let text = self.take.back.report(session, candidate.name(), plan.rewind(), kind);
+        let say = || text.iter().for_each(|text| ui::out(session, text));
+        let usual = self.pool.options(session);
         let hinted = |failure| with_recovery(session, candidate, &usual, failure);
-        options.checkpoint |= self.take.rewind;
-        options.txg = back_to.as_ref().map(|(txg, _)| *txg);
-        let say = || back_to.iter().for_each(|(_, text)| ui::out(session, text));
-        if back.is_plan {
-            self.check(session, candidate, options, readonly).map_err(hinted)?;
+        if self.take.back.is_plan {
+            self.check(session, &plan).map_err(hinted)?;
             say();
             return Ok(ExitCode::SUCCESS);
         }
-        if readonly {
-            remembered.state = match options.txg {
-                None => options.checkpoint.then_some(EarlierState::Checkpoint),
-                Some(txg) => Some(EarlierState::Txg(txg)),
-            };
-            let opened = Pool::open_candidate(candidate, &options);
-            let pool = opened.map_err(|e| hinted(e.into()))?;
+        let how = self.how();
+        let name = plan.name().to_owned();
+        let pool = plan.run_with(&list, |plan| {
+            let opened = self.open(session, plan, &list, &how).map_err(hinted)?;
             say();
-            let _names = known::pools(session).hold_names();
-            refuse()?;
-            settings::remember(session, &doing, &remembered, (cache_config(&pool), &name))?;
+            Ok::<_, Failure>(opened)
+        })?;
+        if let ImportedPool::ReadOnly(_) = pool {
             return Ok(ExitCode::SUCCESS);
         }
-        let how = self.how(options.txg);
-        let mut first = Some(candidate.clone());
+        let mut shown = Ok(());
+        pool.close(&list, |pool| {
+            live::wait_for_resilver(session, pool);
+            shown = print_txgs(session, pool, &how);
+        })?;
+        stored_only::note(session, &self.take.properties);
+        shown?;
+        note_left_aside(session, candidate, &name);
+        self.load_keys(session, &name)
+    }
+
+    /// The import of this pool, as requested but for properties.
+    fn plain(&self, session: &Session, candidate: &Candidate) -> Result<Import, Failure> {
+        let mut open = self.pool.options(session);
+        open.checkpoint |= self.take.rewind;
+        open.txg = None;
+        let logs = if self.take.missing_log { LogDevices::GiveUp } else { LogDevices::Needed };
+        let options = ImportOptions {
+            hostid: host::id(),
+            user: session.user(),
+            force: self.take.force,
+            destroyed: self.destroyed,
+            logs,
+            ..ImportOptions::new(open)
+        };
+        let import = Import::new(candidate.clone(), options)
+            .searched_in(import_places(session, &self.pool.search))
+            .by(invocation(session));
+        let import = match self.take.back.reach(self.take.back_to) {
+            Some(reach) => import.going_back(reach),
+            None => import,
+        };
+        Ok(match &self.new_name {
+            Some(name) if self.take.temporary => import.renamed_for_now(name)?,
+            Some(name) => import.renamed(name)?,
+            None => import,
+        })
+    }
+
+    /// Opens the pool: for writing when other processes that have it are done.
+    fn open(
+        &self,
+        session: &Session,
+        plan: &ImportPlan,
+        list: &Importing<'_>,
+        how: &LiveOptions,
+    ) -> Result<ImportedPool, Failure> {
+        if plan.is_read_only() {
+            return Ok(plan.open()?);
+        }
+        let guid = plan.candidate().config.pool_guid;
+        let mut first = Some(plan.candidate().clone());
         let find = || {
-            refuse()?;
+            plan.check_conflict(list)?;
             let again = || -> Result<Candidate, Failure> {
                 let all = self.in_places(session)?;
                 Ok(Choice::of(&guid.to_string()).among(all, &self.pool.search)?)
@@ -231,24 +272,12 @@ impl Args {
             let candidate = first.take().map_or_else(again, Ok)?;
             Ok(Found::at_place(&known::pools(session), candidate))
         };
-        let adjust = |options: &mut ImportOptions| self.adjust(options);
         let tunables = how.tuning.all(session)?;
-        let (_, pool) = live::take(session, find, &how, &tunables, adjust).map_err(hinted)?;
-        say();
-        let given_up = pool.given_up_logs();
+        let adjust = |options: &mut ImportOptions| plan.adjust(options);
+        let (_, pool) = live::take(session, find, how, &tunables, adjust)?;
         let warning = |log: &_| views::import::given_up(log, local_time::local(session, log.time));
-        given_up.iter().for_each(|log| ui::error(session, &warning(log)));
-        let names = known::pools(session).hold_names();
-        let noted =
-            || settings::remember(session, &doing, &remembered, (pool.cache_config(), &name));
-        if let Err(failure) = refuse().and_then(|()| noted()) {
-            pool.export()?;
-            return Err(failure);
-        }
-        drop(names);
-        self.finish(session, pool, settings, &how)?;
-        note_left_aside(session, candidate, &name);
-        self.load_keys(session, &name)
+        pool.given_up_logs().iter().for_each(|log| ui::error(session, &warning(log)));
+        Ok(ImportedPool::Writable(Box::new(pool)))
     }
 
     /// Starts a server for the pool with its keys, if that was requested.
@@ -259,158 +288,42 @@ impl Args {
         }
     }
 
-    /// The name that the pool gets.
-    fn name_for(&self, labelled: &str, guid: u64) -> Result<String, Failure> {
-        let name = self.new_name.clone().unwrap_or_else(|| labelled.to_owned());
-        if self.new_name.is_some() {
-            check_pool_name(&name, "import")?;
-        } else if check_kept_name(&name).is_err() {
-            let what = format!("cannot import '{name}': invalid character in pool name");
-            return Err(Failure::new(what)
-                .hint(format!("`zinc zpool import {guid} NEWNAME` gives it another")));
-        }
-        Ok(name)
-    }
-
-    /// How the pool is opened and shown; with a txg it goes back to that.
-    fn how(&self, txg: Option<u64>) -> LiveOptions {
+    /// How the pool is opened and shown.
+    fn how(&self) -> LiveOptions {
         LiveOptions {
             txgs: self.take.show_txgs,
             cache_mib: self.pool.open.cache_mib,
             wait: self.pool.open.wait,
             tuning: self.take.tuning.clone(),
-            give_up: Vec::new(),
-            txg,
+            ..LiveOptions::default()
         }
     }
 
     /// Whether the pool would be imported so.
-    fn check(
-        &self,
-        session: &Session,
-        pool: &Candidate,
-        open: OpenOptions,
-        readonly: bool,
-    ) -> Result<(), Failure> {
-        if readonly {
-            return Ok(Pool::open_candidate(pool, &open).map(drop)?);
+    fn check(&self, session: &Session, plan: &ImportPlan) -> Result<(), Failure> {
+        match plan.is_read_only() {
+            true => Ok(plan.check_open()?),
+            false => queue::check(session, self.pool.open.wait, plan.candidate(), plan.options()),
         }
-        let mut options = ImportOptions { hostid: host::id(), ..ImportOptions::new(open) };
-        options.user = session.user();
-        self.adjust(&mut options);
-        queue::check(session, self.pool.open.wait, pool, &options)
-    }
-
-    /// Adds the requested options of opening the pool.
-    fn adjust(&self, options: &mut ImportOptions) {
-        options.force = self.take.force;
-        options.destroyed = self.destroyed;
-        options.open.checkpoint |= self.take.rewind;
-        options.adopt_paths = true;
-        options.logs = match self.take.missing_log {
-            true => LogDevices::GiveUp,
-            false => LogDevices::Needed,
-        };
-        match (&self.new_name, self.take.temporary) {
-            (Some(new), false) => options.rename = Some(new.clone()),
-            (Some(new), true) => options.open.name = Some(new.clone()),
-            (None, _) => {}
-        }
-    }
-
-    fn remembered(
-        &self,
-        doing: &str,
-        settings: &[PoolSetting],
-    ) -> Result<CacheEntryOptions, Failure> {
-        settings::remembered(doing, settings, self.take.root.as_deref(), self.take.temporary)
-    }
-
-    /// Neither is a pool imported that is imported already, nor is a name given twice.
-    fn refuse_twice(
-        &self,
-        session: &Session,
-        labelled: &str,
-        name: &str,
-        candidate: &Candidate,
-    ) -> Result<(), Failure> {
-        let guid = candidate.config.pool_guid;
-        match (is_imported(session, candidate), &self.new_name) {
-            (true, Some(_)) => Err(is_imported_already(labelled)),
-            (is_imported, _) if is_imported || is_taken(session, name, guid) => {
-                Err(name_is_taken(name))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// A device that this user may not open would be left behind by whatever is written.
-    fn refuse_denied(
-        &self,
-        session: &Session,
-        candidate: &Candidate,
-        doing: &str,
-        is_only_read: bool,
-    ) -> Result<(), Failure> {
-        let denied = self.denied(session, candidate);
-        if denied.is_empty() {
-            return Ok(());
-        }
-        if is_only_read {
-            let all = denied.join("; ");
-            ui::note(session, &format!("warning: '{}': {all}", candidate.name()));
-            return Ok(());
-        }
-        let failure = Failure::new(format!("{doing}: one of its devices is not accessible"));
-        let failure = denied.into_iter().fold(failure, Failure::because);
-        Err(failure
-            .hint("with -o readonly=on it is imported without that device; root may open it"))
     }
 
     /// Which devices of a pool are there and may not be opened, as sentences.
     pub fn denied(&self, session: &Session, candidate: &Candidate) -> Vec<String> {
-        let search = &self.pool.search;
-        let places: Vec<PathBuf> = import_places(session, search);
-        let denied = imported::denied(candidate, &places).into_iter();
-        let text = |path: PathBuf| {
-            let path = printable(path.as_os_str().as_bytes());
-            format!("cannot open '{path}': Permission denied")
-        };
-        denied.map(text).collect()
+        let places = import_places(session, &self.pool.search);
+        let denied = denied_devices(candidate, &places).into_iter();
+        denied.map(|path| views::places::denied(&path)).collect()
     }
+}
 
-    /// The properties that are set with the import.
-    fn settings(&self, doing: &str) -> Result<Vec<PoolSetting>, Failure> {
-        let settings = settings::parse_all(doing, &self.take.properties)?;
-        let refused = settings.iter().find_map(|setting| setting.check_at_import().err());
-        match refused.as_ref().and_then(Error::place) {
-            Some(Place::Property(name)) => {
-                let name = name.trim_start_matches("feature@");
-                let what = format!("{doing}: feature '{name}' cannot be set at import time");
-                Err(Failure::new(what).hint("`zinc zpool set` enables it afterwards"))
-            }
-            _ => Ok(settings),
+/// Why a property is not set with an import.
+fn not_set(doing: &str, e: Error) -> Failure {
+    match e.place() {
+        Some(Place::Property(name)) => {
+            let name = name.trim_start_matches("feature@");
+            let what = format!("{doing}: feature '{name}' cannot be set at import time");
+            Failure::new(what).hint("`zinc zpool set` enables it afterwards")
         }
-    }
-
-    /// Sets the requested properties, and closes the pool.
-    fn finish(
-        &self,
-        session: &Session,
-        pool: LivePool,
-        settings: Vec<PoolSetting>,
-        how: &LiveOptions,
-    ) -> Result<(), Failure> {
-        for setting in settings {
-            setting.store(&pool)?;
-        }
-        pool.log(&invocation(session))?;
-        live::wait_for_resilver(session, &pool);
-        let shown = print_txgs(session, &pool, how);
-        known::pools(session).refresh(pool.guid(), &pool);
-        pool.close()?;
-        stored_only::note(session, &self.take.properties);
-        shown
+        _ => e.into(),
     }
 }
 
@@ -424,17 +337,4 @@ fn note_left_aside(session: &Session, candidate: &Candidate, name: &str) {
         );
         ui::error(session, &note);
     }
-}
-
-fn is_imported_already(name: &str) -> Failure {
-    Failure::new(format!("cannot import '{name}': it is imported already")).hint(format!(
-        "run `zinc zpool export {}` first, then import it under the new name",
-        word(name)
-    ))
-}
-
-fn name_is_taken(name: &str) -> Failure {
-    let what = format!("cannot import '{name}': a pool with that name already exists");
-    Failure::new(what)
-        .hint("use the form 'zpool import <pool | id> <newpool>' to give it a new name")
 }
