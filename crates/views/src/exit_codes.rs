@@ -1,5 +1,6 @@
 //! Exit codes of OpenZFS's commands, where scripts look for them.
 
+use engine::{Error, ErrorKind, Place};
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -10,32 +11,68 @@ const USAGE: u8 = 2;
 /// `zpool set` of a pool that is not there.
 const NO_POOL: u8 = 22;
 
-/// The exit code of a command line, with the name by which the program was called, that failed
-/// saying this, where OpenZFS 2.3's `zpool` or `zfs` ends with another one than 1. Under another
+/// What a command was at when it failed, as far as exit codes depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stage {
+    /// It opened the pool or dataset that was named.
+    Opening,
+    /// It opened something else for its work, such as a device that is to be part of the pool.
+    OpeningOther,
+    /// It resumed a send.
+    Resuming,
+    /// Its work was refused.
+    Refused,
+    /// Anything else.
+    #[default]
+    Other,
+}
+
+impl Stage {
+    /// That of the whole work, of which a part failed at this one.
+    #[must_use]
+    pub fn of_whole(self) -> Self {
+        match self {
+            Self::Opening | Self::OpeningOther => Self::OpeningOther,
+            Self::Resuming => Self::Resuming,
+            Self::Refused | Self::Other => Self::Refused,
+        }
+    }
+
+    /// That at which an error of the engine ends a command, unless the command says more of it.
+    #[must_use]
+    pub fn of(error: &Error) -> Self {
+        let is_opening = match (error.kind(), error.place()) {
+            (ErrorKind::NotFound, Some(Place::Dataset(_) | Place::Path(_)))
+            | (ErrorKind::InvalidName, Some(Place::Dataset(_)))
+            | (ErrorKind::RowsMoved, _) => true,
+            (kind, _) => kind.is_of_pool(),
+        };
+        if is_opening { Self::Opening } else { Self::Other }
+    }
+}
+
+/// The exit code of a command line, with the name by which the program was called, that failed at
+/// this stage, where OpenZFS 2.3's `zpool` or `zfs` ends with another one than 1. Under another
 /// name it is 1 in any case.
 #[must_use]
-pub fn of_failure(arguments: &[OsString], what: &str) -> Option<u8> {
+pub fn of_failure(arguments: &[OsString], stage: Stage) -> Option<u8> {
     let [program, command, verb, ..] = arguments else { return None };
     if Path::new(program).file_name() != Some(command) {
         return None;
     }
-    let is_unopened = what.starts_with("cannot open '");
+    let is_unopened = stage == Stage::Opening;
     let (refused, usage) = (Some(REFUSED), Some(USAGE));
     match (command.to_str()?, verb.to_str()?) {
         ("zfs", "change-key" | "snapshot" | "snap" | "bookmark") if is_unopened => usage,
         ("zfs", "set" | "load-key" | "unload-key") if is_unopened => None,
         ("zfs", "set" | "load-key" | "unload-key" | "change-key" | "project") => refused,
         ("zfs", "allow" | "unallow") if is_unopened => refused,
-        ("zfs", "send") if what.starts_with("cannot resume send") => refused,
+        ("zfs", "send") if stage == Stage::Resuming => refused,
         ("zpool", "initialize" | "trim" | "ddtprune") => refused,
         ("zpool", "set") if is_unopened => Some(NO_POOL),
         ("zpool", "detach") if !is_unopened => refused,
         // If a device cannot be used, the kernel is not called.
-        ("zpool", "attach" | "replace") => {
-            let (doing, why) = what.split_once(": ")?;
-            (doing.starts_with("cannot ") && !is_unopened && !why.starts_with("cannot open"))
-                .then_some(REFUSED)
-        }
+        ("zpool", "attach" | "replace") if stage == Stage::Refused => refused,
         _ => None,
     }
 }
@@ -44,36 +81,45 @@ pub fn of_failure(arguments: &[OsString], what: &str) -> Option<u8> {
 mod tests {
     use super::*;
 
-    fn code(line: &str, what: &str) -> Option<u8> {
+    fn code(line: &str, stage: Stage) -> Option<u8> {
         let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        of_failure(&words, what)
+        of_failure(&words, stage)
     }
 
     #[test]
     fn exit_codes_are_those_of_openzfs_under_its_names() {
-        let gone = "cannot open 'a/b': dataset does not exist";
-        let wrong = "cannot set property for 'a': 'used' is readonly";
-        assert_eq!(code("/sbin/zfs zfs set used=1 a", wrong), Some(255));
-        assert_eq!(code("zfs zfs set quota=1 a/b", gone), None);
-        assert_eq!(code("zinc zfs set used=1 a", wrong), None);
-        assert_eq!(code("zfs zfs change-key a/b", gone), Some(2));
-        assert_eq!(code("zfs zfs load-key a/b", gone), None);
-        assert_eq!(code("zfs zfs load-key a", "Key load error: 'a' is not encrypted."), Some(255));
-        assert_eq!(code("zfs zfs snapshot a/b@s", gone), Some(2));
-        assert_eq!(code("zfs zfs destroy a/b", gone), None);
-        assert_eq!(code("zfs zfs", ""), None);
+        use Stage::{Opening, Other, Refused, Resuming};
+        assert_eq!(code("/sbin/zfs zfs set used=1 a", Refused), Some(255));
+        assert_eq!(code("zfs zfs set quota=1 a/b", Opening), None);
+        assert_eq!(code("zinc zfs set used=1 a", Refused), None);
+        assert_eq!(code("zfs zfs change-key a/b", Opening), Some(2));
+        assert_eq!(code("zfs zfs load-key a/b", Opening), None);
+        assert_eq!(code("zfs zfs load-key a", Other), Some(255));
+        assert_eq!(code("zfs zfs snapshot a/b@s", Opening), Some(2));
+        assert_eq!(code("zfs zfs destroy a/b", Opening), None);
+        assert_eq!(code("zfs zfs send -t x", Resuming), Some(255));
+        assert_eq!(code("zfs zfs send -t x", Refused), None);
+        assert_eq!(code("zfs zfs", Other), None);
     }
 
     #[test]
     fn what_a_vdev_refuses_is_told_from_a_device_that_cannot_be_used() {
-        let attach = |what| code("zpool zpool attach p a b", what);
-        assert_eq!(attach("cannot attach b to a: no such device in pool"), Some(255));
-        assert_eq!(attach("cannot attach b to a"), None);
-        assert_eq!(attach("cannot attach b to a: cannot open 'b': Device or resource busy"), None);
-        assert_eq!(attach("cannot open 'p': no such pool"), None);
-        let no_pool = "cannot open 'p': no such pool";
-        assert_eq!(code("zpool zpool trim p", no_pool), Some(255));
-        assert_eq!(code("zpool zpool set comment=x p", no_pool), Some(22));
-        assert_eq!(code("zpool zpool detach p a", no_pool), None);
+        let attach = |stage| code("zpool zpool attach p a b", stage);
+        assert_eq!(attach(Stage::Refused), Some(255));
+        assert_eq!(attach(Stage::Other), None);
+        assert_eq!(attach(Stage::Opening.of_whole()), None);
+        assert_eq!(attach(Stage::Opening), None);
+        assert_eq!(code("zpool zpool trim p", Stage::Opening), Some(255));
+        assert_eq!(code("zpool zpool set comment=x p", Stage::Opening), Some(22));
+        assert_eq!(code("zpool zpool detach p a", Stage::Opening), None);
+    }
+
+    #[test]
+    fn an_error_says_whether_something_could_not_be_opened() {
+        let none = Error::new(ErrorKind::NotFound);
+        assert_eq!(Stage::of(&none), Stage::Other);
+        assert_eq!(Stage::of(&none.at(Place::Dataset("a/b".to_owned()))), Stage::Opening);
+        assert_eq!(Stage::of(&Error::new(ErrorKind::NotWritable)), Stage::Opening);
+        assert_eq!(Stage::of(&Error::new(ErrorKind::InUse)), Stage::Other);
     }
 }

@@ -1,5 +1,7 @@
 //! Why a dataset or property cannot be changed, in the words of OpenZFS, which scripts look for.
 
+use crate::exit_codes::Stage;
+use crate::names;
 use engine::datasets::pool_of;
 use engine::{DatasetKind, Hint, Refusal, Rule};
 use std::ffi::OsString;
@@ -33,18 +35,19 @@ pub fn bad_value(name: &str, value: &str, hint: Option<&Hint>) -> String {
     }
 }
 
-/// Message and cause for an unknown pool, in the words of the command that was run.
+/// Message and cause for an unknown pool, in the words of the command that was run, and the stage
+/// at which it fails.
 #[must_use]
-pub fn no_pool(arguments: &[OsString], name: &str) -> (String, Option<String>) {
+pub fn no_pool(arguments: &[OsString], name: &str) -> (String, Option<String>, Stage) {
     let pool = pool_of(name);
     let word = |at: usize| arguments.get(at).and_then(|word| word.to_str());
     let why = format!("no such pool: '{pool}' is not imported");
     match (word(1), word(2)) {
         (Some("zfs"), Some("create")) => {
-            (format!("cannot create '{name}': no such pool '{pool}'"), None)
+            (format!("cannot create '{name}': no such pool '{pool}'"), None, Stage::Refused)
         }
-        (Some("zfs"), _) => (format!("cannot open '{name}': dataset does not exist"), Some(why)),
-        _ => (format!("cannot open '{pool}': no such pool"), None),
+        (Some("zfs"), _) => (names::no_dataset(name), Some(why), Stage::Opening),
+        _ => (format!("cannot open '{pool}': no such pool"), None, Stage::Opening),
     }
 }
 

@@ -267,9 +267,7 @@ pub fn divide(text: &str) -> Result<(&str, &str), Failure> {
 /// Refuses the name of a dataset where a pool is required.
 pub fn require_pool_name(name: &str) -> Result<(), Failure> {
     match name.find(['/', '@', '#']).and_then(|at| name[at..].chars().next()) {
-        Some(c) => {
-            Err(Failure::new(format!("cannot open '{name}': invalid character '{c}' in pool name")))
-        }
+        Some(c) => Err(Failure::opening(name, format!("invalid character '{c}' in pool name"))),
         None => Ok(()),
     }
 }

@@ -13,10 +13,10 @@ use engine::live::TunableError;
 use engine::{Candidate, Error, ErrorKind, Hint};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::process::ExitCode;
 use term::{escape, without_number};
-use views::exit_codes;
+use views::exit_codes::{self, Stage};
 
 /// Exit code of a failure.
 pub const FAILED: u8 = 1;
@@ -32,6 +32,8 @@ pub struct Failure {
     causes: Vec<String>,
     hint: Option<String>,
     code: u8,
+    #[serde(skip)]
+    stage: Stage,
     #[serde(skip)]
     pool: PoolTrouble,
 }
@@ -58,7 +60,23 @@ impl Failure {
     pub fn new(what: impl Into<String>) -> Self {
         let what = without_number(what.into());
         let pool = PoolTrouble::default();
-        Self { what, causes: Vec::new(), hint: None, code: FAILED, pool }
+        Self { what, causes: Vec::new(), hint: None, code: FAILED, stage: Stage::Other, pool }
+    }
+
+    /// What was named cannot be opened.
+    pub fn opening(name: &str, why: impl Display) -> Self {
+        Self::new(format!("cannot open '{name}': {why}")).at(Stage::Opening)
+    }
+
+    /// What `doing` says is refused.
+    pub fn refused(doing: &str, why: impl Display) -> Self {
+        Self::new(format!("{doing}: {why}")).at(Stage::Refused)
+    }
+
+    /// It happened at this stage of the command.
+    #[must_use]
+    pub fn at(self, stage: Stage) -> Self {
+        Self { stage, ..self }
     }
 
     /// The command line is wrong.
@@ -112,7 +130,8 @@ impl Failure {
     /// Says first what it is about.
     #[must_use]
     pub fn about(self, subject: &str) -> Self {
-        Self { what: format!("{subject}: {}", self.what), ..self }
+        let stage = self.stage.of_whole();
+        Self { what: format!("{subject}: {}", self.what), stage, ..self }
     }
 
     /// Its parts: what failed, why, and what to do.
@@ -134,7 +153,7 @@ impl Failure {
 
     /// The exit code of a command line that fails so.
     pub fn code(&self, arguments: &[OsString]) -> ExitCode {
-        let theirs = exit_codes::of_failure(arguments, &self.what).filter(|_| self.code == FAILED);
+        let theirs = exit_codes::of_failure(arguments, self.stage).filter(|_| self.code == FAILED);
         ExitCode::from(theirs.unwrap_or(self.code))
     }
 }
@@ -145,7 +164,8 @@ impl From<Error> for Failure {
             return cancelled();
         }
         let hint = e.hint().map(views::hints::text);
-        let mut failure = Self { hint, ..Self::new(views::errors::text(&e)) };
+        let failure = Self::new(views::errors::text(&e)).at(Stage::of(&e));
+        let mut failure = Self { hint, ..failure };
         failure.pool.is_its_own = e.kind().is_of_pool();
         failure.causes.extend(views::errors::causes(&e).into_iter().map(without_number));
         if let ErrorKind::NoSuchPool { searched } = e.kind() {

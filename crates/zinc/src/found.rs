@@ -81,9 +81,9 @@ pub fn cannot_open(found: &Found, error: Error) -> Failure {
 
 /// Why a pool of that name is out of this user's reach, when it is root's.
 pub fn is_of_root(session: &Session, name: &str) -> Option<Failure> {
-    let what =
-        format!("cannot open '{}': permission denied", known::of_root(session, name)?.name());
-    let failure = Failure::new(what).because("root has imported it, and may serve it");
+    let known = known::of_root(session, name)?;
+    let failure = Failure::opening(known.name(), "permission denied")
+        .because("root has imported it, and may serve it");
     Some(failure.hint("run the command as root"))
 }
 
@@ -92,8 +92,8 @@ fn not_known(session: &Session, name: &str) -> Failure {
     if let Some(failure) = is_of_root(session, name) {
         return failure;
     }
-    let (what, why) = views::refusals::no_pool(session.arguments(), name);
-    let failure = why.into_iter().fold(Failure::new(what), Failure::because).hint(
+    let (what, why, stage) = views::refusals::no_pool(session.arguments(), name);
+    let failure = why.into_iter().fold(Failure::new(what).at(stage), Failure::because).hint(
         "`zinc zpool import` lists what can be imported; \
          -d PATH finds a pool there for this command only",
     );

@@ -152,25 +152,21 @@ impl From<Error> for Failure {
 impl From<LookError> for Failure {
     fn from(e: LookError) -> Self {
         match e {
-            LookError::Denied { name, path } => {
-                Self::new(format!("cannot open '{name}': permission denied"))
-                    .because(format!("its device {} cannot be read", path.display()))
-            }
+            LookError::Denied { name, path } => Self::opening(&name, "permission denied")
+                .because(format!("its device {} cannot be read", path.display())),
             LookError::Absent(known) => {
                 absent(known.name(), &known.paths()).of_closed(known.candidate(None))
             }
-            LookError::Destroyed { name } => {
-                Self::new(format!("cannot open '{name}': no such pool"))
-                    .because("its labels say that it was destroyed")
-                    .hint(format!("`zinc zpool export -f {}` forgets it", word(&name)))
-            }
+            LookError::Destroyed { name } => Self::opening(&name, "no such pool")
+                .because("its labels say that it was destroyed")
+                .hint(format!("`zinc zpool export -f {}` forgets it", word(&name))),
             LookError::Search(e) => e.into(),
         }
     }
 }
 
 fn absent(name: &str, paths: &[PathBuf]) -> Failure {
-    let mut failure = Failure::new(format!("cannot open '{name}': its devices are missing"));
+    let mut failure = Failure::opening(name, "its devices are missing");
     for path in paths {
         failure = failure.because(format!("{} is not one of them", path.display()));
     }

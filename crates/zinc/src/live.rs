@@ -154,7 +154,7 @@ impl LiveArgs {
 /// Refuses a path where a name in a pool is meant.
 fn check_start(name: &str) -> Result<(), Failure> {
     match name.starts_with('/') {
-        true => Err(Failure::new(format!("cannot open '{name}': leading slash in name"))
+        true => Err(Failure::opening(name, "leading slash in name")
             .hint("a dataset name begins with the name of its pool: POOL/NAME")),
         false => Ok(()),
     }
@@ -225,7 +225,8 @@ pub fn take(
 fn changeable(found: Found) -> Result<Found, Failure> {
     match found.listed.known().filter(|known| known.is_readonly()) {
         Some(known) => {
-            Err(Failure::new(format!("cannot change '{}': pool is read-only", known.name()))
+            let doing = format!("cannot change '{}'", known.name());
+            Err(Failure::refused(&doing, "pool is read-only")
                 .because("it was imported with -o readonly=on")
                 .hint("export it, and import it without that option"))
         }

@@ -213,7 +213,7 @@ pub fn wait_for_writers(
 }
 
 fn busy(candidate: &Candidate, path: &Path) -> Failure {
-    let failure = Failure::new(format!("cannot open '{}': pool is busy", candidate.name()));
+    let failure = Failure::opening(candidate.name(), "pool is busy");
     let failure = match holder(&[path.to_owned()]) {
         Some(process) => failure.because(format!("{process} writes to it")),
         None => failure.because("another process writes to it"),

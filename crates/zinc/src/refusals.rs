@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use engine::{Error, ErrorKind, Hint, Place, Refusal, Rule};
+use views::exit_codes::Stage;
 use views::names::{bad_name, is_of_other_kind, no_dataset};
 use views::refusals;
 
@@ -13,9 +14,9 @@ pub fn cannot(doing: &str, name: &str, error: impl Into<Error>) -> Failure {
     let failure = match (error.kind(), error.dataset()) {
         (ErrorKind::NotFound, Some(missing)) => return not_found(&start, name, missing),
         (ErrorKind::InvalidName, Some(bad)) if is_of_other_kind(bad) => {
-            return Failure::new(format!("{start}: {}", bad_name(bad)));
+            return Failure::refused(&start, bad_name(bad));
         }
-        (ErrorKind::InvalidName, Some(bad)) => Failure::new(format!("{start}: {}", bad_name(bad))),
+        (ErrorKind::InvalidName, Some(bad)) => Failure::refused(&start, bad_name(bad)),
         (ErrorKind::Refused(Refusal::SetTwice(property)), _) => {
             Failure::usage(format!("property '{property}' specified multiple times"))
         }
@@ -23,7 +24,7 @@ pub fn cannot(doing: &str, name: &str, error: impl Into<Error>) -> Failure {
         (ErrorKind::Against(rule), _) => against(doing, &start, &error, *rule),
         (ErrorKind::BadValue { property, value }, _) => {
             let why = refusals::bad_value(property, value, error.hint());
-            Failure::new(format!("{start}: {why}"))
+            Failure::refused(&start, why)
         }
         _ => return Failure::from(error).about(&start),
     };
@@ -51,14 +52,14 @@ fn not_found(start: &str, name: &str, missing: &str) -> Failure {
     let parent = name.rsplit_once('/').map(|(parent, _)| parent);
     if parent == Some(missing) && !name.contains(['@', '#']) {
         let hint = views::hints::text(&Hint::CreateParents);
-        return Failure::new(format!("{start}: parent does not exist")).hint(hint);
+        return Failure::refused(start, "parent does not exist").hint(hint);
     }
     // The snapshot that was named, where its file system is what is missing.
     let is_part = name.strip_prefix(missing).is_some_and(|rest| rest.starts_with(['@', '#']));
     match missing == name || is_part {
-        true => Failure::new(no_dataset(name)),
+        true => Failure::new(no_dataset(name)).at(Stage::Opening),
         // The source of a clone, or what a new name lies in.
-        false => Failure::new(format!("{start}: dataset does not exist: '{missing}'")),
+        false => Failure::refused(start, format!("dataset does not exist: '{missing}'")),
     }
 }
 
@@ -68,7 +69,7 @@ fn refused(start: &str, name: &str, error: &Error, why: &Refusal) -> Failure {
     let is_denied = matches!(why, Refusal::Denied | Refusal::DelegationOff);
     let is_clear = is_denied || about == name || about == "new dataset" || text.contains(about);
     let about = if is_clear { String::new() } else { format!("'{about}': ") };
-    Failure::new(format!("{start}: {about}{text}"))
+    Failure::refused(start, format!("{about}{text}"))
 }
 
 /// A request that breaks a rule.
@@ -81,12 +82,14 @@ fn against(doing: &str, start: &str, error: &Error, rule: Rule) -> Failure {
         Rule::NoSnapshots => Failure::new(format!(
             "could not find any snapshots to destroy in '{about}'; check snapshot names"
         )),
-        Rule::OnSnapshot => Failure::new(format!("{start}: '{about}' cannot be set on snapshots")),
+        Rule::OnSnapshot => {
+            Failure::refused(start, format!("'{about}' cannot be set on snapshots"))
+        }
         Rule::OutsideSet | Rule::UnwrittenFeature => {
             let feature = about.trim_start_matches("feature@");
             let why = refusals::rule(doing, rule);
-            Failure::new(format!("{start}: cannot enable '{feature}': {why}"))
+            Failure::refused(start, format!("cannot enable '{feature}': {why}"))
         }
-        other => Failure::new(format!("{start}: {}", refusals::rule(doing, other))),
+        other => Failure::refused(start, refusals::rule(doing, other)),
     }
 }

@@ -287,7 +287,7 @@ impl Args {
         let pools = known::read(session, &session.path(file))?;
         let wanted = engine::datasets::pool_of(name);
         let known = pools.into_iter().find(|pool| pool.is_called(wanted));
-        let none = || Failure::new(format!("cannot open '{name}': no such pool"));
+        let none = || Failure::opening(name, "no such pool");
         found::look_for(session, known.ok_or_else(none)?)
     }
 

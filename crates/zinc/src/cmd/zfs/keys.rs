@@ -10,9 +10,10 @@ use crate::mounting::check_unmounted;
 use crate::session::Session;
 use crate::{served, ui};
 use engine::keys::{self, EncryptionRoot, KeyChange, KeyOptions};
-use engine::{DatasetKind, Error, LivePool};
+use engine::{DatasetKind, Error, ErrorKind, LivePool};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use views::exit_codes::Stage;
 use views::keys::KeyVerb;
 
 /// Arguments of `zinc zfs unload-key`.
@@ -63,7 +64,12 @@ pub struct Change {
 }
 
 fn failed(verb: KeyVerb, name: &str, error: impl Into<Error>) -> Failure {
-    Failure::new(verb.failure_text(name, &error.into()))
+    let error = error.into();
+    let stage = match error.kind() {
+        ErrorKind::NotFound => Stage::Opening,
+        _ => Stage::Refused,
+    };
+    Failure::new(verb.failure_text(name, &error)).at(stage)
 }
 
 impl Unload {

@@ -121,7 +121,7 @@ pub fn named_by_path(
     for name in names.iter().filter(of_files).filter(|_| session.client().is_none()) {
         let path = session.meant(Path::new(name));
         if system::above(&system::listed(), &path).is_some() && path.symlink_metadata().is_err() {
-            return Err(Failure::new(format!("cannot open '{name}': No such file or directory")));
+            return Err(Failure::opening(name, "No such file or directory"));
         }
     }
     let names = named_by_mount(session, names);
@@ -150,7 +150,7 @@ pub fn named_by_path(
         let is_gone = session.client().is_none()
             && session.meant(Path::new(path)).symlink_metadata().is_err();
         let why = if is_gone { "No such file or directory" } else { "not a ZFS filesystem" };
-        let none = || Failure::new(format!("cannot open '{path}': {why}"));
+        let none = || Failure::opening(path, why);
         found.map(|(_, name)| (*name).to_owned()).ok_or_else(none)
     };
     let one = |n: &String| if n.starts_with('/') { find(n) } else { Ok(n.clone()) };
@@ -180,9 +180,9 @@ impl Selection {
         let part = finder.named(name);
         part.found.into_iter().for_each(|found| self.push(found));
         self.failures.extend(part.missed.into_iter().map(|missed| match missed {
-            Missed::OtherType(name) => Failure::new(format!(
-                "cannot open '{name}': operation not applicable to datasets of this type"
-            )),
+            Missed::OtherType(name) => {
+                Failure::opening(&name, "operation not applicable to datasets of this type")
+            }
             Missed::Unreadable(e) => e.into(),
             Missed::Below(name, e) => Failure::from(e).about(&name),
         }));

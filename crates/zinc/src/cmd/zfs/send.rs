@@ -14,6 +14,7 @@ use std::io;
 use std::process::ExitCode;
 use std::slice::from_ref;
 use std::sync::atomic::{AtomicBool, Ordering};
+use views::exit_codes::Stage;
 use views::streams;
 
 /// Arguments of `zinc zfs send`.
@@ -202,7 +203,7 @@ impl Args {
 
     /// Sends the rest of a stream.
     fn rest(&self, session: &Session, token: &str) -> Result<ExitCode, Failure> {
-        let refused = |e: Error| Failure::from(e).about("cannot resume send");
+        let refused = |e: Error| Failure::from(e).about("cannot resume send").at(Stage::Resuming);
         let token = ResumeToken::decode(token).map_err(|e| refused(e.into()))?;
         let name = snapshot_of(&token);
         let pool = self.pool.clone().open(session, &name)?;

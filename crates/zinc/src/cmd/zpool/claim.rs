@@ -20,6 +20,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use term::escape::word;
+use views::exit_codes::Stage;
 
 /// Why no device is used twice.
 const ONCE: &str = "a device can be in a pool only once";
@@ -145,10 +146,12 @@ pub fn open(disks: &AnyDevices, path: &str) -> Result<WriteDeviceRef, Failure> {
             let locked = || Some(format!("{} has it", holder(&[PathBuf::from(path)])?));
             let by = devices::use_by_system(Path::new(path)).map(|by| system_use(&by));
             let holder = by.or_else(locked);
-            Failure::new(format!("cannot open '{path}': Device or resource busy"))
+            Failure::opening(path, "Device or resource busy")
                 .because(holder.unwrap_or_else(|| "another program writes to it".to_owned()))
         }
-        _ => Failure::new(format!("cannot open '{path}'")).because(e.to_string()),
+        _ => {
+            Failure::new(format!("cannot open '{path}'")).at(Stage::Opening).because(e.to_string())
+        }
     })
 }
 

@@ -87,7 +87,7 @@ pub(super) fn with_names<T>(session: &Session, act: impl FnOnce(DeviceNames<'_>)
 pub(super) fn refused(doing: &str, name: &str, error: impl Into<Error>) -> Failure {
     let (error, start) = (error.into(), format!("cannot {doing} {name}"));
     match error.kind() {
-        ErrorKind::Unfit(why) => Failure::new(format!("{start}: {}", members::fault(*why))),
+        ErrorKind::Unfit(why) => Failure::refused(&start, members::fault(*why)),
         _ => Failure::from(error).about(&start),
     }
 }

@@ -131,7 +131,7 @@ impl Verb for Args {
             require_pool_name(name)?;
             served::forward(session, &self.search, name)?;
             if self.search.is_empty() && known::pools(session).find(name).is_none() {
-                return Err(Failure::new(format!("cannot open '{name}': no such pool")));
+                return Err(Failure::opening(name, "no such pool"));
             }
             ui::note(
                 session,

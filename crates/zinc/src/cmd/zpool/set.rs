@@ -143,8 +143,7 @@ impl Set {
     /// The pool is remembered elsewhere from now on.
     fn set_cachefile(&self, session: &Session, place: &Cachefile) -> Result<ExitCode, Failure> {
         let Some(known) = known::pools(session).find(&self.pool) else {
-            let what = format!("cannot open '{}': no such pool", self.pool);
-            return Err(Failure::new(what)
+            return Err(Failure::opening(&self.pool, "no such pool")
                 .because("only a pool that was created or imported here is remembered"));
         };
         let doing = format!("cannot set property for '{}'", self.pool);

@@ -47,7 +47,7 @@ pub fn ashift(doing: &str, texts: &[String]) -> Result<Option<u32>, Failure> {
     for text in texts {
         match parse(doing, text)? {
             PoolSetting::Ashift(n) => out = (n != 0).then_some(n),
-            _ => return Err(Failure::new(format!("{doing}: only 'ashift' can be given"))),
+            _ => return Err(Failure::refused(doing, "only 'ashift' can be given")),
         }
     }
     Ok(out)
@@ -62,7 +62,7 @@ pub fn parse_of_vdev(doing: &str, text: &str) -> Result<VdevSetting, Failure> {
 /// Why a property is not set so, and what to do.
 fn wrong(doing: &str, error: &Error) -> Failure {
     let (what, hint) = views::pool_settings::wrong(error);
-    let failure = Failure::new(format!("{doing}: {what}"));
+    let failure = Failure::refused(doing, what);
     match hint {
         Some(hint) => failure.hint(hint),
         None => failure,
