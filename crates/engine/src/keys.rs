@@ -6,7 +6,7 @@
 //! properties name.
 
 use crate::error::{Error, ErrorKind, Place, Result, Rule};
-use crate::properties::number;
+use crate::values::number;
 use codec::crypto::Suite;
 pub use dsl::write::{Encryption, KeyChange};
 use dsl::write::{PropertyChange, RootKey};

@@ -1,12 +1,8 @@
 //! What a pool is made of, in words: `disk`, `mirror a b`, `raidz2 a b c`, behind `log`, `special`,
 //! `dedup`, `cache` and `spare`; and what of it is likely to be a mistake.
 
-pub(crate) mod fault;
-pub(crate) mod level;
-
-use fault::DRAID_DEVICES_MAX;
-pub use fault::LayoutFault;
-pub use level::{Level, Mismatch};
+use crate::faults::DRAID_DEVICES_MAX;
+pub use crate::faults::{LayoutFault, Level, Mismatch};
 
 use crate::devices::{self, FarName};
 use crate::error::{Error, ErrorKind, Hint, Place, Result};
@@ -415,7 +411,7 @@ mod tests {
         assert_eq!(layout.mismatch(&[]), None);
     }
 
-    /// What `zpool create -n` of OpenZFS 2.3.2 says of such layouts.
+    /// What `zpool create -n` of OpenZFS 2.3.2 refuses.
     #[test]
     fn new_vdevs_that_do_not_go_together() {
         let (single, disk) = (Level::Single { is_file: true }, Level::Single { is_file: false });
@@ -430,77 +426,39 @@ mod tests {
             assert!(!a.differs(b) && !b.differs(a), "{a:?} {b:?}");
         }
         let bad = [
-            (
-                Level::Draid(1, 3),
-                Level::Draid(2, 4),
-                "draid and draid vdevs with different redundancy, 1 vs. 2",
-            ),
-            (
-                Level::Raidz(1, 3),
-                Level::Draid(2, 4),
-                "raidz and draid vdevs with different redundancy, 1 vs. 2",
-            ),
-            (
-                Level::Mirror(2),
-                Level::Raidz(2, 3),
-                "raidz and mirror vdevs with different redundancy, 2 vs. 1 (2-way)",
-            ),
-            (
-                Level::Draid(1, 3),
-                Level::Mirror(3),
-                "draid and mirror vdevs with different redundancy, 1 vs. 2 (3-way)",
-            ),
-            (Level::Mirror(2), Level::Mirror(3), "both 2-way and 3-way mirror vdevs"),
-            (single, Level::Mirror(2), "both file and mirror vdevs"),
-            (disk, Level::Raidz(1, 3), "both disk and raidz vdevs"),
-            (disk, single, "both disk and file vdevs"),
+            (Level::Draid(1, 3), Level::Draid(2, 4)),
+            (Level::Raidz(1, 3), Level::Draid(2, 4)),
+            (Level::Mirror(2), Level::Raidz(2, 3)),
+            (Level::Draid(1, 3), Level::Mirror(3)),
+            (Level::Mirror(2), Level::Mirror(3)),
+            (single, Level::Mirror(2)),
+            (disk, Level::Raidz(1, 3)),
+            (disk, single),
         ];
-        for (a, b, message) in bad {
+        for (a, b) in bad {
             assert!(a.differs(b) && b.differs(a), "{a:?} {b:?}");
-            let text = Mismatch::Levels(a, b).to_string();
-            assert_eq!(text, format!("mismatched replication level: {message} are present"));
         }
     }
 
-    /// What its `zpool add -n` says.
+    /// What its `zpool add -n` refuses.
     #[test]
     fn new_vdevs_that_do_not_go_together_with_the_pool() {
         let (single, raidz) = (Level::Single { is_file: true }, Level::Raidz(1, 3));
         assert!(!raidz.differs_from_new(Level::Mirror(2)));
         assert!(!Level::Mirror(2).differs_from_new(raidz));
         let bad = [
-            (raidz, Level::Raidz(1, 4), "pool uses 3-way raidz and new vdev uses 4-way raidz"),
-            (raidz, Level::Raidz(2, 4), "pool uses 1 device parity and new vdev uses 2"),
-            (raidz, Level::Draid(1, 4), "pool uses raidz and new vdev is draid"),
-            (
-                raidz,
-                Level::Mirror(3),
-                "pool and new vdev with different redundancy, \
-                 raidz and mirror vdevs, 1 vs. 2 (3-way)",
-            ),
-            (raidz, single, "pool uses raidz and new vdev is file"),
-            (
-                Level::Mirror(2),
-                Level::Mirror(3),
-                "pool uses 2-way mirror and new vdev uses 3-way mirror",
-            ),
-            (
-                Level::Mirror(2),
-                Level::Draid(2, 4),
-                "pool and new vdev with different redundancy, \
-                 draid and mirror vdevs, 2 vs. 1 (2-way)",
-            ),
-            (
-                Level::Draid(1, 3),
-                Level::Draid(2, 4),
-                "pool uses 1 device parity and new vdev uses 2",
-            ),
-            (single, Level::Mirror(2), "pool uses file and new vdev is mirror"),
+            (raidz, Level::Raidz(1, 4)),
+            (raidz, Level::Raidz(2, 4)),
+            (raidz, Level::Draid(1, 4)),
+            (raidz, Level::Mirror(3)),
+            (raidz, single),
+            (Level::Mirror(2), Level::Mirror(3)),
+            (Level::Mirror(2), Level::Draid(2, 4)),
+            (Level::Draid(1, 3), Level::Draid(2, 4)),
+            (single, Level::Mirror(2)),
         ];
-        for (pool, new, message) in bad {
+        for (pool, new) in bad {
             assert!(pool.differs_from_new(new), "{pool:?} {new:?}");
-            let text = Mismatch::WithPool { pool, new }.to_string();
-            assert_eq!(text, format!("mismatched replication level: {message}"));
         }
         let (_dir, words) = files(&["mirror", "a", "b"]);
         let layout = parse(&words).unwrap();
@@ -522,10 +480,10 @@ mod tests {
     fn too_few_and_the_same_twice() {
         let (_dir, words) = files(&["mirror", "a"]);
         let text = parse(&words).unwrap_err().to_string();
-        assert!(text.contains("mirror requires at least 2 devices"), "{text}");
+        assert!(text.contains("a mirror has at least 2 devices"), "{text}");
         let (_dir, mut words) = files(&["mirror", "a"]);
         words.push(words[1].clone());
         let text = parse(&words).unwrap_err().to_string();
-        assert!(text.contains("refer to the same device"), "{text}");
+        assert!(text.contains("are one device"), "{text}");
     }
 }

@@ -107,6 +107,7 @@ mod directories;
 mod enabling;
 mod error;
 pub mod extract;
+mod faults;
 mod import;
 pub mod ingest;
 pub mod inventory;
@@ -125,10 +126,23 @@ mod remove;
 pub mod replay;
 pub mod rescue;
 pub mod send;
+mod values;
 mod vdev_properties;
 mod waiting;
 
 pub use datasets::Create;
+/// ```
+/// use engine::objects::{DmuType, Hold, NewObject};
+///
+/// let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// let fs = pool.filesystem("tank")?;
+/// let tx = fs.begin(Hold::write(4096))?;
+/// let new = NewObject::new(DmuType::UINT64_OTHER).block_size(4096);
+/// let number = fs.objset().create(&tx, &new)?.number();
+/// drop(tx);
+/// assert_eq!(fs.objset().object(number)?.number(), number);
+/// # Ok::<(), engine::Error>(())
+/// ```
 pub use dmu::Objset;
 /// ```
 /// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
@@ -138,14 +152,22 @@ pub use dmu::Objset;
 /// # Ok::<(), engine::Error>(())
 /// ```
 pub use dsl::Dataset;
+/// ```
+/// let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// engine::Create::filesystem("tank/home")?.run(&pool)?;
+/// let dsl = pool.view().dsl();
+/// let children = dsl.children(&dsl.by_name("tank")?.dir)?;
+/// assert!(children.iter().any(|child| child.name == "tank/home"));
+/// # Ok::<(), engine::Error>(())
+/// ```
+pub use dsl::Dsl;
 pub use dsl::write::{NameFault, NameKind, check_name, name_fault};
 pub use dsl::write::{PropertyChange, check_create, parse_size, parse_value};
-pub use dsl::{DatasetKind, Dir, Dsl, NamedBookmark, Refusal, ResumeToken, TokenFault};
+pub use dsl::{DatasetKind, Dir, NamedBookmark, Refusal, ResumeToken, TokenFault};
 pub use dsl::{Property, PropertyContext, Source, StoredValue};
-pub use error::{
-    Conflict, Error, ErrorKind, Hint, ImportRefusal, Place, Result, ResumeFault, Rule,
-};
+pub use error::{Conflict, Error, ErrorKind, Hint, Place, Result, ResumeFault, Rule};
 pub use error::{StreamFault, Unreceivable, Unsendable};
+pub use faults::ImportRefusal;
 pub use new_pool::NewPool;
 /// ```
 /// use engine::{NewPool, OpenOptions, OpenPool, Pool};

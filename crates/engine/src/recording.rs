@@ -66,6 +66,19 @@ impl Recorder {
 }
 
 /// A recording that is being read.
+///
+/// ```
+/// use engine::Hint;
+/// use engine::recording::Recording;
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("recording");
+/// std::fs::write(&path, "{\"zinc_recording\": 1}\n")?;
+/// assert_eq!(Recording::open(&path)?.next_snapshot()?, None);
+/// std::fs::write(&path, "something else\n")?;
+/// assert_eq!(Recording::open(&path).err().unwrap().hint(), Some(&Hint::Record));
+/// # Ok::<(), engine::Error>(())
+/// ```
 pub struct Recording {
     reader: BufReader<File>,
     path: PathBuf,

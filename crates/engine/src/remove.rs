@@ -1,6 +1,8 @@
 //! A directory is removed with all in it.
 
 use crate::Progress;
+use crate::error::{ErrorKind, Place};
+use ondisk::spelling;
 use std::fmt;
 use zpl::{Error, FileKind, Filesystem, Time};
 
@@ -56,6 +58,20 @@ impl From<Error> for NotRemovedCause {
 impl From<crate::Cancelled> for NotRemovedCause {
     fn from(e: crate::Cancelled) -> Self {
         Self::Cancelled(e)
+    }
+}
+
+impl From<NotRemoved> for crate::Error {
+    fn from(e: NotRemoved) -> Self {
+        let names: Vec<String> = e.names.iter().map(|name| spelling::name(name)).collect();
+        let error = match e.cause {
+            NotRemovedCause::Failed(e) => e.into(),
+            NotRemovedCause::Cancelled(e) => e.into(),
+            cause @ NotRemovedCause::Displaced => {
+                Self::new(ErrorKind::Damaged).because(cause.to_string())
+            }
+        };
+        error.at(Place::File(names.join("/")))
     }
 }
 

@@ -18,11 +18,6 @@ const LISTED: &[(&str, &[&str], &str)] = &[
         "one handle reads and changes: a set and its objects hold the state of live ones",
     ),
     (
-        "engine",
-        &["datasets", "error", "keys", "layout", "making", "members", "properties"],
-        "one public error has the refusals of all; keys are properties, and those are of datasets",
-    ),
-    (
         "zpl",
         &["acl", "dir", "fs", "node", "replay", "space", "write"],
         "one file system reads and changes: it holds the locks of those that change it",

@@ -1,7 +1,7 @@
 //! The text of a failure, with the words of OpenZFS and the flags of the command where the engine
 //! has neither.
 
-use crate::{names, places, refusals};
+use crate::{layout, names, places, refusals, streams};
 use engine::{Error, ErrorKind, ImportRefusal, Place, Refusal, Unsendable};
 use std::error::Error as _;
 
@@ -23,7 +23,11 @@ pub fn text(error: &Error) -> String {
         (ErrorKind::NoDevice, Some(Place::Path(path))) => {
             format!("cannot use '{}': must be a block device or regular file", path.display())
         }
-        (ErrorKind::BadLayout(fault), _) => format!("invalid vdev specification: {fault}"),
+        (ErrorKind::BadLayout(fault), _) => {
+            format!("invalid vdev specification: {}", layout::fault(fault))
+        }
+        (ErrorKind::Mismatched(why), place) => of(place, layout::mismatch(*why)),
+        (ErrorKind::NotResumed(fault), place) => of(place, streams::not_resumed(fault)),
         (ErrorKind::NotSent(why), place) => {
             of(place, format!("cannot be sent yet: {}", unsendable(*why)))
         }

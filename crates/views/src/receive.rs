@@ -3,6 +3,7 @@
 
 use crate::names::bad_name;
 use crate::refusals;
+use crate::streams;
 use engine::props::find_dataset;
 use engine::receive::{Followed, NotReceived, Phase, Restored, Stream};
 use engine::{Error, ErrorKind, Refusal, Rule, StreamFault};
@@ -79,11 +80,11 @@ pub fn failure(failed: &NotReceived) -> Option<(String, Option<String>)> {
         ErrorKind::BadStream(fault) => {
             let is_cut = matches!(fault, StreamFault::Incomplete | StreamFault::Checksum);
             let Some(token) = failed.token.as_ref() else {
-                return plain(fault.to_string());
+                return plain(streams::fault(fault));
             };
             let fault = match is_cut {
                 true => "checksum mismatch or incomplete stream".to_owned(),
-                false => fault.to_string(),
+                false => streams::fault(fault),
             };
             let text = format!("{fault}. Partially received snapshot is saved.");
             let hint = format!(

@@ -7,12 +7,61 @@ use engine::spelling::in_line;
 use engine::streams::{
     self, Algorithm, Body, Converted, Decompressed, RECORD_SIZE, Reader, Record,
 };
-use engine::{Progress, ResumeToken};
+use engine::{Progress, ResumeFault, ResumeToken, StreamFault, TokenFault};
 use std::fmt::Write as _;
 use std::io::Read;
 
 /// Which kinds of records the sum has a line for, in its order.
 const SUMMED: [usize; 9] = [0, 5, 1, 2, 3, 6, 8, 4, 7];
+
+/// Why the rest of a stream cannot be sent, in the words of OpenZFS.
+#[must_use]
+pub fn not_resumed(fault: &ResumeFault) -> String {
+    let corrupt = match fault {
+        ResumeFault::Gone(name) => {
+            return format!("'{name}' used in the initial send no longer exists");
+        }
+        ResumeFault::Another(name) => {
+            return format!("'{name}' is no longer the same snapshot used in the initial send");
+        }
+        ResumeFault::SourceGone(guid) => {
+            return format!("incremental source {guid:#x} no longer exists");
+        }
+        ResumeFault::NoObject(number) => {
+            return format!("resume token is corrupt (there is no object {number})");
+        }
+        ResumeFault::Token(TokenFault::Form) => "invalid format",
+        ResumeFault::Token(TokenFault::Version) => "unsupported version",
+        ResumeFault::Token(TokenFault::Hexadecimal) => "payload is not hex-encoded",
+        ResumeFault::Token(TokenFault::Checksum) => "incorrect checksum",
+        ResumeFault::Token(TokenFault::Compression) => "decompression failed",
+        ResumeFault::Token(TokenFault::List) => "malformed nvlist",
+        other => return other.to_string(),
+    };
+    format!("resume token is corrupt ({corrupt})")
+}
+
+/// What is wrong with a stream, in the words of OpenZFS.
+#[must_use]
+pub fn fault(fault: &StreamFault) -> String {
+    let fixed = match fault {
+        StreamFault::Unread => "failed to read from stream",
+        StreamFault::Incomplete => "incomplete stream",
+        StreamFault::Checksum => "checksum mismatch",
+        StreamFault::Magic => "invalid stream (bad magic number)",
+        StreamFault::SnapshotName => "invalid stream (bad snapshot name)",
+        StreamFault::List => "invalid stream (malformed nvlist)",
+        StreamFault::Features(all, unknown) => {
+            return format!(
+                "stream has unsupported feature, feature flags = {all:x} (unknown flags = \
+                 {unknown:x})"
+            );
+        }
+        StreamFault::Record(what) => return format!("invalid backup stream: {what}"),
+        other => return other.to_string(),
+    };
+    fixed.to_owned()
+}
 
 /// How much is shown of each record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,7 +10,7 @@ use super::names::parent;
 use super::reserve;
 use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule};
 use crate::keys::{KeyOptions, RequiredKey, is_encrypted};
-use crate::properties::{self, number};
+use crate::values::{self, number};
 use dsl::write::{NameKind, PropertyChange, RootKey, check_create, check_name};
 use dsl::{DatasetKind, Dsl, PropertyContext, Refusal, StoredValue};
 use ondisk::props::find_dataset;
@@ -109,7 +109,7 @@ impl Create {
     /// # Errors
     /// It cannot have that property, or not that value.
     pub fn set(self, property: &str, value: &str) -> Result<Self> {
-        let change = properties::parse(property, value, self.kind(), true)?;
+        let change = values::parse(property, value, self.kind(), true)?;
         self.with(vec![change])
     }
 
@@ -275,7 +275,7 @@ impl Create {
             return Ok(pool.create_filesystem_as(&self.name, new, changes, encryption)?);
         };
         if let Some(bytes) = self.reserves(pool.view()) {
-            changes.push(properties::number_change("refreservation", bytes));
+            changes.push(values::number_change("refreservation", bytes));
         }
         let block_size = u32::try_from(volume.block_size).unwrap_or(u32::MAX);
         let shape = (size, block_size);

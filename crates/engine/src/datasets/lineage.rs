@@ -3,10 +3,11 @@
 use super::create::{ROOT, below_missing, make_above};
 use super::destroy::{clones_after, younger};
 use super::names::{one_pool, split};
+use super::reserve::whole_volume;
 use super::upgrade::upgrade;
 use crate::error::{Error, Place, Result, Rule};
 use crate::keys::is_of_key;
-use crate::properties;
+use crate::values;
 use dsl::{DatasetKind, Refusal};
 use pool::Pool;
 use pool::live::LivePool;
@@ -81,9 +82,9 @@ impl MakeClone {
         }
         let (auto, given): (Vec<_>, Vec<_>) = self.properties.iter().partition(is_auto);
         let given = given.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let mut changes = properties::parse_all(given, kind, false)?;
+        let mut changes = values::parse_all(given, kind, false)?;
         if !auto.is_empty() {
-            changes.push(properties::whole_volume(pool, &origin)?);
+            changes.push(whole_volume(pool, &origin)?);
         }
         if self.parents {
             let is_there = {
@@ -95,7 +96,7 @@ impl MakeClone {
             }
             make_above(pool, &self.name, ROOT)?;
         }
-        let wanted = properties::number(&changes, "version");
+        let wanted = values::number(&changes, "version");
         changes.retain(|change| change.name != "version");
         if let Some(wanted) = wanted {
             // It is that of the origin, which a clone may be above and not below.

@@ -26,6 +26,6 @@ pub use lineage::{MakeClone, NewerSnapshots, Rename, may_roll_back, promote, rol
 pub(crate) use names::snapshot_by_guid;
 pub use names::{heads, pool_of, split};
 pub use permissions::{Holder, Permissions, permissions};
-pub(crate) use reserve::for_volume;
+pub(crate) use reserve::{reserved, whole_volume};
 pub use snapshots::{bookmark, check_tag, hold, release, snapshot};
 pub use upgrade::{Upgraded, upgrade};

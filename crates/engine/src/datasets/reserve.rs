@@ -1,7 +1,12 @@
 //! How much a volume reserves so that all of it can always be written: its data, in blocks of its
 //! size as they are allocated, and the tree above them at its largest.
 
+use crate::error::Result;
+use crate::values::{number_change, numeric};
+use dsl::Dataset;
+use dsl::write::PropertyChange;
 use ondisk::config::{VdevConfig, VdevKind};
+use pool::live::LivePool;
 
 /// An indirect block of the largest size, in bytes.
 const INDIRECT: u64 = 128 << 10;
@@ -11,6 +16,20 @@ const FAN_OUT: u64 = INDIRECT / 128;
 const DNODE_LEVELS: u64 = 7;
 /// The block size that space is accounted by: figures of raidz are relative to what it takes.
 const USUAL_BLOCK: u64 = 128 << 10;
+
+/// The reservation by which all of a volume can always be written.
+pub(crate) fn whole_volume(pool: &LivePool, dataset: &Dataset) -> Result<PropertyChange> {
+    let _guard = pool.view().lock_datasets();
+    let volume = zpl::Volume::open(&pool.view().dsl().objset(dataset)?)?;
+    let bytes = reserved(pool, dataset, volume.size(), volume.block_size())?;
+    Ok(number_change("refreservation", bytes))
+}
+
+/// The same for a volume of `size` bytes in blocks of `block` bytes.
+pub(crate) fn reserved(pool: &LivePool, volume: &Dataset, size: u64, block: u64) -> Result<u64> {
+    let copies = numeric(pool, volume, "copies")?.max(1);
+    Ok(for_volume(size, block, copies, &pool.view().config().vdev_tree))
+}
 
 /// Bytes that OpenZFS gives the property `refreservation` of a volume of `size` bytes in blocks of
 /// `block` bytes, that has `copies` of its data, on these vdevs.

@@ -4,11 +4,8 @@
 //! matched without a wildcard: one that is new to a floor is not compiled before it has a kind.
 
 use super::{Conflict, Error, ErrorKind, Hint, Place, ResumeFault, Rule};
-use crate::layout::LayoutFault;
-use crate::making::{DeviceRefusal, PoolNameFault};
-use crate::remove::{NotRemoved, NotRemovedCause};
+use crate::faults::{DeviceRefusal, ImportRefusal, LayoutFault, PoolNameFault};
 use dsl::{KeyError, TokenFault};
-use ondisk::spelling;
 use pool::Obstacle;
 use pool::live::TunableError;
 use rt::Cancelled;
@@ -107,6 +104,16 @@ impl From<ondisk::Error> for Error {
     }
 }
 
+impl ImportRefusal {
+    /// The error of the import of a pool of this name.
+    #[must_use]
+    pub fn of(self, pool: &str) -> Error {
+        let export = (self == Self::Imported).then(|| Hint::ExportFirst(pool.to_owned()));
+        let error = Error::new(ErrorKind::NotImported(self)).at(Place::Pool(pool.to_owned()));
+        error.hinted(export)
+    }
+}
+
 impl From<PoolNameFault> for Error {
     fn from(fault: PoolNameFault) -> Self {
         Self::new(ErrorKind::InvalidName).because(fault)
@@ -149,20 +156,6 @@ impl From<LayoutFault> for Error {
 impl From<DeviceRefusal> for Error {
     fn from(why: DeviceRefusal) -> Self {
         Self::new(ErrorKind::DeviceRefused(why))
-    }
-}
-
-impl From<NotRemoved> for Error {
-    fn from(e: NotRemoved) -> Self {
-        let names: Vec<String> = e.names.iter().map(|name| spelling::name(name)).collect();
-        let error = match e.cause {
-            NotRemovedCause::Failed(e) => e.into(),
-            NotRemovedCause::Cancelled(e) => e.into(),
-            cause @ NotRemovedCause::Displaced => {
-                Self::new(ErrorKind::Damaged).because(cause.to_string())
-            }
-        };
-        error.at(Place::File(names.join("/")))
     }
 }
 

@@ -1,5 +1,6 @@
 //! What can be done about a failure, as data.
 
+use crate::faults::ImportRefusal;
 use dsl::Refusal;
 use repair::RepairRefusal;
 use std::path::PathBuf;
@@ -132,6 +133,18 @@ impl Hint {
             Refusal::NoFeature(guid) => Self::EnableFeature(guid),
             Refusal::SeveralOfOne => Self::OneByOne,
             _ => return None,
+        })
+    }
+
+    /// What can be done about a pool that is not imported.
+    pub(super) fn of_import(why: &ImportRefusal) -> Option<Self> {
+        Some(match why {
+            ImportRefusal::NameTaken => Self::ImportRenamed,
+            ImportRefusal::Denied(_) => Self::ImportReadOnly,
+            ImportRefusal::NameNotKept(guid) => Self::ImportByGuid(*guid),
+            ImportRefusal::Imported | ImportRefusal::Name(_) | ImportRefusal::NotListed => {
+                return None;
+            }
         })
     }
 

@@ -1,12 +1,8 @@
 //! Sorts of failures, for programs to tell apart.
 
 use super::Hint;
-use super::imports::ImportRefusal;
 use super::streams::{ResumeFault, StreamFault, Unreceivable, Unsendable};
-use crate::layout::fault::LayoutFault;
-use crate::layout::level::Mismatch;
-use crate::making::DeviceRefusal;
-use crate::members::fault::MemberFault;
+use crate::faults::{DeviceRefusal, ImportRefusal, LayoutFault, MemberFault, Mismatch};
 use dsl::Refusal;
 use pool::PoolRefusal;
 use repair::RepairRefusal;
@@ -302,7 +298,7 @@ impl ErrorKind {
             Self::NotWritable => Hint::OpenReadonly,
             Self::NoEarlierState { of_all: false } => Hint::OlderStates,
             Self::NoEarlierState { of_all: true } => Hint::RepairOrRescue,
-            Self::NotImported(why) => return why.hint(),
+            Self::NotImported(why) => return Hint::of_import(why),
             Self::Destroyed => Hint::Undestroy,
             Self::ForeignHost => Hint::TakeOver,
             Self::InUse => Hint::ExportThere,
@@ -368,11 +364,10 @@ impl fmt::Display for ErrorKind {
             Self::NoCheckpoint => "has no checkpoint",
             Self::CheckpointExists => "has a checkpoint",
             Self::CheckpointDiscarding => "is discarding its checkpoint",
-            Self::DamagedPool => "the pool is damaged",
+            Self::DamagedPool | Self::NoEarlierState { .. } => "the pool is damaged",
             Self::BadConfig => "the configuration contradicts itself",
             Self::NotWritable => "cannot be opened for writing",
             Self::NotImported(why) => return write!(f, "{why}"),
-            Self::NoEarlierState { .. } => "no earlier state can be read completely",
             Self::Destroyed => "was destroyed",
             Self::ForeignHost => "was last used by another host",
             Self::InUse => "is in use",

@@ -16,14 +16,12 @@
 
 mod from;
 mod hint;
-mod imports;
 mod kind;
 mod streams;
 #[cfg(test)]
 mod tests;
 
 pub use hint::Hint;
-pub use imports::ImportRefusal;
 pub use kind::{Conflict, ErrorKind, Rule};
 pub use streams::{ResumeFault, StreamFault, Unreceivable, Unsendable};
 

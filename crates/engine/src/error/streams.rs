@@ -113,41 +113,26 @@ pub enum ResumeFault {
 
 impl fmt::Display for ResumeFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let corrupt = match self {
-            Self::Gone(name) => {
-                return write!(f, "'{name}' used in the initial send no longer exists");
-            }
-            Self::Another(name) => {
-                return write!(
-                    f,
-                    "'{name}' is no longer the same snapshot used in the initial send"
-                );
-            }
+        match self {
+            Self::Gone(name) => write!(f, "the snapshot '{name}' does not exist any more"),
+            Self::Another(name) => write!(f, "'{name}' is not the snapshot that was sent"),
             Self::SourceGone(guid) => {
-                return write!(f, "incremental source {guid:#x} no longer exists");
+                write!(f, "the source of the increment, of guid {guid:#x}, does not exist any more")
             }
-            Self::NoObject(number) => {
-                return write!(f, "resume token is corrupt (there is no object {number})");
-            }
-            Self::Token(TokenFault::Form) => "invalid format",
-            Self::Token(TokenFault::Version) => "unsupported version",
-            Self::Token(TokenFault::Hexadecimal) => "payload is not hex-encoded",
-            Self::Token(TokenFault::Checksum) => "incorrect checksum",
-            Self::Token(TokenFault::Compression) => "decompression failed",
-            Self::Token(TokenFault::List) => "malformed nvlist",
-        };
-        write!(f, "resume token is corrupt ({corrupt})")
+            Self::NoObject(number) => write!(f, "the snapshot has no object {number}"),
+            Self::Token(_) => f.write_str("the token cannot be read"),
+        }
     }
 }
 
 impl fmt::Display for StreamFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Unread => "failed to read from stream",
-            Self::Incomplete => "incomplete stream",
-            Self::Checksum => "checksum mismatch",
-            Self::Magic => "invalid stream (bad magic number)",
-            Self::SnapshotName => "invalid stream (bad snapshot name)",
+            Self::Unread => "the stream cannot be read",
+            Self::Incomplete => "the stream ends before its end",
+            Self::Checksum => "a checksum of the stream does not match",
+            Self::Magic => "it does not begin as a stream does",
+            Self::SnapshotName => "the stream names no snapshot",
             Self::OtherSnapshot => "the stream is of another snapshot",
             Self::NotCorrected { left, unseen: 0 } => {
                 return write!(
@@ -163,15 +148,11 @@ impl fmt::Display for StreamFault {
                      found in their size in the snapshot"
                 );
             }
-            Self::List => "invalid stream (malformed nvlist)",
-            Self::Features(all, unknown) => {
-                return write!(
-                    f,
-                    "stream has unsupported feature, feature flags = {all:x} (unknown flags = \
-                     {unknown:x})"
-                );
+            Self::List => "the list of the stream cannot be read",
+            Self::Features(_, unknown) => {
+                return write!(f, "the stream has unknown features: {unknown:#x}");
             }
-            Self::Record(what) => return write!(f, "invalid backup stream: {what}"),
+            Self::Record(what) => return write!(f, "a record cannot be applied: {what}"),
         })
     }
 }

@@ -53,7 +53,7 @@ fn layouts_that_are_wrong_say_what_is() {
     let error = parse(&["mirror".to_owned()]).unwrap_err();
     let fault = LayoutFault::TooFew { kind: "mirror".to_owned(), least: 2 };
     assert_eq!(error.kind(), &ErrorKind::BadLayout(fault));
-    let text = "invalid layout: mirror requires at least 2 devices";
+    let text = "invalid layout: a mirror has at least 2 devices";
     assert_eq!(error.to_string(), text);
 }
 

@@ -23,6 +23,20 @@ pub enum RewindReach {
 }
 
 /// What a pool that is to be opened has to give up.
+///
+/// ```
+/// use engine::pools::{self, Rewind, RewindReach};
+/// use engine::{Candidate, NewPool, OpenOptions};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let image = folder.path().join("a.img");
+/// NewPool::new("tank").file(&image, 64 << 20)?.create()?.export()?;
+/// let options = OpenOptions::in_places([&image]);
+/// let found = Candidate::group(&pools::scan(&options.search)?).pop().unwrap();
+/// assert_eq!(Rewind::find(&found, &options, RewindReach::Recent)?, Rewind::NotNeeded);
+/// assert!(Rewind::find(&found, &options, RewindReach::UpTo(0)).is_err());
+/// # Ok::<(), engine::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rewind {
     /// Nothing: the newest state that is wanted can be read.

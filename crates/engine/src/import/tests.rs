@@ -2,7 +2,8 @@
 
 use super::{EarlierState, Import, ImportConflict, ImportEntry, ImportList, ImportedPool};
 use super::{Rewind, RewindReach};
-use crate::error::{Error, ErrorKind, Hint, ImportRefusal, Result};
+use crate::error::{Error, ErrorKind, Hint, Result};
+use crate::faults::ImportRefusal;
 use crate::pools::{PoolNameFault, scan};
 use crate::properties::pool::parse;
 use crate::{NewPool, OpenOptions};
@@ -12,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// A list, and what was asked of it.
+/// A list, and what was called.
 #[derive(Default)]
 struct List {
     conflict: Cell<Option<ImportConflict>>,
@@ -20,13 +21,13 @@ struct List {
     is_overtaken: bool,
     is_read_only: bool,
     cannot_add: bool,
-    asked: RefCell<Vec<&'static str>>,
+    calls: RefCell<Vec<&'static str>>,
     entries: RefCell<Vec<ImportEntry>>,
 }
 
 impl List {
     fn note(&self, what: &'static str) {
-        self.asked.borrow_mut().push(what);
+        self.calls.borrow_mut().push(what);
     }
 
     fn unlisted() -> Error {
@@ -106,8 +107,8 @@ fn settings_and_the_line_of_the_history_are_stored_once_the_pool_is_listed() {
     let mut was_waited_for = false;
     pool.close(&list, |pool| was_waited_for = pool.name() == "depot").unwrap();
     assert!(was_waited_for);
-    let asked = ["writable", "conflict", "conflict", "add", "conflict", "refresh"];
-    assert_eq!(*list.asked.borrow(), asked);
+    let expected = ["writable", "conflict", "conflict", "add", "conflict", "refresh"];
+    assert_eq!(*list.calls.borrow(), expected);
     let entries = list.entries.borrow();
     assert_eq!((entries[0].name.as_str(), entries[0].is_read_only), ("depot", false));
     let found = case.found();

@@ -1,82 +1,32 @@
 //! What is on a device, and what uses it: why it is not taken for a pool.
 
-use crate::devices::{SystemUse, foreign, loop_above, use_by_system};
+use crate::devices::{foreign, loop_above, use_by_system};
+use crate::faults::{Content, DeviceRefusal};
 use device::{DeviceRef, ErrorKind, WriteDeviceRef};
 use ondisk::config::{LabelConfig, PoolState};
 use pool::live::DEVICE_MIN;
 use pool::{Candidate, CandidateState, FoundLeaf, OpenOptions, Pool, look_at_device, scan};
 use rt::Rt;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why a device is not taken for a pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DeviceRefusal {
-    /// This loop device shows the file as a disk.
-    LoopAbove(String),
-    /// The system works with it.
-    System(SystemUse),
-    /// It has this many bytes, fewer than [`DEVICE_MIN`].
-    TooSmall(u64),
-    /// It answers no request within the deadline (`zinc_vdev_silence_ms`).
-    Silent,
-    /// The pool of this name uses it here.
-    InPool(String),
-    /// It holds something that would be lost.
-    Holds(Content),
-}
-
-/// What a device holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Content {
-    /// A part of this pool, which was exported.
-    Exported(String),
-    /// A part of this pool, which another host may use.
-    PerhapsActive(String),
-    /// A spare or cache device of this pool.
-    Aux(String),
-    /// Something else, of this kind.
-    Foreign(String),
-}
-
-impl DeviceRefusal {
-    /// It is taken all the same when that is forced.
-    #[must_use]
-    pub fn yields_to_force(&self) -> bool {
-        matches!(self, Self::LoopAbove(_) | Self::Holds(_))
-    }
-}
-
-impl fmt::Display for DeviceRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::LoopAbove(device) => write!(f, "is in use: {device} is a loop device on it"),
-            Self::System(SystemUse::Swap) => f.write_str("is in use as swap"),
-            Self::System(SystemUse::Mount(target)) => write!(f, "is mounted on {target}"),
-            Self::System(SystemUse::PartOf(name)) => write!(f, "is in use: {name} uses it"),
-            Self::TooSmall(size) => write!(f, "has {size} bytes; a pool needs {DEVICE_MIN}"),
-            Self::Silent => f.write_str("does not answer"),
-            Self::InPool(pool) => write!(f, "is part of active pool '{pool}'"),
-            Self::Holds(Content::Exported(pool)) => {
-                write!(f, "is part of exported pool '{pool}'")
-            }
-            Self::Holds(Content::PerhapsActive(pool)) => {
-                write!(f, "is part of potentially active pool '{pool}'")
-            }
-            Self::Holds(Content::Aux(pool)) => {
-                write!(f, "is a spare or cache device of pool '{pool}'")
-            }
-            Self::Holds(Content::Foreign(what)) => write!(f, "contains {what}"),
-        }
-    }
-}
-
-impl std::error::Error for DeviceRefusal {}
-
 /// The question whether devices can be taken for a pool.
+///
+/// ```
+/// use engine::NewPool;
+/// use engine::devices::{AnyDevices, DeviceSource as _};
+/// use engine::pools::{Content, DeviceCheck, DeviceRefusal};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let image = folder.path().join("a.img");
+/// NewPool::new("tank").file(&image, 64 << 20)?.create()?.export()?;
+/// let device = AnyDevices::default().claim(&image)?;
+/// let check = |force| DeviceCheck { pool: None, force, user: &|_, _| None };
+/// let why = check(false).opened(&image, &device, false).unwrap_err();
+/// assert_eq!(why, DeviceRefusal::Holds(Content::Exported("tank".to_owned())));
+/// check(true).opened(&image, &device, false)?;
+/// # Ok::<(), engine::Error>(())
+/// ```
 pub struct DeviceCheck<'a> {
     /// The pool; `None`: one that is yet to be made. What was about to become a device of it when
     /// that was cut off has nothing on it.

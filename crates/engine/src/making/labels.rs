@@ -1,8 +1,9 @@
 //! Labels of a device: whose it is by them, and when they may be cleared.
 
-use super::device::{Content, DeviceRefusal, owner_of_aux};
+use super::device::owner_of_aux;
 use crate::devices::WriteDeviceRef;
 use crate::error::{Error, ErrorKind, Place, Result};
+use crate::faults::{Content, DeviceRefusal};
 use ondisk::config::{LabelConfig, PoolState};
 use pool::{CandidateState, look_at_device};
 use std::path::Path;
@@ -40,6 +41,23 @@ pub fn pool_of_label(
 }
 
 /// A device that shall belong to no pool any more.
+///
+/// ```
+/// use engine::devices::{AnyDevices, DeviceSource as _};
+/// use engine::pools::{self, ClearLabels};
+/// use engine::{NewPool, OpenOptions};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let image = folder.path().join("a.img");
+/// NewPool::new("tank").file(&image, 64 << 20)?.create()?.export()?;
+/// let device = AnyDevices::default().claim(&image)?;
+/// let clear = |force| ClearLabels { force, user: &|_, _| None };
+/// assert!(clear(false).run(&image, &device).is_err(), "its pool was exported");
+/// clear(true).run(&image, &device)?;
+/// drop(device);
+/// assert!(pools::scan(&OpenOptions::in_places([&image]).search)?.is_empty());
+/// # Ok::<(), engine::Error>(())
+/// ```
 pub struct ClearLabels<'a> {
     /// Also when its pool is exported, or may be active elsewhere, and has to do without it then.
     pub force: bool,

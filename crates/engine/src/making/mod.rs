@@ -11,9 +11,10 @@ mod labels;
 mod name;
 mod split;
 
+pub use crate::faults::{Content, DeviceRefusal, PoolNameFault};
 pub use add::Add;
 pub use create::{CreatePool, CreatedPool};
-pub use device::{Content, DeviceCheck, DeviceRefusal};
+pub use device::DeviceCheck;
 pub use labels::{ClearLabels, PoolRegistry, pool_of_label};
-pub use name::{PoolNameFault, check_new_name};
+pub use name::check_new_name;
 pub use split::split;

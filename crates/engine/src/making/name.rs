@@ -1,36 +1,10 @@
 //! Names of new pools.
 
+use crate::faults::PoolNameFault;
 use dsl::write::{NameKind, check_name};
-use std::fmt;
 
 /// Longest name of a pool: the names of its own hidden datasets have to fit behind it.
 const LONGEST: usize = 239;
-
-/// Why a new pool cannot have a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PoolNameFault {
-    /// It does not begin with a letter.
-    FirstCharacter,
-    /// It is a word for vdevs, or begins with one.
-    Reserved,
-    /// It is too long.
-    TooLong,
-    /// It has a character that names of pools do not have.
-    Character,
-}
-
-impl fmt::Display for PoolNameFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::FirstCharacter => "the name of a pool begins with a letter",
-            Self::Reserved => "the name is a word for vdevs",
-            Self::TooLong => "the name is too long",
-            Self::Character => "the name has a character that names of pools do not have",
-        })
-    }
-}
-
-impl std::error::Error for PoolNameFault {}
 
 /// Whether a new pool may have this name. Pools that have another already are opened all the same.
 ///

@@ -1,10 +1,9 @@
 //! Devices of a pool by what a person calls them, and what a device is for a pool by its label.
 
-pub(crate) mod fault;
 mod named;
 mod work;
 
-pub use fault::MemberFault;
+pub use crate::faults::MemberFault;
 pub use named::{DeviceNames, Exchange, Known};
 pub use work::WorkChange;
 
@@ -13,6 +12,22 @@ use pool::{Candidate, Pool, PoolSpace, VdevView, look_at_device};
 use std::path::{Path, PathBuf};
 
 /// A vdev that was named.
+///
+/// ```
+/// use engine::NewPool;
+/// use engine::pools::Member;
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let [a, b] = ["a.img", "b.img"].map(|name| folder.path().join(name));
+/// let pool = NewPool::new("tank").mirror(&[&a, &b], 64 << 20)?.create()?;
+/// let seen = pool.look()?;
+/// let mirror = Member::find(&seen, "mirror-0", "mirror-0".as_ref()).unwrap();
+/// assert!(!mirror.is_device && mirror.devices.len() == 2);
+/// let leaf = Member::find(&seen, "a.img", &a).unwrap();
+/// assert!(leaf.is_device && mirror.devices.contains(&leaf.guid));
+/// assert!(Member::find(&seen, "c.img", "c.img".as_ref()).is_none());
+/// # Ok::<(), engine::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Its guid.

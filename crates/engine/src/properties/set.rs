@@ -4,12 +4,12 @@
 //! reservation for all of it follows; `refreservation=auto` is worked out; where a key is can
 //! be said only of what has one of its own; and the version of a file system is in it.
 
-use super::{number, number_change, parse};
-use crate::datasets::{Upgraded, for_volume, heads, upgrade};
+use crate::datasets::{Upgraded, heads, reserved, upgrade, whole_volume};
 use crate::error::{Error, Place, Result, Rule};
 use crate::keys::check_location;
+use crate::values::{number, number_change, numeric, parse};
 use dsl::write::PropertyChange;
-use dsl::{Dataset, DatasetKind, Dsl, PropertyContext, Refusal};
+use dsl::{Dataset, DatasetKind, Dsl, Refusal};
 use ondisk::props::{find_dataset, is_user_property};
 use pool::live::LivePool;
 
@@ -105,24 +105,6 @@ pub(crate) fn check_keylocation(dsl: &Dsl, dataset: &Dataset, value: &str) -> Re
         _ => return Ok(()),
     };
     Err(Error::against(rule).at(Place::Property("keylocation".to_owned())))
-}
-
-/// The reservation by which all of a volume can always be written.
-pub(crate) fn whole_volume(pool: &LivePool, dataset: &Dataset) -> Result<PropertyChange> {
-    let _guard = pool.view().lock_datasets();
-    let volume = zpl::Volume::open(&pool.view().dsl().objset(dataset)?)?;
-    let bytes = reserved(pool, dataset, volume.size(), volume.block_size())?;
-    Ok(number_change("refreservation", bytes))
-}
-
-fn numeric(pool: &LivePool, dataset: &Dataset, name: &str) -> Result<u64> {
-    let found = pool.view().dsl().property(dataset, &PropertyContext::default(), name)?;
-    Ok(found.and_then(|p| p.number()).unwrap_or(0))
-}
-
-fn reserved(pool: &LivePool, volume: &Dataset, size: u64, block: u64) -> Result<u64> {
-    let copies = numeric(pool, volume, "copies")?.max(1);
-    Ok(for_volume(size, block, copies, &pool.view().config().vdev_tree))
 }
 
 /// Gives a volume another size. A reservation for all of it follows: what is returned is left of

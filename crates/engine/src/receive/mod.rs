@@ -27,6 +27,7 @@ mod given;
 mod later;
 mod list;
 mod names;
+mod observer;
 mod planned;
 mod roots;
 mod sealed;
@@ -34,11 +35,12 @@ mod start;
 
 pub use follow::Followed;
 pub use names::Naming;
+pub use observer::{ReceiveObserver, Stream};
 
 use crate::datasets::{make_above, snapshot_by_guid};
 use crate::error::{Error, ErrorKind, Place, Result, Rule, StreamFault, Unreceivable};
 use crate::keys::is_of_key;
-use crate::properties::parse;
+use crate::values::parse;
 use apply::Apply;
 use dsl::names::is_within;
 use dsl::write::{Encryption, Incoming, NameKind, PropertyChange, check_name};
@@ -58,7 +60,6 @@ use rt::Progress;
 use start::{Start, bad, fault};
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::time::Duration;
 use stream::Reader;
 
 /// Features of streams that are received.
@@ -110,84 +111,31 @@ pub struct NotReceived {
     pub token: Option<String>,
 }
 
-/// The stream of one snapshot, and where it goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stream {
-    /// Name of the snapshot that was sent.
-    pub sent: String,
-    /// Name that it gets.
-    pub destination: String,
-    /// It is an increment.
-    pub is_increment: bool,
-    /// The snapshot that the new dataset is a clone of, when that was looked for.
-    pub origin: Option<String>,
-    /// It makes a snapshot good that is there.
-    pub heals: bool,
-}
-
-/// Callbacks of a receive, which also make new datasets visible. Only losses must be handled.
-pub trait ReceiveObserver {
-    /// The stream of a snapshot begins; of one that is only planned, that is all.
-    fn begins(&self, _stream: &Stream) {}
-
-    /// The snapshot is there already: the stream is passed over.
-    fn is_there(&self, _snapshot: &str) {}
-
-    /// A change of the sender is about to be repeated here; if it is only planned, this is the only
-    /// call.
-    fn follows(&self, _change: &Followed) {}
-
-    /// Runs `act`, which makes the change. A dataset to rename or destroy must not be mounted
-    /// meanwhile.
-    ///
-    /// # Errors
-    /// Those of `act`, and that it must not run.
-    fn follow(&self, _change: &Followed, act: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        act()
-    }
-
-    /// A property was not set.
-    fn not_set(&self, dataset: &str, property: &str, why: &str);
-
-    /// The result of a corrective receive for the blocks of a snapshot.
-    fn corrected(&self, _snapshot: &str, _blocks: &Restored) {}
-
-    /// It was received: this number of bytes in this time.
-    fn ends(&self, _bytes: u64, _time: Duration) {}
-
-    /// An unencrypted stream is about to be written with a key that may have to be loaded; called
-    /// once. `is_new`: into a new dataset. Returns how that is encrypted if it is not a clone.
-    ///
-    /// # Errors
-    /// There is no such key.
-    fn encryption(&self, _is_new: bool) -> Result<Encryption> {
-        Ok(Encryption::Inherit)
-    }
-
-    /// The content of a dataset that is there is about to be received.
-    ///
-    /// # Errors
-    /// That it must not be.
-    fn starts(&self, _dataset: &str) -> Result<()> {
-        Ok(())
-    }
-
-    /// Runs `finish`, which gives the dataset its content: a new one, or one that is there and must
-    /// not be mounted meanwhile.
-    ///
-    /// # Errors
-    /// Those of `finish`, and that it must not run.
-    fn finish(
-        &self,
-        _dataset: &str,
-        _is_new: bool,
-        finish: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<()> {
-        finish()
-    }
-}
-
 /// How streams are received.
+///
+/// ```
+/// use engine::receive::{Receive, ReceiveObserver};
+/// use engine::send::{Forms, Send};
+/// use engine::{NewPool, Progress, datasets};
+///
+/// struct Silent;
+/// impl ReceiveObserver for Silent {
+///     fn not_set(&self, _dataset: &str, _property: &str, _why: &str) {}
+/// }
+///
+/// let from = NewPool::new("tank").memory(128 << 20).create()?;
+/// datasets::snapshot(&from, &["tank@monday"], false, Vec::new())?;
+/// let (view, mut stream) = (from.look()?, Vec::new());
+/// Send::new(&view, "tank@monday", None, Forms::default())?.run(&mut stream, &Progress::new())?;
+///
+/// let to = NewPool::new("store").memory(128 << 20).create()?;
+/// let receive = Receive { target: "store/copy".to_owned(), ..Receive::default() };
+/// let received = receive.run(&to, &stream[..], &Silent, &Progress::new());
+/// received.map_err(|failed| failed.error)?;
+/// assert!(to.filesystem("store/copy").is_ok());
+/// assert!(to.view().dsl().by_name("store/copy@monday")?.is_snapshot());
+/// # Ok::<(), engine::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Receive {
     /// The dataset or snapshot that the stream becomes, or that it goes below.

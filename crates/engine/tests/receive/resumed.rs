@@ -4,7 +4,7 @@ use super::*;
 use engine::inside::device::{CrashMode, SimDisks, SimOptions};
 use engine::inside::rt::Rt;
 use engine::live::ImportOptions;
-use engine::{ResumeToken, TokenFault};
+use engine::{ResumeFault, ResumeToken, TokenFault};
 use poolkit::Shape;
 
 fn kept(target: &str) -> Receive {
@@ -228,21 +228,25 @@ fn a_token_that_is_stale_is_refused() {
     receive(&into, &to("there/fs"), &full).unwrap();
     let token = receive(&into, &kept("there/fs"), &more[..more.len() / 2]).unwrap_err().token;
     let token = ResumeToken::decode(&token.unwrap()).unwrap();
-    let says = |change: &dyn Fn(&mut ResumeToken)| {
+    let fault = |change: &dyn Fn(&mut ResumeToken)| {
         let mut token = token.clone();
         change(&mut token);
         let view = from.look().unwrap();
-        let refused = Send::resume(&view, &token).err();
-        refused.map(|e| e.to_string()).unwrap_or_default()
+        let kind = Send::resume(&view, &token).err().map(|e| e.kind().clone());
+        kind.map(|kind| match kind {
+            ErrorKind::NotResumed(fault) => fault,
+            other => panic!("{other:?}"),
+        })
     };
-    assert_eq!(says(&|_| {}), "");
-    assert!(says(&|t| t.to_name = b"here@none".to_vec()).contains("no longer exists"));
-    assert!(says(&|t| t.to_name = b"here".to_vec()).contains("no longer exists"));
-    assert!(says(&|t| t.to_guid = 1).contains("no longer the same snapshot"));
-    assert!(says(&|t| t.from_guid = 1).contains("incremental source 0x1 no longer exists"));
-    assert!(says(&|t| t.object = 1 << 40).contains("there is no object"));
-    assert!(says(&|t| t.object = u64::MAX).contains("there is no object"));
-    assert_eq!(says(&|t| t.offset = u64::MAX), "");
+    assert_eq!(fault(&|_| {}), None);
+    let gone = |name: &str| Some(ResumeFault::Gone(name.to_owned()));
+    assert_eq!(fault(&|t| t.to_name = b"here@none".to_vec()), gone("here@none"));
+    assert_eq!(fault(&|t| t.to_name = b"here".to_vec()), gone("here"));
+    assert!(matches!(fault(&|t| t.to_guid = 1), Some(ResumeFault::Another(_))));
+    assert_eq!(fault(&|t| t.from_guid = 1), Some(ResumeFault::SourceGone(1)));
+    assert_eq!(fault(&|t| t.object = 1 << 40), Some(ResumeFault::NoObject(1 << 40)));
+    assert_eq!(fault(&|t| t.object = u64::MAX), Some(ResumeFault::NoObject(u64::MAX)));
+    assert_eq!(fault(&|t| t.offset = u64::MAX), None);
     assert_eq!(ResumeToken::decode("1-2-3-4"), Err(TokenFault::Hexadecimal));
 }
 

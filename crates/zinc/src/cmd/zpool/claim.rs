@@ -109,9 +109,9 @@ pub fn refused(doing: &str, pool: &str, error: impl Into<engine::Error>) -> Fail
         (ErrorKind::OwnDevice, Some(Place::Path(path))) => Failure::new(INVALID)
             .because(format!("{} is part of active pool '{pool}'", path.display()))
             .because(ONCE),
-        (ErrorKind::Mismatched(why), _) => {
-            Failure::new(INVALID).because(why.to_string()).hint(views::hints::text(&Hint::Insist))
-        }
+        (ErrorKind::Mismatched(why), _) => Failure::new(INVALID)
+            .because(views::layout::mismatch(*why))
+            .hint(views::hints::text(&Hint::Insist)),
         (ErrorKind::Against(rule @ Rule::NoTopLevel), _) => {
             Failure::new(format!("{INVALID}: {}", words(*rule)))
         }

@@ -5,7 +5,7 @@ use pool::live::SpaceClass;
 use std::fmt;
 
 /// Devices that a dRAID has at most.
-pub(super) const DRAID_DEVICES_MAX: u64 = 255;
+pub(crate) const DRAID_DEVICES_MAX: u64 = 255;
 
 /// What is wrong with the words of a layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,42 +72,27 @@ pub enum LayoutFault {
 impl fmt::Display for LayoutFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Twice(word) => write!(f, "'{word}' can be specified only once"),
-            Self::NoDevices(word) => write!(f, "{word} requires at least 1 device"),
-            Self::TooFew { kind, least } => write!(f, "{kind} requires at least {least} devices"),
+            Self::Twice(word) => write!(f, "the word '{word}' is there twice"),
+            Self::NoDevices(word) => write!(f, "no device follows the word '{word}'"),
+            Self::TooFew { kind, least } => write!(f, "a {kind} has at least {least} devices"),
             Self::WrongClass { class, kind } => {
-                write!(f, "unsupported '{}' device: {kind}", class.name())
+                write!(f, "a vdev of the class '{}' cannot be a {kind}", class.name())
             }
-            Self::DraidWord(word) => {
-                write!(f, "invalid dRAID syntax; expected [:<number><c|d|s>] not '{word}'")
+            Self::DraidWord(word) => write!(f, "the dRAID '{word}' cannot be read"),
+            Self::DraidChildren { wanted, given } => {
+                write!(f, "a dRAID of {wanted} devices is followed by {given}")
             }
-            Self::DraidChildren { wanted, given } => write!(
-                f,
-                "invalid number of dRAID children; {wanted} required but {given} provided"
-            ),
-            Self::DraidNoData { parity, spares } => write!(
-                f,
-                "request number of distributed spares {spares} and parity level {parity} leaves \
-                 no disks available for data"
-            ),
-            Self::DraidData { data, left } => write!(
-                f,
-                "requested number of dRAID data disks per group {data} is too high, at most \
-                 {left} disks are available for data"
-            ),
-            Self::DraidSpares(spares) => write!(
-                f,
-                "invalid number of dRAID spares {spares}; additional disks would be required"
-            ),
-            Self::DraidDevices(given) => write!(
-                f,
-                "{given} disks were provided, but dRAID only supports up to {DRAID_DEVICES_MAX} \
-                 disks"
-            ),
-            Self::SameDevice(a, b) => {
-                let both = if a == b { String::new() } else { format!(" and '{b}'") };
-                write!(f, "one or more vdevs refer to the same device: '{a}'{both}")
+            Self::DraidNoData { parity, spares } => {
+                write!(f, "parity {parity} and {spares} distributed spares leave nothing for data")
             }
+            Self::DraidData { data, left } => {
+                write!(f, "groups have {data} columns of data, and {left} devices are left for it")
+            }
+            Self::DraidSpares(spares) => write!(f, "a dRAID has no {spares} distributed spares"),
+            Self::DraidDevices(given) => {
+                write!(f, "a dRAID has at most {DRAID_DEVICES_MAX} devices, not {given}")
+            }
+            Self::SameDevice(a, b) => write!(f, "'{a}' and '{b}' are one device"),
             Self::FarName { word, why } => write!(f, "'{word}' cannot be used: {why}"),
             Self::NotUtf8 => f.write_str("paths of devices are UTF-8"),
         }

@@ -1,7 +1,6 @@
 //! Why a pool that could be opened is not imported.
 
-use super::{Error, ErrorKind, Hint, Place};
-use crate::making::PoolNameFault;
+use super::PoolNameFault;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -21,26 +20,6 @@ pub enum ImportRefusal {
     Denied(Vec<PathBuf>),
     /// The list of imported pools cannot be written; the source says why.
     NotListed,
-}
-
-impl ImportRefusal {
-    /// The error of the import of a pool of this name.
-    #[must_use]
-    pub fn of(self, pool: &str) -> Error {
-        let export = (self == Self::Imported).then(|| Hint::ExportFirst(pool.to_owned()));
-        let error = Error::new(ErrorKind::NotImported(self)).at(Place::Pool(pool.to_owned()));
-        error.hinted(export)
-    }
-
-    /// What can be done about it.
-    pub(super) fn hint(&self) -> Option<Hint> {
-        Some(match self {
-            Self::NameTaken => Hint::ImportRenamed,
-            Self::Denied(_) => Hint::ImportReadOnly,
-            Self::NameNotKept(guid) => Hint::ImportByGuid(*guid),
-            Self::Imported | Self::Name(_) | Self::NotListed => return None,
-        })
-    }
 }
 
 impl fmt::Display for ImportRefusal {

@@ -1,6 +1,6 @@
 //! How much vdevs survive, and where vdevs of one pool do not match.
 
-use crate::config::{VdevConfig, VdevKind};
+use ondisk::config::{VdevConfig, VdevKind};
 use pool::live::VdevSpec;
 use std::fmt;
 
@@ -25,16 +25,12 @@ pub enum Mismatch {
 }
 
 impl fmt::Display for Mismatch {
-    /// In the words of OpenZFS, which names a vdev with parity without its number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const LEVEL: &str = "mismatched replication level";
         match self {
-            Self::FilesAndDisks(of) => {
-                write!(f, "{LEVEL}: {} contains both files and devices", of.name())
-            }
-            Self::Sizes(of) => write!(f, "{} contains devices of different sizes", of.name()),
-            Self::Levels(a, b) => write!(f, "{LEVEL}: {} are present", a.difference_text(*b)),
-            Self::WithPool { pool, new } => write!(f, "{LEVEL}: {}", pool.and_new(*new)),
+            Self::FilesAndDisks(of) => write!(f, "a {} of files and of disks", of.kind()),
+            Self::Sizes(of) => write!(f, "the devices of a {} have different sizes", of.kind()),
+            Self::Levels(a, b) => write!(f, "{a} and {b} survive different losses"),
+            Self::WithPool { pool, new } => write!(f, "{new} does not go together with {pool}"),
         }
     }
 }
@@ -81,7 +77,8 @@ impl Level {
     }
 
     /// The kind of the vdev.
-    fn name(self) -> &'static str {
+    #[must_use]
+    pub fn kind(self) -> &'static str {
         match self {
             Self::Single { is_file: true } => "file",
             Self::Single { is_file: false } => "disk",
@@ -92,7 +89,8 @@ impl Level {
     }
 
     /// Devices of it that may be lost.
-    fn redundancy(self) -> u64 {
+    #[must_use]
+    pub fn redundancy(self) -> u64 {
         match self {
             Self::Single { .. } => 0,
             Self::Mirror(copies) => (copies as u64).saturating_sub(1),
@@ -100,12 +98,15 @@ impl Level {
         }
     }
 
-    fn has_parity(self) -> bool {
+    /// It has parity.
+    #[must_use]
+    pub fn has_parity(self) -> bool {
         matches!(self, Self::Raidz(..) | Self::Draid(..))
     }
 
     /// One has parity and one is a mirror: in this order, with the width of the mirror.
-    fn parity_and_mirror(self, other: Self) -> Option<(Self, Self, usize)> {
+    #[must_use]
+    pub fn parity_and_mirror(self, other: Self) -> Option<(Self, Self, usize)> {
         match (self, other) {
             (parity, Self::Mirror(n)) if parity.has_parity() => Some((parity, other, n)),
             (Self::Mirror(n), parity) if parity.has_parity() => Some((parity, self, n)),
@@ -115,7 +116,7 @@ impl Level {
 
     /// Two new vdevs do not go together. Where parity is, what survives as much is as good: raidz,
     /// dRAID and mirrors of any width.
-    pub(super) fn differs(self, other: Self) -> bool {
+    pub(crate) fn differs(self, other: Self) -> bool {
         match (self, other) {
             (a, b) if a.has_parity() || b.has_parity() => {
                 let is_single = |level| matches!(level, Self::Single { .. });
@@ -127,54 +128,22 @@ impl Level {
 
     /// A new vdev does not go together with the last one that is there: beside a mirror parity
     /// counts alone, and else the kind, parity and width.
-    pub(super) fn differs_from_new(self, new: Self) -> bool {
+    pub(crate) fn differs_from_new(self, new: Self) -> bool {
         match self.parity_and_mirror(new) {
             Some((parity, mirror, _)) => parity.redundancy() != mirror.redundancy(),
             None => self != new,
         }
     }
+}
 
-    /// Two new ones, by that in which they differ.
-    fn difference_text(self, other: Self) -> String {
-        if let Some((parity, mirror, n)) = self.parity_and_mirror(other) {
-            let (kind, a, b) = (parity.name(), parity.redundancy(), mirror.redundancy());
-            return format!(
-                "{kind} and mirror vdevs with different redundancy, {a} vs. {b} ({n}-way)"
-            );
-        }
-        let (a, b) = (self.name(), other.name());
-        match (self, other) {
-            (Self::Mirror(n), Self::Mirror(m)) => format!("both {n}-way and {m}-way mirror vdevs"),
-            _ if self.has_parity() && other.has_parity() => {
-                let (p, q) = (self.redundancy(), other.redundancy());
-                format!("{a} and {b} vdevs with different redundancy, {p} vs. {q}")
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Single { .. } => write!(f, "a {}", self.kind()),
+            Self::Mirror(n) => write!(f, "a mirror of {n}"),
+            Self::Raidz(parity, n) | Self::Draid(parity, n) => {
+                write!(f, "a {}{parity} of {n}", self.kind())
             }
-            _ => format!("both {a} and {b} vdevs"),
-        }
-    }
-
-    /// One that is there and a new one, by that in which they differ.
-    fn and_new(self, new: Self) -> String {
-        if let Some((parity, mirror, n)) = self.parity_and_mirror(new) {
-            let (kind, a, b) = (parity.name(), parity.redundancy(), mirror.redundancy());
-            return format!(
-                "pool and new vdev with different redundancy, {kind} and mirror vdevs, \
-                 {a} vs. {b} ({n}-way)"
-            );
-        }
-        match (self, new) {
-            (Self::Raidz(p, _), Self::Raidz(q, _)) | (Self::Draid(p, _), Self::Draid(q, _))
-                if p != q =>
-            {
-                format!("pool uses {p} device parity and new vdev uses {q}")
-            }
-            (Self::Mirror(a), Self::Mirror(b))
-            | (Self::Raidz(_, a), Self::Raidz(_, b))
-            | (Self::Draid(_, a), Self::Draid(_, b)) => {
-                let kind = self.name();
-                format!("pool uses {a}-way {kind} and new vdev uses {b}-way {kind}")
-            }
-            _ => format!("pool uses {} and new vdev is {}", self.name(), new.name()),
         }
     }
 }
