@@ -52,6 +52,9 @@ pub struct UnknownFeature {
     pub description: Option<String>,
 }
 
+/// What failed on a floor below, of whatever type.
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why a pool cannot be opened or changed.
 #[derive(Debug)]
 pub enum Error {
@@ -60,7 +63,7 @@ pub enum Error {
         /// The path.
         path: PathBuf,
         /// Why.
-        cause: String,
+        cause: Cause,
     },
     /// No labelled device of such a pool is in the places searched.
     NoSuchPool {
@@ -153,7 +156,7 @@ pub enum Error {
         /// The pool.
         pool: String,
         /// Why.
-        cause: String,
+        cause: Cause,
     },
     /// It can be read, but not written by this program.
     NotWritable {
@@ -233,7 +236,7 @@ pub enum Error {
         /// What was being done.
         doing: &'static str,
         /// Why it failed.
-        cause: String,
+        cause: Cause,
     },
     /// Something in the MOS cannot be read or changed.
     Dmu(dmu::Error),
@@ -263,8 +266,8 @@ impl From<zpl::Error> for Error {
 
 impl Error {
     /// `doing` something to `pool` failed.
-    pub(crate) fn failed(pool: &str, doing: &'static str, cause: &dyn fmt::Display) -> Self {
-        Self::Failed { pool: pool.to_owned(), doing, cause: cause.to_string() }
+    pub(crate) fn failed(pool: &str, doing: &'static str, cause: impl Into<Cause>) -> Self {
+        Self::Failed { pool: pool.to_owned(), doing, cause: cause.into() }
     }
 }
 
@@ -391,6 +394,9 @@ impl std::error::Error for Error {
             Self::Dsl(cause) => Some(cause),
             Self::Zpl(cause) => Some(cause),
             Self::Device { cause, .. } => Some(cause),
+            Self::Search { cause, .. }
+            | Self::Config { cause, .. }
+            | Self::Failed { cause, .. } => Some(&**cause),
             _ => None,
         }
     }

@@ -85,7 +85,7 @@ pub fn scan(options: &SearchOptions) -> Result<Vec<FoundLeaf>> {
     for path in &paths {
         match options.source.list(path, FILE_SIZE_MIN) {
             Ok(found) => files.extend(found),
-            Err(cause) if named => return Err(unsearchable(path, &cause)),
+            Err(cause) if named => return Err(unsearchable(path, cause)),
             Err(_) => {}
         }
     }
@@ -96,12 +96,12 @@ pub fn scan(options: &SearchOptions) -> Result<Vec<FoundLeaf>> {
     let workers = files.len().clamp(1, SEARCHERS);
     Rt::current().for_each_parallel(workers, files.iter().enumerate(), |(i, file)| {
         let leaves = match options.source.open(file) {
-            Ok(device) => look_at(&device, file).map_err(|e| unsearchable(file, &e))?,
+            Ok(device) => look_at(&device, file).map_err(|e| unsearchable(file, e))?,
             // Nothing is known of it, and of those that come next.
-            Err(cause) if cause.kind.is_of_process() => return Err(unsearchable(file, &cause)),
+            Err(cause) if cause.kind.is_of_process() => return Err(unsearchable(file, cause)),
             // In a directory only those that can be opened count.
             Err(cause) if paths.contains(file) && !options.leaves_out => {
-                return Err(unsearchable(file, &cause));
+                return Err(unsearchable(file, cause));
             }
             Err(_) => Vec::new(),
         };
@@ -131,8 +131,8 @@ pub fn denied(options: &SearchOptions) -> Vec<PathBuf> {
     files.flatten().filter(|f| options.source.open(f).is_err_and(may_not)).collect()
 }
 
-fn unsearchable(path: &Path, cause: &dyn std::fmt::Display) -> Error {
-    Error::Search { path: path.to_owned(), cause: cause.to_string() }
+fn unsearchable(path: &Path, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::Search { path: path.to_owned(), cause: cause.into() }
 }
 
 /// The device itself and its partitions: a disk that was once used whole and has a partition table

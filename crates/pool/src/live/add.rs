@@ -73,7 +73,7 @@ impl TaskCx<'_> {
             let Some(device) = leaf.path.as_ref().and_then(|p| devices.get(p)) else { continue };
             let list = facts.for_label(PoolState::Active, 0, &root, top, leaf.guid);
             let written = label::initialise(self.shared.guarded(device).as_ref(), &list);
-            written.map_err(|e| self.shared.failed("writing labels", &e))?;
+            written.map_err(|e| self.shared.failed("writing labels", e))?;
         }
         Ok(())
     }

@@ -137,7 +137,7 @@ impl TaskCx<'_> {
             let top = top_of(planned, side.guid)?;
             let list = facts.for_label(PoolState::Active, 0, planned, top, side.guid);
             let written = label::initialise(device.as_ref(), &list);
-            written.map_err(|e| self.shared.failed("writing labels", &e))?;
+            written.map_err(|e| self.shared.failed("writing labels", e))?;
         }
         if let Some(map) = self.zap_map()? {
             let zap = new_vdev_zap(self.objects(), self.tx, map)?;

@@ -111,7 +111,7 @@ impl TaskCx<'_> {
         if !shared.discarding.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let failed = |e: dmu::Error| shared.failed("discarding the checkpoint", &e);
+        let failed = |e: dmu::Error| shared.failed("discarding the checkpoint", e);
         let piece = shared.alloc.discard_kept(self.objects(), self.tx).map_err(failed)?;
         if piece.histograms != 0 {
             let guid = "com.delphix:spacemap_histogram";
@@ -150,7 +150,7 @@ impl Shared {
                 let words: Vec<u64> = entry.iter().flat_map(|e| e.ints()).collect();
                 let bytes = checkpoint::uberblock_bytes(&words, Endian::Little);
                 let kept = bytes.and_then(|bytes| Uberblock::decode(&bytes));
-                let (kept, _) = kept.map_err(|e| self.failed("reading the checkpoint", &e))?;
+                let (kept, _) = kept.map_err(|e| self.failed("reading the checkpoint", e))?;
                 self.alloc.set_checkpoint(Some(kept.txg));
             }
         }

@@ -353,7 +353,7 @@ fn first_labels(facts: &PoolFacts, root: &VdevConfig, devices: &Devices) -> Resu
         for leaf in top.walk().filter(|v| v.kind.is_leaf()) {
             let list = facts.for_label(PoolState::Active, 0, root, top, leaf.guid);
             let Some(device) = leaf.path.as_ref().and_then(|p| devices.get(p)) else { continue };
-            let failed = |e| Error::failed(&facts.name, "writing labels", &e);
+            let failed = |e| Error::failed(&facts.name, "writing labels", e);
             vdev::label::initialise(device.as_ref(), &list).map_err(failed)?;
         }
     }
@@ -397,7 +397,7 @@ fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Resu
     let (cache, sink) = (options.cache_bytes, Arc::clone(&block_faults) as _);
     let store = Arc::new(CachedStore::new(Arc::clone(&reader), cache, Some(sink)));
     store.reading_ahead().set_max(options.read_ahead_bytes);
-    let failed = |e: dmu::Error| Error::failed(&options.name, "making the MOS", &e);
+    let failed = |e: dmu::Error| Error::failed(&options.name, "making the MOS", e);
     let mos = mos_over(&store, None).map_err(failed)?;
     let tx = Tx::syncing(FIRST_TXG);
     let maker = Maker { mos: &mos.in_sync, tx: &tx, options, salt };
@@ -515,7 +515,7 @@ fn candidate_on(devices: &Devices, pool: &str) -> Result<Candidate> {
     };
     let found: Vec<_> = devices.iter().filter_map(look).collect();
     let candidate = Candidate::group(&found).into_iter().find(|c| c.name() == pool);
-    candidate.ok_or_else(|| Error::failed(pool, "reading the new labels", &"they are not there"))
+    candidate.ok_or_else(|| Error::failed(pool, "reading the new labels", "they are not there"))
 }
 
 /// Makes what is in a new MOS beside the datasets.

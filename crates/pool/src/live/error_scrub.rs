@@ -139,12 +139,12 @@ impl LivePool {
         let mut found = RecheckResult::default();
         for piece in log.blocks.chunks(PIECE) {
             if !keep_going() {
-                return Err(shared.failed("error scrub", &"it was cancelled"));
+                return Err(shared.failed("error scrub", "it was cancelled"));
             }
             shared.look_again(piece, &mut found);
         }
         // What was written is durable before the log says less.
-        shared.reader.vdevs().flush().map_err(|e| shared.failed("flushing", &e))?;
+        shared.reader.vdevs().flush().map_err(|e| shared.failed("flushing", e))?;
         let all = log.blocks.len() as u64;
         let mut state = ErrorScrubState::default().with_state(State::Finished);
         (state.start_time, state.end_time) = (start_time, shared.rt.wall().as_secs());

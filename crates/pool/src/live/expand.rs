@@ -71,7 +71,7 @@ impl TaskCx<'_> {
             // Also when this fails: the labels are where the device ends now.
             self.shared.config.lock().dirty = true;
             let cleared = label::clear(&**device, &[Round::First, Round::Second].map(last_of));
-            cleared.map_err(|e| self.shared.failed("writing labels", &e))?;
+            cleared.map_err(|e| self.shared.failed("writing labels", e))?;
         }
         Ok(())
     }

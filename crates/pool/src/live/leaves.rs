@@ -82,25 +82,25 @@ impl Shared {
                     self.new_log(cx, vdev)?
                 }
             };
-            let failed = |e| self.failed("writing the txgs that a device missed", &e);
+            let failed = |e| self.failed("writing the txgs that a device missed", e);
             dtl::write(cx.objects(), cx.tx, number, missed.as_ref()).map_err(failed)?;
             match missed {
                 Some(missed) => logs.insert(vdev.guid, missed),
                 None => logs.remove(&vdev.guid),
             };
         }
-        Ok(mark(vdev, *leaf).map_err(|e| self.failed("marking a device", &e))? || changed)
+        Ok(mark(vdev, *leaf).map_err(|e| self.failed("marking a device", e))? || changed)
     }
 
     /// Makes an empty log and names it in the configuration of its leaf.
     fn new_log(&self, cx: &TaskCx<'_>, leaf: &mut VdevConfig) -> Result<u64> {
-        let failed = |e| self.failed("making a log of the txgs that a device missed", &e);
+        let failed = |e| self.failed("making a log of the txgs that a device missed", e);
         let histogram = self.features.is_enabled("spacemap_histogram");
         let number = dtl::create(cx.objects(), cx.tx, histogram).map_err(failed)?;
         if histogram {
             self.features.add(cx.tx, "com.delphix:spacemap_histogram", 1).map_err(failed)?;
         }
-        set_u64(leaf, "DTL", number).map_err(|e| self.failed("naming a log", &e))?;
+        set_u64(leaf, "DTL", number).map_err(|e| self.failed("naming a log", e))?;
         Ok(number)
     }
 }

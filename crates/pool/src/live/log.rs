@@ -143,7 +143,7 @@ impl LivePool {
         let ended = heads.iter().try_for_each(|head| head.log.suspend());
         let result = match ended {
             Ok(()) => act(),
-            Err(why) => Err(self.shared.failed("ending intent logs", &why)),
+            Err(why) => Err(self.shared.failed("ending intent logs", why)),
         };
         heads.iter().for_each(|head| head.log.resume());
         result
@@ -171,7 +171,7 @@ impl Shared {
     pub(super) fn sync_log(&self, head: &Head, tx: &Tx) -> Result<()> {
         let Some(zil::Synced { header, free }) = head.log.sync(tx.txg()) else { return Ok(()) };
         if header != ZilHeader::default() || head.objset.phys().zil != header {
-            head.objset.set_zil(tx, &header).map_err(|e| self.failed("writing a log", &e))?;
+            head.objset.set_zil(tx, &header).map_err(|e| self.failed("writing a log", e))?;
         }
         for bp in free {
             // Also one of this very txg: until it is durable, a chain leads through it.

@@ -41,7 +41,7 @@ pub fn mark_destroyed(rt: &Rt, candidate: &Candidate, source: &dyn DeviceSource)
             write_config(device.as_ref(), &list, Round::Second)?;
             Ok(device.flush()?)
         };
-        write().map_err(|e| Error::failed(&pool, "writing labels", &e))?;
+        write().map_err(|e| Error::failed(&pool, "writing labels", e))?;
     }
     Ok(())
 }

@@ -607,5 +607,5 @@ fn start_syncer(shared: &Arc<Shared>) -> Result<Task<()>> {
             }
         }
     };
-    shared.rt.spawn("txg_sync", body).map_err(|e| shared.failed("starting the sync thread", &e))
+    shared.rt.spawn("txg_sync", body).map_err(|e| shared.failed("starting the sync thread", e))
 }

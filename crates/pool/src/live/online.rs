@@ -462,7 +462,7 @@ impl LivePool {
         if !has_stood_still {
             // Its own txgs may have higher numbers than the pool's: an import takes the highest.
             let cleared = vdev::label::clear_rings(guarded.as_ref());
-            cleared.map_err(|e| shared.failed("clearing uberblocks", &e))?;
+            cleared.map_err(|e| shared.failed("clearing uberblocks", e))?;
         }
         let is_spared = {
             let config = shared.config.lock();

@@ -164,7 +164,7 @@ impl LivePool {
     fn flush_restored(&self, out: Restored) -> Result<Restored> {
         if out.written > 0 {
             let flushed = self.shared.reader.vdevs().flush();
-            flushed.map_err(|e| self.shared.failed("flushing", &e))?;
+            flushed.map_err(|e| self.shared.failed("flushing", e))?;
         }
         Ok(out)
     }

@@ -67,7 +67,7 @@ pub(super) fn commit(parts: &Parts, goes_back: bool) -> Result<()> {
             |top| PoolFacts::for_label(facts, PoolState::Active, txg, tree, top, leaf.guid());
         config.map_or(NvList::new(), label)
     };
-    let failed = |e: vdev::label::LabelError| Error::failed(&facts.name, "going back", &e);
+    let failed = |e: vdev::label::LabelError| Error::failed(&facts.name, "going back", e);
     let vdevs = parts.reader.vdevs();
     vdevs.write_labels(USUAL_ROUNDS[0], &list).map_err(failed)?;
     vdevs.write_uberblock(&parts.uberblock).map_err(failed)?;

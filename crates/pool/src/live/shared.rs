@@ -387,7 +387,11 @@ impl Shared {
         self.config.lock().facts.name.clone()
     }
 
-    pub(super) fn failed(&self, doing: &'static str, cause: &dyn std::fmt::Display) -> Error {
+    pub(super) fn failed(
+        &self,
+        doing: &'static str,
+        cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Error {
         Error::failed(&self.pool(), doing, cause)
     }
 

@@ -171,7 +171,7 @@ impl LivePool {
         let found: Vec<_> = devices.values().filter_map(look).collect();
         let mut candidates = Candidate::group(&found).into_iter();
         let candidate = candidates.find(|c| c.config.pool_guid == old.guid);
-        let lost = || shared.failed("reading the labels of the new pool", &"they are not there");
+        let lost = || shared.failed("reading the labels of the new pool", "they are not there");
         let open = OpenOptions {
             rt: shared.rt.clone(),
             cache_bytes: CACHE_BYTES,

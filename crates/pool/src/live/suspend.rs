@@ -83,15 +83,15 @@ impl Shared {
     /// where it is not, the device does not get the uberblock.
     pub(super) fn rewrite_durably(&self, txg: u64) -> Result<()> {
         let written = self.writer.wait_txg(txg);
-        written.map_err(|e| self.failed("writing blocks", &e))?;
+        written.map_err(|e| self.failed("writing blocks", e))?;
         let vdevs = self.reader.vdevs();
-        vdevs.flush().map_err(|e| self.failed("flushing", &e))?;
+        vdevs.flush().map_err(|e| self.failed("flushing", e))?;
         let logs = self.config.lock().logs.clone();
         for (guid, missed) in vdevs.missed() {
             let is_recorded = logs.get(&guid).is_some_and(|log| log.contains(txg));
             if missed.contains(txg) && !is_recorded && !vdevs.leave_out(guid) {
                 let cause = "no device has everything that was written";
-                return Err(self.failed("writing blocks", &cause));
+                return Err(self.failed("writing blocks", cause));
             }
         }
         Ok(())

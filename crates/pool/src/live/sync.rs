@@ -168,7 +168,7 @@ impl Shared {
         for Task { run, .. } in tasks {
             run(cx);
             if let Some(why) = cx.broken.take() {
-                return Err(self.failed("a change failed half way and was not written", &why));
+                return Err(self.failed("a change failed half way and was not written", why));
             }
         }
         Ok(())
@@ -219,7 +219,7 @@ impl Shared {
             txg,
             hold: false,
         };
-        head.in_sync.sync(&cx).map_err(|e| self.failed("writing a dataset", &e))
+        head.in_sync.sync(&cx).map_err(|e| self.failed("writing a dataset", e))
     }
 
     /// Writes the MOS and the first labels until what they say of the leaves is true of what became
@@ -253,7 +253,7 @@ impl Shared {
     fn land_and_prepare(&self, txg: u64, root: BlkPtr) -> Result<Prepared> {
         let _readers = self.gate.wait_for_devices(&self.rt);
         let written = self.writer.wait_txg(txg);
-        written.map_err(|e| self.failed("writing blocks", &e))?;
+        written.map_err(|e| self.failed("writing blocks", e))?;
         self.reader.vdevs().judge_leaves();
         let prepared = self.prepare(txg, root)?;
         self.reader.vdevs().absent_miss(txg);
@@ -284,7 +284,7 @@ impl Shared {
         record: &mut TxgRecord,
         mut root: BlkPtr,
     ) -> Result<BlkPtr> {
-        let failed = |e: dmu::Error| self.failed("writing the MOS", &e);
+        let failed = |e: dmu::Error| self.failed("writing the MOS", e);
         for pass in 1..=PASSES_MAX {
             record.passes += 1;
             if pass == PASS_UNCOMPRESSED {
@@ -318,7 +318,7 @@ impl Shared {
                 root = bp;
             }
         }
-        Err(self.failed("writing the MOS", &"it did not converge"))
+        Err(self.failed("writing the MOS", "it did not converge"))
     }
 
     /// Makes everything durable that `root` reaches, and the first labels where the configuration
@@ -339,7 +339,7 @@ impl Shared {
         let reflow = self.put_reflow(&mut uberblock);
         let prepared = Prepared { uberblock, config, rounds, reflow };
         match &prepared.config {
-            None => self.reader.vdevs().flush().map_err(|e| self.failed("flushing", &e))?,
+            None => self.reader.vdevs().flush().map_err(|e| self.failed("flushing", e))?,
             // Ends with a flush of everything.
             Some(_) => self.write_labels(&prepared, rounds[0])?,
         }
@@ -355,13 +355,13 @@ impl Shared {
             config.map_or(NvList::new(), |top| facts.for_label(*state, txg, tree, top, leaf.guid()))
         };
         let written = self.reader.vdevs().write_labels(round, &list);
-        written.map_err(|e| self.failed("writing labels", &e))
+        written.map_err(|e| self.failed("writing labels", e))
     }
 
     /// Writes the uberblock: the point after which the txg cannot be lost.
     fn commit(&self, prepared: &Prepared) -> Result<()> {
         let written = self.reader.vdevs().write_uberblock(&prepared.uberblock);
-        written.map_err(|e| self.failed("writing labels", &e))?;
+        written.map_err(|e| self.failed("writing labels", e))?;
         // From here on the txg is durable. What fails now is said by the next one.
         if let Some((vdev, reflow)) = prepared.reflow {
             self.reader.vdevs().commit_reflow(vdev, reflow);
@@ -417,6 +417,6 @@ impl Shared {
         let object = state.object;
         drop(state);
         super::mos::write_packed(cx.objects(), cx.tx, object, &list)
-            .map_err(|e| self.failed("writing the configuration", &e))
+            .map_err(|e| self.failed("writing the configuration", e))
     }
 }

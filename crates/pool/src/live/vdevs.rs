@@ -153,7 +153,7 @@ impl LivePool {
                     let guid = match shared.flatten() {
                         Some(guid) => guid,
                         None => {
-                            let failed = |e| cx.shared.failed("writing labels", &e);
+                            let failed = |e| cx.shared.failed("writing labels", e);
                             let guid = guid();
                             let label = aux_label(state, guid, path);
                             label::initialise(device.as_ref(), &label).map_err(failed)?;

@@ -100,7 +100,7 @@ impl<'a> Opening<'a> {
             (None, true) => self.candidate.leaf_or_offline(c, &behind),
             (None, false) => self.candidate.leaf_for(c, &behind),
         };
-        let config = |e: BuildError| Error::Config { pool: self.pool(), cause: e.to_string() };
+        let config = |e: BuildError| Error::Config { pool: self.pool(), cause: e.into() };
         let mut vdevs = VdevTree::build(&self.options.rt, tree, &mut leaf).map_err(config)?;
         vdevs.count_errors(&self.options.errors);
         set_reflow(&mut vdevs, tree, &self.uberblock).map_err(config)?;
@@ -152,6 +152,7 @@ impl<'a> Opening<'a> {
         self.fill_classes(&tables, &mut config.vdev_tree);
         let mut reader = match self.reader(&config.vdev_tree) {
             Err(Error::Config { cause, .. }) => {
+                let cause = cause.to_string();
                 self.salvage.push(Salvage { what: "the configuration in the MOS", cause });
                 config.vdev_tree = self.candidate.tree.clone();
                 self.reader(&config.vdev_tree)?
@@ -172,12 +173,12 @@ impl<'a> Opening<'a> {
         let features = self.features(&mos, &directory)?;
         let dsl = Dsl::open(mos.clone(), &config.name).map_err(|e| match e {
             dsl::Error::Dmu(e) => self.damaged("the root dataset")(e),
-            other => Error::Config { pool: self.pool(), cause: other.to_string() },
+            other => Error::Config { pool: self.pool(), cause: other.into() },
         })?;
         let spares = self.aux(&mos, &directory, mos::SPARES, "spares");
         let l2cache = self.aux(&mos, &directory, mos::L2CACHE, "l2cache");
-        let deflate = self.deflates(&directory);
         Ok(Pool {
+            deflate: self.deflates(&directory),
             candidate: self.candidate.clone(),
             config,
             uberblock: self.uberblock,
@@ -190,7 +191,6 @@ impl<'a> Opening<'a> {
             salvage: self.salvage,
             spares,
             l2cache,
-            deflate,
             altroot: None,
             gate: None,
             suspended: None,
@@ -281,6 +281,7 @@ impl<'a> Opening<'a> {
             });
             if let Some(config) = list.ok().flatten().and_then(|l| PoolConfig::decode(&l).ok()) {
                 let cause = format!("that of txg {} is used", c.uberblock.txg);
+                let cause = cause.to_string();
                 self.salvage.push(Salvage { what: "the configuration in the MOS", cause });
                 return PoolConfig { name, ..config };
             }
@@ -391,13 +392,13 @@ impl<'a> Opening<'a> {
             let inner = Arc::into_inner(store).and_then(CachedStore::into_reader);
             reader = inner.ok_or_else(|| Error::Config {
                 pool: self.pool(),
-                cause: "the reader is still in use".to_owned(),
+                cause: "the reader is still in use".into(),
             })?;
             if let Some(segments) = segments {
                 let id = u32::try_from(top.id).unwrap_or(u32::MAX);
                 let tree = reader.vdevs_mut().ok_or_else(|| Error::Config {
                     pool: self.pool(),
-                    cause: "the tree of vdevs is still in use".to_owned(),
+                    cause: "the tree of vdevs is still in use".into(),
                 })?;
                 if let Err(e) = tree.set_indirect(id, segments) {
                     let what = "the mapping of a removed vdev";

@@ -107,7 +107,7 @@ impl LivePool {
         }
         match (&state.failure, state.is_waited_for) {
             (_, true) => Ok(false),
-            (Some(why), false) => Err(self.shared.failed("removing a device", why)),
+            (Some(why), false) => Err(self.shared.failed("removing a device", why.as_str())),
             (None, false) => Ok(true),
         }
     }

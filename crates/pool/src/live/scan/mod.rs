@@ -113,7 +113,7 @@ impl Shared {
         }
         let Some(me) = self.me.upgrade() else { return Ok(()) };
         let task = self.rt.spawn("scan", move || me.scan_all());
-        state.task = Some(task.map_err(|e| self.failed("starting a scan", &e))?);
+        state.task = Some(task.map_err(|e| self.failed("starting a scan", e))?);
         state.activity = Activity::Begins;
         Ok(())
     }
@@ -308,7 +308,7 @@ impl Shared {
         state.end_time = self.rt.wall().as_secs();
         let state = state.with(function, if is_done { State::Finished } else { State::Canceled });
         // What was written is durable before a log says less.
-        self.reader.vdevs().flush().map_err(|e| self.failed("flushing", &e))?;
+        self.reader.vdevs().flush().map_err(|e| self.failed("flushing", e))?;
         // What was not looked at may still be lost.
         let saw_all = !is_resumed && state.min_txg == 0;
         let old = if saw_all { OldErrors::Replaced } else { OldErrors::Kept };
@@ -724,7 +724,7 @@ impl LivePool {
             scans.changed.wait(&mut state);
         }
         match &state.failure {
-            Some(why) => Err(self.shared.failed("a scrub or resilver", why)),
+            Some(why) => Err(self.shared.failed("a scrub or resilver", why.as_str())),
             None => Ok(()),
         }
     }

@@ -328,7 +328,7 @@ impl<'a> Pass<'a> {
     fn end(&mut self, end: State) -> Result<()> {
         // What was written is durable before a log says less.
         let shared = self.shared;
-        shared.reader.vdevs().flush().map_err(|e| shared.failed("flushing", &e))?;
+        shared.reader.vdevs().flush().map_err(|e| shared.failed("flushing", e))?;
         let mut now = self.now().with_state(end);
         now.end_time = shared.rt.wall().as_secs();
         let (top, targets) = (self.top.id, self.targets.clone());

@@ -31,7 +31,7 @@ impl Shared {
         }
         let Some(me) = self.me.upgrade() else { return Ok(()) };
         let task = self.rt.spawn("autotrim", move || me.autotrim());
-        state.auto = Some(task.map_err(|e| self.failed("starting autotrim", &e))?);
+        state.auto = Some(task.map_err(|e| self.failed("starting autotrim", e))?);
         Ok(())
     }
 

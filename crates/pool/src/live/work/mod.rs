@@ -113,7 +113,7 @@ impl Shared {
         let Some(me) = self.me.upgrade() else { return Ok(()) };
         state.failures.remove(&(leaf, work));
         let task = self.rt.spawn(name(work), move || me.work_on(leaf, work, from));
-        let task = task.map_err(|e| self.failed("starting work on a device", &e))?;
+        let task = task.map_err(|e| self.failed("starting work on a device", e))?;
         state.running.insert((leaf, work), Running { task: Some(task), is_to_end: false });
         Ok(())
     }
