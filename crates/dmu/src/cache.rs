@@ -7,16 +7,24 @@
 //!
 //! A block that was read ahead of its reader is marked so until the reader comes, or it is evicted.
 //! The reader's first access is then no second hit.
+//!
+//! Blocks that were written and that no reader has accessed have a quarter of each shard, and the
+//! oldest of them make room for new ones. They are there for the next txg, which changes the same
+//! metadata again. A copy of many small files writes more metadata than the whole cache holds, and
+//! hardly any of it is wanted again: it must not take all of the memory, nor push out what is read.
 
 use crate::ahead::{Lead, Room};
 use device::ALIGNMENT;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use zio::Block;
 
 const SHARDS: usize = 16;
+
+/// Part of the cap for blocks that were written and not read: one in this many.
+const WRITTEN_PART: usize = 4;
 
 /// The key of a cached block: its first address (or its name, when it is in the pointer), its
 /// birth, and whether it was decrypted.
@@ -28,6 +36,8 @@ struct Slot {
     hot: bool,
     /// It was read ahead, and no reader has come for it.
     ahead: Option<Arc<Lead>>,
+    /// Number of the block among those that were written and not read yet, if it is one of them.
+    written: Option<u64>,
 }
 
 /// Bytes of memory that a block takes.
@@ -53,6 +63,15 @@ struct Shard {
     free: Vec<usize>,
     hand: usize,
     bytes: usize,
+    written: Written,
+}
+
+/// The blocks of a shard that were written and that no reader has come for, oldest first.
+#[derive(Default)]
+struct Written {
+    slots: BTreeMap<u64, usize>,
+    bytes: usize,
+    next: u64,
 }
 
 /// Blocks by address.
@@ -106,7 +125,7 @@ impl BlockCache {
     /// The block, for a reader that wants it.
     pub(crate) fn get(&self, key: &CacheKey) -> Option<Arc<Block>> {
         let mut shard = self.shard(key).lock();
-        let slot = shard.slot(key);
+        let slot = shard.slot_of_reader(key);
         let counter = if slot.is_some() { &self.hits } else { &self.misses };
         counter.fetch_add(1, Ordering::Relaxed);
         slot.map(Slot::take)
@@ -115,7 +134,7 @@ impl BlockCache {
     /// The same without counting: a second look after a miss.
     pub(crate) fn look(&self, key: &CacheKey) -> Option<Arc<Block>> {
         let mut shard = self.shard(key).lock();
-        let slot = shard.slot(key)?;
+        let slot = shard.slot_of_reader(key)?;
         // A block that another thread has read meanwhile is no hotter for that.
         let hot = slot.hot;
         let block = slot.take();
@@ -132,6 +151,21 @@ impl BlockCache {
         self.insert(key, block, || None);
     }
 
+    /// Puts a block there that was written, and that no reader has asked for.
+    pub(crate) fn put_written(&self, key: CacheKey, block: &Arc<Block>) {
+        let size = memory(block);
+        if size > self.block_max() {
+            return;
+        }
+        let mut shard = self.shard(&key).lock();
+        if shard.index.contains_key(&key) {
+            return;
+        }
+        while shard.written.bytes + size > self.shard_cap / WRITTEN_PART && shard.evict_written() {}
+        let at = shard.put(key, block, None, self.shard_cap);
+        shard.note_written(at, size);
+    }
+
     /// Puts a block there that was read ahead of its reader, in the room that was taken for it.
     pub(crate) fn put_ahead(&self, key: CacheKey, block: &Arc<Block>, room: &mut Room) {
         self.insert(key, block, || room.fill(block.len() as u64));
@@ -146,18 +180,7 @@ impl BlockCache {
         if shard.index.contains_key(&key) {
             return;
         }
-        while shard.bytes + size > self.shard_cap && shard.evict_one() {}
-        let slot = Slot { key, block: Arc::clone(block), hot: false, ahead: ahead() };
-        let i = match shard.free.pop() {
-            Some(i) => i,
-            None => {
-                shard.slots.push(None);
-                shard.slots.len() - 1
-            }
-        };
-        shard.slots[i] = Some(slot);
-        shard.index.insert(key, i);
-        shard.bytes += size;
+        shard.put(key, block, ahead(), self.shard_cap);
     }
 
     /// Counters and size.
@@ -177,6 +200,76 @@ impl Shard {
         self.slots.get_mut(at)?.as_mut()
     }
 
+    /// The slot of a block that a reader has come for.
+    fn slot_of_reader(&mut self, key: &CacheKey) -> Option<&mut Slot> {
+        let at = self.index.get(key).copied()?;
+        self.forget_written(at);
+        self.slots.get_mut(at)?.as_mut()
+    }
+
+    /// Puts a block into a slot, which it returns. The key is not in the index.
+    fn put(
+        &mut self,
+        key: CacheKey,
+        block: &Arc<Block>,
+        ahead: Option<Arc<Lead>>,
+        cap: usize,
+    ) -> usize {
+        let size = memory(block);
+        while self.bytes + size > cap && self.evict_one() {}
+        let slot = Slot { key, block: Arc::clone(block), hot: false, ahead, written: None };
+        let at = match self.free.pop() {
+            Some(at) => at,
+            None => {
+                self.slots.push(None);
+                self.slots.len() - 1
+            }
+        };
+        self.slots[at] = Some(slot);
+        self.index.insert(key, at);
+        self.bytes += size;
+        at
+    }
+
+    /// Counts the block of this slot, of `size` bytes of memory, among those written and not read.
+    fn note_written(&mut self, at: usize, size: usize) {
+        let Some(slot) = &mut self.slots[at] else { return };
+        slot.written = Some(self.written.next);
+        self.written.slots.insert(self.written.next, at);
+        self.written.bytes += size;
+        self.written.next += 1;
+    }
+
+    /// Takes the block of this slot out of those, if it is one of them.
+    fn forget_written(&mut self, at: usize) {
+        let Some(slot) = &mut self.slots[at] else { return };
+        if let Some(number) = slot.written.take() {
+            self.written.slots.remove(&number);
+            self.written.bytes -= memory(&slot.block);
+        }
+    }
+
+    /// Frees the oldest block that was written and not read; false when there is none.
+    fn evict_written(&mut self) -> bool {
+        let Some(at) = self.written.slots.first_key_value().map(|(_, at)| *at) else {
+            return false;
+        };
+        self.evict(at);
+        true
+    }
+
+    /// Frees the block of a slot.
+    fn evict(&mut self, at: usize) {
+        self.forget_written(at);
+        let Some(slot) = self.slots[at].take() else { return };
+        self.bytes -= memory(&slot.block);
+        if let Some(lead) = slot.ahead {
+            lead.dropped(slot.block.len() as u64);
+        }
+        self.index.remove(&slot.key);
+        self.free.push(at);
+    }
+
     /// Frees one block; false when there is none. Ends: the second round finds all bits cleared.
     fn evict_one(&mut self) -> bool {
         if self.index.is_empty() {
@@ -189,14 +282,7 @@ impl Shard {
                 slot.hot = false;
                 continue;
             }
-            self.bytes -= memory(&slot.block);
-            if let Some(lead) = slot.ahead.take() {
-                lead.dropped(slot.block.len() as u64);
-            }
-            let key = slot.key;
-            self.index.remove(&key);
-            self.slots[self.hand] = None;
-            self.free.push(self.hand);
+            self.evict(self.hand);
             return true;
         }
     }
@@ -233,6 +319,41 @@ mod tests {
         let held: usize = cache.shards.iter().map(|shard| shard.lock().index.len()).sum();
         assert!(held <= 16 * 16, "{held} pages of 4 KiB");
         assert!(held > 16 * 12, "{held}");
+    }
+
+    #[test]
+    fn written_blocks_have_a_quarter_until_they_are_read() {
+        let cache = BlockCache::new(16 * 64 * 1024);
+        let read = |i: u64| ([1, i * 512], 1, true);
+        (0..128).for_each(|i| cache.put(read(i), &block(4096)));
+        let held =
+            |cache: &BlockCache| (0..128).filter(|i| cache.peek(&read(*i)).is_some()).count();
+        let before = held(&cache);
+        let written = |i: u64| ([2, i * 512], 1, true);
+        for i in 0..10_000 {
+            cache.put_written(written(i), &block(4096));
+            // The last ones are there for the next txg.
+            assert!(cache.peek(&written(i)).is_some() && cache.peek(&written(i & !1)).is_some());
+        }
+        let bytes: usize = cache.shards.iter().map(|shard| shard.lock().written.bytes).sum();
+        assert!(bytes <= 16 * 16 * 1024 && bytes > 16 * 12 * 1024, "{bytes}");
+        // 16 shards of 16 pages hold most of the 128 that were read, and a quarter of that again.
+        assert!(held(&cache) + 16 >= before, "{} of {before}", held(&cache));
+
+        // One that was read is like any other that was.
+        assert!(cache.get(&written(9_999)).is_some());
+        (10_000..20_000).for_each(|i| cache.put_written(written(i), &block(4096)));
+        assert!(cache.get(&written(9_999)).is_some());
+        for shard in &cache.shards {
+            let shard = shard.lock();
+            let all = shard.slots.iter().flatten();
+            let (count, bytes) = all
+                .clone()
+                .filter(|slot| slot.written.is_some())
+                .fold((0, 0), |(count, bytes), slot| (count + 1, bytes + memory(&slot.block)));
+            assert_eq!((count, bytes), (shard.written.slots.len(), shard.written.bytes));
+            assert_eq!(all.map(|slot| memory(&slot.block)).sum::<usize>(), shard.bytes);
+        }
     }
 
     #[test]

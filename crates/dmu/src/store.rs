@@ -200,7 +200,7 @@ impl CachedStore {
     pub fn keep_written(&self, bp: &BlkPtr, block: &Arc<Block>) {
         let settled = self.settled.load(Ordering::Acquire);
         if let Some(id) = cache_key(bp, bp.uses_crypt()).filter(|(_, birth, _)| *birth <= settled) {
-            self.cache.put(id, block);
+            self.cache.put_written(id, block);
         }
     }
 
