@@ -22,9 +22,9 @@
 //!
 //! *Dirty* is what was made dirty and is not on the devices: it falls as writes complete
 //! ([`zio::WriteObserver`]), and what never becomes a write of its own falls at the end of the txg.
-//! Writers wait at [`TxgLimits::dirty_max`], whatever the [`Throttle`] says; freeing and
-//! housekeeping pass. The memory of what landed is kept until its txg is durable, for readers, so
-//! what txgs hold in memory is less than twice the limit.
+//! Writers wait at [`TxgLimits::dirty_max`], and at [`OBJECTS_LIMIT`] for the next txg, whatever
+//! the [`Throttle`] says; freeing and housekeeping pass. The memory of what landed is kept until
+//! its txg is durable, for readers, so what txgs hold in memory is less than twice the limit.
 //!
 //! Waiting for room: each write that lands below the limit wakes one writer, each end of a txg all
 //! of them. A writer counts itself as waiting before it looks at the dirty bytes for the last time,
@@ -69,9 +69,13 @@ const RECORDS_KEPT: usize = 100;
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 
 /// Changed objects at which a txg is pushed. Each takes some kilobytes of memory that are not dirty
-/// data, and a small file whole pages: 8 Ki small files are 100 MB, and no limit of dirty data
-/// would come before ten times as many.
-const OBJECTS_MAX: u64 = 8 << 10;
+/// data, and a small file whole pages: 4 Ki small files are 50 MB, and no limit of dirty data
+/// would come before twenty times as many.
+const OBJECTS_MAX: u64 = 4 << 10;
+
+/// Changed objects of the open txg at which writers wait until the next one is open, which is when
+/// the devices have done with the one before: so two txgs hold at most twice that.
+const OBJECTS_LIMIT: u64 = OBJECTS_MAX + OBJECTS_MAX / 2;
 
 fn slot(txg: u64) -> usize {
     (txg % SLOTS as u64) as usize
@@ -418,6 +422,7 @@ impl Txgs {
         patience: Patience,
     ) -> Result<u64, StopReason> {
         if throttled.is_some() {
+            self.wait_for_fewer_objects(patience)?;
             self.throttle_writer(patience)?;
         }
         self.enter_in(throttled, &|| self.mode(patience))
@@ -552,6 +557,24 @@ impl Txgs {
         self.at_the_limit.fetch_sub(1, Ordering::SeqCst);
         self.stood(self.open(), began);
         outcome
+    }
+
+    /// Waits while the open txg has as many objects as there is memory for.
+    fn wait_for_fewer_objects(&self, patience: Patience) -> Result<(), StopReason> {
+        let txg = self.open();
+        if self.slots[slot(txg)].objects.load(Ordering::Relaxed) < OBJECTS_LIMIT {
+            return Ok(());
+        }
+        let began = self.rt.now();
+        let mut state = self.state.lock();
+        while self.open() == txg {
+            state.check_not_suspended(self.mode(patience))?;
+            // It is full, so the next sync is its.
+            self.opened.wait(&mut state);
+        }
+        drop(state);
+        self.stood(self.open(), began);
+        Ok(())
     }
 
     /// Waits until another txg than `txg` is open, and sees to that.

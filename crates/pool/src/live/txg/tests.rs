@@ -123,6 +123,31 @@ fn many_changed_objects_push() {
 }
 
 #[test]
+fn writers_wait_for_the_next_txg_when_one_has_too_many_objects() {
+    let txgs = machine(TxgLimits::default());
+    txgs.dirtied(11, 1);
+    (1..OBJECTS_LIMIT).for_each(|_| txgs.joined(11));
+    assert_eq!(txgs.enter(Some(0)).unwrap(), 11);
+    txgs.leave(11, Some(0));
+    txgs.joined(11);
+    let writer = Arc::clone(&txgs);
+    let thread = std::thread::spawn(move || {
+        let txg = writer.enter(Some(0)).unwrap();
+        writer.leave(txg, Some(0));
+        txg
+    });
+    // Freeing is not held up.
+    assert_eq!(txgs.enter(None).unwrap(), 11);
+    assert!(!thread.is_finished());
+    txgs.leave(11, None);
+    // What is full is next.
+    let record = txgs.next().unwrap();
+    assert_eq!(record.txg, 11);
+    assert_eq!(thread.join().unwrap(), 12);
+    txgs.done(record);
+}
+
+#[test]
 fn stopping_frees_all_waiting_threads() {
     let txgs = machine(TxgLimits::default());
     let waiter = Arc::clone(&txgs);
