@@ -6,7 +6,8 @@
 //!
 //! `--log`: the pool has a log device, a second file. `--only BYTES,THREADS`: one row. `--ours`:
 //! the plain file is not measured, for a profile. `--turns NAME=A,B`: not the plain file and the
-//! pool, but the pool with one and with the other value of a tunable.
+//! pool, but the pool with one and with the other value of a tunable. `--compressible`: the data
+//! are one byte over and over, not such as cannot be compressed.
 #![allow(clippy::print_stdout, reason = "a measurement is a table")]
 
 use engine::files::{NewFile, NewKind, Time};
@@ -32,6 +33,21 @@ const IMAGE: u64 = 4 << 30;
 /// Bytes of its log device.
 const LOG: u64 = 1 << 30;
 const NOW: Time = Time { seconds: 1, nanos: 0 };
+
+/// What is written: bytes that cannot be compressed, as fio's, or one byte over and over.
+fn bytes(size: usize, compressible: bool) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut word = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    match compressible {
+        true => vec![7; size],
+        false => (0..size / 8).flat_map(|_| word()).collect(),
+    }
+}
 
 /// Writes by `threads` threads for a while, each after the last was promised; how many in a second.
 fn rate(
@@ -62,16 +78,16 @@ fn rate(
 }
 
 /// A file that is there already, each thread in a part of its own.
-fn raw(dir: &Path, threads: u64, size: usize, time: Duration) -> Outcome<f64> {
+fn raw(dir: &Path, threads: u64, data: &[u8], time: Duration) -> Outcome<f64> {
     let file = File::create(dir.join("raw"))?;
-    let (zeros, data) = (vec![0; 1 << 20], vec![7; size]);
+    let zeros = vec![0; 1 << 20];
     for at in (0..threads * REGION).step_by(1 << 20) {
         file.write_all_at(&zeros, at)?;
     }
     file.sync_all()?;
     rate(threads, time, |thread, n| {
-        let at = thread * REGION + n * size as u64 % REGION;
-        file.write_all_at(&data, at)?;
+        let at = thread * REGION + n * data.len() as u64 % REGION;
+        file.write_all_at(data, at)?;
         Ok(file.sync_data()?)
     })
 }
@@ -106,8 +122,8 @@ fn pool(dir: &Path, with_log: bool) -> Outcome<(LivePool, Filesystem)> {
 }
 
 /// Files of a pool, each thread with one.
-fn zinc(fs: &Filesystem, threads: u64, size: usize, time: Duration) -> Outcome<f64> {
-    let data = vec![7; size];
+fn zinc(fs: &Filesystem, threads: u64, data: &[u8], time: Duration) -> Outcome<f64> {
+    let size = data.len();
     let root = fs.root_object();
     let mut files = Vec::new();
     for thread in 0..threads {
@@ -122,7 +138,7 @@ fn zinc(fs: &Filesystem, threads: u64, size: usize, time: Duration) -> Outcome<f
     fs.sync_all()?;
     rate(threads, time, |thread, n| {
         let file = files[thread as usize];
-        fs.write_at(file, n * size as u64 % REGION, &data, NOW)?;
+        fs.write_at(file, n * size as u64 % REGION, data, NOW)?;
         Ok(fs.sync(file)?)
     })
 }
@@ -135,19 +151,22 @@ struct Args {
     with_log: bool,
     only: Option<(usize, u64)>,
     ours: bool,
+    compressible: bool,
     turns: Option<[Setting; 2]>,
 }
 
 const USAGE: &str = "usage: syncbench DIRECTORY [SECONDS] [ROUNDS] [--log] \
-                     [--only BYTES,THREADS] [--ours] [--turns NAME=A,B]";
+                     [--only BYTES,THREADS] [--ours] [--compressible] [--turns NAME=A,B]";
 
 fn args() -> Outcome<Args> {
     let (mut plain, mut with_log, mut only, mut ours) = (Vec::new(), false, None, false);
     let (mut all, mut turns) = (std::env::args().skip(1), None);
+    let mut compressible = false;
     while let Some(arg) = all.next() {
         match arg.as_str() {
             "--log" => with_log = true,
             "--ours" => ours = true,
+            "--compressible" => compressible = true,
             "--turns" => {
                 let row = all.next().ok_or(USAGE)?;
                 let (one, other) = row.split_once(',').ok_or(USAGE)?;
@@ -167,7 +186,7 @@ fn args() -> Outcome<Args> {
     let number = |n: usize, default| plain.get(n).map_or(Ok(default), |text| text.parse());
     let (time, rounds) = (Duration::from_secs(number(1, 3)?), number(2, 3)? as usize);
     let dir = PathBuf::from(plain.first().ok_or(USAGE)?);
-    Ok(Args { dir, time, rounds, with_log, only, ours, turns })
+    Ok(Args { dir, time, rounds, with_log, only, ours, compressible, turns })
 }
 
 /// One row of the table.
@@ -178,6 +197,7 @@ fn row(
     threads: u64,
 ) -> Outcome<()> {
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+    let data = bytes(size, args.compressible);
     for round in 0..args.rounds {
         // In turns, and each first in half of them.
         let mut both = [args.ours, true];
@@ -188,8 +208,8 @@ fn row(
             }
             let out = if is_ours { &mut ours } else { &mut theirs };
             out.push(match is_ours || args.turns.is_some() {
-                true => zinc(fs, threads, size, args.time)?,
-                false => raw(&args.dir, threads, size, args.time)?,
+                true => zinc(fs, threads, &data, args.time)?,
+                false => raw(&args.dir, threads, &data, args.time)?,
             });
         }
     }

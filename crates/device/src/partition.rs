@@ -141,6 +141,17 @@ impl RwPartition {
     fn own(&self, error: Error) -> Error {
         own(&self.reader.name, self.reader.start, error)
     }
+
+    /// Makes offsets in the window those of the parent.
+    fn shift(&self, writes: &mut [(u64, Vec<Shared>)]) -> Result<(), Error> {
+        for (offset, parts) in writes {
+            let len = parts.iter().map(|part| part.len()).sum();
+            range_within(self.reader.present(), *offset, len)
+                .map_err(|kind| Error::write(kind, &self.reader.name, *offset, len))?;
+            *offset += self.reader.start;
+        }
+        Ok(())
+    }
 }
 
 impl Device for RwPartition {
@@ -180,13 +191,13 @@ impl WriteDevice for RwPartition {
         self.parent.write(self.reader.start + offset, data).map_err(|error| self.own(error))
     }
 
+    fn write_all(&self, mut writes: Vec<(u64, Vec<Shared>)>) -> Result<(), Error> {
+        self.shift(&mut writes)?;
+        self.parent.write_all(writes).map_err(|error| self.own(error))
+    }
+
     fn write_durably(&self, mut writes: Vec<(u64, Vec<Shared>)>) -> Result<(), Error> {
-        for (offset, parts) in &mut writes {
-            let len = parts.iter().map(|part| part.len()).sum();
-            range_within(self.reader.present(), *offset, len)
-                .map_err(|kind| Error::write(kind, &self.reader.name, *offset, len))?;
-            *offset += self.reader.start;
-        }
+        self.shift(&mut writes)?;
         self.parent.write_durably(writes).map_err(|error| self.own(error))
     }
 

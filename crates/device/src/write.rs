@@ -122,17 +122,26 @@ pub trait WriteDevice: Device {
     /// Writes and waits. Not durable before a flush.
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error>;
 
+    /// Writes all of (offset, parts) and waits, as [`write_batch`] does. Devices that can do so
+    /// without another thread do. Not for callbacks of a device.
+    ///
+    /// # Errors
+    /// Of one of the writes.
+    fn write_all(&self, writes: Vec<(u64, Vec<Shared>)>) -> Result<(), Error> {
+        let ranges: Vec<(u64, usize)> = writes.iter().map(range_of).collect();
+        let (collector, tickets) = complete::collect(&Rt::current(), writes.len());
+        self.submit_writes(batch_of(writes, tickets));
+        collected(self.name(), collector, ranges).into_iter().collect()
+    }
+
     /// Writes all of (offset, parts), makes them and all that was done before durable, and waits:
-    /// as [`write_batch`] and [`WriteDevice::flush`] do.
+    /// as [`Self::write_all`] and [`WriteDevice::flush`] do.
     /// Devices that can do so without another thread do. Not for callbacks of a device.
     ///
     /// # Errors
     /// Of one of the writes, and then nothing was flushed; or of the flush.
     fn write_durably(&self, writes: Vec<(u64, Vec<Shared>)>) -> Result<(), Error> {
-        let ranges: Vec<(u64, usize)> = writes.iter().map(range_of).collect();
-        let (collector, tickets) = complete::collect(&Rt::current(), writes.len());
-        self.submit_writes(batch_of(writes, tickets));
-        collected(self.name(), collector, ranges).into_iter().collect::<Result<(), Error>>()?;
+        self.write_all(writes)?;
         self.flush()
     }
 

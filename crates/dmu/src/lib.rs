@@ -40,8 +40,8 @@ pub use cache::{BlockCache, CacheStats};
 pub use error::{Error, ErrorKind, Result};
 pub use faults::Faults;
 pub use live::{
-    Accounting, BlockOwner, BlockWriter, DnodeAttrs, LiveSpec, NewObject, Owner, RedundantMetadata,
-    ScratchSpec, SealedSet, SetKey, SetPolicy, SyncContext,
+    Accounting, BlockOwner, BlockWriter, DnodeAttrs, EarlyWrite, LiveSpec, NewObject, Owner,
+    RedundantMetadata, ScratchSpec, SealedSet, SetKey, SetPolicy, SyncContext,
 };
 pub use locks::ObjectLock;
 pub use object::{BLOCK_BATCH, Object, Segment};

@@ -7,7 +7,7 @@ use crate::error::{ErrorKind, Result};
 use ondisk::BlkPtr;
 use std::fmt::Display;
 use std::sync::Arc;
-use zio::{Block, Place, WriteSpec};
+use zio::{Block, Place, UnsentBlock, WriteSpec};
 
 /// How the space of a transaction is judged before it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,19 +81,26 @@ pub trait Transactions: Send + Sync {
         let _ = txg;
     }
 
-    /// Writes a block of the open `txg` to its devices before the sync, and returns its pointer at
-    /// once. The block is in a tree when the sync notifies the owner that it was born; when `txg`
-    /// is synced without that, it is freed. `None`: there is no space that could be spared, no
-    /// block is needed, or blocks are not written early here.
+    /// Writes a block of the open `txg` before the sync: its pointer, and what hands it to its
+    /// devices. The block is in a tree when the sync notifies the owner that it was born; when
+    /// `txg` is synced without that, it is freed. `None`: there is no space that could be spared,
+    /// no block is needed, or blocks are not written early here.
     fn write_early(
         &self,
         txg: u64,
         block: &Arc<Block>,
         spec: &WriteSpec<'_>,
         place: Place,
-    ) -> Option<BlkPtr> {
+    ) -> Option<(BlkPtr, UnsentBlock)> {
         let _ = (txg, block, spec, place);
         None
+    }
+
+    /// Marks a block as named by a record of a log. False if it was not written by
+    /// [`Self::write_early`], is in a tree already, or is named by another record.
+    fn name_early(&self, bp: &BlkPtr) -> bool {
+        let _ = bp;
+        false
     }
 
     /// A transaction of `txg` ended.

@@ -17,14 +17,15 @@
 //! On a RAID-Z that gets wider a column may be written to more than one place (`flow.rs`). The
 //! stripe is protected at each of them, so each counts as a stripe of its own.
 //!
-//! Nothing here waits for a device but [`VdevTree::flush`] and [`VdevTree::write_durably`].
+//! Nothing here waits for a device but [`VdevTree::flush`], [`VdevTree::write_durably`] and
+//! [`VdevTree::write_here`].
 
 use crate::error::ErrorKind;
 use crate::flow::{EpochGuard, TreeUse};
 use crate::health::Health;
 use crate::locate::Piece;
 use crate::map::{MapError, Stripe};
-use crate::queue::IoClass;
+use crate::queue::{IoClass, LeafQueue};
 use crate::tree::{Role, Top, VdevTree};
 use crate::txgs::Txgs;
 use codec::raidz;
@@ -54,6 +55,9 @@ pub struct BlockWrite {
 
 /// The result of making blocks durable.
 pub type Durable = Result<(), WriteError>;
+
+/// Writes (offset, parts) through a queue while the caller waits; `None`: not now.
+type LeafWrite = fn(&Arc<LeafQueue>, Vec<(u64, Vec<Shared>)>) -> Option<Result<(), DeviceError>>;
 
 /// Blocks go to several devices, or have to wait in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -298,6 +302,23 @@ impl VdevTree {
     /// # Errors
     /// That is not so, and nothing was done.
     pub fn write_durably(&self, blocks: &[(Dva, Shared, u64)]) -> Result<Durable, ManyDevices> {
+        self.write_alone(blocks, |queue, writes| queue.write_durably(IoClass::SyncWrite, writes))
+    }
+
+    /// Writes blocks as [`Self::write_durably`] does, on the calling thread, without making them
+    /// durable.
+    ///
+    /// # Errors
+    /// Their device cannot do that, or is busy, or there are several; nothing was done.
+    pub fn write_here(&self, blocks: &[(Dva, Shared, u64)]) -> Result<Durable, ManyDevices> {
+        self.write_alone(blocks, |queue, writes| queue.write_here(IoClass::SyncWrite, writes))
+    }
+
+    fn write_alone(
+        &self,
+        blocks: &[(Dva, Shared, u64)],
+        write: LeafWrite,
+    ) -> Result<Durable, ManyDevices> {
         let [(first, ..), ..] = blocks else { return Err(ManyDevices) };
         let (vdev, index) = (first.vdev(), self.tops.get(&first.vdev()).map(|top| top.node));
         let (index, node) = index.and_then(|i| Some((i, self.nodes.get(i)?))).ok_or(ManyDevices)?;
@@ -314,7 +335,7 @@ impl VdevTree {
             let outs = self.columns_to_write(*dva, data, *birth).map_err(|_| ManyDevices)?;
             writes.extend(outs.columns.into_iter().map(|out| (out.offset, out.parts)));
         }
-        let done = queue.write_durably(IoClass::SyncWrite, writes).ok_or(ManyDevices)?;
+        let done = write(queue, writes).ok_or(ManyDevices)?;
         Ok(match done {
             Ok(()) => self.survives(vdev),
             Err(e) if e.operation == Operation::Flush => {
@@ -491,7 +512,12 @@ impl VdevTree {
                 leaves.insert(index);
             });
         }
-        self.on_writers(&|index| leaves.contains(&index), &|_, device| device.flush())?;
+        // A device that no other can stand in for is waited for on this thread, where it allows it.
+        let is_alone = leaves.len() == 1;
+        self.on_writers(&|index| leaves.contains(&index), &|_, device| match is_alone {
+            true => device.write_durably(Vec::new()),
+            false => device.flush(),
+        })?;
         tops.iter().try_for_each(|top| self.survives(*top))
     }
 

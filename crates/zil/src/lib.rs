@@ -24,7 +24,7 @@
 mod live;
 
 pub use live::{
-    Backend, Change, FetchData, Finish, IntentLog, LogBias, LogStats, LoggedChange,
+    Backend, Change, EarlyBlock, FetchData, Finish, IntentLog, LogBias, LogStats, LoggedChange,
     Place as BlockPlace, SyncMode, SyncScope, Synced,
 };
 

@@ -25,6 +25,9 @@
 //! was cut off since is not there to be fetched. Then a later record of the same batch says that it
 //! was, and what is left before is written; or the promise waits for the txg.
 //!
+//! **Each thread writes its own large blocks** where it would only wait for the batches of others
+//! ([`Gather::ahead`]); for a thread alone they are under way while it writes its record.
+//!
 //! **One thread leads.** It takes all that is ready, packs it into blocks, has them written at the
 //! same time, and waits for a flush of its own; what came meanwhile is in the next batch, whose
 //! leader writes while the flush goes on ([`BATCHES`]). A batch is kept when those before it are.
@@ -77,7 +80,7 @@ mod unreached;
 mod waiters;
 mod xattrs;
 
-pub use self::backend::{Backend, FetchData, Finish, Place};
+pub use self::backend::{Backend, EarlyBlock, FetchData, Finish, Place};
 pub use self::stats::LogStats;
 
 use self::gather::{Gather, Gathered};
@@ -171,6 +174,8 @@ pub enum LogBias {
 struct Itx {
     txg: u64,
     what: LoggedChange,
+    /// Whether a thread writes its large blocks ahead.
+    is_taken: bool,
 }
 
 /// A block of the chain.
@@ -385,7 +390,8 @@ impl IntentLog {
     pub fn add(&self, change: Change<'_>) {
         let mut state = self.state.lock();
         change.after.iter().for_each(|object| state.queue.make_ready(*object));
-        state.queue.add(change.about, Itx { txg: change.txg, what: change.logged });
+        let itx = Itx { txg: change.txg, what: change.logged, is_taken: false };
+        state.queue.add(change.about, itx);
         change.gone.iter().for_each(|object| state.queue.forget(*object));
     }
 
@@ -403,8 +409,25 @@ impl IntentLog {
         if self.mode() == SyncMode::Disabled {
             return Ok(());
         }
+        self.write_ahead(object);
         let ticket = self.ticket(object);
         self.wait(ticket)
+    }
+
+    /// Writes large blocks of what a caller is going to wait for, while others write their batch.
+    fn write_ahead(&self, object: Option<u64>) {
+        let ranges = {
+            let mut state = self.state.lock();
+            // What has no chain waits for its txg, which writes the blocks.
+            if state.stage != Stage::Open || state.under_way.is_empty() {
+                return;
+            }
+            state.queue.take_ranges(object)
+        };
+        if !ranges.is_empty() {
+            let data = self.data.lock().clone();
+            Gather::new(&*self.backend, data.as_deref(), self.bias()).ahead(&ranges);
+        }
     }
 
     /// The same without waiting: `then` is called when it is done, by a thread that must not wait.

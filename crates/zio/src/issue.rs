@@ -12,7 +12,7 @@ use rt::{Condvar, Rt, Task};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use vdev::BlockWrite;
+use vdev::{BlockWrite, ManyDevices};
 
 /// The threads and their queue.
 pub(crate) struct Issue {
@@ -101,6 +101,39 @@ impl Issue {
             }
         }
         self.inner.reader.vdevs().write_batch(batch);
+    }
+}
+
+/// A block that has its pointer, and is not yet with its devices: it is handed to them when this is
+/// dropped, or written by the caller.
+#[derive(Default)]
+pub struct UnsentBlock {
+    pub(crate) writes: Vec<BlockWrite>,
+    pub(crate) issue: Option<Arc<Issue>>,
+}
+
+impl UnsentBlock {
+    /// Writes it on the calling thread and waits, where its device allows that; else hands it over.
+    /// Must not be called from a completion.
+    pub fn write_here(mut self) {
+        let Some(issue) = self.issue.as_ref().filter(|issue| issue.threads() == 0) else { return };
+        let vdevs = issue.inner.reader.vdevs();
+        let mut rest = Vec::new();
+        for write in std::mem::take(&mut self.writes) {
+            match vdevs.write_here(&[(write.dva, write.data.clone(), write.birth)]) {
+                Ok(result) => (write.done)(result),
+                Err(ManyDevices) => rest.push(write),
+            }
+        }
+        self.writes = rest;
+    }
+}
+
+impl Drop for UnsentBlock {
+    fn drop(&mut self) {
+        if let Some(issue) = self.issue.as_ref().filter(|_| !self.writes.is_empty()) {
+            issue.send(std::mem::take(&mut self.writes));
+        }
     }
 }
 

@@ -53,6 +53,7 @@ pub use block::{Block, Place, Seal};
 pub use checksum::Verifier;
 pub use codec::compress::Algorithm as CompressionAlgorithm;
 pub use error::{Error, ErrorKind, Result};
+pub use issue::UnsentBlock;
 pub use reader::{Kept, Mended, Outcome, Reader, Request};
 pub use spec::{IN_FLIGHT_MAX, Protection, WriteSpec, WriterSettings};
 pub use writer::{WriteObserver, Writer, WriterStats};

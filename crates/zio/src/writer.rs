@@ -30,7 +30,7 @@ use crate::block::{Block, Place};
 use crate::cpu::Work;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::{BlockState, Flow, HeldWrites, Table};
-use crate::issue::Issue;
+use crate::issue::{Issue, UnsentBlock};
 use crate::place::{Placed, Placer, addresses, copies, hint};
 use crate::profile::{Profiler, Span, Stage};
 use crate::reader::Reader;
@@ -62,7 +62,7 @@ pub struct Writer {
     allocate: Arc<dyn Allocate>,
     settings: WriterSettings,
     core: Arc<Core>,
-    issue: Issue,
+    issue: Arc<Issue>,
     /// Metadata written since they were last taken.
     recent: Recent,
     salts: Salts,
@@ -224,7 +224,7 @@ impl Writer {
     ) -> Self {
         let flow = Flow::new(rt, settings.in_flight_max);
         let profiler = Arc::new(Profiler::new(rt));
-        let issue = Issue::new(rt, &reader, &profiler);
+        let issue = Arc::new(Issue::new(rt, &reader, &profiler));
         let (table, counts, observer) = (Table::new(), Counts::default(), OnceLock::new());
         let types = Arc::clone(reader.types());
         let kept = Unsynced::default();
@@ -290,18 +290,48 @@ impl Writer {
     /// [`ErrorKind::NoSpace`], with nothing allocated; [`ErrorKind::BadBlock`] when no block can be
     /// written like this. Failures on the devices are returned by [`Writer::wait`].
     pub fn write(&self, data: &Arc<Block>, spec: &WriteSpec<'_>, place: Place) -> Result<BlkPtr> {
-        probes::fire!(write__start, data.bytes().len() as u64, spec.birth);
-        let bp = self.write_unseen(data, spec, place)?;
-        probes::fire!(write__done, data.bytes().len() as u64, bp.psize(), spec.birth);
+        let (bp, writes) = self.prepare(data, spec, place)?;
+        if !writes.is_empty() {
+            self.issue.send(writes);
+        }
         Ok(bp)
     }
 
-    fn write_unseen(
+    /// [`Self::write`], but what is returned with the pointer hands the block to its devices. Until
+    /// then the calling thread must write no other block and wait for no txg: its bytes are counted
+    /// among those in flight.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn write_unsent(
         &self,
         data: &Arc<Block>,
         spec: &WriteSpec<'_>,
         place: Place,
-    ) -> Result<BlkPtr> {
+    ) -> Result<(BlkPtr, UnsentBlock)> {
+        let (bp, writes) = self.prepare(data, spec, place)?;
+        Ok((bp, UnsentBlock { writes, issue: Some(Arc::clone(&self.issue)) }))
+    }
+
+    /// The pointer of a block, and the writes to be sent.
+    fn prepare(
+        &self,
+        data: &Arc<Block>,
+        spec: &WriteSpec<'_>,
+        place: Place,
+    ) -> Result<(BlkPtr, Vec<BlockWrite>)> {
+        probes::fire!(write__start, data.bytes().len() as u64, spec.birth);
+        let (bp, writes) = self.prepare_unseen(data, spec, place)?;
+        probes::fire!(write__done, data.bytes().len() as u64, bp.psize(), spec.birth);
+        Ok((bp, writes))
+    }
+
+    fn prepare_unseen(
+        &self,
+        data: &Arc<Block>,
+        spec: &WriteSpec<'_>,
+        place: Place,
+    ) -> Result<(BlkPtr, Vec<BlockWrite>)> {
         let fail = |kind| failure(place, None, kind);
         let counts = &self.core.counts;
         let add = |count: &AtomicU64, n: u64| count.fetch_add(n, Ordering::Relaxed);
@@ -314,7 +344,7 @@ impl Writer {
             Form::Pointer(bp) => {
                 add(if bp.is_hole() { &counts.holes } else { &counts.embedded }, 1);
                 self.core.written(place, spec.birth, spec.level, data.size());
-                return Ok(bp);
+                return Ok((bp, Vec::new()));
             }
         };
         let placer = Placer {
@@ -342,24 +372,29 @@ impl Writer {
         if is_metadata && data.seal().is_none() {
             self.recent.keep(&bp, data);
         }
-        self.dispatch(placed, data, spec, place);
-        Ok(bp)
+        Ok((bp, self.dispatch(placed, data, spec, place)))
     }
 
-    /// Holds the block or sends it off.
-    fn dispatch(&self, placed: Placed, data: &Arc<Block>, spec: &WriteSpec<'_>, place: Place) {
+    /// Holds the block, or counts it as in flight and returns its writes.
+    fn dispatch(
+        &self,
+        placed: Placed,
+        data: &Arc<Block>,
+        spec: &WriteSpec<'_>,
+        place: Place,
+    ) -> Vec<BlockWrite> {
         let Placed { bp, writes, taken } = placed;
         let held = HeldWrites { writes, taken, place };
         if spec.hold {
             self.core.table.insert(bp, Arc::clone(data), Some(held));
-            return;
+            return Vec::new();
         }
         self.core.flow.enter(bp.logical_birth(), held.bytes());
         let serial = self.core.table.insert(bp, Arc::clone(data), None);
         let mut batch = Vec::with_capacity(held.writes.len());
         let class = if spec.urgent { IoClass::SyncWrite } else { IoClass::AsyncWrite };
         self.depart(bp, serial, held, class, &mut batch);
-        self.issue.send(batch);
+        batch
     }
 
     /// The writes of a block whose bytes have entered the flow.
@@ -539,6 +574,12 @@ impl Writer {
     pub fn wait_block(&self, bp: &BlkPtr) -> Result<()> {
         self.core.wait_gone(bp);
         self.core.flow.failure_of(bp.logical_birth()).map_or(Ok(()), Err)
+    }
+
+    /// Whether the block is no longer on its way to its devices: it is there, or was given up.
+    #[must_use]
+    pub fn has_ended(&self, bp: &BlkPtr) -> bool {
+        self.core.table.standing(bp) != BlockState::InFlight
     }
 
     /// From now on what too few devices took is not lost: it waits until it is tried again

@@ -185,12 +185,10 @@ impl WriteDevice for RwFileDevice {
         self.write_parts(offset, vec![Shared::copy_of(data)], data.len())
     }
 
-    fn write_durably(&self, writes: Vec<(u64, Vec<Shared>)>) -> Result<(), Error> {
-        for (offset, parts) in writes {
-            let len = parts.iter().map(|part| part.len()).sum();
-            self.write_parts(offset, parts, len)?;
-        }
-        self.flush()
+    fn write_all(&self, writes: Vec<(u64, Vec<Shared>)>) -> Result<(), Error> {
+        joined(writes)
+            .into_iter()
+            .try_for_each(|(offset, parts, len)| self.write_parts(offset, parts, len))
     }
 
     fn grow(&self) {
@@ -217,6 +215,23 @@ impl WriteDevice for RwFileDevice {
     fn as_device(self: Arc<Self>) -> DeviceRef {
         self
     }
+}
+
+/// The same bytes in fewer writes (offset, parts, length): neighbours as one.
+fn joined(mut writes: Vec<(u64, Vec<Shared>)>) -> Vec<(u64, Vec<Shared>, usize)> {
+    writes.sort_by_key(|(offset, _)| *offset);
+    let mut out: Vec<(u64, Vec<Shared>, usize)> = Vec::with_capacity(writes.len());
+    for (offset, parts) in writes {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        match out.last_mut() {
+            Some((begin, before, bytes)) if *begin + *bytes as u64 == offset => {
+                before.extend(parts);
+                *bytes += len;
+            }
+            _ => out.push((offset, parts, len)),
+        }
+    }
+    out
 }
 
 /// Appends a write to the last request where it continues that one, else as a request of its own.
@@ -250,6 +265,18 @@ mod tests {
         let core = Arc::new(Core::for_test(file, None));
         let reader = FileDevice { core, options: Options::default(), engine: OnceLock::new() };
         RwFileDevice { reader, piecemeal: Mutex::default(), flush_failed: Mutex::default() }
+    }
+
+    #[test]
+    fn neighbours_are_written_as_one() {
+        let write = |offset, len| (offset, vec![Shared::copy_of(&vec![7; len])]);
+        let joined = joined(vec![write(8192, 512), write(0, 4096), write(4096, 4096)]);
+        let shapes: Vec<_> = joined.iter().map(|(at, parts, n)| (*at, parts.len(), *n)).collect();
+        assert_eq!(shapes, [(0, 3, 8704)]);
+        let device = over(tempfile::tempfile().expect("file"));
+        assert!(device.write_all(Vec::new()).is_ok());
+        let beyond = device.write_all(vec![write(0, 512), write(4096, 512), write(1 << 40, 512)]);
+        assert_eq!(beyond.map_err(|e| e.offset), Err(1 << 40));
     }
 
     #[test]

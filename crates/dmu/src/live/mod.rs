@@ -43,6 +43,7 @@ pub(crate) mod state;
 mod sync;
 mod write;
 
+pub use early::EarlyWrite;
 pub use policy::{RedundantMetadata, SetPolicy};
 pub use scratch::ScratchSpec;
 pub use spec::{

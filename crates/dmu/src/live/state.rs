@@ -98,6 +98,15 @@ impl State {
         }
     }
 
+    /// The pointer that the version of `txg` has in place of the block's bytes.
+    pub(super) fn own_pointer(&self, txg: u64, blkid: u64) -> Option<BlkPtr> {
+        let version = self.versions.iter().find(|v| v.txg == txg)?;
+        match version.blocks.get(&blkid)? {
+            Content::Block(_) => None,
+            Content::Stored(bp) => Some(**bp),
+        }
+    }
+
     pub(super) fn is_dirty(&self, txg: u64) -> bool {
         self.versions.iter().any(|v| v.txg == txg && v.dirty)
     }

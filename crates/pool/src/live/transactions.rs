@@ -9,7 +9,7 @@ use dmu::{Hold, SpaceUse, Transactions, Tx};
 use ondisk::BlkPtr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
-use zio::{Block, Place, WriteSpec};
+use zio::{Block, Place, UnsentBlock, WriteSpec};
 
 /// Txgs that a transaction waits for before there is no space: two until what was freed is free,
 /// and one to write what is dirty now.
@@ -135,24 +135,28 @@ impl Transactions for HeadTransactions {
         block: &Arc<Block>,
         spec: &WriteSpec<'_>,
         place: Place,
-    ) -> Option<BlkPtr> {
+    ) -> Option<(BlkPtr, UnsentBlock)> {
         let shared = self.shared.upgrade()?;
         let each = shared.alloc.worst_dsize(block.len() as u64);
         let worst = each.saturating_mul(u64::from(spec.copies.max(1)));
         if !shared.space.promise_log(worst) {
             return None;
         }
-        match shared.writer.write(block, spec, place) {
-            Ok(bp) if !bp.is_hole() && !bp.is_embedded() => {
+        match shared.writer.write_unsent(block, spec, place) {
+            Ok((bp, unsent)) if !bp.is_hole() && !bp.is_embedded() => {
                 shared.early.add(txg, &bp);
                 shared.space.log_took(worst, txg);
-                Some(bp)
+                Some((bp, unsent))
             }
             _ => {
                 shared.space.log_did_not(worst);
                 None
             }
         }
+    }
+
+    fn name_early(&self, bp: &BlkPtr) -> bool {
+        self.shared.upgrade().is_some_and(|shared| shared.early.name(bp))
     }
 
     fn ended(&self, _txg: u64) {}

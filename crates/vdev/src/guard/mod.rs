@@ -49,7 +49,7 @@ mod calls;
 #[cfg(test)]
 mod tests;
 
-use crate::queue::{QueueLimit, QueueLimits};
+use crate::queue::{QueueLimit, QueueLimits, WriteCall};
 use calls::Calls;
 use device::backend::{collect, deliver, deliver_write, delivering};
 use device::{
@@ -256,6 +256,26 @@ impl Guard {
         }
         let result = collector.wait().pop().flatten();
         result.unwrap_or_else(|| Err(error(ErrorKind::Gone)))
+    }
+
+    /// Has the device write while the caller waits: on its thread, unless the pool is held.
+    fn write_waiting(
+        &self,
+        writes: Vec<(u64, Vec<Shared>)>,
+        write: WriteCall,
+    ) -> Result<(), Error> {
+        let offset = writes.first().map_or(0, |(offset, _)| *offset);
+        let len = writes.iter().flat_map(|(_, parts)| parts).map(|p| p.len() as u64).sum();
+        let what = (Operation::Write, offset, len);
+        match &self.writer {
+            Some(writer) if !self.watch.limits.is_held() && !delivering() => {
+                match self.is_silent() {
+                    true => Err(self.watch.error(ErrorKind::NoAnswer, what.0, offset, len)),
+                    false => write(writer, writes),
+                }
+            }
+            _ => self.call(what, move |writer| write(writer, writes)),
+        }
     }
 }
 
@@ -498,19 +518,12 @@ impl WriteDevice for Guard {
         result.unwrap_or_else(|| Err(error(ErrorKind::Gone)))
     }
 
+    fn write_all(&self, writes: Vec<(u64, Vec<Shared>)>) -> Result<(), Error> {
+        self.write_waiting(writes, |writer, writes| writer.write_all(writes))
+    }
+
     fn write_durably(&self, writes: Vec<(u64, Vec<Shared>)>) -> Result<(), Error> {
-        let offset = writes.first().map_or(0, |(offset, _)| *offset);
-        let len = writes.iter().flat_map(|(_, parts)| parts).map(|p| p.len() as u64).sum();
-        let what = (Operation::Write, offset, len);
-        match &self.writer {
-            Some(writer) if !self.watch.limits.is_held() && !delivering() => {
-                match self.is_silent() {
-                    true => Err(self.watch.error(ErrorKind::NoAnswer, what.0, offset, len)),
-                    false => writer.write_durably(writes),
-                }
-            }
-            _ => self.call(what, move |writer| writer.write_durably(writes)),
-        }
+        self.write_waiting(writes, |writer, writes| writer.write_durably(writes))
     }
 
     fn grow(&self) {

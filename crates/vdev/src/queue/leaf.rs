@@ -12,6 +12,9 @@ use parking_lot::Mutex;
 use rt::Rt;
 use std::sync::Arc;
 
+/// Has a device write (offset, parts) and waits.
+pub(crate) type WriteCall = fn(&WriteDeviceRef, Vec<(u64, Vec<Shared>)>) -> Result<(), Error>;
+
 /// The queue of one leaf. Requests under way keep it, and so its device, alive.
 pub(crate) struct LeafQueue {
     device: DeviceRef,
@@ -232,6 +235,28 @@ impl LeafQueue {
         class: IoClass,
         writes: Vec<(u64, Vec<Shared>)>,
     ) -> Option<Result<(), Error>> {
+        self.write_waiting(class, writes, |writer, writes| writer.write_durably(writes))
+    }
+
+    /// Writes on the calling thread, when that need not stand in line. Must not be called from a
+    /// completion.
+    pub(crate) fn write_here(
+        self: &Arc<Self>,
+        class: IoClass,
+        writes: Vec<(u64, Vec<Shared>)>,
+    ) -> Option<Result<(), Error>> {
+        // In a pool that is held, a thread of the device does it, and the queue is as good.
+        let is_held = self.limits.is_held();
+        let write = || self.write_waiting(class, writes, |writer, writes| writer.write_all(writes));
+        (!is_held).then(write).flatten()
+    }
+
+    fn write_waiting(
+        self: &Arc<Self>,
+        class: IoClass,
+        writes: Vec<(u64, Vec<Shared>)>,
+        write: WriteCall,
+    ) -> Option<Result<(), Error>> {
         let writer = self.writer.as_ref()?;
         let bytes = writes.iter().flat_map(|(_, parts)| parts).map(|p| p.len() as u64).sum();
         let weight = {
@@ -243,7 +268,7 @@ impl LeafQueue {
         };
         let arrived = if weight > 0 { self.clock() } else { 0 };
         let mut issued = self.issued(class, bytes, writes.len() > 1, weight, (arrived, arrived));
-        let result = writer.write_durably(writes);
+        let result = write(writer, writes);
         issued.end(result.is_err(), Vec::new());
         Some(result)
     }

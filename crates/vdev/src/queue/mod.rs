@@ -52,7 +52,7 @@ mod stats;
 mod tests;
 
 pub use class::{CLASSES, IoClass};
-pub(crate) use leaf::LeafQueue;
+pub(crate) use leaf::{LeafQueue, WriteCall};
 pub use limits::{Pressure, QueueLimit, QueueLimits};
 pub(crate) use pace::{LATE_STEPS, Pace};
 pub use stats::{ClassCounts, LeafStats};

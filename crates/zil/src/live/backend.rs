@@ -1,8 +1,10 @@
 //! What a log needs of those around it: of its pool, and of the files whose data it writes.
 
 use device::Shared;
+use dmu::EarlyWrite;
 use ondisk::blkptr::CryptParams;
 use ondisk::{BlkPtr, Dva};
+use zio::UnsentBlock;
 
 /// Where a block of the log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,10 @@ pub trait Backend: Send + Sync {
 /// before its end.
 pub type Finish<'a> = Box<dyn FnOnce(&dyn Fn()) -> Result<(), String> + 'a>;
 
+/// The pointer of a block that is written before the sync of its txg, and what hands it to its
+/// devices.
+pub type EarlyBlock = Option<(BlkPtr, UnsentBlock)>;
+
 /// Data of objects as they are now.
 pub trait FetchData: Send + Sync {
     /// The bytes of a range, as far as the object reaches and can be read.
@@ -50,8 +56,8 @@ pub trait FetchData: Send + Sync {
     /// Bytes of a block of the object, a power of two; 0: no block of it can be written early.
     fn block_size(&self, object: u64) -> u64;
 
-    /// Writes block `blkid` of the object to where it will stay, and returns the pointer, which
-    /// may be there before the block is. `None`: the block is not one that only the open txg has,
-    /// or there is no space that could be spared.
-    fn write_early(&self, object: u64, blkid: u64) -> Option<BlkPtr>;
+    /// Writes block `blkid` of the object to where it will stay; for a record, also the pointer of
+    /// a block that was written ahead of it. `None`: the block is not one that only the open txg
+    /// has, or a record names it, or there is no space that could be spared.
+    fn write_early(&self, object: u64, blkid: u64, what_for: EarlyWrite) -> EarlyBlock;
 }

@@ -11,6 +11,7 @@
 
 use super::pack::{RECORD_DATA_MAX, pointer_record, record_of};
 use super::{Backend, FetchData, Itx, LARGE, LogBias, LoggedChange};
+use dmu::EarlyWrite;
 use ondisk::BlkPtr;
 use ondisk::zil::{Body, Record, TxType};
 use std::collections::VecDeque;
@@ -49,6 +50,28 @@ impl<'a> Gather<'a> {
         Self { backend, data, copied_max }
     }
 
+    /// Writes those whole blocks of these (object, offset, length) that are written once to where
+    /// they belong. Each thread that syncs does that with its own, at the same time as others,
+    /// before one of them leads: the batch then finds the pointers there. A single block is written
+    /// by the thread itself, which has nothing else to do.
+    pub(super) fn ahead(&self, ranges: &[(u64, u64, u64)]) {
+        let (Some(data), Some(most)) = (self.data, self.copied_max) else { return };
+        let blocks = |(object, offset, length): &(u64, u64, u64)| {
+            let (object, size) = (*object, data.block_size(*object));
+            let first = if size > most { offset.div_ceil(size) } else { 1 };
+            let end = if size > most { offset.saturating_add(*length) / size } else { 0 };
+            (first..end).map(move |blkid| (object, blkid))
+        };
+        let all: Vec<(u64, u64)> = ranges.iter().flat_map(blocks).collect();
+        let is_single = all.len() == 1;
+        for (object, blkid) in all {
+            let early = data.write_early(object, blkid, EarlyWrite::Ahead);
+            if let Some((_, block)) = early.filter(|_| is_single) {
+                block.write_here();
+            }
+        }
+    }
+
     /// The records of a batch; `None`: more of it than [`LARGE`] would be copied.
     ///
     /// # Errors
@@ -56,7 +79,7 @@ impl<'a> Gather<'a> {
     pub(super) fn all(&self, batch: Vec<Itx>) -> Result<Option<Gathered>, String> {
         let mut out = Gathered::default();
         let mut rest = VecDeque::from(batch);
-        while let Some(Itx { txg, what }) = rest.pop_front() {
+        while let Some(Itx { txg, what, .. }) = rest.pop_front() {
             match what {
                 LoggedChange::Record(record) => out.records.push(*record),
                 LoggedChange::Unloggable => {}
@@ -94,10 +117,13 @@ impl<'a> Gather<'a> {
             let (begin, left) = (offset.saturating_add(at), length - at);
             let in_block = if size == 0 { left } else { left.min(size - begin % size) };
             if in_block == size
-                && let Some(bp) = data.write_early(object, begin / size)
+                && let Some((bp, unsent)) =
+                    data.write_early(object, begin / size, EarlyWrite::Record)
             {
                 out.records.push(pointer_record(object, begin, size, &bp));
                 out.early.push(bp);
+                // Under way while the rest is gathered.
+                drop(unsent);
                 at += size;
                 continue;
             }

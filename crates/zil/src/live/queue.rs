@@ -1,6 +1,6 @@
 //! Changes that are not promised: by object, and ready in the order in which they are written.
 
-use super::{Itx, SyncScope};
+use super::{Itx, LoggedChange, SyncScope};
 use std::collections::{BTreeMap, VecDeque};
 
 #[derive(Default)]
@@ -30,6 +30,22 @@ impl Queue {
         for itx in self.waiting.remove(&object).unwrap_or_default() {
             self.push(itx);
         }
+    }
+
+    /// Data of an object, or of all, that wait to be made ready and that no other thread has been
+    /// told of: (object, offset, length).
+    pub(super) fn take_ranges(&mut self, object: Option<u64>) -> Vec<(u64, u64, u64)> {
+        let lists = match object {
+            Some(object) => self.waiting.range_mut(object..=object),
+            None => self.waiting.range_mut(..),
+        };
+        let range = |itx: &mut Itx| match itx.what {
+            LoggedChange::Data { object, offset, length } => {
+                (!std::mem::replace(&mut itx.is_taken, true)).then_some((object, offset, length))
+            }
+            _ => None,
+        };
+        lists.flat_map(|(_, list)| list.iter_mut().filter_map(range)).collect()
     }
 
     pub(super) fn make_all_ready(&mut self) {

@@ -3,10 +3,12 @@
 use super::*;
 use codec::checksum::verify_zilog2;
 use device::Shared;
+use dmu::EarlyWrite;
 use ondisk::Dva;
 use ondisk::zil::{Body, Chain, ChainPlace, Record, TxType, records};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use zio::UnsentBlock;
 
 /// A pool: blocks by their place, and a txg that is durable when a thread waits for it.
 #[derive(Default)]
@@ -128,13 +130,19 @@ impl FetchData for Zeros {
         0
     }
 
-    fn write_early(&self, _: u64, _: u64) -> Option<BlkPtr> {
+    fn write_early(&self, _: u64, _: u64, _: EarlyWrite) -> EarlyBlock {
         None
     }
 }
 
 /// Objects of 64 KiB blocks, which the open txg has all and writes early.
-struct Blocks(Arc<Pool>);
+struct Blocks(Arc<Pool>, Arc<Mutex<Vec<(u64, EarlyWrite)>>>);
+
+impl Blocks {
+    fn of(pool: &Arc<Pool>) -> Self {
+        Self(Arc::clone(pool), Arc::default())
+    }
+}
 
 impl FetchData for Blocks {
     fn fetch(&self, _: u64, _: u64, length: u64) -> Vec<u8> {
@@ -145,7 +153,8 @@ impl FetchData for Blocks {
         64 << 10
     }
 
-    fn write_early(&self, _: u64, blkid: u64) -> Option<BlkPtr> {
+    fn write_early(&self, _: u64, blkid: u64, what_for: EarlyWrite) -> EarlyBlock {
+        self.1.lock().push((blkid, what_for));
         let birth = self.0.open.load(Ordering::SeqCst);
         let place = Place {
             dvas: [Dva::new(1, blkid << 16, 64 << 10, false); 3],
@@ -153,7 +162,7 @@ impl FetchData for Blocks {
             birth,
             crypt: None,
         };
-        Some(pointer(&place, 54, [1, 1], blkid))
+        Some((pointer(&place, 54, [1, 1], blkid), UnsentBlock::default()))
     }
 }
 
@@ -341,7 +350,7 @@ fn writes(records: &[Record]) -> Vec<(u64, bool)> {
 #[test]
 fn whole_large_blocks_are_written_to_where_they_belong() {
     let (pool, log) = log();
-    log.set_data(Arc::new(Blocks(Arc::clone(&pool))));
+    log.set_data(Arc::new(Blocks::of(&pool)));
     names(&log, 10, "a");
     log.commit(None).unwrap();
     let at = |offset, length| {
@@ -363,9 +372,42 @@ fn whole_large_blocks_are_written_to_where_they_belong() {
 }
 
 #[test]
+fn a_thread_writes_its_large_blocks_while_another_batch_is_written() {
+    let (pool, log) = log();
+    let blocks = Blocks::of(&pool);
+    let calls = Arc::clone(&blocks.1);
+    log.set_data(Arc::new(blocks));
+    let block = 64 << 10;
+    data(&log, 10, 9, block);
+    log.commit(Some(9)).unwrap();
+    assert!(calls.lock().is_empty(), "the txg writes it, for there is no chain");
+    // A thread alone leads, and names its block while that is on its way.
+    data(&log, 11, 9, block);
+    log.commit(Some(9)).unwrap();
+    assert_eq!(std::mem::take(&mut *calls.lock()), [(0, EarlyWrite::Record)]);
+
+    pool.holding.store(true, Ordering::SeqCst);
+    let first = promise(&log, "first");
+    wait_until(|| pool.begun.load(Ordering::SeqCst) == 2);
+    // The part of a third is copied, and the other object is another thread's.
+    data(&log, 11, 9, 2 * block + 512);
+    data(&log, 11, 8, block);
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| log.commit(Some(9)));
+        wait_until(|| pool.begun.load(Ordering::SeqCst) == 3);
+        pool.holding.store(false, Ordering::SeqCst);
+        second.join().unwrap().unwrap();
+    });
+    first.join().unwrap();
+    let ahead = [(0, EarlyWrite::Ahead), (1, EarlyWrite::Ahead)];
+    let named = [(0, EarlyWrite::Record), (1, EarlyWrite::Record)];
+    assert_eq!(std::mem::take(&mut *calls.lock()), [ahead, named].concat());
+}
+
+#[test]
 fn a_large_batch_of_whole_blocks_does_not_wait_and_one_to_be_copied_does() {
     let (pool, log) = log();
-    log.set_data(Arc::new(Blocks(Arc::clone(&pool))));
+    log.set_data(Arc::new(Blocks::of(&pool)));
     pool.has_log_device.store(true, Ordering::SeqCst);
     names(&log, 10, "a");
     log.commit(None).unwrap();

@@ -14,11 +14,11 @@ use crate::fs::{Filesystem, Inner};
 use crate::op::{Create, Data, Identity, NewFile, Op, SetAttrs, VolumeOp};
 use crate::replay::{Encoder, volume_record};
 use crate::volume::{VOLUME_DATA, Volume};
-use dmu::{Hold, Object, Objset, Tx};
+use dmu::{EarlyWrite, Hold, Object, Objset, Tx};
+use ondisk::Endian;
 use ondisk::fuid::Fuid;
-use ondisk::{BlkPtr, Endian};
 use std::sync::{Arc, Weak};
-use zil::{Change, FetchData, IntentLog, LoggedChange, SyncMode, SyncScope};
+use zil::{Change, EarlyBlock, FetchData, IntentLog, LoggedChange, SyncMode, SyncScope};
 
 /// The scope of a sync that waits for names alone: no file is object 0.
 const NAMES: u64 = 0;
@@ -51,12 +51,12 @@ impl FetchData for FileData {
         block_size(&Filesystem::of(inner).objset().object(object))
     }
 
-    fn write_early(&self, object: u64, blkid: u64) -> Option<BlkPtr> {
+    fn write_early(&self, object: u64, blkid: u64, what_for: EarlyWrite) -> EarlyBlock {
         let fs = Filesystem::of(self.0.upgrade()?);
         let tx = fs.objset().begin(NO_SPACE).ok()?;
         // No write is half done meanwhile.
         let _content = fs.inner.state.content.exclusive(object);
-        fs.objset().object(object).ok()?.write_early(&tx, blkid).ok()?
+        fs.objset().object(object).ok()?.write_early(&tx, blkid, what_for).ok()?
     }
 }
 
@@ -82,9 +82,9 @@ impl FetchData for VolumeData {
         block_size(&self.0.object(object))
     }
 
-    fn write_early(&self, object: u64, blkid: u64) -> Option<BlkPtr> {
+    fn write_early(&self, object: u64, blkid: u64, what_for: EarlyWrite) -> EarlyBlock {
         let tx = self.0.begin(NO_SPACE).ok()?;
-        self.0.object(object).ok()?.write_early(&tx, blkid).ok()?
+        self.0.object(object).ok()?.write_early(&tx, blkid, what_for).ok()?
     }
 }
 

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vdev::queue::IoClass;
-use vdev::{BlockWrite, WriteError};
+use vdev::{BlockWrite, ManyDevices, WriteError};
 use zil::{Backend, BlockPlace, Finish};
 use zio::{AllocRequest, Allocate, SpaceClass};
 
@@ -98,12 +98,7 @@ impl Backend for LogBackend {
         let blocks: Vec<_> = blocks.into_iter().map(one).collect();
         let resumed = shared.resumed.times.load(Ordering::Acquire);
         Box::new(move |written: &dyn Fn()| {
-            let alone = early.is_empty().then(|| shared.reader.vdevs().write_durably(&blocks));
-            let done = match alone {
-                Some(Ok(done)) => done,
-                _ => write_together(&shared, blocks, &early, written)?
-                    .and_then(|()| flush(&shared, &logs, &early)),
-            };
+            let done = write_and_flush(&shared, blocks, (&logs, &early), written)?;
             done.map_err(|e| {
                 logs.iter().for_each(|top| shared.alloc.avoid_log(*top));
                 e.to_string()
@@ -122,14 +117,52 @@ impl Backend for LogBackend {
     }
 }
 
-/// Writes blocks of logs and waits for them, then says so, and for blocks of data, which are under
-/// way. The inner error is the log's; what fails of the data fails its txg too.
+/// Whether all blocks of data are written, and a flush of the vdevs `logs` makes them durable.
+fn is_written(shared: &Shared, logs: &BTreeSet<u32>, early: &[BlkPtr]) -> Result<bool, String> {
+    let writer = &shared.writer;
+    let is_there = |bp: &BlkPtr| {
+        let mut dvas = bp.dvas();
+        !bp.is_gang() && dvas.all(|(_, dva)| logs.contains(&dva.vdev())) && writer.has_ended(bp)
+    };
+    if !early.iter().all(is_there) {
+        return Ok(false);
+    }
+    early.iter().try_for_each(|bp| writer.wait_block(bp)).map_err(|e| e.to_string())?;
+    Ok(true)
+}
+
+/// Makes blocks of logs durable, and blocks of data, which are under way; says when those of the
+/// logs are written. `logs`: their vdevs. The inner error is the log's; what fails of the data
+/// fails its txg too.
+fn write_and_flush(
+    shared: &Shared,
+    blocks: Vec<(Dva, device::Shared, u64)>,
+    (logs, early): (&BTreeSet<u32>, &[BlkPtr]),
+    written: &dyn Fn(),
+) -> Result<Result<(), WriteError>, String> {
+    let vdevs = shared.reader.vdevs();
+    if is_written(shared, logs, early)?
+        && let Ok(done) = vdevs.write_durably(&blocks)
+    {
+        return Ok(done);
+    }
+    let done = match vdevs.write_here(&blocks) {
+        Ok(done) => done,
+        Err(ManyDevices) => write_together(shared, blocks),
+    };
+    if done.is_ok() {
+        // The sync may have to write the data again, and must not wait for that which waits for it.
+        written();
+    }
+    early.iter().try_for_each(|bp| shared.writer.wait_block(bp)).map_err(|e| e.to_string())?;
+    Ok(done.and_then(|()| flush(shared, logs, early)))
+}
+
+/// Writes blocks of logs, by threads of their devices, and waits for them.
 fn write_together(
     shared: &Shared,
     blocks: Vec<(Dva, device::Shared, u64)>,
-    early: &[BlkPtr],
-    written: &dyn Fn(),
-) -> Result<Result<(), WriteError>, String> {
+) -> Result<(), WriteError> {
     let answers = Arc::new((Mutex::new((blocks.len(), None)), shared.rt.condvar()));
     let writes = blocks.into_iter().map(|(dva, data, birth)| {
         let answers = Arc::clone(&answers);
@@ -144,19 +177,11 @@ fn write_together(
         BlockWrite { dva, data, birth, class: IoClass::SyncWrite, done }
     });
     shared.reader.vdevs().write_batch(writes.collect());
-    let failed = {
-        let mut state = answers.0.lock();
-        while state.0 > 0 {
-            answers.1.wait(&mut state);
-        }
-        state.1.take()
-    };
-    if failed.is_none() {
-        // The sync may have to write the data again, and must not wait for that which waits for it.
-        written();
+    let mut state = answers.0.lock();
+    while state.0 > 0 {
+        answers.1.wait(&mut state);
     }
-    early.iter().try_for_each(|bp| shared.writer.wait_block(bp)).map_err(|e| e.to_string())?;
-    Ok(failed.map_or(Ok(()), Err))
+    state.1.take().map_or(Ok(()), Err)
 }
 
 /// Flushes what blocks of logs, on these vdevs, and blocks of data are on.
