@@ -3,20 +3,28 @@
 
 use super::random::Bench;
 use super::{DEVICE_BYTES, guid, is_whole};
-use engine::LivePool;
 use engine::files::{NewFile, NewKind, Time};
 use engine::inside::device::WriteDevice;
 use engine::inside::pool::{self, PoolRefusal};
 use engine::live::{LogDevices, OfflineMode, ResilverKind};
+use engine::{Filesystem, LivePool};
 use poolkit::Shape;
 
 const NOW: Time = Time { seconds: 1, nanos: 0 };
 const FILES: u8 = 3;
-/// More than a record in the log has: these are written to where they belong.
+/// Bytes of each. The last is a whole record, which is written to where it belongs.
 const LENGTHS: [usize; FILES as usize] = [10, 5000, 128 << 10];
 
 fn name(n: u8) -> String {
     format!("f{n}")
+}
+
+/// Writes a file, and waits until it is durable.
+fn promise(fs: &Filesystem, n: u8, length: usize) {
+    let new = NewFile::new(NewKind::File, 0o644, NOW);
+    let file = fs.create(fs.root_object(), name(n).as_bytes(), &new).unwrap().object().number();
+    fs.write_at(file, 0, &vec![n + 1; length], NOW).unwrap();
+    fs.sync(file).unwrap();
 }
 
 /// A pool as a crash left it: what each of some syncs promised is in the log only.
@@ -26,10 +34,7 @@ fn crashed(shape: Shape) -> Bench {
     let fs = pool.filesystem("tank").unwrap();
     pool.sync().unwrap();
     for (n, length) in (0..FILES).zip(LENGTHS) {
-        let new = NewFile::new(NewKind::File, 0o644, NOW);
-        let file = fs.create(fs.root_object(), name(n).as_bytes(), &new).unwrap().object().number();
-        fs.write_at(file, 0, &vec![n + 1; length], NOW).unwrap();
-        fs.sync(file).unwrap();
+        promise(&fs, n, length);
     }
     bench.fork();
     bench
@@ -162,10 +167,7 @@ fn what_was_promised_is_there_without_a_log_device_that_was_taken_out_of_use() {
     let fs = pool.filesystem("tank").unwrap();
     pool.sync().unwrap();
     for (n, length) in (0..FILES).zip(LENGTHS) {
-        let new = NewFile::new(NewKind::File, 0o644, NOW);
-        let file = fs.create(fs.root_object(), name(n).as_bytes(), &new).unwrap().object().number();
-        fs.write_at(file, 0, &vec![n + 1; length], NOW).unwrap();
-        fs.sync(file).unwrap();
+        promise(&fs, n, length);
         if n == 1 {
             pool.offline_leaf(guid(&pool, 1), OfflineMode::Offline).unwrap();
         }
