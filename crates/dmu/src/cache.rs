@@ -148,39 +148,37 @@ impl BlockCache {
     }
 
     pub(crate) fn put(&self, key: CacheKey, block: &Arc<Block>) {
-        self.insert(key, block, || None);
+        self.insert(key, block, |shard| {
+            shard.put(key, block, None, self.shard_cap);
+        });
     }
 
     /// Puts a block there that was written, and that no reader has asked for.
     pub(crate) fn put_written(&self, key: CacheKey, block: &Arc<Block>) {
-        let size = memory(block);
-        if size > self.block_max() {
-            return;
-        }
-        let mut shard = self.shard(&key).lock();
-        if shard.index.contains_key(&key) {
-            return;
-        }
-        while shard.written.bytes + size > self.shard_cap / WRITTEN_PART && shard.evict_written() {}
-        let at = shard.put(key, block, None, self.shard_cap);
-        shard.note_written(at, size);
+        self.insert(key, block, |shard| {
+            let (size, most) = (memory(block), self.shard_cap / WRITTEN_PART);
+            while shard.written.bytes + size > most && shard.evict_written() {}
+            let at = shard.put(key, block, None, self.shard_cap);
+            shard.note_written(at, size);
+        });
     }
 
     /// Puts a block there that was read ahead of its reader, in the room that was taken for it.
     pub(crate) fn put_ahead(&self, key: CacheKey, block: &Arc<Block>, room: &mut Room) {
-        self.insert(key, block, || room.fill(block.len() as u64));
+        self.insert(key, block, |shard| {
+            shard.put(key, block, room.fill(block.len() as u64), self.shard_cap);
+        });
     }
 
-    fn insert(&self, key: CacheKey, block: &Arc<Block>, ahead: impl FnOnce() -> Option<Arc<Lead>>) {
-        let size = memory(block);
-        if size > self.block_max() {
+    /// Has `put` put a block into its shard, unless the block is too large or is there.
+    fn insert(&self, key: CacheKey, block: &Arc<Block>, put: impl FnOnce(&mut Shard)) {
+        if memory(block) > self.block_max() {
             return;
         }
         let mut shard = self.shard(&key).lock();
-        if shard.index.contains_key(&key) {
-            return;
+        if !shard.index.contains_key(&key) {
+            put(&mut shard);
         }
-        shard.put(key, block, ahead(), self.shard_cap);
     }
 
     /// Counters and size.

@@ -58,9 +58,11 @@ impl<'a> Gather<'a> {
         let (Some(data), Some(most)) = (self.data, self.copied_max) else { return };
         let blocks = |(object, offset, length): &(u64, u64, u64)| {
             let (object, size) = (*object, data.block_size(*object));
-            let first = if size > most { offset.div_ceil(size) } else { 1 };
-            let end = if size > most { offset.saturating_add(*length) / size } else { 0 };
-            (first..end).map(move |blkid| (object, blkid))
+            let whole = match size > most {
+                true => offset.div_ceil(size)..offset.saturating_add(*length) / size,
+                false => 0..0,
+            };
+            whole.map(move |blkid| (object, blkid))
         };
         let all: Vec<(u64, u64)> = ranges.iter().flat_map(blocks).collect();
         let is_single = all.len() == 1;
