@@ -419,7 +419,9 @@ fn a_raidz_of_old_images_goes_back_as_it_is_told() {
     copy("c", "old-c");
     place.ok("zfs create tank/a");
     copy("b", "old-b");
-    (0..6).for_each(|n| drop(place.ok(&format!("zfs create tank/b{n}"))));
+    // More than the last three txgs, which -F tries, and as few as that takes: `a` is as new as they
+    // are, and the blocks of the old state on it are free, so that each of them may use some again.
+    place.ok("zfs create tank/b");
     place.ok("zpool export tank");
     for name in ["a", "b", "c"] {
         let from = if name == "a" { "a".to_owned() } else { format!("old-{name}") };
@@ -430,7 +432,7 @@ fn a_raidz_of_old_images_goes_back_as_it_is_told() {
     has(&why, &["zpool import -FX tank"]);
     place.ok("zpool import -d back -FX tank");
     let sets = place.ok("zfs list -H -o name");
-    assert!(!sets.contains("tank/b5"), "{sets}");
+    assert!(!sets.contains("tank/b"), "{sets}");
     // What a device lacks of the state that was gone back to is brought to it.
     place.ok("zfs create tank/after");
     place.ok("check tank");
